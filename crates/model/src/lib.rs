@@ -1,0 +1,25 @@
+//! What is true of the data, whatever stores it.
+//!
+//! Identifiers, instants, windows, table options and the order of answers. Pure: no
+//! I/O, no clock (callers pass `now`), no Arrow, no knowledge of any backend.
+//!
+//! Invariants that every other crate relies on:
+//! - an identifier is non-empty UTF-8 of at most [`MAX_ID_BYTES`] bytes, compared byte for byte;
+//! - an instant is a whole number of milliseconds since 1970, in UTC, never negative;
+//! - answers come newest first, ties by the bytes of the answer, ascending.
+#![forbid(unsafe_code)]
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+mod id;
+mod order;
+mod period;
+mod seen_at;
+mod table;
+mod window;
+
+pub use id::{IdError, MAX_ID_BYTES, check_id};
+pub use order::newest_first;
+pub use period::{Period, PeriodError};
+pub use seen_at::{SeenAt, SeenAtError};
+pub use table::{Keep, MAX_TABLE_NAME_BYTES, NameError, Pick, Side, TableName, TableOptions};
+pub use window::{Window, WindowError};

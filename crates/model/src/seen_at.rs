@@ -1,0 +1,132 @@
+//! Instants: UTC, millisecond precision, from 1970 on.
+
+use jiff::{Timestamp, civil, tz::TimeZone};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Milliseconds since 1970-01-01T00:00:00Z. Never negative.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SeenAt(u64);
+
+/// The largest instant that can be stored: 9999-12-30T22:00:00Z, jiff's own limit.
+const MAX_MILLIS: u64 = 253_402_207_200_000;
+const DAY_MILLIS: u64 = 86_400_000;
+
+/// Why a value is not an instant that can be stored.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SeenAtError {
+    /// The text is no ISO 8601 date or time.
+    #[error("{0:?} is not an ISO 8601 date or time, such as 2026-03-01 or 2026-03-01T12:30:00Z")]
+    NotADate(String),
+    /// Before 1970.
+    #[error("{0} ms is before 1970-01-01")]
+    BeforeEpoch(i64),
+    /// More than a day in the future of the clock that was given.
+    #[error("{0} is more than one day in the future")]
+    InTheFuture(SeenAt),
+    /// Too large for any calendar.
+    #[error("{0} ms is after the year 9999")]
+    TooLarge(i64),
+}
+
+impl SeenAt {
+    /// 1970-01-01T00:00:00Z.
+    pub const EPOCH: SeenAt = SeenAt(0);
+
+    /// An instant from milliseconds since 1970; any year up to 9999.
+    pub fn from_millis(millis: i64) -> Result<SeenAt, SeenAtError> {
+        match u64::try_from(millis) {
+            Err(_) => Err(SeenAtError::BeforeEpoch(millis)),
+            Ok(ms) if ms > MAX_MILLIS => Err(SeenAtError::TooLarge(millis)),
+            Ok(ms) => Ok(SeenAt(ms)),
+        }
+    }
+
+    /// Milliseconds since 1970.
+    pub fn millis(self) -> u64 {
+        self.0
+    }
+
+    /// Milliseconds since 1970, as Arrow's timestamp arrays hold them.
+    pub fn millis_i64(self) -> i64 {
+        // Lossless: no SeenAt exceeds MAX_MILLIS.
+        self.0 as i64
+    }
+
+    /// Checks that an observation may have this date: at most one day after `now`.
+    pub fn check_observed(self, now: SeenAt) -> Result<SeenAt, SeenAtError> {
+        if self.0 > now.0.saturating_add(DAY_MILLIS) {
+            return Err(SeenAtError::InTheFuture(self));
+        }
+        Ok(self)
+    }
+
+    /// Reads an ISO 8601 date or time. Without a zone it is UTC; a date alone is its
+    /// midnight; digits below a millisecond are cut off.
+    pub fn parse(text: &str) -> Result<SeenAt, SeenAtError> {
+        let timestamp = text.parse::<Timestamp>().or_else(|_| {
+            text.parse::<civil::DateTime>()
+                .and_then(|civil| civil.to_zoned(TimeZone::UTC))
+                .map(|zoned| zoned.timestamp())
+        });
+        match timestamp {
+            Ok(t) => SeenAt::from_millis(floor_millis(t)),
+            Err(_) => Err(SeenAtError::NotADate(text.to_owned())),
+        }
+    }
+
+    /// The calendar form; every SeenAt has one.
+    pub(crate) fn timestamp(self) -> Timestamp {
+        Timestamp::from_millisecond(self.millis_i64()).unwrap_or(Timestamp::MAX)
+    }
+}
+
+/// Rounds towards the past, also before 1970.
+fn floor_millis(t: Timestamp) -> i64 {
+    t.as_nanosecond().div_euclid(1_000_000) as i64
+}
+
+impl fmt::Display for SeenAt {
+    /// ISO 8601 in UTC with milliseconds: `2026-03-01T12:30:00.000Z`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.3}", self.timestamp())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_with_and_without_zone() {
+        let ms = |text: &str| SeenAt::parse(text).map(SeenAt::millis);
+        assert_eq!(ms("1970-01-01T00:00:00Z"), Ok(0));
+        assert_eq!(ms("1970-01-01"), Ok(0));
+        assert_eq!(ms("1970-01-02 00:00:00"), Ok(86_400_000));
+        assert_eq!(ms("1970-01-01T02:00:00+02:00"), Ok(0));
+        assert_eq!(ms("1970-01-01T00:00:00.0019"), Ok(1));
+        assert_eq!(ms("1969-12-31T23:59:59.9999Z"), Err(SeenAtError::BeforeEpoch(-1)));
+        assert!(matches!(ms("soon"), Err(SeenAtError::NotADate(_))));
+        assert!(matches!(ms(""), Err(SeenAtError::NotADate(_))));
+    }
+
+    #[test]
+    fn shown_as_iso_8601() {
+        let t = SeenAt::parse("2026-03-01T12:30:00+01:00");
+        assert_eq!(t.map(|t| t.to_string()), Ok("2026-03-01T11:30:00.000Z".to_owned()));
+    }
+
+    #[test]
+    fn one_day_ahead_is_the_limit() {
+        let now = SeenAt(1_000);
+        assert!(SeenAt(1_000 + DAY_MILLIS).check_observed(now).is_ok());
+        assert!(SeenAt(1_001 + DAY_MILLIS).check_observed(now).is_err());
+    }
+
+    #[test]
+    fn the_largest_instant_has_a_calendar_form() {
+        assert_eq!(SeenAt(MAX_MILLIS).timestamp().as_millisecond(), MAX_MILLIS as i64);
+        assert!(SeenAt::from_millis(MAX_MILLIS as i64 + 1).is_err());
+    }
+}

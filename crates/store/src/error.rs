@@ -1,0 +1,154 @@
+//! One error for every store: what was wrong, with what, and what to do.
+//!
+//! The text speaks for this level alone; a cause from below is in `source()`.
+
+use std::fmt;
+
+/// The result of anything a store does.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What kind of thing went wrong. Each has a stable code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// An argument that no store could take: a bad name, window, key or column type.
+    InvalidArgument,
+    /// Input rows broke the rules and the caller asked to stop at the first.
+    BadInput,
+    /// No table of that name.
+    TableNotFound,
+    /// A table of that name is there already, with other options.
+    TableExists,
+    /// No store at that place, or something that is not one.
+    NotAStore,
+    /// Another process writes this store.
+    Busy,
+    /// The store was made by a version that this one does not read.
+    UnsupportedFormat,
+    /// Stored bytes are not what was written.
+    Corrupt,
+    /// The disk or the operating system refused.
+    Io,
+    /// The input could not be read.
+    Source,
+}
+
+impl ErrorKind {
+    /// Every kind, for tests and documents.
+    pub const ALL: [ErrorKind; 10] = [
+        ErrorKind::InvalidArgument,
+        ErrorKind::BadInput,
+        ErrorKind::TableNotFound,
+        ErrorKind::TableExists,
+        ErrorKind::NotAStore,
+        ErrorKind::Busy,
+        ErrorKind::UnsupportedFormat,
+        ErrorKind::Corrupt,
+        ErrorKind::Io,
+        ErrorKind::Source,
+    ];
+
+    /// The stable code, such as `table-not-found`.
+    pub fn code(self) -> &'static str {
+        match self {
+            ErrorKind::InvalidArgument => "invalid-argument",
+            ErrorKind::BadInput => "bad-input",
+            ErrorKind::TableNotFound => "table-not-found",
+            ErrorKind::TableExists => "table-exists",
+            ErrorKind::NotAStore => "not-a-store",
+            ErrorKind::Busy => "busy",
+            ErrorKind::UnsupportedFormat => "unsupported-format",
+            ErrorKind::Corrupt => "corrupt",
+            ErrorKind::Io => "io",
+            ErrorKind::Source => "source",
+        }
+    }
+}
+
+/// Why a store did not do what it was asked to.
+#[derive(Debug)]
+pub struct Error {
+    kind: ErrorKind,
+    message: String,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl Error {
+    /// An error of its own.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
+        Error { kind, message: message.into(), source: None }
+    }
+
+    /// An error with what caused it.
+    pub fn with_source(
+        kind: ErrorKind,
+        message: impl Into<String>,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Error {
+        Error { kind, message: message.into(), source: Some(source.into()) }
+    }
+
+    /// Its kind.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// Its text and those of its causes, in one line.
+    pub fn chain(&self) -> String {
+        let mut text = self.message.clone();
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            text.push_str(": ");
+            text.push_str(&error.to_string());
+            cause = error.source();
+        }
+        text
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}
+
+impl From<idmatch_model::IdError> for Error {
+    fn from(e: idmatch_model::IdError) -> Error {
+        Error::new(ErrorKind::InvalidArgument, format!("the identifier {e}"))
+    }
+}
+
+macro_rules! invalid_argument_from {
+    ($($error:ty),*) => {$(
+        impl From<$error> for Error {
+            fn from(e: $error) -> Error {
+                Error::new(ErrorKind::InvalidArgument, e.to_string())
+            }
+        }
+    )*};
+}
+
+invalid_argument_from!(
+    idmatch_model::NameError,
+    idmatch_model::PeriodError,
+    idmatch_model::SeenAtError,
+    idmatch_model::WindowError
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_distinct() {
+        let mut codes = ErrorKind::ALL.map(ErrorKind::code).to_vec();
+        codes.sort_unstable();
+        codes.dedup();
+        assert_eq!(codes.len(), ErrorKind::ALL.len());
+    }
+}

@@ -1,0 +1,98 @@
+//! Date columns: timestamps of every unit and zone, dates, ISO 8601 text.
+
+use super::Wrong;
+use crate::{Error, ErrorKind, Result};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    Date32Type, Date64Type, TimestampMicrosecondType, TimestampMillisecondType,
+    TimestampNanosecondType, TimestampSecondType,
+};
+use arrow_array::{Array, ArrayRef, PrimitiveArray};
+use arrow_schema::{DataType, TimeUnit};
+use idmatch_model::{SeenAt, SeenAtError};
+
+const COLUMN: &str = "seen_at";
+
+/// Reads a date column; a row without a good date is noted in `wrong` and gets 1970.
+/// Timestamps without a zone are UTC; those with one are instants already.
+pub(super) fn seen_at(array: &ArrayRef, now: SeenAt, wrong: &mut Wrong) -> Result<Vec<SeenAt>> {
+    use DataType::*;
+    let mut judge = Judge { now, wrong };
+    Ok(match array.data_type() {
+        Timestamp(TimeUnit::Second, _) => {
+            judge.numbers(array.as_primitive::<TimestampSecondType>(), |s| s.checked_mul(1000))
+        }
+        Timestamp(TimeUnit::Millisecond, _) => {
+            judge.numbers(array.as_primitive::<TimestampMillisecondType>(), Some)
+        }
+        Timestamp(TimeUnit::Microsecond, _) => judge
+            .numbers(array.as_primitive::<TimestampMicrosecondType>(), |us| {
+                Some(us.div_euclid(1_000))
+            }),
+        Timestamp(TimeUnit::Nanosecond, _) => judge
+            .numbers(array.as_primitive::<TimestampNanosecondType>(), |ns| {
+                Some(ns.div_euclid(1_000_000))
+            }),
+        Date32 => judge.numbers(array.as_primitive::<Date32Type>(), |days| {
+            i64::from(days).checked_mul(86_400_000)
+        }),
+        Date64 => judge.numbers(array.as_primitive::<Date64Type>(), Some),
+        Utf8 | LargeUtf8 | Utf8View | Dictionary(_, _) | Binary | LargeBinary | BinaryView => {
+            let field = arrow_schema::Field::new(COLUMN, array.data_type().clone(), true);
+            judge.texts(&super::ids::bytes_of((&field, array), COLUMN)?)
+        }
+        other => {
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                format!(
+                    "column {COLUMN:?} has type {other}, which is no date; \
+                     use a timestamp, a date or ISO 8601 text"
+                ),
+            ));
+        }
+    })
+}
+
+struct Judge<'a> {
+    now: SeenAt,
+    wrong: &'a mut Wrong,
+}
+
+impl Judge<'_> {
+    fn numbers<T: arrow_array::ArrowPrimitiveType>(
+        &mut self,
+        array: &PrimitiveArray<T>,
+        to_millis: impl Fn(T::Native) -> Option<i64>,
+    ) -> Vec<SeenAt> {
+        let dates = array.iter().enumerate();
+        dates
+            .map(|(row, value)| {
+                let Some(value) = value else { return self.missing(row) };
+                let millis = to_millis(value).unwrap_or(i64::MAX);
+                self.checked(row, SeenAt::from_millis(millis))
+            })
+            .collect()
+    }
+
+    fn texts(&mut self, array: &arrow_array::BinaryViewArray) -> Vec<SeenAt> {
+        let texts = array.into_iter().enumerate();
+        texts
+            .map(|(row, text)| match text {
+                None | Some(b"") => self.missing(row),
+                Some(bytes) => self.checked(row, SeenAt::parse(&String::from_utf8_lossy(bytes))),
+            })
+            .collect()
+    }
+
+    fn missing(&mut self, row: usize) -> SeenAt {
+        self.wrong.add(row, COLUMN, "is missing");
+        SeenAt::EPOCH
+    }
+
+    fn checked(&mut self, row: usize, seen_at: Result<SeenAt, SeenAtError>) -> SeenAt {
+        seen_at.and_then(|t| t.check_observed(self.now)).unwrap_or_else(|e| {
+            self.wrong.add(row, COLUMN, format_args!("is out of range: {e}"));
+            SeenAt::EPOCH
+        })
+    }
+}

@@ -1,0 +1,20 @@
+//! What a store is, whatever keeps it: the [`Store`] and [`Table`] traits, their errors,
+//! the way Arrow batches become observations, and an in-memory reference.
+//!
+//! Must not know any backend, file format or network. Arrow batches are the only bulk
+//! interface: a [`BatchSource`] goes in, a [`MatchSink`] receives what comes out.
+#![forbid(unsafe_code)]
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+mod error;
+mod ingest;
+mod traits;
+
+pub use error::{Error, ErrorKind, Result};
+pub use ingest::{
+    BatchSource, IdColumn, Ingest, Observations, Reject, RejectSink, SourceBatch, population_ids,
+};
+pub use traits::{
+    Answers, Finding, Match, MatchCounts, MatchQuery, MatchSink, Store, Table, TableStats,
+    match_schema,
+};

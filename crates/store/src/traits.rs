@@ -1,0 +1,151 @@
+//! The questions a store answers. Batch-first and synchronous.
+
+use crate::{BatchSource, Ingest, Result};
+use arrow_array::RecordBatch;
+use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use idmatch_model::{Pick, SeenAt, Side, TableName, TableOptions, Window};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A set of tables.
+pub trait Store: Send + Sync {
+    /// Makes a table. One that is there already with the same options is returned as it
+    /// is; with others it is an error ([`crate::ErrorKind::TableExists`]).
+    fn create_table(&self, name: &TableName, options: &TableOptions) -> Result<Arc<dyn Table>>;
+
+    /// A table that exists.
+    fn table(&self, name: &TableName) -> Result<Arc<dyn Table>>;
+
+    /// The names of all tables, ascending.
+    fn tables(&self) -> Result<Vec<TableName>>;
+
+    /// Lets this store and its tables see what other processes have published.
+    fn refresh(&self) -> Result<()>;
+
+    /// Copies a consistent point of the whole store to a new place.
+    fn backup(&self, destination: &Path) -> Result<()>;
+}
+
+/// A named set of observations. Every question holds to the table's retention.
+pub trait Table: Send + Sync {
+    /// Its name.
+    fn name(&self) -> &TableName;
+
+    /// What was chosen when it was made.
+    fn options(&self) -> &TableOptions;
+
+    /// Adds observations, all or nothing. Batches have the columns `id`, `partner_id` and
+    /// `seen_at`; `ingest` turns them into observations, and counts and reports bad rows.
+    fn load(&self, source: &mut dyn BatchSource, ingest: &Ingest<'_>) -> Result<()>;
+
+    /// What goes with one key, newest first, ties by the bytes of the answer.
+    fn answers(&self, by: Side, key: &str, window: Window) -> Result<Box<dyn Answers>>;
+
+    /// The newest date of a pair.
+    fn last_seen(&self, id: &str, partner_id: &str) -> Result<Option<SeenAt>>;
+
+    /// The dates of a pair, newest first; with `keep="last"` at most one.
+    fn history(&self, id: &str, partner_id: &str) -> Result<Vec<SeenAt>>;
+
+    /// Joins a population, whose batches have one ID column, and counts the matches.
+    fn match_population(
+        &self,
+        population: &mut dyn BatchSource,
+        query: MatchQuery,
+    ) -> Result<Box<dyn Match>>;
+
+    /// Reads everything there is of the table and checks it. What is wrong comes back as
+    /// findings; an error means that the check itself could not be done.
+    fn verify(&self) -> Result<Vec<Finding>>;
+
+    /// Figures about the table.
+    fn stats(&self) -> Result<TableStats>;
+}
+
+/// A stream of answers to a question by one key.
+pub trait Answers: Send {
+    /// The next answer, or `None` after the last.
+    fn next_answer(&mut self) -> Result<Option<(&str, SeenAt)>>;
+}
+
+/// How a population is matched.
+#[derive(Debug, Clone, Copy)]
+pub struct MatchQuery {
+    /// Which side the population's identifiers are of.
+    pub by: Side,
+    /// Which matches of a row are given.
+    pub pick: Pick,
+    /// Which dates count.
+    pub window: Window,
+}
+
+/// What a match counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MatchCounts {
+    /// Population rows read.
+    pub population: u64,
+    /// Population rows with at least one match.
+    pub matched: u64,
+    /// Matches: what `SELECT count(*)` over the join gives.
+    pub rows: u64,
+}
+
+impl std::ops::AddAssign for MatchCounts {
+    fn add_assign(&mut self, other: MatchCounts) {
+        self.population += other.population;
+        self.matched += other.matched;
+        self.rows += other.rows;
+    }
+}
+
+/// A population that has been matched; its rows can be read any number of times and
+/// always describe the same point of the table.
+pub trait Match: Send + Sync {
+    /// What was counted.
+    fn counts(&self) -> MatchCounts;
+
+    /// Sends the matches as batches of [`match_schema`], in no particular order; a
+    /// population row's own matches come newest first. Memory stays bounded.
+    fn write(&self, sink: &mut dyn MatchSink) -> Result<()>;
+}
+
+/// Receives the batches of a match. An error stops the match.
+pub trait MatchSink: Send {
+    /// Takes the next batch.
+    fn push(&mut self, batch: RecordBatch) -> Result<()>;
+}
+
+/// The columns of a match: the key's side, the answer's side, and `seen_at` as
+/// `timestamp[ms, UTC]`.
+pub fn match_schema(by: Side) -> SchemaRef {
+    let seen_at = DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()));
+    Arc::new(Schema::new(vec![
+        Field::new(by.column(), DataType::Utf8, false),
+        Field::new(by.other().column(), DataType::Utf8, false),
+        Field::new("seen_at", seen_at, false),
+    ]))
+}
+
+/// Something that a check found to be wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// The file, or another place, it is in.
+    pub place: String,
+    /// What is wrong there.
+    pub problem: String,
+}
+
+/// Figures about a table, as stored: before windows and retention.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TableStats {
+    /// Observations stored per direction. Several loads may store a pair more than once.
+    pub rows: u64,
+    /// Bytes on disk, both directions.
+    pub bytes: u64,
+    /// Segments, both directions.
+    pub segments: u64,
+    /// The oldest date stored.
+    pub oldest: Option<SeenAt>,
+    /// The newest date stored.
+    pub newest: Option<SeenAt>,
+}

@@ -1,0 +1,102 @@
+"""The compiled core: conversions only. Use the `idmatch` package, not this module.
+
+Instants are integers: milliseconds since 1970 in UTC. `by` is "id" or "partner_id".
+Every call releases the GIL while it works and raises the errors of `idmatch._errors`.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, final
+
+__version__: str
+
+def open_store(path: str) -> Store:
+    """Opens the store in a directory; one that does not exist yet is made by the first write.
+
+    Raises NotAStore for a directory that holds something else.
+    """
+
+def restore(source: str, destination: str) -> None:
+    """Copies a backup to a place where nothing is yet, after checking every file of it."""
+
+def parse_instant(text: str) -> int:
+    """Reads ISO 8601 ("2026-03-01", "2026-03-01T12:30:00Z") or a period before now ("90d", "13mo")."""
+
+def parse_period(text: str) -> str:
+    """Checks a length of time such as "13mo" and returns it."""
+
+def format_instant(millis: int) -> str:
+    """ISO 8601 in UTC with milliseconds: "2026-03-01T12:30:00.000Z"."""
+
+@final
+class Store:
+    @property
+    def path(self) -> str: ...
+    def create_table(self, name: str, keep: str, retention: str | None) -> Table:
+        """keep is "last" or "all". A table that exists with the same options is returned."""
+    def table(self, name: str) -> Table: ...
+    def tables(self) -> list[str]: ...
+    def refresh(self) -> None:
+        """Lets this store and its tables see what other processes have published."""
+    def backup(self, destination: str) -> None: ...
+    def close(self) -> None:
+        """Gives up the writer lock; any later use raises InvalidArgument."""
+
+@final
+class Table:
+    @property
+    def name(self) -> str: ...
+    @property
+    def keep(self) -> str: ...
+    @property
+    def retention(self) -> str | None: ...
+    def load(
+        self,
+        sources: Iterable[tuple[str, Any]],
+        strict: bool,
+        on_rejects: Callable[[list[tuple[str, int, str, str]]], object],
+    ) -> tuple[int, int]:
+        """Loads all sources in one step, all or nothing; returns (rows read, rows rejected).
+
+        A source is its name and an object with `__arrow_c_stream__` whose columns are named
+        id, partner_id and seen_at (others are ignored). Rows are numbered from 1 in each
+        source. The iterable is advanced and each stream is read while loading. `on_rejects`
+        gets lists of (source, row, column, reason). An exception in any of these stops the
+        load and is raised, with nothing published.
+        """
+    def answers(
+        self, by: str, key: str, since: int | None, until: int | None, limit: int | None
+    ) -> Any:
+        """What goes with a key, newest first: a pyarrow.Table of the other side's column
+        (string) and seen_at (timestamp[ms, UTC])."""
+    def latest(
+        self, by: str, key: str, since: int | None, until: int | None
+    ) -> tuple[str, int] | None: ...
+    def last_seen(self, id: str, partner_id: str) -> int | None: ...
+    def history(self, id: str, partner_id: str) -> list[int]: ...
+    def match(
+        self,
+        sources: Iterable[tuple[str, Any]],
+        by: str,
+        pick: str,
+        since: int | None,
+        until: int | None,
+    ) -> Match:
+        """Matches a population: every source is an object with `__arrow_c_stream__` and one column.
+
+        pick is "all" or "latest".
+        """
+    def verify(self) -> list[tuple[str, str]]:
+        """What is wrong, as (place, problem); empty when all is well."""
+    def stats(self) -> dict[str, Any]:
+        """rows, bytes, segments (int) and oldest, newest (int or None)."""
+
+@final
+class Match:
+    @property
+    def population(self) -> int: ...
+    @property
+    def matched(self) -> int: ...
+    @property
+    def rows(self) -> int: ...
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The matches, streamed: key side, other side (string), seen_at (timestamp[ms, UTC])."""
