@@ -1,0 +1,35 @@
+//! `idmatch._core`: the stores as Python sees them.
+//!
+//! Conversions, GIL release and error mapping; no rules. `python/idmatch/_core.pyi` is its
+//! contract. Must not know file formats or options beyond what the stub names.
+#![deny(unsafe_code)]
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+mod errors;
+mod interrupt;
+mod matches;
+mod sources;
+mod stores;
+mod tables;
+mod times;
+
+use pyo3::prelude::*;
+
+/// The compiled core: conversions only. Use the `idmatch` package, not this module.
+#[pymodule]
+mod _core {
+    #[pymodule_export]
+    use crate::matches::Match;
+    #[pymodule_export]
+    use crate::stores::{Store, open_store, restore};
+    #[pymodule_export]
+    use crate::tables::Table;
+    #[pymodule_export]
+    use crate::times::{format_instant, parse_instant, parse_period};
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

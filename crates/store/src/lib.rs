@@ -6,14 +6,20 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+mod clock;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod error;
 mod ingest;
+mod memory;
 mod traits;
 
+pub use clock::now;
 pub use error::{Error, ErrorKind, Result};
 pub use ingest::{
     BatchSource, IdColumn, Ingest, Observations, Reject, RejectSink, SourceBatch, population_ids,
 };
+pub use memory::MemoryStore;
 pub use traits::{
     Answers, Finding, Match, MatchCounts, MatchQuery, MatchSink, Store, Table, TableStats,
     match_schema,

@@ -1,0 +1,71 @@
+//! The one door to the file system.
+//!
+//! Everything the engine does to files goes through [`Disk`], so that a test can make any
+//! single operation fail. `std::fs` is banned everywhere else in this crate.
+//!
+//! A [`Mapped`] file is memory that the operating system fills on demand. An unreadable
+//! sector under a mapping ends the process with SIGBUS; nothing wrong is ever answered.
+
+mod hint;
+mod os;
+
+pub use hint::prefetch;
+pub use os::OsDisk;
+
+use std::fmt::Debug;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+/// File operations. Paths are absolute or relative to the working directory.
+pub trait Disk: Send + Sync + Debug {
+    /// Makes a directory and its parents; one that exists is fine.
+    fn create_dir(&self, dir: &Path) -> io::Result<()>;
+    /// The names in a directory, unordered. `NotFound` if there is none.
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
+    /// Makes a file to write from its start; one that exists is emptied.
+    fn create(&self, file: &Path) -> io::Result<Box<dyn NewFile>>;
+    /// Reads a whole small file.
+    fn read(&self, file: &Path) -> io::Result<Vec<u8>>;
+    /// Opens a file for reads of pieces.
+    fn open(&self, file: &Path) -> io::Result<Box<dyn OpenFile>>;
+    /// Maps a whole file for random reads.
+    fn map(&self, file: &Path) -> io::Result<Arc<dyn Mapped>>;
+    /// Gives a file another name, replacing what had it.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Gives a file a second name, or copies it durably where links are not possible.
+    fn link_or_copy(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a file.
+    fn remove(&self, file: &Path) -> io::Result<()>;
+    /// Makes the names in a directory durable.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Takes the advisory lock of a file, making it if needed. `None` if another has it.
+    fn try_lock(&self, file: &Path) -> io::Result<Option<Box<dyn Lock>>>;
+}
+
+/// A file being written.
+pub trait NewFile: io::Write + Send {
+    /// Makes everything written so far durable.
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+/// A file that pieces are read of.
+pub trait OpenFile: Send + Sync {
+    /// Fills `piece` with the bytes from `offset` on; an error if the file ends before.
+    fn read_at(&self, piece: &mut [u8], offset: u64) -> io::Result<()>;
+}
+
+/// A file as memory.
+pub trait Mapped: Send + Sync {
+    /// The whole file.
+    fn bytes(&self) -> &[u8];
+    /// Says that a range will be read soon, so that it may be fetched meanwhile.
+    fn will_need(&self, range: Range<usize>);
+    /// Fetches a range and enters it into the page tables, in far fewer steps than one
+    /// fault a page. Fails where the range cannot be read.
+    fn populate(&self, range: Range<usize>) -> io::Result<()>;
+}
+
+/// A lock that is held until dropped.
+pub trait Lock: Send + Sync {}

@@ -1,0 +1,133 @@
+//! The disk of the operating system.
+#![allow(clippy::disallowed_methods, reason = "the one place that may touch std::fs")]
+
+use super::{Disk, Lock, Mapped, NewFile, OpenFile};
+use memmap2::{Advice, Mmap};
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Real files.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct OsDisk;
+
+impl Disk for OsDisk {
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        fs::create_dir_all(dir)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        fs::read_dir(dir)?
+            .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+            .collect()
+    }
+
+    fn create(&self, file: &Path) -> io::Result<Box<dyn NewFile>> {
+        Ok(Box::new(OsNewFile(File::create(file)?)))
+    }
+
+    fn read(&self, file: &Path) -> io::Result<Vec<u8>> {
+        fs::read(file)
+    }
+
+    fn open(&self, file: &Path) -> io::Result<Box<dyn OpenFile>> {
+        Ok(Box::new(OsOpenFile(File::open(file)?)))
+    }
+
+    fn map(&self, file: &Path) -> io::Result<Arc<dyn Mapped>> {
+        let file = File::open(file)?;
+        // SAFETY: the bytes of a mapping may change if another process writes the file. Files
+        // that are mapped are immutable by design: nothing of ours opens them for writing
+        // again, and every answer is checked against a checksum of the bytes it came from.
+        #[allow(unsafe_code, reason = "mapping a file has no safe form")]
+        let map = unsafe { Mmap::map(&file)? };
+        map.advise(Advice::Random).ok();
+        Ok(Arc::new(OsMapped(map)))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn link_or_copy(&self, from: &Path, to: &Path) -> io::Result<()> {
+        if fs::hard_link(from, to).is_ok() {
+            return Ok(());
+        }
+        fs::copy(from, to)?;
+        File::open(to)?.sync_all()
+    }
+
+    fn remove(&self, file: &Path) -> io::Result<()> {
+        fs::remove_file(file)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        File::open(dir)?.sync_all()
+    }
+
+    fn try_lock(&self, file: &Path) -> io::Result<Option<Box<dyn Lock>>> {
+        let file = File::options().create(true).truncate(false).write(true).open(file)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(Box::new(OsLock { _file: file }))),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(e)) => Err(e),
+        }
+    }
+}
+
+struct OsNewFile(File);
+
+impl Write for OsNewFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl NewFile for OsNewFile {
+    fn sync(&mut self) -> io::Result<()> {
+        self.0.sync_all()
+    }
+}
+
+struct OsOpenFile(File);
+
+impl OpenFile for OsOpenFile {
+    fn read_at(&self, piece: &mut [u8], offset: u64) -> io::Result<()> {
+        self.0.read_exact_at(piece, offset)
+    }
+}
+
+struct OsMapped(Mmap);
+
+impl Mapped for OsMapped {
+    fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn will_need(&self, range: Range<usize>) {
+        // Only a hint: where it fails, the pages are fetched when they are read.
+        self.0.advise_range(Advice::WillNeed, range.start, range.len()).ok();
+    }
+
+    fn populate(&self, range: Range<usize>) -> io::Result<()> {
+        match self.0.advise_range(Advice::PopulateRead, range.start, range.len()) {
+            // Kernels before 5.14 do not know it; the pages are then entered one by one.
+            Err(e) if e.kind() == io::ErrorKind::InvalidInput => Ok(()),
+            done => done,
+        }
+    }
+}
+
+/// Unlocked when the file is closed, also if the process is killed.
+struct OsLock {
+    _file: File,
+}
+
+impl Lock for OsLock {}

@@ -1,0 +1,27 @@
+//! How the engine words what the disk reports.
+
+use idmatch_store::{Error, ErrorKind};
+use std::io;
+use std::path::Path;
+
+/// An operation on a file failed.
+pub(crate) fn io_error(doing: &str, path: &Path, e: io::Error) -> Error {
+    let advice = match e.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "; free some space and try again, the store is as it was"
+        }
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            "; check the permissions of the store's folder"
+        }
+        _ => "",
+    };
+    Error::with_source(ErrorKind::Io, format!("cannot {doing} {}{advice}", path.display()), e)
+}
+
+/// Stored bytes are not what was written.
+pub(crate) fn corrupt(path: &Path, offset: usize, what: &str) -> Error {
+    Error::new(
+        ErrorKind::Corrupt,
+        format!("{}, offset {offset}: {what}; restore the file from a backup", path.display()),
+    )
+}

@@ -1,0 +1,86 @@
+//! Bulk load: from batches to published segments, without the journal.
+//!
+//! 1. [`partition`]: threads pull batches, judge and pack the rows, and put every row into
+//!    the buffers of two parts of the hash space: its id's and its partner_id's.
+//! 2. [`spill`]: buffers that fill up go to temporary files, one for 16 parts.
+//! 3. [`run`]: threads take parts, sort their rows in memory and write segments.
+//!
+//! Nothing is visible before the caller publishes the segments in the manifest. Memory is
+//! bounded by [`partition::CHUNK_BYTES`] a buffer and [`run::RUN_BYTES`] a thread; where a part is larger than
+//! that (one key with a hundred million rows, say) it becomes several segments of the same
+//! hashes, which readers merge.
+
+mod partition;
+mod run;
+mod spill;
+
+use crate::disk::Disk;
+use crate::errors::io_error;
+use crate::part::Part;
+use crate::segment::SegmentInfo;
+use crate::workers;
+use idmatch_model::{Keep, Side};
+use idmatch_store::{BatchSource, Ingest, Result};
+use spill::Spill;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A segment holds about this many rows, so that it is sorted in little memory.
+const SEGMENT_ROWS: u64 = 2 << 20;
+
+/// What a load needs of its surroundings.
+pub(crate) struct LoadPlace<'a> {
+    pub(crate) disk: &'a dyn Disk,
+    pub(crate) segments: &'a Path,
+    pub(crate) scratch: &'a Path,
+    pub(crate) next_file: &'a AtomicU64,
+}
+
+/// Writes the observations of a source as segments, durable but not published.
+///
+/// # Errors
+/// Whatever the source, the ingest or the disk report. Files written so far are left for
+/// the caller to remove.
+pub(crate) fn load(
+    place: &LoadPlace<'_>,
+    keep: Keep,
+    source: &mut dyn BatchSource,
+    ingest: &Ingest<'_>,
+) -> Result<Vec<SegmentInfo>> {
+    let spill = Spill::new(place.disk, place.scratch);
+    let sides = partition::partition(&spill, source, ingest)?;
+    let rows = sides.rows();
+    if rows == 0 {
+        return Ok(Vec::new());
+    }
+    let prefix_bits = (rows.div_ceil(SEGMENT_ROWS))
+        .next_power_of_two()
+        .trailing_zeros()
+        .min(u32::from(Part::BITS)) as u8;
+    let parts_per_segment = 1usize << (Part::BITS - prefix_bits);
+    let tasks: Vec<(Side, Vec<Part>)> = Side::BOTH
+        .into_iter()
+        .flat_map(|side| {
+            let parts: Vec<Part> = Part::all().collect();
+            parts.chunks(parts_per_segment).map(|parts| (side, parts.to_vec())).collect::<Vec<_>>()
+        })
+        .collect();
+    let written = Mutex::new(Vec::new());
+    workers::for_each(&tasks, |(side, parts)| {
+        let segments = run::write_segments(place, keep, *side, prefix_bits, parts, &sides)?;
+        sides.release(*side, parts)?;
+        written.lock().unwrap_or_else(std::sync::PoisonError::into_inner).extend(segments);
+        Ok(())
+    })?;
+    let mut written: Vec<SegmentInfo> =
+        written.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    written.sort_by(|a, b| a.file.cmp(&b.file));
+    place.disk.sync_dir(place.segments).map_err(|e| io_error("sync", place.segments, e))?;
+    Ok(written)
+}
+
+/// The name of the next segment file.
+fn next_name(counter: &AtomicU64) -> String {
+    format!("{:010}.seg", counter.fetch_add(1, Relaxed))
+}

@@ -1,0 +1,128 @@
+//! Temporary files for rows that do not fit into memory. Made when first needed.
+
+use crate::disk::{Disk, NewFile, OpenFile};
+use crate::errors::{corrupt, io_error};
+use crate::part::Part;
+use idmatch_model::Side;
+use idmatch_store::Result;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Parts that share a file. A file is removed when all of them have been written as segments.
+const PARTS_PER_FILE: usize = 16;
+
+/// Rows of one part, in memory or in a temporary file.
+pub(crate) enum Chunk {
+    Memory(Vec<u8>),
+    Spilled { offset: u64, len: usize, checksum: u64 },
+}
+
+impl Chunk {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Chunk::Memory(rows) => rows.len(),
+            Chunk::Spilled { len, .. } => *len,
+        }
+    }
+}
+
+/// All temporary files of a load.
+pub(crate) struct Spill<'a> {
+    disk: &'a dyn Disk,
+    files: Vec<SpillFile>,
+}
+
+struct SpillFile {
+    path: PathBuf,
+    writer: Mutex<Option<Writer>>,
+    reader: OnceLock<Box<dyn OpenFile>>,
+    parts_left: AtomicUsize,
+}
+
+struct Writer {
+    file: Box<dyn NewFile>,
+    len: u64,
+}
+
+impl<'a> Spill<'a> {
+    pub(crate) fn new(disk: &'a dyn Disk, folder: &Path) -> Spill<'a> {
+        let files = Side::BOTH.iter().flat_map(|side| {
+            (0..Part::COUNT / PARTS_PER_FILE).map(|number| SpillFile {
+                path: folder.join(format!("load-{}-{number:02}.tmp", side.column())),
+                writer: Mutex::new(None),
+                reader: OnceLock::new(),
+                parts_left: AtomicUsize::new(PARTS_PER_FILE),
+            })
+        });
+        Spill { disk, files: files.collect() }
+    }
+
+    fn file(&self, side: Side, part: Part) -> Option<&SpillFile> {
+        let half = match side {
+            Side::Id => 0,
+            Side::PartnerId => Part::COUNT / PARTS_PER_FILE,
+        };
+        self.files.get(half + usize::from(part.0) / PARTS_PER_FILE)
+    }
+
+    /// Writes rows of a part to its file.
+    pub(crate) fn write(&self, side: Side, part: Part, rows: &[u8]) -> Result<Chunk> {
+        let Some(file) = self.file(side, part) else { return Ok(Chunk::Memory(rows.to_vec())) };
+        let fail = |e| io_error("write", &file.path, e);
+        let mut writer = lock(&file.writer);
+        let writer = match &mut *writer {
+            Some(writer) => writer,
+            none => {
+                let new = self.disk.create(&file.path).map_err(fail)?;
+                none.insert(Writer { file: new, len: 0 })
+            }
+        };
+        writer.file.write_all(rows).map_err(fail)?;
+        let offset = writer.len;
+        writer.len += rows.len() as u64;
+        Ok(Chunk::Spilled { offset, len: rows.len(), checksum: xxh3_64(rows) })
+    }
+
+    /// Appends the rows of a chunk to `rows`.
+    pub(crate) fn read(&self, side: Side, part: Part, chunk: &Chunk, rows: &mut Vec<u8>) -> Result<()> {
+        let (offset, len, checksum) = match chunk {
+            Chunk::Memory(kept) => {
+                rows.extend_from_slice(kept);
+                return Ok(());
+            }
+            Chunk::Spilled { offset, len, checksum } => (*offset, *len, *checksum),
+        };
+        let Some(file) = self.file(side, part) else { return Ok(()) };
+        let fail = |e| io_error("read", &file.path, e);
+        let reader = match file.reader.get() {
+            Some(reader) => reader,
+            None => {
+                let reader = self.disk.open(&file.path).map_err(fail)?;
+                file.reader.get_or_init(|| reader)
+            }
+        };
+        let start = rows.len();
+        rows.resize(start + len, 0);
+        let piece = rows.get_mut(start..).unwrap_or_default();
+        reader.read_at(piece, offset).map_err(fail)?;
+        if xxh3_64(piece) != checksum {
+            return Err(corrupt(&file.path, offset as usize, "a temporary file changed"));
+        }
+        Ok(())
+    }
+
+    /// Says that a part is no longer needed; its file goes with the last of them.
+    pub(crate) fn release(&self, side: Side, part: Part) -> Result<()> {
+        let Some(file) = self.file(side, part) else { return Ok(()) };
+        if file.parts_left.fetch_sub(1, Relaxed) == 1 && lock(&file.writer).take().is_some() {
+            self.disk.remove(&file.path).map_err(|e| io_error("remove", &file.path, e))?;
+        }
+        Ok(())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,110 @@
+//! The merge rule of the engine: one stream of answers from several sources.
+//!
+//! Each source has the rows of the key in the order of answers, and no pair twice with
+//! `keep="last"`, no observation twice with `keep="all"`. Reading the newest row of all
+//! sources first, the first row of a value is its newest one; later rows of it are hidden.
+
+use super::RowCursor;
+use crate::packed::{Kind, Packed};
+use idmatch_model::{Keep, SeenAt, Window};
+use idmatch_store::Result;
+use std::collections::HashSet;
+
+/// The values that have been decided on. Grows with the distinct values of one key.
+pub(crate) type Decided = HashSet<(Kind, Box<[u8]>)>;
+
+/// Answers for one key, newest first, ties by the text of the value.
+pub(crate) struct Merge<'s> {
+    sources: Vec<RowCursor<'s>>,
+    keep: Keep,
+    window: Window,
+    decided: Decided,
+}
+
+impl<'s> Merge<'s> {
+    pub(crate) fn new(sources: Vec<RowCursor<'s>>, keep: Keep, window: Window) -> Merge<'s> {
+        Merge { sources, keep, window, decided: Decided::new() }
+    }
+
+    /// Goes on where another merge of the same key stopped.
+    pub(crate) fn resume(mut self, decided: Decided) -> Merge<'s> {
+        self.decided = decided;
+        self
+    }
+
+    /// What is needed to go on later.
+    pub(crate) fn suspend(self) -> (Vec<RowCursor<'s>>, Decided) {
+        (self.sources, self.decided)
+    }
+
+    /// Whether a value can come more than once.
+    fn repeats(&self) -> bool {
+        self.sources.len() > 1 || self.keep == Keep::All
+    }
+
+    /// The next answer.
+    pub(crate) fn next(&mut self) -> Result<Option<(SeenAt, Packed<'s>)>> {
+        while let Some((seen_at, value)) = self.next_row()? {
+            if !self.window.reaches(seen_at) {
+                // All that follows is older still.
+                break;
+            }
+            let past = self.window.is_past(seen_at);
+            // With keep="all" an observation after the window says nothing about those inside.
+            if self.repeats()
+                && !(past && self.keep == Keep::All)
+                && !self.decided.insert((value.kind, value.payload.into()))
+            {
+                continue;
+            }
+            if !past {
+                return Ok(Some((seen_at, value)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// How many answers are left. Reads no values where none can repeat.
+    pub(crate) fn count(&mut self) -> Result<u64> {
+        let mut count = 0;
+        if !self.repeats() {
+            if let Some(source) = self.sources.first_mut() {
+                while let Some(seen_at) = source.date()? {
+                    if !self.window.reaches(seen_at) {
+                        break;
+                    }
+                    count += u64::from(!self.window.is_past(seen_at));
+                    source.advance();
+                }
+            }
+            return Ok(count);
+        }
+        while self.next()?.is_some() {
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// The first row in the order of answers, hidden or not.
+    pub(crate) fn next_row(&mut self) -> Result<Option<(SeenAt, Packed<'s>)>> {
+        let mut best: Option<(usize, SeenAt, Packed<'s>)> = None;
+        for (at, source) in self.sources.iter_mut().enumerate() {
+            let Some(seen_at) = source.date()? else { continue };
+            let value = match best {
+                Some((_, newest, _)) if newest > seen_at => continue,
+                _ => source.value()?,
+            };
+            let first = best.is_none_or(|(_, newest, first)| {
+                seen_at > newest || value.cmp_text(&first).is_lt()
+            });
+            if first {
+                best = Some((at, seen_at, value));
+            }
+        }
+        let Some((at, seen_at, value)) = best else { return Ok(None) };
+        if let Some(source) = self.sources.get_mut(at) {
+            source.advance();
+        }
+        Ok(Some((seen_at, value)))
+    }
+}

@@ -1,0 +1,139 @@
+//! Turns hits into Arrow batches.
+
+use super::Question;
+use super::count::merge;
+use super::population::PopulationPart;
+use super::probe::Hit;
+use crate::lookup::BlockCache;
+use crate::packed::Packed;
+use arrow_array::{RecordBatch, StringArray, TimestampMillisecondArray};
+use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
+use arrow_schema::SchemaRef;
+use idmatch_model::{Keep, Pick, SeenAt};
+use idmatch_store::{Error, ErrorKind, Result, match_schema};
+use std::sync::Arc;
+
+/// A batch is sent when it has this many rows, or bytes of identifiers.
+const BATCH_ROWS: usize = 64 << 10;
+const BATCH_BYTES: usize = 16 << 20;
+
+/// Sends the matches of a part of the population.
+pub(super) fn write(
+    question: Question<'_>,
+    population: &PopulationPart,
+    hits: &[Hit],
+    send: &dyn Fn(RecordBatch) -> Result<()>,
+) -> Result<()> {
+    let mut cache = BlockCache::new(question.segments);
+    let mut batch = BatchBuilder::new(match_schema(question.query.by));
+    for hits in hits.chunk_by(|a, b| a.entry == b.entry) {
+        let Some(key) = hits
+            .first()
+            .and_then(|hit| population.entries().get(hit.entry as usize))
+            .and_then(|entry| population.key(entry))
+        else {
+            continue;
+        };
+        let mut take = match question.query.pick {
+            Pick::All => usize::MAX,
+            Pick::Latest => 1,
+        };
+        if let ([hit], Keep::Last) = (hits, question.keep) {
+            // One source and no repeats: the rows are the answers.
+            let rows = cache.rows(hit.segment, hit.block, hit.rows())?;
+            while take > 0
+                && let Some(seen_at) = rows.date()?
+            {
+                if !question.query.window.reaches(seen_at) {
+                    break;
+                }
+                if !question.query.window.is_past(seen_at) {
+                    batch.push(key, rows.value()?, seen_at);
+                    batch.send_if_full(send)?;
+                    take -= 1;
+                }
+                rows.advance();
+            }
+            continue;
+        }
+        let mut answers = merge(question, hits, &mut cache)?;
+        while take > 0
+            && let Some((seen_at, value)) = answers.next()?
+        {
+            batch.push(key, value, seen_at);
+            batch.send_if_full(send)?;
+            take -= 1;
+        }
+    }
+    batch.send(send)
+}
+
+/// Rows on their way into a batch.
+struct BatchBuilder {
+    schema: SchemaRef,
+    keys: TextBuilder,
+    values: TextBuilder,
+    dates: Vec<i64>,
+}
+
+impl BatchBuilder {
+    fn new(schema: SchemaRef) -> BatchBuilder {
+        let (keys, values) = (TextBuilder::default(), TextBuilder::default());
+        BatchBuilder { schema, keys, values, dates: Vec::new() }
+    }
+
+    #[inline]
+    fn push(&mut self, key: Packed<'_>, value: Packed<'_>, seen_at: SeenAt) {
+        self.keys.push(key);
+        self.values.push(value);
+        self.dates.push(seen_at.millis_i64());
+    }
+
+    fn send_if_full(&mut self, send: &dyn Fn(RecordBatch) -> Result<()>) -> Result<()> {
+        let bytes = self.keys.text.len() + self.values.text.len();
+        if self.dates.len() < BATCH_ROWS && bytes < BATCH_BYTES { Ok(()) } else { self.send(send) }
+    }
+
+    fn send(&mut self, send: &dyn Fn(RecordBatch) -> Result<()>) -> Result<()> {
+        if self.dates.is_empty() {
+            return Ok(());
+        }
+        let dates = TimestampMillisecondArray::from(std::mem::take(&mut self.dates));
+        let batch = RecordBatch::try_new(
+            self.schema.clone(),
+            vec![
+                Arc::new(self.keys.finish()?),
+                Arc::new(self.values.finish()?),
+                Arc::new(dates.with_timezone("UTC")),
+            ],
+        );
+        send(batch.map_err(not_arrow)?)
+    }
+}
+
+/// A text column being built. Bytes are checked to be UTF-8 once for a whole batch.
+#[derive(Default)]
+struct TextBuilder {
+    text: Vec<u8>,
+    ends: Vec<i32>,
+}
+
+impl TextBuilder {
+    #[inline]
+    fn push(&mut self, id: Packed<'_>) {
+        id.unpack_into(&mut self.text);
+        self.ends.push(self.text.len() as i32);
+    }
+
+    fn finish(&mut self) -> Result<StringArray> {
+        let ends = std::mem::take(&mut self.ends);
+        let offsets: Vec<i32> = std::iter::once(0).chain(ends).collect();
+        let text = Buffer::from_vec(std::mem::take(&mut self.text));
+        let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+        StringArray::try_new(offsets, text, None).map_err(not_arrow)
+    }
+}
+
+fn not_arrow(e: arrow_schema::ArrowError) -> Error {
+    Error::with_source(ErrorKind::Corrupt, "stored identifiers are not UTF-8", e)
+}

@@ -1,0 +1,175 @@
+//! Finds the keys of a part of a population in the segments.
+//!
+//! Both are in the order of the hash, so each block is read once and blocks are met in
+//! order. Entries go in strips: first the residuals of a whole strip are searched, and the
+//! keys that may be meant are fetched into the cache; then those keys are compared.
+
+use super::Question;
+use super::count::count;
+use super::population::{Entry, PopulationPart};
+use crate::disk::prefetch;
+use crate::lookup::BlockCache;
+use crate::part::Part;
+use crate::segment::{Block, Region, Segment};
+use crate::workers;
+use idmatch_store::{MatchCounts, Result};
+use std::ops::Range;
+
+/// Entries whose keys are fetched together. 
+const STRIP: usize = 256;
+/// From this many entries a block on, a segment is read as a whole instead of here and there.
+const DENSE_ENTRIES_PER_BLOCK: f64 = 0.25;
+
+/// The rows of an entry's key in one segment.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Hit {
+    /// The entry's number in its part.
+    pub(super) entry: u32,
+    /// The segment's number in the table's list.
+    pub(super) segment: u32,
+    pub(super) block: u32,
+    first_row: u32,
+    end_row: u32,
+}
+
+impl Hit {
+    /// The rows' numbers in the block.
+    pub(super) fn rows(&self) -> Range<u32> {
+        self.first_row..self.end_row
+    }
+}
+
+/// A key that has the residual of an entry.
+struct Candidate {
+    entry: u32,
+    block: u32,
+    key: u32,
+}
+
+/// Finds and counts the matches of a part.
+pub(super) fn probe(
+    question: Question<'_>,
+    part: Part,
+    population: &PopulationPart,
+) -> Result<(Vec<Hit>, MatchCounts)> {
+    let segments: Vec<(u32, &Segment)> = (0..)
+        .zip(question.segments)
+        .map(|(number, segment)| (number, segment.as_ref()))
+        .filter(|(_, segment)| segment.header.overlaps(part))
+        .collect();
+    for (_, segment) in &segments {
+        announce(segment, part, population.entries().len())?;
+    }
+    let mut prober = Prober { population, blocks: Vec::new(), candidates: Vec::new() };
+    let mut cache = BlockCache::new(question.segments);
+    let mut hits = Vec::new();
+    let mut counts = MatchCounts::default();
+    let mut first_entry = 0;
+    for strip in population.entries().chunks(STRIP) {
+        let start = hits.len();
+        for (number, segment) in &segments {
+            prober.probe_strip(*number, segment, first_entry, strip, &mut hits)?;
+        }
+        let found = hits.get_mut(start..).unwrap_or_default();
+        if segments.len() > 1 {
+            found.sort_by_key(|hit| hit.entry);
+        }
+        count(question, found, &mut cache, &mut counts)?;
+        first_entry += strip.len() as u32;
+    }
+    Ok((hits, counts))
+}
+
+/// Has the disk deliver what a dense part of the population will meet.
+fn announce(segment: &Segment, part: Part, entries: usize) -> Result<()> {
+    let blocks = |part: Part| {
+        let header = &segment.header;
+        let last = part.first_hash() | (u64::MAX >> Part::BITS);
+        header.block_of(part.first_hash())..header.block_of(last) + 1
+    };
+    if (entries as f64) < DENSE_ENTRIES_PER_BLOCK * blocks(part).len() as f64 {
+        return Ok(());
+    }
+    let _ = workers::count;
+    segment.populate(&[Region::Heads, Region::Keys], blocks(part))
+}
+
+/// The buffers of a strip.
+struct Prober<'a> {
+    population: &'a PopulationPart,
+    blocks: Vec<(u32, Block<'a>)>,
+    candidates: Vec<Candidate>,
+}
+
+impl<'a> Prober<'a> {
+    fn probe_strip(
+        &mut self,
+        number: u32,
+        segment: &'a Segment,
+        first_entry: u32,
+        strip: &[Entry],
+        hits: &mut Vec<Hit>,
+    ) -> Result<()> {
+        self.collect_candidates(segment, strip)?;
+        let keys = segment.region(Region::Keys);
+        let mut candidates = self.candidates.as_slice();
+        while let Some(Candidate { entry, block, .. }) = candidates.first() {
+            let alike = candidates.iter().take_while(|other| other.entry == *entry).count();
+            let (these, rest) = candidates.split_at_checked(alike).unwrap_or((candidates, &[]));
+            candidates = rest;
+            let (Some(wanted), Some((block_number, block))) = (
+                strip.get(*entry as usize).and_then(|entry| self.population.key(entry)),
+                self.blocks.get(*block as usize),
+            ) else {
+                continue;
+            };
+            let page = block.key_page(keys);
+            let found = these
+                .iter()
+                .find(|candidate| page.and_then(|page| page.get(candidate.key)) == Some(wanted));
+            match found {
+                Some(candidate) => {
+                    let rows = block.rows_of(candidate.key);
+                    hits.push(Hit {
+                        entry: first_entry + entry,
+                        segment: number,
+                        block: *block_number,
+                        first_row: rows.start,
+                        end_row: rows.end,
+                    });
+                }
+                // Another key with these 16 bits, or damage.
+                None => segment.check_keys(block)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn collect_candidates(&mut self, segment: &'a Segment, strip: &[Entry]) -> Result<()> {
+        self.blocks.clear();
+        self.candidates.clear();
+        let keys = segment.region(Region::Keys);
+        let mut current: Option<(u32, Option<Block<'a>>)> = None;
+        for (entry, Entry { hash, .. }) in (0..).zip(strip) {
+            let number = segment.header.block_of(*hash);
+            let block = match current {
+                Some((open, block)) if open == number => block,
+                _ => {
+                    let block = segment.block(number)?;
+                    current = Some((number, block));
+                    self.blocks.extend(block.map(|block| (number, block)));
+                    block
+                }
+            };
+            let Some(block) = block else { continue };
+            for key in block.find(segment.header.residual_of(*hash)) {
+                if let Some(page) = block.key_page(keys) {
+                    prefetch(keys, block.key_page_range().0 + page.guess_offset(key));
+                }
+                let block = self.blocks.len() as u32 - 1;
+                self.candidates.push(Candidate { entry, block, key });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,143 @@
+//! Blocks: the keys whose hashes share a prefix, with their rows.
+//!
+//! ```text
+//! head   0 checksum u64 | 8 keys u32 | 12 rows u32 | 16 key page: offset u32, length u32
+//!       24 its kind u8 | 25 zero | 26 its width u16
+//!       28 pages, ceil(rows / 1024) x (value offset, length, date offset, length, 4 x u32)
+//!          residuals, keys x u16
+//!          row ends, keys x u32, unless rows = keys (then each key has one row)
+//! ```
+//! Offsets count from the start of the region. Keys are in the order of their hashes, then
+//! of their bytes; the rows of a key come newest first, ties by the text of the value.
+
+use super::page::{DatePage, IdPage};
+use super::{Damage, PAGE_ROWS, Region, checksum};
+use crate::bytes::{slice, u16_at, u32_at, u64_at};
+use std::ops::Range;
+
+/// Bytes before the page table.
+pub(crate) const HEAD_FIXED: usize = 28;
+/// Bytes of an entry of the page table.
+pub(crate) const PAGE_ENTRY: usize = 16;
+
+/// A verified head.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Block<'a> {
+    pub(crate) keys: u32,
+    pub(crate) rows: u32,
+    key_page: (u32, u32),
+    kind: u8,
+    width: u16,
+    pages: &'a [u8],
+    residuals: &'a [u8],
+    row_ends: &'a [u8],
+}
+
+/// Where a page lies in its region.
+pub(crate) type PageRange = (usize, usize);
+
+impl<'a> Block<'a> {
+    /// Verifies and reads a head.
+    pub(crate) fn read(offset: usize, head: &'a [u8]) -> Result<Block<'a>, Damage> {
+        let damage = |what| Damage { region: Region::Heads, offset, what };
+        let good = match (u64_at(head, 0), head.get(8..)) {
+            (Some(sum), Some(rest)) => sum == checksum(Region::Heads, offset, rest),
+            _ => false,
+        };
+        if !good {
+            return Err(damage("the checksum of a block is wrong"));
+        }
+        Block::fields(head).ok_or(damage("the head of a block contradicts itself"))
+    }
+
+    fn fields(head: &'a [u8]) -> Option<Block<'a>> {
+        let (keys, rows) = (u32_at(head, 8)?, u32_at(head, 12)?);
+        let pages_len = rows.div_ceil(PAGE_ROWS) as usize * PAGE_ENTRY;
+        let pages = slice(head, HEAD_FIXED, pages_len)?;
+        let residuals = slice(head, HEAD_FIXED + pages_len, keys as usize * 2)?;
+        let row_ends = head.get(HEAD_FIXED + pages_len + residuals.len()..)?;
+        let expected = if rows == keys { 0 } else { keys as usize * 4 };
+        (row_ends.len() == expected).then_some(())?;
+        Some(Block {
+            keys,
+            rows,
+            key_page: (u32_at(head, 16)?, u32_at(head, 20)?),
+            kind: *head.get(24)?,
+            width: u16_at(head, 26)?,
+            pages,
+            residuals,
+            row_ends,
+        })
+    }
+
+    /// The keys whose hash has this residual, as a range of their numbers.
+    #[inline(always)]
+    pub(crate) fn find(&self, residual: u16) -> Range<u32> {
+        let (residuals, _) = self.residuals.as_chunks::<2>();
+        let start = residuals.partition_point(|r| u16::from_le_bytes(*r) < residual);
+        let same = residuals
+            .get(start..)
+            .unwrap_or_default()
+            .iter()
+            .take_while(|r| u16::from_le_bytes(**r) == residual)
+            .count();
+        start as u32..(start + same) as u32
+    }
+
+    pub(crate) fn residual(&self, key: u32) -> Option<u16> {
+        u16_at(self.residuals, key as usize * 2)
+    }
+
+    /// The rows of a key, as a range of their numbers in the block.
+    #[inline(always)]
+    pub(crate) fn rows_of(&self, key: u32) -> Range<u32> {
+        if self.row_ends.is_empty() {
+            return key..key + 1;
+        }
+        let end = |key: u32| u32_at(self.row_ends, key as usize * 4).unwrap_or(0);
+        let start = if key == 0 { 0 } else { end(key - 1) };
+        start..end(key)
+    }
+
+    /// Where the page of keys lies in its region.
+    pub(crate) fn key_page_range(&self) -> PageRange {
+        (self.key_page.0 as usize, self.key_page.1 as usize)
+    }
+
+    /// The page of keys, not verified: see the head of this folder.
+    #[inline(always)]
+    pub(crate) fn key_page<'b>(&self, keys: &'b [u8]) -> Option<IdPage<'b>> {
+        let (offset, len) = self.key_page_range();
+        IdPage::described(self.kind, self.width, self.keys, slice(keys, offset, len)?)
+    }
+
+    /// Where the pages of values and dates with this number lie in their regions.
+    pub(crate) fn page_ranges(&self, page: u32) -> Option<(PageRange, PageRange)> {
+        let at = page as usize * PAGE_ENTRY;
+        let field = |n: usize| u32_at(self.pages, at + n * 4).map(|n| n as usize);
+        Some(((field(0)?, field(1)?), (field(2)?, field(3)?)))
+    }
+
+    /// Verifies and reads a page of values.
+    pub(crate) fn values<'b>(&self, page: u32, values: &'b [u8]) -> Result<IdPage<'b>, Damage> {
+        let damage = |offset| Damage {
+            region: Region::Values,
+            offset,
+            what: "a page of values lies outside of its region",
+        };
+        let ((offset, len), _) = self.page_ranges(page).ok_or(damage(0))?;
+        let page = slice(values, offset, len).ok_or(damage(offset))?;
+        IdPage::verified(Region::Values, offset, page)
+    }
+
+    /// Verifies and reads a page of dates.
+    pub(crate) fn dates<'b>(&self, page: u32, dates: &'b [u8]) -> Result<DatePage<'b>, Damage> {
+        let damage = |offset| Damage {
+            region: Region::Dates,
+            offset,
+            what: "a page of dates lies outside of its region",
+        };
+        let (_, (offset, len)) = self.page_ranges(page).ok_or(damage(0))?;
+        DatePage::verified(offset, slice(dates, offset, len).ok_or(damage(offset))?)
+    }
+}

@@ -1,0 +1,208 @@
+//! Builds a segment in memory from rows in order, then writes it in one go.
+
+use super::block::HEAD_FIXED;
+use super::header::HEADER_BYTES;
+use super::page::{IdPageBuilder, write_dates};
+use super::{BLOCK_ROWS, Header, PAGE_ROWS, Region, SegmentInfo, checksum};
+use crate::bytes::u64_at;
+use crate::disk::Disk;
+use crate::errors::io_error;
+use crate::packed::Packed;
+use idmatch_model::{SeenAt, Side};
+use idmatch_store::{Error, ErrorKind, Result};
+use std::path::Path;
+
+/// Takes rows in the order of a segment: by hash of the key, key, newest first, value.
+pub(crate) struct SegmentBuilder {
+    side: Side,
+    prefix_bits: u8,
+    prefix: u64,
+    block_bits: u8,
+    directory: Vec<u32>,
+    heads: Vec<u8>,
+    keys: Vec<u8>,
+    values: Vec<u8>,
+    dates: Vec<u8>,
+    total_keys: u64,
+    total_rows: u64,
+    span: Option<(SeenAt, SeenAt)>,
+    open: OpenBlock,
+}
+
+/// The block that rows are being added to.
+#[derive(Default)]
+struct OpenBlock {
+    number: u32,
+    residuals: Vec<u16>,
+    row_ends: Vec<u32>,
+    keys: IdPageBuilder,
+    rows: u32,
+    page_values: IdPageBuilder,
+    page_dates: Vec<SeenAt>,
+    pages: Vec<u8>,
+}
+
+impl SegmentBuilder {
+    /// A segment for the hashes with this prefix, laid out for about `rows` rows.
+    pub(crate) fn new(side: Side, prefix_bits: u8, prefix: u64, rows: u64) -> SegmentBuilder {
+        let block_bits = (rows / BLOCK_ROWS).checked_ilog2().unwrap_or(0).min(32) as u8;
+        SegmentBuilder {
+            side,
+            prefix_bits,
+            prefix,
+            block_bits,
+            directory: vec![0],
+            heads: Vec::new(),
+            keys: Vec::new(),
+            values: Vec::new(),
+            dates: Vec::new(),
+            total_keys: 0,
+            total_rows: 0,
+            span: None,
+            open: OpenBlock::default(),
+        }
+    }
+
+    /// Starts a key; its rows follow.
+    pub(crate) fn key(&mut self, hash: u64, key: Packed<'_>) {
+        let number = match self.block_bits {
+            0 => 0,
+            bits => ((hash << self.prefix_bits) >> (64 - u32::from(bits))) as u32,
+        };
+        if number != self.open.number {
+            self.close_blocks_before(number);
+        }
+        let residual = ((hash << (self.prefix_bits + self.block_bits)) >> 48) as u16;
+        self.open.residuals.push(residual);
+        self.open.row_ends.push(self.open.rows);
+        self.open.keys.push(key);
+        self.total_keys += 1;
+    }
+
+    /// Adds a row to the key that was started last.
+    pub(crate) fn row(&mut self, seen_at: SeenAt, value: Packed<'_>) {
+        self.open.page_values.push(value);
+        self.open.page_dates.push(seen_at);
+        self.open.rows += 1;
+        if let Some(end) = self.open.row_ends.last_mut() {
+            *end = self.open.rows;
+        }
+        if self.open.page_dates.len() == PAGE_ROWS as usize {
+            self.close_page();
+        }
+        self.total_rows += 1;
+        let (oldest, newest) = self.span.unwrap_or((seen_at, seen_at));
+        self.span = Some((oldest.min(seen_at), newest.max(seen_at)));
+    }
+
+    fn close_page(&mut self) {
+        if self.open.page_values.count() == 0 {
+            return;
+        }
+        let (values_at, dates_at) = (self.values.len(), self.dates.len());
+        self.open.page_values.write(Region::Values, &mut self.values);
+        write_dates(&self.open.page_dates, &mut self.dates);
+        self.open.page_dates.clear();
+        let entry =
+            [values_at, self.values.len() - values_at, dates_at, self.dates.len() - dates_at];
+        self.open.pages.extend(entry.iter().flat_map(|n| (*n as u32).to_le_bytes()));
+    }
+
+    fn close_blocks_before(&mut self, number: u32) {
+        if !self.open.residuals.is_empty() {
+            self.close_page();
+            self.write_head();
+        }
+        // Empty blocks start where the next one does.
+        while self.directory.len() <= number as usize {
+            self.directory.push(self.heads.len() as u32);
+        }
+        self.open.number = number;
+    }
+
+    fn write_head(&mut self) {
+        let open = &mut self.open;
+        let keys_at = self.keys.len();
+        let (kind, width) = open.keys.write(Region::Keys, &mut self.keys);
+        let offset = self.heads.len();
+        let keys = open.residuals.len() as u32;
+        self.heads.reserve(HEAD_FIXED + open.pages.len() + open.residuals.len() * 6);
+        self.heads.extend_from_slice(&[0; 8]);
+        for number in [keys, open.rows, keys_at as u32, (self.keys.len() - keys_at) as u32] {
+            self.heads.extend_from_slice(&number.to_le_bytes());
+        }
+        self.heads.extend_from_slice(&[kind, 0]);
+        self.heads.extend_from_slice(&width.to_le_bytes());
+        self.heads.extend_from_slice(&open.pages);
+        self.heads.extend(open.residuals.iter().flat_map(|r| r.to_le_bytes()));
+        if open.rows != keys {
+            self.heads.extend(open.row_ends.iter().flat_map(|end| end.to_le_bytes()));
+        }
+        if let Some((sum, rest)) =
+            self.heads.get_mut(offset..).and_then(|head| head.split_at_mut_checked(8))
+        {
+            sum.copy_from_slice(&checksum(Region::Heads, offset, rest).to_le_bytes());
+        }
+        open.residuals.clear();
+        open.row_ends.clear();
+        open.pages.clear();
+        open.rows = 0;
+    }
+
+    /// Writes the file and makes it durable.
+    ///
+    /// # Errors
+    /// `Io`, with what could not be written; the file is then useless and can be removed.
+    pub(crate) fn finish(mut self, disk: &dyn Disk, path: &Path) -> Result<SegmentInfo> {
+        self.close_blocks_before(1 << self.block_bits);
+        let regions = [&self.heads, &self.keys, &self.values, &self.dates];
+        if regions.iter().any(|region| region.len() > u32::MAX as usize) {
+            // Loads cut their runs long before this.
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                format!("{} would have a region of more than 4 GiB", path.display()),
+            ));
+        }
+        let directory: Vec<u8> = self.directory.iter().flat_map(|at| at.to_le_bytes()).collect();
+        let mut ends = [0; 5];
+        let mut end = HEADER_BYTES as u64;
+        let lens = std::iter::once(directory.len()).chain(regions.iter().map(|r| r.len()));
+        for (slot, len) in ends.iter_mut().zip(lens) {
+            end += len as u64;
+            *slot = end;
+        }
+        let (oldest, newest) = self.span.unwrap_or((SeenAt::EPOCH, SeenAt::EPOCH));
+        let header = Header {
+            side: self.side,
+            prefix_bits: self.prefix_bits,
+            prefix: self.prefix,
+            block_bits: self.block_bits,
+            keys: self.total_keys,
+            rows: self.total_rows,
+            oldest,
+            newest,
+            ends,
+            directory_sum: checksum(Region::Directory, 0, &directory),
+        };
+        let encoded = header.encode();
+        let write = || {
+            let mut file = disk.create(path)?;
+            file.write_all(&encoded)?;
+            file.write_all(&directory)?;
+            for region in regions {
+                file.write_all(region)?;
+            }
+            file.sync()
+        };
+        write().map_err(|e| io_error("write", path, e))?;
+        Ok(SegmentInfo {
+            file: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            side: self.side,
+            rows: self.total_rows,
+            bytes: end,
+            oldest,
+            newest,
+            header_sum: u64_at(&encoded, HEADER_BYTES - 8).unwrap_or(0),
+        })
+    }
+}

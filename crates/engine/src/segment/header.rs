@@ -1,0 +1,194 @@
+//! The header of a segment file.
+//!
+//! ```text
+//!   0 magic "IDMSEG\r\n" | 8 format u32 | 12 side u8 | 13 prefix bits u8 | 14 block bits u8 | 15 zero
+//!  16 prefix u64 | 24 keys u64 | 32 rows u64 | 40 oldest u64 | 48 newest u64
+//!  56 the ends of directory, heads, keys, values and dates, 5 x u64
+//!  96 checksum of the directory u64 | 104 checksum of the header u64
+//! ```
+
+use super::{Region, checksum};
+use crate::part::Part;
+use crate::bytes::{array, u32_at, u64_at};
+use idmatch_model::{SeenAt, Side};
+use idmatch_store::{Error, ErrorKind, Result};
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+use std::path::Path;
+
+/// Bytes of the header.
+pub(crate) const HEADER_BYTES: usize = 112;
+/// The format that this version writes, and the only one it reads.
+pub(crate) const FORMAT: u32 = 1;
+const MAGIC: [u8; 8] = *b"IDMSEG\r\n";
+const ENDS_AT: usize = 56;
+const DIRECTORY_SUM_AT: usize = 96;
+const SUM_AT: usize = 104;
+const _: () = assert!(ENDS_AT + 5 * 8 == DIRECTORY_SUM_AT && SUM_AT + 8 == HEADER_BYTES);
+
+/// What a segment says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) side: Side,
+    /// All hashes start with these bits: the highest `prefix_bits` of `prefix`.
+    pub(crate) prefix_bits: u8,
+    pub(crate) prefix: u64,
+    /// The file has 2^block_bits blocks.
+    pub(crate) block_bits: u8,
+    pub(crate) keys: u64,
+    pub(crate) rows: u64,
+    pub(crate) oldest: SeenAt,
+    pub(crate) newest: SeenAt,
+    /// Where directory, heads, keys, values and dates end in the file.
+    pub(crate) ends: [u64; 5],
+    pub(crate) directory_sum: u64,
+}
+
+/// What the manifest says of a segment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SegmentInfo {
+    /// The file's name in the folder of segments.
+    pub(crate) file: String,
+    pub(crate) side: Side,
+    pub(crate) rows: u64,
+    pub(crate) bytes: u64,
+    pub(crate) oldest: SeenAt,
+    pub(crate) newest: SeenAt,
+    /// The checksum in the file's header: the file is the one that was published.
+    pub(crate) header_sum: u64,
+}
+
+impl Header {
+    pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut out = Vec::with_capacity(HEADER_BYTES);
+        out.extend_from_slice(&MAGIC);
+        out.extend_from_slice(&FORMAT.to_le_bytes());
+        let side = match self.side {
+            Side::Id => 0,
+            Side::PartnerId => 1,
+        };
+        out.extend_from_slice(&[side, self.prefix_bits, self.block_bits, 0]);
+        for number in [self.prefix, self.keys, self.rows, self.oldest.millis(), self.newest.millis()]
+        {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        for end in self.ends {
+            out.extend_from_slice(&end.to_le_bytes());
+        }
+        out.extend_from_slice(&self.directory_sum.to_le_bytes());
+        out.extend_from_slice(&checksum(Region::Header, 0, &out).to_le_bytes());
+        array(&out, 0).unwrap_or([0; HEADER_BYTES])
+    }
+
+    /// Reads and checks the header of a whole file.
+    pub(crate) fn decode(path: &Path, file: &[u8]) -> Result<Header> {
+        let corrupt = |what: &str| {
+            Error::new(
+                ErrorKind::Corrupt,
+                format!("{}, offset 0: {what}; restore the file from a backup", path.display()),
+            )
+        };
+        let Some(header) = array::<HEADER_BYTES>(file, 0) else {
+            return Err(corrupt("the file is shorter than a segment's header"));
+        };
+        if !header.starts_with(&MAGIC) {
+            return Err(corrupt("this is no segment"));
+        }
+        let format = u32_at(&header, 8).unwrap_or(0);
+        let summed = header.get(..SUM_AT).unwrap_or_default();
+        if u64_at(&header, SUM_AT) != Some(checksum(Region::Header, 0, summed)) {
+            return Err(corrupt("the checksum of the header is wrong"));
+        }
+        if format != FORMAT {
+            return Err(Error::new(
+                ErrorKind::UnsupportedFormat,
+                format!(
+                    "{} has segment format {format}, this version reads format {FORMAT}; \
+                     use the version of idmatch that wrote it, or a later one",
+                    path.display()
+                ),
+            ));
+        }
+        Header::fields(&header)
+            .filter(|header| header.is_consistent(file.len()))
+            .ok_or_else(|| corrupt("the header does not fit the file's length"))
+    }
+
+    fn fields(header: &[u8]) -> Option<Header> {
+        let date = |at| SeenAt::from_millis(i64::try_from(u64_at(header, at)?).ok()?).ok();
+        let mut ends = [0; 5];
+        for (n, end) in ends.iter_mut().enumerate() {
+            *end = u64_at(header, ENDS_AT + n * 8)?;
+        }
+        Some(Header {
+            side: match header.get(12)? {
+                0 => Side::Id,
+                1 => Side::PartnerId,
+                _ => return None,
+            },
+            prefix_bits: *header.get(13)?,
+            block_bits: *header.get(14)?,
+            prefix: u64_at(header, 16)?,
+            keys: u64_at(header, 24)?,
+            rows: u64_at(header, 32)?,
+            oldest: date(40)?,
+            newest: date(48)?,
+            ends,
+            directory_sum: u64_at(header, DIRECTORY_SUM_AT)?,
+        })
+    }
+
+    fn is_consistent(&self, file_len: usize) -> bool {
+        let ascending = self.ends.is_sorted();
+        let blocks = 1usize.checked_shl(u32::from(self.block_bits)).unwrap_or(usize::MAX);
+        let directory = blocks.saturating_add(1).saturating_mul(4);
+        ascending
+            && u32::from(self.prefix_bits) + u32::from(self.block_bits) <= 48
+            && self.region(Region::Directory).len() == directory
+            && self.ends.last() == Some(&(file_len as u64))
+    }
+
+    /// Bytes of the file.
+    pub(crate) fn file_len(&self) -> u64 {
+        self.ends.last().copied().unwrap_or(0)
+    }
+
+    /// Where a region lies in the file.
+    pub(crate) fn region(&self, region: Region) -> Range<usize> {
+        let end = |n: usize| self.ends.get(n).map_or(0, |end| *end as usize);
+        match region {
+            Region::Header => 0..HEADER_BYTES,
+            Region::Directory => HEADER_BYTES..end(0),
+            Region::Heads => end(0)..end(1),
+            Region::Keys => end(1)..end(2),
+            Region::Values => end(2)..end(3),
+            Region::Dates => end(3)..end(4),
+        }
+    }
+
+    /// The number of the block that holds keys of this hash, which must start with the prefix.
+    #[inline(always)]
+    pub(crate) fn block_of(&self, hash: u64) -> u32 {
+        match self.block_bits {
+            0 => 0,
+            bits => ((hash << self.prefix_bits) >> (64 - u32::from(bits))) as u32,
+        }
+    }
+
+    /// The 16 bits of a hash that follow the number of its block.
+    #[inline(always)]
+    pub(crate) fn residual_of(&self, hash: u64) -> u16 {
+        ((hash << (self.prefix_bits + self.block_bits)) >> 48) as u16
+    }
+
+    /// Whether keys of this hash can be in this segment.
+    pub(crate) fn covers(&self, hash: u64) -> bool {
+        self.prefix_bits == 0 || (hash ^ self.prefix) >> (64 - u32::from(self.prefix_bits)) == 0
+    }
+
+    /// Whether the segment shares hashes with a part of the hash space.
+    pub(crate) fn overlaps(&self, part: Part) -> bool {
+        let bits = self.prefix_bits.min(Part::BITS);
+        bits == 0 || (self.prefix ^ part.first_hash()) >> (64 - u32::from(bits)) == 0
+    }
+}

@@ -1,0 +1,140 @@
+//! An open segment.
+
+use super::page::verify_page;
+use super::{Block, Damage, Header, Region, SegmentInfo, checksum};
+use crate::bytes::{slice, u32_at, u64_at};
+use crate::disk::{Disk, Mapped};
+use crate::errors::{corrupt, io_error};
+use crate::packed::Packed;
+use idmatch_store::{Error, Result};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A segment file, mapped. Cheap to share; lives as long as someone reads it.
+pub(crate) struct Segment {
+    path: PathBuf,
+    map: Arc<dyn Mapped>,
+    pub(crate) header: Header,
+}
+
+impl Segment {
+    /// Opens a published segment and checks header and directory. Reads no rows.
+    pub(crate) fn open(disk: &dyn Disk, folder: &Path, info: &SegmentInfo) -> Result<Segment> {
+        let path = folder.join(&info.file);
+        let map = disk.map(&path).map_err(|e| io_error("open", &path, e))?;
+        let bytes = map.bytes();
+        let header = Header::decode(&path, bytes)?;
+        let sum = u64_at(bytes, super::header::HEADER_BYTES - 8);
+        if sum != Some(info.header_sum) || header.side != info.side || header.rows != info.rows {
+            return Err(corrupt(&path, 0, "this is another segment than the manifest names"));
+        }
+        let directory = header.region(Region::Directory);
+        let start = directory.start;
+        let directory = bytes.get(directory).unwrap_or_default();
+        if header.directory_sum != checksum(Region::Directory, 0, directory) {
+            return Err(corrupt(&path, start, "the checksum of the directory is wrong"));
+        }
+        Ok(Segment { path, map, header })
+    }
+
+    /// The file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The bytes of a region.
+    #[inline(always)]
+    pub(crate) fn region(&self, region: Region) -> &[u8] {
+        self.map.bytes().get(self.header.region(region)).unwrap_or_default()
+    }
+
+    /// Words damage as an error that names file and offset.
+    pub(crate) fn damaged(&self, damage: Damage) -> Error {
+        let start = self.header.region(damage.region).start;
+        corrupt(&self.path, start + damage.offset, damage.what)
+    }
+
+    /// Where the head of a block lies in its region; empty for an empty block.
+    #[inline(always)]
+    pub(crate) fn head_range(&self, number: u32) -> Range<usize> {
+        let directory = self.region(Region::Directory);
+        let at = |n: usize| u32_at(directory, n * 4).unwrap_or(0) as usize;
+        at(number as usize)..at(number as usize + 1)
+    }
+
+    /// A block, or `None` if it has no keys.
+    #[inline(always)]
+    pub(crate) fn block(&self, number: u32) -> Result<Option<Block<'_>>> {
+        let range = self.head_range(number);
+        if range.is_empty() {
+            return Ok(None);
+        }
+        let offset = range.start;
+        let head = self.region(Region::Heads).get(range).unwrap_or_default();
+        Block::read(offset, head).map(Some).map_err(|damage| self.damaged(damage))
+    }
+
+    /// Whether key number `at` of a block is this one. `None` where the key cannot be read.
+    #[inline(always)]
+    pub(crate) fn is_key(&self, block: &Block<'_>, at: u32, key: Packed<'_>) -> Option<bool> {
+        Some(block.key_page(self.region(Region::Keys))?.get(at)? == key)
+    }
+
+    /// Looks at the checksum of a block's keys: for when a residual fits and its key does not.
+    #[cold]
+    pub(crate) fn check_keys(&self, block: &Block<'_>) -> Result<()> {
+        let (offset, len) = block.key_page_range();
+        let page = slice(self.region(Region::Keys), offset, len).unwrap_or_default();
+        verify_page(Region::Keys, offset, page).map_err(|damage| self.damaged(damage))
+    }
+
+    /// Finds a key: its number in its block.
+    pub(crate) fn find(&self, hash: u64, key: Packed<'_>) -> Result<Option<(u32, u32)>> {
+        let number = self.header.block_of(hash);
+        let Some(block) = self.block(number)? else { return Ok(None) };
+        let candidates = block.find(self.header.residual_of(hash));
+        let some = !candidates.is_empty();
+        for at in candidates {
+            if self.is_key(&block, at, key) == Some(true) {
+                return Ok(Some((number, at)));
+            }
+        }
+        if some {
+            self.check_keys(&block)?;
+        }
+        Ok(None)
+    }
+
+    /// Announces that the blocks of a range of hashes will be read, all of them, soon.
+    pub(crate) fn will_need(&self, regions: &[Region], blocks: Range<u32>) {
+        for range in self.file_ranges(regions, blocks) {
+            self.map.will_need(range);
+        }
+    }
+
+    /// Brings the blocks of a range of hashes into memory and the page tables.
+    pub(crate) fn populate(&self, regions: &[Region], blocks: Range<u32>) -> Result<()> {
+        for range in self.file_ranges(regions, blocks) {
+            self.map.populate(range).map_err(|e| io_error("read", &self.path, e))?;
+        }
+        Ok(())
+    }
+
+    /// The part of each region that a range of blocks is about: regions are in the order of
+    /// blocks and blocks of about equal size, so a share of the blocks is that share of the bytes.
+    fn file_ranges(
+        &self,
+        regions: &[Region],
+        blocks: Range<u32>,
+    ) -> impl Iterator<Item = Range<usize>> {
+        let all = 1u64 << self.header.block_bits;
+        regions.iter().map(move |region| {
+            let range = self.header.region(*region);
+            let share = |block: u32| {
+                (range.len() as u128 * u128::from(block) / u128::from(all)) as usize
+            };
+            range.start + share(blocks.start)..range.start + share(blocks.end)
+        })
+    }
+}

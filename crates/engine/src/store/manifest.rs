@@ -1,0 +1,119 @@
+//! The manifest: which tables there are, and which segments each has.
+//!
+//! One small file, replaced atomically. Its first line is
+//! `idmatch-manifest <format> <checksum of the rest, 16 hex digits>`; the rest is JSON.
+
+use crate::disk::Disk;
+use crate::errors::{corrupt, io_error};
+use crate::segment::SegmentInfo;
+use idmatch_model::{TableName, TableOptions};
+use idmatch_store::{Error, ErrorKind, Result};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use xxhash_rust::xxh3::xxh3_64;
+
+const NAME: &str = "MANIFEST";
+const NEW_NAME: &str = "MANIFEST.new";
+const MAGIC: &str = "idmatch-manifest";
+const FORMAT: &str = "1";
+
+/// What is in a store.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct Manifest {
+    /// The number of the next segment file.
+    pub(crate) next_file: u64,
+    pub(crate) tables: BTreeMap<TableName, TableEntry>,
+}
+
+/// What the manifest says of a table.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct TableEntry {
+    pub(crate) options: TableOptions,
+    pub(crate) segments: Vec<SegmentInfo>,
+}
+
+impl Manifest {
+    /// Where the manifest of a store is.
+    pub(crate) fn path(root: &Path) -> PathBuf {
+        root.join(NAME)
+    }
+
+    /// Reads the manifest of a store; `None` if there is none.
+    pub(crate) fn read(disk: &dyn Disk, root: &Path) -> Result<Option<Manifest>> {
+        let path = Manifest::path(root);
+        match disk.read(&path) {
+            Ok(bytes) => Manifest::decode(&path, &bytes).map(Some),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(io_error("read", &path, e)),
+        }
+    }
+
+    /// Replaces the manifest of a store, durably.
+    ///
+    /// # Errors
+    /// `Io`. If the last step fails, the new manifest may be in place without being durable.
+    pub(crate) fn publish(&self, disk: &dyn Disk, root: &Path) -> Result<()> {
+        let (path, new) = (Manifest::path(root), root.join(NEW_NAME));
+        let bytes = self.encode()?;
+        let write = || {
+            let mut file = disk.create(&new)?;
+            file.write_all(&bytes)?;
+            file.sync()
+        };
+        write().map_err(|e| io_error("write", &new, e))?;
+        disk.rename(&new, &path).map_err(|e| io_error("replace", &path, e))?;
+        disk.sync_dir(root).map_err(|e| io_error("sync", root, e))
+    }
+
+    /// Every file the store has, by name in the folder of segments.
+    pub(crate) fn files(&self) -> HashSet<&str> {
+        let segments = self.tables.values().flat_map(|table| &table.segments);
+        segments.map(|segment| segment.file.as_str()).collect()
+    }
+
+    fn encode(&self) -> Result<Vec<u8>> {
+        let json = serde_json::to_string_pretty(self)
+            .map_err(|e| Error::with_source(ErrorKind::Io, "cannot encode the manifest", e))?;
+        let sum = xxh3_64(json.as_bytes());
+        Ok(format!("{MAGIC} {FORMAT} {sum:016x}\n{json}").into_bytes())
+    }
+
+    /// Reads the bytes of a manifest.
+    pub(crate) fn decode(path: &Path, bytes: &[u8]) -> Result<Manifest> {
+        let line_end = bytes.iter().position(|byte| *byte == b'\n');
+        let (line, json) = match line_end.and_then(|at| bytes.split_at_checked(at)) {
+            Some((line, rest)) => (line, rest.get(1..).unwrap_or_default()),
+            None => return Err(corrupt(path, 0, "this is no manifest")),
+        };
+        let line = String::from_utf8_lossy(line);
+        let words: Vec<&str> = line.split(' ').collect();
+        let [magic, format, sum] = words.as_slice() else {
+            return Err(corrupt(path, 0, "this is no manifest"));
+        };
+        if *magic != MAGIC {
+            return Err(corrupt(path, 0, "this is no manifest"));
+        }
+        if *sum != format!("{:016x}", xxh3_64(json)) {
+            return Err(corrupt(path, 0, "the checksum of the manifest is wrong"));
+        }
+        if *format != FORMAT {
+            return Err(Error::new(
+                ErrorKind::UnsupportedFormat,
+                format!(
+                    "{} has manifest format {format}, this version reads format {FORMAT}; \
+                     use the version of idmatch that wrote it, or a later one",
+                    path.display()
+                ),
+            ));
+        }
+        serde_json::from_slice(json).map_err(|e| {
+            Error::with_source(
+                ErrorKind::Corrupt,
+                format!("{}, offset {}: the manifest is no valid JSON", path.display(), line.len()),
+                e,
+            )
+        })
+    }
+}

@@ -1,0 +1,102 @@
+//! A store on disk: a folder with a manifest and segments.
+//!
+//! ```text
+//! STORE/MANIFEST          which tables there are and which segments each has
+//! STORE/LOCK              held by the process that writes, while it writes
+//! STORE/segments/*.seg    immutable, durable before the manifest names them
+//! STORE/scratch/*.tmp     only while a load runs
+//! ```
+//! Readers take the manifest as it is and keep an immutable [`view::View`] of it; they hold
+//! no lock. A writer takes the lock, adds files, replaces the manifest. Whatever a killed
+//! writer left is removed by whoever next gets the lock.
+
+mod manifest;
+mod shared;
+mod table;
+mod verify;
+mod view;
+
+pub(crate) use manifest::Manifest;
+pub(crate) use view::TableView;
+
+use idmatch_model::{TableName, TableOptions};
+use idmatch_store::{Error, ErrorKind, Result, Store, Table};
+use crate::disk::{Disk, OsDisk};
+use shared::Shared;
+use std::path::Path;
+use std::sync::Arc;
+use table::EngineTable;
+
+/// The embedded store.
+#[derive(Debug, Clone)]
+pub struct EngineStore {
+    shared: Arc<Shared>,
+}
+
+impl EngineStore {
+    /// Opens the store in a folder. A folder that does not exist yet, or is empty, is a
+    /// store without tables; the first write makes what it needs.
+    ///
+    /// # Errors
+    /// `NotAStore` if the folder holds something else, `Corrupt` and `UnsupportedFormat` for
+    /// damaged or newer files. Cost: two small reads per segment.
+    pub fn open(root: &Path) -> Result<EngineStore> {
+        EngineStore::open_on(Arc::new(OsDisk), root)
+    }
+
+    /// Opens a store on a disk of the caller's.
+    pub fn open_on(disk: Arc<dyn Disk>, root: &Path) -> Result<EngineStore> {
+        Ok(EngineStore { shared: Arc::new(Shared::open(disk, root)?) })
+    }
+
+    /// Copies a backup to a place where nothing is yet, and opens it.
+    ///
+    /// # Errors
+    /// Those of [`EngineStore::open`] for the backup; `InvalidArgument` if the place is taken.
+    pub fn restore(source: &Path, destination: &Path) -> Result<EngineStore> {
+        let backup = EngineStore::open(source)?;
+        if backup.shared.view().tables.is_empty() {
+            return Err(Error::new(
+                ErrorKind::NotAStore,
+                format!("{} holds no backup: there is no table in it", source.display()),
+            ));
+        }
+        backup.backup(destination)?;
+        EngineStore::open(destination)
+    }
+}
+
+impl Store for EngineStore {
+    fn create_table(&self, name: &TableName, options: &TableOptions) -> Result<Arc<dyn Table>> {
+        self.shared.create_table(name, options)?;
+        self.table(name)
+    }
+
+    fn table(&self, name: &TableName) -> Result<Arc<dyn Table>> {
+        let view = self.shared.view();
+        let Some(table) = view.tables.get(name) else {
+            let names: Vec<&str> = view.tables.keys().map(TableName::as_str).collect();
+            let there = match names.as_slice() {
+                [] => "it has no tables".to_owned(),
+                names => format!("it has {}", names.join(", ")),
+            };
+            return Err(Error::new(
+                ErrorKind::TableNotFound,
+                format!("{} has no table {name}; {there}", self.shared.root().display()),
+            ));
+        };
+        Ok(Arc::new(EngineTable::new(self.shared.clone(), name.clone(), table.options.clone())))
+    }
+
+    fn tables(&self) -> Result<Vec<TableName>> {
+        Ok(self.shared.view().tables.keys().cloned().collect())
+    }
+
+    fn refresh(&self) -> Result<()> {
+        self.shared.refresh()
+    }
+
+    fn backup(&self, destination: &Path) -> Result<()> {
+        self.shared.backup(destination)
+    }
+}

@@ -1,0 +1,182 @@
+//! Reads everything there is of a table and checks it.
+//!
+//! Every segment is checked for itself; then both directions are compared by a fingerprint
+//! of what they answer: the sum of a 128-bit hash of every visible observation, which does
+//! not depend on order, nor on how rows are spread over segments.
+
+use super::view::TableView;
+use crate::lookup::Merge;
+use crate::lookup::RowCursor;
+use crate::packed::Packed;
+use crate::part::Part;
+use crate::segment::Segment;
+use crate::workers;
+use idmatch_model::{Keep, SeenAt, Side, Window};
+use idmatch_store::{ErrorKind, Finding, Result};
+use std::sync::{Mutex, PoisonError};
+use xxhash_rust::xxh3::Xxh3;
+
+/// What is wrong with a table; nothing if all is well.
+pub(super) fn verify(table: &TableView) -> Result<Vec<Finding>> {
+    let findings = Mutex::new(Vec::new());
+    let all: Vec<&Segment> = Side::BOTH
+        .iter()
+        .flat_map(|side| table.segments(*side))
+        .map(|segment| segment.as_ref())
+        .collect();
+    workers::for_each(&all, |segment| {
+        match segment.check() {
+            Err(e) if e.kind() == ErrorKind::Corrupt => {
+                findings.lock().unwrap_or_else(PoisonError::into_inner).push(Finding {
+                    place: segment.path().display().to_string(),
+                    problem: e.to_string(),
+                });
+            }
+            other => other?,
+        }
+        Ok(())
+    })?;
+    let mut findings = findings.into_inner().unwrap_or_else(PoisonError::into_inner);
+    findings.sort_by(|a, b| a.place.cmp(&b.place));
+    if findings.is_empty() {
+        let by_id = fingerprint(table, Side::Id)?;
+        let by_partner_id = fingerprint(table, Side::PartnerId)?;
+        if by_id != by_partner_id {
+            findings.push(Finding {
+                place: "both directions".to_owned(),
+                problem: format!(
+                    "by id there are {} observations, by partner_id {}, and they are not the same; \
+                     load the table anew or restore it from a backup",
+                    by_id.0, by_partner_id.0
+                ),
+            });
+        }
+    }
+    Ok(findings)
+}
+
+/// Visible observations of a direction: how many, and the sum of their hashes.
+fn fingerprint(table: &TableView, side: Side) -> Result<(u64, u128)> {
+    let total = Mutex::new((0u64, 0u128));
+    let parts: Vec<Part> = Part::all().collect();
+    workers::for_each(&parts, |part| {
+        let (count, sum) = fingerprint_part(table, side, *part)?;
+        let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
+        *total = (total.0 + count, total.1.wrapping_add(sum));
+        Ok(())
+    })?;
+    Ok(total.into_inner().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn fingerprint_part(table: &TableView, side: Side, part: Part) -> Result<(u64, u128)> {
+    let mut sources: Vec<KeyWalk<'_>> = table
+        .segments(side)
+        .iter()
+        .filter(|segment| segment.header.overlaps(part))
+        .map(|segment| KeyWalk::new(segment, part))
+        .collect();
+    let (mut count, mut sum) = (0u64, 0u128);
+    loop {
+        let mut next: Option<(u64, Packed<'_>)> = None;
+        for source in &mut sources {
+            if let Some(key) = source.key()?
+                && next.is_none_or(|least| order(key) < order(least))
+            {
+                next = Some(key);
+            }
+        }
+        let Some((hash, key)) = next else { return Ok((count, sum)) };
+        let mut cursors = Vec::new();
+        for source in &mut sources {
+            if source.key()? == Some((hash, key)) {
+                cursors.extend(source.take()?);
+            }
+        }
+        let mut add = |value: Packed<'_>, seen_at: SeenAt| {
+            let (id, partner_id) = match side {
+                Side::Id => (key, value),
+                Side::PartnerId => (value, key),
+            };
+            count += 1;
+            sum = sum.wrapping_add(observation_hash(id, partner_id, seen_at));
+        };
+        let mut merge = Merge::new(cursors, table.options.keep, Window::ALL);
+        match table.options.keep {
+            Keep::Last => {
+                while let Some((seen_at, value)) = merge.next()? {
+                    add(value, seen_at);
+                }
+            }
+            Keep::All => {
+                // Rows come in one order from all sources, so repeats are neighbours.
+                let mut last = None;
+                while let Some((seen_at, value)) = merge.next_row()? {
+                    if last != Some((seen_at, value)) {
+                        add(value, seen_at);
+                    }
+                    last = Some((seen_at, value));
+                }
+            }
+        }
+    }
+}
+
+fn order<'a>((hash, key): (u64, Packed<'a>)) -> (u64, crate::packed::Kind, &'a [u8]) {
+    (hash, key.kind, key.payload)
+}
+
+fn observation_hash(id: Packed<'_>, partner_id: Packed<'_>, seen_at: SeenAt) -> u128 {
+    let mut hash = Xxh3::new();
+    for part in [id, partner_id] {
+        hash.update(&[part.kind as u8]);
+        hash.update(&(part.payload.len() as u64).to_le_bytes());
+        hash.update(part.payload);
+    }
+    hash.update(&seen_at.millis().to_le_bytes());
+    hash.digest128()
+}
+
+/// The keys of a segment in a part of the hash space, in order.
+struct KeyWalk<'s> {
+    segment: &'s Segment,
+    part: Part,
+    block: u32,
+    key: u32,
+}
+
+impl<'s> KeyWalk<'s> {
+    fn new(segment: &'s Segment, part: Part) -> KeyWalk<'s> {
+        KeyWalk { segment, part, block: segment.header.block_of(part.first_hash()), key: 0 }
+    }
+
+    /// The current key and its hash, or `None` after the last one of the part.
+    fn key(&mut self) -> Result<Option<(u64, Packed<'s>)>> {
+        while self.block < 1 << self.segment.header.block_bits {
+            if let Some(block) = self.segment.block(self.block)? {
+                while self.key < block.keys {
+                    let key = self.segment.key(&block, self.key)?;
+                    let hash = key.hash();
+                    // A small segment's block spans several parts.
+                    match Part::of(hash).0.cmp(&self.part.0) {
+                        std::cmp::Ordering::Less => self.key += 1,
+                        std::cmp::Ordering::Equal => return Ok(Some((hash, key))),
+                        std::cmp::Ordering::Greater => return Ok(None),
+                    }
+                }
+            }
+            self.block += 1;
+            self.key = 0;
+        }
+        Ok(None)
+    }
+
+    /// The rows of the current key; goes on to the next one.
+    fn take(&mut self) -> Result<Option<RowCursor<'s>>> {
+        let block = self.segment.block(self.block)?;
+        let rows = block.map(|block| {
+            RowCursor::new(self.segment, block, block.rows_of(self.key))
+        });
+        self.key += 1;
+        Ok(rows)
+    }
+}

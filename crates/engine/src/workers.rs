@@ -1,0 +1,42 @@
+//! Threads that work off a list.
+
+use idmatch_store::Result;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// How many threads work at once.
+pub(crate) fn count() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Runs `work` on as many threads as there are processors; each gets its number. The first
+/// error is returned, after all have ended.
+pub(crate) fn on_each_thread<T: Send>(
+    threads: usize,
+    work: impl Fn(usize) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    if threads <= 1 {
+        return Ok(vec![work(0)?]);
+    }
+    std::thread::scope(|scope| {
+        let work = &work;
+        let threads: Vec<_> =
+            (0..threads).map(|number| scope.spawn(move || work(number))).collect();
+        let ended: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+        ended
+            .into_iter()
+            .map(|ended| ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    })
+}
+
+/// Works off `tasks` in order on all threads. After an error no new task is started.
+pub(crate) fn for_each<T: Sync>(tasks: &[T], work: impl Fn(&T) -> Result<()> + Sync) -> Result<()> {
+    let next = AtomicUsize::new(0);
+    on_each_thread(count().min(tasks.len()), |_| {
+        while let Some(task) = tasks.get(next.fetch_add(1, Relaxed)) {
+            work(task).inspect_err(|_| next.store(tasks.len(), Relaxed))?;
+        }
+        Ok(())
+    })?;
+    Ok(())
+}

@@ -1,0 +1,108 @@
+//! Python iterables of Arrow streams as batch sources.
+
+use arrow_array::RecordBatchReader;
+use idmatch_store::{BatchSource, Error, ErrorKind, Reject, RejectSink, Result, SourceBatch};
+use pyo3::prelude::*;
+use pyo3::types::PyIterator;
+use pyo3_arrow::PyRecordBatchReader;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Where an exception from Python's side waits until it can be raised.
+#[derive(Clone, Default)]
+pub(crate) struct Raised(Arc<Mutex<Option<PyErr>>>);
+
+impl Raised {
+    fn keep(&self, error: PyErr) -> Error {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        Error::new(ErrorKind::Source, "the input raised an exception")
+    }
+
+    /// The exception, if there was one.
+    pub(crate) fn take(&self) -> Option<PyErr> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// Reads the streams of an iterable of (name, stream) one after another.
+pub(crate) struct PySource<'a> {
+    iterator: Py<PyIterator>,
+    raised: Raised,
+    stop: &'a AtomicBool,
+    open: Option<OpenStream>,
+}
+
+struct OpenStream {
+    name: Arc<str>,
+    reader: Box<dyn RecordBatchReader + Send>,
+    next_row: u64,
+}
+
+impl<'a> PySource<'a> {
+    pub(crate) fn new(
+        iterator: Py<PyIterator>,
+        raised: Raised,
+        stop: &'a AtomicBool,
+    ) -> PySource<'a> {
+        PySource { iterator, raised, stop, open: None }
+    }
+
+    fn next_stream(&self) -> PyResult<Option<OpenStream>> {
+        Python::attach(|py| {
+            let Some(item) = self.iterator.bind(py).clone().next() else { return Ok(None) };
+            let (name, stream): (String, Bound<'_, PyAny>) = item?.extract()?;
+            let reader = stream.extract::<PyRecordBatchReader>()?.into_reader()?;
+            Ok(Some(OpenStream { name: name.into(), reader, next_row: 1 }))
+        })
+    }
+}
+
+impl BatchSource for PySource<'_> {
+    fn next_batch(&mut self) -> Result<Option<SourceBatch>> {
+        loop {
+            if self.stop.load(Relaxed) {
+                return Err(Error::new(ErrorKind::Source, "interrupted"));
+            }
+            if self.open.is_none() {
+                self.open = self.next_stream().map_err(|e| self.raised.keep(e))?;
+            }
+            let Some(stream) = &mut self.open else { return Ok(None) };
+            match stream.reader.next() {
+                Some(Ok(batch)) => {
+                    let first_row = stream.next_row;
+                    stream.next_row += batch.num_rows() as u64;
+                    return Ok(Some(SourceBatch { source: stream.name.clone(), first_row, batch }));
+                }
+                Some(Err(e)) => {
+                    let what = format!("cannot read {}", stream.name);
+                    return Err(Error::with_source(ErrorKind::Source, what, e));
+                }
+                None => self.open = None,
+            }
+        }
+    }
+}
+
+/// Gives rejected rows to a Python callable.
+pub(crate) struct PyRejects {
+    callable: Py<PyAny>,
+    raised: Raised,
+}
+
+impl PyRejects {
+    pub(crate) fn new(callable: Py<PyAny>, raised: Raised) -> PyRejects {
+        PyRejects { callable, raised }
+    }
+}
+
+impl RejectSink for PyRejects {
+    fn reject(&mut self, rejects: Vec<Reject>) -> Result<()> {
+        let rows: Vec<(String, u64, &str, String)> = rejects
+            .into_iter()
+            .map(|reject| (reject.source.to_string(), reject.row, reject.column, reject.reason))
+            .collect();
+        Python::attach(|py| self.callable.call1(py, (rows,)))
+            .map(drop)
+            .map_err(|e| self.raised.keep(e))
+    }
+}

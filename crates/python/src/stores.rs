@@ -1,0 +1,103 @@
+//! Stores.
+
+use crate::errors::{OrRaise, raise};
+use crate::tables::Table;
+use idmatch_engine::EngineStore;
+use idmatch_model::{Keep, Period, TableName, TableOptions};
+use idmatch_store::{Error, ErrorKind, Store as _};
+use pyo3::prelude::*;
+use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock};
+
+/// A store in a folder.
+#[pyclass(frozen, module = "idmatch._core")]
+pub(crate) struct Store {
+    #[pyo3(get)]
+    path: String,
+    store: RwLock<Option<EngineStore>>,
+}
+
+/// Opens the store in a folder.
+#[pyfunction]
+pub(crate) fn open_store(py: Python<'_>, path: String) -> PyResult<Store> {
+    let store = py.detach(|| EngineStore::open(Path::new(&path))).or_raise(py)?;
+    Ok(Store { path, store: RwLock::new(Some(store)) })
+}
+
+/// Copies a backup to a place where nothing is yet, after checking every file of it.
+#[pyfunction]
+pub(crate) fn restore(py: Python<'_>, source: PathBuf, destination: PathBuf) -> PyResult<()> {
+    py.detach(|| EngineStore::restore(&source, &destination)).or_raise(py).map(drop)
+}
+
+/// `keep` from its name.
+fn keep(py: Python<'_>, name: &str) -> PyResult<Keep> {
+    match name {
+        "last" => Ok(Keep::Last),
+        "all" => Ok(Keep::All),
+        _ => {
+            let text = format!("keep is {name:?}; use \"last\" or \"all\"");
+            Err(raise(py, &Error::new(ErrorKind::InvalidArgument, text)))
+        }
+    }
+}
+
+impl Store {
+    fn open(&self, py: Python<'_>) -> PyResult<EngineStore> {
+        let store = self.store.read().unwrap_or_else(PoisonError::into_inner);
+        store.clone().ok_or_else(|| {
+            let text = format!("the store {} is closed; open it again", self.path);
+            raise(py, &Error::new(ErrorKind::InvalidArgument, text))
+        })
+    }
+}
+
+#[pymethods]
+impl Store {
+    /// Makes a table. One that exists with the same options is returned.
+    #[pyo3(signature = (name, keep, retention))]
+    fn create_table(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        keep: &str,
+        retention: Option<&str>,
+    ) -> PyResult<Table> {
+        let name: TableName = name.parse().or_raise(py)?;
+        let options = TableOptions {
+            keep: self::keep(py, keep)?,
+            retention: retention.map(Period::parse).transpose().or_raise(py)?,
+        };
+        let store = self.open(py)?;
+        py.detach(|| store.create_table(&name, &options)).or_raise(py).map(Table::new)
+    }
+
+    /// A table that exists.
+    fn table(&self, py: Python<'_>, name: &str) -> PyResult<Table> {
+        let name: TableName = name.parse().or_raise(py)?;
+        self.open(py)?.table(&name).or_raise(py).map(Table::new)
+    }
+
+    /// The names of all tables, ascending.
+    fn tables(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let names = self.open(py)?.tables().or_raise(py)?;
+        Ok(names.into_iter().map(String::from).collect())
+    }
+
+    /// Lets this store and its tables see what other processes have published.
+    fn refresh(&self, py: Python<'_>) -> PyResult<()> {
+        let store = self.open(py)?;
+        py.detach(|| store.refresh()).or_raise(py)
+    }
+
+    /// Copies a consistent point of the whole store to a new place.
+    fn backup(&self, py: Python<'_>, destination: PathBuf) -> PyResult<()> {
+        let store = self.open(py)?;
+        py.detach(|| store.backup(&destination)).or_raise(py)
+    }
+
+    /// Ends the use of the store.
+    fn close(&self) {
+        *self.store.write().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}

@@ -1,0 +1,214 @@
+//! Tables.
+
+use crate::errors::{OrRaise, raise};
+use crate::interrupt::interruptible;
+use crate::matches::Match;
+use crate::sources::{PyRejects, PySource, Raised};
+use crate::times::{now, window};
+use arrow_array::builder::StringBuilder;
+use arrow_array::{RecordBatch, TimestampMillisecondArray};
+use idmatch_model::{Keep, Pick, SeenAt, Side, Window};
+use idmatch_store::{Error, ErrorKind, Ingest, MatchQuery, Result, match_schema};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use pyo3_arrow::PyTable;
+use std::sync::Arc;
+
+/// A named set of observations.
+#[pyclass(frozen, module = "idmatch._core")]
+pub(crate) struct Table(Arc<dyn idmatch_store::Table>);
+
+impl Table {
+    pub(crate) fn new(table: Arc<dyn idmatch_store::Table>) -> Table {
+        Table(table)
+    }
+}
+
+#[pymethods]
+impl Table {
+    #[getter]
+    fn name(&self) -> &str {
+        self.0.name().as_str()
+    }
+
+    #[getter]
+    fn keep(&self) -> &'static str {
+        match self.0.options().keep {
+            Keep::Last => "last",
+            Keep::All => "all",
+        }
+    }
+
+    #[getter]
+    fn retention(&self) -> Option<String> {
+        self.0.options().retention.as_ref().map(ToString::to_string)
+    }
+
+    /// Loads all sources in one step, all or nothing; returns (rows taken, rows rejected).
+    fn load(
+        &self,
+        py: Python<'_>,
+        sources: &Bound<'_, PyAny>,
+        strict: bool,
+        on_rejects: Py<PyAny>,
+    ) -> PyResult<(u64, u64)> {
+        let (iterator, raised) = (sources.try_iter()?.unbind(), Raised::default());
+        let mut rejects = PyRejects::new(on_rejects, raised.clone());
+        let loaded = interruptible(py, |stop| {
+            let mut source = PySource::new(iterator, raised.clone(), stop);
+            let ingest = Ingest::new(strict, now(), &mut rejects);
+            self.0.load(&mut source, &ingest)?;
+            Ok((ingest.rows() - ingest.rejected(), ingest.rejected()))
+        })?;
+        finish(py, loaded, &raised)
+    }
+
+    /// What goes with a key, newest first.
+    #[pyo3(signature = (by, key, since, until, limit))]
+    fn answers<'py>(
+        &self,
+        py: Python<'py>,
+        by: &str,
+        key: &str,
+        since: Option<i64>,
+        until: Option<i64>,
+        limit: Option<usize>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (by, window) = (side(py, by)?, window(py, since, until)?);
+        let batch = py
+            .detach(|| self.answer_batch(by, key, window, limit.unwrap_or(usize::MAX)))
+            .or_raise(py)?;
+        let schema = batch.schema();
+        PyTable::try_new(vec![batch], schema)?.into_pyarrow(py)
+    }
+
+    /// The newest answer and its date.
+    #[pyo3(signature = (by, key, since, until))]
+    fn latest(
+        &self,
+        py: Python<'_>,
+        by: &str,
+        key: &str,
+        since: Option<i64>,
+        until: Option<i64>,
+    ) -> PyResult<Option<(String, i64)>> {
+        let (by, window) = (side(py, by)?, window(py, since, until)?);
+        let latest = || -> Result<Option<(String, i64)>> {
+            let mut answers = self.0.answers(by, key, window)?;
+            let first = answers.next_answer()?;
+            Ok(first.map(|(value, seen_at)| (value.to_owned(), seen_at.millis_i64())))
+        };
+        py.detach(latest).or_raise(py)
+    }
+
+    /// The newest date of a pair.
+    fn last_seen(&self, py: Python<'_>, id: &str, partner_id: &str) -> PyResult<Option<i64>> {
+        let last = py.detach(|| self.0.last_seen(id, partner_id)).or_raise(py)?;
+        Ok(last.map(SeenAt::millis_i64))
+    }
+
+    /// The dates of a pair, newest first.
+    fn history(&self, py: Python<'_>, id: &str, partner_id: &str) -> PyResult<Vec<i64>> {
+        let dates = py.detach(|| self.0.history(id, partner_id)).or_raise(py)?;
+        Ok(dates.into_iter().map(SeenAt::millis_i64).collect())
+    }
+
+    /// Matches a population.
+    #[pyo3(signature = (sources, by, pick, since, until))]
+    fn r#match(
+        &self,
+        py: Python<'_>,
+        sources: &Bound<'_, PyAny>,
+        by: &str,
+        pick: &str,
+        since: Option<i64>,
+        until: Option<i64>,
+    ) -> PyResult<Match> {
+        let query = MatchQuery {
+            by: side(py, by)?,
+            pick: self::pick(py, pick)?,
+            window: window(py, since, until)?,
+        };
+        let (iterator, raised) = (sources.try_iter()?.unbind(), Raised::default());
+        let matched = interruptible(py, |stop| {
+            let mut source = PySource::new(iterator, raised.clone(), stop);
+            self.0.match_population(&mut source, query)
+        })?;
+        finish(py, matched, &raised).map(|matched| Match::new(matched.into(), query.by))
+    }
+
+    /// What is wrong with the table, as (place, problem).
+    fn verify(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
+        let findings = interruptible(py, |_| self.0.verify())?.or_raise(py)?;
+        Ok(findings.into_iter().map(|finding| (finding.place, finding.problem)).collect())
+    }
+
+    /// Figures about the table.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let stats = py.detach(|| self.0.stats()).or_raise(py)?;
+        let shown = PyDict::new(py);
+        shown.set_item("rows", stats.rows)?;
+        shown.set_item("bytes", stats.bytes)?;
+        shown.set_item("segments", stats.segments)?;
+        shown.set_item("oldest", stats.oldest.map(SeenAt::millis_i64))?;
+        shown.set_item("newest", stats.newest.map(SeenAt::millis_i64))?;
+        Ok(shown)
+    }
+}
+
+impl Table {
+    fn answer_batch(
+        &self,
+        by: Side,
+        key: &str,
+        window: Window,
+        limit: usize,
+    ) -> Result<RecordBatch> {
+        let (mut values, mut dates) = (StringBuilder::new(), Vec::new());
+        let mut answers = self.0.answers(by, key, window)?;
+        while dates.len() < limit
+            && let Some((value, seen_at)) = answers.next_answer()?
+        {
+            values.append_value(value);
+            dates.push(seen_at.millis_i64());
+        }
+        let dates = TimestampMillisecondArray::from(dates).with_timezone("UTC");
+        let columns: Vec<arrow_array::ArrayRef> =
+            vec![Arc::new(values.finish()), Arc::new(dates)];
+        let schema = match_schema(by).project(&[1, 2]);
+        schema
+            .and_then(|schema| RecordBatch::try_new(schema.into(), columns))
+            .map_err(|e| Error::with_source(ErrorKind::InvalidArgument, "cannot make a table", e))
+    }
+}
+
+/// The result, or the exception from Python's side that caused it to fail.
+fn finish<T>(py: Python<'_>, result: Result<T>, raised: &Raised) -> PyResult<T> {
+    match raised.take() {
+        Some(exception) => Err(exception),
+        None => result.or_raise(py),
+    }
+}
+
+fn side(py: Python<'_>, name: &str) -> PyResult<Side> {
+    match name {
+        "id" => Ok(Side::Id),
+        "partner_id" => Ok(Side::PartnerId),
+        _ => {
+            let text = format!("by is {name:?}; use \"id\" or \"partner_id\"");
+            Err(raise(py, &Error::new(ErrorKind::InvalidArgument, text)))
+        }
+    }
+}
+
+fn pick(py: Python<'_>, name: &str) -> PyResult<Pick> {
+    match name {
+        "all" => Ok(Pick::All),
+        "latest" => Ok(Pick::Latest),
+        _ => {
+            let text = format!("pick is {name:?}; use \"all\" or \"latest\"");
+            Err(raise(py, &Error::new(ErrorKind::InvalidArgument, text)))
+        }
+    }
+}
+

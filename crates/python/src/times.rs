@@ -1,0 +1,56 @@
+//! Instants, windows and periods between Python and the model.
+
+use crate::errors::OrRaise;
+use idmatch_model::{Period, SeenAt, Window};
+use pyo3::prelude::*;
+use std::time::SystemTime;
+
+/// The clock.
+pub(crate) fn now() -> SeenAt {
+    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since_epoch.as_millis())
+        .ok()
+        .and_then(|millis| SeenAt::from_millis(millis).ok())
+        .unwrap_or(SeenAt::EPOCH)
+}
+
+/// A window from two optional numbers of milliseconds.
+pub(crate) fn window(py: Python<'_>, since: Option<i64>, until: Option<i64>) -> PyResult<Window> {
+    if since.is_none() && until.is_none() {
+        return Ok(Window::ALL);
+    }
+    let instant = |millis: Option<i64>| millis.map(SeenAt::from_millis).transpose();
+    Window::new(instant(since).or_raise(py)?, instant(until).or_raise(py)?).or_raise(py)
+}
+
+/// Reads ISO 8601, or a period before now.
+#[pyfunction]
+pub(crate) fn parse_instant(py: Python<'_>, text: &str) -> PyResult<i64> {
+    if let Ok(period) = Period::parse(text) {
+        return Ok(period.before(now()).millis_i64());
+    }
+    SeenAt::parse(text)
+        .map(SeenAt::millis_i64)
+        .map_err(|_| {
+            idmatch_store::Error::new(
+                idmatch_store::ErrorKind::InvalidArgument,
+                format!(
+                    "{text:?} is no point in time; write a date such as 2026-03-01, a time such as \
+                     2026-03-01T12:30:00Z, or a length of time before now such as 90d or 13mo"
+                ),
+            )
+        })
+        .or_raise(py)
+}
+
+/// Checks a length of time and returns it.
+#[pyfunction]
+pub(crate) fn parse_period(py: Python<'_>, text: &str) -> PyResult<String> {
+    Period::parse(text).map(|period| period.to_string()).or_raise(py)
+}
+
+/// ISO 8601 in UTC with milliseconds.
+#[pyfunction]
+pub(crate) fn format_instant(py: Python<'_>, millis: i64) -> PyResult<String> {
+    SeenAt::from_millis(millis).map(|instant| instant.to_string()).or_raise(py)
+}

@@ -1,0 +1,11 @@
+//! The clock that every backend asks, so that retention means the same everywhere.
+
+use idmatch_model::SeenAt;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The instant it is. A clock set to before 1970 counts as 1970.
+pub fn now() -> SeenAt {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let millis = i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX);
+    SeenAt::from_millis(millis).unwrap_or(SeenAt::EPOCH)
+}

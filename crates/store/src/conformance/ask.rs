@@ -1,0 +1,96 @@
+//! Questions, and what they must be answered.
+
+use super::compare::{Difference, Expected, Row, compare_answer};
+use super::format::{AnswersQuestion, Item, PairQuestion, Question};
+use super::input::Cut;
+use super::population;
+use super::value::{Date, Scope, Text, expand, wrong};
+use crate::{Result, Table};
+use idmatch_model::{SeenAt, Side, Window};
+
+/// Asks and compares. An error is one that no case expects.
+pub(super) fn ask(
+    table: &dyn Table,
+    question: &Question,
+    scope: Scope,
+    cut: Cut,
+) -> Result<Vec<Difference>> {
+    let difference = match question {
+        Question::PartnerIds(question) => ask_answers(table, Side::Id, question, scope)?,
+        Question::Ids(question) => ask_answers(table, Side::PartnerId, question, scope)?,
+        Question::LastSeen(question) => ask_pair(question, scope, |id, partner_id| {
+            Ok(table.last_seen(id, partner_id)?.into_iter().collect())
+        })?,
+        Question::History(question) => {
+            ask_pair(question, scope, |id, partner_id| table.history(id, partner_id))?
+        }
+        Question::Match(question) => return population::ask(table, question, scope, cut),
+    };
+    Ok(difference.into_iter().collect())
+}
+
+fn ask_answers(
+    table: &dyn Table,
+    by: Side,
+    question: &AnswersQuestion,
+    scope: Scope,
+) -> Result<Option<Difference>> {
+    let row = |(answer, seen_at): &(Text, Date), scope| {
+        Ok(Row { ids: vec![answer.text(scope)?], seen_at: seen_at.instant(scope)? })
+    };
+    let expected = expected(question.answer.as_deref(), question.error.as_ref(), scope, row)?;
+    let key = question.of.text(scope)?;
+    let window = window(question.since.as_ref(), question.until.as_ref(), scope)?;
+    let limit = question.limit.unwrap_or(usize::MAX);
+    Ok(compare_answer(&expected, &read_answers(table, by, &key, window, limit)))
+}
+
+fn read_answers(
+    table: &dyn Table,
+    by: Side,
+    key: &str,
+    window: Window,
+    limit: usize,
+) -> Result<Vec<Row>> {
+    let mut answers = table.answers(by, key, window)?;
+    let mut rows = Vec::new();
+    while rows.len() < limit {
+        let Some((answer, seen_at)) = answers.next_answer()? else { break };
+        rows.push(Row { ids: vec![answer.to_owned()], seen_at });
+    }
+    Ok(rows)
+}
+
+fn ask_pair(
+    question: &PairQuestion,
+    scope: Scope,
+    dates_of: impl Fn(&str, &str) -> Result<Vec<SeenAt>>,
+) -> Result<Option<Difference>> {
+    let row = |date: &Date, scope| Ok(Row { ids: Vec::new(), seen_at: date.instant(scope)? });
+    let expected = expected(question.answer.as_deref(), question.error.as_ref(), scope, row)?;
+    let dates = dates_of(&question.id.text(scope)?, &question.partner_id.text(scope)?);
+    let got = dates.map(|dates| {
+        dates.into_iter().map(|seen_at| Row { ids: Vec::new(), seen_at }).collect()
+    });
+    Ok(compare_answer(&expected, &got))
+}
+
+/// What a question should give: exactly one of an answer and an error.
+fn expected<Written>(
+    answer: Option<&[Item<Written>]>,
+    error: Option<&String>,
+    scope: Scope,
+    row_of: impl Fn(&Written, Scope) -> Result<Row>,
+) -> Result<Expected> {
+    match (answer, error) {
+        (Some(items), None) => Ok(Ok(expand(items, scope, row_of)?)),
+        (None, Some(code)) => Ok(Err(code.clone())),
+        _ => Err(wrong("a question has either an answer or an error")),
+    }
+}
+
+/// The window of a question.
+pub(super) fn window(since: Option<&Date>, until: Option<&Date>, scope: Scope) -> Result<Window> {
+    let instant = |date: Option<&Date>| date.map(|date| date.instant(scope)).transpose();
+    Ok(Window::new(instant(since)?, instant(until)?)?)
+}

@@ -1,0 +1,159 @@
+//! The case files as they are written; `spec/cases/README.md` explains every field.
+
+use super::value::{Date, Text};
+use idmatch_model::{Keep, Period, Pick, Side};
+use serde::Deserialize;
+
+/// One file: one theme.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CaseFile {
+    /// What the cases have in common, for the reader.
+    #[serde(rename = "theme")]
+    pub(super) _theme: String,
+    pub(super) cases: Vec<Case>,
+}
+
+/// One table, its loads, and what it must answer after them.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Case {
+    pub(super) name: String,
+    pub(super) keep: KeepModes,
+    pub(super) retention: Option<Period>,
+    pub(super) loads: Vec<Load>,
+    pub(super) questions: Vec<Question>,
+}
+
+/// The kinds of table for which a case holds.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum KeepModes {
+    Last,
+    All,
+    Either,
+}
+
+impl KeepModes {
+    pub(super) fn each(self) -> &'static [Keep] {
+        match self {
+            KeepModes::Last => &[Keep::Last],
+            KeepModes::All => &[Keep::All],
+            KeepModes::Either => &[Keep::Last, Keep::All],
+        }
+    }
+}
+
+/// One call of load. Rows alone mean: none is bad.
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "a load is a list of rows or {rows, strict, rejected, error}")]
+pub(super) enum Load {
+    Plain(Vec<Item<ObservationRow>>),
+    Judged(JudgedLoad),
+}
+
+/// A load with bad rows in it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct JudgedLoad {
+    pub(super) rows: Vec<Item<ObservationRow>>,
+    #[serde(default)]
+    pub(super) strict: bool,
+    /// Row number from 1, column, and a part of the reason.
+    #[serde(default)]
+    pub(super) rejected: Vec<(u64, String, String)>,
+    pub(super) error: Option<String>,
+}
+
+/// id, partner_id, seen_at.
+pub(super) type ObservationRow = (Option<Text>, Option<Text>, Option<Date>);
+/// The answer and its date.
+pub(super) type AnswerRow = (Text, Date);
+/// The population's identifier, its answer, and the date.
+pub(super) type MatchRow = (Text, Text, Date);
+
+/// A row, or many rows made from one pattern.
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "an item is a row or {generate: {numbers, row}}")]
+pub(super) enum Item<Row> {
+    Many(Many<Row>),
+    One(Row),
+}
+
+/// The wrapper that tells generated rows from plain ones.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Many<Row> {
+    pub(super) generate: Generate<Row>,
+}
+
+/// One row for each number, first and last included, up or down.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Generate<Row> {
+    pub(super) numbers: (u64, u64),
+    #[serde(default = "one")]
+    pub(super) step: u64,
+    pub(super) row: Row,
+}
+
+fn one() -> u64 {
+    1
+}
+
+/// A question and its answer.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "ask", rename_all = "snake_case")]
+pub(super) enum Question {
+    PartnerIds(AnswersQuestion),
+    Ids(AnswersQuestion),
+    LastSeen(PairQuestion),
+    History(PairQuestion),
+    Match(MatchQuestion),
+}
+
+/// Asks what goes with one key.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AnswersQuestion {
+    pub(super) of: Text,
+    pub(super) since: Option<Date>,
+    pub(super) until: Option<Date>,
+    pub(super) limit: Option<usize>,
+    pub(super) answer: Option<Vec<Item<AnswerRow>>>,
+    pub(super) error: Option<String>,
+}
+
+/// Asks about one pair.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PairQuestion {
+    pub(super) id: Text,
+    pub(super) partner_id: Text,
+    pub(super) answer: Option<Vec<Item<Date>>>,
+    pub(super) error: Option<String>,
+}
+
+/// Matches a population.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MatchQuestion {
+    pub(super) population: Vec<Item<Option<Text>>>,
+    pub(super) by: Side,
+    pub(super) pick: Pick,
+    pub(super) since: Option<Date>,
+    pub(super) until: Option<Date>,
+    pub(super) counts: Counts,
+    pub(super) rows: Option<Vec<Item<MatchRow>>>,
+    /// Published after the counting and before the reading of the rows; changes neither.
+    pub(super) then_load: Option<Load>,
+}
+
+/// What a match must count.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Counts {
+    pub(super) population: u64,
+    pub(super) matched: u64,
+    pub(super) rows: u64,
+}

@@ -1,0 +1,123 @@
+//! Arrow batches made of a case's rows.
+
+use super::format::{Item, ObservationRow};
+use super::value::{DateValue, Scope, Text, expand};
+use crate::{BatchSource, Error, ErrorKind, Result, SourceBatch};
+use arrow_array::{ArrayRef, BinaryArray, RecordBatch, StringArray, TimestampMillisecondArray};
+use std::sync::Arc;
+
+/// How rows are cut into batches.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Cut {
+    /// Rows of a batch; the last may have fewer.
+    pub(super) batch_rows: usize,
+    /// Whether a batch without rows comes last.
+    pub(super) ends_empty: bool,
+}
+
+/// An identifier that may be missing or malformed.
+type Cell = Option<Vec<u8>>;
+
+/// The rows of a load or a population, batch by batch.
+pub(super) struct Batches {
+    rows: RecordBatch,
+    cut: Cut,
+    next_row: usize,
+    is_done: bool,
+}
+
+impl Batches {
+    /// The batches of a load.
+    pub(super) fn of_load(
+        rows: &[Item<ObservationRow>],
+        is_reversed: bool,
+        scope: Scope,
+        cut: Cut,
+    ) -> Result<Batches> {
+        let mut rows = expand(rows, scope, |(id, partner_id, seen_at), scope| {
+            let seen_at = seen_at.as_ref().map(|date| date.value(scope)).transpose()?;
+            Ok((cell(id.as_ref(), scope)?, cell(partner_id.as_ref(), scope)?, seen_at))
+        })?;
+        if is_reversed {
+            rows.reverse();
+        }
+        let ids = id_column(rows.iter().map(|(id, _, _)| id.as_deref()).collect());
+        let partner_ids = id_column(rows.iter().map(|(_, partner_id, _)| partner_id.as_deref()).collect());
+        let seen_at = date_column(rows.iter().map(|(_, _, seen_at)| seen_at.as_ref()).collect());
+        Batches::new(vec![("id", ids), ("partner_id", partner_ids), ("seen_at", seen_at)], cut)
+    }
+
+    /// The batches of a population.
+    pub(super) fn of_population(
+        rows: &[Item<Option<Text>>],
+        scope: Scope,
+        cut: Cut,
+    ) -> Result<Batches> {
+        let cells = expand(rows, scope, |row, scope| cell(row.as_ref(), scope))?;
+        let population = id_column(cells.iter().map(Option::as_deref).collect());
+        Batches::new(vec![("population", population)], cut)
+    }
+
+    fn new(columns: Vec<(&str, ArrayRef)>, cut: Cut) -> Result<Batches> {
+        let columns = columns.into_iter().map(|(name, array)| (name, array, true));
+        let rows = RecordBatch::try_from_iter_with_nullable(columns)
+            .map_err(|e| Error::with_source(ErrorKind::Source, "cannot build a batch", e))?;
+        Ok(Batches { rows, cut, next_row: 0, is_done: false })
+    }
+
+    /// The rows of all batches.
+    pub(super) fn rows(&self) -> usize {
+        self.rows.num_rows()
+    }
+}
+
+impl BatchSource for Batches {
+    fn next_batch(&mut self) -> Result<Option<SourceBatch>> {
+        let rows = self.cut.batch_rows.min(self.rows.num_rows() - self.next_row);
+        if rows == 0 && (self.is_done || !self.cut.ends_empty) {
+            return Ok(None);
+        }
+        self.is_done = rows == 0;
+        let first_row = self.next_row as u64 + 1;
+        let batch = self.rows.slice(self.next_row, rows);
+        self.next_row += rows;
+        Ok(Some(SourceBatch { source: "case".into(), first_row, batch }))
+    }
+}
+
+fn cell(text: Option<&Text>, scope: Scope) -> Result<Cell> {
+    text.map(|text| text.bytes(scope)).transpose()
+}
+
+/// A text column, or a binary one where something is no text.
+fn id_column(cells: Vec<Option<&[u8]>>) -> ArrayRef {
+    let texts: Option<Vec<Option<&str>>> = cells
+        .iter()
+        .map(|cell| cell.map(std::str::from_utf8).transpose().ok())
+        .collect();
+    match texts {
+        Some(texts) => Arc::new(StringArray::from(texts)),
+        None => Arc::new(BinaryArray::from(cells)),
+    }
+}
+
+/// A timestamp column, or a text one where something is no date.
+fn date_column(values: Vec<Option<&DateValue>>) -> ArrayRef {
+    let instants: Option<Vec<Option<i64>>> = values
+        .iter()
+        .map(|value| match value {
+            None => Some(None),
+            Some(DateValue::Instant(instant)) => Some(Some(instant.millis_i64())),
+            Some(DateValue::Unreadable(_)) => None,
+        })
+        .collect();
+    match instants {
+        Some(instants) => Arc::new(TimestampMillisecondArray::from(instants).with_timezone("UTC")),
+        None => Arc::new(StringArray::from_iter(values.iter().map(|value| {
+            value.map(|value| match value {
+                DateValue::Instant(instant) => instant.to_string(),
+                DateValue::Unreadable(text) => text.clone(),
+            })
+        }))),
+    }
+}

@@ -1,0 +1,92 @@
+//! Loads, and what they must report.
+
+use super::compare::{Difference, shown_error};
+use super::format::{Item, JudgedLoad, Load, ObservationRow};
+use super::input::{Batches, Cut};
+use super::value::Scope;
+use crate::{Ingest, Reject, RejectSink, Result, Table};
+
+impl Load {
+    fn rows(&self) -> &[Item<ObservationRow>] {
+        match self {
+            Load::Plain(rows) | Load::Judged(JudgedLoad { rows, .. }) => rows,
+        }
+    }
+
+    /// Whether some rows are made from a pattern.
+    pub(super) fn is_generated(&self) -> bool {
+        self.rows().iter().any(|item| matches!(item, Item::Many(_)))
+    }
+}
+
+/// Loads the rows and compares what is reported with what the case says. Rows are
+/// reversed only where no row number is expected.
+pub(super) fn load(
+    table: &dyn Table,
+    load: &Load,
+    is_reversed: bool,
+    scope: Scope,
+    cut: Cut,
+) -> Result<Vec<Difference>> {
+    let (strict, rejected, error) = match load {
+        Load::Plain(_) => (false, &[][..], None),
+        Load::Judged(judged) => (judged.strict, &judged.rejected[..], judged.error.as_deref()),
+    };
+    let is_reversed = is_reversed && rejected.is_empty();
+    let mut source = Batches::of_load(load.rows(), is_reversed, scope, cut)?;
+    let rows = source.rows() as u64;
+    let mut rejects = Rejects::default();
+    let ingest = Ingest::new(strict, scope.now, &mut rejects);
+    let outcome = table.load(&mut source, &ingest);
+    let counted = (ingest.rows(), ingest.rejected());
+    if let Some(code) = error {
+        return Ok(compare_failure(code, outcome).into_iter().collect());
+    }
+    outcome?;
+    let mut differences = Vec::new();
+    let expected = (rows, rejected.len() as u64);
+    if counted != expected {
+        differences.push(Difference {
+            expected: format!("(rows, rejected) {expected:?}"),
+            got: format!("{counted:?}"),
+        });
+    }
+    differences.extend(compare_rejects(rejected, rejects.0));
+    Ok(differences)
+}
+
+fn compare_failure(code: &str, outcome: Result<()>) -> Option<Difference> {
+    let got = match outcome {
+        Err(error) if error.kind().code() == code => return None,
+        Err(error) => shown_error(&error),
+        Ok(()) => "a load that succeeded".to_owned(),
+    };
+    Some(Difference { expected: format!("error {code}"), got })
+}
+
+fn compare_rejects(
+    expected: &[(u64, String, String)],
+    mut got: Vec<Reject>,
+) -> Option<Difference> {
+    got.sort_by_key(|reject| reject.row);
+    let is_same = expected.len() == got.len()
+        && expected.iter().zip(&got).all(|((row, column, reason), reject)| {
+            *row == reject.row && column == reject.column && reject.reason.contains(reason.as_str())
+        });
+    let shown = |reject: &Reject| format!("[{}, {:?}, {:?}]", reject.row, reject.column, reject.reason);
+    (!is_same).then(|| Difference {
+        expected: format!("rejected {expected:?}"),
+        got: got.iter().map(shown).collect::<Vec<_>>().join(", "),
+    })
+}
+
+/// Keeps every rejected row.
+#[derive(Default)]
+struct Rejects(Vec<Reject>);
+
+impl RejectSink for Rejects {
+    fn reject(&mut self, rejects: Vec<Reject>) -> Result<()> {
+        self.0.extend(rejects);
+        Ok(())
+    }
+}

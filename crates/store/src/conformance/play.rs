@@ -1,0 +1,152 @@
+//! Plays cases: makes a table, loads, asks.
+
+use super::ask::ask;
+use super::compare::{Difference, Mismatch, shown_error};
+use super::format::{Case, CaseFile, Load};
+use super::input::Cut;
+use super::load::load;
+use super::value::Scope;
+use super::{OpenStore, Tally, tables};
+use crate::{Finding, Result, Table, clock};
+use idmatch_model::{Keep, TableName, TableOptions};
+
+/// A way to play a case. None may change an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// The loads as they are written, and the questions at once.
+    AsWritten,
+    /// The loads reversed, and the rows of each; then the store is opened anew.
+    Reversed,
+    /// The loads as they are written, then all of them again; then the store is opened anew.
+    Repeated,
+}
+
+impl Way {
+    /// Generated rows are too many to play them in every way.
+    fn all_for(case: &Case) -> &'static [Way] {
+        if case.loads.iter().any(Load::is_generated) {
+            &[Way::AsWritten]
+        } else {
+            &[Way::AsWritten, Way::Reversed, Way::Repeated]
+        }
+    }
+
+    fn loads(self, loads: &[Load]) -> Vec<&Load> {
+        match self {
+            Way::AsWritten => loads.iter().collect(),
+            Way::Reversed => loads.iter().rev().collect(),
+            Way::Repeated => loads.iter().chain(loads).collect(),
+        }
+    }
+
+    fn cut(self) -> Cut {
+        match self {
+            Way::AsWritten => Cut { batch_rows: 65_536, ends_empty: false },
+            Way::Reversed => Cut { batch_rows: 1, ends_empty: false },
+            Way::Repeated => Cut { batch_rows: 2, ends_empty: true },
+        }
+    }
+}
+
+/// Plays cases and collects what goes wrong.
+pub(super) struct Player<'a> {
+    open: OpenStore<'a>,
+    tally: Tally,
+    /// File and case, and what is being done with it.
+    place: (String, String),
+    tables: usize,
+    mismatches: Vec<Mismatch>,
+}
+
+impl<'a> Player<'a> {
+    pub(super) fn new(open: OpenStore<'a>) -> Player<'a> {
+        let place = (String::new(), String::new());
+        Player { open, tally: Tally::default(), place, tables: 0, mismatches: Vec::new() }
+    }
+
+    /// How much was played, and everything that went wrong.
+    pub(super) fn finish(self) -> (Tally, Vec<Mismatch>) {
+        (self.tally, self.mismatches)
+    }
+
+    /// Plays all cases of a file.
+    pub(super) fn play_file(&mut self, name: &str, file: Result<CaseFile>) {
+        self.tally.files += 1;
+        name.clone_into(&mut self.place.0);
+        self.place.1.clear();
+        let Some(file) = self.take("reading it", file) else { return };
+        for case in &file.cases {
+            self.tally.cases += 1;
+            case.name.clone_into(&mut self.place.1);
+            for keep in case.keep.each() {
+                for way in Way::all_for(case) {
+                    let outcome = self.play(case, *keep, *way);
+                    self.take(&format!("keep {keep:?}, {way:?}"), outcome);
+                }
+            }
+        }
+    }
+
+    /// Checks the rules for making and finding tables, which no case can express.
+    pub(super) fn play_table_rules(&mut self) {
+        self.place = ("(no file)".to_owned(), "the rules of tables".to_owned());
+        let outcome = (self.open)().and_then(|store| tables::check(store.as_ref()));
+        self.take_all("", outcome);
+    }
+
+    fn play(&mut self, case: &Case, keep: Keep, way: Way) -> Result<()> {
+        let scope = Scope::new(clock::now());
+        self.tables += 1;
+        let name: TableName = format!("case-{}", self.tables).parse()?;
+        let options = TableOptions { keep, retention: case.retention.clone() };
+        let mut store = (self.open)()?;
+        let mut table = store.create_table(&name, &options)?;
+        for (at, rows) in way.loads(&case.loads).into_iter().enumerate() {
+            let differences = load(table.as_ref(), rows, way == Way::Reversed, scope, way.cut());
+            self.take_all(&format!("keep {keep:?}, {way:?}, load {}", at + 1), differences);
+        }
+        if way != Way::AsWritten {
+            drop(table);
+            drop(store);
+            store = (self.open)()?;
+            table = store.table(&name)?;
+        }
+        for (at, question) in case.questions.iter().enumerate() {
+            self.tally.questions += 1;
+            let differences = ask(table.as_ref(), question, scope, way.cut());
+            self.take_all(&format!("keep {keep:?}, {way:?}, question {}", at + 1), differences);
+        }
+        self.take_all(&format!("keep {keep:?}, {way:?}, verify"), verify(table.as_ref()));
+        Ok(())
+    }
+
+    fn take_all(&mut self, step: &str, outcome: Result<Vec<Difference>>) {
+        for difference in self.take(step, outcome).into_iter().flatten() {
+            self.note(step, difference);
+        }
+    }
+
+    /// The outcome of a step, or a mismatch if it is an error.
+    fn take<T>(&mut self, step: &str, outcome: Result<T>) -> Option<T> {
+        outcome
+            .map_err(|error| {
+                let got = shown_error(&error);
+                self.note(step, Difference { expected: "no error".to_owned(), got });
+            })
+            .ok()
+    }
+
+    fn note(&mut self, step: &str, difference: Difference) {
+        let (file, case) = self.place.clone();
+        self.mismatches.push(Mismatch { file, case, step: step.to_owned(), difference });
+    }
+}
+
+/// A table whose cases have been played must have nothing wrong with it.
+fn verify(table: &dyn Table) -> Result<Vec<Difference>> {
+    let difference = |Finding { place, problem }| Difference {
+        expected: "no findings".to_owned(),
+        got: format!("{place}: {problem}"),
+    };
+    Ok(table.verify()?.into_iter().map(difference).collect())
+}

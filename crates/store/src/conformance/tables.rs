@@ -1,0 +1,62 @@
+//! The rules for making and finding tables.
+
+use super::compare::{Difference, shown_error};
+use crate::{ErrorKind, Result, Store, Table};
+use idmatch_model::{Keep, Period, TableName, TableOptions};
+use std::sync::Arc;
+
+/// Makes a few tables in a store that may hold others and says what is wrong.
+pub(super) fn check(store: &dyn Store) -> Result<Vec<Difference>> {
+    let first: TableName = "rules.a".parse()?;
+    let second: TableName = "Rules-b".parse()?;
+    let absent: TableName = "rules_c".parse()?;
+    let options = TableOptions { keep: Keep::All, retention: Some(Period::parse("13mo")?) };
+    let other_keep = TableOptions { keep: Keep::Last, ..options.clone() };
+    let other_retention = TableOptions { retention: None, ..options.clone() };
+    store.create_table(&first, &options)?;
+    store.create_table(&second, &TableOptions::default())?;
+
+    let mut differences = Vec::new();
+    differences.extend(expect_table(store.table(&first), &first, &options));
+    differences.extend(expect_table(store.create_table(&first, &options), &first, &options));
+    for other in [other_keep, other_retention] {
+        let outcome = store.create_table(&first, &other);
+        differences.extend(expect_error(outcome, ErrorKind::TableExists));
+    }
+    differences.extend(expect_error(store.table(&absent), ErrorKind::TableNotFound));
+
+    let names = store.tables()?;
+    let mut expected = names.clone();
+    expected.retain(|name| ![&first, &second, &absent].contains(&name));
+    expected.extend([first, second]);
+    expected.sort();
+    if names != expected {
+        differences.push(Difference {
+            expected: format!("the tables {expected:?}"),
+            got: format!("{names:?}"),
+        });
+    }
+    Ok(differences)
+}
+
+fn expect_table(
+    outcome: Result<Arc<dyn Table>>,
+    name: &TableName,
+    options: &TableOptions,
+) -> Option<Difference> {
+    let got = match outcome {
+        Ok(table) if table.name() == name && table.options() == options => return None,
+        Ok(table) => format!("table {} with {:?}", table.name(), table.options()),
+        Err(error) => shown_error(&error),
+    };
+    Some(Difference { expected: format!("table {name} with {options:?}"), got })
+}
+
+fn expect_error(outcome: Result<Arc<dyn Table>>, kind: ErrorKind) -> Option<Difference> {
+    let got = match outcome {
+        Err(error) if error.kind() == kind => return None,
+        Err(error) => shown_error(&error),
+        Ok(table) => format!("table {}", table.name()),
+    };
+    Some(Difference { expected: format!("error {}", kind.code()), got })
+}

@@ -1,0 +1,74 @@
+//! The reference: a store in memory that is as plain as can be.
+//!
+//! It exists to be obviously right, so that other backends can be compared with it. It
+//! holds every observation in ordered maps, answers by looking at all dates of a key, and
+//! computes a match completely before it hands it out. Nothing here is fast.
+
+mod matched;
+mod observed;
+mod table;
+
+use crate::{Error, ErrorKind, Result, Store, Table};
+use idmatch_model::{TableName, TableOptions};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use table::MemoryTable;
+
+/// A store that is gone when it is dropped.
+#[derive(Default)]
+pub struct MemoryStore {
+    tables: Mutex<BTreeMap<TableName, Arc<MemoryTable>>>,
+}
+
+impl MemoryStore {
+    /// A store without tables.
+    pub fn new() -> MemoryStore {
+        MemoryStore::default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<TableName, Arc<MemoryTable>>> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Store for MemoryStore {
+    fn create_table(&self, name: &TableName, options: &TableOptions) -> Result<Arc<dyn Table>> {
+        let mut tables = self.lock();
+        let table = tables
+            .entry(name.clone())
+            .or_insert_with(|| Arc::new(MemoryTable::new(name.clone(), options.clone())));
+        if table.options() != options {
+            return Err(Error::new(
+                ErrorKind::TableExists,
+                format!("table {name} exists with other options; open it or choose another name"),
+            ));
+        }
+        Ok(table.clone())
+    }
+
+    fn table(&self, name: &TableName) -> Result<Arc<dyn Table>> {
+        match self.lock().get(name) {
+            Some(table) => Ok(table.clone()),
+            None => Err(Error::new(
+                ErrorKind::TableNotFound,
+                format!("there is no table {name}; create it first"),
+            )),
+        }
+    }
+
+    fn tables(&self) -> Result<Vec<TableName>> {
+        Ok(self.lock().keys().cloned().collect())
+    }
+
+    fn refresh(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn backup(&self, destination: &Path) -> Result<()> {
+        Err(Error::new(
+            ErrorKind::InvalidArgument,
+            format!("cannot back up to {}: a store in memory has no files", destination.display()),
+        ))
+    }
+}

@@ -1,0 +1,87 @@
+//! The observations of one table, and the rules of keep and order.
+
+use idmatch_model::{Keep, SeenAt, Side};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The dates of every pair, found by its key, then by its answer.
+type Direction = BTreeMap<Arc<str>, BTreeMap<Arc<str>, BTreeSet<SeenAt>>>;
+
+/// Every observation that a table keeps, in both directions.
+#[derive(Default)]
+pub(super) struct Observed {
+    by_id: Direction,
+    by_partner_id: Direction,
+}
+
+impl Observed {
+    /// Adds an observation; of two with the same pair, `Keep::Last` keeps the newer.
+    pub(super) fn add(&mut self, keep: Keep, id: &str, partner_id: &str, seen_at: SeenAt) {
+        add(&mut self.by_id, keep, (id, partner_id), seen_at);
+        add(&mut self.by_partner_id, keep, (partner_id, id), seen_at);
+    }
+
+    /// What goes with a key: each answer that has a visible date, with the newest such
+    /// date; newest first, ties by the bytes of the answer, ascending.
+    pub(super) fn answers(
+        &self,
+        by: Side,
+        key: &str,
+        is_visible: impl Fn(SeenAt) -> bool,
+    ) -> Vec<(Arc<str>, SeenAt)> {
+        let direction = match by {
+            Side::Id => &self.by_id,
+            Side::PartnerId => &self.by_partner_id,
+        };
+        let mut answers: Vec<(Arc<str>, SeenAt)> = direction
+            .get(key)
+            .into_iter()
+            .flatten()
+            .filter_map(|(answer, dates)| {
+                let newest = dates.iter().rev().find(|date| is_visible(**date))?;
+                Some((answer.clone(), *newest))
+            })
+            .collect();
+        // The map gives answers by their bytes, ascending, and the sort is stable.
+        answers.sort_by_key(|(_, seen_at)| Reverse(*seen_at));
+        answers
+    }
+
+    /// The dates of a pair, newest first.
+    pub(super) fn dates(&self, id: &str, partner_id: &str) -> impl Iterator<Item = SeenAt> {
+        let dates = self.by_id.get(id).and_then(|answers| answers.get(partner_id));
+        dates.into_iter().flat_map(|dates| dates.iter().rev().copied())
+    }
+
+    /// Every observation as (id, partner_id, seen_at), as the direction by id holds it.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &str, SeenAt)> {
+        flat(&self.by_id)
+    }
+
+    /// Whether both directions hold the same observations.
+    pub(super) fn is_consistent(&self) -> bool {
+        let mut mirrored: Vec<_> =
+            flat(&self.by_partner_id).map(|(partner_id, id, date)| (id, partner_id, date)).collect();
+        mirrored.sort_unstable();
+        self.iter().eq(mirrored)
+    }
+}
+
+fn add(direction: &mut Direction, keep: Keep, (key, answer): (&str, &str), seen_at: SeenAt) {
+    let dates = direction.entry(key.into()).or_default().entry(answer.into()).or_default();
+    dates.insert(seen_at);
+    if keep == Keep::Last {
+        while dates.len() > 1 {
+            dates.pop_first();
+        }
+    }
+}
+
+fn flat(direction: &Direction) -> impl Iterator<Item = (&str, &str, SeenAt)> {
+    direction.iter().flat_map(|(key, answers)| {
+        answers
+            .iter()
+            .flat_map(move |(answer, dates)| dates.iter().map(move |date| (&**key, &**answer, *date)))
+    })
+}

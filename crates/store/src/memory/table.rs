@@ -1,0 +1,132 @@
+//! A table of the reference.
+
+use super::matched::MemoryMatch;
+use super::observed::Observed;
+use crate::{
+    Answers, BatchSource, Finding, Ingest, Match, MatchQuery, Result, Table, TableStats, clock,
+};
+use idmatch_model::{SeenAt, Side, TableName, TableOptions, Window, check_id};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::vec;
+
+/// A table in memory.
+pub(super) struct MemoryTable {
+    name: TableName,
+    options: TableOptions,
+    observed: RwLock<Observed>,
+}
+
+impl MemoryTable {
+    /// A table without observations.
+    pub(super) fn new(name: TableName, options: TableOptions) -> MemoryTable {
+        MemoryTable { name, options, observed: RwLock::default() }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Observed> {
+        self.observed.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells which dates the window and the retention leave to be seen.
+    fn visibility(&self, window: Window) -> impl Fn(SeenAt) -> bool + use<> {
+        let retention = self.options.retention.as_ref();
+        let oldest = retention.map_or(SeenAt::EPOCH, |period| period.before(clock::now()));
+        move |date| oldest <= date && window.contains(date)
+    }
+}
+
+impl Table for MemoryTable {
+    fn name(&self) -> &TableName {
+        &self.name
+    }
+
+    fn options(&self) -> &TableOptions {
+        &self.options
+    }
+
+    fn load(&self, source: &mut dyn BatchSource, ingest: &Ingest<'_>) -> Result<()> {
+        let mut rows = Vec::new();
+        while let Some(batch) = source.next_batch()? {
+            let batch = ingest.observations(&batch)?;
+            let pairs = batch.ids.iter().zip(batch.partner_ids.iter());
+            for ((id, partner_id), seen_at) in pairs.zip(&batch.seen_at) {
+                let (id, partner_id) = (check_id(id)?, check_id(partner_id)?);
+                rows.push((id.to_owned(), partner_id.to_owned(), *seen_at));
+            }
+        }
+        let mut observed = self.observed.write().unwrap_or_else(PoisonError::into_inner);
+        for (id, partner_id, seen_at) in rows {
+            observed.add(self.options.keep, &id, &partner_id, seen_at);
+        }
+        Ok(())
+    }
+
+    fn answers(&self, by: Side, key: &str, window: Window) -> Result<Box<dyn Answers>> {
+        check_id(key.as_bytes())?;
+        let answers = self.read().answers(by, key, self.visibility(window));
+        Ok(Box::new(MemoryAnswers { rest: answers.into_iter(), current: None }))
+    }
+
+    fn last_seen(&self, id: &str, partner_id: &str) -> Result<Option<SeenAt>> {
+        Ok(self.history(id, partner_id)?.first().copied())
+    }
+
+    fn history(&self, id: &str, partner_id: &str) -> Result<Vec<SeenAt>> {
+        check_id(id.as_bytes())?;
+        check_id(partner_id.as_bytes())?;
+        let is_visible = self.visibility(Window::ALL);
+        Ok(self.read().dates(id, partner_id).filter(|date| is_visible(*date)).collect())
+    }
+
+    fn match_population(
+        &self,
+        population: &mut dyn BatchSource,
+        query: MatchQuery,
+    ) -> Result<Box<dyn Match>> {
+        let mut batches = Vec::new();
+        while let Some(batch) = population.next_batch()? {
+            batches.push(crate::population_ids(&batch)?);
+        }
+        let observed = self.read();
+        let is_visible = self.visibility(query.window);
+        let mut matched = MemoryMatch::new(query.by);
+        for key in batches.iter().flatten() {
+            let key = key.and_then(|bytes| std::str::from_utf8(bytes).ok());
+            let answers = key.map(|key| (key, observed.answers(query.by, key, &is_visible)));
+            matched.add_population_row(answers, query.pick);
+        }
+        Ok(Box::new(matched))
+    }
+
+    fn verify(&self) -> Result<Vec<Finding>> {
+        if self.read().is_consistent() {
+            return Ok(Vec::new());
+        }
+        Ok(vec![Finding {
+            place: format!("table {}", self.name),
+            problem: "its two directions hold different observations".to_owned(),
+        }])
+    }
+
+    fn stats(&self) -> Result<TableStats> {
+        let observed = self.read();
+        let mut stats = TableStats::default();
+        for (_, _, date) in observed.iter() {
+            stats.rows += 1;
+            stats.oldest = Some(stats.oldest.map_or(date, |oldest| oldest.min(date)));
+            stats.newest = stats.newest.max(Some(date));
+        }
+        Ok(stats)
+    }
+}
+
+struct MemoryAnswers {
+    rest: vec::IntoIter<(Arc<str>, SeenAt)>,
+    current: Option<(Arc<str>, SeenAt)>,
+}
+
+impl Answers for MemoryAnswers {
+    fn next_answer(&mut self) -> Result<Option<(&str, SeenAt)>> {
+        self.current = self.rest.next();
+        Ok(self.current.as_ref().map(|(answer, seen_at)| (&**answer, *seen_at)))
+    }
+}
