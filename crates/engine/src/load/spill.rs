@@ -7,7 +7,7 @@ use idmatch_model::Side;
 use idmatch_store::Result;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Parts that share a file. A file is removed when all of them have been written as segments.
@@ -37,7 +37,8 @@ pub(crate) struct Spill<'a> {
 struct SpillFile {
     path: PathBuf,
     writer: Mutex<Option<Writer>>,
-    reader: OnceLock<Box<dyn OpenFile>>,
+    /// Dropped with the file: what is open keeps its space.
+    reader: Mutex<Option<Arc<dyn OpenFile>>>,
     parts_left: AtomicUsize,
 }
 
@@ -52,7 +53,7 @@ impl<'a> Spill<'a> {
             (0..Part::COUNT / PARTS_PER_FILE).map(|number| SpillFile {
                 path: folder.join(format!("load-{}-{number:02}.tmp", side.column())),
                 writer: Mutex::new(None),
-                reader: OnceLock::new(),
+                reader: Mutex::new(None),
                 parts_left: AtomicUsize::new(PARTS_PER_FILE),
             })
         });
@@ -96,12 +97,9 @@ impl<'a> Spill<'a> {
         };
         let Some(file) = self.file(side, part) else { return Ok(()) };
         let fail = |e| io_error("read", &file.path, e);
-        let reader = match file.reader.get() {
-            Some(reader) => reader,
-            None => {
-                let reader = self.disk.open(&file.path).map_err(fail)?;
-                file.reader.get_or_init(|| reader)
-            }
+        let reader = match &mut *lock(&file.reader) {
+            Some(reader) => Arc::clone(reader),
+            none => Arc::clone(none.insert(self.disk.open(&file.path).map_err(fail)?.into())),
         };
         let start = rows.len();
         rows.resize(start + len, 0);
@@ -117,6 +115,7 @@ impl<'a> Spill<'a> {
     pub(crate) fn release(&self, side: Side, part: Part) -> Result<()> {
         let Some(file) = self.file(side, part) else { return Ok(()) };
         if file.parts_left.fetch_sub(1, Relaxed) == 1 && lock(&file.writer).take().is_some() {
+            lock(&file.reader).take();
             self.disk.remove(&file.path).map_err(|e| io_error("remove", &file.path, e))?;
         }
         Ok(())

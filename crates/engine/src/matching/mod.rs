@@ -8,13 +8,16 @@
 //!    is asked for, are dates and values read.
 //! 4. [`output`]: hits become Arrow batches, when and as often as the caller wants them.
 //!
-//! Must not know where the population comes from or where the batches go.
+//! A population larger than [`TRANCHE_BYTES`] goes through these steps in tranches, whose hits
+//! wait in temporary files ([`spill`]). Must not know where the population comes from or where the batches go.
 
 mod count;
 mod output;
 mod population;
 mod probe;
+mod spill;
 
+use crate::disk::Disk;
 use crate::part::Part;
 use crate::segment::Segment;
 use crate::store::TableView;
@@ -23,16 +26,25 @@ use idmatch_model::Keep;
 use idmatch_store::{BatchSource, Match, MatchCounts, MatchQuery, MatchSink, Result};
 use population::Population;
 use probe::Hit;
+use spill::SpilledParts;
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// A population is read, matched and, if there is more of it, put aside in tranches of this
+/// many bytes: about 15 million identifiers of 32 hex digits.
+const TRANCHE_BYTES: usize = 512 << 20;
 
 /// A population that was matched: what was asked, and what was found.
 pub(crate) struct EngineMatch {
     table: Arc<TableView>,
     query: MatchQuery,
     counts: MatchCounts,
-    population: Population,
-    /// Hits of each part, ordered by entry.
-    hits: Vec<Vec<Hit>>,
+    tranches: Vec<Tranche>,
+}
+
+/// A part of a population as large as memory should hold, with its hits.
+enum Tranche {
+    Memory(Population, Vec<Vec<Hit>>),
+    Spilled(SpilledParts),
 }
 
 /// What every step needs to know of table and question.
@@ -45,36 +57,63 @@ struct Question<'a> {
 
 impl EngineMatch {
     /// Reads the population, finds its matches and counts them. Cost: one pass over the
-    /// population, and one over the heads and keys of the segments that it falls on.
+    /// population, and for each tranche one over the heads and keys that it falls on.
     pub(crate) fn run(
+        disk: &dyn Disk,
         table: Arc<TableView>,
         source: &mut dyn BatchSource,
         query: MatchQuery,
     ) -> Result<EngineMatch> {
-        let population = Population::read(source)?;
-        let question = question(&table, query);
-        let found: Mutex<Vec<(usize, Vec<Hit>)>> = Mutex::new(Vec::new());
-        let counts = Mutex::new(MatchCounts { population: population.rows, ..Default::default() });
-        let parts: Vec<Part> = Part::all().filter(|part| !population.part(*part).is_empty()).collect();
-        workers::for_each(&parts, |part| {
-            let (hits, part_counts) = probe::probe(question, *part, population.part(*part))?;
-            *lock(&counts) += part_counts;
-            lock(&found).push((usize::from(part.0), hits));
-            Ok(())
-        })?;
-        let mut hits: Vec<Vec<Hit>> = (0..Part::COUNT).map(|_| Vec::new()).collect();
-        for (at, found) in found.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            if let Some(slot) = hits.get_mut(at) {
-                *slot = found;
+        let mut matched =
+            EngineMatch { table, query, counts: MatchCounts::default(), tranches: Vec::new() };
+        loop {
+            let population = Population::read(source, TRANCHE_BYTES)?;
+            let is_last = population.is_last;
+            let (hits, counts) = probe_all(matched.question(), &population)?;
+            matched.counts += counts;
+            let only_one = is_last && matched.tranches.is_empty();
+            matched.tranches.push(if only_one {
+                Tranche::Memory(population, hits)
+            } else {
+                let hits = hits.iter().map(Vec::as_slice);
+                let parts = Part::all().map(|part| population.part(part)).zip(hits);
+                Tranche::Spilled(SpilledParts::write(disk, parts)?)
+            });
+            if is_last {
+                return Ok(matched);
             }
         }
-        let counts = counts.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Ok(EngineMatch { table, query, counts, population, hits })
+    }
+
+    fn question(&self) -> Question<'_> {
+        let (segments, keep) = (self.table.segments(self.query.by), self.table.options.keep);
+        Question { segments, keep, query: self.query }
     }
 }
 
-fn question(table: &TableView, query: MatchQuery) -> Question<'_> {
-    Question { segments: table.segments(query.by), keep: table.options.keep, query }
+/// The hits of every part, each ordered by entry.
+fn probe_all(
+    question: Question<'_>,
+    population: &Population,
+) -> Result<(Vec<Vec<Hit>>, MatchCounts)> {
+    let counts = Mutex::new(MatchCounts { population: population.rows, ..Default::default() });
+    let found: Vec<(Part, Mutex<Vec<Hit>>)> =
+        Part::all().map(|part| (part, Mutex::default())).collect();
+    workers::for_each(&found, |(part, found)| {
+        let population = population.part(*part);
+        if !population.is_empty() {
+            let (hits, part_counts) = probe::probe(question, *part, population)?;
+            *lock(&counts) += part_counts;
+            *lock(found) = hits;
+        }
+        Ok(())
+    })?;
+    let counts = counts.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let hits = found
+        .into_iter()
+        .map(|(_, hits)| hits.into_inner().unwrap_or_else(PoisonError::into_inner))
+        .collect();
+    Ok((hits, counts))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -88,13 +127,25 @@ impl Match for EngineMatch {
 
     fn write(&self, sink: &mut dyn MatchSink) -> Result<()> {
         let sink = Mutex::new(sink);
-        let parts: Vec<(Part, &Vec<Hit>)> =
-            Part::all().zip(&self.hits).filter(|(_, hits)| !hits.is_empty()).collect();
-        let question = question(&self.table, self.query);
-        workers::for_each(&parts, |(part, hits)| {
-            output::write(question, self.population.part(*part), hits, &|batch| {
-                lock(&sink).push(batch)
-            })
-        })
+        let send = |batch| lock(&sink).push(batch);
+        let question = self.question();
+        for tranche in &self.tranches {
+            match tranche {
+                Tranche::Memory(population, hits) => {
+                    let parts: Vec<(Part, &Vec<Hit>)> = Part::all().zip(hits).collect();
+                    workers::for_each(&parts, |(part, hits)| {
+                        output::write(question, population.part(*part), hits, &send)
+                    })?;
+                }
+                Tranche::Spilled(parts) => {
+                    let numbers: Vec<usize> = (0..parts.len()).collect();
+                    workers::for_each(&numbers, |number| {
+                        let (population, hits) = parts.read(*number)?;
+                        output::write(question, &population, &hits, &send)
+                    })?;
+                }
+            }
+        }
+        Ok(())
     }
 }

@@ -27,11 +27,7 @@ pub(super) fn write(
     let mut cache = BlockCache::new(question.segments);
     let mut batch = BatchBuilder::new(match_schema(question.query.by));
     for hits in hits.chunk_by(|a, b| a.entry == b.entry) {
-        let Some(key) = hits
-            .first()
-            .and_then(|hit| population.entries().get(hit.entry as usize))
-            .and_then(|entry| population.key(entry))
-        else {
+        let Some(key) = hits.first().and_then(|hit| population.entry_key(hit.entry)) else {
             continue;
         };
         let mut take = match question.query.pick {

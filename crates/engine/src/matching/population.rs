@@ -5,15 +5,18 @@ use crate::part::Part;
 use crate::record;
 use crate::workers;
 use idmatch_model::check_id;
-use idmatch_store::{BatchSource, Result, population_ids};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use idmatch_store::{BatchSource, Result, SourceBatch, population_ids};
+use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-/// Identifiers by part. What is no identifier is counted and otherwise left out.
+/// Identifiers by part: a population, or as much of it as fits into memory. What is no
+/// identifier is counted and otherwise left out.
 pub(super) struct Population {
     parts: Vec<PopulationPart>,
     /// Rows read.
     pub(super) rows: u64,
+    /// Whether the source has ended.
+    pub(super) is_last: bool,
 }
 
 /// The identifiers of one part, ordered by the 32 bits of their hash after the part's.
@@ -39,14 +42,17 @@ struct Reader {
 }
 
 impl Population {
-    /// Reads a population to its end on all threads.
-    pub(super) fn read(source: &mut dyn BatchSource) -> Result<Population> {
-        let source = Mutex::new(source);
-        let stopped = AtomicBool::new(false);
+    /// Reads on all threads until the source ends or about `max_bytes` are taken.
+    pub(super) fn read(source: &mut dyn BatchSource, max_bytes: usize) -> Result<Population> {
+        let shared = Shared {
+            source: Mutex::new(source),
+            bytes_left: AtomicIsize::new(isize::try_from(max_bytes).unwrap_or(isize::MAX)),
+            ended: AtomicBool::new(false),
+        };
         let readers = workers::on_each_thread(workers::count(), |thread| {
-            read_on_thread(&source, &stopped, thread as u32)
-                .inspect_err(|_| stopped.store(true, Relaxed))
+            shared.read(thread as u32).inspect_err(|_| shared.ended.store(true, Relaxed))
         })?;
+        let is_last = shared.ended.into_inner();
         let rows = readers.iter().map(|reader| reader.rows).sum();
         let mut parts: Vec<PopulationPart> =
             (0..Part::COUNT).map(|_| PopulationPart::default()).collect();
@@ -69,7 +75,7 @@ impl Population {
             Ok(())
         })?;
         drop(work);
-        Ok(Population { parts, rows })
+        Ok(Population { parts, rows, is_last })
     }
 
     pub(super) fn part(&self, part: Part) -> &PopulationPart {
@@ -79,31 +85,49 @@ impl Population {
     }
 }
 
-fn read_on_thread(
-    source: &Mutex<&mut dyn BatchSource>,
-    stopped: &AtomicBool,
-    thread: u32,
-) -> Result<Reader> {
-    let parts = (0..Part::COUNT).map(|_| (Vec::new(), Vec::new())).collect();
-    let mut reader = Reader { parts, rows: 0 };
-    let mut packer = Packer::default();
-    while !stopped.load(Relaxed) {
-        let next = source.lock().unwrap_or_else(PoisonError::into_inner).next_batch()?;
-        let Some(batch) = next else { break };
-        reader.rows += batch.batch.num_rows() as u64;
-        for id in population_ids(&batch)?.into_iter().flatten() {
-            if check_id(id).is_err() {
-                continue;
-            }
-            let id = packer.pack(id);
-            let hash = id.hash();
-            if let Some((entries, arena)) = reader.parts.get_mut(usize::from(Part::of(hash).0)) {
-                entries.push(Entry { hash, arena: thread, at: arena.len() as u32 });
-                record::push(arena, id);
-            }
+/// What the reading threads share.
+struct Shared<'a> {
+    source: Mutex<&'a mut dyn BatchSource>,
+    bytes_left: AtomicIsize,
+    ended: AtomicBool,
+}
+
+impl Shared<'_> {
+    fn next_batch(&self) -> Result<Option<SourceBatch>> {
+        if self.ended.load(Relaxed) || self.bytes_left.load(Relaxed) <= 0 {
+            return Ok(None);
         }
+        let next = self.source.lock().unwrap_or_else(PoisonError::into_inner).next_batch()?;
+        if next.is_none() {
+            self.ended.store(true, Relaxed);
+        }
+        Ok(next)
     }
-    Ok(reader)
+
+    fn read(&self, thread: u32) -> Result<Reader> {
+        let parts = (0..Part::COUNT).map(|_| (Vec::new(), Vec::new())).collect();
+        let mut reader = Reader { parts, rows: 0 };
+        let mut packer = Packer::default();
+        while let Some(batch) = self.next_batch()? {
+            reader.rows += batch.batch.num_rows() as u64;
+            let mut bytes = 0;
+            for id in population_ids(&batch)?.into_iter().flatten() {
+                if check_id(id).is_err() {
+                    continue;
+                }
+                let id = packer.pack(id);
+                let hash = id.hash();
+                if let Some((entries, arena)) = reader.parts.get_mut(usize::from(Part::of(hash).0))
+                {
+                    entries.push(Entry { hash, arena: thread, at: arena.len() as u32 });
+                    record::push(arena, id);
+                    bytes += size_of::<Entry>() + 1 + id.payload.len();
+                }
+            }
+            self.bytes_left.fetch_sub(bytes as isize, Relaxed);
+        }
+        Ok(reader)
+    }
 }
 
 impl PopulationPart {
@@ -114,6 +138,17 @@ impl PopulationPart {
     /// All identifiers, in order.
     pub(super) fn entries(&self) -> &[Entry] {
         &self.entries
+    }
+
+    /// A part whose identifiers, without hashes, lie as records at these offsets.
+    pub(super) fn of_records(records: Vec<u8>, offsets: &[u32]) -> PopulationPart {
+        let entries = offsets.iter().map(|at| Entry { hash: 0, arena: 0, at: *at }).collect();
+        PopulationPart { entries, arenas: vec![records] }
+    }
+
+    /// The identifier of the entry with this number.
+    pub(super) fn entry_key(&self, number: u32) -> Option<Packed<'_>> {
+        self.key(self.entries.get(number as usize)?)
     }
 
     /// The identifier of an entry.

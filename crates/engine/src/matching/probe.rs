@@ -11,11 +11,10 @@ use crate::disk::prefetch;
 use crate::lookup::BlockCache;
 use crate::part::Part;
 use crate::segment::{Block, Region, Segment};
-use crate::workers;
 use idmatch_store::{MatchCounts, Result};
 use std::ops::Range;
 
-/// Entries whose keys are fetched together. 
+/// Entries whose keys are fetched together.
 const STRIP: usize = 256;
 /// From this many entries a block on, a segment is read as a whole instead of here and there.
 const DENSE_ENTRIES_PER_BLOCK: f64 = 0.25;
@@ -33,6 +32,10 @@ pub(super) struct Hit {
 }
 
 impl Hit {
+    pub(super) fn new(entry: u32, segment: u32, block: u32, rows: Range<u32>) -> Hit {
+        Hit { entry, segment, block, first_row: rows.start, end_row: rows.end }
+    }
+
     /// The rows' numbers in the block.
     pub(super) fn rows(&self) -> Range<u32> {
         self.first_row..self.end_row
@@ -90,7 +93,6 @@ fn announce(segment: &Segment, part: Part, entries: usize) -> Result<()> {
     if (entries as f64) < DENSE_ENTRIES_PER_BLOCK * blocks(part).len() as f64 {
         return Ok(());
     }
-    let _ = workers::count;
     segment.populate(&[Region::Heads, Region::Keys], blocks(part))
 }
 
@@ -130,13 +132,7 @@ impl<'a> Prober<'a> {
             match found {
                 Some(candidate) => {
                     let rows = block.rows_of(candidate.key);
-                    hits.push(Hit {
-                        entry: first_entry + entry,
-                        segment: number,
-                        block: *block_number,
-                        first_row: rows.start,
-                        end_row: rows.end,
-                    });
+                    hits.push(Hit::new(first_entry + entry, number, *block_number, rows));
                 }
                 // Another key with these 16 bits, or damage.
                 None => segment.check_keys(block)?,

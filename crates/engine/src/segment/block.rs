@@ -5,8 +5,10 @@
 //!       24 its kind u8 | 25 zero | 26 its width u16
 //!       28 pages, ceil(rows / 1024) x (value offset, length, date offset, length, 4 x u32)
 //!          residuals, keys x u16
-//!          row ends, keys x u32, unless rows = keys (then each key has one row)
+//!          surplus, keys x (0, 1, 2 or 4 bytes, see [`surplus_width`])
 //! ```
+//! The surplus of a key is how many more rows than keys there are up to and including it:
+//! its rows end at (its number + 1 + surplus). Where every key has one row it takes no room.
 //! Offsets count from the start of the region. Keys are in the order of their hashes, then
 //! of their bytes; the rows of a key come newest first, ties by the text of the value.
 
@@ -30,7 +32,17 @@ pub(crate) struct Block<'a> {
     width: u16,
     pages: &'a [u8],
     residuals: &'a [u8],
-    row_ends: &'a [u8],
+    surplus: &'a [u8],
+}
+
+/// Bytes of a key's surplus in a block with that many more rows than keys.
+pub(crate) fn surplus_width(surplus: u32) -> usize {
+    match surplus {
+        0 => 0,
+        1..=0xff => 1,
+        0x100..=0xffff => 2,
+        _ => 4,
+    }
 }
 
 /// Where a page lies in its region.
@@ -55,9 +67,9 @@ impl<'a> Block<'a> {
         let pages_len = rows.div_ceil(PAGE_ROWS) as usize * PAGE_ENTRY;
         let pages = slice(head, HEAD_FIXED, pages_len)?;
         let residuals = slice(head, HEAD_FIXED + pages_len, keys as usize * 2)?;
-        let row_ends = head.get(HEAD_FIXED + pages_len + residuals.len()..)?;
-        let expected = if rows == keys { 0 } else { keys as usize * 4 };
-        (row_ends.len() == expected).then_some(())?;
+        let surplus = head.get(HEAD_FIXED + pages_len + residuals.len()..)?;
+        let expected = surplus_width(rows.checked_sub(keys)?) * keys as usize;
+        (surplus.len() == expected).then_some(())?;
         Some(Block {
             keys,
             rows,
@@ -66,7 +78,7 @@ impl<'a> Block<'a> {
             width: u16_at(head, 26)?,
             pages,
             residuals,
-            row_ends,
+            surplus,
         })
     }
 
@@ -91,12 +103,16 @@ impl<'a> Block<'a> {
     /// The rows of a key, as a range of their numbers in the block.
     #[inline(always)]
     pub(crate) fn rows_of(&self, key: u32) -> Range<u32> {
-        if self.row_ends.is_empty() {
-            return key..key + 1;
-        }
-        let end = |key: u32| u32_at(self.row_ends, key as usize * 4).unwrap_or(0);
-        let start = if key == 0 { 0 } else { end(key - 1) };
-        start..end(key)
+        let at = key as usize;
+        let surplus = |at: usize| match surplus_width(self.rows - self.keys) {
+            0 => Some(0),
+            1 => self.surplus.get(at).copied().map(u32::from),
+            2 => u16_at(self.surplus, at * 2).map(u32::from),
+            _ => u32_at(self.surplus, at * 4),
+        };
+        // The head was verified: every key has a surplus, and no key before it a larger one.
+        let before = at.checked_sub(1).and_then(surplus).unwrap_or(0);
+        key + before..key + 1 + surplus(at).unwrap_or(0)
     }
 
     /// Where the page of keys lies in its region.

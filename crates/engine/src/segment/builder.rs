@@ -1,6 +1,6 @@
 //! Builds a segment in memory from rows in order, then writes it in one go.
 
-use super::block::HEAD_FIXED;
+use super::block::{HEAD_FIXED, surplus_width};
 use super::header::HEADER_BYTES;
 use super::page::{IdPageBuilder, write_dates};
 use super::{BLOCK_ROWS, Header, PAGE_ROWS, Region, SegmentInfo, checksum};
@@ -135,8 +135,10 @@ impl SegmentBuilder {
         self.heads.extend_from_slice(&width.to_le_bytes());
         self.heads.extend_from_slice(&open.pages);
         self.heads.extend(open.residuals.iter().flat_map(|r| r.to_le_bytes()));
-        if open.rows != keys {
-            self.heads.extend(open.row_ends.iter().flat_map(|end| end.to_le_bytes()));
+        let width = surplus_width(open.rows - keys);
+        for (end, number) in open.row_ends.iter().zip(1..) {
+            let surplus = (end - number).to_le_bytes();
+            self.heads.extend_from_slice(surplus.get(..width).unwrap_or_default());
         }
         if let Some((sum, rest)) =
             self.heads.get_mut(offset..).and_then(|head| head.split_at_mut_checked(8))

@@ -52,6 +52,10 @@ impl Shared {
         &self.root
     }
 
+    pub(crate) fn disk(&self) -> &dyn Disk {
+        &*self.disk
+    }
+
     /// What is published, as far as this process knows.
     pub(crate) fn view(&self) -> Arc<View> {
         self.view.read().unwrap_or_else(PoisonError::into_inner).clone()

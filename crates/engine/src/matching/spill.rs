@@ -1,0 +1,122 @@
+//! Matched parts of a large population, put aside in a temporary file until they are read.
+//!
+//! Only identifiers with hits are kept. A part is a sequence of
+//! `identifier (see [`crate::record`]) | hits u32 | hits x (segment, block, first row, end row, 4 x u32)`.
+//! The file has no name once it is complete, so that it goes with the process.
+
+use super::population::PopulationPart;
+use super::probe::Hit;
+use crate::bytes::u32_at;
+use crate::disk::{Disk, OpenFile};
+use crate::errors::{corrupt, io_error};
+use crate::record;
+use idmatch_store::Result;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Bytes of a hit in the file.
+const HIT_BYTES: usize = 16;
+
+/// Matched parts in a file.
+pub(super) struct SpilledParts {
+    path: PathBuf,
+    file: Arc<dyn OpenFile>,
+    parts: Vec<Extent>,
+}
+
+/// Where a part is in the file.
+struct Extent {
+    offset: u64,
+    len: usize,
+    checksum: u64,
+}
+
+impl SpilledParts {
+    /// Writes parts with their hits, which are ordered by entry.
+    ///
+    /// # Errors
+    /// `Io` with the path if the system's folder for temporary files cannot take it.
+    pub(super) fn write<'a>(
+        disk: &dyn Disk,
+        parts: impl Iterator<Item = (&'a PopulationPart, &'a [Hit])>,
+    ) -> Result<SpilledParts> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Relaxed);
+        let name = format!("idmatch-{}-{number}.tmp", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let mut extents = Vec::new();
+        let write = || {
+            let mut file = disk.create(&path)?;
+            let mut offset = 0;
+            for (population, hits) in parts {
+                let bytes = encode(population, hits);
+                file.write_all(&bytes)?;
+                extents.push(Extent { offset, len: bytes.len(), checksum: xxh3_64(&bytes) });
+                offset += bytes.len() as u64;
+            }
+            let file = disk.open(&path)?;
+            disk.remove(&path)?;
+            Ok(file)
+        };
+        let file = write().map_err(|e| {
+            disk.remove(&path).ok();
+            io_error("write", &path, e)
+        })?;
+        Ok(SpilledParts { path, file: file.into(), parts: extents })
+    }
+
+    /// The number of parts.
+    pub(super) fn len(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// Reads a part with its hits.
+    pub(super) fn read(&self, number: usize) -> Result<(PopulationPart, Vec<Hit>)> {
+        let Some(extent) = self.parts.get(number) else {
+            return Ok((PopulationPart::default(), Vec::new()));
+        };
+        let mut bytes = vec![0; extent.len];
+        self.file
+            .read_at(&mut bytes, extent.offset)
+            .map_err(|e| io_error("read", &self.path, e))?;
+        let good = if xxh3_64(&bytes) == extent.checksum { decode(bytes) } else { None };
+        good.ok_or_else(|| corrupt(&self.path, extent.offset as usize, "a temporary file changed"))
+    }
+}
+
+fn encode(population: &PopulationPart, hits: &[Hit]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for hits in hits.chunk_by(|a, b| a.entry == b.entry) {
+        let Some(key) = hits.first().and_then(|hit| population.entry_key(hit.entry)) else {
+            continue;
+        };
+        record::push(&mut bytes, key);
+        bytes.extend_from_slice(&(hits.len() as u32).to_le_bytes());
+        for hit in hits {
+            let rows = hit.rows();
+            for number in [hit.segment, hit.block, rows.start, rows.end] {
+                bytes.extend_from_slice(&number.to_le_bytes());
+            }
+        }
+    }
+    bytes
+}
+
+fn decode(bytes: Vec<u8>) -> Option<(PopulationPart, Vec<Hit>)> {
+    let (mut keys, mut hits) = (Vec::new(), Vec::new());
+    let mut at = 0;
+    while at < bytes.len() {
+        let (_, next) = record::read(&bytes, at)?;
+        let entry = keys.len() as u32;
+        keys.push(at as u32);
+        at = next + 4;
+        for _ in 0..u32_at(&bytes, next)? {
+            let number = |n: usize| u32_at(&bytes, at + n * 4);
+            hits.push(Hit::new(entry, number(0)?, number(1)?, number(2)?..number(3)?));
+            at += HIT_BYTES;
+        }
+    }
+    Some((PopulationPart::of_records(bytes, &keys), hits))
+}
