@@ -24,4 +24,5 @@ mod workers;
 
 pub mod disk;
 
+pub use load::LoadLimits;
 pub use store::EngineStore;

@@ -63,16 +63,16 @@ impl SeenAt {
     }
 
     /// Reads an ISO 8601 date or time. Without a zone it is UTC; a date alone is its
-    /// midnight; digits below a millisecond are cut off.
+    /// midnight; digits below a millisecond are cut off. A local time with no more than the
+    /// name of its zone (`...T12:00[Europe/Berlin]`) is refused, because it is not UTC.
     pub fn parse(text: &str) -> Result<SeenAt, SeenAtError> {
-        let timestamp = text.parse::<Timestamp>().or_else(|_| {
-            text.parse::<civil::DateTime>()
-                .and_then(|civil| civil.to_zoned(TimeZone::UTC))
-                .map(|zoned| zoned.timestamp())
-        });
-        match timestamp {
-            Ok(t) => SeenAt::from_millis(floor_millis(t)),
-            Err(_) => Err(SeenAtError::NotADate(text.to_owned())),
+        let utc = || {
+            let civil: civil::DateTime = (!text.contains('[')).then(|| text.parse().ok())??;
+            Some(civil.to_zoned(TimeZone::UTC).ok()?.timestamp())
+        };
+        match text.parse::<Timestamp>().ok().or_else(utc) {
+            Some(t) => SeenAt::from_millis(floor_millis(t)),
+            None => Err(SeenAtError::NotADate(text.to_owned())),
         }
     }
 
@@ -109,6 +109,8 @@ mod tests {
         assert_eq!(ms("1969-12-31T23:59:59.9999Z"), Err(SeenAtError::BeforeEpoch(-1)));
         assert!(matches!(ms("soon"), Err(SeenAtError::NotADate(_))));
         assert!(matches!(ms(""), Err(SeenAtError::NotADate(_))));
+        assert_eq!(ms("1970-01-01T02:00:00+02:00[Europe/Berlin]"), Ok(0));
+        assert!(matches!(ms("1970-01-01T01:00:00[Europe/Berlin]"), Err(SeenAtError::NotADate(_))));
     }
 
     #[test]

@@ -71,12 +71,10 @@ mod tests {
     #[test]
     fn since_is_inside_and_until_is_outside() {
         let window = || Window::new(at(10), at(20));
-        assert_eq!([9, 10, 19, 20].map(|ms| holds(window(), ms)), [
-            Some(false),
-            Some(true),
-            Some(true),
-            Some(false)
-        ]);
+        assert_eq!(
+            [9, 10, 19, 20].map(|ms| holds(window(), ms)),
+            [Some(false), Some(true), Some(true), Some(false)]
+        );
         assert_eq!(holds(Window::new(at(10), at(10)), 10), Some(false));
         assert!(Window::new(at(11), at(10)).is_err());
     }

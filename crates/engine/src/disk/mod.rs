@@ -60,10 +60,8 @@ pub trait OpenFile: Send + Sync {
 pub trait Mapped: Send + Sync {
     /// The whole file.
     fn bytes(&self) -> &[u8];
-    /// Says that a range will be read soon, so that it may be fetched meanwhile.
-    fn will_need(&self, range: Range<usize>);
-    /// Fetches a range and enters it into the page tables, in far fewer steps than one
-    /// fault a page. Fails where the range cannot be read.
+    /// Fetches a range in large requests and enters it into the page tables, in far fewer
+    /// steps than one fault a page. Fails where the range cannot be read.
     fn populate(&self, range: Range<usize>) -> io::Result<()>;
 }
 

@@ -111,13 +111,13 @@ impl Mapped for OsMapped {
         &self.0
     }
 
-    fn will_need(&self, range: Range<usize>) {
-        // Only a hint: where it fails, the pages are fetched when they are read.
-        self.0.advise_range(Advice::WillNeed, range.start, range.len()).ok();
-    }
-
     fn populate(&self, range: Range<usize>) -> io::Result<()> {
-        match self.0.advise_range(Advice::PopulateRead, range.start, range.len()) {
+        let (start, len) = (range.start, range.len());
+        // Only hints; and the rest of the mapping keeps being read here and there.
+        self.0.advise_range(Advice::Sequential, start, len).ok();
+        let populated = self.0.advise_range(Advice::PopulateRead, start, len);
+        self.0.advise_range(Advice::Random, start, len).ok();
+        match populated {
             // Kernels before 5.14 do not know it; the pages are then entered one by one.
             Err(e) if e.kind() == io::ErrorKind::InvalidInput => Ok(()),
             done => done,

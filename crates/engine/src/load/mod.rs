@@ -6,9 +6,9 @@
 //! 3. [`run`]: threads take parts, sort their rows in memory and write segments.
 //!
 //! Nothing is visible before the caller publishes the segments in the manifest. Memory is
-//! bounded by [`partition::CHUNK_BYTES`] a buffer and [`run::RUN_BYTES`] a thread; where a part is larger than
-//! that (one key with a hundred million rows, say) it becomes several segments of the same
-//! hashes, which readers merge.
+//! bounded by [`LoadLimits`]; where a part is larger than what is sorted at once (one key with
+//! a hundred million rows, say) it becomes several segments of the same hashes, which readers
+//! merge.
 
 mod partition;
 mod run;
@@ -26,8 +26,24 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A segment holds about this many rows, so that it is sorted in little memory.
-const SEGMENT_ROWS: u64 = 2 << 20;
+/// How much a load holds in memory.
+#[derive(Debug, Clone, Copy)]
+pub struct LoadLimits {
+    /// A segment holds about this many rows, so that it is sorted in little memory.
+    pub segment_rows: u64,
+    /// A buffer of a part that reaches this many bytes goes to disk. Each thread has one for
+    /// every part and side.
+    pub chunk_bytes: usize,
+    /// Rows are sorted in pieces of at most this many bytes, or of one chunk. More of one
+    /// range of hashes becomes several segments.
+    pub run_bytes: usize,
+}
+
+impl Default for LoadLimits {
+    fn default() -> LoadLimits {
+        LoadLimits { segment_rows: 2 << 20, chunk_bytes: 256 << 10, run_bytes: 640 << 20 }
+    }
+}
 
 /// What a load needs of its surroundings.
 pub(crate) struct LoadPlace<'a> {
@@ -35,6 +51,7 @@ pub(crate) struct LoadPlace<'a> {
     pub(crate) segments: &'a Path,
     pub(crate) scratch: &'a Path,
     pub(crate) next_file: &'a AtomicU64,
+    pub(crate) limits: LoadLimits,
 }
 
 /// Writes the observations of a source as segments, durable but not published.
@@ -49,12 +66,13 @@ pub(crate) fn load(
     ingest: &Ingest<'_>,
 ) -> Result<Vec<SegmentInfo>> {
     let spill = Spill::new(place.disk, place.scratch);
-    let sides = partition::partition(&spill, source, ingest)?;
+    let sides = partition::partition(&spill, place.limits.chunk_bytes, source, ingest)?;
     let rows = sides.rows();
     if rows == 0 {
         return Ok(Vec::new());
     }
-    let prefix_bits = (rows.div_ceil(SEGMENT_ROWS))
+    let prefix_bits = rows
+        .div_ceil(place.limits.segment_rows.max(1))
         .next_power_of_two()
         .trailing_zeros()
         .min(u32::from(Part::BITS)) as u8;

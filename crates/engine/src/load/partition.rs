@@ -13,8 +13,6 @@ use idmatch_store::{BatchSource, Ingest, Result};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-/// A buffer of a part that reaches this goes to disk.
-pub(crate) const CHUNK_BYTES: usize = 256 << 10;
 /// Bytes of a row's date.
 pub(crate) const DATE_BYTES: usize = 6;
 
@@ -61,14 +59,16 @@ impl Sides<'_> {
 /// Buffers of one thread for one side.
 struct Buffers {
     side: Side,
+    chunk_bytes: usize,
     open: Vec<Vec<u8>>,
     done: Vec<PartRows>,
 }
 
 impl Buffers {
-    fn new(side: Side) -> Buffers {
+    fn new(side: Side, chunk_bytes: usize) -> Buffers {
         Buffers {
             side,
+            chunk_bytes,
             open: (0..Part::COUNT).map(|_| Vec::new()).collect(),
             done: (0..Part::COUNT).map(|_| PartRows::default()).collect(),
         }
@@ -92,7 +92,7 @@ impl Buffers {
         record::push(buffer, key);
         record::push(buffer, value);
         done.rows += 1;
-        if buffer.len() >= CHUNK_BYTES {
+        if buffer.len() >= self.chunk_bytes {
             done.chunks.push(spill.write(self.side, part, buffer)?);
             buffer.clear();
         }
@@ -112,14 +112,15 @@ impl Buffers {
 /// Reads a source to its end on all threads.
 pub(crate) fn partition<'a>(
     spill: &'a Spill<'a>,
+    chunk_bytes: usize,
     source: &mut dyn BatchSource,
     ingest: &Ingest<'_>,
 ) -> Result<Sides<'a>> {
     let source = Mutex::new(source);
     let stopped = AtomicBool::new(false);
     let threads = workers::on_each_thread(workers::count(), |_| {
-        let mut by_id = Buffers::new(Side::Id);
-        let mut by_partner_id = Buffers::new(Side::PartnerId);
+        let mut by_id = Buffers::new(Side::Id, chunk_bytes);
+        let mut by_partner_id = Buffers::new(Side::PartnerId, chunk_bytes);
         let (mut id_packer, mut partner_packer) = (Packer::default(), Packer::default());
         let mut read = || -> Result<()> {
             while !stopped.load(Relaxed) {

@@ -12,9 +12,6 @@ use idmatch_model::{Keep, SeenAt, Side};
 use idmatch_store::{Error, ErrorKind, Result};
 use std::cmp::Ordering;
 
-/// Rows are sorted in pieces of at most this many bytes. More of one range of hashes
-/// becomes several segments.
-pub(crate) const RUN_BYTES: usize = 640 << 20;
 /// How many rows ahead the next ones are fetched into the cache.
 const AHEAD: usize = 12;
 
@@ -52,7 +49,7 @@ pub(crate) fn write_segments(
         .flat_map(|part| &part.chunks)
         .map(|chunk| chunk.len())
         .sum();
-    rows.reserve_exact(total.min(RUN_BYTES));
+    rows.reserve_exact(total.min(place.limits.run_bytes));
     let mut write = |rows: &mut Vec<u8>| -> Result<()> {
         if rows.is_empty() {
             return Ok(());
@@ -65,7 +62,7 @@ pub(crate) fn write_segments(
     for part in parts {
         let Some(chunks) = sides.part(side, *part).map(|part| &part.chunks) else { continue };
         for chunk in chunks {
-            if rows.len() + chunk.len() > RUN_BYTES {
+            if rows.len() + chunk.len() > place.limits.run_bytes {
                 write(&mut rows)?;
             }
             sides.read(side, *part, chunk, &mut rows)?;

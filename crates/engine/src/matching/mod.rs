@@ -134,14 +134,14 @@ impl Match for EngineMatch {
                 Tranche::Memory(population, hits) => {
                     let parts: Vec<(Part, &Vec<Hit>)> = Part::all().zip(hits).collect();
                     workers::for_each(&parts, |(part, hits)| {
-                        output::write(question, population.part(*part), hits, &send)
+                        output::write(question, *part, population.part(*part), hits, &send)
                     })?;
                 }
                 Tranche::Spilled(parts) => {
-                    let numbers: Vec<usize> = (0..parts.len()).collect();
-                    workers::for_each(&numbers, |number| {
-                        let (population, hits) = parts.read(*number)?;
-                        output::write(question, &population, &hits, &send)
+                    let all: Vec<Part> = Part::all().collect();
+                    workers::for_each(&all, |part| {
+                        let (population, hits) = parts.read(*part)?;
+                        output::write(question, *part, &population, &hits, &send)
                     })?;
                 }
             }

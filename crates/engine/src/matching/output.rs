@@ -3,9 +3,11 @@
 use super::Question;
 use super::count::merge;
 use super::population::PopulationPart;
-use super::probe::Hit;
+use super::probe::{Hit, announce};
 use crate::lookup::BlockCache;
 use crate::packed::Packed;
+use crate::part::Part;
+use crate::segment::Region;
 use arrow_array::{RecordBatch, StringArray, TimestampMillisecondArray};
 use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::SchemaRef;
@@ -20,10 +22,14 @@ const BATCH_BYTES: usize = 16 << 20;
 /// Sends the matches of a part of the population.
 pub(super) fn write(
     question: Question<'_>,
+    part: Part,
     population: &PopulationPart,
     hits: &[Hit],
     send: &dyn Fn(RecordBatch) -> Result<()>,
 ) -> Result<()> {
+    for segment in question.segments.iter().filter(|segment| segment.header.overlaps(part)) {
+        announce(segment, part, hits.len(), &[Region::Heads, Region::Values, Region::Dates])?;
+    }
     let mut cache = BlockCache::new(question.segments);
     let mut batch = BatchBuilder::new(match_schema(question.query.by));
     for hits in hits.chunk_by(|a, b| a.entry == b.entry) {

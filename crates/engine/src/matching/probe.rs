@@ -16,8 +16,8 @@ use std::ops::Range;
 
 /// Entries whose keys are fetched together.
 const STRIP: usize = 256;
-/// From this many entries a block on, a segment is read as a whole instead of here and there.
-const DENSE_ENTRIES_PER_BLOCK: f64 = 0.25;
+/// From this many keys a block on, a segment is read as a whole instead of here and there.
+const DENSE_KEYS_PER_BLOCK: f64 = 0.25;
 
 /// The rows of an entry's key in one segment.
 #[derive(Debug, Clone, Copy)]
@@ -61,7 +61,7 @@ pub(super) fn probe(
         .filter(|(_, segment)| segment.header.overlaps(part))
         .collect();
     for (_, segment) in &segments {
-        announce(segment, part, population.entries().len())?;
+        announce(segment, part, population.entries().len(), &[Region::Heads, Region::Keys])?;
     }
     let mut prober = Prober { population, blocks: Vec::new(), candidates: Vec::new() };
     let mut cache = BlockCache::new(question.segments);
@@ -83,17 +83,21 @@ pub(super) fn probe(
     Ok((hits, counts))
 }
 
-/// Has the disk deliver what a dense part of the population will meet.
-fn announce(segment: &Segment, part: Part, entries: usize) -> Result<()> {
-    let blocks = |part: Part| {
-        let header = &segment.header;
-        let last = part.first_hash() | (u64::MAX >> Part::BITS);
-        header.block_of(part.first_hash())..header.block_of(last) + 1
-    };
-    if (entries as f64) < DENSE_ENTRIES_PER_BLOCK * blocks(part).len() as f64 {
+/// Has the disk deliver what `keys` keys of a part will meet, if they are so many that they
+/// meet most of it.
+pub(super) fn announce(
+    segment: &Segment,
+    part: Part,
+    keys: usize,
+    regions: &[Region],
+) -> Result<()> {
+    let last_hash = part.first_hash() | (u64::MAX >> Part::BITS);
+    let header = &segment.header;
+    let blocks = header.block_of(part.first_hash())..header.block_of(last_hash) + 1;
+    if (keys as f64) < DENSE_KEYS_PER_BLOCK * blocks.len() as f64 {
         return Ok(());
     }
-    segment.populate(&[Region::Heads, Region::Keys], blocks(part))
+    segment.populate(regions, blocks)
 }
 
 /// The buffers of a strip.

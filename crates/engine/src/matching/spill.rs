@@ -9,6 +9,7 @@ use super::probe::Hit;
 use crate::bytes::u32_at;
 use crate::disk::{Disk, OpenFile};
 use crate::errors::{corrupt, io_error};
+use crate::part::Part;
 use crate::record;
 use idmatch_store::Result;
 use std::path::PathBuf;
@@ -34,7 +35,7 @@ struct Extent {
 }
 
 impl SpilledParts {
-    /// Writes parts with their hits, which are ordered by entry.
+    /// Writes all parts, ascending, with their hits, which are ordered by entry.
     ///
     /// # Errors
     /// `Io` with the path if the system's folder for temporary files cannot take it.
@@ -67,14 +68,9 @@ impl SpilledParts {
         Ok(SpilledParts { path, file: file.into(), parts: extents })
     }
 
-    /// The number of parts.
-    pub(super) fn len(&self) -> usize {
-        self.parts.len()
-    }
-
     /// Reads a part with its hits.
-    pub(super) fn read(&self, number: usize) -> Result<(PopulationPart, Vec<Hit>)> {
-        let Some(extent) = self.parts.get(number) else {
+    pub(super) fn read(&self, part: Part) -> Result<(PopulationPart, Vec<Hit>)> {
+        let Some(extent) = self.parts.get(usize::from(part.0)) else {
             return Ok((PopulationPart::default(), Vec::new()));
         };
         let mut bytes = vec![0; extent.len];

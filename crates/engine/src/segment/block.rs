@@ -112,7 +112,7 @@ impl<'a> Block<'a> {
         };
         // The head was verified: every key has a surplus, and no key before it a larger one.
         let before = at.checked_sub(1).and_then(surplus).unwrap_or(0);
-        key + before..key + 1 + surplus(at).unwrap_or(0)
+        key.saturating_add(before)..key.saturating_add(1).saturating_add(surplus(at).unwrap_or(0))
     }
 
     /// Where the page of keys lies in its region.

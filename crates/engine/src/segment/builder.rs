@@ -1,7 +1,7 @@
 //! Builds a segment in memory from rows in order, then writes it in one go.
 
 use super::block::{HEAD_FIXED, surplus_width};
-use super::header::HEADER_BYTES;
+use super::header::{HEADER_BYTES, MAX_BLOCK_BITS};
 use super::page::{IdPageBuilder, write_dates};
 use super::{BLOCK_ROWS, Header, PAGE_ROWS, Region, SegmentInfo, checksum};
 use crate::bytes::u64_at;
@@ -45,7 +45,7 @@ struct OpenBlock {
 impl SegmentBuilder {
     /// A segment for the hashes with this prefix, laid out for about `rows` rows.
     pub(crate) fn new(side: Side, prefix_bits: u8, prefix: u64, rows: u64) -> SegmentBuilder {
-        let block_bits = (rows / BLOCK_ROWS).checked_ilog2().unwrap_or(0).min(32) as u8;
+        let block_bits = (rows / BLOCK_ROWS).checked_ilog2().unwrap_or(0).min(u32::from(MAX_BLOCK_BITS)) as u8;
         SegmentBuilder {
             side,
             prefix_bits,

@@ -12,6 +12,7 @@ impl Segment {
     /// # Errors
     /// `Corrupt` with the file and the offset of the first thing that is wrong.
     pub(crate) fn check(&self) -> Result<()> {
+        self.check_opening()?;
         let (mut keys, mut rows) = (0u64, 0u64);
         for number in 0..1u32 << self.header.block_bits {
             if let Some(block) = self.block(number)? {

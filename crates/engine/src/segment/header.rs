@@ -21,6 +21,8 @@ pub(crate) const HEADER_BYTES: usize = 112;
 /// The format that this version writes, and the only one it reads.
 pub(crate) const FORMAT: u32 = 1;
 const MAGIC: [u8; 8] = *b"IDMSEG\r\n";
+/// The most block bits there can be, so that a number of blocks fits into 32 bits.
+pub(crate) const MAX_BLOCK_BITS: u8 = 31;
 const ENDS_AT: usize = 56;
 const DIRECTORY_SUM_AT: usize = 96;
 const SUM_AT: usize = 104;
@@ -143,7 +145,8 @@ impl Header {
         let blocks = 1usize.checked_shl(u32::from(self.block_bits)).unwrap_or(usize::MAX);
         let directory = blocks.saturating_add(1).saturating_mul(4);
         ascending
-            && u32::from(self.prefix_bits) + u32::from(self.block_bits) <= 48
+            && self.prefix_bits <= Part::BITS
+            && self.block_bits <= MAX_BLOCK_BITS
             && self.region(Region::Directory).len() == directory
             && self.ends.last() == Some(&(file_len as u64))
     }

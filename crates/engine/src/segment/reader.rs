@@ -23,19 +23,39 @@ impl Segment {
     pub(crate) fn open(disk: &dyn Disk, folder: &Path, info: &SegmentInfo) -> Result<Segment> {
         let path = folder.join(&info.file);
         let map = disk.map(&path).map_err(|e| io_error("open", &path, e))?;
-        let bytes = map.bytes();
-        let header = Header::decode(&path, bytes)?;
-        let sum = u64_at(bytes, super::header::HEADER_BYTES - 8);
+        let segment = Segment::of_map(path, map)?;
+        let header = &segment.header;
+        let sum = u64_at(segment.map.bytes(), super::header::HEADER_BYTES - 8);
         if sum != Some(info.header_sum) || header.side != info.side || header.rows != info.rows {
-            return Err(corrupt(&path, 0, "this is another segment than the manifest names"));
+            let what = "this is another segment than the manifest names";
+            return Err(corrupt(&segment.path, 0, what));
         }
-        let directory = header.region(Region::Directory);
-        let start = directory.start;
-        let directory = bytes.get(directory).unwrap_or_default();
-        if header.directory_sum != checksum(Region::Directory, 0, directory) {
-            return Err(corrupt(&path, start, "the checksum of the directory is wrong"));
+        Ok(segment)
+    }
+
+    /// A segment from the bytes of its file. Checks header and directory.
+    pub(crate) fn of_map(path: PathBuf, map: Arc<dyn Mapped>) -> Result<Segment> {
+        let header = Header::decode(&path, map.bytes())?;
+        let segment = Segment { path, map, header };
+        segment.check_directory()?;
+        Ok(segment)
+    }
+
+    fn check_directory(&self) -> Result<()> {
+        let sum = checksum(Region::Directory, 0, self.region(Region::Directory));
+        if self.header.directory_sum != sum {
+            let start = self.header.region(Region::Directory).start;
+            return Err(corrupt(&self.path, start, "the checksum of the directory is wrong"));
         }
-        Ok(Segment { path, map, header })
+        Ok(())
+    }
+
+    /// Looks again at what was checked when the segment was opened.
+    pub(crate) fn check_opening(&self) -> Result<()> {
+        if Header::decode(&self.path, self.map.bytes())? != self.header {
+            return Err(corrupt(&self.path, 0, "the header changed after the file was opened"));
+        }
+        self.check_directory()
     }
 
     /// The file.
@@ -106,14 +126,7 @@ impl Segment {
         Ok(None)
     }
 
-    /// Announces that the blocks of a range of hashes will be read, all of them, soon.
-    pub(crate) fn will_need(&self, regions: &[Region], blocks: Range<u32>) {
-        for range in self.file_ranges(regions, blocks) {
-            self.map.will_need(range);
-        }
-    }
-
-    /// Brings the blocks of a range of hashes into memory and the page tables.
+    /// Brings blocks into memory and the page tables, in few large requests to the disk.
     pub(crate) fn populate(&self, regions: &[Region], blocks: Range<u32>) -> Result<()> {
         for range in self.file_ranges(regions, blocks) {
             self.map.populate(range).map_err(|e| io_error("read", &self.path, e))?;

@@ -64,7 +64,14 @@ impl Manifest {
         };
         write().map_err(|e| io_error("write", &new, e))?;
         disk.rename(&new, &path).map_err(|e| io_error("replace", &path, e))?;
-        disk.sync_dir(root).map_err(|e| io_error("sync", root, e))
+        disk.sync_dir(root).map_err(|e| {
+            let what = format!(
+                "cannot sync {}: the change is in place, but a power failure may undo it; \
+                 repeat it, which is safe",
+                root.display()
+            );
+            Error::with_source(ErrorKind::Io, what, e)
+        })
     }
 
     /// Every file the store has, by name in the folder of segments.

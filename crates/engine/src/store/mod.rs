@@ -22,6 +22,7 @@ pub(crate) use view::TableView;
 use idmatch_model::{TableName, TableOptions};
 use idmatch_store::{Error, ErrorKind, Result, Store, Table};
 use crate::disk::{Disk, OsDisk};
+use crate::load::LoadLimits;
 use shared::Shared;
 use std::path::Path;
 use std::sync::Arc;
@@ -46,7 +47,12 @@ impl EngineStore {
 
     /// Opens a store on a disk of the caller's.
     pub fn open_on(disk: Arc<dyn Disk>, root: &Path) -> Result<EngineStore> {
-        Ok(EngineStore { shared: Arc::new(Shared::open(disk, root)?) })
+        EngineStore::open_with(disk, root, LoadLimits::default())
+    }
+
+    /// Opens a store whose loads hold to these limits.
+    pub fn open_with(disk: Arc<dyn Disk>, root: &Path, limits: LoadLimits) -> Result<EngineStore> {
+        Ok(EngineStore { shared: Arc::new(Shared::open(disk, root, limits)?) })
     }
 
     /// Copies a backup to a place where nothing is yet, and opens it.

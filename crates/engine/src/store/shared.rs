@@ -5,7 +5,7 @@ use super::manifest::TableEntry;
 use super::view::View;
 use crate::disk::{Disk, Lock};
 use crate::errors::io_error;
-use crate::load::{LoadPlace, load};
+use crate::load::{LoadLimits, LoadPlace, load};
 use idmatch_model::{TableName, TableOptions};
 use idmatch_store::{BatchSource, Error, ErrorKind, Ingest, Result};
 use std::fmt;
@@ -26,21 +26,32 @@ const LOCK_PAUSE: Duration = Duration::from_millis(10);
 pub(crate) struct Shared {
     disk: Arc<dyn Disk>,
     root: PathBuf,
+    limits: LoadLimits,
     view: RwLock<Arc<View>>,
     /// Held during a write: one at a time also within this process.
     writing: Mutex<()>,
 }
 
 impl Shared {
-    pub(crate) fn open(disk: Arc<dyn Disk>, root: &Path) -> Result<Shared> {
+    pub(crate) fn open(disk: Arc<dyn Disk>, root: &Path, limits: LoadLimits) -> Result<Shared> {
         let shared = Shared {
             disk,
             root: root.to_owned(),
+            limits,
             view: RwLock::new(Arc::new(View::default())),
             writing: Mutex::new(()),
         };
         if Manifest::read(&*shared.disk, root)?.is_none() {
-            shared.check_unused()?;
+            if let Some(name) = first_foreign(&*shared.disk, root)? {
+                return Err(Error::new(
+                    ErrorKind::NotAStore,
+                    format!(
+                        "{} is not a store: it has no MANIFEST, but it has {name:?}; \
+                         name a store, or a folder that is empty or does not exist",
+                        root.display()
+                    ),
+                ));
+            }
             return Ok(shared);
         }
         shared.refresh()?;
@@ -114,6 +125,7 @@ impl Shared {
                 segments: &self.segments(),
                 scratch: &scratch,
                 next_file: &next_file,
+                limits: self.limits,
             };
             table.segments.extend(load(&place, table.options.keep, source, ingest)?);
             manifest.next_file = next_file.load(Relaxed);
@@ -127,7 +139,7 @@ impl Shared {
         let segments = self.segments();
         self.disk.create_dir(&segments).map_err(|e| io_error("make", &segments, e))?;
         let _lock = self.lock()?;
-        let published = Manifest::read(&*self.disk, &self.root)?.unwrap_or_default();
+        let published = self.published()?;
         self.remove_leftovers(&published)?;
         let mut manifest = published.clone();
         let done = change(&mut manifest).and_then(|()| {
@@ -141,20 +153,36 @@ impl Shared {
         match done {
             Ok(view) => self.show(view),
             Err(e) => {
-                self.settle_after_failure(published)?;
+                self.settle_after_failure();
                 return Err(e);
             }
         }
         Ok(())
     }
 
-    /// After a failed write: the manifest on disk decides; files that it does not name go.
-    fn settle_after_failure(&self, published: Manifest) -> Result<()> {
-        let now = Manifest::read(&*self.disk, &self.root).ok().flatten().unwrap_or(published);
-        // Best effort: the next open does it again.
-        self.remove_leftovers(&now).ok();
-        self.show(self.open_view(now)?);
-        Ok(())
+    /// The manifest on disk. That there is none means an empty store only if there never was
+    /// one: files are removed by its word.
+    fn published(&self) -> Result<Manifest> {
+        match Manifest::read(&*self.disk, &self.root)? {
+            Some(manifest) => Ok(manifest),
+            None if self.view().manifest == Manifest::default() => Ok(Manifest::default()),
+            None => Err(Error::new(
+                ErrorKind::NotAStore,
+                format!("{} has lost its MANIFEST; restore it from a backup", self.root.display()),
+            )),
+        }
+    }
+
+    /// After a failed write: the manifest on disk decides, because the write may have got as
+    /// far as replacing it. Files that it does not name go; where it cannot be read, nothing
+    /// does. All of this is best effort: the next open does it again.
+    fn settle_after_failure(&self) {
+        if let Ok(now) = self.published()
+            && let Ok(view) = self.open_view(now)
+        {
+            self.remove_leftovers(&view.manifest).ok();
+            self.show(view);
+        }
     }
 
     fn lock(&self) -> Result<Box<dyn Lock>> {
@@ -212,38 +240,10 @@ impl Shared {
         Ok(files)
     }
 
-    /// Refuses a folder that holds anything but what a first write may have begun with.
-    fn check_unused(&self) -> Result<()> {
-        let names = match self.disk.list(&self.root) {
-            Ok(names) => names,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(e) => return Err(io_error("open", &self.root, e)),
-        };
-        let begun = ["MANIFEST.new", LOCK, SEGMENTS, SCRATCH];
-        let foreign = names.iter().find(|name| !begun.contains(&name.as_str()));
-        let files = self.disk.list(&self.segments()).unwrap_or_default();
-        if let Some(name) = foreign.or(files.first()) {
-            return Err(Error::new(
-                ErrorKind::NotAStore,
-                format!(
-                    "{} is not a store: it has no MANIFEST, but it has {name:?}; \
-                     name a store, or a folder that is empty or does not exist",
-                    self.root.display()
-                ),
-            ));
-        }
-        Ok(())
-    }
-
     /// Copies the view to a new place; its manifest comes last, so that half a copy is no store.
     pub(crate) fn backup(&self, destination: &Path) -> Result<()> {
         let view = self.view();
-        let taken = match self.disk.list(destination) {
-            Ok(names) => !names.is_empty(),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => false,
-            Err(e) => return Err(io_error("open", destination, e)),
-        };
-        if taken {
+        if first_foreign(&*self.disk, destination)?.is_some() {
             return Err(Error::new(
                 ErrorKind::InvalidArgument,
                 format!("{} is not empty; name a folder that is", destination.display()),
@@ -259,17 +259,36 @@ impl Shared {
             self.disk.sync_dir(&segments).map_err(|e| io_error("sync", &segments, e))?;
             view.manifest.publish(&*self.disk, destination)
         };
-        copy().inspect_err(|_| {
-            // Best effort, so that the same backup can be tried again.
-            for file in view.manifest.files() {
-                self.disk.remove(&segments.join(file)).ok();
+        copy().inspect_err(|_| self.remove_begun_backup(&view, destination))
+    }
+
+    /// Best effort, so that the same backup can be tried again. The manifest goes first, and
+    /// if it stays so do the files: half a copy is never a store.
+    fn remove_begun_backup(&self, view: &View, destination: &Path) {
+        match self.disk.remove(&Manifest::path(destination)) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {}
+            _ => {
+                for file in view.manifest.files() {
+                    self.disk.remove(&destination.join(SEGMENTS).join(file)).ok();
+                }
             }
-        })
+        }
     }
 
     fn segments(&self) -> PathBuf {
         self.root.join(SEGMENTS)
     }
+}
+
+/// A name in a folder that a first write, or a backup that failed, cannot have left there.
+fn first_foreign(disk: &dyn Disk, root: &Path) -> Result<Option<String>> {
+    let list = |folder: &Path| match disk.list(folder) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        listed => listed.map_err(|e| io_error("open", folder, e)),
+    };
+    let begun = ["MANIFEST.new", LOCK, SEGMENTS, SCRATCH];
+    let foreign = list(root)?.into_iter().find(|name| !begun.contains(&name.as_str()));
+    Ok(foreign.or(list(&root.join(SEGMENTS))?.into_iter().next()))
 }
 
 fn same_options(name: &TableName, there: &TableOptions, wanted: &TableOptions) -> Result<()> {

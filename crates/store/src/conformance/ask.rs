@@ -69,9 +69,8 @@ fn ask_pair(
     let row = |date: &Date, scope| Ok(Row { ids: Vec::new(), seen_at: date.instant(scope)? });
     let expected = expected(question.answer.as_deref(), question.error.as_ref(), scope, row)?;
     let dates = dates_of(&question.id.text(scope)?, &question.partner_id.text(scope)?);
-    let got = dates.map(|dates| {
-        dates.into_iter().map(|seen_at| Row { ids: Vec::new(), seen_at }).collect()
-    });
+    let got = dates
+        .map(|dates| dates.into_iter().map(|seen_at| Row { ids: Vec::new(), seen_at }).collect());
     Ok(compare_answer(&expected, &got))
 }
 

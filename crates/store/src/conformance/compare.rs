@@ -62,6 +62,9 @@ pub(super) fn compare_rows(expected: &[Row], got: &[Row]) -> Option<Difference> 
 /// Compares the rows of a match: the same ones in any order, but every population row's
 /// own in the order in which the case has them.
 pub(super) fn compare_match(expected: &[Row], got: &[Row]) -> Option<Difference> {
+    if expected == got {
+        return None;
+    }
     let sorted = |rows: &[Row]| {
         let mut rows = rows.to_vec();
         rows.sort_unstable();

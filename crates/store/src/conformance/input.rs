@@ -42,7 +42,8 @@ impl Batches {
             rows.reverse();
         }
         let ids = id_column(rows.iter().map(|(id, _, _)| id.as_deref()).collect());
-        let partner_ids = id_column(rows.iter().map(|(_, partner_id, _)| partner_id.as_deref()).collect());
+        let partner_ids =
+            id_column(rows.iter().map(|(_, partner_id, _)| partner_id.as_deref()).collect());
         let seen_at = date_column(rows.iter().map(|(_, _, seen_at)| seen_at.as_ref()).collect());
         Batches::new(vec![("id", ids), ("partner_id", partner_ids), ("seen_at", seen_at)], cut)
     }
@@ -91,10 +92,8 @@ fn cell(text: Option<&Text>, scope: Scope) -> Result<Cell> {
 
 /// A text column, or a binary one where something is no text.
 fn id_column(cells: Vec<Option<&[u8]>>) -> ArrayRef {
-    let texts: Option<Vec<Option<&str>>> = cells
-        .iter()
-        .map(|cell| cell.map(std::str::from_utf8).transpose().ok())
-        .collect();
+    let texts: Option<Vec<Option<&str>>> =
+        cells.iter().map(|cell| cell.map(std::str::from_utf8).transpose().ok()).collect();
     match texts {
         Some(texts) => Arc::new(StringArray::from(texts)),
         None => Arc::new(BinaryArray::from(cells)),

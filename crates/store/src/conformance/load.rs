@@ -64,16 +64,14 @@ fn compare_failure(code: &str, outcome: Result<()>) -> Option<Difference> {
     Some(Difference { expected: format!("error {code}"), got })
 }
 
-fn compare_rejects(
-    expected: &[(u64, String, String)],
-    mut got: Vec<Reject>,
-) -> Option<Difference> {
+fn compare_rejects(expected: &[(u64, String, String)], mut got: Vec<Reject>) -> Option<Difference> {
     got.sort_by_key(|reject| reject.row);
     let is_same = expected.len() == got.len()
         && expected.iter().zip(&got).all(|((row, column, reason), reject)| {
             *row == reject.row && column == reject.column && reject.reason.contains(reason.as_str())
         });
-    let shown = |reject: &Reject| format!("[{}, {:?}, {:?}]", reject.row, reject.column, reject.reason);
+    let shown =
+        |reject: &Reject| format!("[{}, {:?}, {:?}]", reject.row, reject.column, reject.reason);
     (!is_same).then(|| Difference {
         expected: format!("rejected {expected:?}"),
         got: got.iter().map(shown).collect::<Vec<_>>().join(", "),

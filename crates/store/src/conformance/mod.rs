@@ -112,6 +112,9 @@ impl fmt::Display for Tally {
 
 impl fmt::Display for Failures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.tally.questions == 0 {
+            writeln!(f, "no question was asked")?;
+        }
         writeln!(f, "{} mismatches; {}", self.mismatches.len(), self.tally)?;
         self.mismatches.iter().try_for_each(|mismatch| write!(f, "\n{mismatch}"))
     }

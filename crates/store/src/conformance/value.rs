@@ -22,20 +22,21 @@ pub(super) enum Text {
         then: String,
     },
     /// Any bytes, in hex.
-    Bytes { bytes: String },
+    Bytes {
+        bytes: String,
+    },
 }
 
 /// A date: ISO 8601, relative to now, counted from another one, or what is no date.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(
-    untagged,
-    deny_unknown_fields,
-    expecting = "a date is text or {from, step_ms}"
-)]
+#[serde(untagged, deny_unknown_fields, expecting = "a date is text or {from, step_ms}")]
 pub(super) enum Date {
     Plain(String),
     /// `from` plus `step_ms` for each unit of the row's number.
-    Counted { from: String, step_ms: u64 },
+    Counted {
+        from: String,
+        step_ms: u64,
+    },
 }
 
 /// What a date stands for.
@@ -99,7 +100,9 @@ impl Text {
                 Some(number) => numbered(text, number)?.into_bytes(),
                 None => text.clone().into_bytes(),
             }),
-            Text::Repeated { repeat, times, then } => Ok((repeat.repeat(*times) + then).into_bytes()),
+            Text::Repeated { repeat, times, then } => {
+                Ok((repeat.repeat(*times) + then).into_bytes())
+            }
             Text::Bytes { bytes } => from_hex(bytes),
         }
     }
@@ -202,7 +205,10 @@ mod tests {
         assert_eq!(text(r#""h%07dx""#, Some(12)).as_deref(), Some("h0000012x"));
         assert_eq!(text(r#""%d""#, Some(12)).as_deref(), Some("12"));
         assert_eq!(text(r#""%x""#, Some(12)), None);
-        assert_eq!(text(r#"{"repeat": "ab", "times": 2, "then": "c"}"#, None).as_deref(), Some("ababc"));
+        assert_eq!(
+            text(r#"{"repeat": "ab", "times": 2, "then": "c"}"#, None).as_deref(),
+            Some("ababc")
+        );
         assert_eq!(text(r#"{"bytes": "6100"}"#, None).as_deref(), Some("a\0"));
         assert_eq!(text(r#"{"bytes": "ff"}"#, None), None);
         assert_eq!(text(r#"{"bytes": "f"}"#, None), None);

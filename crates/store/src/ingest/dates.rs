@@ -1,6 +1,7 @@
 //! Date columns: timestamps of every unit and zone, dates, ISO 8601 text.
 
 use super::Wrong;
+use super::ids::{bytes_of, cast};
 use crate::{Error, ErrorKind, Result};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -17,29 +18,30 @@ const COLUMN: &str = "seen_at";
 /// Timestamps without a zone are UTC; those with one are instants already.
 pub(super) fn seen_at(array: &ArrayRef, now: SeenAt, wrong: &mut Wrong) -> Result<Vec<SeenAt>> {
     use DataType::*;
+    if let Dictionary(_, values) = array.data_type() {
+        return seen_at(&cast(array, values, COLUMN)?, now, wrong);
+    }
     let mut judge = Judge { now, wrong };
     Ok(match array.data_type() {
         Timestamp(TimeUnit::Second, _) => {
-            judge.numbers(array.as_primitive::<TimestampSecondType>(), |s| s.checked_mul(1000))
+            judge.numbers(array.as_primitive::<TimestampSecondType>(), |s| s.saturating_mul(1_000))
         }
         Timestamp(TimeUnit::Millisecond, _) => {
-            judge.numbers(array.as_primitive::<TimestampMillisecondType>(), Some)
+            judge.numbers(array.as_primitive::<TimestampMillisecondType>(), |ms| ms)
         }
         Timestamp(TimeUnit::Microsecond, _) => judge
-            .numbers(array.as_primitive::<TimestampMicrosecondType>(), |us| {
-                Some(us.div_euclid(1_000))
-            }),
+            .numbers(array.as_primitive::<TimestampMicrosecondType>(), |us| us.div_euclid(1_000)),
         Timestamp(TimeUnit::Nanosecond, _) => judge
             .numbers(array.as_primitive::<TimestampNanosecondType>(), |ns| {
-                Some(ns.div_euclid(1_000_000))
+                ns.div_euclid(1_000_000)
             }),
-        Date32 => judge.numbers(array.as_primitive::<Date32Type>(), |days| {
-            i64::from(days).checked_mul(86_400_000)
-        }),
-        Date64 => judge.numbers(array.as_primitive::<Date64Type>(), Some),
-        Utf8 | LargeUtf8 | Utf8View | Dictionary(_, _) | Binary | LargeBinary | BinaryView => {
+        Date32 => {
+            judge.numbers(array.as_primitive::<Date32Type>(), |days| i64::from(days) * 86_400_000)
+        }
+        Date64 => judge.numbers(array.as_primitive::<Date64Type>(), |ms| ms),
+        Utf8 | LargeUtf8 | Utf8View | Binary | LargeBinary | BinaryView | Null => {
             let field = arrow_schema::Field::new(COLUMN, array.data_type().clone(), true);
-            judge.texts(&super::ids::bytes_of((&field, array), COLUMN)?)
+            judge.texts(&bytes_of((&field, array), COLUMN)?)
         }
         other => {
             return Err(Error::new(
@@ -62,14 +64,13 @@ impl Judge<'_> {
     fn numbers<T: arrow_array::ArrowPrimitiveType>(
         &mut self,
         array: &PrimitiveArray<T>,
-        to_millis: impl Fn(T::Native) -> Option<i64>,
+        to_millis: impl Fn(T::Native) -> i64,
     ) -> Vec<SeenAt> {
         let dates = array.iter().enumerate();
         dates
             .map(|(row, value)| {
                 let Some(value) = value else { return self.missing(row) };
-                let millis = to_millis(value).unwrap_or(i64::MAX);
-                self.checked(row, SeenAt::from_millis(millis))
+                self.checked(row, SeenAt::from_millis(to_millis(value)))
             })
             .collect()
     }
@@ -91,7 +92,11 @@ impl Judge<'_> {
 
     fn checked(&mut self, row: usize, seen_at: Result<SeenAt, SeenAtError>) -> SeenAt {
         seen_at.and_then(|t| t.check_observed(self.now)).unwrap_or_else(|e| {
-            self.wrong.add(row, COLUMN, format_args!("is out of range: {e}"));
+            let fault = match e {
+                SeenAtError::NotADate(_) => "is no date",
+                _ => "is out of range",
+            };
+            self.wrong.add(row, COLUMN, format_args!("{fault}: {e}"));
             SeenAt::EPOCH
         })
     }

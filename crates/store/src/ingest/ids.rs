@@ -7,6 +7,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BinaryViewArray, BooleanArray};
 use arrow_schema::{DataType, Field};
 use idmatch_model::check_id;
+use uuid::Uuid;
 
 /// A column of checked identifiers: no nulls, each non-empty UTF-8 of bounded length.
 #[derive(Debug, Clone)]
@@ -47,35 +48,20 @@ pub fn population_ids(source: &SourceBatch) -> Result<BinaryViewArray> {
 }
 
 /// Reads a column as bytes; integers in canonical decimal, UUIDs in canonical text.
-pub(super) fn bytes_of(
-    (field, array): (&Field, &ArrayRef),
-    name: &str,
-) -> Result<BinaryViewArray> {
+pub(super) fn bytes_of((field, array): (&Field, &ArrayRef), name: &str) -> Result<BinaryViewArray> {
     use DataType::*;
-    let read = |to: &DataType| {
-        arrow_cast::cast(array, to).map_err(|e| {
-            Error::with_source(ErrorKind::Source, format!("cannot read column {name:?}"), e)
-        })
-    };
-    let as_text = || Ok(read(&Utf8View)?.as_string_view().clone().to_binary_view());
-    let is_uuid = field.metadata().get("ARROW:extension:name").is_some_and(|n| n == "arrow.uuid");
     match array.data_type() {
-        FixedSizeBinary(16) if is_uuid => Ok(uuids_as_text(array)),
+        FixedSizeBinary(16) if is_uuid(field) => Ok(uuids_as_text(array)),
         BinaryView => Ok(array.as_binary_view().clone()),
         Utf8View => Ok(array.as_string_view().clone().to_binary_view()),
         // Through the bytes: a cast from text to text would check UTF-8 and fail as a whole.
-        Utf8 | LargeUtf8 => {
-            let bytes = if *array.data_type() == Utf8 { Binary } else { LargeBinary };
-            let array = read(&bytes)?;
-            cast_bytes(&array, name)
+        Utf8 => bytes_of((field, &cast(array, &Binary, name)?), name),
+        LargeUtf8 => bytes_of((field, &cast(array, &LargeBinary, name)?), name),
+        Binary | LargeBinary | FixedSizeBinary(_) | Null => {
+            Ok(cast(array, &BinaryView, name)?.as_binary_view().clone())
         }
-        Binary | LargeBinary | FixedSizeBinary(_) => cast_bytes(array, name),
-        Dictionary(_, values) if is_readable(values) => {
-            let plain = read(values)?;
-            let field = Field::new(name, values.as_ref().clone(), true);
-            bytes_of((&field, &plain), name)
-        }
-        other if other.is_integer() => as_text(),
+        Dictionary(_, values) => bytes_of((field, &cast(array, values, name)?), name),
+        other if other.is_integer() => bytes_of((field, &cast(array, &Utf8View, name)?), name),
         other => Err(Error::new(
             ErrorKind::InvalidArgument,
             format!(
@@ -86,34 +72,25 @@ pub(super) fn bytes_of(
     }
 }
 
-fn is_readable(values: &DataType) -> bool {
-    use DataType::*;
-    values.is_integer()
-        || matches!(values, Utf8 | LargeUtf8 | Utf8View | Binary | LargeBinary | BinaryView)
+/// Casts a column to a type that holds all of its values.
+pub(super) fn cast(array: &ArrayRef, to: &DataType, name: &str) -> Result<ArrayRef> {
+    arrow_cast::cast(array, to).map_err(|e| {
+        Error::with_source(ErrorKind::Source, format!("cannot read column {name:?}"), e)
+    })
 }
 
-fn cast_bytes(array: &ArrayRef, name: &str) -> Result<BinaryViewArray> {
-    let views = arrow_cast::cast(array, &DataType::BinaryView).map_err(|e| {
-        Error::with_source(ErrorKind::Source, format!("cannot read column {name:?}"), e)
-    })?;
-    Ok(views.as_binary_view().clone())
+fn is_uuid(field: &Field) -> bool {
+    field.metadata().get("ARROW:extension:name").is_some_and(|name| name == "arrow.uuid")
 }
 
 fn uuids_as_text(array: &ArrayRef) -> BinaryViewArray {
-    let mut text = BinaryViewBuilder::with_capacity(array.len());
-    for uuid in array.as_fixed_size_binary() {
-        text.append_option(uuid.map(|bytes| {
-            let mut shown = String::with_capacity(36);
-            for (at, byte) in bytes.iter().enumerate() {
-                if matches!(at, 4 | 6 | 8 | 10) {
-                    shown.push('-');
-                }
-                shown.push_str(&format!("{byte:02x}"));
-            }
-            shown
-        }));
+    let mut texts = BinaryViewBuilder::with_capacity(array.len());
+    let mut text = Uuid::encode_buffer();
+    for bytes in array.as_fixed_size_binary() {
+        let uuid = bytes.and_then(|bytes| Uuid::from_slice(bytes).ok());
+        texts.append_option(uuid.map(|uuid| uuid.hyphenated().encode_lower(&mut text)));
     }
-    text.finish()
+    texts.finish()
 }
 
 /// Notes every row that is no identifier.

@@ -1,5 +1,6 @@
 //! A population that the reference has matched.
 
+use super::observed::Answer;
 use crate::{Error, ErrorKind, Match, MatchCounts, MatchSink, Result, match_schema};
 use arrow_array::{RecordBatch, StringArray, TimestampMillisecondArray};
 use idmatch_model::{Pick, SeenAt, Side};
@@ -22,11 +23,7 @@ impl MemoryMatch {
 
     /// Adds a population row: its key with the key's answers, newest first, or `None` for
     /// what is no identifier.
-    pub(super) fn add_population_row(
-        &mut self,
-        row: Option<(&str, Vec<(Arc<str>, SeenAt)>)>,
-        pick: Pick,
-    ) {
+    pub(super) fn add_population_row(&mut self, row: Option<(&str, Vec<Answer>)>, pick: Pick) {
         self.counts.population += 1;
         let Some((key, mut answers)) = row.filter(|(_, answers)| !answers.is_empty()) else {
             return;

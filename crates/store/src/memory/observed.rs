@@ -8,6 +8,9 @@ use std::sync::Arc;
 /// The dates of every pair, found by its key, then by its answer.
 type Direction = BTreeMap<Arc<str>, BTreeMap<Arc<str>, BTreeSet<SeenAt>>>;
 
+/// What goes with a key, and the date that is shown with it.
+pub(super) type Answer = (Arc<str>, SeenAt);
+
 /// Every observation that a table keeps, in both directions.
 #[derive(Default)]
 pub(super) struct Observed {
@@ -29,12 +32,12 @@ impl Observed {
         by: Side,
         key: &str,
         is_visible: impl Fn(SeenAt) -> bool,
-    ) -> Vec<(Arc<str>, SeenAt)> {
+    ) -> Vec<Answer> {
         let direction = match by {
             Side::Id => &self.by_id,
             Side::PartnerId => &self.by_partner_id,
         };
-        let mut answers: Vec<(Arc<str>, SeenAt)> = direction
+        let mut answers: Vec<Answer> = direction
             .get(key)
             .into_iter()
             .flatten()
@@ -61,8 +64,9 @@ impl Observed {
 
     /// Whether both directions hold the same observations.
     pub(super) fn is_consistent(&self) -> bool {
-        let mut mirrored: Vec<_> =
-            flat(&self.by_partner_id).map(|(partner_id, id, date)| (id, partner_id, date)).collect();
+        let mut mirrored: Vec<_> = flat(&self.by_partner_id)
+            .map(|(partner_id, id, date)| (id, partner_id, date))
+            .collect();
         mirrored.sort_unstable();
         self.iter().eq(mirrored)
     }
@@ -80,8 +84,8 @@ fn add(direction: &mut Direction, keep: Keep, (key, answer): (&str, &str), seen_
 
 fn flat(direction: &Direction) -> impl Iterator<Item = (&str, &str, SeenAt)> {
     direction.iter().flat_map(|(key, answers)| {
-        answers
-            .iter()
-            .flat_map(move |(answer, dates)| dates.iter().map(move |date| (&**key, &**answer, *date)))
+        answers.iter().flat_map(move |(answer, dates)| {
+            dates.iter().map(move |date| (&**key, &**answer, *date))
+        })
     })
 }

@@ -1,12 +1,12 @@
 //! A table of the reference.
 
 use super::matched::MemoryMatch;
-use super::observed::Observed;
+use super::observed::{Answer, Observed};
 use crate::{
     Answers, BatchSource, Finding, Ingest, Match, MatchQuery, Result, Table, TableStats, clock,
 };
 use idmatch_model::{SeenAt, Side, TableName, TableOptions, Window, check_id};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use std::vec;
 
 /// A table in memory.
@@ -120,8 +120,8 @@ impl Table for MemoryTable {
 }
 
 struct MemoryAnswers {
-    rest: vec::IntoIter<(Arc<str>, SeenAt)>,
-    current: Option<(Arc<str>, SeenAt)>,
+    rest: vec::IntoIter<Answer>,
+    current: Option<Answer>,
 }
 
 impl Answers for MemoryAnswers {

@@ -1,0 +1,77 @@
+//! This test program, started again as another process.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdout, Command, Stdio};
+
+const STORE: &str = "IDMATCH_TEST_STORE";
+/// The harness prints lines of its own; these are ours.
+const MARK: &str = "child: ";
+
+/// A running process. Killed when dropped.
+pub(crate) struct Child {
+    process: std::process::Child,
+    output: BufReader<ChildStdout>,
+}
+
+/// The store of the role that this process was started for: a role is an ignored test. When
+/// a person runs the ignored tests there is none, and the role has nothing to do.
+pub(crate) fn role() -> Option<Role> {
+    std::env::var_os(STORE).map(|store| Role { store: store.into() })
+}
+
+/// What a child knows of its task.
+pub(crate) struct Role {
+    pub(crate) store: PathBuf,
+}
+
+impl Role {
+    /// Tells the parent something.
+    pub(crate) fn tell(&self, words: &str) {
+        println!("\n{MARK}{words}");
+    }
+}
+
+impl Child {
+    /// Starts the ignored test of this name with a store.
+    pub(crate) fn start(role: &str, store: &Path) -> Child {
+        let mut process = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", role, "--ignored", "--nocapture", "--test-threads=1"])
+            .env(STORE, store)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .unwrap();
+        let output = BufReader::new(process.stdout.take().unwrap());
+        Child { process, output }
+    }
+
+    /// What the child tells next; `None` when it has ended.
+    pub(crate) fn hear(&mut self) -> Option<String> {
+        let lines = self.output.by_ref().lines().map_while(Result::ok);
+        lines.filter_map(|line| line.strip_prefix(MARK).map(str::to_owned)).next()
+    }
+
+    /// Ends the child as the power does: without a warning. What it told before can still
+    /// be heard.
+    pub(crate) fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    /// Waits until the child has ended; it must have passed.
+    pub(crate) fn finish(mut self) {
+        while self.hear().is_some() {}
+        let status = self.process.wait().unwrap();
+        assert!(status.success(), "the other process failed: {status}");
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // Already ended, mostly.
+        self.process.kill().ok();
+        self.process.wait().ok();
+    }
+}

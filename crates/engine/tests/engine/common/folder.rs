@@ -1,0 +1,47 @@
+//! The files of a store, looked at from outside.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The manifest and every segment of a store.
+pub(crate) fn files(root: &Path) -> Vec<PathBuf> {
+    let mut files = vec![root.join("MANIFEST")];
+    files.extend(listed(&root.join("segments")).iter().map(|name| root.join("segments").join(name)));
+    files
+}
+
+/// Copies a store file by file, to harm or open it elsewhere.
+pub(crate) fn copy_store(from: &Path, to: &Path) {
+    fs::create_dir_all(to.join("segments")).unwrap();
+    for file in files(from) {
+        fs::copy(&file, to.join(file.strip_prefix(from).unwrap())).unwrap();
+    }
+}
+
+/// The folders of a store hold what its manifest names and nothing else.
+pub(crate) fn assert_nothing_leaked(root: &Path) {
+    let segments = listed(&root.join("segments"));
+    let manifest = match fs::read_to_string(root.join("MANIFEST")) {
+        Ok(manifest) => manifest,
+        Err(_) => String::new(),
+    };
+    let named: BTreeSet<String> = named_segments(&manifest);
+    assert_eq!(segments, named, "segments/ of {}", root.display());
+    assert_eq!(listed(&root.join("scratch")), BTreeSet::new(), "scratch/ of {}", root.display());
+}
+
+fn named_segments(manifest: &str) -> BTreeSet<String> {
+    let Some((_, json)) = manifest.split_once('\n') else { return BTreeSet::new() };
+    let json: serde_json::Value = serde_json::from_str(json).unwrap();
+    let tables = json["tables"].as_object().unwrap().values();
+    tables
+        .flat_map(|table| table["segments"].as_array().unwrap())
+        .map(|segment| segment["file"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+fn listed(folder: &Path) -> BTreeSet<String> {
+    let Ok(entries) = fs::read_dir(folder) else { return BTreeSet::new() };
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}

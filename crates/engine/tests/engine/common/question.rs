@@ -1,0 +1,95 @@
+//! Every question that a table answers, asked the same way of every backend.
+
+use super::rows::{Batches, Row};
+use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_array::types::TimestampMillisecondType;
+use idmatch_model::{Pick, SeenAt, Side, Window};
+use idmatch_store::{MatchQuery, MatchSink, Result, Table};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// A question to a table.
+#[derive(Debug, Clone)]
+pub(crate) enum Question {
+    Answers(Side, String, Window),
+    LastSeen(String, String),
+    History(String, String),
+    Match(Arc<Vec<String>>, MatchQuery),
+}
+
+/// All questions about the keys and pairs of some rows, and about a key that is in none.
+pub(crate) fn questions(rows: &[Row], windows: &[Window]) -> Vec<Question> {
+    let mut questions = Vec::new();
+    for side in Side::BOTH {
+        let mut keys: BTreeSet<&str> = BTreeSet::from(["nobody"]);
+        keys.extend(rows.iter().map(|(id, partner_id, _)| match side {
+            Side::Id => id.as_str(),
+            Side::PartnerId => partner_id.as_str(),
+        }));
+        // Every other key twice, as populations have them.
+        let population: Vec<String> =
+            keys.iter().chain(keys.iter().step_by(2)).map(|key| (*key).to_owned()).collect();
+        let population = Arc::new(population);
+        for window in windows {
+            let answers = |key: &&str| Question::Answers(side, (*key).to_owned(), *window);
+            questions.extend(keys.iter().map(answers));
+            for pick in [Pick::All, Pick::Latest] {
+                let query = MatchQuery { by: side, pick, window: *window };
+                questions.push(Question::Match(population.clone(), query));
+            }
+        }
+    }
+    let pairs: BTreeSet<(&str, &str)> =
+        rows.iter().map(|(id, partner_id, _)| (id.as_str(), partner_id.as_str())).collect();
+    for (id, partner_id) in pairs.into_iter().chain([("nobody", "nothing")]) {
+        questions.push(Question::LastSeen(id.to_owned(), partner_id.to_owned()));
+        questions.push(Question::History(id.to_owned(), partner_id.to_owned()));
+    }
+    questions
+}
+
+/// The answer as rows. Those of a match are sorted, because it promises no order between
+/// population rows, and follow its counts.
+pub(crate) fn ask(table: &dyn Table, question: &Question) -> Result<Vec<Row>> {
+    let dates = |dates: Vec<SeenAt>| {
+        dates.into_iter().map(|date| (String::new(), String::new(), date.millis_i64())).collect()
+    };
+    match question {
+        Question::Answers(by, key, window) => {
+            let mut answers = table.answers(*by, key, *window)?;
+            let mut rows = Vec::new();
+            while let Some((answer, date)) = answers.next_answer()? {
+                rows.push((key.clone(), answer.to_owned(), date.millis_i64()));
+            }
+            Ok(rows)
+        }
+        Question::LastSeen(id, partner_id) => {
+            Ok(dates(table.last_seen(id, partner_id)?.into_iter().collect()))
+        }
+        Question::History(id, partner_id) => Ok(dates(table.history(id, partner_id)?)),
+        Question::Match(population, query) => {
+            let matched = table.match_population(&mut Batches::of_population(population), *query)?;
+            let mut collected = Collect(Vec::new());
+            matched.write(&mut collected)?;
+            let mut rows = collected.0;
+            rows.sort();
+            let counts = matched.counts();
+            assert_eq!(counts.rows, rows.len() as u64, "a match counts what it writes");
+            rows.insert(0, (counts.population.to_string(), counts.matched.to_string(), 0));
+            Ok(rows)
+        }
+    }
+}
+
+struct Collect(Vec<Row>);
+
+impl MatchSink for Collect {
+    fn push(&mut self, batch: RecordBatch) -> Result<()> {
+        let text = |column: usize| batch.column(column).as_string::<i32>().iter().flatten();
+        let dates = batch.column(2).as_primitive::<TimestampMillisecondType>().values();
+        let rows = text(0).zip(text(1)).zip(dates);
+        self.0.extend(rows.map(|((key, answer), date)| (key.to_owned(), answer.to_owned(), *date)));
+        Ok(())
+    }
+}

@@ -1,0 +1,101 @@
+//! Rows, and the batches that bring them into a table.
+
+use arrow_array::{ArrayRef, RecordBatch, StringArray, TimestampMillisecondArray};
+use idmatch_model::{Keep, SeenAt, TableName, TableOptions};
+use idmatch_store::{
+    BatchSource, Ingest, Reject, RejectSink, Result, SourceBatch, Store, Table,
+};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// An id, a partner_id and a date in milliseconds.
+pub(crate) type Row = (String, String, i64);
+
+/// Batches that are in memory.
+pub(crate) struct Batches(VecDeque<RecordBatch>);
+
+impl Batches {
+    /// Observations, this many a batch.
+    pub(crate) fn of_rows(rows: &[Row], batch_rows: usize) -> Batches {
+        let batch = |rows: &[Row]| {
+            let ids = StringArray::from_iter_values(rows.iter().map(|(id, _, _)| id));
+            let partner_ids = StringArray::from_iter_values(rows.iter().map(|(_, p, _)| p));
+            let dates = TimestampMillisecondArray::from_iter_values(rows.iter().map(|row| row.2));
+            RecordBatch::try_from_iter([
+                ("id", Arc::new(ids) as ArrayRef),
+                ("partner_id", Arc::new(partner_ids) as ArrayRef),
+                ("seen_at", Arc::new(dates.with_timezone("UTC")) as ArrayRef),
+            ])
+        };
+        Batches(rows.chunks(batch_rows.max(1)).map(|rows| batch(rows).unwrap()).collect())
+    }
+
+    /// A population, in batches of a few rows, so that several threads get some.
+    pub(crate) fn of_population(keys: &[String]) -> Batches {
+        let batch = |keys: &[String]| {
+            let keys = StringArray::from_iter_values(keys);
+            RecordBatch::try_from_iter([("population", Arc::new(keys) as ArrayRef)])
+        };
+        Batches(keys.chunks(100).map(|keys| batch(keys).unwrap()).collect())
+    }
+}
+
+impl BatchSource for Batches {
+    fn next_batch(&mut self) -> Result<Option<SourceBatch>> {
+        let next = self.0.pop_front();
+        Ok(next.map(|batch| SourceBatch { source: "test".into(), first_row: 1, batch }))
+    }
+}
+
+/// No row of these tests is a bad one.
+struct NoRejects;
+
+impl RejectSink for NoRejects {
+    fn reject(&mut self, rejects: Vec<Reject>) -> Result<()> {
+        panic!("rejected {rejects:?}");
+    }
+}
+
+/// Loads from a source; a bad row would be an error.
+pub(crate) fn load(table: &dyn Table, source: &mut dyn BatchSource) -> Result<()> {
+    let now = SeenAt::parse("2026-01-01").unwrap();
+    table.load(source, &Ingest::new(true, now, &mut NoRejects))
+}
+
+/// The name of a table.
+pub(crate) fn name(text: &str) -> TableName {
+    text.parse().unwrap()
+}
+
+/// The options of a table that forgets nothing.
+pub(crate) fn options(keep: Keep) -> TableOptions {
+    TableOptions { keep, retention: None }
+}
+
+/// Makes a table that forgets nothing.
+pub(crate) fn create(store: &dyn Store, table: &str, keep: Keep) -> Result<Arc<dyn Table>> {
+    store.create_table(&name(table), &options(keep))
+}
+
+/// Rows with identifiers of every kind, packed and not, of one byte and of 1,024; pairs and
+/// dates come more than once.
+pub(crate) fn rows_of_all_kinds(count: usize) -> Vec<Row> {
+    let id = |n: usize| match n % 6 {
+        0 => format!("{:032x}", n as u128 * 0x9e37_79b9_7f4a_7c15),
+        1 => format!("{}", 1_000_000_007 * n as u64),
+        2 => format!("{n:08x}-0000-4000-8000-00000000{n:04x}"),
+        3 => format!("person-{n}@mail.example"),
+        4 => char::from(b'A' + (n % 26) as u8).to_string(),
+        _ => format!("Ünïcode {n} "),
+    };
+    let mut rows: Vec<Row> = (0..count)
+        .map(|n| {
+            let date = 1_700_000_000_000 + (n as i64 * 7_919 % 50) * 3_600_000;
+            (id(n % 37), id(n * n % 41 + 100), date)
+        })
+        .collect();
+    if let Some(last) = rows.last_mut() {
+        last.0 = "L".repeat(1024);
+    }
+    rows
+}

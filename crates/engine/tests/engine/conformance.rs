@@ -1,0 +1,25 @@
+//! The embedded engine answers as the conformance cases say.
+
+use idmatch_engine::{EngineStore, LoadLimits};
+use idmatch_engine::disk::OsDisk;
+use idmatch_store::{Store, conformance};
+use std::path::Path;
+use std::sync::Arc;
+
+fn run(limits: LoadLimits) {
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/cases");
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("store");
+    let open = || -> idmatch_store::Result<Arc<dyn Store>> {
+        Ok(Arc::new(EngineStore::open_with(Arc::new(OsDisk), &root, limits)?))
+    };
+    match conformance::run(&cases, &open) {
+        Ok(tally) => println!("{tally}"),
+        Err(failures) => panic!("{failures}"),
+    }
+}
+
+#[test]
+fn the_engine_conforms() {
+    run(LoadLimits::default());
+}

@@ -1,0 +1,191 @@
+//! Files whose bytes are not what was written: the answer is right or it is an error that
+//! names file and offset, never a wrong answer and never a panic.
+
+use crate::common::{
+    Batches, HarmedDisk, Question, Row, ask, create, files, load, name, questions,
+    rows_of_all_kinds,
+};
+use idmatch_engine::EngineStore;
+use idmatch_model::{Keep, SeenAt, Window};
+use idmatch_store::{Error, ErrorKind, Store};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The bits that are flipped in a byte, in turn: single ones at both ends, and all.
+const PATTERNS: [u8; 3] = [0x01, 0x80, 0xff];
+const TABLES: [(&str, Keep); 2] = [("newest", Keep::Last), ("history", Keep::All)];
+
+/// A store and its right answers.
+struct Original {
+    _dir: tempfile::TempDir,
+    root: PathBuf,
+    asked: Vec<(&'static str, Question, Vec<Row>)>,
+}
+
+impl Original {
+    /// Both tables hold all rows; the questions are about some of them.
+    fn new(loads: &[&[Row]], asked: &[Row]) -> Original {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("store");
+        let store = EngineStore::open(&root).unwrap();
+        let instant = |ms| SeenAt::from_millis(ms).ok();
+        let window = Window::new(instant(1_700_020_000_000), instant(1_700_100_000_000)).unwrap();
+        let mut right = Vec::new();
+        for (table_name, keep) in TABLES {
+            let table = create(&store, table_name, keep).unwrap();
+            for rows in loads {
+                load(&*table, &mut Batches::of_rows(rows, 1_000)).unwrap();
+            }
+            for question in questions(asked, &[Window::ALL, window]) {
+                let answer = ask(&*table, &question).unwrap();
+                right.push((table_name, question, answer));
+            }
+        }
+        assert!(right.iter().any(|(_, _, answer)| !answer.is_empty()));
+        Original { _dir: dir, root, asked: right }
+    }
+
+    /// Asks everything of the store with one file harmed. Says whether the harm was found
+    /// by opening the store or verifying it.
+    fn judge(&self, file: &Path, bytes: Vec<u8>, harm: &str) -> bool {
+        let check = |error: &Error| self.check_error(file, error, harm);
+        let disk = Arc::new(HarmedDisk::new(file, bytes));
+        let store = match EngineStore::open_on(disk, &self.root) {
+            Ok(store) => store,
+            Err(error) => {
+                check(&error);
+                return true;
+            }
+        };
+        for (table, question, right) in &self.asked {
+            match ask(&*store.table(&name(table)).unwrap(), question) {
+                Ok(answer) => assert_eq!(answer, *right, "{harm}: {question:?}"),
+                Err(error) => check(&error),
+            }
+        }
+        let findings = TABLES.map(|(table, _)| {
+            let findings = store.table(&name(table)).unwrap().verify().unwrap();
+            for finding in &findings {
+                assert_eq!(Path::new(&finding.place), file, "{harm}: {finding:?}");
+                assert!(finding.problem.contains("offset"), "{harm}: {finding:?}");
+            }
+            findings.len()
+        });
+        findings.iter().sum::<usize>() > 0
+    }
+
+    fn check_error(&self, file: &Path, error: &Error, harm: &str) {
+        let words = error.chain();
+        assert!(words.contains(file.to_str().unwrap()), "{harm}: no file in {words:?}");
+        match error.kind() {
+            ErrorKind::Corrupt => {
+                assert!(words.contains("offset "), "{harm}: no offset in {words:?}");
+            }
+            ErrorKind::UnsupportedFormat => assert!(words.contains("format"), "{harm}: {words:?}"),
+            kind => panic!("{harm}: {kind:?} {words:?}"),
+        }
+    }
+
+    /// Flips bits in these bytes of a file; none may go unnoticed.
+    fn flip(&self, file: &Path, offsets: impl Iterator<Item = usize>, patterns: &[u8]) {
+        let bytes = std::fs::read(file).unwrap();
+        for offset in offsets {
+            for pattern in patterns {
+                let mut harmed = bytes.clone();
+                harmed[offset] ^= pattern;
+                let harm = format!("{} ^ {pattern:#04x} at {offset}", file.display());
+                assert!(self.judge(file, harmed, &harm), "{harm} was not noticed");
+            }
+        }
+    }
+}
+
+fn small() -> Original {
+    let rows = rows_of_all_kinds(130);
+    let asked: Vec<Row> = rows.iter().step_by(5).cloned().collect();
+    Original::new(&[&rows], &asked)
+}
+
+#[test]
+fn every_byte_flipped() {
+    let original = small();
+    let files = files(&original.root);
+    assert_eq!(files.len(), 5, "a manifest and two segments of each table");
+    for file in files {
+        let len = std::fs::read(&file).unwrap().len();
+        original.flip(&file, 0..len, &PATTERNS);
+    }
+}
+
+#[test]
+fn every_length_cut() {
+    let original = small();
+    for file in files(&original.root) {
+        let bytes = std::fs::read(&file).unwrap();
+        for len in 0..bytes.len() {
+            let harm = format!("{} cut to {len}", file.display());
+            assert!(original.judge(&file, bytes[..len].to_vec(), &harm), "{harm} was not noticed");
+        }
+        let mut longer = bytes.clone();
+        longer.push(0);
+        assert!(original.judge(&file, longer, "one byte more"), "one byte more was not noticed");
+    }
+}
+
+/// A key with several pages of rows, in two loads: every byte of what leads to the pages,
+/// and some of the pages themselves.
+#[test]
+fn bytes_of_a_large_store_flipped() {
+    let hot = (0..2_600).map(|n| (format!("{n:032x}"), "hot".to_owned(), 1_700_000_000_000 + n % 977));
+    let rows: Vec<Row> = hot.chain(rows_of_all_kinds(400)).collect();
+    let asked: Vec<Row> = rows.iter().skip(5).step_by(600).cloned().collect();
+    let original = Original::new(&[&rows[..2_000], &rows[1_500..]], &asked);
+    for file in files(&original.root).into_iter().skip(1) {
+        let bytes = std::fs::read(&file).unwrap();
+        let end_of = |region: usize| {
+            let at = 56 + region * 8;
+            u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize
+        };
+        let first_head = (end_of(0) + 60).min(end_of(1));
+        original.flip(&file, 0..first_head, &[0x20]);
+        original.flip(&file, (first_head..bytes.len()).step_by(997), &[0x04]);
+    }
+}
+
+/// Damage that comes while the store is open is found as well.
+#[test]
+fn harm_after_opening_is_found_by_verify() {
+    let original = small();
+    let store = EngineStore::open(&original.root).unwrap();
+    for file in files(&original.root).into_iter().skip(1) {
+        let bytes = std::fs::read(&file).unwrap();
+        // In place: the file is mapped, and must not be shorter for a moment.
+        let in_place = File::options().write(true).open(&file).unwrap();
+        for offset in [0, 8, 30, 100, 112, 116, bytes.len() / 2, bytes.len() - 1] {
+            in_place.write_all_at(&[bytes[offset] ^ 0x10], offset as u64).unwrap();
+            let findings: usize = TABLES
+                .map(|(table, _)| store.table(&name(table)).unwrap().verify().unwrap().len())
+                .iter()
+                .sum();
+            assert!(findings > 0, "{}, offset {offset}", file.display());
+            in_place.write_all_at(&bytes[offset..=offset], offset as u64).unwrap();
+        }
+    }
+}
+
+/// Right files in the wrong places are found out, too.
+#[test]
+fn exchanged_files_are_refused() {
+    let original = small();
+    let segments: Vec<PathBuf> = files(&original.root).into_iter().skip(1).collect();
+    for file in &segments {
+        for other in segments.iter().filter(|other| *other != file) {
+            let disk = Arc::new(HarmedDisk::new(file, std::fs::read(other).unwrap()));
+            let error = EngineStore::open_on(disk, &original.root).unwrap_err();
+            original.check_error(file, &error, "exchanged");
+            assert_eq!(error.kind(), ErrorKind::Corrupt);
+        }
+    }
+}

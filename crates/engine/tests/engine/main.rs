@@ -1,0 +1,17 @@
+//! What the embedded engine promises, asked from outside: through [`idmatch_engine::EngineStore`], its disk,
+//! and the bytes of its files.
+//!
+//! One program for all of these tests, because some of them start it again as another
+//! process, and because it is linked once.
+#![allow(clippy::disallowed_methods, reason = "tests make and harm files themselves")]
+
+mod common;
+mod conformance;
+mod corruption;
+mod faults;
+mod format;
+mod fuzz_regressions;
+mod golden;
+mod kill;
+mod properties;
+mod readers;

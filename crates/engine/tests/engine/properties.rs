@@ -1,0 +1,141 @@
+//! Random tables: the engine answers like the in-memory reference.
+
+use crate::common::{Batches, Row, ask, create, load, questions};
+use idmatch_engine::disk::OsDisk;
+use idmatch_engine::{EngineStore, LoadLimits};
+use idmatch_model::{Keep, SeenAt, Window};
+use idmatch_store::MemoryStore;
+use proptest::prelude::*;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Few distinct identifiers, so that they meet: of every kind, of both extreme lengths, and
+/// alike but for case, a space, a leading zero or the form of a letter.
+fn id() -> impl Strategy<Value = String> {
+    let alike = [
+        "a", "A", "a ", " a", "é", "e\u{301}", "7", "07", "007", "ab", "AB", "0",
+        "18446744073709551615", "18446744073709551616",
+        "01234567-89ab-cdef-0123-456789abcdef", "0123456789abcdef0123456789abcdef",
+        "01234567-89AB-CDEF-0123-456789ABCDEF",
+    ];
+    prop_oneof![
+        4 => prop::sample::select(&alike[..]).prop_map(str::to_owned),
+        3 => (0u64..20).prop_map(|n| n.to_string()),
+        2 => (0u128..8).prop_map(|n| format!("{:032x}", n * 0x0123_4567_89ab_cdef_fedc)),
+        1 => (0u8..4).prop_map(|n| char::from(b'w' + n).to_string().repeat(1024)),
+    ]
+}
+
+/// Few distinct dates, so that there are ties.
+fn date() -> impl Strategy<Value = i64> {
+    prop_oneof![
+        4 => 0i64..6,
+        2 => (0i64..6).prop_map(|n| 1_700_000_000_000 + n * 86_400_000),
+        1 => Just(1_767_225_600_000i64),
+    ]
+}
+
+fn loads() -> impl Strategy<Value = Vec<Vec<Row>>> {
+    prop::collection::vec(prop::collection::vec((id(), id(), date()), 0..120), 1..5)
+}
+
+fn window() -> impl Strategy<Value = Window> {
+    (prop::option::of(date()), prop::option::of(date())).prop_map(|(a, b)| {
+        let instant = |ms: Option<i64>| ms.and_then(|ms| SeenAt::from_millis(ms).ok());
+        let (since, until) = match (a, b) {
+            (Some(a), Some(b)) => (Some(a.min(b)), Some(a.max(b))),
+            open => open,
+        };
+        Window::new(instant(since), instant(until)).unwrap()
+    })
+}
+
+/// From one segment a direction to the smallest pieces that there can be.
+fn limits() -> impl Strategy<Value = LoadLimits> {
+    prop_oneof![
+        Just(LoadLimits::default()),
+        Just(LoadLimits { segment_rows: 30, chunk_bytes: 200, run_bytes: 600 }),
+        Just(LoadLimits { segment_rows: 1, chunk_bytes: 1, run_bytes: 1 }),
+    ]
+}
+
+fn open(root: &Path, limits: LoadLimits) -> EngineStore {
+    EngineStore::open_with(Arc::new(OsDisk), root, limits).unwrap()
+}
+
+fn answers_like_the_reference(
+    keep: Keep,
+    loads: &[Vec<Row>],
+    windows: &[Window],
+    limits: LoadLimits,
+) -> Result<(), TestCaseError> {
+    let dir = tempfile::tempdir().unwrap();
+    let reference = MemoryStore::new();
+    let expected = create(&reference, "t", keep).unwrap();
+    {
+        let store = open(dir.path(), limits);
+        let table = create(&store, "t", keep).unwrap();
+        for rows in loads {
+            load(&*expected, &mut Batches::of_rows(rows, 40)).unwrap();
+            load(&*table, &mut Batches::of_rows(rows, 17)).unwrap();
+        }
+    }
+    let store = open(dir.path(), limits);
+    let table = create(&store, "t", keep).unwrap();
+    for question in questions(&loads.concat(), windows) {
+        let (right, answer) = (ask(&*expected, &question).unwrap(), ask(&*table, &question).unwrap());
+        prop_assert_eq!(right, answer, "{:?}", question);
+    }
+    prop_assert_eq!(table.verify().unwrap(), vec![]);
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(40) })]
+
+    #[test]
+    fn keep_last_answers_like_the_reference(
+        loads in loads(), window in window(), limits in limits(),
+    ) {
+        answers_like_the_reference(Keep::Last, &loads, &[Window::ALL, window], limits)?;
+    }
+
+    #[test]
+    fn keep_all_answers_like_the_reference(
+        loads in loads(), window in window(), limits in limits(),
+    ) {
+        answers_like_the_reference(Keep::All, &loads, &[Window::ALL, window], limits)?;
+    }
+}
+
+/// One key with rows on many pages and in several segments, which random tables never have.
+#[test]
+fn a_hot_key_answers_like_the_reference() {
+    let rows: Vec<Row> = (0..5_000)
+        .map(|n| {
+            let id = if n % 3 == 0 { format!("{n:032x}") } else { format!("{n}@mail.example") };
+            (id, "hot".to_owned(), 1_700_000_000_000 + n * 7_919 % 1_009)
+        })
+        .collect();
+    let loads = [rows[..3_000].to_vec(), rows[2_000..].to_vec()];
+    let instant = |n| SeenAt::from_millis(1_700_000_000_000 + n).ok();
+    let windows = [Window::ALL, Window::new(instant(300), instant(301)).unwrap()];
+    let limits = LoadLimits { segment_rows: 600, chunk_bytes: 10_000, run_bytes: 60_000 };
+    for (keep, limits) in [(Keep::Last, LoadLimits::default()), (Keep::All, limits)] {
+        // Asking for every pair of a hot key on both stores would take minutes.
+        let dir = tempfile::tempdir().unwrap();
+        let (reference, store) = (MemoryStore::new(), open(dir.path(), limits));
+        let expected = create(&reference, "t", keep).unwrap();
+        let table = create(&store, "t", keep).unwrap();
+        for rows in &loads {
+            load(&*expected, &mut Batches::of_rows(rows, 1_000)).unwrap();
+            load(&*table, &mut Batches::of_rows(rows, 700)).unwrap();
+        }
+        let asked: Vec<Row> = rows.iter().step_by(500).cloned().collect();
+        for question in questions(&asked, &windows) {
+            let right = ask(&*expected, &question).unwrap();
+            assert!(ask(&*table, &question).unwrap() == right, "{question:?}");
+        }
+        assert_eq!(table.verify().unwrap(), []);
+    }
+}

@@ -1,0 +1,239 @@
+//! Many read while one loads.
+
+use crate::common::{Batches, Child, Question, Row, ask, create, load, name, role};
+use idmatch_engine::EngineStore;
+use idmatch_model::{Keep, Pick, Side, Window};
+use idmatch_store::{
+    BatchSource, ErrorKind, MatchQuery, Result, SourceBatch, Store, Table,
+};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+const LOADS: usize = 25;
+const IDS: usize = 64;
+const TABLE: &str = "t";
+
+/// A load moves every id to a new partner_id of its own and to the one of all, and dates it
+/// with the load's number: each answer shows which load it is of.
+fn rows(load: usize) -> Vec<Row> {
+    let own = (0..IDS).map(|n| (format!("{n}"), format!("p-{n}"), load as i64));
+    let shared = (0..IDS).map(|n| (format!("{n}"), "shared".to_owned(), load as i64));
+    own.chain(shared).collect()
+}
+
+/// The number of the last load, if all these answers are of one.
+fn load_of(answers: &[Row]) -> i64 {
+    let date = answers.first().expect("the first load came before the readers").2;
+    assert!(answers.iter().all(|row| row.2 == date), "answers of two states: {answers:?}");
+    date
+}
+
+fn matched(table: &dyn Table, by: Side, keys: impl Iterator<Item = String>) -> Vec<Row> {
+    let query = MatchQuery { by, pick: Pick::All, window: Window::ALL };
+    let rows = ask(table, &Question::Match(Arc::new(keys.collect()), query)).unwrap();
+    rows.into_iter().skip(1).collect()
+}
+
+/// One look at a table from both sides; each question sees one state, and later ones no
+/// older one. Returns the states seen.
+fn look(table: &dyn Table) -> [i64; 4] {
+    let answers = |by, key: &str| ask(table, &Question::Answers(by, key.to_owned(), Window::ALL));
+    let by_id = answers(Side::Id, "7").unwrap();
+    assert_eq!(by_id.len(), 2);
+    let by_partner_id = answers(Side::PartnerId, "shared").unwrap();
+    assert_eq!(by_partner_id.len(), IDS);
+    let ids = matched(table, Side::Id, (0..IDS).map(|n| format!("{n}")));
+    assert_eq!(ids.len(), 2 * IDS);
+    let partner_ids = matched(table, Side::PartnerId, (0..IDS).map(|n| format!("p-{n}")));
+    assert_eq!(partner_ids.len(), IDS);
+    let seen = [&by_id, &by_partner_id, &ids, &partner_ids].map(|answers| load_of(answers));
+    assert!(seen.is_sorted(), "a later question saw an older state: {seen:?}");
+    seen
+}
+
+/// A reader of its own, which sees what is published when it refreshes and nothing else.
+fn read_until(root: &Path, mut is_over: impl FnMut(i64) -> bool) {
+    let store = EngineStore::open(root).unwrap();
+    let table = store.table(&name(TABLE)).unwrap();
+    let mut last = 0;
+    loop {
+        let seen = look(&*table);
+        assert!(seen.iter().all(|load| *load == seen[0]), "it changed unasked: {seen:?}");
+        assert!(seen[0] >= last, "state {} came after {last}", seen[0]);
+        last = seen[0];
+        if is_over(last) {
+            return;
+        }
+        store.refresh().unwrap();
+    }
+}
+
+fn store_with_one_load(root: &Path) -> EngineStore {
+    let store = EngineStore::open(root).unwrap();
+    let table = create(&store, TABLE, Keep::Last).unwrap();
+    load(&*table, &mut Batches::of_rows(&rows(0), 10)).unwrap();
+    store
+}
+
+#[test]
+#[ignore = "started by a test of this file as another process"]
+fn reading_process() {
+    let Some(role) = role() else { return };
+    role.tell("reading");
+    read_until(&role.store, |load| load == LOADS as i64);
+}
+
+/// Becomes true also if the thread that has it panics: the others must end then.
+struct WhenDropped<'a>(&'a AtomicBool);
+
+impl Drop for WhenDropped<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+#[test]
+fn every_reader_sees_whole_states() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("store");
+    let store = store_with_one_load(&root);
+    let mut other = Child::start("readers::reading_process", &root);
+    assert_eq!(other.hear().as_deref(), Some("reading"));
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (done, store, root) = (&done, &store, &root);
+        // Two with a view of their own, two that share the writer's.
+        for _ in 0..2 {
+            scope.spawn(|| read_until(root, |_| done.load(Relaxed)));
+            scope.spawn(|| {
+                let table = store.table(&name(TABLE)).unwrap();
+                let mut last = 0;
+                while !done.load(Relaxed) {
+                    let seen = look(&*table);
+                    assert!(seen[0] >= last);
+                    last = seen[3];
+                }
+            });
+        }
+        scope.spawn(move || {
+            let _done = WhenDropped(done);
+            let table = store.table(&name(TABLE)).unwrap();
+            for number in 1..=LOADS {
+                load(&*table, &mut Batches::of_rows(&rows(number), 10)).unwrap();
+            }
+        });
+    });
+    other.finish();
+    let table = store.table(&name(TABLE)).unwrap();
+    assert_eq!(look(&*table), [LOADS as i64; 4]);
+    assert_eq!(table.verify().unwrap(), []);
+}
+
+#[test]
+fn refresh_shows_what_another_handle_did() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("store");
+    let writer = EngineStore::open(&root).unwrap();
+    // Opened before there is anything.
+    let reader = EngineStore::open(&root).unwrap();
+    create(&writer, TABLE, Keep::Last).unwrap();
+    assert_eq!(reader.table(&name(TABLE)).err().unwrap().kind(), ErrorKind::TableNotFound);
+    reader.refresh().unwrap();
+    let there = reader.table(&name(TABLE)).unwrap();
+    load(&*writer.table(&name(TABLE)).unwrap(), &mut Batches::of_rows(&rows(3), 10)).unwrap();
+    let question = Question::Answers(Side::PartnerId, "shared".to_owned(), Window::ALL);
+    assert_eq!(ask(&*there, &question).unwrap(), []);
+    reader.refresh().unwrap();
+    assert_eq!(look(&*there), [3; 4]);
+}
+
+/// A match describes the table as it was when it was made, whatever is loaded later.
+#[test]
+fn a_match_keeps_its_state() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store_with_one_load(&dir.path().join("store"));
+    let table = store.table(&name(TABLE)).unwrap();
+    let query = MatchQuery { by: Side::PartnerId, pick: Pick::All, window: Window::ALL };
+    let mut population = Batches::of_population(&["shared".to_owned()]);
+    let matched = table.match_population(&mut population, query).unwrap();
+    let mut answers =
+        table.answers(Side::PartnerId, "shared", Window::ALL).unwrap();
+    load(&*table, &mut Batches::of_rows(&rows(1), 10)).unwrap();
+    let mut dates = Dates(Vec::new());
+    matched.write(&mut dates).unwrap();
+    assert_eq!(dates.0, vec![0; IDS]);
+    let mut streamed = 0;
+    while let Some((_, date)) = answers.next_answer().unwrap() {
+        assert_eq!(date.millis(), 0);
+        streamed += 1;
+    }
+    assert_eq!(streamed, IDS);
+}
+
+struct Dates(Vec<i64>);
+
+impl idmatch_store::MatchSink for Dates {
+    fn push(&mut self, batch: arrow_array::RecordBatch) -> Result<()> {
+        use arrow_array::{cast::AsArray, types::TimestampMillisecondType};
+        self.0.extend(batch.column(2).as_primitive::<TimestampMillisecondType>().values());
+        Ok(())
+    }
+}
+
+/// A source that says when it was first asked, and then waits.
+struct Paused {
+    asked: Sender<()>,
+    go_on: Receiver<()>,
+    rows: Batches,
+}
+
+impl BatchSource for Paused {
+    fn next_batch(&mut self) -> Result<Option<SourceBatch>> {
+        self.asked.send(()).ok();
+        // An error means that the test went on and no one will ever wait again.
+        self.go_on.recv().ok();
+        self.rows.next_batch()
+    }
+}
+
+#[test]
+#[ignore = "started by a test of this file as another process"]
+fn writing_process() {
+    let Some(role) = role() else { return };
+    let store = EngineStore::open(&role.store).unwrap();
+    let table = store.table(&name(TABLE)).unwrap();
+    look(&*table);
+    let outcome = load(&*table, &mut Batches::of_rows(&rows(9), 10));
+    role.tell(&outcome.map_or_else(|e| format!("{}: {e}", e.kind().code()), |()| "loaded".into()));
+}
+
+#[test]
+fn a_second_writer_is_told_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("store");
+    let store = store_with_one_load(&root);
+    let (asked, was_asked) = channel();
+    let (resume, go_on) = channel();
+    std::thread::scope(|scope| {
+        let store = &store;
+        scope.spawn(move || {
+            let mut source = Paused { asked, go_on, rows: Batches::of_rows(&rows(1), 10) };
+            load(&*store.table(&name(TABLE)).unwrap(), &mut source).unwrap();
+        });
+        was_asked.recv().unwrap();
+        let mut other = Child::start("readers::writing_process", &root);
+        let told = other.hear().unwrap();
+        assert!(told.starts_with("busy: another process is writing"), "{told}");
+        assert!(told.contains(root.to_str().unwrap()), "{told}");
+        other.finish();
+        drop(resume);
+    });
+    assert_eq!(look(&*store.table(&name(TABLE)).unwrap()), [1; 4]);
+    let mut other = Child::start("readers::writing_process", &root);
+    assert_eq!(other.hear().as_deref(), Some("loaded"));
+    other.finish();
+    store.refresh().unwrap();
+    assert_eq!(look(&*store.table(&name(TABLE)).unwrap()), [9; 4]);
+}

@@ -1,0 +1,225 @@
+//! Date columns: timestamps of every unit and zone, dates, ISO 8601 text.
+
+use super::{Outcome, columns, ingest, partner_ids, texts};
+use arrow_array::types::Int32Type;
+use arrow_array::{
+    Array, ArrayRef, BinaryArray, BinaryViewArray, Date32Array, Date64Array, DictionaryArray,
+    Int32Array, Int64Array, LargeBinaryArray, LargeStringArray, NullArray, StringArray,
+    StringViewArray, Time64MicrosecondArray, TimestampMicrosecondArray, TimestampMillisecondArray,
+    TimestampNanosecondArray, TimestampSecondArray,
+};
+use idmatch_store::ErrorKind;
+use std::sync::Arc;
+
+const SECONDS: i64 = 1_772_366_400;
+const INSTANT: &str = "2026-03-01T12:00:00.000Z";
+
+fn load(seen_at: ArrayRef) -> Outcome {
+    let rows = seen_at.len();
+    let ids = vec!["a"; rows];
+    ingest(&columns(texts(&ids), partner_ids(rows), seen_at)).unwrap()
+}
+
+fn dates_taken(seen_at: ArrayRef) -> Vec<String> {
+    load(seen_at).rows.into_iter().map(|(_, _, seen_at)| seen_at).collect()
+}
+
+/// Row and reason of each rejected row.
+fn dates_rejected(seen_at: ArrayRef) -> Vec<(u64, String)> {
+    let rejects = load(seen_at).rejects.into_iter();
+    rejects
+        .map(|(row, column, reason)| {
+            assert_eq!(column, "seen_at");
+            (row, reason)
+        })
+        .collect()
+}
+
+/// Whether the rejected rows are these, each with a reason that contains the text.
+fn assert_rejected(seen_at: ArrayRef, expected: &[(u64, &str)]) {
+    let rejected = dates_rejected(seen_at);
+    let is_same = rejected.len() == expected.len()
+        && rejected
+            .iter()
+            .zip(expected)
+            .all(|(got, expected)| got.0 == expected.0 && got.1.contains(expected.1));
+    assert!(is_same, "expected {expected:?}, got {rejected:?}");
+}
+
+#[test]
+fn timestamps_of_every_unit_and_zone_are_instants() {
+    for zone in [None, Some("UTC"), Some("+02:00"), Some("Europe/Berlin"), Some("-11:30")] {
+        let columns: [ArrayRef; 4] = [
+            Arc::new(TimestampSecondArray::from(vec![SECONDS]).with_timezone_opt(zone)),
+            Arc::new(
+                TimestampMillisecondArray::from(vec![SECONDS * 1_000]).with_timezone_opt(zone),
+            ),
+            Arc::new(
+                TimestampMicrosecondArray::from(vec![SECONDS * 1_000_000]).with_timezone_opt(zone),
+            ),
+            Arc::new(
+                TimestampNanosecondArray::from(vec![SECONDS * 1_000_000_000])
+                    .with_timezone_opt(zone),
+            ),
+        ];
+        for column in columns {
+            assert_eq!(dates_taken(column.clone()), [INSTANT], "{}", column.data_type());
+        }
+    }
+}
+
+#[test]
+fn below_a_millisecond_is_cut_towards_the_past() {
+    let micros = TimestampMicrosecondArray::from(vec![1_999, 1_000, 999]);
+    assert_eq!(
+        dates_taken(Arc::new(micros)),
+        ["1970-01-01T00:00:00.001Z", "1970-01-01T00:00:00.001Z", "1970-01-01T00:00:00.000Z"]
+    );
+    let nanos = TimestampNanosecondArray::from(vec![1_999_999, 999_999]);
+    assert_eq!(
+        dates_taken(Arc::new(nanos)),
+        ["1970-01-01T00:00:00.001Z", "1970-01-01T00:00:00.000Z"]
+    );
+    assert_rejected(
+        Arc::new(TimestampMicrosecondArray::from(vec![-1])),
+        &[(1, "-1 ms is before 1970")],
+    );
+    assert_rejected(
+        Arc::new(TimestampNanosecondArray::from(vec![-1])),
+        &[(1, "-1 ms is before 1970")],
+    );
+}
+
+#[test]
+fn days_are_their_midnight_in_utc() {
+    let midnights = ["1970-01-01T00:00:00.000Z", "2026-03-01T00:00:00.000Z"];
+    assert_eq!(dates_taken(Arc::new(Date32Array::from(vec![0, 20_513]))), midnights);
+    assert_eq!(dates_taken(Arc::new(Date64Array::from(vec![0, 20_513 * 86_400_000]))), midnights);
+    assert_rejected(Arc::new(Date32Array::from(vec![-1])), &[(1, "is before 1970")]);
+}
+
+#[test]
+fn a_day_ahead_is_the_limit() {
+    let limit = 1_772_496_000_000; // 2026-03-03T00:00:00Z, a day after the clock of the tests
+    let column = TimestampMillisecondArray::from(vec![limit, limit + 1]);
+    assert_eq!(dates_taken(Arc::new(column.clone())), ["2026-03-03T00:00:00.000Z"]);
+    let reason = "is out of range: 2026-03-03T00:00:00.001Z is more than one day in the future";
+    assert_eq!(dates_rejected(Arc::new(column)), [(2, reason.to_owned())]);
+}
+
+#[test]
+fn dates_that_overflow_are_rejected_on_their_own_side() {
+    let (before, after) = ("is before 1970", "is after the year 9999");
+    let both = [(1, before), (2, after)];
+    assert_rejected(Arc::new(TimestampSecondArray::from(vec![i64::MIN, i64::MAX])), &both);
+    assert_rejected(Arc::new(TimestampMillisecondArray::from(vec![i64::MIN, i64::MAX])), &both);
+    assert_rejected(Arc::new(Date64Array::from(vec![i64::MIN, i64::MAX])), &both);
+    assert_rejected(Arc::new(Date32Array::from(vec![i32::MIN, i32::MAX])), &both);
+    assert_rejected(Arc::new(TimestampMicrosecondArray::from(vec![i64::MIN, i64::MAX])), &both);
+    let nanos = TimestampNanosecondArray::from(vec![i64::MIN, i64::MAX]);
+    assert_rejected(Arc::new(nanos), &[(1, before), (2, "is more than one day in the future")]);
+}
+
+#[test]
+fn missing_dates_of_every_type() {
+    let columns: [ArrayRef; 7] = [
+        Arc::new(TimestampSecondArray::from(vec![None, Some(0)])),
+        Arc::new(TimestampMillisecondArray::from(vec![None, Some(0)])),
+        Arc::new(TimestampMicrosecondArray::from(vec![None, Some(0)])),
+        Arc::new(TimestampNanosecondArray::from(vec![None, Some(0)])),
+        Arc::new(Date32Array::from(vec![None, Some(0)])),
+        Arc::new(Date64Array::from(vec![None, Some(0)])),
+        Arc::new(StringArray::from(vec![None, Some("1970-01-01")])),
+    ];
+    for column in columns {
+        assert_eq!(dates_taken(column.clone()), ["1970-01-01T00:00:00.000Z"]);
+        assert_eq!(dates_rejected(column), [(1, "is missing".to_owned())]);
+    }
+    assert_eq!(dates_rejected(Arc::new(NullArray::new(1))), [(1, "is missing".to_owned())]);
+    assert_eq!(dates_rejected(texts(&[""])), [(1, "is missing".to_owned())]);
+}
+
+#[test]
+fn text_of_every_type_and_form() {
+    let values = [
+        "2026-03-01T12:00:00Z",
+        "2026-03-01T14:00:00+02:00",
+        "2026-03-01T12:00:00",
+        "2026-03-01 12:00:00.000",
+        "2026-03-01t12:00:00.0009z",
+        "2026-03-01T12:00",
+        "20260301T120000Z",
+    ];
+    let text: ArrayRef = texts(&values);
+    let keys = Int32Array::from_iter_values(0..values.len() as i32);
+    let columns: [ArrayRef; 7] = [
+        text.clone(),
+        Arc::new(LargeStringArray::from_iter_values(values)),
+        Arc::new(StringViewArray::from_iter_values(values)),
+        Arc::new(BinaryArray::from_iter_values(values)),
+        Arc::new(LargeBinaryArray::from_iter_values(values)),
+        Arc::new(BinaryViewArray::from_iter_values(values)),
+        Arc::new(DictionaryArray::<Int32Type>::new(keys, text)),
+    ];
+    for column in columns {
+        assert_eq!(dates_taken(column.clone()), [INSTANT; 7], "{}", column.data_type());
+    }
+    assert_eq!(dates_taken(texts(&["2026-03-01"])), ["2026-03-01T00:00:00.000Z"]);
+}
+
+#[test]
+fn text_that_is_no_date() {
+    let texts_of_no_date = [
+        "soon",
+        "2026-02-29",
+        "2026-13-01",
+        "2026-03",
+        "1772366400",
+        " 2026-03-01",
+        "01.03.2026",
+        "03/01/2026",
+        "2026-03-01T25:00:00Z",
+        "2026-03-01T12:00:00[Europe/Berlin]",
+    ];
+    let rejected = dates_rejected(texts(&texts_of_no_date));
+    assert_eq!(rejected.len(), texts_of_no_date.len(), "{rejected:?}");
+    for ((_, reason), text) in rejected.iter().zip(texts_of_no_date) {
+        assert!(
+            reason.starts_with(&format!("is no date: {text:?} is not an ISO 8601 date")),
+            "{reason}"
+        );
+    }
+    assert_rejected(
+        texts(&["1969-12-31T23:59:59Z"]),
+        &[(1, "is out of range: -1000 ms is before 1970")],
+    );
+    let bytes: ArrayRef = Arc::new(BinaryArray::from_iter_values([b"2026\xff"]));
+    assert_rejected(bytes, &[(1, "is no date")]);
+}
+
+#[test]
+fn a_dictionary_of_timestamps() {
+    let values = Arc::new(TimestampSecondArray::from(vec![0, SECONDS]));
+    let keys = Int32Array::from(vec![Some(1), None, Some(0)]);
+    let column: ArrayRef = Arc::new(DictionaryArray::<Int32Type>::new(keys, values));
+    assert_eq!(dates_taken(column.clone()), [INSTANT, "1970-01-01T00:00:00.000Z"]);
+    assert_eq!(dates_rejected(column), [(2, "is missing".to_owned())]);
+}
+
+#[test]
+fn types_that_are_no_dates_are_named() {
+    let keys = Int32Array::from(vec![0]);
+    let in_dictionary =
+        DictionaryArray::<Int32Type>::new(keys, Arc::new(Int64Array::from(vec![0])));
+    let unreadable: [ArrayRef; 3] = [
+        Arc::new(Int64Array::from(vec![0])),
+        Arc::new(Time64MicrosecondArray::from(vec![0])),
+        Arc::new(in_dictionary),
+    ];
+    for column in unreadable {
+        let error = ingest(&columns(texts(&["a"]), texts(&["p"]), column)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        let text = error.to_string();
+        assert!(text.contains("\"seen_at\"") && text.contains("is no date"), "{text}");
+    }
+}
