@@ -23,6 +23,9 @@ mod store;
 mod workers;
 
 pub mod disk;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 
 pub use load::LoadLimits;
 pub use store::EngineStore;

@@ -5,7 +5,7 @@
 //! are. The hash of an identifier is that of its packed form; segments are ordered by it.
 
 use std::cmp::Ordering;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use twox_hash::XxHash3_64;
 
 /// How a payload stands for a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -127,7 +127,7 @@ fn is_lower_hex(text: &[u8]) -> bool {
 impl<'a> Packed<'a> {
     /// The 64-bit hash that orders segments.
     pub(crate) fn hash(&self) -> u64 {
-        xxh3_64_with_seed(self.payload, self.kind as u64)
+        XxHash3_64::oneshot_with_seed(self.kind as u64, self.payload)
     }
 
     /// Appends the text. Payloads of a wrong length, which only a damaged file can hold,

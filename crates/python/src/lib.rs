@@ -15,6 +15,9 @@ mod times;
 
 use pyo3::prelude::*;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// The compiled core: conversions only. Use the `idmatch` package, not this module.
 #[pymodule]
 mod _core {

@@ -8,7 +8,7 @@ use idmatch_store::Result;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 /// Parts that share a file. A file is removed when all of them have been written as segments.
 const PARTS_PER_FILE: usize = 16;
@@ -83,7 +83,7 @@ impl<'a> Spill<'a> {
         writer.file.write_all(rows).map_err(fail)?;
         let offset = writer.len;
         writer.len += rows.len() as u64;
-        Ok(Chunk::Spilled { offset, len: rows.len(), checksum: xxh3_64(rows) })
+        Ok(Chunk::Spilled { offset, len: rows.len(), checksum: XxHash3_64::oneshot(rows) })
     }
 
     /// Appends the rows of a chunk to `rows`.
@@ -105,7 +105,7 @@ impl<'a> Spill<'a> {
         rows.resize(start + len, 0);
         let piece = rows.get_mut(start..).unwrap_or_default();
         reader.read_at(piece, offset).map_err(fail)?;
-        if xxh3_64(piece) != checksum {
+        if XxHash3_64::oneshot(piece) != checksum {
             return Err(corrupt(&file.path, offset as usize, "a temporary file changed"));
         }
         Ok(())

@@ -15,7 +15,7 @@ use idmatch_store::Result;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 /// Bytes of a hit in the file.
 const HIT_BYTES: usize = 16;
@@ -54,7 +54,7 @@ impl SpilledParts {
             for (population, hits) in parts {
                 let bytes = encode(population, hits);
                 file.write_all(&bytes)?;
-                extents.push(Extent { offset, len: bytes.len(), checksum: xxh3_64(&bytes) });
+                extents.push(Extent { offset, len: bytes.len(), checksum: XxHash3_64::oneshot(&bytes) });
                 offset += bytes.len() as u64;
             }
             let file = disk.open(&path)?;
@@ -77,7 +77,7 @@ impl SpilledParts {
         self.file
             .read_at(&mut bytes, extent.offset)
             .map_err(|e| io_error("read", &self.path, e))?;
-        let good = if xxh3_64(&bytes) == extent.checksum { decode(bytes) } else { None };
+        let good = if XxHash3_64::oneshot(&bytes) == extent.checksum { decode(bytes) } else { None };
         good.ok_or_else(|| corrupt(&self.path, extent.offset as usize, "a temporary file changed"))
     }
 }

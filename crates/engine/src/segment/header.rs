@@ -116,7 +116,8 @@ impl Header {
             .ok_or_else(|| corrupt("the header does not fit the file's length"))
     }
 
-    fn fields(header: &[u8]) -> Option<Header> {
+    /// Reads a header without checking it.
+    pub(crate) fn fields(header: &[u8]) -> Option<Header> {
         let date = |at| SeenAt::from_millis(i64::try_from(u64_at(header, at)?).ok()?).ok();
         let mut ends = [0; 5];
         for (n, end) in ends.iter_mut().enumerate() {
@@ -140,7 +141,8 @@ impl Header {
         })
     }
 
-    fn is_consistent(&self, file_len: usize) -> bool {
+    /// Whether it can be the header of a file of this length.
+    pub(crate) fn is_consistent(&self, file_len: usize) -> bool {
         let ascending = self.ends.is_sorted();
         let blocks = 1usize.checked_shl(u32::from(self.block_bits)).unwrap_or(usize::MAX);
         let directory = blocks.saturating_add(1).saturating_mul(4);

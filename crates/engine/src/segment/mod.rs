@@ -29,6 +29,8 @@ pub(crate) use header::{Header, SegmentInfo};
 pub(crate) use page::{DatePage, IdPage};
 pub(crate) use reader::Segment;
 
+use twox_hash::XxHash3_64;
+
 /// Rows on a full page of values and of dates.
 pub(crate) const PAGE_ROWS: u32 = 1024;
 
@@ -38,7 +40,7 @@ pub(crate) const BLOCK_ROWS: u64 = 128;
 /// The checksum of a part of a file. Its place is part of it, so that bytes that were
 /// written well but in the wrong place are found out.
 pub(crate) fn checksum(region: Region, offset: usize, bytes: &[u8]) -> u64 {
-    xxhash_rust::xxh3::xxh3_64_with_seed(bytes, (region as u64) << 56 | offset as u64)
+    XxHash3_64::oneshot_with_seed((region as u64) << 56 | offset as u64, bytes)
 }
 
 /// The parts of a segment file.

@@ -97,6 +97,7 @@ impl<'a> IdPage<'a> {
 pub(crate) struct DatePage<'a> {
     base: u64,
     unit: u64,
+    count: u32,
     width: usize,
     body: &'a [u8],
 }
@@ -108,9 +109,16 @@ impl<'a> DatePage<'a> {
         let read = || {
             let width = usize::from(*page.get(22)?);
             let body = page.get(DATE_HEADER..)?;
-            let fits = width <= 8 && body.len() == width * usize::from(u16_at(page, 20)?);
+            let count = u16_at(page, 20)?;
+            let fits = width <= 8 && body.len() == width * usize::from(count);
             let unit = u64::from(u32_at(page, 16)?);
-            fits.then_some(DatePage { base: u64_at(page, 8)?, unit, width, body })
+            fits.then_some(DatePage {
+                base: u64_at(page, 8)?,
+                unit,
+                count: u32::from(count),
+                width,
+                body,
+            })
         };
         read().ok_or(Damage {
             region: Region::Dates,
@@ -122,6 +130,10 @@ impl<'a> DatePage<'a> {
     /// The date at `at`; `None` where the page has none or is damaged.
     #[inline(always)]
     pub(crate) fn get(&self, at: u32) -> Option<SeenAt> {
+        // Of equal dates there are no bytes that could end.
+        if at >= self.count {
+            return None;
+        }
         let mut number = [0u8; 8];
         let bytes = slice(self.body, at as usize * self.width, self.width)?;
         number.get_mut(..self.width)?.copy_from_slice(bytes);

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 const NAME: &str = "MANIFEST";
 const NEW_NAME: &str = "MANIFEST.new";
@@ -80,10 +80,10 @@ impl Manifest {
         segments.map(|segment| segment.file.as_str()).collect()
     }
 
-    fn encode(&self) -> Result<Vec<u8>> {
+    pub(crate) fn encode(&self) -> Result<Vec<u8>> {
         let json = serde_json::to_string_pretty(self)
             .map_err(|e| Error::with_source(ErrorKind::Io, "cannot encode the manifest", e))?;
-        let sum = xxh3_64(json.as_bytes());
+        let sum = XxHash3_64::oneshot(json.as_bytes());
         Ok(format!("{MAGIC} {FORMAT} {sum:016x}\n{json}").into_bytes())
     }
 
@@ -95,17 +95,13 @@ impl Manifest {
             None => return Err(corrupt(path, 0, "this is no manifest")),
         };
         let line = String::from_utf8_lossy(line);
-        let words: Vec<&str> = line.split(' ').collect();
-        let [magic, format, sum] = words.as_slice() else {
-            return Err(corrupt(path, 0, "this is no manifest"));
+        let mut words = line.split(' ');
+        let format = match (words.next(), words.next()) {
+            (Some(MAGIC), Some(format)) if is_number(format) => format,
+            _ => return Err(corrupt(path, 0, "this is no manifest")),
         };
-        if *magic != MAGIC {
-            return Err(corrupt(path, 0, "this is no manifest"));
-        }
-        if *sum != format!("{:016x}", xxh3_64(json)) {
-            return Err(corrupt(path, 0, "the checksum of the manifest is wrong"));
-        }
-        if *format != FORMAT {
+        // Before anything else: what follows the number may have other rules there.
+        if format != FORMAT {
             return Err(Error::new(
                 ErrorKind::UnsupportedFormat,
                 format!(
@@ -115,6 +111,10 @@ impl Manifest {
                 ),
             ));
         }
+        let sum = format!("{:016x}", XxHash3_64::oneshot(json));
+        if (words.next(), words.next()) != (Some(&sum), None) {
+            return Err(corrupt(path, 0, "the checksum of the manifest is wrong"));
+        }
         serde_json::from_slice(json).map_err(|e| {
             Error::with_source(
                 ErrorKind::Corrupt,
@@ -123,4 +123,8 @@ impl Manifest {
             )
         })
     }
+}
+
+fn is_number(word: &str) -> bool {
+    !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit())
 }

@@ -14,7 +14,7 @@ use crate::workers;
 use idmatch_model::{Keep, SeenAt, Side, Window};
 use idmatch_store::{ErrorKind, Finding, Result};
 use std::sync::{Mutex, PoisonError};
-use xxhash_rust::xxh3::Xxh3;
+use twox_hash::xxhash3_128::Hasher;
 
 /// What is wrong with a table; nothing if all is well.
 pub(super) fn verify(table: &TableView) -> Result<Vec<Finding>> {
@@ -126,14 +126,14 @@ fn order<'a>((hash, key): (u64, Packed<'a>)) -> (u64, crate::packed::Kind, &'a [
 }
 
 fn observation_hash(id: Packed<'_>, partner_id: Packed<'_>, seen_at: SeenAt) -> u128 {
-    let mut hash = Xxh3::new();
+    let mut hash = Hasher::new();
     for part in [id, partner_id] {
-        hash.update(&[part.kind as u8]);
-        hash.update(&(part.payload.len() as u64).to_le_bytes());
-        hash.update(part.payload);
+        hash.write(&[part.kind as u8]);
+        hash.write(&(part.payload.len() as u64).to_le_bytes());
+        hash.write(part.payload);
     }
-    hash.update(&seen_at.millis().to_le_bytes());
-    hash.digest128()
+    hash.write(&seen_at.millis().to_le_bytes());
+    hash.finish_128()
 }
 
 /// The keys of a segment in a part of the hash space, in order.

@@ -134,7 +134,7 @@ fn allowed(failed: usize) -> Range<usize> {
 fn fail_everywhere(fault: Fault, length: u64) {
     let scenario = Scenario::new();
     let mut failures = 0;
-    for at in 0.. {
+    for at in 0u64.. {
         let place = Place::new();
         let failing = at..at.saturating_add(length);
         match run(&scenario, &place, failing, fault) {

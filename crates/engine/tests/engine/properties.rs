@@ -9,17 +9,18 @@ use proptest::prelude::*;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Few distinct identifiers, so that they meet: of every kind, of both extreme lengths, and
-/// alike but for case, a space, a leading zero or the form of a letter.
+/// Alike but for case, a space, a leading zero or the form of a letter; or nearly of a kind.
+const ALIKE: [&str; 17] = [
+    "a", "A", "a ", " a", "é", "e\u{301}", "7", "07", "007", "ab", "AB", "0",
+    "18446744073709551615", "18446744073709551616",
+    "01234567-89ab-cdef-0123-456789abcdef", "0123456789abcdef0123456789abcdef",
+    "01234567-89AB-CDEF-0123-456789ABCDEF",
+];
+
+/// Few distinct identifiers, so that they meet: of every kind and of both extreme lengths.
 fn id() -> impl Strategy<Value = String> {
-    let alike = [
-        "a", "A", "a ", " a", "é", "e\u{301}", "7", "07", "007", "ab", "AB", "0",
-        "18446744073709551615", "18446744073709551616",
-        "01234567-89ab-cdef-0123-456789abcdef", "0123456789abcdef0123456789abcdef",
-        "01234567-89AB-CDEF-0123-456789ABCDEF",
-    ];
     prop_oneof![
-        4 => prop::sample::select(&alike[..]).prop_map(str::to_owned),
+        4 => prop::sample::select(&ALIKE[..]).prop_map(str::to_owned),
         3 => (0u64..20).prop_map(|n| n.to_string()),
         2 => (0u128..8).prop_map(|n| format!("{:032x}", n * 0x0123_4567_89ab_cdef_fedc)),
         1 => (0u8..4).prop_map(|n| char::from(b'w' + n).to_string().repeat(1024)),
@@ -118,7 +119,7 @@ fn a_hot_key_answers_like_the_reference() {
         })
         .collect();
     let loads = [rows[..3_000].to_vec(), rows[2_000..].to_vec()];
-    let instant = |n| SeenAt::from_millis(1_700_000_000_000 + n).ok();
+    let instant = |n: i64| SeenAt::from_millis(1_700_000_000_000 + n).ok();
     let windows = [Window::ALL, Window::new(instant(300), instant(301)).unwrap()];
     let limits = LoadLimits { segment_rows: 600, chunk_bytes: 10_000, run_bytes: 60_000 };
     for (keep, limits) in [(Keep::Last, LoadLimits::default()), (Keep::All, limits)] {

@@ -67,14 +67,9 @@ pub(crate) fn name(text: &str) -> TableName {
     text.parse().unwrap()
 }
 
-/// The options of a table that forgets nothing.
-pub(crate) fn options(keep: Keep) -> TableOptions {
-    TableOptions { keep, retention: None }
-}
-
 /// Makes a table that forgets nothing.
 pub(crate) fn create(store: &dyn Store, table: &str, keep: Keep) -> Result<Arc<dyn Table>> {
-    store.create_table(&name(table), &options(keep))
+    store.create_table(&name(table), &TableOptions { keep, retention: None })
 }
 
 /// Rows with identifiers of every kind, packed and not, of one byte and of 1,024; pairs and

@@ -1,0 +1,193 @@
+//! What takes bytes from a disk, open to fuzzers and to tests that feed it damaged bytes.
+//!
+//! Each function takes any bytes at all and must return. It hands them over as they are,
+//! and once more with checksums that fit, because no fuzzer finds those by itself.
+
+use crate::bytes::{u16_at, u32_at};
+use crate::disk::Mapped;
+use crate::lookup::RowCursor;
+use crate::packed::Packed;
+use crate::record;
+use crate::segment::{Block, DatePage, Header, IdPage, PAGE_ROWS, Region, Segment, checksum};
+use crate::store::Manifest;
+use idmatch_store::Result;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use twox_hash::XxHash3_64;
+
+/// A manifest.
+pub fn manifest(bytes: &[u8]) {
+    let path = Path::new("MANIFEST");
+    let whole = Manifest::decode(path, bytes);
+    let mut sealed = format!("idmatch-manifest 1 {:016x}\n", XxHash3_64::oneshot(bytes)).into_bytes();
+    sealed.extend_from_slice(bytes);
+    for manifest in whole.into_iter().chain(Manifest::decode(path, &sealed)) {
+        let back = manifest.encode().and_then(|bytes| Manifest::decode(path, &bytes));
+        assert!(back.is_ok_and(|back| back == manifest), "a manifest does not come back");
+    }
+}
+
+/// A page of identifiers.
+pub fn id_page(bytes: &[u8]) {
+    let mut text = Vec::new();
+    for bytes in [bytes.to_vec(), sealed_page(Region::Values, 0, bytes)] {
+        let Ok(page) = IdPage::verified(Region::Values, 0, &bytes) else { continue };
+        for at in (0..page.count().min(2 * PAGE_ROWS)).chain([u32::MAX]) {
+            text.clear();
+            if let Some(id) = page.get(at) {
+                id.unpack_into(&mut text);
+                assert!(id.cmp_text(&id).is_eq());
+            }
+            page.guess_offset(at);
+        }
+        assert!(page.get(page.count()).is_none(), "an identifier after the last");
+    }
+}
+
+/// A page of dates.
+pub fn date_page(bytes: &[u8]) {
+    for bytes in [bytes.to_vec(), sealed_page(Region::Dates, 0, bytes)] {
+        let Ok(page) = DatePage::verified(0, &bytes) else { continue };
+        let count = u16_at(&bytes, 20).map_or(0, u32::from);
+        let beyond = (0..2 * PAGE_ROWS.max(count)).filter(|at| page.get(*at).is_some()).last();
+        assert!(beyond.is_none_or(|last| last < count), "a date after the last");
+    }
+}
+
+/// The head of a block.
+pub fn head(bytes: &[u8]) {
+    for bytes in [bytes.to_vec(), sealed_page(Region::Heads, 0, bytes)] {
+        let Ok(block) = Block::read(0, &bytes) else { continue };
+        for key in (0..block.keys).chain([u32::MAX]) {
+            block.rows_of(key);
+            if let Some(residual) = block.residual(key) {
+                // Residuals out of order are found by a check, not by a search.
+                block.find(residual);
+            }
+        }
+        for page in (0..block.rows.div_ceil(PAGE_ROWS)).chain([u32::MAX]) {
+            block.page_ranges(page);
+            block.values(page, &bytes).ok();
+            block.dates(page, &bytes).ok();
+        }
+        block.key_page(&bytes);
+    }
+}
+
+/// Records of a load.
+pub fn records(bytes: &[u8]) {
+    let mut at = 0;
+    let mut copy = Vec::new();
+    while let Some((id, next)) = record::read(bytes, at) {
+        assert!(next > at && next <= bytes.len());
+        copy.clear();
+        record::push(&mut copy, id);
+        assert_eq!(record::read(&copy, 0), Some((id, copy.len())), "a record does not come back");
+        at = next;
+    }
+}
+
+/// A segment file: opened, searched, read and checked.
+pub fn segment(bytes: &[u8]) {
+    for bytes in [bytes.to_vec(), sealed_segment(bytes)] {
+        let Ok(segment) = Segment::of_map("0.seg".into(), Arc::new(Memory(bytes))) else { continue };
+        // Errors are what bad bytes deserve.
+        let walked = walk(&segment, segment.check().is_ok());
+        walked.ok();
+    }
+}
+
+/// Whether these are the bytes of a segment that passes its check.
+pub fn is_good_segment(bytes: &[u8]) -> bool {
+    let segment = Segment::of_map("0.seg".into(), Arc::new(Memory(bytes.to_vec())));
+    segment.and_then(|segment| segment.check()).is_ok()
+}
+
+/// Reads every row. In a segment that passed its check every key is found, with all rows.
+fn walk(segment: &Segment, is_good: bool) -> Result<()> {
+    let mut keys = 0;
+    for number in 0..1u32 << segment.header.block_bits {
+        let Some(block) = segment.block(number)? else { continue };
+        for at in 0..block.keys {
+            let key = segment.key(&block, at)?;
+            let found = segment.find(key.hash(), key)?;
+            assert!(!is_good || found == Some((number, at)), "a key is not found");
+            let mut cursor = RowCursor::new(segment, block, block.rows_of(at));
+            while let Some(_date) = cursor.date()? {
+                cursor.value()?;
+                cursor.advance();
+            }
+            keys += 1;
+        }
+    }
+    assert!(!is_good || keys == segment.header.keys, "keys are counted wrongly");
+    let nobody = Packed { kind: crate::packed::Kind::Text, payload: b"nobody" };
+    segment.find(nobody.hash(), nobody).map(drop)
+}
+
+struct Memory(Vec<u8>);
+
+impl Mapped for Memory {
+    fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn populate(&self, _: Range<usize>) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A page, or a head, whose checksum is that of its other bytes.
+fn sealed_page(region: Region, offset: usize, page: &[u8]) -> Vec<u8> {
+    let mut page = page.to_vec();
+    seal(region, offset, &mut page);
+    page
+}
+
+fn seal(region: Region, offset: usize, page: &mut [u8]) {
+    if let Some((sum, rest)) = page.split_at_mut_checked(8) {
+        sum.copy_from_slice(&checksum(region, offset, rest).to_le_bytes());
+    }
+}
+
+/// A file in which every checksum that can be reached fits.
+fn sealed_segment(bytes: &[u8]) -> Vec<u8> {
+    let mut file = bytes.to_vec();
+    let Some(header) = Header::fields(bytes).filter(|header| header.is_consistent(bytes.len()))
+    else {
+        return file;
+    };
+    let directory = slice_of(bytes, header.region(Region::Directory)).to_vec();
+    let starts = directory.as_chunks::<4>().0.iter().map(|start| u32::from_le_bytes(*start) as usize);
+    let ends = starts.clone().skip(1);
+    for (start, end) in starts.zip(ends) {
+        let head = slice_of(slice_of(bytes, header.region(Region::Heads)), start..end);
+        let pages = u32_at(head, 12).map_or(0, |rows| rows.div_ceil(PAGE_ROWS) as usize);
+        let field = |at: usize| u32_at(head, at).unwrap_or(0) as usize;
+        seal_in(&mut file, &header, Region::Keys, field(16), field(20));
+        for entry in (0..pages.min(head.len() / 16)).map(|page| 28 + page * 16) {
+            seal_in(&mut file, &header, Region::Values, field(entry), field(entry + 4));
+            seal_in(&mut file, &header, Region::Dates, field(entry + 8), field(entry + 12));
+        }
+        seal_in(&mut file, &header, Region::Heads, start, end.saturating_sub(start));
+    }
+    let sum = checksum(Region::Directory, 0, &directory);
+    let header = Header { directory_sum: sum, ..header };
+    for (old, new) in file.iter_mut().zip(header.encode()) {
+        *old = new;
+    }
+    file
+}
+
+fn seal_in(file: &mut [u8], header: &Header, region: Region, offset: usize, len: usize) {
+    let place = header.region(region);
+    let page = file.get_mut(place).and_then(|region| region.get_mut(offset..)?.get_mut(..len));
+    if let Some(page) = page {
+        seal(region, offset, page);
+    }
+}
+
+fn slice_of(bytes: &[u8], range: Range<usize>) -> &[u8] {
+    bytes.get(range).unwrap_or_default()
+}

@@ -1,0 +1,247 @@
+//! `spec/format/segment.md` is what is written: a segment is read here by the offsets of the
+//! page's own tables, with nothing of the engine's, and must hold the rows that were loaded.
+
+use crate::common::{Batches, Row, create, files, load, rows_of_all_kinds};
+use idmatch_engine::EngineStore;
+use idmatch_model::Keep;
+use std::collections::BTreeSet;
+use std::path::Path;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+/// A table of offsets: field, offset, size. The parts of variable size have no offset or
+/// no fixed size and are left to the reader below.
+struct Layout(Vec<(String, usize, usize)>);
+
+impl Layout {
+    /// The table after the comment with this name.
+    fn named(name: &str) -> Layout {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/format/segment.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let (_, after) = page.split_once(&format!("<!-- offsets:{name} -->")).unwrap();
+        let rows = after.lines().skip(1).take_while(|line| line.starts_with('|')).skip(2);
+        let mut fields = Vec::new();
+        for row in rows {
+            let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+            let [offset, size, field] = cells[..] else { panic!("{row}") };
+            if let (Ok(offset), Ok(size)) = (offset.parse(), size.parse()) {
+                fields.push((field.to_owned(), offset, size));
+            }
+        }
+        // Fields follow each other without a gap, or the table is wrong in itself.
+        let mut end = 0;
+        for (field, offset, size) in &fields {
+            assert_eq!(*offset, end, "{name}: {field}");
+            end += size;
+        }
+        Layout(fields)
+    }
+
+    /// Bytes of all fields.
+    fn len(&self) -> usize {
+        self.0.iter().map(|(_, _, size)| size).sum()
+    }
+
+    /// The number in the one field whose description starts like this.
+    fn read(&self, field: &str, bytes: &[u8]) -> u64 {
+        let mut found = self.0.iter().filter(|(name, _, _)| name.starts_with(field));
+        let (_, offset, size) = found.next().unwrap_or_else(|| panic!("no field {field}"));
+        assert!(found.next().is_none(), "several fields {field}");
+        number(&bytes[*offset..offset + size])
+    }
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+/// The checksum of a part: its first eight bytes, over the rest, seeded with its place.
+fn assert_sealed(region: u64, offset: usize, part: &[u8]) {
+    let sum = xxh3_64_with_seed(&part[8..], region << 56 | offset as u64);
+    assert_eq!(number(&part[..8]), sum, "region {region}, offset {offset}");
+}
+
+/// What the page says of packed identifiers, and their hash.
+fn unpacked(kind: u8, payload: &[u8]) -> (String, u64) {
+    let hex: String = payload.iter().map(|byte| format!("{byte:02x}")).collect();
+    let text = match kind {
+        0 => String::from_utf8(payload.to_vec()).unwrap(),
+        1 => hex,
+        2 => [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-"),
+        3 => u64::from_be_bytes(payload.try_into().unwrap()).to_string(),
+        kind => panic!("kind {kind}"),
+    };
+    (text, xxh3_64_with_seed(payload, u64::from(kind)))
+}
+
+/// The identifiers of a page with their hashes.
+fn ids(page: &[u8]) -> Vec<(String, u64)> {
+    let layout = Layout::named("ids");
+    let (kind, width) = (layout.read("kind", page) as u8, layout.read("width", page) as usize);
+    let count = layout.read("count", page) as usize;
+    let body = &page[layout.len()..];
+    let (kinds, body) = match kind {
+        255 => (body[..count].to_vec(), &body[count..]),
+        kind => (vec![kind; count], body),
+    };
+    let (ends, payloads): (Vec<usize>, &[u8]) = match width {
+        0 => {
+            let (ends, payloads) = body.split_at(count * 4);
+            (ends.chunks(4).map(|end| number(end) as usize).collect(), payloads)
+        }
+        width => ((1..=count).map(|n| n * width).collect(), body),
+    };
+    assert_eq!(ends.last(), Some(&payloads.len()), "payloads end with the page");
+    let starts = std::iter::once(0).chain(ends.iter().copied());
+    let places = kinds.iter().zip(starts.zip(&ends));
+    places.map(|(kind, (start, end))| unpacked(*kind, &payloads[start..*end])).collect()
+}
+
+fn dates(page: &[u8]) -> Vec<i64> {
+    let layout = Layout::named("dates");
+    let field = |name| layout.read(name, page);
+    let width = field("width") as usize;
+    let body = &page[layout.len()..];
+    assert_eq!(body.len(), width * field("count") as usize);
+    let date = |n: usize| field("base") + field("unit") * number(&body[n * width..(n + 1) * width]);
+    (0..field("count") as usize).map(|n| date(n) as i64).collect()
+}
+
+/// A segment file, by the book.
+struct Segment<'a> {
+    header: Layout,
+    file: &'a [u8],
+}
+
+impl<'a> Segment<'a> {
+    fn field(&self, name: &str) -> u64 {
+        self.header.read(name, self.file)
+    }
+
+    fn region(&self, number: usize) -> &'a [u8] {
+        let ends = [
+            "end of the directory", "end of the heads", "end of the key pages",
+            "end of the value pages", "end of the date pages",
+        ];
+        let start = match number {
+            1 => self.header.len(),
+            number => self.field(ends[number - 2]) as usize,
+        };
+        &self.file[start..self.field(ends[number - 1]) as usize]
+    }
+
+    /// A page, verified.
+    fn page(&self, region: usize, offset: usize, len: usize) -> &'a [u8] {
+        let page = &self.region(region)[offset..offset + len];
+        assert_sealed(region as u64, offset, page);
+        page
+    }
+
+    /// All rows: key, value, date.
+    fn rows(&self) -> Vec<Row> {
+        let directory: Vec<usize> =
+            self.region(1).chunks(4).map(|start| number(start) as usize).collect();
+        assert_eq!(directory.len(), (1 << self.field("block bits")) + 1);
+        assert_eq!(self.field("checksum of the directory"), xxh3_64_with_seed(self.region(1), 1 << 56));
+        let mut rows = Vec::new();
+        for (block, range) in directory.windows(2).enumerate() {
+            if range[0] < range[1] {
+                let head = &self.region(2)[range[0]..range[1]];
+                assert_sealed(2, range[0], head);
+                rows.extend(self.block(block as u64, head));
+            }
+        }
+        rows
+    }
+
+    fn block(&self, block: u64, head: &[u8]) -> Vec<Row> {
+        let layout = Layout::named("head");
+        let field = |name| layout.read(name, head) as usize;
+        let (keys, rows) = (field("keys"), field("rows"));
+        let (pages, rest) = head[layout.len()..].split_at(rows.div_ceil(1_024) * 16);
+        let (residuals, surplus) = rest.split_at(keys * 2);
+        let width = match rows - keys {
+            0 => 0,
+            1..=255 => 1,
+            256..=65_535 => 2,
+            _ => 4,
+        };
+        assert_eq!(surplus.len(), keys * width);
+        let key_page = self.page(3, field("offset of the page of keys"), field("its length"));
+        assert_eq!(field("kind"), usize::from(key_page[8]));
+        let (mut values, mut seen) = (Vec::new(), Vec::new());
+        for page in pages.chunks(16) {
+            let at = |n: usize| number(&page[n * 4..n * 4 + 4]) as usize;
+            values.extend(ids(self.page(4, at(0), at(1))));
+            seen.extend(dates(self.page(5, at(2), at(3))));
+        }
+        assert_eq!((values.len(), seen.len()), (rows, rows));
+        let mut found = Vec::new();
+        for (key, (text, hash)) in ids(key_page).into_iter().enumerate() {
+            let shift = self.field("prefix bits") + self.field("block bits");
+            assert_eq!(number(&residuals[key * 2..key * 2 + 2]), (hash << shift) >> 48);
+            if self.field("block bits") > 0 {
+                let after_prefix = hash << self.field("prefix bits");
+                assert_eq!(after_prefix >> (64 - self.field("block bits")), block);
+            }
+            let end = key + 1 + number(&surplus[key * width..(key + 1) * width]) as usize;
+            for row in found.len()..end {
+                found.push((text.clone(), values[row].0.clone(), seen[row]));
+            }
+        }
+        assert_eq!(found.len(), rows);
+        found
+    }
+}
+
+#[test]
+fn segments_are_as_the_page_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = EngineStore::open(dir.path()).unwrap();
+    let mut rows = rows_of_all_kinds(700);
+    // A key with three pages of rows, and blocks with every width of a surplus.
+    rows.extend((0..2_500).map(|n| (format!("{n:032x}"), "hot".to_owned(), n)));
+    let table = create(&store, "t", Keep::All).unwrap();
+    load(&*table, &mut Batches::of_rows(&rows, 100)).unwrap();
+    let files = files(dir.path());
+    assert_eq!(files.len(), 3);
+    let expected: BTreeSet<Row> = rows.into_iter().collect();
+    let manifest = manifest(&files[0]);
+    for (info, path) in manifest["tables"]["t"]["segments"].as_array().unwrap().iter().zip(&files[1..]) {
+        let file = std::fs::read(path).unwrap();
+        let segment = Segment { header: Layout::named("header"), file: &file };
+        assert_eq!(segment.header.len(), 112);
+        assert!(file.starts_with(b"IDMSEG\r\n"));
+        assert_eq!(segment.field("format"), 1);
+        let sum_at = segment.header.len() - 8;
+        let sum = segment.field("checksum of bytes 0 to 103");
+        assert_eq!(sum, xxh3_64_with_seed(&file[..sum_at], 0));
+        let mut found = segment.rows();
+        assert_eq!(found.len() as u64, segment.field("rows"));
+        let keys: BTreeSet<&str> = found.iter().map(|row| row.0.as_str()).collect();
+        assert_eq!(keys.len() as u64, segment.field("keys"));
+        let millis = || found.iter().map(|row| row.2 as u64);
+        assert_eq!(millis().min(), Some(segment.field("oldest date")));
+        assert_eq!(millis().max(), Some(segment.field("newest date")));
+        // What the manifest says of the file.
+        assert_eq!(info["file"], path.file_name().unwrap().to_str().unwrap());
+        assert_eq!(info["side"], ["id", "partner_id"][segment.field("side") as usize]);
+        assert_eq!(info["bytes"], file.len());
+        for (key, field) in [("rows", "rows"), ("oldest", "oldest"), ("newest", "newest")] {
+            assert_eq!(info[key], segment.field(field), "{key}");
+        }
+        assert_eq!(info["header_sum"], sum);
+        if segment.field("side") == 1 {
+            found = found.into_iter().map(|(key, value, date)| (value, key, date)).collect();
+        }
+        assert_eq!(found.len(), expected.len(), "each observation once");
+        assert!(found.into_iter().collect::<BTreeSet<_>>() == expected);
+    }
+}
+
+/// The JSON of a manifest, after its first line.
+fn manifest(path: &Path) -> serde_json::Value {
+    let text = std::fs::read_to_string(path).unwrap();
+    let (line, json) = text.split_once('\n').unwrap();
+    assert_eq!(line, format!("idmatch-manifest 1 {:016x}", xxh3_64(json.as_bytes())));
+    serde_json::from_str(json).unwrap()
+}
