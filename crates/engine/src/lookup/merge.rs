@@ -13,17 +13,21 @@ use std::collections::HashSet;
 /// The values that have been decided on. Grows with the distinct values of one key.
 pub(crate) type Decided = HashSet<(Kind, Box<[u8]>)>;
 
+/// Up to this many values are compared one by one, without a set.
+const FEW: usize = 16;
+
 /// Answers for one key, newest first, ties by the text of the value.
 pub(crate) struct Merge<'s> {
     sources: Vec<RowCursor<'s>>,
     keep: Keep,
     window: Window,
+    few: Vec<Packed<'s>>,
     decided: Decided,
 }
 
 impl<'s> Merge<'s> {
     pub(crate) fn new(sources: Vec<RowCursor<'s>>, keep: Keep, window: Window) -> Merge<'s> {
-        Merge { sources, keep, window, decided: Decided::new() }
+        Merge { sources, keep, window, few: Vec::new(), decided: Decided::new() }
     }
 
     /// Goes on where another merge of the same key stopped.
@@ -33,8 +37,29 @@ impl<'s> Merge<'s> {
     }
 
     /// What is needed to go on later.
-    pub(crate) fn suspend(self) -> (Vec<RowCursor<'s>>, Decided) {
+    pub(crate) fn suspend(mut self) -> (Vec<RowCursor<'s>>, Decided) {
+        self.own_few();
         (self.sources, self.decided)
+    }
+
+    fn own_few(&mut self) {
+        let owned = self.few.drain(..).map(|value| (value.kind, value.payload.into()));
+        self.decided.extend(owned);
+    }
+
+    /// Notes a value; false if it was noted before.
+    fn decide(&mut self, value: Packed<'s>) -> bool {
+        if !self.decided.is_empty() {
+            return self.decided.insert((value.kind, value.payload.into()));
+        }
+        if self.few.contains(&value) {
+            return false;
+        }
+        self.few.push(value);
+        if self.few.len() > FEW {
+            self.own_few();
+        }
+        true
     }
 
     /// Whether a value can come more than once.
@@ -53,7 +78,7 @@ impl<'s> Merge<'s> {
             // With keep="all" an observation after the window says nothing about those inside.
             if self.repeats()
                 && !(past && self.keep == Keep::All)
-                && !self.decided.insert((value.kind, value.payload.into()))
+                && !self.decide(value)
             {
                 continue;
             }
@@ -64,23 +89,43 @@ impl<'s> Merge<'s> {
         Ok(None)
     }
 
-    /// How many answers are left. Reads no values where none can repeat.
+    /// How many answers there are. Reads values only where they can repeat, and dates only
+    /// where the window asks for them.
     pub(crate) fn count(&mut self) -> Result<u64> {
-        let mut count = 0;
-        if !self.repeats() {
-            if let Some(source) = self.sources.first_mut() {
-                while let Some(seen_at) = source.date()? {
-                    if !self.window.reaches(seen_at) {
-                        break;
-                    }
-                    count += u64::from(!self.window.is_past(seen_at));
-                    source.advance();
+        match (self.repeats(), self.window.is_all()) {
+            (true, true) => self.count_values(),
+            (true, false) => {
+                let mut count = 0;
+                while self.next()?.is_some() {
+                    count += 1;
                 }
+                Ok(count)
             }
-            return Ok(count);
+            (false, _) => self.count_dates(),
         }
-        while self.next()?.is_some() {
-            count += 1;
+    }
+
+    fn count_values(&mut self) -> Result<u64> {
+        let mut count = 0;
+        for mut source in std::mem::take(&mut self.sources) {
+            while !source.rows().is_empty() {
+                count += u64::from(self.decide(source.value()?));
+                source.advance();
+            }
+        }
+        Ok(count)
+    }
+
+    fn count_dates(&mut self) -> Result<u64> {
+        let mut count = 0;
+        for source in &mut self.sources {
+            while let Some(seen_at) = source.date()? {
+                if !self.window.reaches(seen_at) {
+                    break;
+                }
+                count += u64::from(!self.window.is_past(seen_at));
+                source.advance();
+            }
         }
         Ok(count)
     }

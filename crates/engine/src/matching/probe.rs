@@ -64,14 +64,16 @@ pub(super) fn probe(
         announce(segment, part, population.entries().len(), &[Region::Heads, Region::Keys])?;
     }
     let mut prober = Prober { population, blocks: Vec::new(), candidates: Vec::new() };
+    let mut last_blocks: Vec<LastBlock<'_>> = segments.iter().map(|_| None).collect();
     let mut cache = BlockCache::new(question.segments);
     let mut hits = Vec::new();
     let mut counts = MatchCounts::default();
     let mut first_entry = 0;
     for strip in population.entries().chunks(STRIP) {
         let start = hits.len();
-        for (number, segment) in &segments {
-            prober.probe_strip(*number, segment, first_entry, strip, &mut hits)?;
+        for ((number, segment), last_block) in segments.iter().zip(&mut last_blocks) {
+            prober.collect_candidates(segment, strip, last_block)?;
+            prober.compare_keys(*number, segment, first_entry, strip, &mut hits)?;
         }
         let found = hits.get_mut(start..).unwrap_or_default();
         if segments.len() > 1 {
@@ -100,6 +102,9 @@ pub(super) fn announce(
     segment.populate(regions, blocks)
 }
 
+/// The block of a segment that was read last; `None` inside for an empty one.
+type LastBlock<'a> = Option<(u32, Option<Block<'a>>)>;
+
 /// The buffers of a strip.
 struct Prober<'a> {
     population: &'a PopulationPart,
@@ -108,15 +113,15 @@ struct Prober<'a> {
 }
 
 impl<'a> Prober<'a> {
-    fn probe_strip(
-        &mut self,
+    /// Second step: compares the whole keys.
+    fn compare_keys(
+        &self,
         number: u32,
         segment: &'a Segment,
         first_entry: u32,
         strip: &[Entry],
         hits: &mut Vec<Hit>,
     ) -> Result<()> {
-        self.collect_candidates(segment, strip)?;
         let keys = segment.region(Region::Keys);
         let mut candidates = self.candidates.as_slice();
         while let Some(Candidate { entry, block, .. }) = candidates.first() {
@@ -145,18 +150,24 @@ impl<'a> Prober<'a> {
         Ok(())
     }
 
-    fn collect_candidates(&mut self, segment: &'a Segment, strip: &[Entry]) -> Result<()> {
+    /// First step: finds the keys with the residuals of the strip and has them fetched.
+    fn collect_candidates(
+        &mut self,
+        segment: &'a Segment,
+        strip: &[Entry],
+        last_block: &mut LastBlock<'a>,
+    ) -> Result<()> {
         self.blocks.clear();
         self.candidates.clear();
         let keys = segment.region(Region::Keys);
-        let mut current: Option<(u32, Option<Block<'a>>)> = None;
+        self.blocks.extend(last_block.and_then(|(number, block)| Some((number, block?))));
         for (entry, Entry { hash, .. }) in (0..).zip(strip) {
             let number = segment.header.block_of(*hash);
-            let block = match current {
+            let block = match *last_block {
                 Some((open, block)) if open == number => block,
                 _ => {
                     let block = segment.block(number)?;
-                    current = Some((number, block));
+                    *last_block = Some((number, block));
                     self.blocks.extend(block.map(|block| (number, block)));
                     block
                 }

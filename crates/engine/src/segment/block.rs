@@ -35,6 +35,28 @@ pub(crate) struct Block<'a> {
     surplus: &'a [u8],
 }
 
+/// How many residuals are searched at once.
+const GUESS: usize = 32;
+
+/// How many residuals are smaller. They are uniform, so the place of one can be guessed to
+/// within a few; that neighbourhood is searched without a branch.
+#[inline(always)]
+fn lower_bound(residuals: &[[u8; 2]], residual: u16) -> usize {
+    let smaller = |r: &[u8; 2]| u16::from_le_bytes(*r) < residual;
+    let guess = (usize::from(residual) * residuals.len()) >> 16;
+    let last_start = residuals.len().saturating_sub(GUESS);
+    let start = guess.saturating_sub(GUESS / 2).min(last_start);
+    if let Some(near) = residuals.get(start..).and_then(|rest| rest.first_chunk::<GUESS>()) {
+        let count = near.iter().map(|r| u16::from(smaller(r))).sum::<u16>();
+        let starts_before = count > 0 || start == 0;
+        let ends_after = usize::from(count) < GUESS || start == last_start;
+        if starts_before && ends_after {
+            return start + usize::from(count);
+        }
+    }
+    residuals.partition_point(smaller)
+}
+
 /// Bytes of a key's surplus in a block with that many more rows than keys.
 pub(crate) fn surplus_width(surplus: u32) -> usize {
     match surplus {
@@ -86,7 +108,7 @@ impl<'a> Block<'a> {
     #[inline(always)]
     pub(crate) fn find(&self, residual: u16) -> Range<u32> {
         let (residuals, _) = self.residuals.as_chunks::<2>();
-        let start = residuals.partition_point(|r| u16::from_le_bytes(*r) < residual);
+        let start = lower_bound(residuals, residual);
         let same = residuals
             .get(start..)
             .unwrap_or_default()
@@ -155,5 +177,30 @@ impl<'a> Block<'a> {
         };
         let (_, (offset, len)) = self.page_ranges(page).ok_or(damage(0))?;
         DatePage::verified(offset, slice(dates, offset, len).ok_or(damage(offset))?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_guess_finds_what_a_search_finds(
+            mut residuals in prop::collection::vec(any::<u16>(), 0..400),
+            clustered in any::<bool>(),
+            wanted in any::<u16>(),
+        ) {
+            if clustered {
+                residuals.iter_mut().for_each(|r| *r %= 64);
+            }
+            residuals.sort_unstable();
+            let bytes: Vec<[u8; 2]> = residuals.iter().map(|r| r.to_le_bytes()).collect();
+            for wanted in residuals.iter().copied().chain([wanted, 0, 63, 64, u16::MAX]) {
+                let expected = residuals.partition_point(|r| *r < wanted);
+                prop_assert_eq!(lower_bound(&bytes, wanted), expected);
+            }
+        }
     }
 }
