@@ -7,6 +7,18 @@ Every call releases the GIL while it works and raises the errors of `idmatch._er
 from collections.abc import Callable, Iterable
 from typing import Any, final
 
+__all__ = [
+    "Match",
+    "Store",
+    "Table",
+    "__version__",
+    "format_instant",
+    "open_store",
+    "parse_instant",
+    "parse_period",
+    "restore",
+]
+
 __version__: str
 
 def open_store(path: str) -> Store:
@@ -19,7 +31,7 @@ def restore(source: str, destination: str) -> None:
     """Copies a backup to a place where nothing is yet, after checking every file of it."""
 
 def parse_instant(text: str) -> int:
-    """Reads ISO 8601 ("2026-03-01", "2026-03-01T12:30:00Z") or a period before now ("90d", "13mo")."""
+    """Reads ISO 8601 ("2026-03-01", "2026-03-01T12:30:00Z") or a period before now ("90d")."""
 
 def parse_period(text: str) -> str:
     """Checks a length of time such as "13mo" and returns it."""

@@ -119,9 +119,8 @@ fn uuid(text: &[u8]) -> Option<[u8; 16]> {
 
 /// No branch in the loop, so that it becomes a few vector instructions.
 fn is_lower_hex(text: &[u8]) -> bool {
-    text.iter().fold(true, |all, byte| {
-        all & (byte.wrapping_sub(b'0') < 10 || byte.wrapping_sub(b'a') < 6)
-    })
+    text.iter()
+        .fold(true, |all, byte| all & (byte.wrapping_sub(b'0') < 10 || byte.wrapping_sub(b'a') < 6))
 }
 
 impl<'a> Packed<'a> {

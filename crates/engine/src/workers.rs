@@ -3,12 +3,12 @@
 use idmatch_store::Result;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// How many threads work at once.
+/// How many threads can work at once: one for each processor.
 pub(crate) fn count() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Runs `work` on as many threads as there are processors; each gets its number. The first
+/// Runs `work` on so many threads; each gets its number. The first
 /// error is returned, after all have ended.
 pub(crate) fn on_each_thread<T: Send>(
     threads: usize,
@@ -29,10 +29,14 @@ pub(crate) fn on_each_thread<T: Send>(
     })
 }
 
-/// Works off `tasks` in order on all threads. After an error no new task is started.
-pub(crate) fn for_each<T: Sync>(tasks: &[T], work: impl Fn(&T) -> Result<()> + Sync) -> Result<()> {
+/// Works off `tasks` in order on so many threads. After an error no new task is started.
+pub(crate) fn for_each<T: Sync>(
+    threads: usize,
+    tasks: &[T],
+    work: impl Fn(&T) -> Result<()> + Sync,
+) -> Result<()> {
     let next = AtomicUsize::new(0);
-    on_each_thread(count().min(tasks.len()), |_| {
+    on_each_thread(threads.min(tasks.len()), |_| {
         while let Some(task) = tasks.get(next.fetch_add(1, Relaxed)) {
             work(task).inspect_err(|_| next.store(tasks.len(), Relaxed))?;
         }

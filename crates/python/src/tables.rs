@@ -173,8 +173,7 @@ impl Table {
             dates.push(seen_at.millis_i64());
         }
         let dates = TimestampMillisecondArray::from(dates).with_timezone("UTC");
-        let columns: Vec<arrow_array::ArrayRef> =
-            vec![Arc::new(values.finish()), Arc::new(dates)];
+        let columns: Vec<arrow_array::ArrayRef> = vec![Arc::new(values.finish()), Arc::new(dates)];
         let schema = match_schema(by).project(&[1, 2]);
         schema
             .and_then(|schema| RecordBatch::try_new(schema.into(), columns))
@@ -211,4 +210,3 @@ fn pick(py: Python<'_>, name: &str) -> PyResult<Pick> {
         }
     }
 }
-

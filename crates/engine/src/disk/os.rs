@@ -5,8 +5,8 @@ use super::{Disk, Lock, Mapped, NewFile, OpenFile};
 use memmap2::{Advice, Mmap};
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::FileExt;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 

@@ -85,7 +85,7 @@ pub(crate) fn load(
         })
         .collect();
     let written = Mutex::new(Vec::new());
-    workers::for_each(&tasks, |(side, parts)| {
+    workers::for_each(workers::count(), &tasks, |(side, parts)| {
         let segments = run::write_segments(place, keep, *side, prefix_bits, parts, &sides)?;
         sides.release(*side, parts)?;
         written.lock().unwrap_or_else(std::sync::PoisonError::into_inner).extend(segments);

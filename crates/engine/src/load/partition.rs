@@ -46,7 +46,13 @@ impl Sides<'_> {
     }
 
     /// Appends the rows of a chunk of a part to `rows`.
-    pub(crate) fn read(&self, side: Side, part: Part, chunk: &Chunk, rows: &mut Vec<u8>) -> Result<()> {
+    pub(crate) fn read(
+        &self,
+        side: Side,
+        part: Part,
+        chunk: &Chunk,
+        rows: &mut Vec<u8>,
+    ) -> Result<()> {
         self.spill.read(side, part, chunk, rows)
     }
 

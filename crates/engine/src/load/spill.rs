@@ -87,7 +87,13 @@ impl<'a> Spill<'a> {
     }
 
     /// Appends the rows of a chunk to `rows`.
-    pub(crate) fn read(&self, side: Side, part: Part, chunk: &Chunk, rows: &mut Vec<u8>) -> Result<()> {
+    pub(crate) fn read(
+        &self,
+        side: Side,
+        part: Part,
+        chunk: &Chunk,
+        rows: &mut Vec<u8>,
+    ) -> Result<()> {
         let (offset, len, checksum) = match chunk {
             Chunk::Memory(kept) => {
                 rows.extend_from_slice(kept);

@@ -100,8 +100,8 @@ impl KeyAnswers {
 
     fn read_piece(&mut self) -> Result<()> {
         let cursors = self.places.iter().map(Place::cursor).collect::<Result<Vec<_>>>()?;
-        let mut merge = Merge::new(cursors, self.keep, self.window)
-            .resume(std::mem::take(&mut self.decided));
+        let mut merge =
+            Merge::new(cursors, self.keep, self.window).resume(std::mem::take(&mut self.decided));
         let mut ended = false;
         while self.ready.len() < self.piece {
             let Some((seen_at, value)) = merge.next()? else {

@@ -47,8 +47,7 @@ impl<'s> RowCursor<'s> {
             Some((loaded, page)) if loaded == number => page,
             _ => {
                 let dates = self.segment.region(Region::Dates);
-                let page =
-                    self.block.dates(number, dates).map_err(|d| self.segment.damaged(d))?;
+                let page = self.block.dates(number, dates).map_err(|d| self.segment.damaged(d))?;
                 self.dates = Some((number, page));
                 page
             }

@@ -76,10 +76,7 @@ impl<'s> Merge<'s> {
             }
             let past = self.window.is_past(seen_at);
             // With keep="all" an observation after the window says nothing about those inside.
-            if self.repeats()
-                && !(past && self.keep == Keep::All)
-                && !self.decide(value)
-            {
+            if self.repeats() && !(past && self.keep == Keep::All) && !self.decide(value) {
                 continue;
             }
             if !past {

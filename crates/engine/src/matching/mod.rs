@@ -33,6 +33,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// many bytes: about 15 million identifiers of 32 hex digits.
 const TRANCHE_BYTES: usize = 512 << 20;
 
+/// Below this, starting a second thread takes longer than it saves.
+const FEW_ROWS: u64 = 256;
+
 /// A population that was matched: what was asked, and what was found.
 pub(crate) struct EngineMatch {
     table: Arc<TableView>,
@@ -99,7 +102,8 @@ fn probe_all(
     let counts = Mutex::new(MatchCounts { population: population.rows, ..Default::default() });
     let found: Vec<(Part, Mutex<Vec<Hit>>)> =
         Part::all().map(|part| (part, Mutex::default())).collect();
-    workers::for_each(&found, |(part, found)| {
+    let threads = if population.rows < FEW_ROWS { 1 } else { workers::count() };
+    workers::for_each(threads, &found, |(part, found)| {
         let population = population.part(*part);
         if !population.is_empty() {
             let (hits, part_counts) = probe::probe(question, *part, population)?;
@@ -133,13 +137,13 @@ impl Match for EngineMatch {
             match tranche {
                 Tranche::Memory(population, hits) => {
                     let parts: Vec<(Part, &Vec<Hit>)> = Part::all().zip(hits).collect();
-                    workers::for_each(&parts, |(part, hits)| {
+                    workers::for_each(workers::count(), &parts, |(part, hits)| {
                         output::write(question, *part, population.part(*part), hits, &send)
                     })?;
                 }
                 Tranche::Spilled(parts) => {
                     let all: Vec<Part> = Part::all().collect();
-                    workers::for_each(&all, |part| {
+                    workers::for_each(workers::count(), &all, |part| {
                         let (population, hits) = parts.read(*part)?;
                         output::write(question, *part, &population, &hits, &send)
                     })?;

@@ -1,13 +1,14 @@
 //! A population, packed and in the order of the hash.
 
+use super::lock;
 use crate::packed::{Packed, Packer};
 use crate::part::Part;
 use crate::record;
 use crate::workers;
 use idmatch_model::check_id;
 use idmatch_store::{BatchSource, Result, SourceBatch, population_ids};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 
 /// Identifiers by part: a population, or as much of it as fits into memory. What is no
 /// identifier is counted and otherwise left out.
@@ -44,20 +45,23 @@ struct Reader {
 impl Population {
     /// Reads on all threads until the source ends or about `max_bytes` are taken.
     pub(super) fn read(source: &mut dyn BatchSource, max_bytes: usize) -> Result<Population> {
+        let first: Vec<SourceBatch> =
+            [source.next_batch()?, source.next_batch()?].into_iter().flatten().collect();
         let shared = Shared {
-            source: Mutex::new(source),
             bytes_left: AtomicIsize::new(isize::try_from(max_bytes).unwrap_or(isize::MAX)),
             ended: AtomicBool::new(false),
+            source: Mutex::new((first, source)),
         };
-        let readers = workers::on_each_thread(workers::count(), |thread| {
+        // A single batch is not worth a second thread.
+        let threads = workers::count().min(lock(&shared.source).0.len().max(1));
+        let readers = workers::on_each_thread(threads, |thread| {
             shared.read(thread as u32).inspect_err(|_| shared.ended.store(true, Relaxed))
         })?;
         let is_last = shared.ended.into_inner();
         let rows = readers.iter().map(|reader| reader.rows).sum();
         let mut parts: Vec<PopulationPart> =
             (0..Part::COUNT).map(|_| PopulationPart::default()).collect();
-        let mut read: Vec<_> =
-            readers.into_iter().map(|reader| reader.parts.into_iter()).collect();
+        let mut read: Vec<_> = readers.into_iter().map(|reader| reader.parts.into_iter()).collect();
         for part in &mut parts {
             for (entries, arena) in read.iter_mut().filter_map(Iterator::next) {
                 if part.entries.is_empty() {
@@ -68,10 +72,13 @@ impl Population {
                 part.arenas.push(arena);
             }
         }
-        let work: Vec<Mutex<&mut PopulationPart>> = parts.iter_mut().map(Mutex::new).collect();
-        workers::for_each(&work, |part| {
-            let part = &mut **part.lock().unwrap_or_else(PoisonError::into_inner);
-            radsort::sort_by_key(&mut part.entries, |entry| (entry.hash >> (32 - Part::BITS)) as u32);
+        let work: Vec<Mutex<&mut PopulationPart>> =
+            parts.iter_mut().filter(|part| part.entries.len() > 1).map(Mutex::new).collect();
+        workers::for_each(if threads == 1 { 1 } else { workers::count() }, &work, |part| {
+            let part = &mut **lock(part);
+            radsort::sort_by_key(&mut part.entries, |entry| {
+                (entry.hash >> (32 - Part::BITS)) as u32
+            });
             Ok(())
         })?;
         drop(work);
@@ -79,15 +86,15 @@ impl Population {
     }
 
     pub(super) fn part(&self, part: Part) -> &PopulationPart {
-        const EMPTY: &PopulationPart =
-            &PopulationPart { entries: Vec::new(), arenas: Vec::new() };
+        const EMPTY: &PopulationPart = &PopulationPart { entries: Vec::new(), arenas: Vec::new() };
         self.parts.get(usize::from(part.0)).unwrap_or(EMPTY)
     }
 }
 
 /// What the reading threads share.
 struct Shared<'a> {
-    source: Mutex<&'a mut dyn BatchSource>,
+    /// Batches that were read already, and where the others come from.
+    source: Mutex<(Vec<SourceBatch>, &'a mut dyn BatchSource)>,
     bytes_left: AtomicIsize,
     ended: AtomicBool,
 }
@@ -97,7 +104,11 @@ impl Shared<'_> {
         if self.ended.load(Relaxed) || self.bytes_left.load(Relaxed) <= 0 {
             return Ok(None);
         }
-        let next = self.source.lock().unwrap_or_else(PoisonError::into_inner).next_batch()?;
+        let (first, source) = &mut *lock(&self.source);
+        let next = match first.pop() {
+            Some(batch) => Some(batch),
+            None => source.next_batch()?,
+        };
         if next.is_none() {
             self.ended.store(true, Relaxed);
         }

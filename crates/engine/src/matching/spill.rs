@@ -54,7 +54,11 @@ impl SpilledParts {
             for (population, hits) in parts {
                 let bytes = encode(population, hits);
                 file.write_all(&bytes)?;
-                extents.push(Extent { offset, len: bytes.len(), checksum: XxHash3_64::oneshot(&bytes) });
+                extents.push(Extent {
+                    offset,
+                    len: bytes.len(),
+                    checksum: XxHash3_64::oneshot(&bytes),
+                });
                 offset += bytes.len() as u64;
             }
             let file = disk.open(&path)?;
@@ -77,7 +81,8 @@ impl SpilledParts {
         self.file
             .read_at(&mut bytes, extent.offset)
             .map_err(|e| io_error("read", &self.path, e))?;
-        let good = if XxHash3_64::oneshot(&bytes) == extent.checksum { decode(bytes) } else { None };
+        let good =
+            if XxHash3_64::oneshot(&bytes) == extent.checksum { decode(bytes) } else { None };
         good.ok_or_else(|| corrupt(&self.path, extent.offset as usize, "a temporary file changed"))
     }
 }

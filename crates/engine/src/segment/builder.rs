@@ -45,7 +45,8 @@ struct OpenBlock {
 impl SegmentBuilder {
     /// A segment for the hashes with this prefix, laid out for about `rows` rows.
     pub(crate) fn new(side: Side, prefix_bits: u8, prefix: u64, rows: u64) -> SegmentBuilder {
-        let block_bits = (rows / BLOCK_ROWS).checked_ilog2().unwrap_or(0).min(u32::from(MAX_BLOCK_BITS)) as u8;
+        let block_bits =
+            (rows / BLOCK_ROWS).checked_ilog2().unwrap_or(0).min(u32::from(MAX_BLOCK_BITS)) as u8;
         SegmentBuilder {
             side,
             prefix_bits,

@@ -86,7 +86,11 @@ impl Segment {
             let count = (block.rows - first).min(PAGE_ROWS);
             let ((ids_at, _), _) = block.page_ranges(page).unwrap_or_default();
             if ids.count() != count {
-                return Err(self.wrong(Region::Values, ids_at, "a page has other rows than its block"));
+                return Err(self.wrong(
+                    Region::Values,
+                    ids_at,
+                    "a page has other rows than its block",
+                ));
             }
             for row in 0..count {
                 let (Some(value), Some(date)) = (ids.get(row), seen.get(row)) else {

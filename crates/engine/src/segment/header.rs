@@ -8,8 +8,8 @@
 //! ```
 
 use super::{Region, checksum};
-use crate::part::Part;
 use crate::bytes::{array, u32_at, u64_at};
+use crate::part::Part;
 use idmatch_model::{SeenAt, Side};
 use idmatch_store::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
@@ -70,7 +70,8 @@ impl Header {
             Side::PartnerId => 1,
         };
         out.extend_from_slice(&[side, self.prefix_bits, self.block_bits, 0]);
-        for number in [self.prefix, self.keys, self.rows, self.oldest.millis(), self.newest.millis()]
+        for number in
+            [self.prefix, self.keys, self.rows, self.oldest.millis(), self.newest.millis()]
         {
             out.extend_from_slice(&number.to_le_bytes());
         }

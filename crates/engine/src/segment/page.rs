@@ -33,7 +33,12 @@ pub(crate) struct IdPage<'a> {
 
 impl<'a> IdPage<'a> {
     /// A page whose kind, width and count are known from elsewhere.
-    pub(crate) fn described(kind: u8, width: u16, count: u32, page: &'a [u8]) -> Option<IdPage<'a>> {
+    pub(crate) fn described(
+        kind: u8,
+        width: u16,
+        count: u32,
+        page: &'a [u8],
+    ) -> Option<IdPage<'a>> {
         Some(IdPage { kind, width, count, body: page.get(ID_HEADER..)? })
     }
 
@@ -44,9 +49,7 @@ impl<'a> IdPage<'a> {
         page: &'a [u8],
     ) -> Result<IdPage<'a>, Damage> {
         verify(region, offset, page)?;
-        let read = || {
-            IdPage::described(*page.get(8)?, u16_at(page, 10)?, u32_at(page, 12)?, page)
-        };
+        let read = || IdPage::described(*page.get(8)?, u16_at(page, 10)?, u32_at(page, 12)?, page);
         read().ok_or(Damage { region, offset, what: "a page of IDs is too short" })
     }
 

@@ -144,9 +144,8 @@ impl Segment {
         let all = 1u64 << self.header.block_bits;
         regions.iter().map(move |region| {
             let range = self.header.region(*region);
-            let share = |block: u32| {
-                (range.len() as u128 * u128::from(block) / u128::from(all)) as usize
-            };
+            let share =
+                |block: u32| (range.len() as u128 * u128::from(block) / u128::from(all)) as usize;
             range.start + share(blocks.start)..range.start + share(blocks.end)
         })
     }

@@ -19,10 +19,10 @@ mod view;
 pub(crate) use manifest::Manifest;
 pub(crate) use view::TableView;
 
-use idmatch_model::{TableName, TableOptions};
-use idmatch_store::{Error, ErrorKind, Result, Store, Table};
 use crate::disk::{Disk, OsDisk};
 use crate::load::LoadLimits;
+use idmatch_model::{TableName, TableOptions};
+use idmatch_store::{Error, ErrorKind, Result, Store, Table};
 use shared::Shared;
 use std::path::Path;
 use std::sync::Arc;

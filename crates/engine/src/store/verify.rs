@@ -24,7 +24,7 @@ pub(super) fn verify(table: &TableView) -> Result<Vec<Finding>> {
         .flat_map(|side| table.segments(*side))
         .map(|segment| segment.as_ref())
         .collect();
-    workers::for_each(&all, |segment| {
+    workers::for_each(workers::count(), &all, |segment| {
         match segment.check() {
             Err(e) if e.kind() == ErrorKind::Corrupt => {
                 findings.lock().unwrap_or_else(PoisonError::into_inner).push(Finding {
@@ -59,7 +59,7 @@ pub(super) fn verify(table: &TableView) -> Result<Vec<Finding>> {
 fn fingerprint(table: &TableView, side: Side) -> Result<(u64, u128)> {
     let total = Mutex::new((0u64, 0u128));
     let parts: Vec<Part> = Part::all().collect();
-    workers::for_each(&parts, |part| {
+    workers::for_each(workers::count(), &parts, |part| {
         let (count, sum) = fingerprint_part(table, side, *part)?;
         let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
         *total = (total.0 + count, total.1.wrapping_add(sum));
@@ -173,9 +173,7 @@ impl<'s> KeyWalk<'s> {
     /// The rows of the current key; goes on to the next one.
     fn take(&mut self) -> Result<Option<RowCursor<'s>>> {
         let block = self.segment.block(self.block)?;
-        let rows = block.map(|block| {
-            RowCursor::new(self.segment, block, block.rows_of(self.key))
-        });
+        let rows = block.map(|block| RowCursor::new(self.segment, block, block.rows_of(self.key)));
         self.key += 1;
         Ok(rows)
     }

@@ -1,7 +1,7 @@
 //! The embedded engine answers as the conformance cases say.
 
-use idmatch_engine::{EngineStore, LoadLimits};
 use idmatch_engine::disk::OsDisk;
+use idmatch_engine::{EngineStore, LoadLimits};
 use idmatch_store::{Store, conformance};
 use std::path::Path;
 use std::sync::Arc;

@@ -6,14 +6,14 @@ use crate::common::{
     rows_of_all_kinds,
 };
 use idmatch_engine::EngineStore;
-use idmatch_model::{Keep, SeenAt, Window};
+use idmatch_model::{Keep, Pick, SeenAt, Window};
 use idmatch_store::{Error, ErrorKind, Store};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The bits that are flipped in a byte, in turn: single ones at both ends, and all.
+/// The bits that are flipped in a byte: single ones at both ends, and all.
 const PATTERNS: [u8; 3] = [0x01, 0x80, 0xff];
 const TABLES: [(&str, Keep); 2] = [("newest", Keep::Last), ("history", Keep::All)];
 
@@ -38,7 +38,13 @@ impl Original {
             for rows in loads {
                 load(&*table, &mut Batches::of_rows(rows, 1_000)).unwrap();
             }
-            for question in questions(asked, &[Window::ALL, window]) {
+            let all = questions(asked, &[Window::ALL, window]);
+            // A match is slow to ask; of its forms two see all that the others see.
+            let is_asked = |question: &Question| match question {
+                Question::Match(_, query) => query.window.is_all() == (query.pick == Pick::All),
+                _ => true,
+            };
+            for question in all.into_iter().filter(is_asked) {
                 let answer = ask(&*table, &question).unwrap();
                 right.push((table_name, question, answer));
             }
@@ -103,8 +109,8 @@ impl Original {
 }
 
 fn small() -> Original {
-    let rows = rows_of_all_kinds(130);
-    let asked: Vec<Row> = rows.iter().step_by(5).cloned().collect();
+    let rows = rows_of_all_kinds(80);
+    let asked: Vec<Row> = rows.iter().step_by(13).cloned().collect();
     Original::new(&[&rows], &asked)
 }
 
@@ -115,7 +121,11 @@ fn every_byte_flipped() {
     assert_eq!(files.len(), 5, "a manifest and two segments of each table");
     for file in files {
         let len = std::fs::read(&file).unwrap().len();
-        original.flip(&file, 0..len, &PATTERNS);
+        // What leads to everything else in every way, the rest in one way each.
+        original.flip(&file, 0..len.min(200), &PATTERNS);
+        for (turn, pattern) in PATTERNS.iter().enumerate() {
+            original.flip(&file, (200 + turn..len).step_by(PATTERNS.len()), &[*pattern]);
+        }
     }
 }
 
@@ -138,7 +148,8 @@ fn every_length_cut() {
 /// and some of the pages themselves.
 #[test]
 fn bytes_of_a_large_store_flipped() {
-    let hot = (0..2_600).map(|n| (format!("{n:032x}"), "hot".to_owned(), 1_700_000_000_000 + n % 977));
+    let hot =
+        (0..2_600).map(|n| (format!("{n:032x}"), "hot".to_owned(), 1_700_000_000_000 + n % 977));
     let rows: Vec<Row> = hot.chain(rows_of_all_kinds(400)).collect();
     let asked: Vec<Row> = rows.iter().skip(5).step_by(600).cloned().collect();
     let original = Original::new(&[&rows[..2_000], &rows[1_500..]], &asked);

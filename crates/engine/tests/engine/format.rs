@@ -119,8 +119,11 @@ impl<'a> Segment<'a> {
 
     fn region(&self, number: usize) -> &'a [u8] {
         let ends = [
-            "end of the directory", "end of the heads", "end of the key pages",
-            "end of the value pages", "end of the date pages",
+            "end of the directory",
+            "end of the heads",
+            "end of the key pages",
+            "end of the value pages",
+            "end of the date pages",
         ];
         let start = match number {
             1 => self.header.len(),
@@ -141,7 +144,10 @@ impl<'a> Segment<'a> {
         let directory: Vec<usize> =
             self.region(1).chunks(4).map(|start| number(start) as usize).collect();
         assert_eq!(directory.len(), (1 << self.field("block bits")) + 1);
-        assert_eq!(self.field("checksum of the directory"), xxh3_64_with_seed(self.region(1), 1 << 56));
+        assert_eq!(
+            self.field("checksum of the directory"),
+            xxh3_64_with_seed(self.region(1), 1 << 56)
+        );
         let mut rows = Vec::new();
         for (block, range) in directory.windows(2).enumerate() {
             if range[0] < range[1] {
@@ -206,7 +212,9 @@ fn segments_are_as_the_page_says() {
     assert_eq!(files.len(), 3);
     let expected: BTreeSet<Row> = rows.into_iter().collect();
     let manifest = manifest(&files[0]);
-    for (info, path) in manifest["tables"]["t"]["segments"].as_array().unwrap().iter().zip(&files[1..]) {
+    for (info, path) in
+        manifest["tables"]["t"]["segments"].as_array().unwrap().iter().zip(&files[1..])
+    {
         let file = std::fs::read(path).unwrap();
         let segment = Segment { header: Layout::named("header"), file: &file };
         assert_eq!(segment.header.len(), 112);

@@ -65,10 +65,13 @@ fn a_store_of_format_1_answers() {
     let question = Question::Answers(Side::Id, zeros.clone(), Window::ALL);
     let answer = ask(&*store.table(&name("history")).unwrap(), &question).unwrap();
     let uuid = "00000074-0000-4000-8000-000000000074";
-    assert_eq!(answer, [
-        (zeros.clone(), uuid.to_owned(), 1_700_010_800_000),
-        (zeros, "W".to_owned(), 1_700_000_000_000),
-    ]);
+    assert_eq!(
+        answer,
+        [
+            (zeros.clone(), uuid.to_owned(), 1_700_010_800_000),
+            (zeros, "W".to_owned(), 1_700_000_000_000),
+        ]
+    );
     // It can be written on.
     fill(&store);
     assert_eq!(store.table(&name("newest")).unwrap().verify().unwrap(), []);
@@ -76,7 +79,10 @@ fn a_store_of_format_1_answers() {
 }
 
 /// A copy of the golden store with one file changed.
-fn with_changed(file: &str, change: impl Fn(&mut Vec<u8>)) -> (tempfile::TempDir, idmatch_store::Error) {
+fn with_changed(
+    file: &str,
+    change: impl Fn(&mut Vec<u8>),
+) -> (tempfile::TempDir, idmatch_store::Error) {
     let dir = tempfile::tempdir().unwrap();
     copy_store(&golden(), dir.path());
     let path = dir.path().join(file);
@@ -110,7 +116,10 @@ fn a_newer_segment_is_refused_by_its_number() {
     let words = error.to_string();
     assert_eq!(error.kind(), ErrorKind::UnsupportedFormat, "{words}");
     assert!(words.contains("segment format 2"), "{words}");
-    assert!(words.contains(dir.path().join("segments/0000000000.seg").to_str().unwrap()), "{words}");
+    assert!(
+        words.contains(dir.path().join("segments/0000000000.seg").to_str().unwrap()),
+        "{words}"
+    );
 }
 
 /// A newer format may have other rules for everything that follows its number.

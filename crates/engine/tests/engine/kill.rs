@@ -13,12 +13,12 @@ use std::time::Duration;
 
 const KILLS: u64 = 200;
 /// A store is used for so many kills, so that loaders also find what killed ones left.
-const KILLS_A_STORE: u64 = 20;
-const ROWS: usize = 300;
+const KILLS_A_STORE: u64 = 5;
+const ROWS: usize = 100;
 const TABLE: &str = "t";
 
 /// Small enough that every load has files in scratch and several segments.
-const LIMITS: LoadLimits = LoadLimits { segment_rows: 150, chunk_bytes: 4_000, run_bytes: 8_000 };
+const LIMITS: LoadLimits = LoadLimits { segment_rows: 200, chunk_bytes: 1_000, run_bytes: 3_500 };
 
 /// The rows of a load: its ids are its own, and half of them have the load's hot partner_id.
 fn rows(number: usize) -> Vec<Row> {
@@ -36,7 +36,7 @@ fn loader() {
     let disk = Arc::new(idmatch_engine::disk::OsDisk);
     let store = EngineStore::open_with(disk, &role.store, LIMITS).unwrap();
     let table = create(&store, TABLE, Keep::Last).unwrap();
-    let first = loads_in(&*table);
+    let first = table.stats().unwrap().rows as usize / ROWS;
     role.tell("ready");
     for number in first.. {
         load(&*table, &mut Batches::of_rows(&rows(number), 50)).unwrap();
@@ -104,7 +104,7 @@ fn a_loader_is_killed() {
         if kill % 8 != 0 {
             assert_eq!(child.hear().as_deref(), Some("ready"));
         }
-        std::thread::sleep(Duration::from_micros(random % 60_000));
+        std::thread::sleep(Duration::from_micros(random % 30_000));
         child.kill();
         while let Some(told) = child.hear() {
             if let Ok(number) = told.parse::<usize>() {

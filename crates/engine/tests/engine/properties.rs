@@ -11,9 +11,22 @@ use std::sync::Arc;
 
 /// Alike but for case, a space, a leading zero or the form of a letter; or nearly of a kind.
 const ALIKE: [&str; 17] = [
-    "a", "A", "a ", " a", "é", "e\u{301}", "7", "07", "007", "ab", "AB", "0",
-    "18446744073709551615", "18446744073709551616",
-    "01234567-89ab-cdef-0123-456789abcdef", "0123456789abcdef0123456789abcdef",
+    "a",
+    "A",
+    "a ",
+    " a",
+    "é",
+    "e\u{301}",
+    "7",
+    "07",
+    "007",
+    "ab",
+    "AB",
+    "0",
+    "18446744073709551615",
+    "18446744073709551616",
+    "01234567-89ab-cdef-0123-456789abcdef",
+    "0123456789abcdef0123456789abcdef",
     "01234567-89AB-CDEF-0123-456789ABCDEF",
 ];
 
@@ -84,7 +97,8 @@ fn answers_like_the_reference(
     let store = open(dir.path(), limits);
     let table = create(&store, "t", keep).unwrap();
     for question in questions(&loads.concat(), windows) {
-        let (right, answer) = (ask(&*expected, &question).unwrap(), ask(&*table, &question).unwrap());
+        let (right, answer) =
+            (ask(&*expected, &question).unwrap(), ask(&*table, &question).unwrap());
         prop_assert_eq!(right, answer, "{:?}", question);
     }
     prop_assert_eq!(table.verify().unwrap(), vec![]);

@@ -3,9 +3,7 @@
 use crate::common::{Batches, Child, Question, Row, ask, create, load, name, role};
 use idmatch_engine::EngineStore;
 use idmatch_model::{Keep, Pick, Side, Window};
-use idmatch_store::{
-    BatchSource, ErrorKind, MatchQuery, Result, SourceBatch, Store, Table,
-};
+use idmatch_store::{BatchSource, ErrorKind, MatchQuery, Result, SourceBatch, Store, Table};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -158,8 +156,7 @@ fn a_match_keeps_its_state() {
     let query = MatchQuery { by: Side::PartnerId, pick: Pick::All, window: Window::ALL };
     let mut population = Batches::of_population(&["shared".to_owned()]);
     let matched = table.match_population(&mut population, query).unwrap();
-    let mut answers =
-        table.answers(Side::PartnerId, "shared", Window::ALL).unwrap();
+    let mut answers = table.answers(Side::PartnerId, "shared", Window::ALL).unwrap();
     load(&*table, &mut Batches::of_rows(&rows(1), 10)).unwrap();
     let mut dates = Dates(Vec::new());
     matched.write(&mut dates).unwrap();

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 /// The manifest and every segment of a store.
 pub(crate) fn files(root: &Path) -> Vec<PathBuf> {
     let mut files = vec![root.join("MANIFEST")];
-    files.extend(listed(&root.join("segments")).iter().map(|name| root.join("segments").join(name)));
+    files
+        .extend(listed(&root.join("segments")).iter().map(|name| root.join("segments").join(name)));
     files
 }
 

@@ -69,7 +69,8 @@ pub(crate) fn ask(table: &dyn Table, question: &Question) -> Result<Vec<Row>> {
         }
         Question::History(id, partner_id) => Ok(dates(table.history(id, partner_id)?)),
         Question::Match(population, query) => {
-            let matched = table.match_population(&mut Batches::of_population(population), *query)?;
+            let matched =
+                table.match_population(&mut Batches::of_population(population), *query)?;
             let mut collected = Collect(Vec::new());
             matched.write(&mut collected)?;
             let mut rows = collected.0;

@@ -2,9 +2,7 @@
 
 use arrow_array::{ArrayRef, RecordBatch, StringArray, TimestampMillisecondArray};
 use idmatch_model::{Keep, SeenAt, TableName, TableOptions};
-use idmatch_store::{
-    BatchSource, Ingest, Reject, RejectSink, Result, SourceBatch, Store, Table,
-};
+use idmatch_store::{BatchSource, Ingest, Reject, RejectSink, Result, SourceBatch, Store, Table};
 use std::collections::VecDeque;
 use std::sync::Arc;
 

@@ -1,0 +1,65 @@
+# Needs Python 3.11+, Rust 1.90+ and make; everything else goes into .venv and target.
+#
+#   make demo     sample data, loaded, matched and looked up
+#   make test     all checks and all tests
+#   make check    the checks alone: formats, lints, types, documents, structure
+#   make bench    the benchmark (see bench/README.md)
+#   make clean    remove everything that was made
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+RUST   := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
+
+# One interpreter for all builds: cargo would build the binding anew for another one.
+export PYO3_PYTHON := $(abspath $(BIN)/python)
+export PIP_QUIET := 1
+
+.PHONY: demo test check build clean test-rust test-python check-rust check-python check-structure
+
+demo: build
+	$(BIN)/python scripts/demo.py demo
+
+test: check test-rust test-python
+
+check: check-structure check-rust check-python
+
+build: $(VENV)/built
+
+test-rust: $(VENV)/tools
+	cargo test --quiet --locked --workspace --exclude idmatch-python
+
+test-python: build
+	$(BIN)/pytest --quiet
+
+check-structure: $(VENV)/tools
+	$(BIN)/python scripts/check_edges.py
+	$(BIN)/python scripts/tidy.py
+
+check-rust: $(VENV)/tools
+	cargo fmt --all --check
+	cargo clippy --quiet --locked --workspace --all-targets -- --deny warnings
+	RUSTDOCFLAGS="--deny warnings" cargo doc --quiet --locked --workspace --no-deps
+
+check-python: build
+	$(BIN)/ruff format --quiet --check python tests scripts
+	$(BIN)/ruff check --quiet python tests scripts
+	$(BIN)/mypy
+	$(BIN)/stubtest idmatch._core
+
+$(VENV)/tools: requirements-dev.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "idmatch needs Python 3.11 or newer: make PYTHON=...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --requirement requirements-dev.lock
+	@touch $@
+
+$(VENV)/built: $(VENV)/tools $(RUST) pyproject.toml
+	$(BIN)/maturin develop --release --locked --quiet
+	@touch $@
+
+clean:
+	cargo clean
+	rm -rf $(VENV) demo bench/.venv .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -f python/idmatch/_core*.so
+
+include bench/bench.mk

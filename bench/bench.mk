@@ -1,0 +1,31 @@
+# Targets of the benchmark; the Makefile at the top includes this file.
+#
+#   make bench                      everything at full size: hours, about 80 GB of disk; root for the cold runs
+#   make bench BENCH_ARGS="--rows 4M"    everything, small: minutes
+#   make bench-report               docs/benchmarks.md from the results of BENCH_RESULTS
+
+BENCH_VENV    ?= bench/.venv
+BENCH_PYTHON  ?= $(BENCH_VENV)/bin/python
+BENCH_ARGS    ?=
+BENCH_RESULTS ?= /var/tmp/idmatch-bench/results-400M-seed7.json
+
+.PHONY: bench bench-env bench-rocksdb bench-report
+
+bench: bench-env bench-rocksdb
+	$(BENCH_PYTHON) bench/run.py $(BENCH_ARGS)
+
+# The project is installed anew each time, so that what is measured is what is here.
+bench-env: $(BENCH_VENV)/installed
+	$(BENCH_PYTHON) -m pip install --quiet --force-reinstall --no-deps .
+
+$(BENCH_VENV)/installed: bench/requirements.txt
+	python3 -m venv $(BENCH_VENV)
+	$(BENCH_PYTHON) -m pip install --quiet -r bench/requirements.txt
+	touch $@
+
+# RocksDB is left out, and the page says so, where this package cannot be installed.
+bench-rocksdb:
+	command -v db_bench >/dev/null || apt-get install --yes --quiet rocksdb-tools || true
+
+bench-report:
+	$(BENCH_PYTHON) bench/report.py $(BENCH_RESULTS)

@@ -1,0 +1,31 @@
+"""What the page says about the machine, and whether a step's files fit on its disk."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+from pathlib import Path
+
+
+def describe(directory: Path) -> dict[str, object]:
+    """Processor, memory, disk and system."""
+    processor = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
+    memory = re.search(r"MemTotal:\s*(\d+)", Path("/proc/meminfo").read_text())
+    release = Path("/etc/os-release")
+    system = re.search(r'PRETTY_NAME="?([^"\n]+)', release.read_text()) if release.exists() else None
+    return {
+        "processor": processor.group(1) if processor else platform.processor(),
+        "processors": os.cpu_count(),
+        "memory_bytes": int(memory.group(1)) * 1024 if memory else 0,
+        "disk_bytes": shutil.disk_usage(directory).total,
+        "system": system.group(1) if system else platform.system(),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+    }
+
+
+def free_bytes(directory: Path) -> int:
+    """What is free on the file system of `directory`."""
+    return shutil.disk_usage(directory).free

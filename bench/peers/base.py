@@ -1,0 +1,66 @@
+"""What the harness asks of every contestant."""
+
+from __future__ import annotations
+
+import shutil
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import data
+from data import DataSet
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a contestant is given: the data, a directory of its own, and its share of the machine."""
+
+    data: DataSet
+    workspace: Path
+    threads: int
+    memory_bytes: int
+
+
+class Peer(ABC):
+    """One contestant. All methods run in one process that no other contestant shares.
+
+    The question is `SELECT count(m.partner_id) FROM population p JOIN matches m ON p.id = m.id`.
+    """
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self.data = setting.data
+
+    @abstractmethod
+    def version(self) -> str:
+        """The version that is measured."""
+
+    def prepare(self) -> None:
+        """Builds what the contestant keeps on disk, durably. Nothing where it reads the Parquet files."""
+
+    @abstractmethod
+    def open(self) -> None:
+        """Gets ready to answer; a cold run times this too."""
+
+    @abstractmethod
+    def count(self) -> int:
+        """Answers the question, from the Parquet population to the number."""
+
+    @abstractmethod
+    def write(self, path: str, compression: str) -> None:
+        """Writes the join's rows (id, partner_id, seen_at) as one Parquet file; compression is "snappy" or "none"."""
+
+    def rehearse(self, directory: str, rows: int) -> None:
+        """Does all of it with small data, so that a cold run does not time the reading of the libraries' own files."""
+        small = data.prepare(Path(directory), rows)
+        workspace = self.setting.workspace / "rehearsal"
+        shutil.rmtree(workspace, ignore_errors=True)
+        workspace.mkdir()
+        other = type(self)(replace(self.setting, data=small, workspace=workspace))
+        other.prepare()
+        other.open_and_count()
+
+    def open_and_count(self) -> int:
+        """What a cold run times, in a process that has its libraries in memory, but nothing of the data."""
+        self.open()
+        return self.count()

@@ -1,0 +1,46 @@
+"""DuckDB, joining the Parquet files as they are."""
+
+from __future__ import annotations
+
+import duckdb
+
+from peers.base import Peer
+
+
+class DuckDbParquet(Peer):
+    """Both sides are read from Parquet at each query; DuckDB's cache of file contents is on, as it is by default."""
+
+    database = ":memory:"
+
+    def version(self) -> str:
+        return duckdb.__version__
+
+    def open(self) -> None:
+        self.connection = duckdb.connect(self.database, config={
+            "threads": self.setting.threads,
+            "memory_limit": f"{self.setting.memory_bytes // 10**6}MB",
+            "temp_directory": str(self.setting.workspace / "spill"),
+        })
+
+    def count(self) -> int:
+        query = f"SELECT count(m.partner_id) FROM {self._population()} p JOIN {self.matches()} m ON p.id = m.id"
+        return self.connection.execute(query).fetchone()[0]
+
+    def write(self, path: str, compression: str) -> None:
+        # Rows may come in any order from every contestant; without this DuckDB would keep the input's.
+        self.connection.execute("SET preserve_insertion_order = false")
+        self.connection.execute(f"""
+            COPY (SELECT m.id, m.partner_id, m.seen_at FROM {self._population()} p JOIN {self.matches()} m ON p.id = m.id)
+            TO '{path}' (FORMAT parquet, COMPRESSION {'uncompressed' if compression == 'none' else compression})
+        """)
+
+    def matches(self) -> str:
+        """The match rows, as SQL."""
+        files = ", ".join(f"'{file}'" for file in self.data.files)
+        return f"read_parquet([{files}])"
+
+    def _population(self) -> str:
+        return f"read_parquet('{self.data.population}')"
+
+
+PEER = DuckDbParquet

@@ -1,0 +1,258 @@
+"""Runs the benchmark: ours and the peers side by side on the same data, and keeps the results as JSON.
+
+    python bench/run.py                        400 M rows, everything; hours, and about 80 GB of disk
+    python bench/run.py --rows 4M              everything, small; minutes
+    python bench/run.py --only idmatch,bare    only these; other results of the same data stay as they were
+
+The order of the steps is chosen for the disk: what needs none comes first, and each store is deleted before the
+next one is made. `report.py` turns the results into `docs/benchmarks.md`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import data as data_sets
+import machine
+import stores
+from contestant import Limits
+from data import DataSet
+from joins import Bench, attempt, can_drop_page_cache, cold, hot, hot_write, say
+from peers.rocksdb import BYTES_PER_ROW, RocksDb, RocksDbFailed
+from results import Disagreement, Results
+from units import parse_count, show_bytes, show_count
+
+ON_PARQUET = ("duckdb", "polars", "clickhouse")
+CONTESTANTS = ("bare", *ON_PARQUET, "duckdb-native", "rocksdb", "idmatch")
+MODES = ("hot", "write", "write-plain", "cold", "growth", "load", "open", "lookups", "ten-loads")
+IN_ALL_MODES = ("duckdb", "idmatch")
+GROWTH_FILES = (4, 13, 40)
+ROCKSDB_ROWS = 100_000_000
+
+# Disk that a step may take, per byte of Parquet: a store and what it needs while it is made.
+_STORE_SPACE = 1.9
+_NATIVE_SPACE = 1.3
+_DATA_BYTES_PER_ROW = 58
+_FREE_FLOOR = 10**9
+
+
+def main() -> int:
+    """Runs what the command line asks for; returns the exit code."""
+    options = _options()
+    options.dir.mkdir(parents=True, exist_ok=True)
+    rows = options.rows or _rows_that_fit(options.dir, data_sets.DEFAULT_ROWS)
+    data = data_sets.prepare(options.dir, rows, options.seed)
+    say(f"data: {show_bytes(data.parquet_bytes())} of match files, population of {show_count(data.population_rows)} rows")
+    results = Results(options.results or options.dir / f"results-{show_count(rows)}-seed{options.seed}.json")
+    memory = int(machine.describe(options.dir)["memory_bytes"])
+    bench = Bench(
+        data=data, directory=options.dir, results=results, threads=options.threads, runs=options.runs,
+        seconds_per_mode=options.seconds_per_mode, memory_bytes=options.memory or memory * 2 // 3,
+        limits=Limits(seconds=options.give_up_after, private_bytes=memory * 85 // 100, free_bytes=_FREE_FLOOR),
+    )
+    results.document["about"] = {
+        "machine": machine.describe(options.dir), "commands": _commands(results, whole=set(options.only) == set(CONTESTANTS)),
+        "date": datetime.now(UTC).date().isoformat(), "rows": rows, "seed": options.seed, "threads": options.threads,
+        "asked_rows": options.rows or data_sets.DEFAULT_ROWS, "memory_limit_bytes": bench.memory_bytes,
+        "population_rows": data.population_rows, "parquet_bytes": data.parquet_bytes(),
+        "population_bytes": data.population.stat().st_size,
+        "growth_files": [files for files in GROWTH_FILES if files <= len(data.files)],
+    }
+    results.save()
+    try:
+        run(bench, options.only, options.modes, options.keep)
+    except Disagreement as disagreement:
+        say(f"WRONG ANSWER: {disagreement}")
+        return 1
+    say(f"results: {results.path}")
+    failed = [step for step in results.document["skipped"] if "idmatch" in step.split()]
+    for step in failed:
+        say(f"no result for {step}: {results.document['skipped'][step]}")
+    return 1 if failed else 0
+
+
+def _commands(results: Results, whole: bool) -> list[str]:
+    """The commands that the results come from: this one, and those before it unless this one measures everything."""
+    this = shlex.join(["python", "bench/run.py", *sys.argv[1:]])
+    earlier = [] if whole else results.document["about"].get("commands", [])
+    return [command for command in earlier if command != this] + [this]
+
+
+def run(bench: Bench, only: list[str], modes: list[str], keep: bool) -> None:
+    """All steps that are wanted, in an order that needs little disk."""
+    if "bare" in only:
+        attempt(bench, lambda: stores.bare_cost(bench, bench.data), "bare")
+    for name in ON_PARQUET:
+        if name in only:
+            _joins(bench, name, modes)
+            bench.remove(name, bench.data)
+    if "duckdb-native" in only:
+        _duckdb_native(bench, modes)
+    if "rocksdb" in only and "hot" in modes:
+        _rocksdb(bench)
+    if "idmatch" in only:
+        _idmatch(bench, modes, keep)
+
+
+def _joins(bench: Bench, name: str, modes: list[str]) -> None:
+    """The modes that every contestant takes part in, over all rows, and the smaller sizes for those that read Parquet."""
+    data = bench.data
+    if "hot" in modes or "growth" in modes:
+        attempt(bench, lambda: hot(bench, name, data), "contestants", name, "hot")
+    if "write" in modes:
+        attempt(bench, lambda: hot_write(bench, name, data, "snappy"), "contestants", name, "write")
+    if name not in IN_ALL_MODES:
+        return
+    if "write-plain" in modes:
+        attempt(bench, lambda: hot_write(bench, name, data, "none"), "contestants", name, "write-plain")
+    if "cold" in modes:
+        if can_drop_page_cache():
+            attempt(bench, lambda: cold(bench, name, data), "contestants", name, "cold")
+        else:
+            bench.results.skip("contestants", name, "cold", reason="only root may drop the page cache")
+    if "growth" in modes and name in ON_PARQUET:
+        for part in _smaller(data):
+            attempt(bench, lambda part=part: hot(bench, name, part), "contestants", name, "growth", str(part.rows))
+            bench.remove(name, part)
+
+
+def _duckdb_native(bench: Bench, modes: list[str]) -> None:
+    name, data = "duckdb-native", bench.data
+    if not _fits(bench, _NATIVE_SPACE * data.parquet_bytes(), "contestants", name):
+        return
+
+    def build() -> dict[str, object]:
+        with bench.start(name, data) as contestant:
+            call = contestant.call("prepare")
+        return {
+            "seconds": call.seconds, "rows_per_second": data.rows / call.seconds, "private_bytes": call.private_bytes,
+            "store_bytes": (bench.workspace(name, data) / "matches.duckdb").stat().st_size,
+        }
+
+    bench.remove(name, data)
+    if attempt(bench, build, "contestants", name, "load"):
+        _joins(bench, name, modes)
+    bench.remove(name, data)
+
+
+def _rocksdb(bench: Bench) -> None:
+    rows = min(ROCKSDB_ROWS, bench.data.rows)
+    if not _fits(bench, BYTES_PER_ROW * rows, "contestants", "rocksdb", "hot"):
+        return
+    say(f"rocksdb: filling {show_count(rows)} rows")
+    peer = RocksDb(bench.directory / "work" / "rocksdb", rows, bench.threads)
+    try:
+        figures = peer.measure(keys=bench.data.population_rows, runs=min(3, bench.runs))
+    except RocksDbFailed as failure:
+        say(f"rocksdb: FAILED: {failure}")
+        bench.results.skip("contestants", "rocksdb", "hot", reason=str(failure))
+        return
+    say(f"rocksdb: {figures['seconds']} s")
+    bench.results.put("contestants", "rocksdb", "hot", value=figures)
+
+
+def _idmatch(bench: Bench, modes: list[str], keep: bool) -> None:
+    name, data = stores.NAME, bench.data
+    if _idmatch_store(bench, modes, keep):
+        _joins(bench, name, modes)
+        if "open" in modes:
+            attempt(bench, lambda: stores.opening(bench, data), "idmatch", "open")
+        if "lookups" in modes:
+            attempt(bench, lambda: stores.lookups(bench, data), "idmatch", "lookups")
+            attempt(bench, lambda: stores.lookups_from_rust(bench, data), "idmatch", "lookups_rust")
+    if not keep:
+        bench.remove(name, data)
+    if "growth" in modes:
+        for part in _smaller(data):
+            def measure(part: DataSet = part) -> dict[str, object]:
+                loading = stores.load(bench, part)
+                return hot(bench, name, part) | {"load": loading}
+
+            if _fits(bench, _STORE_SPACE * part.parquet_bytes(), "contestants", name, "growth", str(part.rows)):
+                attempt(bench, measure, "contestants", name, "growth", str(part.rows))
+            bench.remove(name, part)
+    if "ten-loads" in modes and _fits(bench, _STORE_SPACE * data.parquet_bytes(), "idmatch", "ten_loads"):
+        attempt(bench, lambda: stores.ten_loads(bench, data), "idmatch", "ten_loads")
+
+
+def _idmatch_store(bench: Bench, modes: list[str], keep: bool) -> bool:
+    """Makes the store of all rows when a step needs it, or takes one that was kept. Returns whether it is there."""
+    if not set(modes) & set(MODES) - {"ten-loads"}:
+        return False
+    whole = bench.workspace(stores.NAME, bench.data) / "whole"
+    if keep and "load" not in modes and whole.exists():
+        say("idmatch: using the store that was kept")
+        return True
+    bench.remove(stores.NAME, bench.data)
+    if not _fits(bench, _STORE_SPACE * bench.data.parquet_bytes(), "idmatch", "load"):
+        return False
+    if not attempt(bench, lambda: stores.load(bench, bench.data), "idmatch", "load"):
+        return False
+    whole.touch()
+    return True
+
+
+def _smaller(data: DataSet) -> list[DataSet]:
+    """The sizes of the growth curve below the whole."""
+    return [data.first(files) for files in GROWTH_FILES if files < len(data.files)]
+
+
+def _fits(bench: Bench, needed: float, part: str, *keys: str) -> bool:
+    """Whether a step's files fit on the disk; if not, notes why it is skipped."""
+    free = machine.free_bytes(bench.directory)
+    if needed <= free:
+        return True
+    reason = f"needs about {show_bytes(needed)} of disk while it runs, {show_bytes(free)} are free"
+    say(f"{' '.join((part, *keys))}: skipped: {reason}")
+    bench.results.skip(part, *keys, reason=reason)
+    return False
+
+
+def _rows_that_fit(directory: Path, wanted: int) -> int:
+    """The largest multiple of 40 M rows up to `wanted` whose data and one store fit on the disk."""
+    here = sum(file.stat().st_size for file in directory.glob("data-*/*.parquet"))
+    room = machine.free_bytes(directory) + here
+    step = wanted // 10
+    rows = wanted
+    while rows > step and rows * _DATA_BYTES_PER_ROW * (1 + _STORE_SPACE) > room:
+        rows -= step
+    if rows < wanted:
+        say(f"{show_bytes(room)} of disk are too few for {show_count(wanted)} rows: taking {show_count(rows)}")
+    return rows
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measure idmatch and its peers side by side.")
+    parser.add_argument("--rows", type=parse_count, help="match rows, such as 4M (default: 400M, or what fits on the disk)")
+    parser.add_argument("--dir", type=Path, default=data_sets.DEFAULT_DIRECTORY, help="where data, stores and results go")
+    parser.add_argument("--seed", type=int, default=data_sets.DEFAULT_SEED)
+    parser.add_argument("--only", type=_names(CONTESTANTS), default=list(CONTESTANTS), help=f"of {','.join(CONTESTANTS)}")
+    parser.add_argument("--modes", type=_names(MODES), default=list(MODES), help=f"of {','.join(MODES)}")
+    parser.add_argument("--runs", type=int, default=7, help="measured runs of each figure, after one to warm up")
+    parser.add_argument("--seconds-per-mode", type=float, default=100, help="take no further run after this long")
+    parser.add_argument("--give-up-after", type=float, default=3600, help="end a contestant that takes longer for one call")
+    parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1))
+    parser.add_argument("--memory", type=lambda text: parse_count(text), help="memory limit for peers that take one (default: 2/3)")
+    parser.add_argument("--keep", action="store_true", help="keep the idmatch store, and use one kept before unless it is to be loaded")
+    parser.add_argument("--results", type=Path, help="the results file (default: in --dir)")
+    return parser.parse_args()
+
+
+def _names(allowed: tuple[str, ...]) -> Callable[[str], list[str]]:
+    def read(text: str) -> list[str]:
+        names = [name.strip() for name in text.split(",") if name.strip()]
+        unknown = set(names) - set(allowed)
+        if unknown:
+            raise argparse.ArgumentTypeError(f"{', '.join(sorted(unknown))}: not among {', '.join(allowed)}")
+        return names
+    return read
+
+
+if __name__ == "__main__":
+    sys.exit(main())

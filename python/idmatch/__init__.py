@@ -1,0 +1,54 @@
+"""ID match tables: which `id` goes with which `partner_id`, and when they were last seen together.
+
+A store holds tables; a table is loaded from files or Arrow data, answers questions about one
+identifier in microseconds, and matches a whole population of them at once:
+
+    store = idmatch.open("./store")
+    table = store.create_table("appnexus", keep="last", retention="13mo")
+    table.load("matches/*.parquet", id="cookie", partner_id="uid", seen_at="date")
+    table.latest_partner_id("3f1c...")
+    table.match("population.parquet").write_parquet("matched.parquet")
+"""
+
+from ._core import __version__
+from ._errors import (
+    BadInput,
+    Busy,
+    Corrupt,
+    Error,
+    InvalidArgument,
+    IoError,
+    NotAStore,
+    SourceError,
+    TableExists,
+    TableNotFound,
+    UnsupportedFormat,
+)
+from ._match import MatchResult
+from ._results import Finding, Latest, LoadReport, TableStats
+from ._store import Store, open, restore
+from ._table import Table
+
+__all__ = [
+    "BadInput",
+    "Busy",
+    "Corrupt",
+    "Error",
+    "Finding",
+    "InvalidArgument",
+    "IoError",
+    "Latest",
+    "LoadReport",
+    "MatchResult",
+    "NotAStore",
+    "SourceError",
+    "Store",
+    "Table",
+    "TableExists",
+    "TableNotFound",
+    "TableStats",
+    "UnsupportedFormat",
+    "__version__",
+    "open",
+    "restore",
+]

@@ -1,0 +1,5 @@
+"""The command `idmatch`."""
+
+from ._main import main
+
+__all__ = ["main"]

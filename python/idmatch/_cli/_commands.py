@@ -1,0 +1,244 @@
+"""What the commands do. Each returns the exit code; errors are raised."""
+
+import os
+import time
+from argparse import Namespace
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from .. import _store
+from .._core import format_instant
+from .._errors import InvalidArgument, NotAStore
+from .._results import TableStats
+from .._sizes import show_size
+from .._store import Store
+from .._table import Table
+from .._times import to_millis
+from ._output import print_columns, print_json, warn
+from ._parser import Command
+from ._progress import watched
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_DONE = 0
+_FOUND_PROBLEMS = 1
+_REJECTED_ROWS = 3
+
+
+def load(options: Namespace) -> int:
+    """`idmatch load`"""
+    with _store.open(options.store) as store, watched(options.files) as sources:
+        report = _table_to_load(store, options).load(
+            sources,
+            id=options.id,
+            partner_id=options.partner_id,
+            seen_at=options.seen_at,
+            strict=options.strict,
+            rejects=options.rejects,
+        )
+    seconds = round(report.seconds, 3)
+    if options.json:
+        print_json({"rows": report.rows, "rejected": report.rejected, "seconds": seconds})
+    else:
+        print(f"{report.rows:,} rows read, {report.rejected:,} rejected, in {seconds:,} s")
+    if report.rejected:
+        warn(f"{report.rejected:,} rows were rejected; {report.rejects} says which and why")
+    return _REJECTED_ROWS if report.rejected else _DONE
+
+
+def match(options: Namespace) -> int:
+    """`idmatch match`"""
+    started = time.perf_counter()
+    with _open_existing(options.store) as store, watched([options.population]) as sources:
+        result = store.table(options.table).match(
+            sources,
+            column=options.column,
+            by=options.by.replace("-", "_"),
+            pick=options.pick,
+            since=options.since,
+            until=options.until,
+        )
+        if options.output:
+            result.write_parquet(options.output)
+    figures = {
+        "population": result.population,
+        "matched": result.matched,
+        "rate": result.rate,
+        "rows": result.rows,
+        "seconds": round(time.perf_counter() - started, 3),
+    }
+    if options.json:
+        print_json(figures)
+    else:
+        shown = figures | {"rate": f"{result.rate:.2%}"}
+        print_columns(["", ""], [[key, _grouped(value)] for key, value in shown.items()])
+    return _DONE
+
+
+def lookup(options: Namespace) -> int:
+    """`idmatch lookup`"""
+    if options.id is None and options.partner_id is None:
+        raise InvalidArgument("name --id, --partner-id or both")
+    with _open_existing(options.store) as store:
+        table = store.table(options.table)
+        if options.id is not None and options.partner_id is not None:
+            _lookup_pair(table, options)
+        elif options.id is not None:
+            answers = table.partner_ids(options.id, since=options.since, limit=options.limit)
+            _show_answers(answers, options)
+        else:
+            answers = table.ids(options.partner_id, since=options.since, limit=options.limit)
+            _show_answers(answers, options)
+    return _DONE
+
+
+def tables(options: Namespace) -> int:
+    """`idmatch tables`"""
+    with _open_existing(options.store) as store:
+        found = [store.table(name) for name in store.tables()]
+        listed = [(table, table.stats()) for table in found]
+    if options.json:
+        print_json({"tables": [_table_as_json(table, stats) for table, stats in listed]})
+    else:
+        print_columns(
+            ["table", "keep", "retention", "rows", "bytes", "segments", "oldest", "newest"],
+            [_table_as_text(table, stats) for table, stats in listed],
+        )
+    return _DONE
+
+
+def verify(options: Namespace) -> int:
+    """`idmatch verify`"""
+    with _open_existing(options.store) as store:
+        names = [options.table] if options.table else store.tables()
+        findings = {name: store.table(name).verify() for name in names}
+    if options.json:
+        checked = [
+            {"name": name, "problems": [finding._asdict() for finding in found]}
+            for name, found in findings.items()
+        ]
+        print_json({"tables": checked})
+    else:
+        for name, found in findings.items():
+            print(f"{name}: {f'{len(found):,} problems' if found else 'all is well'}")
+            for place, problem in found:
+                print(f"  {place}: {problem}")
+    return _FOUND_PROBLEMS if any(findings.values()) else _DONE
+
+
+def backup(options: Namespace) -> int:
+    """`idmatch backup`"""
+    started = time.perf_counter()
+    with _open_existing(options.store) as store:
+        store.backup(options.destination)
+    return _show_copied(options.store, options.destination, started, options)
+
+
+def restore(options: Namespace) -> int:
+    """`idmatch restore`"""
+    started = time.perf_counter()
+    _store.restore(options.source, options.store)
+    return _show_copied(options.source, options.store, started, options)
+
+
+def sample(options: Namespace) -> int:
+    """`idmatch sample`"""
+    from .. import _sample
+
+    started = time.perf_counter()
+    made = _sample.generate(options.directory, options.people, options.partners, options.seed)
+    seconds = round(time.perf_counter() - started, 3)
+    if options.json:
+        print_json({"files": made.rows_by_file, "seconds": seconds})
+        return _DONE
+    print_columns(["file", "rows"], [[name, _grouped(n)] for name, n in made.rows_by_file.items()])
+    print(f"\nmade in {seconds:,} s; to try next:\n")
+    for line in made.commands_to_try:
+        print(f"  {line}")
+    return _DONE
+
+
+COMMANDS: Mapping[str, Command] = {
+    command.__name__: command
+    for command in (load, match, lookup, tables, verify, backup, restore, sample)
+}
+
+
+def _open_existing(path: str) -> Store:
+    """A store that is there; only a load makes one."""
+    store = _store.open(path)
+    if not os.path.isdir(path):
+        raise NotAStore(f"there is no store at {path}; load a table to make one")
+    return store
+
+
+def _table_to_load(store: Store, options: Namespace) -> Table:
+    """The table that is there or, where options say how it must be, one that is so."""
+    chosen = options.keep or options.retention
+    if not chosen and options.table in store.tables():
+        return store.table(options.table)
+    return store.create_table(options.table, options.keep or "last", options.retention)
+
+
+def _lookup_pair(table: Table, options: Namespace) -> None:
+    if options.limit is not None:
+        raise InvalidArgument("--limit is for lookups by one side; leave it out")
+    seen = table.last_seen(options.id, options.partner_id)
+    if seen and options.since and to_millis(seen) < to_millis(options.since):
+        seen = None
+    shown = format_instant(to_millis(seen)) if seen else None
+    if options.json:
+        print_json({"last_seen": shown})
+    else:
+        print(shown or "never")
+
+
+def _show_answers(answers: "pa.Table", options: Namespace) -> None:
+    import pyarrow as pa
+
+    side = answers.column_names[0]
+    values: list[Any] = answers.column(side).to_pylist()
+    dates: list[Any] = answers.column("seen_at").cast(pa.int64()).to_pylist()
+    rows = list(zip(values, map(format_instant, dates), strict=True))
+    if options.json:
+        print_json({"matches": [{side: value, "seen_at": seen_at} for value, seen_at in rows]})
+    else:
+        print_columns([side, "seen_at"], rows)
+
+
+def _table_as_json(table: Table, stats: TableStats) -> dict[str, Any]:
+    return {
+        "name": table.name,
+        "keep": table.keep,
+        "retention": table.retention,
+        **stats._asdict(),
+        "oldest": stats.oldest and format_instant(to_millis(stats.oldest)),
+        "newest": stats.newest and format_instant(to_millis(stats.newest)),
+    }
+
+
+def _table_as_text(table: Table, stats: TableStats) -> list[str]:
+    return [
+        table.name,
+        table.keep,
+        table.retention or "-",
+        _grouped(stats.rows),
+        show_size(stats.bytes),
+        _grouped(stats.segments),
+        f"{stats.oldest:%Y-%m-%d}" if stats.oldest else "-",
+        f"{stats.newest:%Y-%m-%d}" if stats.newest else "-",
+    ]
+
+
+def _show_copied(source: str, destination: str, started: float, options: Namespace) -> int:
+    seconds = round(time.perf_counter() - started, 3)
+    if options.json:
+        print_json({"from": source, "to": destination, "seconds": seconds})
+    else:
+        print(f"copied {source} to {destination} in {seconds:,} s")
+    return _DONE
+
+
+def _grouped(value: int | float | str) -> str:
+    return value if isinstance(value, str) else f"{value:,}"

@@ -1,0 +1,34 @@
+"""How results are printed: for people, or as one JSON document."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """One JSON document on a line of its own."""
+    print(json.dumps(document, ensure_ascii=False))
+
+
+def print_columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Rows as aligned columns under a header, which is left out when it is empty.
+
+    Columns of numbers are aligned to the right.
+    """
+    lines = [header, *rows] if any(header) else rows
+    columns = range(len(header))
+    widths = [max((len(line[at]) for line in lines), default=0) for at in columns]
+    marks = [">" if all(_is_number(row[at]) for row in rows) else "<" for at in columns]
+    for line in lines:
+        cells = (f"{line[at]:{marks[at]}{widths[at]}}" for at in columns)
+        print("  ".join(cells).rstrip())
+
+
+def warn(message: str) -> None:
+    """A line on stderr."""
+    print(f"idmatch: {message}", file=sys.stderr)
+
+
+def _is_number(text: str) -> bool:
+    return text == "-" or (text[:1].isdigit() and not text[-1:].isalpha())

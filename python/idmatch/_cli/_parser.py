@@ -1,0 +1,107 @@
+"""What can be typed: commands, options and their help."""
+
+import argparse
+from collections.abc import Callable, Mapping
+
+from .. import __version__
+from .._errors import InvalidArgument
+from .._sizes import parse_size
+
+_SINCE = "start of the window, inside it: ISO 8601, or a period before now such as 90d or 13mo"
+_UNTIL = "end of the window, outside it: like --since"
+_FILES = "Parquet, CSV (.gz, .zst) or ORC: files, globs, directories or URLs"
+
+Command = Callable[[argparse.Namespace], int]
+
+
+def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
+    """A parser whose result has `run`, the function among `commands` that was asked for."""
+    root = argparse.ArgumentParser(
+        prog="idmatch",
+        description="Match tables: which id goes with which partner ID, and since when.",
+        epilog="Exit codes: 0 done, 1 failed, 2 wrong usage, 3 done with rejected rows.",
+    )
+    root.add_argument("--version", action="version", version=f"idmatch {__version__}")
+    subparsers = root.add_subparsers(metavar="COMMAND", required=True)
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument(
+        "--json", action="store_true", help="print one JSON document on stdout and nothing else"
+    )
+
+    def command(name: str, description: str) -> argparse.ArgumentParser:
+        added = subparsers.add_parser(
+            name, parents=[common], help=description, description=description
+        )
+        added.set_defaults(run=commands[name])
+        return added
+
+    _add_load(command("load", "Load files into a table, all or nothing; make it if need be."))
+    _add_match(command("match", "Find what goes with every identifier of a population."))
+    _add_lookup(command("lookup", "Find what goes with one identifier, newest first."))
+
+    tables = command("tables", "Show the tables of a store.")
+    _add_store(tables)
+    verify = command("verify", "Read and check everything that is stored.")
+    _add_store(verify)
+    verify.add_argument("table", metavar="TABLE", nargs="?", help="check this table only")
+    backup = command("backup", "Copy a store as it is now.")
+    _add_store(backup)
+    backup.add_argument("destination", metavar="DEST", help="a directory that is not there yet")
+    restore = command("restore", "Copy a backup to a place where nothing is yet, checking it.")
+    restore.add_argument("source", metavar="SRC", help="the backup's directory")
+    restore.add_argument("store", metavar="STORE", help="a directory that is not there yet")
+    _add_sample(command("sample", "Make sample data: a population, a CRM and match tables."))
+    return root
+
+
+def _add_load(load: argparse.ArgumentParser) -> None:
+    _add_store(load)
+    load.add_argument("table", metavar="TABLE")
+    load.add_argument("files", metavar="FILES", nargs="+", help=_FILES)
+    for option in ("--id", "--partner-id", "--seen-at"):
+        load.add_argument(option, metavar="COL", help="the column; guessed where just one fits")
+    load.add_argument("--keep", choices=["last", "all"], help="newest date of a pair, or all dates")
+    load.add_argument("--retention", metavar="PERIOD", help="never show older dates: 13mo, 90d")
+    load.add_argument("--strict", action="store_true", help="stop at the first bad row")
+    load.add_argument(
+        "--rejects", metavar="FILE", help="CSV file for bad rows (default: TABLE.rejects.csv)"
+    )
+
+
+def _add_match(match: argparse.ArgumentParser) -> None:
+    _add_store(match)
+    match.add_argument("table", metavar="TABLE")
+    match.add_argument("population", metavar="POPULATION", help=_FILES)
+    match.add_argument("--column", metavar="COL", help="its column; guessed where just one fits")
+    match.add_argument("--by", choices=["id", "partner-id"], default="id", help="its side")
+    match.add_argument("--pick", choices=["all", "latest"], default="all", help="matches of a row")
+    match.add_argument("--since", metavar="T", help=_SINCE)
+    match.add_argument("--until", metavar="T", help=_UNTIL)
+    match.add_argument("-o", "--output", metavar="OUT.parquet", help="write the matches there")
+
+
+def _add_lookup(lookup: argparse.ArgumentParser) -> None:
+    _add_store(lookup)
+    lookup.add_argument("table", metavar="TABLE")
+    lookup.add_argument("--id", metavar="X", help="show its partner IDs")
+    lookup.add_argument("--partner-id", metavar="Y", help="show its ids; with --id, the last date")
+    lookup.add_argument("--since", metavar="T", help=_SINCE)
+    lookup.add_argument("--limit", metavar="N", type=_size, help="show the newest N only")
+
+
+def _add_sample(sample: argparse.ArgumentParser) -> None:
+    sample.add_argument("directory", metavar="DIR")
+    sample.add_argument("--people", metavar="N", type=_size, default=1_000_000)
+    sample.add_argument("--partners", metavar="N", type=_size, default=3)
+    sample.add_argument("--seed", metavar="N", type=int, default=7)
+
+
+def _add_store(command: argparse.ArgumentParser) -> None:
+    command.add_argument("store", metavar="STORE", help="the store's directory")
+
+
+def _size(text: str) -> int:
+    try:
+        return parse_size(text)
+    except InvalidArgument as error:
+        raise argparse.ArgumentTypeError(str(error)) from error

@@ -1,0 +1,50 @@
+"""What calls that do not answer with Arrow data return."""
+
+from datetime import datetime
+from typing import NamedTuple
+
+
+class LoadReport(NamedTuple):
+    """What a load did."""
+
+    rows: int
+    """Rows read, rejected ones included."""
+    rejected: int
+    """Rows that break the rules and were not taken."""
+    seconds: float
+    """How long it took."""
+    rejects: str | None
+    """The CSV file that names every rejected row; None when there is none."""
+
+
+class Latest(NamedTuple):
+    """The newest answer to a question about one identifier."""
+
+    value: str
+    """The identifier of the other side."""
+    seen_at: datetime
+    """When the two were last seen together, in UTC."""
+
+
+class TableStats(NamedTuple):
+    """Figures about a table as it is stored, before windows and retention."""
+
+    rows: int
+    """Observations stored per direction; several loads may store a pair more than once."""
+    bytes: int
+    """Bytes on disk, both directions."""
+    segments: int
+    """Segment files, both directions."""
+    oldest: datetime | None
+    """The oldest date stored, in UTC; None in an empty table."""
+    newest: datetime | None
+    """The newest date stored, in UTC; None in an empty table."""
+
+
+class Finding(NamedTuple):
+    """Something that a check found to be wrong."""
+
+    place: str
+    """The file, or another place, it is in."""
+    problem: str
+    """What is wrong there."""

@@ -1,0 +1,32 @@
+"""From what users name to Arrow streams whose columns carry the names that the core knows."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from .._errors import InvalidArgument
+from ._columns import Wanted
+from ._files import find_files
+from ._objects import ArrowObject, is_arrow
+from ._source import OnMalformed, Source
+
+__all__ = ["OnMalformed", "Source", "Wanted", "find"]
+
+
+def find(source: Any) -> Sequence[Source]:
+    """The files of a path, glob, directory or URL, an Arrow object, or what a list of these has.
+
+    Raises SourceError when no file is found, InvalidArgument for what is none of these.
+    """
+    if isinstance(source, (str, os.PathLike)):
+        return find_files(os.fspath(source))
+    if isinstance(source, Source):
+        return [source]
+    if is_arrow(source):
+        return [ArrowObject(source)]
+    if isinstance(source, (list, tuple)) and source:
+        return [found for part in source for found in find(part)]
+    raise InvalidArgument(
+        f"{type(source).__name__} is no source; use a path, glob, directory or URL, an object that "
+        "exports Arrow data (pyarrow, polars, pandas 2.2, DuckDB), or a list of these"
+    )

@@ -1,0 +1,83 @@
+"""Parquet and ORC files as streams of the columns that are wanted."""
+
+from collections.abc import Iterator, Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+from pyarrow.fs import FileSystem, LocalFileSystem
+
+from ._columns import Wanted, choose, project
+
+_BATCH_ROWS = 1 << 17
+_BATCHES_AHEAD = 8
+_READ_BUFFER_BYTES = 8 << 20
+_MAX_SCANNED_GROUP_ROWS = 1 << 22
+
+FORMATS: Mapping[str, type[ds.FileFormat]] = {
+    "parquet": ds.ParquetFileFormat,
+    "orc": ds.OrcFileFormat,
+}
+
+
+def open_columnar(
+    kind: str,
+    filesystem: FileSystem,
+    path: str,
+    name: str,
+    wanted: Wanted,
+    partition: Mapping[str, str],
+) -> pa.RecordBatchReader:
+    """Streams a file's wanted columns; `partition` holds those that its path gives.
+
+    Rows come in the file's order, decoded by Arrow's threads without the GIL.
+    """
+    fragment = FORMATS[kind]().make_fragment(path, filesystem=filesystem)
+    schema = fragment.physical_schema
+    constants = {key: value for key, value in partition.items() if key not in schema.names}
+    visible = pa.schema([*schema, *(pa.field(key, pa.string()) for key in constants)])
+    chosen = choose(wanted, visible, name)
+
+    if _largest_group_rows(fragment) > _MAX_SCANNED_GROUP_ROWS:
+        columns = [column for column in chosen.values() if column not in constants]
+        batches = _batches_within_groups(filesystem, path, columns)
+        return project(batches, schema, chosen, constants)
+    return ds.Scanner.from_fragment(
+        fragment,
+        schema=schema,
+        columns={
+            role: pc.scalar(constants[column]) if column in constants else ds.field(column)
+            for role, column in chosen.items()
+        },
+        batch_size=_BATCH_ROWS,
+        batch_readahead=_BATCHES_AHEAD,
+        fragment_scan_options=_scan_options(kind, filesystem),
+    ).to_reader()
+
+
+def _scan_options(kind: str, filesystem: FileSystem) -> ds.FragmentScanOptions | None:
+    if kind != "parquet":
+        return None
+    # Coalesced reads hide a network's latency; a local file is read in pieces, in less memory.
+    local = isinstance(filesystem, LocalFileSystem)
+    return ds.ParquetFragmentScanOptions(
+        pre_buffer=not local, use_buffered_stream=local, buffer_size=_READ_BUFFER_BYTES
+    )
+
+
+def _largest_group_rows(fragment: ds.Fragment) -> int:
+    if not isinstance(fragment, ds.ParquetFileFragment):
+        return 0
+    return max((group.num_rows for group in fragment.row_groups), default=0)
+
+
+def _batches_within_groups(
+    filesystem: FileSystem, path: str, columns: list[str]
+) -> Iterator[pa.RecordBatch]:
+    """Reads huge row groups piece by piece; a scanner would hold several of them whole."""
+    with (
+        filesystem.open_input_file(path) as file,
+        pq.ParquetFile(file, buffer_size=_READ_BUFFER_BYTES) as parquet,
+    ):
+        yield from parquet.iter_batches(_BATCH_ROWS, columns=columns)

@@ -1,0 +1,125 @@
+"""Which column of a source plays which role: named by the user, or guessed where just one fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+from pyarrow import types
+
+from .._errors import InvalidArgument
+
+Wanted: TypeAlias = Mapping[str, str | None]
+"""The roles to fill ("id", "partner_id", "seen_at"), each with a column's name or None to guess."""
+
+_MAX_BATCH_ROWS = 1 << 18
+
+_USUAL_NAMES = {
+    "id": {"id", "ownid", "cookie", "cookieid", "owncookie", "userid", "email"},
+    "partner_id": {"partnerid", "partneruid", "partnercookie", "partner", "externalid"},
+    "seen_at": {"seenat", "lastseen", "lastseenat", "date", "datetime", "time", "timestamp", "ts"},
+}
+
+
+def choose(wanted: Wanted, schema: pa.Schema, source: str) -> dict[str, str]:
+    """The name of each role's column, in the order of `wanted`.
+
+    A column that is not named is guessed: by a usual name of its role and, failing that, by
+    its type, if exactly one that no other role has taken fits.
+
+    Raises InvalidArgument, which lists the columns, when one is missing or cannot be told.
+    """
+    chosen = {role: name for role, name in wanted.items() if name is not None}
+    for role, name in chosen.items():
+        if schema.names.count(name) != 1:
+            count = schema.names.count(name) or "no"
+            raise _unclear(f"{source} has {count} column(s) {name!r}, named for {role}", schema)
+    # Usual names of every role come first: that leaves fewer columns for bare types.
+    for fits in (_has_usual_name, _has_usual_type):
+        for role in wanted:
+            if role in chosen:
+                continue
+            fitting = [
+                field.name
+                for field in schema
+                if field.name not in chosen.values() and fits(role, field)
+            ]
+            if len(fitting) > 1:
+                columns = ", ".join(fitting)
+                raise _unclear(f"{source} has several columns for {role} ({columns})", schema)
+            if fitting:
+                chosen[role] = fitting[0]
+    for role in wanted:
+        if role not in chosen:
+            raise _unclear(f"{source} has no column that is plainly {role}", schema)
+    return {role: chosen[role] for role in wanted}
+
+
+def project(
+    batches: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+    chosen: Mapping[str, str],
+    constants: Mapping[str, str],
+) -> pa.RecordBatchReader:
+    """The chosen columns of batches of `schema` under the names of their roles, not copied.
+
+    A column that `schema` does not have is one of `constants`.
+    """
+    fields = [
+        schema.field(name).with_name(role) if name in schema.names else pa.field(role, pa.string())
+        for role, name in chosen.items()
+    ]
+
+    def column(batch: pa.RecordBatch, name: str) -> pa.Array[Any]:
+        if name in schema.names:
+            return batch.column(name)
+        return pa.repeat(constants[name], batch.num_rows)
+
+    def projected() -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for start in range(0, batch.num_rows, _MAX_BATCH_ROWS):
+                part = batch.slice(start, _MAX_BATCH_ROWS)
+                columns = [column(part, name) for name in chosen.values()]
+                yield pa.RecordBatch.from_arrays(columns, schema=out)
+
+    out = pa.schema(fields)
+    return pa.RecordBatchReader.from_batches(out, projected())
+
+
+def _unclear(what: str, schema: pa.Schema) -> InvalidArgument:
+    columns = ", ".join(f"{field.name} ({field.type})" for field in schema)
+    return InvalidArgument(f"{what}; name one of its columns: {columns}")
+
+
+def _has_usual_name(role: str, field: pa.Field[Any]) -> bool:
+    name = field.name.lower().replace("_", "").replace("-", "").replace(" ", "")
+    if name not in _USUAL_NAMES[role]:
+        return False
+    if role == "seen_at":
+        return _is_date(field.type) or _is_text(field.type)
+    return _is_text(field.type) or types.is_integer(field.type)
+
+
+def _has_usual_type(role: str, field: pa.Field[Any]) -> bool:
+    return _is_date(field.type) if role == "seen_at" else _is_text(field.type)
+
+
+def _is_date(kind: pa.DataType) -> bool:
+    return types.is_timestamp(kind) or types.is_date(kind)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds text or UUIDs, in any of Arrow's forms."""
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    return (
+        types.is_string(kind)
+        or types.is_large_string(kind)
+        or types.is_string_view(kind)
+        or types.is_binary(kind)
+        or types.is_large_binary(kind)
+        or types.is_binary_view(kind)
+        or types.is_fixed_size_binary(kind)
+        or isinstance(kind, pa.UuidType)
+    )

@@ -1,0 +1,87 @@
+"""CSV files as streams of the columns that are wanted, whatever their bytes.
+
+The first line that is not empty is the header. Columns are separated by whichever of comma,
+tab, semicolon and bar comes first in it. Values may be quoted; they are read as bytes, so that
+leading zeros and broken UTF-8 reach the one place where input is judged. Empty lines are no
+rows.
+"""
+
+import csv
+import re
+from collections.abc import Callable, Mapping
+from typing import IO, Literal, cast
+
+import pyarrow as pa
+import pyarrow.csv as pc
+from pyarrow.fs import FileSystem
+
+from .._errors import SourceError
+from ._columns import Wanted, choose, project
+from ._source import OnMalformed
+
+_BLOCK_BYTES = 4 << 20
+_MAX_HEADER_BYTES = 64 << 10
+_DELIMITERS = ",\t;|"
+
+
+def open_csv(
+    filesystem: FileSystem,
+    path: str,
+    name: str,
+    wanted: Wanted,
+    partition: Mapping[str, str],
+    on_malformed: OnMalformed | None,
+) -> pa.RecordBatchReader:
+    """Streams a file's wanted columns; `partition` holds those that its path gives."""
+    columns, delimiter = _read_header(filesystem, path, name)
+    constants = {key: value for key, value in partition.items() if key not in columns}
+    schema = pa.schema([(column, pa.binary()) for column in columns])
+    visible = pa.schema([*schema, *(pa.field(key, pa.string()) for key in constants)])
+    chosen = choose(wanted, visible, name)
+    stored = [column for column in chosen.values() if column not in constants]
+
+    reader = pc.open_csv(
+        cast(IO[bytes], filesystem.open_input_stream(path, compression="detect")),
+        # With threads the reader could not tell the numbers of malformed lines.
+        pc.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES),
+        pc.ParseOptions(
+            delimiter=delimiter,
+            newlines_in_values=True,
+            invalid_row_handler=_handler(name, on_malformed) if on_malformed else None,
+        ),
+        pc.ConvertOptions(
+            check_utf8=False,
+            column_types=dict.fromkeys(stored, pa.binary()),
+            include_columns=stored,
+        ),
+    )
+    return project(reader, schema, chosen, constants)
+
+
+def _handler(
+    name: str, on_malformed: OnMalformed
+) -> Callable[[pc.InvalidRow], Literal["skip", "error"]]:
+    def handle(row: pc.InvalidRow) -> Literal["skip", "error"]:
+        # The reader counts the header as a row; rows are counted from the one after it.
+        number = (row.number or 0) - 1
+        reason = f"has {row.actual_columns} fields instead of {row.expected_columns}"
+        return "skip" if on_malformed(name, number, reason) else "error"
+
+    return handle
+
+
+def _read_header(filesystem: FileSystem, path: str, name: str) -> tuple[list[str], str]:
+    """The names of the columns, and what separates them."""
+    with filesystem.open_input_stream(path, compression="detect") as stream:
+        start = stream.read(_MAX_HEADER_BYTES)
+    lines = start.removeprefix(b"\xef\xbb\xbf").splitlines()
+    line = next((line for line in lines if line), None)
+    if line is None:
+        raise SourceError(f"cannot read {name}: it is empty; a CSV file starts with a header")
+    try:
+        header = line.decode()
+    except UnicodeDecodeError as error:
+        raise SourceError(f"cannot read {name}: its header is not UTF-8; convert it") from error
+    unquoted = re.sub('"[^"]*"', "", header)
+    delimiter = next((char for char in unquoted if char in _DELIMITERS), ",")
+    return next(csv.reader([header], delimiter=delimiter)), delimiter

@@ -1,0 +1,145 @@
+"""Files: a path, a glob, a directory or a URL, and how each is opened."""
+
+import os
+import re
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from urllib.parse import unquote
+
+import pyarrow as pa
+from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType, LocalFileSystem
+
+from .._errors import SourceError
+from ._columnar import open_columnar
+from ._columns import Wanted
+from ._csv import open_csv
+from ._source import OnMalformed, reading
+
+_KINDS = {
+    ".parquet": "parquet",
+    ".parq": "parquet",
+    ".pq": "parquet",
+    ".orc": "orc",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".txt": "csv",
+}
+_COMPRESSIONS = (".gz", ".zst", ".bz2", ".lz4")
+_MAGIC = {b"PAR1": "parquet", b"ORC": "orc"}
+_GLOB = re.compile(r"[*?[]")
+_HIDDEN = re.compile(r"/[._]")
+_NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+
+
+@dataclass(frozen=True)
+class File:
+    """A Parquet, CSV or ORC file of some file system."""
+
+    filesystem: FileSystem
+    path: str
+    name: str
+
+    def open(self, wanted: Wanted, on_malformed: OnMalformed | None) -> pa.RecordBatchReader:
+        """See `Source`. Directories named `key=value` on the file's path count as columns."""
+        partition = _partition_of(self.name)
+        with reading(self.name):
+            kind = self._kind()
+            if kind == "csv":
+                return open_csv(
+                    self.filesystem, self.path, self.name, wanted, partition, on_malformed
+                )
+            return open_columnar(kind, self.filesystem, self.path, self.name, wanted, partition)
+
+    def _kind(self) -> str:
+        """What kind of file it is: as its name says, or else its first bytes."""
+        base, extension = os.path.splitext(self.path.lower())
+        if extension in _COMPRESSIONS:
+            extension = os.path.splitext(base)[1]
+        if extension in _KINDS:
+            return _KINDS[extension]
+        with self.filesystem.open_input_stream(self.path, compression=None) as stream:
+            start = stream.read(4)
+        for magic, kind in _MAGIC.items():
+            if start.startswith(magic):
+                return kind
+        raise SourceError(
+            f"cannot tell what kind of file {self.name} is; "
+            "name it .parquet, .csv, .csv.gz, .csv.zst or .orc"
+        )
+
+
+def find_files(where: str) -> list[File]:
+    """The files that a path, glob, directory or URL stands for, in the order of their paths.
+
+    Of a directory, those below it, but for names that start with "." or "_".
+
+    Raises SourceError when there is none.
+    """
+    filesystem, root, path = _resolve(where)
+    with reading(where):
+        found = filesystem.get_file_info(path)
+        if found.type is not FileType.NotFound:
+            matching = [found]
+        elif glob := _GLOB.search(path):
+            matching = _expand(filesystem, path, glob.start())
+        else:
+            raise SourceError(f"cannot read {where}: there is no such file or directory")
+        # Each path once: a glob may match both a directory and what is in it.
+        paths = dict.fromkeys(p for info in matching for p in _paths_of(filesystem, info))
+    if not paths:
+        what = "no file matches" if found.type is FileType.NotFound else "there is no file in"
+        raise SourceError(f"{what} {where}; check the path")
+    return [File(filesystem, path, root + path) for path in paths]
+
+
+def _resolve(where: str) -> tuple[FileSystem, str, str]:
+    """The file system, what its paths lack to be a URL, and the path in it, globs included.
+
+    In a URL a question mark starts the file system's options, as in `?region=eu-central-1`.
+    """
+    if "://" not in where:
+        return LocalFileSystem(), "", where
+    url, mark, options = where.partition("?")
+    glob = _GLOB.search(url)
+    cut = url.rindex("/", 0, glob.start()) if glob else len(url)
+    with reading(where):
+        filesystem, base = FileSystem.from_uri(url[:cut] + mark + options)
+    root = "" if isinstance(filesystem, LocalFileSystem) else url.partition("://")[0] + "://"
+    return filesystem, root, base + url[cut:]
+
+
+def _expand(filesystem: FileSystem, pattern: str, glob_at: int) -> list[FileInfo]:
+    """What a glob matches; `**` stands for any number of directories, all else for one name."""
+    base = pattern[: pattern.rfind("/", 0, glob_at) + 1]
+    found = [filesystem.get_file_info(base or ".")]
+    for name in pattern[len(base) :].split("/"):
+        directories = [info.path for info in found if info.type is FileType.Directory]
+        if name == "**":
+            below = [info for path in directories for info in _below(filesystem, path, True)]
+            found += [info for info in below if info.type is FileType.Directory]
+        else:
+            below = [info for path in directories for info in _below(filesystem, path, False)]
+            found = [info for info in below if fnmatchcase(info.base_name, name)]
+    return found
+
+
+def _paths_of(filesystem: FileSystem, found: FileInfo) -> list[str]:
+    """A file's path, or those of the files below a directory."""
+    below = [found]
+    if found.type is FileType.Directory:
+        below = _below(filesystem, found.path, True)
+    return [info.path for info in below if info.type is not FileType.Directory]
+
+
+def _below(filesystem: FileSystem, directory: str, recursive: bool) -> list[FileInfo]:
+    """What is in a directory, by path, without names that start with "." or "_"."""
+    infos = filesystem.get_file_info(FileSelector(directory, recursive=recursive))
+    start = len(directory.rstrip("/"))
+    shown = [info for info in infos if not _HIDDEN.search(info.path, start)]
+    return sorted(shown, key=lambda info: info.path)
+
+
+def _partition_of(path: str) -> dict[str, str]:
+    """The columns that Hive's `key=value` directories on a path give; null is empty text."""
+    keys = dict(part.split("=", 1) for part in path.split("/")[:-1] if "=" in part)
+    return {key: "" if value == _NULL_PARTITION else unquote(value) for key, value in keys.items()}

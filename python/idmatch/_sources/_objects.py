@@ -1,0 +1,37 @@
+"""Objects in memory that speak the Arrow PyCapsule protocol."""
+
+from typing import Any
+
+import pyarrow as pa
+
+from ._columns import Wanted, choose, project
+from ._source import OnMalformed, reading
+
+
+def is_arrow(source: Any) -> bool:
+    """Whether an object exports Arrow data."""
+    return hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__")
+
+
+class ArrowObject:
+    """A table, data frame, relation, stream or column; an array counts as a table of one column."""
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+        self.name = type(source).__name__
+
+    def open(self, wanted: Wanted, on_malformed: OnMalformed | None) -> pa.RecordBatchReader:
+        """See `Source`; an object has no malformed lines."""
+        with reading(self.name):
+            reader = _reader(self._source)
+        chosen = choose(wanted, reader.schema, self.name)
+        return project(reader, reader.schema, chosen, constants={})
+
+
+def _reader(source: Any) -> pa.RecordBatchReader:
+    try:
+        if hasattr(source, "__arrow_c_stream__"):
+            return pa.RecordBatchReader.from_stream(source)
+        return pa.table(pa.record_batch(source)).to_reader()
+    except (pa.ArrowInvalid, TypeError, ValueError):
+        return pa.table({"values": pa.chunked_array(source)}).to_reader()

@@ -1,0 +1,93 @@
+"""Stores: sets of match tables."""
+
+import os
+from types import TracebackType
+from typing import Literal, Self
+
+from . import _core
+from ._errors import InvalidArgument
+from ._table import Table
+
+
+def open(path: str | os.PathLike[str]) -> "Store":
+    """Opens the store in a directory; one that is not there yet is made by the first write.
+
+    Raises NotAStore for a directory that holds something else, UnsupportedFormat for a store
+    of a newer version, InvalidArgument for an address that this version cannot open.
+    """
+    return Store(_core.open_store(_directory(path)))
+
+
+def restore(source: str | os.PathLike[str], destination: str | os.PathLike[str]) -> None:
+    """Copies a backup to a place where nothing is yet, after checking every file of it."""
+    _core.restore(_directory(source), _directory(destination))
+
+
+class Store:
+    """A set of match tables. A context manager, which closes it; `open` makes one."""
+
+    __slots__ = ("_core",)
+
+    def __init__(self, core: _core.Store) -> None:
+        self._core = core
+
+    @property
+    def path(self) -> str:
+        """Where the store is."""
+        return self._core.path
+
+    def create_table(
+        self, name: str, keep: Literal["last", "all"] = "last", retention: str | None = None
+    ) -> Table:
+        """Makes a table, or returns the one that is there already with the same options.
+
+        `keep="last"` keeps the newest date of each pair, `keep="all"` every observation.
+        Observations older than `retention`, such as "13mo", are never shown.
+
+        Raises TableExists when the table is there with other options.
+        """
+        return Table(self._core.create_table(name, keep, retention))
+
+    def table(self, name: str) -> Table:
+        """A table that exists; raises TableNotFound otherwise."""
+        return Table(self._core.table(name))
+
+    def tables(self) -> list[str]:
+        """The names of all tables, ascending."""
+        return self._core.tables()
+
+    def refresh(self) -> None:
+        """Lets this store and its tables see what other processes have published."""
+        self._core.refresh()
+
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """Copies a consistent point of the whole store to `path`, where nothing may be yet."""
+        self._core.backup(_directory(path))
+
+    def close(self) -> None:
+        """Gives up the store; any later use of it or its tables raises InvalidArgument."""
+        self._core.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<idmatch.Store {self.path!r}>"
+
+
+def _directory(path: str | os.PathLike[str]) -> str:
+    text = os.fspath(path)
+    if "://" in text:
+        scheme = text.partition("://")[0]
+        raise InvalidArgument(
+            f"cannot open {text}: this version has no {scheme}:// backend; use a directory"
+        )
+    return text

@@ -1,0 +1,193 @@
+"""Tables: loading, questions about one identifier, and matching a population."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal
+
+from . import _core
+from ._results import Finding, Latest, LoadReport, TableStats
+from ._times import Moment, to_datetime, to_millis
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ._match import MatchResult
+
+
+class Table:
+    """A named set of observations (id, partner_id, seen_at); `Store.table` gives one.
+
+    Windows are half-open: `since <= seen_at < until`. Either end is a datetime (a naive one is
+    UTC), a date, a timedelta before now, ISO 8601 text, the text of a period before now such as
+    "90d", or None for no limit. Answers come newest first, ties by the bytes of the answer.
+
+    Any method raises InvalidArgument for a key that is no identifier or a window that ends
+    before it starts, and Corrupt or IoError when the store cannot be read.
+    """
+
+    __slots__ = ("_core",)
+
+    def __init__(self, core: _core.Table) -> None:
+        self._core = core
+
+    @property
+    def name(self) -> str:
+        """The table's name."""
+        return self._core.name
+
+    @property
+    def keep(self) -> str:
+        """Which observations of a pair are kept: "last" or "all"."""
+        return self._core.keep
+
+    @property
+    def retention(self) -> str | None:
+        """How long an observation is shown; None is for ever."""
+        return self._core.retention
+
+    def load(
+        self,
+        source: Any,
+        id: str | None = None,
+        partner_id: str | None = None,
+        seen_at: str | None = None,
+        strict: bool = False,
+        rejects: str | PathLike[str] | None = None,
+    ) -> LoadReport:
+        """Adds observations, all or nothing.
+
+        `source` is a Parquet, CSV (plain, .gz, .zst) or ORC file, a glob, a directory, a URL of
+        a filesystem that pyarrow opens, a list of these, or an object that speaks the Arrow
+        PyCapsule protocol: pyarrow, polars, pandas, a DuckDB relation, a MatchResult. It is
+        streamed. `id`, `partner_id` and `seen_at` name its columns; one that is not named is
+        guessed where exactly one column fits.
+
+        Rows that break the rules are not taken, but counted and written, with file, row,
+        column and reason, to the CSV file `rejects` (by default `<table>.rejects.csv` in the
+        working directory), which is made when the first one is met. With `strict` the first
+        one raises BadInput and nothing is loaded.
+
+        Raises SourceError when the source cannot be read, InvalidArgument when a column is
+        missing or cannot be guessed, Busy while another process writes the store.
+        """
+        from . import _load, _sources
+
+        return _load.load(
+            self._core,
+            _sources.find(source),
+            columns={"id": id, "partner_id": partner_id, "seen_at": seen_at},
+            strict=strict,
+            rejects=rejects,
+        )
+
+    def partner_ids(
+        self,
+        id: str,
+        since: Moment | None = None,
+        until: Moment | None = None,
+        limit: int | None = None,
+    ) -> pa.Table:
+        """The partner IDs of an id: columns partner_id (text) and seen_at (timestamp[ms, UTC])."""
+        return self._answers("id", id, since, until, limit)
+
+    def ids(
+        self,
+        partner_id: str,
+        since: Moment | None = None,
+        until: Moment | None = None,
+        limit: int | None = None,
+    ) -> pa.Table:
+        """The ids of a partner ID: columns id (text) and seen_at (timestamp[ms, UTC])."""
+        return self._answers("partner_id", partner_id, since, until, limit)
+
+    def latest_partner_id(
+        self, id: str, since: Moment | None = None, until: Moment | None = None
+    ) -> Latest | None:
+        """The newest partner ID of an id and its date; None when there is none."""
+        return self._latest("id", id, since, until)
+
+    def latest_id(
+        self, partner_id: str, since: Moment | None = None, until: Moment | None = None
+    ) -> Latest | None:
+        """The newest id of a partner ID and its date; None when there is none."""
+        return self._latest("partner_id", partner_id, since, until)
+
+    def last_seen(self, id: str, partner_id: str) -> datetime | None:
+        """When a pair was last seen together, in UTC; None for never."""
+        return _datetime_or_none(self._core.last_seen(id, partner_id))
+
+    def history(self, id: str, partner_id: str) -> list[datetime]:
+        """Every date of a pair, in UTC, newest first; with `keep="last"` at most one."""
+        return [to_datetime(millis) for millis in self._core.history(id, partner_id)]
+
+    def match(
+        self,
+        population: Any,
+        column: str | None = None,
+        by: Literal["id", "partner_id"] = "id",
+        pick: Literal["all", "latest"] = "all",
+        since: Moment | None = None,
+        until: Moment | None = None,
+    ) -> MatchResult:
+        """Finds what goes with every identifier of a population.
+
+        `population` is anything that `load` takes. `column` names the one that holds the
+        identifiers, which are of the side `by`; without it the column is guessed where exactly
+        one fits. `pick="all"` gives what SQL's JOIN gives, a repeated population row repeating
+        its matches; `pick="latest"` gives at most the newest match of each population row. What
+        is no identifier (missing, empty, too long) matches nothing.
+        """
+        from . import _load, _sources
+
+        return _load.match(
+            self._core,
+            _sources.find(population),
+            column=column,
+            by=by,
+            pick=pick,
+            since=_millis_or_none(since),
+            until=_millis_or_none(until),
+        )
+
+    def verify(self) -> list[Finding]:
+        """Reads and checks everything stored of the table; an empty list when all is well."""
+        return [Finding(place, problem) for place, problem in self._core.verify()]
+
+    def stats(self) -> TableStats:
+        """Figures about the table."""
+        stats = self._core.stats()
+        return TableStats(
+            rows=stats["rows"],
+            bytes=stats["bytes"],
+            segments=stats["segments"],
+            oldest=_datetime_or_none(stats["oldest"]),
+            newest=_datetime_or_none(stats["newest"]),
+        )
+
+    def __repr__(self) -> str:
+        retention = f" retention={self.retention!r}" if self.retention else ""
+        return f"<idmatch.Table {self.name!r} keep={self.keep!r}{retention}>"
+
+    def _answers(
+        self, by: str, key: str, since: Moment | None, until: Moment | None, limit: int | None
+    ) -> pa.Table:
+        answers: pa.Table = self._core.answers(
+            by, key, _millis_or_none(since), _millis_or_none(until), limit
+        )
+        return answers
+
+    def _latest(
+        self, by: str, key: str, since: Moment | None, until: Moment | None
+    ) -> Latest | None:
+        found = self._core.latest(by, key, _millis_or_none(since), _millis_or_none(until))
+        return None if found is None else Latest(found[0], to_datetime(found[1]))
+
+
+def _millis_or_none(moment: Moment | None) -> int | None:
+    return None if moment is None else to_millis(moment)
+
+
+def _datetime_or_none(millis: int | None) -> datetime | None:
+    return None if millis is None else to_datetime(millis)

@@ -1,0 +1,44 @@
+"""Instants: what users write, and the milliseconds since 1970 (UTC) that the core counts in."""
+
+from datetime import UTC, date, datetime, time, timedelta
+from typing import TypeAlias
+
+from ._core import parse_instant
+from ._errors import InvalidArgument
+
+Moment: TypeAlias = datetime | date | timedelta | str
+"""An aware datetime, a naive one (UTC), a date (its midnight in UTC), a timedelta before now,
+ISO 8601 text, or the text of a period before now ("90d", "13mo")."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def to_millis(moment: Moment) -> int:
+    """The first whole millisecond that is not before `moment`, and not before 1970.
+
+    Dates of a store are whole milliseconds from 1970 on, so this rounding changes no answer,
+    neither of a window's start nor of its end.
+
+    Raises InvalidArgument for text that is neither a date nor a period, and for other types.
+    """
+    match moment:
+        case str():
+            return parse_instant(moment)
+        case datetime():
+            instant = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        case date():
+            instant = datetime.combine(moment, time(), UTC)
+        case timedelta():
+            instant = datetime.now(UTC) - moment
+        case _:
+            raise InvalidArgument(
+                f"{moment!r} is no point in time; use a datetime, a date, a timedelta before now, "
+                'ISO 8601 text or a period such as "90d"'
+            )
+    return max(0, -((_EPOCH - instant) // _MILLISECOND))
+
+
+def to_datetime(millis: int) -> datetime:
+    """An instant of the core as an aware datetime in UTC."""
+    return _EPOCH + timedelta(milliseconds=millis)

@@ -1,0 +1,40 @@
+"""Checks what no formatter does: short files, and a head in each that says what it is for."""
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+MAX_LINES = 400
+FOLDERS = ("crates", "python", "tests", "scripts")
+HEADS = {
+    ".rs": re.compile(r"(#!\[.*\]\n)*//! "),
+    ".py": re.compile(r'"""'),
+    ".pyi": re.compile(r'"""'),
+}
+
+
+def main() -> int:
+    """Prints every file that is not tidy; 1 when there is one."""
+    files = [
+        file
+        for folder in FOLDERS
+        for file in sorted(Path(folder).rglob("*"))
+        if file.suffix in HEADS and "target" not in file.parts
+    ]
+    wrong = [f"{file}: {fault}" for file in files for fault in _faults(file)]
+    print("\n".join(wrong), end="\n" if wrong else "")
+    return 1 if wrong else 0
+
+
+def _faults(file: Path) -> Iterator[str]:
+    text = file.read_text(encoding="utf-8")
+    lines = text.count("\n")
+    if lines > MAX_LINES:
+        yield f"{lines} lines; split it at {MAX_LINES}"
+    if not HEADS[file.suffix].match(text):
+        yield "its first line must say what it is for"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

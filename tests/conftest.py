@@ -1,0 +1,90 @@
+"""What the tests share: a store, rows, and the command line."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import idmatch
+import pyarrow as pa
+import pytest
+
+DAY = timedelta(days=1)
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def observations(*rows: tuple[str, str, datetime]) -> pa.Table:
+    """Rows of (id, partner_id, seen_at) as an Arrow table."""
+    ids, partner_ids, dates = zip(*rows, strict=True) if rows else ((), (), ())
+    return pa.table(
+        {
+            "id": pa.array(ids, pa.string()),
+            "partner_id": pa.array(partner_ids, pa.string()),
+            "seen_at": pa.array(dates, pa.timestamp("ms", "UTC")),
+        }
+    )
+
+
+SMALL = observations(
+    ("a", "x", NOON),
+    ("a", "y", NOON - 10 * DAY),
+    ("a", "y", NOON - 20 * DAY),
+    ("b", "x", NOON - 30 * DAY),
+    ("c", "z", NOON - 400 * DAY),
+)
+"""Three ids with three partner IDs; the pair (a, y) was seen twice."""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[idmatch.Store]:
+    """An empty store."""
+    with idmatch.open(tmp_path / "store") as opened:
+        yield opened
+
+
+@pytest.fixture
+def table(store: idmatch.Store) -> idmatch.Table:
+    """A table that keeps the last date of each pair and holds SMALL."""
+    made = store.create_table("small")
+    made.load(SMALL)
+    return made
+
+
+class Ran(NamedTuple):
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        """Its only line on stdout, as JSON."""
+        (line,) = self.out.splitlines()
+        return json.loads(line)
+
+
+class Cli:
+    """The command `idmatch`, run as a process of its own in one directory."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+
+    def command(self, *arguments: object) -> list[str]:
+        """What to run for these arguments."""
+        program = "import sys; from idmatch._cli import main; sys.exit(main())"
+        return [sys.executable, "-c", program, *map(str, arguments)]
+
+    def __call__(self, *arguments: object) -> Ran:
+        done = subprocess.run(
+            self.command(*arguments), capture_output=True, text=True, cwd=self.home, timeout=120
+        )
+        return Ran(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    """The command line, in a directory of its own."""
+    return Cli(tmp_path)

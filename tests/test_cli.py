@@ -1,0 +1,304 @@
+"""The command line: options, output, exit codes."""
+
+import json
+import os
+import pty
+import subprocess
+from typing import Any
+
+import idmatch
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from conftest import SMALL, Cli
+from idmatch._cli import _commands, main
+
+
+@pytest.fixture
+def loaded(cli: Cli) -> Cli:
+    """A command line in whose directory a store has the table "small"."""
+    pq.write_table(SMALL, cli.home / "small.parquet")
+    pq.write_table(pa.table({"id": ["a", "b", "nobody"]}), cli.home / "people.parquet")
+    assert cli("load", "store", "small", "small.parquet").code == 0
+    return cli
+
+
+def test_load(cli: Cli) -> None:
+    pq.write_table(SMALL.rename_columns(["k1", "k2", "k3"]), cli.home / "a.parquet")
+    columns = ["--id", "k1", "--partner-id", "k2", "--seen-at", "k3"]
+    ran = cli("load", "store", "t", "a.parquet", *columns, "--json")
+    assert (ran.code, ran.err) == (0, "")
+    report = ran.json()
+    assert set(report) == {"rows", "rejected", "seconds"}
+    assert (report["rows"], report["rejected"]) == (5, 0)
+    assert cli("load", "store", "t", "a.parquet", "a.parquet", *columns).out.startswith("10 rows")
+
+
+def test_load_makes_the_table_as_asked(loaded: Cli) -> None:
+    made = loaded("load", "store", "t", "small.parquet", "--keep", "all", "--retention", "999mo")
+    assert made.code == 0
+    listed = {
+        table["name"]: table for table in loaded("tables", "store", "--json").json()["tables"]
+    }
+    assert (listed["t"]["keep"], listed["t"]["retention"]) == ("all", "999mo")
+    assert loaded("load", "store", "t", "small.parquet").code == 0
+    other = loaded("load", "store", "t", "small.parquet", "--keep", "last")
+    assert other.code == 1
+    assert other.err.startswith("idmatch: error: ")
+
+
+def test_rejected_rows_are_exit_code_3(loaded: Cli) -> None:
+    (loaded.home / "bad.csv").write_text("id,partner_id,seen_at\na,x,2026-03-01\n,x,2026-03-01\n")
+    ran = loaded("load", "store", "small", "bad.csv", "--json")
+    assert ran.code == 3
+    assert ran.json()["rejected"] == 1
+    assert "1 rows were rejected; small.rejects.csv" in ran.err
+    assert (loaded.home / "small.rejects.csv").read_text().count("\n") == 2
+    ran = loaded("load", "store", "small", "bad.csv", "--rejects", "other.csv")
+    assert ran.code == 3
+    assert (loaded.home / "other.csv").exists()
+
+
+def test_strict_is_exit_code_1(loaded: Cli) -> None:
+    (loaded.home / "bad.csv").write_text("id,partner_id,seen_at\nq,x,2026-03-01\n,x,2026-03-01\n")
+    ran = loaded("load", "store", "small", "bad.csv", "--strict", "--json")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.startswith("idmatch: error: ")
+    assert "bad.csv" in ran.err
+    assert loaded("lookup", "store", "small", "--id", "q", "--json").json() == {"matches": []}
+
+
+def test_match(loaded: Cli) -> None:
+    ran = loaded("match", "store", "small", "people.parquet", "--json")
+    assert (ran.code, ran.err) == (0, "")
+    result = ran.json()
+    assert list(result) == ["population", "matched", "rate", "rows", "seconds"]
+    assert result | {"seconds": 0} == {
+        "population": 3,
+        "matched": 2,
+        "rate": 2 / 3,
+        "rows": 3,
+        "seconds": 0,
+    }
+    assert "66.67%" in loaded("match", "store", "small", "people.parquet").out
+
+
+def test_match_options(loaded: Cli) -> None:
+    def rows(*options: str) -> Any:
+        return loaded("match", "store", "small", "people.parquet", "--json", *options).json()[
+            "rows"
+        ]
+
+    assert rows("--pick", "latest") == 2
+    assert rows("--since", "2026-02-01") == 2
+    assert rows("--since", "2026-02-01", "--until", "2026-02-25") == 1
+    assert rows("--column", "id", "--by", "partner-id") == 0
+
+
+def test_match_writes_parquet(loaded: Cli) -> None:
+    ran = loaded("match", "store", "small", "people.parquet", "-o", "out.parquet", "--json")
+    assert ran.code == 0
+    assert pq.read_table(loaded.home / "out.parquet").num_rows == ran.json()["rows"] == 3
+
+
+def test_match_that_fails_leaves_nothing(loaded: Cli) -> None:
+    before = sorted(loaded.home.iterdir())
+    ran = loaded("match", "store", "small", "missing.parquet", "-o", "out.parquet")
+    assert (ran.code, ran.out) == (1, "")
+    ran = loaded("match", "store", "small", "people.parquet", "-o", "nowhere/out.parquet")
+    assert (ran.code, ran.out) == (1, "")
+    assert sorted(loaded.home.iterdir()) == before
+
+
+def test_lookup(loaded: Cli) -> None:
+    matches = [
+        {"partner_id": "x", "seen_at": "2026-03-01T12:00:00.000Z"},
+        {"partner_id": "y", "seen_at": "2026-02-19T12:00:00.000Z"},
+    ]
+
+    def lookup(*options: str) -> Any:
+        return loaded("lookup", "store", "small", "--json", *options).json()
+
+    assert lookup("--id", "a") == {"matches": matches}
+    assert lookup("--id", "a", "--limit", "1") == {"matches": matches[:1]}
+    assert lookup("--id", "a", "--since", "2026-02-25") == {"matches": matches[:1]}
+    assert lookup("--partner-id", "z") == {
+        "matches": [{"id": "c", "seen_at": "2025-01-25T12:00:00.000Z"}]
+    }
+    assert lookup("--id", "a", "--partner-id", "y") == {"last_seen": matches[1]["seen_at"]}
+    assert lookup("--id", "a", "--partner-id", "y", "--since", "2026-03-01") == {"last_seen": None}
+    assert lookup("--id", "a", "--partner-id", "z") == {"last_seen": None}
+
+
+def test_lookup_for_people(loaded: Cli) -> None:
+    shown = loaded("lookup", "store", "small", "--id", "a").out.splitlines()
+    assert [line.split() for line in shown] == [
+        ["partner_id", "seen_at"],
+        ["x", "2026-03-01T12:00:00.000Z"],
+        ["y", "2026-02-19T12:00:00.000Z"],
+    ]
+    pair = loaded("lookup", "store", "small", "--id", "a", "--partner-id", "z")
+    assert (pair.code, pair.out) == (0, "never\n")
+
+
+def test_tables(loaded: Cli) -> None:
+    (table,) = loaded("tables", "store", "--json").json()["tables"]
+    assert table.pop("bytes") > 0
+    assert table.pop("segments") > 0
+    assert table == {
+        "name": "small",
+        "keep": "last",
+        "retention": None,
+        "rows": 4,
+        "oldest": "2025-01-25T12:00:00.000Z",
+        "newest": "2026-03-01T12:00:00.000Z",
+    }
+    header, line = loaded("tables", "store").out.splitlines()
+    assert header.split()[0] == "table"
+    assert line.split()[:3] == ["small", "last", "-"]
+
+
+def test_verify(loaded: Cli) -> None:
+    good = loaded("verify", "store", "--json")
+    assert (good.code, good.json()) == (0, {"tables": [{"name": "small", "problems": []}]})
+    assert loaded("verify", "store", "small").out == "small: all is well\n"
+    names = pa.array(range(100_000))
+    dates = pa.array(["2026-01-01"] * len(names))
+    many = pa.table({"id": names, "partner_id": names, "seen_at": dates})
+    pq.write_table(many, loaded.home / "many.parquet")
+    assert loaded("load", "store", "many", "many.parquet").code == 0
+    biggest = max((loaded.home / "store").glob("*/*"), key=lambda file: file.stat().st_size)
+    content = bytearray(biggest.read_bytes())
+    content[len(content) // 2] ^= 1
+    biggest.write_bytes(content)
+    bad = loaded("verify", "store", "--json")
+    assert bad.code == 1
+    many_checked, small_checked = bad.json()["tables"]
+    assert biggest.name in many_checked["problems"][0]["place"]
+    assert small_checked == {"name": "small", "problems": []}
+    assert "1 problems" in loaded("verify", "store", "many").out
+
+
+def test_backup_and_restore(loaded: Cli) -> None:
+    saved = loaded("backup", "store", "saved", "--json")
+    assert saved.code == 0
+    assert set(saved.json()) == {"from", "to", "seconds"}
+    assert loaded("restore", "saved", "again").code == 0
+    assert loaded("lookup", "again", "small", "--id", "a").out.count("\n") == 3
+    assert loaded("restore", "saved", "again").code == 2
+
+
+def test_sample(cli: Cli) -> None:
+    ran = cli("sample", "made", "--people", "1k", "--partners", "2", "--seed", "3", "--json")
+    assert ran.code == 0
+    files = ran.json()["files"]
+    assert set(files) == {"donors.parquet", "crm.parquet", "partner1.parquet", "partner2.parquet"}
+    assert json.loads((cli.home / "made" / "truth.json").read_text())["people"] == 1000
+
+
+def test_the_commands_that_sample_shows_work(cli: Cli) -> None:
+    shown = cli("sample", "made", "--people", "1k", "--seed", "3").out.splitlines()
+    commands = [line.split()[1:] for line in shown if line.startswith("  idmatch ")]
+    assert len(commands) == 5
+    for command in commands:
+        ran = cli(*command)
+        assert ran.code == 0, (command, ran.err)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["nonsense"],
+        ["load", "store"],
+        ["match", "store", "small", "people.parquet", "--pick", "first"],
+        ["match", "store", "small", "people.parquet", "--since", "soon"],
+        ["match", "store", "small", "people.parquet", "--column", "nothing"],
+        ["lookup", "store", "small"],
+        ["lookup", "store", "small", "--id", "a", "--limit", "few"],
+        ["lookup", "store", "small", "--id", "a", "--partner-id", "x", "--limit", "1"],
+        ["load", "store", "bad/name", "small.parquet"],
+        ["sample", "made", "--people", "0"],
+        ["tables", "cql://10.0.0.1/idmatch"],
+    ],
+)
+def test_wrong_usage_is_exit_code_2(loaded: Cli, arguments: list[str]) -> None:
+    ran = loaded(*arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert "error: " in ran.err
+    assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["match", "store", "missing", "people.parquet"],
+        ["match", "nowhere", "small", "people.parquet"],
+        ["lookup", "store", "missing", "--id", "a"],
+        ["load", "store", "small", "missing.parquet"],
+        ["backup", "nowhere", "saved"],
+        ["tables", "nowhere"],
+        ["verify", "nowhere"],
+        ["restore", "nowhere", "again"],
+        ["verify", "store", "missing"],
+    ],
+)
+def test_failures_are_exit_code_1_and_one_line(loaded: Cli, arguments: list[str]) -> None:
+    ran = loaded(*arguments, "--json")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.startswith("idmatch: error: ")
+    assert ran.err.count("\n") == 1
+
+
+def test_help_names_every_option(cli: Cli) -> None:
+    assert "sample" in cli("--help").out
+    shown = cli("load", "--help").out
+    for option in ("--id", "--partner-id", "--seen-at", "--keep", "--retention", "--strict"):
+        assert option in shown
+    assert cli("--version").out == f"idmatch {idmatch.__version__}\n"
+
+
+def test_a_reader_that_goes_away(loaded: Cli) -> None:
+    rows = pa.table({"id": ["a"] * 50_000, "partner_id": map(str, range(50_000))})
+    home = loaded.home / "seen_at=2026-01-01"
+    home.mkdir()
+    pq.write_table(rows, home / "rows.parquet")
+    assert loaded("load", "store", "hot", "seen_at=2026-01-01").code == 0
+    lookup = subprocess.Popen(
+        loaded.command("lookup", "store", "hot", "--id", "a"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=loaded.home,
+    )
+    assert lookup.stdout is not None
+    assert lookup.stderr is not None
+    lookup.stdout.readline()
+    lookup.stdout.close()
+    assert lookup.stderr.read() == b""
+    assert lookup.wait() == 141
+
+
+def test_ctrl_c_is_exit_code_130(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(options: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_commands, "COMMANDS", {**_commands.COMMANDS, "tables": interrupted})
+    assert main(["tables", "store"]) == 130
+    assert capsys.readouterr() == ("", "idmatch: error: interrupted\n")
+
+
+def test_progress_is_for_terminals(loaded: Cli) -> None:
+    ours, theirs = pty.openpty()
+    done = subprocess.run(
+        loaded.command("match", "store", "small", "people.parquet", "--json"),
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        cwd=loaded.home,
+    )
+    os.close(theirs)
+    shown = os.read(ours, 10_000).decode()
+    os.close(ours)
+    assert "file 1 of 1, 3 rows" in shown
+    assert json.loads(done.stdout)["rows"] == 3

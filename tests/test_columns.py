@@ -1,0 +1,128 @@
+"""Objects and column types that can be loaded and matched."""
+
+import uuid
+from datetime import UTC, date, datetime
+from typing import Any
+
+import duckdb
+import idmatch
+import pyarrow as pa
+import pytest
+from conftest import NOON, SMALL
+
+UUIDS = [uuid.UUID(int=n) for n in range(5)]
+TEXTS = SMALL.column("id").combine_chunks()
+NUMBERS = ["7", "-1", "0", "9223372036854775807", "42"]
+
+
+@pytest.fixture
+def empty(store: idmatch.Store) -> idmatch.Table:
+    return store.create_table("loaded")
+
+
+OBJECTS = {
+    "pyarrow table": lambda: SMALL,
+    "pyarrow batch": lambda: SMALL.to_batches()[0],
+    "pyarrow reader": SMALL.to_reader,
+    "duckdb": lambda: duckdb.arrow(SMALL),
+    "list": lambda: [SMALL.slice(0, 2), SMALL.slice(2)],
+}
+
+
+@pytest.mark.parametrize("kind", OBJECTS)
+def test_objects(empty: idmatch.Table, kind: str) -> None:
+    assert empty.load(OBJECTS[kind]()).rows == 5
+    assert empty.latest_partner_id("a") == ("x", NOON)
+    assert empty.match(OBJECTS[kind](), column="id").rows == 8
+
+
+def test_polars(empty: idmatch.Table) -> None:
+    pl = pytest.importorskip("polars")
+    frame = pl.from_arrow(SMALL)
+    assert empty.load(frame).rows == 5
+    assert empty.match(frame["id"]).population == 5
+    assert pl.DataFrame(empty.match(frame["id"])).height == 8
+
+
+def test_pandas(empty: idmatch.Table) -> None:
+    pytest.importorskip("pandas")
+    frame = SMALL.to_pandas()
+    assert empty.load(frame).rows == 5
+    assert empty.match(frame[["id"]]).population == 5
+
+
+@pytest.mark.parametrize("population", [TEXTS, pa.chunked_array([TEXTS, TEXTS])])
+def test_a_column_is_a_population(table: idmatch.Table, population: Any) -> None:
+    assert table.match(population).population == len(population)
+
+
+@pytest.mark.parametrize("wrong", [5, None, {"a": 1}, [], ["a", 5], [b"bytes"]])
+def test_what_is_no_source(table: idmatch.Table, wrong: Any) -> None:
+    with pytest.raises((idmatch.InvalidArgument, idmatch.SourceError)):
+        table.load(wrong)
+
+
+IDS = {
+    "string": (TEXTS, TEXTS.to_pylist()),
+    "large_string": (TEXTS.cast(pa.large_string()), TEXTS.to_pylist()),
+    "string_view": (TEXTS.cast(pa.string_view()), TEXTS.to_pylist()),
+    "binary": (TEXTS.cast(pa.binary()), TEXTS.to_pylist()),
+    "large_binary": (TEXTS.cast(pa.large_binary()), TEXTS.to_pylist()),
+    "dictionary": (TEXTS.dictionary_encode(), TEXTS.to_pylist()),
+    "int64": (pa.array(map(int, NUMBERS)), NUMBERS),
+    "int8": (pa.array([7, -1, 0, 127, -128], pa.int8()), ["7", "-1", "0", "127", "-128"]),
+    "uint64": (pa.array([2**64 - 1] * 5, pa.uint64()), ["18446744073709551615"] * 5),
+    "uuid": (pa.array([n.bytes for n in UUIDS], pa.uuid()), [str(n) for n in UUIDS]),
+}
+
+
+@pytest.mark.parametrize("kind", IDS)
+def test_id_columns(empty: idmatch.Table, kind: str) -> None:
+    column, texts = IDS[kind]
+    rows = pa.table({"id": column, "partner_id": column, "seen_at": [NOON] * 5})
+    assert empty.load(rows).rejected == 0
+    for text in texts:
+        assert empty.latest_partner_id(text).value in texts
+        assert empty.latest_id(text).value in texts
+    assert empty.match(pa.table({"id": column})).matched == 5
+
+
+INSTANT = datetime(2026, 3, 1, 12, 30, 15, 250_000, UTC)
+MIDNIGHT = datetime(2026, 3, 1, tzinfo=UTC)
+DATES = {
+    "s": (pa.array([INSTANT.replace(microsecond=0)], pa.timestamp("s")), None),
+    "ms": (pa.array([INSTANT], pa.timestamp("ms")), INSTANT),
+    "us": (pa.array([INSTANT], pa.timestamp("us")), INSTANT),
+    "ns": (pa.array([INSTANT], pa.timestamp("ns")), INSTANT),
+    "us of a zone": (pa.array([INSTANT], pa.timestamp("us", "Europe/Berlin")), INSTANT),
+    "date32": (pa.array([date(2026, 3, 1)], pa.date32()), MIDNIGHT),
+    "date64": (pa.array([date(2026, 3, 1)], pa.date64()), MIDNIGHT),
+    "text": (pa.array(["2026-03-01T12:30:15.250Z"]), INSTANT),
+    "text of an offset": (pa.array(["2026-03-01T13:30:15.250+01:00"]), INSTANT),
+    "text of a date": (pa.array(["2026-03-01"]), MIDNIGHT),
+}
+
+
+@pytest.mark.parametrize("kind", DATES)
+def test_date_columns(empty: idmatch.Table, kind: str) -> None:
+    column, expected = DATES[kind]
+    empty.load(pa.table({"id": ["a"], "partner_id": ["x"], "seen_at": column}))
+    assert empty.last_seen("a", "x") == (expected or INSTANT.replace(microsecond=0))
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [("id", [1.5]), ("partner_id", [[1]]), ("seen_at", [1.5]), ("seen_at", [5])],
+)
+def test_types_that_cannot_be_read(empty: idmatch.Table, column: str, values: list[Any]) -> None:
+    rows = {"id": ["a"], "partner_id": ["x"], "seen_at": [NOON], column: values}
+    with pytest.raises(idmatch.InvalidArgument, match=column):
+        empty.load(pa.table(rows), id="id", partner_id="partner_id", seen_at="seen_at")
+
+
+def test_large_batches_are_sliced(empty: idmatch.Table) -> None:
+    count = (1 << 18) + 5
+    ids = pa.array(range(count))
+    rows = pa.table({"id": ids, "partner_id": ids, "seen_at": [NOON] * count})
+    assert empty.load(rows).rows == count
+    assert empty.match(rows.select(["id"])).matched == count

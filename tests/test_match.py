@@ -1,0 +1,163 @@
+"""Matching a population, and what becomes of the result."""
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import idmatch
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from conftest import DAY, NOON
+
+POPULATION = pa.table({"id": ["a", "b", "nobody", "a", "", None, "x" * 2000]})
+A_ROWS = [("a", "x", NOON), ("a", "y", NOON - 10 * DAY)]
+B_ROW = ("b", "x", NOON - 30 * DAY)
+
+
+def rows(result: Any) -> list[tuple[Any, ...]]:
+    """Sorted rows of anything that exports an Arrow stream."""
+    columns = pa.table(result).to_pydict().values()
+    return sorted(zip(*columns, strict=True), key=str)
+
+
+def test_all_is_what_join_gives(table: idmatch.Table) -> None:
+    result = table.match(POPULATION)
+    assert (result.population, result.matched, result.rows) == (7, 3, 5)
+    assert result.rate == 3 / 7
+    assert result.seconds >= 0
+    assert rows(result) == sorted([*A_ROWS, *A_ROWS, B_ROW], key=str)
+
+
+def test_latest_is_one_row_for_each(table: idmatch.Table) -> None:
+    result = table.match(POPULATION, pick="latest")
+    assert (result.population, result.matched, result.rows) == (7, 3, 3)
+    assert rows(result) == sorted([A_ROWS[0], A_ROWS[0], B_ROW], key=str)
+
+
+def test_by_partner_id(table: idmatch.Table) -> None:
+    result = table.match(pa.table({"partner_id": ["x", "nothing"]}), by="partner_id")
+    assert (result.population, result.matched, result.rows) == (2, 1, 2)
+    assert result.to_arrow().column_names == ["partner_id", "id", "seen_at"]
+    assert rows(result) == [("x", "a", NOON), ("x", "b", NOON - 30 * DAY)]
+
+
+def test_windows(table: idmatch.Table) -> None:
+    assert table.match(POPULATION, since=NOON - 10 * DAY).rows == 4
+    assert table.match(POPULATION, since=NOON - 10 * DAY, until=NOON).rows == 2
+    assert table.match(POPULATION, until=NOON - 30 * DAY).rows == 0
+    latest = table.match(POPULATION, pick="latest", until=NOON)
+    assert rows(latest) == sorted([A_ROWS[1], A_ROWS[1], B_ROW], key=str)
+
+
+def test_a_row_has_its_matches_together_and_newest_first(table: idmatch.Table) -> None:
+    ids = table.match(pa.table({"id": ["a", "b"]})).to_arrow().column("partner_id").to_pylist()
+    assert ids in (["x", "y", "x"], ["x", "x", "y"])
+
+
+def test_schema_and_reading_twice(table: idmatch.Table) -> None:
+    result = table.match(POPULATION)
+    assert result.to_arrow().schema == pa.schema(
+        [
+            pa.field("id", pa.string(), nullable=False),
+            pa.field("partner_id", pa.string(), nullable=False),
+            pa.field("seen_at", pa.timestamp("ms", "UTC"), nullable=False),
+        ]
+    )
+    assert rows(result) == rows(result)
+
+
+def test_a_result_stays_as_it_was(store: idmatch.Store, table: idmatch.Table) -> None:
+    result = table.match(POPULATION)
+    before = rows(result)
+    table.load(pa.table({"id": ["b"], "partner_id": ["new"], "seen_at": [NOON]}))
+    assert rows(result) == before
+    assert table.match(POPULATION).rows == 6
+
+
+def test_an_empty_population(table: idmatch.Table) -> None:
+    result = table.match(POPULATION.slice(0, 0))
+    assert (result.population, result.matched, result.rate, result.rows) == (0, 0, 0.0, 0)
+    assert result.to_arrow().num_rows == 0
+
+
+def test_an_empty_table(store: idmatch.Store) -> None:
+    assert store.create_table("empty").match(POPULATION).rows == 0
+
+
+def test_results_are_populations(store: idmatch.Store, table: idmatch.Table) -> None:
+    back = table.match(table.match(POPULATION), column="partner_id", by="partner_id")
+    assert (back.population, back.matched) == (5, 5)
+    # x is of a and b; y is of a alone.
+    assert back.rows == 3 * 2 + 2 * 1
+
+
+def test_results_go_where_arrow_goes(table: idmatch.Table) -> None:
+    relation = duckdb.from_arrow(table.match(POPULATION))
+    found = relation.aggregate("count(*), max(epoch_ms(seen_at))").fetchall()
+    assert found == [(5, NOON.timestamp() * 1000)]
+
+
+@pytest.mark.parametrize("compression", ["none", "snappy", "zstd"])
+def test_written_as_parquet(table: idmatch.Table, tmp_path: Path, compression: Any) -> None:
+    result = table.match(POPULATION)
+    result.write_parquet(tmp_path / "out.parquet", compression=compression)
+    assert rows(pq.read_table(tmp_path / "out.parquet")) == rows(result)
+    assert [file.name for file in tmp_path.glob("*out*")] == ["out.parquet"]
+
+
+def test_no_rows_are_written_as_parquet(table: idmatch.Table, tmp_path: Path) -> None:
+    result = table.match(POPULATION.slice(0, 0))
+    result.write_parquet(tmp_path / "out.parquet")
+    assert pq.read_table(tmp_path / "out.parquet").schema == result.to_arrow().schema
+
+
+def test_a_failed_write_leaves_the_old_file(table: idmatch.Table, tmp_path: Path) -> None:
+    (tmp_path / "out.parquet").write_text("old")
+    with pytest.raises(Exception, match="lzma"):
+        table.match(POPULATION).write_parquet(tmp_path / "out.parquet", compression="lzma")
+    assert (tmp_path / "out.parquet").read_text() == "old"
+    assert len(list(tmp_path.glob("*out*"))) == 1
+    with pytest.raises(idmatch.IoError, match="nowhere"):
+        table.match(POPULATION).write_parquet(tmp_path / "nowhere" / "out.parquet")
+    with pytest.raises(idmatch.InvalidArgument, match="s3://"):
+        table.match(POPULATION).write_parquet("s3://bucket/out.parquet")
+
+
+def test_many_rows_are_written_whole(store: idmatch.Store, tmp_path: Path) -> None:
+    count = 700_000
+    table = store.create_table("many")
+    numbers = pa.array(range(count))
+    table.load(pa.table({"id": numbers, "partner_id": numbers, "seen_at": [NOON] * count}))
+    result = table.match(pa.table({"id": numbers}))
+    result.write_parquet(tmp_path / "out.parquet")
+    written = duckdb.sql(f"""
+        SELECT count(*), count(DISTINCT id), sum((id = partner_id)::int)
+        FROM '{tmp_path}/out.parquet'
+    """)
+    assert written.fetchall() == [(count, count, count)]
+
+
+def test_one_row_with_many_matches(store: idmatch.Store) -> None:
+    count = 300_000
+    table = store.create_table("hot")
+    numbers = pa.array(range(count))
+    hot = pa.array(["hot"] * count)
+    table.load(pa.table({"id": numbers, "partner_id": hot, "seen_at": [NOON] * count}))
+    result = table.match(pa.table({"partner_id": ["hot"] * 3}), by="partner_id")
+    assert (result.matched, result.rows) == (3, 3 * count)
+    assert result.to_arrow().num_rows == 3 * count
+    newest = table.ids("hot", limit=3).column("id").to_pylist()
+    assert newest == ["0", "1", "10"]
+
+
+def test_wrong_arguments(table: idmatch.Table) -> None:
+    for wrong in ({"by": "name"}, {"pick": "some"}, {"since": "soon"}, {"column": "nothing"}):
+        with pytest.raises(idmatch.InvalidArgument):
+            table.match(POPULATION, **wrong)
+    with pytest.raises(idmatch.InvalidArgument):
+        table.match(POPULATION, since=NOON, until=NOON - DAY)
+    two = pa.table({"k1": ["a"], "k2": ["b"]})
+    with pytest.raises(idmatch.InvalidArgument, match="k1, k2"):
+        table.match(two)
+    assert table.match(two, column="k1").matched == 1
