@@ -48,6 +48,10 @@ class Store:
         """
         return Table(self._core.create_table(name, keep, retention))
 
+    def _new_table(self, name: str, keep: str, retention: str | None) -> Table:
+        """A table that its first load makes: a load that fails leaves no table behind."""
+        return Table(self._core.new_table(name, keep, retention))
+
     def table(self, name: str) -> Table:
         """A table that exists; raises TableNotFound otherwise."""
         return Table(self._core.table(name))

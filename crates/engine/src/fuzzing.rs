@@ -51,7 +51,7 @@ pub fn date_page(bytes: &[u8]) {
     for bytes in [bytes.to_vec(), sealed_page(Region::Dates, 0, bytes)] {
         let Ok(page) = DatePage::verified(0, &bytes) else { continue };
         let count = u16_at(&bytes, 20).map_or(0, u32::from);
-        let beyond = (0..2 * PAGE_ROWS.max(count)).filter(|at| page.get(*at).is_some()).last();
+        let beyond = (0..2 * PAGE_ROWS.max(count)).rfind(|at| page.get(*at).is_some());
         assert!(beyond.is_none_or(|last| last < count), "a date after the last");
     }
 }

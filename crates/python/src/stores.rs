@@ -42,6 +42,16 @@ fn keep(py: Python<'_>, name: &str) -> PyResult<Keep> {
     }
 }
 
+fn named_options(
+    py: Python<'_>,
+    name: &str,
+    keep: &str,
+    retention: Option<&str>,
+) -> PyResult<(TableName, TableOptions)> {
+    let retention = retention.map(Period::parse).transpose().or_raise(py)?;
+    Ok((name.parse().or_raise(py)?, TableOptions { keep: self::keep(py, keep)?, retention }))
+}
+
 impl Store {
     fn open(&self, py: Python<'_>) -> PyResult<EngineStore> {
         let store = self.store.read().unwrap_or_else(PoisonError::into_inner);
@@ -63,13 +73,22 @@ impl Store {
         keep: &str,
         retention: Option<&str>,
     ) -> PyResult<Table> {
-        let name: TableName = name.parse().or_raise(py)?;
-        let options = TableOptions {
-            keep: self::keep(py, keep)?,
-            retention: retention.map(Period::parse).transpose().or_raise(py)?,
-        };
+        let (name, options) = named_options(py, name, keep, retention)?;
         let store = self.open(py)?;
         py.detach(|| store.create_table(&name, &options)).or_raise(py).map(Table::new)
+    }
+
+    /// A table that its first load makes.
+    #[pyo3(signature = (name, keep, retention))]
+    fn new_table(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        keep: &str,
+        retention: Option<&str>,
+    ) -> PyResult<Table> {
+        let (name, options) = named_options(py, name, keep, retention)?;
+        self.open(py)?.new_table(&name, &options).or_raise(py).map(Table::new)
     }
 
     /// A table that exists.

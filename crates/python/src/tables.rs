@@ -44,7 +44,7 @@ impl Table {
         self.0.options().retention.as_ref().map(ToString::to_string)
     }
 
-    /// Loads all sources in one step, all or nothing; returns (rows taken, rows rejected).
+    /// Loads all sources in one step, all or nothing; returns (rows read, rows rejected).
     fn load(
         &self,
         py: Python<'_>,
@@ -58,7 +58,7 @@ impl Table {
             let mut source = PySource::new(iterator, raised.clone(), stop);
             let ingest = Ingest::new(strict, now(), &mut rejects);
             self.0.load(&mut source, &ingest)?;
-            Ok((ingest.rows() - ingest.rejected(), ingest.rejected()))
+            Ok((ingest.rows(), ingest.rejected()))
         })?;
         finish(py, loaded, &raised)
     }

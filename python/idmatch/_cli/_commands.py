@@ -178,7 +178,7 @@ def _table_to_load(store: Store, options: Namespace) -> Table:
     chosen = options.keep or options.retention
     if not chosen and options.table in store.tables():
         return store.table(options.table)
-    return store.create_table(options.table, options.keep or "last", options.retention)
+    return store._new_table(options.table, options.keep or "last", options.retention)
 
 
 def _lookup_pair(table: Table, options: Namespace) -> None:

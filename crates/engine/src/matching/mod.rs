@@ -130,8 +130,16 @@ impl Match for EngineMatch {
     }
 
     fn write(&self, sink: &mut dyn MatchSink) -> Result<()> {
-        let sink = Mutex::new(sink);
-        let send = |batch| lock(&sink).push(batch);
+        // The sink, until it fails. After that the other threads work for nobody until they
+        // notice; the error is that of the thread that met it.
+        let sink = Mutex::new(Some(sink));
+        let send = |batch| {
+            let mut open = lock(&sink);
+            match open.as_mut() {
+                Some(sink) => sink.push(batch).inspect_err(|_| *open = None),
+                None => Ok(()),
+            }
+        };
         let question = self.question();
         for tranche in &self.tranches {
             match tranche {

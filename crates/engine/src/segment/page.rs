@@ -261,7 +261,7 @@ mod tests {
         (0..page.count())
             .map(|at| {
                 let mut text = Vec::new();
-                page.get(at).map(|id| id.unpack_into(&mut text));
+                page.get(at).unwrap().unpack_into(&mut text);
                 String::from_utf8_lossy(&text).into_owned()
             })
             .collect()

@@ -55,6 +55,14 @@ impl EngineStore {
         Ok(EngineStore { shared: Arc::new(Shared::open(disk, root, limits)?) })
     }
 
+    /// A table that its first load makes, so that a load that fails leaves no table behind.
+    /// Until then questions to it are errors (`TableNotFound`). One that is there already is
+    /// treated as by [`Store::create_table`].
+    pub fn new_table(&self, name: &TableName, options: &TableOptions) -> Result<Arc<dyn Table>> {
+        self.shared.check_options(name, options)?;
+        Ok(Arc::new(EngineTable::new(self.shared.clone(), name.clone(), options.clone())))
+    }
+
     /// Copies a backup to a place where nothing is yet, and opens it.
     ///
     /// # Errors

@@ -91,10 +91,16 @@ impl Shared {
         *self.view.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(view);
     }
 
-    pub(crate) fn create_table(&self, name: &TableName, options: &TableOptions) -> Result<()> {
+    /// Refuses options that a table has not.
+    pub(crate) fn check_options(&self, name: &TableName, options: &TableOptions) -> Result<()> {
         let view = self.view();
-        if let Some(table) = view.tables.get(name) {
-            return same_options(name, &table.options, options);
+        view.tables.get(name).map_or(Ok(()), |table| same_options(name, &table.options, options))
+    }
+
+    pub(crate) fn create_table(&self, name: &TableName, options: &TableOptions) -> Result<()> {
+        self.check_options(name, options)?;
+        if self.view().tables.contains_key(name) {
+            return Ok(());
         }
         self.write(|manifest| {
             if let Some(table) = manifest.tables.get(name) {
@@ -106,17 +112,21 @@ impl Shared {
         })
     }
 
-    /// Loads into a table: all of the source is published, or nothing.
+    /// Loads into a table, which is made if there is none: all of the source is published, or
+    /// nothing.
     pub(crate) fn load(
         &self,
         name: &TableName,
+        options: &TableOptions,
         source: &mut dyn BatchSource,
         ingest: &Ingest<'_>,
     ) -> Result<()> {
         self.write(|manifest| {
-            let Some(table) = manifest.tables.get_mut(name) else {
-                return Err(Error::new(ErrorKind::TableNotFound, format!("no table {name}")));
-            };
+            let table = manifest
+                .tables
+                .entry(name.clone())
+                .or_insert_with(|| TableEntry { options: options.clone(), segments: Vec::new() });
+            same_options(name, &table.options, options)?;
             let scratch = self.root.join(SCRATCH);
             self.disk.create_dir(&scratch).map_err(|e| io_error("make", &scratch, e))?;
             let next_file = AtomicU64::new(manifest.next_file);
@@ -243,6 +253,12 @@ impl Shared {
     /// Copies the view to a new place; its manifest comes last, so that half a copy is no store.
     pub(crate) fn backup(&self, destination: &Path) -> Result<()> {
         let view = self.view();
+        if Manifest::read(&*self.disk, &self.root)?.is_none() {
+            return Err(Error::new(
+                ErrorKind::NotAStore,
+                format!("there is no store at {}; nothing was copied", self.root.display()),
+            ));
+        }
         if first_foreign(&*self.disk, destination)?.is_some() {
             return Err(Error::new(
                 ErrorKind::InvalidArgument,

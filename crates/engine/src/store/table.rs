@@ -74,7 +74,7 @@ impl Table for EngineTable {
     }
 
     fn load(&self, source: &mut dyn BatchSource, ingest: &Ingest<'_>) -> Result<()> {
-        self.shared.load(&self.name, source, ingest)
+        self.shared.load(&self.name, &self.options, source, ingest)
     }
 
     fn answers(&self, by: Side, key: &str, window: Window) -> Result<Box<dyn Answers>> {

@@ -9,7 +9,9 @@ use proptest::prelude::*;
 use std::path::Path;
 use std::sync::LazyLock;
 
-const TARGETS: [(&str, fn(&[u8])); 6] = [
+type Target = (&'static str, fn(&[u8]));
+
+const TARGETS: [Target; 6] = [
     ("manifest", fuzzing::manifest),
     ("segment", fuzzing::segment),
     ("id_page", fuzzing::id_page),
