@@ -11,6 +11,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// Shorter ranges are read page by page: asking for them would cost more than it saves.
+const WORTH_POPULATING: usize = 256 << 10;
+
 /// A segment file, mapped. Cheap to share; lives as long as someone reads it.
 pub(crate) struct Segment {
     path: PathBuf,
@@ -128,7 +131,7 @@ impl Segment {
 
     /// Brings blocks into memory and the page tables, in few large requests to the disk.
     pub(crate) fn populate(&self, regions: &[Region], blocks: Range<u32>) -> Result<()> {
-        for range in self.file_ranges(regions, blocks) {
+        for range in self.file_ranges(regions, blocks).filter(|r| r.len() >= WORTH_POPULATING) {
             self.map.populate(range).map_err(|e| io_error("read", &self.path, e))?;
         }
         Ok(())
