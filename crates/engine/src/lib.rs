@@ -12,6 +12,7 @@
 
 mod bytes;
 mod errors;
+mod limits;
 mod load;
 mod lookup;
 mod matching;
@@ -27,5 +28,5 @@ pub mod disk;
 #[doc(hidden)]
 pub mod fuzzing;
 
-pub use load::LoadLimits;
+pub use limits::MemoryLimits;
 pub use store::EngineStore;

@@ -6,7 +6,7 @@
 //! 3. [`run`]: threads take parts, sort their rows in memory and write segments.
 //!
 //! Nothing is visible before the caller publishes the segments in the manifest. Memory is
-//! bounded by [`LoadLimits`]; where a part is larger than what is sorted at once (one key with
+//! bounded by [`MemoryLimits`]; where a part is larger than what is sorted at once (one key with
 //! a hundred million rows, say) it becomes several segments of the same hashes, which readers
 //! merge.
 
@@ -16,6 +16,7 @@ mod spill;
 
 use crate::disk::Disk;
 use crate::errors::io_error;
+use crate::limits::MemoryLimits;
 use crate::part::Part;
 use crate::segment::SegmentInfo;
 use crate::workers;
@@ -26,32 +27,13 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// How much a load holds in memory.
-#[derive(Debug, Clone, Copy)]
-pub struct LoadLimits {
-    /// A segment holds about this many rows, so that it is sorted in little memory.
-    pub segment_rows: u64,
-    /// A buffer of a part that reaches this many bytes goes to disk. Each thread has one for
-    /// every part and side.
-    pub chunk_bytes: usize,
-    /// Rows are sorted in pieces of at most this many bytes, or of one chunk. More of one
-    /// range of hashes becomes several segments.
-    pub run_bytes: usize,
-}
-
-impl Default for LoadLimits {
-    fn default() -> LoadLimits {
-        LoadLimits { segment_rows: 2 << 20, chunk_bytes: 256 << 10, run_bytes: 640 << 20 }
-    }
-}
-
 /// What a load needs of its surroundings.
 pub(crate) struct LoadPlace<'a> {
     pub(crate) disk: &'a dyn Disk,
     pub(crate) segments: &'a Path,
     pub(crate) scratch: &'a Path,
     pub(crate) next_file: &'a AtomicU64,
-    pub(crate) limits: LoadLimits,
+    pub(crate) limits: MemoryLimits,
 }
 
 /// Writes the observations of a source as segments, durable but not published.

@@ -8,7 +8,7 @@
 //!    is asked for, are dates and values read.
 //! 4. [`output`]: hits become Arrow batches, when and as often as the caller wants them.
 //!
-//! A population larger than [`TRANCHE_BYTES`] goes through these steps in tranches, whose hits
+//! A population larger than memory should hold goes through these steps in tranches, whose hits
 //! wait in temporary files ([`spill`]). Must not know where the population comes from or where the batches go.
 
 mod count;
@@ -28,10 +28,6 @@ use population::Population;
 use probe::Hit;
 use spill::SpilledParts;
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// A population is read, matched and, if there is more of it, put aside in tranches of this
-/// many bytes: about 15 million identifiers of 32 hex digits.
-const TRANCHE_BYTES: usize = 512 << 20;
 
 /// Below this, starting a second thread takes longer than it saves.
 const FEW_ROWS: u64 = 256;
@@ -63,6 +59,7 @@ impl EngineMatch {
     /// population, and for each tranche one over the heads and keys that it falls on.
     pub(crate) fn run(
         disk: &dyn Disk,
+        tranche_bytes: usize,
         table: Arc<TableView>,
         source: &mut dyn BatchSource,
         query: MatchQuery,
@@ -70,7 +67,7 @@ impl EngineMatch {
         let mut matched =
             EngineMatch { table, query, counts: MatchCounts::default(), tranches: Vec::new() };
         loop {
-            let population = Population::read(source, TRANCHE_BYTES)?;
+            let population = Population::read(source, tranche_bytes)?;
             let is_last = population.is_last;
             let (hits, counts) = probe_all(matched.question(), &population)?;
             matched.counts += counts;

@@ -101,14 +101,14 @@ struct Shared<'a> {
 
 impl Shared<'_> {
     fn next_batch(&self) -> Result<Option<SourceBatch>> {
+        let (first, source) = &mut *lock(&self.source);
+        if let Some(batch) = first.pop() {
+            return Ok(Some(batch));
+        }
         if self.ended.load(Relaxed) || self.bytes_left.load(Relaxed) <= 0 {
             return Ok(None);
         }
-        let (first, source) = &mut *lock(&self.source);
-        let next = match first.pop() {
-            Some(batch) => Some(batch),
-            None => source.next_batch()?,
-        };
+        let next = source.next_batch()?;
         if next.is_none() {
             self.ended.store(true, Relaxed);
         }

@@ -20,7 +20,7 @@ pub(crate) use manifest::Manifest;
 pub(crate) use view::TableView;
 
 use crate::disk::{Disk, OsDisk};
-use crate::load::LoadLimits;
+use crate::limits::MemoryLimits;
 use idmatch_model::{TableName, TableOptions};
 use idmatch_store::{Error, ErrorKind, Result, Store, Table};
 use shared::Shared;
@@ -47,11 +47,15 @@ impl EngineStore {
 
     /// Opens a store on a disk of the caller's.
     pub fn open_on(disk: Arc<dyn Disk>, root: &Path) -> Result<EngineStore> {
-        EngineStore::open_with(disk, root, LoadLimits::default())
+        EngineStore::open_with(disk, root, MemoryLimits::default())
     }
 
     /// Opens a store whose loads hold to these limits.
-    pub fn open_with(disk: Arc<dyn Disk>, root: &Path, limits: LoadLimits) -> Result<EngineStore> {
+    pub fn open_with(
+        disk: Arc<dyn Disk>,
+        root: &Path,
+        limits: MemoryLimits,
+    ) -> Result<EngineStore> {
         Ok(EngineStore { shared: Arc::new(Shared::open(disk, root, limits)?) })
     }
 

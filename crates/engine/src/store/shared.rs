@@ -5,7 +5,8 @@ use super::manifest::TableEntry;
 use super::view::View;
 use crate::disk::{Disk, Lock};
 use crate::errors::io_error;
-use crate::load::{LoadLimits, LoadPlace, load};
+use crate::limits::MemoryLimits;
+use crate::load::{LoadPlace, load};
 use idmatch_model::{TableName, TableOptions};
 use idmatch_store::{BatchSource, Error, ErrorKind, Ingest, Result};
 use std::fmt;
@@ -26,14 +27,14 @@ const LOCK_PAUSE: Duration = Duration::from_millis(10);
 pub(crate) struct Shared {
     disk: Arc<dyn Disk>,
     root: PathBuf,
-    limits: LoadLimits,
+    limits: MemoryLimits,
     view: RwLock<Arc<View>>,
     /// Held during a write: one at a time also within this process.
     writing: Mutex<()>,
 }
 
 impl Shared {
-    pub(crate) fn open(disk: Arc<dyn Disk>, root: &Path, limits: LoadLimits) -> Result<Shared> {
+    pub(crate) fn open(disk: Arc<dyn Disk>, root: &Path, limits: MemoryLimits) -> Result<Shared> {
         let shared = Shared {
             disk,
             root: root.to_owned(),
@@ -61,6 +62,10 @@ impl Shared {
 
     pub(crate) fn root(&self) -> &Path {
         &self.root
+    }
+
+    pub(crate) fn limits(&self) -> MemoryLimits {
+        self.limits
     }
 
     pub(crate) fn disk(&self) -> &dyn Disk {

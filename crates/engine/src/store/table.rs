@@ -105,7 +105,13 @@ impl Table for EngineTable {
         query: MatchQuery,
     ) -> Result<Box<dyn Match>> {
         let query = MatchQuery { window: self.visible(query.window), ..query };
-        Ok(Box::new(EngineMatch::run(self.shared.disk(), self.view()?, population, query)?))
+        Ok(Box::new(EngineMatch::run(
+            self.shared.disk(),
+            self.shared.limits().tranche_bytes,
+            self.view()?,
+            population,
+            query,
+        )?))
     }
 
     fn verify(&self) -> Result<Vec<Finding>> {

@@ -1,12 +1,12 @@
 //! The embedded engine answers as the conformance cases say.
 
 use idmatch_engine::disk::OsDisk;
-use idmatch_engine::{EngineStore, LoadLimits};
+use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_store::{Store, conformance};
 use std::path::Path;
 use std::sync::Arc;
 
-fn run(limits: LoadLimits) {
+fn run(limits: MemoryLimits) {
     let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/cases");
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("store");
@@ -21,5 +21,5 @@ fn run(limits: LoadLimits) {
 
 #[test]
 fn the_engine_conforms() {
-    run(LoadLimits::default());
+    run(MemoryLimits::default());
 }

@@ -5,7 +5,7 @@ use crate::common::{
     Batches, Fault, FaultyDisk, Question, Row, ask, assert_nothing_leaked, create, load, name,
     questions, rows_of_all_kinds,
 };
-use idmatch_engine::{EngineStore, LoadLimits};
+use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Pick, Window};
 use idmatch_store::{Error, ErrorKind, MemoryStore, Result, Store};
 use std::io;
@@ -28,7 +28,8 @@ const STEPS: [Step; 6] =
     [Step::Create, Step::Load(0), Step::Load(1), Step::Ask, Step::Refresh, Step::Backup];
 
 /// Loads this small go to disk and become several segments all the same.
-const LIMITS: LoadLimits = LoadLimits { segment_rows: 64, chunk_bytes: 400, run_bytes: 2_500 };
+const LIMITS: MemoryLimits =
+    MemoryLimits { segment_rows: 64, chunk_bytes: 400, run_bytes: 2_500, tranche_bytes: 500 };
 
 /// The loads, what is asked, and what is right after none, one or both of them.
 struct Scenario {

@@ -4,7 +4,7 @@
 use crate::common::{
     Batches, Child, Question, Row, ask, assert_nothing_leaked, create, load, name, role,
 };
-use idmatch_engine::{EngineStore, LoadLimits};
+use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Pick, Side, Window};
 use idmatch_store::{MatchQuery, Store, Table};
 use std::path::Path;
@@ -18,7 +18,8 @@ const ROWS: usize = 100;
 const TABLE: &str = "t";
 
 /// Small enough that every load has files in scratch and several segments.
-const LIMITS: LoadLimits = LoadLimits { segment_rows: 200, chunk_bytes: 1_000, run_bytes: 3_500 };
+const LIMITS: MemoryLimits =
+    MemoryLimits { segment_rows: 200, chunk_bytes: 1_000, run_bytes: 3_500, tranche_bytes: 1_000 };
 
 /// The rows of a load: its ids are its own, and half of them have the load's hot partner_id.
 fn rows(number: usize) -> Vec<Row> {

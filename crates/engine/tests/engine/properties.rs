@@ -2,7 +2,7 @@
 
 use crate::common::{Batches, Row, ask, create, load, questions};
 use idmatch_engine::disk::OsDisk;
-use idmatch_engine::{EngineStore, LoadLimits};
+use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, SeenAt, Window};
 use idmatch_store::MemoryStore;
 use proptest::prelude::*;
@@ -65,15 +65,20 @@ fn window() -> impl Strategy<Value = Window> {
 }
 
 /// From one segment a direction to the smallest pieces that there can be.
-fn limits() -> impl Strategy<Value = LoadLimits> {
+fn limits() -> impl Strategy<Value = MemoryLimits> {
     prop_oneof![
-        Just(LoadLimits::default()),
-        Just(LoadLimits { segment_rows: 30, chunk_bytes: 200, run_bytes: 600 }),
-        Just(LoadLimits { segment_rows: 1, chunk_bytes: 1, run_bytes: 1 }),
+        Just(MemoryLimits::default()),
+        Just(MemoryLimits {
+            segment_rows: 30,
+            chunk_bytes: 200,
+            run_bytes: 600,
+            tranche_bytes: 100
+        }),
+        Just(MemoryLimits { segment_rows: 1, chunk_bytes: 1, run_bytes: 1, tranche_bytes: 1 }),
     ]
 }
 
-fn open(root: &Path, limits: LoadLimits) -> EngineStore {
+fn open(root: &Path, limits: MemoryLimits) -> EngineStore {
     EngineStore::open_with(Arc::new(OsDisk), root, limits).unwrap()
 }
 
@@ -81,7 +86,7 @@ fn answers_like_the_reference(
     keep: Keep,
     loads: &[Vec<Row>],
     windows: &[Window],
-    limits: LoadLimits,
+    limits: MemoryLimits,
 ) -> Result<(), TestCaseError> {
     let dir = tempfile::tempdir().unwrap();
     let reference = MemoryStore::new();
@@ -135,8 +140,13 @@ fn a_hot_key_answers_like_the_reference() {
     let loads = [rows[..3_000].to_vec(), rows[2_000..].to_vec()];
     let instant = |n: i64| SeenAt::from_millis(1_700_000_000_000 + n).ok();
     let windows = [Window::ALL, Window::new(instant(300), instant(301)).unwrap()];
-    let limits = LoadLimits { segment_rows: 600, chunk_bytes: 10_000, run_bytes: 60_000 };
-    for (keep, limits) in [(Keep::Last, LoadLimits::default()), (Keep::All, limits)] {
+    let limits = MemoryLimits {
+        segment_rows: 600,
+        chunk_bytes: 10_000,
+        run_bytes: 60_000,
+        tranche_bytes: 1_000,
+    };
+    for (keep, limits) in [(Keep::Last, MemoryLimits::default()), (Keep::All, limits)] {
         // Asking for every pair of a hot key on both stores would take minutes.
         let dir = tempfile::tempdir().unwrap();
         let (reference, store) = (MemoryStore::new(), open(dir.path(), limits));

@@ -34,7 +34,7 @@ impl Batches {
             let keys = StringArray::from_iter_values(keys);
             RecordBatch::try_from_iter([("population", Arc::new(keys) as ArrayRef)])
         };
-        Batches(keys.chunks(100).map(|keys| batch(keys).unwrap()).collect())
+        Batches(keys.chunks(3).map(|keys| batch(keys).unwrap()).collect())
     }
 }
 
