@@ -22,8 +22,10 @@ use crate::part::Part;
 use crate::segment::Segment;
 use crate::store::TableView;
 use crate::workers;
+use arrow_array::RecordBatch;
 use idmatch_model::Keep;
 use idmatch_store::{BatchSource, Match, MatchCounts, MatchQuery, MatchSink, Result};
+use output::BatchBuilder;
 use population::Population;
 use probe::Hit;
 use spill::SpilledParts;
@@ -137,24 +139,39 @@ impl Match for EngineMatch {
                 None => Ok(()),
             }
         };
-        let question = self.question();
+        let threads = if self.counts.rows < FEW_ROWS { 1 } else { workers::count() };
+        let parts: Vec<Part> = Part::all().collect();
         for tranche in &self.tranches {
-            match tranche {
-                Tranche::Memory(population, hits) => {
-                    let parts: Vec<(Part, &Vec<Hit>)> = Part::all().zip(hits).collect();
-                    workers::for_each(workers::count(), &parts, |(part, hits)| {
-                        output::write(question, *part, population.part(*part), hits, &send)
-                    })?;
-                }
-                Tranche::Spilled(parts) => {
-                    let all: Vec<Part> = Part::all().collect();
-                    workers::for_each(workers::count(), &all, |part| {
-                        let (population, hits) = parts.read(*part)?;
-                        output::write(question, *part, &population, &hits, &send)
-                    })?;
-                }
-            }
+            workers::for_each_with(
+                threads,
+                &parts,
+                || BatchBuilder::new(self.query.by),
+                |batch, part| self.write_part(tranche, *part, batch, &send),
+                |mut batch| batch.send(&send),
+            )?;
         }
         Ok(())
+    }
+}
+
+impl EngineMatch {
+    fn write_part(
+        &self,
+        tranche: &Tranche,
+        part: Part,
+        batch: &mut BatchBuilder,
+        send: &dyn Fn(RecordBatch) -> Result<()>,
+    ) -> Result<()> {
+        let question = self.question();
+        match tranche {
+            Tranche::Memory(population, hits) => {
+                let hits = hits.get(usize::from(part.0)).map_or(&[][..], Vec::as_slice);
+                output::write(question, part, population.part(part), hits, batch, send)
+            }
+            Tranche::Spilled(parts) => {
+                let (population, hits) = parts.read(part)?;
+                output::write(question, part, &population, &hits, batch, send)
+            }
+        }
     }
 }

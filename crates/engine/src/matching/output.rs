@@ -11,7 +11,7 @@ use crate::segment::Region;
 use arrow_array::{RecordBatch, StringArray, TimestampMillisecondArray};
 use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::SchemaRef;
-use idmatch_model::{Keep, Pick, SeenAt};
+use idmatch_model::{Keep, Pick, SeenAt, Side};
 use idmatch_store::{Error, ErrorKind, Result, match_schema};
 use std::sync::Arc;
 
@@ -19,19 +19,19 @@ use std::sync::Arc;
 const BATCH_ROWS: usize = 64 << 10;
 const BATCH_BYTES: usize = 16 << 20;
 
-/// Sends the matches of a part of the population.
+/// Adds the matches of a part of the population to a batch, which is sent whenever it is full.
 pub(super) fn write(
     question: Question<'_>,
     part: Part,
     population: &PopulationPart,
     hits: &[Hit],
+    batch: &mut BatchBuilder,
     send: &dyn Fn(RecordBatch) -> Result<()>,
 ) -> Result<()> {
     for segment in question.segments.iter().filter(|segment| segment.header.overlaps(part)) {
         announce(segment, part, hits.len(), &[Region::Heads, Region::Values, Region::Dates])?;
     }
     let mut cache = BlockCache::new(question.segments);
-    let mut batch = BatchBuilder::new(match_schema(question.query.by));
     for hits in hits.chunk_by(|a, b| a.entry == b.entry) {
         let Some(key) = hits.first().and_then(|hit| population.entry_key(hit.entry)) else {
             continue;
@@ -67,11 +67,11 @@ pub(super) fn write(
             take -= 1;
         }
     }
-    batch.send(send)
+    Ok(())
 }
 
 /// Rows on their way into a batch.
-struct BatchBuilder {
+pub(super) struct BatchBuilder {
     schema: SchemaRef,
     keys: TextBuilder,
     values: TextBuilder,
@@ -79,7 +79,8 @@ struct BatchBuilder {
 }
 
 impl BatchBuilder {
-    fn new(schema: SchemaRef) -> BatchBuilder {
+    pub(super) fn new(by: Side) -> BatchBuilder {
+        let schema = match_schema(by);
         let (keys, values) = (TextBuilder::default(), TextBuilder::default());
         BatchBuilder { schema, keys, values, dates: Vec::new() }
     }
@@ -96,7 +97,8 @@ impl BatchBuilder {
         if self.dates.len() < BATCH_ROWS && bytes < BATCH_BYTES { Ok(()) } else { self.send(send) }
     }
 
-    fn send(&mut self, send: &dyn Fn(RecordBatch) -> Result<()>) -> Result<()> {
+    /// Sends what there is.
+    pub(super) fn send(&mut self, send: &dyn Fn(RecordBatch) -> Result<()>) -> Result<()> {
         if self.dates.is_empty() {
             return Ok(());
         }
