@@ -2,10 +2,17 @@
 
 use idmatch_store::Result;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How many threads can work at once: one for each processor.
 pub(crate) fn count() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Locks what threads share. A panic elsewhere is passed on by the thread that joins it, so
+/// what it left behind is never used.
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs `work` on so many threads; each gets its number. The first

@@ -2,17 +2,8 @@
 
 use crate::errors::OrRaise;
 use idmatch_model::{Period, SeenAt, Window};
+use idmatch_store::now;
 use pyo3::prelude::*;
-use std::time::SystemTime;
-
-/// The clock.
-pub(crate) fn now() -> SeenAt {
-    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since_epoch.as_millis())
-        .ok()
-        .and_then(|millis| SeenAt::from_millis(millis).ok())
-        .unwrap_or(SeenAt::EPOCH)
-}
 
 /// A window from two optional numbers of milliseconds.
 pub(crate) fn window(py: Python<'_>, since: Option<i64>, until: Option<i64>) -> PyResult<Window> {

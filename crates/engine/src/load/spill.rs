@@ -3,11 +3,12 @@
 use crate::disk::{Disk, NewFile, OpenFile};
 use crate::errors::{corrupt, io_error};
 use crate::part::Part;
+use crate::workers::lock;
 use idmatch_model::Side;
 use idmatch_store::Result;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use twox_hash::XxHash3_64;
 
 /// Parts that share a file. A file is removed when all of them have been written as segments.
@@ -126,8 +127,4 @@ impl<'a> Spill<'a> {
         }
         Ok(())
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,7 +3,7 @@
 use super::merge::Decided;
 use super::{Merge, RowCursor};
 use crate::packed::Packer;
-use crate::segment::{Damage, Region, Segment};
+use crate::segment::Segment;
 use idmatch_model::{Keep, SeenAt, Window};
 use idmatch_store::{Answers, Result};
 use std::collections::VecDeque;
@@ -25,14 +25,8 @@ impl Place {
     }
 
     pub(crate) fn cursor(&self) -> Result<RowCursor<'_>> {
-        match self.segment.block(self.block)? {
-            Some(block) => Ok(RowCursor::new(&self.segment, block, self.rows.clone())),
-            None => Err(self.segment.damaged(Damage {
-                region: Region::Directory,
-                offset: 0,
-                what: "a block that was there is gone",
-            })),
-        }
+        let block = self.segment.known_block(self.block)?;
+        Ok(RowCursor::new(&self.segment, block, self.rows.clone()))
     }
 }
 
@@ -43,10 +37,9 @@ pub(crate) fn places(segments: &[Arc<Segment>], key: &[u8]) -> Result<Vec<Place>
     let hash = key.hash();
     let mut places = Vec::new();
     for segment in segments.iter().filter(|segment| segment.header.covers(hash)) {
-        if let Some((block, at)) = segment.find(hash, key)?
-            && let Some(found) = segment.block(block)?
-        {
-            places.push(Place { segment: segment.clone(), block, rows: found.rows_of(at) });
+        if let Some((block, at)) = segment.find(hash, key)? {
+            let rows = segment.known_block(block)?.rows_of(at);
+            places.push(Place { segment: segment.clone(), block, rows });
         }
     }
     Ok(places)

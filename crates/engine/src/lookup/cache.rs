@@ -2,7 +2,7 @@
 //! share one verification.
 
 use super::RowCursor;
-use crate::segment::{Damage, Region, Segment};
+use crate::segment::Segment;
 use idmatch_store::Result;
 use std::ops::Range;
 use std::sync::Arc;
@@ -34,14 +34,7 @@ impl<'s> BlockCache<'s> {
         };
         let cursor = match last.take() {
             Some((number, cursor)) if number == block => cursor.moved_to(rows),
-            _ => match segment.block(block)? {
-                Some(found) => RowCursor::new(segment, found, rows),
-                None => {
-                    let what = "a block that was there is gone";
-                    let region = Region::Directory;
-                    return Err(segment.damaged(Damage { region, offset: 0, what }));
-                }
-            },
+            _ => RowCursor::new(segment, segment.known_block(block)?, rows),
         };
         Ok(&mut last.insert((block, cursor)).1)
     }

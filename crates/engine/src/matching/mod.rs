@@ -21,7 +21,7 @@ use crate::disk::Disk;
 use crate::part::Part;
 use crate::segment::Segment;
 use crate::store::TableView;
-use crate::workers;
+use crate::workers::{self, lock};
 use arrow_array::RecordBatch;
 use idmatch_model::Keep;
 use idmatch_store::{BatchSource, Match, MatchCounts, MatchQuery, MatchSink, Result};
@@ -117,10 +117,6 @@ fn probe_all(
         .map(|(_, hits)| hits.into_inner().unwrap_or_else(PoisonError::into_inner))
         .collect();
     Ok((hits, counts))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Match for EngineMatch {

@@ -1,10 +1,9 @@
 //! A population, packed and in the order of the hash.
 
-use super::lock;
 use crate::packed::{Packed, Packer};
 use crate::part::Part;
 use crate::record;
-use crate::workers;
+use crate::workers::{self, lock};
 use idmatch_model::check_id;
 use idmatch_store::{BatchSource, Result, SourceBatch, population_ids};
 use std::sync::Mutex;

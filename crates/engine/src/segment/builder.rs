@@ -1,7 +1,7 @@
 //! Builds a segment in memory from rows in order, then writes it in one go.
 
 use super::block::{HEAD_FIXED, surplus_width};
-use super::header::{HEADER_BYTES, MAX_BLOCK_BITS};
+use super::header::{HEADER_BYTES, MAX_BLOCK_BITS, block_of, residual_of};
 use super::page::{IdPageBuilder, write_dates};
 use super::{BLOCK_ROWS, Header, PAGE_ROWS, Region, SegmentInfo, checksum};
 use crate::bytes::u64_at;
@@ -66,14 +66,11 @@ impl SegmentBuilder {
 
     /// Starts a key; its rows follow.
     pub(crate) fn key(&mut self, hash: u64, key: Packed<'_>) {
-        let number = match self.block_bits {
-            0 => 0,
-            bits => ((hash << self.prefix_bits) >> (64 - u32::from(bits))) as u32,
-        };
+        let number = block_of(hash, self.prefix_bits, self.block_bits);
         if number != self.open.number {
             self.close_blocks_before(number);
         }
-        let residual = ((hash << (self.prefix_bits + self.block_bits)) >> 48) as u16;
+        let residual = residual_of(hash, self.prefix_bits, self.block_bits);
         self.open.residuals.push(residual);
         self.open.row_ends.push(self.open.rows);
         self.open.keys.push(key);

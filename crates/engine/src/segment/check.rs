@@ -1,6 +1,6 @@
 //! Checks all of a segment: every checksum, every order, every count.
 
-use super::page::verify_page;
+use super::page::verify;
 use super::{Block, Damage, PAGE_ROWS, Region, Segment};
 use crate::packed::Packed;
 use idmatch_model::SeenAt;
@@ -45,7 +45,7 @@ impl Segment {
         let at = self.head_range(number).start;
         let (offset, len) = block.key_page_range();
         let page = crate::bytes::slice(self.region(Region::Keys), offset, len).unwrap_or_default();
-        verify_page(Region::Keys, offset, page).map_err(|damage| self.damaged(damage))?;
+        verify(Region::Keys, offset, page).map_err(|damage| self.damaged(damage))?;
         let mut last_key = None;
         let mut last_row = 0;
         for number_in_block in 0..block.keys {

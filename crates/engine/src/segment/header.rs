@@ -175,16 +175,13 @@ impl Header {
     /// The number of the block that holds keys of this hash, which must start with the prefix.
     #[inline(always)]
     pub(crate) fn block_of(&self, hash: u64) -> u32 {
-        match self.block_bits {
-            0 => 0,
-            bits => ((hash << self.prefix_bits) >> (64 - u32::from(bits))) as u32,
-        }
+        block_of(hash, self.prefix_bits, self.block_bits)
     }
 
     /// The 16 bits of a hash that follow the number of its block.
     #[inline(always)]
     pub(crate) fn residual_of(&self, hash: u64) -> u16 {
-        ((hash << (self.prefix_bits + self.block_bits)) >> 48) as u16
+        residual_of(hash, self.prefix_bits, self.block_bits)
     }
 
     /// Whether keys of this hash can be in this segment.
@@ -197,4 +194,19 @@ impl Header {
         let bits = self.prefix_bits.min(Part::BITS);
         bits == 0 || (self.prefix ^ part.first_hash()) >> (64 - u32::from(bits)) == 0
     }
+}
+
+/// The bits of a hash after the prefix: the number of its block.
+#[inline(always)]
+pub(super) fn block_of(hash: u64, prefix_bits: u8, block_bits: u8) -> u32 {
+    match block_bits {
+        0 => 0,
+        bits => ((hash << prefix_bits) >> (64 - u32::from(bits))) as u32,
+    }
+}
+
+/// The 16 bits after those.
+#[inline(always)]
+pub(super) fn residual_of(hash: u64, prefix_bits: u8, block_bits: u8) -> u16 {
+    ((hash << (prefix_bits + block_bits)) >> 48) as u16
 }

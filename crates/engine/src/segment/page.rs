@@ -145,17 +145,13 @@ impl<'a> DatePage<'a> {
     }
 }
 
-fn verify(region: Region, offset: usize, page: &[u8]) -> Result<(), Damage> {
+/// Verifies a page without reading it.
+pub(crate) fn verify(region: Region, offset: usize, page: &[u8]) -> Result<(), Damage> {
     let good = match (u64_at(page, 0), page.get(8..)) {
         (Some(sum), Some(rest)) => sum == checksum(region, offset, rest),
         _ => false,
     };
     good.then_some(()).ok_or(Damage { region, offset, what: "the checksum of a page is wrong" })
-}
-
-/// Verifies a page without reading it.
-pub(crate) fn verify_page(region: Region, offset: usize, page: &[u8]) -> Result<(), Damage> {
-    verify(region, offset, page)
 }
 
 /// Collects the identifiers of a page.

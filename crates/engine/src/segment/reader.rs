@@ -1,6 +1,6 @@
 //! An open segment.
 
-use super::page::verify_page;
+use super::page::verify;
 use super::{Block, Damage, Header, Region, SegmentInfo, checksum};
 use crate::bytes::{slice, u32_at, u64_at};
 use crate::disk::{Disk, Mapped};
@@ -98,6 +98,13 @@ impl Segment {
         Block::read(offset, head).map(Some).map_err(|damage| self.damaged(damage))
     }
 
+    /// A block in which a key was found.
+    pub(crate) fn known_block(&self, number: u32) -> Result<Block<'_>> {
+        let what = "a block that was there is gone";
+        let gone = Damage { region: Region::Directory, offset: number as usize * 4, what };
+        self.block(number)?.ok_or_else(|| self.damaged(gone))
+    }
+
     /// Whether key number `at` of a block is this one. `None` where the key cannot be read.
     #[inline(always)]
     pub(crate) fn is_key(&self, block: &Block<'_>, at: u32, key: Packed<'_>) -> Option<bool> {
@@ -109,7 +116,7 @@ impl Segment {
     pub(crate) fn check_keys(&self, block: &Block<'_>) -> Result<()> {
         let (offset, len) = block.key_page_range();
         let page = slice(self.region(Region::Keys), offset, len).unwrap_or_default();
-        verify_page(Region::Keys, offset, page).map_err(|damage| self.damaged(damage))
+        verify(Region::Keys, offset, page).map_err(|damage| self.damaged(damage))
     }
 
     /// Finds a key: its number in its block.

@@ -11,7 +11,6 @@ use idmatch_store::{
     TableStats,
 };
 use std::sync::Arc;
-use std::time::SystemTime;
 
 pub(super) struct EngineTable {
     shared: Arc<Shared>,
@@ -34,7 +33,7 @@ impl EngineTable {
     /// The part of a window that the table's retention leaves.
     fn visible(&self, window: Window) -> Window {
         match &self.options.retention {
-            Some(retention) => window.within_retention(Some(retention), now()),
+            Some(retention) => window.within_retention(Some(retention), idmatch_store::now()),
             None => window,
         }
     }
@@ -54,14 +53,6 @@ impl EngineTable {
             pair_dates(&by_partner_id, id.as_bytes())
         }
     }
-}
-
-fn now() -> SeenAt {
-    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since_epoch.as_millis())
-        .ok()
-        .and_then(|millis| SeenAt::from_millis(millis).ok())
-        .unwrap_or(SeenAt::EPOCH)
 }
 
 impl Table for EngineTable {
