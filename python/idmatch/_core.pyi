@@ -112,5 +112,12 @@ class Match:
     def matched(self) -> int: ...
     @property
     def rows(self) -> int: ...
+    def to_arrow(self) -> Any:
+        """All matches: a pyarrow.Table of what `__arrow_c_stream__` gives."""
+    def write_parquet(self, path: str, compression: str) -> None:
+        """Writes them to a Parquet file, which takes its name when it is whole.
+
+        compression is "none", "snappy", "lz4", "zstd" or "gzip".
+        """
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """The matches, streamed: key side, other side (string), seen_at (timestamp[ms, UTC])."""

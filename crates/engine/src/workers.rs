@@ -42,7 +42,7 @@ pub(crate) fn for_each<T: Sync>(
     tasks: &[T],
     work: impl Fn(&T) -> Result<()> + Sync,
 ) -> Result<()> {
-    for_each_with(threads, tasks, || (), |(), task| work(task), |()| Ok(()))
+    for_each_with(threads, tasks, || Ok(()), |(), task| work(task), |()| Ok(()))
 }
 
 /// The same, where each thread has a state of its own, from before its first task until after
@@ -50,13 +50,13 @@ pub(crate) fn for_each<T: Sync>(
 pub(crate) fn for_each_with<T: Sync, S>(
     threads: usize,
     tasks: &[T],
-    start: impl Fn() -> S + Sync,
+    start: impl Fn() -> Result<S> + Sync,
     work: impl Fn(&mut S, &T) -> Result<()> + Sync,
     end: impl Fn(S) -> Result<()> + Sync,
 ) -> Result<()> {
     let next = AtomicUsize::new(0);
     on_each_thread(threads.min(tasks.len()), |_| {
-        let mut state = start();
+        let mut state = start()?;
         while let Some(task) = tasks.get(next.fetch_add(1, Relaxed)) {
             work(&mut state, task).inspect_err(|_| next.store(tasks.len(), Relaxed))?;
         }

@@ -1,5 +1,6 @@
 //! Long work that Ctrl-C can stop.
 
+use idmatch_store::{Error, ErrorKind, Result};
 use pyo3::prelude::*;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -42,4 +43,12 @@ pub(crate) fn interruptible<T: Send>(
             }
         }
     })
+}
+
+/// An error that ends the work, whose result nobody will see.
+pub(crate) fn not_stopped(stop: &AtomicBool) -> Result<()> {
+    if stop.load(Relaxed) {
+        return Err(Error::new(ErrorKind::Source, "interrupted"));
+    }
+    Ok(())
 }

@@ -8,6 +8,7 @@
 mod errors;
 mod interrupt;
 mod matches;
+mod parquet;
 mod sources;
 mod stores;
 mod tables;

@@ -1,16 +1,23 @@
 //! Matched populations.
 
+use crate::errors::OrRaise;
+use crate::interrupt::{interruptible, not_stopped};
+use crate::parquet;
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
 use idmatch_model::Side;
-use idmatch_store::{Error, ErrorKind, MatchSink, Result, match_schema};
+use idmatch_store::{Error, ErrorKind, Result, match_schema};
 use pyo3::prelude::*;
-use pyo3_arrow::PyRecordBatchReader;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use pyo3_arrow::{PyRecordBatchReader, PyTable};
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Batches that may wait to be read: what bounds the memory of a stream.
 const WAITING_BATCHES: usize = 4;
+/// So few matches are read before Ctrl-C would be noticed.
+const FEW_ROWS: u64 = 10_000;
 
 /// A population that has been matched.
 #[pyclass(frozen, module = "idmatch._core")]
@@ -42,6 +49,35 @@ impl Match {
         self.matched.counts().rows
     }
 
+    /// All matches as one table.
+    fn to_arrow<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let collect = |stop: &AtomicBool| {
+            let batches = Mutex::new(Vec::new());
+            let take = |batch| {
+                not_stopped(stop)?;
+                batches.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
+                Ok(())
+            };
+            self.matched.write(&take)?;
+            Ok(batches.into_inner().unwrap_or_else(PoisonError::into_inner))
+        };
+        let batches: Result<_> = if self.matched.counts().rows < FEW_ROWS {
+            py.detach(|| collect(&AtomicBool::new(false)))
+        } else {
+            interruptible(py, collect)?
+        };
+        PyTable::try_new(batches.or_raise(py)?, match_schema(self.by))?.into_pyarrow(py)
+    }
+
+    /// Writes the matches to a Parquet file, which takes its name when it is whole.
+    fn write_parquet(&self, py: Python<'_>, path: PathBuf, compression: &str) -> PyResult<()> {
+        let compression = parquet::compression(compression).or_raise(py)?;
+        let write = |stop: &AtomicBool| {
+            parquet::write(self.matched.as_ref(), self.by, &path, compression, stop)
+        };
+        interruptible(py, write)?.or_raise(py)
+    }
+
     /// The matches, streamed.
     #[pyo3(signature = (requested_schema = None))]
     fn __arrow_c_stream__<'py>(
@@ -65,23 +101,17 @@ impl MatchStream {
     fn start(matched: Arc<dyn idmatch_store::Match>, by: Side) -> MatchStream {
         let (sender, batches) = sync_channel(WAITING_BATCHES);
         std::thread::spawn(move || {
-            let mut sink = ChannelSink(sender);
-            if let Err(e) = matched.write(&mut sink) {
+            let send = |batch| {
+                sender.send(Ok(batch)).map_err(|_| {
+                    Error::new(ErrorKind::InvalidArgument, "the reader of a match is gone")
+                })
+            };
+            if let Err(e) = matched.write(&send) {
                 // Where the reader is gone, nobody is left to be told.
-                sink.0.send(Err(e)).ok();
+                sender.send(Err(e)).ok();
             }
         });
         MatchStream { schema: match_schema(by), batches }
-    }
-}
-
-struct ChannelSink(SyncSender<Result<RecordBatch>>);
-
-impl MatchSink for ChannelSink {
-    fn push(&mut self, batch: RecordBatch) -> Result<()> {
-        self.0
-            .send(Ok(batch))
-            .map_err(|_| Error::new(ErrorKind::InvalidArgument, "the reader of a match is gone"))
     }
 }
 

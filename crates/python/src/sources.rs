@@ -1,11 +1,12 @@
 //! Python iterables of Arrow streams as batch sources.
 
+use crate::interrupt::not_stopped;
 use arrow_array::RecordBatchReader;
 use idmatch_store::{BatchSource, Error, ErrorKind, Reject, RejectSink, Result, SourceBatch};
 use pyo3::prelude::*;
 use pyo3::types::PyIterator;
 use pyo3_arrow::PyRecordBatchReader;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Where an exception from Python's side waits until it can be raised.
@@ -60,9 +61,7 @@ impl<'a> PySource<'a> {
 impl BatchSource for PySource<'_> {
     fn next_batch(&mut self) -> Result<Option<SourceBatch>> {
         loop {
-            if self.stop.load(Relaxed) {
-                return Err(Error::new(ErrorKind::Source, "interrupted"));
-            }
+            not_stopped(self.stop)?;
             if self.open.is_none() {
                 self.open = self.next_stream().map_err(|e| self.raised.keep(e))?;
             }

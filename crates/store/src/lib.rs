@@ -21,6 +21,6 @@ pub use ingest::{
 };
 pub use memory::MemoryStore;
 pub use traits::{
-    Answers, Finding, Match, MatchCounts, MatchQuery, MatchSink, Store, Table, TableStats,
-    match_schema,
+    Answers, Finding, Match, MatchCounts, MatchLane, MatchQuery, MatchSink, Store, Table,
+    TableStats, match_schema,
 };

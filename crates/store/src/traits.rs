@@ -105,14 +105,43 @@ pub trait Match: Send + Sync {
     fn counts(&self) -> MatchCounts;
 
     /// Sends the matches as batches of [`match_schema`], in no particular order; a
-    /// population row's own matches come newest first. Memory stays bounded.
-    fn write(&self, sink: &mut dyn MatchSink) -> Result<()>;
+    /// population row's own matches go to one lane, newest first. Memory stays bounded.
+    fn write(&self, sink: &dyn MatchSink) -> Result<()>;
 }
 
-/// Receives the batches of a match. An error stops the match.
-pub trait MatchSink: Send {
+/// Receives a match. Several threads may send at once, each through a lane of its own. An
+/// error stops the match; lanes that were not finished are dropped.
+pub trait MatchSink: Sync {
+    /// A new lane.
+    fn lane(&self) -> Result<Box<dyn MatchLane + '_>>;
+}
+
+/// What one thread sends: its batches keep their order.
+pub trait MatchLane {
     /// Takes the next batch.
     fn push(&mut self, batch: RecordBatch) -> Result<()>;
+
+    /// There are no more.
+    fn finish(self: Box<Self>) -> Result<()>;
+}
+
+/// A function that is called with each batch, by several threads at once.
+impl<F: Fn(RecordBatch) -> Result<()> + Sync> MatchSink for F {
+    fn lane(&self) -> Result<Box<dyn MatchLane + '_>> {
+        Ok(Box::new(Call(self)))
+    }
+}
+
+struct Call<'a, F>(&'a F);
+
+impl<F: Fn(RecordBatch) -> Result<()>> MatchLane for Call<'_, F> {
+    fn push(&mut self, batch: RecordBatch) -> Result<()> {
+        (self.0)(batch)
+    }
+
+    fn finish(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// The columns of a match: the key's side, the answer's side, and `seen_at` as

@@ -22,7 +22,6 @@ use crate::part::Part;
 use crate::segment::Segment;
 use crate::store::TableView;
 use crate::workers::{self, lock};
-use arrow_array::RecordBatch;
 use idmatch_model::Keep;
 use idmatch_store::{BatchSource, Match, MatchCounts, MatchQuery, MatchSink, Result};
 use output::BatchBuilder;
@@ -124,26 +123,16 @@ impl Match for EngineMatch {
         self.counts
     }
 
-    fn write(&self, sink: &mut dyn MatchSink) -> Result<()> {
-        // The sink, until it fails. After that the other threads work for nobody until they
-        // notice; the error is that of the thread that met it.
-        let sink = Mutex::new(Some(sink));
-        let send = |batch| {
-            let mut open = lock(&sink);
-            match open.as_mut() {
-                Some(sink) => sink.push(batch).inspect_err(|_| *open = None),
-                None => Ok(()),
-            }
-        };
+    fn write(&self, sink: &dyn MatchSink) -> Result<()> {
         let threads = if self.counts.rows < FEW_ROWS { 1 } else { workers::count() };
         let parts: Vec<Part> = Part::all().collect();
         for tranche in &self.tranches {
             workers::for_each_with(
                 threads,
                 &parts,
-                || BatchBuilder::new(self.query.by),
-                |batch, part| self.write_part(tranche, *part, batch, &send),
-                |mut batch| batch.send(&send),
+                || Ok(BatchBuilder::new(self.query.by, sink.lane()?)),
+                |batch, part| self.write_part(tranche, *part, batch),
+                BatchBuilder::finish,
             )?;
         }
         Ok(())
@@ -155,18 +144,17 @@ impl EngineMatch {
         &self,
         tranche: &Tranche,
         part: Part,
-        batch: &mut BatchBuilder,
-        send: &dyn Fn(RecordBatch) -> Result<()>,
+        batch: &mut BatchBuilder<'_>,
     ) -> Result<()> {
         let question = self.question();
         match tranche {
             Tranche::Memory(population, hits) => {
                 let hits = hits.get(usize::from(part.0)).map_or(&[][..], Vec::as_slice);
-                output::write(question, part, population.part(part), hits, batch, send)
+                output::write(question, part, population.part(part), hits, batch)
             }
             Tranche::Spilled(parts) => {
                 let (population, hits) = parts.read(part)?;
-                output::write(question, part, &population, &hits, batch, send)
+                output::write(question, part, &population, &hits, batch)
             }
         }
     }

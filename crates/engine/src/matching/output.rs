@@ -12,7 +12,7 @@ use arrow_array::{RecordBatch, StringArray, TimestampMillisecondArray};
 use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::SchemaRef;
 use idmatch_model::{Keep, Pick, SeenAt, Side};
-use idmatch_store::{Error, ErrorKind, Result, match_schema};
+use idmatch_store::{Error, ErrorKind, MatchLane, Result, match_schema};
 use std::sync::Arc;
 
 /// A batch is sent when it has this many rows, or bytes of identifiers.
@@ -25,8 +25,7 @@ pub(super) fn write(
     part: Part,
     population: &PopulationPart,
     hits: &[Hit],
-    batch: &mut BatchBuilder,
-    send: &dyn Fn(RecordBatch) -> Result<()>,
+    batch: &mut BatchBuilder<'_>,
 ) -> Result<()> {
     for segment in question.segments.iter().filter(|segment| segment.header.overlaps(part)) {
         announce(segment, part, hits.len(), &[Region::Heads, Region::Values, Region::Dates])?;
@@ -50,8 +49,7 @@ pub(super) fn write(
                     break;
                 }
                 if !question.query.window.is_past(seen_at) {
-                    batch.push(key, rows.value()?, seen_at);
-                    batch.send_if_full(send)?;
+                    batch.push(key, rows.value()?, seen_at)?;
                     take -= 1;
                 }
                 rows.advance();
@@ -62,46 +60,47 @@ pub(super) fn write(
         while take > 0
             && let Some((seen_at, value)) = answers.next()?
         {
-            batch.push(key, value, seen_at);
-            batch.send_if_full(send)?;
+            batch.push(key, value, seen_at)?;
             take -= 1;
         }
     }
     Ok(())
 }
 
-/// Rows on their way into a batch.
-pub(super) struct BatchBuilder {
+/// Rows on their way into batches, which are sent to one lane when they are full.
+pub(super) struct BatchBuilder<'s> {
+    lane: Box<dyn MatchLane + 's>,
     schema: SchemaRef,
     keys: TextBuilder,
     values: TextBuilder,
     dates: Vec<i64>,
 }
 
-impl BatchBuilder {
-    pub(super) fn new(by: Side) -> BatchBuilder {
+impl<'s> BatchBuilder<'s> {
+    pub(super) fn new(by: Side, lane: Box<dyn MatchLane + 's>) -> BatchBuilder<'s> {
         let schema = match_schema(by);
         let (keys, values) = (TextBuilder::default(), TextBuilder::default());
-        BatchBuilder { schema, keys, values, dates: Vec::new() }
+        BatchBuilder { lane, schema, keys, values, dates: Vec::new() }
     }
 
     #[inline]
-    fn push(&mut self, key: Packed<'_>, value: Packed<'_>, seen_at: SeenAt) {
+    fn push(&mut self, key: Packed<'_>, value: Packed<'_>, seen_at: SeenAt) -> Result<()> {
         self.keys.push(key);
         self.values.push(value);
         self.dates.push(seen_at.millis_i64());
-    }
-
-    fn send_if_full(&mut self, send: &dyn Fn(RecordBatch) -> Result<()>) -> Result<()> {
         let bytes = self.keys.text.len() + self.values.text.len();
-        if self.dates.len() < BATCH_ROWS && bytes < BATCH_BYTES { Ok(()) } else { self.send(send) }
+        if self.dates.len() < BATCH_ROWS && bytes < BATCH_BYTES { Ok(()) } else { self.send() }
     }
 
-    /// Sends what there is.
-    pub(super) fn send(&mut self, send: &dyn Fn(RecordBatch) -> Result<()>) -> Result<()> {
-        if self.dates.is_empty() {
-            return Ok(());
+    /// Sends what is left.
+    pub(super) fn finish(mut self) -> Result<()> {
+        if !self.dates.is_empty() {
+            self.send()?;
         }
+        self.lane.finish()
+    }
+
+    fn send(&mut self) -> Result<()> {
         let dates = TimestampMillisecondArray::from(std::mem::take(&mut self.dates));
         let batch = RecordBatch::try_new(
             self.schema.clone(),
@@ -111,7 +110,7 @@ impl BatchBuilder {
                 Arc::new(dates.with_timezone("UTC")),
             ],
         );
-        send(batch.map_err(not_arrow)?)
+        self.lane.push(batch.map_err(not_arrow)?)
     }
 }
 

@@ -1,13 +1,16 @@
 //! Many read while one loads.
 
 use crate::common::{Batches, Child, Question, Row, ask, create, load, name, role};
+use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_array::types::TimestampMillisecondType;
 use idmatch_engine::EngineStore;
 use idmatch_model::{Keep, Pick, Side, Window};
 use idmatch_store::{BatchSource, ErrorKind, MatchQuery, Result, SourceBatch, Store, Table};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 
 const LOADS: usize = 25;
 const IDS: usize = 64;
@@ -158,25 +161,21 @@ fn a_match_keeps_its_state() {
     let matched = table.match_population(&mut population, query).unwrap();
     let mut answers = table.answers(Side::PartnerId, "shared", Window::ALL).unwrap();
     load(&*table, &mut Batches::of_rows(&rows(1), 10)).unwrap();
-    let mut dates = Dates(Vec::new());
-    matched.write(&mut dates).unwrap();
-    assert_eq!(dates.0, vec![0; IDS]);
+    let dates = Mutex::new(Vec::new());
+    matched
+        .write(&|batch: RecordBatch| {
+            let seen_at = batch.column(2).as_primitive::<TimestampMillisecondType>();
+            dates.lock().unwrap().extend_from_slice(seen_at.values());
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(dates.into_inner().unwrap(), vec![0; IDS]);
     let mut streamed = 0;
     while let Some((_, date)) = answers.next_answer().unwrap() {
         assert_eq!(date.millis(), 0);
         streamed += 1;
     }
     assert_eq!(streamed, IDS);
-}
-
-struct Dates(Vec<i64>);
-
-impl idmatch_store::MatchSink for Dates {
-    fn push(&mut self, batch: arrow_array::RecordBatch) -> Result<()> {
-        use arrow_array::{cast::AsArray, types::TimestampMillisecondType};
-        self.0.extend(batch.column(2).as_primitive::<TimestampMillisecondType>().values());
-        Ok(())
-    }
 }
 
 /// A source that says when it was first asked, and then waits.

@@ -7,12 +7,15 @@ use super::input::{Batches, Cut};
 use super::load::load;
 use super::value::{Date, Scope, Text, expand};
 use crate::{
-    Error, ErrorKind, Match, MatchCounts, MatchQuery, MatchSink, Result, Table, match_schema,
+    Error, ErrorKind, Match, MatchCounts, MatchLane, MatchQuery, MatchSink, Result, Table,
+    match_schema,
 };
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMillisecondType;
 use arrow_array::{RecordBatch, StringArray};
 use idmatch_model::{SeenAt, Side};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Matches the population, and compares counts and rows.
 pub(super) fn ask(
@@ -62,60 +65,79 @@ fn compare_counts(expected: MatchCounts, got: MatchCounts) -> Option<Difference>
 }
 
 fn read(result: &dyn Match, by: Side) -> Result<Vec<Row>> {
-    let mut rows = Rows { by, rows: Vec::new() };
-    result.write(&mut rows)?;
-    Ok(rows.rows)
-}
-
-/// Keeps every row of a match.
-struct Rows {
-    by: Side,
-    rows: Vec<Row>,
-}
-
-impl MatchSink for Rows {
-    fn push(&mut self, batch: RecordBatch) -> Result<()> {
-        let malformed = || {
-            let what = format!("a match gave a batch with the schema {}", batch.schema_ref());
-            Error::new(ErrorKind::InvalidArgument, what)
-        };
-        let [keys, answers, dates] = batch.columns() else { return Err(malformed()) };
-        if *batch.schema_ref() != match_schema(self.by) {
-            return Err(malformed());
-        }
-        let (keys, answers): (&StringArray, &StringArray) = (keys.as_string(), answers.as_string());
-        let dates = dates.as_primitive::<TimestampMillisecondType>();
-        for ((key, answer), date) in keys.iter().zip(answers).zip(dates) {
-            let (Some(key), Some(answer), Some(date)) = (key, answer, date) else {
-                return Err(malformed());
-            };
-            let seen_at = SeenAt::from_millis(date)?;
-            self.rows.push(Row { ids: vec![key.to_owned(), answer.to_owned()], seen_at });
-        }
+    let rows = Mutex::new(Vec::new());
+    result.write(&|batch| {
+        let batch = rows_of(&batch, by)?;
+        lock(&rows).extend(batch);
         Ok(())
+    })?;
+    Ok(rows.into_inner().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn rows_of(batch: &RecordBatch, by: Side) -> Result<Vec<Row>> {
+    let malformed = || {
+        let what = format!("a match gave a batch with the schema {}", batch.schema_ref());
+        Error::new(ErrorKind::InvalidArgument, what)
+    };
+    let [keys, answers, dates] = batch.columns() else { return Err(malformed()) };
+    if *batch.schema_ref() != match_schema(by) {
+        return Err(malformed());
     }
+    let (keys, answers): (&StringArray, &StringArray) = (keys.as_string(), answers.as_string());
+    let dates = dates.as_primitive::<TimestampMillisecondType>();
+    let row = |((key, answer), date): ((Option<&str>, Option<&str>), Option<i64>)| {
+        let (Some(key), Some(answer), Some(date)) = (key, answer, date) else {
+            return Err(malformed());
+        };
+        let seen_at = SeenAt::from_millis(date)?;
+        Ok(Row { ids: vec![key.to_owned(), answer.to_owned()], seen_at })
+    };
+    keys.iter().zip(answers).zip(dates).map(row).collect()
 }
 
 /// An error of the sink must stop the match and be its error.
 fn check_refusal(result: &dyn Match) -> Option<Difference> {
-    let mut sink = RefusingSink { batches: 0 };
-    let outcome = result.write(&mut sink);
-    let got = match (outcome, sink.batches) {
-        (Err(error), 1) if error.kind() == REFUSAL => return None,
-        (outcome, batches) => format!("{outcome:?} after {batches} batches"),
+    let sink = RefusingSink::default();
+    let outcome = result.write(&sink);
+    let got = match (outcome, sink.overrun.load(Relaxed)) {
+        (Err(error), false) if error.kind() == REFUSAL => return None,
+        (outcome, overrun) => format!("{outcome:?}, lanes used after an error: {overrun}"),
     };
-    Some(Difference { expected: "the error of the first batch's sink".to_owned(), got })
+    Some(Difference { expected: "the error of the sink".to_owned(), got })
 }
 
 const REFUSAL: ErrorKind = ErrorKind::Busy;
 
+/// Takes nothing, and notes a lane that goes on after it refused.
+#[derive(Default)]
 struct RefusingSink {
-    batches: usize,
+    overrun: AtomicBool,
+}
+
+struct RefusingLane<'a> {
+    refused: bool,
+    overrun: &'a AtomicBool,
 }
 
 impl MatchSink for RefusingSink {
+    fn lane(&self) -> Result<Box<dyn MatchLane + '_>> {
+        Ok(Box::new(RefusingLane { refused: false, overrun: &self.overrun }))
+    }
+}
+
+impl MatchLane for RefusingLane<'_> {
     fn push(&mut self, _: RecordBatch) -> Result<()> {
-        self.batches += 1;
+        self.overrun.fetch_or(self.refused, Relaxed);
+        self.refused = true;
         Err(Error::new(REFUSAL, "the sink takes nothing"))
+    }
+
+    fn finish(self: Box<Self>) -> Result<()> {
+        self.overrun.fetch_or(self.refused, Relaxed);
+        Ok(())
     }
 }

@@ -43,7 +43,8 @@ impl Match for MemoryMatch {
         self.counts
     }
 
-    fn write(&self, sink: &mut dyn MatchSink) -> Result<()> {
+    fn write(&self, sink: &dyn MatchSink) -> Result<()> {
+        let mut lane = sink.lane()?;
         for rows in self.rows.chunks(BATCH_ROWS) {
             let keys = StringArray::from_iter_values(rows.iter().map(|(key, _, _)| key));
             let answers = StringArray::from_iter_values(rows.iter().map(|(_, answer, _)| answer));
@@ -54,8 +55,8 @@ impl Match for MemoryMatch {
             let batch = RecordBatch::try_new(match_schema(self.by), columns).map_err(|e| {
                 Error::with_source(ErrorKind::InvalidArgument, "cannot build a match batch", e)
             })?;
-            sink.push(batch)?;
+            lane.push(batch)?;
         }
-        Ok(())
+        lane.finish()
     }
 }

@@ -5,9 +5,9 @@ use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMillisecondType;
 use idmatch_model::{Pick, SeenAt, Side, Window};
-use idmatch_store::{MatchQuery, MatchSink, Result, Table};
+use idmatch_store::{MatchQuery, Result, Table};
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// A question to a table.
 #[derive(Debug, Clone)]
@@ -71,9 +71,12 @@ pub(crate) fn ask(table: &dyn Table, question: &Question) -> Result<Vec<Row>> {
         Question::Match(population, query) => {
             let matched =
                 table.match_population(&mut Batches::of_population(population), *query)?;
-            let mut collected = Collect(Vec::new());
-            matched.write(&mut collected)?;
-            let mut rows = collected.0;
+            let rows = Mutex::new(Vec::new());
+            matched.write(&|batch: RecordBatch| {
+                rows.lock().unwrap().extend(rows_of(&batch));
+                Ok(())
+            })?;
+            let mut rows = rows.into_inner().unwrap();
             rows.sort();
             let counts = matched.counts();
             assert_eq!(counts.rows, rows.len() as u64, "a match counts what it writes");
@@ -83,14 +86,9 @@ pub(crate) fn ask(table: &dyn Table, question: &Question) -> Result<Vec<Row>> {
     }
 }
 
-struct Collect(Vec<Row>);
-
-impl MatchSink for Collect {
-    fn push(&mut self, batch: RecordBatch) -> Result<()> {
-        let text = |column: usize| batch.column(column).as_string::<i32>().iter().flatten();
-        let dates = batch.column(2).as_primitive::<TimestampMillisecondType>().values();
-        let rows = text(0).zip(text(1)).zip(dates);
-        self.0.extend(rows.map(|((key, answer), date)| (key.to_owned(), answer.to_owned(), *date)));
-        Ok(())
-    }
+fn rows_of(batch: &RecordBatch) -> Vec<Row> {
+    let text = |column: usize| batch.column(column).as_string::<i32>().iter().flatten();
+    let dates = batch.column(2).as_primitive::<TimestampMillisecondType>().values();
+    let rows = text(0).zip(text(1)).zip(dates);
+    rows.map(|((key, answer), date)| (key.to_owned(), answer.to_owned(), *date)).collect()
 }
