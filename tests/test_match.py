@@ -98,7 +98,7 @@ def test_results_go_where_arrow_goes(table: idmatch.Table) -> None:
     assert found == [(5, NOON.timestamp() * 1000)]
 
 
-@pytest.mark.parametrize("compression", ["none", "snappy", "zstd"])
+@pytest.mark.parametrize("compression", ["none", "snappy", "lz4", "zstd", "gzip"])
 def test_written_as_parquet(table: idmatch.Table, tmp_path: Path, compression: Any) -> None:
     result = table.match(POPULATION)
     result.write_parquet(tmp_path / "out.parquet", compression=compression)
@@ -110,6 +110,24 @@ def test_no_rows_are_written_as_parquet(table: idmatch.Table, tmp_path: Path) ->
     result = table.match(POPULATION.slice(0, 0))
     result.write_parquet(tmp_path / "out.parquet")
     assert pq.read_table(tmp_path / "out.parquet").schema == result.to_arrow().schema
+
+
+@pytest.mark.parametrize("read", ["to_arrow", "write_parquet"])
+def test_damage_met_while_reading_matches(tmp_path: Path, read: str) -> None:
+    store = idmatch.open(tmp_path / "store")
+    table = store.create_table("t")
+    table.load(pa.table({"id": ["a"], "partner_id": ["x"], "seen_at": [NOON]}))
+    result = table.match(pa.table({"id": ["a"]}))
+    for segment in (tmp_path / "store").rglob("*.seg"):
+        whole = segment.read_bytes()
+        # In place: a new file would leave the old one to those who have it open.
+        with segment.open("r+b") as file:
+            file.seek(len(whole) - 1)
+            file.write(bytes([whole[-1] ^ 1]))
+    arguments = [tmp_path / "out.parquet"] if read == "write_parquet" else []
+    with pytest.raises(idmatch.Corrupt, match="offset"):
+        getattr(result, read)(*arguments)
+    assert not list(tmp_path.glob("*out*"))
 
 
 def test_a_failed_write_leaves_the_old_file(table: idmatch.Table, tmp_path: Path) -> None:

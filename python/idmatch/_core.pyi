@@ -94,10 +94,12 @@ class Table:
         pick: str,
         since: int | None,
         until: int | None,
+        short: bool,
     ) -> Match:
         """Matches a population: every source is an object with `__arrow_c_stream__` and one column.
 
-        pick is "all" or "latest".
+        pick is "all" or "latest". Ctrl-C is noticed meanwhile, unless the work is known to be
+        `short`: watching for it takes longer than a small match.
         """
     def verify(self) -> list[tuple[str, str]]:
         """What is wrong, as (place, problem); empty when all is well."""

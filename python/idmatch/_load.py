@@ -11,7 +11,7 @@ from ._errors import BadInput
 from ._match import MatchResult
 from ._rejects import Rejects
 from ._results import LoadReport
-from ._sources import OnMalformed, Source, Wanted
+from ._sources import OnMalformed, Source, Wanted, are_short
 
 
 def load(
@@ -51,7 +51,7 @@ def match(
     """Matches a population; see `Table.match`."""
     started = time.perf_counter()
     streams = _streams(population, {by: column}, None)
-    matched = table.match(streams, by, pick, since, until)
+    matched = table.match(streams, by, pick, since, until, are_short(population))
     return MatchResult(matched, time.perf_counter() - started)
 
 

@@ -66,9 +66,7 @@ class MatchResult:
         Raises IoError when the file cannot be written.
         """
         if "://" in os.fspath(path):
-            raise InvalidArgument(
-                f"cannot write to {os.fspath(path)}; name a file on this machine"
-            )
+            raise InvalidArgument(f"cannot write to {os.fspath(path)}; name a file on this machine")
         self._core.write_parquet(os.fspath(path), compression)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:

@@ -2,11 +2,13 @@
 
 use idmatch_store::Result;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// How many threads can work at once: one for each processor.
 pub(crate) fn count() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+    // Asking the system reads several files, which takes longer than a small match.
+    static COUNT: OnceLock<usize> = OnceLock::new();
+    *COUNT.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
 /// Locks what threads share. A panic elsewhere is passed on by the thread that joins it, so
@@ -15,7 +17,7 @@ pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs `work` on so many threads; each gets its number. The first
+/// Runs `work` on so many threads, this one among them; each gets its number. The first
 /// error is returned, after all have ended.
 pub(crate) fn on_each_thread<T: Send>(
     threads: usize,
@@ -26,13 +28,13 @@ pub(crate) fn on_each_thread<T: Send>(
     }
     std::thread::scope(|scope| {
         let work = &work;
-        let threads: Vec<_> =
-            (0..threads).map(|number| scope.spawn(move || work(number))).collect();
-        let ended: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
-        ended
+        let others: Vec<_> = (1..threads).map(|number| scope.spawn(move || work(number))).collect();
+        let mine = work(0);
+        let ended: Vec<_> = others.into_iter().map(|thread| thread.join()).collect();
+        let ended = ended
             .into_iter()
-            .map(|ended| ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect()
+            .map(|ended| ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        std::iter::once(mine).chain(ended).collect()
     })
 }
 

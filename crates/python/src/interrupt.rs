@@ -45,6 +45,14 @@ pub(crate) fn interruptible<T: Send>(
     })
 }
 
+/// Runs short `work` on this thread without the GIL.
+pub(crate) fn uninterrupted<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce(&AtomicBool) -> T + Send,
+) -> T {
+    py.detach(|| work(&AtomicBool::new(false)))
+}
+
 /// An error that ends the work, whose result nobody will see.
 pub(crate) fn not_stopped(stop: &AtomicBool) -> Result<()> {
     if stop.load(Relaxed) {

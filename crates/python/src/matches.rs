@@ -1,7 +1,7 @@
 //! Matched populations.
 
 use crate::errors::OrRaise;
-use crate::interrupt::{interruptible, not_stopped};
+use crate::interrupt::{interruptible, not_stopped, uninterrupted};
 use crate::parquet;
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
@@ -62,7 +62,7 @@ impl Match {
             Ok(batches.into_inner().unwrap_or_else(PoisonError::into_inner))
         };
         let batches: Result<_> = if self.matched.counts().rows < FEW_ROWS {
-            py.detach(|| collect(&AtomicBool::new(false)))
+            uninterrupted(py, collect)
         } else {
             interruptible(py, collect)?
         };

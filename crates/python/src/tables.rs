@@ -1,7 +1,7 @@
 //! Tables.
 
 use crate::errors::{OrRaise, raise};
-use crate::interrupt::interruptible;
+use crate::interrupt::{interruptible, uninterrupted};
 use crate::matches::Match;
 use crate::sources::{PyRejects, PySource, Raised};
 use crate::times::window;
@@ -13,6 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3_arrow::PyTable;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// A named set of observations.
 #[pyclass(frozen, module = "idmatch._core")]
@@ -114,7 +115,8 @@ impl Table {
     }
 
     /// Matches a population.
-    #[pyo3(signature = (sources, by, pick, since, until))]
+    #[pyo3(signature = (sources, by, pick, since, until, short))]
+    #[allow(clippy::too_many_arguments, reason = "Python names them")]
     fn r#match(
         &self,
         py: Python<'_>,
@@ -123,6 +125,7 @@ impl Table {
         pick: &str,
         since: Option<i64>,
         until: Option<i64>,
+        short: bool,
     ) -> PyResult<Match> {
         let query = MatchQuery {
             by: side(py, by)?,
@@ -130,10 +133,11 @@ impl Table {
             window: window(py, since, until)?,
         };
         let (iterator, raised) = (sources.try_iter()?.unbind(), Raised::default());
-        let matched = interruptible(py, |stop| {
+        let run = |stop: &AtomicBool| {
             let mut source = PySource::new(iterator, raised.clone(), stop);
             self.0.match_population(&mut source, query)
-        })?;
+        };
+        let matched = if short { uninterrupted(py, run) } else { interruptible(py, run)? };
         finish(py, matched, &raised).map(|matched| Match::new(matched.into(), query.by))
     }
 

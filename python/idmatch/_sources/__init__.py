@@ -10,7 +10,9 @@ from ._files import find_files
 from ._objects import ArrowObject, is_arrow
 from ._source import OnMalformed, Source
 
-__all__ = ["OnMalformed", "Source", "Wanted", "find"]
+_FEW_ROWS = 10_000
+
+__all__ = ["OnMalformed", "Source", "Wanted", "are_short", "find"]
 
 
 def find(source: Any) -> Sequence[Source]:
@@ -20,13 +22,18 @@ def find(source: Any) -> Sequence[Source]:
     """
     if isinstance(source, (str, os.PathLike)):
         return find_files(os.fspath(source))
-    if isinstance(source, Source):
-        return [source]
     if is_arrow(source):
         return [ArrowObject(source)]
+    if isinstance(source, Source):
+        return [source]
     if isinstance(source, (list, tuple)) and source:
         return [found for part in source for found in find(part)]
     raise InvalidArgument(
         f"{type(source).__name__} is no source; use a path, glob, directory or URL, an object that "
         "exports Arrow data (pyarrow, polars, pandas 2.2, DuckDB), or a list of these"
     )
+
+
+def are_short(sources: Sequence[Source]) -> bool:
+    """Whether these are in memory and so few rows that nobody will want to interrupt them."""
+    return all(isinstance(source, ArrowObject) and source.rows <= _FEW_ROWS for source in sources)

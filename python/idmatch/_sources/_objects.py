@@ -1,5 +1,7 @@
 """Objects in memory that speak the Arrow PyCapsule protocol."""
 
+import math
+from collections.abc import Sized
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +21,11 @@ class ArrowObject:
     def __init__(self, source: Any) -> None:
         self._source = source
         self.name = type(source).__name__
+
+    @property
+    def rows(self) -> float:
+        """How many there are; infinity where the object cannot tell."""
+        return len(self._source) if isinstance(self._source, Sized) else math.inf
 
     def open(self, wanted: Wanted, on_malformed: OnMalformed | None) -> pa.RecordBatchReader:
         """See `Source`; an object has no malformed lines."""

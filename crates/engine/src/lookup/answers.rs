@@ -3,8 +3,10 @@
 use super::merge::Decided;
 use super::{Merge, RowCursor};
 use crate::packed::Packer;
+use crate::part::Part;
 use crate::segment::Segment;
-use idmatch_model::{Keep, SeenAt, Window};
+use crate::store::TableView;
+use idmatch_model::{Keep, SeenAt, Side, Window};
 use idmatch_store::{Answers, Result};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -31,12 +33,12 @@ impl Place {
 }
 
 /// Finds a key in every segment that has it.
-pub(crate) fn places(segments: &[Arc<Segment>], key: &[u8]) -> Result<Vec<Place>> {
+pub(crate) fn places(table: &TableView, by: Side, key: &[u8]) -> Result<Vec<Place>> {
     let mut packer = Packer::default();
     let key = packer.pack(key);
     let hash = key.hash();
     let mut places = Vec::new();
-    for segment in segments.iter().filter(|segment| segment.header.covers(hash)) {
+    for segment in table.segments_of(by, Part::of(hash)) {
         if let Some((block, at)) = segment.find(hash, key)? {
             let rows = segment.known_block(block)?.rows_of(at);
             places.push(Place { segment: segment.clone(), block, rows });

@@ -7,7 +7,7 @@ use idmatch_store::Result;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// One remembered cursor for each segment of a table.
+/// One remembered cursor for each segment of a list.
 pub(crate) struct BlockCache<'s> {
     segments: &'s [Arc<Segment>],
     last: Vec<Option<(u32, RowCursor<'s>)>>,
@@ -18,7 +18,7 @@ impl<'s> BlockCache<'s> {
         BlockCache { segments, last: segments.iter().map(|_| None).collect() }
     }
 
-    /// A cursor over rows of a block of the segment with this number in the table's list.
+    /// A cursor over rows of a block of the segment with this number in the list.
     pub(crate) fn rows(
         &mut self,
         segment: u32,

@@ -31,7 +31,12 @@ use spill::SpilledParts;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Below this, starting a second thread takes longer than it saves.
-const FEW_ROWS: u64 = 256;
+const FEW_ROWS: u64 = 512;
+
+/// How many threads a step with so many rows is worth.
+fn threads_for(rows: u64) -> usize {
+    if rows < FEW_ROWS { 1 } else { workers::count() }
+}
 
 /// A population that was matched: what was asked, and what was found.
 pub(crate) struct EngineMatch {
@@ -47,7 +52,8 @@ enum Tranche {
     Spilled(SpilledParts),
 }
 
-/// What every step needs to know of table and question.
+/// What every step needs to know of question and table: the segments are those that the part
+/// in hand falls on.
 #[derive(Clone, Copy)]
 struct Question<'a> {
     segments: &'a [Arc<Segment>],
@@ -70,7 +76,7 @@ impl EngineMatch {
         loop {
             let population = Population::read(source, tranche_bytes)?;
             let is_last = population.is_last;
-            let (hits, counts) = probe_all(matched.question(), &population)?;
+            let (hits, counts) = matched.probe_all(&population)?;
             matched.counts += counts;
             let only_one = is_last && matched.tranches.is_empty();
             matched.tranches.push(if only_one {
@@ -86,36 +92,32 @@ impl EngineMatch {
         }
     }
 
-    fn question(&self) -> Question<'_> {
-        let (segments, keep) = (self.table.segments(self.query.by), self.table.options.keep);
-        Question { segments, keep, query: self.query }
+    fn question(&self, part: Part) -> Question<'_> {
+        let segments = self.table.segments_of(self.query.by, part);
+        Question { segments, keep: self.table.options.keep, query: self.query }
     }
-}
 
-/// The hits of every part, each ordered by entry.
-fn probe_all(
-    question: Question<'_>,
-    population: &Population,
-) -> Result<(Vec<Vec<Hit>>, MatchCounts)> {
-    let counts = Mutex::new(MatchCounts { population: population.rows, ..Default::default() });
-    let found: Vec<(Part, Mutex<Vec<Hit>>)> =
-        Part::all().map(|part| (part, Mutex::default())).collect();
-    let threads = if population.rows < FEW_ROWS { 1 } else { workers::count() };
-    workers::for_each(threads, &found, |(part, found)| {
-        let population = population.part(*part);
-        if !population.is_empty() {
-            let (hits, part_counts) = probe::probe(question, *part, population)?;
-            *lock(&counts) += part_counts;
-            *lock(found) = hits;
-        }
-        Ok(())
-    })?;
-    let counts = counts.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let hits = found
-        .into_iter()
-        .map(|(_, hits)| hits.into_inner().unwrap_or_else(PoisonError::into_inner))
-        .collect();
-    Ok((hits, counts))
+    /// The hits of every part, each ordered by entry.
+    fn probe_all(&self, population: &Population) -> Result<(Vec<Vec<Hit>>, MatchCounts)> {
+        let counts = Mutex::new(MatchCounts { population: population.rows, ..Default::default() });
+        let found: Vec<(Part, Mutex<Vec<Hit>>)> =
+            Part::all().map(|part| (part, Mutex::default())).collect();
+        workers::for_each(threads_for(population.rows), &found, |(part, found)| {
+            let population = population.part(*part);
+            if !population.is_empty() {
+                let (hits, part_counts) = probe::probe(self.question(*part), *part, population)?;
+                *lock(&counts) += part_counts;
+                *lock(found) = hits;
+            }
+            Ok(())
+        })?;
+        let counts = counts.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let hits = found
+            .into_iter()
+            .map(|(_, hits)| hits.into_inner().unwrap_or_else(PoisonError::into_inner))
+            .collect();
+        Ok((hits, counts))
+    }
 }
 
 impl Match for EngineMatch {
@@ -124,7 +126,7 @@ impl Match for EngineMatch {
     }
 
     fn write(&self, sink: &dyn MatchSink) -> Result<()> {
-        let threads = if self.counts.rows < FEW_ROWS { 1 } else { workers::count() };
+        let threads = threads_for(self.counts.rows);
         let parts: Vec<Part> = Part::all().collect();
         for tranche in &self.tranches {
             workers::for_each_with(
@@ -146,7 +148,7 @@ impl EngineMatch {
         part: Part,
         batch: &mut BatchBuilder<'_>,
     ) -> Result<()> {
-        let question = self.question();
+        let question = self.question(part);
         match tranche {
             Tranche::Memory(population, hits) => {
                 let hits = hits.get(usize::from(part.0)).map_or(&[][..], Vec::as_slice);

@@ -18,6 +18,8 @@ use std::sync::Arc;
 /// A batch is sent when it has this many rows, or bytes of identifiers.
 const BATCH_ROWS: usize = 64 << 10;
 const BATCH_BYTES: usize = 16 << 20;
+/// Hits that are fetched together.
+const STRIP: usize = 8;
 
 /// Adds the matches of a part of the population to a batch, which is sent whenever it is full.
 pub(super) fn write(
@@ -27,11 +29,20 @@ pub(super) fn write(
     hits: &[Hit],
     batch: &mut BatchBuilder<'_>,
 ) -> Result<()> {
-    for segment in question.segments.iter().filter(|segment| segment.header.overlaps(part)) {
+    if hits.is_empty() {
+        return Ok(());
+    }
+    for segment in question.segments {
         announce(segment, part, hits.len(), &[Region::Heads, Region::Values, Region::Dates])?;
     }
     let mut cache = BlockCache::new(question.segments);
+    let (mut rest, mut fetched) = (hits, 0);
     for hits in hits.chunk_by(|a, b| a.entry == b.entry) {
+        if fetched == 0 {
+            fetched = fetch(question, rest);
+        }
+        rest = rest.get(hits.len()..).unwrap_or_default();
+        fetched = fetched.saturating_sub(hits.len());
         let Some(key) = hits.first().and_then(|hit| population.entry_key(hit.entry)) else {
             continue;
         };
@@ -65,6 +76,20 @@ pub(super) fn write(
         }
     }
     Ok(())
+}
+
+/// Starts fetching what the next hits will read, so that memory is waited for once and not at
+/// every page. Returns for how many hits.
+fn fetch(question: Question<'_>, hits: &[Hit]) -> usize {
+    let strip = hits.get(..STRIP).unwrap_or(hits);
+    let blocks = || {
+        let same = |a: &Hit, b: &Hit| (a.segment, a.block) == (b.segment, b.block);
+        let firsts = strip.chunk_by(same).filter_map(<[Hit]>::first);
+        firsts.filter_map(|hit| Some((question.segments.get(hit.segment as usize)?, hit)))
+    };
+    blocks().for_each(|(segment, hit)| segment.prefetch_head(hit.block));
+    blocks().for_each(|(segment, hit)| segment.prefetch_row(hit.block, hit.rows().start));
+    strip.len()
 }
 
 /// Rows on their way into batches, which are sent to one lane when they are full.

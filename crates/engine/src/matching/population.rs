@@ -9,6 +9,12 @@ use idmatch_store::{BatchSource, Result, SourceBatch, population_ids};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering::Relaxed};
 
+/// From this many entries on, sorting by digits is faster than by comparing.
+const RADIX_ENTRIES: usize = 512;
+
+/// From this many rows on, a second thread sorts more than it costs.
+const WORTH_SORTING_APART: u64 = 1 << 16;
+
 /// Identifiers by part: a population, or as much of it as fits into memory. What is no
 /// identifier is counted and otherwise left out.
 pub(super) struct Population {
@@ -73,11 +79,15 @@ impl Population {
         }
         let work: Vec<Mutex<&mut PopulationPart>> =
             parts.iter_mut().filter(|part| part.entries.len() > 1).map(Mutex::new).collect();
-        workers::for_each(if threads == 1 { 1 } else { workers::count() }, &work, |part| {
+        let threads = if rows < WORTH_SORTING_APART { 1 } else { workers::count() };
+        workers::for_each(threads, &work, |part| {
             let part = &mut **lock(part);
-            radsort::sort_by_key(&mut part.entries, |entry| {
-                (entry.hash >> (32 - Part::BITS)) as u32
-            });
+            let place = |entry: &Entry| (entry.hash >> (32 - Part::BITS)) as u32;
+            if part.entries.len() < RADIX_ENTRIES {
+                part.entries.sort_by_key(place);
+            } else {
+                radsort::sort_by_key(&mut part.entries, place);
+            }
             Ok(())
         })?;
         drop(work);

@@ -24,7 +24,7 @@ const DENSE_KEYS_PER_BLOCK: f64 = 0.25;
 pub(super) struct Hit {
     /// The entry's number in its part.
     pub(super) entry: u32,
-    /// The segment's number in the table's list.
+    /// The segment's number among those of the part.
     pub(super) segment: u32,
     pub(super) block: u32,
     first_row: u32,
@@ -55,25 +55,31 @@ pub(super) fn probe(
     part: Part,
     population: &PopulationPart,
 ) -> Result<(Vec<Hit>, MatchCounts)> {
-    let segments: Vec<(u32, &Segment)> = (0..)
-        .zip(question.segments)
-        .map(|(number, segment)| (number, segment.as_ref()))
-        .filter(|(_, segment)| segment.header.overlaps(part))
-        .collect();
-    for (_, segment) in &segments {
+    let segments = question.segments;
+    for segment in segments {
         announce(segment, part, population.entries().len(), &[Region::Heads, Region::Keys])?;
     }
+    // Neighbouring blocks are fetched by the processor itself.
+    let sparse =
+        segments.iter().any(|segment| population.entries().len() < blocks_of(segment, part).len());
     let mut prober = Prober { population, blocks: Vec::new(), candidates: Vec::new() };
     let mut last_blocks: Vec<LastBlock<'_>> = segments.iter().map(|_| None).collect();
-    let mut cache = BlockCache::new(question.segments);
+    let mut cache = BlockCache::new(segments);
     let mut hits = Vec::new();
     let mut counts = MatchCounts::default();
     let mut first_entry = 0;
     for strip in population.entries().chunks(STRIP) {
         let start = hits.len();
-        for ((number, segment), last_block) in segments.iter().zip(&mut last_blocks) {
+        if sparse {
+            for segment in segments {
+                let blocks = || strip.iter().map(|entry| segment.header.block_of(entry.hash));
+                blocks().for_each(|number| segment.prefetch_entry(number));
+                blocks().for_each(|number| segment.prefetch_head(number));
+            }
+        }
+        for ((number, segment), last_block) in (0..).zip(segments).zip(&mut last_blocks) {
             prober.collect_candidates(segment, strip, last_block)?;
-            prober.compare_keys(*number, segment, first_entry, strip, &mut hits)?;
+            prober.compare_keys(number, segment, first_entry, strip, &mut hits)?;
         }
         let found = hits.get_mut(start..).unwrap_or_default();
         if segments.len() > 1 {
@@ -93,13 +99,17 @@ pub(super) fn announce(
     keys: usize,
     regions: &[Region],
 ) -> Result<()> {
-    let last_hash = part.first_hash() | (u64::MAX >> Part::BITS);
-    let header = &segment.header;
-    let blocks = header.block_of(part.first_hash())..header.block_of(last_hash) + 1;
+    let blocks = blocks_of(segment, part);
     if (keys as f64) < DENSE_KEYS_PER_BLOCK * blocks.len() as f64 {
         return Ok(());
     }
     segment.populate(regions, blocks)
+}
+
+/// The blocks of a segment that a part falls on.
+fn blocks_of(segment: &Segment, part: Part) -> Range<u32> {
+    let last_hash = part.first_hash() | (u64::MAX >> Part::BITS);
+    segment.header.block_of(part.first_hash())..segment.header.block_of(last_hash) + 1
 }
 
 /// The block of a segment that was read last; `None` inside for an empty one.

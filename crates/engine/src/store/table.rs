@@ -44,8 +44,8 @@ impl EngineTable {
         check_id(id.as_bytes())?;
         check_id(partner_id.as_bytes())?;
         let view = self.view()?;
-        let by_id = places(view.segments(Side::Id), id.as_bytes())?;
-        let by_partner_id = places(view.segments(Side::PartnerId), partner_id.as_bytes())?;
+        let by_id = places(&view, Side::Id, id.as_bytes())?;
+        let by_partner_id = places(&view, Side::PartnerId, partner_id.as_bytes())?;
         let rows = |places: &[_]| places.iter().map(crate::lookup::Place::len).sum::<usize>();
         if rows(&by_id) <= rows(&by_partner_id) {
             pair_dates(&by_id, partner_id.as_bytes())
@@ -70,7 +70,7 @@ impl Table for EngineTable {
 
     fn answers(&self, by: Side, key: &str, window: Window) -> Result<Box<dyn Answers>> {
         check_id(key.as_bytes())?;
-        let places = places(self.view()?.segments(by), key.as_bytes())?;
+        let places = places(&*self.view()?, by, key.as_bytes())?;
         Ok(Box::new(KeyAnswers::new(places, self.options.keep, self.visible(window))))
     }
 

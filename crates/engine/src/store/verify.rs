@@ -69,12 +69,8 @@ fn fingerprint(table: &TableView, side: Side) -> Result<(u64, u128)> {
 }
 
 fn fingerprint_part(table: &TableView, side: Side, part: Part) -> Result<(u64, u128)> {
-    let mut sources: Vec<KeyWalk<'_>> = table
-        .segments(side)
-        .iter()
-        .filter(|segment| segment.header.overlaps(part))
-        .map(|segment| KeyWalk::new(segment, part))
-        .collect();
+    let mut sources: Vec<KeyWalk<'_>> =
+        table.segments_of(side, part).iter().map(|segment| KeyWalk::new(segment, part)).collect();
     let (mut count, mut sum) = (0u64, 0u128);
     loop {
         let mut next: Option<(u64, Packed<'_>)> = None;
