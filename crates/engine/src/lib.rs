@@ -12,13 +12,17 @@
 
 mod bytes;
 mod errors;
+mod journal;
 mod limits;
 mod load;
 mod lookup;
 mod matching;
+mod memtable;
+mod names;
 mod packed;
 mod part;
 mod record;
+mod rows;
 mod segment;
 mod store;
 mod workers;

@@ -14,6 +14,9 @@ pub struct MemoryLimits {
     /// A population larger than this many bytes is matched in tranches. The default holds
     /// about 15 million identifiers of 32 hex digits.
     pub tranche_bytes: usize,
+    /// What was upserted takes at most about so many bytes before it is written as segments;
+    /// upserts wait where that is not fast enough.
+    pub memtable_bytes: usize,
 }
 
 impl Default for MemoryLimits {
@@ -23,6 +26,7 @@ impl Default for MemoryLimits {
             chunk_bytes: 256 << 10,
             run_bytes: 640 << 20,
             tranche_bytes: 512 << 20,
+            memtable_bytes: 256 << 20,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Packed identifiers one after another in memory or in a temporary file.
+//! Packed identifiers one after another: in memory, in temporary files, and in the journal.
 //!
 //! ```text
 //! first byte  0..=191    a text of that many bytes follows
@@ -7,7 +7,6 @@
 //!             195        decimal: 8 bytes
 //!             196..=255  hex of (byte - 195) payload bytes: 1..=60
 //! ```
-//! Never part of a store's files: both sides of it are in this process.
 
 use crate::bytes::{slice, u16_at};
 use crate::packed::{Kind, Packed};

@@ -38,6 +38,11 @@ pub trait Table: Send + Sync {
     /// `seen_at`; `ingest` turns them into observations, and counts and reports bad rows.
     fn load(&self, source: &mut dyn BatchSource, ingest: &Ingest<'_>) -> Result<()>;
 
+    /// Adds observations at once and for good: when this returns they are durable, and every
+    /// later question has them, in both directions. Up to 100,000 rows are seen whole or not at
+    /// all; more are cut into batches of that kind. After an error those before it stay.
+    fn upsert(&self, source: &mut dyn BatchSource, ingest: &Ingest<'_>) -> Result<()>;
+
     /// What goes with one key, newest first, ties by the bytes of the answer.
     fn answers(&self, by: Side, key: &str, window: Window) -> Result<Box<dyn Answers>>;
 
@@ -173,6 +178,10 @@ pub struct TableStats {
     pub bytes: u64,
     /// Segments, both directions.
     pub segments: u64,
+    /// Of the rows, those that were upserted and are not in segments yet.
+    pub memtable_rows: u64,
+    /// The memory that these take.
+    pub memtable_bytes: u64,
     /// The oldest date stored.
     pub oldest: Option<SeenAt>,
     /// The newest date stored.

@@ -28,6 +28,8 @@ pub trait Disk: Send + Sync + Debug {
     fn create(&self, file: &Path) -> io::Result<Box<dyn NewFile>>;
     /// Reads a whole small file.
     fn read(&self, file: &Path) -> io::Result<Vec<u8>>;
+    /// Reads a file that may be growing, from an offset to its end.
+    fn read_from(&self, file: &Path, offset: u64) -> io::Result<Vec<u8>>;
     /// Opens a file for reads of pieces.
     fn open(&self, file: &Path) -> io::Result<Box<dyn OpenFile>>;
     /// Maps a whole file for random reads.
@@ -38,6 +40,8 @@ pub trait Disk: Send + Sync + Debug {
     fn link_or_copy(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, file: &Path) -> io::Result<()>;
+    /// Makes what anyone wrote to a file durable.
+    fn sync(&self, file: &Path) -> io::Result<()>;
     /// Makes the names in a directory durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
     /// Takes the advisory lock of a file, making it if needed. `None` if another has it.

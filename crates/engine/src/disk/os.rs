@@ -4,7 +4,7 @@
 use super::{Disk, Lock, Mapped, NewFile, OpenFile};
 use memmap2::{Advice, Mmap};
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -31,6 +31,14 @@ impl Disk for OsDisk {
 
     fn read(&self, file: &Path) -> io::Result<Vec<u8>> {
         fs::read(file)
+    }
+
+    fn read_from(&self, file: &Path, offset: u64) -> io::Result<Vec<u8>> {
+        let mut file = File::open(file)?;
+        file.seek(SeekFrom::Start(offset))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        Ok(bytes)
     }
 
     fn open(&self, file: &Path) -> io::Result<Box<dyn OpenFile>> {
@@ -64,6 +72,10 @@ impl Disk for OsDisk {
         fs::remove_file(file)
     }
 
+    fn sync(&self, file: &Path) -> io::Result<()> {
+        File::open(file)?.sync_data()
+    }
+
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         File::open(dir)?.sync_all()
     }
@@ -92,7 +104,8 @@ impl Write for OsNewFile {
 
 impl NewFile for OsNewFile {
     fn sync(&mut self) -> io::Result<()> {
-        self.0.sync_all()
+        // Bytes and length; times do not matter.
+        self.0.sync_data()
     }
 }
 

@@ -17,22 +17,22 @@ mod spill;
 use crate::disk::Disk;
 use crate::errors::io_error;
 use crate::limits::MemoryLimits;
+use crate::names::FileNames;
 use crate::part::Part;
 use crate::segment::SegmentInfo;
-use crate::workers;
+use crate::workers::{self, lock};
 use idmatch_model::{Keep, Side};
 use idmatch_store::{BatchSource, Ingest, Result};
 use spill::Spill;
 use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What a load needs of its surroundings.
 pub(crate) struct LoadPlace<'a> {
     pub(crate) disk: &'a dyn Disk,
     pub(crate) segments: &'a Path,
     pub(crate) scratch: &'a Path,
-    pub(crate) next_file: &'a AtomicU64,
+    pub(crate) names: &'a FileNames<'a>,
     pub(crate) limits: MemoryLimits,
 }
 
@@ -53,34 +53,20 @@ pub(crate) fn load(
     if rows == 0 {
         return Ok(Vec::new());
     }
-    let prefix_bits = rows
-        .div_ceil(place.limits.segment_rows.max(1))
-        .next_power_of_two()
-        .trailing_zeros()
-        .min(u32::from(Part::BITS)) as u8;
-    let parts_per_segment = 1usize << (Part::BITS - prefix_bits);
+    let prefix_bits = Part::prefix_bits(rows, place.limits.segment_rows);
     let tasks: Vec<(Side, Vec<Part>)> = Side::BOTH
         .into_iter()
-        .flat_map(|side| {
-            let parts: Vec<Part> = Part::all().collect();
-            parts.chunks(parts_per_segment).map(|parts| (side, parts.to_vec())).collect::<Vec<_>>()
-        })
+        .flat_map(|side| Part::groups(prefix_bits).map(move |parts| (side, parts)))
         .collect();
     let written = Mutex::new(Vec::new());
     workers::for_each(workers::count(), &tasks, |(side, parts)| {
         let segments = run::write_segments(place, keep, *side, prefix_bits, parts, &sides)?;
         sides.release(*side, parts)?;
-        written.lock().unwrap_or_else(std::sync::PoisonError::into_inner).extend(segments);
+        lock(&written).extend(segments);
         Ok(())
     })?;
-    let mut written: Vec<SegmentInfo> =
-        written.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut written: Vec<SegmentInfo> = std::mem::take(&mut *lock(&written));
     written.sort_by(|a, b| a.file.cmp(&b.file));
     place.disk.sync_dir(place.segments).map_err(|e| io_error("sync", place.segments, e))?;
     Ok(written)
-}
-
-/// The name of the next segment file.
-fn next_name(counter: &AtomicU64) -> String {
-    format!("{:010}.seg", counter.fetch_add(1, Relaxed))
 }

@@ -1,20 +1,16 @@
 //! The first half of a load: rows go to the parts of the hash space.
 //!
-//! A row is `seen_at (6 bytes) | key | value`, the identifiers as in [`crate::record`]. Each
-//! is kept twice: in the part of its id's hash with the id as key, and the other way round.
+//! Each row ([`crate::rows`]) is kept twice: in the part of its id's hash with the id as key, and the other way round.
 
 use super::spill::{Chunk, Spill};
 use crate::packed::{Packed, Packer};
 use crate::part::Part;
-use crate::record;
+use crate::rows;
 use crate::workers;
 use idmatch_model::{SeenAt, Side};
 use idmatch_store::{BatchSource, Ingest, Result};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
-
-/// Bytes of a row's date.
-pub(crate) const DATE_BYTES: usize = 6;
 
 /// Rows of one part.
 #[derive(Default)]
@@ -93,10 +89,7 @@ impl Buffers {
         let (Some(buffer), Some(done)) = (self.open.get_mut(at), self.done.get_mut(at)) else {
             return Ok(());
         };
-        let [a, b, c, d, e, f, _, _] = seen_at.millis().to_le_bytes();
-        buffer.extend_from_slice(&[a, b, c, d, e, f]);
-        record::push(buffer, key);
-        record::push(buffer, value);
+        rows::push(buffer, seen_at, key, value);
         done.rows += 1;
         if buffer.len() >= self.chunk_bytes {
             done.chunks.push(spill.write(self.side, part, buffer)?);
@@ -132,9 +125,9 @@ pub(crate) fn partition<'a>(
             while !stopped.load(Relaxed) {
                 let next = source.lock().unwrap_or_else(PoisonError::into_inner).next_batch()?;
                 let Some(batch) = next else { break };
-                let rows = ingest.observations(&batch)?;
-                let pairs = rows.ids.iter().zip(rows.partner_ids.iter());
-                for ((id, partner_id), seen_at) in pairs.zip(&rows.seen_at) {
+                let good = ingest.observations(&batch)?;
+                let pairs = good.ids.iter().zip(good.partner_ids.iter());
+                for ((id, partner_id), seen_at) in pairs.zip(&good.seen_at) {
                     let id = id_packer.pack(id);
                     let partner_id = partner_packer.pack(partner_id);
                     by_id.push(spill, *seen_at, id, partner_id)?;

@@ -2,6 +2,7 @@
 
 use super::merge::Decided;
 use super::{Merge, RowCursor};
+use crate::memtable::Commit;
 use crate::packed::Packer;
 use crate::part::Part;
 use crate::segment::Segment;
@@ -33,15 +34,16 @@ impl Place {
 }
 
 /// Finds a key in every segment that has it.
-pub(crate) fn places(table: &TableView, by: Side, key: &[u8]) -> Result<Vec<Place>> {
+pub(crate) fn places(table: &TableView, by: Side, key: &[u8], last: Commit) -> Result<Vec<Place>> {
     let mut packer = Packer::default();
     let key = packer.pack(key);
     let hash = key.hash();
     let mut places = Vec::new();
-    for segment in table.segments_of(by, Part::of(hash)) {
+    let of_key = std::iter::once((hash, key));
+    for segment in table.sources_of(by, Part::of(hash), of_key, last)? {
         if let Some((block, at)) = segment.find(hash, key)? {
             let rows = segment.known_block(block)?.rows_of(at);
-            places.push(Place { segment: segment.clone(), block, rows });
+            places.push(Place { segment, block, rows });
         }
     }
     Ok(places)

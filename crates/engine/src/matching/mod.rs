@@ -18,6 +18,7 @@ mod probe;
 mod spill;
 
 use crate::disk::Disk;
+use crate::memtable::Commit;
 use crate::part::Part;
 use crate::segment::Segment;
 use crate::store::TableView;
@@ -25,13 +26,16 @@ use crate::workers::{self, lock};
 use idmatch_model::Keep;
 use idmatch_store::{BatchSource, Match, MatchCounts, MatchQuery, MatchSink, Result};
 use output::BatchBuilder;
-use population::Population;
+use population::{Population, PopulationPart};
 use probe::Hit;
 use spill::SpilledParts;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Below this, starting a second thread takes longer than it saves.
 const FEW_ROWS: u64 = 512;
+
+/// So few keys are looked for in the memtables one by one; for more, all rows there are sorted.
+const FEW_KEYS: u64 = 50_000;
 
 /// How many threads a step with so many rows is worth.
 fn threads_for(rows: u64) -> usize {
@@ -44,6 +48,10 @@ pub(crate) struct EngineMatch {
     query: MatchQuery,
     counts: MatchCounts,
     tranches: Vec<Tranche>,
+    /// The last commit that is seen.
+    last: Commit,
+    /// For each part, where something was upserted: all segments it is matched with.
+    sources: Vec<OnceLock<Vec<Arc<Segment>>>>,
 }
 
 /// A part of a population as large as memory should hold, with its hits.
@@ -67,12 +75,13 @@ impl EngineMatch {
     pub(crate) fn run(
         disk: &dyn Disk,
         tranche_bytes: usize,
-        table: Arc<TableView>,
+        (table, last): (Arc<TableView>, Commit),
         source: &mut dyn BatchSource,
         query: MatchQuery,
     ) -> Result<EngineMatch> {
-        let mut matched =
-            EngineMatch { table, query, counts: MatchCounts::default(), tranches: Vec::new() };
+        let sources = (0..Part::COUNT).map(|_| OnceLock::new()).collect();
+        let (counts, tranches) = (MatchCounts::default(), Vec::new());
+        let mut matched = EngineMatch { table, query, counts, tranches, last, sources };
         loop {
             let population = Population::read(source, tranche_bytes)?;
             let is_last = population.is_last;
@@ -93,18 +102,41 @@ impl EngineMatch {
     }
 
     fn question(&self, part: Part) -> Question<'_> {
-        let segments = self.table.segments_of(self.query.by, part);
+        let live = self.sources.get(usize::from(part.0)).and_then(OnceLock::get);
+        let segments = match live {
+            Some(sources) => sources.as_slice(),
+            None => self.table.segments_of(self.query.by, part),
+        };
         Question { segments, keep: self.table.options.keep, query: self.query }
+    }
+
+    /// Makes what was upserted into segments that a part of a population can be matched with:
+    /// all of it, or for a small population what it asks for.
+    fn settle(&self, part: Part, population: &PopulationPart, few: bool) -> Result<()> {
+        let Some(sources) = self.sources.get(usize::from(part.0)) else { return Ok(()) };
+        if self.table.live().is_empty() || sources.get().is_some() {
+            return Ok(());
+        }
+        let by = self.query.by;
+        let made = if few {
+            self.table.sources_of(by, part, population.keys(), self.last)?
+        } else {
+            self.table.sources_in(by, part, self.last)?
+        };
+        sources.get_or_init(|| made);
+        Ok(())
     }
 
     /// The hits of every part, each ordered by entry.
     fn probe_all(&self, population: &Population) -> Result<(Vec<Vec<Hit>>, MatchCounts)> {
+        let few = population.is_last && self.tranches.is_empty() && population.rows < FEW_KEYS;
         let counts = Mutex::new(MatchCounts { population: population.rows, ..Default::default() });
         let found: Vec<(Part, Mutex<Vec<Hit>>)> =
             Part::all().map(|part| (part, Mutex::default())).collect();
         workers::for_each(threads_for(population.rows), &found, |(part, found)| {
             let population = population.part(*part);
             if !population.is_empty() {
+                self.settle(*part, population, few)?;
                 let (hits, part_counts) = probe::probe(self.question(*part), *part, population)?;
                 *lock(&counts) += part_counts;
                 *lock(found) = hits;

@@ -160,6 +160,11 @@ impl PopulationPart {
         &self.entries
     }
 
+    /// The identifiers with their hashes.
+    pub(super) fn keys(&self) -> impl Iterator<Item = (u64, Packed<'_>)> + Clone {
+        self.entries.iter().filter_map(|entry| Some((entry.hash, self.key(entry)?)))
+    }
+
     /// A part whose identifiers, without hashes, lie as records at these offsets.
     pub(super) fn of_records(records: Vec<u8>, offsets: &[u32]) -> PopulationPart {
         let entries = offsets.iter().map(|at| Entry { hash: 0, arena: 0, at: *at }).collect();

@@ -1,16 +1,19 @@
-//! Builds a segment in memory from rows in order, then writes it in one go.
+//! Builds a segment in memory from rows in order, then writes it in one go, or leaves it there.
 
 use super::block::{HEAD_FIXED, surplus_width};
 use super::header::{HEADER_BYTES, MAX_BLOCK_BITS, block_of, residual_of};
 use super::page::{IdPageBuilder, write_dates};
-use super::{BLOCK_ROWS, Header, PAGE_ROWS, Region, SegmentInfo, checksum};
+use super::{BLOCK_ROWS, Header, PAGE_ROWS, Region, Segment, SegmentInfo, checksum};
 use crate::bytes::u64_at;
-use crate::disk::Disk;
+use crate::disk::{Disk, Mapped};
 use crate::errors::io_error;
 use crate::packed::Packed;
 use idmatch_model::{SeenAt, Side};
 use idmatch_store::{Error, ErrorKind, Result};
+use std::io;
+use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Takes rows in the order of a segment: by hash of the key, key, newest first, value.
 pub(crate) struct SegmentBuilder {
@@ -19,6 +22,7 @@ pub(crate) struct SegmentBuilder {
     prefix: u64,
     block_bits: u8,
     directory: Vec<u32>,
+    encoded_directory: Vec<u8>,
     heads: Vec<u8>,
     keys: Vec<u8>,
     values: Vec<u8>,
@@ -53,6 +57,7 @@ impl SegmentBuilder {
             prefix,
             block_bits,
             directory: vec![0],
+            encoded_directory: Vec::new(),
             heads: Vec::new(),
             keys: Vec::new(),
             values: Vec::new(),
@@ -154,25 +159,54 @@ impl SegmentBuilder {
     /// # Errors
     /// `Io`, with what could not be written; the file is then useless and can be removed.
     pub(crate) fn finish(mut self, disk: &dyn Disk, path: &Path) -> Result<SegmentInfo> {
-        self.close_blocks_before(1 << self.block_bits);
-        let regions = [&self.heads, &self.keys, &self.values, &self.dates];
-        if regions.iter().any(|region| region.len() > u32::MAX as usize) {
+        let header = self.end();
+        if self.regions().iter().any(|region| region.len() > u32::MAX as usize) {
             // Loads cut their runs long before this.
             return Err(Error::new(
                 ErrorKind::InvalidArgument,
                 format!("{} would have a region of more than 4 GiB", path.display()),
             ));
         }
-        let directory: Vec<u8> = self.directory.iter().flat_map(|at| at.to_le_bytes()).collect();
+        let encoded = header.encode();
+        let write = || {
+            let mut file = disk.create(path)?;
+            file.write_all(&encoded)?;
+            for region in self.regions() {
+                file.write_all(region)?;
+            }
+            file.sync()
+        };
+        write().map_err(|e| io_error("write", path, e))?;
+        Ok(SegmentInfo {
+            file: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            side: header.side,
+            rows: header.rows,
+            bytes: header.file_len(),
+            oldest: header.oldest,
+            newest: header.newest,
+            header_sum: u64_at(&encoded, HEADER_BYTES - 8).unwrap_or(0),
+        })
+    }
+
+    /// The segment without a file. Errors name it as `name`.
+    pub(crate) fn in_memory(mut self, name: &Path) -> Result<Segment> {
+        let mut bytes = self.end().encode().to_vec();
+        self.regions().iter().for_each(|region| bytes.extend_from_slice(region));
+        Segment::of_map(name.to_owned(), Arc::new(InMemory(bytes)))
+    }
+
+    /// Closes the last blocks; the header that belongs to the regions.
+    fn end(&mut self) -> Header {
+        self.close_blocks_before(1 << self.block_bits);
+        self.encoded_directory = self.directory.iter().flat_map(|at| at.to_le_bytes()).collect();
         let mut ends = [0; 5];
         let mut end = HEADER_BYTES as u64;
-        let lens = std::iter::once(directory.len()).chain(regions.iter().map(|r| r.len()));
-        for (slot, len) in ends.iter_mut().zip(lens) {
-            end += len as u64;
+        for (slot, region) in ends.iter_mut().zip(self.regions()) {
+            end += region.len() as u64;
             *slot = end;
         }
         let (oldest, newest) = self.span.unwrap_or((SeenAt::EPOCH, SeenAt::EPOCH));
-        let header = Header {
+        Header {
             side: self.side,
             prefix_bits: self.prefix_bits,
             prefix: self.prefix,
@@ -182,27 +216,24 @@ impl SegmentBuilder {
             oldest,
             newest,
             ends,
-            directory_sum: checksum(Region::Directory, 0, &directory),
-        };
-        let encoded = header.encode();
-        let write = || {
-            let mut file = disk.create(path)?;
-            file.write_all(&encoded)?;
-            file.write_all(&directory)?;
-            for region in regions {
-                file.write_all(region)?;
-            }
-            file.sync()
-        };
-        write().map_err(|e| io_error("write", path, e))?;
-        Ok(SegmentInfo {
-            file: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
-            side: self.side,
-            rows: self.total_rows,
-            bytes: end,
-            oldest,
-            newest,
-            header_sum: u64_at(&encoded, HEADER_BYTES - 8).unwrap_or(0),
-        })
+            directory_sum: checksum(Region::Directory, 0, &self.encoded_directory),
+        }
+    }
+
+    fn regions(&self) -> [&[u8]; 5] {
+        [&self.encoded_directory, &self.heads, &self.keys, &self.values, &self.dates]
+    }
+}
+
+/// The bytes of a segment that has no file.
+struct InMemory(Vec<u8>);
+
+impl Mapped for InMemory {
+    fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn populate(&self, _: Range<usize>) -> io::Result<()> {
+        Ok(())
     }
 }

@@ -24,7 +24,18 @@ const FORMAT: &str = "1";
 pub(crate) struct Manifest {
     /// The number of the next segment file.
     pub(crate) next_file: u64,
+    #[serde(default)]
+    pub(crate) journal: JournalEntry,
     pub(crate) tables: BTreeMap<TableName, TableEntry>,
+}
+
+/// What the manifest says of the journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct JournalEntry {
+    /// The number of the first file that is not in segments yet. Earlier ones are worthless.
+    pub(crate) first: u64,
+    /// The file that was written last when the store was closed, and how long it is.
+    pub(crate) closed: Option<(u64, u64)>,
 }
 
 /// What the manifest says of a table.

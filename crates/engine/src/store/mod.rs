@@ -4,13 +4,19 @@
 //! STORE/MANIFEST          which tables there are and which segments each has
 //! STORE/LOCK              held by the process that writes, while it writes
 //! STORE/segments/*.seg    immutable, durable before the manifest names them
+//! STORE/journal/*.log     what was upserted and is in no segment yet
 //! STORE/scratch/*.tmp     only while a load runs
 //! ```
 //! Readers take the manifest as it is and keep an immutable [`view::View`] of it; they hold
 //! no lock. A writer takes the lock, adds files, replaces the manifest. Whatever a killed
 //! writer left is removed by whoever next gets the lock.
 
+mod backup;
+mod flush;
+mod hold;
+mod live;
 mod manifest;
+mod refresh;
 mod shared;
 mod table;
 mod verify;
@@ -57,6 +63,15 @@ impl EngineStore {
         limits: MemoryLimits,
     ) -> Result<EngineStore> {
         Ok(EngineStore { shared: Arc::new(Shared::open(disk, root, limits)?) })
+    }
+
+    /// Ends the writing of this process, so that another may write. Reading goes on; the next
+    /// write obtains the right again.
+    ///
+    /// # Errors
+    /// `Io` if that could not be noted in the manifest; nothing is lost then.
+    pub fn close(&self) -> Result<()> {
+        self.shared.close()
     }
 
     /// A table that its first load makes, so that a load that fails leaves no table behind.

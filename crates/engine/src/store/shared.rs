@@ -1,36 +1,52 @@
-//! What a store and its tables share: the current view, and the steps of a write.
+//! What a store and its tables share: the current view, and how it changes.
+//!
+//! Lock order: `writer` (see `live`), then `publishing`, then `view`.
 
-use super::Manifest;
+use super::hold::{Hold, first_foreign};
+use super::live::{Queue, Writer};
 use super::manifest::TableEntry;
 use super::view::View;
-use crate::disk::{Disk, Lock};
+use super::{Manifest, flush};
+use crate::disk::Disk;
 use crate::errors::io_error;
 use crate::limits::MemoryLimits;
 use crate::load::{LoadPlace, load};
+use crate::memtable::Commit;
+use crate::names::FileNames;
+use crate::segment::SegmentInfo;
+use crate::workers::lock;
 use idmatch_model::{TableName, TableOptions};
 use idmatch_store::{BatchSource, Error, ErrorKind, Ingest, Result};
+use std::collections::BTreeMap;
 use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, Weak};
 
-const LOCK: &str = "LOCK";
-const SEGMENTS: &str = "segments";
-const SCRATCH: &str = "scratch";
-
-/// A reader that cleans up holds the lock for moments; a writer waits that long.
-const LOCK_TRIES: u32 = 50;
-const LOCK_PAUSE: Duration = Duration::from_millis(10);
+pub(super) const SEGMENTS: &str = "segments";
+pub(super) const SCRATCH: &str = "scratch";
+pub(super) const JOURNAL: &str = "journal";
 
 pub(crate) struct Shared {
-    disk: Arc<dyn Disk>,
-    root: PathBuf,
-    limits: MemoryLimits,
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) root: PathBuf,
+    pub(super) limits: MemoryLimits,
     view: RwLock<Arc<View>>,
-    /// Held during a write: one at a time also within this process.
-    writing: Mutex<()>,
+    /// The last commit that readers see.
+    pub(super) visible: AtomicU64,
+    /// Held while the view or the manifest changes. Inside: how far each journal file was read.
+    pub(super) publishing: Mutex<BTreeMap<u64, usize>>,
+    /// One load at a time: it has the scratch folder for itself.
+    loading: Mutex<()>,
+    /// The right to write, as long as anything in this process needs it.
+    pub(super) hold: Mutex<Weak<Hold>>,
+    /// The number of the next segment file; set whenever the right to write is obtained.
+    pub(super) next_file: AtomicU64,
+    pub(super) queue: Mutex<Queue>,
+    pub(super) turn: Condvar,
+    pub(super) writer: Mutex<Option<Writer>>,
+    pub(super) flush: Mutex<flush::State>,
+    pub(super) flushed: Condvar,
 }
 
 impl Shared {
@@ -40,7 +56,16 @@ impl Shared {
             root: root.to_owned(),
             limits,
             view: RwLock::new(Arc::new(View::default())),
-            writing: Mutex::new(()),
+            visible: AtomicU64::new(0),
+            publishing: Mutex::default(),
+            loading: Mutex::new(()),
+            hold: Mutex::default(),
+            next_file: AtomicU64::new(0),
+            queue: Mutex::default(),
+            turn: Condvar::new(),
+            writer: Mutex::new(None),
+            flush: Mutex::default(),
+            flushed: Condvar::new(),
         };
         if Manifest::read(&*shared.disk, root)?.is_none() {
             if let Some(name) = first_foreign(&*shared.disk, root)? {
@@ -77,23 +102,18 @@ impl Shared {
         self.view.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Takes over what any process has published.
-    pub(crate) fn refresh(&self) -> Result<()> {
-        match Manifest::read(&*self.disk, &self.root)? {
-            Some(manifest) if manifest != self.view().manifest => {
-                self.show(self.open_view(manifest)?);
-                Ok(())
-            }
-            _ => Ok(()),
-        }
+    /// The last commit that may be read. Asked after [`Shared::view`], so that the view has it.
+    pub(crate) fn visible(&self) -> Commit {
+        self.visible.load(Acquire)
     }
 
-    fn open_view(&self, manifest: Manifest) -> Result<View> {
-        View::open(&*self.disk, &self.segments(), manifest, &self.view())
-    }
-
-    fn show(&self, view: View) {
+    /// Shows a view to whoever asks from now on. Only while `publishing` is held.
+    pub(super) fn show(&self, view: View) {
         *self.view.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(view);
+    }
+
+    pub(super) fn open_view(&self, manifest: Manifest) -> Result<View> {
+        View::open(&*self.disk, &self.segments(), manifest, &self.view())
     }
 
     /// Refuses options that a table has not.
@@ -107,14 +127,8 @@ impl Shared {
         if self.view().tables.contains_key(name) {
             return Ok(());
         }
-        self.write(|manifest| {
-            if let Some(table) = manifest.tables.get(name) {
-                return same_options(name, &table.options, options);
-            }
-            let entry = TableEntry { options: options.clone(), segments: Vec::new() };
-            manifest.tables.insert(name.clone(), entry);
-            Ok(())
-        })
+        let _hold = self.hold()?;
+        self.publish(|manifest| entry(manifest, name, options).map(drop))
     }
 
     /// Loads into a table, which is made if there is none: all of the source is published, or
@@ -126,58 +140,82 @@ impl Shared {
         source: &mut dyn BatchSource,
         ingest: &Ingest<'_>,
     ) -> Result<()> {
-        self.write(|manifest| {
-            let table = manifest
-                .tables
-                .entry(name.clone())
-                .or_insert_with(|| TableEntry { options: options.clone(), segments: Vec::new() });
-            same_options(name, &table.options, options)?;
-            let scratch = self.root.join(SCRATCH);
-            self.disk.create_dir(&scratch).map_err(|e| io_error("make", &scratch, e))?;
-            let next_file = AtomicU64::new(manifest.next_file);
-            let place = LoadPlace {
-                disk: &*self.disk,
-                segments: &self.segments(),
-                scratch: &scratch,
-                next_file: &next_file,
-                limits: self.limits,
-            };
-            table.segments.extend(load(&place, table.options.keep, source, ingest)?);
-            manifest.next_file = next_file.load(Relaxed);
-            Ok(())
-        })
+        let _loading = lock(&self.loading);
+        let _hold = self.hold()?;
+        self.check_options(name, options)?;
+        let scratch = self.root.join(SCRATCH);
+        self.disk.create_dir(&scratch).map_err(|e| io_error("make", &scratch, e))?;
+        self.add_segments(
+            |names| {
+                let place = LoadPlace {
+                    disk: &*self.disk,
+                    segments: &self.segments(),
+                    scratch: &scratch,
+                    names,
+                    limits: self.limits,
+                };
+                load(&place, options.keep, source, ingest)
+            },
+            |manifest, segments| {
+                entry(manifest, name, options)?.segments.extend(segments);
+                Ok(())
+            },
+        )
+        .inspect_err(|_| self.remove_scratch())
     }
 
-    /// Changes the manifest under the lock. Where that fails, what `change` made is removed.
-    fn write(&self, change: impl FnOnce(&mut Manifest) -> Result<()>) -> Result<()> {
-        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        let segments = self.segments();
-        self.disk.create_dir(&segments).map_err(|e| io_error("make", &segments, e))?;
-        let _lock = self.lock()?;
+    /// Makes segments and publishes a manifest with them. Where either fails, their files are
+    /// removed.
+    pub(super) fn add_segments<S>(
+        &self,
+        make: impl FnOnce(&FileNames<'_>) -> Result<S>,
+        add: impl FnOnce(&mut Manifest, S) -> Result<()>,
+    ) -> Result<()>
+    where
+        S: IntoIterator<Item = SegmentInfo>,
+    {
+        let names = FileNames::new(&self.next_file);
+        let done =
+            make(&names).and_then(|segments| self.publish(|manifest| add(manifest, segments)));
+        done.inspect_err(|_| self.remove_unpublished(&names.taken()))
+    }
+
+    /// Changes the manifest. Whoever calls this holds the right to write.
+    pub(super) fn publish(&self, change: impl FnOnce(&mut Manifest) -> Result<()>) -> Result<()> {
+        let _publishing = lock(&self.publishing);
+        self.publish_locked(change, |view| view)
+    }
+
+    /// The same for those that hold `publishing`; `adapt` has the last word on the view.
+    pub(super) fn publish_locked(
+        &self,
+        change: impl FnOnce(&mut Manifest) -> Result<()>,
+        adapt: impl FnOnce(View) -> View,
+    ) -> Result<()> {
         let published = self.published()?;
-        self.remove_leftovers(&published)?;
         let mut manifest = published.clone();
-        let done = change(&mut manifest).and_then(|()| {
-            // Opened before it is published: a segment that cannot be read never is.
-            let view = self.open_view(manifest.clone())?;
-            if manifest != published {
-                manifest.publish(&*self.disk, &self.root)?;
+        change(&mut manifest)?;
+        manifest.next_file = self.next_file.load(Relaxed);
+        // Opened before it is published: a segment that cannot be read never is.
+        let view = adapt(self.open_view(manifest.clone())?);
+        if manifest != published
+            && let Err(e) = manifest.publish(&*self.disk, &self.root)
+        {
+            // It may have got as far as replacing the manifest: the one on disk decides.
+            if let Ok(now) = self.published()
+                && now == manifest
+            {
+                self.show(view);
             }
-            Ok(view)
-        });
-        match done {
-            Ok(view) => self.show(view),
-            Err(e) => {
-                self.settle_after_failure();
-                return Err(e);
-            }
+            return Err(e);
         }
+        self.show(view);
         Ok(())
     }
 
     /// The manifest on disk. That there is none means an empty store only if there never was
     /// one: files are removed by its word.
-    fn published(&self) -> Result<Manifest> {
+    pub(super) fn published(&self) -> Result<Manifest> {
         match Manifest::read(&*self.disk, &self.root)? {
             Some(manifest) => Ok(manifest),
             None if self.view().manifest == Manifest::default() => Ok(Manifest::default()),
@@ -188,128 +226,27 @@ impl Shared {
         }
     }
 
-    /// After a failed write: the manifest on disk decides, because the write may have got as
-    /// far as replacing it. Files that it does not name go; where it cannot be read, nothing
-    /// does. All of this is best effort: the next open does it again.
-    fn settle_after_failure(&self) {
-        if let Ok(now) = self.published()
-            && let Ok(view) = self.open_view(now)
-        {
-            self.remove_leftovers(&view.manifest).ok();
-            self.show(view);
-        }
-    }
-
-    fn lock(&self) -> Result<Box<dyn Lock>> {
-        let path = self.root.join(LOCK);
-        for attempt in 0..LOCK_TRIES {
-            if attempt > 0 {
-                std::thread::sleep(LOCK_PAUSE);
-            }
-            let lock = self.disk.try_lock(&path).map_err(|e| io_error("lock", &path, e))?;
-            if let Some(lock) = lock {
-                return Ok(lock);
-            }
-        }
-        Err(Error::new(
-            ErrorKind::Busy,
-            format!(
-                "another process is writing {}; try again when it is done, reading is possible now",
-                self.root.display()
-            ),
-        ))
-    }
-
-    /// Removes what a killed writer left, unless someone writes now or nothing may be removed here.
-    fn remove_leftovers_if_free(&self) {
-        if self.leftovers(&self.view().manifest).is_ok_and(|files| files.is_empty()) {
-            return;
-        }
-        if let Ok(Some(_lock)) = self.disk.try_lock(&self.root.join(LOCK))
-            && let Ok(Some(manifest)) = Manifest::read(&*self.disk, &self.root)
-        {
-            self.remove_leftovers(&manifest).ok();
-        }
-    }
-
-    fn remove_leftovers(&self, manifest: &Manifest) -> Result<()> {
-        for path in self.leftovers(manifest)? {
-            self.disk.remove(&path).map_err(|e| io_error("remove", &path, e))?;
-        }
-        Ok(())
-    }
-
-    /// Files in the store's folders that the manifest does not name.
-    fn leftovers(&self, manifest: &Manifest) -> Result<Vec<PathBuf>> {
-        let named = manifest.files();
-        let mut files = Vec::new();
-        for folder in [self.segments(), self.root.join(SCRATCH)] {
-            let names = match self.disk.list(&folder) {
-                Ok(names) => names,
-                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
-                Err(e) => return Err(io_error("list", &folder, e)),
-            };
-            let unnamed = names.iter().filter(|name| !named.contains(name.as_str()));
-            files.extend(unnamed.map(|name| folder.join(name)));
-        }
-        Ok(files)
-    }
-
-    /// Copies the view to a new place; its manifest comes last, so that half a copy is no store.
-    pub(crate) fn backup(&self, destination: &Path) -> Result<()> {
-        let view = self.view();
-        if Manifest::read(&*self.disk, &self.root)?.is_none() {
-            return Err(Error::new(
-                ErrorKind::NotAStore,
-                format!("there is no store at {}; nothing was copied", self.root.display()),
-            ));
-        }
-        if first_foreign(&*self.disk, destination)?.is_some() {
-            return Err(Error::new(
-                ErrorKind::InvalidArgument,
-                format!("{} is not empty; name a folder that is", destination.display()),
-            ));
-        }
-        let segments = destination.join(SEGMENTS);
-        self.disk.create_dir(&segments).map_err(|e| io_error("make", &segments, e))?;
-        let copy = || -> Result<()> {
-            for file in view.manifest.files() {
-                let (from, to) = (self.segments().join(file), segments.join(file));
-                self.disk.link_or_copy(&from, &to).map_err(|e| io_error("copy to", &to, e))?;
-            }
-            self.disk.sync_dir(&segments).map_err(|e| io_error("sync", &segments, e))?;
-            view.manifest.publish(&*self.disk, destination)
-        };
-        copy().inspect_err(|_| self.remove_begun_backup(&view, destination))
-    }
-
-    /// Best effort, so that the same backup can be tried again. The manifest goes first, and
-    /// if it stays so do the files: half a copy is never a store.
-    fn remove_begun_backup(&self, view: &View, destination: &Path) {
-        match self.disk.remove(&Manifest::path(destination)) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => {}
-            _ => {
-                for file in view.manifest.files() {
-                    self.disk.remove(&destination.join(SEGMENTS).join(file)).ok();
-                }
-            }
-        }
-    }
-
-    fn segments(&self) -> PathBuf {
+    pub(super) fn segments(&self) -> PathBuf {
         self.root.join(SEGMENTS)
+    }
+
+    pub(super) fn journal(&self) -> PathBuf {
+        self.root.join(JOURNAL)
     }
 }
 
-/// A name in a folder that a first write, or a backup that failed, cannot have left there.
-fn first_foreign(disk: &dyn Disk, root: &Path) -> Result<Option<String>> {
-    let list = |folder: &Path| match disk.list(folder) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        listed => listed.map_err(|e| io_error("open", folder, e)),
-    };
-    let begun = ["MANIFEST.new", LOCK, SEGMENTS, SCRATCH];
-    let foreign = list(root)?.into_iter().find(|name| !begun.contains(&name.as_str()));
-    Ok(foreign.or(list(&root.join(SEGMENTS))?.into_iter().next()))
+/// A table's entry, made if there is none.
+fn entry<'m>(
+    manifest: &'m mut Manifest,
+    name: &TableName,
+    options: &TableOptions,
+) -> Result<&'m mut TableEntry> {
+    let table = manifest
+        .tables
+        .entry(name.clone())
+        .or_insert_with(|| TableEntry { options: options.clone(), segments: Vec::new() });
+    same_options(name, &table.options, options)?;
+    Ok(table)
 }
 
 fn same_options(name: &TableName, there: &TableOptions, wanted: &TableOptions) -> Result<()> {

@@ -5,6 +5,7 @@ use super::verify::verify;
 use super::view::TableView;
 use crate::lookup::{KeyAnswers, pair_dates, places};
 use crate::matching::EngineMatch;
+use crate::memtable::Commit;
 use idmatch_model::{Keep, SeenAt, Side, TableName, TableOptions, Window, check_id};
 use idmatch_store::{
     Answers, BatchSource, Error, ErrorKind, Finding, Ingest, Match, MatchQuery, Result, Table,
@@ -23,11 +24,13 @@ impl EngineTable {
         EngineTable { shared, name, options }
     }
 
-    fn view(&self) -> Result<Arc<TableView>> {
-        self.shared.view().tables.get(&self.name).cloned().ok_or_else(|| {
+    /// The table as it is now, and the last commit to be read of it.
+    fn view(&self) -> Result<(Arc<TableView>, Commit)> {
+        let table = self.shared.view().tables.get(&self.name).cloned().ok_or_else(|| {
             let root = self.shared.root().display();
             Error::new(ErrorKind::TableNotFound, format!("{root} has no table {}", self.name))
-        })
+        })?;
+        Ok((table, self.shared.visible()))
     }
 
     /// The part of a window that the table's retention leaves.
@@ -43,9 +46,9 @@ impl EngineTable {
     fn stored_dates(&self, id: &str, partner_id: &str) -> Result<Vec<SeenAt>> {
         check_id(id.as_bytes())?;
         check_id(partner_id.as_bytes())?;
-        let view = self.view()?;
-        let by_id = places(&view, Side::Id, id.as_bytes())?;
-        let by_partner_id = places(&view, Side::PartnerId, partner_id.as_bytes())?;
+        let (view, last) = self.view()?;
+        let by_id = places(&view, Side::Id, id.as_bytes(), last)?;
+        let by_partner_id = places(&view, Side::PartnerId, partner_id.as_bytes(), last)?;
         let rows = |places: &[_]| places.iter().map(crate::lookup::Place::len).sum::<usize>();
         if rows(&by_id) <= rows(&by_partner_id) {
             pair_dates(&by_id, partner_id.as_bytes())
@@ -68,9 +71,14 @@ impl Table for EngineTable {
         self.shared.load(&self.name, &self.options, source, ingest)
     }
 
+    fn upsert(&self, source: &mut dyn BatchSource, ingest: &Ingest<'_>) -> Result<()> {
+        self.shared.upsert(&self.name, &self.options, source, ingest)
+    }
+
     fn answers(&self, by: Side, key: &str, window: Window) -> Result<Box<dyn Answers>> {
         check_id(key.as_bytes())?;
-        let places = places(&*self.view()?, by, key.as_bytes())?;
+        let (view, last) = self.view()?;
+        let places = places(&view, by, key.as_bytes(), last)?;
         Ok(Box::new(KeyAnswers::new(places, self.options.keep, self.visible(window))))
     }
 
@@ -106,12 +114,18 @@ impl Table for EngineTable {
     }
 
     fn verify(&self) -> Result<Vec<Finding>> {
-        verify(&*self.view()?)
+        let (view, last) = self.view()?;
+        verify(&view, last)
     }
 
     fn stats(&self) -> Result<TableStats> {
-        let view = self.view()?;
+        let (view, _) = self.view()?;
         let mut stats = TableStats::default();
+        let mut span = |(oldest, newest): (SeenAt, SeenAt)| {
+            stats.oldest = Some(stats.oldest.map_or(oldest, |other| other.min(oldest)));
+            stats.newest = stats.newest.max(Some(newest));
+        };
+
         for side in Side::BOTH {
             for segment in view.segments(side) {
                 let header = &segment.header;
@@ -120,9 +134,14 @@ impl Table for EngineTable {
                 if side == Side::Id {
                     stats.rows += header.rows;
                 }
-                stats.oldest = Some(stats.oldest.unwrap_or(header.oldest).min(header.oldest));
-                stats.newest = Some(stats.newest.unwrap_or(header.newest).max(header.newest));
+                span((header.oldest, header.newest));
             }
+        }
+        for memtable in view.live() {
+            stats.rows += memtable.rows();
+            stats.memtable_rows += memtable.rows();
+            stats.memtable_bytes += memtable.bytes() as u64;
+            memtable.span().into_iter().for_each(&mut span);
         }
         Ok(stats)
     }

@@ -7,6 +7,7 @@
 use super::view::TableView;
 use crate::lookup::Merge;
 use crate::lookup::RowCursor;
+use crate::memtable::Commit;
 use crate::packed::Packed;
 use crate::part::Part;
 use crate::segment::Segment;
@@ -17,7 +18,7 @@ use std::sync::{Mutex, PoisonError};
 use twox_hash::xxhash3_128::Hasher;
 
 /// What is wrong with a table; nothing if all is well.
-pub(super) fn verify(table: &TableView) -> Result<Vec<Finding>> {
+pub(super) fn verify(table: &TableView, last: Commit) -> Result<Vec<Finding>> {
     let findings = Mutex::new(Vec::new());
     let all: Vec<&Segment> = Side::BOTH
         .iter()
@@ -39,8 +40,8 @@ pub(super) fn verify(table: &TableView) -> Result<Vec<Finding>> {
     let mut findings = findings.into_inner().unwrap_or_else(PoisonError::into_inner);
     findings.sort_by(|a, b| a.place.cmp(&b.place));
     if findings.is_empty() {
-        let by_id = fingerprint(table, Side::Id)?;
-        let by_partner_id = fingerprint(table, Side::PartnerId)?;
+        let by_id = fingerprint(table, Side::Id, last)?;
+        let by_partner_id = fingerprint(table, Side::PartnerId, last)?;
         if by_id != by_partner_id {
             findings.push(Finding {
                 place: "both directions".to_owned(),
@@ -56,11 +57,11 @@ pub(super) fn verify(table: &TableView) -> Result<Vec<Finding>> {
 }
 
 /// Visible observations of a direction: how many, and the sum of their hashes.
-fn fingerprint(table: &TableView, side: Side) -> Result<(u64, u128)> {
+fn fingerprint(table: &TableView, side: Side, last: Commit) -> Result<(u64, u128)> {
     let total = Mutex::new((0u64, 0u128));
     let parts: Vec<Part> = Part::all().collect();
     workers::for_each(workers::count(), &parts, |part| {
-        let (count, sum) = fingerprint_part(table, side, *part)?;
+        let (count, sum) = fingerprint_part(table, side, *part, last)?;
         let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
         *total = (total.0 + count, total.1.wrapping_add(sum));
         Ok(())
@@ -68,9 +69,15 @@ fn fingerprint(table: &TableView, side: Side) -> Result<(u64, u128)> {
     Ok(total.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
-fn fingerprint_part(table: &TableView, side: Side, part: Part) -> Result<(u64, u128)> {
+fn fingerprint_part(
+    table: &TableView,
+    side: Side,
+    part: Part,
+    last: Commit,
+) -> Result<(u64, u128)> {
+    let segments = table.sources_in(side, part, last)?;
     let mut sources: Vec<KeyWalk<'_>> =
-        table.segments_of(side, part).iter().map(|segment| KeyWalk::new(segment, part)).collect();
+        segments.iter().map(|segment| KeyWalk::new(segment, part)).collect();
     let (mut count, mut sum) = (0u64, 0u128);
     loop {
         let mut next: Option<(u64, Packed<'_>)> = None;

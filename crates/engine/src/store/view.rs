@@ -1,7 +1,10 @@
-//! An immutable view of a store: the segments that one manifest names, open.
+//! An immutable view of a store: the segments that one manifest names, open, and the memtables
+//! with what was upserted since.
 
 use super::Manifest;
 use crate::disk::Disk;
+use crate::memtable::{Commit, Memtable};
+use crate::packed::Packed;
 use crate::part::Part;
 use crate::segment::Segment;
 use idmatch_model::{Side, TableName, TableOptions};
@@ -15,13 +18,24 @@ use std::sync::Arc;
 pub(crate) struct View {
     pub(crate) manifest: Manifest,
     pub(crate) tables: BTreeMap<TableName, Arc<TableView>>,
+    /// Oldest first.
+    pub(crate) live: Vec<LiveSet>,
 }
 
-/// The segments of a table.
+/// The memtables that hold what one journal file does.
+#[derive(Clone)]
+pub(crate) struct LiveSet {
+    pub(crate) journal: u64,
+    pub(crate) tables: BTreeMap<TableName, Arc<Memtable>>,
+}
+
+/// What there is of a table.
 pub(crate) struct TableView {
     pub(crate) options: TableOptions,
-    by_id: Direction,
-    by_partner_id: Direction,
+    by_id: Arc<Direction>,
+    by_partner_id: Arc<Direction>,
+    /// Oldest first.
+    live: Vec<Arc<Memtable>>,
 }
 
 /// The segments whose keys are of one side.
@@ -40,7 +54,8 @@ impl Direction {
 }
 
 impl View {
-    /// Opens what a manifest names; segments that `before` has open are shared.
+    /// Opens what a manifest names; segments that `before` has open are shared. Memtables stay
+    /// as they are there.
     pub(crate) fn open(
         disk: &dyn Disk,
         folder: &Path,
@@ -68,12 +83,31 @@ impl View {
             }
             let table = TableView {
                 options: entry.options.clone(),
-                by_id: Direction::new(by_id),
-                by_partner_id: Direction::new(by_partner_id),
+                by_id: Arc::new(Direction::new(by_id)),
+                by_partner_id: Arc::new(Direction::new(by_partner_id)),
+                live: Vec::new(),
             };
             tables.insert(name.clone(), Arc::new(table));
         }
-        Ok(View { manifest, tables })
+        Ok(View { manifest, tables, live: Vec::new() }.with_live(before.live.clone()))
+    }
+
+    /// The same with other memtables.
+    pub(crate) fn with_live(&self, live: Vec<LiveSet>) -> View {
+        let of_table = |name: &TableName| -> Vec<Arc<Memtable>> {
+            live.iter().filter_map(|set| set.tables.get(name).cloned()).collect()
+        };
+        let tables = self.tables.iter().map(|(name, table)| {
+            (name.clone(), Arc::new(TableView { live: of_table(name), ..table.shared() }))
+        });
+        View { manifest: self.manifest.clone(), tables: tables.collect(), live: live.clone() }
+    }
+
+    /// The memtable of a table among those that were begun last.
+    pub(crate) fn newest_memtable(&self, table: &str) -> Option<&Arc<Memtable>> {
+        let (_, memtable) =
+            self.live.last()?.tables.iter().find(|(name, _)| name.as_str() == table)?;
+        Some(memtable)
     }
 }
 
@@ -88,10 +122,55 @@ impl TableView {
         self.direction(side).by_part.get(usize::from(part.0)).map_or(&[], Vec::as_slice)
     }
 
+    /// What was upserted.
+    pub(crate) fn live(&self) -> &[Arc<Memtable>] {
+        &self.live
+    }
+
+    /// Every segment that may have rows of some keys of a part, each given with its hash. What was
+    /// upserted up to a commit is made into further ones.
+    pub(crate) fn sources_of<'k>(
+        &self,
+        side: Side,
+        part: Part,
+        keys: impl Iterator<Item = (u64, Packed<'k>)> + Clone,
+        last: Commit,
+    ) -> Result<Vec<Arc<Segment>>> {
+        let mut sources = self.segments_of(side, part).to_vec();
+        for memtable in &self.live {
+            sources.extend(memtable.rows_of(side, part, keys.clone(), last)?.map(Arc::new));
+        }
+        Ok(sources)
+    }
+
+    /// The same for all keys of a part.
+    pub(crate) fn sources_in(
+        &self,
+        side: Side,
+        part: Part,
+        last: Commit,
+    ) -> Result<Vec<Arc<Segment>>> {
+        let mut sources = self.segments_of(side, part).to_vec();
+        for memtable in &self.live {
+            sources.extend(memtable.rows_in(side, part, last)?.map(Arc::new));
+        }
+        Ok(sources)
+    }
+
     fn direction(&self, side: Side) -> &Direction {
         match side {
             Side::Id => &self.by_id,
             Side::PartnerId => &self.by_partner_id,
+        }
+    }
+
+    /// The same segments, without memtables.
+    fn shared(&self) -> TableView {
+        TableView {
+            options: self.options.clone(),
+            by_id: self.by_id.clone(),
+            by_partner_id: self.by_partner_id.clone(),
+            live: Vec::new(),
         }
     }
 }

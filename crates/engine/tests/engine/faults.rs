@@ -28,8 +28,13 @@ const STEPS: [Step; 6] =
     [Step::Create, Step::Load(0), Step::Load(1), Step::Ask, Step::Refresh, Step::Backup];
 
 /// Loads this small go to disk and become several segments all the same.
-const LIMITS: MemoryLimits =
-    MemoryLimits { segment_rows: 64, chunk_bytes: 400, run_bytes: 2_500, tranche_bytes: 500 };
+const LIMITS: MemoryLimits = MemoryLimits {
+    segment_rows: 64,
+    chunk_bytes: 400,
+    run_bytes: 2_500,
+    tranche_bytes: 500,
+    memtable_bytes: 2_000,
+};
 
 /// The loads, what is asked, and what is right after none, one or both of them.
 struct Scenario {

@@ -18,8 +18,13 @@ const ROWS: usize = 100;
 const TABLE: &str = "t";
 
 /// Small enough that every load has files in scratch and several segments.
-const LIMITS: MemoryLimits =
-    MemoryLimits { segment_rows: 200, chunk_bytes: 1_000, run_bytes: 3_500, tranche_bytes: 1_000 };
+const LIMITS: MemoryLimits = MemoryLimits {
+    segment_rows: 200,
+    chunk_bytes: 1_000,
+    run_bytes: 3_500,
+    tranche_bytes: 1_000,
+    memtable_bytes: 10_000,
+};
 
 /// The rows of a load: its ids are its own, and half of them have the load's hot partner_id.
 fn rows(number: usize) -> Vec<Row> {

@@ -15,3 +15,4 @@ mod golden;
 mod kill;
 mod properties;
 mod readers;
+mod upserts;

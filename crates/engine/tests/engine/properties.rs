@@ -1,6 +1,6 @@
 //! Random tables: the engine answers like the in-memory reference.
 
-use crate::common::{Batches, Row, ask, create, load, questions};
+use crate::common::{Batches, Row, ask, create, load, questions, upsert};
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, SeenAt, Window};
@@ -72,9 +72,16 @@ fn limits() -> impl Strategy<Value = MemoryLimits> {
             segment_rows: 30,
             chunk_bytes: 200,
             run_bytes: 600,
-            tranche_bytes: 100
+            tranche_bytes: 100,
+            memtable_bytes: 5_000,
         }),
-        Just(MemoryLimits { segment_rows: 1, chunk_bytes: 1, run_bytes: 1, tranche_bytes: 1 }),
+        Just(MemoryLimits {
+            segment_rows: 1,
+            chunk_bytes: 1,
+            run_bytes: 1,
+            tranche_bytes: 1,
+            memtable_bytes: 1
+        }),
     ]
 }
 
@@ -96,7 +103,14 @@ fn answers_like_the_reference(
         let table = create(&store, "t", keep).unwrap();
         for rows in loads {
             load(&*expected, &mut Batches::of_rows(rows, 40)).unwrap();
-            load(&*table, &mut Batches::of_rows(rows, 17)).unwrap();
+            // Which is which depends on the rows, so that every order of the two comes up.
+            match rows.len() % 2 {
+                0 => load(&*table, &mut Batches::of_rows(rows, 17)).unwrap(),
+                _ => upsert(&*table, &mut Batches::of_rows(rows, 17)).unwrap(),
+            }
+        }
+        if windows.len() % 2 == 0 {
+            store.close().unwrap();
         }
     }
     let store = open(dir.path(), limits);
@@ -145,6 +159,7 @@ fn a_hot_key_answers_like_the_reference() {
         chunk_bytes: 10_000,
         run_bytes: 60_000,
         tranche_bytes: 1_000,
+        memtable_bytes: 20_000,
     };
     for (keep, limits) in [(Keep::Last, MemoryLimits::default()), (Keep::All, limits)] {
         // Asking for every pair of a hot key on both stores would take minutes.

@@ -19,12 +19,20 @@ impl Load {
     }
 }
 
-/// Loads the rows and compares what is reported with what the case says. Rows are
-/// reversed only where no row number is expected.
+/// How rows get into a table.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Loading {
+    /// In reverse order, where no row number is expected.
+    pub(super) is_reversed: bool,
+    /// By an upsert.
+    pub(super) is_upsert: bool,
+}
+
+/// Loads the rows and compares what is reported with what the case says.
 pub(super) fn load(
     table: &dyn Table,
     load: &Load,
-    is_reversed: bool,
+    how: Loading,
     scope: Scope,
     cut: Cut,
 ) -> Result<Vec<Difference>> {
@@ -32,12 +40,15 @@ pub(super) fn load(
         Load::Plain(_) => (false, &[][..], None),
         Load::Judged(judged) => (judged.strict, &judged.rejected[..], judged.error.as_deref()),
     };
-    let is_reversed = is_reversed && rejected.is_empty();
+    let is_reversed = how.is_reversed && rejected.is_empty();
     let mut source = Batches::of_load(load.rows(), is_reversed, scope, cut)?;
     let rows = source.rows() as u64;
     let mut rejects = Rejects::default();
     let ingest = Ingest::new(strict, scope.now, &mut rejects);
-    let outcome = table.load(&mut source, &ingest);
+    let outcome = match how.is_upsert {
+        true => table.upsert(&mut source, &ingest),
+        false => table.load(&mut source, &ingest),
+    };
     let counted = (ingest.rows(), ingest.rejected());
     if let Some(code) = error {
         return Ok(compare_failure(code, outcome).into_iter().collect());

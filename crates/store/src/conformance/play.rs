@@ -4,7 +4,7 @@ use super::ask::ask;
 use super::compare::{Difference, Mismatch, shown_error};
 use super::format::{Case, CaseFile, Load};
 use super::input::Cut;
-use super::load::load;
+use super::load::{Loading, load};
 use super::value::Scope;
 use super::{OpenStore, Tally, tables};
 use crate::{Finding, Result, Table, clock};
@@ -19,6 +19,10 @@ enum Way {
     Reversed,
     /// The loads as they are written, then all of them again; then the store is opened anew.
     Repeated,
+    /// The loads as upserts; then the store is opened anew.
+    Upserted,
+    /// Every other load as an upsert, and the questions at once.
+    Mixed,
 }
 
 impl Way {
@@ -27,23 +31,28 @@ impl Way {
         if case.loads.iter().any(Load::is_generated) {
             &[Way::AsWritten]
         } else {
-            &[Way::AsWritten, Way::Reversed, Way::Repeated]
+            &[Way::AsWritten, Way::Reversed, Way::Repeated, Way::Upserted, Way::Mixed]
         }
     }
 
     fn loads(self, loads: &[Load]) -> Vec<&Load> {
         match self {
-            Way::AsWritten => loads.iter().collect(),
+            Way::AsWritten | Way::Upserted | Way::Mixed => loads.iter().collect(),
             Way::Reversed => loads.iter().rev().collect(),
             Way::Repeated => loads.iter().chain(loads).collect(),
         }
     }
 
+    /// Whether the load with this number is done as an upsert.
+    fn upserts(self, load: usize) -> bool {
+        self == Way::Upserted || (self == Way::Mixed && load % 2 == 1)
+    }
+
     fn cut(self) -> Cut {
         match self {
-            Way::AsWritten => Cut { batch_rows: 65_536, ends_empty: false },
+            Way::AsWritten | Way::Mixed => Cut { batch_rows: 65_536, ends_empty: false },
             Way::Reversed => Cut { batch_rows: 1, ends_empty: false },
-            Way::Repeated => Cut { batch_rows: 2, ends_empty: true },
+            Way::Repeated | Way::Upserted => Cut { batch_rows: 2, ends_empty: true },
         }
     }
 }
@@ -102,10 +111,11 @@ impl<'a> Player<'a> {
         let mut store = (self.open)()?;
         let mut table = store.create_table(&name, &options)?;
         for (at, rows) in way.loads(&case.loads).into_iter().enumerate() {
-            let differences = load(table.as_ref(), rows, way == Way::Reversed, scope, way.cut());
+            let how = Loading { is_reversed: way == Way::Reversed, is_upsert: way.upserts(at) };
+            let differences = load(table.as_ref(), rows, how, scope, way.cut());
             self.take_all(&format!("keep {keep:?}, {way:?}, load {}", at + 1), differences);
         }
-        if way != Way::AsWritten {
+        if !matches!(way, Way::AsWritten | Way::Mixed) {
             drop(table);
             drop(store);
             store = (self.open)()?;

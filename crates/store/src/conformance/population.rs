@@ -4,7 +4,7 @@ use super::ask::window;
 use super::compare::{Difference, Row, compare_match};
 use super::format::MatchQuestion;
 use super::input::{Batches, Cut};
-use super::load::load;
+use super::load::{Loading, load};
 use super::value::{Date, Scope, Text, expand};
 use crate::{
     Error, ErrorKind, Match, MatchCounts, MatchLane, MatchQuery, MatchSink, Result, Table,
@@ -36,7 +36,7 @@ pub(super) fn ask(
     };
     differences.extend(compare_counts(expected, result.counts()));
     if let Some(later) = &question.then_load {
-        differences.extend(load(table, later, false, scope, cut)?);
+        differences.extend(load(table, later, Loading::default(), scope, cut)?);
     }
     let row = |(key, answer, seen_at): &(Text, Text, Date), scope| {
         let ids = vec![key.text(scope)?, answer.text(scope)?];

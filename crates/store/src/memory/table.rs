@@ -60,6 +60,10 @@ impl Table for MemoryTable {
         Ok(())
     }
 
+    fn upsert(&self, source: &mut dyn BatchSource, ingest: &Ingest<'_>) -> Result<()> {
+        self.load(source, ingest)
+    }
+
     fn answers(&self, by: Side, key: &str, window: Window) -> Result<Box<dyn Answers>> {
         check_id(key.as_bytes())?;
         let answers = self.read().answers(by, key, self.visibility(window));

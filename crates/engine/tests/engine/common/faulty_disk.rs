@@ -82,6 +82,11 @@ impl Disk for FaultyDisk {
         OsDisk.read(file)
     }
 
+    fn read_from(&self, file: &Path, offset: u64) -> io::Result<Vec<u8>> {
+        self.0.pass()?;
+        OsDisk.read_from(file, offset)
+    }
+
     fn open(&self, file: &Path) -> io::Result<Box<dyn OpenFile>> {
         self.0.pass()?;
         Ok(Box::new(Faulty { inner: OsDisk.open(file)?, plan: self.0.clone() }))
@@ -105,6 +110,10 @@ impl Disk for FaultyDisk {
     fn remove(&self, file: &Path) -> io::Result<()> {
         self.0.pass()?;
         OsDisk.remove(file)
+    }
+
+    fn sync(&self, _: &Path) -> io::Result<()> {
+        self.0.pass()
     }
 
     fn sync_dir(&self, _: &Path) -> io::Result<()> {

@@ -4,17 +4,21 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The manifest and every segment of a store.
+/// The manifest, every segment and every journal file of a store.
 pub(crate) fn files(root: &Path) -> Vec<PathBuf> {
     let mut files = vec![root.join("MANIFEST")];
-    files
-        .extend(listed(&root.join("segments")).iter().map(|name| root.join("segments").join(name)));
+    for folder in ["segments", "journal"] {
+        let folder = root.join(folder);
+        files.extend(listed(&folder).iter().map(|name| folder.join(name)));
+    }
     files
 }
 
 /// Copies a store file by file, to harm or open it elsewhere.
 pub(crate) fn copy_store(from: &Path, to: &Path) {
-    fs::create_dir_all(to.join("segments")).unwrap();
+    for folder in ["segments", "journal"] {
+        fs::create_dir_all(to.join(folder)).unwrap();
+    }
     for file in files(from) {
         fs::copy(&file, to.join(file.strip_prefix(from).unwrap())).unwrap();
     }

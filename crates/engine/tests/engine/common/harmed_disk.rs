@@ -28,6 +28,11 @@ impl Disk for HarmedDisk {
         if file == self.path { Ok(self.bytes.to_vec()) } else { OsDisk.read(file) }
     }
 
+    fn read_from(&self, file: &Path, offset: u64) -> io::Result<Vec<u8>> {
+        let bytes = self.read(file)?;
+        Ok(bytes.get(offset as usize..).unwrap_or_default().to_vec())
+    }
+
     fn map(&self, file: &Path) -> io::Result<Arc<dyn Mapped>> {
         if file == self.path { Ok(Arc::new(Memory(self.bytes.clone()))) } else { OsDisk.map(file) }
     }
@@ -53,6 +58,10 @@ impl Disk for HarmedDisk {
     }
 
     fn remove(&self, _: &Path) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn sync(&self, _: &Path) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 

@@ -60,6 +60,12 @@ pub(crate) fn load(table: &dyn Table, source: &mut dyn BatchSource) -> Result<()
     table.load(source, &Ingest::new(true, now, &mut NoRejects))
 }
 
+/// Upserts from a source; a bad row would be an error.
+pub(crate) fn upsert(table: &dyn Table, source: &mut dyn BatchSource) -> Result<()> {
+    let now = SeenAt::parse("2026-01-01").unwrap();
+    table.upsert(source, &Ingest::new(true, now, &mut NoRejects))
+}
+
 /// The name of a table.
 pub(crate) fn name(text: &str) -> TableName {
     text.parse().unwrap()

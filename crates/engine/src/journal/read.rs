@@ -1,0 +1,75 @@
+//! Reading, from where an earlier read stopped.
+
+use super::file;
+use super::record::{Entries, FORMAT, HEADER_BYTES, Record, Start, Tail, check_header};
+use crate::disk::Disk;
+use crate::errors::{corrupt, io_error};
+use idmatch_store::{Error, ErrorKind, Result};
+use std::io;
+use std::path::Path;
+
+/// How far a file was read. It may have grown since, if someone writes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// Up to this offset; and how long the file before was, where the header was read.
+    Read { end: usize, before: Option<u64> },
+    /// There is no such file.
+    Gone,
+}
+
+/// Gives every whole record of a file from an offset on to `take`, in order.
+///
+/// # Errors
+/// `Corrupt`, with file and offset, where a record that was durable is no longer whole;
+/// `UnsupportedFormat` for a file of a newer version; `Io`; and what `take` returns.
+pub(crate) fn read(
+    disk: &dyn Disk,
+    folder: &Path,
+    number: u64,
+    from: usize,
+    take: &mut dyn FnMut(Entries<'_>) -> Result<()>,
+) -> Result<Progress> {
+    let path = file(folder, number);
+    let bytes = match disk.read_from(&path, from as u64) {
+        Ok(bytes) => bytes,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Progress::Gone),
+        Err(e) => return Err(io_error("read", &path, e)),
+    };
+    let tail = Tail { number, offset: from, bytes: &bytes };
+    let (mut at, mut header) = (from, None);
+    if at == 0 {
+        match check_header(&bytes, number) {
+            Start::Good(before) => (at, header) = (HEADER_BYTES, Some(before)),
+            Start::OtherFormat(format) => {
+                return Err(Error::new(
+                    ErrorKind::UnsupportedFormat,
+                    format!(
+                        "{} has journal format {format}, this version reads format {FORMAT}; \
+                         use the version of idmatch that wrote it, or a later one",
+                        path.display()
+                    ),
+                ));
+            }
+            Start::Bad => {}
+        }
+    }
+    while at > 0 {
+        let Some(Record { entries, next, .. }) = tail.record(at) else { break };
+        take(Entries(entries))?;
+        at = next;
+    }
+    // What follows was under way when writing stopped, unless something proves that it had
+    // been made durable.
+    let later = tail.last_record_after(at).map_or(0, |record| record.durable);
+    check_end(folder, number, at, later)?;
+    Ok(Progress::Read { end: at, before: header })
+}
+
+/// Refuses a file that ends at `end` although it is known to have been durable up to `durable`.
+pub(crate) fn check_end(folder: &Path, number: u64, end: usize, durable: u64) -> Result<()> {
+    if durable <= end as u64 {
+        return Ok(());
+    }
+    let what = "a record of the journal that had been made durable is missing or damaged";
+    Err(corrupt(&file(folder, number), end, what))
+}

@@ -1,0 +1,165 @@
+//! The bytes of a journal file.
+//!
+//! ```text
+//! file    0 magic 8 | 8 format u32 | 12 zero u32 | 16 number u64
+//!        24 before u64: how long the file before was, durably | 32 checksum u64 of 0..32
+//!        40 records, each at a multiple of 8
+//! record  0 checksum u64 of the rest | 8 mark u32 | 12 length of the entries u32
+//!        16 durable u64: so many bytes of the file were durable before
+//!        24 entries, then zeros up to a multiple of 8
+//! entry   0 length of the table's name u8 | name | rows u32 | length of the rows u32 | rows
+//! row     seen_at, 6 bytes | id | partner_id, as in crate::record
+//! ```
+
+use crate::bytes::{slice, u32_at, u64_at};
+use idmatch_model::TableName;
+use twox_hash::XxHash3_64;
+
+const MAGIC: [u8; 8] = *b"IDMJRN\r\n";
+const MARK: u32 = 0x524d_4449; // "IDMR"
+pub(super) const FORMAT: u32 = 1;
+pub(super) const HEADER_BYTES: usize = 40;
+pub(super) const RECORD_HEADER: usize = 24;
+const ALIGN: usize = 8;
+
+/// The header of a file.
+pub(super) fn header(number: u64, before: u64) -> Vec<u8> {
+    let mut out = Vec::with_capacity(HEADER_BYTES);
+    out.extend_from_slice(&MAGIC);
+    out.extend_from_slice(&FORMAT.to_le_bytes());
+    out.extend_from_slice(&[0; 4]);
+    out.extend_from_slice(&number.to_le_bytes());
+    out.extend_from_slice(&before.to_le_bytes());
+    let sum = XxHash3_64::oneshot(&out);
+    out.extend_from_slice(&sum.to_le_bytes());
+    out
+}
+
+/// What the start of a file turned out to be.
+pub(super) enum Start {
+    /// As it was written; how long the file before was.
+    Good(u64),
+    /// The number of a format that this version does not read.
+    OtherFormat(u32),
+    Bad,
+}
+
+pub(super) fn check_header(bytes: &[u8], number: u64) -> Start {
+    match u32_at(bytes, 8) {
+        Some(format) if bytes.starts_with(&MAGIC) && format != FORMAT => Start::OtherFormat(format),
+        _ => match u64_at(bytes, 24) {
+            Some(before) if bytes.starts_with(&header(number, before)) => Start::Good(before),
+            _ => Start::Bad,
+        },
+    }
+}
+
+/// Appends an entry: the rows of one table.
+pub(crate) fn encode_batch(out: &mut Vec<u8>, table: &TableName, count: u32, rows: &[u8]) {
+    out.push(table.as_str().len() as u8);
+    out.extend_from_slice(table.as_str().as_bytes());
+    out.extend_from_slice(&count.to_le_bytes());
+    out.extend_from_slice(&(rows.len() as u32).to_le_bytes());
+    out.extend_from_slice(rows);
+}
+
+/// Puts a record around entries.
+pub(super) fn record(number: u64, offset: u64, durable: u64, entries: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(padded(RECORD_HEADER + entries.len()));
+    out.extend_from_slice(&[0; 8]);
+    out.extend_from_slice(&MARK.to_le_bytes());
+    out.extend_from_slice(&(entries.len() as u32).to_le_bytes());
+    out.extend_from_slice(&durable.to_le_bytes());
+    out.extend_from_slice(entries);
+    out.resize(padded(out.len()), 0);
+    let sum = checksum(number, offset, out.get(8..).unwrap_or_default());
+    if let Some(place) = out.get_mut(..8) {
+        place.copy_from_slice(&sum.to_le_bytes());
+    }
+    out
+}
+
+/// The place is part of the checksum: what an older file left on the disk is no record.
+fn checksum(number: u64, offset: u64, bytes: &[u8]) -> u64 {
+    XxHash3_64::oneshot_with_seed(number << 40 ^ offset, bytes)
+}
+
+fn padded(len: usize) -> usize {
+    len.next_multiple_of(ALIGN)
+}
+
+/// A whole record.
+pub(super) struct Record<'a> {
+    pub(super) durable: u64,
+    pub(super) entries: &'a [u8],
+    pub(super) next: usize,
+}
+
+/// The end of a file, from an offset on.
+#[derive(Clone, Copy)]
+pub(super) struct Tail<'a> {
+    pub(super) number: u64,
+    pub(super) offset: usize,
+    pub(super) bytes: &'a [u8],
+}
+
+impl<'a> Tail<'a> {
+    /// The record at an offset of the file, if it is whole.
+    pub(super) fn record(&self, offset: usize) -> Option<Record<'a>> {
+        let at = offset.checked_sub(self.offset)?;
+        if u32_at(self.bytes, at.checked_add(8)?)? != MARK {
+            return None;
+        }
+        let len = u32_at(self.bytes, at + 12)? as usize;
+        let size = padded(RECORD_HEADER.checked_add(len)?);
+        let whole = slice(self.bytes, at, size)?;
+        let sum = checksum(self.number, offset as u64, whole.get(8..)?);
+        (u64_at(whole, 0)? == sum).then_some(())?;
+        let (durable, next) = (u64_at(whole, 16)?, offset.checked_add(size)?);
+        Some(Record { durable, entries: slice(whole, RECORD_HEADER, len)?, next })
+    }
+
+    /// The last whole record that starts after an offset.
+    pub(super) fn last_record_after(&self, offset: usize) -> Option<Record<'a>> {
+        let first = (offset + 1).next_multiple_of(ALIGN).max(HEADER_BYTES);
+        let end = self.offset + self.bytes.len();
+        (first..end).step_by(ALIGN).rev().find_map(|at| self.record(at))
+    }
+}
+
+/// The rows of one table in a record.
+pub(crate) struct BatchRef<'a> {
+    pub(crate) table: &'a str,
+    pub(crate) count: u32,
+    pub(crate) rows: &'a [u8],
+}
+
+/// The entries of a record. `None` inside for bytes that are no entry.
+pub(crate) struct Entries<'a>(pub(super) &'a [u8]);
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = Option<BatchRef<'a>>;
+
+    fn next(&mut self) -> Option<Option<BatchRef<'a>>> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let entry = self.read();
+        if entry.is_none() {
+            self.0 = &[];
+        }
+        Some(entry)
+    }
+}
+
+impl<'a> Entries<'a> {
+    fn read(&mut self) -> Option<BatchRef<'a>> {
+        let name_len = usize::from(*self.0.first()?);
+        let table = std::str::from_utf8(slice(self.0, 1, name_len)?).ok()?;
+        let count = u32_at(self.0, 1 + name_len)?;
+        let len = u32_at(self.0, 5 + name_len)? as usize;
+        let rows = slice(self.0, 9 + name_len, len)?;
+        self.0 = self.0.get(9 + name_len + len..)?;
+        Some(BatchRef { table, count, rows })
+    }
+}

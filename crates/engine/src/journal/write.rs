@@ -1,0 +1,75 @@
+//! Appending.
+
+use super::file;
+use super::record::{HEADER_BYTES, header, record};
+use crate::disk::{Disk, NewFile};
+use crate::errors::io_error;
+use idmatch_store::{Error, Result};
+use std::path::{Path, PathBuf};
+
+/// A journal file that is being appended to.
+pub(crate) struct JournalWriter {
+    path: PathBuf,
+    number: u64,
+    file: Box<dyn NewFile>,
+    /// So many bytes were written, and so many of them made durable.
+    written: u64,
+    durable: u64,
+}
+
+/// How far an append got.
+pub(crate) enum Appended {
+    /// The record is durable.
+    Durable,
+    /// It was not written. The file must not be appended to again: what is in it after its
+    /// last record is not known.
+    NotWritten(Error),
+    /// It was written and may be durable or not, and so may what is written from now on.
+    NotSynced(Error),
+}
+
+impl JournalWriter {
+    /// Begins a file, durably. `before` is how long the file before is, durably.
+    pub(crate) fn create(
+        disk: &dyn Disk,
+        folder: &Path,
+        number: u64,
+        before: u64,
+    ) -> Result<JournalWriter> {
+        let path = file(folder, number);
+        let begin = || {
+            let mut file = disk.create(&path)?;
+            file.write_all(&header(number, before))?;
+            file.sync()?;
+            disk.sync_dir(folder)?;
+            Ok(file)
+        };
+        let file = begin().map_err(|e| io_error("begin", &path, e))?;
+        let written = HEADER_BYTES as u64;
+        Ok(JournalWriter { path, number, file, written, durable: written })
+    }
+
+    /// The file's number.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// How long the file is, durably.
+    pub(crate) fn durable(&self) -> u64 {
+        self.durable
+    }
+
+    /// Appends a record and makes it durable.
+    pub(crate) fn append(&mut self, entries: &[u8]) -> Appended {
+        let record = record(self.number, self.written, self.durable, entries);
+        if let Err(e) = self.file.write_all(&record) {
+            return Appended::NotWritten(io_error("write", &self.path, e));
+        }
+        self.written += record.len() as u64;
+        if let Err(e) = self.file.sync() {
+            return Appended::NotSynced(io_error("sync", &self.path, e));
+        }
+        self.durable = self.written;
+        Appended::Durable
+    }
+}

@@ -1,0 +1,211 @@
+//! Rows that were upserted and are in no segment yet, in both directions.
+//!
+//! Each direction is divided into the 256 parts of the hash space. A part appends rows to one
+//! buffer and keeps their hashes in two lists: a large sorted one, and a short one of the most recent
+//! rows, which is merged into the other when it has grown.
+//!
+//! What is read is always a segment: [`Memtable::rows_of`] and [`Memtable::rows_in`] build one
+//! in memory from the rows that are asked for, so that lookups and matches know nothing of memtables.
+//!
+//! A row carries the number of the commit it came with. Readers name the last commit that they
+//! see, so a batch is seen whole, in both directions, or not at all. Must not know the journal.
+
+use crate::packed::Packed;
+use crate::part::Part;
+use crate::rows;
+use crate::segment::Segment;
+use idmatch_model::{Keep, SeenAt, Side};
+use idmatch_store::Result;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+
+/// The number of a commit. Ever larger within a process.
+pub(crate) type Commit = u64;
+
+/// How long the list of recent rows may get: so much, and a share of the sorted list.
+const RECENT_ROWS: usize = 256;
+const RECENT_SHARE: usize = 32;
+
+/// The upserted rows of one table.
+pub(crate) struct Memtable {
+    keep: Keep,
+    by_id: Direction,
+    by_partner_id: Direction,
+    rows: AtomicU64,
+    bytes: AtomicUsize,
+    /// Oldest and newest date, in milliseconds.
+    oldest: AtomicU64,
+    newest: AtomicU64,
+}
+
+struct Direction {
+    parts: Vec<RwLock<PartRows>>,
+}
+
+#[derive(Default)]
+struct PartRows {
+    rows: Vec<u8>,
+    sorted: Vec<Entry>,
+    recent: Vec<Entry>,
+}
+
+/// A row: the hash of its key, where it starts, and the commit it came with.
+#[derive(Clone, Copy)]
+struct Entry {
+    hash: u64,
+    at: u32,
+    commit: Commit,
+}
+
+impl Memtable {
+    pub(crate) fn new(keep: Keep) -> Memtable {
+        Memtable {
+            keep,
+            by_id: Direction::new(),
+            by_partner_id: Direction::new(),
+            rows: AtomicU64::new(0),
+            bytes: AtomicUsize::new(0),
+            oldest: AtomicU64::new(u64::MAX),
+            newest: AtomicU64::new(0),
+        }
+    }
+
+    /// Adds an observation to both directions. One thread at a time adds.
+    pub(crate) fn add(
+        &self,
+        commit: Commit,
+        seen_at: SeenAt,
+        id: Packed<'_>,
+        partner_id: Packed<'_>,
+    ) {
+        let bytes = self.by_id.add(commit, seen_at, id, partner_id)
+            + self.by_partner_id.add(commit, seen_at, partner_id, id);
+        self.rows.fetch_add(1, Relaxed);
+        self.bytes.fetch_add(bytes, Relaxed);
+        self.oldest.fetch_min(seen_at.millis(), Relaxed);
+        self.newest.fetch_max(seen_at.millis(), Relaxed);
+    }
+
+    /// Rows added, of any commit.
+    pub(crate) fn rows(&self) -> u64 {
+        self.rows.load(Relaxed)
+    }
+
+    /// About how much memory is taken.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Relaxed)
+    }
+
+    /// The oldest and the newest date; `None` while there are no rows.
+    pub(crate) fn span(&self) -> Option<(SeenAt, SeenAt)> {
+        let date = |millis: &AtomicU64| {
+            SeenAt::from_millis(i64::try_from(millis.load(Relaxed)).ok()?).ok()
+        };
+        Some((date(&self.oldest)?, date(&self.newest)?)).filter(|_| self.rows() > 0)
+    }
+
+    /// The rows of some keys of a part, each with its hash, up to a commit; `None` if there are none.
+    pub(crate) fn rows_of<'k>(
+        &self,
+        side: Side,
+        part: Part,
+        keys: impl Iterator<Item = (u64, Packed<'k>)>,
+        last: Commit,
+    ) -> Result<Option<Segment>> {
+        let mut found = Vec::new();
+        {
+            let rows = self.direction(side).read(part);
+            for (hash, key) in keys {
+                rows.copy_key(hash, key, last, &mut found);
+            }
+        }
+        self.segment(side, part, &found)
+    }
+
+    /// All rows of a part, up to a commit; `None` if there are none.
+    pub(crate) fn rows_in(&self, side: Side, part: Part, last: Commit) -> Result<Option<Segment>> {
+        let mut found = Vec::new();
+        self.copy_rows(side, part, last, &mut found);
+        self.segment(side, part, &found)
+    }
+
+    /// Appends the rows of a part, up to a commit.
+    pub(crate) fn copy_rows(&self, side: Side, part: Part, last: Commit, out: &mut Vec<u8>) {
+        let rows = self.direction(side).read(part);
+        let newest = rows.sorted.iter().chain(&rows.recent).map(|entry| entry.commit).max();
+        if newest.is_none_or(|newest| newest <= last) {
+            out.extend_from_slice(&rows.rows);
+            return;
+        }
+        for entry in rows.sorted.iter().chain(&rows.recent) {
+            if entry.commit <= last
+                && let Some((_, next)) = rows::read(&rows.rows, entry.at as usize)
+            {
+                out.extend_from_slice(rows.rows.get(entry.at as usize..next).unwrap_or_default());
+            }
+        }
+    }
+
+    fn segment(&self, side: Side, part: Part, found: &[u8]) -> Result<Option<Segment>> {
+        if found.is_empty() {
+            return Ok(None);
+        }
+        let sorted = rows::sorted(found, self.keep, side, Part::BITS, part.first_hash())?;
+        sorted.in_memory(Path::new("(memtable)")).map(Some)
+    }
+
+    fn direction(&self, side: Side) -> &Direction {
+        match side {
+            Side::Id => &self.by_id,
+            Side::PartnerId => &self.by_partner_id,
+        }
+    }
+}
+
+impl PartRows {
+    fn copy_key(&self, hash: u64, key: Packed<'_>, last: Commit, out: &mut Vec<u8>) {
+        let first = self.sorted.partition_point(|entry| entry.hash < hash);
+        let sorted = self.sorted.get(first..).unwrap_or_default();
+        let same = sorted.iter().take_while(|entry| entry.hash == hash);
+        for entry in same.chain(self.recent.iter().filter(|entry| entry.hash == hash)) {
+            if entry.commit <= last
+                && let Some((row, next)) = rows::read(&self.rows, entry.at as usize)
+                && row.key == key
+            {
+                out.extend_from_slice(self.rows.get(entry.at as usize..next).unwrap_or_default());
+            }
+        }
+    }
+}
+
+impl Direction {
+    fn new() -> Direction {
+        Direction { parts: (0..Part::COUNT).map(|_| RwLock::default()).collect() }
+    }
+
+    fn read(&self, part: Part) -> RwLockReadGuard<'_, PartRows> {
+        static EMPTY: RwLock<PartRows> =
+            RwLock::new(PartRows { rows: Vec::new(), sorted: Vec::new(), recent: Vec::new() });
+        let part = self.parts.get(usize::from(part.0)).unwrap_or(&EMPTY);
+        part.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a row; returns the bytes it took.
+    fn add(&self, commit: Commit, seen_at: SeenAt, key: Packed<'_>, value: Packed<'_>) -> usize {
+        let hash = key.hash();
+        let Some(part) = self.parts.get(usize::from(Part::of(hash).0)) else { return 0 };
+        let mut part = part.write().unwrap_or_else(PoisonError::into_inner);
+        let part = &mut *part;
+        let at = part.rows.len();
+        rows::push(&mut part.rows, seen_at, key, value);
+        part.recent.push(Entry { hash, at: at as u32, commit });
+        if part.recent.len() >= RECENT_ROWS + part.sorted.len() / RECENT_SHARE {
+            part.recent.sort_unstable_by_key(|entry| entry.hash);
+            part.sorted.append(&mut part.recent);
+            // Two sorted runs: merged in one pass.
+            part.sorted.sort_by_key(|entry| entry.hash);
+        }
+        part.rows.len() - at + size_of::<Entry>()
+    }
+}

@@ -1,0 +1,29 @@
+//! Names for new segment files, and which of them one operation took.
+
+use crate::workers::lock;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Gives every file of a store a name of its own.
+pub(crate) struct FileNames<'a> {
+    next: &'a AtomicU64,
+    taken: Mutex<Vec<String>>,
+}
+
+impl<'a> FileNames<'a> {
+    pub(crate) fn new(next: &'a AtomicU64) -> FileNames<'a> {
+        FileNames { next, taken: Mutex::default() }
+    }
+
+    /// A name that no file ever had.
+    pub(crate) fn take(&self) -> String {
+        let name = format!("{:010}.seg", self.next.fetch_add(1, Relaxed));
+        lock(&self.taken).push(name.clone());
+        name
+    }
+
+    /// All names that were taken here.
+    pub(crate) fn taken(&self) -> Vec<String> {
+        lock(&self.taken).clone()
+    }
+}

@@ -1,0 +1,141 @@
+//! Rows one after another in memory, and their way into a segment.
+//!
+//! A row is `seen_at (6 bytes) | key | value`, the identifiers as in [`crate::record`]. Loads
+//! and memtables collect rows in any order; [`sorted`] brings them into a segment's.
+
+use crate::bytes::slice;
+use crate::disk::prefetch;
+use crate::packed::Packed;
+use crate::record;
+use crate::segment::SegmentBuilder;
+use idmatch_model::{Keep, SeenAt, Side};
+use idmatch_store::{Error, ErrorKind, Result};
+use std::cmp::Ordering;
+
+/// Bytes of a row's date.
+const DATE_BYTES: usize = 6;
+
+/// How many rows ahead the next ones are fetched into the cache.
+const AHEAD: usize = 12;
+
+/// A row: its key's hash and where it starts.
+#[derive(Clone, Copy)]
+struct Entry {
+    hash: u64,
+    at: u32,
+}
+
+/// A row, read.
+#[derive(Clone, Copy)]
+pub(crate) struct Row<'a> {
+    pub(crate) hash: u64,
+    pub(crate) key: Packed<'a>,
+    pub(crate) value: Packed<'a>,
+    pub(crate) seen_at: SeenAt,
+}
+
+/// Appends a row.
+#[inline]
+pub(crate) fn push(out: &mut Vec<u8>, seen_at: SeenAt, key: Packed<'_>, value: Packed<'_>) {
+    let [a, b, c, d, e, f, _, _] = seen_at.millis().to_le_bytes();
+    out.extend_from_slice(&[a, b, c, d, e, f]);
+    record::push(out, key);
+    record::push(out, value);
+}
+
+/// The row at `at`, whose hash is left 0, and where the next one starts.
+#[inline]
+pub(crate) fn read(rows: &[u8], at: usize) -> Option<(Row<'_>, usize)> {
+    let mut millis = [0; 8];
+    millis.get_mut(..DATE_BYTES)?.copy_from_slice(slice(rows, at, DATE_BYTES)?);
+    let seen_at = SeenAt::from_millis(i64::from_le_bytes(millis)).ok()?;
+    let (key, next) = record::read(rows, at + DATE_BYTES)?;
+    let (value, next) = record::read(rows, next)?;
+    Some((Row { hash: 0, key, value, seen_at }, next))
+}
+
+/// Sorts rows, whose keys' hashes all have this prefix, into a segment: each pair or
+/// observation once.
+pub(crate) fn sorted(
+    rows: &[u8],
+    keep: Keep,
+    side: Side,
+    prefix_bits: u8,
+    prefix: u64,
+) -> Result<SegmentBuilder> {
+    let mut entries = entries(rows)?;
+    // The 32 bits after the prefix order all but a few rows; those are ordered one by one below.
+    let sort_key = |entry: &Entry| ((entry.hash << prefix_bits) >> 32) as u32;
+    radsort::sort_by_key(&mut entries, sort_key);
+    let mut segment = SegmentBuilder::new(side, prefix_bits, prefix, entries.len() as u64);
+    let mut group = Vec::new();
+    let mut rest = entries.as_slice();
+    while let Some(first) = rest.first() {
+        if let Some(ahead) = rest.get(AHEAD) {
+            prefetch(rows, ahead.at as usize);
+        }
+        let alike = rest.iter().take_while(|entry| sort_key(entry) == sort_key(first)).count();
+        let (these, others) = rest.split_at_checked(alike).unwrap_or((rest, &[]));
+        rest = others;
+        group.clear();
+        for entry in these {
+            group.push(row_at(rows, *entry)?.0);
+        }
+        if group.len() > 1 {
+            settle(&mut group, keep);
+        }
+        let mut key = None;
+        for row in &group {
+            if key != Some(row.key) {
+                segment.key(row.hash, row.key);
+                key = Some(row.key);
+            }
+            segment.row(row.seen_at, row.value);
+        }
+    }
+    Ok(segment)
+}
+
+fn entries(rows: &[u8]) -> Result<Vec<Entry>> {
+    let mut entries = Vec::with_capacity(rows.len() / 32);
+    let mut at = 0;
+    while at < rows.len() {
+        let (row, next) = row_at(rows, Entry { hash: 0, at: at as u32 })?;
+        entries.push(Entry { hash: row.key.hash(), at: at as u32 });
+        at = next;
+    }
+    Ok(entries)
+}
+
+fn row_at(rows: &[u8], entry: Entry) -> Result<(Row<'_>, usize)> {
+    // The rows were written by this process, or their checksum held.
+    let (row, next) = read(rows, entry.at as usize)
+        .ok_or_else(|| Error::new(ErrorKind::Corrupt, "rows changed in memory"))?;
+    Ok((Row { hash: entry.hash, ..row }, next))
+}
+
+/// Removes what is not kept and puts the rest into the order of a segment.
+fn settle(rows: &mut Vec<Row<'_>>, keep: Keep) {
+    rows.sort_unstable_by(|a, b| {
+        by_key(a, b).then_with(|| by_value(a, b)).then_with(|| b.seen_at.cmp(&a.seen_at))
+    });
+    rows.dedup_by(|later, first| {
+        later.key == first.key
+            && later.value == first.value
+            && (keep == Keep::Last || later.seen_at == first.seen_at)
+    });
+    rows.sort_unstable_by(|a, b| {
+        by_key(a, b)
+            .then_with(|| b.seen_at.cmp(&a.seen_at))
+            .then_with(|| a.value.cmp_text(&b.value))
+    });
+}
+
+fn by_key(a: &Row<'_>, b: &Row<'_>) -> Ordering {
+    let order = |row: &Row<'_>| (row.hash, row.key.kind);
+    order(a).cmp(&order(b)).then_with(|| a.key.payload.cmp(b.key.payload))
+}
+
+fn by_value(a: &Row<'_>, b: &Row<'_>) -> Ordering {
+    a.value.kind.cmp(&b.value.kind).then_with(|| a.value.payload.cmp(b.value.payload))
+}

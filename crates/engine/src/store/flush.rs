@@ -1,0 +1,146 @@
+//! Memtables that nothing is added to any more become segments; their journal files go.
+
+use super::shared::Shared;
+use super::view::LiveSet;
+use crate::errors::io_error;
+use crate::journal;
+use crate::memtable::{Commit, Memtable};
+use crate::names::FileNames;
+use crate::part::Part;
+use crate::rows;
+use crate::segment::SegmentInfo;
+use crate::workers::lock;
+use idmatch_model::{Keep, Side, TableName};
+use idmatch_store::{Error, ErrorKind, Result};
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
+
+/// What is known of flushes.
+#[derive(Default)]
+pub(crate) struct State {
+    is_running: bool,
+    /// Why the last one failed.
+    error: Option<(ErrorKind, String)>,
+}
+
+impl Shared {
+    /// Starts writing the memtables of all journal files up to this one, in the background,
+    /// unless that goes on already.
+    pub(super) fn start_flush(self: &Arc<Shared>, last: u64) {
+        let mut state = lock(&self.flush);
+        if state.is_running {
+            return;
+        }
+        let shared = self.clone();
+        let started =
+            std::thread::Builder::new().name("idmatch-flush".to_owned()).spawn(move || {
+                let outcome = shared.flush(last);
+                let mut state = lock(&shared.flush);
+                state.error = outcome.err().map(|e| (e.kind(), e.chain()));
+                state.is_running = false;
+                shared.flushed.notify_all();
+            });
+        state.is_running = started.is_ok();
+        state.error = started.err().map(|e| (ErrorKind::Io, format!("cannot start a thread: {e}")));
+    }
+
+    /// Waits until the memtables of all journal files before this one are segments.
+    pub(super) fn flush_before(self: &Arc<Shared>, number: u64) -> Result<()> {
+        let Some(last) = number.checked_sub(1) else { return Ok(()) };
+        self.start_flush(last);
+        self.wait_for_flush();
+        match lock(&self.flush).error.take() {
+            Some((kind, text)) => Err(Error::new(kind, text)),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn wait_for_flush(&self) {
+        let mut state = lock(&self.flush);
+        while state.is_running {
+            state = self.flushed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn flush(&self, last: u64) -> Result<()> {
+        let view = self.view();
+        let sets: Vec<&LiveSet> = view.live.iter().filter(|set| set.journal <= last).collect();
+        if sets.is_empty() {
+            return Ok(());
+        }
+        let mut tables: BTreeMap<&TableName, (Keep, Vec<&Memtable>)> = BTreeMap::new();
+        for (name, memtable) in sets.iter().flat_map(|set| &set.tables) {
+            let keep = view.tables.get(name).map_or(Keep::All, |table| table.options.keep);
+            tables.entry(name).or_insert((keep, Vec::new())).1.push(memtable);
+        }
+        let names = FileNames::new(&self.next_file);
+        let make = || {
+            let mut made = Vec::new();
+            for (name, (keep, memtables)) in &tables {
+                for side in Side::BOTH {
+                    made.push(((*name).clone(), self.write_side(&names, *keep, side, memtables)?));
+                }
+            }
+            let segments = self.segments();
+            self.disk.sync_dir(&segments).map_err(|e| io_error("sync", &segments, e))?;
+            Ok(made)
+        };
+        let done = make().and_then(|made| self.publish_flushed(made, last));
+        done.inspect_err(|_| self.remove_unpublished(&names.taken()))?;
+        let folder = self.journal();
+        self.remove_files(sets.iter().map(|set| journal::file(&folder, set.journal)));
+        Ok(())
+    }
+
+    /// From here on the rows are in segments, and no longer in memtables.
+    fn publish_flushed(&self, made: Vec<(TableName, Vec<SegmentInfo>)>, last: u64) -> Result<()> {
+        let mut read = lock(&self.publishing);
+        self.publish_locked(
+            |manifest| {
+                for (name, segments) in made {
+                    if let Some(table) = manifest.tables.get_mut(&name) {
+                        table.segments.extend(segments);
+                    }
+                }
+                manifest.journal.first = last + 1;
+                manifest.journal.closed =
+                    manifest.journal.closed.filter(|(number, _)| *number > last);
+                Ok(())
+            },
+            |view| {
+                let live = view.live.iter().filter(|set| set.journal > last).cloned().collect();
+                view.with_live(live)
+            },
+        )?;
+        read.retain(|number, _| *number > last);
+        Ok(())
+    }
+
+    /// Writes the rows of a table's memtables in one direction.
+    fn write_side(
+        &self,
+        names: &FileNames<'_>,
+        keep: Keep,
+        side: Side,
+        memtables: &[&Memtable],
+    ) -> Result<Vec<SegmentInfo>> {
+        let total = memtables.iter().map(|memtable| memtable.rows()).sum();
+        let prefix_bits = Part::prefix_bits(total, self.limits.segment_rows);
+        let mut written = Vec::new();
+        for parts in Part::groups(prefix_bits) {
+            let mut found = Vec::new();
+            for part in &parts {
+                for memtable in memtables {
+                    memtable.copy_rows(side, *part, Commit::MAX, &mut found);
+                }
+            }
+            if found.is_empty() {
+                continue;
+            }
+            let prefix = parts.first().map_or(0, |part| part.first_hash());
+            let sorted = rows::sorted(&found, keep, side, prefix_bits, prefix)?;
+            written.push(sorted.finish(&*self.disk, &self.segments().join(names.take()))?);
+        }
+        Ok(written)
+    }
+}

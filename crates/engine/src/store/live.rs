@@ -1,0 +1,280 @@
+//! Upserts: how a batch becomes durable, then visible.
+//!
+//! Threads bring batches; one of them leads and takes all that wait as one commit. A commit
+//! is one record of the journal; when that is durable its rows go into the memtables, and then
+//! readers see them, all at once. While a leader waits for the disk the next commit gathers.
+//!
+//! A set of memtables belongs to one journal file. When it has taken half of the memory there
+//! is, a new file is begun and the old set is written as segments ([`super::flush`]).
+
+use super::hold::Hold;
+use super::refresh::add_rows;
+use super::shared::Shared;
+use super::view::LiveSet;
+use crate::errors::io_error;
+use crate::journal::{self, Appended, JournalWriter, encode_batch};
+use crate::memtable::Memtable;
+use crate::packed::Packer;
+use crate::rows;
+use crate::workers::lock;
+use idmatch_model::{Keep, TableName, TableOptions};
+use idmatch_store::{BatchSource, Error, ErrorKind, Ingest, Result};
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Release;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// An upsert of more rows is cut into batches of so many; each is seen whole or not at all.
+const BATCH_ROWS: u32 = 100_000;
+const BATCH_BYTES: usize = 32 << 20;
+
+/// Journal files of earlier processes that may wait to be written as segments.
+const FILES_LEFT: usize = 8;
+
+/// About what a row takes in memory beyond its bytes, in both directions.
+const ROW_OVERHEAD: usize = 48;
+
+/// What this process needs to write to the journal.
+pub(crate) struct Writer {
+    _hold: Arc<Hold>,
+    /// `None` until the next commit begins a file.
+    journal: Option<JournalWriter>,
+    /// The number of the next file, and how long the one before is, durably.
+    next: u64,
+    before: u64,
+    /// Why nothing can be written any more.
+    failed: Option<String>,
+}
+
+/// Batches that wait for a leader.
+#[derive(Default)]
+pub(crate) struct Queue {
+    waiting: Vec<Arc<Ticket>>,
+    is_led: bool,
+}
+
+/// A batch and what became of it.
+struct Ticket {
+    batch: Batch,
+    outcome: Mutex<Option<Result<()>>>,
+}
+
+struct Batch {
+    table: TableName,
+    keep: Keep,
+    count: u32,
+    rows: Vec<u8>,
+}
+
+impl Shared {
+    /// Adds observations. When this returns they are durable, and visible to every later
+    /// question in this process. After an error, whole batches before it may have been added.
+    pub(crate) fn upsert(
+        self: &Arc<Shared>,
+        name: &TableName,
+        options: &TableOptions,
+        source: &mut dyn BatchSource,
+        ingest: &Ingest<'_>,
+    ) -> Result<()> {
+        self.create_table(name, options)?;
+        let empty =
+            || Batch { table: name.clone(), keep: options.keep, count: 0, rows: Vec::new() };
+        let mut batch = empty();
+        let (mut id_packer, mut partner_packer) = (Packer::default(), Packer::default());
+        while let Some(next) = source.next_batch()? {
+            let good = ingest.observations(&next)?;
+            let pairs = good.ids.iter().zip(good.partner_ids.iter());
+            for ((id, partner_id), seen_at) in pairs.zip(&good.seen_at) {
+                let (id, partner_id) = (id_packer.pack(id), partner_packer.pack(partner_id));
+                rows::push(&mut batch.rows, *seen_at, id, partner_id);
+                batch.count += 1;
+                if batch.count >= BATCH_ROWS || batch.rows.len() >= BATCH_BYTES {
+                    self.commit(std::mem::replace(&mut batch, empty()))?;
+                }
+            }
+        }
+        if batch.count == 0 { Ok(()) } else { self.commit(batch) }
+    }
+
+    /// Makes a batch durable and visible, together with those of other threads.
+    fn commit(self: &Arc<Shared>, batch: Batch) -> Result<()> {
+        let ticket = Arc::new(Ticket { batch, outcome: Mutex::new(None) });
+        let mut queue = lock(&self.queue);
+        queue.waiting.push(ticket.clone());
+        loop {
+            if let Some(outcome) = lock(&ticket.outcome).take() {
+                return outcome;
+            }
+            if queue.is_led {
+                queue = self.turn.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            queue.is_led = true;
+            let group = std::mem::take(&mut queue.waiting);
+            drop(queue);
+            let outcome = self.commit_group(&group);
+            for member in &group {
+                let told =
+                    outcome.as_ref().map(|()| ()).map_err(|e| Error::new(e.kind(), e.chain()));
+                *lock(&member.outcome) = Some(told);
+            }
+            queue = lock(&self.queue);
+            queue.is_led = false;
+            self.turn.notify_all();
+        }
+    }
+
+    fn commit_group(self: &Arc<Shared>, group: &[Arc<Ticket>]) -> Result<()> {
+        let mut slot = lock(&self.writer);
+        let writer = match &mut *slot {
+            Some(writer) => writer,
+            None => slot.insert(self.begin_writing()?),
+        };
+        if let Some(why) = &writer.failed {
+            return Err(Error::new(
+                ErrorKind::Io,
+                format!(
+                    "{} can only be read since the disk failed ({why}); \
+                     check the disk, then open the store again",
+                    self.root.display()
+                ),
+            ));
+        }
+        let bytes = group
+            .iter()
+            .map(|ticket| ticket.batch.rows.len() * 2 + ticket.batch.count as usize * ROW_OVERHEAD)
+            .sum();
+        self.make_room(writer, bytes)?;
+        let mut entries = Vec::with_capacity(bytes);
+        for Ticket { batch, .. } in group.iter().map(AsRef::as_ref) {
+            encode_batch(&mut entries, &batch.table, batch.count, &batch.rows);
+        }
+        match self.journal_of(writer)?.append(&entries) {
+            Appended::Durable => {}
+            Appended::NotWritten(e) => {
+                // What is in the file now is not known: the next commit begins another.
+                self.end_file(writer);
+                return Err(e);
+            }
+            Appended::NotSynced(e) => {
+                // A second sync could succeed without having written what the first one lost.
+                writer.failed = Some(e.chain());
+                return Err(e);
+            }
+        }
+        self.show_rows(group)
+    }
+
+    /// Puts the rows into the memtables, then lets readers see them.
+    fn show_rows(&self, group: &[Arc<Ticket>]) -> Result<()> {
+        let commit = self.visible() + 1;
+        for Ticket { batch, .. } in group.iter().map(AsRef::as_ref) {
+            let memtable = match self.view().newest_memtable(batch.table.as_str()) {
+                Some(memtable) => memtable.clone(),
+                None => self.add_memtable(batch),
+            };
+            add_rows(&memtable, commit, batch.count, &batch.rows)?;
+        }
+        self.visible.store(commit, Release);
+        Ok(())
+    }
+
+    fn add_memtable(&self, batch: &Batch) -> Arc<Memtable> {
+        let _publishing = lock(&self.publishing);
+        let memtable = Arc::new(Memtable::new(batch.keep));
+        let view = self.view();
+        let mut live = view.live.clone();
+        if let Some(newest) = live.last_mut() {
+            newest.tables.insert(batch.table.clone(), memtable.clone());
+        }
+        self.show(view.with_live(live));
+        memtable
+    }
+
+    /// Obtains the right to write. What earlier processes left in the journal stays there until
+    /// it is worth a segment.
+    fn begin_writing(self: &Arc<Shared>) -> Result<Writer> {
+        let hold = self.hold()?;
+        let folder = self.journal();
+        self.disk.create_dir(&folder).map_err(|e| io_error("make", &folder, e))?;
+        let view = self.view();
+        let read = lock(&self.publishing).clone();
+        // What was read may not have been durable when its writer ended.
+        for number in read.keys() {
+            let file = journal::file(&folder, *number);
+            self.disk.sync(&file).map_err(|e| io_error("sync", &file, e))?;
+        }
+        let (next, before) = match read.last_key_value() {
+            Some((number, end)) => (number + 1, *end as u64),
+            None => (view.manifest.journal.first, 0),
+        };
+        if view.live.len() >= FILES_LEFT {
+            self.start_flush(view.live.last().map_or(0, |set| set.journal));
+        }
+        Ok(Writer { _hold: hold, journal: None, next, before, failed: None })
+    }
+
+    /// The file to append to, begun if there is none.
+    fn journal_of<'w>(&self, writer: &'w mut Writer) -> Result<&'w mut JournalWriter> {
+        if writer.journal.is_none() {
+            let folder = self.journal();
+            let begun = JournalWriter::create(&*self.disk, &folder, writer.next, writer.before)?;
+            let _publishing = lock(&self.publishing);
+            let view = self.view();
+            let mut live = view.live.clone();
+            live.push(LiveSet { journal: writer.next, tables: BTreeMap::new() });
+            self.show(view.with_live(live));
+            writer.next += 1;
+            writer.journal = Some(begun);
+        }
+        writer.journal.as_mut().ok_or_else(|| Error::new(ErrorKind::Io, "there is no journal"))
+    }
+
+    /// Ends the file that is appended to; returns its number and length.
+    pub(super) fn end_file(&self, writer: &mut Writer) -> Option<(u64, u64)> {
+        let ended = writer.journal.take()?;
+        writer.before = ended.durable();
+        lock(&self.publishing).insert(ended.number(), ended.durable() as usize);
+        Some((ended.number(), ended.durable()))
+    }
+
+    /// Waits until so many bytes fit into the memtables.
+    fn make_room(self: &Arc<Shared>, writer: &mut Writer, bytes: usize) -> Result<()> {
+        let limit = self.limits.memtable_bytes;
+        loop {
+            let view = self.view();
+            let active = match &writer.journal {
+                Some(_) => view.live.last().map_or(0, LiveSet::bytes),
+                None => 0,
+            };
+            if active > 0 && active + bytes > limit / 2 {
+                self.end_file(writer);
+                continue;
+            }
+            if view.live_bytes() + bytes <= limit || view.live_bytes() == active {
+                return Ok(());
+            }
+            self.flush_before(writer.journal.as_ref().map_or(writer.next, JournalWriter::number))?;
+        }
+    }
+
+    /// Ends the writing: what was upserted stays in the journal.
+    pub(crate) fn close(&self) -> Result<()> {
+        let mut slot = lock(&self.writer);
+        let Some(mut writer) = slot.take() else { return Ok(()) };
+        self.wait_for_flush();
+        match (self.end_file(&mut writer), &writer.failed) {
+            // A file of this length from now on: less of it would be damage.
+            (Some(closed), None) => self.publish(|manifest| {
+                manifest.journal.closed = Some(closed);
+                Ok(())
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl LiveSet {
+    pub(super) fn bytes(&self) -> usize {
+        self.tables.values().map(|memtable| memtable.bytes()).sum()
+    }
+}

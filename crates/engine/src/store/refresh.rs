@@ -1,0 +1,143 @@
+//! Catching up with what other processes have published and written to the journal.
+
+use super::Manifest;
+use super::hold::list;
+use super::shared::Shared;
+use super::view::{LiveSet, View};
+use crate::errors::corrupt;
+use crate::journal::{self, Entries, Progress};
+use crate::memtable::{Commit, Memtable};
+use crate::rows;
+use crate::workers::lock;
+use idmatch_store::{Error, ErrorKind, Result};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Release;
+
+/// A writer may remove files between the reading of the manifest and of what it names.
+const TRIES: u32 = 20;
+
+impl Shared {
+    /// Takes over what any process has published or upserted.
+    pub(crate) fn refresh(&self) -> Result<()> {
+        let held = lock(&self.hold);
+        // What this process writes it has in its view.
+        if held.strong_count() > 0 {
+            return Ok(());
+        }
+        self.catch_up(&mut lock(&self.publishing))
+    }
+
+    /// The same for those that hold `publishing`, whose content it is.
+    pub(super) fn catch_up(&self, read: &mut BTreeMap<u64, usize>) -> Result<()> {
+        let mut tries = 0;
+        while let Some(manifest) = Manifest::read(&*self.disk, &self.root)? {
+            tries += 1;
+            match self.catch_up_with(manifest.clone(), read) {
+                Err(_) if tries < TRIES && self.published()? != manifest => {}
+                done => return done,
+            }
+        }
+        Ok(())
+    }
+
+    fn catch_up_with(&self, manifest: Manifest, read: &mut BTreeMap<u64, usize>) -> Result<()> {
+        let before = self.view();
+        let first = manifest.journal.first;
+        let folder = self.journal();
+        let numbers: BTreeSet<u64> = list(&*self.disk, &folder)?
+            .iter()
+            .filter_map(|name| journal::number_of(name))
+            .filter(|number| *number >= first)
+            .collect();
+        read.retain(|number, _| *number >= first);
+        let mut live: Vec<LiveSet> =
+            before.live.iter().filter(|set| set.journal >= first).cloned().collect();
+        let view = match manifest == before.manifest {
+            true => None,
+            false => Some(self.open_view(manifest.clone())?),
+        };
+        let tables = &view.as_ref().unwrap_or(&before).manifest.tables;
+        let mut commit = self.visible();
+        let started = commit;
+        for number in numbers {
+            let from = read.get(&number).copied().unwrap_or(0);
+            let mut set = match live.iter().find(|set| set.journal == number) {
+                Some(set) => set.clone(),
+                None => LiveSet { journal: number, tables: BTreeMap::new() },
+            };
+            let mut take = |entries: Entries<'_>| {
+                commit += 1;
+                for batch in entries {
+                    let batch = batch.ok_or_else(malformed)?;
+                    let known = tables.iter().find(|(name, _)| name.as_str() == batch.table);
+                    let (name, entry) = known.ok_or_else(malformed)?;
+                    let memtable = set
+                        .tables
+                        .entry(name.clone())
+                        .or_insert_with(|| Arc::new(Memtable::new(entry.options.keep)));
+                    add_rows(memtable, commit, batch.count, batch.rows)?;
+                }
+                Ok(())
+            };
+            match journal::read(&*self.disk, &folder, number, from, &mut take)? {
+                Progress::Gone => {
+                    let what = "a file of the journal is gone";
+                    return Err(corrupt(&journal::file(&folder, number), 0, what));
+                }
+                Progress::Read { end, before } => {
+                    if let (Some(before), Some(previous)) = (before, number.checked_sub(1))
+                        && previous >= first
+                    {
+                        let end = read.get(&previous).copied().unwrap_or(0);
+                        journal::check_end(&folder, previous, end, before)?;
+                    }
+                    read.insert(number, end);
+                }
+            }
+            live.retain(|other| other.journal != number);
+            live.push(set);
+        }
+        if let Some((number, length)) = manifest.journal.closed
+            && number >= first
+        {
+            let end = read.get(&number).copied().unwrap_or(0);
+            journal::check_end(&folder, number, end, length)?;
+        }
+        if view.is_some() || commit != started || live.len() != before.live.len() {
+            let view = view.as_ref().unwrap_or(&before);
+            self.show(view.with_live(live));
+        }
+        self.visible.store(commit, Release);
+        Ok(())
+    }
+}
+
+/// Adds the rows of a batch to a memtable.
+pub(super) fn add_rows(
+    memtable: &Memtable,
+    commit: Commit,
+    count: u32,
+    encoded: &[u8],
+) -> Result<()> {
+    let mut at = 0;
+    for _ in 0..count {
+        let (row, next) = rows::read(encoded, at).ok_or_else(malformed)?;
+        memtable.add(commit, row.seen_at, row.key, row.value);
+        at = next;
+    }
+    if at == encoded.len() { Ok(()) } else { Err(malformed()) }
+}
+
+fn malformed() -> Error {
+    let what =
+        "a record of the journal is whole but makes no sense; restore the store from a backup";
+    Error::new(ErrorKind::Corrupt, what)
+}
+
+impl View {
+    /// Rows in memtables.
+    pub(crate) fn live_bytes(&self) -> usize {
+        self.live.iter().flat_map(|set| set.tables.values()).map(|table| table.bytes()).sum()
+    }
+}

@@ -1,0 +1,316 @@
+//! Upserts: what was acknowledged is there, whole and in both directions, whatever happens
+//! to the process or the disk.
+
+use crate::common::{
+    Batches, Child, Fault, FaultyDisk, HarmedDisk, Question, Row, ask, create, files, load, name,
+    role, rows_of_all_kinds, upsert,
+};
+use idmatch_engine::disk::OsDisk;
+use idmatch_engine::{EngineStore, MemoryLimits};
+use idmatch_model::{Keep, Pick, Side, Window};
+use idmatch_store::{ErrorKind, MatchQuery, Store, Table};
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+const TABLE: &str = "t";
+const ROWS: usize = 20;
+
+/// A memtable takes a few batches, so that segments are written all the time.
+const LIMITS: MemoryLimits = MemoryLimits {
+    segment_rows: 100,
+    chunk_bytes: 1_000,
+    run_bytes: 3_500,
+    tranche_bytes: 1_000,
+    memtable_bytes: 20_000,
+};
+
+/// The rows of a batch: its ids are its own, and so is one partner_id that half of them have.
+fn rows(number: usize) -> Vec<Row> {
+    let partner = |row: usize| match row % 2 {
+        0 => format!("hot-{number}"),
+        _ => format!("{:032x}", number * ROWS + row),
+    };
+    (0..ROWS).map(|row| (format!("{number}-{row}"), partner(row), row as i64)).collect()
+}
+
+fn put(table: &dyn Table, number: usize) -> idmatch_store::Result<()> {
+    upsert(table, &mut Batches::of_rows(&rows(number), 7))
+}
+
+/// Whether a batch is there: whole and in both directions, or not at all.
+fn is_there(table: &dyn Table, number: usize) -> bool {
+    let rows = rows(number);
+    let population = Arc::new(rows.iter().map(|(id, _, _)| id.clone()).collect());
+    let query = MatchQuery { by: Side::Id, pick: Pick::All, window: Window::ALL };
+    let mut matches = ask(table, &Question::Match(population, query)).unwrap().split_off(1);
+    let hot = Question::Answers(Side::PartnerId, format!("hot-{number}"), Window::ALL);
+    let of_hot = ask(table, &hot).unwrap();
+    if matches.is_empty() {
+        assert_eq!(of_hot, [], "batch {number} is there by partner_id only");
+        return false;
+    }
+    matches.sort_by_key(|row| row.2);
+    assert_eq!(matches, rows, "batch {number} is there in part");
+    assert_eq!(of_hot.len(), ROWS / 2, "batch {number} is there by id only");
+    true
+}
+
+/// The batches below `end` that a store has, as a new process sees it.
+fn batches_in(root: &Path, end: usize) -> BTreeSet<usize> {
+    let store = EngineStore::open(root).unwrap();
+    let Ok(table) = store.table(&name(TABLE)) else { return BTreeSet::new() };
+    assert_eq!(table.verify().unwrap(), []);
+    (0..end).filter(|number| is_there(&*table, *number)).collect()
+}
+
+fn open(root: &Path) -> EngineStore {
+    EngineStore::open_with(Arc::new(OsDisk), root, LIMITS).unwrap()
+}
+
+#[test]
+fn an_upsert_is_seen_at_once_and_after_reopening() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let table = create(&store, TABLE, Keep::Last).unwrap();
+    for number in 0..60 {
+        put(&*table, number).unwrap();
+        assert!(is_there(&*table, number), "{number}");
+    }
+    assert!((0..60).all(|number| is_there(&*table, number)));
+    assert_eq!(table.stats().unwrap().rows, (60 * ROWS) as u64);
+    assert!(table.stats().unwrap().segments > 0, "nothing was written as a segment");
+    assert_eq!(batches_in(dir.path(), 61).len(), 60);
+    store.close().unwrap();
+    assert_eq!(batches_in(dir.path(), 61).len(), 60);
+}
+
+#[test]
+fn a_reader_sees_upserts_when_it_refreshes() {
+    let dir = tempfile::tempdir().unwrap();
+    let writer = open(dir.path());
+    let table = create(&writer, TABLE, Keep::Last).unwrap();
+    put(&*table, 0).unwrap();
+    let reader = open(dir.path());
+    let seen = reader.table(&name(TABLE)).unwrap();
+    for number in 1..60 {
+        put(&*table, number).unwrap();
+        assert!(!is_there(&*seen, number), "{number} is there before the refresh");
+        reader.refresh().unwrap();
+        assert!((0..=number).all(|number| is_there(&*seen, number)), "{number}");
+    }
+    // The reader may write when the writer has closed, and then the other way round.
+    let error = put(&*seen, 60).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Busy);
+    writer.close().unwrap();
+    put(&*seen, 60).unwrap();
+    writer.refresh().unwrap();
+    assert!((0..=60).all(|number| is_there(&*table, number)));
+    reader.close().unwrap();
+    put(&*table, 61).unwrap();
+    assert_eq!(batches_in(dir.path(), 62).len(), 62);
+}
+
+#[test]
+fn many_threads_upsert_while_a_load_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let table = create(&store, TABLE, Keep::Last).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let table = &table;
+            scope.spawn(move || {
+                for number in (thread..100).step_by(4) {
+                    put(&**table, number).unwrap();
+                    assert!(is_there(&**table, number), "{number}");
+                }
+            });
+        }
+        for number in 100..110 {
+            load(&*table, &mut Batches::of_rows(&rows(number), 50)).unwrap();
+        }
+    });
+    assert!((0..110).all(|number| is_there(&*table, number)));
+    drop((table, store));
+    assert_eq!(batches_in(dir.path(), 111).len(), 110);
+}
+
+#[test]
+fn a_backup_of_a_store_that_is_written_is_a_point_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("store");
+    let store = open(&root);
+    let table = create(&store, TABLE, Keep::Last).unwrap();
+    std::thread::scope(|scope| {
+        let writing = scope.spawn(|| (0..200).for_each(|number| put(&*table, number).unwrap()));
+        let mut copies = 0;
+        while !writing.is_finished() {
+            let before = (0..200).take_while(|number| is_there(&*table, *number)).count();
+            let copy = dir.path().join(format!("copy-{copies}"));
+            store.backup(&copy).unwrap();
+            let there = batches_in(&copy, 200);
+            assert!(there.len() >= before, "{} of {before}", there.len());
+            assert!(there.iter().copied().eq(0..there.len()), "a hole in {there:?}");
+            copies += 1;
+        }
+        assert!(copies > 0);
+    });
+}
+
+/// Upserts with faults: (batches that were acknowledged, batches that were tried).
+fn run(root: &Path, disk: Arc<FaultyDisk>) -> (BTreeSet<usize>, usize) {
+    let mut acknowledged = BTreeSet::new();
+    let Ok(store) = EngineStore::open_with(disk, root, LIMITS) else { return (acknowledged, 0) };
+    let Ok(table) = create(&store, TABLE, Keep::Last) else { return (acknowledged, 0) };
+    for number in 0..40 {
+        match put(&*table, number) {
+            Ok(()) => {
+                acknowledged.insert(number);
+            }
+            Err(error) => {
+                let words = error.chain();
+                assert_eq!(error.kind(), ErrorKind::Io, "{words}");
+                assert!(words.contains("injected fault"), "the cause is not told: {words}");
+                assert!(words.contains(root.to_str().unwrap()), "no file is named: {words}");
+            }
+        }
+        for seen in &acknowledged {
+            if number % 10 == 9 {
+                // Reading may meet the fault, but never answers wrongly.
+                let hot = Question::Answers(Side::PartnerId, format!("hot-{seen}"), Window::ALL);
+                if let Ok(rows) = ask(&*table, &hot) {
+                    assert_eq!(rows.len(), ROWS / 2, "batch {seen}");
+                }
+            }
+        }
+    }
+    store.close().ok();
+    (acknowledged, 40)
+}
+
+fn fail_everywhere(fault: Fault, length: u64) {
+    for at in 0u64.. {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("store");
+        let disk = Arc::new(FaultyDisk::new(at..at.saturating_add(length), fault));
+        let (acknowledged, tried) = run(&root, disk.clone());
+        let there = batches_in(&root, 40);
+        assert!(acknowledged.is_subset(&there), "operation {at}: {acknowledged:?}, {there:?}");
+        // After the fault the same store takes everything again.
+        let store = open(&root);
+        let table = create(&store, TABLE, Keep::Last).unwrap();
+        (0..40).for_each(|number| put(&*table, number).unwrap());
+        assert!((0..40).all(|number| is_there(&*table, number)), "operation {at}");
+        if !disk.was_hit() {
+            assert!(at > 60 && tried == 40, "only {at} operations were counted");
+            break;
+        }
+    }
+}
+
+#[test]
+fn an_operation_fails_once() {
+    fail_everywhere(Fault::Error(io::ErrorKind::Other), 1);
+}
+
+#[test]
+fn a_write_is_torn_and_the_disk_stays_full() {
+    fail_everywhere(Fault::TornWrite, u64::MAX);
+}
+
+#[test]
+fn the_disk_is_full_for_a_while() {
+    fail_everywhere(Fault::Error(io::ErrorKind::StorageFull), 5);
+}
+
+#[test]
+#[ignore = "started by a test of this file as another process"]
+fn upserter() {
+    let role = role().expect("a test of this file starts this with a role");
+    let store = open(&role.store);
+    let table = create(&store, TABLE, Keep::Last).unwrap();
+    let first = table.stats().unwrap().rows as usize / ROWS;
+    role.tell("ready");
+    for number in first.. {
+        put(&*table, number).unwrap();
+        role.tell(&number.to_string());
+    }
+}
+
+#[test]
+fn a_writer_is_killed() {
+    const KILLS: u64 = 100;
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut dir = tempfile::tempdir().unwrap();
+    let mut acknowledged = 0;
+    let mut written = 0;
+    for kill in 0..KILLS {
+        if kill % 5 == 0 {
+            dir = tempfile::tempdir().unwrap();
+            acknowledged = 0;
+        }
+        let root = dir.path().join("store");
+        let mut child = Child::start("upserts::upserter", &root);
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        if kill % 8 != 0 {
+            assert_eq!(child.hear().as_deref(), Some("ready"));
+        }
+        std::thread::sleep(Duration::from_micros(random % 30_000));
+        child.kill();
+        while let Some(told) = child.hear() {
+            if let Ok(number) = told.parse::<usize>() {
+                acknowledged = number + 1;
+            }
+        }
+        let there = batches_in(&root, acknowledged + 3);
+        assert!(there.iter().copied().eq(0..there.len()), "a hole in {there:?} (kill {kill})");
+        assert!(there.len() >= acknowledged, "{} of {acknowledged} (kill {kill})", there.len());
+        assert!(there.len() <= acknowledged + 1, "batches that nobody began (kill {kill})");
+        written += there.len() - acknowledged.min(there.len());
+        acknowledged = there.len();
+        written += acknowledged;
+    }
+    assert!(written > 100, "only {written} batches were written");
+}
+
+/// A closed store says how long its journal is: all damage to it is found.
+#[test]
+fn every_byte_of_a_journal_flipped_and_every_length() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = EngineStore::open(dir.path()).unwrap();
+    let table = create(&store, TABLE, Keep::All).unwrap();
+    for rows in rows_of_all_kinds(12).chunks(4) {
+        upsert(&*table, &mut Batches::of_rows(rows, 2)).unwrap();
+    }
+    store.close().unwrap();
+    let journals: Vec<_> = files(dir.path())
+        .into_iter()
+        .filter(|file| file.extension() == Some("log".as_ref()))
+        .collect();
+    assert_eq!(journals.len(), 1);
+    let file = &journals[0];
+    let bytes = std::fs::read(file).unwrap();
+    let found = |harmed: Vec<u8>, harm: &str| {
+        let disk = Arc::new(HarmedDisk::new(file, harmed));
+        let error = EngineStore::open_on(disk, dir.path()).expect_err(harm);
+        let words = error.chain();
+        assert!(words.contains(file.to_str().unwrap()), "{harm}: {words}");
+        let kind = error.kind();
+        assert!(
+            matches!(kind, ErrorKind::Corrupt | ErrorKind::UnsupportedFormat),
+            "{harm}: {words}"
+        );
+    };
+    for at in 0..bytes.len() {
+        for pattern in [0x01, 0x80, 0xff] {
+            let mut harmed = bytes.clone();
+            harmed[at] ^= pattern;
+            found(harmed, &format!("byte {at} ^ {pattern:#x}"));
+        }
+        found(bytes[..at].to_vec(), &format!("{at} bytes are left"));
+    }
+}
