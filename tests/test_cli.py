@@ -150,6 +150,8 @@ def test_tables(loaded: Cli) -> None:
         "keep": "last",
         "retention": None,
         "rows": 4,
+        "memtable_rows": 0,
+        "memtable_bytes": 0,
         "oldest": "2025-01-25T12:00:00.000Z",
         "newest": "2026-03-01T12:00:00.000Z",
     }

@@ -77,6 +77,19 @@ class Table:
         gets lists of (source, row, column, reason). An exception in any of these stops the
         load and is raised, with nothing published.
         """
+    def upsert(
+        self,
+        sources: Iterable[tuple[str, Any]],
+        strict: bool,
+        on_rejects: Callable[[list[tuple[str, int, str, str]]], object],
+        short: bool,
+    ) -> tuple[int, int]:
+        """Adds the rows of all sources at once and for good; returns (rows read, rows rejected).
+
+        Arguments are those of `load`, and `short` that of `match`. Up to 100,000 rows are seen
+        whole or not at all; more are cut into batches of that kind. After an error those before
+        it stay.
+        """
     def answers(
         self, by: str, key: str, since: int | None, until: int | None, limit: int | None
     ) -> Any:
@@ -104,7 +117,7 @@ class Table:
     def verify(self) -> list[tuple[str, str]]:
         """What is wrong, as (place, problem); empty when all is well."""
     def stats(self) -> dict[str, Any]:
-        """rows, bytes, segments (int) and oldest, newest (int or None)."""
+        """rows, bytes, segments, memtable_rows, memtable_bytes (int); oldest, newest (or None)."""
 
 @final
 class Match:

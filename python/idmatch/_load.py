@@ -3,6 +3,8 @@
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import Self
 
 import pyarrow as pa
 
@@ -11,7 +13,7 @@ from ._errors import BadInput
 from ._match import MatchResult
 from ._rejects import Rejects
 from ._results import LoadReport
-from ._sources import OnMalformed, Source, Wanted, are_short
+from ._sources import OnMalformed, Pieces, Source, Wanted, are_short
 
 
 def load(
@@ -22,21 +24,97 @@ def load(
     rejects: str | os.PathLike[str] | None,
 ) -> LoadReport:
     """Loads all sources into a table in one step; see `Table.load`."""
-    started = time.perf_counter()
-    with Rejects(rejects or f"{table.name}.rejects.csv", strict) as log:
-        streams = _streams(sources, columns, log.take_malformed)
-        try:
-            rows, rejected = table.load(streams, strict, log.take)
-        except Exception as error:
-            if strict and log.first_malformed:
-                raise BadInput(f"{log.first_malformed}; nothing was loaded") from error
-            raise
-    return LoadReport(
-        rows=rows + log.malformed,
-        rejected=rejected + log.malformed,
-        seconds=time.perf_counter() - started,
-        rejects=log.path if log.written else None,
-    )
+    with _Report(table, strict, rejects, otherwise="nothing was loaded") as report:
+        streams = _streams(sources, columns, report.log.take_malformed)
+        report.add(table.load(streams, strict, report.log.take))
+    return report.made()
+
+
+def upsert(
+    table: _core.Table,
+    sources: Sequence[Source],
+    columns: Wanted,
+    strict: bool,
+    rejects: str | os.PathLike[str] | None,
+) -> LoadReport:
+    """Upserts all sources into a table; see `Table.upsert`."""
+    with _Report(table, strict, rejects, otherwise="batches before it stay") as report:
+        streams = _streams(sources, columns, report.log.take_malformed)
+        short = are_short(sources)
+        report.add(table.upsert(streams, strict, report.log.take, short))
+    return report.made()
+
+
+def upsert_pieces(
+    table: _core.Table,
+    pieces: Pieces,
+    columns: Wanted,
+    strict: bool,
+    rejects: str | os.PathLike[str] | None,
+) -> LoadReport:
+    """Upserts what arrives on a stream, piece by piece."""
+    with _Report(table, strict, rejects, otherwise="rows before it stay") as report:
+        for piece in pieces.read(columns, report.log.take_malformed):
+            # The core numbers the rows of each piece from 1.
+            before = report.rows
+
+            def take(found: list[tuple[str, int, str, str]], before: int = before) -> None:
+                report.log.take(
+                    [(name, row + before, column, why) for name, row, column, why in found]
+                )
+
+            report.add(table.upsert([(pieces.name, piece)], strict, take, short=True))
+    return report.made()
+
+
+class _Report:
+    """Adds up what a load or an upsert does; when strict, words the bad row as the error it is."""
+
+    def __init__(
+        self,
+        table: _core.Table,
+        strict: bool,
+        rejects: str | os.PathLike[str] | None,
+        otherwise: str,
+    ) -> None:
+        self.log = Rejects(rejects or f"{table.name}.rejects.csv", strict)
+        self.rows = 0
+        self._rejected = 0
+        self._strict = strict
+        self._otherwise = otherwise
+        self._started = time.perf_counter()
+
+    def add(self, counted: tuple[int, int]) -> None:
+        """Adds rows read and rows rejected by the core."""
+        self.rows += counted[0]
+        self._rejected += counted[1]
+
+    def made(self) -> LoadReport:
+        """The sums."""
+        return LoadReport(
+            rows=self.rows + self.log.malformed,
+            rejected=self._rejected + self.log.malformed,
+            seconds=time.perf_counter() - self._started,
+            rejects=self.log.path if self.log.written else None,
+        )
+
+    def __enter__(self) -> Self:
+        self.log.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.log.__exit__(kind, error, traceback)
+        if not isinstance(error, Exception) or not self._strict:
+            return
+        if self.log.first_malformed:
+            raise BadInput(f"{self.log.first_malformed}; {self._otherwise}") from error
+        if isinstance(error, BadInput):
+            raise BadInput(f"{error}; {self._otherwise}") from error
 
 
 def match(

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 
 class LoadReport(NamedTuple):
-    """What a load did."""
+    """What a load or an upsert did."""
 
     rows: int
     """Rows read, rejected ones included."""
@@ -35,6 +35,10 @@ class TableStats(NamedTuple):
     """Bytes on disk, both directions."""
     segments: int
     """Segment files, both directions."""
+    memtable_rows: int
+    """Of the rows, those that were upserted and are in the journal and in memory only."""
+    memtable_bytes: int
+    """The memory that these take."""
     oldest: datetime | None
     """The oldest date stored, in UTC; None in an empty table."""
     newest: datetime | None

@@ -82,6 +82,39 @@ class Table:
             rejects=rejects,
         )
 
+    def upsert(
+        self,
+        source: Any,
+        id: str | None = None,
+        partner_id: str | None = None,
+        seen_at: str | None = None,
+        strict: bool = False,
+        rejects: str | PathLike[str] | None = None,
+    ) -> LoadReport:
+        """Adds observations at once: when this returns they are on disk, and every later
+        question in this process has them, in both directions. Any number of threads may call it.
+
+        Arguments are those of `load`. Up to 100,000 rows are seen whole or not at all; more are
+        cut into batches of that kind. After an error, which with `strict` a bad row is, the batches
+        before it stay; to repeat an upsert is always safe.
+
+        The first upsert makes this process the one that writes the store, until the store is
+        closed. Other processes see what was upserted when they refresh. For millions of rows
+        at a time `load` is faster.
+
+        Raises Busy while another process writes the store, IoError when the disk refuses; after a
+        failed sync the store can only be read until it is opened again.
+        """
+        from . import _load, _sources
+
+        return _load.upsert(
+            self._core,
+            _sources.find(source),
+            columns={"id": id, "partner_id": partner_id, "seen_at": seen_at},
+            strict=strict,
+            rejects=rejects,
+        )
+
     def partner_ids(
         self,
         id: str,
@@ -162,6 +195,8 @@ class Table:
             rows=stats["rows"],
             bytes=stats["bytes"],
             segments=stats["segments"],
+            memtable_rows=stats["memtable_rows"],
+            memtable_bytes=stats["memtable_bytes"],
             oldest=_datetime_or_none(stats["oldest"]),
             newest=_datetime_or_none(stats["newest"]),
         )

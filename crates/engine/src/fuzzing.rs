@@ -5,11 +5,15 @@
 
 use crate::bytes::{u16_at, u32_at};
 use crate::disk::Mapped;
+use crate::journal;
 use crate::lookup::RowCursor;
+use crate::memtable::Memtable;
 use crate::packed::Packed;
+use crate::part::Part;
 use crate::record;
 use crate::segment::{Block, DatePage, Header, IdPage, PAGE_ROWS, Region, Segment, checksum};
 use crate::store::Manifest;
+use idmatch_model::{Keep, Side};
 use idmatch_store::Result;
 use std::ops::Range;
 use std::path::Path;
@@ -26,6 +30,27 @@ pub fn manifest(bytes: &[u8]) {
     for manifest in whole.into_iter().chain(Manifest::decode(path, &sealed)) {
         let back = manifest.encode().and_then(|bytes| Manifest::decode(path, &bytes));
         assert!(back.is_ok_and(|back| back == manifest), "a manifest does not come back");
+    }
+}
+
+/// A journal file: read, and its rows put into a memtable.
+pub fn journal(bytes: &[u8]) {
+    let mut sealed = journal::header(0, 0);
+    sealed.extend(journal::record(0, sealed.len() as u64, 0, bytes));
+    for bytes in [bytes, &sealed] {
+        let memtable = Memtable::new(Keep::All);
+        let mut take = |entries: journal::Entries<'_>| {
+            for batch in entries.flatten() {
+                memtable.add(1, batch.count, batch.rows);
+            }
+            Ok(())
+        };
+        if journal::scan(Path::new("journal"), 0, 0, bytes, &mut take).is_err() {
+            continue;
+        }
+        for (side, part) in Side::BOTH.iter().flat_map(|side| Part::all().map(|p| (*side, p))) {
+            assert!(memtable.rows_in(side, part, 1).is_ok());
+        }
     }
 }
 

@@ -71,20 +71,21 @@ impl Memtable {
         }
     }
 
-    /// Adds an observation to both directions. One thread at a time adds.
-    pub(crate) fn add(
-        &self,
-        commit: Commit,
-        seen_at: SeenAt,
-        id: Packed<'_>,
-        partner_id: Packed<'_>,
-    ) {
-        let bytes = self.by_id.add(commit, seen_at, id, partner_id)
-            + self.by_partner_id.add(commit, seen_at, partner_id, id);
-        self.rows.fetch_add(1, Relaxed);
-        self.bytes.fetch_add(bytes, Relaxed);
-        self.oldest.fetch_min(seen_at.millis(), Relaxed);
-        self.newest.fetch_max(seen_at.millis(), Relaxed);
+    /// Adds encoded rows (`id` is the key) to both directions; one thread at a time adds. `None` where
+    /// they are not so many rows; what could be read of them was added then.
+    pub(crate) fn add(&self, commit: Commit, count: u32, encoded: &[u8]) -> Option<()> {
+        let mut at = 0;
+        for _ in 0..count {
+            let (row, next) = rows::read(encoded, at)?;
+            let bytes = self.by_id.add(commit, row.seen_at, row.key, row.value)
+                + self.by_partner_id.add(commit, row.seen_at, row.value, row.key);
+            self.rows.fetch_add(1, Relaxed);
+            self.bytes.fetch_add(bytes, Relaxed);
+            self.oldest.fetch_min(row.seen_at.millis(), Relaxed);
+            self.newest.fetch_max(row.seen_at.millis(), Relaxed);
+            at = next;
+        }
+        (at == encoded.len()).then_some(())
     }
 
     /// Rows added, of any commit.

@@ -115,8 +115,9 @@ impl Store {
         py.detach(|| store.backup(&destination)).or_raise(py)
     }
 
-    /// Ends the use of the store.
-    fn close(&self) {
-        *self.store.write().unwrap_or_else(PoisonError::into_inner) = None;
+    /// Ends the use of the store, and its writing.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let store = self.store.write().unwrap_or_else(PoisonError::into_inner).take();
+        store.map_or(Ok(()), |store| py.detach(|| store.close()).or_raise(py))
     }
 }

@@ -64,6 +64,27 @@ impl Table {
         finish(py, loaded, &raised)
     }
 
+    /// Upserts all sources; returns (rows read, rows rejected).
+    fn upsert(
+        &self,
+        py: Python<'_>,
+        sources: &Bound<'_, PyAny>,
+        strict: bool,
+        on_rejects: Py<PyAny>,
+        short: bool,
+    ) -> PyResult<(u64, u64)> {
+        let (iterator, raised) = (sources.try_iter()?.unbind(), Raised::default());
+        let mut rejects = PyRejects::new(on_rejects, raised.clone());
+        let run = |stop: &AtomicBool| {
+            let mut source = PySource::new(iterator, raised.clone(), stop);
+            let ingest = Ingest::new(strict, now(), &mut rejects);
+            self.0.upsert(&mut source, &ingest)?;
+            Ok((ingest.rows(), ingest.rejected()))
+        };
+        let upserted = if short { uninterrupted(py, run) } else { interruptible(py, run)? };
+        finish(py, upserted, &raised)
+    }
+
     /// What goes with a key, newest first.
     #[pyo3(signature = (by, key, since, until, limit))]
     fn answers<'py>(
@@ -154,6 +175,8 @@ impl Table {
         shown.set_item("rows", stats.rows)?;
         shown.set_item("bytes", stats.bytes)?;
         shown.set_item("segments", stats.segments)?;
+        shown.set_item("memtable_rows", stats.memtable_rows)?;
+        shown.set_item("memtable_bytes", stats.memtable_bytes)?;
         shown.set_item("oldest", stats.oldest.map(SeenAt::millis_i64))?;
         shown.set_item("newest", stats.newest.map(SeenAt::millis_i64))?;
         Ok(shown)

@@ -1,15 +1,18 @@
 """What the commands do. Each returns the exit code; errors are raised."""
 
 import os
+import sys
 import time
 from argparse import Namespace
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from io import BufferedReader
+from typing import TYPE_CHECKING, Any, cast
 
 from .. import _store
 from .._core import format_instant
 from .._errors import InvalidArgument, NotAStore
-from .._results import TableStats
+from .._results import LoadReport, TableStats
 from .._sizes import show_size
 from .._store import Store
 from .._table import Table
@@ -37,14 +40,49 @@ def load(options: Namespace) -> int:
             strict=options.strict,
             rejects=options.rejects,
         )
-    seconds = round(report.seconds, 3)
-    if options.json:
-        print_json({"rows": report.rows, "rejected": report.rejected, "seconds": seconds})
-    else:
-        print(f"{report.rows:,} rows read, {report.rejected:,} rejected, in {seconds:,} s")
-    if report.rejected:
-        warn(f"{report.rejected:,} rows were rejected; {report.rejects} says which and why")
-    return _REJECTED_ROWS if report.rejected else _DONE
+    return _show_report(report, options)
+
+
+def upsert(options: Namespace) -> int:
+    """`idmatch upsert`"""
+    one = options.id is not None or options.partner_id is not None
+    if one == (options.file is not None):
+        raise InvalidArgument("name either FILE or one observation: --id and --partner-id")
+    if one and (options.id is None or options.partner_id is None):
+        raise InvalidArgument("one observation has both --id and --partner-id")
+    if options.seen_at and not one:
+        raise InvalidArgument("--seen-at is for one observation; rows have dates of their own")
+    with _store.open(options.store) as store:
+        return _show_report(_upsert(_table_to_upsert(store, options.table), options), options)
+
+
+def _upsert(table: Table, options: Namespace) -> LoadReport:
+    from .. import _load
+    from .._sources import Pieces
+
+    names: dict[str, Any] = {"id": None, "partner_id": None, "seen_at": None}
+    names |= _named_columns(options.columns)
+    how: dict[str, Any] = {"strict": options.strict, "rejects": options.rejects}
+    if options.file == "-":
+        pieces = Pieces(cast("BufferedReader", sys.stdin.buffer), "standard input")
+        return _load.upsert_pieces(table._core, pieces, names, **how)
+    if options.file is not None:
+        with watched([options.file]) as sources:
+            return table.upsert(sources, **names, **how)
+    import pyarrow as pa
+
+    seen_at = options.seen_at or datetime.now(UTC).isoformat(timespec="milliseconds")
+    values = {"id": options.id, "partner_id": options.partner_id, "seen_at": seen_at}
+    row = pa.table({name: pa.array([value], pa.string()) for name, value in values.items()})
+    return table.upsert(row, strict=True)
+
+
+def _named_columns(text: str | None) -> dict[str, str]:
+    names = text.split(",") if text else []
+    if len(names) > 3:
+        raise InvalidArgument(f"--columns has {len(names)} names; there are three columns")
+    roles = ("id", "partner_id", "seen_at")
+    return {role: name for role, name in zip(roles, names, strict=False) if name}
 
 
 def match(options: Namespace) -> int:
@@ -161,16 +199,32 @@ def sample(options: Namespace) -> int:
 
 COMMANDS: Mapping[str, Command] = {
     command.__name__: command
-    for command in (load, match, lookup, tables, verify, backup, restore, sample)
+    for command in (load, upsert, match, lookup, tables, verify, backup, restore, sample)
 }
 
 
 def _open_existing(path: str) -> Store:
-    """A store that is there; only a load makes one."""
+    """A store that is there; only a load or an upsert makes one."""
     store = _store.open(path)
     if not os.path.isdir(path):
         raise NotAStore(f"there is no store at {path}; load a table to make one")
     return store
+
+
+def _table_to_upsert(store: Store, name: str) -> Table:
+    """The table that is there, or a new one."""
+    return store.table(name) if name in store.tables() else store._new_table(name, "last", None)
+
+
+def _show_report(report: LoadReport, options: Namespace) -> int:
+    seconds = round(report.seconds, 3)
+    if options.json:
+        print_json({"rows": report.rows, "rejected": report.rejected, "seconds": seconds})
+    else:
+        print(f"{report.rows:,} rows read, {report.rejected:,} rejected, in {seconds:,} s")
+    if report.rejected:
+        warn(f"{report.rejected:,} rows were rejected; {report.rejects} says which and why")
+    return _REJECTED_ROWS if report.rejected else _DONE
 
 
 def _table_to_load(store: Store, options: Namespace) -> Table:

@@ -36,6 +36,7 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
         return added
 
     _add_load(command("load", "Load files into a table, all or nothing; make it if need be."))
+    _add_upsert(command("upsert", "Add observations at once: one, a file, or a stream on stdin."))
     _add_match(command("match", "Find what goes with every identifier of a population."))
     _add_lookup(command("lookup", "Find what goes with one identifier, newest first."))
 
@@ -64,6 +65,30 @@ def _add_load(load: argparse.ArgumentParser) -> None:
     load.add_argument("--retention", metavar="PERIOD", help="never show older dates: 13mo, 90d")
     load.add_argument("--strict", action="store_true", help="stop at the first bad row")
     load.add_argument(
+        "--rejects", metavar="FILE", help="CSV file for bad rows (default: TABLE.rejects.csv)"
+    )
+
+
+def _add_upsert(upsert: argparse.ArgumentParser) -> None:
+    _add_store(upsert)
+    upsert.add_argument("table", metavar="TABLE")
+    upsert.add_argument(
+        "file",
+        metavar="FILE",
+        nargs="?",
+        help="Parquet, CSV or ORC as for load, or - for JSON lines, CSV or an Arrow IPC stream on "
+        "stdin, which is upserted as it arrives",
+    )
+    upsert.add_argument("--id", metavar="X", help="one observation: its id")
+    upsert.add_argument("--partner-id", metavar="Y", help="its partner ID")
+    upsert.add_argument("--seen-at", metavar="T", help="its date, ISO 8601 (default: now)")
+    upsert.add_argument(
+        "--columns",
+        metavar="ID,PARTNER_ID,SEEN_AT",
+        help="the columns of FILE; those left out or empty are guessed where just one fits",
+    )
+    upsert.add_argument("--strict", action="store_true", help="stop at the first bad row")
+    upsert.add_argument(
         "--rejects", metavar="FILE", help="CSV file for bad rows (default: TABLE.rejects.csv)"
     )
 

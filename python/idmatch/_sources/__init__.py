@@ -8,11 +8,12 @@ from .._errors import InvalidArgument
 from ._columns import Wanted
 from ._files import find_files
 from ._objects import ArrowObject, is_arrow
+from ._pieces import Pieces
 from ._source import OnMalformed, Source
 
 _FEW_ROWS = 10_000
 
-__all__ = ["OnMalformed", "Source", "Wanted", "are_short", "find"]
+__all__ = ["OnMalformed", "Pieces", "Source", "Wanted", "are_short", "find"]
 
 
 def find(source: Any) -> Sequence[Source]:

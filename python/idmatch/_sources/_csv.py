@@ -7,9 +7,10 @@ rows.
 """
 
 import csv
+import io
 import re
-from collections.abc import Callable, Mapping
-from typing import IO, Literal, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, Literal, TypeAlias, cast
 
 import pyarrow as pa
 import pyarrow.csv as pc
@@ -20,8 +21,10 @@ from ._columns import Wanted, choose, project
 from ._source import OnMalformed
 
 _BLOCK_BYTES = 4 << 20
-_MAX_HEADER_BYTES = 64 << 10
+MAX_HEADER_BYTES = 64 << 10
 _DELIMITERS = ",\t;|"
+
+_OnInvalid: TypeAlias = Callable[[pc.InvalidRow], Literal["skip", "error"]]
 
 
 def open_csv(
@@ -33,7 +36,8 @@ def open_csv(
     on_malformed: OnMalformed | None,
 ) -> pa.RecordBatchReader:
     """Streams a file's wanted columns; `partition` holds those that its path gives."""
-    columns, delimiter = _read_header(filesystem, path, name)
+    with filesystem.open_input_stream(path, compression="detect") as stream:
+        columns, delimiter = read_header(stream.read(MAX_HEADER_BYTES), name)
     constants = {key: value for key, value in partition.items() if key not in columns}
     schema = pa.schema([(column, pa.binary()) for column in columns])
     visible = pa.schema([*schema, *(pa.field(key, pa.string()) for key in constants)])
@@ -44,36 +48,61 @@ def open_csv(
         cast(IO[bytes], filesystem.open_input_stream(path, compression="detect")),
         # With threads the reader could not tell the numbers of malformed lines.
         pc.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES),
-        pc.ParseOptions(
-            delimiter=delimiter,
-            newlines_in_values=True,
-            invalid_row_handler=_handler(name, on_malformed) if on_malformed else None,
-        ),
-        pc.ConvertOptions(
-            check_utf8=False,
-            column_types=dict.fromkeys(stored, pa.binary()),
-            include_columns=stored,
-        ),
+        # The reader counts the header as a row; rows are counted from the one after it.
+        parse_options(delimiter, _handler(name, on_malformed, -1) if on_malformed else None),
+        convert_options(stored),
     )
     return project(reader, schema, chosen, constants)
 
 
-def _handler(
-    name: str, on_malformed: OnMalformed
-) -> Callable[[pc.InvalidRow], Literal["skip", "error"]]:
+def read_piece(
+    piece: bytes,
+    header: Sequence[str],
+    delimiter: str,
+    chosen: Mapping[str, str],
+    on_malformed: Callable[[int, str], bool] | None,
+) -> pa.RecordBatchReader:
+    """The chosen columns of whole lines without a header; malformed ones are numbered from 1."""
+
+    def told(_: str, row: int, reason: str) -> bool:
+        return on_malformed is not None and on_malformed(row, reason)
+
+    read = pc.read_csv(
+        io.BytesIO(piece),
+        pc.ReadOptions(use_threads=False, column_names=list(header)),
+        parse_options(delimiter, _handler("", told, 0) if on_malformed else None),
+        convert_options(list(chosen.values())),
+    )
+    return project(read.to_batches(), read.schema, chosen, constants={})
+
+
+def parse_options(delimiter: str, on_invalid: _OnInvalid | None) -> pc.ParseOptions:
+    """How lines become values."""
+    return pc.ParseOptions(
+        delimiter=delimiter, newlines_in_values=True, invalid_row_handler=on_invalid
+    )
+
+
+def convert_options(stored: list[str]) -> pc.ConvertOptions:
+    """Values stay bytes."""
+    return pc.ConvertOptions(
+        check_utf8=False,
+        column_types=dict.fromkeys(stored, pa.binary()),
+        include_columns=stored,
+    )
+
+
+def _handler(name: str, on_malformed: OnMalformed, shift: int) -> _OnInvalid:
     def handle(row: pc.InvalidRow) -> Literal["skip", "error"]:
-        # The reader counts the header as a row; rows are counted from the one after it.
-        number = (row.number or 0) - 1
+        number = (row.number or 0) + shift
         reason = f"has {row.actual_columns} fields instead of {row.expected_columns}"
         return "skip" if on_malformed(name, number, reason) else "error"
 
     return handle
 
 
-def _read_header(filesystem: FileSystem, path: str, name: str) -> tuple[list[str], str]:
-    """The names of the columns, and what separates them."""
-    with filesystem.open_input_stream(path, compression="detect") as stream:
-        start = stream.read(_MAX_HEADER_BYTES)
+def read_header(start: bytes, name: str) -> tuple[list[str], str]:
+    """The names of the columns, and what separates them, from the start of a file."""
     lines = start.removeprefix(b"\xef\xbb\xbf").splitlines()
     line = next((line for line in lines if line), None)
     if line is None:

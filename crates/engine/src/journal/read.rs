@@ -35,10 +35,22 @@ pub(crate) fn read(
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Progress::Gone),
         Err(e) => return Err(io_error("read", &path, e)),
     };
-    let tail = Tail { number, offset: from, bytes: &bytes };
+    scan(folder, number, from, &bytes, take)
+}
+
+/// The same for bytes that were read.
+pub(crate) fn scan(
+    folder: &Path,
+    number: u64,
+    from: usize,
+    bytes: &[u8],
+    take: &mut dyn FnMut(Entries<'_>) -> Result<()>,
+) -> Result<Progress> {
+    let path = file(folder, number);
+    let tail = Tail { number, offset: from, bytes };
     let (mut at, mut header) = (from, None);
     if at == 0 {
-        match check_header(&bytes, number) {
+        match check_header(bytes, number) {
             Start::Good(before) => (at, header) = (HEADER_BYTES, Some(before)),
             Start::OtherFormat(format) => {
                 return Err(Error::new(

@@ -23,7 +23,7 @@ pub(super) const RECORD_HEADER: usize = 24;
 const ALIGN: usize = 8;
 
 /// The header of a file.
-pub(super) fn header(number: u64, before: u64) -> Vec<u8> {
+pub(crate) fn header(number: u64, before: u64) -> Vec<u8> {
     let mut out = Vec::with_capacity(HEADER_BYTES);
     out.extend_from_slice(&MAGIC);
     out.extend_from_slice(&FORMAT.to_le_bytes());
@@ -64,7 +64,7 @@ pub(crate) fn encode_batch(out: &mut Vec<u8>, table: &TableName, count: u32, row
 }
 
 /// Puts a record around entries.
-pub(super) fn record(number: u64, offset: u64, durable: u64, entries: &[u8]) -> Vec<u8> {
+pub(crate) fn record(number: u64, offset: u64, durable: u64, entries: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(padded(RECORD_HEADER + entries.len()));
     out.extend_from_slice(&[0; 8]);
     out.extend_from_slice(&MARK.to_le_bytes());

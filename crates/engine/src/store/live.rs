@@ -8,7 +8,6 @@
 //! is, a new file is begun and the old set is written as segments ([`super::flush`]).
 
 use super::hold::Hold;
-use super::refresh::add_rows;
 use super::shared::Shared;
 use super::view::LiveSet;
 use crate::errors::io_error;
@@ -172,7 +171,8 @@ impl Shared {
                 Some(memtable) => memtable.clone(),
                 None => self.add_memtable(batch),
             };
-            add_rows(&memtable, commit, batch.count, &batch.rows)?;
+            let added = memtable.add(commit, batch.count, &batch.rows);
+            added.ok_or_else(|| Error::new(ErrorKind::Corrupt, "rows changed in memory"))?;
         }
         self.visible.store(commit, Release);
         Ok(())

@@ -6,8 +6,7 @@ use super::shared::Shared;
 use super::view::{LiveSet, View};
 use crate::errors::corrupt;
 use crate::journal::{self, Entries, Progress};
-use crate::memtable::{Commit, Memtable};
-use crate::rows;
+use crate::memtable::Memtable;
 use crate::workers::lock;
 use idmatch_store::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,7 +75,7 @@ impl Shared {
                         .tables
                         .entry(name.clone())
                         .or_insert_with(|| Arc::new(Memtable::new(entry.options.keep)));
-                    add_rows(memtable, commit, batch.count, batch.rows)?;
+                    memtable.add(commit, batch.count, batch.rows).ok_or_else(malformed)?;
                 }
                 Ok(())
             };
@@ -111,22 +110,6 @@ impl Shared {
         self.visible.store(commit, Release);
         Ok(())
     }
-}
-
-/// Adds the rows of a batch to a memtable.
-pub(super) fn add_rows(
-    memtable: &Memtable,
-    commit: Commit,
-    count: u32,
-    encoded: &[u8],
-) -> Result<()> {
-    let mut at = 0;
-    for _ in 0..count {
-        let (row, next) = rows::read(encoded, at).ok_or_else(malformed)?;
-        memtable.add(commit, row.seen_at, row.key, row.value);
-        at = next;
-    }
-    if at == encoded.len() { Ok(()) } else { Err(malformed()) }
 }
 
 fn malformed() -> Error {

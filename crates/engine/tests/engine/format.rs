@@ -1,7 +1,7 @@
-//! `spec/format/segment.md` is what is written: a segment is read here by the offsets of the
-//! page's own tables, with nothing of the engine's, and must hold the rows that were loaded.
+//! `spec/format/` is what is written: a segment and a journal are read here by the offsets of the
+//! pages' own tables, with nothing of the engine's, and must hold the rows that came in.
 
-use crate::common::{Batches, Row, create, files, load, rows_of_all_kinds};
+use crate::common::{Batches, Row, create, files, load, rows_of_all_kinds, upsert};
 use idmatch_engine::EngineStore;
 use idmatch_model::Keep;
 use std::collections::BTreeSet;
@@ -15,9 +15,11 @@ struct Layout(Vec<(String, usize, usize)>);
 impl Layout {
     /// The table after the comment with this name.
     fn named(name: &str) -> Layout {
-        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/format/segment.md");
-        let page = std::fs::read_to_string(page).unwrap();
-        let (_, after) = page.split_once(&format!("<!-- offsets:{name} -->")).unwrap();
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/format");
+        let pages = ["segment.md", "journal.md"]
+            .map(|page| std::fs::read_to_string(folder.join(page)).unwrap());
+        let comment = format!("<!-- offsets:{name} -->");
+        let (_, after) = pages.iter().find_map(|page| page.split_once(&comment)).unwrap();
         let rows = after.lines().skip(1).take_while(|line| line.starts_with('|')).skip(2);
         let mut fields = Vec::new();
         for row in rows {
@@ -252,4 +254,62 @@ fn manifest(path: &Path) -> serde_json::Value {
     let (line, json) = text.split_once('\n').unwrap();
     assert_eq!(line, format!("idmatch-manifest 1 {:016x}", xxh3_64(json.as_bytes())));
     serde_json::from_str(json).unwrap()
+}
+
+/// An identifier of a journal, by the book: its text, and where the next byte is.
+fn journal_id(bytes: &[u8]) -> (String, usize) {
+    let (kind, start, len) = match bytes[0] {
+        192 => (0, 3, number(&bytes[1..3]) as usize),
+        193 => (1, 3, number(&bytes[1..3]) as usize),
+        194 => (2, 1, 16),
+        195 => (3, 1, 8),
+        hex @ 196.. => (1, 1, usize::from(hex) - 195),
+        text => (0, 1, usize::from(text)),
+    };
+    (unpacked(kind, &bytes[start..start + len]).0, start + len)
+}
+
+#[test]
+fn a_journal_is_as_the_page_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = EngineStore::open(dir.path()).unwrap();
+    let table = create(&store, "some-table", Keep::All).unwrap();
+    let rows = rows_of_all_kinds(60);
+    for rows in rows.chunks(25) {
+        upsert(&*table, &mut Batches::of_rows(rows, 10)).unwrap();
+    }
+    let file = files(dir.path()).into_iter().find(|file| file.ends_with("0000000000.log")).unwrap();
+    let bytes = std::fs::read(file).unwrap();
+    let layout = Layout::named("file");
+    assert!(bytes.starts_with(b"IDMJRN\r\n"));
+    assert_eq!(["format", "number", "before"].map(|field| layout.read(field, &bytes)), [1, 0, 0]);
+    assert_eq!(layout.read("checksum", &bytes), xxh3_64(&bytes[..layout.len() - 8]));
+    let (mut at, mut found, mut commits) = (layout.len(), Vec::new(), 0);
+    let layout = Layout::named("record");
+    while at < bytes.len() {
+        let record = &bytes[at..];
+        let len = layout.read("length", record) as usize;
+        let size = (layout.len() + len).next_multiple_of(8);
+        assert_eq!(&record[8..12], b"IDMR");
+        assert_eq!(layout.read("durable", record), at as u64);
+        let sum = xxh3_64_with_seed(&record[8..size], at as u64);
+        assert_eq!(layout.read("checksum", record), sum);
+        let entries = &record[layout.len()..layout.len() + len];
+        let (name, rest) = entries[1..].split_at(usize::from(entries[0]));
+        assert_eq!(name, b"some-table");
+        assert_eq!(number(&rest[4..8]) as usize, rest.len() - 8);
+        let mut encoded = &rest[8..];
+        for _ in 0..number(&rest[..4]) {
+            let seen_at = number(&encoded[..6]) as i64;
+            let (id, next) = journal_id(&encoded[6..]);
+            let (partner_id, end) = journal_id(&encoded[6 + next..]);
+            found.push((id, partner_id, seen_at));
+            encoded = &encoded[6 + next + end..];
+        }
+        assert!(encoded.is_empty());
+        at += size;
+        commits += 1;
+    }
+    assert_eq!(found, rows);
+    assert_eq!(commits, 3);
 }

@@ -2,7 +2,7 @@
 //! changed, go into everything that takes bytes from a disk. Each function asserts for
 //! itself that what it accepts is in order; none may panic.
 
-use crate::common::{Batches, create, files, load, rows_of_all_kinds};
+use crate::common::{Batches, create, files, load, rows_of_all_kinds, upsert};
 use idmatch_engine::{EngineStore, fuzzing};
 use idmatch_model::Keep;
 use proptest::prelude::*;
@@ -11,22 +11,24 @@ use std::sync::LazyLock;
 
 type Target = (&'static str, fn(&[u8]));
 
-const TARGETS: [Target; 6] = [
+const TARGETS: [Target; 7] = [
     ("manifest", fuzzing::manifest),
     ("segment", fuzzing::segment),
     ("id_page", fuzzing::id_page),
     ("date_page", fuzzing::date_page),
     ("head", fuzzing::head),
     ("records", fuzzing::records),
+    ("journal", fuzzing::journal),
 ];
 
-/// The files of a small store: a manifest and segments.
+/// The files of a small store: a manifest, segments and a journal.
 static FILES: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     let dir = tempfile::tempdir().unwrap();
     let store = EngineStore::open(dir.path()).unwrap();
     for (table, keep, count) in [("small", Keep::Last, 5), ("large", Keep::All, 400)] {
         let table = create(&store, table, keep).unwrap();
         load(&*table, &mut Batches::of_rows(&rows_of_all_kinds(count), 100)).unwrap();
+        upsert(&*table, &mut Batches::of_rows(&rows_of_all_kinds(9), 100)).unwrap();
     }
     files(dir.path()).iter().map(|file| std::fs::read(file).unwrap()).collect()
 });
@@ -91,7 +93,9 @@ fn what_was_found_stays_fixed() {
 /// Good files pass: what the tests above change is no garbage to begin with.
 #[test]
 fn good_files_are_good() {
-    let (manifest, segments) = FILES.split_first().unwrap();
+    let (manifest, files) = FILES.split_first().unwrap();
+    let (journal, segments) = files.split_last().unwrap();
+    assert!(journal.starts_with(b"IDMJRN"));
     assert!(manifest.starts_with(b"idmatch-manifest 1 "));
     assert_eq!(segments.len(), 4);
     for segment in segments {

@@ -144,10 +144,7 @@ impl<'a> Ingest<'a> {
         if let (true, Some(first)) = (self.strict, rejects.first()) {
             return Err(Error::new(
                 ErrorKind::BadInput,
-                format!(
-                    "{}, row {}: {} {}; nothing was loaded",
-                    first.source, first.row, first.column, first.reason
-                ),
+                format!("{}, row {}: {} {}", first.source, first.row, first.column, first.reason),
             ));
         }
         self.rejected.fetch_add(rejects.len() as u64, Relaxed);

@@ -1,0 +1,214 @@
+"""Upserts: from Python, and from the command line in every form."""
+
+import io
+import json
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import idmatch
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from conftest import NOON, SMALL, Cli, observations
+
+
+def pairs(answers: pa.Table) -> list[tuple[Any, ...]]:
+    """The rows of an answer."""
+    return [tuple(row.values()) for row in answers.to_pylist()]
+
+
+def test_an_upsert_is_seen_at_once_in_both_directions(store: idmatch.Store) -> None:
+    table = store.create_table("t")
+    report = table.upsert(observations(("a", "x", NOON)))
+    assert (report.rows, report.rejected, report.rejects) == (1, 0, None)
+    assert pairs(table.partner_ids("a")) == [("x", NOON)]
+    assert pairs(table.ids("x")) == [("a", NOON)]
+    assert table.match(pa.table({"id": ["a", "b"]})).rows == 1
+    table.upsert(observations(("a", "x", NOON - timedelta(days=1))))
+    assert table.last_seen("a", "x") == NOON
+
+
+def test_upserts_and_loads_are_one_table(store: idmatch.Store) -> None:
+    loaded, upserted = store.create_table("loaded"), store.create_table("upserted")
+    loaded.load(SMALL)
+    upserted.load(SMALL.slice(0, 2))
+    upserted.upsert(SMALL.slice(1))
+    for name in "abc":
+        assert loaded.partner_ids(name) == upserted.partner_ids(name)
+    for name in "xyz":
+        assert loaded.ids(name) == upserted.ids(name)
+    assert upserted.verify() == []
+
+
+def test_upserts_outlive_the_store(tmp_path: Path) -> None:
+    with idmatch.open(tmp_path / "store") as store:
+        store.create_table("t").upsert(SMALL)
+    table = idmatch.open(tmp_path / "store").table("t")
+    assert table.stats().rows == table.stats().memtable_rows == SMALL.num_rows
+    assert pairs(table.partner_ids("b")) == [("x", NOON - timedelta(days=30))]
+
+
+def test_many_threads_upsert(store: idmatch.Store) -> None:
+    table = store.create_table("t")
+
+    def upsert(number: int) -> None:
+        table.upsert(observations((f"id-{number}", "shared", NOON)))
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(upsert, range(200)))
+    assert table.ids("shared").num_rows == 200
+
+
+def test_one_process_writes_and_others_refresh(tmp_path: Path) -> None:
+    with idmatch.open(tmp_path / "store") as writer, idmatch.open(tmp_path / "store") as reader:
+        writer.create_table("t").upsert(observations(("a", "x", NOON)))
+        reader.refresh()
+        assert reader.table("t").latest_partner_id("a") == ("x", NOON)
+        with pytest.raises(idmatch.Busy, match="another process is writing"):
+            reader.table("t").upsert(observations(("b", "y", NOON)))
+
+
+def test_bad_rows_are_told(
+    store: idmatch.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    table = store.create_table("t")
+    rows = observations(("a", "x", NOON), ("", "y", NOON), ("c", "z", NOON))
+    report = table.upsert(rows)
+    assert (report.rows, report.rejected) == (3, 1)
+    assert "2,id,is empty" in Path(report.rejects or "").read_text()
+    assert table.stats().rows == 2
+    with pytest.raises(idmatch.BadInput, match=r"row 2.*batches before it stay"):
+        table.upsert(rows, strict=True)
+
+
+def test_one_observation(cli: Cli) -> None:
+    ran = cli("upsert", "store", "t", "--id", "a", "--partner-id", "x", "--json")
+    assert ran.code == 0
+    assert set(ran.json()) == {"rows", "rejected", "seconds"}
+    cli("upsert", "store", "t", "--id", "a", "--partner-id", "y", "--seen-at", "2026-03-01T12:00Z")
+    matches = cli("lookup", "store", "t", "--id", "a", "--json").json()["matches"]
+    assert [match["partner_id"] for match in matches] == ["x", "y"]
+    assert matches[1]["seen_at"] == "2026-03-01T12:00:00.000Z"
+
+
+def test_a_file(cli: Cli) -> None:
+    pq.write_table(SMALL.rename_columns(["k1", "k2", "k3"]), cli.home / "a.parquet")
+    ran = cli("upsert", "store", "t", "a.parquet", "--columns", "k1,k2,k3", "--json")
+    assert (ran.code, ran.json()["rows"]) == (0, 5)
+    assert cli("lookup", "store", "t", "--partner-id", "z").out.count("c ") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ([], "FILE or one observation"),
+        (["--id", "a"], "both --id and --partner-id"),
+        (["a.csv", "--id", "a", "--partner-id", "x"], "FILE or one observation"),
+        (["a.csv", "--seen-at", "2026-03-01"], "for one observation"),
+        (["-", "--columns", "a,b,c,d"], "three columns"),
+    ],
+)
+def test_wrong_usage(cli: Cli, arguments: list[str], reason: str) -> None:
+    ran = cli("upsert", "store", "t", *arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert reason in ran.err
+    assert not (cli.home / "store").exists()
+
+
+def piped(cli: Cli, data: bytes, *arguments: str) -> tuple[int, Any, str]:
+    """Exit code, JSON and stderr of an upsert of standard input."""
+    command = cli.command("upsert", "store", "t", "-", "--json", *arguments)
+    ran = subprocess.run(command, input=data, capture_output=True, cwd=cli.home, timeout=120)
+    return ran.returncode, json.loads(ran.stdout or b"null"), ran.stderr.decode()
+
+
+def rejects(cli: Cli) -> list[list[str]]:
+    """Row, column and reason of every rejected row."""
+    lines = (cli.home / "t.rejects.csv").read_text().splitlines()[1:]
+    return [line.split(",")[1:3] for line in lines]
+
+
+def test_json_lines(cli: Cli) -> None:
+    rows = [
+        {"cookie": "a", "uid": 12, "at": "2026-03-01"},
+        {"cookie": "b", "uid": "x", "at": 1772323200000, "more": [1]},
+        {"cookie": "c", "at": "2026-03-01"},
+        {"cookie": "d", "uid": True, "at": "2026-03-01"},
+        {"cookie": "e", "uid": "\ud800", "at": "2026-03-01"},
+        {"cookie": "f", "uid": "y", "at": -(10**15)},
+    ]
+    lines = [json.dumps(row) for row in rows]
+    data = "\n".join(["", lines[0], "{not json", *lines[1:], "[]", '{"cookie": "g"']).encode()
+    code, report, err = piped(cli, data, "--columns", "cookie,uid,at")
+    assert (code, report["rows"], report["rejected"]) == (3, 9, 7)
+    assert "t.rejects.csv" in err
+    assert sorted(rejects(cli)) == [
+        ["2", ""],
+        ["4", "partner_id"],
+        ["5", ""],
+        ["6", ""],
+        ["7", ""],
+        ["8", ""],
+        ["9", ""],
+    ]
+    answers = cli("lookup", "store", "t", "--id", "b", "--json").json()["matches"]
+    assert answers == [{"partner_id": "x", "seen_at": "2026-03-01T00:00:00.000Z"}]
+    assert cli("lookup", "store", "t", "--partner-id", "12", "--json").json()["matches"]
+
+
+def test_csv(cli: Cli) -> None:
+    data = (
+        b'id;partner_id;seen_at\r\n"a;1";"x\ny";2026-03-01\r\nb\r\n;z;2026-03-01\nc;\xff;2026-03-01'
+    )
+    code, report, _ = piped(cli, data)
+    assert (code, report["rows"], report["rejected"]) == (3, 4, 3)
+    assert sorted(rejects(cli)) == [["2", ""], ["3", "id"], ["4", "partner_id"]]
+    answers = cli("lookup", "store", "t", "--id", "a;1", "--json").json()["matches"]
+    assert answers[0]["partner_id"] == "x\ny"
+
+
+def test_arrow(cli: Cli) -> None:
+    data = io.BytesIO()
+    with pa.ipc.new_stream(data, SMALL.schema) as writer:
+        for batch in SMALL.to_batches(max_chunksize=2):
+            writer.write_batch(batch)
+    assert piped(cli, data.getvalue())[:2] == (
+        0,
+        {"rows": 5, "rejected": 0, "seconds": pytest.approx(0, abs=60)},
+    )
+    torn = piped(cli, data.getvalue()[:-200])
+    assert torn[0] == 1
+    assert "standard input" in torn[2]
+
+
+def test_nothing_on_standard_input(cli: Cli) -> None:
+    assert piped(cli, b"")[:2] == (
+        0,
+        {"rows": 0, "rejected": 0, "seconds": pytest.approx(0, abs=60)},
+    )
+
+
+def test_strict_stops_at_the_first_bad_row(cli: Cli) -> None:
+    code, report, err = piped(cli, b'{"id": "a", "partner_id": "x", "seen_at": 1}\n{\n', "--strict")
+    assert (code, report) == (1, None)
+    assert "standard input, row 2" in err
+    assert "rows before it stay" in err
+
+
+def test_rows_are_upserted_as_they_arrive(cli: Cli) -> None:
+    command = cli.command("upsert", "store", "t", "-")
+    with subprocess.Popen(command, stdin=subprocess.PIPE, cwd=cli.home) as running:
+        assert running.stdin
+        running.stdin.write(b'{"id": "a", "partner_id": "x", "seen_at": "2026-03-01"}\n')
+        running.stdin.flush()
+        seen: list[Any] = []
+        while not seen:
+            assert running.poll() is None
+            ran = cli("lookup", "store", "t", "--id", "a", "--json")
+            seen = ran.json()["matches"] if ran.code == 0 else []
+        running.stdin.close()
+        assert running.wait(60) == 0
