@@ -11,6 +11,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]
 
 mod bytes;
+mod compact;
 mod errors;
 mod journal;
 mod limits;

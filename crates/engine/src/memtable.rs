@@ -117,8 +117,13 @@ impl Memtable {
         let mut found = Vec::new();
         {
             let rows = self.direction(side).read(part);
+            let mut before = None;
             for (hash, key) in keys {
-                rows.copy_key(hash, key, last, &mut found);
+                // Repeated keys are neighbours, as keys come in the order of their hashes.
+                if before != Some(key) {
+                    rows.copy_key(hash, key, last, &mut found);
+                }
+                before = Some(key);
             }
         }
         self.segment(side, part, &found)

@@ -97,6 +97,10 @@ pub(crate) fn sorted(
 }
 
 fn entries(rows: &[u8]) -> Result<Vec<Entry>> {
+    if u32::try_from(rows.len()).is_err() {
+        let what = "more than 4 GiB of rows cannot be sorted at once";
+        return Err(Error::new(ErrorKind::InvalidArgument, what));
+    }
     let mut entries = Vec::with_capacity(rows.len() / 32);
     let mut at = 0;
     while at < rows.len() {

@@ -59,6 +59,10 @@ pub trait Table: Send + Sync {
         query: MatchQuery,
     ) -> Result<Box<dyn Match>>;
 
+    /// Writes the table's rows anew where that makes them fewer or faster to read, without those
+    /// that are older than its retention. Answers stay the same. Readers go on meanwhile.
+    fn compact(&self) -> Result<()>;
+
     /// Reads everything there is of the table and checks it. What is wrong comes back as
     /// findings; an error means that the check itself could not be done.
     fn verify(&self) -> Result<Vec<Finding>>;

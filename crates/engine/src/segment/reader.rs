@@ -74,6 +74,11 @@ impl Segment {
         &self.path
     }
 
+    /// The file's name in its folder.
+    pub(crate) fn file_name(&self) -> Option<String> {
+        Some(self.path.file_name()?.to_string_lossy().into_owned())
+    }
+
     /// The bytes of a region.
     #[inline(always)]
     pub(crate) fn region(&self, region: Region) -> &[u8] {

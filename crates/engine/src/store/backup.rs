@@ -11,12 +11,29 @@ use idmatch_store::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
+
+/// A backup of a store that another process writes may have to begin again.
+const TRIES: u32 = 5;
 
 impl Shared {
     /// Copies what is visible now to a new place; its manifest comes last, so that half a copy is
     /// no store. Upserts wait while the journal is copied.
     pub(crate) fn backup(&self, destination: &Path) -> Result<()> {
+        let mut tries = 0;
+        loop {
+            let point = self.view().manifest.clone();
+            let copied = self.copy_to(destination);
+            tries += 1;
+            // Another process may have removed files that were still to be copied.
+            if copied.is_ok() || tries == TRIES || self.published()? == point {
+                return copied;
+            }
+            self.refresh()?;
+        }
+    }
+
+    fn copy_to(&self, destination: &Path) -> Result<()> {
         if Manifest::read(&*self.disk, &self.root)?.is_none() {
             return Err(Error::new(
                 ErrorKind::NotAStore,
@@ -29,11 +46,14 @@ impl Shared {
                 format!("{} is not empty; name a folder that is", destination.display()),
             ));
         }
-        if let Some(writer) = lock(&self.writer).as_mut() {
+        let mut writer = lock(&self.writer);
+        if let Some(writer) = writer.as_mut() {
             self.end_file(writer);
         }
+        let _copying = self.copying.read().unwrap_or_else(PoisonError::into_inner);
         // Nobody removes files of the journal meanwhile.
         let read = lock(&self.publishing);
+        drop(writer);
         let view = self.view();
         let copy = || -> Result<()> {
             let mut manifest = view.manifest.clone();
@@ -67,9 +87,10 @@ impl Shared {
         for (number, end) in read {
             let (from, to) = (journal::file(&from, *number), journal::file(&to, *number));
             let bytes = self.disk.read(&from).map_err(|e| io_error("read", &from, e))?;
+            journal::check_end(&self.journal(), *number, bytes.len(), *end as u64)?;
             let copy = || {
                 let mut file = self.disk.create(&to)?;
-                file.write_all(bytes.get(..*end).unwrap_or(&bytes))?;
+                file.write_all(bytes.get(..*end).unwrap_or_default())?;
                 file.sync()
             };
             copy().map_err(|e| io_error("copy to", &to, e))?;

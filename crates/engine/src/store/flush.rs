@@ -39,6 +39,8 @@ impl Shared {
                 state.error = outcome.err().map(|e| (e.kind(), e.chain()));
                 state.is_running = false;
                 shared.flushed.notify_all();
+                drop(state);
+                shared.compact_in_background();
             });
         state.is_running = started.is_ok();
         state.error = started.err().map(|e| (ErrorKind::Io, format!("cannot start a thread: {e}")));
@@ -53,6 +55,19 @@ impl Shared {
             Some((kind, text)) => Err(Error::new(kind, text)),
             None => Ok(()),
         }
+    }
+
+    /// Writes all that was upserted as segments.
+    pub(super) fn flush_all(self: &Arc<Shared>) -> Result<()> {
+        let mut slot = lock(&self.writer);
+        if let Some(writer) = slot.as_mut() {
+            self.end_file(writer);
+        }
+        // With the writer at rest nothing is added; an earlier flush may be about less.
+        while let Some(last) = self.view().live.last().map(|set| set.journal) {
+            self.flush_before(last + 1)?;
+        }
+        Ok(())
     }
 
     pub(super) fn wait_for_flush(&self) {

@@ -43,11 +43,23 @@ impl Shared {
         let published = self.published()?;
         self.catch_up(&mut read)?;
         self.next_file.fetch_max(published.next_file, Relaxed);
+        // Nothing is removed, and nothing rests on the manifest, before its name is durable.
+        self.sync_root()?;
         for path in self.leftovers(&published)? {
             self.disk.remove(&path).map_err(|e| io_error("remove", &path, e))?;
         }
         *held = Arc::downgrade(&hold);
         Ok(hold)
+    }
+
+    /// Makes the names in the store's folder durable, and for a new store its own.
+    pub(super) fn sync_root(&self) -> Result<()> {
+        let sync = |dir: &Path| self.disk.sync_dir(dir).map_err(|e| io_error("sync", dir, e));
+        if self.view().manifest == Manifest::default() {
+            let parent = self.root.parent().filter(|parent| !parent.as_os_str().is_empty());
+            sync(parent.unwrap_or(Path::new(".")))?;
+        }
+        sync(&self.root)
     }
 
     fn lock(&self) -> Result<Box<dyn Lock>> {
@@ -77,6 +89,7 @@ impl Shared {
         }
         if let Ok(Some(_lock)) = self.disk.try_lock(&self.root.join(LOCK))
             && let Ok(Some(manifest)) = Manifest::read(&*self.disk, &self.root)
+            && self.disk.sync_dir(&self.root).is_ok()
         {
             self.remove_files(self.leftovers(&manifest).unwrap_or_default());
         }

@@ -11,7 +11,7 @@ use super::hold::Hold;
 use super::shared::Shared;
 use super::view::LiveSet;
 use crate::errors::io_error;
-use crate::journal::{self, Appended, JournalWriter, encode_batch};
+use crate::journal::{Appended, JournalWriter, encode_batch};
 use crate::memtable::Memtable;
 use crate::packed::Packer;
 use crate::rows;
@@ -26,8 +26,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 const BATCH_ROWS: u32 = 100_000;
 const BATCH_BYTES: usize = 32 << 20;
 
-/// Journal files of earlier processes that may wait to be written as segments.
+/// From so many journal files on, those that are ended are written as segments.
 const FILES_LEFT: usize = 8;
+
+/// A commit takes no more batches than this many bytes.
+const COMMIT_BYTES: usize = 64 << 20;
+
+/// A set of memtables takes no more, however much memory there may be: places are 32 bits.
+const LARGEST_SET: usize = 1 << 30;
 
 /// About what a row takes in memory beyond its bytes, in both directions.
 const ROW_OVERHEAD: usize = 48;
@@ -62,6 +68,19 @@ struct Batch {
     keep: Keep,
     count: u32,
     rows: Vec<u8>,
+}
+
+impl Queue {
+    /// The batches of the next commit, oldest first: one at least.
+    fn next_group(&mut self) -> Vec<Arc<Ticket>> {
+        let mut bytes = 0;
+        let fitting = self.waiting.iter().take_while(|ticket| {
+            bytes += ticket.batch.rows.len();
+            bytes <= COMMIT_BYTES
+        });
+        let count = fitting.count().max(1).min(self.waiting.len());
+        self.waiting.drain(..count).collect()
+    }
 }
 
 impl Shared {
@@ -108,7 +127,7 @@ impl Shared {
                 continue;
             }
             queue.is_led = true;
-            let group = std::mem::take(&mut queue.waiting);
+            let group = queue.next_group();
             drop(queue);
             let outcome = self.commit_group(&group);
             for member in &group {
@@ -196,27 +215,28 @@ impl Shared {
         let hold = self.hold()?;
         let folder = self.journal();
         self.disk.create_dir(&folder).map_err(|e| io_error("make", &folder, e))?;
-        let view = self.view();
+        self.sync_root()?;
         let read = lock(&self.publishing).clone();
-        // What was read may not have been durable when its writer ended.
-        for number in read.keys() {
-            let file = journal::file(&folder, *number);
-            self.disk.sync(&file).map_err(|e| io_error("sync", &file, e))?;
-        }
-        let (next, before) = match read.last_key_value() {
-            Some((number, end)) => (number + 1, *end as u64),
-            None => (view.manifest.journal.first, 0),
+        let last = read.last_key_value().map(|(number, end)| (*number, *end as u64));
+        let (next, before) = match last {
+            Some((number, end)) => (number + 1, end),
+            None => (self.view().manifest.journal.first, 0),
         };
-        if view.live.len() >= FILES_LEFT {
-            self.start_flush(view.live.last().map_or(0, |set| set.journal));
+        // Of a file that was not closed nobody knows what is durable. A sync now could succeed
+        // without having written what an earlier one lost, so its rows are written anew.
+        if last.is_some() && self.view().manifest.journal.closed != last {
+            self.flush_before(next)?;
         }
         Ok(Writer { _hold: hold, journal: None, next, before, failed: None })
     }
 
     /// The file to append to, begun if there is none.
-    fn journal_of<'w>(&self, writer: &'w mut Writer) -> Result<&'w mut JournalWriter> {
+    fn journal_of<'w>(self: &Arc<Shared>, writer: &'w mut Writer) -> Result<&'w mut JournalWriter> {
         if writer.journal.is_none() {
             let folder = self.journal();
+            if self.view().live.len() >= FILES_LEFT {
+                self.start_flush(writer.next.saturating_sub(1));
+            }
             let begun = JournalWriter::create(&*self.disk, &folder, writer.next, writer.before)?;
             let _publishing = lock(&self.publishing);
             let view = self.view();
@@ -246,8 +266,10 @@ impl Shared {
                 Some(_) => view.live.last().map_or(0, LiveSet::bytes),
                 None => 0,
             };
-            if active > 0 && active + bytes > limit / 2 {
-                self.end_file(writer);
+            if active > 0 && active + bytes > (limit / 2).min(LARGEST_SET) {
+                if let Some((ended, _)) = self.end_file(writer) {
+                    self.start_flush(ended);
+                }
                 continue;
             }
             if view.live_bytes() + bytes <= limit || view.live_bytes() == active {
@@ -262,14 +284,18 @@ impl Shared {
         let mut slot = lock(&self.writer);
         let Some(mut writer) = slot.take() else { return Ok(()) };
         self.wait_for_flush();
-        match (self.end_file(&mut writer), &writer.failed) {
-            // A file of this length from now on: less of it would be damage.
-            (Some(closed), None) => self.publish(|manifest| {
-                manifest.journal.closed = Some(closed);
-                Ok(())
-            }),
-            _ => Ok(()),
-        }
+        self.without_compacting(move || {
+            self.end_file(&mut writer);
+            let last = lock(&self.publishing).last_key_value().map(|(at, end)| (*at, *end as u64));
+            match (last, &writer.failed) {
+                // A file of this length from now on: less of it would be damage.
+                (Some(closed), None) => self.publish(|manifest| {
+                    manifest.journal.closed = Some(closed);
+                    Ok(())
+                }),
+                _ => Ok(()),
+            }
+        })
     }
 }
 

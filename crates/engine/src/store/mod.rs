@@ -12,6 +12,7 @@
 //! writer left is removed by whoever next gets the lock.
 
 mod backup;
+mod compacting;
 mod flush;
 mod hold;
 mod live;

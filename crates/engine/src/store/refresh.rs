@@ -32,9 +32,10 @@ impl Shared {
         let mut tries = 0;
         while let Some(manifest) = Manifest::read(&*self.disk, &self.root)? {
             tries += 1;
-            match self.catch_up_with(manifest.clone(), read) {
-                Err(_) if tries < TRIES && self.published()? != manifest => {}
-                done => return done,
+            let done = self.catch_up_with(manifest.clone(), read);
+            // What a changed manifest no longer names may have been missing.
+            if tries == TRIES || self.published()? == manifest {
+                return done;
             }
         }
         Ok(())
@@ -49,7 +50,10 @@ impl Shared {
             .filter_map(|name| journal::number_of(name))
             .filter(|number| *number >= first)
             .collect();
-        read.retain(|number, _| *number >= first);
+        // What was read counts only when all of it is shown.
+        let mut read_now = read.clone();
+        read_now.retain(|number, _| *number >= first);
+        let mut pending = Vec::new();
         let mut live: Vec<LiveSet> =
             before.live.iter().filter(|set| set.journal >= first).cloned().collect();
         let view = match manifest == before.manifest {
@@ -60,10 +64,10 @@ impl Shared {
         let mut commit = self.visible();
         let started = commit;
         for number in numbers {
-            let from = read.get(&number).copied().unwrap_or(0);
-            let mut set = match live.iter().find(|set| set.journal == number) {
-                Some(set) => set.clone(),
-                None => LiveSet { journal: number, tables: BTreeMap::new() },
+            let from = read_now.get(&number).copied().unwrap_or(0);
+            let (mut set, is_new) = match live.iter().find(|set| set.journal == number) {
+                Some(set) => (set.clone(), false),
+                None => (LiveSet { journal: number, tables: BTreeMap::new() }, true),
             };
             let mut take = |entries: Entries<'_>| {
                 commit += 1;
@@ -75,7 +79,12 @@ impl Shared {
                         .tables
                         .entry(name.clone())
                         .or_insert_with(|| Arc::new(Memtable::new(entry.options.keep)));
-                    memtable.add(commit, batch.count, batch.rows).ok_or_else(malformed)?;
+                    if is_new {
+                        memtable.add(commit, batch.count, batch.rows).ok_or_else(malformed)?;
+                    } else {
+                        // Others read this one: it gets nothing that might have to be taken back.
+                        pending.push((memtable.clone(), commit, batch.count, batch.rows.to_vec()));
+                    }
                 }
                 Ok(())
             };
@@ -88,10 +97,10 @@ impl Shared {
                     if let (Some(before), Some(previous)) = (before, number.checked_sub(1))
                         && previous >= first
                     {
-                        let end = read.get(&previous).copied().unwrap_or(0);
+                        let end = read_now.get(&previous).copied().unwrap_or(0);
                         journal::check_end(&folder, previous, end, before)?;
                     }
-                    read.insert(number, end);
+                    read_now.insert(number, end);
                 }
             }
             live.retain(|other| other.journal != number);
@@ -100,14 +109,18 @@ impl Shared {
         if let Some((number, length)) = manifest.journal.closed
             && number >= first
         {
-            let end = read.get(&number).copied().unwrap_or(0);
+            let end = read_now.get(&number).copied().unwrap_or(0);
             journal::check_end(&folder, number, end, length)?;
+        }
+        for (memtable, commit, count, rows) in pending {
+            memtable.add(commit, count, &rows).ok_or_else(malformed)?;
         }
         if view.is_some() || commit != started || live.len() != before.live.len() {
             let view = view.as_ref().unwrap_or(&before);
             self.show(view.with_live(live));
         }
         self.visible.store(commit, Release);
+        *read = read_now;
         Ok(())
     }
 }

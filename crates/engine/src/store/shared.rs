@@ -20,7 +20,7 @@ use idmatch_store::{BatchSource, Error, ErrorKind, Ingest, Result};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, Weak};
 
 pub(super) const SEGMENTS: &str = "segments";
@@ -47,6 +47,14 @@ pub(crate) struct Shared {
     pub(super) writer: Mutex<Option<Writer>>,
     pub(super) flush: Mutex<flush::State>,
     pub(super) flushed: Condvar,
+    /// Whether the manifest that is in place may not be durable.
+    is_unsure: AtomicBool,
+    /// Held while segments are merged.
+    pub(super) compacting: Mutex<()>,
+    /// Held for writing while files are removed that a reader of files may be about to open.
+    pub(super) copying: RwLock<()>,
+    /// Set while merges in the background should end.
+    pub(super) closing: AtomicBool,
 }
 
 impl Shared {
@@ -66,6 +74,10 @@ impl Shared {
             writer: Mutex::new(None),
             flush: Mutex::default(),
             flushed: Condvar::new(),
+            is_unsure: AtomicBool::new(false),
+            compacting: Mutex::new(()),
+            copying: RwLock::new(()),
+            closing: AtomicBool::new(false),
         };
         if Manifest::read(&*shared.disk, root)?.is_none() {
             if let Some(name) = first_foreign(&*shared.disk, root)? {
@@ -124,7 +136,7 @@ impl Shared {
 
     pub(crate) fn create_table(&self, name: &TableName, options: &TableOptions) -> Result<()> {
         self.check_options(name, options)?;
-        if self.view().tables.contains_key(name) {
+        if self.view().tables.contains_key(name) && !self.is_unsure.load(Relaxed) {
             return Ok(());
         }
         let _hold = self.hold()?;
@@ -198,9 +210,12 @@ impl Shared {
         manifest.next_file = self.next_file.load(Relaxed);
         // Opened before it is published: a segment that cannot be read never is.
         let view = adapt(self.open_view(manifest.clone())?);
-        if manifest != published
-            && let Err(e) = manifest.publish(&*self.disk, &self.root)
-        {
+        if manifest == published && !self.is_unsure.load(Relaxed) {
+            self.show(view);
+            return Ok(());
+        }
+        if let Err(e) = manifest.publish(&*self.disk, &self.root) {
+            self.is_unsure.store(true, Relaxed);
             // It may have got as far as replacing the manifest: the one on disk decides.
             if let Ok(now) = self.published()
                 && now == manifest
@@ -209,6 +224,7 @@ impl Shared {
             }
             return Err(e);
         }
+        self.is_unsure.store(false, Relaxed);
         self.show(view);
         Ok(())
     }

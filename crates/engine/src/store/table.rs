@@ -113,6 +113,10 @@ impl Table for EngineTable {
         )?))
     }
 
+    fn compact(&self) -> Result<()> {
+        self.shared.compact(&self.name)
+    }
+
     fn verify(&self) -> Result<Vec<Finding>> {
         let (view, last) = self.view()?;
         verify(&view, last)

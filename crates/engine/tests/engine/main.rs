@@ -6,6 +6,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests make and harm files themselves")]
 
 mod common;
+mod compaction;
 mod conformance;
 mod corruption;
 mod faults;

@@ -314,3 +314,45 @@ fn every_byte_of_a_journal_flipped_and_every_length() {
         found(bytes[..at].to_vec(), &format!("{at} bytes are left"));
     }
 }
+
+#[test]
+fn a_small_match_may_repeat_a_key_with_many_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = EngineStore::open(dir.path()).unwrap();
+    let table = create(&store, TABLE, Keep::Last).unwrap();
+    let rows: Vec<Row> = (0..300).map(|n| ("hot".to_owned(), format!("{n}"), n)).collect();
+    upsert(&*table, &mut Batches::of_rows(&rows, 100)).unwrap();
+    let population = Arc::new(vec!["hot".to_owned(); 1_000]);
+    let query = MatchQuery { by: Side::Id, pick: Pick::All, window: Window::ALL };
+    let found = ask(&*table, &Question::Match(population, query)).unwrap();
+    assert_eq!(found.len(), 1 + 300 * 1_000);
+}
+
+/// A refresh that meets a fault shows nothing of it, and the next one shows all.
+#[test]
+fn a_failed_refresh_is_repeated_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("store");
+    let writer = open(&root);
+    let table = create(&writer, TABLE, Keep::Last).unwrap();
+    (0..3).for_each(|number| put(&*table, number).unwrap());
+    writer.close().unwrap();
+    (3..5).for_each(|number| put(&*table, number).unwrap());
+    for at in 0u64.. {
+        let disk = Arc::new(FaultyDisk::new(at..at + 1, Fault::Error(io::ErrorKind::Other)));
+        let Ok(reader) = EngineStore::open_with(disk.clone(), &root, LIMITS) else { continue };
+        if disk.was_hit() {
+            continue;
+        }
+        let seen = reader.table(&name(TABLE)).unwrap();
+        put(&*table, 5).unwrap();
+        while reader.refresh().is_err() {
+            let there: Vec<bool> = (0..6).map(|number| is_there(&*seen, number)).collect();
+            assert_eq!(there[..5], [true; 5], "operation {at}");
+        }
+        assert!((0..6).all(|number| is_there(&*seen, number)), "operation {at}");
+        if !disk.was_hit() {
+            break;
+        }
+    }
+}

@@ -12,4 +12,4 @@ pub(crate) use faulty_disk::{Fault, FaultyDisk};
 pub(crate) use folder::{assert_nothing_leaked, copy_store, files};
 pub(crate) use harmed_disk::HarmedDisk;
 pub(crate) use question::{Question, ask, questions};
-pub(crate) use rows::{Batches, Row, create, load, name, rows_of_all_kinds, upsert};
+pub(crate) use rows::{Batches, NoRejects, Row, create, load, name, rows_of_all_kinds, upsert};

@@ -46,7 +46,7 @@ impl BatchSource for Batches {
 }
 
 /// No row of these tests is a bad one.
-struct NoRejects;
+pub(crate) struct NoRejects;
 
 impl RejectSink for NoRejects {
     fn reject(&mut self, rejects: Vec<Reject>) -> Result<()> {

@@ -1,0 +1,155 @@
+//! Which segments to merge next.
+
+use crate::part::Part;
+use std::collections::BTreeMap;
+
+/// So many segments of one range and about one size are merged.
+const ALIKE: usize = 4;
+
+/// What the choice depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sized {
+    pub(crate) prefix_bits: u8,
+    pub(crate) prefix: u64,
+    pub(crate) rows: u64,
+    /// Whether it has rows that are older than the table's retention.
+    pub(crate) has_old: bool,
+}
+
+/// How far to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// Each row is rewritten a few times in its life.
+    Background,
+    /// Until every range has one segment, with no row that is too old.
+    Full,
+}
+
+/// Segments to merge, by their numbers, and how many bits the results share.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Choice {
+    pub(crate) inputs: Vec<usize>,
+    pub(crate) prefix_bits: u8,
+}
+
+/// The next merge, or `None` when all is well. `segments` are those of one direction.
+///
+/// In the background, segments of one range are merged when [`ALIKE`] of them have about the same
+/// size, which keeps the rewriting of a row to a few times; the results cover finer ranges
+/// when there are many rows, so that one merge never grows with the table.
+pub(crate) fn choose(segments: &[Sized], effort: Effort, segment_rows: u64) -> Option<Choice> {
+    let mut ranges: BTreeMap<(u8, u64), Vec<usize>> = BTreeMap::new();
+    for (number, segment) in segments.iter().enumerate() {
+        ranges.entry((segment.prefix_bits, segment.prefix)).or_default().push(number);
+    }
+    let rows = |inputs: &[usize]| -> u64 {
+        inputs.iter().filter_map(|number| segments.get(*number)).map(|segment| segment.rows).sum()
+    };
+    let finer = |bits: u8, inputs: &[usize]| {
+        (bits + Part::prefix_bits(rows(inputs), segment_rows)).min(Part::BITS)
+    };
+    match effort {
+        Effort::Background => ranges.iter().find_map(|((bits, _), numbers)| {
+            let mut by_size: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+            for number in numbers {
+                let size = segments.get(*number)?.rows.max(1).ilog2() / 2;
+                by_size.entry(size).or_default().push(*number);
+            }
+            let inputs = by_size.into_values().find(|alike| alike.len() >= ALIKE)?;
+            Some(Choice { prefix_bits: finer(*bits, &inputs), inputs })
+        }),
+        Effort::Full => {
+            let all: Vec<usize> = (0..segments.len()).collect();
+            let target = Part::prefix_bits(rows(&all), segment_rows);
+            ranges.into_iter().find_map(|((bits, _), inputs)| {
+                let has_old = inputs
+                    .iter()
+                    .any(|number| segments.get(*number).is_some_and(|segment| segment.has_old));
+                let is_done = bits >= target && inputs.len() == 1 && !has_old;
+                (!is_done).then_some(Choice { prefix_bits: bits.max(target), inputs })
+            })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SEGMENT_ROWS: u64 = 1_000;
+
+    fn flushed(rows: u64) -> Sized {
+        Sized { prefix_bits: 0, prefix: 0, rows, has_old: false }
+    }
+
+    /// What a merge leaves: the rows spread evenly over the finer ranges.
+    fn merged(segments: &mut Vec<Sized>, choice: &Choice) -> u64 {
+        let inputs: Vec<Sized> = choice.inputs.iter().map(|n| segments[*n]).collect();
+        let (bits, prefix) = (inputs[0].prefix_bits, inputs[0].prefix);
+        assert!(inputs.iter().all(|input| (input.prefix_bits, input.prefix) == (bits, prefix)));
+        let rows: u64 = inputs.iter().map(|input| input.rows).sum();
+        let mut number = 0;
+        segments.retain(|_| {
+            number += 1;
+            !choice.inputs.contains(&(number - 1))
+        });
+        let count = 1u64 << (choice.prefix_bits - bits);
+        for part in 0..count {
+            let prefix = match choice.prefix_bits {
+                0 => 0,
+                bits => prefix | part << (64 - bits),
+            };
+            let rows = rows / count + u64::from(part < rows % count);
+            segments.push(Sized { prefix_bits: choice.prefix_bits, prefix, rows, has_old: false });
+        }
+        rows
+    }
+
+    proptest! {
+        #[test]
+        fn the_background_keeps_segments_few_and_rewrites_little(
+            sizes in prop::collection::vec(1u64..2_000, 1..300),
+        ) {
+            let (mut segments, mut written, mut rows) = (Vec::new(), 0, 0);
+            for size in sizes {
+                segments.push(flushed(size));
+                rows += size;
+                while let Some(choice) = choose(&segments, Effort::Background, SEGMENT_ROWS) {
+                    written += merged(&mut segments, &choice);
+                }
+            }
+            // Those that one key can be in: at most three of a size, sizes and ranges being few.
+            let met = |part: u64| segments.iter().filter(|segment| {
+                segment.prefix_bits == 0 || (segment.prefix ^ part << 56) >> (64 - segment.prefix_bits) == 0
+            }).count();
+            let most = (0..256).map(met).max().unwrap();
+            prop_assert!(most <= 40, "{} segments for one key", most);
+            prop_assert!(written <= rows * 12, "{} rows written for {}", written, rows);
+        }
+
+        #[test]
+        fn all_of_it_leaves_one_segment_a_range(
+            sizes in prop::collection::vec(1u64..2_000, 1..60),
+        ) {
+            let mut segments: Vec<Sized> = sizes.iter().map(|size| flushed(*size)).collect();
+            let mut merges = 0;
+            while let Some(choice) = choose(&segments, Effort::Full, SEGMENT_ROWS) {
+                merged(&mut segments, &choice);
+                merges += 1;
+                prop_assert!(merges < 1_000);
+            }
+            prop_assert!(segments.iter().all(|a| segments.iter().filter(|b| a.prefix == b.prefix).count() == 1));
+            prop_assert_eq!(segments.iter().map(|segment| segment.rows).sum::<u64>(), sizes.iter().sum::<u64>());
+        }
+    }
+
+    #[test]
+    fn rows_that_are_too_old_are_a_reason() {
+        let old = Sized { has_old: true, ..flushed(10) };
+        assert_eq!(choose(&[old], Effort::Background, SEGMENT_ROWS), None);
+        let choice = Choice { inputs: vec![0], prefix_bits: 0 };
+        assert_eq!(choose(&[old], Effort::Full, SEGMENT_ROWS), Some(choice));
+        assert_eq!(choose(&[flushed(10)], Effort::Full, SEGMENT_ROWS), None);
+    }
+}

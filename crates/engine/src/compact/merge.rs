@@ -1,0 +1,93 @@
+//! Writing the rows of some segments anew.
+
+use crate::disk::Disk;
+use crate::lookup::RowCursor;
+use crate::names::FileNames;
+use crate::part::Part;
+use crate::rows::{self, sorted};
+use crate::segment::{Segment, SegmentInfo};
+use idmatch_model::{Keep, SeenAt, Side};
+use idmatch_store::{Error, ErrorKind, Result};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// What a merge needs of its surroundings.
+pub(crate) struct Merging<'a> {
+    pub(crate) disk: &'a dyn Disk,
+    pub(crate) folder: &'a Path,
+    pub(crate) names: &'a FileNames<'a>,
+    /// More rows of one range become several segments.
+    pub(crate) run_bytes: usize,
+    pub(crate) keep: Keep,
+    /// Older rows are dropped.
+    pub(crate) oldest: SeenAt,
+    /// The merge ends with an error soon after this is set.
+    pub(crate) stop: &'a AtomicBool,
+}
+
+/// Merges segments of one range and direction into ones that share so many bits. Durable when this
+/// returns, but not published. Cost: one pass over the inputs, every page verified.
+pub(crate) fn merge(
+    merging: &Merging<'_>,
+    side: Side,
+    inputs: &[Arc<Segment>],
+    prefix_bits: u8,
+) -> Result<Vec<SegmentInfo>> {
+    let mut written = Vec::new();
+    for parts in Part::groups(prefix_bits) {
+        let prefix = parts.first().map_or(0, |part| part.first_hash());
+        let mut found = Vec::new();
+        let mut write = |found: &mut Vec<u8>| -> Result<()> {
+            if found.is_empty() {
+                return Ok(());
+            }
+            let segment = sorted(found, merging.keep, side, prefix_bits, prefix)?;
+            written.push(segment.finish(merging.disk, &merging.folder.join(merging.names.take()))?);
+            found.clear();
+            Ok(())
+        };
+        for part in &parts {
+            for input in inputs.iter().filter(|input| input.header.overlaps(*part)) {
+                merging.copy_part(input, *part, &mut found)?;
+                if found.len() > merging.run_bytes {
+                    write(&mut found)?;
+                }
+            }
+        }
+        write(&mut found)?;
+    }
+    Ok(written)
+}
+
+impl Merging<'_> {
+    /// Appends the rows of a part.
+    fn copy_part(&self, segment: &Segment, part: Part, out: &mut Vec<u8>) -> Result<()> {
+        let header = &segment.header;
+        let last_hash = part.first_hash() | (u64::MAX >> Part::BITS);
+        for number in header.block_of(part.first_hash())..=header.block_of(last_hash) {
+            if self.stop.load(Relaxed) {
+                return Err(Error::new(ErrorKind::Io, "the store is being closed"));
+            }
+            let Some(block) = segment.block(number)? else { continue };
+            // Elsewhere a key is proven by its hash; here nothing else would.
+            segment.check_keys(&block)?;
+            for at in 0..block.keys {
+                let key = segment.key(&block, at)?;
+                // A small segment's block spans several parts.
+                if Part::of(key.hash()) != part {
+                    continue;
+                }
+                let mut rows = RowCursor::new(segment, block, block.rows_of(at));
+                while let Some(seen_at) = rows.date()? {
+                    if seen_at < self.oldest {
+                        break;
+                    }
+                    rows::push(out, seen_at, key, rows.value()?);
+                    rows.advance();
+                }
+            }
+        }
+        Ok(())
+    }
+}

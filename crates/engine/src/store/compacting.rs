@@ -1,0 +1,119 @@
+//! When segments are merged, and how that is published.
+
+use super::shared::Shared;
+use super::view::TableView;
+use crate::compact::{Choice, Effort, Merging, Sized, choose, merge};
+use crate::errors::io_error;
+use crate::names::FileNames;
+use crate::segment::Segment;
+use crate::workers::lock;
+use idmatch_model::{SeenAt, Side, TableName};
+use idmatch_store::{Result, now};
+use std::collections::HashSet;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, PoisonError};
+
+impl Shared {
+    /// Writes what was upserted as segments, and merges until each range has one.
+    pub(crate) fn compact(self: &Arc<Shared>, table: &TableName) -> Result<()> {
+        let _hold = self.hold()?;
+        self.flush_all()?;
+        let _compacting = lock(&self.compacting);
+        while self.compact_step(table, Effort::Full)? {}
+        Ok(())
+    }
+
+    /// Merges what is worth it, in the background of upserts, unless that is being done already.
+    pub(super) fn compact_in_background(&self) {
+        let Ok(_compacting) = self.compacting.try_lock() else { return };
+        // Only while this process writes anyway.
+        let Some(_hold) = lock(&self.hold).upgrade() else { return };
+        let names: Vec<TableName> = self.view().tables.keys().cloned().collect();
+        for name in names {
+            // What fails here fails again where somebody is told: at the next full compaction.
+            while !self.closing.load(Relaxed)
+                && let Ok(true) = self.compact_step(&name, Effort::Background)
+            {}
+        }
+    }
+
+    /// Does one merge, if there is one to do.
+    fn compact_step(&self, name: &TableName, effort: Effort) -> Result<bool> {
+        let view = self.view();
+        let Some(table) = view.tables.get(name) else { return Ok(false) };
+        let oldest = oldest_kept(table);
+        for side in Side::BOTH {
+            let segments = table.segments(side);
+            let sized: Vec<Sized> = segments.iter().map(|segment| sized(segment, oldest)).collect();
+            if let Some(choice) = choose(&sized, effort, self.limits.segment_rows) {
+                self.merge_and_publish(name, table, side, &choice)?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn merge_and_publish(
+        &self,
+        name: &TableName,
+        table: &TableView,
+        side: Side,
+        choice: &Choice,
+    ) -> Result<()> {
+        let segments = table.segments(side);
+        let inputs: Vec<Arc<Segment>> =
+            choice.inputs.iter().filter_map(|number| segments.get(*number).cloned()).collect();
+        let folder = self.segments();
+        let names = FileNames::new(&self.next_file);
+        let merging = Merging {
+            disk: &*self.disk,
+            folder: &folder,
+            names: &names,
+            run_bytes: self.limits.run_bytes,
+            keep: table.options.keep,
+            oldest: oldest_kept(table),
+            stop: &self.closing,
+        };
+        let gone: HashSet<String> = inputs.iter().filter_map(|input| input.file_name()).collect();
+        merge(&merging, side, &inputs, choice.prefix_bits)
+            .and_then(|merged| {
+                self.disk.sync_dir(&folder).map_err(|e| io_error("sync", &folder, e))?;
+                self.publish(|manifest| {
+                    if let Some(entry) = manifest.tables.get_mut(name) {
+                        entry.segments.retain(|segment| !gone.contains(&segment.file));
+                        entry.segments.extend(merged);
+                    }
+                    Ok(())
+                })
+            })
+            .inspect_err(|_| self.remove_unpublished(&names.taken()))?;
+        // Those who have them open keep them; those who copy files have them until they are done.
+        let _copying = self.copying.write().unwrap_or_else(PoisonError::into_inner);
+        self.remove_files(inputs.iter().map(|input| input.path().to_owned()));
+        Ok(())
+    }
+
+    /// Has merges end, and does something before others begin.
+    pub(super) fn without_compacting<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.closing.store(true, Relaxed);
+        let _compacting = lock(&self.compacting);
+        let done = work();
+        self.closing.store(false, Relaxed);
+        done
+    }
+}
+
+fn oldest_kept(table: &TableView) -> SeenAt {
+    let retention = table.options.retention.as_ref();
+    retention.map_or(SeenAt::EPOCH, |period| period.before(now()))
+}
+
+fn sized(segment: &Segment, oldest: SeenAt) -> Sized {
+    let header = &segment.header;
+    Sized {
+        prefix_bits: header.prefix_bits,
+        prefix: header.prefix,
+        rows: header.rows,
+        has_old: header.oldest < oldest,
+    }
+}

@@ -1,0 +1,169 @@
+//! Compaction: answers stay, rows that nobody may see go, and so do files.
+
+use crate::common::{
+    Batches, Fault, FaultyDisk, Row, ask, assert_nothing_leaked, create, load, name, questions,
+    rows_of_all_kinds, upsert,
+};
+use idmatch_engine::disk::OsDisk;
+use idmatch_engine::{EngineStore, MemoryLimits};
+use idmatch_model::{Keep, Period, TableOptions, Window};
+use idmatch_store::{MemoryStore, Store, Table, now};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+const LIMITS: MemoryLimits = MemoryLimits {
+    segment_rows: 40,
+    chunk_bytes: 1_000,
+    run_bytes: 60_000,
+    tranche_bytes: 1_000,
+    memtable_bytes: 8_000,
+};
+
+fn open(root: &Path) -> EngineStore {
+    EngineStore::open_with(Arc::new(OsDisk), root, LIMITS).unwrap()
+}
+
+/// Loads and upserts by turns.
+fn fill(table: &dyn Table, rows: &[Row]) {
+    for (number, rows) in rows.chunks(23).enumerate() {
+        match number % 3 {
+            0 => load(table, &mut Batches::of_rows(rows, 10)).unwrap(),
+            _ => upsert(table, &mut Batches::of_rows(rows, 10)).unwrap(),
+        }
+    }
+}
+
+#[test]
+fn answers_stay_and_segments_get_few() {
+    for keep in [Keep::Last, Keep::All] {
+        let dir = tempfile::tempdir().unwrap();
+        let rows = rows_of_all_kinds(600);
+        let (reference, store) = (MemoryStore::new(), open(dir.path()));
+        let expected = create(&reference, "t", keep).unwrap();
+        let table = create(&store, "t", keep).unwrap();
+        load(&*expected, &mut Batches::of_rows(&rows, 100)).unwrap();
+        fill(&*table, &rows);
+        let before = table.stats().unwrap();
+        table.compact().unwrap();
+        let after = table.stats().unwrap();
+        assert_eq!(after.memtable_rows, 0);
+        assert!(after.segments < before.segments, "{before:?} {after:?}");
+        assert_eq!(after.rows, expected.stats().unwrap().rows, "each row once, {keep:?}");
+        let asked: Vec<Row> = rows.iter().step_by(7).cloned().collect();
+        for again in [false, true] {
+            let reopened = open(dir.path());
+            let table = reopened.table(&name("t")).unwrap();
+            for question in questions(&asked, &[Window::ALL]) {
+                let right = ask(&*expected, &question).unwrap();
+                assert_eq!(ask(&*table, &question).unwrap(), right, "{again}: {question:?}");
+            }
+            assert_eq!(table.verify().unwrap(), []);
+        }
+        // Once more changes nothing.
+        table.compact().unwrap();
+        assert_eq!(table.stats().unwrap(), after);
+        store.close().unwrap();
+        assert_nothing_leaked(dir.path());
+    }
+}
+
+#[test]
+fn rows_older_than_the_retention_go() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let options = TableOptions { keep: Keep::All, retention: Some(Period::parse("30d").unwrap()) };
+    let table = store.create_table(&name("t"), &options).unwrap();
+    let day = 86_400_000;
+    let today = now().millis_i64();
+    let rows: Vec<Row> =
+        (0..60).map(|n| (format!("a{n}"), format!("b{}", n % 7), today - n * day - 1)).collect();
+    let ingest_all = |rows: &[Row]| {
+        let mut source = Batches::of_rows(rows, 10);
+        let mut rejects = crate::common::NoRejects;
+        table.upsert(&mut source, &idmatch_store::Ingest::new(true, now(), &mut rejects)).unwrap();
+    };
+    ingest_all(&rows);
+    assert_eq!(table.stats().unwrap().rows, 60);
+    table.compact().unwrap();
+    assert_eq!(table.stats().unwrap().rows, 30);
+    assert!(table.stats().unwrap().oldest.unwrap().millis_i64() >= today - 30 * day);
+    assert_eq!(table.verify().unwrap(), []);
+}
+
+#[test]
+fn readers_go_on_meanwhile() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows = rows_of_all_kinds(300);
+    let store = open(dir.path());
+    let table = create(&store, "t", Keep::Last).unwrap();
+    fill(&*table, &rows);
+    let asked: Vec<Row> = rows.iter().step_by(11).cloned().collect();
+    let questions = questions(&asked, &[Window::ALL]);
+    let right: Vec<Vec<Row>> =
+        questions.iter().map(|question| ask(&*table, question).unwrap()).collect();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for same_process in [true, false] {
+            let (questions, right, done, table) = (&questions, &right, &done, &table);
+            let root = dir.path();
+            scope.spawn(move || {
+                while !done.load(Relaxed) {
+                    let other = open(root);
+                    let table = match same_process {
+                        true => table.clone(),
+                        false => other.table(&name("t")).unwrap(),
+                    };
+                    for (question, right) in questions.iter().zip(right) {
+                        assert_eq!(ask(&*table, question).unwrap(), *right, "{question:?}");
+                    }
+                }
+            });
+        }
+        for _ in 0..10 {
+            // The same rows again: nothing changes but the files.
+            fill(&*table, &rows);
+            table.compact().unwrap();
+        }
+        done.store(true, Relaxed);
+    });
+}
+
+#[test]
+fn a_failed_compaction_changes_nothing() {
+    let rows = rows_of_all_kinds(120);
+    for at in 0u64.. {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("store");
+        {
+            let store = open(&root);
+            fill(&*create(&store, "t", Keep::Last).unwrap(), &rows);
+            store.close().unwrap();
+        }
+        let disk = Arc::new(FaultyDisk::new(at..at + 1, Fault::Error(io::ErrorKind::Other)));
+        if let Ok(store) = EngineStore::open_with(disk.clone(), &root, LIMITS) {
+            let table = store.table(&name("t")).unwrap();
+            if table.compact().is_err() {
+                assert_eq!(table.verify().unwrap_or_default(), [], "operation {at}");
+                // The fault is over: the same handle does it.
+                table.compact().unwrap();
+            }
+            store.close().ok();
+        }
+        let store = open(&root);
+        let table = store.table(&name("t")).unwrap();
+        assert_eq!(table.verify().unwrap(), [], "operation {at}");
+        let reference = MemoryStore::new();
+        let expected = create(&reference, "t", Keep::Last).unwrap();
+        load(&*expected, &mut Batches::of_rows(&rows, 100)).unwrap();
+        for question in questions(&rows[..4], &[Window::ALL]) {
+            let right = ask(&*expected, &question).unwrap();
+            assert_eq!(ask(&*table, &question).unwrap(), right, "operation {at}");
+        }
+        if !disk.was_hit() {
+            assert!(at > 40, "only {at} operations were counted");
+            break;
+        }
+    }
+}
