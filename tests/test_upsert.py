@@ -4,7 +4,7 @@ import io
 import json
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -212,3 +212,28 @@ def test_rows_are_upserted_as_they_arrive(cli: Cli) -> None:
             seen = ran.json()["matches"] if ran.code == 0 else []
         running.stdin.close()
         assert running.wait(60) == 0
+
+
+def test_compact(cli: Cli) -> None:
+    for number in range(3):
+        rows = observations(*((f"id-{number}-{n}", f"p-{n}", NOON) for n in range(10)))
+        pq.write_table(rows, cli.home / "rows.parquet")
+        assert cli("load", "store", "t", "rows.parquet").code == 0
+    cli("upsert", "store", "t", "--id", "a", "--partner-id", "x")
+    (done,) = cli("compact", "store", "--json").json()["tables"]
+    assert (done["name"], done["segments_before"], done["segments"]) == ("t", 6, 2)
+    (listed,) = cli("tables", "store", "--json").json()["tables"]
+    assert (listed["rows"], listed["segments"], listed["memtable_rows"]) == (31, 2, 0)
+    assert cli("compact", "store", "t").out.startswith("t: 2 segments became 2")
+    assert cli("verify", "store").code == 0
+    assert cli("compact", "store", "nothing").code == 1
+    assert cli("compact", "nowhere").code == 1
+
+
+def test_compaction_drops_what_is_too_old(store: idmatch.Store) -> None:
+    table = store.create_table("t", keep="all", retention="30d")
+    today = datetime.now(UTC)
+    table.load(observations(("a", "new", today), ("a", "old", today - timedelta(days=31))))
+    assert (table.stats().rows, table.partner_ids("a").num_rows) == (2, 1)
+    table.compact()
+    assert (table.stats().rows, table.partner_ids("a").num_rows) == (1, 1)

@@ -114,6 +114,8 @@ class Table:
         pick is "all" or "latest". Ctrl-C is noticed meanwhile, unless the work is known to be
         `short`: watching for it takes longer than a small match.
         """
+    def compact(self) -> None:
+        """Rewrites the table: fast to read, nothing older than its retention."""
     def verify(self) -> list[tuple[str, str]]:
         """What is wrong, as (place, problem); empty when all is well."""
     def stats(self) -> dict[str, Any]:

@@ -184,6 +184,17 @@ class Table:
             until=_millis_or_none(until),
         )
 
+    def compact(self) -> None:
+        """Writes what was upserted or loaded in many steps anew, as few large segments, without
+        what is older than the retention. Answers stay the same; reading and upserting go on.
+
+        Upserts compact in the background by themselves. This does all of it at once; it takes
+        about as long as loading the rows that it rewrites, and little disk beyond the table's.
+
+        Raises Busy while another process writes the store.
+        """
+        self._core.compact()
+
     def verify(self) -> list[Finding]:
         """Reads and checks everything stored of the table; an empty list when all is well."""
         return [Finding(place, problem) for place, problem in self._core.verify()]

@@ -162,6 +162,11 @@ impl Table {
         finish(py, matched, &raised).map(|matched| Match::new(matched.into(), query.by))
     }
 
+    /// Rewrites what makes reading slow.
+    fn compact(&self, py: Python<'_>) -> PyResult<()> {
+        interruptible(py, |_| self.0.compact())?.or_raise(py)
+    }
+
     /// What is wrong with the table, as (place, problem).
     fn verify(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
         let findings = interruptible(py, |_| self.0.verify())?.or_raise(py)?;

@@ -165,6 +165,40 @@ def verify(options: Namespace) -> int:
     return _FOUND_PROBLEMS if any(findings.values()) else _DONE
 
 
+def compact(options: Namespace) -> int:
+    """`idmatch compact`"""
+    started = time.perf_counter()
+    with _open_existing(options.store) as store:
+        names = [options.table] if options.table else store.tables()
+        tables = [store.table(name) for name in names]
+        changes = []
+        for table in tables:
+            before = table.stats()
+            table.compact()
+            changes.append((table.name, before, table.stats()))
+    seconds = round(time.perf_counter() - started, 3)
+    if options.json:
+        done = [
+            {
+                "name": name,
+                "segments_before": before.segments,
+                "segments": after.segments,
+                "bytes_before": before.bytes,
+                "bytes": after.bytes,
+            }
+            for name, before, after in changes
+        ]
+        print_json({"tables": done, "seconds": seconds})
+        return _DONE
+    for name, before, after in changes:
+        print(
+            f"{name}: {before.segments:,} segments became {after.segments:,}, "
+            f"{show_size(before.bytes)} became {show_size(after.bytes)}"
+        )
+    print(f"in {seconds:,} s")
+    return _DONE
+
+
 def backup(options: Namespace) -> int:
     """`idmatch backup`"""
     started = time.perf_counter()
@@ -199,7 +233,7 @@ def sample(options: Namespace) -> int:
 
 COMMANDS: Mapping[str, Command] = {
     command.__name__: command
-    for command in (load, upsert, match, lookup, tables, verify, backup, restore, sample)
+    for command in (load, upsert, match, lookup, tables, verify, compact, backup, restore, sample)
 }
 
 

@@ -131,8 +131,7 @@ impl Shared {
             drop(queue);
             let outcome = self.commit_group(&group);
             for member in &group {
-                let told =
-                    outcome.as_ref().map(|()| ()).map_err(|e| Error::new(e.kind(), e.chain()));
+                let told = outcome.as_ref().copied().map_err(|e| Error::new(e.kind(), e.chain()));
                 *lock(&member.outcome) = Some(told);
             }
             queue = lock(&self.queue);

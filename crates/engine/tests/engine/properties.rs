@@ -109,7 +109,7 @@ fn answers_like_the_reference(
                 _ => upsert(&*table, &mut Batches::of_rows(rows, 17)).unwrap(),
             }
         }
-        if windows.len() % 2 == 0 {
+        if loads.len() % 2 == 1 {
             store.close().unwrap();
         }
     }
