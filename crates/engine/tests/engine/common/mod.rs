@@ -4,6 +4,7 @@ mod child;
 mod faulty_disk;
 mod folder;
 mod harmed_disk;
+mod power_disk;
 mod question;
 mod rows;
 
@@ -11,5 +12,6 @@ pub(crate) use child::{Child, role};
 pub(crate) use faulty_disk::{Fault, FaultyDisk};
 pub(crate) use folder::{assert_nothing_leaked, copy_store, files};
 pub(crate) use harmed_disk::HarmedDisk;
+pub(crate) use power_disk::{PowerDisk, Unsynced};
 pub(crate) use question::{Question, ask, questions};
 pub(crate) use rows::{Batches, NoRejects, Row, create, load, name, rows_of_all_kinds, upsert};
