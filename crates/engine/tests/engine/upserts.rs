@@ -2,8 +2,8 @@
 //! to the process or the disk.
 
 use crate::common::{
-    Batches, Child, Fault, FaultyDisk, HarmedDisk, Question, Row, ask, create, files, load, name,
-    role, rows_of_all_kinds, upsert,
+    Batches, Fault, FaultyDisk, HarmedDisk, NumberedRows, Question, Row, ask, create, files, load,
+    name, rows_of_all_kinds, upsert,
 };
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
@@ -13,10 +13,9 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 const TABLE: &str = "t";
-const ROWS: usize = 20;
+const ROWS: NumberedRows = NumberedRows(20);
 
 /// A memtable takes a few batches, so that segments are written all the time.
 const LIMITS: MemoryLimits = MemoryLimits {
@@ -27,35 +26,13 @@ const LIMITS: MemoryLimits = MemoryLimits {
     memtable_bytes: 20_000,
 };
 
-/// The rows of a batch: its ids are its own, and so is one partner_id that half of them have.
-fn rows(number: usize) -> Vec<Row> {
-    let partner = |row: usize| match row % 2 {
-        0 => format!("hot-{number}"),
-        _ => format!("{:032x}", number * ROWS + row),
-    };
-    (0..ROWS).map(|row| (format!("{number}-{row}"), partner(row), row as i64)).collect()
-}
-
 fn put(table: &dyn Table, number: usize) -> idmatch_store::Result<()> {
-    upsert(table, &mut Batches::of_rows(&rows(number), 7))
+    upsert(table, &mut Batches::of_rows(&ROWS.batch(number), 7))
 }
 
 /// Whether a batch is there: whole and in both directions, or not at all.
 fn is_there(table: &dyn Table, number: usize) -> bool {
-    let rows = rows(number);
-    let population = Arc::new(rows.iter().map(|(id, _, _)| id.clone()).collect());
-    let query = MatchQuery { by: Side::Id, pick: Pick::All, window: Window::ALL };
-    let mut matches = ask(table, &Question::Match(population, query)).unwrap().split_off(1);
-    let hot = Question::Answers(Side::PartnerId, format!("hot-{number}"), Window::ALL);
-    let of_hot = ask(table, &hot).unwrap();
-    if matches.is_empty() {
-        assert_eq!(of_hot, [], "batch {number} is there by partner_id only");
-        return false;
-    }
-    matches.sort_by_key(|row| row.2);
-    assert_eq!(matches, rows, "batch {number} is there in part");
-    assert_eq!(of_hot.len(), ROWS / 2, "batch {number} is there by id only");
-    true
+    ROWS.are_in(table, number)
 }
 
 /// The batches below `end` that a store has, as a new process sees it.
@@ -80,7 +57,7 @@ fn an_upsert_is_seen_at_once_and_after_reopening() {
         assert!(is_there(&*table, number), "{number}");
     }
     assert!((0..60).all(|number| is_there(&*table, number)));
-    assert_eq!(table.stats().unwrap().rows, (60 * ROWS) as u64);
+    assert_eq!(table.stats().unwrap().rows, (60 * ROWS.0) as u64);
     assert!(table.stats().unwrap().segments > 0, "nothing was written as a segment");
     assert_eq!(batches_in(dir.path(), 61).len(), 60);
     store.close().unwrap();
@@ -129,7 +106,7 @@ fn many_threads_upsert_while_a_load_runs() {
             });
         }
         for number in 100..110 {
-            load(&*table, &mut Batches::of_rows(&rows(number), 50)).unwrap();
+            load(&*table, &mut Batches::of_rows(&ROWS.batch(number), 50)).unwrap();
         }
     });
     assert!((0..110).all(|number| is_there(&*table, number)));
@@ -186,7 +163,7 @@ fn run(root: &Path, disk: Arc<FaultyDisk>) -> (BTreeSet<usize>, usize) {
                 // Reading may meet the fault, but never answers wrongly.
                 let hot = Question::Answers(Side::PartnerId, format!("hot-{seen}"), Window::ALL);
                 if let Ok(rows) = ask(&*table, &hot) {
-                    assert_eq!(rows.len(), ROWS / 2, "batch {seen}");
+                    assert_eq!(rows.len(), ROWS.0 / 2, "batch {seen}");
                 }
             }
         }
@@ -228,58 +205,6 @@ fn a_write_is_torn_and_the_disk_stays_full() {
 #[test]
 fn the_disk_is_full_for_a_while() {
     fail_everywhere(Fault::Error(io::ErrorKind::StorageFull), 5);
-}
-
-#[test]
-#[ignore = "started by a test of this file as another process"]
-fn upserter() {
-    let role = role().expect("a test of this file starts this with a role");
-    let store = open(&role.store);
-    let table = create(&store, TABLE, Keep::Last).unwrap();
-    let first = table.stats().unwrap().rows as usize / ROWS;
-    role.tell("ready");
-    for number in first.. {
-        put(&*table, number).unwrap();
-        role.tell(&number.to_string());
-    }
-}
-
-#[test]
-fn a_writer_is_killed() {
-    const KILLS: u64 = 100;
-    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut dir = tempfile::tempdir().unwrap();
-    let mut acknowledged = 0;
-    let mut written = 0;
-    for kill in 0..KILLS {
-        if kill % 5 == 0 {
-            dir = tempfile::tempdir().unwrap();
-            acknowledged = 0;
-        }
-        let root = dir.path().join("store");
-        let mut child = Child::start("upserts::upserter", &root);
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        if kill % 8 != 0 {
-            assert_eq!(child.hear().as_deref(), Some("ready"));
-        }
-        std::thread::sleep(Duration::from_micros(random % 30_000));
-        child.kill();
-        while let Some(told) = child.hear() {
-            if let Ok(number) = told.parse::<usize>() {
-                acknowledged = number + 1;
-            }
-        }
-        let there = batches_in(&root, acknowledged + 3);
-        assert!(there.iter().copied().eq(0..there.len()), "a hole in {there:?} (kill {kill})");
-        assert!(there.len() >= acknowledged, "{} of {acknowledged} (kill {kill})", there.len());
-        assert!(there.len() <= acknowledged + 1, "batches that nobody began (kill {kill})");
-        written += there.len() - acknowledged.min(there.len());
-        acknowledged = there.len();
-        written += acknowledged;
-    }
-    assert!(written > 100, "only {written} batches were written");
 }
 
 /// A closed store says how long its journal is: all damage to it is found.

@@ -32,6 +32,9 @@ pub(crate) fn assert_nothing_leaked(root: &Path) {
     let named: BTreeSet<String> = named_segments(&manifest);
     assert_eq!(segments, named, "segments/ of {}", root.display());
     assert_eq!(listed(&root.join("scratch")), BTreeSet::new(), "scratch/ of {}", root.display());
+    let first = format!("{:010}.log", first_journal(&manifest));
+    let worthless = listed(&root.join("journal")).into_iter().filter(|name| *name < first);
+    assert_eq!(worthless.count(), 0, "journal/ of {}", root.display());
 }
 
 fn named_segments(manifest: &str) -> BTreeSet<String> {
@@ -42,6 +45,12 @@ fn named_segments(manifest: &str) -> BTreeSet<String> {
         .flat_map(|table| table["segments"].as_array().unwrap())
         .map(|segment| segment["file"].as_str().unwrap().to_owned())
         .collect()
+}
+
+fn first_journal(manifest: &str) -> u64 {
+    let Some((_, json)) = manifest.split_once('\n') else { return 0 };
+    let json: serde_json::Value = serde_json::from_str(json).unwrap();
+    json["journal"]["first"].as_u64().unwrap_or(0)
 }
 
 fn listed(folder: &Path) -> BTreeSet<String> {

@@ -14,4 +14,6 @@ pub(crate) use folder::{assert_nothing_leaked, copy_store, files};
 pub(crate) use harmed_disk::HarmedDisk;
 pub(crate) use power_disk::{PowerDisk, Unsynced};
 pub(crate) use question::{Question, ask, questions};
-pub(crate) use rows::{Batches, NoRejects, Row, create, load, name, rows_of_all_kinds, upsert};
+pub(crate) use rows::{
+    Batches, NoRejects, NumberedRows, Row, create, load, name, rows_of_all_kinds, upsert,
+};

@@ -71,7 +71,7 @@ impl PowerDisk {
         let keep = |random: &mut Random| match unsynced {
             Unsynced::Lost => false,
             Unsynced::Kept => true,
-            Unsynced::Torn(_) => random.next() % 2 == 0,
+            Unsynced::Torn(_) => random.next().is_multiple_of(2),
         };
         let mut names = BTreeMap::new();
         let all: BTreeSet<&PathBuf> =
@@ -128,7 +128,7 @@ fn torn(file: &FileState, random: &mut Random) -> Vec<u8> {
     let mut at = synced;
     while at < len {
         let end = (at + PAGE).min(len);
-        if random.next() % 4 == 0 {
+        if random.next().is_multiple_of(4) {
             bytes[at..end].fill(0);
         }
         at = end;

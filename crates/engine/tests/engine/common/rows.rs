@@ -1,8 +1,11 @@
 //! Rows, and the batches that bring them into a table.
 
+use super::question::{Question, ask};
 use arrow_array::{ArrayRef, RecordBatch, StringArray, TimestampMillisecondArray};
-use idmatch_model::{Keep, SeenAt, TableName, TableOptions};
-use idmatch_store::{BatchSource, Ingest, Reject, RejectSink, Result, SourceBatch, Store, Table};
+use idmatch_model::{Keep, Pick, SeenAt, Side, TableName, TableOptions, Window};
+use idmatch_store::{
+    BatchSource, Ingest, MatchQuery, Reject, RejectSink, Result, SourceBatch, Store, Table,
+};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -58,6 +61,38 @@ impl RejectSink for NoRejects {
 pub(crate) fn load(table: &dyn Table, source: &mut dyn BatchSource) -> Result<()> {
     let now = SeenAt::parse("2026-01-01").unwrap();
     table.load(source, &Ingest::new(true, now, &mut NoRejects))
+}
+
+/// Batches of so many rows, which can be told apart.
+pub(crate) struct NumberedRows(pub(crate) usize);
+
+impl NumberedRows {
+    /// A batch: its ids are its own, and so is one partner_id that half of them have.
+    pub(crate) fn batch(&self, number: usize) -> Vec<Row> {
+        let partner = |row: usize| match row % 2 {
+            0 => format!("hot-{number}"),
+            _ => format!("{:032x}", number * self.0 + row),
+        };
+        (0..self.0).map(|row| (format!("{number}-{row}"), partner(row), row as i64)).collect()
+    }
+
+    /// Whether a batch is in a table: whole and in both directions, or not at all.
+    pub(crate) fn are_in(&self, table: &dyn Table, number: usize) -> bool {
+        let rows = self.batch(number);
+        let population = Arc::new(rows.iter().map(|(id, _, _)| id.clone()).collect());
+        let query = MatchQuery { by: Side::Id, pick: Pick::All, window: Window::ALL };
+        let mut matches = ask(table, &Question::Match(population, query)).unwrap().split_off(1);
+        let hot = Question::Answers(Side::PartnerId, format!("hot-{number}"), Window::ALL);
+        let of_hot = ask(table, &hot).unwrap();
+        if matches.is_empty() {
+            assert_eq!(of_hot, [], "batch {number} is there by partner_id only");
+            return false;
+        }
+        matches.sort_by_key(|row| row.2);
+        assert_eq!(matches, rows, "batch {number} is there in part");
+        assert_eq!(of_hot.len(), self.0 / 2, "batch {number} is there by id only");
+        true
+    }
 }
 
 /// Upserts from a source; a bad row would be an error.
