@@ -24,14 +24,16 @@ impl Shared {
     }
 
     /// Merges what is worth it, in the background of upserts, unless that is being done already.
-    pub(super) fn compact_in_background(&self) {
+    pub(super) fn compact_in_background(self: &Arc<Shared>) {
         let Ok(_compacting) = self.compacting.try_lock() else { return };
         // Only while this process writes anyway.
         let Some(_hold) = lock(&self.hold).upgrade() else { return };
         let names: Vec<TableName> = self.view().tables.keys().cloned().collect();
         for name in names {
             // What fails here fails again where somebody is told: at the next full compaction.
-            while !self.closing.load(Relaxed)
+            // Not for a store that nobody has any more.
+            while Arc::strong_count(self) > 1
+                && !self.closing.load(Relaxed)
                 && let Ok(true) = self.compact_step(&name, Effort::Background)
             {}
         }

@@ -3,7 +3,7 @@
 use super::Manifest;
 use super::hold::list;
 use super::shared::Shared;
-use super::view::{LiveSet, View};
+use super::view::{LiveSet, Opened, View};
 use crate::errors::corrupt;
 use crate::journal::{self, Entries, Progress};
 use crate::memtable::Memtable;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Release;
 
 /// A writer may remove files between the reading of the manifest and of what it names.
-const TRIES: u32 = 20;
+const TRIES: u32 = 100;
 
 impl Shared {
     /// Takes over what any process has published or upserted.
@@ -29,10 +29,13 @@ impl Shared {
 
     /// The same for those that hold `publishing`, whose content it is.
     pub(super) fn catch_up(&self, read: &mut BTreeMap<u64, usize>) -> Result<()> {
+        // What one try has opened the next one need not: so a try ends before a writer that merges
+        // has replaced everything again.
+        let mut opened = self.view().opened();
         let mut tries = 0;
         while let Some(manifest) = Manifest::read(&*self.disk, &self.root)? {
             tries += 1;
-            let done = self.catch_up_with(manifest.clone(), read);
+            let done = self.catch_up_with(manifest.clone(), read, &mut opened);
             // What a changed manifest no longer names may have been missing.
             if tries == TRIES || self.published()? == manifest {
                 return done;
@@ -41,7 +44,12 @@ impl Shared {
         Ok(())
     }
 
-    fn catch_up_with(&self, manifest: Manifest, read: &mut BTreeMap<u64, usize>) -> Result<()> {
+    fn catch_up_with(
+        &self,
+        manifest: Manifest,
+        read: &mut BTreeMap<u64, usize>,
+        opened: &mut Opened,
+    ) -> Result<()> {
         let before = self.view();
         let first = manifest.journal.first;
         let folder = self.journal();
@@ -58,7 +66,7 @@ impl Shared {
             before.live.iter().filter(|set| set.journal >= first).cloned().collect();
         let view = match manifest == before.manifest {
             true => None,
-            false => Some(self.open_view(manifest.clone())?),
+            false => Some(self.open_view(manifest.clone(), opened)?),
         };
         let tables = &view.as_ref().unwrap_or(&before).manifest.tables;
         let mut commit = self.visible();

@@ -5,7 +5,7 @@
 use super::hold::{Hold, first_foreign};
 use super::live::{Queue, Writer};
 use super::manifest::TableEntry;
-use super::view::View;
+use super::view::{Opened, View};
 use super::{Manifest, flush};
 use crate::disk::Disk;
 use crate::errors::io_error;
@@ -124,8 +124,8 @@ impl Shared {
         *self.view.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(view);
     }
 
-    pub(super) fn open_view(&self, manifest: Manifest) -> Result<View> {
-        View::open(&*self.disk, &self.segments(), manifest, &self.view())
+    pub(super) fn open_view(&self, manifest: Manifest, opened: &mut Opened) -> Result<View> {
+        View::open(&*self.disk, &self.segments(), manifest, &self.view(), opened)
     }
 
     /// Refuses options that a table has not.
@@ -209,7 +209,7 @@ impl Shared {
         change(&mut manifest)?;
         manifest.next_file = self.next_file.load(Relaxed);
         // Opened before it is published: a segment that cannot be read never is.
-        let view = adapt(self.open_view(manifest.clone())?);
+        let view = adapt(self.open_view(manifest.clone(), &mut self.view().opened())?);
         if manifest == published && !self.is_unsure.load(Relaxed) {
             self.show(view);
             return Ok(());

@@ -22,6 +22,9 @@ pub(crate) struct View {
     pub(crate) live: Vec<LiveSet>,
 }
 
+/// Open segments by the names of their files.
+pub(crate) type Opened = HashMap<String, Arc<Segment>>;
+
 /// The memtables that hold what one journal file does.
 #[derive(Clone)]
 pub(crate) struct LiveSet {
@@ -54,28 +57,33 @@ impl Direction {
 }
 
 impl View {
-    /// Opens what a manifest names; segments that `before` has open are shared. Memtables stay
-    /// as they are there.
+    /// The segments that are open, by the names of their files.
+    pub(crate) fn opened(&self) -> Opened {
+        self.tables
+            .values()
+            .flat_map(|table| table.by_id.all.iter().chain(&table.by_partner_id.all))
+            .filter_map(|segment| Some((segment.file_name()?, Arc::clone(segment))))
+            .collect()
+    }
+
+    /// Opens what a manifest names. Segments that are open are shared, and those that get
+    /// opened are added to them, also when a later one cannot be. Memtables stay as they are in `before`.
     pub(crate) fn open(
         disk: &dyn Disk,
         folder: &Path,
         manifest: Manifest,
         before: &View,
+        opened: &mut Opened,
     ) -> Result<View> {
-        let known: HashMap<&Path, &Arc<Segment>> = before
-            .tables
-            .values()
-            .flat_map(|table| table.by_id.all.iter().chain(&table.by_partner_id.all))
-            .map(|segment| (segment.path(), segment))
-            .collect();
         let mut tables = BTreeMap::new();
         for (name, entry) in &manifest.tables {
             let (mut by_id, mut by_partner_id) = (Vec::new(), Vec::new());
             for info in &entry.segments {
-                let segment = match known.get(folder.join(&info.file).as_path()) {
+                let segment = match opened.get(&info.file) {
                     Some(segment) => Arc::clone(segment),
                     None => Arc::new(Segment::open(disk, folder, info)?),
                 };
+                opened.entry(info.file.clone()).or_insert_with(|| Arc::clone(&segment));
                 match info.side {
                     Side::Id => by_id.push(segment),
                     Side::PartnerId => by_partner_id.push(segment),
