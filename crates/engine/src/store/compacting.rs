@@ -4,7 +4,6 @@ use super::shared::Shared;
 use super::view::TableView;
 use crate::compact::{Choice, Effort, Merging, Sized, choose, merge};
 use crate::errors::io_error;
-use crate::names::FileNames;
 use crate::segment::Segment;
 use crate::workers::lock;
 use idmatch_model::{SeenAt, Side, TableName};
@@ -66,20 +65,23 @@ impl Shared {
         let inputs: Vec<Arc<Segment>> =
             choice.inputs.iter().filter_map(|number| segments.get(*number).cloned()).collect();
         let folder = self.segments();
-        let names = FileNames::new(&self.next_file);
-        let merging = Merging {
-            disk: &*self.disk,
-            folder: &folder,
-            names: &names,
-            run_bytes: self.limits.run_bytes,
-            keep: table.options.keep,
-            oldest: oldest_kept(table),
-            stop: &self.closing,
-        };
         let gone: HashSet<String> = inputs.iter().filter_map(|input| input.file_name()).collect();
-        merge(&merging, side, &inputs, choice.prefix_bits)
-            .and_then(|merged| {
+        self.add_segments(
+            |names| {
+                let merging = Merging {
+                    disk: &*self.disk,
+                    folder: &folder,
+                    names,
+                    run_bytes: self.limits.run_bytes,
+                    keep: table.options.keep,
+                    oldest: oldest_kept(table),
+                    stop: &self.closing,
+                };
+                let merged = merge(&merging, side, &inputs, choice.prefix_bits)?;
                 self.disk.sync_dir(&folder).map_err(|e| io_error("sync", &folder, e))?;
+                Ok(merged)
+            },
+            |merged| {
                 self.publish(|manifest| {
                     if let Some(entry) = manifest.tables.get_mut(name) {
                         entry.segments.retain(|segment| !gone.contains(&segment.file));
@@ -87,8 +89,8 @@ impl Shared {
                     }
                     Ok(())
                 })
-            })
-            .inspect_err(|_| self.remove_unpublished(&names.taken()))?;
+            },
+        )?;
         // Those who have them open keep them; those who copy files have them until they are done.
         let _copying = self.copying.write().unwrap_or_else(PoisonError::into_inner);
         self.remove_files(inputs.iter().map(|input| input.path().to_owned()));

@@ -88,20 +88,21 @@ impl Shared {
             let keep = view.tables.get(name).map_or(Keep::All, |table| table.options.keep);
             tables.entry(name).or_insert((keep, Vec::new())).1.push(memtable);
         }
-        let names = FileNames::new(&self.next_file);
-        let make = || {
-            let mut made = Vec::new();
-            for (name, (keep, memtables)) in &tables {
-                for side in Side::BOTH {
-                    made.push(((*name).clone(), self.write_side(&names, *keep, side, memtables)?));
+        self.add_segments(
+            |names| {
+                let mut made = Vec::new();
+                for (name, (keep, memtables)) in &tables {
+                    for side in Side::BOTH {
+                        let segments = self.write_side(names, *keep, side, memtables)?;
+                        made.push(((*name).clone(), segments));
+                    }
                 }
-            }
-            let segments = self.segments();
-            self.disk.sync_dir(&segments).map_err(|e| io_error("sync", &segments, e))?;
-            Ok(made)
-        };
-        let done = make().and_then(|made| self.publish_flushed(made, last));
-        done.inspect_err(|_| self.remove_unpublished(&names.taken()))?;
+                let segments = self.segments();
+                self.disk.sync_dir(&segments).map_err(|e| io_error("sync", &segments, e))?;
+                Ok(made)
+            },
+            |made| self.publish_flushed(made, last),
+        )?;
         let folder = self.journal();
         self.remove_files(sets.iter().map(|set| journal::file(&folder, set.journal)));
         Ok(())

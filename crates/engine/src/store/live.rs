@@ -297,9 +297,3 @@ impl Shared {
         })
     }
 }
-
-impl LiveSet {
-    pub(super) fn bytes(&self) -> usize {
-        self.tables.values().map(|memtable| memtable.bytes()).sum()
-    }
-}

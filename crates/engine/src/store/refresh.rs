@@ -3,7 +3,7 @@
 use super::Manifest;
 use super::hold::list;
 use super::shared::Shared;
-use super::view::{LiveSet, Opened, View};
+use super::view::{LiveSet, Opened};
 use crate::errors::corrupt;
 use crate::journal::{self, Entries, Progress};
 use crate::memtable::Memtable;
@@ -137,11 +137,4 @@ fn malformed() -> Error {
     let what =
         "a record of the journal is whole but makes no sense; restore the store from a backup";
     Error::new(ErrorKind::Corrupt, what)
-}
-
-impl View {
-    /// Rows in memtables.
-    pub(crate) fn live_bytes(&self) -> usize {
-        self.live.iter().flat_map(|set| set.tables.values()).map(|table| table.bytes()).sum()
-    }
 }

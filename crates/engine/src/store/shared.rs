@@ -1,6 +1,7 @@
 //! What a store and its tables share: the current view, and how it changes.
 //!
-//! Lock order: `writer` (see `live`), then `publishing`, then `view`.
+//! Lock order: `loading`, `writer` (see `live`), `hold`, `publishing`, `view`. Whoever merges has
+//! `compacting` and none of these before; a backup has `writer`, then `copying`, then `publishing`.
 
 use super::hold::{Hold, first_foreign};
 use super::live::{Queue, Writer};
@@ -13,7 +14,6 @@ use crate::limits::MemoryLimits;
 use crate::load::{LoadPlace, load};
 use crate::memtable::Commit;
 use crate::names::FileNames;
-use crate::segment::SegmentInfo;
 use crate::workers::lock;
 use idmatch_model::{TableName, TableOptions};
 use idmatch_store::{BatchSource, Error, ErrorKind, Ingest, Result};
@@ -168,28 +168,24 @@ impl Shared {
                 };
                 load(&place, options.keep, source, ingest)
             },
-            |manifest, segments| {
-                entry(manifest, name, options)?.segments.extend(segments);
-                Ok(())
+            |segments| {
+                self.publish(|manifest| {
+                    entry(manifest, name, options)?.segments.extend(segments);
+                    Ok(())
+                })
             },
         )
         .inspect_err(|_| self.remove_scratch())
     }
 
-    /// Makes segments and publishes a manifest with them. Where either fails, their files are
-    /// removed.
+    /// Makes segment files and publishes them. Where either fails, the files are removed.
     pub(super) fn add_segments<S>(
         &self,
         make: impl FnOnce(&FileNames<'_>) -> Result<S>,
-        add: impl FnOnce(&mut Manifest, S) -> Result<()>,
-    ) -> Result<()>
-    where
-        S: IntoIterator<Item = SegmentInfo>,
-    {
+        publish: impl FnOnce(S) -> Result<()>,
+    ) -> Result<()> {
         let names = FileNames::new(&self.next_file);
-        let done =
-            make(&names).and_then(|segments| self.publish(|manifest| add(manifest, segments)));
-        done.inspect_err(|_| self.remove_unpublished(&names.taken()))
+        make(&names).and_then(publish).inspect_err(|_| self.remove_unpublished(&names.taken()))
     }
 
     /// Changes the manifest. Whoever calls this holds the right to write.

@@ -32,6 +32,13 @@ pub(crate) struct LiveSet {
     pub(crate) tables: BTreeMap<TableName, Arc<Memtable>>,
 }
 
+impl LiveSet {
+    /// About how much memory the memtables take.
+    pub(super) fn bytes(&self) -> usize {
+        self.tables.values().map(|memtable| memtable.bytes()).sum()
+    }
+}
+
 /// What there is of a table.
 pub(crate) struct TableView {
     pub(crate) options: TableOptions,
@@ -109,6 +116,11 @@ impl View {
             (name.clone(), Arc::new(TableView { live: of_table(name), ..table.shared() }))
         });
         View { manifest: self.manifest.clone(), tables: tables.collect(), live: live.clone() }
+    }
+
+    /// About how much memory all memtables take.
+    pub(super) fn live_bytes(&self) -> usize {
+        self.live.iter().map(LiveSet::bytes).sum()
     }
 
     /// The memtable of a table among those that were begun last.
