@@ -25,7 +25,7 @@ from ._errors import (
     UnsupportedFormat,
 )
 from ._match import MatchResult
-from ._results import Finding, Latest, LoadReport, TableStats
+from ._results import EraseReport, Finding, Latest, LoadReport, TableStats
 from ._store import Store, open, restore
 from ._table import Table
 
@@ -33,6 +33,7 @@ __all__ = [
     "BadInput",
     "Busy",
     "Corrupt",
+    "EraseReport",
     "Error",
     "Finding",
     "InvalidArgument",

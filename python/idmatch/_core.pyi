@@ -21,10 +21,11 @@ __all__ = [
 
 __version__: str
 
-def open_store(path: str) -> Store:
+def open_store(path: str, interval_millis: int | None, memtable_bytes: int | None) -> Store:
     """Opens the store in a directory; one that does not exist yet is made by the first write.
 
-    Raises NotAStore for a directory that holds something else.
+    With `interval_millis` upserts are acknowledged before they are durable, which they are so
+    many milliseconds later. Raises NotAStore for a directory that holds something else.
     """
 
 def restore(source: str, destination: str) -> None:
@@ -63,6 +64,8 @@ class Table:
     def keep(self) -> str: ...
     @property
     def retention(self) -> str | None: ...
+    def set_retention(self, retention: str | None) -> None:
+        """Chooses another retention; it counts at once."""
     def load(
         self,
         sources: Iterable[tuple[str, Any]],
@@ -83,12 +86,26 @@ class Table:
         strict: bool,
         on_rejects: Callable[[list[tuple[str, int, str, str]]], object],
         short: bool,
+        always: bool,
     ) -> tuple[int, int]:
         """Adds the rows of all sources at once and for good; returns (rows read, rows rejected).
 
-        Arguments are those of `load`, and `short` that of `match`. Up to 100,000 rows are seen
+        Arguments are those of `load`, and `short` that of `match`; with `always` they are durable
+        when this returns, whatever the store was opened with. Up to 100,000 rows are seen
         whole or not at all; more are cut into batches of that kind. After an error those before
         it stay.
+        """
+    def erase(
+        self,
+        sources: Iterable[tuple[str, Any]],
+        strict: bool,
+        on_rejects: Callable[[list[tuple[str, int, str, str]]], object],
+        at: int | None,
+    ) -> tuple[int, int, int, int]:
+        """Hides what the rows name up to `at` (default: now), all or nothing.
+
+        Columns are id, partner_id or both; of both, one may be null. Returns rows read, rows
+        rejected, and how many rows of the table were erased by id and by partner_id.
         """
     def answers(
         self, by: str, key: str, since: int | None, until: int | None, limit: int | None
@@ -119,7 +136,7 @@ class Table:
     def verify(self) -> list[tuple[str, str]]:
         """What is wrong, as (place, problem); empty when all is well."""
     def stats(self) -> dict[str, Any]:
-        """rows, bytes, segments, memtable_rows, memtable_bytes (int); oldest, newest (or None)."""
+        """What `TableStats` has, under the same names; oldest and newest are instants or None."""
 
 @final
 class Match:

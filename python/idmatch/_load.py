@@ -4,16 +4,16 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import pyarrow as pa
 
 from . import _core
-from ._errors import BadInput
+from ._errors import BadInput, InvalidArgument
 from ._match import MatchResult
 from ._rejects import Rejects
-from ._results import LoadReport
-from ._sources import OnMalformed, Pieces, Source, Wanted, are_short
+from ._results import EraseReport, LoadReport
+from ._sources import OnMalformed, Pieces, Source, Wanted, are_short, find
 
 
 def load(
@@ -36,12 +36,13 @@ def upsert(
     columns: Wanted,
     strict: bool,
     rejects: str | os.PathLike[str] | None,
+    always: bool,
 ) -> LoadReport:
     """Upserts all sources into a table; see `Table.upsert`."""
     with _Report(table, strict, rejects, otherwise="batches before it stay") as report:
         streams = _streams(sources, columns, report.log.take_malformed)
         short = are_short(sources)
-        report.add(table.upsert(streams, strict, report.log.take, short))
+        report.add(table.upsert(streams, strict, report.log.take, short, always))
     return report.made()
 
 
@@ -63,8 +64,36 @@ def upsert_pieces(
                     [(name, row + before, column, why) for name, row, column, why in found]
                 )
 
-            report.add(table.upsert([(pieces.name, piece)], strict, take, short=True))
+            streams = [(pieces.name, piece)]
+            report.add(table.upsert(streams, strict, take, short=True, always=False))
     return report.made()
+
+
+def erase(
+    table: _core.Table,
+    source: Any,
+    id: str | None,
+    partner_id: str | None,
+    at: int | None,
+    strict: bool,
+    rejects: str | os.PathLike[str] | None,
+) -> EraseReport:
+    """Erases one target, or those that a source names; see `Table.erase`."""
+    named = {"id": id, "partner_id": partner_id}
+    named = {role: name for role, name in named.items() if name is not None}
+    if not named:
+        what = "columns of the source" if source is not None else "the identifiers to erase"
+        raise InvalidArgument(f"name {what}: id, partner_id or both")
+    if source is None:
+        # Its columns have the names of their roles; one bad value is an error.
+        source = pa.table({role: pa.array([value], pa.string()) for role, value in named.items()})
+        named, strict = {role: role for role in named}, True
+    with _Report(table, strict, rejects, otherwise="nothing was erased") as report:
+        streams = _streams(find(source), named, report.log.take_malformed)
+        rows, rejected, *erased = table.erase(streams, strict, report.log.take, at)
+        report.add((rows, rejected))
+    made = report.made()
+    return EraseReport(made.rows, made.rejected, *erased, made.seconds, made.rejects)
 
 
 class _Report:

@@ -26,11 +26,36 @@ class Latest(NamedTuple):
     """When the two were last seen together, in UTC."""
 
 
+class EraseReport(NamedTuple):
+    """What an erasure did."""
+
+    targets: int
+    """Identifiers and pairs that were named, rejected ones included."""
+    rejected: int
+    """Those that break the rules and were not taken."""
+    by_id: int
+    """Rows of the table that were there, found by id, and no longer are."""
+    by_partner_id: int
+    """The same, found by partner ID."""
+    seconds: float
+    """How long it took."""
+    rejects: str | None
+    """The CSV file that names every rejected row; None when there is none."""
+
+
 class TableStats(NamedTuple):
     """Figures about a table as it is stored, before windows and retention."""
 
     rows: int
     """Observations stored per direction; several loads may store a pair more than once."""
+    ids: int
+    """Different ids."""
+    partner_ids: int
+    """Different partner IDs."""
+    pairs: int
+    """Different pairs of the two."""
+    is_exact: bool
+    """Whether these three were counted; above a million rows, a share of the table is."""
     bytes: int
     """Bytes on disk, both directions."""
     segments: int
@@ -39,6 +64,10 @@ class TableStats(NamedTuple):
     """Of the rows, those that were upserted and are in the journal and in memory only."""
     memtable_bytes: int
     """The memory that these take."""
+    pending_compaction_bytes: int
+    """Bytes that merges in the background are yet to write anew."""
+    erasures: int
+    """Erasures that are remembered."""
     oldest: datetime | None
     """The oldest date stored, in UTC; None in an empty table."""
     newest: datetime | None

@@ -6,16 +6,38 @@ from typing import Literal, Self
 
 from . import _core
 from ._errors import InvalidArgument
+from ._sizes import parse_size
 from ._table import Table
 
 
-def open(path: str | os.PathLike[str]) -> "Store":
+def open(
+    path: str | os.PathLike[str],
+    durability: Literal["always", "interval"] = "always",
+    interval_ms: int = 100,
+    memtable: int | str = "256M",
+) -> "Store":
     """Opens the store in a directory; one that is not there yet is made by the first write.
+
+    An upsert is acknowledged when it is on disk (`durability="always"`), or at once, and on disk
+    within `interval_ms` milliseconds (`"interval"`): then a failure of power or system may lose
+    what was acknowledged so shortly before, but nothing from its middle. Upserts that are not in
+    segments yet take at most about `memtable` of memory (bytes, or text such as "1G"); they wait
+    where writing segments is slower.
 
     Raises NotAStore for a directory that holds something else, UnsupportedFormat for a store
     of a newer version, InvalidArgument for an address that this version cannot open.
     """
-    return Store(_core.open_store(_directory(path)))
+    if durability not in ("always", "interval"):
+        raise InvalidArgument(f'durability is {durability!r}; use "always" or "interval"')
+    if interval_ms < 1:
+        raise InvalidArgument(f"interval_ms is {interval_ms}; use 1 or more")
+    size = parse_size(memtable) if isinstance(memtable, str) else memtable
+    if not 1_000_000 <= size < 1 << 40:
+        raise InvalidArgument(
+            f"memtable is {memtable!r}; use at least 1M of memory, and less than 1T"
+        )
+    interval = interval_ms if durability == "interval" else None
+    return Store(_core.open_store(_directory(path), interval, size))
 
 
 def restore(source: str | os.PathLike[str], destination: str | os.PathLike[str]) -> None:

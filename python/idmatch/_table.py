@@ -7,7 +7,8 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
 from . import _core
-from ._results import Finding, Latest, LoadReport, TableStats
+from ._errors import InvalidArgument
+from ._results import EraseReport, Finding, Latest, LoadReport, TableStats
 from ._times import Moment, to_datetime, to_millis
 
 if TYPE_CHECKING:
@@ -90,9 +91,13 @@ class Table:
         seen_at: str | None = None,
         strict: bool = False,
         rejects: str | PathLike[str] | None = None,
+        durability: Literal["always"] | None = None,
     ) -> LoadReport:
         """Adds observations at once: when this returns they are on disk, and every later
         question in this process has them, in both directions. Any number of threads may call it.
+
+        Of a store that was opened with `durability="interval"` they are on disk a little later,
+        unless this call asks for `durability="always"`.
 
         Arguments are those of `load`. Up to 100,000 rows are seen whole or not at all; more are
         cut into batches of that kind. After an error, which with `strict` a bad row is, the batches
@@ -113,7 +118,44 @@ class Table:
             columns={"id": id, "partner_id": partner_id, "seen_at": seen_at},
             strict=strict,
             rejects=rejects,
+            always=_is_always(durability),
         )
+
+    def erase(
+        self,
+        source: Any = None,
+        id: str | None = None,
+        partner_id: str | None = None,
+        at: Moment | None = None,
+        strict: bool = False,
+        rejects: str | PathLike[str] | None = None,
+    ) -> EraseReport:
+        """Hides every observation up to `at` (default: now), in both directions and for good.
+
+        Without a `source`, of an `id`, of a `partner_id`, or of the pair of both. With a
+        `source`, which is what `load` takes, of all that its rows name: then `id` and
+        `partner_id` name its columns, at least one of them; of both, a row may leave one empty
+        (null). All or nothing.
+
+        What is hidden stays hidden when it arrives again, late: the store remembers a keyed hash
+        of what was erased, never the identifier. Its bytes are gone from the store's files after
+        `compact`; a backup made before still has them.
+
+        Raises InvalidArgument for no target or a date more than a day ahead, Busy while another
+        process writes the store, and what `load` raises.
+        """
+        from . import _load
+
+        moment = _millis_or_none(at)
+        return _load.erase(self._core, source, id, partner_id, moment, strict, rejects)
+
+    def set_retention(self, retention: str | None) -> None:
+        """Chooses how long an observation is shown, such as "13mo"; None is for ever.
+
+        It counts at once. What it hides is gone for good after a compaction; what it shows again
+        is what is still there.
+        """
+        self._core.set_retention(retention)
 
     def partner_ids(
         self,
@@ -200,17 +242,11 @@ class Table:
         return [Finding(place, problem) for place, problem in self._core.verify()]
 
     def stats(self) -> TableStats:
-        """Figures about the table."""
+        """Figures about the table. Takes up to about half a second: to count different
+        identifiers and pairs some of it is read."""
         stats = self._core.stats()
-        return TableStats(
-            rows=stats["rows"],
-            bytes=stats["bytes"],
-            segments=stats["segments"],
-            memtable_rows=stats["memtable_rows"],
-            memtable_bytes=stats["memtable_bytes"],
-            oldest=_datetime_or_none(stats["oldest"]),
-            newest=_datetime_or_none(stats["newest"]),
-        )
+        dates = {name: _datetime_or_none(stats[name]) for name in ("oldest", "newest")}
+        return TableStats(**stats | dates)
 
     def __repr__(self) -> str:
         retention = f" retention={self.retention!r}" if self.retention else ""
@@ -229,6 +265,14 @@ class Table:
     ) -> Latest | None:
         found = self._core.latest(by, key, _millis_or_none(since), _millis_or_none(until))
         return None if found is None else Latest(found[0], to_datetime(found[1]))
+
+
+def _is_always(durability: str | None) -> bool:
+    if durability not in (None, "always"):
+        raise InvalidArgument(
+            f'durability is {durability!r}; a single call can ask for "always", or leave it out'
+        )
+    return durability == "always"
 
 
 def _millis_or_none(moment: Moment | None) -> int | None:

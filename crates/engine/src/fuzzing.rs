@@ -5,6 +5,7 @@
 
 use crate::bytes::{u16_at, u32_at};
 use crate::disk::Mapped;
+use crate::erasures::{self, Rules};
 use crate::journal;
 use crate::lookup::RowCursor;
 use crate::memtable::Memtable;
@@ -38,7 +39,7 @@ pub fn journal(bytes: &[u8]) {
     let mut sealed = journal::header(0, 0);
     sealed.extend(journal::record(0, sealed.len() as u64, 0, bytes));
     for bytes in [bytes, &sealed] {
-        let memtable = Memtable::new(Keep::All);
+        let memtable = Memtable::new();
         let mut take = |entries: journal::Entries<'_>| {
             for batch in entries.flatten() {
                 memtable.add(1, batch.count, batch.rows);
@@ -49,8 +50,17 @@ pub fn journal(bytes: &[u8]) {
             continue;
         }
         for (side, part) in Side::BOTH.iter().flat_map(|side| Part::all().map(|p| (*side, p))) {
-            assert!(memtable.rows_in(side, part, 1).is_ok());
+            assert!(memtable.rows_in(side, part, (&Rules::new(Keep::All), 1)).is_ok());
         }
+    }
+}
+
+/// A file of erasures.
+pub fn erasures(bytes: &[u8]) {
+    let mut sealed = bytes.to_vec();
+    sealed.extend_from_slice(&XxHash3_64::oneshot(bytes).to_le_bytes());
+    for bytes in [bytes, &sealed] {
+        erasures::decode(Path::new("0.era"), bytes).map(|layer| layer.sorted()).ok();
     }
 }
 

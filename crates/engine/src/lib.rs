@@ -12,6 +12,7 @@
 
 mod bytes;
 mod compact;
+mod erasures;
 mod errors;
 mod journal;
 mod limits;

@@ -10,11 +10,12 @@
 //! A row carries the number of the commit it came with. Readers name the last commit that they
 //! see, so a batch is seen whole, in both directions, or not at all. Must not know the journal.
 
+use crate::erasures::Rules;
 use crate::packed::Packed;
 use crate::part::Part;
 use crate::rows;
 use crate::segment::Segment;
-use idmatch_model::{Keep, SeenAt, Side};
+use idmatch_model::{SeenAt, Side};
 use idmatch_store::Result;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -29,7 +30,6 @@ const RECENT_SHARE: usize = 32;
 
 /// The upserted rows of one table.
 pub(crate) struct Memtable {
-    keep: Keep,
     by_id: Direction,
     by_partner_id: Direction,
     rows: AtomicU64,
@@ -59,9 +59,8 @@ struct Entry {
 }
 
 impl Memtable {
-    pub(crate) fn new(keep: Keep) -> Memtable {
+    pub(crate) fn new() -> Memtable {
         Memtable {
-            keep,
             by_id: Direction::new(),
             by_partner_id: Direction::new(),
             rows: AtomicU64::new(0),
@@ -112,7 +111,7 @@ impl Memtable {
         side: Side,
         part: Part,
         keys: impl Iterator<Item = (u64, Packed<'k>)>,
-        last: Commit,
+        (rules, last): (&Rules, Commit),
     ) -> Result<Option<Segment>> {
         let mut found = Vec::new();
         {
@@ -126,14 +125,19 @@ impl Memtable {
                 before = Some(key);
             }
         }
-        self.segment(side, part, &found)
+        segment(side, part, &found, rules)
     }
 
     /// All rows of a part, up to a commit; `None` if there are none.
-    pub(crate) fn rows_in(&self, side: Side, part: Part, last: Commit) -> Result<Option<Segment>> {
+    pub(crate) fn rows_in(
+        &self,
+        side: Side,
+        part: Part,
+        (rules, last): (&Rules, Commit),
+    ) -> Result<Option<Segment>> {
         let mut found = Vec::new();
         self.copy_rows(side, part, last, &mut found);
-        self.segment(side, part, &found)
+        segment(side, part, &found, rules)
     }
 
     /// Appends the rows of a part, up to a commit.
@@ -153,20 +157,20 @@ impl Memtable {
         }
     }
 
-    fn segment(&self, side: Side, part: Part, found: &[u8]) -> Result<Option<Segment>> {
-        if found.is_empty() {
-            return Ok(None);
-        }
-        let sorted = rows::sorted(found, self.keep, side, Part::BITS, part.first_hash())?;
-        sorted.in_memory(Path::new("(memtable)")).map(Some)
-    }
-
     fn direction(&self, side: Side) -> &Direction {
         match side {
             Side::Id => &self.by_id,
             Side::PartnerId => &self.by_partner_id,
         }
     }
+}
+
+fn segment(side: Side, part: Part, found: &[u8], rules: &Rules) -> Result<Option<Segment>> {
+    if found.is_empty() {
+        return Ok(None);
+    }
+    let sorted = rows::sorted(found, rules, side, Part::BITS, part.first_hash())?;
+    sorted.in_memory(Path::new("(memtable)"))
 }
 
 impl PartRows {

@@ -15,9 +15,14 @@ impl<'a> FileNames<'a> {
         FileNames { next, taken: Mutex::default() }
     }
 
-    /// A name that no file ever had.
+    /// A name for a segment that no file ever had.
     pub(crate) fn take(&self) -> String {
-        let name = format!("{:010}.seg", self.next.fetch_add(1, Relaxed));
+        self.take_for("seg")
+    }
+
+    /// A name that no file ever had, with this ending.
+    pub(crate) fn take_for(&self, ending: &str) -> String {
+        let name = format!("{:010}.{ending}", self.next.fetch_add(1, Relaxed));
         lock(&self.taken).push(name.clone());
         name
     }

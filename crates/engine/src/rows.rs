@@ -5,6 +5,7 @@
 
 use crate::bytes::slice;
 use crate::disk::prefetch;
+use crate::erasures::Rules;
 use crate::packed::Packed;
 use crate::record;
 use crate::segment::SegmentBuilder;
@@ -55,10 +56,10 @@ pub(crate) fn read(rows: &[u8], at: usize) -> Option<(Row<'_>, usize)> {
 }
 
 /// Sorts rows, whose keys' hashes all have this prefix, into a segment: each pair or
-/// observation once.
+/// observation once, and none that was erased. All segments are made here.
 pub(crate) fn sorted(
     rows: &[u8],
-    keep: Keep,
+    rules: &Rules,
     side: Side,
     prefix_bits: u8,
     prefix: u64,
@@ -82,15 +83,23 @@ pub(crate) fn sorted(
             group.push(row_at(rows, *entry)?.0);
         }
         if group.len() > 1 {
-            settle(&mut group, keep);
+            settle(&mut group, rules.keep);
         }
-        let mut key = None;
-        for row in &group {
-            if key != Some(row.key) {
-                segment.key(row.hash, row.key);
-                key = Some(row.key);
+        for of_key in group.chunk_by(|a, b| a.key == b.key) {
+            let erased = of_key.first().and_then(|row| rules.erasures.of_key(side, row.key));
+            let mut is_begun = false;
+            for row in of_key {
+                if let Some(erased) = &erased
+                    && erased.hides(row.seen_at, || Ok::<_, Error>(row.value))?
+                {
+                    continue;
+                }
+                if !is_begun {
+                    segment.key(row.hash, row.key);
+                    is_begun = true;
+                }
+                segment.row(row.seen_at, row.value);
             }
-            segment.row(row.seen_at, row.value);
         }
     }
     Ok(segment)

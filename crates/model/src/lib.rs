@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+mod erasure;
 mod id;
 mod order;
 mod period;
@@ -17,6 +18,7 @@ mod seen_at;
 mod table;
 mod window;
 
+pub use erasure::{Erasure, ErasureKey, ErasureKeyError, Target};
 pub use id::{IdError, MAX_ID_BYTES, check_id};
 pub use order::newest_first;
 pub use period::{Period, PeriodError};

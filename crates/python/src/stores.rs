@@ -2,12 +2,14 @@
 
 use crate::errors::{OrRaise, raise};
 use crate::tables::Table;
-use idmatch_engine::EngineStore;
+use idmatch_engine::disk::OsDisk;
+use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Period, TableName, TableOptions};
-use idmatch_store::{Error, ErrorKind, Store as _};
+use idmatch_store::{Durability, Error, ErrorKind, Store as _};
 use pyo3::prelude::*;
 use std::path::{Path, PathBuf};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 /// A store in a folder.
 #[pyclass(frozen, module = "idmatch._core")]
@@ -19,8 +21,20 @@ pub(crate) struct Store {
 
 /// Opens the store in a folder.
 #[pyfunction]
-pub(crate) fn open_store(py: Python<'_>, path: String) -> PyResult<Store> {
-    let store = py.detach(|| EngineStore::open(Path::new(&path))).or_raise(py)?;
+#[pyo3(signature = (path, interval_millis, memtable_bytes))]
+pub(crate) fn open_store(
+    py: Python<'_>,
+    path: String,
+    interval_millis: Option<u64>,
+    memtable_bytes: Option<usize>,
+) -> PyResult<Store> {
+    let mut limits = MemoryLimits::default();
+    limits.memtable_bytes = memtable_bytes.unwrap_or(limits.memtable_bytes);
+    let open = || EngineStore::open_with(Arc::new(OsDisk), Path::new(&path), limits);
+    let store = py.detach(open).or_raise(py)?;
+    if let Some(millis) = interval_millis {
+        store.set_durability(Durability::Interval(Duration::from_millis(millis)));
+    }
     Ok(Store { path, store: RwLock::new(Some(store)) })
 }
 

@@ -7,8 +7,8 @@ use crate::sources::{PyRejects, PySource, Raised};
 use crate::times::window;
 use arrow_array::builder::StringBuilder;
 use arrow_array::{RecordBatch, TimestampMillisecondArray};
-use idmatch_model::{Keep, Pick, SeenAt, Side, Window};
-use idmatch_store::{Error, ErrorKind, Ingest, MatchQuery, Result, match_schema, now};
+use idmatch_model::{Keep, Period, Pick, SeenAt, Side, Window};
+use idmatch_store::{Durability, Error, ErrorKind, Ingest, MatchQuery, Result, match_schema, now};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3_arrow::PyTable;
@@ -33,16 +33,22 @@ impl Table {
     }
 
     #[getter]
-    fn keep(&self) -> &'static str {
-        match self.0.options().keep {
+    fn keep(&self, py: Python<'_>) -> PyResult<&'static str> {
+        Ok(match self.0.options().or_raise(py)?.keep {
             Keep::Last => "last",
             Keep::All => "all",
-        }
+        })
     }
 
     #[getter]
-    fn retention(&self) -> Option<String> {
-        self.0.options().retention.as_ref().map(ToString::to_string)
+    fn retention(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        Ok(self.0.options().or_raise(py)?.retention.as_ref().map(ToString::to_string))
+    }
+
+    /// Chooses another retention; `None` is for ever.
+    fn set_retention(&self, py: Python<'_>, retention: Option<&str>) -> PyResult<()> {
+        let retention = retention.map(Period::parse).transpose().or_raise(py)?;
+        py.detach(|| self.0.set_retention(retention)).or_raise(py)
     }
 
     /// Loads all sources in one step, all or nothing; returns (rows read, rows rejected).
@@ -72,17 +78,42 @@ impl Table {
         strict: bool,
         on_rejects: Py<PyAny>,
         short: bool,
+        always: bool,
     ) -> PyResult<(u64, u64)> {
         let (iterator, raised) = (sources.try_iter()?.unbind(), Raised::default());
         let mut rejects = PyRejects::new(on_rejects, raised.clone());
         let run = |stop: &AtomicBool| {
             let mut source = PySource::new(iterator, raised.clone(), stop);
             let ingest = Ingest::new(strict, now(), &mut rejects);
-            self.0.upsert(&mut source, &ingest)?;
+            let durability = always.then_some(Durability::Always);
+            self.0.upsert(&mut source, &ingest, durability)?;
             Ok((ingest.rows(), ingest.rejected()))
         };
         let upserted = if short { uninterrupted(py, run) } else { interruptible(py, run)? };
         finish(py, upserted, &raised)
+    }
+
+    /// Erases what all sources name; returns (rows read, rejected, erased by id, by partner_id).
+    #[pyo3(signature = (sources, strict, on_rejects, at))]
+    fn erase(
+        &self,
+        py: Python<'_>,
+        sources: &Bound<'_, PyAny>,
+        strict: bool,
+        on_rejects: Py<PyAny>,
+        at: Option<i64>,
+    ) -> PyResult<(u64, u64, u64, u64)> {
+        let (iterator, raised) = (sources.try_iter()?.unbind(), Raised::default());
+        let mut rejects = PyRejects::new(on_rejects, raised.clone());
+        let now = now();
+        let at = at.map(SeenAt::from_millis).transpose().or_raise(py)?.unwrap_or(now);
+        let erased = interruptible(py, |stop| {
+            let mut source = PySource::new(iterator, raised.clone(), stop);
+            let ingest = Ingest::new(strict, now, &mut rejects);
+            let erased = self.0.erase(&mut source, &ingest, at)?;
+            Ok((ingest.rows(), ingest.rejected(), erased.by_id, erased.by_partner_id))
+        })?;
+        finish(py, erased, &raised)
     }
 
     /// What goes with a key, newest first.
@@ -175,13 +206,20 @@ impl Table {
 
     /// Figures about the table.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let stats = py.detach(|| self.0.stats()).or_raise(py)?;
+        let figures = || Ok::<_, Error>((self.0.stats()?, self.0.distinct()?));
+        let (stats, distinct) = py.detach(figures).or_raise(py)?;
         let shown = PyDict::new(py);
         shown.set_item("rows", stats.rows)?;
+        shown.set_item("ids", distinct.ids)?;
+        shown.set_item("partner_ids", distinct.partner_ids)?;
+        shown.set_item("pairs", distinct.pairs)?;
+        shown.set_item("is_exact", distinct.is_exact)?;
         shown.set_item("bytes", stats.bytes)?;
         shown.set_item("segments", stats.segments)?;
         shown.set_item("memtable_rows", stats.memtable_rows)?;
         shown.set_item("memtable_bytes", stats.memtable_bytes)?;
+        shown.set_item("pending_compaction_bytes", stats.pending_compaction_bytes)?;
+        shown.set_item("erasures", stats.erasures)?;
         shown.set_item("oldest", stats.oldest.map(SeenAt::millis_i64))?;
         shown.set_item("newest", stats.newest.map(SeenAt::millis_i64))?;
         Ok(shown)

@@ -21,6 +21,6 @@ pub use ingest::{
 };
 pub use memory::MemoryStore;
 pub use traits::{
-    Answers, Finding, Match, MatchCounts, MatchLane, MatchQuery, MatchSink, Store, Table,
-    TableStats, match_schema,
+    Answers, Distinct, Durability, Erased, Finding, Match, MatchCounts, MatchLane, MatchQuery,
+    MatchSink, Store, Table, TableStats, match_schema,
 };

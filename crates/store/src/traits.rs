@@ -3,9 +3,10 @@
 use crate::{BatchSource, Ingest, Result};
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
-use idmatch_model::{Pick, SeenAt, Side, TableName, TableOptions, Window};
+use idmatch_model::{Period, Pick, SeenAt, Side, TableName, TableOptions, Window};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A set of tables.
 pub trait Store: Send + Sync {
@@ -31,8 +32,12 @@ pub trait Table: Send + Sync {
     /// Its name.
     fn name(&self) -> &TableName;
 
-    /// What was chosen when it was made.
-    fn options(&self) -> &TableOptions;
+    /// What was chosen for it.
+    fn options(&self) -> Result<TableOptions>;
+
+    /// Chooses another retention. What it hides is hidden at once, and gone for good when it was
+    /// compacted; what it shows again is what is still there.
+    fn set_retention(&self, retention: Option<Period>) -> Result<()>;
 
     /// Adds observations, all or nothing. Batches have the columns `id`, `partner_id` and
     /// `seen_at`; `ingest` turns them into observations, and counts and reports bad rows.
@@ -40,8 +45,24 @@ pub trait Table: Send + Sync {
 
     /// Adds observations at once and for good: when this returns they are durable, and every
     /// later question has them, in both directions. Up to 100,000 rows are seen whole or not at
-    /// all; more are cut into batches of that kind. After an error those before it stay.
-    fn upsert(&self, source: &mut dyn BatchSource, ingest: &Ingest<'_>) -> Result<()>;
+    /// all; more are cut into batches of that kind. After an error those before it stay. Of the
+    /// store's durability and this one the stricter counts.
+    fn upsert(
+        &self,
+        source: &mut dyn BatchSource,
+        ingest: &Ingest<'_>,
+        durability: Option<Durability>,
+    ) -> Result<()>;
+
+    /// Hides every observation with `seen_at <= at` of some identifiers or pairs, in both directions
+    /// and for good: also those that arrive later. Batches have the columns `id`, `partner_id` or
+    /// both, see [`Ingest::targets`]. All or nothing; the targets are held in memory.
+    fn erase(
+        &self,
+        source: &mut dyn BatchSource,
+        ingest: &Ingest<'_>,
+        at: SeenAt,
+    ) -> Result<Erased>;
 
     /// What goes with one key, newest first, ties by the bytes of the answer.
     fn answers(&self, by: Side, key: &str, window: Window) -> Result<Box<dyn Answers>>;
@@ -67,8 +88,22 @@ pub trait Table: Send + Sync {
     /// findings; an error means that the check itself could not be done.
     fn verify(&self) -> Result<Vec<Finding>>;
 
-    /// Figures about the table.
+    /// Figures about the table that are known without reading it.
     fn stats(&self) -> Result<TableStats>;
+
+    /// How many distinct identifiers and pairs there are. Of a large table a part is read.
+    fn distinct(&self) -> Result<Distinct>;
+}
+
+/// What the acknowledgement of an upsert means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Durability {
+    /// It is durable.
+    #[default]
+    Always,
+    /// It will be, within this time: a failure of power or system may lose what was acknowledged
+    /// so shortly before. A failure of the process loses nothing.
+    Interval(Duration),
 }
 
 /// A stream of answers to a question by one key.
@@ -173,6 +208,28 @@ pub struct Finding {
     pub problem: String,
 }
 
+/// What an erasure found, direction by direction: rows that were there and no longer are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Erased {
+    /// Pairs, or observations with `keep="all"`, found by their id.
+    pub by_id: u64,
+    /// The same, found by their partner_id.
+    pub by_partner_id: u64,
+}
+
+/// Distinct identifiers and pairs, retention aside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Distinct {
+    /// Different ids.
+    pub ids: u64,
+    /// Different partner_ids.
+    pub partner_ids: u64,
+    /// Different pairs of the two.
+    pub pairs: u64,
+    /// Whether all was counted; else some share of it, and the rest taken to be alike.
+    pub is_exact: bool,
+}
+
 /// Figures about a table, as stored: before windows and retention.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TableStats {
@@ -186,6 +243,10 @@ pub struct TableStats {
     pub memtable_rows: u64,
     /// The memory that these take.
     pub memtable_bytes: u64,
+    /// Bytes that merges in the background are yet to write anew.
+    pub pending_compaction_bytes: u64,
+    /// Erasures remembered.
+    pub erasures: u64,
     /// The oldest date stored.
     pub oldest: Option<SeenAt>,
     /// The newest date stored.

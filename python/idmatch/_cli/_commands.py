@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from .. import _store
 from .._core import format_instant
 from .._errors import InvalidArgument, NotAStore
-from .._results import LoadReport, TableStats
+from .._results import EraseReport, LoadReport, TableStats
 from .._sizes import show_size
 from .._store import Store
 from .._table import Table
@@ -52,7 +52,7 @@ def upsert(options: Namespace) -> int:
         raise InvalidArgument("one observation has both --id and --partner-id")
     if options.seen_at and not one:
         raise InvalidArgument("--seen-at is for one observation; rows have dates of their own")
-    with _store.open(options.store) as store:
+    with _store.open(options.store, durability=options.durability) as store:
         return _show_report(_upsert(_table_to_upsert(store, options.table), options), options)
 
 
@@ -77,12 +77,50 @@ def _upsert(table: Table, options: Namespace) -> LoadReport:
     return table.upsert(row, strict=True)
 
 
-def _named_columns(text: str | None) -> dict[str, str]:
+def _named_columns(
+    text: str | None, roles: tuple[str, ...] = ("id", "partner_id", "seen_at")
+) -> dict[str, str]:
     names = text.split(",") if text else []
-    if len(names) > 3:
-        raise InvalidArgument(f"--columns has {len(names)} names; there are three columns")
-    roles = ("id", "partner_id", "seen_at")
+    if len(names) > len(roles):
+        raise InvalidArgument(f"--columns has {len(names)} names; there are {len(roles)} columns")
     return {role: name for role, name in zip(roles, names, strict=False) if name}
+
+
+def erase(options: Namespace) -> int:
+    """`idmatch erase`"""
+    one = options.id is not None or options.partner_id is not None
+    if one == (options.file is not None):
+        raise InvalidArgument("name either FILE, or one target: --id, --partner-id or both")
+    if options.columns and one:
+        raise InvalidArgument("--columns is for the columns of FILE")
+    with _open_existing(options.store) as store:
+        table = store.table(options.table)
+        if one:
+            return _show_erased(
+                table.erase(id=options.id, partner_id=options.partner_id, at=options.at), options
+            )
+        names = _named_columns(options.columns, ("id", "partner_id"))
+        if not names:
+            raise InvalidArgument(
+                "name the columns of FILE: --columns ID,PARTNER_ID, or one of them"
+            )
+        how: dict[str, Any] = {"strict": options.strict, "rejects": options.rejects}
+        with watched([options.file]) as sources:
+            return _show_erased(table.erase(sources, **names, at=options.at, **how), options)
+
+
+def alter(options: Namespace) -> int:
+    """`idmatch alter`"""
+    with _open_existing(options.store) as store:
+        table = store.table(options.table)
+        before = table.retention
+        table.set_retention(None if options.retention == "none" else options.retention)
+        after = table.retention
+    if options.json:
+        print_json({"name": options.table, "retention_before": before, "retention": after})
+    else:
+        print(f"{options.table}: retention was {before or 'none'}, is {after or 'none'}")
+    return _DONE
 
 
 def match(options: Namespace) -> int:
@@ -140,7 +178,7 @@ def tables(options: Namespace) -> int:
         print_json({"tables": [_table_as_json(table, stats) for table, stats in listed]})
     else:
         print_columns(
-            ["table", "keep", "retention", "rows", "bytes", "segments", "oldest", "newest"],
+            _TABLE_COLUMNS,
             [_table_as_text(table, stats) for table, stats in listed],
         )
     return _DONE
@@ -231,9 +269,27 @@ def sample(options: Namespace) -> int:
     return _DONE
 
 
+_TABLE_COLUMNS = [
+    *("table", "keep", "retention", "rows", "pairs", "ids", "partner IDs", "bytes", "segments"),
+    *("memtable", "to compact", "erasures", "oldest", "newest"),
+]
+
 COMMANDS: Mapping[str, Command] = {
     command.__name__: command
-    for command in (load, upsert, match, lookup, tables, verify, compact, backup, restore, sample)
+    for command in (
+        load,
+        upsert,
+        erase,
+        match,
+        lookup,
+        tables,
+        alter,
+        verify,
+        compact,
+        backup,
+        restore,
+        sample,
+    )
 }
 
 
@@ -256,6 +312,28 @@ def _show_report(report: LoadReport, options: Namespace) -> int:
         print_json({"rows": report.rows, "rejected": report.rejected, "seconds": seconds})
     else:
         print(f"{report.rows:,} rows read, {report.rejected:,} rejected, in {seconds:,} s")
+    if report.rejected:
+        warn(f"{report.rejected:,} rows were rejected; {report.rejects} says which and why")
+    return _REJECTED_ROWS if report.rejected else _DONE
+
+
+def _show_erased(report: EraseReport, options: Namespace) -> int:
+    seconds = round(report.seconds, 3)
+    if options.json:
+        print_json(
+            {
+                "targets": report.targets,
+                "rejected": report.rejected,
+                "rows_by_id": report.by_id,
+                "rows_by_partner_id": report.by_partner_id,
+                "seconds": seconds,
+            }
+        )
+    else:
+        print(
+            f"erased {report.by_id:,} rows by id and {report.by_partner_id:,} by partner ID, "
+            f"in {seconds:,} s; compact removes their bytes from the files"
+        )
     if report.rejected:
         warn(f"{report.rejected:,} rows were rejected; {report.rejects} says which and why")
     return _REJECTED_ROWS if report.rejected else _DONE
@@ -307,13 +385,18 @@ def _table_as_json(table: Table, stats: TableStats) -> dict[str, Any]:
 
 
 def _table_as_text(table: Table, stats: TableStats) -> list[str]:
+    about = "" if stats.is_exact else "~"
     return [
         table.name,
         table.keep,
         table.retention or "-",
         _grouped(stats.rows),
+        *(about + _grouped(count) for count in (stats.pairs, stats.ids, stats.partner_ids)),
         show_size(stats.bytes),
         _grouped(stats.segments),
+        show_size(stats.memtable_bytes),
+        show_size(stats.pending_compaction_bytes),
+        _grouped(stats.erasures),
         f"{stats.oldest:%Y-%m-%d}" if stats.oldest else "-",
         f"{stats.newest:%Y-%m-%d}" if stats.newest else "-",
     ]

@@ -37,11 +37,20 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
 
     _add_load(command("load", "Load files into a table, all or nothing; make it if need be."))
     _add_upsert(command("upsert", "Add observations at once: one, a file, or a stream on stdin."))
+    _add_erase(
+        command("erase", "Hide what is known of an identifier, in both directions, for good.")
+    )
     _add_match(command("match", "Find what goes with every identifier of a population."))
     _add_lookup(command("lookup", "Find what goes with one identifier, newest first."))
 
     tables = command("tables", "Show the tables of a store.")
     _add_store(tables)
+    alter = command("alter", "Change how long a table shows its observations.")
+    _add_store(alter)
+    alter.add_argument("table", metavar="TABLE")
+    alter.add_argument(
+        "--retention", metavar="PERIOD", required=True, help="such as 13mo or 90d; none is for ever"
+    )
     verify = command("verify", "Read and check everything that is stored.")
     _add_store(verify)
     verify.add_argument("table", metavar="TABLE", nargs="?", help="check this table only")
@@ -86,12 +95,41 @@ def _add_upsert(upsert: argparse.ArgumentParser) -> None:
     upsert.add_argument("--partner-id", metavar="Y", help="its partner ID")
     upsert.add_argument("--seen-at", metavar="T", help="its date, ISO 8601 (default: now)")
     upsert.add_argument(
+        "--durability",
+        choices=["always", "interval"],
+        default="always",
+        help="each batch on disk before the next is read, or within 100 ms",
+    )
+    upsert.add_argument(
         "--columns",
         metavar="ID,PARTNER_ID,SEEN_AT",
         help="the columns of FILE; those left out or empty are guessed where just one fits",
     )
     upsert.add_argument("--strict", action="store_true", help="stop at the first bad row")
     upsert.add_argument(
+        "--rejects", metavar="FILE", help="CSV file for bad rows (default: TABLE.rejects.csv)"
+    )
+
+
+def _add_erase(erase: argparse.ArgumentParser) -> None:
+    _add_store(erase)
+    erase.add_argument("table", metavar="TABLE")
+    erase.add_argument("file", metavar="FILE", nargs="?", help=f"{_FILES}; needs --columns")
+    erase.add_argument("--id", metavar="X", help="all of an id; with --partner-id, the pair")
+    erase.add_argument("--partner-id", metavar="Y", help="all of a partner ID")
+    erase.add_argument(
+        "--at",
+        metavar="T",
+        help="hide what was seen up to then, that instant included, also when it arrives later: "
+        "ISO 8601, or a period before now (default: now)",
+    )
+    erase.add_argument(
+        "--columns",
+        metavar="ID,PARTNER_ID",
+        help="the columns of FILE; either may be left out: `email` or `,uid`",
+    )
+    erase.add_argument("--strict", action="store_true", help="stop at the first bad row")
+    erase.add_argument(
         "--rejects", metavar="FILE", help="CSV file for bad rows (default: TABLE.rejects.csv)"
     )
 

@@ -12,8 +12,8 @@ pub(crate) struct Sized {
     pub(crate) prefix_bits: u8,
     pub(crate) prefix: u64,
     pub(crate) rows: u64,
-    /// Whether it has rows that are older than the table's retention.
-    pub(crate) has_old: bool,
+    /// Whether it should be written anew because of rows that nobody sees.
+    pub(crate) is_stale: bool,
 }
 
 /// How far to go.
@@ -21,7 +21,7 @@ pub(crate) struct Sized {
 pub(crate) enum Effort {
     /// Each row is rewritten a few times in its life.
     Background,
-    /// Until every range has one segment, with no row that is too old.
+    /// Until every range has one segment, and none is stale.
     Full,
 }
 
@@ -36,7 +36,8 @@ pub(crate) struct Choice {
 ///
 /// In the background, segments of one range are merged when [`ALIKE`] of them have about the same
 /// size, which keeps the rewriting of a row to a few times; the results cover finer ranges
-/// when there are many rows, so that one merge never grows with the table.
+/// when there are many rows, so that one merge never grows with the table. Then come those that
+/// are stale.
 pub(crate) fn choose(segments: &[Sized], effort: Effort, segment_rows: u64) -> Option<Choice> {
     let mut ranges: BTreeMap<(u8, u64), Vec<usize>> = BTreeMap::new();
     for (number, segment) in segments.iter().enumerate() {
@@ -48,8 +49,11 @@ pub(crate) fn choose(segments: &[Sized], effort: Effort, segment_rows: u64) -> O
     let finer = |bits: u8, inputs: &[usize]| {
         (bits + Part::prefix_bits(rows(inputs), segment_rows)).min(Part::BITS)
     };
-    match effort {
-        Effort::Background => ranges.iter().find_map(|((bits, _), numbers)| {
+    let is_stale = |inputs: &[usize]| {
+        inputs.iter().any(|number| segments.get(*number).is_some_and(|segment| segment.is_stale))
+    };
+    let alike = || {
+        ranges.iter().find_map(|((bits, _), numbers)| {
             let mut by_size: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
             for number in numbers {
                 let size = segments.get(*number)?.rows.max(1).ilog2() / 2;
@@ -57,16 +61,22 @@ pub(crate) fn choose(segments: &[Sized], effort: Effort, segment_rows: u64) -> O
             }
             let inputs = by_size.into_values().find(|alike| alike.len() >= ALIKE)?;
             Some(Choice { prefix_bits: finer(*bits, &inputs), inputs })
-        }),
+        })
+    };
+    let stale = || {
+        let number = (0..segments.len()).find(|number| is_stale(&[*number]))?;
+        let prefix_bits = segments.get(number)?.prefix_bits;
+        Some(Choice { inputs: vec![number], prefix_bits })
+    };
+    match effort {
+        Effort::Background => alike().or_else(stale),
         Effort::Full => {
             let all: Vec<usize> = (0..segments.len()).collect();
             let target = Part::prefix_bits(rows(&all), segment_rows);
-            ranges.into_iter().find_map(|((bits, _), inputs)| {
-                let has_old = inputs
-                    .iter()
-                    .any(|number| segments.get(*number).is_some_and(|segment| segment.has_old));
-                let is_done = bits >= target && inputs.len() == 1 && !has_old;
-                (!is_done).then_some(Choice { prefix_bits: bits.max(target), inputs })
+            ranges.iter().find_map(|((bits, _), inputs)| {
+                let is_done = *bits >= target && inputs.len() == 1 && !is_stale(inputs);
+                let (prefix_bits, inputs) = ((*bits).max(target), inputs.clone());
+                (!is_done).then_some(Choice { prefix_bits, inputs })
             })
         }
     }
@@ -80,7 +90,7 @@ mod tests {
     const SEGMENT_ROWS: u64 = 1_000;
 
     fn flushed(rows: u64) -> Sized {
-        Sized { prefix_bits: 0, prefix: 0, rows, has_old: false }
+        Sized { prefix_bits: 0, prefix: 0, rows, is_stale: false }
     }
 
     /// What a merge leaves: the rows spread evenly over the finer ranges.
@@ -101,7 +111,7 @@ mod tests {
                 bits => prefix | part << (64 - bits),
             };
             let rows = rows / count + u64::from(part < rows % count);
-            segments.push(Sized { prefix_bits: choice.prefix_bits, prefix, rows, has_old: false });
+            segments.push(Sized { prefix_bits: choice.prefix_bits, prefix, rows, is_stale: false });
         }
         rows
     }
@@ -145,11 +155,12 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_are_too_old_are_a_reason() {
-        let old = Sized { has_old: true, ..flushed(10) };
-        assert_eq!(choose(&[old], Effort::Background, SEGMENT_ROWS), None);
+    fn rows_that_nobody_sees_are_a_reason() {
+        let old = Sized { is_stale: true, ..flushed(10) };
         let choice = Choice { inputs: vec![0], prefix_bits: 0 };
-        assert_eq!(choose(&[old], Effort::Full, SEGMENT_ROWS), Some(choice));
+        for effort in [Effort::Background, Effort::Full] {
+            assert_eq!(choose(&[old], effort, SEGMENT_ROWS), Some(choice.clone()));
+        }
         assert_eq!(choose(&[flushed(10)], Effort::Full, SEGMENT_ROWS), None);
     }
 }

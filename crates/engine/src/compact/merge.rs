@@ -1,12 +1,13 @@
 //! Writing the rows of some segments anew.
 
 use crate::disk::Disk;
+use crate::erasures::Rules;
 use crate::lookup::RowCursor;
 use crate::names::FileNames;
 use crate::part::Part;
 use crate::rows::{self, sorted};
 use crate::segment::{Segment, SegmentInfo};
-use idmatch_model::{Keep, SeenAt, Side};
+use idmatch_model::{SeenAt, Side};
 use idmatch_store::{Error, ErrorKind, Result};
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ pub(crate) struct Merging<'a> {
     pub(crate) names: &'a FileNames<'a>,
     /// More rows of one range become several segments.
     pub(crate) run_bytes: usize,
-    pub(crate) keep: Keep,
+    pub(crate) rules: &'a Rules,
     /// Older rows are dropped.
     pub(crate) oldest: SeenAt,
     /// The merge ends with an error soon after this is set.
@@ -42,8 +43,9 @@ pub(crate) fn merge(
             if found.is_empty() {
                 return Ok(());
             }
-            let segment = sorted(found, merging.keep, side, prefix_bits, prefix)?;
-            written.push(segment.finish(merging.disk, &merging.folder.join(merging.names.take()))?);
+            let segment = sorted(found, merging.rules, side, prefix_bits, prefix)?;
+            written
+                .extend(segment.finish(merging.disk, &merging.folder.join(merging.names.take()))?);
             found.clear();
             Ok(())
         };

@@ -19,8 +19,8 @@ pub(crate) struct JournalWriter {
 
 /// How far an append got.
 pub(crate) enum Appended {
-    /// The record is durable.
-    Durable,
+    /// The record is written, and durable if that was asked for.
+    Done,
     /// It was not written. The file must not be appended to again: what is in it after its
     /// last record is not known.
     NotWritten(Error),
@@ -59,17 +59,28 @@ impl JournalWriter {
         self.durable
     }
 
-    /// Appends a record and makes it durable.
-    pub(crate) fn append(&mut self, entries: &[u8]) -> Appended {
+    /// Whether all that was written is durable.
+    pub(crate) fn is_synced(&self) -> bool {
+        self.durable == self.written
+    }
+
+    /// Appends a record, and makes it durable unless that can wait.
+    pub(crate) fn append(&mut self, entries: &[u8], can_wait: bool) -> Appended {
         let record = record(self.number, self.written, self.durable, entries);
         if let Err(e) = self.file.write_all(&record) {
             return Appended::NotWritten(io_error("write", &self.path, e));
         }
         self.written += record.len() as u64;
-        if let Err(e) = self.file.sync() {
-            return Appended::NotSynced(io_error("sync", &self.path, e));
+        match can_wait {
+            true => Appended::Done,
+            false => self.sync().map_or_else(Appended::NotSynced, |()| Appended::Done),
         }
+    }
+
+    /// Makes durable what was written.
+    pub(crate) fn sync(&mut self) -> Result<()> {
+        self.file.sync().map_err(|e| io_error("sync", &self.path, e))?;
         self.durable = self.written;
-        Appended::Durable
+        Ok(())
     }
 }

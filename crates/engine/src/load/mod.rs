@@ -15,13 +15,14 @@ mod run;
 mod spill;
 
 use crate::disk::Disk;
+use crate::erasures::Rules;
 use crate::errors::io_error;
 use crate::limits::MemoryLimits;
 use crate::names::FileNames;
 use crate::part::Part;
 use crate::segment::SegmentInfo;
 use crate::workers::{self, lock};
-use idmatch_model::{Keep, Side};
+use idmatch_model::Side;
 use idmatch_store::{BatchSource, Ingest, Result};
 use spill::Spill;
 use std::path::Path;
@@ -43,7 +44,7 @@ pub(crate) struct LoadPlace<'a> {
 /// the caller to remove.
 pub(crate) fn load(
     place: &LoadPlace<'_>,
-    keep: Keep,
+    rules: &Rules,
     source: &mut dyn BatchSource,
     ingest: &Ingest<'_>,
 ) -> Result<Vec<SegmentInfo>> {
@@ -60,7 +61,7 @@ pub(crate) fn load(
         .collect();
     let written = Mutex::new(Vec::new());
     workers::for_each(workers::count(), &tasks, |(side, parts)| {
-        let segments = run::write_segments(place, keep, *side, prefix_bits, parts, &sides)?;
+        let segments = run::write_segments(place, rules, *side, prefix_bits, parts, &sides)?;
         sides.release(*side, parts)?;
         lock(&written).extend(segments);
         Ok(())

@@ -2,16 +2,17 @@
 
 use super::LoadPlace;
 use super::partition::Sides;
+use crate::erasures::Rules;
 use crate::part::Part;
 use crate::rows::sorted;
 use crate::segment::SegmentInfo;
-use idmatch_model::{Keep, Side};
+use idmatch_model::Side;
 use idmatch_store::Result;
 
 /// Writes the rows of neighbouring parts, which together have one prefix.
 pub(crate) fn write_segments(
     place: &LoadPlace<'_>,
-    keep: Keep,
+    rules: &Rules,
     side: Side,
     prefix_bits: u8,
     parts: &[Part],
@@ -32,7 +33,8 @@ pub(crate) fn write_segments(
             return Ok(());
         }
         let path = place.segments.join(place.names.take());
-        written.push(sorted(rows, keep, side, prefix_bits, prefix)?.finish(place.disk, &path)?);
+        let segment = sorted(rows, rules, side, prefix_bits, prefix)?;
+        written.extend(segment.finish(place.disk, &path)?);
         rows.clear();
         Ok(())
     };

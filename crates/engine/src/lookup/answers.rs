@@ -2,8 +2,9 @@
 
 use super::merge::Decided;
 use super::{Merge, RowCursor};
+use crate::erasures::KeyErasures;
 use crate::memtable::Commit;
-use crate::packed::Packer;
+use crate::packed::Packed;
 use crate::part::Part;
 use crate::segment::Segment;
 use crate::store::TableView;
@@ -19,44 +20,53 @@ pub(crate) struct Place {
     segment: Arc<Segment>,
     block: u32,
     rows: Range<u32>,
+    erased: Option<Arc<KeyErasures>>,
 }
 
 impl Place {
-    /// How many rows there are.
+    /// The file that the rows are in.
+    pub(crate) fn file_name(&self) -> Option<String> {
+        self.segment.file_name()
+    }
+
+    /// How many rows there are, erased ones among them.
     pub(crate) fn len(&self) -> usize {
         self.rows.len()
     }
 
     pub(crate) fn cursor(&self) -> Result<RowCursor<'_>> {
         let block = self.segment.known_block(self.block)?;
-        Ok(RowCursor::new(&self.segment, block, self.rows.clone()))
+        let cursor = RowCursor::new(&self.segment, block, self.rows.clone());
+        Ok(cursor.without(self.erased.clone()))
     }
 }
 
 /// Finds a key in every segment that has it.
-pub(crate) fn places(table: &TableView, by: Side, key: &[u8], last: Commit) -> Result<Vec<Place>> {
-    let mut packer = Packer::default();
-    let key = packer.pack(key);
+pub(crate) fn places(
+    table: &TableView,
+    by: Side,
+    key: Packed<'_>,
+    last: Commit,
+) -> Result<Vec<Place>> {
     let hash = key.hash();
     let mut places = Vec::new();
     let of_key = std::iter::once((hash, key));
     for segment in table.sources_of(by, Part::of(hash), of_key, last)? {
         if let Some((block, at)) = segment.find(hash, key)? {
             let rows = segment.known_block(block)?.rows_of(at);
-            places.push(Place { segment, block, rows });
+            let erased = table.erased_in(&segment, by, key);
+            places.push(Place { segment, block, rows, erased });
         }
     }
     Ok(places)
 }
 
 /// The dates of the rows whose value is this one, newest first, repeats included.
-pub(crate) fn pair_dates(places: &[Place], value: &[u8]) -> Result<Vec<SeenAt>> {
-    let mut packer = Packer::default();
-    let value = packer.pack(value);
+pub(crate) fn pair_dates(places: &[Place], value: Packed<'_>) -> Result<Vec<SeenAt>> {
     let mut dates = Vec::new();
     for place in places {
         let mut rows = place.cursor()?;
-        while !rows.rows().is_empty() {
+        while rows.has_row()? {
             if rows.value()? == value {
                 dates.extend(rows.date()?);
             }

@@ -2,6 +2,7 @@
 //! share one verification.
 
 use super::RowCursor;
+use crate::erasures::KeyErasures;
 use crate::segment::Segment;
 use idmatch_store::Result;
 use std::ops::Range;
@@ -18,12 +19,14 @@ impl<'s> BlockCache<'s> {
         BlockCache { segments, last: segments.iter().map(|_| None).collect() }
     }
 
-    /// A cursor over rows of a block of the segment with this number in the list.
+    /// A cursor over rows of a block of the segment with this number in the list, without those
+    /// that were erased.
     pub(crate) fn rows(
         &mut self,
         segment: u32,
         block: u32,
         rows: Range<u32>,
+        erased: Option<Arc<KeyErasures>>,
     ) -> Result<&mut RowCursor<'s>> {
         let at = segment as usize;
         let (Some(segment), Some(last)) = (self.segments.get(at), self.last.get_mut(at)) else {
@@ -36,6 +39,6 @@ impl<'s> BlockCache<'s> {
             Some((number, cursor)) if number == block => cursor.moved_to(rows),
             _ => RowCursor::new(segment, segment.known_block(block)?, rows),
         };
-        Ok(&mut last.insert((block, cursor)).1)
+        Ok(&mut last.insert((block, cursor.without(erased))).1)
     }
 }

@@ -1,10 +1,12 @@
 //! The rows of one key in one segment, newest first.
 
+use crate::erasures::KeyErasures;
 use crate::packed::Packed;
 use crate::segment::{Block, Damage, DatePage, IdPage, PAGE_ROWS, Region, Segment};
 use idmatch_model::SeenAt;
 use idmatch_store::Result;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Reads rows in order; pages are read and verified when their first row is.
 #[derive(Clone)]
@@ -14,16 +16,25 @@ pub(crate) struct RowCursor<'s> {
     rows: Range<u32>,
     dates: Option<(u32, DatePage<'s>)>,
     values: Option<(u32, IdPage<'s>)>,
+    /// What to ask whether a row was erased, if that may be.
+    erased: Option<Arc<KeyErasures>>,
 }
 
 impl<'s> RowCursor<'s> {
     pub(crate) fn new(segment: &'s Segment, block: Block<'s>, rows: Range<u32>) -> RowCursor<'s> {
-        RowCursor { segment, block, rows, dates: None, values: None }
+        RowCursor { segment, block, rows, dates: None, values: None, erased: None }
     }
 
-    /// The same block and pages, other rows.
+    /// The same without the rows that were erased since the segment was written.
+    pub(crate) fn without(mut self, erased: Option<Arc<KeyErasures>>) -> RowCursor<'s> {
+        self.erased = erased;
+        self
+    }
+
+    /// The same block and pages, the rows of another key, erased ones among them.
     pub(crate) fn moved_to(mut self, rows: Range<u32>) -> RowCursor<'s> {
         self.rows = rows;
+        self.erased = None;
         self
     }
 
@@ -37,8 +48,29 @@ impl<'s> RowCursor<'s> {
         self.rows.start += 1;
     }
 
-    /// The date of the current row, or `None` after the last.
+    /// Whether there is a row. What was erased is passed over.
+    pub(crate) fn has_row(&mut self) -> Result<bool> {
+        match self.erased {
+            Some(_) => Ok(self.date()?.is_some()),
+            None => Ok(!self.rows.is_empty()),
+        }
+    }
+
+    /// The date of the current row, or `None` after the last. What was erased is passed over.
     pub(crate) fn date(&mut self) -> Result<Option<SeenAt>> {
+        let mut date = self.stored_date()?;
+        if let Some(erased) = self.erased.clone() {
+            while let Some(seen_at) = date
+                && erased.hides(seen_at, || self.value())?
+            {
+                self.advance();
+                date = self.stored_date()?;
+            }
+        }
+        Ok(date)
+    }
+
+    fn stored_date(&mut self) -> Result<Option<SeenAt>> {
         if self.rows.is_empty() {
             return Ok(None);
         }
@@ -58,7 +90,7 @@ impl<'s> RowCursor<'s> {
         }
     }
 
-    /// The value of the current row.
+    /// The value of the current row: asked after [`RowCursor::has_row`] or [`RowCursor::date`].
     pub(crate) fn value(&mut self) -> Result<Packed<'s>> {
         let number = self.rows.start / PAGE_ROWS;
         let page = match self.values {

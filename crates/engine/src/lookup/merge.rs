@@ -105,7 +105,7 @@ impl<'s> Merge<'s> {
     fn count_values(&mut self) -> Result<u64> {
         let mut count = 0;
         for mut source in std::mem::take(&mut self.sources) {
-            while !source.rows().is_empty() {
+            while source.has_row()? {
                 count += u64::from(self.decide(source.value()?));
                 source.advance();
             }

@@ -65,8 +65,14 @@ enum Tranche {
 #[derive(Clone, Copy)]
 struct Question<'a> {
     segments: &'a [Arc<Segment>],
-    keep: Keep,
+    table: &'a TableView,
     query: MatchQuery,
+}
+
+impl Question<'_> {
+    fn keep(&self) -> Keep {
+        self.table.rules.keep
+    }
 }
 
 impl EngineMatch {
@@ -107,7 +113,7 @@ impl EngineMatch {
             Some(sources) => sources.as_slice(),
             None => self.table.segments_of(self.query.by, part),
         };
-        Question { segments, keep: self.table.options.keep, query: self.query }
+        Question { segments, table: &self.table, query: self.query }
     }
 
     /// Makes what was upserted into segments that a part of a population can be matched with:

@@ -1,7 +1,7 @@
 //! Turns hits into Arrow batches.
 
 use super::Question;
-use super::count::merge;
+use super::count::{merge, rows};
 use super::population::PopulationPart;
 use super::probe::{Hit, announce};
 use crate::lookup::BlockCache;
@@ -50,9 +50,9 @@ pub(super) fn write(
             Pick::All => usize::MAX,
             Pick::Latest => 1,
         };
-        if let ([hit], Keep::Last) = (hits, question.keep) {
+        if let ([hit], Keep::Last) = (hits, question.keep()) {
             // One source and no repeats: the rows are the answers.
-            let rows = cache.rows(hit.segment, hit.block, hit.rows())?;
+            let rows = rows(question, population, hit, &mut cache)?;
             while take > 0
                 && let Some(seen_at) = rows.date()?
             {
@@ -67,7 +67,7 @@ pub(super) fn write(
             }
             continue;
         }
-        let mut answers = merge(question, hits, &mut cache)?;
+        let mut answers = merge(question, population, hits, &mut cache)?;
         while take > 0
             && let Some((seen_at, value)) = answers.next()?
         {

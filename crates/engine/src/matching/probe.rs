@@ -85,7 +85,7 @@ pub(super) fn probe(
         if segments.len() > 1 {
             found.sort_by_key(|hit| hit.entry);
         }
-        count(question, found, &mut cache, &mut counts)?;
+        count(question, population, found, &mut cache, &mut counts)?;
         first_entry += strip.len() as u32;
     }
     Ok((hits, counts))

@@ -154,11 +154,14 @@ impl SegmentBuilder {
         open.rows = 0;
     }
 
-    /// Writes the file and makes it durable.
+    /// Writes the file and makes it durable; `None` for no rows, which need no file.
     ///
     /// # Errors
     /// `Io`, with what could not be written; the file is then useless and can be removed.
-    pub(crate) fn finish(mut self, disk: &dyn Disk, path: &Path) -> Result<SegmentInfo> {
+    pub(crate) fn finish(mut self, disk: &dyn Disk, path: &Path) -> Result<Option<SegmentInfo>> {
+        if self.total_rows == 0 {
+            return Ok(None);
+        }
         let header = self.end();
         if self.regions().iter().any(|region| region.len() > u32::MAX as usize) {
             // Loads cut their runs long before this.
@@ -177,7 +180,7 @@ impl SegmentBuilder {
             file.sync()
         };
         write().map_err(|e| io_error("write", path, e))?;
-        Ok(SegmentInfo {
+        Ok(Some(SegmentInfo {
             file: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             side: header.side,
             rows: header.rows,
@@ -185,14 +188,18 @@ impl SegmentBuilder {
             oldest: header.oldest,
             newest: header.newest,
             header_sum: u64_at(&encoded, HEADER_BYTES - 8).unwrap_or(0),
-        })
+            erased: false,
+        }))
     }
 
-    /// The segment without a file. Errors name it as `name`.
-    pub(crate) fn in_memory(mut self, name: &Path) -> Result<Segment> {
+    /// The segment without a file; `None` for no rows. Errors name it as `name`.
+    pub(crate) fn in_memory(mut self, name: &Path) -> Result<Option<Segment>> {
+        if self.total_rows == 0 {
+            return Ok(None);
+        }
         let mut bytes = self.end().encode().to_vec();
         self.regions().iter().for_each(|region| bytes.extend_from_slice(region));
-        Segment::of_map(name.to_owned(), Arc::new(InMemory(bytes)))
+        Segment::of_map(name.to_owned(), Arc::new(InMemory(bytes))).map(Some)
     }
 
     /// Closes the last blocks; the header that belongs to the regions.

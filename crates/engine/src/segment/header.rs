@@ -58,6 +58,9 @@ pub(crate) struct SegmentInfo {
     pub(crate) newest: SeenAt,
     /// The checksum in the file's header: the file is the one that was published.
     pub(crate) header_sum: u64,
+    /// Whether some of its rows may have been erased since it was written.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) erased: bool,
 }
 
 impl Header {

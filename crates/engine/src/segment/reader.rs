@@ -10,6 +10,7 @@ use idmatch_store::{Error, Result};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Shorter ranges are read page by page: asking for them would cost more than it saves.
 const WORTH_POPULATING: usize = 256 << 10;
@@ -27,6 +28,8 @@ pub(crate) struct Segment {
     path: PathBuf,
     map: Arc<dyn Mapped>,
     pub(crate) header: Header,
+    /// Whether some of its rows may have been erased since it was written.
+    has_erased: AtomicBool,
 }
 
 impl Segment {
@@ -47,7 +50,7 @@ impl Segment {
     /// A segment from the bytes of its file. Checks header and directory.
     pub(crate) fn of_map(path: PathBuf, map: Arc<dyn Mapped>) -> Result<Segment> {
         let header = Header::decode(&path, map.bytes())?;
-        let segment = Segment { path, map, header };
+        let segment = Segment { path, map, header, has_erased: AtomicBool::new(false) };
         segment.check_directory()?;
         Ok(segment)
     }
@@ -59,6 +62,17 @@ impl Segment {
             return Err(corrupt(&self.path, start, "the checksum of the directory is wrong"));
         }
         Ok(())
+    }
+
+    /// Whether its rows have to be asked for one by one: some may have been erased since.
+    #[inline(always)]
+    pub(crate) fn has_erased(&self) -> bool {
+        self.has_erased.load(Relaxed)
+    }
+
+    /// Notes that some of its rows were erased. Never taken back: earlier views ask in vain.
+    pub(crate) fn mark_erased(&self) {
+        self.has_erased.store(true, Relaxed);
     }
 
     /// Looks again at what was checked when the segment was opened.

@@ -1,7 +1,7 @@
 //! When segments are merged, and how that is published.
 
 use super::shared::Shared;
-use super::view::TableView;
+use super::view::{TableView, View};
 use crate::compact::{Choice, Effort, Merging, Sized, choose, merge};
 use crate::errors::io_error;
 use crate::segment::Segment;
@@ -11,6 +11,9 @@ use idmatch_store::{Result, now};
 use std::collections::HashSet;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
+
+/// See [`sized`].
+const OLD_SHARE: u64 = 8;
 
 impl Shared {
     /// Writes what was upserted as segments, and merges until each range has one.
@@ -42,12 +45,12 @@ impl Shared {
     fn compact_step(&self, name: &TableName, effort: Effort) -> Result<bool> {
         let view = self.view();
         let Some(table) = view.tables.get(name) else { return Ok(false) };
-        let oldest = oldest_kept(table);
         for side in Side::BOTH {
             let segments = table.segments(side);
-            let sized: Vec<Sized> = segments.iter().map(|segment| sized(segment, oldest)).collect();
+            let sized: Vec<Sized> =
+                segments.iter().map(|segment| sized(segment, table, effort)).collect();
             if let Some(choice) = choose(&sized, effort, self.limits.segment_rows) {
-                self.merge_and_publish(name, table, side, &choice)?;
+                self.merge_and_publish(name, &view, side, &choice)?;
                 return Ok(true);
             }
         }
@@ -57,10 +60,11 @@ impl Shared {
     fn merge_and_publish(
         &self,
         name: &TableName,
-        table: &TableView,
+        view: &View,
         side: Side,
         choice: &Choice,
     ) -> Result<()> {
+        let Some(table) = view.tables.get(name) else { return Ok(()) };
         let segments = table.segments(side);
         let inputs: Vec<Arc<Segment>> =
             choice.inputs.iter().filter_map(|number| segments.get(*number).cloned()).collect();
@@ -73,7 +77,7 @@ impl Shared {
                     folder: &folder,
                     names,
                     run_bytes: self.limits.run_bytes,
-                    keep: table.options.keep,
+                    rules: &table.rules,
                     oldest: oldest_kept(table),
                     stop: &self.closing,
                 };
@@ -85,7 +89,7 @@ impl Shared {
                 self.publish(|manifest| {
                     if let Some(entry) = manifest.tables.get_mut(name) {
                         entry.segments.retain(|segment| !gone.contains(&segment.file));
-                        entry.segments.extend(merged);
+                        entry.add(merged, view.manifest.erasures(name));
                     }
                     Ok(())
                 })
@@ -107,17 +111,44 @@ impl Shared {
     }
 }
 
+/// Bytes of the segments that merges in the background will write anew.
+pub(super) fn pending_bytes(table: &TableView, segment_rows: u64) -> u64 {
+    let mut bytes = 0;
+    for side in Side::BOTH {
+        let mut left: Vec<&Arc<Segment>> = table.segments(side).iter().collect();
+        let sized = |left: &[&Arc<Segment>]| -> Vec<Sized> {
+            left.iter().map(|segment| sized(segment, table, Effort::Background)).collect()
+        };
+        while let Some(choice) = choose(&sized(&left), Effort::Background, segment_rows) {
+            let mut number = 0;
+            left.retain(|segment| {
+                let stays = !choice.inputs.contains(&number);
+                number += 1;
+                bytes += if stays { 0 } else { segment.header.file_len() };
+                stays
+            });
+        }
+    }
+    bytes
+}
+
 fn oldest_kept(table: &TableView) -> SeenAt {
     let retention = table.options.retention.as_ref();
     retention.map_or(SeenAt::EPOCH, |period| period.before(now()))
 }
 
-fn sized(segment: &Segment, oldest: SeenAt) -> Sized {
+/// Rows that are too old, or were erased, are always hidden. To write a segment anew without them
+/// is worth it when that is asked for; in the background, only when the oldest are older by some share
+/// of the retention, so that it happens to a segment a few times in all.
+fn sized(segment: &Segment, table: &TableView, effort: Effort) -> Sized {
     let header = &segment.header;
-    Sized {
-        prefix_bits: header.prefix_bits,
-        prefix: header.prefix,
-        rows: header.rows,
-        has_old: header.oldest < oldest,
-    }
+    let oldest = oldest_kept(table);
+    let is_stale = match effort {
+        Effort::Full => header.oldest < oldest || segment.has_erased(),
+        Effort::Background => {
+            let share = now().millis().saturating_sub(oldest.millis()) / OLD_SHARE;
+            header.oldest.millis() < oldest.millis().saturating_sub(share)
+        }
+    };
+    Sized { prefix_bits: header.prefix_bits, prefix: header.prefix, rows: header.rows, is_stale }
 }

@@ -1,7 +1,9 @@
 //! Memtables that nothing is added to any more become segments; their journal files go.
 
+use super::Manifest;
 use super::shared::Shared;
 use super::view::LiveSet;
+use crate::erasures::Rules;
 use crate::errors::io_error;
 use crate::journal;
 use crate::memtable::{Commit, Memtable};
@@ -83,17 +85,18 @@ impl Shared {
         if sets.is_empty() {
             return Ok(());
         }
-        let mut tables: BTreeMap<&TableName, (Keep, Vec<&Memtable>)> = BTreeMap::new();
+        let mut tables: BTreeMap<&TableName, Vec<&Memtable>> = BTreeMap::new();
         for (name, memtable) in sets.iter().flat_map(|set| &set.tables) {
-            let keep = view.tables.get(name).map_or(Keep::All, |table| table.options.keep);
-            tables.entry(name).or_insert((keep, Vec::new())).1.push(memtable);
+            tables.entry(name).or_default().push(memtable);
         }
         self.add_segments(
             |names| {
                 let mut made = Vec::new();
-                for (name, (keep, memtables)) in &tables {
+                for (name, memtables) in &tables {
+                    let table = view.tables.get(*name);
+                    let rules = table.map_or_else(|| Rules::new(Keep::All), |t| t.rules.clone());
                     for side in Side::BOTH {
-                        let segments = self.write_side(names, *keep, side, memtables)?;
+                        let segments = self.write_side(names, &rules, side, memtables)?;
                         made.push(((*name).clone(), segments));
                     }
                 }
@@ -101,7 +104,7 @@ impl Shared {
                 self.disk.sync_dir(&segments).map_err(|e| io_error("sync", &segments, e))?;
                 Ok(made)
             },
-            |made| self.publish_flushed(made, last),
+            |made| self.publish_flushed(made, &view.manifest, last),
         )?;
         let folder = self.journal();
         self.remove_files(sets.iter().map(|set| journal::file(&folder, set.journal)));
@@ -109,13 +112,18 @@ impl Shared {
     }
 
     /// From here on the rows are in segments, and no longer in memtables.
-    fn publish_flushed(&self, made: Vec<(TableName, Vec<SegmentInfo>)>, last: u64) -> Result<()> {
+    fn publish_flushed(
+        &self,
+        made: Vec<(TableName, Vec<SegmentInfo>)>,
+        made_with: &Manifest,
+        last: u64,
+    ) -> Result<()> {
         let mut read = lock(&self.publishing);
         self.publish_locked(
             |manifest| {
                 for (name, segments) in made {
                     if let Some(table) = manifest.tables.get_mut(&name) {
-                        table.segments.extend(segments);
+                        table.add(segments, made_with.erasures(&name));
                     }
                 }
                 manifest.journal.first = last + 1;
@@ -136,7 +144,7 @@ impl Shared {
     fn write_side(
         &self,
         names: &FileNames<'_>,
-        keep: Keep,
+        rules: &Rules,
         side: Side,
         memtables: &[&Memtable],
     ) -> Result<Vec<SegmentInfo>> {
@@ -154,8 +162,8 @@ impl Shared {
                 continue;
             }
             let prefix = parts.first().map_or(0, |part| part.first_hash());
-            let sorted = rows::sorted(&found, keep, side, prefix_bits, prefix)?;
-            written.push(sorted.finish(&*self.disk, &self.segments().join(names.take()))?);
+            let sorted = rows::sorted(&found, rules, side, prefix_bits, prefix)?;
+            written.extend(sorted.finish(&*self.disk, &self.segments().join(names.take()))?);
         }
         Ok(written)
     }

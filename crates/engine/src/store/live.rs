@@ -16,11 +16,12 @@ use crate::memtable::Memtable;
 use crate::packed::Packer;
 use crate::rows;
 use crate::workers::lock;
-use idmatch_model::{Keep, TableName, TableOptions};
-use idmatch_store::{BatchSource, Error, ErrorKind, Ingest, Result};
+use idmatch_model::{TableName, TableOptions};
+use idmatch_store::{BatchSource, Durability, Error, ErrorKind, Ingest, Result};
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering::Release;
+use std::sync::atomic::Ordering::{AcqRel, Release};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// An upsert of more rows is cut into batches of so many; each is seen whole or not at all.
 const BATCH_ROWS: u32 = 100_000;
@@ -38,6 +39,9 @@ const LARGEST_SET: usize = 1 << 30;
 /// About what a row takes in memory beyond its bytes, in both directions.
 const ROW_OVERHEAD: usize = 48;
 
+/// How often the thread that syncs later looks whether the store is still there.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
 /// What this process needs to write to the journal.
 pub(crate) struct Writer {
     _hold: Arc<Hold>,
@@ -46,6 +50,8 @@ pub(crate) struct Writer {
     /// The number of the next file, and how long the one before is, durably.
     next: u64,
     before: u64,
+    /// When at the latest what was written is synced; `None` if it is.
+    sync_by: Option<Instant>,
     /// Why nothing can be written any more.
     failed: Option<String>,
 }
@@ -65,7 +71,7 @@ struct Ticket {
 
 struct Batch {
     table: TableName,
-    keep: Keep,
+    durability: Durability,
     count: u32,
     rows: Vec<u8>,
 }
@@ -83,6 +89,20 @@ impl Queue {
     }
 }
 
+impl Writer {
+    /// Makes durable what was written. Where that fails nothing is written any more: a second sync
+    /// could succeed without having written what the first one lost.
+    fn sync(&mut self) {
+        self.sync_by = None;
+        if let Some(journal) = self.journal.as_mut().filter(|journal| !journal.is_synced())
+            && self.failed.is_none()
+            && let Err(e) = journal.sync()
+        {
+            self.failed = Some(e.chain());
+        }
+    }
+}
+
 impl Shared {
     /// Adds observations. When this returns they are durable, and visible to every later
     /// question in this process. After an error, whole batches before it may have been added.
@@ -92,10 +112,12 @@ impl Shared {
         options: &TableOptions,
         source: &mut dyn BatchSource,
         ingest: &Ingest<'_>,
+        durability: Option<Durability>,
     ) -> Result<()> {
-        self.create_table(name, options)?;
-        let empty =
-            || Batch { table: name.clone(), keep: options.keep, count: 0, rows: Vec::new() };
+        let of_store = self.durability();
+        let durability = durability.unwrap_or(of_store).min(of_store);
+        self.make_table(name, options)?;
+        let empty = || Batch { table: name.clone(), durability, count: 0, rows: Vec::new() };
         let mut batch = empty();
         let (mut id_packer, mut partner_packer) = (Packer::default(), Packer::default());
         while let Some(next) = source.next_batch()? {
@@ -111,6 +133,34 @@ impl Shared {
             }
         }
         if batch.count == 0 { Ok(()) } else { self.commit(batch) }
+    }
+
+    /// Makes durable what was upserted, so that nothing that follows is durable without it.
+    pub(super) fn sync_upserts(&self) -> Result<()> {
+        let mut slot = lock(&self.writer);
+        let Some(writer) = slot.as_mut() else { return Ok(()) };
+        writer.sync();
+        match &writer.failed {
+            Some(why) => Err(self.read_only(why)),
+            None => Ok(()),
+        }
+    }
+
+    fn read_only(&self, why: &str) -> Error {
+        let root = self.root.display();
+        let what = format!(
+            "{root} can only be read since the disk failed ({why}); \
+             check the disk, then open the store again"
+        );
+        Error::new(ErrorKind::Io, what)
+    }
+
+    pub(crate) fn durability(&self) -> Durability {
+        *self.durability.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_durability(&self, durability: Durability) {
+        *self.durability.write().unwrap_or_else(PoisonError::into_inner) = durability;
     }
 
     /// Makes a batch durable and visible, together with those of other threads.
@@ -147,14 +197,7 @@ impl Shared {
             None => slot.insert(self.begin_writing()?),
         };
         if let Some(why) = &writer.failed {
-            return Err(Error::new(
-                ErrorKind::Io,
-                format!(
-                    "{} can only be read since the disk failed ({why}); \
-                     check the disk, then open the store again",
-                    self.root.display()
-                ),
-            ));
+            return Err(self.read_only(why));
         }
         let bytes = group
             .iter()
@@ -165,15 +208,19 @@ impl Shared {
         for Ticket { batch, .. } in group.iter().map(AsRef::as_ref) {
             encode_batch(&mut entries, &batch.table, batch.count, &batch.rows);
         }
-        match self.journal_of(writer)?.append(&entries) {
-            Appended::Durable => {}
+        let strictest = group.iter().map(|ticket| ticket.batch.durability).min();
+        let wait = match strictest {
+            Some(Durability::Interval(wait)) => Some(wait),
+            _ => None,
+        };
+        match self.journal_of(writer)?.append(&entries, wait.is_some()) {
+            Appended::Done => self.sync_within(writer, wait),
             Appended::NotWritten(e) => {
                 // What is in the file now is not known: the next commit begins another.
                 self.end_file(writer);
                 return Err(e);
             }
             Appended::NotSynced(e) => {
-                // A second sync could succeed without having written what the first one lost.
                 writer.failed = Some(e.chain());
                 return Err(e);
             }
@@ -198,7 +245,7 @@ impl Shared {
 
     fn add_memtable(&self, batch: &Batch) -> Arc<Memtable> {
         let _publishing = lock(&self.publishing);
-        let memtable = Arc::new(Memtable::new(batch.keep));
+        let memtable = Arc::new(Memtable::new());
         let view = self.view();
         let mut live = view.live.clone();
         if let Some(newest) = live.last_mut() {
@@ -226,7 +273,7 @@ impl Shared {
         if last.is_some() && self.view().manifest.journal.closed != last {
             self.flush_before(next)?;
         }
-        Ok(Writer { _hold: hold, journal: None, next, before, failed: None })
+        Ok(Writer { _hold: hold, journal: None, next, before, sync_by: None, failed: None })
     }
 
     /// The file to append to, begun if there is none.
@@ -248,8 +295,44 @@ impl Shared {
         writer.journal.as_mut().ok_or_else(|| Error::new(ErrorKind::Io, "there is no journal"))
     }
 
-    /// Ends the file that is appended to; returns its number and length.
+    /// Notes when what was written has to be durable, and sees to it.
+    fn sync_within(self: &Arc<Shared>, writer: &mut Writer, wait: Option<Duration>) {
+        let by = wait.map(|wait| Instant::now() + wait);
+        writer.sync_by = by.map(|by| writer.sync_by.map_or(by, |other| other.min(by)));
+        self.to_sync.notify_all();
+        if writer.sync_by.is_none() || self.is_syncing.swap(true, AcqRel) {
+            return;
+        }
+        let shared = self.clone();
+        let thread = std::thread::Builder::new().name("idmatch-sync".to_owned());
+        if thread.spawn(move || shared.sync_when_due()).is_err() {
+            // Without a thread to do it later, now.
+            self.is_syncing.store(false, Release);
+            writer.sync();
+        }
+    }
+
+    /// Syncs whenever something has waited long enough, until there is nothing that waits.
+    fn sync_when_due(self: Arc<Shared>) {
+        let mut slot = lock(&self.writer);
+        while let Some(writer) = slot.as_mut()
+            && let Some(by) = writer.sync_by
+        {
+            let left = by.saturating_duration_since(Instant::now());
+            // Nobody else has the store any more: it was dropped without being closed.
+            if left.is_zero() || Arc::strong_count(&self) == 1 {
+                writer.sync();
+            } else {
+                let waited = self.to_sync.wait_timeout(slot, left.min(LOOK_AGAIN));
+                slot = waited.unwrap_or_else(PoisonError::into_inner).0;
+            }
+        }
+        self.is_syncing.store(false, Release);
+    }
+
+    /// Ends the file that is appended to, durably; returns its number and length.
     pub(super) fn end_file(&self, writer: &mut Writer) -> Option<(u64, u64)> {
+        writer.sync();
         let ended = writer.journal.take()?;
         writer.before = ended.durable();
         lock(&self.publishing).insert(ended.number(), ended.durable() as usize);
@@ -282,11 +365,18 @@ impl Shared {
     pub(crate) fn close(&self) -> Result<()> {
         let mut slot = lock(&self.writer);
         let Some(mut writer) = slot.take() else { return Ok(()) };
+        self.to_sync.notify_all();
         self.wait_for_flush();
         self.without_compacting(move || {
+            let could_write = writer.failed.is_none();
             self.end_file(&mut writer);
             let last = lock(&self.publishing).last_key_value().map(|(at, end)| (*at, *end as u64));
             match (last, &writer.failed) {
+                (_, Some(why)) if could_write => {
+                    let root = self.root.display();
+                    let what = format!("the latest upserts of {root} may not be durable: {why}");
+                    Err(Error::new(ErrorKind::Io, what))
+                }
                 // A file of this length from now on: less of it would be damage.
                 (Some(closed), None) => self.publish(|manifest| {
                     manifest.journal.closed = Some(closed);

@@ -4,9 +4,10 @@
 //! `idmatch-manifest <format> <checksum of the rest, 16 hex digits>`; the rest is JSON.
 
 use crate::disk::Disk;
+use crate::erasures::ErasureFile;
 use crate::errors::{corrupt, io_error};
 use crate::segment::SegmentInfo;
-use idmatch_model::{TableName, TableOptions};
+use idmatch_model::{ErasureKey, ErasureKeyError, TableName, TableOptions};
 use idmatch_store::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
@@ -26,6 +27,9 @@ pub(crate) struct Manifest {
     pub(crate) next_file: u64,
     #[serde(default)]
     pub(crate) journal: JournalEntry,
+    /// The secret that erasures are hashed with; made with the first one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) erasure_key: Option<String>,
     pub(crate) tables: BTreeMap<TableName, TableEntry>,
 }
 
@@ -43,6 +47,18 @@ pub(crate) struct JournalEntry {
 pub(crate) struct TableEntry {
     pub(crate) options: TableOptions,
     pub(crate) segments: Vec<SegmentInfo>,
+    /// Oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) erasures: Vec<ErasureFile>,
+}
+
+impl TableEntry {
+    /// Adds segments that were made when these were the erasures. What was erased since may be in
+    /// them.
+    pub(crate) fn add(&mut self, segments: Vec<SegmentInfo>, made_with: &[ErasureFile]) {
+        let erased = self.erasures != made_with;
+        self.segments.extend(segments.into_iter().map(|segment| SegmentInfo { erased, ..segment }));
+    }
 }
 
 impl Manifest {
@@ -87,8 +103,23 @@ impl Manifest {
 
     /// Every file the store has, by name in the folder of segments.
     pub(crate) fn files(&self) -> HashSet<&str> {
-        let segments = self.tables.values().flat_map(|table| &table.segments);
-        segments.map(|segment| segment.file.as_str()).collect()
+        let tables = || self.tables.values();
+        let segments = tables().flat_map(|table| &table.segments).map(|segment| &segment.file);
+        let erasures = tables().flat_map(|table| &table.erasures).map(|erasures| &erasures.file);
+        segments.chain(erasures).map(String::as_str).collect()
+    }
+
+    /// The erasures of a table; none if there is no such table.
+    pub(crate) fn erasures(&self, table: &TableName) -> &[ErasureFile] {
+        self.tables.get(table).map_or(&[], |entry| &entry.erasures)
+    }
+
+    /// The key that erasures are hashed with.
+    pub(crate) fn erasure_key(&self) -> Result<Option<ErasureKey>> {
+        let parsed = self.erasure_key.as_deref().map(str::parse).transpose();
+        parsed.map_err(|e: ErasureKeyError| {
+            Error::with_source(ErrorKind::Corrupt, "the manifest is damaged", e)
+        })
     }
 
     pub(crate) fn encode(&self) -> Result<Vec<u8>> {

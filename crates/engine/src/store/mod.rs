@@ -13,6 +13,8 @@
 
 mod backup;
 mod compacting;
+mod distinct;
+mod erase;
 mod flush;
 mod hold;
 mod live;
@@ -22,6 +24,7 @@ mod shared;
 mod table;
 mod verify;
 mod view;
+mod walk;
 
 pub(crate) use manifest::Manifest;
 pub(crate) use view::TableView;
@@ -29,7 +32,7 @@ pub(crate) use view::TableView;
 use crate::disk::{Disk, OsDisk};
 use crate::limits::MemoryLimits;
 use idmatch_model::{TableName, TableOptions};
-use idmatch_store::{Error, ErrorKind, Result, Store, Table};
+use idmatch_store::{Durability, Error, ErrorKind, Result, Store, Table};
 use shared::Shared;
 use std::path::Path;
 use std::sync::Arc;
@@ -64,6 +67,16 @@ impl EngineStore {
         limits: MemoryLimits,
     ) -> Result<EngineStore> {
         Ok(EngineStore { shared: Arc::new(Shared::open(disk, root, limits)?) })
+    }
+
+    /// What upserts of this process promise from now on, unless they ask for more.
+    pub fn set_durability(&self, durability: Durability) {
+        self.shared.set_durability(durability);
+    }
+
+    /// What upserts promise unless they ask for more.
+    pub fn durability(&self) -> Durability {
+        self.shared.durability()
     }
 
     /// Ends the writing of this process, so that another may write. Reading goes on; the next

@@ -82,11 +82,9 @@ impl Shared {
                 for batch in entries {
                     let batch = batch.ok_or_else(malformed)?;
                     let known = tables.iter().find(|(name, _)| name.as_str() == batch.table);
-                    let (name, entry) = known.ok_or_else(malformed)?;
-                    let memtable = set
-                        .tables
-                        .entry(name.clone())
-                        .or_insert_with(|| Arc::new(Memtable::new(entry.options.keep)));
+                    let (name, _) = known.ok_or_else(malformed)?;
+                    let memtable =
+                        set.tables.entry(name.clone()).or_insert_with(|| Arc::new(Memtable::new()));
                     if is_new {
                         memtable.add(commit, batch.count, batch.rows).ok_or_else(malformed)?;
                     } else {

@@ -1,6 +1,6 @@
 //! What a store and its tables share: the current view, and how it changes.
 //!
-//! Lock order: `loading`, `writer` (see `live`), `hold`, `publishing`, `view`. Whoever merges has
+//! Lock order: `erasing` or `loading`, `writer` (see `live`), `hold`, `publishing`, `view`. Whoever merges has
 //! `compacting` and none of these before; a backup has `writer`, then `copying`, then `publishing`.
 
 use super::hold::{Hold, first_foreign};
@@ -9,14 +9,15 @@ use super::manifest::TableEntry;
 use super::view::{Opened, View};
 use super::{Manifest, flush};
 use crate::disk::Disk;
+use crate::erasures::Rules;
 use crate::errors::io_error;
 use crate::limits::MemoryLimits;
 use crate::load::{LoadPlace, load};
 use crate::memtable::Commit;
 use crate::names::FileNames;
 use crate::workers::lock;
-use idmatch_model::{TableName, TableOptions};
-use idmatch_store::{BatchSource, Error, ErrorKind, Ingest, Result};
+use idmatch_model::{Period, TableName, TableOptions};
+use idmatch_store::{BatchSource, Durability, Error, ErrorKind, Ingest, Result};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -36,15 +37,22 @@ pub(crate) struct Shared {
     pub(super) visible: AtomicU64,
     /// Held while the view or the manifest changes. Inside: how far each journal file was read.
     pub(super) publishing: Mutex<BTreeMap<u64, usize>>,
+    /// Held while something is erased: nothing else changes the list of erasures.
+    pub(super) erasing: Mutex<()>,
     /// One load at a time: it has the scratch folder for itself.
     loading: Mutex<()>,
     /// The right to write, as long as anything in this process needs it.
     pub(super) hold: Mutex<Weak<Hold>>,
     /// The number of the next segment file; set whenever the right to write is obtained.
     pub(super) next_file: AtomicU64,
+    /// What upserts promise unless they ask for more.
+    pub(super) durability: RwLock<Durability>,
     pub(super) queue: Mutex<Queue>,
     pub(super) turn: Condvar,
     pub(super) writer: Mutex<Option<Writer>>,
+    /// Whether a thread waits to sync, with `writer`; and how it is woken.
+    pub(super) is_syncing: AtomicBool,
+    pub(super) to_sync: Condvar,
     pub(super) flush: Mutex<flush::State>,
     pub(super) flushed: Condvar,
     /// Whether the manifest that is in place may not be durable.
@@ -66,12 +74,16 @@ impl Shared {
             view: RwLock::new(Arc::new(View::default())),
             visible: AtomicU64::new(0),
             publishing: Mutex::default(),
+            erasing: Mutex::new(()),
             loading: Mutex::new(()),
             hold: Mutex::default(),
             next_file: AtomicU64::new(0),
+            durability: RwLock::default(),
             queue: Mutex::default(),
             turn: Condvar::new(),
             writer: Mutex::new(None),
+            is_syncing: AtomicBool::new(false),
+            to_sync: Condvar::new(),
             flush: Mutex::default(),
             flushed: Condvar::new(),
             is_unsure: AtomicBool::new(false),
@@ -143,6 +155,24 @@ impl Shared {
         self.publish(|manifest| entry(manifest, name, options).map(drop))
     }
 
+    /// Makes a table unless it is there; then its options stay.
+    pub(super) fn make_table(&self, name: &TableName, options: &TableOptions) -> Result<()> {
+        let view = self.view();
+        self.create_table(name, view.tables.get(name).map_or(options, |table| &table.options))
+    }
+
+    /// Chooses another retention for a table.
+    pub(crate) fn set_retention(&self, name: &TableName, retention: Option<Period>) -> Result<()> {
+        let _hold = self.hold()?;
+        self.table_of(&self.view(), name)?;
+        self.publish(|manifest| {
+            if let Some(entry) = manifest.tables.get_mut(name) {
+                entry.options.retention = retention;
+            }
+            Ok(())
+        })
+    }
+
     /// Loads into a table, which is made if there is none: all of the source is published, or
     /// nothing.
     pub(crate) fn load(
@@ -154,9 +184,11 @@ impl Shared {
     ) -> Result<()> {
         let _loading = lock(&self.loading);
         let _hold = self.hold()?;
-        self.check_options(name, options)?;
         let scratch = self.root.join(SCRATCH);
         self.disk.create_dir(&scratch).map_err(|e| io_error("make", &scratch, e))?;
+        let view = self.view();
+        let there = view.tables.get(name).map(|table| &table.options);
+        let options = there.unwrap_or(options);
         self.add_segments(
             |names| {
                 let place = LoadPlace {
@@ -166,11 +198,14 @@ impl Shared {
                     names,
                     limits: self.limits,
                 };
-                load(&place, options.keep, source, ingest)
+                let rules = view.tables.get(name).map(|table| table.rules.clone());
+                load(&place, &rules.unwrap_or(Rules::new(options.keep)), source, ingest)
             },
             |segments| {
+                self.sync_upserts()?;
                 self.publish(|manifest| {
-                    entry(manifest, name, options)?.segments.extend(segments);
+                    let made_with = view.manifest.erasures(name);
+                    entry(manifest, name, options)?.add(segments, made_with);
                     Ok(())
                 })
             },
@@ -256,7 +291,7 @@ fn entry<'m>(
     let table = manifest
         .tables
         .entry(name.clone())
-        .or_insert_with(|| TableEntry { options: options.clone(), segments: Vec::new() });
+        .or_insert_with(|| TableEntry { options: options.clone(), ..TableEntry::default() });
     same_options(name, &table.options, options)?;
     Ok(table)
 }

@@ -1,21 +1,25 @@
 //! A table of the embedded store.
 
+use super::compacting::pending_bytes;
+use super::distinct::distinct;
 use super::shared::Shared;
 use super::verify::verify;
 use super::view::TableView;
 use crate::lookup::{KeyAnswers, pair_dates, places};
 use crate::matching::EngineMatch;
 use crate::memtable::Commit;
-use idmatch_model::{Keep, SeenAt, Side, TableName, TableOptions, Window, check_id};
+use crate::packed::Packer;
+use idmatch_model::{Keep, Period, SeenAt, Side, TableName, TableOptions, Window, check_id};
 use idmatch_store::{
-    Answers, BatchSource, Error, ErrorKind, Finding, Ingest, Match, MatchQuery, Result, Table,
-    TableStats,
+    Answers, BatchSource, Distinct, Durability, Erased, Finding, Ingest, Match, MatchQuery, Result,
+    Table, TableStats,
 };
 use std::sync::Arc;
 
 pub(super) struct EngineTable {
     shared: Arc<Shared>,
     name: TableName,
+    /// What it is made with, if it is not there yet.
     options: TableOptions,
 }
 
@@ -26,35 +30,36 @@ impl EngineTable {
 
     /// The table as it is now, and the last commit to be read of it.
     fn view(&self) -> Result<(Arc<TableView>, Commit)> {
-        let table = self.shared.view().tables.get(&self.name).cloned().ok_or_else(|| {
-            let root = self.shared.root().display();
-            Error::new(ErrorKind::TableNotFound, format!("{root} has no table {}", self.name))
-        })?;
+        let table = self.shared.table_of(&self.shared.view(), &self.name)?.clone();
         Ok((table, self.shared.visible()))
-    }
-
-    /// The part of a window that the table's retention leaves.
-    fn visible(&self, window: Window) -> Window {
-        match &self.options.retention {
-            Some(retention) => window.within_retention(Some(retention), idmatch_store::now()),
-            None => window,
-        }
     }
 
     /// The dates of a pair as stored: newest first, repeats included. Asked on the side of
     /// the pair that has fewer rows.
-    fn stored_dates(&self, id: &str, partner_id: &str) -> Result<Vec<SeenAt>> {
+    fn stored_dates(&self, id: &str, partner_id: &str) -> Result<(Vec<SeenAt>, Arc<TableView>)> {
         check_id(id.as_bytes())?;
         check_id(partner_id.as_bytes())?;
         let (view, last) = self.view()?;
-        let by_id = places(&view, Side::Id, id.as_bytes(), last)?;
-        let by_partner_id = places(&view, Side::PartnerId, partner_id.as_bytes(), last)?;
+        let mut packers = (Packer::default(), Packer::default());
+        let (id, partner_id) =
+            (packers.0.pack(id.as_bytes()), packers.1.pack(partner_id.as_bytes()));
+        let by_id = places(&view, Side::Id, id, last)?;
+        let by_partner_id = places(&view, Side::PartnerId, partner_id, last)?;
         let rows = |places: &[_]| places.iter().map(crate::lookup::Place::len).sum::<usize>();
-        if rows(&by_id) <= rows(&by_partner_id) {
-            pair_dates(&by_id, partner_id.as_bytes())
+        let dates = if rows(&by_id) <= rows(&by_partner_id) {
+            pair_dates(&by_id, partner_id)?
         } else {
-            pair_dates(&by_partner_id, id.as_bytes())
-        }
+            pair_dates(&by_partner_id, id)?
+        };
+        Ok((dates, view))
+    }
+}
+
+/// The part of a window that a table's retention leaves.
+fn visible(table: &TableView, window: Window) -> Window {
+    match &table.options.retention {
+        Some(retention) => window.within_retention(Some(retention), idmatch_store::now()),
+        None => window,
     }
 }
 
@@ -63,37 +68,62 @@ impl Table for EngineTable {
         &self.name
     }
 
-    fn options(&self) -> &TableOptions {
-        &self.options
+    fn options(&self) -> Result<TableOptions> {
+        let view = self.shared.view();
+        let table = view.tables.get(&self.name);
+        Ok(table.map_or_else(|| self.options.clone(), |table| table.options.clone()))
+    }
+
+    fn set_retention(&self, retention: Option<Period>) -> Result<()> {
+        self.shared.set_retention(&self.name, retention)
     }
 
     fn load(&self, source: &mut dyn BatchSource, ingest: &Ingest<'_>) -> Result<()> {
         self.shared.load(&self.name, &self.options, source, ingest)
     }
 
-    fn upsert(&self, source: &mut dyn BatchSource, ingest: &Ingest<'_>) -> Result<()> {
-        self.shared.upsert(&self.name, &self.options, source, ingest)
+    fn upsert(
+        &self,
+        source: &mut dyn BatchSource,
+        ingest: &Ingest<'_>,
+        durability: Option<Durability>,
+    ) -> Result<()> {
+        self.shared.upsert(&self.name, &self.options, source, ingest, durability)
+    }
+
+    fn erase(
+        &self,
+        source: &mut dyn BatchSource,
+        ingest: &Ingest<'_>,
+        at: SeenAt,
+    ) -> Result<Erased> {
+        ingest.check_date(at)?;
+        let mut targets = Vec::new();
+        while let Some(batch) = source.next_batch()? {
+            targets.extend(ingest.targets(&batch)?);
+        }
+        self.shared.erase(&self.name, &targets, at)
     }
 
     fn answers(&self, by: Side, key: &str, window: Window) -> Result<Box<dyn Answers>> {
         check_id(key.as_bytes())?;
         let (view, last) = self.view()?;
-        let places = places(&view, by, key.as_bytes(), last)?;
-        Ok(Box::new(KeyAnswers::new(places, self.options.keep, self.visible(window))))
+        let places = places(&view, by, Packer::default().pack(key.as_bytes()), last)?;
+        Ok(Box::new(KeyAnswers::new(places, view.rules.keep, visible(&view, window))))
     }
 
     fn last_seen(&self, id: &str, partner_id: &str) -> Result<Option<SeenAt>> {
-        let newest = self.stored_dates(id, partner_id)?.first().copied();
-        Ok(newest.filter(|date| self.visible(Window::ALL).contains(*date)))
+        let (dates, view) = self.stored_dates(id, partner_id)?;
+        Ok(dates.first().copied().filter(|date| visible(&view, Window::ALL).contains(*date)))
     }
 
     fn history(&self, id: &str, partner_id: &str) -> Result<Vec<SeenAt>> {
-        let mut dates = self.stored_dates(id, partner_id)?;
+        let (mut dates, view) = self.stored_dates(id, partner_id)?;
         dates.dedup();
-        if self.options.keep == Keep::Last {
+        if view.rules.keep == Keep::Last {
             dates.truncate(1);
         }
-        let visible = self.visible(Window::ALL);
+        let visible = visible(&view, Window::ALL);
         dates.retain(|date| visible.contains(*date));
         Ok(dates)
     }
@@ -103,11 +133,12 @@ impl Table for EngineTable {
         population: &mut dyn BatchSource,
         query: MatchQuery,
     ) -> Result<Box<dyn Match>> {
-        let query = MatchQuery { window: self.visible(query.window), ..query };
+        let (view, last) = self.view()?;
+        let query = MatchQuery { window: visible(&view, query.window), ..query };
         Ok(Box::new(EngineMatch::run(
             self.shared.disk(),
             self.shared.limits().tranche_bytes,
-            self.view()?,
+            (view, last),
             population,
             query,
         )?))
@@ -122,9 +153,18 @@ impl Table for EngineTable {
         verify(&view, last)
     }
 
+    fn distinct(&self) -> Result<Distinct> {
+        let (view, last) = self.view()?;
+        distinct(&view, last, self.stats()?.rows)
+    }
+
     fn stats(&self) -> Result<TableStats> {
         let (view, _) = self.view()?;
-        let mut stats = TableStats::default();
+        let mut stats = TableStats {
+            pending_compaction_bytes: pending_bytes(&view, self.shared.limits().segment_rows),
+            erasures: view.rules.erasures.len(),
+            ..TableStats::default()
+        };
         let mut span = |(oldest, newest): (SeenAt, SeenAt)| {
             stats.oldest = Some(stats.oldest.map_or(oldest, |other| other.min(oldest)));
             stats.newest = stats.newest.max(Some(newest));

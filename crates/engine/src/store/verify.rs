@@ -5,14 +5,13 @@
 //! not depend on order, nor on how rows are spread over segments.
 
 use super::view::TableView;
-use crate::lookup::Merge;
-use crate::lookup::RowCursor;
+use super::walk::for_each_key;
 use crate::memtable::Commit;
 use crate::packed::Packed;
 use crate::part::Part;
 use crate::segment::Segment;
 use crate::workers;
-use idmatch_model::{Keep, SeenAt, Side, Window};
+use idmatch_model::{Keep, SeenAt, Side};
 use idmatch_store::{ErrorKind, Finding, Result};
 use std::sync::{Mutex, PoisonError};
 use twox_hash::xxhash3_128::Hasher;
@@ -75,39 +74,20 @@ fn fingerprint_part(
     part: Part,
     last: Commit,
 ) -> Result<(u64, u128)> {
-    let segments = table.sources_in(side, part, last)?;
-    let mut sources: Vec<KeyWalk<'_>> =
-        segments.iter().map(|segment| KeyWalk::new(segment, part)).collect();
     let (mut count, mut sum) = (0u64, 0u128);
-    loop {
-        let mut next: Option<(u64, Packed<'_>)> = None;
-        for source in &mut sources {
-            if let Some(key) = source.key()?
-                && next.is_none_or(|least| order(key) < order(least))
-            {
-                next = Some(key);
-            }
-        }
-        let Some((hash, key)) = next else { return Ok((count, sum)) };
-        let mut cursors = Vec::new();
-        for source in &mut sources {
-            if source.key()? == Some((hash, key)) {
-                cursors.extend(source.take()?);
-            }
-        }
-        let mut add = |value: Packed<'_>, seen_at: SeenAt| {
-            let (id, partner_id) = match side {
-                Side::Id => (key, value),
-                Side::PartnerId => (value, key),
-            };
-            count += 1;
-            sum = sum.wrapping_add(observation_hash(id, partner_id, seen_at));
+    let mut add = |key: Packed<'_>, value: Packed<'_>, seen_at: SeenAt| {
+        let (id, partner_id) = match side {
+            Side::Id => (key, value),
+            Side::PartnerId => (value, key),
         };
-        let mut merge = Merge::new(cursors, table.options.keep, Window::ALL);
-        match table.options.keep {
+        count += 1;
+        sum = sum.wrapping_add(observation_hash(id, partner_id, seen_at));
+    };
+    for_each_key(table, side, part, last, |key, mut merge| {
+        match table.rules.keep {
             Keep::Last => {
                 while let Some((seen_at, value)) = merge.next()? {
-                    add(value, seen_at);
+                    add(key, value, seen_at);
                 }
             }
             Keep::All => {
@@ -115,17 +95,15 @@ fn fingerprint_part(
                 let mut last = None;
                 while let Some((seen_at, value)) = merge.next_row()? {
                     if last != Some((seen_at, value)) {
-                        add(value, seen_at);
+                        add(key, value, seen_at);
                     }
                     last = Some((seen_at, value));
                 }
             }
         }
-    }
-}
-
-fn order<'a>((hash, key): (u64, Packed<'a>)) -> (u64, crate::packed::Kind, &'a [u8]) {
-    (hash, key.kind, key.payload)
+        Ok(())
+    })?;
+    Ok((count, sum))
 }
 
 fn observation_hash(id: Packed<'_>, partner_id: Packed<'_>, seen_at: SeenAt) -> u128 {
@@ -137,47 +115,4 @@ fn observation_hash(id: Packed<'_>, partner_id: Packed<'_>, seen_at: SeenAt) -> 
     }
     hash.write(&seen_at.millis().to_le_bytes());
     hash.finish_128()
-}
-
-/// The keys of a segment in a part of the hash space, in order.
-struct KeyWalk<'s> {
-    segment: &'s Segment,
-    part: Part,
-    block: u32,
-    key: u32,
-}
-
-impl<'s> KeyWalk<'s> {
-    fn new(segment: &'s Segment, part: Part) -> KeyWalk<'s> {
-        KeyWalk { segment, part, block: segment.header.block_of(part.first_hash()), key: 0 }
-    }
-
-    /// The current key and its hash, or `None` after the last one of the part.
-    fn key(&mut self) -> Result<Option<(u64, Packed<'s>)>> {
-        while self.block < 1 << self.segment.header.block_bits {
-            if let Some(block) = self.segment.block(self.block)? {
-                while self.key < block.keys {
-                    let key = self.segment.key(&block, self.key)?;
-                    let hash = key.hash();
-                    // A small segment's block spans several parts.
-                    match Part::of(hash).0.cmp(&self.part.0) {
-                        std::cmp::Ordering::Less => self.key += 1,
-                        std::cmp::Ordering::Equal => return Ok(Some((hash, key))),
-                        std::cmp::Ordering::Greater => return Ok(None),
-                    }
-                }
-            }
-            self.block += 1;
-            self.key = 0;
-        }
-        Ok(None)
-    }
-
-    /// The rows of the current key; goes on to the next one.
-    fn take(&mut self) -> Result<Option<RowCursor<'s>>> {
-        let block = self.segment.block(self.block)?;
-        let rows = block.map(|block| RowCursor::new(self.segment, block, block.rows_of(self.key)));
-        self.key += 1;
-        Ok(rows)
-    }
 }

@@ -3,6 +3,7 @@
 
 use super::Manifest;
 use crate::disk::Disk;
+use crate::erasures::{Erasures, KeyErasures, Rules};
 use crate::memtable::{Commit, Memtable};
 use crate::packed::Packed;
 use crate::part::Part;
@@ -42,6 +43,7 @@ impl LiveSet {
 /// What there is of a table.
 pub(crate) struct TableView {
     pub(crate) options: TableOptions,
+    pub(crate) rules: Rules,
     by_id: Arc<Direction>,
     by_partner_id: Arc<Direction>,
     /// Oldest first.
@@ -84,6 +86,7 @@ impl View {
     ) -> Result<View> {
         let mut tables = BTreeMap::new();
         for (name, entry) in &manifest.tables {
+            let erasures = open_erasures(disk, folder, &manifest, name, before)?;
             let (mut by_id, mut by_partner_id) = (Vec::new(), Vec::new());
             for info in &entry.segments {
                 let segment = match opened.get(&info.file) {
@@ -91,6 +94,9 @@ impl View {
                     None => Arc::new(Segment::open(disk, folder, info)?),
                 };
                 opened.entry(info.file.clone()).or_insert_with(|| Arc::clone(&segment));
+                if info.erased {
+                    segment.mark_erased();
+                }
                 match info.side {
                     Side::Id => by_id.push(segment),
                     Side::PartnerId => by_partner_id.push(segment),
@@ -98,6 +104,7 @@ impl View {
             }
             let table = TableView {
                 options: entry.options.clone(),
+                rules: Rules { keep: entry.options.keep, erasures },
                 by_id: Arc::new(Direction::new(by_id)),
                 by_partner_id: Arc::new(Direction::new(by_partner_id)),
                 live: Vec::new(),
@@ -142,6 +149,11 @@ impl TableView {
         self.direction(side).by_part.get(usize::from(part.0)).map_or(&[], Vec::as_slice)
     }
 
+    /// The segments of both directions.
+    pub(crate) fn all_segments(&self) -> impl Iterator<Item = &Arc<Segment>> {
+        self.by_id.all.iter().chain(&self.by_partner_id.all)
+    }
+
     /// What was upserted.
     pub(crate) fn live(&self) -> &[Arc<Memtable>] {
         &self.live
@@ -158,7 +170,8 @@ impl TableView {
     ) -> Result<Vec<Arc<Segment>>> {
         let mut sources = self.segments_of(side, part).to_vec();
         for memtable in &self.live {
-            sources.extend(memtable.rows_of(side, part, keys.clone(), last)?.map(Arc::new));
+            let rows = memtable.rows_of(side, part, keys.clone(), (&self.rules, last))?;
+            sources.extend(rows.map(Arc::new));
         }
         Ok(sources)
     }
@@ -172,9 +185,21 @@ impl TableView {
     ) -> Result<Vec<Arc<Segment>>> {
         let mut sources = self.segments_of(side, part).to_vec();
         for memtable in &self.live {
-            sources.extend(memtable.rows_in(side, part, last)?.map(Arc::new));
+            let rows = memtable.rows_in(side, part, (&self.rules, last))?;
+            sources.extend(rows.map(Arc::new));
         }
         Ok(sources)
+    }
+
+    /// What to ask for the rows of a key in a segment; `None` where none of them was erased.
+    pub(crate) fn erased_in(
+        &self,
+        segment: &Segment,
+        side: Side,
+        key: Packed<'_>,
+    ) -> Option<Arc<KeyErasures>> {
+        let may_be = segment.has_erased();
+        may_be.then(|| self.rules.erasures.of_key(side, key).map(Arc::new)).flatten()
     }
 
     fn direction(&self, side: Side) -> &Direction {
@@ -188,9 +213,38 @@ impl TableView {
     fn shared(&self) -> TableView {
         TableView {
             options: self.options.clone(),
+            rules: self.rules.clone(),
             by_id: self.by_id.clone(),
             by_partner_id: self.by_partner_id.clone(),
             live: Vec::new(),
         }
     }
+}
+
+/// The erasures of a table. Files that `before` has open are shared.
+fn open_erasures(
+    disk: &dyn Disk,
+    folder: &Path,
+    manifest: &Manifest,
+    name: &TableName,
+    before: &View,
+) -> Result<Arc<Erasures>> {
+    let files = |manifest: &Manifest| {
+        manifest.tables.get(name).map(|entry| entry.erasures.clone()).unwrap_or_default()
+    };
+    let (wanted, had) = (files(manifest), files(&before.manifest));
+    let open = before.tables.get(name).map(|table| &table.rules.erasures);
+    if let Some(open) = open.filter(|_| wanted == had) {
+        return Ok(Arc::clone(open));
+    }
+    let mut layers = Vec::new();
+    for file in &wanted {
+        let number = had.iter().position(|other| other == file);
+        let layer = number.and_then(|number| open?.layers().get(number).cloned());
+        layers.push(match layer {
+            Some(layer) => layer,
+            None => Arc::new(file.read(disk, folder)?),
+        });
+    }
+    Ok(Arc::new(Erasures::new(manifest.erasure_key()?, layers)))
 }

@@ -7,7 +7,7 @@ use crate::common::{
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Period, TableOptions, Window};
-use idmatch_store::{MemoryStore, Store, Table, now};
+use idmatch_store::{Ingest, MemoryStore, Store, Table, now};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -82,7 +82,7 @@ fn rows_older_than_the_retention_go() {
     let ingest_all = |rows: &[Row]| {
         let mut source = Batches::of_rows(rows, 10);
         let mut rejects = crate::common::NoRejects;
-        table.upsert(&mut source, &idmatch_store::Ingest::new(true, now(), &mut rejects)).unwrap();
+        table.upsert(&mut source, &Ingest::new(true, now(), &mut rejects), None).unwrap();
     };
     ingest_all(&rows);
     assert_eq!(table.stats().unwrap().rows, 60);

@@ -9,6 +9,7 @@ mod common;
 mod compaction;
 mod conformance;
 mod corruption;
+mod erasure;
 mod faults;
 mod format;
 mod fuzz_regressions;

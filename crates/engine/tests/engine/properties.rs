@@ -1,10 +1,10 @@
 //! Random tables: the engine answers like the in-memory reference.
 
-use crate::common::{Batches, Row, ask, create, load, questions, upsert};
-use idmatch_engine::disk::OsDisk;
+use crate::common::{Batches, PowerDisk, Row, ask, create, erase, load, name, questions, upsert};
+use idmatch_engine::disk::Disk;
 use idmatch_engine::{EngineStore, MemoryLimits};
-use idmatch_model::{Keep, SeenAt, Window};
-use idmatch_store::MemoryStore;
+use idmatch_model::{Keep, SeenAt, Target, Window};
+use idmatch_store::{MemoryStore, Store};
 use proptest::prelude::*;
 use std::path::Path;
 use std::sync::Arc;
@@ -49,8 +49,39 @@ fn date() -> impl Strategy<Value = i64> {
     ]
 }
 
-fn loads() -> impl Strategy<Value = Vec<Vec<Row>>> {
-    prop::collection::vec(prop::collection::vec((id(), id(), date()), 0..120), 1..5)
+/// What is done with a table.
+#[derive(Debug, Clone)]
+enum Action {
+    Load(Vec<Row>),
+    Upsert(Vec<Row>),
+    Erase(Vec<Target>, i64),
+    Compact,
+    Reopen,
+    Refresh,
+}
+
+fn rows() -> impl Strategy<Value = Vec<Row>> {
+    prop::collection::vec((id(), id(), date()), 0..120)
+}
+
+fn target() -> impl Strategy<Value = Target> {
+    prop_oneof![
+        2 => id().prop_map(Target::Id),
+        2 => id().prop_map(Target::PartnerId),
+        1 => (id(), id()).prop_map(|(id, partner_id)| Target::Pair { id, partner_id }),
+    ]
+}
+
+fn actions() -> impl Strategy<Value = Vec<Action>> {
+    let action = prop_oneof![
+        3 => rows().prop_map(Action::Load),
+        3 => rows().prop_map(Action::Upsert),
+        2 => (prop::collection::vec(target(), 1..4), date()).prop_map(|(t, at)| Action::Erase(t, at)),
+        1 => Just(Action::Compact),
+        1 => Just(Action::Reopen),
+        1 => Just(Action::Refresh),
+    ];
+    prop::collection::vec(action, 1..8)
 }
 
 fn window() -> impl Strategy<Value = Window> {
@@ -67,15 +98,15 @@ fn window() -> impl Strategy<Value = Window> {
 /// From one segment a direction to the smallest pieces that there can be.
 fn limits() -> impl Strategy<Value = MemoryLimits> {
     prop_oneof![
-        Just(MemoryLimits::default()),
-        Just(MemoryLimits {
+        4 => Just(MemoryLimits::default()),
+        4 => Just(MemoryLimits {
             segment_rows: 30,
             chunk_bytes: 200,
             run_bytes: 600,
             tranche_bytes: 100,
             memtable_bytes: 5_000,
         }),
-        Just(MemoryLimits {
+        1 => Just(MemoryLimits {
             segment_rows: 1,
             chunk_bytes: 1,
             run_bytes: 1,
@@ -85,42 +116,69 @@ fn limits() -> impl Strategy<Value = MemoryLimits> {
     ]
 }
 
-fn open(root: &Path, limits: MemoryLimits) -> EngineStore {
-    EngineStore::open_with(Arc::new(OsDisk), root, limits).unwrap()
+/// A disk with a folder for a store, and one for what a large match spills.
+fn memory_disk() -> PowerDisk {
+    let disk = PowerDisk::new(Path::new("/disk"));
+    disk.create_dir(&std::env::temp_dir()).unwrap();
+    disk
+}
+
+/// On a disk in memory: a table in its smallest pieces is hundreds of files.
+fn open(disk: &PowerDisk, limits: MemoryLimits) -> EngineStore {
+    EngineStore::open_with(Arc::new(disk.clone()), Path::new("/disk/store"), limits).unwrap()
 }
 
 fn answers_like_the_reference(
     keep: Keep,
-    loads: &[Vec<Row>],
+    actions: &[Action],
     windows: &[Window],
     limits: MemoryLimits,
 ) -> Result<(), TestCaseError> {
-    let dir = tempfile::tempdir().unwrap();
+    let disk = memory_disk();
     let reference = MemoryStore::new();
     let expected = create(&reference, "t", keep).unwrap();
-    {
-        let store = open(dir.path(), limits);
-        let table = create(&store, "t", keep).unwrap();
-        for rows in loads {
-            load(&*expected, &mut Batches::of_rows(rows, 40)).unwrap();
-            // Which is which depends on the rows, so that every order of the two comes up.
-            match rows.len() % 2 {
-                0 => load(&*table, &mut Batches::of_rows(rows, 17)).unwrap(),
-                _ => upsert(&*table, &mut Batches::of_rows(rows, 17)).unwrap(),
+    let mut store = open(&disk, limits);
+    let mut table = create(&store, "t", keep).unwrap();
+    let mut all = Vec::new();
+    for action in actions {
+        match action {
+            Action::Load(rows) | Action::Upsert(rows) => {
+                load(&*expected, &mut Batches::of_rows(rows, 40)).unwrap();
+                let mut batches = Batches::of_rows(rows, 17);
+                match action {
+                    Action::Load(_) => load(&*table, &mut batches).unwrap(),
+                    _ => upsert(&*table, &mut batches).unwrap(),
+                }
+                all.extend_from_slice(rows);
+            }
+            Action::Erase(targets, at) => {
+                let right = erase(&*expected, targets, *at).unwrap();
+                prop_assert_eq!(erase(&*table, targets, *at).unwrap(), right, "{:?}", action);
+            }
+            Action::Compact => table.compact().unwrap(),
+            Action::Refresh => store.refresh().unwrap(),
+            Action::Reopen => {
+                // Closed or not: what was acknowledged is there.
+                if all.len() % 2 == 1 {
+                    store.close().unwrap();
+                }
+                drop((table, store));
+                store = open(&disk, limits);
+                table = create(&store, "t", keep).unwrap();
             }
         }
-        if loads.len() % 2 == 1 {
-            store.close().unwrap();
+    }
+    let reader = open(&disk, limits);
+    let tables = [table, reader.table(&name("t")).unwrap()];
+    for question in questions(&all, windows) {
+        let right = ask(&*expected, &question).unwrap();
+        for table in &tables {
+            prop_assert_eq!(&right, &ask(&**table, &question).unwrap(), "{:?}", question);
         }
     }
-    let store = open(dir.path(), limits);
-    let table = create(&store, "t", keep).unwrap();
-    for question in questions(&loads.concat(), windows) {
-        let (right, answer) =
-            (ask(&*expected, &question).unwrap(), ask(&*table, &question).unwrap());
-        prop_assert_eq!(right, answer, "{:?}", question);
+    for table in &tables {
+        prop_assert_eq!(table.verify().unwrap(), vec![]);
     }
-    prop_assert_eq!(table.verify().unwrap(), vec![]);
     Ok(())
 }
 
@@ -129,16 +187,16 @@ proptest! {
 
     #[test]
     fn keep_last_answers_like_the_reference(
-        loads in loads(), window in window(), limits in limits(),
+        actions in actions(), window in window(), limits in limits(),
     ) {
-        answers_like_the_reference(Keep::Last, &loads, &[Window::ALL, window], limits)?;
+        answers_like_the_reference(Keep::Last, &actions, &[Window::ALL, window], limits)?;
     }
 
     #[test]
     fn keep_all_answers_like_the_reference(
-        loads in loads(), window in window(), limits in limits(),
+        actions in actions(), window in window(), limits in limits(),
     ) {
-        answers_like_the_reference(Keep::All, &loads, &[Window::ALL, window], limits)?;
+        answers_like_the_reference(Keep::All, &actions, &[Window::ALL, window], limits)?;
     }
 }
 
@@ -163,8 +221,8 @@ fn a_hot_key_answers_like_the_reference() {
     };
     for (keep, limits) in [(Keep::Last, MemoryLimits::default()), (Keep::All, limits)] {
         // Asking for every pair of a hot key on both stores would take minutes.
-        let dir = tempfile::tempdir().unwrap();
-        let (reference, store) = (MemoryStore::new(), open(dir.path(), limits));
+        let disk = memory_disk();
+        let (reference, store) = (MemoryStore::new(), open(&disk, limits));
         let expected = create(&reference, "t", keep).unwrap();
         let table = create(&store, "t", keep).unwrap();
         for rows in &loads {

@@ -22,6 +22,9 @@ pub(super) struct Case {
     pub(super) keep: KeepModes,
     pub(super) retention: Option<Period>,
     pub(super) loads: Vec<Load>,
+    /// When they come does not matter.
+    #[serde(default)]
+    pub(super) erasures: Vec<ErasureRow>,
     pub(super) questions: Vec<Question>,
 }
 
@@ -67,6 +70,8 @@ pub(super) struct JudgedLoad {
 
 /// id, partner_id, seen_at.
 pub(super) type ObservationRow = (Option<Text>, Option<Text>, Option<Date>);
+/// id, partner_id, and up to when; of the identifiers one may be null.
+pub(super) type ErasureRow = (Option<Text>, Option<Text>, Date);
 /// The answer and its date.
 pub(super) type AnswerRow = (Text, Date);
 /// The population's identifier, its answer, and the date.

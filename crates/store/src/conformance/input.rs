@@ -1,6 +1,6 @@
 //! Arrow batches made of a case's rows.
 
-use super::format::{Item, ObservationRow};
+use super::format::{ErasureRow, Item, ObservationRow};
 use super::value::{DateValue, Scope, Text, expand};
 use crate::{BatchSource, Error, ErrorKind, Result, SourceBatch};
 use arrow_array::{ArrayRef, BinaryArray, RecordBatch, StringArray, TimestampMillisecondArray};
@@ -46,6 +46,18 @@ impl Batches {
             id_column(rows.iter().map(|(_, partner_id, _)| partner_id.as_deref()).collect());
         let seen_at = date_column(rows.iter().map(|(_, _, seen_at)| seen_at.as_ref()).collect());
         Batches::new(vec![("id", ids), ("partner_id", partner_ids), ("seen_at", seen_at)], cut)
+    }
+
+    /// One row of an erasure.
+    pub(super) fn of_erasure(row: &ErasureRow, scope: Scope) -> Result<(Batches, DateValue)> {
+        let (id, partner_id, at) = row;
+        let (id, partner_id) = (cell(id.as_ref(), scope)?, cell(partner_id.as_ref(), scope)?);
+        let columns = vec![
+            ("id", id_column(vec![id.as_deref()])),
+            ("partner_id", id_column(vec![partner_id.as_deref()])),
+        ];
+        let cut = Cut { batch_rows: 1, ends_empty: false };
+        Ok((Batches::new(columns, cut)?, at.value(scope)?))
     }
 
     /// The batches of a population.

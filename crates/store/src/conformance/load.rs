@@ -1,10 +1,10 @@
 //! Loads, and what they must report.
 
 use super::compare::{Difference, shown_error};
-use super::format::{Item, JudgedLoad, Load, ObservationRow};
+use super::format::{ErasureRow, Item, JudgedLoad, Load, ObservationRow};
 use super::input::{Batches, Cut};
-use super::value::Scope;
-use crate::{Ingest, Reject, RejectSink, Result, Table};
+use super::value::{DateValue, Scope};
+use crate::{Error, ErrorKind, Ingest, Reject, RejectSink, Result, Table};
 
 impl Load {
     fn rows(&self) -> &[Item<ObservationRow>] {
@@ -46,7 +46,7 @@ pub(super) fn load(
     let mut rejects = Rejects::default();
     let ingest = Ingest::new(strict, scope.now, &mut rejects);
     let outcome = match how.is_upsert {
-        true => table.upsert(&mut source, &ingest),
+        true => table.upsert(&mut source, &ingest, None),
         false => table.load(&mut source, &ingest),
     };
     let counted = (ingest.rows(), ingest.rejected());
@@ -87,6 +87,16 @@ fn compare_rejects(expected: &[(u64, String, String)], mut got: Vec<Reject>) -> 
         expected: format!("rejected {expected:?}"),
         got: got.iter().map(shown).collect::<Vec<_>>().join(", "),
     })
+}
+
+/// Erases what a row says.
+pub(super) fn erase(table: &dyn Table, row: &ErasureRow, scope: Scope) -> Result<()> {
+    let (mut source, at) = Batches::of_erasure(row, scope)?;
+    let DateValue::Instant(at) = at else {
+        return Err(Error::new(ErrorKind::Source, "an erasure needs a date"));
+    };
+    let mut rejects = Rejects::default();
+    table.erase(&mut source, &Ingest::new(true, scope.now, &mut rejects), at).map(drop)
 }
 
 /// Keeps every rejected row.

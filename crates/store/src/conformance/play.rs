@@ -4,7 +4,7 @@ use super::ask::ask;
 use super::compare::{Difference, Mismatch, shown_error};
 use super::format::{Case, CaseFile, Load};
 use super::input::Cut;
-use super::load::{Loading, load};
+use super::load::{Loading, erase, load};
 use super::value::Scope;
 use super::{OpenStore, Tally, tables};
 use crate::{Finding, Result, Table, clock};
@@ -46,6 +46,17 @@ impl Way {
     /// Whether the load with this number is done as an upsert.
     fn upserts(self, load: usize) -> bool {
         self == Way::Upserted || (self == Way::Mixed && load % 2 == 1)
+    }
+
+    /// After how many loads the erasures come; for some ways they come twice.
+    fn erases_after(self, loads: usize) -> Vec<usize> {
+        match self {
+            Way::AsWritten => vec![loads],
+            Way::Reversed => vec![0],
+            Way::Repeated => vec![loads, loads / 2],
+            Way::Upserted => vec![loads / 2],
+            Way::Mixed => vec![1, loads],
+        }
     }
 
     fn cut(self) -> Cut {
@@ -110,13 +121,22 @@ impl<'a> Player<'a> {
         let options = TableOptions { keep, retention: case.retention.clone() };
         let mut store = (self.open)()?;
         let mut table = store.create_table(&name, &options)?;
-        for (at, rows) in way.loads(&case.loads).into_iter().enumerate() {
+        let erased = table.clone();
+        let loads = way.loads(&case.loads);
+        let erases_after = way.erases_after(loads.len());
+        let erase_at = |done: usize| match erases_after.contains(&done) {
+            true => case.erasures.iter().try_for_each(|row| erase(erased.as_ref(), row, scope)),
+            false => Ok(()),
+        };
+        erase_at(0)?;
+        for (at, rows) in loads.into_iter().enumerate() {
             let how = Loading { is_reversed: way == Way::Reversed, is_upsert: way.upserts(at) };
             let differences = load(table.as_ref(), rows, how, scope, way.cut());
             self.take_all(&format!("keep {keep:?}, {way:?}, load {}", at + 1), differences);
+            erase_at(at + 1)?;
         }
         if !matches!(way, Way::AsWritten | Way::Mixed) {
-            drop(table);
+            drop((table, erased));
             drop(store);
             store = (self.open)()?;
             table = store.table(&name)?;

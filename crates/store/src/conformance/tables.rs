@@ -45,7 +45,11 @@ fn expect_table(
     options: &TableOptions,
 ) -> Option<Difference> {
     let got = match outcome {
-        Ok(table) if table.name() == name && table.options() == options => return None,
+        Ok(table)
+            if table.name() == name && table.options().is_ok_and(|there| there == *options) =>
+        {
+            return None;
+        }
         Ok(table) => format!("table {} with {:?}", table.name(), table.options()),
         Err(error) => shown_error(&error),
     };

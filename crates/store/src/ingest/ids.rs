@@ -97,12 +97,15 @@ fn uuids_as_text(array: &ArrayRef) -> BinaryViewArray {
 pub(super) fn check(array: &BinaryViewArray, column: &'static str, wrong: &mut Wrong) {
     for (row, value) in array.into_iter().enumerate() {
         match value {
-            Some(bytes) => {
-                if let Err(e) = check_id(bytes) {
-                    wrong.add(row, column, e);
-                }
-            }
+            Some(bytes) => check_value(bytes, row, column, wrong),
             None => wrong.add(row, column, "is missing"),
         }
+    }
+}
+
+/// Notes a row whose value is no identifier.
+pub(super) fn check_value(bytes: &[u8], row: usize, column: &'static str, wrong: &mut Wrong) {
+    if let Err(e) = check_id(bytes) {
+        wrong.add(row, column, e);
     }
 }

@@ -8,6 +8,7 @@
 
 mod dates;
 mod ids;
+mod targets;
 
 pub use ids::{IdColumn, population_ids};
 
@@ -109,7 +110,7 @@ impl<'a> Ingest<'a> {
         ids::check(&ids, "id", &mut wrong);
         ids::check(&partner_ids, "partner_id", &mut wrong);
         let seen_at = dates::seen_at(column(source, "seen_at")?.1, self.now, &mut wrong)?;
-        self.rows.fetch_add(batch.num_rows() as u64, Relaxed);
+        self.count(batch.num_rows());
         if wrong.rows.is_empty() {
             return Ok(Observations {
                 ids: IdColumn::trusted(ids),
@@ -128,6 +129,19 @@ impl<'a> Ingest<'a> {
             partner_ids: IdColumn::filtered(&partner_ids, &good)?,
             seen_at,
         })
+    }
+
+    /// Refuses a date that no observation could have: more than a day ahead.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, with the date.
+    pub fn check_date(&self, at: SeenAt) -> Result<()> {
+        let checked = at.check_observed(self.now).map(drop);
+        checked.map_err(|e| Error::new(ErrorKind::InvalidArgument, format!("the date {at}: {e}")))
+    }
+
+    fn count(&self, rows: usize) {
+        self.rows.fetch_add(rows as u64, Relaxed);
     }
 
     fn report(&self, source: &SourceBatch, wrong: Wrong) -> Result<()> {

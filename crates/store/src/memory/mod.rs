@@ -38,7 +38,7 @@ impl Store for MemoryStore {
         let table = tables
             .entry(name.clone())
             .or_insert_with(|| Arc::new(MemoryTable::new(name.clone(), options.clone())));
-        if table.options() != options {
+        if table.options()? != *options {
             return Err(Error::new(
                 ErrorKind::TableExists,
                 format!("table {name} exists with other options; open it or choose another name"),

@@ -1,6 +1,7 @@
 //! The observations of one table, and the rules of keep and order.
 
-use idmatch_model::{Keep, SeenAt, Side};
+use crate::Erased;
+use idmatch_model::{Keep, SeenAt, Side, Target};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,13 +17,46 @@ pub(super) type Answer = (Arc<str>, SeenAt);
 pub(super) struct Observed {
     by_id: Direction,
     by_partner_id: Direction,
+    erasures: BTreeMap<Target, SeenAt>,
 }
 
 impl Observed {
     /// Adds an observation; of two with the same pair, `Keep::Last` keeps the newer.
     pub(super) fn add(&mut self, keep: Keep, id: &str, partner_id: &str, seen_at: SeenAt) {
+        if self.is_erased(id, partner_id, seen_at) {
+            return;
+        }
         add(&mut self.by_id, keep, (id, partner_id), seen_at);
         add(&mut self.by_partner_id, keep, (partner_id, id), seen_at);
+    }
+
+    /// Hides what there is of some targets up to a date, and what arrives later.
+    pub(super) fn erase(&mut self, targets: Vec<Target>, at: SeenAt) -> Erased {
+        for target in targets {
+            let erased = self.erasures.entry(target).or_insert(at);
+            *erased = at.max(*erased);
+        }
+        let mut by_id = std::mem::take(&mut self.by_id);
+        let mut by_partner_id = std::mem::take(&mut self.by_partner_id);
+        let erased = Erased {
+            by_id: remove(&mut by_id, |id, partner_id, date| self.is_erased(id, partner_id, date)),
+            by_partner_id: remove(&mut by_partner_id, |partner_id, id, date| {
+                self.is_erased(id, partner_id, date)
+            }),
+        };
+        (self.by_id, self.by_partner_id) = (by_id, by_partner_id);
+        erased
+    }
+
+    /// How many erasures are remembered.
+    pub(super) fn erasures(&self) -> u64 {
+        self.erasures.len() as u64
+    }
+
+    fn is_erased(&self, id: &str, partner_id: &str, seen_at: SeenAt) -> bool {
+        let pair = Target::Pair { id: id.to_owned(), partner_id: partner_id.to_owned() };
+        let targets = [Target::Id(id.to_owned()), Target::PartnerId(partner_id.to_owned()), pair];
+        targets.iter().any(|target| self.erasures.get(target).is_some_and(|at| seen_at <= *at))
     }
 
     /// What goes with a key: each answer that has a visible date, with the newest such
@@ -80,6 +114,21 @@ fn add(direction: &mut Direction, keep: Keep, (key, answer): (&str, &str), seen_
             dates.pop_first();
         }
     }
+}
+
+/// Removes observations; returns how many there were of them.
+fn remove(direction: &mut Direction, is_erased: impl Fn(&str, &str, SeenAt) -> bool) -> u64 {
+    let mut removed = 0;
+    for (key, answers) in direction.iter_mut() {
+        for (answer, dates) in answers.iter_mut() {
+            let before = dates.len();
+            dates.retain(|date| !is_erased(key, answer, *date));
+            removed += (before - dates.len()) as u64;
+        }
+        answers.retain(|_, dates| !dates.is_empty());
+    }
+    direction.retain(|_, answers| !answers.is_empty());
+    removed
 }
 
 fn flat(direction: &Direction) -> impl Iterator<Item = (&str, &str, SeenAt)> {

@@ -3,33 +3,40 @@
 use super::matched::MemoryMatch;
 use super::observed::{Answer, Observed};
 use crate::{
-    Answers, BatchSource, Finding, Ingest, Match, MatchQuery, Result, Table, TableStats, clock,
+    Answers, BatchSource, Distinct, Durability, Erased, Finding, Ingest, Match, MatchQuery, Result,
+    Table, TableStats, clock,
 };
-use idmatch_model::{SeenAt, Side, TableName, TableOptions, Window, check_id};
+use idmatch_model::{Keep, Period, SeenAt, Side, TableName, TableOptions, Window, check_id};
+use std::collections::BTreeSet;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use std::vec;
 
 /// A table in memory.
 pub(super) struct MemoryTable {
     name: TableName,
-    options: TableOptions,
+    keep: Keep,
+    retention: RwLock<Option<Period>>,
     observed: RwLock<Observed>,
 }
 
 impl MemoryTable {
     /// A table without observations.
     pub(super) fn new(name: TableName, options: TableOptions) -> MemoryTable {
-        MemoryTable { name, options, observed: RwLock::default() }
+        let TableOptions { keep, retention } = options;
+        MemoryTable { name, keep, retention: RwLock::new(retention), observed: RwLock::default() }
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Observed> {
         self.observed.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn retention(&self) -> Option<Period> {
+        self.retention.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Tells which dates the window and the retention leave to be seen.
     fn visibility(&self, window: Window) -> impl Fn(SeenAt) -> bool + use<> {
-        let retention = self.options.retention.as_ref();
-        let oldest = retention.map_or(SeenAt::EPOCH, |period| period.before(clock::now()));
+        let oldest = self.retention().map_or(SeenAt::EPOCH, |period| period.before(clock::now()));
         move |date| oldest <= date && window.contains(date)
     }
 }
@@ -39,8 +46,13 @@ impl Table for MemoryTable {
         &self.name
     }
 
-    fn options(&self) -> &TableOptions {
-        &self.options
+    fn options(&self) -> Result<TableOptions> {
+        Ok(TableOptions { keep: self.keep, retention: self.retention() })
+    }
+
+    fn set_retention(&self, retention: Option<Period>) -> Result<()> {
+        *self.retention.write().unwrap_or_else(PoisonError::into_inner) = retention;
+        Ok(())
     }
 
     fn load(&self, source: &mut dyn BatchSource, ingest: &Ingest<'_>) -> Result<()> {
@@ -55,13 +67,33 @@ impl Table for MemoryTable {
         }
         let mut observed = self.observed.write().unwrap_or_else(PoisonError::into_inner);
         for (id, partner_id, seen_at) in rows {
-            observed.add(self.options.keep, &id, &partner_id, seen_at);
+            observed.add(self.keep, &id, &partner_id, seen_at);
         }
         Ok(())
     }
 
-    fn upsert(&self, source: &mut dyn BatchSource, ingest: &Ingest<'_>) -> Result<()> {
+    fn upsert(
+        &self,
+        source: &mut dyn BatchSource,
+        ingest: &Ingest<'_>,
+        _: Option<Durability>,
+    ) -> Result<()> {
         self.load(source, ingest)
+    }
+
+    fn erase(
+        &self,
+        source: &mut dyn BatchSource,
+        ingest: &Ingest<'_>,
+        at: SeenAt,
+    ) -> Result<Erased> {
+        ingest.check_date(at)?;
+        let mut targets = Vec::new();
+        while let Some(batch) = source.next_batch()? {
+            targets.extend(ingest.targets(&batch)?);
+        }
+        let mut observed = self.observed.write().unwrap_or_else(PoisonError::into_inner);
+        Ok(observed.erase(targets, at))
     }
 
     fn answers(&self, by: Side, key: &str, window: Window) -> Result<Box<dyn Answers>> {
@@ -115,9 +147,23 @@ impl Table for MemoryTable {
         }])
     }
 
+    fn distinct(&self) -> Result<Distinct> {
+        let observed = self.read();
+        let distinct = |of: &dyn Fn((&str, &str)) -> String| {
+            let all: BTreeSet<String> = observed.iter().map(|row| of((row.0, row.1))).collect();
+            all.len() as u64
+        };
+        Ok(Distinct {
+            ids: distinct(&|(id, _)| id.to_owned()),
+            partner_ids: distinct(&|(_, partner_id)| partner_id.to_owned()),
+            pairs: distinct(&|pair| format!("{pair:?}")),
+            is_exact: true,
+        })
+    }
+
     fn stats(&self) -> Result<TableStats> {
         let observed = self.read();
-        let mut stats = TableStats::default();
+        let mut stats = TableStats { erasures: observed.erasures(), ..TableStats::default() };
         for (_, _, date) in observed.iter() {
             stats.rows += 1;
             stats.oldest = Some(stats.oldest.map_or(date, |oldest| oldest.min(date)));

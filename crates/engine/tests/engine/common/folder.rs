@@ -29,7 +29,7 @@ pub(crate) fn assert_nothing_leaked(root: &Path) {
     let segments = listed(&root.join("segments"));
     // Before the first table there is no manifest, and nothing may be there either.
     let manifest = fs::read_to_string(root.join("MANIFEST")).unwrap_or_default();
-    let named: BTreeSet<String> = named_segments(&manifest);
+    let named: BTreeSet<String> = named_files(&manifest);
     assert_eq!(segments, named, "segments/ of {}", root.display());
     assert_eq!(listed(&root.join("scratch")), BTreeSet::new(), "scratch/ of {}", root.display());
     let first = format!("{:010}.log", first_journal(&manifest));
@@ -37,12 +37,15 @@ pub(crate) fn assert_nothing_leaked(root: &Path) {
     assert_eq!(worthless.count(), 0, "journal/ of {}", root.display());
 }
 
-fn named_segments(manifest: &str) -> BTreeSet<String> {
+fn named_files(manifest: &str) -> BTreeSet<String> {
     let Some((_, json)) = manifest.split_once('\n') else { return BTreeSet::new() };
     let json: serde_json::Value = serde_json::from_str(json).unwrap();
     let tables = json["tables"].as_object().unwrap().values();
     tables
-        .flat_map(|table| table["segments"].as_array().unwrap())
+        .flat_map(|table| {
+            let erasures = table["erasures"].as_array().into_iter().flatten();
+            table["segments"].as_array().unwrap().iter().chain(erasures)
+        })
         .map(|segment| segment["file"].as_str().unwrap().to_owned())
         .collect()
 }

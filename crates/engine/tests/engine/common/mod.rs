@@ -15,5 +15,5 @@ pub(crate) use harmed_disk::HarmedDisk;
 pub(crate) use power_disk::{PowerDisk, Unsynced};
 pub(crate) use question::{Question, ask, questions};
 pub(crate) use rows::{
-    Batches, NoRejects, NumberedRows, Row, create, load, name, rows_of_all_kinds, upsert,
+    Batches, NoRejects, NumberedRows, Row, create, erase, load, name, rows_of_all_kinds, upsert,
 };

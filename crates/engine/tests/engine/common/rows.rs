@@ -2,9 +2,10 @@
 
 use super::question::{Question, ask};
 use arrow_array::{ArrayRef, RecordBatch, StringArray, TimestampMillisecondArray};
-use idmatch_model::{Keep, Pick, SeenAt, Side, TableName, TableOptions, Window};
+use idmatch_model::{Keep, Pick, SeenAt, Side, TableName, TableOptions, Target, Window};
 use idmatch_store::{
-    BatchSource, Ingest, MatchQuery, Reject, RejectSink, Result, SourceBatch, Store, Table,
+    BatchSource, Erased, Ingest, MatchQuery, Reject, RejectSink, Result, SourceBatch, Store, Table,
+    now,
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,6 +30,22 @@ impl Batches {
             ])
         };
         Batches(rows.chunks(batch_rows.max(1)).map(|rows| batch(rows).unwrap()).collect())
+    }
+
+    /// What is to be erased, one batch.
+    pub(crate) fn of_targets(targets: &[Target]) -> Batches {
+        let parts = targets.iter().map(|target| match target {
+            Target::Id(id) => (Some(id.as_str()), None),
+            Target::PartnerId(partner_id) => (None, Some(partner_id.as_str())),
+            Target::Pair { id, partner_id } => (Some(id.as_str()), Some(partner_id.as_str())),
+        });
+        let (ids, partner_ids): (Vec<_>, Vec<_>) = parts.unzip();
+        let columns = [
+            ("id", Arc::new(StringArray::from(ids)) as ArrayRef, true),
+            ("partner_id", Arc::new(StringArray::from(partner_ids)) as ArrayRef, true),
+        ];
+        let batch = RecordBatch::try_from_iter_with_nullable(columns);
+        Batches(VecDeque::from([batch.unwrap()]))
     }
 
     /// A population, in batches of a few rows, so that several threads get some.
@@ -59,8 +76,7 @@ impl RejectSink for NoRejects {
 
 /// Loads from a source; a bad row would be an error.
 pub(crate) fn load(table: &dyn Table, source: &mut dyn BatchSource) -> Result<()> {
-    let now = SeenAt::parse("2026-01-01").unwrap();
-    table.load(source, &Ingest::new(true, now, &mut NoRejects))
+    table.load(source, &Ingest::new(true, now(), &mut NoRejects))
 }
 
 /// Batches of so many rows, which can be told apart.
@@ -97,8 +113,13 @@ impl NumberedRows {
 
 /// Upserts from a source; a bad row would be an error.
 pub(crate) fn upsert(table: &dyn Table, source: &mut dyn BatchSource) -> Result<()> {
-    let now = SeenAt::parse("2026-01-01").unwrap();
-    table.upsert(source, &Ingest::new(true, now, &mut NoRejects))
+    table.upsert(source, &Ingest::new(true, now(), &mut NoRejects), None)
+}
+
+/// Erases what there is of some targets up to a date in milliseconds.
+pub(crate) fn erase(table: &dyn Table, targets: &[Target], at: i64) -> Result<Erased> {
+    let at = SeenAt::from_millis(at).unwrap();
+    table.erase(&mut Batches::of_targets(targets), &Ingest::new(true, now(), &mut NoRejects), at)
 }
 
 /// The name of a table.

@@ -1,0 +1,142 @@
+//! What an erasure hides: how much, and in which segments.
+
+use crate::lookup::{Place, places};
+use crate::memtable::Commit;
+use crate::packed::{Kind, Packed, Packer};
+use crate::store::TableView;
+use crate::workers;
+use idmatch_model::{Keep, SeenAt, Side, Target};
+use idmatch_store::{Erased, Result};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Mutex;
+
+/// An identifier that owns its bytes.
+type Owned = (Kind, Box<[u8]>);
+/// For each key, the values it is to be parted from.
+type Pairs = BTreeMap<Owned, HashSet<Owned>>;
+/// A value, and a date it was seen with the key.
+type Row = (Owned, SeenAt);
+
+/// What was found.
+pub(crate) struct Found {
+    pub(crate) erased: Erased,
+    /// The files of the segments that have rows of it.
+    pub(crate) files: HashSet<String>,
+}
+
+/// Counts the rows that erasing these targets at a date hides, in each direction for itself,
+/// and names the segments that have some of them. Cost: a few lookups for each pair; memory: the pairs.
+pub(crate) fn find(
+    table: &TableView,
+    last: Commit,
+    targets: &[Target],
+    at: SeenAt,
+) -> Result<Found> {
+    let files = Mutex::new(HashSet::new());
+    let pairs = Mutex::new((Pairs::new(), Pairs::new()));
+    workers::for_each(workers::count(), targets, |target| {
+        let found = pairs_of(table, last, target, at)?;
+        let mut pairs = workers::lock(&pairs);
+        for (id, partner_id) in found {
+            pairs.0.entry(id.clone()).or_default().insert(partner_id.clone());
+            pairs.1.entry(partner_id).or_default().insert(id);
+        }
+        Ok(())
+    })?;
+    let count = |side, pairs: &Pairs| -> Result<u64> {
+        let erased = Mutex::new(0);
+        let pairs: Vec<_> = pairs.iter().collect();
+        workers::for_each(workers::count(), &pairs, |(key, values)| {
+            let (count, named) = count_rows(table, last, side, key, values, at)?;
+            *workers::lock(&erased) += count;
+            workers::lock(&files).extend(named);
+            Ok(())
+        })?;
+        Ok(*workers::lock(&erased))
+    };
+    let (by_id, by_partner_id) = std::mem::take(&mut *workers::lock(&pairs));
+    let erased = Erased {
+        by_id: count(Side::Id, &by_id)?,
+        by_partner_id: count(Side::PartnerId, &by_partner_id)?,
+    };
+    let files = std::mem::take(&mut *workers::lock(&files));
+    Ok(Found { erased, files })
+}
+
+/// The pairs of a target that were seen by then, as (id, partner_id).
+fn pairs_of(
+    table: &TableView,
+    last: Commit,
+    target: &Target,
+    at: SeenAt,
+) -> Result<Vec<(Owned, Owned)>> {
+    let mut packers = (Packer::default(), Packer::default());
+    let (side, key, value) = match target {
+        Target::Id(id) => (Side::Id, id, None),
+        Target::PartnerId(partner_id) => (Side::PartnerId, partner_id, None),
+        Target::Pair { id, partner_id } => {
+            (Side::Id, id, Some(packers.1.pack(partner_id.as_bytes())))
+        }
+    };
+    let key = packers.0.pack(key.as_bytes());
+    let mut pairs = Vec::new();
+    for place in places(table, side, key, last)? {
+        for_each_row(&place, |found, seen_at| {
+            if seen_at <= at && value.is_none_or(|value| value == found) {
+                pairs.push(match side {
+                    Side::Id => (owned(key), owned(found)),
+                    Side::PartnerId => (owned(found), owned(key)),
+                });
+            }
+        })?;
+    }
+    Ok(pairs)
+}
+
+/// How many rows of a key with some values are hidden, and where they are.
+fn count_rows(
+    table: &TableView,
+    last: Commit,
+    side: Side,
+    key: &Owned,
+    values: &HashSet<Owned>,
+    at: SeenAt,
+) -> Result<(u64, Vec<String>)> {
+    let (mut rows, mut files): (Vec<Row>, _) = (Vec::new(), Vec::new());
+    let key = Packed { kind: key.0, payload: &key.1 };
+    for place in places(table, side, key, last)? {
+        let before = rows.len();
+        for_each_row(&place, |value, seen_at| {
+            let value = owned(value);
+            if values.contains(&value) {
+                rows.push((value, seen_at));
+            }
+        })?;
+        let some = rows.get(before..).unwrap_or_default().iter().any(|(_, date)| *date <= at);
+        files.extend(place.file_name().filter(|_| some));
+    }
+    if table.rules.keep == Keep::Last {
+        // Of a pair only the newest row is there to be seen.
+        let mut newest: HashMap<Owned, SeenAt> = HashMap::new();
+        for (value, seen_at) in rows {
+            let date = newest.entry(value).or_insert(seen_at);
+            *date = seen_at.max(*date);
+        }
+        return Ok((newest.values().filter(|date| **date <= at).count() as u64, files));
+    }
+    let distinct: HashSet<Row> = rows.into_iter().filter(|(_, date)| *date <= at).collect();
+    Ok((distinct.len() as u64, files))
+}
+
+fn for_each_row(place: &Place, mut take: impl FnMut(Packed<'_>, SeenAt)) -> Result<()> {
+    let mut rows = place.cursor()?;
+    while let Some(seen_at) = rows.date()? {
+        take(rows.value()?, seen_at);
+        rows.advance();
+    }
+    Ok(())
+}
+
+fn owned(id: Packed<'_>) -> Owned {
+    (id.kind, id.payload.into())
+}

@@ -1,0 +1,162 @@
+//! Erasures: which rows are hidden for good.
+//!
+//! A table remembers each erasure as a keyed hash and a date ([`idmatch_model::ErasureKey`]), in a few
+//! files ([`file`]) of ever larger size. Nothing here knows an identifier that was erased.
+//!
+//! Every segment is written without the rows that were erased by then, so a reader need not ask.
+//! Only a segment in which something was erased *since* is marked; its rows are asked for one by
+//! one ([`KeyErasures`]) until it is written anew. Must not know manifests or views.
+
+mod file;
+mod find;
+
+#[cfg(feature = "fuzzing")]
+pub(crate) use file::decode;
+pub(crate) use file::{ErasureFile, write};
+pub(crate) use find::{Found, find};
+
+use crate::packed::Packed;
+use idmatch_model::{ErasureKey, Keep, SeenAt, Side};
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+
+/// Which rows of a table count.
+#[derive(Clone)]
+pub(crate) struct Rules {
+    pub(crate) keep: Keep,
+    pub(crate) erasures: Arc<Erasures>,
+}
+
+/// All erasures of a table.
+#[derive(Default)]
+pub(crate) struct Erasures {
+    key: Option<ErasureKey>,
+    layers: Vec<Arc<Layer>>,
+    newest: Option<SeenAt>,
+}
+
+/// Some erasures: hashes, each with the date up to which it hides.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Layer {
+    hidden: HashMap<u128, SeenAt, BuildHasherDefault<HashIsHashed>>,
+}
+
+/// The erasures that matter for the rows of one key.
+pub(crate) struct KeyErasures {
+    erasures: Arc<Erasures>,
+    secret: ErasureKey,
+    side: Side,
+    key: Vec<u8>,
+    /// Up to when all rows of the key are hidden.
+    hidden: Option<SeenAt>,
+}
+
+impl Rules {
+    /// Rules for what was not erased yet.
+    pub(crate) fn new(keep: Keep) -> Rules {
+        Rules { keep, erasures: Arc::default() }
+    }
+}
+
+impl Erasures {
+    /// Those of some layers. Without a key there are none.
+    pub(crate) fn new(key: Option<ErasureKey>, layers: Vec<Arc<Layer>>) -> Erasures {
+        let newest = layers.iter().flat_map(|layer| layer.hidden.values()).max().copied();
+        Erasures { key, layers, newest }
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> u64 {
+        self.layers.iter().map(|layer| layer.len()).sum()
+    }
+
+    /// The layers, oldest first.
+    pub(crate) fn layers(&self) -> &[Arc<Layer>] {
+        &self.layers
+    }
+
+    /// What to ask for the rows of a key; `None` where nothing was erased.
+    pub(crate) fn of_key(self: &Arc<Erasures>, side: Side, key: Packed<'_>) -> Option<KeyErasures> {
+        self.newest?;
+        let secret = self.key?;
+        let mut text = Vec::new();
+        key.unpack_into(&mut text);
+        let hidden = self.hidden(match side {
+            Side::Id => secret.id(&text),
+            Side::PartnerId => secret.partner_id(&text),
+        });
+        Some(KeyErasures { erasures: self.clone(), secret, side, key: text, hidden })
+    }
+
+    fn hidden(&self, hash: u128) -> Option<SeenAt> {
+        self.layers.iter().filter_map(|layer| layer.hidden.get(&hash).copied()).max()
+    }
+}
+
+impl KeyErasures {
+    /// Whether a row of the key is hidden. Asks for the value only if it matters.
+    pub(crate) fn hides<'v, E>(
+        &self,
+        seen_at: SeenAt,
+        value: impl FnOnce() -> Result<Packed<'v>, E>,
+    ) -> Result<bool, E> {
+        if self.erasures.newest < Some(seen_at) {
+            return Ok(false);
+        }
+        if self.hidden >= Some(seen_at) {
+            return Ok(true);
+        }
+        let mut text = Vec::new();
+        value()?.unpack_into(&mut text);
+        let (one, both) = match self.side {
+            Side::Id => (self.secret.partner_id(&text), self.secret.pair(&self.key, &text)),
+            Side::PartnerId => (self.secret.id(&text), self.secret.pair(&text, &self.key)),
+        };
+        let is_hidden = |hash| self.erasures.hidden(hash) >= Some(seen_at);
+        Ok(is_hidden(one) || is_hidden(both))
+    }
+}
+
+impl Layer {
+    /// Adds an erasure: of two of one target the later counts.
+    pub(crate) fn add(&mut self, hash: u128, at: SeenAt) {
+        let hidden = self.hidden.entry(hash).or_insert(at);
+        *hidden = at.max(*hidden);
+    }
+
+    /// Adds all of another.
+    pub(crate) fn add_all(&mut self, other: &Layer) {
+        other.hidden.iter().for_each(|(hash, at)| self.add(*hash, *at));
+    }
+
+    /// How many erasures there are.
+    pub(crate) fn len(&self) -> u64 {
+        self.hidden.len() as u64
+    }
+
+    /// All of them, in the order of the hashes.
+    pub(crate) fn sorted(&self) -> Vec<(u128, SeenAt)> {
+        let mut all: Vec<_> = self.hidden.iter().map(|(hash, at)| (*hash, *at)).collect();
+        all.sort_unstable();
+        all
+    }
+}
+
+/// The keys are hashes already.
+#[derive(Default)]
+pub(crate) struct HashIsHashed(u64);
+
+impl Hasher for HashIsHashed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
+    }
+
+    fn write_u128(&mut self, hash: u128) {
+        self.0 = hash as u64;
+    }
+}

@@ -1,0 +1,44 @@
+//! What is to be erased, from batches with the column `id`, `partner_id`, or both.
+
+use super::ids::{bytes_of, check_value};
+use super::{Ingest, SourceBatch, Wrong, column};
+use crate::Result;
+use arrow_array::{Array, BinaryViewArray};
+use idmatch_model::{Target, check_id};
+
+impl Ingest<'_> {
+    /// The good rows of a batch. Of two columns, a row may leave one empty (null): then it
+    /// erases an identifier, else a pair.
+    ///
+    /// # Errors
+    /// As for [`Ingest::observations`]; `InvalidArgument` also where neither column is there.
+    pub fn targets(&self, source: &SourceBatch) -> Result<Vec<Target>> {
+        let schema = source.batch.schema_ref();
+        let read = |name: &str| column(source, name).and_then(|found| bytes_of(found, name));
+        let has = |name: &str| schema.index_of(name).is_ok();
+        let ids = if has("id") || !has("partner_id") { Some(read("id")?) } else { None };
+        let partner_ids = has("partner_id").then(|| read("partner_id")).transpose()?;
+        let mut wrong = Wrong::default();
+        let mut targets = Vec::with_capacity(source.batch.num_rows());
+        for row in 0..source.batch.num_rows() {
+            let mut text = |array: &Option<BinaryViewArray>, column| {
+                let array = array.as_ref().filter(|array| array.is_valid(row))?;
+                check_value(array.value(row), row, column, &mut wrong);
+                check_id(array.value(row)).ok().map(str::to_owned)
+            };
+            match (text(&ids, "id"), text(&partner_ids, "partner_id")) {
+                (Some(id), Some(partner_id)) => targets.push(Target::Pair { id, partner_id }),
+                // A bad value is no missing one: its row would erase more than was meant.
+                _ if wrong.rows.contains_key(&row) => {}
+                (Some(id), None) => targets.push(Target::Id(id)),
+                (None, Some(partner_id)) => targets.push(Target::PartnerId(partner_id)),
+                (None, None) => wrong.add(row, "id", "is missing, and there is no partner_id"),
+            }
+        }
+        self.count(source.batch.num_rows());
+        if !wrong.rows.is_empty() {
+            self.report(source, wrong)?;
+        }
+        Ok(targets)
+    }
+}
