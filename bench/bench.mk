@@ -3,13 +3,14 @@
 #   make bench                      everything at full size: hours, about 80 GB of disk; root for the cold runs
 #   make bench BENCH_ARGS="--rows 4M"    everything, small: minutes
 #   make bench-report               docs/benchmarks.md from the results of BENCH_RESULTS
+#   make bench-live-peers           installs the peers of live writes (see bench/live_peers/README.md)
 
 BENCH_VENV    ?= bench/.venv
 BENCH_PYTHON  ?= $(BENCH_VENV)/bin/python
 BENCH_ARGS    ?=
 BENCH_RESULTS ?= /var/tmp/idmatch-bench/results-400M-seed7.json
 
-.PHONY: bench bench-env bench-rocksdb bench-report
+.PHONY: bench bench-env bench-rocksdb bench-report bench-live-peers
 
 bench: bench-env bench-rocksdb
 	$(BENCH_PYTHON) bench/run.py $(BENCH_ARGS)
@@ -26,6 +27,9 @@ $(BENCH_VENV)/installed: bench/requirements.txt
 # RocksDB is left out, and the page says so, where this package cannot be installed.
 bench-rocksdb:
 	command -v db_bench >/dev/null || apt-get install --yes --quiet rocksdb-tools || true
+
+bench-live-peers: $(BENCH_VENV)/installed
+	bench/live_peers/debian.sh
 
 bench-report:
 	$(BENCH_PYTHON) bench/report.py $(BENCH_RESULTS)
