@@ -1,5 +1,5 @@
-//! Step `growth`: many upserts, a rest, and then the join; and the same rows as a Parquet file, so
-//! that a fresh store can be loaded with them.
+//! Steps `growth` and `compare`: many upserts and a rest; the same rows as a Parquet file, so that a
+//! fresh store can be loaded with them; and the join with both stores.
 
 use crate::rows::Rows;
 use crate::writers::{Plan, Progress, write};
@@ -15,11 +15,9 @@ use std::path::Path;
 pub fn growth(options: &Options) -> Result<Value, Failure> {
     let rows = options.rows()?;
     let count: u64 = options.number("rows")?;
-    let population = options.population()?;
     let (store, table) = options.open(MemoryLimits::default())?;
     let root = options.store()?;
     let before = watch::state(&*table, &root);
-    let before_join = joins::hot(&*table, &population)?;
     let plan = Plan {
         first: 0,
         threads: options.number_or("threads", 4)?,
@@ -35,16 +33,26 @@ pub fn growth(options: &Options) -> Result<Value, Failure> {
     let idle_after = watch::wait_until_idle(&root);
     let series = watch.end();
     let idle = watch::state(&*table, &root);
-    let join = joins::hot(&*table, &population)?;
     store.close()?;
     dump(&rows, count, Path::new(options.text("upserted")?))?;
     let (new, repeated) = distinct(&rows, count);
     Ok(json!({
         "written": written.json(), "distinct_new": new, "distinct_repeated": repeated,
-        "private_bytes": peak, "before": before, "join_before": before_join.json(),
-        "after": after, "idle": idle, "idle_after_seconds": idle_after, "join": join.json(),
+        "private_bytes": peak, "before": before,
+        "after": after, "idle": idle, "idle_after_seconds": idle_after,
         "store_bytes": watch::store_bytes(&root), "series": series,
     }))
+}
+
+/// The join with a store and with a fresh one.
+pub fn compare(options: &Options) -> Result<Value, Failure> {
+    let limits = MemoryLimits::default();
+    let grown = options.open(limits)?.1;
+    let fresh = options.open_at(Path::new(options.text("fresh")?), limits)?.1;
+    let [grown, fresh] = joins::in_turns([&*grown, &*fresh], &options.population()?)?;
+    Ok(
+        json!({ "join": grown.json(), "fresh_join": fresh.json(), "join_ratio": grown.median() / fresh.median() }),
+    )
 }
 
 fn dump(rows: &Rows, count: u64, path: &Path) -> Result<(), Failure> {

@@ -1,7 +1,7 @@
 //! The join of the population, counted, from its Parquet file to the number.
 
-use crate::Failure;
 use crate::latency::median;
+use crate::{Failure, clock};
 use idmatch_model::{Pick, Side, Window};
 use idmatch_store::{
     BatchSource, Error, ErrorKind, MatchCounts, MatchQuery, Result, SourceBatch, Table,
@@ -13,15 +13,31 @@ use std::path::Path;
 use std::time::Instant;
 
 const RUNS: usize = 5;
+const TURNS: usize = 9;
 const QUERY: MatchQuery = MatchQuery { by: Side::Id, pick: Pick::All, window: Window::ALL };
 
 /// Runs of the join, one after another.
 pub struct Joins {
-    pub seconds: Vec<f64>,
-    pub counts: MatchCounts,
+    seconds: Vec<f64>,
+    /// Processor time of the whole process, which tells little of what others do meanwhile.
+    processor: Vec<f64>,
+    counts: MatchCounts,
 }
 
 impl Joins {
+    fn new() -> Joins {
+        let (seconds, processor) = (Vec::new(), Vec::new());
+        Joins { seconds, processor, counts: MatchCounts::default() }
+    }
+
+    fn run(&mut self, table: &dyn Table, population: &Path) -> std::result::Result<(), Failure> {
+        let (began, used) = (Instant::now(), clock::processor_time());
+        self.counts = join(table, population)?;
+        self.seconds.push(began.elapsed().as_secs_f64());
+        self.processor.push((clock::processor_time() - used).as_secs_f64());
+        Ok(())
+    }
+
     pub fn median(&self) -> f64 {
         median(&self.seconds)
     }
@@ -31,6 +47,7 @@ impl Joins {
             "seconds": self.seconds, "median": self.median(),
             "min": self.seconds.iter().copied().reduce(f64::min),
             "max": self.seconds.iter().copied().reduce(f64::max),
+            "processor_median": median(&self.processor),
             "population": self.counts.population, "matched": self.counts.matched,
             "rows": self.counts.rows,
         })
@@ -50,11 +67,26 @@ pub fn for_seconds(
     seconds: f64,
 ) -> std::result::Result<Joins, Failure> {
     let start = Instant::now();
-    let mut joins = Joins { seconds: Vec::new(), counts: MatchCounts::default() };
+    let mut joins = Joins::new();
     while joins.seconds.len() < RUNS || start.elapsed().as_secs_f64() < seconds {
-        let began = Instant::now();
-        joins.counts = join(table, population)?;
-        joins.seconds.push(began.elapsed().as_secs_f64());
+        joins.run(table, population)?;
+    }
+    Ok(joins)
+}
+
+/// The same of two tables, in turns, so that what else the machine does strikes both.
+pub fn in_turns(
+    tables: [&dyn Table; 2],
+    population: &Path,
+) -> std::result::Result<[Joins; 2], Failure> {
+    let mut joins = [Joins::new(), Joins::new()];
+    for table in tables {
+        join(table, population)?;
+    }
+    for _ in 0..TURNS {
+        for (joins, table) in joins.iter_mut().zip(tables) {
+            joins.run(table, population)?;
+        }
     }
     Ok(joins)
 }

@@ -6,8 +6,8 @@
 //! live batches --store S --pairs P --seed N --seconds T
 //! live singles --store S --pairs P --seed N --seconds T
 //! live mixed   --store S --pairs P --seed N --seconds T --population FILE
-//! live growth  --store S --pairs P --seed N --rows N --population FILE --upserted FILE
-//! live join    --store S --population FILE
+//! live growth  --store S --pairs P --seed N --rows N --upserted FILE
+//! live compare --store S --fresh S --population FILE
 //! live fill    --store S --pairs P --seed N       says when the journal is full, then waits to be killed
 //! live reopen  --store S --pairs P --seed N --rows N
 //! ```
@@ -60,9 +60,7 @@ fn main() -> Result<(), Failure> {
         "singles" => flood::singles(&options)?,
         "mixed" => mixed::mixed(&options)?,
         "growth" => growth::growth(&options)?,
-        "join" => {
-            joins::hot(&*options.open(MemoryLimits::default())?.1, &options.population()?)?.json()
-        }
+        "compare" => growth::compare(&options)?,
         "fill" => reopen::fill(&options)?,
         "reopen" => reopen::reopen(&options)?,
         _ => return Err(format!("there is no step {step}").into()),
@@ -128,7 +126,15 @@ impl Options {
     }
 
     fn open(&self, limits: MemoryLimits) -> Result<(EngineStore, Arc<dyn Table>), Failure> {
-        let store = EngineStore::open_with(Arc::new(OsDisk), &self.store()?, limits)?;
+        self.open_at(&self.store()?, limits)
+    }
+
+    fn open_at(
+        &self,
+        path: &Path,
+        limits: MemoryLimits,
+    ) -> Result<(EngineStore, Arc<dyn Table>), Failure> {
+        let store = EngineStore::open_with(Arc::new(OsDisk), path, limits)?;
         let table = store.table(&"matches".parse()?)?;
         Ok((store, table))
     }

@@ -45,6 +45,7 @@ pub fn mixed(options: &Options) -> Result<Value, Failure> {
             joins::for_seconds(&*table, &population, seconds / 2.0)
         })
     })?;
+    let quiet_after = joins::hot(&*table, &population)?;
     let after = watch::state(&*table, &root);
     let peak = watch.peak();
     let series = watch.end();
@@ -52,7 +53,7 @@ pub fn mixed(options: &Options) -> Result<Value, Failure> {
     let document = json!({
         "asked_rows_per_second": plan.rows_per_second,
         "asked_lookups_per_second": LOOKUPS_PER_SECOND,
-        "join_quiet": quiet.json(),
+        "join_quiet": quiet.json(), "join_quiet_after": quiet_after.json(),
         "lookups_alone": lookups_alone.1.json(),
         "join_under_upserts": under_upserts.json(), "join_under_upserts_ratio": ratio(&under_upserts),
         "upserts": written.json(),

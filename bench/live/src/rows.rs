@@ -39,21 +39,33 @@ impl Rows {
     }
 
     pub fn row(&self, number: u64) -> Row {
-        let start = mix(self.seed ^ mix(number));
-        let word = |at: u64| mix(start.wrapping_add(at));
+        let there = self.there(number);
+        self.row_of(number, there, self.pairs.get(there))
+    }
+
+    /// The pair that a row repeats, in whole or in part.
+    fn there(&self, number: u64) -> u64 {
+        self.word(number, 0) % self.pairs.len()
+    }
+
+    fn word(&self, number: u64, at: u64) -> u64 {
+        mix(mix(self.seed ^ mix(number)).wrapping_add(at))
+    }
+
+    fn row_of(&self, number: u64, there: u64, pair: ([u8; 16], u64)) -> Row {
+        let word = |at| self.word(number, at);
         let seen_at = FIRST_DATE + (number % DATES) as i64;
-        let there = word(0) % self.pairs.len();
         if number % 2 == 1 {
-            let (id, partner_id) = self.pairs.get(there);
+            let (id, partner_id) = pair;
             return Row { id, partner_id, seen_at, repeats: Some(there) };
         }
         let draw = word(1) % 1000;
         let id = match draw < 100 {
-            true => self.pairs.get(there).0,
+            true => pair.0,
             false => (u128::from(word(2)) << 64 | u128::from(word(3))).to_be_bytes(),
         };
         let partner_id = match draw >= 950 {
-            true => self.pairs.get(there).1,
+            true => pair.1,
             false => 1_000_000_000_000_000_000 + word(4) % 9_000_000_000_000_000_000,
         };
         Row { id, partner_id, seen_at, repeats: None }
@@ -64,10 +76,16 @@ impl Rows {
         let mut ids = StringBuilder::with_capacity(rows, rows * 32);
         let mut partner_ids = StringBuilder::with_capacity(rows, rows * 19);
         let mut dates = Vec::with_capacity(rows);
-        let mut number = itoa::Buffer::new();
-        for row in (first..first + count).map(|number| self.row(number)) {
+        let mut digits = itoa::Buffer::new();
+        // First all pairs, which lie anywhere: the processor fetches several at once.
+        let pairs: Vec<_> = (first..first + count)
+            .map(|number| self.there(number))
+            .map(|there| (there, self.pairs.get(there)))
+            .collect();
+        for (number, (there, pair)) in (first..).zip(pairs) {
+            let row = self.row_of(number, there, pair);
             ids.append_value(hex(row.id, &mut [0; 32]));
-            partner_ids.append_value(number.format(row.partner_id));
+            partner_ids.append_value(digits.format(row.partner_id));
             dates.push(row.seen_at);
         }
         let dates = TimestampMillisecondArray::from(dates).with_timezone("UTC");
