@@ -64,21 +64,26 @@ class DataSet:
         return sum(file.stat().st_size for file in self.files)
 
 
-def prepare(directory: Path, rows: int, seed: int = DEFAULT_SEED, workers: int = 2) -> DataSet:
+def prepare(
+    directory: Path, rows: int, seed: int = DEFAULT_SEED, workers: int = 2, population_rows: int | None = None,
+) -> DataSet:
     """Makes the data set under `directory`, or reuses what an earlier call with the same seed and rows made.
 
-    A call that was interrupted is taken up again at the first missing file.
+    A call that was interrupted is taken up again at the first missing file. A population of another size than the
+    usual one is a file of its own, and has at most a tenth of the rows.
     """
     if rows < FILES:
         raise ValueError(f"at least {FILES} rows are needed, not {rows}")
+    if population_rows and population_rows > rows // 10:
+        raise ValueError(f"a population of {population_rows} is more than a tenth of {rows} rows")
     home = directory / f"data-{show_count(rows)}-seed{seed}"
     rows_per_file = min(ROWS_PER_FILE, -(-rows // FILES))
     starts = range(0, rows, rows_per_file)
     data = DataSet(
         directory=home, seed=seed, rows=rows, rows_per_file=rows_per_file,
         files=tuple(home / f"matches-{number:03}.parquet" for number in range(len(starts))),
-        population=home / "population.parquet",
-        population_rows=min(POPULATION_ROWS, rows // FILES),
+        population=home / (f"population-{show_count(population_rows)}.parquet" if population_rows else "population.parquet"),
+        population_rows=population_rows or min(POPULATION_ROWS, rows // FILES),
     )
     _forget_other_data(home, {"generator": _GENERATOR, "seed": seed, "rows": rows, "rows_per_file": rows_per_file})
 

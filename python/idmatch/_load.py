@@ -90,10 +90,10 @@ def erase(
         named, strict = {role: role for role in named}, True
     with _Report(table, strict, rejects, otherwise="nothing was erased") as report:
         streams = _streams(find(source), named, report.log.take_malformed)
-        rows, rejected, *erased = table.erase(streams, strict, report.log.take, at)
+        rows, rejected, by_id, by_partner_id = table.erase(streams, strict, report.log.take, at)
         report.add((rows, rejected))
     made = report.made()
-    return EraseReport(made.rows, made.rejected, *erased, made.seconds, made.rejects)
+    return EraseReport(made.rows, made.rejected, by_id, by_partner_id, made.seconds, made.rejects)
 
 
 class _Report:

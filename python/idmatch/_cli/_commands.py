@@ -99,7 +99,7 @@ def erase(options: Namespace) -> int:
             return _show_erased(
                 table.erase(id=options.id, partner_id=options.partner_id, at=options.at), options
             )
-        names = _named_columns(options.columns, ("id", "partner_id"))
+        names: dict[str, Any] = {**_named_columns(options.columns, ("id", "partner_id"))}
         if not names:
             raise InvalidArgument(
                 "name the columns of FILE: --columns ID,PARTNER_ID, or one of them"

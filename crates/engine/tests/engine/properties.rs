@@ -1,13 +1,14 @@
 //! Random tables: the engine answers like the in-memory reference.
 
-use crate::common::{Batches, PowerDisk, Row, ask, create, erase, load, name, questions, upsert};
-use idmatch_engine::disk::Disk;
+use crate::common::{Batches, Row, ask, create, erase, load, name, questions, upsert};
+use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, SeenAt, Target, Window};
 use idmatch_store::{MemoryStore, Store};
 use proptest::prelude::*;
 use std::path::Path;
 use std::sync::Arc;
+use tempfile::TempDir;
 
 /// Alike but for case, a space, a leading zero or the form of a letter; or nearly of a kind.
 const ALIKE: [&str; 17] = [
@@ -116,16 +117,15 @@ fn limits() -> impl Strategy<Value = MemoryLimits> {
     ]
 }
 
-/// A disk with a folder for a store, and one for what a large match spills.
-fn memory_disk() -> PowerDisk {
-    let disk = PowerDisk::new(Path::new("/disk"));
-    disk.create_dir(&std::env::temp_dir()).unwrap();
-    disk
+/// A folder in memory where there is one: a table in its smallest pieces is hundreds of files, each
+/// of them synced.
+fn folder() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()
 }
 
-/// On a disk in memory: a table in its smallest pieces is hundreds of files.
-fn open(disk: &PowerDisk, limits: MemoryLimits) -> EngineStore {
-    EngineStore::open_with(Arc::new(disk.clone()), Path::new("/disk/store"), limits).unwrap()
+fn open(root: &Path, limits: MemoryLimits) -> EngineStore {
+    EngineStore::open_with(Arc::new(OsDisk), root, limits).unwrap()
 }
 
 fn answers_like_the_reference(
@@ -134,10 +134,10 @@ fn answers_like_the_reference(
     windows: &[Window],
     limits: MemoryLimits,
 ) -> Result<(), TestCaseError> {
-    let disk = memory_disk();
+    let dir = folder();
     let reference = MemoryStore::new();
     let expected = create(&reference, "t", keep).unwrap();
-    let mut store = open(&disk, limits);
+    let mut store = open(dir.path(), limits);
     let mut table = create(&store, "t", keep).unwrap();
     let mut all = Vec::new();
     for action in actions {
@@ -163,12 +163,12 @@ fn answers_like_the_reference(
                     store.close().unwrap();
                 }
                 drop((table, store));
-                store = open(&disk, limits);
+                store = open(dir.path(), limits);
                 table = create(&store, "t", keep).unwrap();
             }
         }
     }
-    let reader = open(&disk, limits);
+    let reader = open(dir.path(), limits);
     let tables = [table, reader.table(&name("t")).unwrap()];
     for question in questions(&all, windows) {
         let right = ask(&*expected, &question).unwrap();
@@ -221,8 +221,8 @@ fn a_hot_key_answers_like_the_reference() {
     };
     for (keep, limits) in [(Keep::Last, MemoryLimits::default()), (Keep::All, limits)] {
         // Asking for every pair of a hot key on both stores would take minutes.
-        let disk = memory_disk();
-        let (reference, store) = (MemoryStore::new(), open(&disk, limits));
+        let dir = folder();
+        let (reference, store) = (MemoryStore::new(), open(dir.path(), limits));
         let expected = create(&reference, "t", keep).unwrap();
         let table = create(&store, "t", keep).unwrap();
         for rows in &loads {
