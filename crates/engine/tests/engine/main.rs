@@ -14,6 +14,7 @@ mod format;
 mod fuzz_regressions;
 mod golden;
 mod kill;
+mod orders;
 mod power;
 mod properties;
 mod readers;
