@@ -13,6 +13,7 @@ mod faults;
 mod format;
 mod fuzz_regressions;
 mod golden;
+mod full_disk;
 mod history;
 mod kill;
 mod orders;
