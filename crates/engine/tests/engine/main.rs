@@ -21,4 +21,5 @@ mod orders;
 mod power;
 mod properties;
 mod readers;
+mod soak;
 mod upserts;
