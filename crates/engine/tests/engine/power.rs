@@ -2,7 +2,9 @@
 //! acknowledged is there, each batch whole and in both directions, and nothing is missing before
 //! something that is there.
 
-use crate::common::{Batches, PowerDisk, Question, Row, Unsynced, ask, create, load, name, upsert};
+use crate::common::{
+    Batches, PowerDisk, Question, Row, Unsynced, ask, create, load, name, report, runs, upsert,
+};
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Side, Window};
 use idmatch_store::{Result, Store};
@@ -95,9 +97,8 @@ fn the_power_fails_at_every_operation_and_again_in_recovery() {
         disk.fail_in(at);
         let acknowledged = run(&disk, 0);
         let is_last = !disk.is_off();
-        for unsynced in
-            [Unsynced::Lost, Unsynced::Kept, Unsynced::Torn(at * 2 + 1), Unsynced::Torn(at * 7 + 3)]
-        {
+        let torn = (0..runs(2)).map(|turn| Unsynced::Torn(at * (2 + 5 * turn) + 1 + 2 * turn));
+        for unsynced in [Unsynced::Lost, Unsynced::Kept].into_iter().chain(torn) {
             let place = format!("operation {at}, {unsynced:?}");
             let there = batches_in(&disk.restarted(unsynced), &place);
             assert!(there >= acknowledged, "{place}: {there} of {acknowledged}");
@@ -116,5 +117,6 @@ fn the_power_fails_at_every_operation_and_again_in_recovery() {
             break;
         }
     }
+    report(&format!("power: failed at {points} points, 0 acknowledged batches lost"));
     assert!(points > 2_000, "only {points} points were tried");
 }
