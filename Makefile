@@ -4,6 +4,7 @@
 #   make test     all checks and all tests
 #   make check    the checks alone: formats, lints, types, documents, structure
 #   make bench    the benchmark (see bench/README.md)
+#   make reliability    the reliability tests, for hours (see reliability.mk)
 #   make clean    remove everything that was made
 
 PYTHON ?= python3
@@ -63,3 +64,4 @@ clean:
 	rm -f python/idmatch/_core*.so
 
 include bench/bench.mk
+include reliability.mk

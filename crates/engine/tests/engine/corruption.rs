@@ -2,8 +2,8 @@
 //! names file and offset, never a wrong answer and never a panic.
 
 use crate::common::{
-    Batches, HarmedDisk, Question, Row, ask, create, files, load, name, questions,
-    rows_of_all_kinds,
+    Batches, HarmedDisk, Question, Random, Row, ask, create, files, load, name, questions, report,
+    rows_of_all_kinds, runs, seed,
 };
 use idmatch_engine::EngineStore;
 use idmatch_model::{Keep, Pick, SeenAt, Window};
@@ -142,6 +142,40 @@ fn every_length_cut() {
         longer.push(0);
         assert!(original.judge(&file, longer, "one byte more"), "one byte more was not noticed");
     }
+}
+
+/// Damage as disks do it: sectors that are lost, or come from elsewhere, and single bytes.
+#[test]
+fn random_harm() {
+    let original = small();
+    let files = files(&original.root);
+    let (count, mut random) = (runs(300), Random::new(seed(), 0));
+    let mut harmed = 0;
+    for number in 0..count {
+        let file = &files[random.below(files.len())];
+        let bytes = std::fs::read(file).unwrap();
+        let mut bad = bytes.clone();
+        let at = random.below(bytes.len());
+        let end = (at + 1 + random.below(512)).min(bytes.len());
+        match random.below(4) {
+            0 => bad[at..end].fill(0),
+            1 => {
+                let from = random.below(bytes.len() - (end - at) + 1);
+                bad.copy_within(from..from + (end - at), at);
+            }
+            2 => bad[at..end].iter_mut().for_each(|byte| *byte = random.below(256) as u8),
+            _ => (0..1 + random.below(4)).for_each(|_| {
+                bad[random.below(bytes.len())] ^= 1 << random.below(8);
+            }),
+        }
+        if bad != bytes {
+            harmed += 1;
+            let harm = format!("{}, harm {number}, seed {}", file.display(), seed());
+            assert!(original.judge(file, bad, &harm), "{harm} was not noticed");
+        }
+    }
+    report(&format!("corruption: {harmed} files harmed, 0 not noticed, seed {}", seed()));
+    assert!(harmed > count / 2);
 }
 
 /// A key with several pages of rows, in two loads: every byte of what leads to the pages,

@@ -3,7 +3,7 @@
 
 use crate::common::{
     Batches, Fault, FaultyDisk, Question, Row, ask, assert_nothing_leaked, create, load, name,
-    questions, rows_of_all_kinds,
+    questions, report, rows_of_all_kinds, runs,
 };
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Pick, Window};
@@ -175,6 +175,8 @@ fn fail_everywhere(fault: Fault, length: u64) {
             }
         }
     }
+    let length = if length == u64::MAX { "all from there".to_owned() } else { length.to_string() };
+    report(&format!("faults: {fault:?}, {length}, at each operation: {failures} runs failed"));
     let expected = !matches!(fault, Fault::ShortWrite);
     assert_eq!(failures > 0, expected, "{failures} runs failed");
 }
@@ -206,8 +208,10 @@ fn an_operation_is_refused_once() {
 }
 
 #[test]
-fn two_operations_in_a_row_fail() {
-    fail_everywhere(Fault::Error(io::ErrorKind::Other), 2);
+fn some_operations_in_a_row_fail() {
+    for length in 2..2 + runs(1) {
+        fail_everywhere(Fault::Error(io::ErrorKind::Other), length);
+    }
 }
 
 #[test]

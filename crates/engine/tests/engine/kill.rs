@@ -2,7 +2,8 @@
 //! whole batches in it, all that were acknowledged among them, and no file that nobody needs.
 
 use crate::common::{
-    Batches, Child, NumberedRows, assert_nothing_leaked, create, load, name, role, upsert,
+    Batches, Child, NumberedRows, assert_nothing_leaked, create, load, name, report, role, runs,
+    upsert,
 };
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::Keep;
@@ -100,15 +101,16 @@ fn kill_often(role: &str, kills: u64) {
         written += u64::from(there > 0);
         acknowledged = there;
     }
+    report(&format!("{role}: {kills} kills, 0 acknowledged batches lost"));
     assert!(written > kills / 4, "only {written} of {kills} had written anything");
 }
 
 #[test]
 fn a_loader_is_killed() {
-    kill_often("kill::loader", 200);
+    kill_often("kill::loader", runs(200));
 }
 
 #[test]
 fn an_upserter_is_killed() {
-    kill_often("kill::upserter", 100);
+    kill_often("kill::upserter", runs(100));
 }

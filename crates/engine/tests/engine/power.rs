@@ -3,7 +3,8 @@
 //! something that is there, and what was erased stays away.
 
 use crate::common::{
-    Batches, NoRejects, PowerDisk, Question, Row, Unsynced, ask, create, erase, load, name,
+    Batches, NoRejects, PowerDisk, Question, Row, Unsynced, ask, create, erase, load, name, report,
+    runs,
 };
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Side, Target, Window};
@@ -144,9 +145,8 @@ fn fail_everywhere(durability: Durability) {
         disk.fail_in(at);
         let (durable, acknowledged) = run(&disk, 0, durability);
         let is_last = !disk.is_off();
-        for unsynced in
-            [Unsynced::Lost, Unsynced::Kept, Unsynced::Torn(at * 2 + 1), Unsynced::Torn(at * 7 + 3)]
-        {
+        let torn = (0..runs(2)).map(|turn| Unsynced::Torn(at * (2 + 5 * turn) + 1 + 2 * turn));
+        for unsynced in [Unsynced::Lost, Unsynced::Kept].into_iter().chain(torn) {
             let place = format!("operation {at}, {unsynced:?}");
             let there = batches_in(&disk.restarted(unsynced), &place, |n| n < acknowledged);
             assert!(there >= durable, "{place}: {there} of {durable}");
@@ -166,5 +166,6 @@ fn fail_everywhere(durability: Durability) {
             break;
         }
     }
+    report(&format!("power: failed at {points} points, 0 acknowledged batches lost"));
     assert!(points > 2_000, "only {points} points were tried");
 }

@@ -1,6 +1,6 @@
 //! Random tables: the engine answers like the in-memory reference.
 
-use crate::common::{Batches, Row, ask, create, erase, load, name, questions, upsert};
+use crate::common::{Batches, Row, ask, create, erase, load, name, questions, runs, upsert};
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, SeenAt, Target, Window};
@@ -183,7 +183,7 @@ fn answers_like_the_reference(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(40) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(runs(40) as u32) })]
 
     #[test]
     fn keep_last_answers_like_the_reference(

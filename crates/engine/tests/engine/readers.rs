@@ -1,6 +1,6 @@
 //! Many read while one loads.
 
-use crate::common::{Batches, Child, Question, Row, ask, create, load, name, role};
+use crate::common::{Batches, Child, Question, Row, WhenDropped, ask, create, load, name, role};
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMillisecondType;
@@ -84,15 +84,6 @@ fn reading_process() {
     let role = role().expect("a test of this file starts this with a role");
     role.tell("reading");
     read_until(&role.store, |load| load == LOADS as i64);
-}
-
-/// Becomes true also if the thread that has it panics: the others must end then.
-struct WhenDropped<'a>(&'a AtomicBool);
-
-impl Drop for WhenDropped<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Relaxed);
-    }
 }
 
 #[test]

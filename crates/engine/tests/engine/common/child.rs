@@ -1,8 +1,9 @@
 //! This test program, started again as another process.
 
-use std::io::{BufRead, BufReader, Read};
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdout, Command, Stdio};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 
 const STORE: &str = "IDMATCH_TEST_STORE";
 /// The harness prints lines of its own; these are ours.
@@ -11,6 +12,8 @@ const MARK: &str = "child: ";
 /// A running process. Killed when dropped.
 pub(crate) struct Child {
     process: std::process::Child,
+    /// `None` when there is no more to ask.
+    input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
 }
 
@@ -30,27 +33,47 @@ impl Role {
     pub(crate) fn tell(&self, words: &str) {
         println!("\n{MARK}{words}");
     }
+
+    /// What the parent asks next; `None` when it has no more to ask.
+    pub(crate) fn hear(&self) -> Option<String> {
+        std::io::stdin().lines().next().map(Result::unwrap)
+    }
 }
 
 impl Child {
     /// Starts the ignored test of this name with a store.
     pub(crate) fn start(role: &str, store: &Path) -> Child {
-        let mut process = Command::new(std::env::current_exe().unwrap())
+        Child::start_within(&[], role, store)
+    }
+
+    /// The same through another program, which is given the command as its arguments.
+    pub(crate) fn start_within(program: &[&str], role: &str, store: &Path) -> Child {
+        let mut command: Vec<OsString> = program.iter().map(OsString::from).collect();
+        command.push(std::env::current_exe().unwrap().into());
+        let mut process = Command::new(&command[0])
+            .args(&command[1..])
             .args(["--exact", role, "--ignored", "--nocapture", "--test-threads=1"])
             .env(STORE, store)
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
             .spawn()
             .unwrap();
+        let input = process.stdin.take();
         let output = BufReader::new(process.stdout.take().unwrap());
-        Child { process, output }
+        Child { process, input, output }
     }
 
     /// What the child tells next; `None` when it has ended.
     pub(crate) fn hear(&mut self) -> Option<String> {
         let lines = self.output.by_ref().lines().map_while(Result::ok);
         lines.filter_map(|line| line.strip_prefix(MARK).map(str::to_owned)).next()
+    }
+
+    /// Asks the child something, and waits for its answer.
+    pub(crate) fn ask(&mut self, words: &str) -> String {
+        writeln!(self.input.as_ref().unwrap(), "{words}").unwrap();
+        self.hear().expect("the other process has ended")
     }
 
     /// Ends the child as the power does: without a warning. What it told before can still
@@ -60,8 +83,9 @@ impl Child {
         self.process.wait().unwrap();
     }
 
-    /// Waits until the child has ended; it must have passed.
+    /// Waits until the child has ended, which is asked no more; it must have passed.
     pub(crate) fn finish(mut self) {
+        self.input = None;
         while self.hear().is_some() {}
         let status = self.process.wait().unwrap();
         assert!(status.success(), "the other process failed: {status}");

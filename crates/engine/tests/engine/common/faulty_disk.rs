@@ -55,6 +55,11 @@ impl FaultyDisk {
         FaultyDisk(Arc::new(Plan { next: AtomicU64::new(0), failing, fault }))
     }
 
+    /// One that only leaves out making things durable.
+    pub(crate) fn without_faults() -> FaultyDisk {
+        FaultyDisk::new(u64::MAX..u64::MAX, Fault::ShortWrite)
+    }
+
     /// Whether operations have come as far as the first that fails.
     pub(crate) fn was_hit(&self) -> bool {
         self.0.next.load(Relaxed) > self.0.failing.start

@@ -1,19 +1,26 @@
-//! What the tests share: rows and sources, questions, disks that fail, other processes.
+//! What the tests share: rows and sources, questions, disks that fail, other processes, and how much
+//! of everything is tried.
 
 mod child;
 mod faulty_disk;
 mod folder;
 mod harmed_disk;
+mod marked;
 mod power_disk;
 mod question;
 mod rows;
+mod scale;
 
 pub(crate) use child::{Child, role};
 pub(crate) use faulty_disk::{Fault, FaultyDisk};
 pub(crate) use folder::{assert_nothing_leaked, copy_store, files};
 pub(crate) use harmed_disk::HarmedDisk;
+pub(crate) use marked::{
+    Counts, Hub, Progress, WhenDropped, hub_numbers, is_between, marked, marked_in,
+};
 pub(crate) use power_disk::{PowerDisk, Unsynced};
 pub(crate) use question::{Question, ask, questions};
 pub(crate) use rows::{
     Batches, NoRejects, NumberedRows, Row, create, erase, load, name, rows_of_all_kinds, upsert,
 };
+pub(crate) use scale::{Random, report, runs, seconds, seed, skip};

@@ -1,0 +1,79 @@
+//! How much the reliability tests do: seconds under `cargo test`, as much as wanted with
+//! `IDMATCH_RUNS`, `IDMATCH_SECONDS` and `IDMATCH_SEED` (see `reliability.mk`).
+
+use std::env;
+use std::io::Write;
+use std::time::Duration;
+
+const RUNS: &str = "IDMATCH_RUNS";
+const SECONDS: &str = "IDMATCH_SECONDS";
+const SEED: &str = "IDMATCH_SEED";
+
+/// How often something is done.
+pub(crate) fn runs(short: u64) -> u64 {
+    number(RUNS).unwrap_or(short)
+}
+
+/// For how long.
+pub(crate) fn seconds(short: u64) -> Duration {
+    Duration::from_secs(number(SECONDS).unwrap_or(short))
+}
+
+/// What all choices follow from. The moments that threads and processes meet at do not.
+pub(crate) fn seed() -> u64 {
+    number(SEED).unwrap_or(7)
+}
+
+/// Says what a test has done, for `docs/reliability.md` to quote.
+pub(crate) fn report(figures: &str) {
+    println!("{figures}");
+}
+
+/// Says that a test could not be done here. In a long run, which is made to quote its figures, that
+/// is a failure.
+pub(crate) fn skip(why: &str) {
+    assert!(number(RUNS).or(number(SECONDS)).is_none(), "cannot be tested here: {why}");
+    // Past the harness, which shows nothing of what passes.
+    std::io::stderr().write_all(format!("\nSKIPPED: {why}\n").as_bytes()).unwrap();
+}
+
+fn number(variable: &str) -> Option<u64> {
+    let text = env::var(variable).ok()?;
+    Some(text.parse().unwrap_or_else(|e| panic!("{variable}={text}: {e}")))
+}
+
+/// Xorshift: the same choices in every run with the same seed.
+#[derive(Clone)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    /// Choices of one of many that share a seed: a thread, a run.
+    pub(crate) fn new(seed: u64, number: u64) -> Random {
+        let mixed = (seed << 20 ^ number).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut random = Random(mixed | 1);
+        for _ in 0..4 {
+            random.below(1);
+        }
+        random
+    }
+
+    /// A number below `end`.
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as usize % end
+    }
+
+    /// Whether something that happens once in so many times happens now.
+    pub(crate) fn once_in(&mut self, times: usize) -> bool {
+        self.below(times) == 0
+    }
+
+    /// Brings things into any order.
+    pub(crate) fn shuffle<T>(&mut self, things: &mut [T]) {
+        for end in (1..things.len()).rev() {
+            things.swap(end, self.below(end + 1));
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! A process that does everything at once is killed at many moments: what was acknowledged is there,
+//! whole and in both directions, and so is what each finished backup had to have.
+
+use crate::common::{
+    Batches, Child, Counts, Progress, Random, assert_nothing_leaked, create, is_between, load,
+    marked, marked_in, name, report, role, runs, seed, upsert,
+};
+use idmatch_engine::disk::OsDisk;
+use idmatch_engine::{EngineStore, MemoryLimits};
+use idmatch_model::Keep;
+use idmatch_store::{Store, Table};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+const TABLE: &str = "t";
+/// A store is used for so many kills, so that processes also find what killed ones left.
+const KILLS_A_STORE: u64 = 8;
+
+/// What a thread of the process does, over and over.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Action {
+    Upsert,
+    Load,
+    Compact,
+    Backup,
+}
+
+/// The threads. Those that write do so as the writer of their number here.
+const THREADS: [Action; 6] =
+    [Action::Upsert, Action::Upsert, Action::Upsert, Action::Load, Action::Compact, Action::Backup];
+const WRITERS: usize = 4;
+
+/// A memtable takes some batches.
+const LIMITS: MemoryLimits = MemoryLimits {
+    segment_rows: 500,
+    chunk_bytes: 2_000,
+    run_bytes: 1 << 20,
+    tranche_bytes: 5_000,
+    memtable_bytes: 15_000,
+};
+
+fn open(root: &Path) -> EngineStore {
+    EngineStore::open_with(Arc::new(OsDisk), root, LIMITS).unwrap()
+}
+
+#[test]
+#[ignore = "started by a test of this file as another process"]
+fn worker() {
+    let role = role().expect("a test of this file starts this with a role");
+    let store = open(&role.store);
+    let table = create(&store, TABLE, Keep::Last).unwrap();
+    let there = marked_in(&*table, WRITERS).unwrap();
+    role.tell("ready");
+    std::thread::scope(|scope| {
+        for (thread, action) in THREADS.into_iter().enumerate() {
+            let (role, store, table, there) = (&role, &store, &*table, &there);
+            scope.spawn(move || {
+                for turn in 0u64.. {
+                    match action {
+                        Action::Upsert | Action::Load => {
+                            let number = there[thread] + turn;
+                            let mut rows = Batches::of_rows(&marked(thread, number), 4);
+                            match action {
+                                Action::Load => load(table, &mut rows).unwrap(),
+                                _ => upsert(table, &mut rows).unwrap(),
+                            }
+                            role.tell(&format!("wrote {thread} {number}"));
+                        }
+                        Action::Compact => {
+                            role.tell("compacts");
+                            table.compact().unwrap();
+                        }
+                        Action::Backup => {
+                            role.tell("begins-copy");
+                            let copy = format!("copy-{}-{turn}", std::process::id());
+                            store.backup(&role.store.with_file_name(&copy)).unwrap();
+                            role.tell(&format!("copied {copy}"));
+                        }
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// What the process told before it was killed.
+struct Told {
+    acknowledged: Counts,
+    /// Begun; most are not done before the end.
+    compactions: u64,
+    /// The folders of backups, and what was acknowledged before each was begun.
+    copies: Vec<(String, Counts)>,
+}
+
+fn listen(child: &mut Child, known: &Progress) -> Told {
+    let mut told = Told { acknowledged: known.sure(), compactions: 0, copies: Vec::new() };
+    let mut before = told.acknowledged.clone();
+    while let Some(line) = child.hear() {
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["wrote", writer, number] => {
+                // Threads tell of themselves in order.
+                told.acknowledged[writer.parse::<usize>().unwrap()] =
+                    number.parse::<u64>().unwrap() + 1;
+            }
+            ["begins-copy"] => before = told.acknowledged.clone(),
+            ["copied", copy] => told.copies.push((copy.to_owned(), before.clone())),
+            ["compacts"] => told.compactions += 1,
+            _ => {}
+        }
+    }
+    told
+}
+
+/// How many batches a store has, as a new process finds it.
+fn inspect(root: &Path, place: &str) -> Counts {
+    let store = open(root);
+    let Ok(table) = store.table(&name(TABLE)) else { return vec![0; WRITERS] };
+    assert_eq!(table.verify().unwrap(), [], "{place}");
+    marked_in(&*table as &dyn Table, WRITERS).unwrap_or_else(|wrong| panic!("{place}: {wrong}"))
+}
+
+#[test]
+fn a_process_that_does_everything_is_killed() {
+    let (kills, seed) = (runs(40), seed());
+    let (mut written, mut copies, mut compactions) = (0, 0, 0);
+    let mut random = Random::new(seed, 0);
+    let mut dir = tempfile::tempdir().unwrap();
+    let mut known = Progress::new(WRITERS);
+    for kill in 0..kills {
+        if kill % KILLS_A_STORE == 0 {
+            dir = tempfile::tempdir().unwrap();
+            known = Progress::new(WRITERS);
+        }
+        let place = format!("kill {kill}, seed {seed}");
+        let root = dir.path().join("store");
+        let before = known.sure();
+        let mut child = Child::start("kill_all::worker", &root);
+        // Most are killed at work, some while they recover.
+        if !random.once_in(8) {
+            assert_eq!(child.hear().as_deref(), Some("ready"), "{place}");
+        }
+        std::thread::sleep(Duration::from_micros(random.below(250_000) as u64));
+        child.kill();
+        let told = listen(&mut child, &known);
+        let there = inspect(&root, &place);
+        // Of each writer one batch may have been written that it could not tell of.
+        let most: Counts = told.acknowledged.iter().map(|count| count + 1).collect();
+        assert!(
+            is_between(&there, &told.acknowledged, &most),
+            "{place}: {there:?} are there, {:?} were acknowledged",
+            told.acknowledged
+        );
+        assert_nothing_leaked(&root);
+        for (copy, least) in &told.copies {
+            let found = inspect(&dir.path().join(copy), &format!("{place}, {copy}"));
+            assert!(is_between(&found, least, &there), "{place}, {copy}: {found:?}, {least:?}");
+        }
+        remove_copies(dir.path(), &there, &place);
+        written += there.iter().sum::<u64>() - before.iter().sum::<u64>();
+        copies += told.copies.len();
+        compactions += told.compactions;
+        known.raise(&there);
+    }
+    report(&format!(
+        "kills: {kills} while {WRITERS} threads wrote {written} batches, began {compactions} \
+         compactions and made {copies} backups; 0 acknowledged batches lost, 0 findings, seed {seed}"
+    ));
+    assert!(written > kills && compactions > kills / 2 && copies as u64 > kills / 2);
+}
+
+/// A backup that was not finished is no store, or has what one has.
+fn remove_copies(folder: &Path, most: &[u64], place: &str) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.file_name().unwrap().to_str().unwrap().starts_with("copy-") {
+            if path.join("MANIFEST").exists() {
+                let found = inspect(&path, place);
+                assert!(is_between(&found, &[0; WRITERS], most), "{place}: {found:?}");
+            }
+            std::fs::remove_dir_all(&path).unwrap();
+        }
+    }
+}
