@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import idmatch
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 DAY = timedelta(days=1)
@@ -88,3 +89,12 @@ class Cli:
 def cli(tmp_path: Path) -> Cli:
     """The command line, in a directory of its own."""
     return Cli(tmp_path)
+
+
+@pytest.fixture
+def loaded(cli: Cli) -> Cli:
+    """A command line in whose directory a store has the table "small"."""
+    pq.write_table(SMALL, cli.home / "small.parquet")
+    pq.write_table(pa.table({"id": ["a", "b", "nobody"]}), cli.home / "people.parquet")
+    assert cli("load", "store", "small", "small.parquet").code == 0
+    return cli

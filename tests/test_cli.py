@@ -14,15 +14,6 @@ from conftest import SMALL, Cli
 from idmatch._cli import _commands, main
 
 
-@pytest.fixture
-def loaded(cli: Cli) -> Cli:
-    """A command line in whose directory a store has the table "small"."""
-    pq.write_table(SMALL, cli.home / "small.parquet")
-    pq.write_table(pa.table({"id": ["a", "b", "nobody"]}), cli.home / "people.parquet")
-    assert cli("load", "store", "small", "small.parquet").code == 0
-    return cli
-
-
 def test_load(cli: Cli) -> None:
     pq.write_table(SMALL.rename_columns(["k1", "k2", "k3"]), cli.home / "a.parquet")
     columns = ["--id", "k1", "--partner-id", "k2", "--seen-at", "k3"]
@@ -150,8 +141,14 @@ def test_tables(loaded: Cli) -> None:
         "keep": "last",
         "retention": None,
         "rows": 4,
+        "ids": 3,
+        "partner_ids": 3,
+        "pairs": 4,
+        "is_exact": True,
         "memtable_rows": 0,
         "memtable_bytes": 0,
+        "pending_compaction_bytes": 0,
+        "erasures": 0,
         "oldest": "2025-01-25T12:00:00.000Z",
         "newest": "2026-03-01T12:00:00.000Z",
     }

@@ -109,7 +109,7 @@ def test_a_file(cli: Cli) -> None:
         (["--id", "a"], "both --id and --partner-id"),
         (["a.csv", "--id", "a", "--partner-id", "x"], "FILE or one observation"),
         (["a.csv", "--seen-at", "2026-03-01"], "for one observation"),
-        (["-", "--columns", "a,b,c,d"], "three columns"),
+        (["-", "--columns", "a,b,c,d"], "there are 3 columns"),
     ],
 )
 def test_wrong_usage(cli: Cli, arguments: list[str], reason: str) -> None:

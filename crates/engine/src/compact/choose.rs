@@ -6,6 +6,9 @@ use std::collections::BTreeMap;
 /// So many segments of one range and about one size are merged.
 const ALIKE: usize = 4;
 
+/// What is smaller than the largest segment of its range by this factor need not become a part of it.
+const SMALL: u64 = 4;
+
 /// What the choice depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sized {
@@ -21,6 +24,8 @@ pub(crate) struct Sized {
 pub(crate) enum Effort {
     /// Each row is rewritten a few times in its life.
     Background,
+    /// Until a key is in a large segment and a much smaller one at most.
+    Idle,
     /// Until every range has one segment, and none is stale.
     Full,
 }
@@ -36,8 +41,9 @@ pub(crate) struct Choice {
 ///
 /// In the background, segments of one range are merged when [`ALIKE`] of them have about the same
 /// size, which keeps the rewriting of a row to a few times; the results cover finer ranges
-/// when there are many rows, so that one merge never grows with the table. Then come those that
-/// are stale.
+/// when there are many rows, so that one merge never grows with the table. When nothing is written,
+/// what is left over is spread over the ranges of the largest segments, and becomes one segment
+/// beside each, or a part of it. Then come those that are stale.
 pub(crate) fn choose(segments: &[Sized], effort: Effort, segment_rows: u64) -> Option<Choice> {
     let mut ranges: BTreeMap<(u8, u64), Vec<usize>> = BTreeMap::new();
     for (number, segment) in segments.iter().enumerate() {
@@ -68,17 +74,32 @@ pub(crate) fn choose(segments: &[Sized], effort: Effort, segment_rows: u64) -> O
         let prefix_bits = segments.get(number)?.prefix_bits;
         Some(Choice { inputs: vec![number], prefix_bits })
     };
+    let target = {
+        let all: Vec<usize> = (0..segments.len()).collect();
+        Part::prefix_bits(rows(&all), segment_rows)
+    };
+    let settled = || {
+        ranges.iter().find_map(|((bits, _), inputs)| {
+            let (mut inputs, prefix_bits) = (inputs.clone(), (*bits).max(target));
+            if *bits < target {
+                return Some(Choice { prefix_bits, inputs });
+            }
+            inputs.sort_by_key(|number| std::cmp::Reverse(rows(&[*number])));
+            let (largest, small) = inputs.split_first()?;
+            if !small.is_empty() && rows(small) * SMALL >= rows(&[*largest]) {
+                return Some(Choice { prefix_bits, inputs });
+            }
+            (small.len() > 1).then(|| Choice { prefix_bits, inputs: small.to_vec() })
+        })
+    };
     match effort {
         Effort::Background => alike().or_else(stale),
-        Effort::Full => {
-            let all: Vec<usize> = (0..segments.len()).collect();
-            let target = Part::prefix_bits(rows(&all), segment_rows);
-            ranges.iter().find_map(|((bits, _), inputs)| {
-                let is_done = *bits >= target && inputs.len() == 1 && !is_stale(inputs);
-                let (prefix_bits, inputs) = ((*bits).max(target), inputs.clone());
-                (!is_done).then_some(Choice { prefix_bits, inputs })
-            })
-        }
+        Effort::Idle => alike().or_else(settled).or_else(stale),
+        Effort::Full => ranges.iter().find_map(|((bits, _), inputs)| {
+            let is_done = *bits >= target && inputs.len() == 1 && !is_stale(inputs);
+            let (prefix_bits, inputs) = ((*bits).max(target), inputs.clone());
+            (!is_done).then_some(Choice { prefix_bits, inputs })
+        }),
     }
 }
 
@@ -136,6 +157,36 @@ mod tests {
             let most = (0..256).map(met).max().unwrap();
             prop_assert!(most <= 40, "{} segments for one key", most);
             prop_assert!(written <= rows * 12, "{} rows written for {}", written, rows);
+        }
+
+        #[test]
+        fn idle_leaves_a_large_segment_and_a_small_one(
+            sizes in prop::collection::vec(1u64..2_000, 1..60), loaded in 0u64..40_000,
+        ) {
+            let mut segments: Vec<Sized> = sizes.iter().map(|size| flushed(*size)).collect();
+            let bits = Part::prefix_bits(loaded, SEGMENT_ROWS);
+            if loaded > 0 {
+                segments.push(flushed(loaded));
+                merged(&mut segments, &Choice { inputs: vec![sizes.len()], prefix_bits: bits });
+            }
+            let mut merges = 0;
+            while let Some(choice) = choose(&segments, Effort::Idle, SEGMENT_ROWS) {
+                merged(&mut segments, &choice);
+                merges += 1;
+                prop_assert!(merges < 2_000);
+            }
+            for segment in &segments {
+                let mut rows: Vec<u64> = segments
+                    .iter()
+                    .filter(|other| (other.prefix_bits, other.prefix) == (segment.prefix_bits, segment.prefix))
+                    .map(|other| other.rows)
+                    .collect();
+                rows.sort_unstable();
+                prop_assert!(rows.len() <= 2, "{:?}", rows);
+                prop_assert!(rows.len() == 1 || rows[0] * SMALL < rows[1], "{:?}", rows);
+            }
+            let all: u64 = segments.iter().map(|segment| segment.rows).sum();
+            prop_assert_eq!(all, sizes.iter().sum::<u64>() + loaded);
         }
 
         #[test]

@@ -74,13 +74,15 @@ impl Merging<'_> {
             let Some(block) = segment.block(number)? else { continue };
             // Elsewhere a key is proven by its hash; here nothing else would.
             segment.check_keys(&block)?;
+            // One cursor for the block: its pages are verified once, not for every key.
+            let mut rows = RowCursor::new(segment, block, 0..0);
             for at in 0..block.keys {
                 let key = segment.key(&block, at)?;
                 // A small segment's block spans several parts.
                 if Part::of(key.hash()) != part {
                     continue;
                 }
-                let mut rows = RowCursor::new(segment, block, block.rows_of(at));
+                rows = rows.moved_to(block.rows_of(at));
                 while let Some(seen_at) = rows.date()? {
                     if seen_at < self.oldest {
                         break;

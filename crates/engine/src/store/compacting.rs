@@ -9,8 +9,12 @@ use crate::workers::lock;
 use idmatch_model::{SeenAt, Side, TableName};
 use idmatch_store::{Result, now};
 use std::collections::HashSet;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+/// So long after a flush there is time for merges that can wait.
+const IDLE_AFTER: Duration = Duration::from_secs(5);
 
 /// See [`sized`].
 const OLD_SHARE: u64 = 8;
@@ -30,13 +34,39 @@ impl Shared {
         let Ok(_compacting) = self.compacting.try_lock() else { return };
         // Only while this process writes anyway.
         let Some(_hold) = lock(&self.hold).upgrade() else { return };
+        self.compact_all(Effort::Background);
+    }
+
+    /// Merges what is left over when nothing has been flushed for a while. Waits for that here, one
+    /// thread at a time.
+    pub(super) fn compact_when_idle(self: &Arc<Shared>) {
+        if self.is_waiting_for_idle.swap(true, AcqRel) {
+            return;
+        }
+        while self.is_in_use() && self.flushed_at().elapsed() < IDLE_AFTER {
+            std::thread::sleep(IDLE_AFTER / 50);
+        }
+        if let Ok(_compacting) = self.compacting.try_lock()
+            && let Some(_hold) = lock(&self.hold).upgrade()
+        {
+            self.compact_all(Effort::Idle);
+        }
+        self.is_waiting_for_idle.store(false, Release);
+    }
+
+    /// Whether anyone has the store besides a thread of its own, and keeps it.
+    fn is_in_use(self: &Arc<Shared>) -> bool {
+        Arc::strong_count(self) > 1 && !self.closing.load(Relaxed)
+    }
+
+    fn compact_all(self: &Arc<Shared>, effort: Effort) {
+        let started = self.flushed_at();
         let names: Vec<TableName> = self.view().tables.keys().cloned().collect();
         for name in names {
             // What fails here fails again where somebody is told: at the next full compaction.
-            // Not for a store that nobody has any more.
-            while Arc::strong_count(self) > 1
-                && !self.closing.load(Relaxed)
-                && let Ok(true) = self.compact_step(&name, Effort::Background)
+            while self.is_in_use()
+                && (effort != Effort::Idle || self.flushed_at() == started)
+                && let Ok(true) = self.compact_step(&name, effort)
             {}
         }
     }
@@ -117,9 +147,9 @@ pub(super) fn pending_bytes(table: &TableView, segment_rows: u64) -> u64 {
     for side in Side::BOTH {
         let mut left: Vec<&Arc<Segment>> = table.segments(side).iter().collect();
         let sized = |left: &[&Arc<Segment>]| -> Vec<Sized> {
-            left.iter().map(|segment| sized(segment, table, Effort::Background)).collect()
+            left.iter().map(|segment| sized(segment, table, Effort::Idle)).collect()
         };
-        while let Some(choice) = choose(&sized(&left), Effort::Background, segment_rows) {
+        while let Some(choice) = choose(&sized(&left), Effort::Idle, segment_rows) {
             let mut number = 0;
             left.retain(|segment| {
                 let stays = !choice.inputs.contains(&number);
@@ -145,7 +175,7 @@ fn sized(segment: &Segment, table: &TableView, effort: Effort) -> Sized {
     let oldest = oldest_kept(table);
     let is_stale = match effort {
         Effort::Full => header.oldest < oldest || segment.has_erased(),
-        Effort::Background => {
+        Effort::Background | Effort::Idle => {
             let share = now().millis().saturating_sub(oldest.millis()) / OLD_SHARE;
             header.oldest.millis() < oldest.millis().saturating_sub(share)
         }

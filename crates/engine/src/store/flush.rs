@@ -11,21 +11,37 @@ use crate::names::FileNames;
 use crate::part::Part;
 use crate::rows;
 use crate::segment::SegmentInfo;
-use crate::workers::lock;
+use crate::workers::{self, lock};
 use idmatch_model::{Keep, Side, TableName};
 use idmatch_store::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// By how much merging stands back when others want the processor.
+const MERGING_NICE: i32 = 10;
 
 /// What is known of flushes.
-#[derive(Default)]
 pub(crate) struct State {
     is_running: bool,
+    /// When the last one began.
+    begun: Instant,
     /// Why the last one failed.
     error: Option<(ErrorKind, String)>,
 }
 
+impl Default for State {
+    fn default() -> State {
+        State { is_running: false, begun: Instant::now(), error: None }
+    }
+}
+
 impl Shared {
+    /// When the last flush began.
+    pub(super) fn flushed_at(&self) -> Instant {
+        lock(&self.flush).begun
+    }
+
     /// Starts writing the memtables of all journal files up to this one, in the background,
     /// unless that goes on already.
     pub(super) fn start_flush(self: &Arc<Shared>, last: u64) {
@@ -42,8 +58,12 @@ impl Shared {
                 state.is_running = false;
                 shared.flushed.notify_all();
                 drop(state);
+                // What others wait for comes first.
+                rustix::process::nice(MERGING_NICE).ok();
                 shared.compact_in_background();
+                shared.compact_when_idle();
             });
+        state.begun = Instant::now();
         state.is_running = started.is_ok();
         state.error = started.err().map(|e| (ErrorKind::Io, format!("cannot start a thread: {e}")));
     }
@@ -91,15 +111,19 @@ impl Shared {
         }
         self.add_segments(
             |names| {
-                let mut made = Vec::new();
-                for (name, memtables) in &tables {
+                let made = Mutex::new(Vec::new());
+                let tasks: Vec<_> = tables
+                    .iter()
+                    .flat_map(|(name, memtables)| Side::BOTH.map(|side| (*name, memtables, side)))
+                    .collect();
+                workers::for_each(Side::BOTH.len(), &tasks, |(name, memtables, side)| {
                     let table = view.tables.get(*name);
                     let rules = table.map_or_else(|| Rules::new(Keep::All), |t| t.rules.clone());
-                    for side in Side::BOTH {
-                        let segments = self.write_side(names, &rules, side, memtables)?;
-                        made.push(((*name).clone(), segments));
-                    }
-                }
+                    let segments = self.write_side(names, &rules, *side, memtables)?;
+                    lock(&made).push(((*name).clone(), segments));
+                    Ok(())
+                })?;
+                let made = std::mem::take(&mut *lock(&made));
                 let segments = self.segments();
                 self.disk.sync_dir(&segments).map_err(|e| io_error("sync", &segments, e))?;
                 Ok(made)

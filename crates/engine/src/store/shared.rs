@@ -57,6 +57,8 @@ pub(crate) struct Shared {
     pub(super) flushed: Condvar,
     /// Whether the manifest that is in place may not be durable.
     is_unsure: AtomicBool,
+    /// Whether a thread waits for a time without flushes.
+    pub(super) is_waiting_for_idle: AtomicBool,
     /// Held while segments are merged.
     pub(super) compacting: Mutex<()>,
     /// Held for writing while files are removed that a reader of files may be about to open.
@@ -87,6 +89,7 @@ impl Shared {
             flush: Mutex::default(),
             flushed: Condvar::new(),
             is_unsure: AtomicBool::new(false),
+            is_waiting_for_idle: AtomicBool::new(false),
             compacting: Mutex::new(()),
             copying: RwLock::new(()),
             closing: AtomicBool::new(false),

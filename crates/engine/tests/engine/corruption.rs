@@ -2,11 +2,11 @@
 //! names file and offset, never a wrong answer and never a panic.
 
 use crate::common::{
-    Batches, HarmedDisk, Question, Random, Row, ask, create, files, load, name, questions, report,
-    rows_of_all_kinds, runs, seed,
+    Batches, HarmedDisk, Question, Random, Row, ask, create, erase, files, load, name, questions,
+    report, rows_of_all_kinds, runs, seed,
 };
 use idmatch_engine::EngineStore;
-use idmatch_model::{Keep, Pick, SeenAt, Window};
+use idmatch_model::{Keep, Pick, SeenAt, Target, Window};
 use idmatch_store::{Error, ErrorKind, Store};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -38,6 +38,8 @@ impl Original {
             for rows in loads {
                 load(&*table, &mut Batches::of_rows(rows, 1_000)).unwrap();
             }
+            let target = Target::Id(asked[0].0.clone());
+            assert!(erase(&*table, &[target], asked[0].2).unwrap().by_id > 0);
             let all = questions(asked, &[Window::ALL, window]);
             // A match is slow to ask; of its forms two see all that the others see.
             let is_asked = |question: &Question| match question {
@@ -118,7 +120,7 @@ fn small() -> Original {
 fn every_byte_flipped() {
     let original = small();
     let files = files(&original.root);
-    assert_eq!(files.len(), 5, "a manifest and two segments of each table");
+    assert_eq!(files.len(), 7, "a manifest, and of each table two segments and erasures");
     for file in files {
         let len = std::fs::read(&file).unwrap().len();
         // What leads to everything else in every way, the rest in one way each.

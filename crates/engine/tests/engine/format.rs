@@ -1,10 +1,10 @@
-//! `spec/format/` is what is written: a segment and a journal are read here by the offsets of the
+//! `spec/format/` is what is written: segments, journals and erasures are read here by the offsets of the
 //! pages' own tables, with nothing of the engine's, and must hold the rows that came in.
 
-use crate::common::{Batches, Row, create, files, load, rows_of_all_kinds, upsert};
+use crate::common::{Batches, Row, create, erase, files, load, rows_of_all_kinds, upsert};
 use idmatch_engine::EngineStore;
-use idmatch_model::Keep;
-use std::collections::BTreeSet;
+use idmatch_model::{ErasureKey, Keep, Target};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
@@ -16,7 +16,7 @@ impl Layout {
     /// The table after the comment with this name.
     fn named(name: &str) -> Layout {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/format");
-        let pages = ["segment.md", "journal.md"]
+        let pages = ["segment.md", "journal.md", "erasures.md"]
             .map(|page| std::fs::read_to_string(folder.join(page)).unwrap());
         let comment = format!("<!-- offsets:{name} -->");
         let (_, after) = pages.iter().find_map(|page| page.split_once(&comment)).unwrap();
@@ -312,4 +312,45 @@ fn a_journal_is_as_the_page_says() {
     }
     assert_eq!(found, rows);
     assert_eq!(commits, 3);
+}
+
+#[test]
+fn erasures_are_as_the_page_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = EngineStore::open(dir.path()).unwrap();
+    let table = create(&store, "some-table", Keep::All).unwrap();
+    let (id, partner_id) = ("an id".to_owned(), "a partner".to_owned());
+    let targets = [
+        Target::Id(id.clone()),
+        Target::PartnerId(partner_id.clone()),
+        Target::Pair { id, partner_id },
+    ];
+    erase(&*table, &targets, 1_000).unwrap();
+    // The later of two counts.
+    erase(&*table, &targets[..1], 2_000).unwrap();
+    erase(&*table, &targets[1..], 500).unwrap();
+    let manifest = manifest(&dir.path().join("MANIFEST"));
+    let key: ErasureKey = manifest["erasure_key"].as_str().unwrap().parse().unwrap();
+    let mut found = BTreeMap::new();
+    for file in manifest["tables"]["some-table"]["erasures"].as_array().unwrap() {
+        let name = file["file"].as_str().unwrap();
+        let bytes = std::fs::read(dir.path().join("segments").join(name)).unwrap();
+        let layout = Layout::named("erasures");
+        assert!(bytes.starts_with(b"IDMERA\r\n"));
+        assert_eq!(layout.read("format", &bytes), 1);
+        let (body, sum) = bytes.split_at(bytes.len() - 8);
+        assert_eq!([number(sum), file["sum"].as_u64().unwrap()], [xxh3_64(body); 2]);
+        let entries: Vec<&[u8]> = body[24..].chunks(24).collect();
+        let counts = [layout.read("count", &bytes), file["count"].as_u64().unwrap()];
+        assert_eq!(counts, [entries.len() as u64; 2]);
+        for entry in entries {
+            let hash = u128::from_le_bytes(entry[..16].try_into().unwrap());
+            let at: &mut u64 = found.entry(hash).or_default();
+            *at = number(&entry[16..]).max(*at);
+        }
+    }
+    let hash = |target| key.of(target);
+    let expected =
+        [(hash(&targets[0]), 2_000), (hash(&targets[1]), 1_000), (hash(&targets[2]), 1_000)];
+    assert_eq!(found, BTreeMap::from(expected));
 }

@@ -2,7 +2,7 @@
 //! changed, go into everything that takes bytes from a disk. Each function asserts for
 //! itself that what it accepts is in order; none may panic.
 
-use crate::common::{Batches, create, files, load, rows_of_all_kinds, upsert};
+use crate::common::{Batches, create, erase, files, load, rows_of_all_kinds, upsert};
 use idmatch_engine::{EngineStore, fuzzing};
 use idmatch_model::Keep;
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 
 type Target = (&'static str, fn(&[u8]));
 
-const TARGETS: [Target; 7] = [
+const TARGETS: [Target; 8] = [
     ("manifest", fuzzing::manifest),
     ("segment", fuzzing::segment),
     ("id_page", fuzzing::id_page),
@@ -19,9 +19,10 @@ const TARGETS: [Target; 7] = [
     ("head", fuzzing::head),
     ("records", fuzzing::records),
     ("journal", fuzzing::journal),
+    ("erasures", fuzzing::erasures),
 ];
 
-/// The files of a small store: a manifest, segments and a journal.
+/// The files of a small store: a manifest, segments, erasures and a journal.
 static FILES: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     let dir = tempfile::tempdir().unwrap();
     let store = EngineStore::open(dir.path()).unwrap();
@@ -29,6 +30,8 @@ static FILES: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
         let table = create(&store, table, keep).unwrap();
         load(&*table, &mut Batches::of_rows(&rows_of_all_kinds(count), 100)).unwrap();
         upsert(&*table, &mut Batches::of_rows(&rows_of_all_kinds(9), 100)).unwrap();
+        let targets = ["a", "b", "c"].map(|id| idmatch_model::Target::Id(id.to_owned()));
+        erase(&*table, &targets, 5).unwrap();
     }
     files(dir.path()).iter().map(|file| std::fs::read(file).unwrap()).collect()
 });

@@ -1,13 +1,14 @@
 //! A process that does everything at once is killed at many moments: what was acknowledged is there,
-//! whole and in both directions, and so is what each finished backup had to have.
+//! whole and in both directions, so is what each finished backup had to have, and what was erased
+//! stays away.
 
 use crate::common::{
-    Batches, Child, Counts, Progress, Random, assert_nothing_leaked, create, is_between, load,
-    marked, marked_in, name, report, role, runs, seed, upsert,
+    Batches, Child, Counts, Progress, Question, Random, Row, ask, assert_nothing_leaked, create,
+    erase, is_between, load, marked, marked_in, name, report, role, runs, seed, upsert,
 };
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
-use idmatch_model::Keep;
+use idmatch_model::{Keep, Side, Target, Window};
 use idmatch_store::{Store, Table};
 use std::path::Path;
 use std::sync::Arc;
@@ -22,14 +23,25 @@ const KILLS_A_STORE: u64 = 8;
 enum Action {
     Upsert,
     Load,
+    /// Writes something and erases it.
+    Erase,
     Compact,
     Backup,
 }
 
 /// The threads. Those that write do so as the writer of their number here.
-const THREADS: [Action; 6] =
-    [Action::Upsert, Action::Upsert, Action::Upsert, Action::Load, Action::Compact, Action::Backup];
+const THREADS: [Action; 7] = [
+    Action::Upsert,
+    Action::Upsert,
+    Action::Upsert,
+    Action::Load,
+    Action::Erase,
+    Action::Compact,
+    Action::Backup,
+];
 const WRITERS: usize = 4;
+const DOOMED_ROWS: i64 = 4;
+const DOOMED_UNTIL: i64 = 100;
 
 /// A memtable takes some batches.
 const LIMITS: MemoryLimits = MemoryLimits {
@@ -67,6 +79,16 @@ fn worker() {
                             }
                             role.tell(&format!("wrote {thread} {number}"));
                         }
+                        Action::Erase => {
+                            let doomed = format!("doomed-{}-{turn}", std::process::id());
+                            upsert(table, &mut Batches::of_rows(&doomed_rows(&doomed), 4)).unwrap();
+                            let target = [Target::PartnerId(doomed.clone())];
+                            let erased = erase(table, &target, DOOMED_UNTIL).unwrap();
+                            assert_eq!(erased.by_id, erased.by_partner_id);
+                            role.tell(&format!("erased {doomed}"));
+                            // Late, and hidden all the same.
+                            upsert(table, &mut Batches::of_rows(&doomed_rows(&doomed), 4)).unwrap();
+                        }
                         Action::Compact => {
                             role.tell("compacts");
                             table.compact().unwrap();
@@ -87,15 +109,18 @@ fn worker() {
 /// What the process told before it was killed.
 struct Told {
     acknowledged: Counts,
+    /// What was erased, each before the copies that have as many.
+    erased: Vec<String>,
     /// Begun; most are not done before the end.
     compactions: u64,
-    /// The folders of backups, and what was acknowledged before each was begun.
-    copies: Vec<(String, Counts)>,
+    /// The folders of backups, and what was acknowledged, and erased, before each was begun.
+    copies: Vec<(String, Counts, usize)>,
 }
 
 fn listen(child: &mut Child, known: &Progress) -> Told {
-    let mut told = Told { acknowledged: known.sure(), compactions: 0, copies: Vec::new() };
-    let mut before = told.acknowledged.clone();
+    let mut told =
+        Told { acknowledged: known.sure(), erased: Vec::new(), compactions: 0, copies: Vec::new() };
+    let mut before = (told.acknowledged.clone(), 0);
     while let Some(line) = child.hear() {
         let words: Vec<&str> = line.split(' ').collect();
         match words[..] {
@@ -104,8 +129,9 @@ fn listen(child: &mut Child, known: &Progress) -> Told {
                 told.acknowledged[writer.parse::<usize>().unwrap()] =
                     number.parse::<u64>().unwrap() + 1;
             }
-            ["begins-copy"] => before = told.acknowledged.clone(),
-            ["copied", copy] => told.copies.push((copy.to_owned(), before.clone())),
+            ["erased", doomed] => told.erased.push(doomed.to_owned()),
+            ["begins-copy"] => before = (told.acknowledged.clone(), told.erased.len()),
+            ["copied", copy] => told.copies.push((copy.to_owned(), before.0.clone(), before.1)),
             ["compacts"] => told.compactions += 1,
             _ => {}
         }
@@ -113,11 +139,25 @@ fn listen(child: &mut Child, known: &Progress) -> Told {
     told
 }
 
-/// How many batches a store has, as a new process finds it.
-fn inspect(root: &Path, place: &str) -> Counts {
+/// What is erased: rows whose dates are before that of the erasure.
+fn doomed_rows(doomed: &str) -> Vec<Row> {
+    (0..DOOMED_ROWS).map(|row| (format!("id-{row}-{doomed}"), doomed.to_owned(), row)).collect()
+}
+
+/// How many batches a store has, as a new process finds it, in which all of `erased` is hidden.
+fn inspect(root: &Path, place: &str, erased: &[String]) -> Counts {
     let store = open(root);
     let Ok(table) = store.table(&name(TABLE)) else { return vec![0; WRITERS] };
     assert_eq!(table.verify().unwrap(), [], "{place}");
+    let answers = |side, key: &str| {
+        ask(&*table, &Question::Answers(side, key.to_owned(), Window::ALL)).unwrap()
+    };
+    for doomed in erased {
+        assert_eq!(answers(Side::PartnerId, doomed), [], "{place}: {doomed} is back");
+        for (id, _, _) in doomed_rows(doomed) {
+            assert_eq!(answers(Side::Id, &id), [], "{place}: {doomed} is back by id");
+        }
+    }
     marked_in(&*table as &dyn Table, WRITERS).unwrap_or_else(|wrong| panic!("{place}: {wrong}"))
 }
 
@@ -125,6 +165,7 @@ fn inspect(root: &Path, place: &str) -> Counts {
 fn a_process_that_does_everything_is_killed() {
     let (kills, seed) = (runs(40), seed());
     let (mut written, mut copies, mut compactions) = (0, 0, 0);
+    let (mut erased, mut erasures) = (Vec::new(), 0);
     let mut random = Random::new(seed, 0);
     let mut dir = tempfile::tempdir().unwrap();
     let mut known = Progress::new(WRITERS);
@@ -132,6 +173,7 @@ fn a_process_that_does_everything_is_killed() {
         if kill % KILLS_A_STORE == 0 {
             dir = tempfile::tempdir().unwrap();
             known = Progress::new(WRITERS);
+            erased.clear();
         }
         let place = format!("kill {kill}, seed {seed}");
         let root = dir.path().join("store");
@@ -144,7 +186,10 @@ fn a_process_that_does_everything_is_killed() {
         std::thread::sleep(Duration::from_micros(random.below(250_000) as u64));
         child.kill();
         let told = listen(&mut child, &known);
-        let there = inspect(&root, &place);
+        let of_earlier = erased.len();
+        erasures += told.erased.len();
+        erased.extend(told.erased);
+        let there = inspect(&root, &place, &erased);
         // Of each writer one batch may have been written that it could not tell of.
         let most: Counts = told.acknowledged.iter().map(|count| count + 1).collect();
         assert!(
@@ -153,8 +198,9 @@ fn a_process_that_does_everything_is_killed() {
             told.acknowledged
         );
         assert_nothing_leaked(&root);
-        for (copy, least) in &told.copies {
-            let found = inspect(&dir.path().join(copy), &format!("{place}, {copy}"));
+        for (copy, least, erased_before) in &told.copies {
+            let erased = &erased[..of_earlier + erased_before];
+            let found = inspect(&dir.path().join(copy), &format!("{place}, {copy}"), erased);
             assert!(is_between(&found, least, &there), "{place}, {copy}: {found:?}, {least:?}");
         }
         remove_copies(dir.path(), &there, &place);
@@ -165,9 +211,11 @@ fn a_process_that_does_everything_is_killed() {
     }
     report(&format!(
         "kills: {kills} while {WRITERS} threads wrote {written} batches, began {compactions} \
-         compactions and made {copies} backups; 0 acknowledged batches lost, 0 findings, seed {seed}"
+         compactions and made {copies} backups, and 1 made {erasures} erasures; 0 acknowledged batches \
+         lost, 0 erased rows back, 0 findings, seed {seed}"
     ));
     assert!(written > kills && compactions > kills / 2 && copies as u64 > kills / 2);
+    assert!(erasures as u64 > kills / 2);
 }
 
 /// A backup that was not finished is no store, or has what one has.
@@ -176,7 +224,7 @@ fn remove_copies(folder: &Path, most: &[u64], place: &str) {
         let path = entry.unwrap().path();
         if path.file_name().unwrap().to_str().unwrap().starts_with("copy-") {
             if path.join("MANIFEST").exists() {
-                let found = inspect(&path, place);
+                let found = inspect(&path, place, &[]);
                 assert!(is_between(&found, &[0; WRITERS], most), "{place}: {found:?}");
             }
             std::fs::remove_dir_all(&path).unwrap();

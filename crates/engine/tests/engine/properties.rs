@@ -111,7 +111,7 @@ fn limits() -> impl Strategy<Value = MemoryLimits> {
             segment_rows: 1,
             chunk_bytes: 1,
             run_bytes: 1,
-            tranche_bytes: 1,
+            tranche_bytes: 40,
             memtable_bytes: 1
         }),
     ]
@@ -183,7 +183,7 @@ fn answers_like_the_reference(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(runs(40) as u32) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(runs(12) as u32) })]
 
     #[test]
     fn keep_last_answers_like_the_reference(
