@@ -112,8 +112,12 @@ impl Run<'_> {
         {
             let backup = open(&copy);
             let table = backup.table(&name(TABLE)).unwrap();
-            for _ in 0..20 {
-                let hub = self.hub(random);
+            // Where each writer was when it began, and any.
+            let mut numbers: Vec<u64> =
+                known.sure().iter().map(|count| hub_numbers(&[*count]).end - 1).collect();
+            numbers.extend((0..8).map(|_| self.hub(random).number));
+            for number in numbers {
+                let hub = Hub { number, writers: WRITERS };
                 known
                     .check(hub, &self.progress, || hub.at_rest(&*table))
                     .unwrap_or_else(|violation| panic!("backup: {violation}"));
@@ -211,7 +215,14 @@ fn every_history_is_one_of_whole_batches_in_one_order() {
             let mut random = random(4);
             run.repeat(|| run.back_up(&mut random));
         });
-        scope.spawn(|| run.repeat(|| run.compact()));
+        scope.spawn(move || {
+            let mut random = random(5);
+            run.repeat(|| {
+                // Now and then, so that there is something in the journal when backups are made.
+                std::thread::sleep(Duration::from_millis(random.below(80) as u64));
+                run.compact();
+            });
+        });
         scope.spawn(|| {
             run.repeat(|| {
                 std::thread::sleep(Duration::from_millis(50));
