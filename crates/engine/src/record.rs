@@ -47,7 +47,9 @@ pub(crate) fn read(bytes: &[u8], at: usize) -> Option<(Packed<'_>, usize)> {
         hex if hex > DECIMAL => (Kind::Hex, at + 1, usize::from(hex - DECIMAL)),
         text => (Kind::Text, at + 1, usize::from(text)),
     };
-    Some((Packed { kind, payload: slice(bytes, start, len)? }, start + len))
+    // No identifier is empty, and nothing could be written of one.
+    let payload = slice(bytes, start, len).filter(|payload| !payload.is_empty())?;
+    Some((Packed { kind, payload }, start + len))
 }
 
 #[cfg(test)]
@@ -73,5 +75,8 @@ mod tests {
         }
         assert_eq!(at, out.len());
         assert!(read(&out, at).is_none());
+        for nothing in [&[0][..], &[LONG_TEXT, 0, 0], &[LONG_HEX, 0, 0]] {
+            assert!(read(nothing, 0).is_none());
+        }
     }
 }

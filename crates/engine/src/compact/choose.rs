@@ -15,6 +15,8 @@ pub(crate) struct Sized {
     pub(crate) prefix_bits: u8,
     pub(crate) prefix: u64,
     pub(crate) rows: u64,
+    /// Whether it is so large that a merge would write several of its range again.
+    pub(crate) is_full: bool,
     /// Whether it should be written anew because of rows that nobody sees.
     pub(crate) is_stale: bool,
 }
@@ -58,10 +60,12 @@ pub(crate) fn choose(segments: &[Sized], effort: Effort, segment_rows: u64) -> O
     let is_stale = |inputs: &[usize]| {
         inputs.iter().any(|number| segments.get(*number).is_some_and(|segment| segment.is_stale))
     };
+    let is_full = |number: &usize| segments.get(*number).is_some_and(|segment| segment.is_full);
     let alike = || {
         ranges.iter().find_map(|((bits, _), numbers)| {
+            let may_split = finer(*bits, numbers) > *bits;
             let mut by_size: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
-            for number in numbers {
+            for number in numbers.iter().filter(|number| may_split || !is_full(number)) {
                 let size = segments.get(*number)?.rows.max(1).ilog2() / 2;
                 by_size.entry(size).or_default().push(*number);
             }
@@ -85,7 +89,12 @@ pub(crate) fn choose(segments: &[Sized], effort: Effort, segment_rows: u64) -> O
                 return Some(Choice { prefix_bits, inputs });
             }
             inputs.sort_by_key(|number| std::cmp::Reverse(rows(&[*number])));
+            let full = inputs.iter().filter(|number| is_full(number)).count();
+            inputs.drain(..full.saturating_sub(1));
             let (largest, small) = inputs.split_first()?;
+            if full > 0 {
+                return (small.len() > 1).then(|| Choice { prefix_bits, inputs: small.to_vec() });
+            }
             if !small.is_empty() && rows(small) * SMALL >= rows(&[*largest]) {
                 return Some(Choice { prefix_bits, inputs });
             }
@@ -111,7 +120,7 @@ mod tests {
     const SEGMENT_ROWS: u64 = 1_000;
 
     fn flushed(rows: u64) -> Sized {
-        Sized { prefix_bits: 0, prefix: 0, rows, is_stale: false }
+        Sized { prefix_bits: 0, prefix: 0, rows, is_full: false, is_stale: false }
     }
 
     /// What a merge leaves: the rows spread evenly over the finer ranges.
@@ -132,7 +141,13 @@ mod tests {
                 bits => prefix | part << (64 - bits),
             };
             let rows = rows / count + u64::from(part < rows % count);
-            segments.push(Sized { prefix_bits: choice.prefix_bits, prefix, rows, is_stale: false });
+            segments.push(Sized {
+                prefix_bits: choice.prefix_bits,
+                prefix,
+                rows,
+                is_full: false,
+                is_stale: false,
+            });
         }
         rows
     }

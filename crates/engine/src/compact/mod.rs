@@ -9,5 +9,5 @@
 mod choose;
 mod merge;
 
-pub(crate) use choose::{Choice, Effort, Sized, choose};
+pub(crate) use choose::{Effort, Sized, choose};
 pub(crate) use merge::{Merging, merge};

@@ -11,7 +11,7 @@ use idmatch_store::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 /// A backup of a store that another process writes may have to begin again.
 const TRIES: u32 = 5;
@@ -50,7 +50,7 @@ impl Shared {
         if let Some(writer) = writer.as_mut() {
             self.end_file(writer);
         }
-        let _copying = self.copying.read().unwrap_or_else(PoisonError::into_inner);
+        let _copying = self.files_stay();
         // Nobody removes files of the journal meanwhile.
         let read = lock(&self.publishing);
         drop(writer);

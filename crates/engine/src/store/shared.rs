@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
 
 pub(super) const SEGMENTS: &str = "segments";
 pub(super) const SCRATCH: &str = "scratch";
@@ -122,6 +122,11 @@ impl Shared {
 
     pub(crate) fn disk(&self) -> &dyn Disk {
         &*self.disk
+    }
+
+    /// While this is held, this process removes no file that is published.
+    pub(crate) fn files_stay(&self) -> RwLockReadGuard<'_, ()> {
+        self.copying.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What is published, as far as this process knows.

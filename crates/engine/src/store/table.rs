@@ -149,8 +149,12 @@ impl Table for EngineTable {
     }
 
     fn verify(&self) -> Result<Vec<Finding>> {
+        // Nothing is removed that the manifest of now names.
+        let _copying = self.shared.files_stay();
+        let manifest = self.shared.view().manifest.clone();
         let (view, last) = self.view()?;
-        verify(&view, last)
+        let place = (self.shared.disk(), &*self.shared.segments());
+        verify(place, manifest.erasures(&self.name), &view, last)
     }
 
     fn distinct(&self) -> Result<Distinct> {
@@ -161,7 +165,7 @@ impl Table for EngineTable {
     fn stats(&self) -> Result<TableStats> {
         let (view, _) = self.view()?;
         let mut stats = TableStats {
-            pending_compaction_bytes: pending_bytes(&view, self.shared.limits().segment_rows),
+            pending_compaction_bytes: pending_bytes(&view, self.shared.limits()),
             erasures: view.rules.erasures.len(),
             ..TableStats::default()
         };

@@ -6,36 +6,40 @@
 
 use super::view::TableView;
 use super::walk::for_each_key;
+use crate::disk::Disk;
+use crate::erasures::ErasureFile;
 use crate::memtable::Commit;
 use crate::packed::Packed;
 use crate::part::Part;
 use crate::segment::Segment;
-use crate::workers;
+use crate::workers::{self, lock};
 use idmatch_model::{Keep, SeenAt, Side};
 use idmatch_store::{ErrorKind, Finding, Result};
-use std::sync::{Mutex, PoisonError};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 use twox_hash::xxhash3_128::Hasher;
 
-/// What is wrong with a table; nothing if all is well.
-pub(super) fn verify(table: &TableView, last: Commit) -> Result<Vec<Finding>> {
+/// What is wrong with a table and its files of erasures; nothing if all is well.
+pub(super) fn verify(
+    (disk, folder): (&dyn Disk, &Path),
+    erasures: &[ErasureFile],
+    table: &TableView,
+    last: Commit,
+) -> Result<Vec<Finding>> {
     let findings = Mutex::new(Vec::new());
-    let all: Vec<&Segment> = Side::BOTH
-        .iter()
-        .flat_map(|side| table.segments(*side))
-        .map(|segment| segment.as_ref())
-        .collect();
-    workers::for_each(workers::count(), &all, |segment| {
-        match segment.check() {
-            Err(e) if e.kind() == ErrorKind::Corrupt => {
-                findings.lock().unwrap_or_else(PoisonError::into_inner).push(Finding {
-                    place: segment.path().display().to_string(),
-                    problem: e.to_string(),
-                });
-            }
-            other => other?,
+    let note = |checked: Result<()>, path: &Path| match checked {
+        Err(e) if matches!(e.kind(), ErrorKind::Corrupt | ErrorKind::UnsupportedFormat) => {
+            let (place, problem) = (path.display().to_string(), e.to_string());
+            lock(&findings).push(Finding { place, problem });
+            Ok(())
         }
-        Ok(())
-    })?;
+        other => other,
+    };
+    let all: Vec<&Arc<Segment>> = table.all_segments().collect();
+    workers::for_each(workers::count(), &all, |segment| note(segment.check(), segment.path()))?;
+    for file in erasures {
+        note(file.read(disk, folder).map(drop), &folder.join(&file.file))?;
+    }
     let mut findings = findings.into_inner().unwrap_or_else(PoisonError::into_inner);
     findings.sort_by(|a, b| a.place.cmp(&b.place));
     if findings.is_empty() {

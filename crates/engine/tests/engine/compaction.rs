@@ -6,7 +6,7 @@ use crate::common::{
 };
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
-use idmatch_model::{Keep, Period, TableOptions, Window};
+use idmatch_model::{Keep, Period, Side, TableOptions, Window};
 use idmatch_store::{Ingest, MemoryStore, Store, Table, now};
 use std::io;
 use std::path::Path;
@@ -166,4 +166,52 @@ fn a_failed_compaction_changes_nothing() {
             break;
         }
     }
+}
+
+#[test]
+fn a_key_with_more_rows_than_are_sorted_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let limits = MemoryLimits { run_bytes: 10_000, memtable_bytes: 30_000, ..LIMITS };
+    let store = EngineStore::open_with(Arc::new(OsDisk), dir.path(), limits).unwrap();
+    let table = create(&store, "t", Keep::Last).unwrap();
+    let rows: Vec<Row> = (0..2_000).map(|n| (format!("{n}"), "hot".to_owned(), n)).collect();
+    load(&*table, &mut Batches::of_rows(&rows, 100)).unwrap();
+    for rows in rows.chunks(200) {
+        upsert(&*table, &mut Batches::of_rows(rows, 100)).unwrap();
+    }
+    // Neither of them ends with one segment, but both end.
+    table.compact().unwrap();
+    table.compact().unwrap();
+    let answers = crate::common::Question::Answers(Side::PartnerId, "hot".to_owned(), Window::ALL);
+    assert_eq!(ask(&*table, &answers).unwrap().len(), 2_000);
+    assert_eq!(table.verify().unwrap(), []);
+    assert_nothing_leaked(dir.path());
+}
+
+#[test]
+fn a_compaction_ends_while_others_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let table = create(&store, "t", Keep::Last).unwrap();
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (table, is_done) = (&table, &is_done);
+        for writer in 0..2 {
+            scope.spawn(move || {
+                for number in 0.. {
+                    let row = |n: i64| (format!("{writer}-{number}-{n}"), format!("p{n}"), n);
+                    let rows: Vec<Row> = (0..20).map(row).collect();
+                    upsert(&**table, &mut Batches::of_rows(&rows, 20)).unwrap();
+                    if is_done.load(Relaxed) {
+                        break;
+                    }
+                }
+            });
+        }
+        for _ in 0..3 {
+            table.compact().unwrap();
+        }
+        is_done.store(true, Relaxed);
+    });
+    assert_eq!(table.verify().unwrap(), []);
 }
