@@ -1,132 +1,34 @@
-"""What the commands do. Each returns the exit code; errors are raised."""
+"""The commands. Here are those that read a store, copy or compact it; each returns the exit code."""
 
-import os
-import sys
 import time
 from argparse import Namespace
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from io import BufferedReader
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from .. import _store
 from .._core import format_instant
-from .._errors import InvalidArgument, NotAStore
-from .._results import EraseReport, LoadReport, TableStats
+from .._errors import InvalidArgument
+from .._results import TableStats
 from .._sizes import show_size
-from .._store import Store
 from .._table import Table
 from .._times import to_millis
-from ._output import print_columns, print_json, warn
+from ._output import print_columns, print_json
 from ._parser import Command
 from ._progress import watched
+from ._stores import open_existing
+from ._writes import alter, erase, load, upsert
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _DONE = 0
 _FOUND_PROBLEMS = 1
-_REJECTED_ROWS = 3
-
-
-def load(options: Namespace) -> int:
-    """`idmatch load`"""
-    with _store.open(options.store) as store, watched(options.files) as sources:
-        report = _table_to_load(store, options).load(
-            sources,
-            id=options.id,
-            partner_id=options.partner_id,
-            seen_at=options.seen_at,
-            strict=options.strict,
-            rejects=options.rejects,
-        )
-    return _show_report(report, options)
-
-
-def upsert(options: Namespace) -> int:
-    """`idmatch upsert`"""
-    one = options.id is not None or options.partner_id is not None
-    if one == (options.file is not None):
-        raise InvalidArgument("name either FILE or one observation: --id and --partner-id")
-    if one and (options.id is None or options.partner_id is None):
-        raise InvalidArgument("one observation has both --id and --partner-id")
-    if options.seen_at and not one:
-        raise InvalidArgument("--seen-at is for one observation; rows have dates of their own")
-    with _store.open(options.store, durability=options.durability) as store:
-        return _show_report(_upsert(_table_to_upsert(store, options.table), options), options)
-
-
-def _upsert(table: Table, options: Namespace) -> LoadReport:
-    from .. import _load
-    from .._sources import Pieces
-
-    names: dict[str, Any] = {"id": None, "partner_id": None, "seen_at": None}
-    names |= _named_columns(options.columns)
-    how: dict[str, Any] = {"strict": options.strict, "rejects": options.rejects}
-    if options.file == "-":
-        pieces = Pieces(cast("BufferedReader", sys.stdin.buffer), "standard input")
-        return _load.upsert_pieces(table._core, pieces, names, **how)
-    if options.file is not None:
-        with watched([options.file]) as sources:
-            return table.upsert(sources, **names, **how)
-    import pyarrow as pa
-
-    seen_at = options.seen_at or datetime.now(UTC).isoformat(timespec="milliseconds")
-    values = {"id": options.id, "partner_id": options.partner_id, "seen_at": seen_at}
-    row = pa.table({name: pa.array([value], pa.string()) for name, value in values.items()})
-    return table.upsert(row, strict=True)
-
-
-def _named_columns(
-    text: str | None, roles: tuple[str, ...] = ("id", "partner_id", "seen_at")
-) -> dict[str, str]:
-    names = text.split(",") if text else []
-    if len(names) > len(roles):
-        raise InvalidArgument(f"--columns has {len(names)} names; there are {len(roles)} columns")
-    return {role: name for role, name in zip(roles, names, strict=False) if name}
-
-
-def erase(options: Namespace) -> int:
-    """`idmatch erase`"""
-    one = options.id is not None or options.partner_id is not None
-    if one == (options.file is not None):
-        raise InvalidArgument("name either FILE, or one target: --id, --partner-id or both")
-    if options.columns and one:
-        raise InvalidArgument("--columns is for the columns of FILE")
-    with _open_existing(options.store) as store:
-        table = store.table(options.table)
-        if one:
-            return _show_erased(
-                table.erase(id=options.id, partner_id=options.partner_id, at=options.at), options
-            )
-        names: dict[str, Any] = {**_named_columns(options.columns, ("id", "partner_id"))}
-        if not names:
-            raise InvalidArgument(
-                "name the columns of FILE: --columns ID,PARTNER_ID, or one of them"
-            )
-        how: dict[str, Any] = {"strict": options.strict, "rejects": options.rejects}
-        with watched([options.file]) as sources:
-            return _show_erased(table.erase(sources, **names, at=options.at, **how), options)
-
-
-def alter(options: Namespace) -> int:
-    """`idmatch alter`"""
-    with _open_existing(options.store) as store:
-        table = store.table(options.table)
-        before = table.retention
-        table.set_retention(None if options.retention == "none" else options.retention)
-        after = table.retention
-    if options.json:
-        print_json({"name": options.table, "retention_before": before, "retention": after})
-    else:
-        print(f"{options.table}: retention was {before or 'none'}, is {after or 'none'}")
-    return _DONE
 
 
 def match(options: Namespace) -> int:
     """`idmatch match`"""
     started = time.perf_counter()
-    with _open_existing(options.store) as store, watched([options.population]) as sources:
+    with open_existing(options.store) as store, watched([options.population]) as sources:
         result = store.table(options.table).match(
             sources,
             column=options.column,
@@ -156,7 +58,7 @@ def lookup(options: Namespace) -> int:
     """`idmatch lookup`"""
     if options.id is None and options.partner_id is None:
         raise InvalidArgument("name --id, --partner-id or both")
-    with _open_existing(options.store) as store:
+    with open_existing(options.store) as store:
         table = store.table(options.table)
         if options.id is not None and options.partner_id is not None:
             _lookup_pair(table, options)
@@ -171,7 +73,7 @@ def lookup(options: Namespace) -> int:
 
 def tables(options: Namespace) -> int:
     """`idmatch tables`"""
-    with _open_existing(options.store) as store:
+    with open_existing(options.store) as store:
         found = [store.table(name) for name in store.tables()]
         listed = [(table, table.stats()) for table in found]
     if options.json:
@@ -186,7 +88,7 @@ def tables(options: Namespace) -> int:
 
 def verify(options: Namespace) -> int:
     """`idmatch verify`"""
-    with _open_existing(options.store) as store:
+    with open_existing(options.store) as store:
         names = [options.table] if options.table else store.tables()
         findings = {name: store.table(name).verify() for name in names}
     if options.json:
@@ -206,7 +108,7 @@ def verify(options: Namespace) -> int:
 def compact(options: Namespace) -> int:
     """`idmatch compact`"""
     started = time.perf_counter()
-    with _open_existing(options.store) as store:
+    with open_existing(options.store) as store:
         names = [options.table] if options.table else store.tables()
         tables = [store.table(name) for name in names]
         changes = []
@@ -240,7 +142,7 @@ def compact(options: Namespace) -> int:
 def backup(options: Namespace) -> int:
     """`idmatch backup`"""
     started = time.perf_counter()
-    with _open_existing(options.store) as store:
+    with open_existing(options.store) as store:
         store.backup(options.destination)
     return _show_copied(options.store, options.destination, started, options)
 
@@ -291,60 +193,6 @@ COMMANDS: Mapping[str, Command] = {
         sample,
     )
 }
-
-
-def _open_existing(path: str) -> Store:
-    """A store that is there; only a load or an upsert makes one."""
-    store = _store.open(path)
-    if not os.path.isdir(path):
-        raise NotAStore(f"there is no store at {path}; load a table to make one")
-    return store
-
-
-def _table_to_upsert(store: Store, name: str) -> Table:
-    """The table that is there, or a new one."""
-    return store.table(name) if name in store.tables() else store._new_table(name, "last", None)
-
-
-def _show_report(report: LoadReport, options: Namespace) -> int:
-    seconds = round(report.seconds, 3)
-    if options.json:
-        print_json({"rows": report.rows, "rejected": report.rejected, "seconds": seconds})
-    else:
-        print(f"{report.rows:,} rows read, {report.rejected:,} rejected, in {seconds:,} s")
-    if report.rejected:
-        warn(f"{report.rejected:,} rows were rejected; {report.rejects} says which and why")
-    return _REJECTED_ROWS if report.rejected else _DONE
-
-
-def _show_erased(report: EraseReport, options: Namespace) -> int:
-    seconds = round(report.seconds, 3)
-    if options.json:
-        print_json(
-            {
-                "targets": report.targets,
-                "rejected": report.rejected,
-                "rows_by_id": report.by_id,
-                "rows_by_partner_id": report.by_partner_id,
-                "seconds": seconds,
-            }
-        )
-    else:
-        print(
-            f"erased {report.by_id:,} rows by id and {report.by_partner_id:,} by partner ID, "
-            f"in {seconds:,} s; compact removes their bytes from the files"
-        )
-    if report.rejected:
-        warn(f"{report.rejected:,} rows were rejected; {report.rejects} says which and why")
-    return _REJECTED_ROWS if report.rejected else _DONE
-
-
-def _table_to_load(store: Store, options: Namespace) -> Table:
-    """The table that is there or, where options say how it must be, one that is so."""
-    chosen = options.keep or options.retention
-    if not chosen and options.table in store.tables():
-        return store.table(options.table)
-    return store._new_table(options.table, options.keep or "last", options.retention)
 
 
 def _lookup_pair(table: Table, options: Namespace) -> None:

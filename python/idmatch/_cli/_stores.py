@@ -1,0 +1,15 @@
+"""Stores that commands work on."""
+
+import os
+
+from .. import _store
+from .._errors import NotAStore
+from .._store import Store
+
+
+def open_existing(path: str) -> Store:
+    """A store that is there; only a load or an upsert makes one."""
+    store = _store.open(path)
+    if not os.path.isdir(path):
+        raise NotAStore(f"there is no store at {path}; load a table to make one")
+    return store
