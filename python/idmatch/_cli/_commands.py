@@ -1,4 +1,4 @@
-"""The commands. Here are those that read a store, copy or compact it; each returns the exit code."""
+"""The commands. Here are those that read a store, copy or compact it; each returns an exit code."""
 
 import time
 from argparse import Namespace
