@@ -25,7 +25,7 @@ from ._errors import (
     UnsupportedFormat,
 )
 from ._match import MatchResult
-from ._results import EraseReport, Finding, Latest, LoadReport, TableStats
+from ._results import EraseReport, Finding, Latest, LoadReport, RepairReport, TableStats
 from ._store import Store, open, restore
 from ._table import Table
 
@@ -42,6 +42,7 @@ __all__ = [
     "LoadReport",
     "MatchResult",
     "NotAStore",
+    "RepairReport",
     "SourceError",
     "Store",
     "Table",

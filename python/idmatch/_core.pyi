@@ -135,6 +135,11 @@ class Table:
         """Rewrites the table: fast to read, nothing older than its retention."""
     def verify(self) -> list[tuple[str, str]]:
         """What is wrong, as (place, problem); empty when all is well."""
+    def repair(self, accept_loss: bool) -> tuple[list[tuple[str, str]], int]:
+        """Mends the table; returns what was wrong, and how many rows were lost at most.
+
+        Raises Corrupt where rows would be lost and that is not accepted; nothing changes then.
+        """
     def stats(self) -> dict[str, Any]:
         """What `TableStats` has, under the same names; oldest and newest are instants or None."""
 

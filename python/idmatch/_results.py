@@ -81,3 +81,12 @@ class Finding(NamedTuple):
     """The file, or another place, it is in."""
     problem: str
     """What is wrong there."""
+
+
+class RepairReport(NamedTuple):
+    """What a repair found and did."""
+
+    findings: list[Finding]
+    """What was wrong; empty if nothing was, and then nothing was done."""
+    lost: int
+    """Rows that could be read in neither direction: so many at most."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from . import _core
 from ._errors import InvalidArgument
-from ._results import EraseReport, Finding, Latest, LoadReport, TableStats
+from ._results import EraseReport, Finding, Latest, LoadReport, RepairReport, TableStats
 from ._times import Moment, to_datetime, to_millis
 
 if TYPE_CHECKING:
@@ -240,6 +240,19 @@ class Table:
     def verify(self) -> list[Finding]:
         """Reads and checks everything stored of the table; an empty list when all is well."""
         return [Finding(place, problem) for place, problem in self._core.verify()]
+
+    def repair(self, accept_loss: bool = False) -> RepairReport:
+        """Checks the table and mends what is wrong: each direction is rebuilt from the other.
+
+        Takes about as long as verifying and loading the table, and the disk of a second copy of
+        it; nothing changes before all of that is there. Where rows are damaged in both directions
+        some would be lost: then Corrupt says how many at most, and nothing changes, unless
+        `accept_loss`.
+
+        Raises Busy while another process writes the store.
+        """
+        findings, lost = self._core.repair(accept_loss)
+        return RepairReport([Finding(place, problem) for place, problem in findings], lost)
 
     def stats(self) -> TableStats:
         """Figures about the table. Takes up to about half a second: to count different

@@ -99,7 +99,7 @@ impl Rows {
     /// Upserts a batch; a row that is rejected is an error.
     pub fn upsert(&self, table: &dyn Table, batch: RecordBatch) -> Result<()> {
         let batch = SourceBatch { source: self.source.clone(), first_row: 1, batch };
-        table.upsert(&mut Once(Some(batch)), &Ingest::new(true, self.now, &mut NoRejects))
+        table.upsert(&mut Once(Some(batch)), &Ingest::new(true, self.now, &mut NoRejects), None)
     }
 }
 

@@ -16,7 +16,7 @@ const EVERY: Duration = Duration::from_millis(10);
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 
 /// Idle is who changes nothing and uses less than a tenth of a processor for so long.
-const IDLE: Duration = Duration::from_secs(3);
+const IDLE: Duration = Duration::from_secs(8);
 
 /// Looks on until it is ended.
 pub struct Watch {

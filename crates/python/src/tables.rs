@@ -204,6 +204,13 @@ impl Table {
         Ok(findings.into_iter().map(|finding| (finding.place, finding.problem)).collect())
     }
 
+    /// Mends the table; returns what was wrong, as (place, problem), and how many rows were lost.
+    fn repair(&self, py: Python<'_>, accept_loss: bool) -> PyResult<(Vec<(String, String)>, u64)> {
+        let repaired = interruptible(py, |_| self.0.repair(accept_loss))?.or_raise(py)?;
+        let findings = repaired.findings.into_iter().map(|found| (found.place, found.problem));
+        Ok((findings.collect(), repaired.lost_at_most))
+    }
+
     /// Figures about the table.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let figures = || Ok::<_, Error>((self.0.stats()?, self.0.distinct()?));

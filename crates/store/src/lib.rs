@@ -22,5 +22,5 @@ pub use ingest::{
 pub use memory::MemoryStore;
 pub use traits::{
     Answers, Distinct, Durability, Erased, Finding, Match, MatchCounts, MatchLane, MatchQuery,
-    MatchSink, Store, Table, TableStats, match_schema,
+    MatchSink, Repaired, Store, Table, TableStats, match_schema,
 };

@@ -88,6 +88,10 @@ pub trait Table: Send + Sync {
     /// findings; an error means that the check itself could not be done.
     fn verify(&self) -> Result<Vec<Finding>>;
 
+    /// Checks the table and mends what is wrong: each direction from the other. Nothing changes where
+    /// some rows would be lost, because both are damaged (`Corrupt`), unless that is accepted.
+    fn repair(&self, accept_loss: bool) -> Result<Repaired>;
+
     /// Figures about the table that are known without reading it.
     fn stats(&self) -> Result<TableStats>;
 
@@ -215,6 +219,15 @@ pub struct Erased {
     pub by_id: u64,
     /// The same, found by their partner_id.
     pub by_partner_id: u64,
+}
+
+/// What a repair found and did.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Repaired {
+    /// What was wrong before; empty if nothing was, and then nothing was done.
+    pub findings: Vec<Finding>,
+    /// Rows that could be read in neither direction: so many at most.
+    pub lost_at_most: u64,
 }
 
 /// Distinct identifiers and pairs, retention aside.

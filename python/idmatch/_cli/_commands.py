@@ -88,8 +88,12 @@ def tables(options: Namespace) -> int:
 
 def verify(options: Namespace) -> int:
     """`idmatch verify`"""
+    if options.accept_loss and not options.repair:
+        raise InvalidArgument("--accept-loss says how to --repair; name both")
     with open_existing(options.store) as store:
         names = [options.table] if options.table else store.tables()
+        if options.repair:
+            return _repair({name: store.table(name) for name in names}, options)
         findings = {name: store.table(name).verify() for name in names}
     if options.json:
         checked = [
@@ -103,6 +107,27 @@ def verify(options: Namespace) -> int:
             for place, problem in found:
                 print(f"  {place}: {problem}")
     return _FOUND_PROBLEMS if any(findings.values()) else _DONE
+
+
+def _repair(tables: dict[str, Table], options: Namespace) -> int:
+    repaired = {name: table.repair(options.accept_loss) for name, table in tables.items()}
+    if options.json:
+        mended = [
+            {
+                "name": name,
+                "problems": [finding._asdict() for finding in report.findings],
+                "lost": report.lost,
+            }
+            for name, report in repaired.items()
+        ]
+        print_json({"tables": mended})
+        return _DONE
+    for name, (findings, lost) in repaired.items():
+        mended_text = f"{len(findings):,} problems mended, up to {lost:,} rows lost"
+        print(f"{name}: {mended_text if findings else 'all is well'}")
+        for place, problem in findings:
+            print(f"  {place}: {problem}")
+    return _DONE
 
 
 def compact(options: Namespace) -> int:

@@ -54,6 +54,12 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
     verify = command("verify", "Read and check everything that is stored.")
     _add_store(verify)
     verify.add_argument("table", metavar="TABLE", nargs="?", help="check this table only")
+    verify.add_argument(
+        "--repair", action="store_true", help="mend what is wrong: each direction from the other"
+    )
+    verify.add_argument(
+        "--accept-loss", action="store_true", help="with --repair, also where rows would be lost"
+    )
     compact = command("compact", "Rewrite tables as few large segments, without what is too old.")
     _add_store(compact)
     compact.add_argument("table", metavar="TABLE", nargs="?", help="compact this table only")

@@ -20,6 +20,7 @@ mod hold;
 mod live;
 mod manifest;
 mod refresh;
+mod repair;
 mod shared;
 mod table;
 mod verify;

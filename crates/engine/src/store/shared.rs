@@ -40,7 +40,7 @@ pub(crate) struct Shared {
     /// Held while something is erased: nothing else changes the list of erasures.
     pub(super) erasing: Mutex<()>,
     /// One load at a time: it has the scratch folder for itself.
-    loading: Mutex<()>,
+    pub(super) loading: Mutex<()>,
     /// The right to write, as long as anything in this process needs it.
     pub(super) hold: Mutex<Weak<Hold>>,
     /// The number of the next segment file; set whenever the right to write is obtained.

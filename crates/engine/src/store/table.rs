@@ -11,8 +11,8 @@ use crate::memtable::Commit;
 use crate::packed::Packer;
 use idmatch_model::{Keep, Period, SeenAt, Side, TableName, TableOptions, Window, check_id};
 use idmatch_store::{
-    Answers, BatchSource, Distinct, Durability, Erased, Finding, Ingest, Match, MatchQuery, Result,
-    Table, TableStats,
+    Answers, BatchSource, Distinct, Durability, Erased, Finding, Ingest, Match, MatchQuery,
+    Repaired, Result, Table, TableStats,
 };
 use std::sync::Arc;
 
@@ -155,6 +155,10 @@ impl Table for EngineTable {
         let (view, last) = self.view()?;
         let place = (self.shared.disk(), &*self.shared.segments());
         verify(place, manifest.erasures(&self.name), &view, last)
+    }
+
+    fn repair(&self, accept_loss: bool) -> Result<Repaired> {
+        self.shared.repair(&self.name, accept_loss)
     }
 
     fn distinct(&self) -> Result<Distinct> {

@@ -22,5 +22,6 @@ mod orders;
 mod power;
 mod properties;
 mod readers;
+mod repair;
 mod soak;
 mod upserts;

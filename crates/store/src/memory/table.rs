@@ -3,8 +3,8 @@
 use super::matched::MemoryMatch;
 use super::observed::{Answer, Observed};
 use crate::{
-    Answers, BatchSource, Distinct, Durability, Erased, Finding, Ingest, Match, MatchQuery, Result,
-    Table, TableStats, clock,
+    Answers, BatchSource, Distinct, Durability, Erased, Finding, Ingest, Match, MatchQuery,
+    Repaired, Result, Table, TableStats, clock,
 };
 use idmatch_model::{Keep, Period, SeenAt, Side, TableName, TableOptions, Window, check_id};
 use std::collections::BTreeSet;
@@ -145,6 +145,10 @@ impl Table for MemoryTable {
             place: format!("table {}", self.name),
             problem: "its two directions hold different observations".to_owned(),
         }])
+    }
+
+    fn repair(&self, _: bool) -> Result<Repaired> {
+        Ok(Repaired::default())
     }
 
     fn distinct(&self) -> Result<Distinct> {

@@ -1,0 +1,150 @@
+//! Repair: what is damaged in one direction comes from the other; what is damaged in both is given up
+//! only where that was accepted.
+
+use crate::common::{
+    Batches, Fault, FaultyDisk, Question, Row, ask, assert_nothing_leaked, copy_store, create,
+    erase, files, load, name, questions, rows_of_all_kinds, upsert,
+};
+use idmatch_engine::{EngineStore, MemoryLimits};
+use idmatch_model::{Keep, Target, Window};
+use idmatch_store::{ErrorKind, MemoryStore, Store};
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A store with rows in segments and in the journal, and with erasures; its reference.
+fn original(root: &Path, keep: Keep) -> (MemoryStore, Vec<Row>) {
+    let rows = rows_of_all_kinds(900);
+    let (reference, store) = (MemoryStore::new(), EngineStore::open(root).unwrap());
+    for store in [&reference as &dyn Store, &store] {
+        let table = create(store, "t", keep).unwrap();
+        load(&*table, &mut Batches::of_rows(&rows[..500], 100)).unwrap();
+        load(&*table, &mut Batches::of_rows(&rows[400..800], 100)).unwrap();
+        upsert(&*table, &mut Batches::of_rows(&rows[800..], 100)).unwrap();
+        erase(&*table, &[Target::Id(rows[0].0.clone())], rows[0].2).unwrap();
+    }
+    store.close().unwrap();
+    (reference, rows)
+}
+
+/// The segments of a side, by the byte in their headers.
+fn segments(root: &Path, side: u8) -> Vec<PathBuf> {
+    let is_of = |path: &PathBuf| {
+        let bytes = std::fs::read(path).unwrap();
+        bytes.starts_with(b"IDMSEG") && bytes[12] == side
+    };
+    files(root).into_iter().filter(is_of).collect()
+}
+
+/// Harms bytes of a file at a share of its length, after what is checked when it is opened.
+fn harm(file: &Path, share: f64) {
+    let mut bytes = std::fs::read(file).unwrap();
+    let opened = u64::from_le_bytes(bytes[56..64].try_into().unwrap()) as usize;
+    let at = opened + ((bytes.len() - opened - 1) as f64 * share) as usize;
+    bytes[at] ^= 0x40;
+    std::fs::write(file, bytes).unwrap();
+}
+
+fn answers(store: &dyn Store, rows: &[Row]) -> Vec<Vec<Row>> {
+    let table = store.table(&name("t")).unwrap();
+    let asked = questions(rows, &[Window::ALL]);
+    asked.iter().map(|question| ask(&*table, question).unwrap()).collect()
+}
+
+#[test]
+fn each_direction_is_rebuilt_from_the_other() {
+    for (side, keep) in [(0, Keep::Last), (1, Keep::Last), (0, Keep::All), (1, Keep::All)] {
+        let dir = tempfile::tempdir().unwrap();
+        let (reference, rows) = original(dir.path(), keep);
+        let harmed = segments(dir.path(), side);
+        assert_eq!(harmed.len(), 2, "one of each load");
+        for share in [0.0, 0.3, 0.6, 0.99] {
+            segments(dir.path(), side).iter().for_each(|file| harm(file, share));
+            let store = EngineStore::open(dir.path()).unwrap();
+            let table = store.table(&name("t")).unwrap();
+            let found = table.verify().unwrap();
+            assert!(!found.is_empty(), "side {side}, {share}");
+            let repaired = table.repair(false).unwrap();
+            assert_eq!((&repaired.findings, repaired.lost_at_most), (&found, 0));
+            assert_eq!(table.verify().unwrap(), []);
+            assert!(answers(&store, &rows[..60]) == answers(&reference, &rows[..60]));
+            assert_eq!(table.repair(false).unwrap().findings, [], "nothing is left to do");
+            store.close().unwrap();
+            assert!(
+                answers(&EngineStore::open(dir.path()).unwrap(), &rows)
+                    == answers(&reference, &rows)
+            );
+            assert_nothing_leaked(dir.path());
+        }
+    }
+}
+
+#[test]
+fn what_is_damaged_in_both_needs_a_word() {
+    let dir = tempfile::tempdir().unwrap();
+    let (reference, rows) = original(dir.path(), Keep::Last);
+    for side in [0, 1] {
+        harm(&segments(dir.path(), side)[0], 0.5);
+    }
+    let before: BTreeSet<PathBuf> = files(dir.path()).into_iter().collect();
+    let store = EngineStore::open(dir.path()).unwrap();
+    let table = store.table(&name("t")).unwrap();
+    let refused = table.repair(false).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Corrupt);
+    assert!(refused.to_string().contains("would be lost; nothing was changed"), "{refused}");
+    let harmed: Vec<PathBuf> = [0, 1].map(|side| segments(dir.path(), side)[0].clone()).into();
+    assert!(harmed.iter().all(|file| before.contains(file)), "still there");
+    assert!(!table.verify().unwrap().is_empty());
+
+    let repaired = table.repair(true).unwrap();
+    assert!(repaired.lost_at_most > 0 && repaired.lost_at_most < 500, "{repaired:?}");
+    assert_eq!(table.verify().unwrap(), []);
+    // What is there is right; what is not is no more than was said.
+    let pairs = |store: &dyn Store| -> BTreeSet<Row> {
+        let keys = rows.iter().map(|row| row.0.clone()).collect::<BTreeSet<_>>();
+        let table = store.table(&name("t")).unwrap();
+        let of = |key| Question::Answers(idmatch_model::Side::Id, key, Window::ALL);
+        keys.into_iter().flat_map(|key| ask(&*table, &of(key)).unwrap()).collect()
+    };
+    let (there, right) = (pairs(&store), pairs(&reference));
+    let keys = |pairs: &BTreeSet<Row>| -> BTreeSet<(String, String)> {
+        pairs.iter().map(|(id, partner_id, _)| (id.clone(), partner_id.clone())).collect()
+    };
+    assert!(keys(&there).is_subset(&keys(&right)));
+    assert!(right.len() - there.len() <= repaired.lost_at_most as usize);
+}
+
+#[test]
+fn a_repair_that_fails_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let whole = dir.path().join("whole");
+    let (reference, rows) = original(&whole, Keep::Last);
+    harm(&segments(&whole, 0)[0], 0.5);
+    let right = answers(&reference, &rows[..40]);
+    for at in 0.. {
+        let root = dir.path().join(format!("at-{at}"));
+        copy_store(&whole, &root);
+        let disk = Arc::new(FaultyDisk::new(at..at + 1, Fault::Error(io::ErrorKind::StorageFull)));
+        let limits = MemoryLimits::default();
+        if let Ok(store) = EngineStore::open_with(disk.clone(), &root, limits) {
+            let table = store.table(&name("t")).unwrap();
+            if table.repair(false).is_err() {
+                // The fault is over: the same handle does it, if it is not done.
+                table.repair(false).unwrap();
+            }
+            store.close().ok();
+        }
+        let store = EngineStore::open(&root).unwrap();
+        let table = store.table(&name("t")).unwrap();
+        table.repair(false).unwrap();
+        assert_eq!(table.verify().unwrap(), [], "operation {at}");
+        assert!(answers(&store, &rows[..40]) == right, "operation {at}");
+        drop((table, store));
+        std::fs::remove_dir_all(&root).unwrap();
+        if !disk.was_hit() {
+            assert!(at > 40, "only {at} operations");
+            break;
+        }
+    }
+}
