@@ -29,10 +29,12 @@ impl Shared {
         let _hold = self.hold()?;
         self.flush_all()?;
         let _compacting = lock(&self.compacting);
-        // What comes meanwhile is not for this one, or it might never end.
-        let view = self.view();
-        let there = self.table_of(&view, table)?.all_segments();
-        let mut left: HashSet<String> = there.filter_map(|segment| segment.file_name()).collect();
+        // What comes meanwhile is not for this one, or it might never end. Only names: a view that is
+        // held keeps the disk that merged segments took.
+        let names = |table: &Arc<TableView>| {
+            table.all_segments().filter_map(|segment| segment.file_name()).collect()
+        };
+        let mut left: HashSet<String> = self.table_of(&self.view(), table).map(names)?;
         while self.compact_step(table, Effort::Full, Some(&mut left))? {}
         Ok(())
     }
