@@ -64,9 +64,9 @@ impl Shared {
         self.is_waiting_for_idle.store(false, Release);
     }
 
-    /// Whether anyone has the store besides a thread of its own, and keeps it.
-    fn is_in_use(self: &Arc<Shared>) -> bool {
-        Arc::strong_count(self) > 1 && !self.closing.load(Relaxed)
+    /// Whether anyone has the store, and keeps it.
+    fn is_in_use(&self) -> bool {
+        !self.closing.load(Relaxed)
     }
 
     fn compact_all(self: &Arc<Shared>, effort: Effort) {

@@ -16,8 +16,9 @@ use std::time::Duration;
 
 const LOCK: &str = "LOCK";
 
-/// A reader that cleans up holds the lock for moments; a writer waits that long.
-const LOCK_TRIES: u32 = 50;
+/// A reader that cleans up holds the lock for moments, and so does a store that was dropped while it
+/// wrote; a writer waits that long.
+const LOCK_TRIES: u32 = 200;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// Held while this process may write.

@@ -19,7 +19,7 @@ use crate::workers::lock;
 use idmatch_model::{TableName, TableOptions};
 use idmatch_store::{BatchSource, Durability, Error, ErrorKind, Ingest, Result};
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering::{AcqRel, Release};
+use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -38,9 +38,6 @@ const LARGEST_SET: usize = 1 << 30;
 
 /// About what a row takes in memory beyond its bytes, in both directions.
 const ROW_OVERHEAD: usize = 48;
-
-/// How often the thread that syncs later looks whether the store is still there.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// What this process needs to write to the journal.
 pub(crate) struct Writer {
@@ -319,11 +316,11 @@ impl Shared {
             && let Some(by) = writer.sync_by
         {
             let left = by.saturating_duration_since(Instant::now());
-            // Nobody else has the store any more: it was dropped without being closed.
-            if left.is_zero() || Arc::strong_count(&self) == 1 {
+            // Or nobody has the store any more: it was dropped without being closed.
+            if left.is_zero() || self.closing.load(Relaxed) {
                 writer.sync();
             } else {
-                let waited = self.to_sync.wait_timeout(slot, left.min(LOOK_AGAIN));
+                let waited = self.to_sync.wait_timeout(slot, left);
                 slot = waited.unwrap_or_else(PoisonError::into_inner).0;
             }
         }

@@ -34,7 +34,7 @@ use crate::disk::{Disk, OsDisk};
 use crate::limits::MemoryLimits;
 use idmatch_model::{TableName, TableOptions};
 use idmatch_store::{Durability, Error, ErrorKind, Result, Store, Table};
-use shared::Shared;
+use shared::{Shared, User};
 use std::path::Path;
 use std::sync::Arc;
 use table::EngineTable;
@@ -42,7 +42,7 @@ use table::EngineTable;
 /// The embedded store.
 #[derive(Debug, Clone)]
 pub struct EngineStore {
-    shared: Arc<Shared>,
+    shared: Arc<User>,
 }
 
 impl EngineStore {
@@ -67,7 +67,8 @@ impl EngineStore {
         root: &Path,
         limits: MemoryLimits,
     ) -> Result<EngineStore> {
-        Ok(EngineStore { shared: Arc::new(Shared::open(disk, root, limits)?) })
+        let shared = Arc::new(Shared::open(disk, root, limits)?);
+        Ok(EngineStore { shared: User::new(shared) })
     }
 
     /// What upserts of this process promise from now on, unless they ask for more.

@@ -20,6 +20,7 @@ use idmatch_model::{Period, TableName, TableOptions};
 use idmatch_store::{BatchSource, Durability, Error, ErrorKind, Ingest, Result};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
@@ -63,8 +64,35 @@ pub(crate) struct Shared {
     pub(super) compacting: Mutex<()>,
     /// Held for writing while files are removed that a reader of files may be about to open.
     pub(super) copying: RwLock<()>,
-    /// Set while merges in the background should end.
+    /// Set while what goes on in the background should end.
     pub(super) closing: AtomicBool,
+}
+
+/// Held by every store and table that is in use. When the last one is dropped without the store being
+/// closed, what goes on in the background ends soon, and with it the right to write.
+#[derive(Debug)]
+pub(super) struct User(Arc<Shared>);
+
+impl User {
+    pub(super) fn new(shared: Arc<Shared>) -> Arc<User> {
+        Arc::new(User(shared))
+    }
+}
+
+impl Deref for User {
+    type Target = Arc<Shared>;
+    fn deref(&self) -> &Arc<Shared> {
+        &self.0
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        self.closing.store(true, Relaxed);
+        // With the lock: whoever waits to sync has either seen it or is woken.
+        drop(lock(&self.writer));
+        self.to_sync.notify_all();
+    }
 }
 
 impl Shared {

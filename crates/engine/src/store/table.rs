@@ -2,7 +2,7 @@
 
 use super::compacting::pending_bytes;
 use super::distinct::distinct;
-use super::shared::Shared;
+use super::shared::User;
 use super::verify::verify;
 use super::view::TableView;
 use crate::lookup::{KeyAnswers, pair_dates, places};
@@ -17,14 +17,14 @@ use idmatch_store::{
 use std::sync::Arc;
 
 pub(super) struct EngineTable {
-    shared: Arc<Shared>,
+    shared: Arc<User>,
     name: TableName,
     /// What it is made with, if it is not there yet.
     options: TableOptions,
 }
 
 impl EngineTable {
-    pub(super) fn new(shared: Arc<Shared>, name: TableName, options: TableOptions) -> EngineTable {
+    pub(super) fn new(shared: Arc<User>, name: TableName, options: TableOptions) -> EngineTable {
         EngineTable { shared, name, options }
     }
 
