@@ -183,7 +183,7 @@ fn answers_like_the_reference(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(runs(12) as u32) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(runs(60) as u32) })]
 
     #[test]
     fn keep_last_answers_like_the_reference(
