@@ -63,13 +63,18 @@ pub(crate) fn choose(segments: &[Sized], effort: Effort, segment_rows: u64) -> O
     let is_full = |number: &usize| segments.get(*number).is_some_and(|segment| segment.is_full);
     let alike = || {
         ranges.iter().find_map(|((bits, _), numbers)| {
-            let may_split = finer(*bits, numbers) > *bits;
             let mut by_size: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
-            for number in numbers.iter().filter(|number| may_split || !is_full(number)) {
+            for number in numbers {
                 let size = segments.get(*number)?.rows.max(1).ilog2() / 2;
                 by_size.entry(size).or_default().push(*number);
             }
-            let inputs = by_size.into_values().find(|alike| alike.len() >= ALIKE)?;
+            // Merging full ones gains nothing, unless the results cover finer ranges.
+            let inputs = by_size.into_values().find_map(|mut alike| {
+                if finer(*bits, &alike) == *bits {
+                    alike.retain(|number| !is_full(number));
+                }
+                (alike.len() >= ALIKE).then_some(alike)
+            })?;
             Some(Choice { prefix_bits: finer(*bits, &inputs), inputs })
         })
     };
@@ -218,6 +223,21 @@ mod tests {
             prop_assert!(segments.iter().all(|a| segments.iter().filter(|b| a.prefix == b.prefix).count() == 1));
             prop_assert_eq!(segments.iter().map(|segment| segment.rows).sum::<u64>(), sizes.iter().sum::<u64>());
         }
+    }
+
+    #[test]
+    fn full_segments_are_merged_only_to_be_split() {
+        let full = |rows| Sized { is_full: true, ..flushed(rows) };
+        let few = [full(249); 4];
+        for effort in [Effort::Background, Effort::Idle] {
+            assert_eq!(choose(&few, effort, SEGMENT_ROWS), None, "{effort:?}");
+        }
+        let many = [full(251); 4];
+        let choice = Choice { inputs: vec![0, 1, 2, 3], prefix_bits: 1 };
+        assert_eq!(choose(&many, Effort::Background, SEGMENT_ROWS), Some(choice));
+        // Those of one size are few enough for their range, although all together are not.
+        let mixed = [[full(200); 4], [full(20); 4]].concat();
+        assert_eq!(choose(&mixed, Effort::Background, SEGMENT_ROWS), None);
     }
 
     #[test]
