@@ -92,7 +92,7 @@ impl Memtable {
         self.rows.load(Relaxed)
     }
 
-    /// About how much memory is taken.
+    /// How much memory is taken.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Relaxed)
     }
@@ -174,6 +174,12 @@ fn segment(side: Side, part: Part, found: &[u8], rules: &Rules) -> Result<Option
 }
 
 impl PartRows {
+    /// Bytes taken, with what is kept for the next rows.
+    fn memory(&self) -> usize {
+        let entries = self.sorted.capacity() + self.recent.capacity();
+        self.rows.capacity() + entries * size_of::<Entry>()
+    }
+
     fn copy_key(&self, hash: u64, key: Packed<'_>, last: Commit, out: &mut Vec<u8>) {
         let first = self.sorted.partition_point(|entry| entry.hash < hash);
         let sorted = self.sorted.get(first..).unwrap_or_default();
@@ -201,12 +207,13 @@ impl Direction {
         part.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a row; returns the bytes it took.
+    /// Adds a row; returns by how many bytes the memory grew.
     fn add(&self, commit: Commit, seen_at: SeenAt, key: Packed<'_>, value: Packed<'_>) -> usize {
         let hash = key.hash();
         let Some(part) = self.parts.get(usize::from(Part::of(hash).0)) else { return 0 };
         let mut part = part.write().unwrap_or_else(PoisonError::into_inner);
         let part = &mut *part;
+        let before = part.memory();
         let at = part.rows.len();
         rows::push(&mut part.rows, seen_at, key, value);
         part.recent.push(Entry { hash, at: at as u32, commit });
@@ -216,6 +223,6 @@ impl Direction {
             // Two sorted runs: merged in one pass.
             part.sorted.sort_by_key(|entry| entry.hash);
         }
-        part.rows.len() - at + size_of::<Entry>()
+        part.memory().saturating_sub(before)
     }
 }

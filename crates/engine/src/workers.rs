@@ -4,6 +4,10 @@ use idmatch_store::Result;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+/// By how much long work stands back for threads that need a processor for a moment, such as for a
+/// lookup. A third of what others get, where all processors are taken; all there is otherwise.
+const LONG_WORK_NICE: i32 = 5;
+
 /// How many threads can work at once: one for each processor.
 pub(crate) fn count() -> usize {
     // Asking the system reads several files, which takes longer than a small match.
@@ -17,8 +21,15 @@ pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs `work` on so many threads, this one among them; each gets its number. The first
-/// error is returned, after all have ended.
+/// Has this thread stand back when others want the processor, for as long as it lives.
+pub(crate) fn stand_back(nice: i32) {
+    // Where that is refused nothing changes.
+    rustix::process::nice(nice).ok();
+}
+
+/// Runs `work` on so many threads; each gets its number. Several are others than this one, and stand
+/// back for it ([`LONG_WORK_NICE`]), which it could not undo for itself. The first error is returned, after
+/// all have ended.
 pub(crate) fn on_each_thread<T: Send>(
     threads: usize,
     work: impl Fn(usize) -> Result<T> + Sync,
@@ -28,13 +39,18 @@ pub(crate) fn on_each_thread<T: Send>(
     }
     std::thread::scope(|scope| {
         let work = &work;
-        let others: Vec<_> = (1..threads).map(|number| scope.spawn(move || work(number))).collect();
-        let mine = work(0);
-        let ended: Vec<_> = others.into_iter().map(|thread| thread.join()).collect();
-        let ended = ended
+        let start = |number| {
+            scope.spawn(move || {
+                stand_back(LONG_WORK_NICE);
+                work(number)
+            })
+        };
+        let started: Vec<_> = (0..threads).map(start).collect();
+        let ended: Vec<_> = started.into_iter().map(|thread| thread.join()).collect();
+        ended
             .into_iter()
-            .map(|ended| ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        std::iter::once(mine).chain(ended).collect()
+            .map(|ended| ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
     })
 }
 

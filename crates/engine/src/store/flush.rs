@@ -59,7 +59,7 @@ impl Shared {
                 shared.flushed.notify_all();
                 drop(state);
                 // What others wait for comes first.
-                rustix::process::nice(MERGING_NICE).ok();
+                workers::stand_back(MERGING_NICE);
                 shared.compact_in_background();
                 shared.compact_when_idle();
             });
