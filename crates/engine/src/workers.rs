@@ -1,12 +1,20 @@
 //! Threads that work off a list.
 
 use idmatch_store::Result;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
-/// By how much long work stands back for threads that need a processor for a moment, such as for a
-/// lookup. A third of what others get, where all processors are taken; all there is otherwise.
-const LONG_WORK_NICE: i32 = 5;
+/// By how much long work stands back: all there is of a processor that nobody else wants, else a
+/// tenth. With 5 a lookup that had to wait, and is late with the next ones, was still made to wait for the end of a turn.
+const LONG_WORK_NICE: i32 = 10;
+
+/// Long work stands back where there was short work so lately. A process that only loads or
+/// matches gives way to nobody.
+const SHORT_WORK_LATELY: Duration = Duration::from_secs(10);
+
+/// Whether there was short work since that was asked.
+static SHORT_WORK: AtomicBool = AtomicBool::new(false);
 
 /// How many threads can work at once: one for each processor.
 pub(crate) fn count() -> usize {
@@ -21,15 +29,33 @@ pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Has this thread stand back when others want the processor, for as long as it lives.
-pub(crate) fn stand_back(nice: i32) {
-    // Where that is refused nothing changes.
-    rustix::process::nice(nice).ok();
+/// Notes that somebody needs a processor for a moment, and soon: for a lookup or an upsert.
+#[inline]
+pub(crate) fn note_short_work() {
+    // Most find it noted, and write nothing that other threads read.
+    if !SHORT_WORK.load(Relaxed) {
+        SHORT_WORK.store(true, Relaxed);
+    }
 }
 
-/// Runs `work` on so many threads; each gets its number. Several are others than this one, and stand
-/// back for it ([`LONG_WORK_NICE`]), which it could not undo for itself. The first error is returned, after
-/// all have ended.
+fn was_short_work_lately() -> bool {
+    static LAST: Mutex<Option<Instant>> = Mutex::new(None);
+    let mut last = lock(&LAST);
+    if SHORT_WORK.swap(false, Relaxed) {
+        *last = Some(Instant::now());
+    }
+    last.is_some_and(|last| last.elapsed() < SHORT_WORK_LATELY)
+}
+
+/// Has this thread stand back when others want the processor, for as long as it lives.
+pub(crate) fn stand_back() {
+    // Where that is refused nothing changes.
+    rustix::process::nice(LONG_WORK_NICE).ok();
+}
+
+/// Runs `work` on so many threads; each gets its number. Several are others than this one, because
+/// to stand back for short work is nothing that a thread could undo. The first error is returned, after all
+/// have ended.
 pub(crate) fn on_each_thread<T: Send>(
     threads: usize,
     work: impl Fn(usize) -> Result<T> + Sync,
@@ -37,11 +63,14 @@ pub(crate) fn on_each_thread<T: Send>(
     if threads <= 1 {
         return Ok(vec![work(0)?]);
     }
+    let stands_back = was_short_work_lately();
     std::thread::scope(|scope| {
         let work = &work;
         let start = |number| {
             scope.spawn(move || {
-                stand_back(LONG_WORK_NICE);
+                if stands_back {
+                    stand_back();
+                }
                 work(number)
             })
         };

@@ -6,8 +6,8 @@ use crate::record;
 use crate::workers::{self, lock};
 use idmatch_model::check_id;
 use idmatch_store::{BatchSource, Result, SourceBatch, population_ids};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 /// From this many entries on, sorting by digits is faster than by comparing.
 const RADIX_ENTRIES: usize = 512;
@@ -29,6 +29,8 @@ pub(super) struct Population {
 #[derive(Default)]
 pub(super) struct PopulationPart {
     entries: Vec<Entry>,
+    /// What each thread read, until it is sorted.
+    pieces: Vec<Vec<Entry>>,
     /// Where the packed identifiers lie: one arena for each thread that read some.
     arenas: Vec<Vec<u8>>,
 }
@@ -64,38 +66,23 @@ impl Population {
         })?;
         let is_last = shared.ended.into_inner();
         let rows = readers.iter().map(|reader| reader.rows).sum();
-        let mut parts: Vec<PopulationPart> =
-            (0..Part::COUNT).map(|_| PopulationPart::default()).collect();
         let mut read: Vec<_> = readers.into_iter().map(|reader| reader.parts.into_iter()).collect();
-        for part in &mut parts {
-            for (entries, arena) in read.iter_mut().filter_map(Iterator::next) {
-                if part.entries.is_empty() {
-                    part.entries = entries;
-                } else {
-                    part.entries.extend_from_slice(&entries);
-                }
-                part.arenas.push(arena);
-            }
-        }
-        let work: Vec<Mutex<&mut PopulationPart>> =
-            parts.iter_mut().filter(|part| part.entries.len() > 1).map(Mutex::new).collect();
+        let mut next_part = || PopulationPart::of(read.iter_mut().filter_map(Iterator::next));
+        let parts: Vec<Mutex<PopulationPart>> =
+            (0..Part::COUNT).map(|_| Mutex::new(next_part())).collect();
         let threads = if rows < WORTH_SORTING_APART { 1 } else { workers::count() };
-        workers::for_each(threads, &work, |part| {
-            let part = &mut **lock(part);
-            let place = |entry: &Entry| (entry.hash >> (32 - Part::BITS)) as u32;
-            if part.entries.len() < RADIX_ENTRIES {
-                part.entries.sort_by_key(place);
-            } else {
-                radsort::sort_by_key(&mut part.entries, place);
-            }
+        workers::for_each(threads, &parts, |part| {
+            lock(part).sort();
             Ok(())
         })?;
-        drop(work);
-        Ok(Population { parts, rows, is_last })
+        let parts =
+            parts.into_iter().map(|part| part.into_inner().unwrap_or_else(PoisonError::into_inner));
+        Ok(Population { parts: parts.collect(), rows, is_last })
     }
 
     pub(super) fn part(&self, part: Part) -> &PopulationPart {
-        const EMPTY: &PopulationPart = &PopulationPart { entries: Vec::new(), arenas: Vec::new() };
+        const EMPTY: &PopulationPart =
+            &PopulationPart { entries: Vec::new(), pieces: Vec::new(), arenas: Vec::new() };
         self.parts.get(usize::from(part.0)).unwrap_or(EMPTY)
     }
 }
@@ -151,6 +138,25 @@ impl Shared<'_> {
 }
 
 impl PopulationPart {
+    /// What each thread has read of a part.
+    fn of(read: impl Iterator<Item = (Vec<Entry>, Vec<u8>)>) -> PopulationPart {
+        let (pieces, arenas) = read.unzip();
+        PopulationPart { entries: Vec::new(), pieces, arenas }
+    }
+
+    /// Brings all that was read into order.
+    fn sort(&mut self) {
+        let mut pieces = std::mem::take(&mut self.pieces).into_iter();
+        self.entries = pieces.next().unwrap_or_default();
+        pieces.for_each(|piece| self.entries.extend_from_slice(&piece));
+        let place = |entry: &Entry| (entry.hash >> (32 - Part::BITS)) as u32;
+        if self.entries.len() < RADIX_ENTRIES {
+            self.entries.sort_by_key(place);
+        } else {
+            radsort::sort_by_key(&mut self.entries, place);
+        }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -168,7 +174,7 @@ impl PopulationPart {
     /// A part whose identifiers, without hashes, lie as records at these offsets.
     pub(super) fn of_records(records: Vec<u8>, offsets: &[u32]) -> PopulationPart {
         let entries = offsets.iter().map(|at| Entry { hash: 0, arena: 0, at: *at }).collect();
-        PopulationPart { entries, arenas: vec![records] }
+        PopulationPart { entries, pieces: Vec::new(), arenas: vec![records] }
     }
 
     /// The identifier of the entry with this number.

@@ -9,6 +9,7 @@ use crate::lookup::{KeyAnswers, pair_dates, places};
 use crate::matching::EngineMatch;
 use crate::memtable::Commit;
 use crate::packed::Packer;
+use crate::workers;
 use idmatch_model::{Keep, Period, SeenAt, Side, TableName, TableOptions, Window, check_id};
 use idmatch_store::{
     Answers, BatchSource, Distinct, Durability, Erased, Finding, Ingest, Match, MatchQuery,
@@ -37,6 +38,7 @@ impl EngineTable {
     /// The dates of a pair as stored: newest first, repeats included. Asked on the side of
     /// the pair that has fewer rows.
     fn stored_dates(&self, id: &str, partner_id: &str) -> Result<(Vec<SeenAt>, Arc<TableView>)> {
+        workers::note_short_work();
         check_id(id.as_bytes())?;
         check_id(partner_id.as_bytes())?;
         let (view, last) = self.view()?;
@@ -88,6 +90,7 @@ impl Table for EngineTable {
         ingest: &Ingest<'_>,
         durability: Option<Durability>,
     ) -> Result<()> {
+        workers::note_short_work();
         self.shared.upsert(&self.name, &self.options, source, ingest, durability)
     }
 
@@ -106,6 +109,7 @@ impl Table for EngineTable {
     }
 
     fn answers(&self, by: Side, key: &str, window: Window) -> Result<Box<dyn Answers>> {
+        workers::note_short_work();
         check_id(key.as_bytes())?;
         let (view, last) = self.view()?;
         let places = places(&view, by, Packer::default().pack(key.as_bytes()), last)?;
