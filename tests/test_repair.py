@@ -42,6 +42,44 @@ def test_a_loss_has_to_be_accepted(loaded: Cli) -> None:
         assert store.table("small").repair() == ([], 0)
 
 
+def test_a_store_that_does_not_open_is_mended(loaded: Cli) -> None:
+    before = loaded("lookup", "store", "small", "--id", "a", "--json").json()
+    segment = min((loaded.home / "store").glob("segments/*.seg"))
+    segment.unlink()
+    assert loaded("tables", "store").code == 1
+    with pytest.raises(idmatch.Error):
+        idmatch.open(loaded.home / "store")
+    mended = loaded("verify", "store", "--repair", "--json").json()
+    assert [found["problem"] for found in mended["store"]] == ["the file is gone"]
+    assert mended["tables"][0]["problems"] == []
+    assert loaded("lookup", "store", "small", "--id", "a", "--json").json() == before
+    assert idmatch.mend(loaded.home / "store") == []
+
+
+def test_damage_in_the_middle_of_the_journal(loaded: Cli) -> None:
+    store = loaded.home / "store"
+    for number in range(3):
+        loaded("upsert", "store", "small", "--id", f"new-{number}", "--partner-id", "z")
+    journals = sorted(store.glob("journal/*.log"))
+    whole = bytearray(journals[0].read_bytes())
+    whole[-20] ^= 1
+    journals[0].write_bytes(whole)
+    refused = loaded("verify", "store")
+    assert refused.code == 1
+    assert "journal" in refused.err
+    assert "offset 40" in refused.err
+    refused = loaded("verify", "store", "--repair")
+    assert refused.code == 1
+    assert "bytes of upserts would be lost; nothing was changed" in refused.err
+    accepted = loaded("verify", "store", "--repair", "--accept-loss")
+    assert (accepted.code, "could not be opened: 1 problems mended" in accepted.out) == (0, True)
+    found = [
+        loaded("lookup", "store", "small", "--id", f"new-{number}", "--json").json()
+        for number in range(3)
+    ]
+    assert [len(answer["matches"]) for answer in found] == [0, 1, 1]
+
+
 def test_a_writer_elsewhere_is_respected(loaded: Cli) -> None:
     harm(loaded.home / "store", side=1)
     with idmatch.open(loaded.home / "store") as store:

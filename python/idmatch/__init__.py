@@ -26,7 +26,7 @@ from ._errors import (
 )
 from ._match import MatchResult
 from ._results import EraseReport, Finding, Latest, LoadReport, RepairReport, TableStats
-from ._store import Store, open, restore
+from ._store import Store, mend, open, restore
 from ._table import Table
 
 __all__ = [
@@ -51,6 +51,7 @@ __all__ = [
     "TableStats",
     "UnsupportedFormat",
     "__version__",
+    "mend",
     "open",
     "restore",
 ]

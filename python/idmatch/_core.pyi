@@ -13,6 +13,7 @@ __all__ = [
     "Table",
     "__version__",
     "format_instant",
+    "mend",
     "open_store",
     "parse_instant",
     "parse_period",
@@ -27,6 +28,9 @@ def open_store(path: str, interval_millis: int | None, memtable_bytes: int | Non
     With `interval_millis` upserts are acknowledged before they are durable, which they are so
     many milliseconds later. Raises NotAStore for a directory that holds something else.
     """
+
+def mend(path: str, accept_loss: bool) -> list[tuple[str, str]]:
+    """Mends a store that cannot be opened; returns places and problems that were found."""
 
 def restore(source: str, destination: str) -> None:
     """Copies a backup to a place where nothing is yet, after checking every file of it."""

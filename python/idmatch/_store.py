@@ -6,6 +6,7 @@ from typing import Literal, Self
 
 from . import _core
 from ._errors import InvalidArgument
+from ._results import Finding
 from ._sizes import parse_size
 from ._table import Table
 
@@ -43,6 +44,19 @@ def open(
 def restore(source: str | os.PathLike[str], destination: str | os.PathLike[str]) -> None:
     """Copies a backup to a place where nothing is yet, after checking every file of it."""
     _core.restore(_directory(source), _directory(destination))
+
+
+def mend(path: str | os.PathLike[str], accept_loss: bool = False) -> list[Finding]:
+    """Mends a store that cannot be opened, and returns what was wrong: nothing where it can be.
+
+    A segment that is gone, or whose header is damaged, is made anew from the other direction. A
+    damaged journal is written anew with the upserts that can be read. For damage that does not
+    keep a store from being opened there is `Table.repair`.
+
+    Raises Corrupt, and changes nothing, where something would be lost, unless that is accepted
+    with `accept_loss`; and for a damaged manifest or list of erasures, which need a backup.
+    """
+    return [Finding(*found) for found in _core.mend(_directory(path), accept_loss)]
 
 
 class Store:

@@ -22,6 +22,9 @@ pub(crate) fn io_error(doing: &str, path: &Path, e: io::Error) -> Error {
 pub(crate) fn corrupt(path: &Path, offset: usize, what: &str) -> Error {
     Error::new(
         ErrorKind::Corrupt,
-        format!("{}, offset {offset}: {what}; restore the file from a backup", path.display()),
+        format!(
+            "{}, offset {offset}: {what}; `verify --repair` may mend it, else restore the store from a backup",
+            path.display()
+        ),
     )
 }

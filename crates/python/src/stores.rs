@@ -44,6 +44,18 @@ pub(crate) fn restore(py: Python<'_>, source: PathBuf, destination: PathBuf) -> 
     py.detach(|| EngineStore::restore(&source, &destination)).or_raise(py).map(drop)
 }
 
+/// Mends a store that cannot be opened; returns what was wrong.
+#[pyfunction]
+pub(crate) fn mend(
+    py: Python<'_>,
+    path: PathBuf,
+    accept_loss: bool,
+) -> PyResult<Vec<(String, String)>> {
+    let mend = || EngineStore::mend(Arc::new(OsDisk), &path, accept_loss);
+    let findings = py.detach(mend).or_raise(py)?;
+    Ok(findings.into_iter().map(|found| (found.place, found.problem)).collect())
+}
+
 /// `keep` from its name.
 fn keep(py: Python<'_>, name: &str) -> PyResult<Keep> {
     match name {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .. import _store
 from .._core import format_instant
 from .._errors import InvalidArgument
-from .._results import TableStats
+from .._results import Finding, TableStats
 from .._sizes import show_size
 from .._table import Table
 from .._times import to_millis
@@ -90,10 +90,11 @@ def verify(options: Namespace) -> int:
     """`idmatch verify`"""
     if options.accept_loss and not options.repair:
         raise InvalidArgument("--accept-loss says how to --repair; name both")
+    mended = _store.mend(options.store, options.accept_loss) if options.repair else []
     with open_existing(options.store) as store:
         names = [options.table] if options.table else store.tables()
         if options.repair:
-            return _repair({name: store.table(name) for name in names}, options)
+            return _repair(mended, {name: store.table(name) for name in names}, options)
         findings = {name: store.table(name).verify() for name in names}
     if options.json:
         checked = [
@@ -109,10 +110,10 @@ def verify(options: Namespace) -> int:
     return _FOUND_PROBLEMS if any(findings.values()) else _DONE
 
 
-def _repair(tables: dict[str, Table], options: Namespace) -> int:
+def _repair(mended: list[Finding], tables: dict[str, Table], options: Namespace) -> int:
     repaired = {name: table.repair(options.accept_loss) for name, table in tables.items()}
     if options.json:
-        mended = [
+        of_tables = [
             {
                 "name": name,
                 "problems": [finding._asdict() for finding in report.findings],
@@ -120,8 +121,12 @@ def _repair(tables: dict[str, Table], options: Namespace) -> int:
             }
             for name, report in repaired.items()
         ]
-        print_json({"tables": mended})
+        print_json({"store": [found._asdict() for found in mended], "tables": of_tables})
         return _DONE
+    if mended:
+        print(f"{options.store} could not be opened: {len(mended):,} problems mended")
+        for place, problem in mended:
+            print(f"  {place}: {problem}")
     for name, (findings, lost) in repaired.items():
         mended_text = f"{len(findings):,} problems mended, up to {lost:,} rows lost"
         print(f"{name}: {mended_text if findings else 'all is well'}")

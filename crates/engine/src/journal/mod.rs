@@ -14,7 +14,7 @@ mod write;
 
 #[cfg(feature = "fuzzing")]
 pub(crate) use read::scan;
-pub(crate) use read::{Progress, check_end, read};
+pub(crate) use read::{Progress, Salvaged, check_end, read};
 pub(crate) use record::{Entries, encode_batch};
 #[cfg(feature = "fuzzing")]
 pub(crate) use record::{header, record};

@@ -6,6 +6,7 @@ use crate::disk::Disk;
 use crate::errors::{corrupt, io_error};
 use idmatch_store::{Error, ErrorKind, Result};
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 
 /// How far a file was read. It may have grown since, if someone writes it.
@@ -52,22 +53,13 @@ pub(crate) fn scan(
     if at == 0 {
         match check_header(bytes, number) {
             Start::Good(before) => (at, header) = (HEADER_BYTES, Some(before)),
-            Start::OtherFormat(format) => {
-                return Err(Error::new(
-                    ErrorKind::UnsupportedFormat,
-                    format!(
-                        "{} has journal format {format}, this version reads format {FORMAT}; \
-                         use the version of idmatch that wrote it, or a later one",
-                        path.display()
-                    ),
-                ));
-            }
+            Start::OtherFormat(format) => return Err(other_format(&path, format)),
             Start::Bad => {}
         }
     }
     while at > 0 {
         let Some(Record { entries, next, .. }) = tail.record(at) else { break };
-        take(Entries(entries))?;
+        take(Entries::new(entries))?;
         at = next;
     }
     // What follows was under way when writing stopped, unless something proves that it had
@@ -77,6 +69,17 @@ pub(crate) fn scan(
     Ok(Progress::Read { end: at, before: header })
 }
 
+fn other_format(path: &Path, format: u32) -> Error {
+    Error::new(
+        ErrorKind::UnsupportedFormat,
+        format!(
+            "{} has journal format {format}, this version reads format {FORMAT}; \
+             use the version of idmatch that wrote it, or a later one",
+            path.display()
+        ),
+    )
+}
+
 /// Refuses a file that ends at `end` although it is known to have been durable up to `durable`.
 pub(crate) fn check_end(folder: &Path, number: u64, end: usize, durable: u64) -> Result<()> {
     if durable <= end as u64 {
@@ -84,4 +87,57 @@ pub(crate) fn check_end(folder: &Path, number: u64, end: usize, durable: u64) ->
     }
     let what = "a record of the journal that had been made durable is missing or damaged";
     Err(corrupt(&file(folder, number), end, what))
+}
+
+/// What a file has, whatever is damaged.
+#[derive(Default)]
+pub(crate) struct Salvaged {
+    /// Where each whole record is, with its entries.
+    pub(crate) records: Vec<(Range<usize>, Vec<u8>)>,
+    /// How far the file is known to have been durable, by its own word.
+    pub(crate) durable: u64,
+    /// How long the file before was, durably; `None` where the header is damaged.
+    pub(crate) before: Option<u64>,
+}
+
+impl Salvaged {
+    /// Reads all records that are whole.
+    ///
+    /// # Errors
+    /// `UnsupportedFormat`, and `Io`.
+    pub(crate) fn read(disk: &dyn Disk, folder: &Path, number: u64) -> Result<Salvaged> {
+        let path = file(folder, number);
+        let bytes = &disk.read(&path).map_err(|e| io_error("read", &path, e))?;
+        let mut salvaged = Salvaged::default();
+        match check_header(bytes, number) {
+            Start::Good(before) => salvaged.before = Some(before),
+            Start::OtherFormat(format) => return Err(other_format(&path, format)),
+            Start::Bad => {}
+        }
+        let tail = Tail { number, offset: 0, bytes };
+        let mut at = HEADER_BYTES;
+        while let Some((start, record)) = tail.first_record_from(at) {
+            salvaged.records.push((start..record.next, record.entries.to_vec()));
+            salvaged.durable = salvaged.durable.max(record.durable);
+            at = record.next;
+        }
+        Ok(salvaged)
+    }
+
+    /// Which bytes are in no record although they were durable, given how far the file was by
+    /// anybody's word.
+    pub(crate) fn holes(&self, durable: u64) -> Vec<Range<usize>> {
+        let durable = usize::try_from(durable).unwrap_or(usize::MAX);
+        let mut holes = Vec::new();
+        let mut at = if self.before.is_some() { HEADER_BYTES } else { 0 };
+        let ends = self.records.iter().map(|(place, _)| place.clone());
+        for place in ends.chain(std::iter::once(durable..durable)) {
+            let hole = at..place.start.min(durable);
+            if !hole.is_empty() && hole != (0..HEADER_BYTES) {
+                holes.push(hole);
+            }
+            at = place.end.max(at);
+        }
+        holes
+    }
 }

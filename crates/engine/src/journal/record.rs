@@ -119,6 +119,13 @@ impl<'a> Tail<'a> {
         Some(Record { durable, entries: slice(whole, RECORD_HEADER, len)?, next })
     }
 
+    /// The first whole record from an offset on, and where it is.
+    pub(super) fn first_record_from(&self, offset: usize) -> Option<(usize, Record<'a>)> {
+        let first = offset.next_multiple_of(ALIGN).max(HEADER_BYTES);
+        let end = self.offset + self.bytes.len();
+        (first..end).step_by(ALIGN).find_map(|at| Some((at, self.record(at)?)))
+    }
+
     /// The last whole record that starts after an offset.
     pub(super) fn last_record_after(&self, offset: usize) -> Option<Record<'a>> {
         let first = (offset + 1).next_multiple_of(ALIGN).max(HEADER_BYTES);
@@ -135,7 +142,7 @@ pub(crate) struct BatchRef<'a> {
 }
 
 /// The entries of a record. `None` inside for bytes that are no entry.
-pub(crate) struct Entries<'a>(pub(super) &'a [u8]);
+pub(crate) struct Entries<'a>(&'a [u8]);
 
 impl<'a> Iterator for Entries<'a> {
     type Item = Option<BatchRef<'a>>;
@@ -153,6 +160,10 @@ impl<'a> Iterator for Entries<'a> {
 }
 
 impl<'a> Entries<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Entries<'a> {
+        Entries(bytes)
+    }
+
     fn read(&mut self) -> Option<BatchRef<'a>> {
         let name_len = usize::from(*self.0.first()?);
         let table = std::str::from_utf8(slice(self.0, 1, name_len)?).ok()?;

@@ -91,7 +91,10 @@ impl Header {
         let corrupt = |what: &str| {
             Error::new(
                 ErrorKind::Corrupt,
-                format!("{}, offset 0: {what}; restore the file from a backup", path.display()),
+                format!(
+                    "{}, offset 0: {what}; `verify --repair` may mend it, else restore the store from a backup",
+                    path.display()
+                ),
             )
         };
         let Some(header) = array::<HEADER_BYTES>(file, 0) else {

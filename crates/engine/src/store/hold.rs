@@ -63,7 +63,8 @@ impl Shared {
         sync(&self.root)
     }
 
-    fn lock(&self) -> Result<Box<dyn Lock>> {
+    /// Obtains the lock of the writer.
+    pub(super) fn lock(&self) -> Result<Box<dyn Lock>> {
         let path = self.root.join(LOCK);
         for attempt in 0..LOCK_TRIES {
             if attempt > 0 {
@@ -120,7 +121,7 @@ impl Shared {
     }
 
     /// Files in the store's folders that the manifest does not name.
-    fn leftovers(&self, manifest: &Manifest) -> Result<Vec<PathBuf>> {
+    pub(super) fn leftovers(&self, manifest: &Manifest) -> Result<Vec<PathBuf>> {
         let named = manifest.files();
         let is_needed = |folder: &str, name: &str| match folder {
             SEGMENTS => named.contains(name),

@@ -16,11 +16,14 @@ mod compacting;
 mod distinct;
 mod erase;
 mod flush;
+mod group;
 mod hold;
 mod live;
 mod manifest;
+mod mend;
 mod refresh;
 mod repair;
+mod salvage;
 mod shared;
 mod table;
 mod verify;
@@ -33,7 +36,7 @@ pub(crate) use view::TableView;
 use crate::disk::{Disk, OsDisk};
 use crate::limits::MemoryLimits;
 use idmatch_model::{TableName, TableOptions};
-use idmatch_store::{Durability, Error, ErrorKind, Result, Store, Table};
+use idmatch_store::{Durability, Error, ErrorKind, Finding, Result, Store, Table};
 use shared::{Shared, User};
 use std::path::Path;
 use std::sync::Arc;
@@ -96,6 +99,17 @@ impl EngineStore {
     pub fn new_table(&self, name: &TableName, options: &TableOptions) -> Result<Arc<dyn Table>> {
         self.shared.check_options(name, options)?;
         Ok(Arc::new(EngineTable::new(self.shared.clone(), name.clone(), options.clone())))
+    }
+
+    /// Mends a store that cannot be opened because a segment is missing or its header is damaged, or the
+    /// journal is: what can be read becomes a store that opens. Returns what was wrong; nothing, and
+    /// nothing is changed, where the store can be opened. [`Table::repair`] mends the rest.
+    ///
+    /// # Errors
+    /// `Corrupt`, and nothing changes, if something would be lost and that is not accepted, or if
+    /// the manifest or the list of erasures is damaged; `Busy` while another process writes.
+    pub fn mend(disk: Arc<dyn Disk>, root: &Path, accept_loss: bool) -> Result<Vec<Finding>> {
+        Shared::unread(disk, root, MemoryLimits::default()).mend(accept_loss)
     }
 
     /// Copies a backup to a place where nothing is yet, and opens it.

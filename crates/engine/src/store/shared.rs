@@ -3,8 +3,9 @@
 //! Lock order: `erasing` or `loading`, `writer` (see `live`), `hold`, `publishing`, `view`. Whoever merges has
 //! `compacting` and none of these before; a backup has `writer`, then `copying`, then `publishing`.
 
+use super::group::Queue;
 use super::hold::{Hold, first_foreign};
-use super::live::{Queue, Writer};
+use super::live::Writer;
 use super::manifest::TableEntry;
 use super::view::{Opened, View};
 use super::{Manifest, flush};
@@ -97,7 +98,28 @@ impl Drop for User {
 
 impl Shared {
     pub(crate) fn open(disk: Arc<dyn Disk>, root: &Path, limits: MemoryLimits) -> Result<Shared> {
-        let shared = Shared {
+        let shared = Shared::unread(disk, root, limits);
+        if Manifest::read(&*shared.disk, root)?.is_none() {
+            if let Some(name) = first_foreign(&*shared.disk, root)? {
+                return Err(Error::new(
+                    ErrorKind::NotAStore,
+                    format!(
+                        "{} is not a store: it has no MANIFEST, but it has {name:?}; \
+                         name a store, or a folder that is empty or does not exist",
+                        root.display()
+                    ),
+                ));
+            }
+            return Ok(shared);
+        }
+        shared.refresh()?;
+        shared.remove_leftovers_if_free();
+        Ok(shared)
+    }
+
+    /// A store of which nothing was read yet.
+    pub(super) fn unread(disk: Arc<dyn Disk>, root: &Path, limits: MemoryLimits) -> Shared {
+        Shared {
             disk,
             root: root.to_owned(),
             limits,
@@ -121,23 +143,7 @@ impl Shared {
             compacting: Mutex::new(()),
             copying: RwLock::new(()),
             closing: AtomicBool::new(false),
-        };
-        if Manifest::read(&*shared.disk, root)?.is_none() {
-            if let Some(name) = first_foreign(&*shared.disk, root)? {
-                return Err(Error::new(
-                    ErrorKind::NotAStore,
-                    format!(
-                        "{} is not a store: it has no MANIFEST, but it has {name:?}; \
-                         name a store, or a folder that is empty or does not exist",
-                        root.display()
-                    ),
-                ));
-            }
-            return Ok(shared);
         }
-        shared.refresh()?;
-        shared.remove_leftovers_if_free();
-        Ok(shared)
     }
 
     pub(crate) fn root(&self) -> &Path {

@@ -18,6 +18,7 @@ mod golden;
 mod history;
 mod kill;
 mod kill_all;
+mod mend;
 mod orders;
 mod power;
 mod properties;

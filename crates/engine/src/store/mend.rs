@@ -1,0 +1,241 @@
+//! Mending a store that cannot be opened: what can still be read becomes one that can.
+//!
+//! A segment that is missing, or whose header is damaged, is made anew from the other direction; a
+//! journal is written anew without what is damaged. All of it comes with one change of the manifest,
+//! so there is never a store that opens and has lost something. The manifest itself and
+//! the list of erasures exist once: a store without them has to be restored.
+
+use super::Manifest;
+use super::hold::list;
+use super::shared::Shared;
+use super::view::Opened;
+use crate::journal::{self, Appended, Entries, JournalWriter, Salvaged};
+use crate::segment::{Segment, SegmentInfo};
+use idmatch_model::{Side, TableName};
+use idmatch_store::{Error, ErrorKind, Finding, Result};
+use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// What keeps a store from being opened.
+#[derive(Default)]
+struct Damage {
+    findings: Vec<Finding>,
+    /// The tables with segments that cannot be opened, and how many rows these have in each direction.
+    tables: BTreeMap<TableName, [u64; 2]>,
+    /// Whether the journal has to be written anew, and how many of its bytes that had been durable cannot be read.
+    is_of_journal: bool,
+    journal_bytes: usize,
+}
+
+/// The files of the journal that count, as far as they can be read.
+type Journal = BTreeMap<u64, Salvaged>;
+
+impl Shared {
+    /// See [`super::EngineStore::mend`].
+    pub(super) fn mend(&self, accept_loss: bool) -> Result<Vec<Finding>> {
+        // Where there is no store, opening it says so.
+        if Manifest::read(&*self.disk, &self.root)?.is_none() {
+            return Ok(Vec::new());
+        }
+        let _lock = self.lock()?;
+        let mut manifest = self.published()?;
+        let journal = self.salvage_journal(&manifest)?;
+        let (mut damage, mut lost) = (Damage::default(), Vec::new());
+        self.check_segments(&mut manifest, &mut damage)?;
+        self.check_journal(&manifest, &journal, &mut damage);
+        if damage.findings.is_empty() {
+            return Ok(Vec::new());
+        }
+        if damage.journal_bytes > 0 && !accept_loss {
+            return Err(would_lose(&damage));
+        }
+        self.next_file.fetch_max(manifest.next_file, Relaxed);
+        self.remove_files(self.leftovers(&self.published()?)?);
+        let view = self.open_view(manifest.clone(), &mut Opened::new())?;
+        self.add_segments(
+            |names| {
+                let mut made = Vec::new();
+                for (name, missing) in &damage.tables {
+                    let table = self.table_of(&view, name)?;
+                    let (segments, rows) =
+                        self.rewrite(names, name, table, *missing, accept_loss)?;
+                    made.push((name.clone(), segments));
+                    if rows > 0 {
+                        lost.push((name.clone(), rows));
+                    }
+                }
+                Ok(made)
+            },
+            |made| self.publish_mended(&manifest, &journal, &damage, made),
+        )
+        .inspect_err(|_| self.remove_scratch())?;
+        self.remove_files(self.leftovers(&self.published()?)?);
+        damage.findings.extend(lost.into_iter().map(|(name, rows)| Finding {
+            place: format!("table {name}"),
+            problem: format!("up to {rows} rows could be read in neither direction"),
+        }));
+        Ok(damage.findings)
+    }
+
+    /// Takes out of a manifest what cannot be opened.
+    fn check_segments(&self, manifest: &mut Manifest, damage: &mut Damage) -> Result<()> {
+        let folder = self.segments();
+        let there: HashSet<String> = list(&*self.disk, &folder)?.into_iter().collect();
+        for (name, entry) in &mut manifest.tables {
+            let mut readable = Vec::new();
+            for info in std::mem::take(&mut entry.segments) {
+                match self.problem_of(&info, &there)? {
+                    None => readable.push(info),
+                    Some(problem) => {
+                        let [by_id, by_partner_id] = damage.tables.entry(name.clone()).or_default();
+                        *match info.side {
+                            Side::Id => by_id,
+                            Side::PartnerId => by_partner_id,
+                        } += info.rows;
+                        damage.add(&folder.join(&info.file), problem);
+                    }
+                }
+            }
+            entry.segments = readable;
+        }
+        Ok(())
+    }
+
+    /// Why a segment cannot be opened; `None` if it can.
+    fn problem_of(&self, info: &SegmentInfo, there: &HashSet<String>) -> Result<Option<String>> {
+        if !there.contains(&info.file) {
+            return Ok(Some("the file is gone".to_owned()));
+        }
+        match Segment::open(&*self.disk, &self.segments(), info) {
+            Err(e) if e.kind() == ErrorKind::Corrupt => Ok(Some(e.to_string())),
+            other => other.map(|_| None),
+        }
+    }
+
+    fn salvage_journal(&self, manifest: &Manifest) -> Result<Journal> {
+        let folder = self.journal();
+        let mut journal = Journal::new();
+        let names = list(&*self.disk, &folder)?;
+        let numbers = names.iter().filter_map(|name| journal::number_of(name));
+        for number in numbers.filter(|number| *number >= manifest.journal.first) {
+            journal.insert(number, Salvaged::read(&*self.disk, &folder, number)?);
+        }
+        Ok(journal)
+    }
+
+    fn check_journal(&self, manifest: &Manifest, journal: &Journal, damage: &mut Damage) {
+        let folder = self.journal();
+        let mut durable: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut note = |number: u64, length: u64| {
+            if number >= manifest.journal.first {
+                let known = durable.entry(number).or_default();
+                *known = length.max(*known);
+            }
+        };
+        for (number, salvaged) in journal {
+            note(*number, salvaged.durable);
+            if let (Some(before), Some(previous)) = (salvaged.before, number.checked_sub(1)) {
+                note(previous, before);
+            }
+        }
+        if let Some((number, length)) = manifest.journal.closed {
+            note(number, length);
+        }
+        let none = Salvaged::default();
+        for (number, durable) in durable {
+            let (salvaged, file) = (journal.get(&number), journal::file(&folder, number));
+            let mut note = |bytes: usize, problem: String| {
+                damage.is_of_journal = true;
+                damage.journal_bytes += bytes;
+                damage.add(&file, problem);
+            };
+            if salvaged.is_some_and(|salvaged| salvaged.before.is_none()) && durable > 0 {
+                note(0, "the header is damaged".to_owned());
+            }
+            let what = if salvaged.is_some() { "damaged" } else { "gone" };
+            for hole in salvaged.unwrap_or(&none).holes(durable) {
+                let problem = format!("upserts in bytes {} to {} are {what}", hole.start, hole.end);
+                note(hole.len(), problem);
+            }
+            for (place, entries) in salvaged.map_or(&[][..], |salvaged| &salvaged.records) {
+                if !makes_sense(manifest, entries) {
+                    let problem = format!("the record at byte {} makes no sense", place.start);
+                    note(place.len(), problem);
+                }
+            }
+        }
+    }
+
+    fn publish_mended(
+        &self,
+        readable: &Manifest,
+        journal: &Journal,
+        damage: &Damage,
+        made: Vec<(TableName, Vec<SegmentInfo>)>,
+    ) -> Result<()> {
+        let written = match damage.is_of_journal {
+            true => self.write_journal(readable, journal)?,
+            false => None,
+        };
+        self.publish(|manifest| {
+            for (name, segments) in made {
+                let made_with = readable.erasures(&name);
+                if let Some(entry) = manifest.tables.get_mut(&name) {
+                    entry.segments.clear();
+                    entry.add(segments, made_with);
+                }
+            }
+            if damage.is_of_journal {
+                let next = journal.last_key_value().map_or(0, |(number, _)| number + 1);
+                manifest.journal.first = next.max(manifest.journal.first);
+                manifest.journal.closed = written;
+            }
+            Ok(())
+        })
+    }
+
+    /// Writes what is left of the journal as one file, durably; returns its number and length.
+    fn write_journal(&self, manifest: &Manifest, journal: &Journal) -> Result<Option<(u64, u64)>> {
+        let Some((last, _)) = journal.last_key_value() else { return Ok(None) };
+        let mut file = JournalWriter::create(&*self.disk, &self.journal(), last + 1, 0)?;
+        for (_, entries) in journal.values().flat_map(|salvaged| &salvaged.records) {
+            if !makes_sense(manifest, entries) {
+                continue;
+            }
+            match file.append(entries, true) {
+                Appended::Done => {}
+                Appended::NotWritten(e) | Appended::NotSynced(e) => return Err(e),
+            }
+        }
+        file.sync()?;
+        Ok(Some((file.number(), file.durable())))
+    }
+}
+
+/// Whether all of a record is about tables that there are.
+fn makes_sense(manifest: &Manifest, entries: &[u8]) -> bool {
+    Entries::new(entries).all(|batch| {
+        batch.is_some_and(|batch| manifest.tables.keys().any(|name| name.as_str() == batch.table))
+    })
+}
+
+fn would_lose(damage: &Damage) -> Error {
+    let places: Vec<String> =
+        damage.findings.iter().map(|found| format!("{}: {}", found.place, found.problem)).collect();
+    Error::new(
+        ErrorKind::Corrupt,
+        format!(
+            "{} bytes of upserts would be lost; nothing was changed. Restore the store from a backup, \
+             or accept the loss. {}",
+            damage.journal_bytes,
+            places.join("; ")
+        ),
+    )
+}
+
+impl Damage {
+    fn add(&mut self, place: &Path, problem: String) {
+        self.findings.push(Finding { place: place.display().to_string(), problem });
+    }
+}

@@ -1,0 +1,264 @@
+//! A store that cannot be opened is mended: from the other direction, or by giving up what cannot be read,
+//! which has to be accepted.
+
+use crate::common::{
+    Batches, Fault, FaultyDisk, Question, Row, ask, assert_nothing_leaked, copy_store, create,
+    erase, files, load, name, questions, rows_of_all_kinds, upsert,
+};
+use idmatch_engine::EngineStore;
+use idmatch_engine::disk::OsDisk;
+use idmatch_model::{Keep, Side, Target, Window};
+use idmatch_store::{ErrorKind, Finding, MemoryStore, Result, Store};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Each upsert is one record of the journal.
+const UPSERTED: usize = 20;
+
+/// A store with rows in segments and in the journal, and with an erasure; its reference.
+fn original(root: &Path) -> (MemoryStore, Vec<Row>) {
+    let rows = rows_of_all_kinds(300);
+    let (reference, store) = (MemoryStore::new(), EngineStore::open(root).unwrap());
+    for store in [&reference as &dyn Store, &store] {
+        let table = create(store, "t", Keep::Last).unwrap();
+        load(&*table, &mut Batches::of_rows(&rows[..200], 100)).unwrap();
+        for row in rows[200..].chunks(100 / UPSERTED) {
+            upsert(&*table, &mut Batches::of_rows(row, 100)).unwrap();
+        }
+        erase(&*table, &[Target::Id(rows[0].0.clone())], rows[0].2).unwrap();
+    }
+    store.close().unwrap();
+    (reference, rows)
+}
+
+fn mend(root: &Path, accept_loss: bool) -> Result<Vec<Finding>> {
+    EngineStore::mend(Arc::new(OsDisk), root, accept_loss)
+}
+
+fn answers(store: &dyn Store, rows: &[Row]) -> Vec<Vec<Row>> {
+    let table = store.table(&name("t")).unwrap();
+    let asked = questions(rows, &[Window::ALL]);
+    asked.iter().map(|question| ask(&*table, question).unwrap()).collect()
+}
+
+type Pairs = BTreeMap<(String, String), i64>;
+
+/// All pairs with their dates, asked by id.
+fn pairs(store: &dyn Store, rows: &[Row]) -> Pairs {
+    let table = store.table(&name("t")).unwrap();
+    let keys: BTreeSet<&String> = rows.iter().map(|(id, _, _)| id).collect();
+    let of = |key: &String| Question::Answers(Side::Id, key.clone(), Window::ALL);
+    let answers = keys.into_iter().flat_map(|key| ask(&*table, &of(key)).unwrap());
+    answers.map(|(id, partner_id, seen_at)| ((id, partner_id), seen_at)).collect()
+}
+
+/// Whether all there is is right, or was right before something that is gone.
+fn is_part_of(there: &Pairs, right: &Pairs) -> bool {
+    there.iter().all(|(pair, seen_at)| right.get(pair).is_some_and(|newest| seen_at <= newest))
+}
+
+fn ending(root: &Path, ending: &str) -> Vec<PathBuf> {
+    let has = |path: &PathBuf| path.extension().is_some_and(|found| found == ending);
+    files(root).into_iter().filter(has).collect()
+}
+
+fn flip(file: &Path, at: usize) {
+    let mut bytes = std::fs::read(file).unwrap();
+    bytes[at] ^= 0x24;
+    std::fs::write(file, bytes).unwrap();
+}
+
+fn contents(root: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut files = files(root);
+    files.sort();
+    files.into_iter().map(|file| (file.clone(), std::fs::read(&file).unwrap())).collect()
+}
+
+fn assert_whole(root: &Path, reference: &dyn Store, rows: &[Row], place: &str) {
+    let store = EngineStore::open(root).unwrap();
+    assert_eq!(store.table(&name("t")).unwrap().verify().unwrap(), [], "{place}");
+    assert!(answers(&store, rows) == answers(reference, rows), "{place}");
+    store.close().unwrap();
+    assert_nothing_leaked(root);
+}
+
+#[test]
+fn a_store_that_opens_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(mend(dir.path(), true).unwrap(), [], "there is none");
+    original(dir.path());
+    let before = contents(dir.path());
+    assert_eq!(mend(dir.path(), true).unwrap(), []);
+    assert!(contents(dir.path()) == before);
+}
+
+#[test]
+fn a_segment_that_cannot_be_opened_comes_from_the_other_direction() {
+    let dir = tempfile::tempdir().unwrap();
+    let whole = dir.path().join("whole");
+    let (reference, rows) = original(&whole);
+    let segments = ending(&whole, "seg");
+    assert_eq!(segments.len(), 2);
+    for segment in segments {
+        for at in [None, Some(0), Some(12), Some(30), Some(111)] {
+            let (root, place) = (dir.path().join("harmed"), format!("{segment:?}, {at:?}"));
+            copy_store(&whole, &root);
+            let harmed = root.join(segment.strip_prefix(&whole).unwrap());
+            match at {
+                None => std::fs::remove_file(&harmed).unwrap(),
+                Some(at) => flip(&harmed, at),
+            }
+            EngineStore::open(&root).unwrap_err();
+            let found = mend(&root, false).unwrap();
+            assert_eq!(found.len(), 1, "{place}: {found:?}");
+            assert_eq!(found[0].place, harmed.display().to_string());
+            assert_whole(&root, &reference, &rows, &place);
+            std::fs::remove_dir_all(&root).unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_is_gone_in_both_directions_needs_a_word() {
+    let dir = tempfile::tempdir().unwrap();
+    let (reference, rows) = original(dir.path());
+    let segments = ending(dir.path(), "seg");
+    segments.iter().for_each(|segment| std::fs::remove_file(segment).unwrap());
+    let before = contents(dir.path());
+    let refused = mend(dir.path(), false).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Corrupt);
+    assert!(refused.to_string().contains("would be lost; nothing was changed"), "{refused}");
+    assert!(contents(dir.path()) == before);
+    let found = mend(dir.path(), true).unwrap();
+    assert_eq!(found.len(), 3, "{found:?}");
+    let store = EngineStore::open(dir.path()).unwrap();
+    assert_eq!(store.table(&name("t")).unwrap().verify().unwrap(), []);
+    let there = pairs(&store, &rows);
+    let right = pairs(&reference, &rows);
+    assert!(is_part_of(&there, &right) && there.len() >= 90, "{}", there.len());
+}
+
+#[test]
+fn every_byte_of_a_journal_may_be_damaged() {
+    let dir = tempfile::tempdir().unwrap();
+    let whole = dir.path().join("whole");
+    let (reference, rows) = original(&whole);
+    let right = pairs(&reference, &rows);
+    let journal = ending(&whole, "log").pop().unwrap();
+    let length = std::fs::read(&journal).unwrap().len();
+    let (mut lossless, mut lossy) = (0, 0);
+    for at in (0..length).step_by(3) {
+        let (root, place) = (dir.path().join("harmed"), format!("byte {at} of {length}"));
+        copy_store(&whole, &root);
+        let harmed = root.join(journal.strip_prefix(&whole).unwrap());
+        flip(&harmed, at);
+        let before = contents(&root);
+        let Err(refused) = EngineStore::open(&root) else { panic!("{place} was not noticed") };
+        if refused.kind() == ErrorKind::UnsupportedFormat {
+            // It says that it is of another version, which is not for us to mend.
+            assert_eq!(mend(&root, true).unwrap_err().kind(), refused.kind(), "{place}");
+        } else {
+            match mend(&root, false) {
+                Ok(found) => {
+                    assert!(found.len() == 1 && at < 40, "{place}: {found:?}");
+                    assert_whole(&root, &reference, &rows, &place);
+                    lossless += 1;
+                }
+                Err(refused) => {
+                    let text = refused.to_string();
+                    assert!(text.contains("bytes of upserts would be lost"), "{place}: {text}");
+                    assert!(contents(&root) == before, "{place}");
+                    let found = mend(&root, true).unwrap();
+                    assert_eq!(found.len(), 1, "{place}: {found:?}");
+                    let store = EngineStore::open(&root).unwrap();
+                    assert_eq!(store.table(&name("t")).unwrap().verify().unwrap(), [], "{place}");
+                    let there = pairs(&store, &rows);
+                    // One record is gone.
+                    let most = 100 / UPSERTED;
+                    assert!(
+                        is_part_of(&there, &right) && there.len() + most >= right.len(),
+                        "{place}"
+                    );
+                    lossy += 1;
+                }
+            }
+        }
+        std::fs::remove_dir_all(&root).unwrap();
+    }
+    assert!(lossless > 5 && lossy > 500, "{lossless}, {lossy}");
+}
+
+#[test]
+fn a_journal_that_is_gone_or_cut_short_is_given_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let whole = dir.path().join("whole");
+    let (reference, rows) = original(&whole);
+    let right = pairs(&reference, &rows);
+    let journal = ending(&whole, "log").pop().unwrap();
+    let length = std::fs::read(&journal).unwrap().len() as u64;
+    for left in [None, Some(0), Some(20), Some(length / 2), Some(length - 1)] {
+        let (root, place) = (dir.path().join("harmed"), format!("{left:?} bytes left"));
+        copy_store(&whole, &root);
+        let harmed = root.join(journal.strip_prefix(&whole).unwrap());
+        match left {
+            None => std::fs::remove_file(&harmed).unwrap(),
+            Some(left) => std::fs::File::options()
+                .write(true)
+                .open(&harmed)
+                .and_then(|file| file.set_len(left))
+                .unwrap(),
+        }
+        EngineStore::open(&root).unwrap_err();
+        mend(&root, false).unwrap_err();
+        assert!(!mend(&root, true).unwrap().is_empty(), "{place}");
+        let store = EngineStore::open(&root).unwrap();
+        assert!(is_part_of(&pairs(&store, &rows), &right), "{place}");
+        let table = store.table(&name("t")).unwrap();
+        upsert(&*table, &mut Batches::of_rows(&rows[200..], 100)).unwrap();
+        store.close().unwrap();
+        assert_whole(&root, &reference, &rows, &place);
+        std::fs::remove_dir_all(&root).unwrap();
+    }
+}
+
+#[test]
+fn what_exists_once_needs_a_backup() {
+    let dir = tempfile::tempdir().unwrap();
+    let whole = dir.path().join("whole");
+    original(&whole);
+    let erasures = ending(&whole, "era").pop().unwrap();
+    for file in [whole.join("MANIFEST"), erasures] {
+        let root = dir.path().join("harmed");
+        copy_store(&whole, &root);
+        flip(&root.join(file.strip_prefix(&whole).unwrap()), 40);
+        std::fs::remove_file(&ending(&root, "seg")[0]).unwrap();
+        let before = contents(&root);
+        assert_eq!(mend(&root, true).unwrap_err().kind(), ErrorKind::Corrupt, "{file:?}");
+        assert!(contents(&root) == before, "{file:?}");
+        std::fs::remove_dir_all(&root).unwrap();
+    }
+}
+
+#[test]
+fn mending_that_fails_can_be_repeated() {
+    let dir = tempfile::tempdir().unwrap();
+    let whole = dir.path().join("whole");
+    let (reference, rows) = original(&whole);
+    std::fs::remove_file(&ending(&whole, "seg")[0]).unwrap();
+    flip(&ending(&whole, "log")[0], 20);
+    for at in 0.. {
+        let root = dir.path().join(format!("at-{at}"));
+        copy_store(&whole, &root);
+        let disk = Arc::new(FaultyDisk::new(at..at + 1, Fault::Error(io::ErrorKind::StorageFull)));
+        EngineStore::mend(disk.clone(), &root, false).ok();
+        mend(&root, false).unwrap();
+        assert_whole(&root, &reference, &rows, &format!("operation {at}"));
+        std::fs::remove_dir_all(&root).unwrap();
+        if !disk.was_hit() {
+            assert!(at > 20, "only {at} operations");
+            break;
+        }
+    }
+}
