@@ -137,8 +137,8 @@ def test_durability_and_memory_are_chosen_when_a_store_is_opened(tmp_path: Path)
         assert table.latest_partner_id("a") == ("x", NOON)
         with pytest.raises(idmatch.InvalidArgument, match="always"):
             table.upsert(SMALL, durability="never")  # type: ignore[arg-type]
-        for start in range(0, 60_000, 20_000):
-            rows = [(f"id-{n}", f"partner-{n}", NOON) for n in range(start, start + 20_000)]
+        for start in range(0, 60_000, 5_000):
+            rows = [(f"id-{n}", f"partner-{n}", NOON) for n in range(start, start + 5_000)]
             table.upsert(observations(*rows))
         # Twice the rows' size would not fit into memory: some are in segments by now.
         assert table.stats().memtable_bytes < 3_000_000 < 60_000 * 2 * 40

@@ -15,11 +15,9 @@ use crate::workers::{self, lock};
 use idmatch_model::{Keep, Side, TableName};
 use idmatch_store::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
-
-/// By how much merging stands back when others want the processor.
-const MERGING_NICE: i32 = 10;
 
 /// What is known of flushes.
 pub(crate) struct State {
@@ -52,14 +50,16 @@ impl Shared {
         let shared = self.clone();
         let started =
             std::thread::Builder::new().name("idmatch-flush".to_owned()).spawn(move || {
-                let outcome = shared.flush(last);
+                // Others wait for the end of it, whatever that is.
+                let outcome = catch_unwind(AssertUnwindSafe(|| shared.flush(last)))
+                    .unwrap_or_else(|_| Err(Error::new(ErrorKind::Io, "the flush panicked")));
                 let mut state = lock(&shared.flush);
                 state.error = outcome.err().map(|e| (e.kind(), e.chain()));
                 state.is_running = false;
                 shared.flushed.notify_all();
                 drop(state);
                 // What others wait for comes first.
-                workers::stand_back(MERGING_NICE);
+                workers::stand_back();
                 shared.compact_in_background();
                 shared.compact_when_idle();
             });

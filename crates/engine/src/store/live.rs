@@ -1,12 +1,12 @@
 //! Upserts: how a batch becomes durable, then visible.
 //!
-//! Threads bring batches; one of them leads and takes all that wait as one commit. A commit
-//! is one record of the journal; when that is durable its rows go into the memtables, and then
-//! readers see them, all at once. While a leader waits for the disk the next commit gathers.
+//! Batches come as commits ([`super::group`]). A commit is one record of the journal; when that is
+//! durable its rows go into the memtables, and then readers see them, all at once.
 //!
 //! A set of memtables belongs to one journal file. When it has taken half of the memory there
 //! is, a new file is begun and the old set is written as segments ([`super::flush`]).
 
+use super::group::{Batch, Ticket};
 use super::hold::Hold;
 use super::shared::Shared;
 use super::view::LiveSet;
@@ -20,7 +20,7 @@ use idmatch_model::{TableName, TableOptions};
 use idmatch_store::{BatchSource, Durability, Error, ErrorKind, Ingest, Result};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 /// An upsert of more rows is cut into batches of so many; each is seen whole or not at all.
@@ -30,14 +30,13 @@ const BATCH_BYTES: usize = 32 << 20;
 /// From so many journal files on, those that are ended are written as segments.
 const FILES_LEFT: usize = 8;
 
-/// A commit takes no more batches than this many bytes.
-const COMMIT_BYTES: usize = 64 << 20;
-
 /// A set of memtables takes no more, however much memory there may be: places are 32 bits.
 const LARGEST_SET: usize = 1 << 30;
 
-/// About what a row takes in memory beyond its bytes, in both directions.
+/// About what a row takes in memory beyond its bytes, in both directions; and by how much the lists that
+/// it goes to may be larger than what is in them.
 const ROW_OVERHEAD: usize = 48;
+const LIST_ROOM: usize = 2;
 
 /// What this process needs to write to the journal.
 pub(crate) struct Writer {
@@ -50,40 +49,7 @@ pub(crate) struct Writer {
     /// When at the latest what was written is synced; `None` if it is.
     sync_by: Option<Instant>,
     /// Why nothing can be written any more.
-    failed: Option<String>,
-}
-
-/// Batches that wait for a leader.
-#[derive(Default)]
-pub(crate) struct Queue {
-    waiting: Vec<Arc<Ticket>>,
-    is_led: bool,
-}
-
-/// A batch and what became of it.
-struct Ticket {
-    batch: Batch,
-    outcome: Mutex<Option<Result<()>>>,
-}
-
-struct Batch {
-    table: TableName,
-    durability: Durability,
-    count: u32,
-    rows: Vec<u8>,
-}
-
-impl Queue {
-    /// The batches of the next commit, oldest first: one at least.
-    fn next_group(&mut self) -> Vec<Arc<Ticket>> {
-        let mut bytes = 0;
-        let fitting = self.waiting.iter().take_while(|ticket| {
-            bytes += ticket.batch.rows.len();
-            bytes <= COMMIT_BYTES
-        });
-        let count = fitting.count().max(1).min(self.waiting.len());
-        self.waiting.drain(..count).collect()
-    }
+    pub(super) failed: Option<String>,
 }
 
 impl Writer {
@@ -143,10 +109,10 @@ impl Shared {
         }
     }
 
-    fn read_only(&self, why: &str) -> Error {
+    pub(super) fn read_only(&self, why: &str) -> Error {
         let root = self.root.display();
         let what = format!(
-            "{root} can only be read since the disk failed ({why}); \
+            "{root} can only be read since writing failed ({why}); \
              check the disk, then open the store again"
         );
         Error::new(ErrorKind::Io, what)
@@ -160,34 +126,8 @@ impl Shared {
         *self.durability.write().unwrap_or_else(PoisonError::into_inner) = durability;
     }
 
-    /// Makes a batch durable and visible, together with those of other threads.
-    fn commit(self: &Arc<Shared>, batch: Batch) -> Result<()> {
-        let ticket = Arc::new(Ticket { batch, outcome: Mutex::new(None) });
-        let mut queue = lock(&self.queue);
-        queue.waiting.push(ticket.clone());
-        loop {
-            if let Some(outcome) = lock(&ticket.outcome).take() {
-                return outcome;
-            }
-            if queue.is_led {
-                queue = self.turn.wait(queue).unwrap_or_else(PoisonError::into_inner);
-                continue;
-            }
-            queue.is_led = true;
-            let group = queue.next_group();
-            drop(queue);
-            let outcome = self.commit_group(&group);
-            for member in &group {
-                let told = outcome.as_ref().copied().map_err(|e| Error::new(e.kind(), e.chain()));
-                *lock(&member.outcome) = Some(told);
-            }
-            queue = lock(&self.queue);
-            queue.is_led = false;
-            self.turn.notify_all();
-        }
-    }
-
-    fn commit_group(self: &Arc<Shared>, group: &[Arc<Ticket>]) -> Result<()> {
+    /// Makes batches durable, then visible.
+    pub(super) fn commit_group(self: &Arc<Shared>, group: &[Arc<Ticket>]) -> Result<()> {
         let mut slot = lock(&self.writer);
         let writer = match &mut *slot {
             Some(writer) => writer,
@@ -200,7 +140,7 @@ impl Shared {
             .iter()
             .map(|ticket| ticket.batch.rows.len() * 2 + ticket.batch.count as usize * ROW_OVERHEAD)
             .sum();
-        self.make_room(writer, bytes)?;
+        self.make_room(writer, bytes * LIST_ROOM)?;
         let mut entries = Vec::with_capacity(bytes);
         for Ticket { batch, .. } in group.iter().map(AsRef::as_ref) {
             encode_batch(&mut entries, &batch.table, batch.count, &batch.rows);

@@ -11,6 +11,7 @@ use idmatch_model::{Keep, Pick, Side, Window};
 use idmatch_store::{ErrorKind, MatchQuery, Store, Table};
 use std::collections::BTreeSet;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -285,4 +286,44 @@ fn a_failed_refresh_is_repeated_whole() {
             break;
         }
     }
+}
+
+#[test]
+fn a_panic_of_one_thread_leaves_nobody_waiting() {
+    // Making the table is over by then.
+    for at in (40..240).step_by(10) {
+        panics_once(at);
+    }
+}
+
+/// Four threads upsert, in one of them, or while it flushes, the disk panics.
+fn panics_once(at: u64) {
+    const THREADS: usize = 4;
+    const END: usize = 200;
+    let dir = tempfile::tempdir().unwrap();
+    let disk = Arc::new(FaultyDisk::new(at..at + 1, Fault::Panic));
+    let store = EngineStore::open_with(disk.clone(), dir.path(), LIMITS).unwrap();
+    let table = create(&store, TABLE, Keep::Last).unwrap();
+    let write = |thread: usize| {
+        let mut done = Vec::new();
+        for number in (thread..END).step_by(THREADS) {
+            match catch_unwind(AssertUnwindSafe(|| put(&*table, number))) {
+                Ok(Ok(())) => done.push(number),
+                Ok(Err(e)) => assert!(e.to_string().contains("panicked"), "{at}: {e}"),
+                Err(_) => {}
+            }
+        }
+        done
+    };
+    let acknowledged: Vec<usize> = std::thread::scope(|scope| {
+        let write = &write;
+        let threads: Vec<_> =
+            (0..THREADS).map(|number| scope.spawn(move || write(number))).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    assert!(disk.was_hit(), "{at}");
+    store.close().ok();
+    drop((table, store));
+    let there = batches_in(dir.path(), END);
+    assert!(acknowledged.iter().all(|number| there.contains(number)), "{at}: {acknowledged:?}");
 }

@@ -16,6 +16,8 @@ pub(crate) enum Fault {
     ShortWrite,
     /// A write takes half of the bytes, then the disk is full; others fail at once.
     TornWrite,
+    /// It panics.
+    Panic,
 }
 
 /// Real files. Operations are counted from 0, those on open files included, and a range of
@@ -41,6 +43,7 @@ impl Plan {
         match self.step() {
             Some(Fault::Error(kind)) => Err(injected(kind)),
             Some(Fault::TornWrite) => Err(injected(io::ErrorKind::StorageFull)),
+            Some(Fault::Panic) => panic!("injected panic"),
             Some(Fault::ShortWrite) | None => Ok(()),
         }
     }
@@ -148,6 +151,7 @@ impl Write for Faulty<Box<dyn NewFile>> {
                 Err(injected(io::ErrorKind::StorageFull))
             }
             Some(Fault::Error(kind)) => Err(injected(kind)),
+            Some(Fault::Panic) => panic!("injected panic"),
         }
     }
 
