@@ -1,8 +1,8 @@
 //! Compaction: answers stay, rows that nobody may see go, and so do files.
 
 use crate::common::{
-    Batches, Fault, FaultyDisk, Row, ask, assert_nothing_leaked, create, load, name, questions,
-    rows_of_all_kinds, upsert,
+    Batches, Fault, FaultyDisk, Row, ask, assert_nothing_leaked, create, files, load, name,
+    questions, rows_of_all_kinds, upsert,
 };
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
@@ -214,4 +214,39 @@ fn a_compaction_ends_while_others_write() {
         is_done.store(true, Relaxed);
     });
     assert_eq!(table.verify().unwrap(), []);
+}
+
+/// Merges are about one range at a time, and what they merged goes at once.
+#[test]
+fn a_compaction_needs_little_spare_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let limits = MemoryLimits { segment_rows: 500, run_bytes: 1 << 20, ..LIMITS };
+    let store = EngineStore::open_with(Arc::new(OsDisk), dir.path(), limits).unwrap();
+    let table = create(&store, "t", Keep::Last).unwrap();
+    let row = |number: i64| (format!("id-{number}"), format!("partner-{number}"), number);
+    let rows: Vec<Row> = (0..30_000).map(row).collect();
+    load(&*table, &mut Batches::of_rows(&rows[..20_000], 5_000)).unwrap();
+    for rows in rows[20_000..].chunks(2_500) {
+        load(&*table, &mut Batches::of_rows(rows, 5_000)).unwrap();
+    }
+    let bytes = || -> u64 {
+        let sizes = files(dir.path()).into_iter().filter_map(|file| file.metadata().ok());
+        sizes.map(|data| data.len()).sum()
+    };
+    let (before, done) = (bytes(), AtomicBool::new(false));
+    let most = std::thread::scope(|scope| {
+        let watching = scope.spawn(|| {
+            let mut most = 0;
+            while !done.load(Relaxed) {
+                most = bytes().max(most);
+            }
+            most
+        });
+        table.compact().unwrap();
+        done.store(true, Relaxed);
+        watching.join().unwrap()
+    });
+    assert_eq!(table.stats().unwrap().segments, 128, "64 ranges of each direction");
+    let largest = before.max(bytes());
+    assert!(most <= largest + largest / 5, "{most} bytes at the peak, {largest} before or after");
 }

@@ -1,17 +1,17 @@
-//! Everything at once for as long as wanted: upserts, loads, merges, backups, checks, lookups, matches,
+//! Everything at once for as long as wanted: upserts, loads, erasures, merges, backups, checks, lookups, matches,
 //! and another process that refreshes. Every answer lies between what was acknowledged before it
 //! was asked for and what was begun before it came; at the end it is exact.
 
 mod bounds;
 
 use crate::common::{
-    Batches, Child, Question, Random, Row, WhenDropped, ask, create, load, name, report, role,
-    seconds, seed, upsert,
+    Batches, Child, Question, Random, Row, WhenDropped, ask, create, erase, load, name, report,
+    role, seconds, seed, upsert,
 };
-use bounds::{Bounds, DATES, GRID, Place, Seen, Slots, slot};
+use bounds::{Bounds, DATES, GRID, Place, Seen, Slots, date, slot};
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
-use idmatch_model::{Keep, Pick, Side};
+use idmatch_model::{Keep, Pick, Side, Target};
 use idmatch_store::{MatchQuery, Store, Table};
 use std::path::Path;
 use std::sync::Arc;
@@ -29,6 +29,7 @@ const QUESTIONS_A_PROCESS: u64 = 100;
 enum Done {
     Upsert,
     Load,
+    Erase,
     Read,
     Refresh,
     Compaction,
@@ -44,7 +45,7 @@ struct Soak<'a> {
     begun: Instant,
     time: Duration,
     over: AtomicBool,
-    done: [AtomicU64; 7],
+    done: [AtomicU64; 8],
 }
 
 fn limits(random: &mut Random) -> MemoryLimits {
@@ -109,6 +110,29 @@ impl Soak<'_> {
         }
         places.iter().for_each(|(place, slot)| bounds.acknowledge(*place, *slot));
         self.count(what);
+    }
+
+    /// Erases an identifier or a pair, more often its early dates.
+    fn erase(&self, random: &mut Random) {
+        let (number, generation) = (random.below(2), self.any_generation(random));
+        let last = random.below(1 + random.below(DATES));
+        let (side, key) = (Side::BOTH[random.below(2)], random.below(GRID));
+        let mut places = Place::all_of(generation, side, key);
+        let target = match random.below(2) {
+            0 => {
+                places = vec![places[random.below(GRID)]];
+                places[0].target()
+            }
+            _ => match (side, Place::key(generation, side, key)) {
+                (Side::Id, id) => Target::Id(id),
+                (Side::PartnerId, partner_id) => Target::PartnerId(partner_id),
+            },
+        };
+        let bounds = &self.bounds[number];
+        places.iter().for_each(|place| bounds.begin_erasure(*place, last));
+        erase(&*self.table(number), &[target], date(last)).unwrap();
+        places.iter().for_each(|place| bounds.acknowledge_erasure(*place, last));
+        self.count(Done::Erase);
     }
 
     fn read(&self, random: &mut Random) {
@@ -273,8 +297,14 @@ fn everything_at_once_stays_within_bounds() {
         scope.spawn(|| soak.repeat(6, |random| soak.keep_house(random)));
         let mut child = None;
         scope.spawn(move || soak.repeat(7, |random| soak.ask_other(random, &mut child)));
+        scope.spawn(|| {
+            soak.repeat(8, |random| {
+                soak.erase(random);
+                std::thread::sleep(Duration::from_millis(random.below(300) as u64));
+            });
+        });
     });
-    let [upserts, loads, reads, refreshes, compactions, backups, checks] =
+    let [upserts, loads, erasures, reads, refreshes, compactions, backups, checks] =
         soak.done.each_ref().map(|count| count.load(Relaxed));
     soak.store.close().unwrap();
     let reopened = open(&root, &mut random);
@@ -286,11 +316,11 @@ fn everything_at_once_stays_within_bounds() {
         }
     }
     report(&format!(
-        "soak: {upserts} upserts, {loads} loads, {reads} reads, {refreshes} by another process, \
-         {compactions} compactions, {backups} backups, {checks} checks, 0 answers out of bounds, \
+        "soak: {upserts} upserts, {loads} loads, {erasures} erasures, {reads} reads, {refreshes} by \
+         another process, {compactions} compactions, {backups} backups, {checks} checks, 0 answers out of bounds, \
          {} s, seed {seed}",
         time.as_secs()
     ));
-    assert!([upserts, loads, reads, refreshes].iter().all(|count| *count > 10));
+    assert!([upserts, loads, erasures, reads, refreshes].iter().all(|count| *count > 10));
     assert!(compactions + backups > 0);
 }

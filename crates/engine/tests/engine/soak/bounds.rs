@@ -1,8 +1,8 @@
 //! What is known of a table while others write it: of every pair the dates that were acknowledged, and
-//! those that were begun. An answer must lie between.
+//! those that were begun; of both those whose erasure was. An answer must lie between.
 
 use crate::common::Row;
-use idmatch_model::{Keep, SeenAt, Side, Window};
+use idmatch_model::{Keep, SeenAt, Side, Target, Window};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -78,6 +78,17 @@ impl Place {
         (id, Place::key(self.generation, Side::PartnerId, self.partner_id), date(slot))
     }
 
+    /// The places with this key of a side.
+    pub(super) fn all_of(generation: usize, side: Side, key: usize) -> Vec<Place> {
+        (0..GRID).map(|answer| Place::of(generation, side, key, answer)).collect()
+    }
+
+    /// This pair, as what is to be erased.
+    pub(super) fn target(&self) -> Target {
+        let (id, partner_id, _) = self.row(0);
+        Target::Pair { id, partner_id }
+    }
+
     fn of(generation: usize, side: Side, key: usize, answer: usize) -> Place {
         match side {
             Side::Id => Place { generation, id: key, partner_id: answer },
@@ -91,19 +102,30 @@ pub(super) struct Bounds {
     keep: Keep,
     begun: Vec<AtomicU64>,
     acknowledged: Vec<AtomicU64>,
+    /// Whose erasure was begun, and acknowledged.
+    erasing: Vec<AtomicU64>,
+    erased: Vec<AtomicU64>,
+}
+
+/// What is known of a pair before somebody asks: what was acknowledged, and what of it was erased.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    acknowledged: u64,
+    erased: u64,
 }
 
 impl Bounds {
     pub(super) fn new(keep: Keep, generations: usize) -> Bounds {
         let zeros = || (0..generations * GRID * GRID).map(|_| AtomicU64::new(0)).collect();
-        Bounds { keep, begun: zeros(), acknowledged: zeros() }
+        Bounds { keep, begun: zeros(), acknowledged: zeros(), erasing: zeros(), erased: zeros() }
     }
 
     /// What is acknowledged now, for good.
     pub(super) fn acknowledged(&self) -> Bounds {
         let copy = |bits: &AtomicU64| AtomicU64::new(bits.load(SeqCst));
-        let acknowledged: Vec<AtomicU64> = self.acknowledged.iter().map(copy).collect();
-        Bounds { keep: self.keep, begun: Vec::new(), acknowledged }
+        let all = |bits: &[AtomicU64]| -> Vec<AtomicU64> { bits.iter().map(copy).collect() };
+        let (acknowledged, erased) = (all(&self.acknowledged), all(&self.erased));
+        Bounds { keep: self.keep, begun: Vec::new(), acknowledged, erasing: Vec::new(), erased }
     }
 
     pub(super) fn begin(&self, place: Place, slot: usize) {
@@ -112,6 +134,15 @@ impl Bounds {
 
     pub(super) fn acknowledge(&self, place: Place, slot: usize) {
         self.acknowledged[at(place)].fetch_or(1 << slot, SeqCst);
+    }
+
+    /// All dates up to one are about to be erased.
+    pub(super) fn begin_erasure(&self, place: Place, last: usize) {
+        self.erasing[at(place)].fetch_or(u64::MAX >> (DATES - 1 - last), SeqCst);
+    }
+
+    pub(super) fn acknowledge_erasure(&self, place: Place, last: usize) {
+        self.erased[at(place)].fetch_or(u64::MAX >> (DATES - 1 - last), SeqCst);
     }
 
     /// Asks for what goes with a key.
@@ -123,9 +154,9 @@ impl Bounds {
         window: &Slots,
         ask: impl FnOnce() -> Seen,
     ) {
-        let least = self.least(generation, side, key);
+        let known = self.known(generation, side, key);
         let seen = ask();
-        self.judge_key(generation, side, key, window, &least, &seen);
+        self.judge_key(generation, side, key, window, &known, &seen);
     }
 
     /// The same, with what was acknowledged at an earlier time, and what was begun until now.
@@ -137,9 +168,9 @@ impl Bounds {
         now: &Bounds,
         ask: impl FnOnce() -> Seen,
     ) {
-        let least = self.least(generation, side, key);
+        let known = self.known(generation, side, key);
         let seen = ask();
-        now.judge_key(generation, side, key, &Slots::ALL, &least, &seen);
+        now.judge_key(generation, side, key, &Slots::ALL, &known, &seen);
     }
 
     /// Asks for what goes with all keys of a generation, by one match.
@@ -150,23 +181,24 @@ impl Bounds {
         window: &Slots,
         ask: impl FnOnce() -> Vec<Row>,
     ) {
-        let least: Vec<Vec<u64>> = (0..GRID).map(|key| self.least(generation, side, key)).collect();
+        let known: Vec<Vec<Known>> =
+            (0..GRID).map(|key| self.known(generation, side, key)).collect();
         let rows = ask();
-        for (key, least) in least.iter().enumerate() {
+        for (key, known) in known.iter().enumerate() {
             let text = Place::key(generation, side, key);
             let of_key = rows.iter().filter(|row| row.0 == text);
             let seen: Seen = of_key
                 .map(|row| (Place::find(generation, side.other(), &row.1), slot(row.2)))
                 .collect();
-            self.judge_key(generation, side, key, window, least, &seen);
+            self.judge_key(generation, side, key, window, known, &seen);
         }
     }
 
     /// Asks for all dates of a pair.
     pub(super) fn check_history(&self, place: Place, ask: impl FnOnce() -> Vec<usize>) {
-        let least = self.acknowledged[at(place)].load(SeqCst);
+        let known = self.known_of(place);
         let slots = ask();
-        let most = self.begun[at(place)].load(SeqCst);
+        let (least, most) = self.least_and_most(place, known);
         let seen = slots.iter().fold(0, |bits, slot| bits | 1u64 << slot);
         let words = format!("{place:?}: {slots:?}, acknowledged {least:#x}, begun {most:#x}");
         assert!(slots.is_sorted_by(|a, b| a > b), "{words}");
@@ -179,9 +211,22 @@ impl Bounds {
         }
     }
 
-    fn least(&self, generation: usize, side: Side, key: usize) -> Vec<u64> {
-        let of = |answer| at(Place::of(generation, side, key, answer));
-        (0..GRID).map(|answer| self.acknowledged[of(answer)].load(SeqCst)).collect()
+    fn known(&self, generation: usize, side: Side, key: usize) -> Vec<Known> {
+        let places = Place::all_of(generation, side, key);
+        places.into_iter().map(|place| self.known_of(place)).collect()
+    }
+
+    fn known_of(&self, place: Place) -> Known {
+        let [acknowledged, erased] =
+            [&self.acknowledged, &self.erased].map(|bits| bits[at(place)].load(SeqCst));
+        Known { acknowledged, erased }
+    }
+
+    /// What a pair must show at least, and at most, after it was asked for.
+    fn least_and_most(&self, place: Place, before: Known) -> (u64, u64) {
+        let [begun, erasing] =
+            [&self.begun, &self.erasing].map(|bits| bits[at(place)].load(SeqCst));
+        (before.acknowledged & !erasing, begun & !before.erased)
     }
 
     fn judge_key(
@@ -190,12 +235,12 @@ impl Bounds {
         side: Side,
         key: usize,
         window: &Slots,
-        least: &[u64],
+        known: &[Known],
         seen: &Seen,
     ) {
-        for (answer, least) in least.iter().enumerate() {
+        for (answer, known) in known.iter().enumerate() {
             let place = Place::of(generation, side, key, answer);
-            let most = self.begun[at(place)].load(SeqCst);
+            let (least, most) = self.least_and_most(place, *known);
             let mut dates = seen.iter().filter(|(number, _)| *number == answer);
             let date = dates.next().map(|(_, slot)| *slot);
             let words = || {
@@ -206,7 +251,7 @@ impl Bounds {
                 )
             };
             assert_eq!(dates.next(), None, "twice: {}", words());
-            assert!(is_possible(self.keep, *least, most, window.bits(), date), "{}", words());
+            assert!(is_possible(self.keep, least, most, window.bits(), date), "{}", words());
         }
     }
 }
