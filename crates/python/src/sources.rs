@@ -6,6 +6,7 @@ use idmatch_store::{BatchSource, Error, ErrorKind, Reject, RejectSink, Result, S
 use pyo3::prelude::*;
 use pyo3::types::PyIterator;
 use pyo3_arrow::PyRecordBatchReader;
+use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -79,6 +80,26 @@ impl BatchSource for PySource<'_> {
                 None => self.open = None,
             }
         }
+    }
+}
+
+/// The batches of a short source.
+pub(crate) struct ReadSource(VecDeque<SourceBatch>);
+
+impl ReadSource {
+    /// Reads all of a source.
+    pub(crate) fn read(source: &mut dyn BatchSource) -> Result<ReadSource> {
+        let mut batches = VecDeque::new();
+        while let Some(batch) = source.next_batch()? {
+            batches.push_back(batch);
+        }
+        Ok(ReadSource(batches))
+    }
+}
+
+impl BatchSource for ReadSource {
+    fn next_batch(&mut self) -> Result<Option<SourceBatch>> {
+        Ok(self.0.pop_front())
     }
 }
 

@@ -3,12 +3,14 @@
 use crate::errors::{OrRaise, raise};
 use crate::interrupt::{interruptible, uninterrupted};
 use crate::matches::Match;
-use crate::sources::{PyRejects, PySource, Raised};
+use crate::sources::{PyRejects, PySource, Raised, ReadSource};
 use crate::times::window;
 use arrow_array::builder::StringBuilder;
 use arrow_array::{RecordBatch, TimestampMillisecondArray};
 use idmatch_model::{Keep, Period, Pick, SeenAt, Side, Window};
-use idmatch_store::{Durability, Error, ErrorKind, Ingest, MatchQuery, Result, match_schema, now};
+use idmatch_store::{
+    BatchSource, Durability, Error, ErrorKind, Ingest, MatchQuery, Result, match_schema, now,
+};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3_arrow::PyTable;
@@ -82,14 +84,21 @@ impl Table {
     ) -> PyResult<(u64, u64)> {
         let (iterator, raised) = (sources.try_iter()?.unbind(), Raised::default());
         let mut rejects = PyRejects::new(on_rejects, raised.clone());
-        let run = |stop: &AtomicBool| {
-            let mut source = PySource::new(iterator, raised.clone(), stop);
+        let mut run = |source: &mut dyn BatchSource| {
             let ingest = Ingest::new(strict, now(), &mut rejects);
             let durability = always.then_some(Durability::Always);
-            self.0.upsert(&mut source, &ingest, durability)?;
+            self.0.upsert(source, &ingest, durability)?;
             Ok((ingest.rows(), ingest.rejected()))
         };
-        let upserted = if short { uninterrupted(py, run) } else { interruptible(py, run)? };
+        let upserted = if short {
+            // Read with the GIL, so that among many threads it is given up, and waited for, once.
+            let never = AtomicBool::new(false);
+            let mut source = PySource::new(iterator, raised.clone(), &never);
+            let read = ReadSource::read(&mut source);
+            read.and_then(|mut read| py.detach(|| run(&mut read)))
+        } else {
+            interruptible(py, |stop| run(&mut PySource::new(iterator, raised.clone(), stop)))?
+        };
         finish(py, upserted, &raised)
     }
 

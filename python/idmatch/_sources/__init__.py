@@ -11,8 +11,6 @@ from ._objects import ArrowObject, is_arrow
 from ._pieces import Pieces
 from ._source import OnMalformed, Source
 
-_FEW_ROWS = 10_000
-
 __all__ = ["OnMalformed", "Pieces", "Source", "Wanted", "are_short", "find"]
 
 
@@ -37,4 +35,4 @@ def find(source: Any) -> Sequence[Source]:
 
 def are_short(sources: Sequence[Source]) -> bool:
     """Whether these are in memory and so few rows that nobody will want to interrupt them."""
-    return all(isinstance(source, ArrowObject) and source.rows <= _FEW_ROWS for source in sources)
+    return all(isinstance(source, ArrowObject) and source.is_short for source in sources)
