@@ -24,30 +24,31 @@ def aims(document: dict[str, Any]) -> list[Aim]:
     us, duckdb = peers.get("idmatch", {}), peers.get("duckdb", {})
     return [
         _times_as_fast("count, hot, against DuckDB on Parquet", us, duckdb, "hot", 10),
-        _at_most("count, hot, against the bare cost", _ratio(_get(us, "hot", "median"), _get(document["bare"], "total", "median")), 2.5),
+        at_most("count, hot, against the bare cost", quotient(get(us, "hot", "median"), get(document["bare"], "total", "median")), 2.5),
         _times_as_fast("result written as Parquet, against DuckDB on Parquet", us, duckdb, "write", 8),
         _times_as_fast("count, cold, against DuckDB on Parquet", us, duckdb, "cold", 2.5),
         _growth(document),
-        _at_most("count over ten loads, against one load",
-                 _ratio(_get(ours, "ten_loads", "hot", "median"), _get(us, "hot", "median")), 2),
-        _aim("load, both directions, durable", _get(ours, "load", "rows_per_second"), 1.5e6,
+        at_most("count over ten loads, against one load",
+                 quotient(get(ours, "ten_loads", "hot", "median"), get(us, "hot", "median")), 2),
+        bound("load, both directions, durable", get(ours, "load", "rows_per_second"), 1.5e6,
              lambda rows: f"{show_count(rows)} rows/s", at_least=True),
-        _aim("private memory of a load", _get(ours, "load", "private_bytes"), 4e9, show_bytes),
-        _at_most("store, against the Parquet files",
-                 _ratio(_get(ours, "load", "store_bytes"), _get(ours, "load", "parquet_bytes")), 1.2),
-        _at_most("extra disk while loading, against the store",
-                 _ratio(_get(ours, "load", "extra_disk_bytes"), _get(ours, "load", "store_bytes")), 1.2),
-        _aim("private memory of a match", _largest(_get(us, "hot", "private_bytes"), _get(us, "write", "private_bytes")),
+        bound("private memory of a load", get(ours, "load", "private_bytes"), 4e9, show_bytes),
+        at_most("store, against the Parquet files",
+                 quotient(get(ours, "load", "store_bytes"), get(ours, "load", "parquet_bytes")), 1.2),
+        at_most("extra disk while loading, against the store",
+                 quotient(get(ours, "load", "extra_disk_bytes"), get(ours, "load", "store_bytes")), 1.2),
+        bound("private memory of a match", _largest(get(us, "hot", "private_bytes"), get(us, "write", "private_bytes")),
              1.5e9, show_bytes),
         _lookup(ours, "lookups_rust", "latest_partner_id", "one lookup from Rust", 2e-6),
         _lookup(ours, "lookups", "latest_partner_id", "`latest_partner_id` from Python", 10e-6),
         _lookup(ours, "lookups", "partner_ids", "`partner_ids` from Python", 60e-6),
         _lookup(ours, "lookups", "match_1000_to_arrow", "1,000 ids in one call, as an Arrow table", 1e-3),
-        _aim("opening the store", _get(ours, "open", "median"), 0.3, show_seconds),
+        bound("opening the store", get(ours, "open", "median"), 0.3, show_seconds),
     ]
 
 
-def _get(document: dict[str, Any], *keys: str) -> float | None:
+def get(document: dict[str, Any], *keys: str) -> float | None:
+    """The figure at this place of the results; `None` where it was not measured."""
     value: Any = document
     for key in keys:
         if not isinstance(value, dict) or key not in value:
@@ -56,7 +57,8 @@ def _get(document: dict[str, Any], *keys: str) -> float | None:
     return value
 
 
-def _ratio(above: float | None, below: float | None) -> float | None:
+def quotient(above: float | None, below: float | None) -> float | None:
+    """A ratio, if both were measured."""
     return above / below if above is not None and below else None
 
 
@@ -65,21 +67,23 @@ def _largest(*values: float | None) -> float | None:
     return max(known) if known else None
 
 
-def _aim(figure: str, value: float | None, aim: float, show: Any, at_least: bool = False) -> Aim:
+def bound(figure: str, value: float | None, aim: float, show: Any, at_least: bool = False) -> Aim:
+    """A figure that should be under the aim, or at least the aim."""
     wanted = f"at least {show(aim)}" if at_least else f"under {show(aim)}"
     if value is None:
         return Aim(figure, "not measured", wanted, None)
     return Aim(figure, show(value), wanted, value >= aim if at_least else value < aim)
 
 
-def _at_most(figure: str, ratio: float | None, aim: float) -> Aim:
+def at_most(figure: str, ratio: float | None, aim: float) -> Aim:
+    """A ratio that should be at most the aim."""
     if ratio is None:
         return Aim(figure, "not measured", f"at most {aim:g} times", None)
     return Aim(figure, f"{ratio:.2f} times", f"at most {aim:g} times", ratio <= aim)
 
 
 def _times_as_fast(figure: str, us: dict[str, Any], peer: dict[str, Any], mode: str, aim: float) -> Aim:
-    ratio = _ratio(_get(peer, mode, "median"), _get(us, mode, "median"))
+    ratio = quotient(get(peer, mode, "median"), get(us, mode, "median"))
     wanted = f"at least {aim:g} times as fast"
     if ratio is None:
         return Aim(figure, "not measured", wanted, None)
@@ -87,7 +91,7 @@ def _times_as_fast(figure: str, us: dict[str, Any], peer: dict[str, Any], mode: 
 
 
 def _lookup(ours: dict[str, Any], step: str, question: str, figure: str, aim: float) -> Aim:
-    return _aim(figure, _get(ours, step, "questions", question, "median"), aim, show_seconds)
+    return bound(figure, get(ours, step, "questions", question, "median"), aim, show_seconds)
 
 
 def growth_curve(document: dict[str, Any], name: str) -> dict[int, float]:

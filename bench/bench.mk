@@ -5,15 +5,21 @@
 #   make bench-live                 writing while reading: an hour, about 40 GB of disk
 #   make bench-live LIVE_ARGS="--rows 2M --seconds 10"    the same, small: minutes
 #   make bench-report               docs/benchmarks.md from the results of BENCH_RESULTS
-#   make bench-live-peers           installs the peers of live writes (see bench/live_peers/README.md)
+#   make bench-live-peers           the same for its peers, in a smaller table: half an hour, 20 GB of disk, root
+#   make bench-live-report          the part of docs/benchmarks.md on writing, from LIVE_RESULTS and PEER_RESULTS
 
 BENCH_VENV    ?= bench/.venv
 BENCH_PYTHON  ?= $(BENCH_VENV)/bin/python
 BENCH_ARGS    ?=
 LIVE_ARGS     ?=
+PEERS         ?= idmatch rocksdb lmdb sqlite postgresql redis
+PEER_ARGS     ?= --rows 10M --seconds 30 --disk-limit 40G
 BENCH_RESULTS ?= /var/tmp/idmatch-bench/results-400M-seed7.json
 
-.PHONY: bench bench-live bench-env bench-rocksdb bench-report bench-live-peers
+LIVE_RESULTS  ?= /var/tmp/idmatch-bench/results-live-100M-seed7.json
+PEER_RESULTS  ?= /var/tmp/idmatch-bench/results-live-peers.json
+
+.PHONY: bench bench-live bench-env bench-rocksdb bench-report bench-live-peers bench-live-peers-env bench-live-report
 
 bench: bench-env bench-rocksdb
 	$(BENCH_PYTHON) bench/run.py $(BENCH_ARGS)
@@ -34,8 +40,18 @@ $(BENCH_VENV)/installed: bench/requirements.txt
 bench-rocksdb:
 	command -v db_bench >/dev/null || apt-get install --yes --quiet rocksdb-tools || true
 
-bench-live-peers: $(BENCH_VENV)/installed
+# A peer that fails is in the results with its reason.
+bench-live-peers: bench-live-peers-env
+	mkdir -p /var/tmp/idmatch-bench/work
+	cd bench && for peer in $(PEERS); do \
+		$(abspath $(BENCH_PYTHON)) -m live_peers.run --peer $$peer --workspace /var/tmp/idmatch-bench/work \
+			--results $(PEER_RESULTS) $(PEER_ARGS) >/dev/null || true; done
+
+bench-live-peers-env: bench-env
 	bench/live_peers/debian.sh
 
 bench-report:
 	$(BENCH_PYTHON) bench/report.py $(BENCH_RESULTS)
+
+bench-live-report:
+	$(BENCH_PYTHON) bench/live_report.py $(LIVE_RESULTS) --peers $(PEER_RESULTS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,42 @@ def draw_growth(curves: dict[str, dict[int, float]], path: Path) -> bool:
     return True
 
 
+def draw_rates(contestants: dict[str, dict[str, Any]], path: Path) -> bool:
+    """Bars of the rows a second that contestants took, by title; returns whether there was anything to draw."""
+    panels = [("upserts, batches of 1,000 rows, rows a second", "batches"), ("upserts of single rows, rows a second", "singles")]
+    if not contestants:
+        return False
+    with plot.rc_context(_STYLE):
+        height = (_BAR_HEIGHT * len(contestants) + 0.75) * len(panels)
+        figure, axes = plot.subplots(len(panels), 1, figsize=(7.5, height), squeeze=False, layout="constrained")
+        for axis, (title, step) in zip(axes[:, 0], panels, strict=True):
+            bars = [
+                (name, figures[step]["rows_per_second"], _OURS if name.startswith("idmatch") else _THEIRS)
+                for name, figures in contestants.items()
+            ]
+            _draw_bars(axis, title, sorted(bars, key=lambda bar: -bar[1]), show_count)
+        _save(figure, path)
+    return True
+
+
+def draw_series(figures: dict[str, Any], path: Path) -> bool:
+    """Rows a second, and segments of the table, over the time of a flood of upserts and the rest after it."""
+    written, series = figures["written"], figures["series"]
+    if not written["per_second"]:
+        return False
+    with plot.rc_context(_STYLE):
+        figure, (above, below) = plot.subplots(2, 1, figsize=(7.5, 4.2), sharex=True, layout="constrained")
+        above.plot([rows / 1e6 for rows in written["per_second"][: int(written["seconds"])]], color=_OURS, linewidth=1)
+        above.set_ylim(bottom=0)
+        above.set_ylabel("million rows/s")
+        below.plot([sample["seconds"] for sample in series], [sample["segments"] for sample in series], color=_OURS, linewidth=1)
+        below.set_ylim(bottom=0)
+        below.set_ylabel("segments")
+        below.set_xlabel("seconds")
+        _save(figure, path)
+    return True
+
+
 def _bars(contestants: dict[str, Any], mode: str, bare: dict[str, Any]) -> list[tuple[str, float, str]]:
     """Title, seconds and colour of each bar, fastest first."""
     bars = [
@@ -81,13 +118,15 @@ def _bars(contestants: dict[str, Any], mode: str, bare: dict[str, Any]) -> list[
     return sorted(bars, key=lambda bar: bar[1])
 
 
-def _draw_bars(axis: Axes, title: str, bars: list[tuple[str, float, str]]) -> None:
-    names, seconds, colours = zip(*bars, strict=True)
-    drawn = axis.barh(names, seconds, color=colours, height=0.7)
-    axis.bar_label(drawn, [show_seconds(value) for value in seconds], padding=4)
+def _draw_bars(
+    axis: Axes, title: str, bars: list[tuple[str, float, str]], show: Callable[[float], str] = show_seconds
+) -> None:
+    names, values, colours = zip(*bars, strict=True)
+    drawn = axis.barh(names, values, color=colours, height=0.7)
+    axis.bar_label(drawn, [show(value) for value in values], padding=4)
     axis.invert_yaxis()
     axis.set_title(title, loc="left", fontsize=10, fontweight="bold")
-    axis.set_xlim(0, max(seconds) * 1.15)
+    axis.set_xlim(0, max(values) * 1.15)
     axis.xaxis.set_visible(False)
     axis.spines["bottom"].set_visible(False)
 

@@ -7,7 +7,7 @@
 The store is loaded once; each step works on a copy of its own, which shares the files that do not change. The steps
 themselves are the program in `live/`. In the results, times are in seconds, memory and files in bytes:
 
-    about     machine, command, date, seed, rows, seconds
+    about     machine, commands, date, seed, rows, seconds
     base      the store as it was loaded
     disk      what one fdatasync takes
     batches   upserts of 1,000 rows from 4 threads, as fast as possible: written, private_bytes, segments over time
@@ -251,8 +251,10 @@ def main() -> int:
     data = data_sets.prepare(options.dir, options.rows, options.seed, population_rows=options.rows // 10)
     path = options.results or options.dir / f"results-live-{show_count(options.rows)}-seed{options.seed}.json"
     document = json.loads(path.read_text()) if path.exists() else {}
+    command_line = shlex.join(["python", "bench/live.py", *sys.argv[1:]])
+    earlier = [known for known in document.get("about", {}).get("commands", ()) if known != command_line]
     document["about"] = {
-        "machine": machine.describe(options.dir), "command": shlex.join(["python", "bench/live.py", *sys.argv[1:]]),
+        "machine": machine.describe(options.dir), "commands": [*earlier, command_line],
         "date": datetime.now(UTC).date().isoformat(), "rows": options.rows, "seed": options.seed, "seconds": options.seconds,
         "population_rows": data.population_rows, "parquet_bytes": data.parquet_bytes(),
     }

@@ -1,4 +1,4 @@
-"""Turns the results of `run.py` into `docs/benchmarks.md` and its drawings.
+"""Turns the results of `run.py` into their part of `docs/benchmarks.md`, and its drawings.
 
     python bench/report.py RESULTS.json [--docs docs]
 """
@@ -13,6 +13,7 @@ from typing import Any
 
 from aims import Aim, aims, growth_curve
 from charts import draw_comparison, draw_growth
+from pages import put, table
 from peers import TITLES
 from units import show_bytes, show_count, show_seconds
 
@@ -26,21 +27,14 @@ _QUESTIONS = {
 
 
 def page(document: dict[str, Any], drawings: list[tuple[str, str]]) -> str:
-    """The whole page; `drawings` are titles and file names."""
+    """The part of the page; `drawings` are titles and file names."""
     parts = [
         _opening(document),
         *(f"![{title}](benchmarks/{name})" for title, name in drawings),
         _joins(document), _growth(document), _storing(document), _lookups(document), _bare(document),
         _aims(document), _losses(document), _left_out(document), _how(document),
     ]
-    return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A Markdown table; the first column is text, the others are figures."""
-    names = list(head)
-    lines = ["| " + " | ".join(names) + " |", "|---" + "|--:" * (len(names) - 1) + "|"]
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+    return "\n\n".join(part for part in parts if part)
 
 
 def _opening(document: dict[str, Any]) -> str:
@@ -50,7 +44,7 @@ def _opening(document: dict[str, Any]) -> str:
         smaller = f" The disk of this machine was too small for the {show_count(about['asked_rows'])} rows that were asked for."
     return f"""# Benchmarks
 
-<!-- Made by bench/report.py from the results of one data set; do not edit. -->
+<!-- Made by bench/report.py and bench/live_report.py; do not edit. -->
 
 One question, asked of every contestant on the same machine with {about['threads']} threads and the same data:
 
@@ -82,7 +76,7 @@ def _joins(document: dict[str, Any]) -> str:
         return ""
     return "\n\n".join((
         "## The join",
-        _table(["", "count, hot", "result written, hot", "count, cold", "private memory"], rows),
+        table(["", "count, hot", "result written, hot", "count, cold", "private memory"], rows),
         "Median of the runs, with the fastest and the slowest; in bold how many times as fast idmatch is. *Hot*: after a run that warmed up. "
         "*Cold*: a new process that has done the same with small data, right after the page cache was dropped. *Written*: the joined rows (id, partner_id, seen_at) as one snappy "
         "Parquet file. *Private memory*: the peak of the process's own memory, without page cache and mapped files. DuckDB, Polars and "
@@ -134,7 +128,7 @@ def _growth(document: dict[str, Any]) -> str:
     ]
     return "\n\n".join((
         "## As the table grows", "The population stays the same, and so does its match rate; the count is hot.",
-        _table(["", *(f"{show_count(size)} rows" for size in sizes), "first to last"], rows),
+        table(["", *(f"{show_count(size)} rows" for size in sizes), "first to last"], rows),
     ))
 
 
@@ -152,7 +146,7 @@ def _storing(document: dict[str, Any]) -> str:
         return ""
     parts = [
         "## Loading and opening",
-        _table(["idmatch, both directions, durable", "time", "speed", "private memory", "store", "extra disk at the peak"], rows),
+        table(["idmatch, both directions, durable", "time", "speed", "private memory", "store", "extra disk at the peak"], rows),
     ]
     native = document["contestants"].get("duckdb-native", {}).get("load")
     if native:
@@ -176,7 +170,7 @@ def _lookups(document: dict[str, Any]) -> str:
     if not rows:
         return ""
     return "\n\n".join(("## Single lookups", "Keys that are stored and were asked for before, one call at a time.",
-                        _table(["", "median", "99th percentile"], rows)))
+                        table(["", "median", "99th percentile"], rows)))
 
 
 def _bare(document: dict[str, Any]) -> str:
@@ -188,14 +182,14 @@ def _bare(document: dict[str, Any]) -> str:
         "## The bare cost",
         "What a join by hashes must do at the very least, on the same threads: decode the population, hash its ids, sort the hashes, probe a "
         "flat array in memory that has as many hashes as the table has rows. Nothing is read from a store, no id is verified.",
-        _table(["step", "median"], steps),
+        table(["step", "median"], steps),
     ))
 
 
 def _aims(document: dict[str, Any]) -> str:
     words = {True: "yes", False: "**no**", None: "not measured"}
     rows = [[aim.figure, aim.measured, aim.aim, words[aim.reached]] for aim in aims(document)]
-    return "\n\n".join(("## What was aimed at", _table(["figure", "measured", "aim", "reached"], rows)))
+    return "\n\n".join(("## What was aimed at", table(["figure", "measured", "aim", "reached"], rows)))
 
 
 def _losses(document: dict[str, Any]) -> str:
@@ -277,8 +271,7 @@ def main() -> None:
     curves = {name: growth_curve(document, name) for name in ("duckdb", "idmatch")}
     if draw_growth(curves, folder / "growth.svg"):
         drawings.append(("Seconds of the hot count as the table grows", "growth.svg"))
-    options.docs.mkdir(parents=True, exist_ok=True)
-    (options.docs / "benchmarks.md").write_text(page(document, drawings))
+    put(options.docs / "benchmarks.md", "join", page(document, drawings))
     print(f"{options.docs / 'benchmarks.md'}: written, with {len(drawings)} drawings")
 
 

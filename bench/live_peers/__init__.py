@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from live_peers.base import LivePeer
 
 _MODULES = {
+    "idmatch": "live_peers.idmatch_store",
     "rocksdb": "live_peers.rocksdb",
     "sqlite": "live_peers.sqlite",
     "lmdb": "live_peers.lmdb_store",
@@ -20,6 +21,7 @@ _MODULES = {
 }
 
 TITLES = {
+    "idmatch": "idmatch, from Python",
     "rocksdb": "RocksDB",
     "sqlite": "SQLite",
     "lmdb": "LMDB",

@@ -4,7 +4,7 @@ They look like those of `data.py` (which see for the shares of repeated ids):
 
     id          32 hex digits made from key k
     partner_id  19 decimal digits made from key j
-    seen_at     milliseconds UTC: the fill in the 13 months before 2026-11-01, the writes in the 30 days after
+    seen_at     milliseconds UTC: the fill in the 13 months before 2026-11-01, the writes in the 14 days after
 
 Rows 0 to `fill` are the fill. Of the writes every other row is a new pair, and every other a pair of the fill seen again.
 """
@@ -24,7 +24,7 @@ Numbers = NDArray[np.uint64]
 
 NEWEST_OF_FILL = 1_793_491_200_000  # 2026-11-01
 _FILL_SPAN = 396 * 86_400_000
-_WRITE_SPAN = 30 * 86_400_000
+_WRITE_SPAN = 14 * 86_400_000
 _REPEATED_ID_PERMILLE = 100
 _REPEATED_PARTNER_ID_PERMILLE = 50
 _WRITERS = 64

@@ -62,6 +62,9 @@ def main() -> int:
     if code:
         _say(f"{options.peer}: {document.get('left_out') or document['failed']}")
     print(json.dumps(document, indent=2))
+    if options.results:
+        known = json.loads(options.results.read_text()) if options.results.exists() else {}
+        options.results.write_text(json.dumps(known | {options.peer: document}, indent=2) + "\n")
     return code
 
 
@@ -223,6 +226,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--disk-limit", type=parse_count, default=20 * 10**9, help="bytes, such as 20G")
     parser.add_argument("--prepare", type=parse_count, default=250_000, help="rows made ahead for each second of the batches")
     parser.add_argument("--prepare-singles", type=parse_count, default=60_000, help="the same for the single rows")
+    parser.add_argument("--results", type=Path, help="also keep the document in this file, beside those of other peers")
     parser.add_argument("--keep", action="store_true", help="keep the store")
     return parser.parse_args()
 
