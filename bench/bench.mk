@@ -13,7 +13,7 @@ BENCH_PYTHON  ?= $(BENCH_VENV)/bin/python
 BENCH_ARGS    ?=
 LIVE_ARGS     ?=
 PEERS         ?= idmatch rocksdb lmdb sqlite postgresql redis
-PEER_ARGS     ?= --rows 10M --seconds 30 --disk-limit 40G
+PEER_ARGS     ?= --rows 10M --seconds 30 --disk-limit 40G --prepare 900k
 BENCH_RESULTS ?= /var/tmp/idmatch-bench/results-400M-seed7.json
 
 LIVE_RESULTS  ?= /var/tmp/idmatch-bench/results-live-100M-seed7.json
