@@ -115,7 +115,8 @@ impl Soak<'_> {
     /// Erases an identifier or a pair, more often its early dates.
     fn erase(&self, random: &mut Random) {
         let (number, generation) = (random.below(2), self.any_generation(random));
-        let last = random.below(1 + random.below(DATES));
+        let dates = 1 + random.below(DATES);
+        let last = random.below(dates);
         let (side, key) = (Side::BOTH[random.below(2)], random.below(GRID));
         let mut places = Place::all_of(generation, side, key);
         let target = match random.below(2) {
