@@ -8,7 +8,6 @@ import pyarrow as pa
 from ._columns import Wanted, choose, project
 from ._source import OnMalformed, reading
 
-
 _FEW_ROWS = 10_000
 
 
