@@ -72,7 +72,7 @@ def _peer(name: str, workspace: Path) -> LivePeer:
     try:
         return peer_class(name)(workspace)
     except ImportError as error:
-        raise LeftOut(f"a Python package is not installed: {error}; make bench-live-peers") from error
+        raise LeftOut(f"a Python package is not installed: {error}; make bench-live-peers-env") from error
 
 
 class Run:

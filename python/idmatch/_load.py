@@ -40,9 +40,12 @@ def upsert(
 ) -> LoadReport:
     """Upserts all sources into a table; see `Table.upsert`."""
     with _Report(table, strict, rejects, otherwise="batches before it stay") as report:
-        streams = _streams(sources, columns, report.log.take_malformed)
-        short = are_short(sources)
-        report.add(table.upsert(streams, strict, report.log.take, short, always))
+        if are_short(sources):
+            tables = [(source.name, source.read(columns)) for source in sources]
+            report.add(table.upsert(tables, strict, report.log.take, True, always))
+        else:
+            streams = _streams(sources, columns, report.log.take_malformed)
+            report.add(table.upsert(streams, strict, report.log.take, False, always))
     return report.made()
 
 

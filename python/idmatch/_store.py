@@ -22,8 +22,8 @@ def open(
     An upsert is acknowledged when it is on disk (`durability="always"`), or at once, and on disk
     within `interval_ms` milliseconds (`"interval"`): then a failure of power or system may lose
     what was acknowledged so shortly before, but nothing from its middle. Upserts that are not in
-    segments yet take at most about `memtable` of memory (bytes, or text such as "1G"); they wait
-    where writing segments is slower.
+    segments yet take at most about `memtable` of memory (bytes, or text such as "1G"), or what one
+    batch of 100,000 rows takes; they wait where writing segments is slower.
 
     Raises NotAStore for a directory that holds something else, UnsupportedFormat for a store
     of a newer version, InvalidArgument for an address that this version cannot open.

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from .._errors import InvalidArgument
 from ._columns import Wanted
@@ -10,6 +10,8 @@ from ._files import find_files
 from ._objects import ArrowObject, is_arrow
 from ._pieces import Pieces
 from ._source import OnMalformed, Source
+
+_FEW_ROWS = 10_000
 
 __all__ = ["OnMalformed", "Pieces", "Source", "Wanted", "are_short", "find"]
 
@@ -33,6 +35,6 @@ def find(source: Any) -> Sequence[Source]:
     )
 
 
-def are_short(sources: Sequence[Source]) -> bool:
+def are_short(sources: Sequence[Source]) -> TypeGuard[Sequence[ArrowObject]]:
     """Whether these are in memory and so few rows that nobody will want to interrupt them."""
-    return all(isinstance(source, ArrowObject) and source.is_short for source in sources)
+    return all(isinstance(source, ArrowObject) and source.rows <= _FEW_ROWS for source in sources)

@@ -1,5 +1,6 @@
 """Objects in memory that speak the Arrow PyCapsule protocol."""
 
+import math
 from collections.abc import Sized
 from typing import Any
 
@@ -7,8 +8,6 @@ import pyarrow as pa
 
 from ._columns import Wanted, choose, project
 from ._source import OnMalformed, reading
-
-_FEW_ROWS = 10_000
 
 
 def is_arrow(source: Any) -> bool:
@@ -24,27 +23,23 @@ class ArrowObject:
         self.name = type(source).__name__
 
     @property
-    def is_short(self) -> bool:
-        """Whether it can tell how many rows it has, and they are few."""
-        source = self._source
-        rows = source.num_rows if isinstance(source, pa.RecordBatch) else None
-        if rows is None and isinstance(source, Sized):
-            rows = len(source)
-        return rows is not None and rows <= _FEW_ROWS
+    def rows(self) -> float:
+        """How many there are; infinity where the object cannot tell."""
+        return len(self._source) if isinstance(self._source, Sized) else math.inf
 
     def open(self, wanted: Wanted, on_malformed: OnMalformed | None) -> pa.RecordBatchReader:
-        """See `Source`; an object has no malformed lines. A short one is read at once: its stream
-        then runs no Python."""
-        if self.is_short:
-            with reading(self.name):
-                table = _table(self._source)
-            chosen = choose(wanted, table.schema, self.name)
-            columns = [table.column(name) for name in chosen.values()]
-            return pa.table(columns, names=list(chosen)).to_reader()
+        """See `Source`; an object has no malformed lines."""
         with reading(self.name):
             reader = _reader(self._source)
         chosen = choose(wanted, reader.schema, self.name)
         return project(reader, reader.schema, chosen, constants={})
+
+    def read(self, wanted: Wanted) -> pa.Table:
+        """The same as a table: no Python, and no thread of the object's, runs later."""
+        with reading(self.name):
+            table = _table(self._source)
+        chosen = choose(wanted, table.schema, self.name)
+        return pa.table([table.column(name) for name in chosen.values()], names=list(chosen))
 
 
 def _table(source: Any) -> pa.Table:

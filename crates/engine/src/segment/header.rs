@@ -9,6 +9,7 @@
 
 use super::{Region, checksum};
 use crate::bytes::{array, u32_at, u64_at};
+use crate::errors;
 use crate::part::Part;
 use idmatch_model::{SeenAt, Side};
 use idmatch_store::{Error, ErrorKind, Result};
@@ -88,15 +89,7 @@ impl Header {
 
     /// Reads and checks the header of a whole file.
     pub(crate) fn decode(path: &Path, file: &[u8]) -> Result<Header> {
-        let corrupt = |what: &str| {
-            Error::new(
-                ErrorKind::Corrupt,
-                format!(
-                    "{}, offset 0: {what}; `verify --repair` may mend it, else restore the store from a backup",
-                    path.display()
-                ),
-            )
-        };
+        let corrupt = |what: &str| errors::corrupt(path, 0, what);
         let Some(header) = array::<HEADER_BYTES>(file, 0) else {
             return Err(corrupt("the file is shorter than a segment's header"));
         };

@@ -150,15 +150,17 @@ impl Shared {
                 damage.journal_bytes += bytes;
                 damage.add(&file, problem);
             };
-            if salvaged.is_some_and(|salvaged| salvaged.before.is_none()) && durable > 0 {
-                note(0, "the header is damaged".to_owned());
-            }
             let what = if salvaged.is_some() { "damaged" } else { "gone" };
-            for hole in salvaged.unwrap_or(&none).holes(durable) {
+            let salvaged = salvaged.unwrap_or(&none);
+            let holes = salvaged.holes(durable);
+            if holes.is_empty() && salvaged.before.is_none() && durable > 0 {
+                note(0, format!("the header is {what}"));
+            }
+            for hole in holes {
                 let problem = format!("upserts in bytes {} to {} are {what}", hole.start, hole.end);
                 note(hole.len(), problem);
             }
-            for (place, entries) in salvaged.map_or(&[][..], |salvaged| &salvaged.records) {
+            for (place, entries) in &salvaged.records {
                 if !makes_sense(manifest, entries) {
                     let problem = format!("the record at byte {} makes no sense", place.start);
                     note(place.len(), problem);

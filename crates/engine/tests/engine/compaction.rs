@@ -1,8 +1,8 @@
 //! Compaction: answers stay, rows that nobody may see go, and so do files.
 
 use crate::common::{
-    Batches, Fault, FaultyDisk, Row, ask, assert_nothing_leaked, create, files, load, name,
-    questions, rows_of_all_kinds, upsert,
+    Batches, Fault, FaultyDisk, Row, WhenDropped, ask, assert_nothing_leaked, create, files, load,
+    name, questions, rows_of_all_kinds, upsert,
 };
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
@@ -242,8 +242,9 @@ fn a_compaction_needs_little_spare_disk() {
             }
             most
         });
+        let ended = WhenDropped(&done);
         table.compact().unwrap();
-        done.store(true, Relaxed);
+        drop(ended);
         watching.join().unwrap()
     });
     assert_eq!(table.stats().unwrap().segments, 128, "64 ranges of each direction");

@@ -5,8 +5,8 @@ use crate::common::{
     Batches, Fault, FaultyDisk, Question, Row, ask, assert_nothing_leaked, copy_store, create,
     erase, files, load, name, questions, rows_of_all_kinds, upsert,
 };
-use idmatch_engine::EngineStore;
 use idmatch_engine::disk::OsDisk;
+use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Side, Target, Window};
 use idmatch_store::{ErrorKind, Finding, MemoryStore, Result, Store};
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,6 +70,17 @@ fn flip(file: &Path, at: usize) {
     std::fs::write(file, bytes).unwrap();
 }
 
+/// A copy of a store, to be harmed, and where a file of the store is in it.
+fn copied(whole: &Path, file: &Path) -> (PathBuf, PathBuf) {
+    let root = whole.with_file_name("harmed");
+    if root.exists() {
+        std::fs::remove_dir_all(&root).unwrap();
+    }
+    copy_store(whole, &root);
+    let file = root.join(file.strip_prefix(whole).unwrap());
+    (root, file)
+}
+
 fn contents(root: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut files = files(root);
     files.sort();
@@ -103,9 +114,8 @@ fn a_segment_that_cannot_be_opened_comes_from_the_other_direction() {
     assert_eq!(segments.len(), 2);
     for segment in segments {
         for at in [None, Some(0), Some(12), Some(30), Some(111)] {
-            let (root, place) = (dir.path().join("harmed"), format!("{segment:?}, {at:?}"));
-            copy_store(&whole, &root);
-            let harmed = root.join(segment.strip_prefix(&whole).unwrap());
+            let (root, harmed) = copied(&whole, &segment);
+            let place = format!("{segment:?}, {at:?}");
             match at {
                 None => std::fs::remove_file(&harmed).unwrap(),
                 Some(at) => flip(&harmed, at),
@@ -115,7 +125,6 @@ fn a_segment_that_cannot_be_opened_comes_from_the_other_direction() {
             assert_eq!(found.len(), 1, "{place}: {found:?}");
             assert_eq!(found[0].place, harmed.display().to_string());
             assert_whole(&root, &reference, &rows, &place);
-            std::fs::remove_dir_all(&root).unwrap();
         }
     }
 }
@@ -150,9 +159,8 @@ fn every_byte_of_a_journal_may_be_damaged() {
     let length = std::fs::read(&journal).unwrap().len();
     let (mut lossless, mut lossy) = (0, 0);
     for at in (0..length).step_by(3) {
-        let (root, place) = (dir.path().join("harmed"), format!("byte {at} of {length}"));
-        copy_store(&whole, &root);
-        let harmed = root.join(journal.strip_prefix(&whole).unwrap());
+        let (root, harmed) = copied(&whole, &journal);
+        let place = format!("byte {at} of {length}");
         flip(&harmed, at);
         let before = contents(&root);
         let Err(refused) = EngineStore::open(&root) else { panic!("{place} was not noticed") };
@@ -185,7 +193,6 @@ fn every_byte_of_a_journal_may_be_damaged() {
                 }
             }
         }
-        std::fs::remove_dir_all(&root).unwrap();
     }
     assert!(lossless > 5 && lossy > 500, "{lossless}, {lossy}");
 }
@@ -199,9 +206,8 @@ fn a_journal_that_is_gone_or_cut_short_is_given_up() {
     let journal = ending(&whole, "log").pop().unwrap();
     let length = std::fs::read(&journal).unwrap().len() as u64;
     for left in [None, Some(0), Some(20), Some(length / 2), Some(length - 1)] {
-        let (root, place) = (dir.path().join("harmed"), format!("{left:?} bytes left"));
-        copy_store(&whole, &root);
-        let harmed = root.join(journal.strip_prefix(&whole).unwrap());
+        let (root, harmed) = copied(&whole, &journal);
+        let place = format!("{left:?} bytes left");
         match left {
             None => std::fs::remove_file(&harmed).unwrap(),
             Some(left) => std::fs::File::options()
@@ -219,8 +225,45 @@ fn a_journal_that_is_gone_or_cut_short_is_given_up() {
         upsert(&*table, &mut Batches::of_rows(&rows[200..], 100)).unwrap();
         store.close().unwrap();
         assert_whole(&root, &reference, &rows, &place);
-        std::fs::remove_dir_all(&root).unwrap();
     }
+}
+
+/// A failed write leaves a file that ends before it, which may be after the header.
+#[test]
+fn any_file_of_the_journal_may_be_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut files, mut empty) = (0, 0);
+    for at in 0.. {
+        let whole = dir.path().join(format!("at-{at}"));
+        let full = Fault::Error(io::ErrorKind::StorageFull);
+        let disk = Arc::new(FaultyDisk::new(at..at + 1, full));
+        let limits = MemoryLimits::default();
+        if let Ok(store) = EngineStore::open_with(disk.clone(), &whole, limits)
+            && let Ok(table) = create(&store, "t", Keep::Last)
+        {
+            for row in rows_of_all_kinds(5).chunks(1) {
+                upsert(&*table, &mut Batches::of_rows(row, 1)).ok();
+            }
+            store.close().ok();
+        }
+        if whole.join("MANIFEST").exists() {
+            for journal in ending(&whole, "log") {
+                let (root, harmed) = copied(&whole, &journal);
+                empty += u64::from(harmed.metadata().unwrap().len() == 40);
+                std::fs::remove_file(harmed).unwrap();
+                mend(&root, true).unwrap();
+                let store = EngineStore::open(&root).unwrap();
+                if let Ok(table) = store.table(&name("t")) {
+                    assert_eq!(table.verify().unwrap(), [], "operation {at}, {journal:?}");
+                }
+                files += 1;
+            }
+        }
+        if !disk.was_hit() {
+            break;
+        }
+    }
+    assert!(files > 10 && empty > 0, "{files} files, {empty} of them empty");
 }
 
 #[test]
@@ -230,14 +273,12 @@ fn what_exists_once_needs_a_backup() {
     original(&whole);
     let erasures = ending(&whole, "era").pop().unwrap();
     for file in [whole.join("MANIFEST"), erasures] {
-        let root = dir.path().join("harmed");
-        copy_store(&whole, &root);
-        flip(&root.join(file.strip_prefix(&whole).unwrap()), 40);
+        let (root, harmed) = copied(&whole, &file);
+        flip(&harmed, 40);
         std::fs::remove_file(&ending(&root, "seg")[0]).unwrap();
         let before = contents(&root);
         assert_eq!(mend(&root, true).unwrap_err().kind(), ErrorKind::Corrupt, "{file:?}");
         assert!(contents(&root) == before, "{file:?}");
-        std::fs::remove_dir_all(&root).unwrap();
     }
 }
 
