@@ -1,6 +1,6 @@
 """Turns the results of `live.py` and of its peers into their part of `docs/benchmarks.md`, and its drawings.
 
-    python bench/live_report.py LIVE.json [--peers PEERS.json] [--docs docs]
+    python bench/live_report.py LIVE.json [--peers PEERS.json] [--remark TEXT ...] [--docs docs]
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Figures = dict[str, Any]
 _QUANTILES = {"p50": "median", "p99": "p99", "p99_9": "p99.9", "max": "max"}
 
 
-def section(live: Figures, peers: Figures, drawings: list[tuple[str, str]]) -> str:
+def section(live: Figures, peers: Figures, remarks: list[str], drawings: list[tuple[str, str]]) -> str:
     """The part of the page; `drawings` are titles and file names."""
     about = live["about"]
     parts = [
@@ -29,7 +29,7 @@ def section(live: Figures, peers: Figures, drawings: list[tuple[str, str]]) -> s
 A store of {show_count(about['rows'])} rows (data as above) is written and read at once, by one process, on {about['machine']['processors']} processors. An upsert
 is acknowledged when it is on disk, and then found in both directions. Half of the upserted rows are new pairs, half are pairs of the table with a newer date.""",
         *(f"![{title}](benchmarks/{name})" for title, name in drawings),
-        _upserts(live), _mixed(live), _growth(live), _reopen(live), _peers(peers), _aims(live), _losses(peers), _how(live, peers),
+        _upserts(live), _mixed(live), _growth(live), _reopen(live), _peers(peers), _aims(live), _losses(peers), _how(live, remarks),
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -81,7 +81,7 @@ def _mixed(live: Figures) -> str:
         "## Reading meanwhile",
         table([f"the join of {show_count(mixed['join_quiet']['population'])} ids, one after another", "median", "against quiet"], joins),
         table([f"lookups, {show_count(mixed['asked_lookups_per_second'])} a second to a fixed schedule", *_QUANTILES.values()], lookups),
-        "A lookup counts from the moment at which it was due, so that one which waits makes the next ones late too. Most of what is "
+        f"Each line of joins, and the lookups under them, took {show_seconds(mixed['lookups']['seconds'])}. A lookup counts from the moment at which it was due, so that one which waits makes the next ones late too. Most of what is "
         "late waited for a processor: there are two, and the join alone takes both.",
     ))
 
@@ -189,7 +189,7 @@ def _losses(peers: Figures) -> str:
     return "\n\n".join(("## Where idmatch loses while writing", "\n".join(f"- {line}" for line in lines)))
 
 
-def _how(live: Figures, peers: Figures) -> str:
+def _how(live: Figures, remarks: list[str]) -> str:
     about = live["about"]
     machine = about["machine"]
     days = sorted({figures["measured"][:10] for figures in live.values() if isinstance(figures, dict) and "measured" in figures})
@@ -198,7 +198,7 @@ def _how(live: Figures, peers: Figures) -> str:
 
 - machine: {machine['processor']}, {machine['processors']} processors, {show_bytes(machine['memory_bytes'])} of memory, {machine['system']}, Linux {machine['kernel']}
 - date: {' to '.join(sorted({days[0], days[-1]}))}; load average before each step {min(loads):.1f} to {max(loads):.1f}
-- commands: `make bench-live`, `make bench-live-peers`, `make bench-live-report`; options: {', '.join(f'`{command}`' for command in about['commands'])}"""
+- commands: `make bench-live`, `make bench-live-peers`, `make bench-live-report`; options: {', '.join(f'`{command}`' for command in about['commands'])}""" + "".join(f"\n- {remark}" for remark in remarks)
 
 
 def main() -> None:
@@ -206,6 +206,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Write the part of docs/benchmarks.md on writing.")
     parser.add_argument("results", type=Path)
     parser.add_argument("--peers", type=Path, help="results of the peers, as live_peers.run keeps them")
+    parser.add_argument("--remark", action="append", default=[], help="what a reader of the figures has to know of these runs")
     parser.add_argument("--docs", type=Path, default=Path(__file__).resolve().parent.parent / "docs")
     options = parser.parse_args()
     live = json.loads(options.results.read_text())
@@ -215,7 +216,7 @@ def main() -> None:
         drawings.append(("Rows a second, per contestant", "live-peers.svg"))
     if "batches" in live and draw_series(live["batches"], folder / "live-batches.svg"):
         drawings.append(("Rows a second and segments over time, in batches as fast as possible", "live-batches.svg"))
-    put(options.docs / "benchmarks.md", "live", section(live, peers, drawings))
+    put(options.docs / "benchmarks.md", "live", section(live, peers, options.remark, drawings))
     print(f"{options.docs / 'benchmarks.md'}: the part on writing is written, with {len(drawings)} drawings")
 
 
