@@ -51,6 +51,43 @@ def test_upserts_outlive_the_store(tmp_path: Path) -> None:
     assert pairs(table.partner_ids("b")) == [("x", NOON - timedelta(days=30))]
 
 
+def test_one_by_one(store: idmatch.Store) -> None:
+    table = store.create_table("t", keep="all")
+    dates = [NOON, NOON.replace(tzinfo=None), NOON.isoformat(), NOON + timedelta(microseconds=999)]
+    for seen_at in dates:
+        table.upsert_one("a", "x", seen_at)
+    assert table.history("a", "x") == [NOON]
+    table.upsert_one("a", "x", NOON.date(), durability="always")
+    assert table.history("a", "x")[1] == NOON.replace(hour=0)
+    before = datetime.now(UTC)
+    table.upsert_one("a", "y")
+    newest = table.latest_partner_id("a")
+    assert newest is not None
+    assert newest.value == "y"
+    assert abs(newest.seen_at - before) < timedelta(minutes=1)
+    assert pairs(table.ids("y")) == [("a", newest.seen_at)]
+
+
+@pytest.mark.parametrize(
+    ("id", "partner_id", "seen_at", "reason"),
+    [
+        ("", "x", NOON, "id is empty"),
+        ("a", "x" * 1025, NOON, "partner_id is 1025 bytes long"),
+        ("a", "x", datetime(1969, 12, 31), "seen_at is out of range"),
+        ("a", "x", datetime.now(UTC) + timedelta(days=2), "seen_at is out of range"),
+        ("a", "x", "90d", "seen_at is no date"),
+        ("a", "x", "", "seen_at is missing"),
+    ],
+)
+def test_one_that_is_bad(
+    store: idmatch.Store, id: str, partner_id: str, seen_at: datetime | str, reason: str
+) -> None:
+    table = store.create_table("t")
+    with pytest.raises(idmatch.BadInput, match=reason):
+        table.upsert_one(id, partner_id, seen_at)
+    assert table.stats().rows == 0
+
+
 def test_many_threads_upsert(store: idmatch.Store) -> None:
     table = store.create_table("t")
 

@@ -1,6 +1,7 @@
 """idmatch itself, through its Python package: in the same harness as the peers, and with what Python costs.
 
-Settings: those that it starts with. A batch becomes an Arrow table within the measured time, an answer a list.
+Settings: those that it starts with. A batch becomes an Arrow table within the measured time, an answer a list; a batch of
+one is what `upsert_one` is for.
 
 Fill: one load.
 """
@@ -8,6 +9,7 @@ Fill: one load.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 
 import idmatch
 import pyarrow as pa
@@ -50,7 +52,11 @@ class _Connection(Client):
         self._table = table
 
     def upsert(self, batch: Batch) -> None:
-        self._table.upsert(_arrow(batch), strict=True)
+        if len(batch.ids) == 1:
+            seen_at = datetime.fromtimestamp(batch.seen_at[0] / 1000, UTC)
+            self._table.upsert_one(batch.ids[0], batch.partner_ids[0], seen_at)
+        else:
+            self._table.upsert(_arrow(batch), strict=True)
 
     def partner_ids(self, key: str) -> Found:
         return _listed(self._table.partner_ids(key))

@@ -99,6 +99,12 @@ class Table:
         whole or not at all; more are cut into batches of that kind. After an error those before
         it stay.
         """
+    def upsert_one(self, id: str, partner_id: str, seen_at: int | str | None, always: bool) -> None:
+        """Adds one observation at once and for good, of now where `seen_at` is None.
+
+        `seen_at` is milliseconds or ISO 8601 text, `always` that of `upsert`. Raises BadInput for
+        what is no identifier and no date of an observation.
+        """
     def erase(
         self,
         sources: Iterable[tuple[str, Any]],

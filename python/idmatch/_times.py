@@ -39,6 +39,24 @@ def to_millis(moment: Moment) -> int:
     return max(0, -((_EPOCH - instant) // _MILLISECOND))
 
 
+def observed_at(moment: datetime | date | str) -> int | str:
+    """The date of an observation as the core judges it: text as it is, the rest as milliseconds,
+    cut off as in a column of dates.
+
+    Raises InvalidArgument for other types.
+    """
+    match moment:
+        case str():
+            return moment
+        case datetime():
+            instant = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        case date():
+            instant = datetime.combine(moment, time(), UTC)
+        case _:
+            raise InvalidArgument(f"{moment!r} is no date; use a datetime, a date or ISO 8601 text")
+    return (instant - _EPOCH) // _MILLISECOND
+
+
 def to_datetime(millis: int) -> datetime:
     """An instant of the core as an aware datetime in UTC."""
     return _EPOCH + timedelta(milliseconds=millis)

@@ -6,16 +6,24 @@ use crate::matches::Match;
 use crate::sources::{PyRejects, PySource, Raised, ReadSource};
 use crate::times::window;
 use arrow_array::builder::StringBuilder;
-use arrow_array::{RecordBatch, TimestampMillisecondArray};
+use arrow_array::{ArrayRef, RecordBatch, StringArray, TimestampMillisecondArray};
 use idmatch_model::{Keep, Period, Pick, SeenAt, Side, Window};
 use idmatch_store::{
-    BatchSource, Durability, Error, ErrorKind, Ingest, MatchQuery, Result, match_schema, now,
+    BatchSource, Durability, Error, ErrorKind, Ingest, MatchQuery, NoRejects, OneObservation,
+    Result, match_schema, now,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3_arrow::PyTable;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+
+/// A date as Python gives it, to be judged with the rest of its row.
+#[derive(FromPyObject)]
+enum Date {
+    Millis(i64),
+    Text(String),
+}
 
 /// A named set of observations.
 #[pyclass(frozen, module = "idmatch._core")]
@@ -100,6 +108,32 @@ impl Table {
             interruptible(py, |stop| run(&mut PySource::new(iterator, raised.clone(), stop)))?
         };
         finish(py, upserted, &raised)
+    }
+
+    /// Upserts one observation; a bad one raises.
+    #[pyo3(signature = (id, partner_id, seen_at, always))]
+    fn upsert_one(
+        &self,
+        py: Python<'_>,
+        id: &str,
+        partner_id: &str,
+        seen_at: Option<Date>,
+        always: bool,
+    ) -> PyResult<()> {
+        let now = now();
+        let of_millis = |millis| Arc::new(TimestampMillisecondArray::from_value(millis, 1));
+        let seen_at: ArrayRef = match seen_at {
+            None => of_millis(now.millis_i64()),
+            Some(Date::Millis(millis)) => of_millis(millis),
+            Some(Date::Text(text)) => Arc::new(StringArray::from(vec![text])),
+        };
+        let upsert = || {
+            let mut no_rejects = NoRejects;
+            let ingest = Ingest::new(true, now, &mut no_rejects);
+            let mut source = OneObservation::new(id, partner_id, seen_at)?;
+            self.0.upsert(&mut source, &ingest, always.then_some(Durability::Always))
+        };
+        py.detach(upsert).or_raise(py)
     }
 
     /// Erases what all sources name; returns (rows read, rejected, erased by id, by partner_id).
@@ -259,7 +293,7 @@ impl Table {
             dates.push(seen_at.millis_i64());
         }
         let dates = TimestampMillisecondArray::from(dates).with_timezone("UTC");
-        let columns: Vec<arrow_array::ArrayRef> = vec![Arc::new(values.finish()), Arc::new(dates)];
+        let columns: Vec<ArrayRef> = vec![Arc::new(values.finish()), Arc::new(dates)];
         let schema = match_schema(by).project(&[1, 2]);
         schema
             .and_then(|schema| RecordBatch::try_new(schema.into(), columns))

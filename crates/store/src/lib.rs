@@ -17,7 +17,8 @@ mod traits;
 pub use clock::now;
 pub use error::{Error, ErrorKind, Result};
 pub use ingest::{
-    BatchSource, IdColumn, Ingest, Observations, Reject, RejectSink, SourceBatch, population_ids,
+    BatchSource, IdColumn, Ingest, NoRejects, Observations, OneObservation, Reject, RejectSink,
+    SourceBatch, population_ids,
 };
 pub use memory::MemoryStore;
 pub use traits::{

@@ -6,10 +6,10 @@ use crate::compact::{Effort, Merging, Sized, choose, merge};
 use crate::errors::io_error;
 use crate::limits::MemoryLimits;
 use crate::segment::Segment;
-use crate::workers::lock;
+use crate::workers::{lock, try_lock};
 use idmatch_model::{SeenAt, Side, TableName};
 use idmatch_store::{Result, now};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -20,8 +20,24 @@ const IDLE_AFTER: Duration = Duration::from_secs(5);
 /// A segment with this share of what is sorted at once is full.
 const FULL_SHARE: u64 = 4;
 
+/// So many segments of one range: who adds more first merges some, or waits for who does. Without a bound
+/// a lookup would get slower for as long as rows come faster than they are merged.
+const BEHIND: usize = 32;
+
+/// How often it is asked whether that is done.
+const PAUSE: Duration = Duration::from_millis(10);
+
 /// See [`sized`].
 const OLD_SHARE: u64 = 8;
+
+/// What became of the files of a merge.
+struct Merged {
+    gone: HashSet<String>,
+    /// What was made of them.
+    made: Vec<String>,
+    /// Whether those cover finer ranges, and may have to be merged once more.
+    is_finer: bool,
+}
 
 impl Shared {
     /// Writes what was upserted as segments, and merges until each range has one.
@@ -35,13 +51,73 @@ impl Shared {
             table.all_segments().filter_map(|segment| segment.file_name()).collect()
         };
         let mut left: HashSet<String> = self.table_of(&self.view(), table).map(names)?;
-        while self.compact_step(table, Effort::Full, Some(&mut left))? {}
+        while let Some(merged) =
+            self.compact_step(table, Effort::Full, |file| left.contains(file))?
+        {
+            left.retain(|file| !merged.gone.contains(file));
+            if merged.is_finer {
+                left.extend(merged.made);
+            }
+            self.compact_newcomers(&left)?;
+        }
         Ok(())
+    }
+
+    /// Merges what came while all was being merged, where writers wait for that.
+    fn compact_newcomers(&self, left: &HashSet<String>) -> Result<()> {
+        for name in self.tables_behind() {
+            let is_new = |file: &str| !left.contains(file);
+            while self.tables_behind().contains(&name)
+                && self.compact_step(&name, Effort::Background, is_new)?.is_some()
+            {}
+        }
+        Ok(())
+    }
+
+    /// Returns when no range has too many segments, or there is nothing that could be done about it.
+    /// Holds no lock that a merge needs.
+    pub(super) fn merge_backlog(&self) {
+        while self.is_in_use()
+            && let Some(name) = self.tables_behind().first()
+        {
+            match try_lock(&self.compacting) {
+                // What fails here fails again where somebody is told: at the next full compaction.
+                Some(_compacting) => {
+                    let step = self.compact_step(name, Effort::Background, |_| true);
+                    if !matches!(step, Ok(Some(_))) {
+                        return;
+                    }
+                }
+                None => std::thread::sleep(PAUSE),
+            }
+        }
+    }
+
+    /// The tables with ranges of too many segments, some of which are worth merging.
+    fn tables_behind(&self) -> Vec<TableName> {
+        let view = self.view();
+        let behind = view.tables.iter().filter(|(_, table)| self.is_behind(table));
+        behind.map(|(name, _)| name.clone()).collect()
+    }
+
+    fn is_behind(&self, table: &TableView) -> bool {
+        Side::BOTH.into_iter().any(|side| {
+            let mut ranges: HashMap<_, Vec<Sized>> = HashMap::new();
+            for segment in table.segments(side) {
+                let range = (segment.header.prefix_bits, segment.header.prefix);
+                let sized = sized(segment, table, Effort::Background, self.limits);
+                ranges.entry(range).or_default().push(sized);
+            }
+            ranges.values().any(|range| {
+                range.len() > BEHIND
+                    && choose(range, Effort::Background, self.limits.segment_rows).is_some()
+            })
+        })
     }
 
     /// Merges what is worth it, in the background of upserts, unless that is being done already.
     pub(super) fn compact_in_background(self: &Arc<Shared>) {
-        let Ok(_compacting) = self.compacting.try_lock() else { return };
+        let Some(_compacting) = try_lock(&self.compacting) else { return };
         // Only while this process writes anyway.
         let Some(_hold) = lock(&self.hold).upgrade() else { return };
         self.compact_all(Effort::Background);
@@ -56,7 +132,7 @@ impl Shared {
         while self.is_in_use() && self.flushed_at().elapsed() < IDLE_AFTER {
             std::thread::sleep(IDLE_AFTER / 50);
         }
-        if let Ok(_compacting) = self.compacting.try_lock()
+        if let Some(_compacting) = try_lock(&self.compacting)
             && let Some(_hold) = lock(&self.hold).upgrade()
         {
             self.compact_all(Effort::Idle);
@@ -76,26 +152,23 @@ impl Shared {
             // What fails here fails again where somebody is told: at the next full compaction.
             while self.is_in_use()
                 && (effort != Effort::Idle || self.flushed_at() == started)
-                && let Ok(true) = self.compact_step(&name, effort, None)
+                && let Ok(Some(_)) = self.compact_step(&name, effort, |_| true)
             {}
         }
     }
 
-    /// Does one merge, if there is one to do: among certain files, or all. Of those, the merged
-    /// ones go, and what was made of them comes in if it may have to be merged once more.
+    /// Does one merge, if there is one to do among certain files.
     fn compact_step(
         &self,
         name: &TableName,
         effort: Effort,
-        mut among: Option<&mut HashSet<String>>,
-    ) -> Result<bool> {
+        is_among: impl Fn(&str) -> bool,
+    ) -> Result<Option<Merged>> {
         let view = self.view();
-        let Some(table) = view.tables.get(name) else { return Ok(false) };
+        let Some(table) = view.tables.get(name) else { return Ok(None) };
         for side in Side::BOTH {
-            let is_among = |segment: &&Arc<Segment>| {
-                let files = among.as_ref();
-                files.is_none_or(|files| segment.file_name().is_some_and(|f| files.contains(&f)))
-            };
+            let is_among =
+                |segment: &&Arc<Segment>| segment.file_name().is_some_and(|file| is_among(&file));
             let segments: Vec<_> = table.segments(side).iter().filter(is_among).cloned().collect();
             let sized: Vec<Sized> =
                 segments.iter().map(|s| sized(s, table, effort, self.limits)).collect();
@@ -105,22 +178,14 @@ impl Shared {
                     .iter()
                     .filter_map(|number| segments.get(*number).cloned())
                     .collect();
-                let made =
-                    self.merge_and_publish(name, &view, side, &inputs, choice.prefix_bits)?;
-                if let Some(files) = among.as_mut() {
-                    let merged: Vec<_> = inputs.iter().filter_map(|s| s.file_name()).collect();
-                    files.retain(|file| !merged.contains(file));
-                    if inputs.iter().any(|s| s.header.prefix_bits < choice.prefix_bits) {
-                        files.extend(made);
-                    }
-                }
-                return Ok(true);
+                return self
+                    .merge_and_publish(name, &view, side, &inputs, choice.prefix_bits)
+                    .map(Some);
             }
         }
-        Ok(false)
+        Ok(None)
     }
 
-    /// Returns the names of the files that were made.
     fn merge_and_publish(
         &self,
         name: &TableName,
@@ -128,10 +193,11 @@ impl Shared {
         side: Side,
         inputs: &[Arc<Segment>],
         prefix_bits: u8,
-    ) -> Result<Vec<String>> {
-        let Some(table) = view.tables.get(name) else { return Ok(Vec::new()) };
+    ) -> Result<Merged> {
+        let table = self.table_of(view, name)?;
         let (folder, mut made) = (self.segments(), Vec::new());
         let gone: HashSet<String> = inputs.iter().filter_map(|input| input.file_name()).collect();
+        let is_finer = inputs.iter().any(|input| input.header.prefix_bits < prefix_bits);
         self.add_segments(
             |names| {
                 let merging = Merging {
@@ -161,7 +227,7 @@ impl Shared {
         // Those who have them open keep them; those who copy files have them until they are done.
         let _copying = self.copying.write().unwrap_or_else(PoisonError::into_inner);
         self.remove_files(inputs.iter().map(|input| input.path().to_owned()));
-        Ok(made)
+        Ok(Merged { gone, made, is_finer })
     }
 
     /// Has merges end, and does something before others begin.

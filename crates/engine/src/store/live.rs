@@ -286,6 +286,7 @@ impl Shared {
                 None => 0,
             };
             if active > 0 && active + bytes > (limit / 2).min(LARGEST_SET) {
+                self.merge_backlog();
                 if let Some((ended, _)) = self.end_file(writer) {
                     self.start_flush(ended);
                 }

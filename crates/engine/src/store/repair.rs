@@ -3,7 +3,7 @@
 //! It is a load whose source are the table's own segments, so what it makes is as good as what a load
 //! makes, and nothing changes before all of it is there. Needs the disk of a second copy.
 
-use super::salvage::{NoRejects, Salvage};
+use super::salvage::Salvage;
 use super::shared::{SCRATCH, Shared};
 use super::verify::verify;
 use super::view::{TableView, View};
@@ -13,7 +13,7 @@ use crate::names::FileNames;
 use crate::segment::SegmentInfo;
 use crate::workers::lock;
 use idmatch_model::{Side, TableName};
-use idmatch_store::{Error, ErrorKind, Finding, Ingest, Repaired, Result, now};
+use idmatch_store::{Error, ErrorKind, Finding, Ingest, NoRejects, Repaired, Result, now};
 use std::sync::{Arc, PoisonError};
 
 impl Shared {

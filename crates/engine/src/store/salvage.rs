@@ -7,7 +7,7 @@ use crate::segment::{Block, PAGE_ROWS, Segment};
 use arrow_array::builder::{BinaryBuilder, TimestampMillisecondBuilder};
 use arrow_array::{ArrayRef, RecordBatch};
 use idmatch_model::{SeenAt, Side};
-use idmatch_store::{BatchSource, Error, ErrorKind, Reject, RejectSink, Result, SourceBatch};
+use idmatch_store::{BatchSource, Error, ErrorKind, Result, SourceBatch};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -137,14 +137,5 @@ impl Columns {
         let batch =
             batch.map_err(|e| Error::with_source(ErrorKind::Corrupt, "rows make no batch", e))?;
         Ok(SourceBatch { source: "the table itself".into(), first_row: 1, batch })
-    }
-}
-
-/// What was stored had been judged.
-pub(super) struct NoRejects;
-
-impl RejectSink for NoRejects {
-    fn reject(&mut self, _: Vec<Reject>) -> Result<()> {
-        Ok(())
     }
 }

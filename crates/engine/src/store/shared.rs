@@ -1,7 +1,8 @@
 //! What a store and its tables share: the current view, and how it changes.
 //!
 //! Lock order: `erasing` or `loading`, `writer` (see `live`), `hold`, `publishing`, `view`. Whoever merges has
-//! `compacting` and none of these before; a backup has `writer`, then `copying`, then `publishing`.
+//! `compacting` and takes none of those before `publishing`; writers wait for merges (`merge_backlog`).
+//! A backup has `writer`, then `copying`, then `publishing`.
 
 use super::group::Queue;
 use super::hold::{Hold, first_foreign};
@@ -252,7 +253,9 @@ impl Shared {
                 })
             },
         )
-        .inspect_err(|_| self.remove_scratch())
+        .inspect_err(|_| self.remove_scratch())?;
+        self.merge_backlog();
+        Ok(())
     }
 
     /// Makes segment files and publishes them. Where either fails, the files are removed.

@@ -92,6 +92,51 @@ fn rows_older_than_the_retention_go() {
     assert_eq!(table.verify().unwrap(), []);
 }
 
+/// Loads of a row each, as many as make a pile of segments many times over.
+fn load_one_by_one(table: &dyn Table, name: &str) {
+    for number in 0..200 {
+        let row = (format!("{name}{number}"), format!("p{number}"), number);
+        load(table, &mut Batches::of_rows(&[row], 1)).unwrap();
+    }
+}
+
+#[test]
+fn segments_do_not_pile_up_where_nothing_merges_in_the_background() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let table = create(&store, "t", Keep::Last).unwrap();
+    load_one_by_one(&*table, "a");
+    let stats = table.stats().unwrap();
+    assert_eq!(stats.rows, 200);
+    assert!(stats.segments < 100, "{stats:?}");
+    assert_eq!(table.verify().unwrap(), []);
+    assert_nothing_leaked(dir.path());
+}
+
+#[test]
+fn writers_do_not_wait_for_merges_that_fail() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let table = create(&store, "t", Keep::Last).unwrap();
+    load(&*table, &mut Batches::of_rows(&[("bad".to_owned(), "p".to_owned(), 1)], 1)).unwrap();
+    for file in files(dir.path()).iter().filter(|file| file.to_string_lossy().contains("segments"))
+    {
+        let mut bytes = std::fs::read(file).unwrap();
+        let last = bytes.len() - 1;
+        bytes[last] ^= 1;
+        std::fs::write(file, bytes).unwrap();
+    }
+    load_one_by_one(&*table, "a");
+    for number in 0..200 {
+        let row = (format!("b{number}"), format!("p{number}"), number);
+        upsert(&*table, &mut Batches::of_rows(&[row], 1)).unwrap();
+    }
+    assert!(table.compact().is_err());
+    for (id, partner_id) in [("a7", "p7"), ("b199", "p199")] {
+        assert!(table.last_seen(id, partner_id).unwrap().is_some(), "{id}");
+    }
+}
+
 #[test]
 fn readers_go_on_meanwhile() {
     let dir = tempfile::tempdir().unwrap();

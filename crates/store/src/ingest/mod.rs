@@ -8,9 +8,11 @@
 
 mod dates;
 mod ids;
+mod one;
 mod targets;
 
 pub use ids::{IdColumn, population_ids};
+pub use one::OneObservation;
 
 use crate::{Error, ErrorKind, Result};
 use arrow_array::{BooleanArray, RecordBatch};
@@ -53,6 +55,15 @@ pub struct Reject {
 pub trait RejectSink: Send {
     /// Takes some rejected rows of one batch, in order.
     fn reject(&mut self, rejects: Vec<Reject>) -> Result<()>;
+}
+
+/// Where there are no rejected rows: a strict ingest stops at the first one.
+pub struct NoRejects;
+
+impl RejectSink for NoRejects {
+    fn reject(&mut self, _: Vec<Reject>) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// Judges the rows of one load or upsert. Shared by the threads that do the work.
