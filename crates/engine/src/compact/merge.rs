@@ -84,7 +84,7 @@ impl Merging<'_> {
                 }
                 rows = rows.moved_to(block.rows_of(at));
                 while let Some(seen_at) = rows.date()? {
-                    if seen_at < self.oldest {
+                    if seen_at < self.oldest || segment.is_gone(seen_at) {
                         break;
                     }
                     rows::push(out, seen_at, key, rows.value()?);

@@ -5,7 +5,7 @@ use crate::memtable::Commit;
 use crate::packed::{Kind, Packed, Packer};
 use crate::store::TableView;
 use crate::workers;
-use idmatch_model::{Keep, SeenAt, Side, Target};
+use idmatch_model::{Keep, SeenAt, Side, Target, Window};
 use idmatch_store::{Erased, Result};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Mutex;
@@ -24,13 +24,15 @@ pub(crate) struct Found {
     pub(crate) files: HashSet<String>,
 }
 
-/// Counts the rows that erasing these targets at a date hides, in each direction for itself,
-/// and names the segments that have some of them. Cost: a few lookups for each pair; memory: the pairs.
+/// Counts the rows that erasing these targets at a date hides, in each direction for itself: those
+/// in the window of dates that are shown. Names the segments that have some, shown or not. Cost: a few
+/// lookups for each pair; memory: the pairs.
 pub(crate) fn find(
     table: &TableView,
     last: Commit,
     targets: &[Target],
     at: SeenAt,
+    shown: Window,
 ) -> Result<Found> {
     let files = Mutex::new(HashSet::new());
     let pairs = Mutex::new((Pairs::new(), Pairs::new()));
@@ -47,7 +49,7 @@ pub(crate) fn find(
         let erased = Mutex::new(0);
         let pairs: Vec<_> = pairs.iter().collect();
         workers::for_each(workers::count(), &pairs, |(key, values)| {
-            let (count, named) = count_rows(table, last, side, key, values, at)?;
+            let (count, named) = count_rows((table, last), side, key, values, (at, shown))?;
             *workers::lock(&erased) += count;
             workers::lock(&files).extend(named);
             Ok(())
@@ -95,12 +97,11 @@ fn pairs_of(
 
 /// How many rows of a key with some values are hidden, and where they are.
 fn count_rows(
-    table: &TableView,
-    last: Commit,
+    (table, last): (&TableView, Commit),
     side: Side,
     key: &Owned,
     values: &HashSet<Owned>,
-    at: SeenAt,
+    (at, shown): (SeenAt, Window),
 ) -> Result<(u64, Vec<String>)> {
     let (mut rows, mut files): (Vec<Row>, _) = (Vec::new(), Vec::new());
     let key = Packed { kind: key.0, payload: &key.1 };
@@ -122,9 +123,11 @@ fn count_rows(
             let date = newest.entry(value).or_insert(seen_at);
             *date = seen_at.max(*date);
         }
-        return Ok((newest.values().filter(|date| **date <= at).count() as u64, files));
+        let counts = |date: &&SeenAt| **date <= at && shown.contains(**date);
+        return Ok((newest.values().filter(counts).count() as u64, files));
     }
-    let distinct: HashSet<Row> = rows.into_iter().filter(|(_, date)| *date <= at).collect();
+    let counts = |(_, date): &Row| *date <= at && shown.contains(*date);
+    let distinct: HashSet<Row> = rows.into_iter().filter(counts).collect();
     Ok((distinct.len() as u64, files))
 }
 

@@ -29,7 +29,7 @@ impl Place {
         self.segment.file_name()
     }
 
-    /// How many rows there are, erased ones among them.
+    /// How many rows there are, hidden ones among them.
     pub(crate) fn len(&self) -> usize {
         self.rows.len()
     }
@@ -37,7 +37,7 @@ impl Place {
     pub(crate) fn cursor(&self) -> Result<RowCursor<'_>> {
         let block = self.segment.known_block(self.block)?;
         let cursor = RowCursor::new(&self.segment, block, self.rows.clone());
-        Ok(cursor.without(self.erased.clone()))
+        Ok(cursor.visible(self.erased.clone()))
     }
 }
 

@@ -39,6 +39,6 @@ impl<'s> BlockCache<'s> {
             Some((number, cursor)) if number == block => cursor.moved_to(rows),
             _ => RowCursor::new(segment, segment.known_block(block)?, rows),
         };
-        Ok(&mut last.insert((block, cursor.without(erased))).1)
+        Ok(&mut last.insert((block, cursor.visible(erased))).1)
     }
 }

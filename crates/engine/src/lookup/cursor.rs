@@ -16,24 +16,38 @@ pub(crate) struct RowCursor<'s> {
     rows: Range<u32>,
     dates: Option<(u32, DatePage<'s>)>,
     values: Option<(u32, IdPage<'s>)>,
+    /// Whether rows that are hidden since the segment was written are passed over.
+    is_visible: bool,
     /// What to ask whether a row was erased, if that may be.
     erased: Option<Arc<KeyErasures>>,
 }
 
 impl<'s> RowCursor<'s> {
+    /// All rows as they are stored, hidden ones among them.
     pub(crate) fn new(segment: &'s Segment, block: Block<'s>, rows: Range<u32>) -> RowCursor<'s> {
-        RowCursor { segment, block, rows, dates: None, values: None, erased: None }
+        RowCursor {
+            segment,
+            block,
+            rows,
+            dates: None,
+            values: None,
+            is_visible: false,
+            erased: None,
+        }
     }
 
-    /// The same without the rows that were erased since the segment was written.
-    pub(crate) fn without(mut self, erased: Option<Arc<KeyErasures>>) -> RowCursor<'s> {
+    /// The same without the rows that are hidden since the segment was written: erased, or gone for
+    /// good.
+    pub(crate) fn visible(mut self, erased: Option<Arc<KeyErasures>>) -> RowCursor<'s> {
+        self.is_visible = self.segment.has_hidden();
         self.erased = erased;
         self
     }
 
-    /// The same block and pages, the rows of another key, erased ones among them.
+    /// The same block and pages, the rows of another key as they are stored.
     pub(crate) fn moved_to(mut self, rows: Range<u32>) -> RowCursor<'s> {
         self.rows = rows;
+        self.is_visible = false;
         self.erased = None;
         self
     }
@@ -48,23 +62,28 @@ impl<'s> RowCursor<'s> {
         self.rows.start += 1;
     }
 
-    /// Whether there is a row. What was erased is passed over.
+    /// Whether there is a row. What is hidden is passed over.
     pub(crate) fn has_row(&mut self) -> Result<bool> {
-        match self.erased {
-            Some(_) => Ok(self.date()?.is_some()),
-            None => Ok(!self.rows.is_empty()),
+        match self.is_visible {
+            true => Ok(self.date()?.is_some()),
+            false => Ok(!self.rows.is_empty()),
         }
     }
 
-    /// The date of the current row, or `None` after the last. What was erased is passed over.
+    /// The date of the current row, or `None` after the last. What is hidden is passed over.
     pub(crate) fn date(&mut self) -> Result<Option<SeenAt>> {
         let mut date = self.stored_date()?;
+        if self.is_visible && date.is_some_and(|date| self.segment.is_gone(date)) {
+            // All that follows is older still.
+            self.rows.start = self.rows.end;
+            return Ok(None);
+        }
         if let Some(erased) = self.erased.clone() {
             while let Some(seen_at) = date
                 && erased.hides(seen_at, || self.value())?
             {
                 self.advance();
-                date = self.stored_date()?;
+                date = self.stored_date()?.filter(|date| !self.segment.is_gone(*date));
             }
         }
         Ok(date)

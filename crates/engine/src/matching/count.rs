@@ -35,7 +35,7 @@ fn answers<'s>(
     if let [hit] = hits
         && question.query.window.is_all()
         && (question.keep() == Keep::Last || hit.rows().len() == 1)
-        && question.segments.get(hit.segment as usize).is_some_and(|s| !s.has_erased())
+        && question.segments.get(hit.segment as usize).is_some_and(|s| !s.has_hidden())
     {
         return Ok(hit.rows().len() as u64);
     }
@@ -63,7 +63,7 @@ pub(super) fn rows<'c, 's>(
     hit: &Hit,
     cache: &'c mut BlockCache<'s>,
 ) -> Result<&'c mut RowCursor<'s>> {
-    let segment = question.segments.get(hit.segment as usize).filter(|s| s.has_erased());
+    let segment = question.segments.get(hit.segment as usize).filter(|s| s.has_hidden());
     let key = segment.and_then(|segment| Some((segment, population.entry_key(hit.entry)?)));
     let erased =
         key.and_then(|(segment, key)| question.table.erased_in(segment, question.query.by, key));

@@ -189,6 +189,7 @@ impl SegmentBuilder {
             newest: header.newest,
             header_sum: u64_at(&encoded, HEADER_BYTES - 8).unwrap_or(0),
             erased: false,
+            gone_before: None,
         }))
     }
 

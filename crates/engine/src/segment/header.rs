@@ -62,6 +62,9 @@ pub(crate) struct SegmentInfo {
     /// Whether some of its rows may have been erased since it was written.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) erased: bool,
+    /// Older rows are gone for good: the other direction may not have them any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) gone_before: Option<SeenAt>,
 }
 
 impl Header {

@@ -6,6 +6,7 @@ use crate::bytes::{slice, u32_at, u64_at};
 use crate::disk::{Disk, Mapped, prefetch};
 use crate::errors::{corrupt, io_error};
 use crate::packed::Packed;
+use idmatch_model::SeenAt;
 use idmatch_store::{Error, Result};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -28,8 +29,10 @@ pub(crate) struct Segment {
     path: PathBuf,
     map: Arc<dyn Mapped>,
     pub(crate) header: Header,
-    /// Whether some of its rows may have been erased since it was written.
-    has_erased: AtomicBool,
+    /// Whether some of its rows may be hidden since it was written: erased, or gone for good.
+    has_hidden: AtomicBool,
+    /// Rows before this are gone for good.
+    gone_before: SeenAt,
 }
 
 impl Segment {
@@ -50,7 +53,8 @@ impl Segment {
     /// A segment from the bytes of its file. Checks header and directory.
     pub(crate) fn of_map(path: PathBuf, map: Arc<dyn Mapped>) -> Result<Segment> {
         let header = Header::decode(&path, map.bytes())?;
-        let segment = Segment { path, map, header, has_erased: AtomicBool::new(false) };
+        let (has_hidden, gone_before) = (AtomicBool::new(false), SeenAt::EPOCH);
+        let segment = Segment { path, map, header, has_hidden, gone_before };
         segment.check_directory()?;
         Ok(segment)
     }
@@ -64,15 +68,38 @@ impl Segment {
         Ok(())
     }
 
-    /// Whether its rows have to be asked for one by one: some may have been erased since.
+    /// Whether its rows have to be asked for one by one: some may be hidden.
     #[inline(always)]
-    pub(crate) fn has_erased(&self) -> bool {
-        self.has_erased.load(Relaxed)
+    pub(crate) fn has_hidden(&self) -> bool {
+        self.has_hidden.load(Relaxed)
     }
 
     /// Notes that some of its rows were erased. Never taken back: earlier views ask in vain.
     pub(crate) fn mark_erased(&self) {
-        self.has_erased.store(true, Relaxed);
+        self.has_hidden.store(true, Relaxed);
+    }
+
+    /// The same without the rows before a date. Another one, so that who reads this one goes on to
+    /// see in both directions what it saw.
+    pub(crate) fn without_before(&self, date: SeenAt) -> Segment {
+        Segment {
+            path: self.path.clone(),
+            map: Arc::clone(&self.map),
+            header: self.header.clone(),
+            has_hidden: AtomicBool::new(self.has_hidden() || self.header.oldest < date),
+            gone_before: date,
+        }
+    }
+
+    /// Rows before this are gone for good.
+    pub(crate) fn gone_before(&self) -> SeenAt {
+        self.gone_before
+    }
+
+    /// Whether a row of this date is gone for good.
+    #[inline(always)]
+    pub(crate) fn is_gone(&self, seen_at: SeenAt) -> bool {
+        seen_at < self.gone_before
     }
 
     /// Looks again at what was checked when the segment was opened.

@@ -20,6 +20,18 @@ impl Shared {
     /// Copies what is visible now to a new place; its manifest comes last, so that half a copy is
     /// no store. Upserts wait while the journal is copied.
     pub(crate) fn backup(&self, destination: &Path) -> Result<()> {
+        self.check_writable()?;
+        let destination = &std::path::absolute(destination)
+            .map_err(|e| io_error("back up to", destination, e))?;
+        if destination.starts_with(&self.root) {
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                format!(
+                    "{} is in the store itself; name a folder outside of it",
+                    destination.display()
+                ),
+            ));
+        }
         let mut tries = 0;
         loop {
             let point = self.view().manifest.clone();

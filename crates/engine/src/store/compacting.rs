@@ -1,5 +1,6 @@
 //! When segments are merged, and how that is published.
 
+use super::manifest::TableEntry;
 use super::shared::Shared;
 use super::view::{TableView, View};
 use crate::compact::{Effort, Merging, Sized, choose, merge};
@@ -8,8 +9,8 @@ use crate::limits::MemoryLimits;
 use crate::segment::Segment;
 use crate::workers::{lock, try_lock};
 use idmatch_model::{SeenAt, Side, TableName};
-use idmatch_store::{Result, now};
-use std::collections::{HashMap, HashSet};
+use idmatch_store::{Error, ErrorKind, Result, now};
+use std::collections::HashSet;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -20,18 +21,12 @@ const IDLE_AFTER: Duration = Duration::from_secs(5);
 /// A segment with this share of what is sorted at once is full.
 const FULL_SHARE: u64 = 4;
 
-/// So many segments of one range: who adds more first merges some, or waits for who does. Without a bound
-/// a lookup would get slower for as long as rows come faster than they are merged.
-const BEHIND: usize = 32;
-
-/// How often it is asked whether that is done.
-const PAUSE: Duration = Duration::from_millis(10);
-
 /// See [`sized`].
 const OLD_SHARE: u64 = 8;
 
-/// What became of the files of a merge.
-struct Merged {
+/// What became of the files of a merge; nothing, where it has to be done again.
+#[derive(Default)]
+pub(super) struct Merged {
     gone: HashSet<String>,
     /// What was made of them.
     made: Vec<String>,
@@ -65,54 +60,13 @@ impl Shared {
 
     /// Merges what came while all was being merged, where writers wait for that.
     fn compact_newcomers(&self, left: &HashSet<String>) -> Result<()> {
-        for name in self.tables_behind() {
+        for name in self.crowded_tables() {
             let is_new = |file: &str| !left.contains(file);
-            while self.tables_behind().contains(&name)
+            while self.crowded_tables().contains(&name)
                 && self.compact_step(&name, Effort::Background, is_new)?.is_some()
             {}
         }
         Ok(())
-    }
-
-    /// Returns when no range has too many segments, or there is nothing that could be done about it.
-    /// Holds no lock that a merge needs.
-    pub(super) fn merge_backlog(&self) {
-        while self.is_in_use()
-            && let Some(name) = self.tables_behind().first()
-        {
-            match try_lock(&self.compacting) {
-                // What fails here fails again where somebody is told: at the next full compaction.
-                Some(_compacting) => {
-                    let step = self.compact_step(name, Effort::Background, |_| true);
-                    if !matches!(step, Ok(Some(_))) {
-                        return;
-                    }
-                }
-                None => std::thread::sleep(PAUSE),
-            }
-        }
-    }
-
-    /// The tables with ranges of too many segments, some of which are worth merging.
-    fn tables_behind(&self) -> Vec<TableName> {
-        let view = self.view();
-        let behind = view.tables.iter().filter(|(_, table)| self.is_behind(table));
-        behind.map(|(name, _)| name.clone()).collect()
-    }
-
-    fn is_behind(&self, table: &TableView) -> bool {
-        Side::BOTH.into_iter().any(|side| {
-            let mut ranges: HashMap<_, Vec<Sized>> = HashMap::new();
-            for segment in table.segments(side) {
-                let range = (segment.header.prefix_bits, segment.header.prefix);
-                let sized = sized(segment, table, Effort::Background, self.limits);
-                ranges.entry(range).or_default().push(sized);
-            }
-            ranges.values().any(|range| {
-                range.len() > BEHIND
-                    && choose(range, Effort::Background, self.limits.segment_rows).is_some()
-            })
-        })
     }
 
     /// Merges what is worth it, in the background of upserts, unless that is being done already.
@@ -141,7 +95,7 @@ impl Shared {
     }
 
     /// Whether anyone has the store, and keeps it.
-    fn is_in_use(&self) -> bool {
+    pub(super) fn is_in_use(&self) -> bool {
         !self.closing.load(Relaxed)
     }
 
@@ -158,7 +112,7 @@ impl Shared {
     }
 
     /// Does one merge, if there is one to do among certain files.
-    fn compact_step(
+    pub(super) fn compact_step(
         &self,
         name: &TableName,
         effort: Effort,
@@ -197,8 +151,11 @@ impl Shared {
         let table = self.table_of(view, name)?;
         let (folder, mut made) = (self.segments(), Vec::new());
         let gone: HashSet<String> = inputs.iter().filter_map(|input| input.file_name()).collect();
+        let oldest = oldest_kept(table);
+        let drops = inputs.iter().any(|input| input.header.oldest < oldest);
+        let mut is_outdated = false;
         let is_finer = inputs.iter().any(|input| input.header.prefix_bits < prefix_bits);
-        self.add_segments(
+        let published = self.add_segments(
             |names| {
                 let merging = Merging {
                     disk: &*self.disk,
@@ -206,7 +163,7 @@ impl Shared {
                     names,
                     run_bytes: self.limits.run_bytes,
                     rules: &table.rules,
-                    oldest: oldest_kept(table),
+                    oldest,
                     stop: &self.closing,
                 };
                 let merged = merge(&merging, side, inputs, prefix_bits)?;
@@ -217,13 +174,27 @@ impl Shared {
                 made.extend(merged.iter().map(|segment| segment.file.clone()));
                 self.publish(|manifest| {
                     if let Some(entry) = manifest.tables.get_mut(name) {
+                        if drops && entry.options.retention != table.options.retention {
+                            // What was left out may be shown by now.
+                            is_outdated = true;
+                            let what = "the retention changed while rows were merged";
+                            return Err(Error::new(ErrorKind::Busy, what));
+                        }
                         entry.segments.retain(|segment| !gone.contains(&segment.file));
+                        if drops {
+                            hide_before(entry, table, oldest);
+                        }
                         entry.add(merged, view.manifest.erasures(name));
                     }
                     Ok(())
                 })
             },
-        )?;
+        );
+        if is_outdated {
+            return Ok(Merged::default());
+        }
+        published?;
+        self.note_backlog();
         // Those who have them open keep them; those who copy files have them until they are done.
         let _copying = self.copying.write().unwrap_or_else(PoisonError::into_inner);
         self.remove_files(inputs.iter().map(|input| input.path().to_owned()));
@@ -261,7 +232,19 @@ pub(super) fn pending_bytes(table: &TableView, limits: MemoryLimits) -> u64 {
     bytes
 }
 
-fn oldest_kept(table: &TableView) -> SeenAt {
+/// What a merge left out because of its age is hidden for good in every segment there was, or it would
+/// come back in one direction if the retention were made longer.
+fn hide_before(entry: &mut TableEntry, there: &TableView, date: SeenAt) {
+    let known: HashSet<String> = there.all_segments().filter_map(|s| s.file_name()).collect();
+    for segment in &mut entry.segments {
+        if segment.oldest < date && known.contains(&segment.file) {
+            segment.gone_before = segment.gone_before.max(Some(date));
+        }
+    }
+}
+
+/// The oldest date that a table's retention leaves.
+pub(super) fn oldest_kept(table: &TableView) -> SeenAt {
     let retention = table.options.retention.as_ref();
     retention.map_or(SeenAt::EPOCH, |period| period.before(now()))
 }
@@ -269,11 +252,16 @@ fn oldest_kept(table: &TableView) -> SeenAt {
 /// Rows that are too old, or were erased, are always hidden. To write a segment anew without them
 /// is worth it when that is asked for; in the background, only when the oldest are older by some share
 /// of the retention, so that it happens to a segment a few times in all.
-fn sized(segment: &Segment, table: &TableView, effort: Effort, limits: MemoryLimits) -> Sized {
+pub(super) fn sized(
+    segment: &Segment,
+    table: &TableView,
+    effort: Effort,
+    limits: MemoryLimits,
+) -> Sized {
     let header = &segment.header;
     let oldest = oldest_kept(table);
     let is_stale = match effort {
-        Effort::Full => header.oldest < oldest || segment.has_erased(),
+        Effort::Full => header.oldest < oldest || segment.has_hidden(),
         Effort::Background | Effort::Idle => {
             let share = now().millis().saturating_sub(oldest.millis()) / OLD_SHARE;
             header.oldest.millis() < oldest.millis().saturating_sub(share)

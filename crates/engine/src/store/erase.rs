@@ -5,12 +5,13 @@
 
 use super::manifest::TableEntry;
 use super::shared::Shared;
+use super::table::visible;
 use super::view::{TableView, View};
 use crate::erasures::{ErasureFile, Found, Layer, find, write};
 use crate::errors::io_error;
 use crate::names::FileNames;
 use crate::workers::lock;
-use idmatch_model::{ErasureKey, SeenAt, TableName, Target};
+use idmatch_model::{ErasureKey, SeenAt, TableName, Target, Window};
 use idmatch_store::{Erased, Error, ErrorKind, Result};
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError};
@@ -29,7 +30,7 @@ impl Shared {
         if targets.is_empty() {
             return Ok(Erased::default());
         }
-        let found = find(table, self.visible(), targets, at)?;
+        let found = find(table, self.visible(), targets, at, visible(table, Window::ALL))?;
         let key = match view.manifest.erasure_key()? {
             Some(key) => key,
             None => new_key()?,

@@ -161,6 +161,8 @@ impl Shared {
             },
         )?;
         read.retain(|number, _| *number > last);
+        drop(read);
+        self.note_backlog();
         Ok(())
     }
 

@@ -47,6 +47,7 @@ impl Queue {
 impl Shared {
     /// Makes a batch durable and visible, together with those of other threads.
     pub(super) fn commit(self: &Arc<Shared>, batch: Batch) -> Result<()> {
+        self.check_writable()?;
         let ticket = Arc::new(Ticket { batch, outcome: Mutex::new(None) });
         let mut queue = lock(&self.queue);
         queue.waiting.push(ticket.clone());

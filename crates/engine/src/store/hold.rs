@@ -27,12 +27,37 @@ pub(crate) struct Hold {
 }
 
 impl Shared {
+    /// Whether this is the process that opened the store, and no fork of it: what that knows of files
+    /// and locks is of the moment of the fork.
+    pub(super) fn is_own_process(&self) -> bool {
+        std::process::id() == self.process
+    }
+
+    /// Refuses to write what was closed for good, and in a fork.
+    pub(super) fn check_writable(&self) -> Result<()> {
+        let root = self.root.display();
+        if self.has_ended.load(Relaxed) {
+            let what = format!("the store {root} is closed; open it again");
+            return Err(Error::new(ErrorKind::InvalidArgument, what));
+        }
+        if !self.is_own_process() {
+            let what = format!(
+                "the store {root} was opened by process {}, of which this one is a fork; \
+                 open it here to write it, after that process has closed it",
+                self.process
+            );
+            return Err(Error::new(ErrorKind::InvalidArgument, what));
+        }
+        Ok(())
+    }
+
     /// Obtains the right to write, or shares it with whoever in this process has it. The view
     /// is then all that there is, and stays so.
     ///
     /// # Errors
     /// `Busy` if another process has it.
     pub(super) fn hold(&self) -> Result<Arc<Hold>> {
+        self.check_writable()?;
         let mut held = lock(&self.hold);
         if let Some(hold) = held.upgrade() {
             return Ok(hold);

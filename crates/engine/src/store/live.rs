@@ -48,6 +48,8 @@ pub(crate) struct Writer {
     before: u64,
     /// When at the latest what was written is synced; `None` if it is.
     sync_by: Option<Instant>,
+    /// By how much it is to be slowed down yet.
+    owed: Duration,
     /// Why nothing can be written any more.
     pub(super) failed: Option<String>,
 }
@@ -141,6 +143,7 @@ impl Shared {
             .map(|ticket| ticket.batch.rows.len() * 2 + ticket.batch.count as usize * ROW_OVERHEAD)
             .sum();
         self.make_room(writer, bytes * LIST_ROOM)?;
+        self.slow_down(bytes, &mut writer.owed);
         let mut entries = Vec::with_capacity(bytes);
         for Ticket { batch, .. } in group.iter().map(AsRef::as_ref) {
             encode_batch(&mut entries, &batch.table, batch.count, &batch.rows);
@@ -210,7 +213,15 @@ impl Shared {
         if last.is_some() && self.view().manifest.journal.closed != last {
             self.flush_before(next)?;
         }
-        Ok(Writer { _hold: hold, journal: None, next, before, sync_by: None, failed: None })
+        Ok(Writer {
+            _hold: hold,
+            journal: None,
+            next,
+            before,
+            sync_by: None,
+            owed: Duration::ZERO,
+            failed: None,
+        })
     }
 
     /// The file to append to, begun if there is none.
@@ -286,7 +297,7 @@ impl Shared {
                 None => 0,
             };
             if active > 0 && active + bytes > (limit / 2).min(LARGEST_SET) {
-                self.merge_backlog();
+                self.wait_for_merges();
                 if let Some((ended, _)) = self.end_file(writer) {
                     self.start_flush(ended);
                 }
@@ -301,6 +312,9 @@ impl Shared {
 
     /// Ends the writing: what was upserted stays in the journal.
     pub(crate) fn close(&self) -> Result<()> {
+        if !self.is_own_process() {
+            return Ok(());
+        }
         let mut slot = lock(&self.writer);
         let Some(mut writer) = slot.take() else { return Ok(()) };
         self.to_sync.notify_all();

@@ -11,6 +11,7 @@
 //! no lock. A writer takes the lock, adds files, replaces the manifest. Whatever a killed
 //! writer left is removed by whoever next gets the lock.
 
+mod backlog;
 mod backup;
 mod compacting;
 mod distinct;
@@ -40,6 +41,7 @@ use idmatch_store::{Durability, Error, ErrorKind, Finding, Result, Store, Table}
 use shared::{Shared, User};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use table::EngineTable;
 
 /// The embedded store.
@@ -70,7 +72,12 @@ impl EngineStore {
         root: &Path,
         limits: MemoryLimits,
     ) -> Result<EngineStore> {
-        let shared = Arc::new(Shared::open(disk, root, limits)?);
+        // It stays the same when the process goes to another folder.
+        let root = std::path::absolute(root).map_err(|e| {
+            let what = format!("{root:?} is no path of a store");
+            Error::with_source(ErrorKind::InvalidArgument, what, e)
+        })?;
+        let shared = Arc::new(Shared::open(disk, &root, limits)?);
         Ok(EngineStore { shared: User::new(shared) })
     }
 
@@ -90,6 +97,15 @@ impl EngineStore {
     /// # Errors
     /// `Io` if that could not be noted in the manifest; nothing is lost then.
     pub fn close(&self) -> Result<()> {
+        self.shared.close()
+    }
+
+    /// Closes the store for good: all that would write it from now on, through a table too, is refused.
+    ///
+    /// # Errors
+    /// As for [`EngineStore::close`].
+    pub fn end(&self) -> Result<()> {
+        self.shared.has_ended.store(true, Relaxed);
         self.shared.close()
     }
 

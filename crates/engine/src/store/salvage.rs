@@ -78,7 +78,9 @@ impl<'t> Salvage<'t> {
                 while let Ok(Some(seen_at)) = rows.date()
                     && let Ok(value) = rows.value()
                 {
-                    columns.push(side, key, value, seen_at);
+                    if !segment.is_gone(seen_at) {
+                        columns.push(side, key, value, seen_at);
+                    }
                     if let Some(read) = self.read.get_mut(usize::from(side == Side::PartnerId)) {
                         *read += 1;
                     }

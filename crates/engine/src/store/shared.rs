@@ -1,7 +1,7 @@
 //! What a store and its tables share: the current view, and how it changes.
 //!
 //! Lock order: `erasing` or `loading`, `writer` (see `live`), `hold`, `publishing`, `view`. Whoever merges has
-//! `compacting` and takes none of those before `publishing`; writers wait for merges (`merge_backlog`).
+//! `compacting` and takes none of those before `publishing`; writers wait for merges (`wait_for_merges`).
 //! A backup has `writer`, then `copying`, then `publishing`.
 
 use super::group::Queue;
@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Acquire, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
 
 pub(super) const SEGMENTS: &str = "segments";
@@ -64,10 +64,16 @@ pub(crate) struct Shared {
     pub(super) is_waiting_for_idle: AtomicBool,
     /// Held while segments are merged.
     pub(super) compacting: Mutex<()>,
+    /// By how many segments a range has too many.
+    pub(super) backlog: AtomicUsize,
     /// Held for writing while files are removed that a reader of files may be about to open.
     pub(super) copying: RwLock<()>,
     /// Set while what goes on in the background should end.
     pub(super) closing: AtomicBool,
+    /// Set when the store was closed for good.
+    pub(super) has_ended: AtomicBool,
+    /// The process that opened the store.
+    pub(super) process: u32,
 }
 
 /// Held by every store and table that is in use. When the last one is dropped without the store being
@@ -91,6 +97,10 @@ impl Deref for User {
 impl Drop for User {
     fn drop(&mut self) {
         self.closing.store(true, Relaxed);
+        if !self.is_own_process() {
+            // The lock may be held by a thread that this fork does not have.
+            return;
+        }
         // With the lock: whoever waits to sync has either seen it or is woken.
         drop(lock(&self.writer));
         self.to_sync.notify_all();
@@ -142,8 +152,11 @@ impl Shared {
             is_unsure: AtomicBool::new(false),
             is_waiting_for_idle: AtomicBool::new(false),
             compacting: Mutex::new(()),
+            backlog: AtomicUsize::new(0),
             copying: RwLock::new(()),
             closing: AtomicBool::new(false),
+            has_ended: AtomicBool::new(false),
+            process: std::process::id(),
         }
     }
 

@@ -58,7 +58,7 @@ impl EngineTable {
 }
 
 /// The part of a window that a table's retention leaves.
-fn visible(table: &TableView, window: Window) -> Window {
+pub(super) fn visible(table: &TableView, window: Window) -> Window {
     match &table.options.retention {
         Some(retention) => window.within_retention(Some(retention), idmatch_store::now()),
         None => window,

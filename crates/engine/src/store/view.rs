@@ -8,7 +8,7 @@ use crate::memtable::{Commit, Memtable};
 use crate::packed::Packed;
 use crate::part::Part;
 use crate::segment::Segment;
-use idmatch_model::{Side, TableName, TableOptions};
+use idmatch_model::{SeenAt, Side, TableName, TableOptions};
 use idmatch_store::Result;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -89,11 +89,15 @@ impl View {
             let erasures = open_erasures(disk, folder, &manifest, name, before)?;
             let (mut by_id, mut by_partner_id) = (Vec::new(), Vec::new());
             for info in &entry.segments {
-                let segment = match opened.get(&info.file) {
+                let mut segment = match opened.get(&info.file) {
                     Some(segment) => Arc::clone(segment),
                     None => Arc::new(Segment::open(disk, folder, info)?),
                 };
-                opened.entry(info.file.clone()).or_insert_with(|| Arc::clone(&segment));
+                let gone_before = info.gone_before.unwrap_or(SeenAt::EPOCH);
+                if segment.gone_before() != gone_before {
+                    segment = Arc::new(segment.without_before(gone_before));
+                }
+                opened.insert(info.file.clone(), Arc::clone(&segment));
                 if info.erased {
                     segment.mark_erased();
                 }
@@ -198,7 +202,7 @@ impl TableView {
         side: Side,
         key: Packed<'_>,
     ) -> Option<Arc<KeyErasures>> {
-        let may_be = segment.has_erased();
+        let may_be = segment.has_hidden();
         may_be.then(|| self.rules.erasures.of_key(side, key).map(Arc::new)).flatten()
     }
 

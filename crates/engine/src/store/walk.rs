@@ -86,7 +86,7 @@ impl<'s> KeyWalk<'s> {
         let Some(block) = self.segment.block(self.block)? else { return Ok(None) };
         let key = self.segment.key(&block, self.key)?;
         let erased = self.table.erased_in(self.segment, self.segment.header.side, key);
-        let rows = RowCursor::new(self.segment, block, block.rows_of(self.key)).without(erased);
+        let rows = RowCursor::new(self.segment, block, block.rows_of(self.key)).visible(erased);
         self.key += 1;
         Ok(Some(rows))
     }

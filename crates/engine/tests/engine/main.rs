@@ -24,5 +24,6 @@ mod power;
 mod properties;
 mod readers;
 mod repair;
+mod retention;
 mod soak;
 mod upserts;

@@ -1,0 +1,145 @@
+//! Retention: what it hides is dropped by merges, each direction for itself, and yet both always have
+//! the same rows, whatever the retention becomes.
+
+use crate::common::{Batches, Random, Row, ask, create, erase, files, load, name, upsert};
+use crate::common::{Question, seed};
+use idmatch_engine::disk::OsDisk;
+use idmatch_engine::{EngineStore, MemoryLimits};
+use idmatch_model::{Keep, Period, Side, TableOptions, Target, Window};
+use idmatch_store::{Store, Table, now};
+use std::path::Path;
+use std::sync::Arc;
+
+const LIMITS: MemoryLimits = MemoryLimits {
+    segment_rows: 40,
+    chunk_bytes: 1_000,
+    run_bytes: 60_000,
+    tranche_bytes: 1_000,
+    memtable_bytes: 8_000,
+};
+const DAY: i64 = 86_400_000;
+
+fn open(root: &Path) -> EngineStore {
+    EngineStore::open_with(Arc::new(OsDisk), root, LIMITS).unwrap()
+}
+
+fn days(text: &str) -> Option<Period> {
+    Some(Period::parse(text).unwrap())
+}
+
+/// Rows of a day or two ago, and of more days ago than the retention of these tests.
+fn some_rows(random: &mut Random, today: i64) -> Vec<Row> {
+    let row = |_| {
+        let age = [1, 2, 40, 50][random.below(4)] * DAY + random.below(10_000) as i64;
+        (format!("i{}", random.below(90)), format!("p{}", random.below(90)), today - age)
+    };
+    (0..60).map(row).collect()
+}
+
+fn answers(table: &dyn Table, side: Side, key: &str) -> Vec<Row> {
+    ask(table, &Question::Answers(side, key.to_owned(), Window::ALL)).unwrap()
+}
+
+/// Every pair and date that is shown, as a direction has it.
+fn shown(table: &dyn Table, side: Side) -> Vec<Row> {
+    let prefix = if side == Side::Id { 'i' } else { 'p' };
+    let of_key = |n| answers(table, side, &format!("{prefix}{n}"));
+    let as_stored = |(key, answer, date): Row| match side {
+        Side::Id => (key, answer, date),
+        Side::PartnerId => (answer, key, date),
+    };
+    let mut rows: Vec<Row> = (0..90).flat_map(of_key).map(as_stored).collect();
+    rows.sort();
+    rows
+}
+
+#[test]
+fn both_directions_have_the_same_rows_whatever_was_merged() {
+    for keep in [Keep::Last, Keep::All] {
+        let (dir, today) = (tempfile::tempdir().unwrap(), now().millis_i64());
+        let store = open(dir.path());
+        let options = TableOptions { keep, retention: days("30d") };
+        let table = store.create_table(&name("t"), &options).unwrap();
+        let mut random = Random::new(seed(), keep as u64);
+        let mut young = Vec::new();
+        for turn in 0..60 {
+            let rows = some_rows(&mut random, today);
+            upsert(&*table, &mut Batches::of_rows(&rows, 60)).unwrap();
+            young.extend(rows.into_iter().filter(|row| row.2 > today - 30 * DAY));
+            assert_eq!(table.verify().unwrap(), [], "{keep:?}, turn {turn}");
+            match turn {
+                20 | 40 => table.set_retention(None).unwrap(),
+                30 => table.set_retention(days("45d")).unwrap(),
+                _ => continue,
+            }
+            assert_eq!(table.verify().unwrap(), [], "{keep:?}, another retention, turn {turn}");
+            assert_eq!(shown(&*table, Side::Id), shown(&*table, Side::PartnerId), "{keep:?}");
+        }
+        for (id, partner_id, seen_at) in &young {
+            let last = table.last_seen(id, partner_id).unwrap();
+            assert!(last.is_some_and(|last| last.millis_i64() >= *seen_at), "{id} {partner_id}");
+        }
+        // What is older than any retention there was counts when it comes after that.
+        let late = ("i0".to_owned(), "late".to_owned(), today - 400 * DAY);
+        load(&*table, &mut Batches::of_rows(std::slice::from_ref(&late), 1)).unwrap();
+        let before = shown(&*table, Side::Id);
+        assert!(before.contains(&late));
+        table.compact().unwrap();
+        assert_eq!(shown(&*table, Side::Id), before, "{keep:?}");
+        drop(table);
+        store.close().unwrap();
+        let reopened = open(dir.path());
+        let table = reopened.table(&name("t")).unwrap();
+        assert_eq!(table.verify().unwrap(), []);
+        assert_eq!(shown(&*table, Side::Id), before, "{keep:?}");
+    }
+}
+
+/// A table of which some segments were merged under a retention that it no longer has.
+fn merged_under_a_retention(root: &Path, today: i64) -> (EngineStore, Arc<dyn Table>) {
+    let store = open(root);
+    let options = TableOptions { keep: Keep::All, retention: days("30d") };
+    let table = store.create_table(&name("t"), &options).unwrap();
+    let mut random = Random::new(seed(), 7);
+    let manifest = || std::fs::read_to_string(root.join("MANIFEST")).unwrap();
+    while !manifest().contains("gone_before") {
+        load(&*table, &mut Batches::of_rows(&some_rows(&mut random, today), 60)).unwrap();
+    }
+    table.set_retention(None).unwrap();
+    (store, table)
+}
+
+#[test]
+fn what_is_gone_is_no_loss_when_a_table_is_mended() {
+    let (dir, today) = (tempfile::tempdir().unwrap(), now().millis_i64());
+    let (_store, table) = merged_under_a_retention(dir.path(), today);
+    assert_eq!(table.verify().unwrap(), []);
+    let before = shown(&*table, Side::Id);
+    assert_eq!(before, shown(&*table, Side::PartnerId));
+    let file =
+        files(dir.path()).into_iter().find(|file| file.extension().is_some_and(|e| e == "seg"));
+    let file = file.unwrap();
+    let mut bytes = std::fs::read(&file).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+    let repaired = table.repair(false).unwrap();
+    assert_eq!((repaired.findings.is_empty(), repaired.lost_at_most), (false, 0));
+    assert_eq!(shown(&*table, Side::Id), before);
+    assert_eq!(shown(&*table, Side::PartnerId), before);
+}
+
+#[test]
+fn an_erasure_counts_what_was_shown() {
+    let (dir, today) = (tempfile::tempdir().unwrap(), now().millis_i64());
+    let store = open(dir.path());
+    let table = create(&store, "t", Keep::Last).unwrap();
+    let rows: Vec<Row> = [(40, "p"), (1, "q"), (50, "q")]
+        .map(|(age, partner_id)| ("a".to_owned(), partner_id.to_owned(), today - age * DAY))
+        .into();
+    load(&*table, &mut Batches::of_rows(&rows, 3)).unwrap();
+    table.set_retention(days("30d")).unwrap();
+    let erased = erase(&*table, &[Target::Id("a".to_owned())], today).unwrap();
+    assert_eq!((erased.by_id, erased.by_partner_id), (1, 1));
+    table.set_retention(None).unwrap();
+    assert_eq!(answers(&*table, Side::Id, "a"), []);
+}
