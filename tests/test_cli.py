@@ -101,6 +101,14 @@ def test_match_that_fails_leaves_nothing(loaded: Cli) -> None:
     assert sorted(loaded.home.iterdir()) == before
 
 
+def test_what_a_terminal_would_obey_is_shown(loaded: Cli) -> None:
+    loaded("upsert", "store", "small", "--id", "odd", "--partner-id", "red\x1b[31m\nline\té")
+    shown = loaded("lookup", "store", "small", "--id", "odd").out
+    assert "red\\x1b[31m\\nline\\té" in shown
+    (match,) = loaded("lookup", "store", "small", "--id", "odd", "--json").json()["matches"]
+    assert match["partner_id"] == "red\x1b[31m\nline\té"
+
+
 def test_lookup(loaded: Cli) -> None:
     matches = [
         {"partner_id": "x", "seen_at": "2026-03-01T12:00:00.000Z"},

@@ -63,6 +63,22 @@ def test_pairs_partner_ids_and_dates(store: idmatch.Store) -> None:
     assert hidden(table, "a", "y")
 
 
+def test_a_list_in_a_csv_file(store: idmatch.Store, tmp_path: Path) -> None:
+    table = store.create_table("t")
+    table.load(SMALL)
+    (tmp_path / "list.csv").write_text('email,uid\na,\n,z\n"",x\nb,x\n')
+    report = table.erase(
+        tmp_path / "list.csv", id="email", partner_id="uid", rejects=tmp_path / "rejects.csv"
+    )
+    # Nothing between two commas is no identifier; an empty one in quotes is a bad one.
+    assert (report.targets, report.rejected, report.by_id) == (4, 1, 4)
+    assert "3,id,is empty" in (tmp_path / "rejects.csv").read_text()
+    for id in "abc":
+        assert table.partner_ids(id).num_rows == 0
+    with pytest.raises(TypeError, match="an identifier is a str"):
+        table.erase(id=1)  # type: ignore[arg-type]
+
+
 def test_a_list_of_targets(store: idmatch.Store, tmp_path: Path) -> None:
     table = store.create_table("t")
     table.load(SMALL)

@@ -1,5 +1,7 @@
 """Questions about one identifier, in both directions, with windows of every kind."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
@@ -104,7 +106,8 @@ def test_periods_before_now(store: idmatch.Store) -> None:
 
 
 def test_before_1970_is_no_limit_and_no_answer(table: idmatch.Table) -> None:
-    assert table.partner_ids("a", since=date(1900, 1, 1)).num_rows == 2
+    for since in (date(1900, 1, 1), "1970-01-01T00:00:00+01:00", "0001-01-01"):
+        assert table.partner_ids("a", since=since).num_rows == 2
     assert table.partner_ids("a", until=date(1900, 1, 1)).num_rows == 0
 
 
@@ -112,6 +115,8 @@ def test_limit(table: idmatch.Table) -> None:
     assert pairs(table.ids("x", limit=1)) == [("a", NOON)]
     assert table.ids("x", limit=0).num_rows == 0
     assert table.ids("x", limit=100).num_rows == 2
+    with pytest.raises(idmatch.InvalidArgument, match="limit is -1"):
+        table.ids("x", limit=-1)
 
 
 def test_wrong_windows_and_keys(table: idmatch.Table) -> None:
@@ -181,8 +186,91 @@ def test_stores_that_cannot_be_opened(tmp_path: Path) -> None:
 def test_a_closed_store_is_closed(tmp_path: Path) -> None:
     with idmatch.open(tmp_path / "store") as store:
         store.create_table("one")
-    with pytest.raises(idmatch.InvalidArgument):
-        store.tables()
+        table = store.create_table("two")
+        table.upsert_one("a", "x", NOON)
+    for use in (
+        store.tables,
+        lambda: store.table("two"),
+        lambda: table.upsert_one("b", "x"),
+        lambda: table.partner_ids("a"),
+        lambda: table.match(pa.table({"id": ["a"]})),
+        table.stats,
+        table.compact,
+        lambda: table.erase(id="a"),
+    ):
+        with pytest.raises(idmatch.InvalidArgument, match="is closed; open it again"):
+            use()
+    assert "two" in repr(table)
+    # Another one has the right to write, and all that was acknowledged.
+    with idmatch.open(tmp_path / "store") as store:
+        store.table("two").upsert_one("c", "x", NOON)
+        assert store.table("two").ids("x").num_rows == 2
+
+
+def test_a_store_stays_where_it_was_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with idmatch.open("store") as store:
+        table = store.create_table("t")
+        table.upsert_one("a", "x")
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir("elsewhere")
+        table.compact()
+        table.erase(id="b")
+        store.backup("copy")
+        with pytest.raises(idmatch.InvalidArgument, match="is in the store itself"):
+            store.backup(tmp_path / "store" / "copy")
+    assert list(Path().iterdir()) == [Path("copy")]
+    assert idmatch.open("copy").table("t").stats().rows == 1
+    with pytest.raises(idmatch.InvalidArgument, match="path of the store is empty"):
+        idmatch.open("")
+
+
+FORK = """
+import os, idmatch
+store = idmatch.open("store")
+table = store.create_table("t")
+table.upsert_one("first", "x")
+def in_a_fork(use):
+    child = os.fork()
+    if child == 0:
+        try:
+            use()
+            os._exit(0)
+        except idmatch.InvalidArgument as error:
+            os._exit(7 if "is a fork" in str(error) else 8)
+        except BaseException:
+            os._exit(9)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+for use in (
+    table.compact,
+    lambda: table.upsert_one("lost", "x"),
+    lambda: table.erase(id="first"),
+    lambda: table.set_retention("1d"),
+    lambda: store.create_table("other"),
+    lambda: store.backup("copy"),
+):
+    assert in_a_fork(use) == 7
+def reads():
+    assert table.ids("x").column("id").to_pylist() == ["first"]
+assert in_a_fork(reads) == 0
+assert in_a_fork(store.close) == 0
+for number in range(5):
+    table.upsert_one(f"later-{number}", "x")
+store.close()
+table = idmatch.open("store").table("t")
+assert table.verify() == []
+assert table.ids("x").num_rows == 6
+print("good")
+"""
+
+
+def test_a_fork_does_not_write(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", FORK], capture_output=True, text=True, cwd=tmp_path, timeout=120
+    )
+    assert (ran.stdout, ran.stderr) == ("good\n", "")
 
 
 def test_another_process_sees_what_was_loaded(tmp_path: Path) -> None:

@@ -88,6 +88,9 @@ def erase(
         what = "columns of the source" if source is not None else "the identifiers to erase"
         raise InvalidArgument(f"name {what}: id, partner_id or both")
     if source is None:
+        for role, value in named.items():
+            if not isinstance(value, str):
+                raise TypeError(f"{role} is {value!r}; an identifier is a str")
         # Its columns have the names of their roles; one bad value is an error.
         source = pa.table({role: pa.array([value], pa.string()) for role, value in named.items()})
         named, strict = {role: role for role in named}, True

@@ -105,7 +105,10 @@ class Store:
         self._core.backup(_directory(path))
 
     def close(self) -> None:
-        """Gives up the store; any later use of it or its tables raises InvalidArgument."""
+        """Gives up the store, and the right to write it; any later use of it, and any later question or
+        change to its tables, raises InvalidArgument. What other threads do at that moment ends as
+        it would have, or is refused.
+        """
         self._core.close()
 
     def __enter__(self) -> Self:
@@ -125,6 +128,8 @@ class Store:
 
 def _directory(path: str | os.PathLike[str]) -> str:
     text = os.fspath(path)
+    if not text:
+        raise InvalidArgument("the path of the store is empty; name a directory")
     if "://" in text:
         scheme = text.partition("://")[0]
         raise InvalidArgument(

@@ -288,6 +288,8 @@ class Table:
     def _answers(
         self, by: str, key: str, since: Moment | None, until: Moment | None, limit: int | None
     ) -> pa.Table:
+        if limit is not None and limit < 0:
+            raise InvalidArgument(f"limit is {limit}; use 0 or more, or leave it out")
         answers: pa.Table = self._core.answers(
             by, key, _millis_or_none(since), _millis_or_none(until), limit
         )

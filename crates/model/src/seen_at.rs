@@ -26,7 +26,7 @@ pub enum SeenAtError {
     #[error("{0} is more than one day in the future")]
     InTheFuture(SeenAt),
     /// Too large for any calendar.
-    #[error("{0} ms is after the year 9999")]
+    #[error("{0} ms is after 9999-12-30T22:00:00Z, the latest date there is")]
     TooLarge(i64),
 }
 

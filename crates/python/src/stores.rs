@@ -8,6 +8,7 @@ use idmatch_model::{Keep, Period, TableName, TableOptions};
 use idmatch_store::{Durability, Error, ErrorKind, Store as _};
 use pyo3::prelude::*;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -17,6 +18,8 @@ pub(crate) struct Store {
     #[pyo3(get)]
     path: String,
     store: RwLock<Option<EngineStore>>,
+    /// For its tables: whether it was closed.
+    is_closed: Arc<AtomicBool>,
 }
 
 /// Opens the store in a folder.
@@ -35,7 +38,7 @@ pub(crate) fn open_store(
     if let Some(millis) = interval_millis {
         store.set_durability(Durability::Interval(Duration::from_millis(millis)));
     }
-    Ok(Store { path, store: RwLock::new(Some(store)) })
+    Ok(Store { path, store: RwLock::new(Some(store)), is_closed: Arc::default() })
 }
 
 /// Copies a backup to a place where nothing is yet, after checking every file of it.
@@ -78,13 +81,20 @@ fn named_options(
     Ok((name.parse().or_raise(py)?, TableOptions { keep: self::keep(py, keep)?, retention }))
 }
 
+/// The error of whoever uses what was closed.
+pub(crate) fn closed(py: Python<'_>, path: &str) -> PyErr {
+    let text = format!("the store {path} is closed; open it again");
+    raise(py, &Error::new(ErrorKind::InvalidArgument, text))
+}
+
 impl Store {
     fn open(&self, py: Python<'_>) -> PyResult<EngineStore> {
         let store = self.store.read().unwrap_or_else(PoisonError::into_inner);
-        store.clone().ok_or_else(|| {
-            let text = format!("the store {} is closed; open it again", self.path);
-            raise(py, &Error::new(ErrorKind::InvalidArgument, text))
-        })
+        store.clone().ok_or_else(|| closed(py, &self.path))
+    }
+
+    fn table_of(&self, table: Arc<dyn idmatch_store::Table>) -> Table {
+        Table::new(table, self.path.clone(), self.is_closed.clone())
     }
 }
 
@@ -101,7 +111,8 @@ impl Store {
     ) -> PyResult<Table> {
         let (name, options) = named_options(py, name, keep, retention)?;
         let store = self.open(py)?;
-        py.detach(|| store.create_table(&name, &options)).or_raise(py).map(Table::new)
+        let table = py.detach(|| store.create_table(&name, &options)).or_raise(py)?;
+        Ok(self.table_of(table))
     }
 
     /// A table that its first load makes.
@@ -114,13 +125,13 @@ impl Store {
         retention: Option<&str>,
     ) -> PyResult<Table> {
         let (name, options) = named_options(py, name, keep, retention)?;
-        self.open(py)?.new_table(&name, &options).or_raise(py).map(Table::new)
+        Ok(self.table_of(self.open(py)?.new_table(&name, &options).or_raise(py)?))
     }
 
     /// A table that exists.
     fn table(&self, py: Python<'_>, name: &str) -> PyResult<Table> {
         let name: TableName = name.parse().or_raise(py)?;
-        self.open(py)?.table(&name).or_raise(py).map(Table::new)
+        Ok(self.table_of(self.open(py)?.table(&name).or_raise(py)?))
     }
 
     /// The names of all tables, ascending.
@@ -141,9 +152,10 @@ impl Store {
         py.detach(|| store.backup(&destination)).or_raise(py)
     }
 
-    /// Ends the use of the store, and its writing.
+    /// Ends the use of the store and its tables, and its writing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.is_closed.store(true, Relaxed);
         let store = self.store.write().unwrap_or_else(PoisonError::into_inner).take();
-        store.map_or(Ok(()), |store| py.detach(|| store.close()).or_raise(py))
+        store.map_or(Ok(()), |store| py.detach(|| store.end()).or_raise(py))
     }
 }

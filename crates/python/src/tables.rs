@@ -4,6 +4,7 @@ use crate::errors::{OrRaise, raise};
 use crate::interrupt::{interruptible, uninterrupted};
 use crate::matches::Match;
 use crate::sources::{PyRejects, PySource, Raised, ReadSource};
+use crate::stores::closed;
 use crate::times::window;
 use arrow_array::builder::StringBuilder;
 use arrow_array::{ArrayRef, RecordBatch, StringArray, TimestampMillisecondArray};
@@ -16,7 +17,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3_arrow::PyTable;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// A date as Python gives it, to be judged with the rest of its row.
 #[derive(FromPyObject)]
@@ -27,11 +28,25 @@ enum Date {
 
 /// A named set of observations.
 #[pyclass(frozen, module = "idmatch._core")]
-pub(crate) struct Table(Arc<dyn idmatch_store::Table>);
+pub(crate) struct Table {
+    table: Arc<dyn idmatch_store::Table>,
+    /// The store's.
+    path: String,
+    is_closed: Arc<AtomicBool>,
+}
 
 impl Table {
-    pub(crate) fn new(table: Arc<dyn idmatch_store::Table>) -> Table {
-        Table(table)
+    pub(crate) fn new(
+        table: Arc<dyn idmatch_store::Table>,
+        path: String,
+        is_closed: Arc<AtomicBool>,
+    ) -> Table {
+        Table { table, path, is_closed }
+    }
+
+    /// The table, unless its store was closed.
+    fn open(&self, py: Python<'_>) -> PyResult<&dyn idmatch_store::Table> {
+        if self.is_closed.load(Relaxed) { Err(closed(py, &self.path)) } else { Ok(&*self.table) }
     }
 }
 
@@ -39,12 +54,12 @@ impl Table {
 impl Table {
     #[getter]
     fn name(&self) -> &str {
-        self.0.name().as_str()
+        self.table.name().as_str()
     }
 
     #[getter]
     fn keep(&self, py: Python<'_>) -> PyResult<&'static str> {
-        Ok(match self.0.options().or_raise(py)?.keep {
+        Ok(match self.table.options().or_raise(py)?.keep {
             Keep::Last => "last",
             Keep::All => "all",
         })
@@ -52,13 +67,14 @@ impl Table {
 
     #[getter]
     fn retention(&self, py: Python<'_>) -> PyResult<Option<String>> {
-        Ok(self.0.options().or_raise(py)?.retention.as_ref().map(ToString::to_string))
+        Ok(self.table.options().or_raise(py)?.retention.as_ref().map(ToString::to_string))
     }
 
     /// Chooses another retention; `None` is for ever.
     fn set_retention(&self, py: Python<'_>, retention: Option<&str>) -> PyResult<()> {
+        let table = self.open(py)?;
         let retention = retention.map(Period::parse).transpose().or_raise(py)?;
-        py.detach(|| self.0.set_retention(retention)).or_raise(py)
+        py.detach(|| table.set_retention(retention)).or_raise(py)
     }
 
     /// Loads all sources in one step, all or nothing; returns (rows read, rows rejected).
@@ -69,12 +85,13 @@ impl Table {
         strict: bool,
         on_rejects: Py<PyAny>,
     ) -> PyResult<(u64, u64)> {
+        let table = self.open(py)?;
         let (iterator, raised) = (sources.try_iter()?.unbind(), Raised::default());
         let mut rejects = PyRejects::new(on_rejects, raised.clone());
         let loaded = interruptible(py, |stop| {
             let mut source = PySource::new(iterator, raised.clone(), stop);
             let ingest = Ingest::new(strict, now(), &mut rejects);
-            self.0.load(&mut source, &ingest)?;
+            table.load(&mut source, &ingest)?;
             Ok((ingest.rows(), ingest.rejected()))
         })?;
         finish(py, loaded, &raised)
@@ -90,12 +107,13 @@ impl Table {
         short: bool,
         always: bool,
     ) -> PyResult<(u64, u64)> {
+        let table = self.open(py)?;
         let (iterator, raised) = (sources.try_iter()?.unbind(), Raised::default());
         let mut rejects = PyRejects::new(on_rejects, raised.clone());
         let mut run = |source: &mut dyn BatchSource| {
             let ingest = Ingest::new(strict, now(), &mut rejects);
             let durability = always.then_some(Durability::Always);
-            self.0.upsert(source, &ingest, durability)?;
+            table.upsert(source, &ingest, durability)?;
             Ok((ingest.rows(), ingest.rejected()))
         };
         let upserted = if short {
@@ -120,6 +138,7 @@ impl Table {
         seen_at: Option<Date>,
         always: bool,
     ) -> PyResult<()> {
+        let table = self.open(py)?;
         let now = now();
         let of_millis = |millis| Arc::new(TimestampMillisecondArray::from_value(millis, 1));
         let seen_at: ArrayRef = match seen_at {
@@ -131,7 +150,7 @@ impl Table {
             let mut no_rejects = NoRejects;
             let ingest = Ingest::new(true, now, &mut no_rejects);
             let mut source = OneObservation::new(id, partner_id, seen_at)?;
-            self.0.upsert(&mut source, &ingest, always.then_some(Durability::Always))
+            table.upsert(&mut source, &ingest, always.then_some(Durability::Always))
         };
         py.detach(upsert).or_raise(py)
     }
@@ -146,6 +165,7 @@ impl Table {
         on_rejects: Py<PyAny>,
         at: Option<i64>,
     ) -> PyResult<(u64, u64, u64, u64)> {
+        let table = self.open(py)?;
         let (iterator, raised) = (sources.try_iter()?.unbind(), Raised::default());
         let mut rejects = PyRejects::new(on_rejects, raised.clone());
         let now = now();
@@ -153,7 +173,7 @@ impl Table {
         let erased = interruptible(py, |stop| {
             let mut source = PySource::new(iterator, raised.clone(), stop);
             let ingest = Ingest::new(strict, now, &mut rejects);
-            let erased = self.0.erase(&mut source, &ingest, at)?;
+            let erased = table.erase(&mut source, &ingest, at)?;
             Ok((ingest.rows(), ingest.rejected(), erased.by_id, erased.by_partner_id))
         })?;
         finish(py, erased, &raised)
@@ -170,10 +190,10 @@ impl Table {
         until: Option<i64>,
         limit: Option<usize>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let table = self.open(py)?;
         let (by, window) = (side(py, by)?, window(py, since, until)?);
-        let batch = py
-            .detach(|| self.answer_batch(by, key, window, limit.unwrap_or(usize::MAX)))
-            .or_raise(py)?;
+        let limit = limit.unwrap_or(usize::MAX);
+        let batch = py.detach(|| answer_batch(table, (by, key), window, limit)).or_raise(py)?;
         let schema = batch.schema();
         PyTable::try_new(vec![batch], schema)?.into_pyarrow(py)
     }
@@ -188,9 +208,10 @@ impl Table {
         since: Option<i64>,
         until: Option<i64>,
     ) -> PyResult<Option<(String, i64)>> {
+        let table = self.open(py)?;
         let (by, window) = (side(py, by)?, window(py, since, until)?);
         let latest = || -> Result<Option<(String, i64)>> {
-            let mut answers = self.0.answers(by, key, window)?;
+            let mut answers = table.answers(by, key, window)?;
             let first = answers.next_answer()?;
             Ok(first.map(|(value, seen_at)| (value.to_owned(), seen_at.millis_i64())))
         };
@@ -199,13 +220,15 @@ impl Table {
 
     /// The newest date of a pair.
     fn last_seen(&self, py: Python<'_>, id: &str, partner_id: &str) -> PyResult<Option<i64>> {
-        let last = py.detach(|| self.0.last_seen(id, partner_id)).or_raise(py)?;
+        let table = self.open(py)?;
+        let last = py.detach(|| table.last_seen(id, partner_id)).or_raise(py)?;
         Ok(last.map(SeenAt::millis_i64))
     }
 
     /// The dates of a pair, newest first.
     fn history(&self, py: Python<'_>, id: &str, partner_id: &str) -> PyResult<Vec<i64>> {
-        let dates = py.detach(|| self.0.history(id, partner_id)).or_raise(py)?;
+        let table = self.open(py)?;
+        let dates = py.detach(|| table.history(id, partner_id)).or_raise(py)?;
         Ok(dates.into_iter().map(SeenAt::millis_i64).collect())
     }
 
@@ -222,6 +245,7 @@ impl Table {
         until: Option<i64>,
         short: bool,
     ) -> PyResult<Match> {
+        let table = self.open(py)?;
         let query = MatchQuery {
             by: side(py, by)?,
             pick: self::pick(py, pick)?,
@@ -230,7 +254,7 @@ impl Table {
         let (iterator, raised) = (sources.try_iter()?.unbind(), Raised::default());
         let run = |stop: &AtomicBool| {
             let mut source = PySource::new(iterator, raised.clone(), stop);
-            self.0.match_population(&mut source, query)
+            table.match_population(&mut source, query)
         };
         let matched = if short { uninterrupted(py, run) } else { interruptible(py, run)? };
         finish(py, matched, &raised).map(|matched| Match::new(matched.into(), query.by))
@@ -238,25 +262,29 @@ impl Table {
 
     /// Rewrites what makes reading slow.
     fn compact(&self, py: Python<'_>) -> PyResult<()> {
-        interruptible(py, |_| self.0.compact())?.or_raise(py)
+        let table = self.open(py)?;
+        interruptible(py, |_| table.compact())?.or_raise(py)
     }
 
     /// What is wrong with the table, as (place, problem).
     fn verify(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
-        let findings = interruptible(py, |_| self.0.verify())?.or_raise(py)?;
+        let table = self.open(py)?;
+        let findings = interruptible(py, |_| table.verify())?.or_raise(py)?;
         Ok(findings.into_iter().map(|finding| (finding.place, finding.problem)).collect())
     }
 
     /// Mends the table; returns what was wrong, as (place, problem), and how many rows were lost.
     fn repair(&self, py: Python<'_>, accept_loss: bool) -> PyResult<(Vec<(String, String)>, u64)> {
-        let repaired = interruptible(py, |_| self.0.repair(accept_loss))?.or_raise(py)?;
+        let table = self.open(py)?;
+        let repaired = interruptible(py, |_| table.repair(accept_loss))?.or_raise(py)?;
         let findings = repaired.findings.into_iter().map(|found| (found.place, found.problem));
         Ok((findings.collect(), repaired.lost_at_most))
     }
 
     /// Figures about the table.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let figures = || Ok::<_, Error>((self.0.stats()?, self.0.distinct()?));
+        let table = self.open(py)?;
+        let figures = || Ok::<_, Error>((table.stats()?, table.distinct()?));
         let (stats, distinct) = py.detach(figures).or_raise(py)?;
         let shown = PyDict::new(py);
         shown.set_item("rows", stats.rows)?;
@@ -276,29 +304,27 @@ impl Table {
     }
 }
 
-impl Table {
-    fn answer_batch(
-        &self,
-        by: Side,
-        key: &str,
-        window: Window,
-        limit: usize,
-    ) -> Result<RecordBatch> {
-        let (mut values, mut dates) = (StringBuilder::new(), Vec::new());
-        let mut answers = self.0.answers(by, key, window)?;
-        while dates.len() < limit
-            && let Some((value, seen_at)) = answers.next_answer()?
-        {
-            values.append_value(value);
-            dates.push(seen_at.millis_i64());
-        }
-        let dates = TimestampMillisecondArray::from(dates).with_timezone("UTC");
-        let columns: Vec<ArrayRef> = vec![Arc::new(values.finish()), Arc::new(dates)];
-        let schema = match_schema(by).project(&[1, 2]);
-        schema
-            .and_then(|schema| RecordBatch::try_new(schema.into(), columns))
-            .map_err(|e| Error::with_source(ErrorKind::InvalidArgument, "cannot make a table", e))
+/// Up to so many answers as a batch.
+fn answer_batch(
+    table: &dyn idmatch_store::Table,
+    (by, key): (Side, &str),
+    window: Window,
+    limit: usize,
+) -> Result<RecordBatch> {
+    let (mut values, mut dates) = (StringBuilder::new(), Vec::new());
+    let mut answers = table.answers(by, key, window)?;
+    while dates.len() < limit
+        && let Some((value, seen_at)) = answers.next_answer()?
+    {
+        values.append_value(value);
+        dates.push(seen_at.millis_i64());
     }
+    let dates = TimestampMillisecondArray::from(dates).with_timezone("UTC");
+    let columns: Vec<ArrayRef> = vec![Arc::new(values.finish()), Arc::new(dates)];
+    let schema = match_schema(by).project(&[1, 2]);
+    schema
+        .and_then(|schema| RecordBatch::try_new(schema.into(), columns))
+        .map_err(|e| Error::with_source(ErrorKind::InvalidArgument, "cannot make a table", e))
 }
 
 /// The result, or the exception from Python's side that caused it to fail.

@@ -1,7 +1,7 @@
 //! Instants, windows and periods between Python and the model.
 
 use crate::errors::OrRaise;
-use idmatch_model::{Period, SeenAt, Window};
+use idmatch_model::{Period, SeenAt, SeenAtError, Window};
 use idmatch_store::now;
 use pyo3::prelude::*;
 
@@ -20,18 +20,22 @@ pub(crate) fn parse_instant(py: Python<'_>, text: &str) -> PyResult<i64> {
     if let Ok(period) = Period::parse(text) {
         return Ok(period.before(now()).millis_i64());
     }
-    SeenAt::parse(text)
-        .map(SeenAt::millis_i64)
-        .map_err(|_| {
-            idmatch_store::Error::new(
-                idmatch_store::ErrorKind::InvalidArgument,
-                format!(
-                    "{text:?} is no point in time; write a date such as 2026-03-01, a time such as \
+    match SeenAt::parse(text) {
+        // Nothing is older than 1970.
+        Err(SeenAtError::BeforeEpoch(_)) => return Ok(0),
+        parsed => parsed,
+    }
+    .map(SeenAt::millis_i64)
+    .map_err(|_| {
+        idmatch_store::Error::new(
+            idmatch_store::ErrorKind::InvalidArgument,
+            format!(
+                "{text:?} is no point in time; write a date such as 2026-03-01, a time such as \
                      2026-03-01T12:30:00Z, or a length of time before now such as 90d or 13mo"
-                ),
-            )
-        })
-        .or_raise(py)
+            ),
+        )
+    })
+    .or_raise(py)
 }
 
 /// Checks a length of time and returns it.

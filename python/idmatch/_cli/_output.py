@@ -14,8 +14,9 @@ def print_json(document: Mapping[str, Any]) -> None:
 def print_columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Rows as aligned columns under a header, which is left out when it is empty.
 
-    Columns of numbers are aligned to the right.
+    Columns of numbers are aligned to the right. What a terminal would obey is shown as an escape.
     """
+    rows = [[_shown(cell) for cell in row] for row in rows]
     lines = [header, *rows] if any(header) else rows
     columns = range(len(header))
     widths = [max((len(line[at]) for line in lines), default=0) for at in columns]
@@ -28,6 +29,12 @@ def print_columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 def warn(message: str) -> None:
     """A line on stderr."""
     print(f"idmatch: {message}", file=sys.stderr)
+
+
+def _shown(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _is_number(text: str) -> bool:

@@ -84,9 +84,12 @@ def parse_options(delimiter: str, on_invalid: _OnInvalid | None) -> pc.ParseOpti
 
 
 def convert_options(stored: list[str]) -> pc.ConvertOptions:
-    """Values stay bytes."""
+    """Values stay bytes; nothing between two delimiters is null."""
     return pc.ConvertOptions(
         check_utf8=False,
+        null_values=[""],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
         column_types=dict.fromkeys(stored, pa.binary()),
         include_columns=stored,
     )
