@@ -207,9 +207,7 @@ def test_a_closed_store_is_closed(tmp_path: Path) -> None:
         assert store.table("two").ids("x").num_rows == 2
 
 
-def test_a_store_stays_where_it_was_opened(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_stays_where_it_was_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with idmatch.open("store") as store:
         table = store.create_table("t")

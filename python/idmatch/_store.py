@@ -105,9 +105,9 @@ class Store:
         self._core.backup(_directory(path))
 
     def close(self) -> None:
-        """Gives up the store, and the right to write it; any later use of it, and any later question or
-        change to its tables, raises InvalidArgument. What other threads do at that moment ends as
-        it would have, or is refused.
+        """Gives up the store, and the right to write it; any later use of it, and any later
+        question or change to its tables, raises InvalidArgument. What other threads do at that
+        moment ends as it would have, or is refused.
         """
         self._core.close()
 
