@@ -14,15 +14,16 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// From so many segments of one range on, there are too many.
-const CROWDED: usize = 32;
+/// From so many segments of one range on, there are too many. While a large merge runs, the
+/// memtables of half a minute come; half as many segments here made upserts slow and fast by turns.
+const CROWDED: usize = 64;
 
 /// With so many, upserts wait.
-const FULL: usize = 128;
+const FULL: usize = 256;
 
-/// Upserts are slowed down by so many nanoseconds for every byte and for every segment too many: with 10
-/// of them to 130 MB/s.
-const SLOWER_BY: f64 = 0.75;
+/// Upserts are slowed down by so many nanoseconds for every byte and for every segment too many: with 20
+/// of them to 200 MB/s.
+const SLOWER_BY: f64 = 0.25;
 
 /// Shorter delays are put together, because no sleep is so short.
 const SHORTEST: Duration = Duration::from_millis(1);
