@@ -16,7 +16,7 @@ RUST   := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo
 export PYO3_PYTHON := $(abspath $(BIN)/python)
 export PIP_QUIET := 1
 
-.PHONY: demo test check build clean test-rust test-python check-rust check-python check-structure
+.PHONY: demo test check build clean lab-env test-rust test-python check-rust check-python check-structure
 
 demo: build
 	$(BIN)/python scripts/demo.py demo
@@ -30,8 +30,13 @@ build: $(VENV)/built
 test-rust: $(VENV)/tools
 	cargo test --quiet --locked --workspace --exclude idmatch-python
 
-test-python: build
+test-python: build lab-env
 	$(BIN)/pytest --quiet
+
+# Tests start a real Cassandra, which needs these.
+lab-env:
+	@command -v java >/dev/null && command -v mvn >/dev/null || \
+		apt-get install --yes --quiet openjdk-17-jre-headless maven
 
 check-structure: $(VENV)/tools
 	$(BIN)/python scripts/check_edges.py

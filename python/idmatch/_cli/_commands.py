@@ -12,6 +12,7 @@ from .._results import Finding, TableStats
 from .._sizes import show_size
 from .._table import Table
 from .._times import to_millis
+from ._lab import lab
 from ._output import print_columns, print_json
 from ._parser import Command
 from ._progress import watched
@@ -220,6 +221,7 @@ COMMANDS: Mapping[str, Command] = {
         compact,
         backup,
         restore,
+        lab,
         sample,
     )
 }

@@ -69,6 +69,7 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
     restore = command("restore", "Copy a backup to a place where nothing is yet, checking it.")
     restore.add_argument("source", metavar="SRC", help="the backup's directory")
     restore.add_argument("store", metavar="STORE", help="a directory that is not there yet")
+    _add_lab(command("lab", "Run a Cassandra cluster on this machine, to try things out."))
     _add_sample(command("sample", "Make sample data: a population, a CRM and match tables."))
     return root
 
@@ -166,6 +167,45 @@ def _add_sample(sample: argparse.ArgumentParser) -> None:
     sample.add_argument("--people", metavar="N", type=_size, default=1_000_000)
     sample.add_argument("--partners", metavar="N", type=_size, default=3)
     sample.add_argument("--seed", metavar="N", type=int, default=7)
+
+
+def _add_lab(lab: argparse.ArgumentParser) -> None:
+    actions = lab.add_subparsers(metavar="ACTION", required=True, dest="action")
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument(
+        "--dir",
+        metavar="DIR",
+        help="where the nodes keep their data (default: in the user's cache)",
+    )
+    # No default, or it would undo what was said before the action.
+    common.add_argument(
+        "--json",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="print one JSON document on stdout and nothing else",
+    )
+
+    def action(name: str, description: str) -> argparse.ArgumentParser:
+        return actions.add_parser(name, parents=[common], help=description, description=description)
+
+    up = action("up", "Start it, or what of it does not run.")
+    up.add_argument("--nodes", metavar="N", type=_size, default=1, help="how many (default: 1)")
+    up.add_argument("--heap", metavar="SIZE", type=_size, default="512Mi", help="of each node")
+    up.add_argument(
+        "--network",
+        metavar="A.B.C",
+        default="127.0.0",
+        help="nodes listen on loopback addresses A.B.C.1, A.B.C.2 ... (default: 127.0.0)",
+    )
+    action("status", "Show its nodes.")
+    down = action("down", "Stop it; its data stays.")
+    down.add_argument("--delete", action="store_true", help="delete its data too")
+    for name, description in (
+        ("kill", "End a node as a crash would."),
+        ("freeze", "Stop a node in its tracks: it keeps its connections and answers nothing."),
+        ("resume", "Let a frozen node go on, or start one again that does not run."),
+    ):
+        action(name, description).add_argument("node", metavar="N", type=int)
 
 
 def _add_store(command: argparse.ArgumentParser) -> None:

@@ -1,0 +1,59 @@
+"""The command `idmatch lab`: a Cassandra cluster on this machine."""
+
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+from .._lab import Lab, Node, cache, contact_points
+from .._sizes import show_size
+from ._output import print_columns, print_json
+
+_DONE = 0
+
+
+def lab(options: Namespace) -> int:
+    """`idmatch lab`"""
+    folder = Path(options.dir) if options.dir else cache() / "lab"
+    cluster = Lab(folder, tell=lambda line: print(line, file=sys.stderr))
+    match options.action:
+        case "up":
+            cluster.up(options.nodes, options.heap, options.network)
+        case "down":
+            cluster.down(options.delete)
+        case "kill":
+            cluster.kill(options.node)
+        case "freeze":
+            cluster.freeze(options.node)
+        case "resume":
+            cluster.resume(options.node)
+    _show(cluster.nodes(), folder, options.json)
+    return _DONE
+
+
+def _show(nodes: list[Node], folder: Path, as_json: bool) -> None:
+    shown = [_figures(node) for node in nodes]
+    if as_json:
+        print_json({"folder": str(folder), "nodes": shown})
+        return
+    if not nodes:
+        print(f"no lab in {folder}")
+        return
+    rows = [
+        [str(node["node"]), node["address"], node["state"], show_size(node["memory"]), node["log"]]
+        for node in shown
+    ]
+    print_columns(["node", "address", "state", "memory", "log"], rows)
+    print(f"contact points: {contact_points(nodes)}")
+
+
+def _figures(node: Node) -> dict[str, Any]:
+    state = node.state
+    return {
+        "node": node.number,
+        "address": node.address,
+        "state": state,
+        "pid": node.process.pid if node.process and state != "down" else None,
+        "memory": node.process.resident_bytes() if node.process and state != "down" else 0,
+        "log": str(node.log),
+    }

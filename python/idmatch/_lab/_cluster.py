@@ -1,0 +1,203 @@
+"""The nodes of a lab together: started, stopped and harmed, by this process or a later one.
+
+What is known of a lab is in its folder: `lab.json` names the nodes and their processes; each
+node has a folder with its data, settings and log.
+"""
+
+import ipaddress
+import json
+import re
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from .._errors import Busy, Error, InvalidArgument
+from ._nodes import CQL_PORT, Node
+from ._processes import Process, has_ended, is_stopped
+
+MOST_NODES: Final = 9
+_STOP_SECONDS = 30.0
+
+Tell = Callable[[str], object]
+"""Takes a line about what is being done."""
+
+
+class Lab:
+    """A Cassandra cluster on loopback addresses of this machine, in a folder.
+
+    Any process may have one for the folder; what one starts, another finds. One changes it at a
+    time: the second gets Busy.
+    """
+
+    def __init__(self, folder: Path, tell: Tell = lambda line: None) -> None:
+        self.folder = folder.absolute()
+        self._tell = tell
+
+    def up(self, nodes: int, heap: int, network: str = "127.0.0") -> list[Node]:
+        """Starts the nodes that do not run, and returns when all answer.
+
+        A lab that is there keeps its number of nodes and its network; to ask for others is
+        InvalidArgument. Raises Busy where a port is taken, Error when Java or Maven is
+        missing or a node does not start: then the nodes that did are left running.
+        """
+        if not 1 <= nodes <= MOST_NODES:
+            raise InvalidArgument(f"a lab has 1 to {MOST_NODES} nodes, not {nodes}")
+        with self._changing():
+            known = self._read() or self._planned(nodes, heap, network)
+            found = known[0].address.rpartition(".")[0]
+            if len(known) != nodes or found != network:
+                raise InvalidArgument(
+                    f"the lab in {self.folder} has {len(known)} nodes at {found}.*; take it "
+                    "down with --delete before it becomes another"
+                )
+            for number, node in enumerate(known):
+                state = node.state
+                if state == "frozen":
+                    self._thaw(node)
+                elif state == "down":
+                    self._tell(f"starting node {node.number} at {node.address}")
+                    known[number] = node.started(known[0].address)
+                    self._write(known)
+                known[number].wait_until_up()
+        return known
+
+    def nodes(self) -> list[Node]:
+        """Its nodes; none when it was never started."""
+        return self._read() or []
+
+    def down(self, delete: bool = False) -> list[Node]:
+        """Stops all nodes; their data stays for the next time unless it is to be deleted."""
+        with self._changing():
+            known = self._read() or []
+            for node in known:
+                if node.process and node.process.send(signal.SIGTERM):
+                    self._tell(f"stopping node {node.number}")
+                    node.process.send(signal.SIGCONT)
+            for node in known:
+                if node.process and not node.process.wait(_STOP_SECONDS, has_ended):
+                    node.process.send(signal.SIGKILL)
+                    node.process.wait(_STOP_SECONDS, has_ended)
+            if delete:
+                self._file.unlink(missing_ok=True)
+                for node in known:
+                    shutil.rmtree(node.folder, ignore_errors=True)
+        return known
+
+    def kill(self, number: int) -> Node:
+        """Ends a node as a crash would: it gets no chance to say good-bye."""
+        with self._changing():
+            node = self._running(number)
+            if node.process and node.process.send(signal.SIGKILL):
+                node.process.wait(_STOP_SECONDS, has_ended)
+        return node
+
+    def freeze(self, number: int) -> Node:
+        """Stops a node in its tracks: connections stay, nothing is answered."""
+        with self._changing():
+            node = self._running(number)
+            if node.process and node.process.send(signal.SIGSTOP):
+                node.process.wait(_STOP_SECONDS, is_stopped)
+        return node
+
+    def resume(self, number: int) -> Node:
+        """Lets a frozen node go on, or starts one that does not run; returns when it answers."""
+        with self._changing():
+            known = self._read() or []
+            node = self._named(known, number)
+            if node.state == "frozen":
+                self._thaw(node)
+            elif node.state == "down":
+                node = node.started(known[0].address)
+                self._write([node if other.number == number else other for other in known])
+            node.wait_until_up()
+        return node
+
+    def _thaw(self, node: Node) -> None:
+        if node.process and node.process.send(signal.SIGCONT):
+            node.process.wait(_STOP_SECONDS, lambda state: not is_stopped(state))
+
+    def _running(self, number: int) -> Node:
+        node = self._named(self._read() or [], number)
+        if node.state == "down":
+            raise Error(f"node {number} does not run; start it with: idmatch lab resume {number}")
+        return node
+
+    def _named(self, known: list[Node], number: int) -> Node:
+        for node in known:
+            if node.number == number:
+                return node
+        there = f"it has {len(known)}, from 1 on" if known else "start one with: idmatch lab up"
+        raise InvalidArgument(f"the lab in {self.folder} has no node {number}; {there}")
+
+    def _planned(self, nodes: int, heap: int, network: str) -> list[Node]:
+        if not _is_loopback(network):
+            raise InvalidArgument(
+                f"{network!r} is no network of a lab; write the first three numbers of a loopback "
+                "address, such as 127.0.1"
+            )
+        numbers = range(1, nodes + 1)
+        return [Node(n, f"{network}.{n}", self.folder / f"node{n}", heap) for n in numbers]
+
+    @property
+    def _file(self) -> Path:
+        return self.folder / "lab.json"
+
+    def _read(self) -> list[Node] | None:
+        try:
+            document = json.loads(self._file.read_bytes())
+            return [self._node(entry) for entry in document["nodes"]]
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError) as error:
+            raise Error(f"{self._file} is damaged ({error!r}); delete {self.folder}") from error
+
+    def _node(self, entry: dict[str, Any]) -> Node:
+        number, started = int(entry["number"]), entry["process"]
+        process = Process(int(started["pid"]), int(started["started"])) if started else None
+        folder = self.folder / f"node{number}"
+        return Node(number, str(entry["address"]), folder, int(entry["heap"]), process)
+
+    def _write(self, known: list[Node]) -> None:
+        entries = [
+            {
+                "number": node.number,
+                "address": node.address,
+                "heap": node.heap,
+                "process": node.process and vars(node.process),
+            }
+            for node in known
+        ]
+        scratch = self._file.with_suffix(".new")
+        scratch.write_text(json.dumps({"nodes": entries}, indent=1))
+        scratch.replace(self._file)
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        import fcntl
+
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "lock").open("wb") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise Busy(
+                    f"another command changes the lab in {self.folder}; wait for it"
+                ) from error
+            yield
+
+
+def contact_points(nodes: list[Node]) -> str:
+    """What a program is told to connect to."""
+    return ",".join(f"{node.address}:{CQL_PORT}" for node in nodes)
+
+
+def _is_loopback(network: str) -> bool:
+    try:
+        return re.fullmatch(r"\d+\.\d+\.\d+", network) is not None and (
+            ipaddress.ip_address(f"{network}.1").is_loopback
+        )
+    except ValueError:
+        return False

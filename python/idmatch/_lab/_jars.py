@@ -1,0 +1,75 @@
+"""The Java parts of a node: found on this machine, or fetched with Maven once for all labs."""
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from importlib import resources
+from pathlib import Path
+
+from .._errors import Error
+
+VERSION = "5.0.9"
+"""Of Apache Cassandra; `pom.xml` names the same."""
+
+_JAVAS = (11, 17)
+"""Those that Cassandra 5.0 runs on."""
+
+_INSTALL_JAVA = "install a Java 17 runtime (Debian: apt install openjdk-17-jre-headless)"
+
+
+def cache() -> Path:
+    """Where what was fetched is kept, and labs are unless another place is named."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "idmatch"
+
+
+def java() -> str:
+    """The Java to run: of JAVA_HOME, or of PATH. Raises Error for none, or a wrong version."""
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
+    if found is None:
+        place = f"JAVA_HOME ({home})" if home else "PATH"
+        raise Error(f"the lab needs Java, and there is none in {place}; {_INSTALL_JAVA}")
+    shown = subprocess.run([found, "-version"], capture_output=True, text=True).stderr
+    version = re.search(r'version "(\d+)', shown)
+    if version is None or int(version[1]) not in _JAVAS:
+        which = " or ".join(map(str, _JAVAS))
+        number = version[1] if version else "of an unknown version"
+        raise Error(
+            f"Cassandra {VERSION} runs on Java {which}, and {found} is {number}; {_INSTALL_JAVA} "
+            "or set JAVA_HOME to one"
+        )
+    return found
+
+
+def jars() -> Path:
+    """The folder with the jars of Cassandra, fetched if they are not there yet (about 70 MB).
+
+    Raises Error when Maven is missing or fails.
+    """
+    folder = cache() / f"cassandra-{VERSION}"
+    if folder.is_dir():
+        return folder
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise Error(
+            "the lab fetches Cassandra with Maven, and there is no mvn in PATH; "
+            "install it (Debian: apt install maven)"
+        )
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetching-") as scratch:
+        pom = Path(scratch, "pom.xml")
+        pom.write_bytes(resources.files(__package__).joinpath("pom.xml").read_bytes())
+        fetched = Path(scratch, "jars")
+        goal = ["dependency:copy-dependencies", f"-DoutputDirectory={fetched}"]
+        command = [maven, "--batch-mode", "--quiet", "--file", str(pom), *goal]
+        ran = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        if ran.returncode != 0:
+            why = " ".join((ran.stdout + ran.stderr).split())[-600:]
+            raise Error(f"Maven could not fetch Cassandra {VERSION}: {why}")
+        # Whoever fetches at the same time may have been first.
+        if not folder.is_dir():
+            fetched.rename(folder)
+    return folder
