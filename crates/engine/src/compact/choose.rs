@@ -110,6 +110,9 @@ pub(crate) fn choose(segments: &[Sized], effort: Effort, segment_rows: u64) -> O
         Effort::Background => alike().or_else(stale),
         Effort::Idle => alike().or_else(settled).or_else(stale),
         Effort::Full => ranges.iter().find_map(|((bits, _), inputs)| {
+            // A range within another one would have rows of the same keys.
+            let finest = segments.iter().map(|segment| segment.prefix_bits).max();
+            let target = target.max(finest.unwrap_or(0));
             let is_done = *bits >= target && inputs.len() == 1 && !is_stale(inputs);
             let (prefix_bits, inputs) = ((*bits).max(target), inputs.clone());
             (!is_done).then_some(Choice { prefix_bits, inputs })
@@ -223,6 +226,18 @@ mod tests {
             prop_assert!(segments.iter().all(|a| segments.iter().filter(|b| a.prefix == b.prefix).count() == 1));
             prop_assert_eq!(segments.iter().map(|segment| segment.rows).sum::<u64>(), sizes.iter().sum::<u64>());
         }
+    }
+
+    #[test]
+    fn all_of_it_leaves_no_range_within_another() {
+        // The rows ask for one bit; rows that came many times were spread by two meanwhile.
+        let fine = Sized { prefix_bits: 2, rows: 300, ..flushed(300) };
+        let mut segments = vec![flushed(1_500), Sized { prefix_bits: 1, ..flushed(100) }, fine];
+        while let Some(choice) = choose(&segments, Effort::Full, SEGMENT_ROWS) {
+            merged(&mut segments, &choice);
+        }
+        assert!(segments.iter().all(|segment| segment.prefix_bits == 2), "{segments:?}");
+        assert_eq!(segments.len(), 4, "{segments:?}");
     }
 
     #[test]
