@@ -30,13 +30,14 @@ build: $(VENV)/built
 test-rust: $(VENV)/tools
 	cargo test --quiet --locked --workspace --exclude idmatch-python
 
-test-python: build lab-env
+test-python: lab-env
 	$(BIN)/pytest --quiet
 
-# Tests start a real Cassandra, which needs these.
-lab-env:
+# Tests start a real Cassandra, which needs these. It is fetched here, where no test waits for it.
+lab-env: build
 	@command -v java >/dev/null && command -v mvn >/dev/null || \
 		apt-get install --yes --quiet openjdk-17-jre-headless maven
+	$(BIN)/python -c "from idmatch._lab import jars; jars()"
 
 check-structure: $(VENV)/tools
 	$(BIN)/python scripts/check_edges.py
