@@ -11,7 +11,7 @@ from pathlib import Path
 from .._errors import Error
 
 VERSION = "5.0.9"
-"""Of Apache Cassandra; `pom.xml` names the same."""
+"""Of Apache Cassandra."""
 
 _JAVAS = (11, 17)
 """Those that Cassandra 5.0 runs on."""
@@ -63,7 +63,11 @@ def jars() -> Path:
         pom = Path(scratch, "pom.xml")
         pom.write_bytes(resources.files(__package__).joinpath("pom.xml").read_bytes())
         fetched = Path(scratch, "jars")
-        goal = ["dependency:copy-dependencies", f"-DoutputDirectory={fetched}"]
+        goal = [
+            "dependency:copy-dependencies",
+            f"-Dcassandra.version={VERSION}",
+            f"-DoutputDirectory={fetched}",
+        ]
         command = [maven, "--batch-mode", "--quiet", "--file", str(pom), *goal]
         ran = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         if ran.returncode != 0:

@@ -244,7 +244,7 @@ fn hide_before(entry: &mut TableEntry, there: &TableView, date: SeenAt) {
 }
 
 /// The oldest date that a table's retention leaves.
-pub(super) fn oldest_kept(table: &TableView) -> SeenAt {
+fn oldest_kept(table: &TableView) -> SeenAt {
     let retention = table.options.retention.as_ref();
     retention.map_or(SeenAt::EPOCH, |period| period.before(now()))
 }

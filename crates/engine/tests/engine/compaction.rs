@@ -21,7 +21,7 @@ const LIMITS: MemoryLimits = MemoryLimits {
     memtable_bytes: 8_000,
 };
 
-fn open(root: &Path) -> EngineStore {
+pub(crate) fn open(root: &Path) -> EngineStore {
     EngineStore::open_with(Arc::new(OsDisk), root, LIMITS).unwrap()
 }
 

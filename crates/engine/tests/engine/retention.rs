@@ -3,25 +3,14 @@
 
 use crate::common::{Batches, Random, Row, ask, create, erase, files, load, name, upsert};
 use crate::common::{Question, seed};
-use idmatch_engine::disk::OsDisk;
-use idmatch_engine::{EngineStore, MemoryLimits};
+use crate::compaction::open;
+use idmatch_engine::EngineStore;
 use idmatch_model::{Keep, Period, Side, TableOptions, Target, Window};
 use idmatch_store::{Store, Table, now};
 use std::path::Path;
 use std::sync::Arc;
 
-const LIMITS: MemoryLimits = MemoryLimits {
-    segment_rows: 40,
-    chunk_bytes: 1_000,
-    run_bytes: 60_000,
-    tranche_bytes: 1_000,
-    memtable_bytes: 8_000,
-};
 const DAY: i64 = 86_400_000;
-
-fn open(root: &Path) -> EngineStore {
-    EngineStore::open_with(Arc::new(OsDisk), root, LIMITS).unwrap()
-}
 
 fn days(text: &str) -> Option<Period> {
     Some(Period::parse(text).unwrap())
