@@ -34,10 +34,11 @@ pub(crate) fn find(
     at: SeenAt,
     shown: Window,
 ) -> Result<Found> {
+    let search = Search { table, last, at, shown };
     let files = Mutex::new(HashSet::new());
     let pairs = Mutex::new((Pairs::new(), Pairs::new()));
     workers::for_each(workers::count(), targets, |target| {
-        let found = pairs_of(table, last, target, at)?;
+        let found = search.pairs_of(target)?;
         let mut pairs = workers::lock(&pairs);
         for (id, partner_id) in found {
             pairs.0.entry(id.clone()).or_default().insert(partner_id.clone());
@@ -49,7 +50,7 @@ pub(crate) fn find(
         let erased = Mutex::new(0);
         let pairs: Vec<_> = pairs.iter().collect();
         workers::for_each(workers::count(), &pairs, |(key, values)| {
-            let (count, named) = count_rows((table, last), side, key, values, (at, shown))?;
+            let (count, named) = search.rows_of(side, key, values)?;
             *workers::lock(&erased) += count;
             workers::lock(&files).extend(named);
             Ok(())
@@ -65,70 +66,78 @@ pub(crate) fn find(
     Ok(Found { erased, files })
 }
 
-/// The pairs of a target that were seen by then, as (id, partner_id).
-fn pairs_of(
-    table: &TableView,
+/// Where is searched, and for what.
+#[derive(Clone, Copy)]
+struct Search<'t> {
+    table: &'t TableView,
     last: Commit,
-    target: &Target,
+    /// The date of the erasure: later rows stay.
     at: SeenAt,
-) -> Result<Vec<(Owned, Owned)>> {
-    let mut packers = (Packer::default(), Packer::default());
-    let (side, key, value) = match target {
-        Target::Id(id) => (Side::Id, id, None),
-        Target::PartnerId(partner_id) => (Side::PartnerId, partner_id, None),
-        Target::Pair { id, partner_id } => {
-            (Side::Id, id, Some(packers.1.pack(partner_id.as_bytes())))
-        }
-    };
-    let key = packers.0.pack(key.as_bytes());
-    let mut pairs = Vec::new();
-    for place in places(table, side, key, last)? {
-        for_each_row(&place, |found, seen_at| {
-            if seen_at <= at && value.is_none_or(|value| value == found) {
-                pairs.push(match side {
-                    Side::Id => (owned(key), owned(found)),
-                    Side::PartnerId => (owned(found), owned(key)),
-                });
-            }
-        })?;
-    }
-    Ok(pairs)
+    /// The dates that are shown.
+    shown: Window,
 }
 
-/// How many rows of a key with some values are hidden, and where they are.
-fn count_rows(
-    (table, last): (&TableView, Commit),
-    side: Side,
-    key: &Owned,
-    values: &HashSet<Owned>,
-    (at, shown): (SeenAt, Window),
-) -> Result<(u64, Vec<String>)> {
-    let (mut rows, mut files): (Vec<Row>, _) = (Vec::new(), Vec::new());
-    let key = Packed { kind: key.0, payload: &key.1 };
-    for place in places(table, side, key, last)? {
-        let before = rows.len();
-        for_each_row(&place, |value, seen_at| {
-            let value = owned(value);
-            if values.contains(&value) {
-                rows.push((value, seen_at));
+impl Search<'_> {
+    /// The pairs of a target that were seen by then, as (id, partner_id).
+    fn pairs_of(&self, target: &Target) -> Result<Vec<(Owned, Owned)>> {
+        let mut packers = (Packer::default(), Packer::default());
+        let (side, key, value) = match target {
+            Target::Id(id) => (Side::Id, id, None),
+            Target::PartnerId(partner_id) => (Side::PartnerId, partner_id, None),
+            Target::Pair { id, partner_id } => {
+                (Side::Id, id, Some(packers.1.pack(partner_id.as_bytes())))
             }
-        })?;
-        let some = rows.get(before..).unwrap_or_default().iter().any(|(_, date)| *date <= at);
-        files.extend(place.file_name().filter(|_| some));
-    }
-    if table.rules.keep == Keep::Last {
-        // Of a pair only the newest row is there to be seen.
-        let mut newest: HashMap<Owned, SeenAt> = HashMap::new();
-        for (value, seen_at) in rows {
-            let date = newest.entry(value).or_insert(seen_at);
-            *date = seen_at.max(*date);
+        };
+        let key = packers.0.pack(key.as_bytes());
+        let mut pairs = Vec::new();
+        for place in places(self.table, side, key, self.last)? {
+            for_each_row(&place, |found, seen_at| {
+                if seen_at <= self.at && value.is_none_or(|value| value == found) {
+                    pairs.push(match side {
+                        Side::Id => (owned(key), owned(found)),
+                        Side::PartnerId => (owned(found), owned(key)),
+                    });
+                }
+            })?;
         }
-        let counts = |date: &&SeenAt| **date <= at && shown.contains(**date);
-        return Ok((newest.values().filter(counts).count() as u64, files));
+        Ok(pairs)
     }
-    let counts = |(_, date): &Row| *date <= at && shown.contains(*date);
-    let distinct: HashSet<Row> = rows.into_iter().filter(counts).collect();
-    Ok((distinct.len() as u64, files))
+
+    /// How many rows of a key with some values are hidden, and where they are.
+    fn rows_of(
+        &self,
+        side: Side,
+        key: &Owned,
+        values: &HashSet<Owned>,
+    ) -> Result<(u64, Vec<String>)> {
+        let Search { at, shown, .. } = *self;
+        let (mut rows, mut files): (Vec<Row>, _) = (Vec::new(), Vec::new());
+        let key = Packed { kind: key.0, payload: &key.1 };
+        for place in places(self.table, side, key, self.last)? {
+            let before = rows.len();
+            for_each_row(&place, |value, seen_at| {
+                let value = owned(value);
+                if values.contains(&value) {
+                    rows.push((value, seen_at));
+                }
+            })?;
+            let some = rows.get(before..).unwrap_or_default().iter().any(|(_, date)| *date <= at);
+            files.extend(place.file_name().filter(|_| some));
+        }
+        if self.table.rules.keep == Keep::Last {
+            // Of a pair only the newest row is there to be seen.
+            let mut newest: HashMap<Owned, SeenAt> = HashMap::new();
+            for (value, seen_at) in rows {
+                let date = newest.entry(value).or_insert(seen_at);
+                *date = seen_at.max(*date);
+            }
+            let counts = |date: &&SeenAt| **date <= at && shown.contains(**date);
+            return Ok((newest.values().filter(counts).count() as u64, files));
+        }
+        let counts = |(_, date): &Row| *date <= at && shown.contains(*date);
+        let distinct: HashSet<Row> = rows.into_iter().filter(counts).collect();
+        Ok((distinct.len() as u64, files))
+    }
 }
 
 fn for_each_row(place: &Place, mut take: impl FnMut(Packed<'_>, SeenAt)) -> Result<()> {

@@ -72,21 +72,21 @@ impl<'s> RowCursor<'s> {
 
     /// The date of the current row, or `None` after the last. What is hidden is passed over.
     pub(crate) fn date(&mut self) -> Result<Option<SeenAt>> {
-        let mut date = self.stored_date()?;
-        if self.is_visible && date.is_some_and(|date| self.segment.is_gone(date)) {
-            // All that follows is older still.
-            self.rows.start = self.rows.end;
-            return Ok(None);
-        }
-        if let Some(erased) = self.erased.clone() {
-            while let Some(seen_at) = date
-                && erased.hides(seen_at, || self.value())?
-            {
-                self.advance();
-                date = self.stored_date()?.filter(|date| !self.segment.is_gone(*date));
+        while let Some(seen_at) = self.stored_date()? {
+            if !self.is_visible {
+                return Ok(Some(seen_at));
+            }
+            if self.segment.is_gone(seen_at) {
+                // All that follows is older still.
+                self.rows.start = self.rows.end;
+                break;
+            }
+            match self.erased.clone() {
+                Some(erased) if erased.hides(seen_at, || self.value())? => self.advance(),
+                _ => return Ok(Some(seen_at)),
             }
         }
-        Ok(date)
+        Ok(None)
     }
 
     fn stored_date(&mut self) -> Result<Option<SeenAt>> {
