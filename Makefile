@@ -16,19 +16,19 @@ RUST   := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo
 export PYO3_PYTHON := $(abspath $(BIN)/python)
 export PIP_QUIET := 1
 
-.PHONY: demo test check build clean lab-env test-rust test-python check-rust check-python check-structure
+.PHONY: demo test check build clean lab-env test-rust test-python test-cql check-rust check-python check-structure
 
 demo: build
 	$(BIN)/python scripts/demo.py demo
 
-test: check test-rust test-python
+test: check test-rust test-python test-cql
 
 check: check-structure check-rust check-python
 
 build: $(VENV)/built
 
 test-rust: $(VENV)/tools
-	cargo test --quiet --locked --workspace --exclude idmatch-python
+	cargo test --quiet --locked --workspace --exclude idmatch-python --exclude idmatch-cql
 
 test-python: lab-env
 	$(BIN)/pytest --quiet
@@ -38,6 +38,10 @@ lab-env: build
 	@command -v java >/dev/null && command -v mvn >/dev/null || \
 		apt-get install --yes --quiet openjdk-17-jre-headless maven
 	$(BIN)/python -c "from idmatch._lab import jars; jars()"
+
+# Against a real Cassandra, which this starts and ends.
+test-cql: lab-env
+	$(BIN)/python scripts/with_lab.py -- cargo test --quiet --locked -p idmatch-cql
 
 check-structure: $(VENV)/tools
 	$(BIN)/python scripts/check_edges.py

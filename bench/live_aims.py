@@ -23,7 +23,7 @@ def live_aims(document: dict[str, Any]) -> list[Aim]:
         at_most("the join after half as many rows again were upserted, against a fresh load", get(document, "growth", "join_ratio"), 1.3),
         at_most("the store then, against a fresh load", get(document, "growth", "bytes_ratio"), 1.3),
         bound("opening the store after its writer was killed with a full journal", get(document, "reopen", "open"), 3, show_seconds),
-        bound("memory of memtables", _most_memtable_bytes(document), 256 * 2**20, show_bytes),
+        bound("memory of memtables", _most_memtable_bytes(document), 256 * 10**6, show_bytes),
     ]
 
 

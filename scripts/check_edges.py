@@ -8,7 +8,8 @@ ALLOWED = {
     "idmatch-model": set(),
     "idmatch-store": {"idmatch-model"},
     "idmatch-engine": {"idmatch-model", "idmatch-store"},
-    "idmatch-python": {"idmatch-model", "idmatch-store", "idmatch-engine"},
+    "idmatch-cql": {"idmatch-model", "idmatch-store"},
+    "idmatch-python": {"idmatch-model", "idmatch-store", "idmatch-engine", "idmatch-cql"},
 }
 
 

@@ -22,6 +22,8 @@ from ._errors import (
     SourceError,
     TableExists,
     TableNotFound,
+    Unavailable,
+    UnknownOutcome,
     UnsupportedFormat,
 )
 from ._match import MatchResult
@@ -49,6 +51,8 @@ __all__ = [
     "TableExists",
     "TableNotFound",
     "TableStats",
+    "Unavailable",
+    "UnknownOutcome",
     "UnsupportedFormat",
     "__version__",
     "mend",

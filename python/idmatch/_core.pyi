@@ -12,8 +12,10 @@ __all__ = [
     "Store",
     "Table",
     "__version__",
+    "explain_address",
     "format_instant",
     "mend",
+    "open_servers",
     "open_store",
     "parse_instant",
     "parse_period",
@@ -28,6 +30,12 @@ def open_store(path: str, interval_millis: int | None, memtable_bytes: int | Non
     With `interval_millis` upserts are acknowledged before they are durable, which they are so
     many milliseconds later. Raises NotAStore for a directory that holds something else.
     """
+
+def open_servers(address: str) -> Store:
+    """Opens the store on ScyllaDB or Cassandra that a cql:// address names."""
+
+def explain_address(address: str) -> list[tuple[str, str, str]]:
+    """The settings of a cql:// address, given or not: name, value, what it is for."""
 
 def mend(path: str, accept_loss: bool) -> list[tuple[str, str]]:
     """Mends a store that cannot be opened; returns places and problems that were found."""

@@ -10,7 +10,9 @@ Error
 ├── Busy                                another process writes this store
 ├── UnsupportedFormat                   made by a version that this one does not read
 ├── Corrupt                             stored bytes are not what was written
-└── IoError (also OSError)              the disk or the operating system refused
+├── IoError (also OSError)              the disk or the operating system refused
+├── Unavailable                         too few servers answer; nothing was done
+└── UnknownOutcome                      a write was not acknowledged; to repeat it is safe
 
 Each has a `code`, which never changes, and a text that says what was wrong, with what,
 and what to do.
@@ -84,3 +86,15 @@ class IoError(Error, OSError):
     """The disk or the operating system refused."""
 
     code = "io"
+
+
+class Unavailable(Error):
+    """The servers of the store do not answer, or too few of them do. Nothing was done."""
+
+    code = "unavailable"
+
+
+class UnknownOutcome(Error):
+    """A write was not acknowledged in time: it may be there or not. To repeat it is safe."""
+
+    code = "unknown-outcome"

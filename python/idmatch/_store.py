@@ -19,6 +19,9 @@ def open(
 ) -> "Store":
     """Opens the store in a directory; one that is not there yet is made by the first write.
 
+    Or on ScyllaDB or Cassandra: "cql://10.0.0.1,10.0.0.2/keyspace", with options after "?" (see
+    docs/operations.md). There the servers say what `durability` and `memtable` say here.
+
     An upsert is acknowledged when it is on disk (`durability="always"`), or at once, and on disk
     within `interval_ms` milliseconds (`"interval"`): then a failure of power or system may lose
     what was acknowledged so shortly before, but nothing from its middle. Upserts that are not in
@@ -26,8 +29,16 @@ def open(
     batch of 100,000 rows takes; they wait where writing segments is slower.
 
     Raises NotAStore for a directory that holds something else, UnsupportedFormat for a store
-    of a newer version, InvalidArgument for an address that this version cannot open.
+    of a newer version, InvalidArgument for an address that this version cannot open,
+    Unavailable where no server answers.
     """
+    if is_address(path):
+        if (durability, interval_ms, memtable) != ("always", 100, "256M"):
+            raise InvalidArgument(
+                "durability, interval_ms and memtable are for stores in a directory; "
+                "on servers these are settings of theirs"
+            )
+        return Store(_core.open_servers(os.fspath(path)))
     if durability not in ("always", "interval"):
         raise InvalidArgument(f'durability is {durability!r}; use "always" or "interval"')
     if interval_ms < 1:
@@ -126,10 +137,17 @@ class Store:
         return f"<idmatch.Store {self.path!r}>"
 
 
+def is_address(path: str | os.PathLike[str]) -> bool:
+    """Whether it names servers, not a directory."""
+    return os.fspath(path).startswith("cql://")
+
+
 def _directory(path: str | os.PathLike[str]) -> str:
     text = os.fspath(path)
     if not text:
         raise InvalidArgument("the path of the store is empty; name a directory")
+    if is_address(text):
+        raise InvalidArgument("this is for stores in a directory; servers have their own tools")
     if "://" in text:
         scheme = text.partition("://")[0]
         raise InvalidArgument(

@@ -26,7 +26,7 @@ impl Default for MemoryLimits {
             chunk_bytes: 256 << 10,
             run_bytes: 640 << 20,
             tranche_bytes: 512 << 20,
-            memtable_bytes: 256 << 20,
+            memtable_bytes: 256_000_000,
         }
     }
 }

@@ -17,6 +17,8 @@ fn class(kind: ErrorKind) -> &'static str {
         ErrorKind::Corrupt => "Corrupt",
         ErrorKind::Io => "IoError",
         ErrorKind::Source => "SourceError",
+        ErrorKind::Unavailable => "Unavailable",
+        ErrorKind::UnknownOutcome => "UnknownOutcome",
     }
 }
 

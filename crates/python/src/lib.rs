@@ -25,7 +25,7 @@ mod _core {
     #[pymodule_export]
     use crate::matches::Match;
     #[pymodule_export]
-    use crate::stores::{Store, mend, open_store, restore};
+    use crate::stores::{Store, explain_address, mend, open_servers, open_store, restore};
     #[pymodule_export]
     use crate::tables::Table;
     #[pymodule_export]

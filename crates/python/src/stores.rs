@@ -2,22 +2,23 @@
 
 use crate::errors::{OrRaise, raise};
 use crate::tables::Table;
+use idmatch_cql::{CqlStore, Settings};
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Period, TableName, TableOptions};
-use idmatch_store::{Durability, Error, ErrorKind, Store as _};
+use idmatch_store::{Durability, Error, ErrorKind};
 use pyo3::prelude::*;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-/// A store in a folder.
+/// A store in a folder or on servers.
 #[pyclass(frozen, module = "idmatch._core")]
 pub(crate) struct Store {
     #[pyo3(get)]
     path: String,
-    store: RwLock<Option<EngineStore>>,
+    store: RwLock<Option<Arc<dyn idmatch_store::Store>>>,
     /// For its tables: whether it was closed.
     is_closed: Arc<AtomicBool>,
 }
@@ -38,7 +39,30 @@ pub(crate) fn open_store(
     if let Some(millis) = interval_millis {
         store.set_durability(Durability::Interval(Duration::from_millis(millis)));
     }
-    Ok(Store { path, store: RwLock::new(Some(store)), is_closed: Arc::default() })
+    Ok(Store::new(path, Arc::new(store)))
+}
+
+/// Opens the store on servers that an address names.
+#[pyfunction]
+pub(crate) fn open_servers(py: Python<'_>, address: &str) -> PyResult<Store> {
+    let settings = settings(address).or_raise(py)?;
+    let path = settings.shown();
+    let store = py.detach(|| CqlStore::open(settings)).or_raise(py)?;
+    Ok(Store::new(path, Arc::new(store)))
+}
+
+/// The settings that an address has, as (name, value, what it is for).
+#[pyfunction]
+pub(crate) fn explain_address(
+    py: Python<'_>,
+    address: &str,
+) -> PyResult<Vec<(&'static str, String, &'static str)>> {
+    let effective = settings(address).or_raise(py)?.effective();
+    Ok(effective.into_iter().map(|one| (one.name, one.value, one.about)).collect())
+}
+
+fn settings(address: &str) -> idmatch_store::Result<Settings> {
+    Settings::parse(address, &|name| std::env::var(name).ok())
 }
 
 /// Copies a backup to a place where nothing is yet, after checking every file of it.
@@ -88,7 +112,11 @@ pub(crate) fn closed(py: Python<'_>, path: &str) -> PyErr {
 }
 
 impl Store {
-    fn open(&self, py: Python<'_>) -> PyResult<EngineStore> {
+    fn new(path: String, store: Arc<dyn idmatch_store::Store>) -> Store {
+        Store { path, store: RwLock::new(Some(store)), is_closed: Arc::default() }
+    }
+
+    fn open(&self, py: Python<'_>) -> PyResult<Arc<dyn idmatch_store::Store>> {
         let store = self.store.read().unwrap_or_else(PoisonError::into_inner);
         store.clone().ok_or_else(|| closed(py, &self.path))
     }
@@ -125,18 +153,22 @@ impl Store {
         retention: Option<&str>,
     ) -> PyResult<Table> {
         let (name, options) = named_options(py, name, keep, retention)?;
-        Ok(self.table_of(self.open(py)?.new_table(&name, &options).or_raise(py)?))
+        let store = self.open(py)?;
+        let table = py.detach(|| store.new_table(&name, &options)).or_raise(py)?;
+        Ok(self.table_of(table))
     }
 
     /// A table that exists.
     fn table(&self, py: Python<'_>, name: &str) -> PyResult<Table> {
         let name: TableName = name.parse().or_raise(py)?;
-        Ok(self.table_of(self.open(py)?.table(&name).or_raise(py)?))
+        let store = self.open(py)?;
+        Ok(self.table_of(py.detach(|| store.table(&name)).or_raise(py)?))
     }
 
     /// The names of all tables, ascending.
     fn tables(&self, py: Python<'_>) -> PyResult<Vec<String>> {
-        let names = self.open(py)?.tables().or_raise(py)?;
+        let store = self.open(py)?;
+        let names = py.detach(|| store.tables()).or_raise(py)?;
         Ok(names.into_iter().map(String::from).collect())
     }
 

@@ -30,11 +30,15 @@ pub enum ErrorKind {
     Io,
     /// The input could not be read.
     Source,
+    /// The servers of the store do not answer, or too few of them do. Nothing was done.
+    Unavailable,
+    /// A write was not acknowledged in time: it may be there or not. To repeat it is always safe.
+    UnknownOutcome,
 }
 
 impl ErrorKind {
     /// Every kind, for tests and documents.
-    pub const ALL: [ErrorKind; 10] = [
+    pub const ALL: [ErrorKind; 12] = [
         ErrorKind::InvalidArgument,
         ErrorKind::BadInput,
         ErrorKind::TableNotFound,
@@ -45,6 +49,8 @@ impl ErrorKind {
         ErrorKind::Corrupt,
         ErrorKind::Io,
         ErrorKind::Source,
+        ErrorKind::Unavailable,
+        ErrorKind::UnknownOutcome,
     ];
 
     /// The stable code, such as `table-not-found`.
@@ -60,6 +66,8 @@ impl ErrorKind {
             ErrorKind::Corrupt => "corrupt",
             ErrorKind::Io => "io",
             ErrorKind::Source => "source",
+            ErrorKind::Unavailable => "unavailable",
+            ErrorKind::UnknownOutcome => "unknown-outcome",
         }
     }
 }

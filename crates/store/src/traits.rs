@@ -14,6 +14,13 @@ pub trait Store: Send + Sync {
     /// is; with others it is an error ([`crate::ErrorKind::TableExists`]).
     fn create_table(&self, name: &TableName, options: &TableOptions) -> Result<Arc<dyn Table>>;
 
+    /// A table that its first load makes, so that a load that fails leaves no table behind, where a
+    /// store can do that; others make it now. One that is there already is treated as by
+    /// [`Store::create_table`].
+    fn new_table(&self, name: &TableName, options: &TableOptions) -> Result<Arc<dyn Table>> {
+        self.create_table(name, options)
+    }
+
     /// A table that exists.
     fn table(&self, name: &TableName) -> Result<Arc<dyn Table>>;
 
@@ -25,6 +32,11 @@ pub trait Store: Send + Sync {
 
     /// Copies a consistent point of the whole store to a new place.
     fn backup(&self, destination: &Path) -> Result<()>;
+
+    /// Closes the store for good: all that would write it from now on, through a table too, may be refused.
+    fn end(&self) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// A named set of observations. Every question holds to the table's retention.

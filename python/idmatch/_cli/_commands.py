@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from .. import _store
-from .._core import format_instant
+from .._core import explain_address, format_instant
 from .._errors import InvalidArgument
 from .._results import Finding, TableStats
 from .._sizes import show_size
@@ -74,6 +74,8 @@ def lookup(options: Namespace) -> int:
 
 def tables(options: Namespace) -> int:
     """`idmatch tables`"""
+    if options.explain:
+        return _explain(options)
     with open_existing(options.store) as store:
         found = [store.table(name) for name in store.tables()]
         listed = [(table, table.stats()) for table in found]
@@ -87,11 +89,25 @@ def tables(options: Namespace) -> int:
     return _DONE
 
 
+def _explain(options: Namespace) -> int:
+    if not _store.is_address(options.store):
+        raise InvalidArgument("--explain is for addresses of servers; a directory has no settings")
+    settings = explain_address(options.store)
+    if options.json:
+        shown = [{"name": name, "value": value, "about": about} for name, value, about in settings]
+        print_json({"settings": shown})
+    else:
+        print_columns(["setting", "value", ""], [list(setting) for setting in settings])
+    return _DONE
+
+
 def verify(options: Namespace) -> int:
     """`idmatch verify`"""
     if options.accept_loss and not options.repair:
         raise InvalidArgument("--accept-loss says how to --repair; name both")
-    mended = _store.mend(options.store, options.accept_loss) if options.repair else []
+    # Only a store in files can be such that it does not open.
+    has_files = options.repair and not _store.is_address(options.store)
+    mended = _store.mend(options.store, options.accept_loss) if has_files else []
     with open_existing(options.store) as store:
         names = [options.table] if options.table else store.tables()
         if options.repair:

@@ -48,12 +48,12 @@ def _show(nodes: list[Node], folder: Path, as_json: bool) -> None:
 
 
 def _figures(node: Node) -> dict[str, Any]:
-    state = node.state
+    state, process = node.state, node.process
     return {
         "node": node.number,
         "address": node.address,
         "state": state,
-        "pid": node.process.pid if node.process and state != "down" else None,
-        "memory": node.process.resident_bytes() if node.process and state != "down" else 0,
+        "pid": process.pid if process and state != "down" else None,
+        "memory": process.memory_info().rss if process and state != "down" else 0,
         "log": str(node.log),
     }

@@ -45,6 +45,11 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
 
     tables = command("tables", "Show the tables of a store.")
     _add_store(tables)
+    tables.add_argument(
+        "--explain",
+        action="store_true",
+        help="show how servers are asked instead: each setting of the address, given or not",
+    )
     alter = command("alter", "Change how long a table shows its observations.")
     _add_store(alter)
     alter.add_argument("table", metavar="TABLE")
@@ -209,7 +214,7 @@ def _add_lab(lab: argparse.ArgumentParser) -> None:
 
 
 def _add_store(command: argparse.ArgumentParser) -> None:
-    command.add_argument("store", metavar="STORE", help="the store's directory")
+    command.add_argument("store", metavar="STORE", help="a directory, or cql://HOST,HOST/KEYSPACE")
 
 
 def _size(text: str) -> int:

@@ -10,6 +10,6 @@ from .._store import Store
 def open_existing(path: str) -> Store:
     """A store that is there; only a load or an upsert makes one."""
     store = _store.open(path)
-    if not os.path.isdir(path):
+    if not _store.is_address(path) and not os.path.isdir(path):
         raise NotAStore(f"there is no store at {path}; load a table to make one")
     return store

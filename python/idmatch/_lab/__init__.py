@@ -1,7 +1,7 @@
 """The lab: a real Apache Cassandra cluster on this machine's loopback, to try things out.
 
 Knows nothing of stores. `_cluster.py` has the nodes together, `_nodes.py` one of them, `_jars.py`
-what they run, `_processes.py` how they are found again.
+what they run.
 """
 
 from ._cluster import MOST_NODES, Lab, contact_points

@@ -8,15 +8,15 @@ import ipaddress
 import json
 import re
 import shutil
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
+import psutil
+
 from .._errors import Busy, Error, InvalidArgument
 from ._nodes import CQL_PORT, Node
-from ._processes import Process, has_ended, is_stopped
 
 MOST_NODES: Final = 9
 _STOP_SECONDS = 30.0
@@ -32,9 +32,13 @@ class Lab:
     time: the second gets Busy.
     """
 
-    def __init__(self, folder: Path, tell: Tell = lambda line: None) -> None:
+    def __init__(
+        self, folder: Path, tell: Tell = lambda line: None, jvm_options: Sequence[str] = ()
+    ) -> None:
+        """`jvm_options` are further ones for the nodes that this object starts."""
         self.folder = folder.absolute()
         self._tell = tell
+        self._jvm_options = jvm_options
 
     def up(self, nodes: int, heap: int, network: str = "127.0.0") -> list[Node]:
         """Starts the nodes that do not run, and returns when all answer.
@@ -59,7 +63,7 @@ class Lab:
                     self._thaw(node)
                 elif state == "down":
                     self._tell(f"starting node {node.number} at {node.address}")
-                    known[number] = node.started(known[0].address)
+                    known[number] = node.started(known[0].address, self._jvm_options)
                     self._write(known)
                 known[number].wait_until_up()
         return known
@@ -73,13 +77,16 @@ class Lab:
         with self._changing():
             known = self._read() or []
             for node in known:
-                if node.process and node.process.send(signal.SIGTERM):
+                if process := node.process:
                     self._tell(f"stopping node {node.number}")
-                    node.process.send(signal.SIGCONT)
-            for node in known:
-                if node.process and not node.process.wait(_STOP_SECONDS, has_ended):
-                    node.process.send(signal.SIGKILL)
-                    node.process.wait(_STOP_SECONDS, has_ended)
+                    with suppress(psutil.NoSuchProcess):
+                        process.terminate()
+                        process.resume()
+            running = [process for node in known if (process := node.process)]
+            _, left = psutil.wait_procs(running, _STOP_SECONDS)
+            for process in left:
+                process.kill()
+            psutil.wait_procs(left, _STOP_SECONDS)
             if delete:
                 self._file.unlink(missing_ok=True)
                 for node in known:
@@ -90,16 +97,18 @@ class Lab:
         """Ends a node as a crash would: it gets no chance to say good-bye."""
         with self._changing():
             node = self._running(number)
-            if node.process and node.process.send(signal.SIGKILL):
-                node.process.wait(_STOP_SECONDS, has_ended)
+            if process := node.process:
+                process.kill()
+                process.wait(_STOP_SECONDS)
         return node
 
     def freeze(self, number: int) -> Node:
         """Stops a node in its tracks: connections stay, nothing is answered."""
         with self._changing():
             node = self._running(number)
-            if node.process and node.process.send(signal.SIGSTOP):
-                node.process.wait(_STOP_SECONDS, is_stopped)
+            if process := node.process:
+                process.suspend()
+                node.wait_for_status(stopped=True, seconds=_STOP_SECONDS)
         return node
 
     def resume(self, number: int) -> Node:
@@ -110,14 +119,15 @@ class Lab:
             if node.state == "frozen":
                 self._thaw(node)
             elif node.state == "down":
-                node = node.started(known[0].address)
+                node = node.started(known[0].address, self._jvm_options)
                 self._write([node if other.number == number else other for other in known])
             node.wait_until_up()
         return node
 
     def _thaw(self, node: Node) -> None:
-        if node.process and node.process.send(signal.SIGCONT):
-            node.process.wait(_STOP_SECONDS, lambda state: not is_stopped(state))
+        if process := node.process:
+            process.resume()
+            node.wait_for_status(stopped=False, seconds=_STOP_SECONDS)
 
     def _running(self, number: int) -> Node:
         node = self._named(self._read() or [], number)
@@ -155,10 +165,10 @@ class Lab:
             raise Error(f"{self._file} is damaged ({error!r}); delete {self.folder}") from error
 
     def _node(self, entry: dict[str, Any]) -> Node:
-        number, started = int(entry["number"]), entry["process"]
-        process = Process(int(started["pid"]), int(started["started"])) if started else None
+        number, pid = int(entry["number"]), entry["pid"]
         folder = self.folder / f"node{number}"
-        return Node(number, str(entry["address"]), folder, int(entry["heap"]), process)
+        known = pid if pid is None else int(pid)
+        return Node(number, str(entry["address"]), folder, int(entry["heap"]), known)
 
     def _write(self, known: list[Node]) -> None:
         entries = [
@@ -166,7 +176,7 @@ class Lab:
                 "number": node.number,
                 "address": node.address,
                 "heap": node.heap,
-                "process": node.process and vars(node.process),
+                "pid": node.pid,
             }
             for node in known
         ]

@@ -1,18 +1,20 @@
 """One node: its files, its process, and whether it answers."""
 
-import os
 import re
 import socket
 import string
+import subprocess
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Literal
 
+import psutil
+
 from .._errors import Busy, Error
 from . import _jars
-from ._processes import Process, has_ended, is_stopped, start
 
 CQL_PORT = 9042
 _STORAGE_PORT = 7000
@@ -23,25 +25,47 @@ State = Literal["up", "starting", "frozen", "down"]
 
 @dataclass(frozen=True)
 class Node:
-    """A node by number, and its process if it was started."""
+    """A node by number, and the number of its process if it was started."""
 
     number: int
     address: str
     folder: Path
     heap: int
-    process: Process | None = None
+    pid: int | None = None
 
     @property
     def state(self) -> State:
         """Whether it answers, is on its way to that, was frozen, or does not run."""
-        state = self.process.state() if self.process else None
-        if has_ended(state):
+        try:
+            process = self.process
+            status = process.status() if process else None
+        except psutil.NoSuchProcess:
+            status = None
+        if status in (None, psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
             return "down"
-        if is_stopped(state):
+        if status == psutil.STATUS_STOPPED:
             return "frozen"
         return "up" if answers(self.address) else "starting"
 
-    def started(self, seed: str) -> "Node":
+    @property
+    def process(self) -> psutil.Process | None:
+        """Its process, while it is there. A later one of the same number has another command."""
+        if self.pid is None:
+            return None
+        try:
+            process = psutil.Process(self.pid)
+            is_its_own = f"@{self._jvm_options}" in process.cmdline()
+        except psutil.NoSuchProcess:
+            return None
+        return process if is_its_own else None
+
+    def wait_for_status(self, stopped: bool, seconds: float) -> None:
+        """Returns when it is stopped or is not: a signal is only noted when it is sent."""
+        until = time.monotonic() + seconds
+        while (self.state == "frozen") != stopped and time.monotonic() < until:
+            time.sleep(0.02)
+
+    def started(self, seed: str, jvm_options: Sequence[str] = ()) -> "Node":
         """The node, on its way up. Raises Busy where a port that it needs is taken."""
         for port in (CQL_PORT, _STORAGE_PORT):
             _check_free(self.address, port)
@@ -57,15 +81,29 @@ class Node:
         template = string.Template(_resource("cassandra.yaml"))
         (self.folder / "cassandra.yaml").write_text(template.substitute(settings))
         (self.folder / "logback.xml").write_text(_resource("logback.xml"))
-        (self.folder / "jvm.options").write_text(_resource("jvm.options"))
+        self._jvm_options.write_text(_resource("jvm.options"))
         self.log.unlink(missing_ok=True)
-        command = [_jars.java(), f"@{self.folder / 'jvm.options'}", *self._options()]
+        command = [_jars.java(), f"@{self._jvm_options}", *self._options(), *jvm_options]
         jars = _jars.jars()
         (agent,) = jars.glob("jamm-*.jar")
         command += [f"-javaagent:{agent}", "-cp", f"{jars}/*"]
         command.append("org.apache.cassandra.service.CassandraDaemon")
-        process = start(command, self.folder / "stdout", os.environ)
-        return replace(self, process=process)
+        with (self.folder / "stdout").open("ab") as log:
+            # It goes on when this process ends.
+            started = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        # The handle is not kept; whether it runs is asked of the system, as any later command does.
+        started.returncode = 0
+        return replace(self, pid=started.pid)
+
+    @property
+    def _jvm_options(self) -> Path:
+        return self.folder / "jvm.options"
 
     def _options(self) -> list[str]:
         folder, heap = self.folder, self.heap

@@ -37,6 +37,8 @@ const LARGEST_SET: usize = 1 << 30;
 /// it goes to may be larger than what is in them.
 const ROW_OVERHEAD: usize = 48;
 const LIST_ROOM: usize = 2;
+/// One part in so many of the memory is left for lists that grow by more than was reckoned.
+const LISTS_GROW: usize = 64;
 
 /// What this process needs to write to the journal.
 pub(crate) struct Writer {
@@ -289,7 +291,8 @@ impl Shared {
 
     /// Waits until so many bytes fit into the memtables.
     fn make_room(self: &Arc<Shared>, writer: &mut Writer, bytes: usize) -> Result<()> {
-        let limit = self.limits.memtable_bytes;
+        // Many lists may grow with one commit, each by more than it was given.
+        let limit = self.limits.memtable_bytes - self.limits.memtable_bytes / LISTS_GROW;
         loop {
             let view = self.view();
             let active = match &writer.journal {

@@ -100,23 +100,6 @@ impl EngineStore {
         self.shared.close()
     }
 
-    /// Closes the store for good: all that would write it from now on, through a table too, is refused.
-    ///
-    /// # Errors
-    /// As for [`EngineStore::close`].
-    pub fn end(&self) -> Result<()> {
-        self.shared.has_ended.store(true, Relaxed);
-        self.shared.close()
-    }
-
-    /// A table that its first load makes, so that a load that fails leaves no table behind.
-    /// Until then questions to it are errors (`TableNotFound`). One that is there already is
-    /// treated as by [`Store::create_table`].
-    pub fn new_table(&self, name: &TableName, options: &TableOptions) -> Result<Arc<dyn Table>> {
-        self.shared.check_options(name, options)?;
-        Ok(Arc::new(EngineTable::new(self.shared.clone(), name.clone(), options.clone())))
-    }
-
     /// Mends a store that cannot be opened because a segment is missing or its header is damaged, or the
     /// journal is: what can be read becomes a store that opens. Returns what was wrong; nothing, and
     /// nothing is changed, where the store can be opened. [`Table::repair`] mends the rest.
@@ -151,6 +134,12 @@ impl Store for EngineStore {
         self.table(name)
     }
 
+    /// Until its first load, questions to it are errors (`TableNotFound`).
+    fn new_table(&self, name: &TableName, options: &TableOptions) -> Result<Arc<dyn Table>> {
+        self.shared.check_options(name, options)?;
+        Ok(Arc::new(EngineTable::new(self.shared.clone(), name.clone(), options.clone())))
+    }
+
     fn table(&self, name: &TableName) -> Result<Arc<dyn Table>> {
         let view = self.shared.view();
         let Some(table) = view.tables.get(name) else {
@@ -177,5 +166,10 @@ impl Store for EngineStore {
 
     fn backup(&self, destination: &Path) -> Result<()> {
         self.shared.backup(destination)
+    }
+
+    fn end(&self) -> Result<()> {
+        self.shared.has_ended.store(true, Relaxed);
+        self.shared.close()
     }
 }

@@ -98,6 +98,11 @@ impl<'a> Ingest<'a> {
         }
     }
 
+    /// Whether the first bad row is an error, with nothing published.
+    pub fn is_strict(&self) -> bool {
+        self.strict
+    }
+
     /// Rows read so far, bad ones included.
     pub fn rows(&self) -> u64 {
         self.rows.load(Relaxed)

@@ -1,0 +1,53 @@
+//! What was erased in a table, as this process knows it.
+//!
+//! Held in memory: about 40 bytes an erasure.
+
+use idmatch_model::{ErasureKey, SeenAt, Side, Target};
+use std::collections::HashMap;
+
+/// Erasures by the keyed hash of their target.
+#[derive(Debug, Clone)]
+pub(crate) struct Erasures {
+    key: ErasureKey,
+    at: HashMap<u128, SeenAt>,
+    /// No erasure is later.
+    newest: SeenAt,
+}
+
+impl Erasures {
+    pub(crate) fn new(key: ErasureKey) -> Erasures {
+        Erasures { key, at: HashMap::new(), newest: SeenAt::EPOCH }
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.at.len()
+    }
+
+    /// What is remembered of a target.
+    pub(crate) fn hash(&self, target: &Target) -> u128 {
+        self.key.of(target)
+    }
+
+    /// Adds one; of two for the same target the later counts.
+    pub(crate) fn add(&mut self, hash: u128, at: SeenAt) {
+        let known = self.at.entry(hash).or_insert(at);
+        *known = at.max(*known);
+        self.newest = at.max(self.newest);
+    }
+
+    /// Whether a row is hidden by one.
+    pub(crate) fn hides(&self, by: Side, key: &str, value: &str, seen_at: SeenAt) -> bool {
+        if seen_at > self.newest || self.at.is_empty() {
+            return false;
+        }
+        let (id, partner_id) = match by {
+            Side::Id => (key.as_bytes(), value.as_bytes()),
+            Side::PartnerId => (value.as_bytes(), key.as_bytes()),
+        };
+        let hidden = |hash: u128| self.at.get(&hash).is_some_and(|at| seen_at <= *at);
+        hidden(self.key.id(id))
+            || hidden(self.key.partner_id(partner_id))
+            || hidden(self.key.pair(id, partner_id))
+    }
+}

@@ -1,0 +1,102 @@
+//! Joins a population with a table in the servers.
+//!
+//! 1. [`population`]: identifiers are read in tranches that fit in memory, ordered by bucket and key, each once.
+//! 2. [`plan`]: each bucket's keys become requests: for one key, for up to a hundred, or for the whole bucket.
+//! 3. [`fetch`]: so many requests at once as is allowed; rows meet the keys in order, and become answers.
+//! 4. [`output`]: answers become Arrow batches, which wait in memory and then in a temporary file: the
+//!    servers go on to change, and a match is always the one that was counted.
+//!
+//! Invariant: every population row is answered by exactly one request, or the match is an error.
+
+mod fetch;
+mod output;
+mod plan;
+mod population;
+
+use crate::handle::Handle;
+use crate::state::{Known, Visible};
+use fetch::Fetch;
+use idmatch_store::{
+    BatchSource, Error, ErrorKind, Match, MatchCounts, MatchQuery, MatchSink, Result,
+};
+use output::Output;
+use plan::plan;
+use population::Population;
+use std::sync::Arc;
+
+/// A population that was matched.
+pub(crate) struct CqlMatch {
+    counts: MatchCounts,
+    output: Output,
+}
+
+/// What is asked, and what is known while it is answered.
+#[derive(Clone)]
+struct Question {
+    handle: Arc<Handle>,
+    known: Arc<Known>,
+    query: MatchQuery,
+    visible: Visible,
+}
+
+impl CqlMatch {
+    /// Reads the population and finds its matches. Memory: a tranche of the population, and results up
+    /// to a bound. Cost: requests for each bucket that the population falls in, tranche by tranche.
+    pub(crate) fn run(
+        handle: &Arc<Handle>,
+        source: &mut dyn BatchSource,
+        query: MatchQuery,
+    ) -> Result<CqlMatch> {
+        let known = handle.client.wait(handle.state.current())?;
+        let visible = known.visible(query.window);
+        let question = Question { handle: Arc::clone(handle), known, query, visible };
+        let output = Arc::new(Output::new(query.by));
+        let mut counts = MatchCounts::default();
+        loop {
+            let buckets = question.known.definition.buckets;
+            let (population, is_last) = Population::read(source, buckets)?;
+            let (rows, valid) = (population.rows, population.valid);
+            let tranche = handle.client.wait(answer(question.clone(), population, &output))?;
+            if tranche.population != valid {
+                return Err(Error::new(
+                    ErrorKind::Corrupt,
+                    format!(
+                        "a match of {} answered {} of {valid} population rows; match again",
+                        handle.what(),
+                        tranche.population
+                    ),
+                ));
+            }
+            counts += MatchCounts { population: rows, ..tranche };
+            if is_last {
+                break;
+            }
+        }
+        let output = Arc::into_inner(output).ok_or_else(|| {
+            Error::new(ErrorKind::Io, "a request of this match has not ended; match again")
+        })?;
+        output.finish()?;
+        Ok(CqlMatch { counts, output })
+    }
+}
+
+async fn answer(
+    question: Question,
+    population: Population,
+    output: &Arc<Output>,
+) -> Result<MatchCounts> {
+    let requests = plan(&question, &population).await?;
+    Fetch::new(question, population, requests, Arc::clone(output)).run().await
+}
+
+impl Match for CqlMatch {
+    fn counts(&self) -> MatchCounts {
+        self.counts
+    }
+
+    fn write(&self, sink: &dyn MatchSink) -> Result<()> {
+        let mut lane = sink.lane()?;
+        self.output.read(|batch| lane.push(batch))?;
+        lane.finish()
+    }
+}

@@ -1,0 +1,96 @@
+//! Changes a table's retention, and removes what is hidden for good.
+
+use crate::catalog::Catalog;
+use crate::handle::Handle;
+use crate::rows::Rows;
+use crate::scan::{Visit, scan};
+use crate::state::{Known, Visible};
+use crate::write::write;
+use futures::{StreamExt, TryStreamExt, stream};
+use idmatch_model::{Period, SeenAt, Side, Window};
+use idmatch_store::{Result, now};
+use std::sync::Arc;
+
+/// Rows that one task removes at once.
+const AT_ONCE: usize = 16;
+
+/// Chooses another retention. What the former one hid stays hidden. Where rows are to live longer, or for
+/// ever, they are written anew with their new time to live: the whole table is read.
+pub(crate) async fn set(handle: &Arc<Handle>, retention: Option<Period>) -> Result<()> {
+    let known = handle.state.refresh().await?;
+    let definition = &known.definition;
+    let is_unfinished = definition.rewritten < definition.generation;
+    if definition.retention == retention && !is_unfinished {
+        return Ok(());
+    }
+    let now = now();
+    let oldest = |period: Option<&Period>| period.map_or(SeenAt::EPOCH, |p| p.before(now));
+    let hidden_before = oldest(definition.retention.as_ref());
+    let is_longer = oldest(retention.as_ref()) < hidden_before;
+    let gone_before = definition.gone_before.max(hidden_before);
+    let catalog = Catalog::new(&handle.client);
+    let generation = definition.generation;
+    catalog.set_retention(handle.name(), retention.as_ref(), gone_before, generation).await?;
+    let known = handle.state.refresh().await?;
+    tokio::time::sleep(handle.state.lease()).await;
+    if is_longer || is_unfinished {
+        // Rows that were under way have the former time to live; they are there by then, or unknown.
+        tokio::time::sleep(handle.client.settings().longest_write()).await;
+        let visible = known.visible(Window::ALL);
+        let (handle, known) = (Arc::clone(handle), Arc::clone(&known));
+        scan(&Arc::clone(&handle), Side::Id, Rewrite { handle, known, visible }).await?;
+    }
+    catalog.set_rewritten(handle.name(), generation + 1).await
+}
+
+/// Writes the rows anew that are to be seen.
+struct Rewrite {
+    handle: Arc<Handle>,
+    known: Arc<Known>,
+    visible: Visible,
+}
+
+impl Visit for Rewrite {
+    fn row(&self, key: &str, value: &str, seen_at: SeenAt) -> bool {
+        self.known.shows(&self.visible, Side::Id, (key, value, seen_at))
+    }
+
+    async fn portion(&self, rows: Rows) -> Result<()> {
+        write(&self.handle, rows).await
+    }
+}
+
+/// Removes the rows that nobody will see again: erased, or older than the retention. Cost: both
+/// directions are read.
+pub(crate) async fn sweep(handle: &Arc<Handle>) -> Result<()> {
+    let known = handle.state.refresh().await?;
+    let visible = known.visible(Window::ALL);
+    for by in Side::BOTH {
+        let (handle, known) = (Arc::clone(handle), Arc::clone(&known));
+        scan(&Arc::clone(&handle), by, Sweep { handle, known, visible, by }).await?;
+    }
+    Ok(())
+}
+
+/// Removes the rows that are not to be seen.
+struct Sweep {
+    handle: Arc<Handle>,
+    known: Arc<Known>,
+    visible: Visible,
+    by: Side,
+}
+
+impl Visit for Sweep {
+    fn row(&self, key: &str, value: &str, seen_at: SeenAt) -> bool {
+        !self.known.shows(&self.visible, self.by, (key, value, seen_at))
+    }
+
+    async fn portion(&self, rows: Rows) -> Result<()> {
+        let remove = |row: usize| {
+            let ((key, value), seen_at) = (rows.pair(row, Side::Id), rows.seen_at(row));
+            self.handle.delete_row(&self.known, self.by, (key, value, seen_at), seen_at)
+        };
+        let removed = stream::iter(0..rows.len()).map(remove).buffer_unordered(AT_ONCE);
+        removed.try_collect().await
+    }
+}

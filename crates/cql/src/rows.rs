@@ -1,0 +1,133 @@
+//! Observations on their way to the servers.
+
+use crate::bucket::bucket;
+use idmatch_model::{SeenAt, Side, check_id};
+use idmatch_store::{Observations, Result};
+
+/// Rows of id, partner_id and date, their text in one piece.
+#[derive(Debug, Default)]
+pub(crate) struct Rows {
+    text: String,
+    /// Where the text of each id ends, and that of its partner_id.
+    ends: Vec<(usize, usize)>,
+    seen_at: Vec<SeenAt>,
+}
+
+impl Rows {
+    /// The number of rows.
+    pub(crate) fn len(&self) -> usize {
+        self.seen_at.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.seen_at.is_empty()
+    }
+
+    /// The bytes of all identifiers.
+    pub(crate) fn text_bytes(&self) -> usize {
+        self.text.len()
+    }
+
+    pub(crate) fn push(&mut self, id: &str, partner_id: &str, seen_at: SeenAt) {
+        self.text.push_str(id);
+        let middle = self.text.len();
+        self.text.push_str(partner_id);
+        self.ends.push((middle, self.text.len()));
+        self.seen_at.push(seen_at);
+    }
+
+    /// Adds rows that were judged good.
+    pub(crate) fn extend(&mut self, rows: &Observations) -> Result<()> {
+        let pairs = rows.ids.iter().zip(rows.partner_ids.iter());
+        for ((id, partner_id), seen_at) in pairs.zip(&rows.seen_at) {
+            self.push(check_id(id)?, check_id(partner_id)?, *seen_at);
+        }
+        Ok(())
+    }
+
+    /// The identifiers of a row as one direction has them: key and value.
+    pub(crate) fn pair(&self, row: usize, by: Side) -> (&str, &str) {
+        let start = match row.checked_sub(1).and_then(|before| self.ends.get(before)) {
+            Some((_, end)) => *end,
+            None => 0,
+        };
+        let (middle, end) = self.ends.get(row).copied().unwrap_or_default();
+        let id = self.text.get(start..middle).unwrap_or_default();
+        let partner_id = self.text.get(middle..end).unwrap_or_default();
+        match by {
+            Side::Id => (id, partner_id),
+            Side::PartnerId => (partner_id, id),
+        }
+    }
+
+    pub(crate) fn seen_at(&self, row: usize) -> SeenAt {
+        self.seen_at.get(row).copied().unwrap_or(SeenAt::EPOCH)
+    }
+
+    /// The rows that `take` takes.
+    pub(crate) fn filtered(&self, mut take: impl FnMut(&str, &str, SeenAt) -> bool) -> Rows {
+        let mut rows = Rows::default();
+        for row in 0..self.len() {
+            let ((id, partner_id), seen_at) = (self.pair(row, Side::Id), self.seen_at(row));
+            if take(id, partner_id, seen_at) {
+                rows.push(id, partner_id, seen_at);
+            }
+        }
+        rows
+    }
+
+    /// The rows of each bucket in one direction, as their numbers, cut where they would be too many
+    /// or too large for one request.
+    pub(crate) fn by_bucket(
+        &self,
+        by: Side,
+        buckets: i32,
+        (most_rows, most_bytes): (usize, usize),
+    ) -> Vec<(i32, Vec<usize>)> {
+        let mut placed: Vec<(i32, usize)> =
+            (0..self.len()).map(|row| (bucket(self.pair(row, by).0, buckets), row)).collect();
+        placed.sort_unstable();
+        let mut groups: Vec<(i32, Vec<usize>)> = Vec::new();
+        let mut bytes = 0;
+        for (bucket, row) in placed {
+            let (key, value) = self.pair(row, by);
+            let size = key.len() + value.len();
+            match groups.last_mut() {
+                Some((last, rows))
+                    if *last == bucket && rows.len() < most_rows && bytes + size <= most_bytes =>
+                {
+                    rows.push(row);
+                    bytes += size;
+                }
+                _ => {
+                    groups.push((bucket, vec![row]));
+                    bytes = size;
+                }
+            }
+        }
+        groups
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_have_every_row_once_and_keep_their_bounds() {
+        let mut rows = Rows::default();
+        for n in 0..500 {
+            rows.push(&format!("id{n}"), &format!("p{}", n % 7), SeenAt::EPOCH);
+        }
+        let groups = rows.by_bucket(Side::PartnerId, 3, (20, 100));
+        let mut seen: Vec<usize> = groups.iter().flat_map(|(_, rows)| rows.clone()).collect();
+        seen.sort_unstable();
+        assert_eq!(seen, (0..500).collect::<Vec<_>>());
+        for (at, numbers) in groups {
+            assert!(numbers.iter().all(|n| bucket(rows.pair(*n, Side::PartnerId).0, 3) == at));
+            let size =
+                |n: &usize| rows.pair(*n, Side::Id).0.len() + rows.pair(*n, Side::Id).1.len();
+            assert!(numbers.len() <= 20 && numbers.iter().map(size).sum::<usize>() <= 100);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Figures about a table, from a part of its buckets.
+
+use crate::errors::unexpected;
+use crate::handle::{Handle, StoredRow};
+use crate::state::Known;
+use futures::{StreamExt, TryStreamExt, stream};
+use idmatch_model::{SeenAt, Side};
+use idmatch_store::Result;
+use scylla::response::PagingState;
+use std::collections::HashSet;
+
+/// So many buckets of each direction are read; of fewer, all.
+const BUCKETS: i32 = 64;
+const AT_ONCE: usize = 8;
+
+/// What was found in some buckets of one direction.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Sample {
+    pub(crate) rows: u64,
+    pub(crate) keys: u64,
+    pub(crate) pairs: u64,
+    /// The bytes of identifiers and dates.
+    pub(crate) bytes: u64,
+    pub(crate) oldest: Option<SeenAt>,
+    pub(crate) newest: Option<SeenAt>,
+}
+
+impl Sample {
+    fn add(&mut self, other: &Sample) {
+        self.rows += other.rows;
+        self.keys += other.keys;
+        self.pairs += other.pairs;
+        self.bytes += other.bytes;
+        self.oldest = self.oldest.into_iter().chain(other.oldest).min();
+        self.newest = self.newest.max(other.newest);
+    }
+
+    fn scaled(self, read: i32, of: i32) -> Sample {
+        let scale = |n: u64| match read == of {
+            true => n,
+            false => (n as f64 * f64::from(of) / f64::from(read.max(1))).round() as u64,
+        };
+        Sample {
+            rows: scale(self.rows),
+            keys: scale(self.keys),
+            pairs: scale(self.pairs),
+            bytes: scale(self.bytes),
+            ..self
+        }
+    }
+}
+
+/// Whether a sample of a table with so many buckets is all of it.
+pub(crate) fn is_exact(known: &Known) -> bool {
+    known.definition.buckets <= BUCKETS
+}
+
+/// Reads buckets that lie evenly among all and takes the rest to be alike. Cost: 64 partitions.
+pub(crate) async fn sample(handle: &Handle, known: &Known, by: Side) -> Result<Sample> {
+    let all = known.definition.buckets;
+    let read = all.min(BUCKETS);
+    let buckets = (0..read).map(|n| {
+        // Lossless: less than `all`.
+        (i64::from(n) * i64::from(all) / i64::from(read)) as i32
+    });
+    let samples: Vec<Sample> = stream::iter(buckets)
+        .map(|bucket| sample_bucket(handle, by, bucket))
+        .buffer_unordered(AT_ONCE)
+        .try_collect()
+        .await?;
+    let mut sum = Sample::default();
+    samples.iter().for_each(|sample| sum.add(sample));
+    Ok(sum.scaled(read, all))
+}
+
+async fn sample_bucket(handle: &Handle, by: Side, bucket: i32) -> Result<Sample> {
+    let what = handle.what();
+    let statement = handle.by(by).bucket.get(&handle.client).await?;
+    let (mut sample, mut last_key, mut values) = (Sample::default(), String::new(), HashSet::new());
+    let mut next = Some(PagingState::start());
+    while let Some(state) = next.take() {
+        let (rows, more) = handle.client.read_page(&what, statement, (bucket,), state).await?;
+        for row in rows.rows::<StoredRow<'_>>().map_err(|e| unexpected(&what, e))? {
+            let (key, value, date) = row.map_err(|e| unexpected(&what, e))?;
+            let date = handle.seen_at(date)?;
+            if last_key != key {
+                sample.keys += 1;
+                key.clone_into(&mut last_key);
+                values.clear();
+            }
+            sample.pairs += u64::from(values.insert(value.to_owned()));
+            sample.rows += 1;
+            sample.bytes += (key.len() + value.len() + size_of::<i64>()) as u64;
+            sample.oldest = Some(sample.oldest.map_or(date, |oldest| oldest.min(date)));
+            sample.newest = sample.newest.max(Some(date));
+        }
+        next = more;
+    }
+    Ok(sample)
+}

@@ -1,0 +1,195 @@
+//! The tables in the servers: those of `spec/cql/`, and nothing else.
+
+use crate::client::Client;
+use crate::settings::Settings;
+use idmatch_model::{ErasureKey, Keep, Side, TableName};
+use idmatch_store::{Error, ErrorKind, Result, now};
+use scylla::value::CqlTimestamp;
+use std::time::Duration;
+use twox_hash::XxHash3_64;
+
+const STORE: &str = include_str!("../../../spec/cql/store.cql");
+const TABLE_LAST: &str = include_str!("../../../spec/cql/table-last.cql");
+const TABLE_ALL: &str = include_str!("../../../spec/cql/table-all.cql");
+
+/// The version of all of them together.
+const VERSION: i32 = 1;
+/// How far the clocks of client and servers may be apart: dates are judged by one, and rows expire
+/// by the other.
+const MOST_SKEW_MILLIS: i64 = 60_000;
+
+/// What a keyspace was made with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StoreRow {
+    pub(crate) erasure_key: ErasureKey,
+    pub(crate) lease: Duration,
+}
+
+/// Finds the store in its keyspace; `None` if nothing is there yet. Checks clocks and versions.
+///
+/// # Errors
+/// `NotAStore` where the keyspace is missing and none is to be made.
+pub(crate) async fn find(client: &Client) -> Result<Option<StoreRow>> {
+    check_clock(client).await?;
+    let Settings { keyspace, replication, .. } = client.settings();
+    if replication.is_none() && !has_keyspace(client, keyspace).await? {
+        return Err(Error::new(
+            ErrorKind::NotAStore,
+            format!(
+                "the servers have no keyspace {keyspace}; have one made by adding \
+                 replication=3 (copies of each row) to the address"
+            ),
+        ));
+    }
+    // The last one that is made.
+    if has_table(client, keyspace, "idmatch_erasures").await? {
+        return store_row(client).await;
+    }
+    Ok(None)
+}
+
+/// Makes the store in its keyspace, and that too where it is missing. Of two clients that do so at once
+/// both get the same.
+pub(crate) async fn make(client: &Client) -> Result<StoreRow> {
+    let Settings { keyspace, replication, lease, .. } = client.settings();
+    if let Some(copies) = replication
+        && !has_keyspace(client, keyspace).await?
+    {
+        let cql = format!(
+            "CREATE KEYSPACE IF NOT EXISTS {keyspace} WITH replication = \
+             {{'class': 'NetworkTopologyStrategy', 'replication_factor': {copies}}}"
+        );
+        client.change_schema(&cql).await?;
+    }
+    for statement in statements(STORE) {
+        client.change_schema(&filled(statement, keyspace, "")).await?;
+    }
+    let mut random = [0; 16];
+    getrandom::fill(&mut random)
+        .map_err(|e| Error::with_source(ErrorKind::Io, "the system has no random numbers", e))?;
+    let key = ErasureKey::new(random).to_string();
+    let lease = i32::try_from(lease.as_millis()).unwrap_or(i32::MAX).max(1);
+    let cql = format!(
+        "INSERT INTO {keyspace}.idmatch_store (part, version, erasure_key, lease_ms) \
+         VALUES ('store', ?, ?, ?) IF NOT EXISTS"
+    );
+    let insert = client.prepare_catalog(&cql).await?;
+    client.write("the store", &insert, (VERSION, key, lease)).await?;
+    // Whoever was first, this is what all use.
+    store_row(client).await?.ok_or_else(|| {
+        Error::new(ErrorKind::Corrupt, format!("keyspace {keyspace} lost what was just written"))
+    })
+}
+
+async fn store_row(client: &Client) -> Result<Option<StoreRow>> {
+    let what = "what the keyspace was made with";
+    let cql = format!(
+        "SELECT version, erasure_key, lease_ms FROM {}.idmatch_store WHERE part = 'store'",
+        client.settings().keyspace
+    );
+    let read = client.prepare_catalog(&cql).await?;
+    let rows = client.read(what, &read, ()).await?;
+    let row = rows.maybe_first_row::<(i32, String, i32)>();
+    let Some((version, key, lease)) = row.map_err(|e| crate::errors::unexpected(what, e))? else {
+        return Ok(None);
+    };
+    if version != VERSION {
+        let keyspace = &client.settings().keyspace;
+        return Err(Error::new(
+            ErrorKind::UnsupportedFormat,
+            format!(
+                "keyspace {keyspace} has tables of version {version}; this idmatch reads version {VERSION}"
+            ),
+        ));
+    }
+    let erasure_key = key.parse().map_err(|e| crate::errors::unexpected(what, e))?;
+    let lease = Duration::from_millis(u64::try_from(lease).unwrap_or_default());
+    Ok(Some(StoreRow { erasure_key, lease }))
+}
+
+async fn check_clock(client: &Client) -> Result<()> {
+    let what = "the servers' clock";
+    let rows = client.ask(what, "SELECT toTimestamp(now()) FROM system.local").await?;
+    let (CqlTimestamp(theirs),) =
+        rows.first_row::<(CqlTimestamp,)>().map_err(|e| crate::errors::unexpected(what, e))?;
+    let ours = now().millis_i64();
+    if (ours - theirs).abs() > MOST_SKEW_MILLIS {
+        return Err(Error::new(
+            ErrorKind::InvalidArgument,
+            format!(
+                "this machine's clock and the servers' are {} s apart; set them right (NTP): \
+                 dates are judged by one, and rows expire by the other",
+                (ours - theirs).abs() / 1_000
+            ),
+        ));
+    }
+    Ok(())
+}
+
+async fn has_keyspace(client: &Client, keyspace: &str) -> Result<bool> {
+    let cql = format!(
+        "SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = '{keyspace}'"
+    );
+    Ok(client.ask("the keyspaces", &cql).await?.rows_num() > 0)
+}
+
+async fn has_table(client: &Client, keyspace: &str, table: &str) -> Result<bool> {
+    let cql = format!(
+        "SELECT table_name FROM system_schema.tables WHERE keyspace_name = '{keyspace}' \
+         AND table_name = '{table}'"
+    );
+    Ok(client.ask("the tables", &cql).await?.rows_num() > 0)
+}
+
+/// The name that one direction of a table has in the servers: as much as fits of its own, a hash of
+/// the whole, and the direction. CQL takes 48 of a-z 0-9 _.
+pub(crate) fn direction_name(table: &TableName, by: Side) -> String {
+    const SHOWN: usize = 20;
+    let shown = table.as_str().chars().take(SHOWN).map(|c| match c {
+        c if c.is_ascii_alphanumeric() => c.to_ascii_lowercase(),
+        _ => '_',
+    });
+    // Half of 64 bits: the name is shown beside it.
+    let hash = XxHash3_64::oneshot(table.as_str().as_bytes()) >> 32;
+    format!("m_{}_{hash:08x}_by_{}", shown.collect::<String>(), by.column())
+}
+
+/// Makes both directions of a table.
+pub(crate) async fn create(client: &Client, table: &TableName, keep: Keep) -> Result<()> {
+    let definition = match keep {
+        Keep::Last => TABLE_LAST,
+        Keep::All => TABLE_ALL,
+    };
+    for by in Side::BOTH {
+        for statement in statements(definition) {
+            let name = direction_name(table, by);
+            client.change_schema(&filled(statement, &client.settings().keyspace, &name)).await?;
+        }
+    }
+    Ok(())
+}
+
+fn statements(file: &str) -> impl Iterator<Item = &str> {
+    file.split(';').map(str::trim).filter(|statement| statement.contains("CREATE"))
+}
+
+fn filled(statement: &str, keyspace: &str, table: &str) -> String {
+    statement.replace("$keyspace", keyspace).replace("$table", table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_fit_and_differ() {
+        let names = ["a.b", "a-b", "A_b", &"x".repeat(48), &format!("{}y", "x".repeat(47))];
+        let names: Vec<String> = names
+            .iter()
+            .flat_map(|name| Side::BOTH.map(|by| direction_name(&name.parse().unwrap(), by)))
+            .collect();
+        let distinct: std::collections::HashSet<&String> = names.iter().collect();
+        assert_eq!(distinct.len(), names.len(), "{names:?}");
+        assert!(names.iter().all(|name| name.len() <= 48), "{names:?}");
+    }
+}

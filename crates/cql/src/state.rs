@@ -1,0 +1,154 @@
+//! What this process knows of a table: what it is, and what was erased in it.
+//!
+//! Other clients change both. Their changes are read from the catalog at most once in half a lease, and
+//! nothing is answered with what is older than a lease. An erasure waits for one lease after it was
+//! published: from then on every question that begins anywhere knows of it.
+
+use crate::catalog::{Catalog, Definition};
+use crate::client::Client;
+use crate::erasures::Erasures;
+use crate::schema::StoreRow;
+use futures::{StreamExt, TryStreamExt, stream};
+use idmatch_model::{SeenAt, Side, TableName, Window};
+use idmatch_store::{Error, ErrorKind, Result, now};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+use tokio::sync::Mutex;
+use uuid::Uuid;
+
+/// Entries of the log that are read at once.
+const AT_ONCE: usize = 32;
+
+/// A table as it is known at one moment.
+#[derive(Debug, Clone)]
+pub(crate) struct Known {
+    pub(crate) definition: Definition,
+    pub(crate) erasures: Arc<Erasures>,
+    pub(crate) last_entry: i64,
+    /// When the reading of it began.
+    read_at: Instant,
+}
+
+impl Known {
+    /// Which dates a question about a window is answered with.
+    pub(crate) fn visible(&self, window: Window) -> Visible {
+        let window = window.within_retention(self.definition.retention.as_ref(), now());
+        Visible { window, gone_before: self.definition.gone_before }
+    }
+
+    /// Whether a row is to be seen.
+    pub(crate) fn shows(&self, visible: &Visible, by: Side, row: (&str, &str, SeenAt)) -> bool {
+        visible.contains(row.2) && !self.erasures.hides(by, row.0, row.1, row.2)
+    }
+}
+
+/// A window without what a retention hides, now or once before.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Visible {
+    window: Window,
+    gone_before: SeenAt,
+}
+
+impl Visible {
+    pub(crate) fn contains(&self, seen_at: SeenAt) -> bool {
+        self.window.contains(seen_at) && seen_at >= self.gone_before
+    }
+}
+
+/// Keeps what is known up to date.
+pub(crate) struct State {
+    client: Arc<Client>,
+    name: TableName,
+    lease: Duration,
+    known: RwLock<Arc<Known>>,
+    /// Held while the catalog is read.
+    reading: Mutex<()>,
+}
+
+impl State {
+    /// Reads what a table is. `TableNotFound` where there is none, or none that is ready.
+    pub(crate) async fn open(
+        client: Arc<Client>,
+        store: StoreRow,
+        name: TableName,
+    ) -> Result<Arc<State>> {
+        let empty = Erasures::new(store.erasure_key);
+        let known = read(&client, &name, Arc::new(empty), 0).await?;
+        let known = RwLock::new(Arc::new(known));
+        Ok(Arc::new(State { client, name, lease: store.lease, known, reading: Mutex::default() }))
+    }
+
+    pub(crate) fn name(&self) -> &TableName {
+        &self.name
+    }
+
+    /// How long it takes until what was published is known everywhere.
+    pub(crate) fn lease(&self) -> Duration {
+        self.lease
+    }
+
+    /// What is known, at most a lease old.
+    pub(crate) async fn current(self: &Arc<State>) -> Result<Arc<Known>> {
+        let known = self.known();
+        let age = known.read_at.elapsed();
+        if age < self.lease / 2 {
+            return Ok(known);
+        }
+        if age < self.lease {
+            if self.reading.try_lock().is_ok() {
+                let state = Arc::clone(self);
+                // A failure shows when the lease is over.
+                tokio::spawn(async move { state.refresh().await.map(drop) });
+            }
+            return Ok(known);
+        }
+        self.refresh().await
+    }
+
+    /// What is known now.
+    pub(crate) async fn refresh(&self) -> Result<Arc<Known>> {
+        let asked = Instant::now();
+        let _reading = self.reading.lock().await;
+        let known = self.known();
+        if known.read_at > asked {
+            return Ok(known);
+        }
+        let erasures = Arc::clone(&known.erasures);
+        let fresh = Arc::new(read(&self.client, &self.name, erasures, known.last_entry).await?);
+        *self.known.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&fresh);
+        Ok(fresh)
+    }
+
+    fn known(&self) -> Arc<Known> {
+        Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Reads what a table is, and the erasures that were entered since.
+async fn read(
+    client: &Client,
+    name: &TableName,
+    mut erasures: Arc<Erasures>,
+    last_entry: i64,
+) -> Result<Known> {
+    let read_at = Instant::now();
+    let catalog = Catalog::new(client);
+    let definition = catalog.definition(name).await?;
+    let Some(definition) = definition.filter(|definition| definition.is_ready) else {
+        return Err(Error::new(
+            ErrorKind::TableNotFound,
+            format!("there is no table {name}; create it first"),
+        ));
+    };
+    let entries = catalog.entries(name, last_entry).await?;
+    let newest = entries.iter().map(|entry| entry.number).max().unwrap_or(last_entry);
+    let named: Vec<Uuid> = entries.iter().filter_map(|entry| entry.portion).collect();
+    let mut portions =
+        stream::iter(named).map(|portion| catalog.erasures(portion)).buffer_unordered(AT_ONCE);
+    while let Some(portion) = portions.try_next().await? {
+        let erasures = Arc::make_mut(&mut erasures);
+        portion.into_iter().for_each(|(hash, at)| erasures.add(hash, at));
+    }
+    drop(portions);
+    Ok(Known { definition, erasures, last_entry: newest, read_at })
+}

@@ -1,0 +1,102 @@
+//! The statements for one table, prepared when they are first needed.
+
+use crate::client::{Client, Use};
+use crate::schema::direction_name;
+use idmatch_model::{Keep, Side, TableName};
+use idmatch_store::Result;
+use scylla::statement::prepared::PreparedStatement;
+use tokio::sync::OnceCell;
+
+/// A statement that is prepared once.
+pub(crate) struct Lazy {
+    cql: String,
+    used: Use,
+    prepared: OnceCell<PreparedStatement>,
+}
+
+impl Lazy {
+    fn new(used: Use, cql: String) -> Lazy {
+        Lazy { cql, used, prepared: OnceCell::new() }
+    }
+
+    /// The prepared statement.
+    pub(crate) async fn get(&self, client: &Client) -> Result<&PreparedStatement> {
+        self.prepared.get_or_try_init(|| client.prepare(&self.cql, self.used)).await
+    }
+}
+
+/// The statements for one direction. Those that read give rows of key, value and seen_at.
+pub(crate) struct Direction {
+    /// Adds a row: bucket, key, value, seen_at, timestamp, time to live in seconds.
+    pub(crate) insert: Lazy,
+    /// The rows of a key: bucket, key.
+    pub(crate) key: Lazy,
+    /// One row: bucket, key, value, and with keep="all" seen_at.
+    pub(crate) row: Lazy,
+    /// The rows of some keys of a bucket: bucket, keys.
+    pub(crate) keys: Lazy,
+    /// The rows of a bucket: bucket.
+    pub(crate) bucket: Lazy,
+    /// The rows of a range of tokens: after which, and up to which.
+    pub(crate) range: Lazy,
+    /// Removes what a key has up to a timestamp: timestamp, bucket, key.
+    pub(crate) delete_key: Lazy,
+    /// Removes a row up to a timestamp: timestamp, bucket, key, value, and with keep="all" seen_at.
+    pub(crate) delete_row: Lazy,
+}
+
+/// The statements for both directions of a table.
+pub(crate) struct Statements {
+    by_id: Direction,
+    by_partner_id: Direction,
+}
+
+impl Statements {
+    pub(crate) fn new(keyspace: &str, table: &TableName, keep: Keep) -> Statements {
+        let direction =
+            |by| Direction::new(&format!("{keyspace}.{}", direction_name(table, by)), keep);
+        Statements { by_id: direction(Side::Id), by_partner_id: direction(Side::PartnerId) }
+    }
+
+    pub(crate) fn by(&self, by: Side) -> &Direction {
+        match by {
+            Side::Id => &self.by_id,
+            Side::PartnerId => &self.by_partner_id,
+        }
+    }
+}
+
+impl Direction {
+    fn new(table: &str, keep: Keep) -> Direction {
+        let select = format!("SELECT key, value, seen_at FROM {table}");
+        let exactly = match keep {
+            Keep::Last => "bucket = ? AND key = ? AND value = ?",
+            Keep::All => "bucket = ? AND key = ? AND value = ? AND seen_at = ?",
+        };
+        Direction {
+            insert: Lazy::new(
+                Use::Write,
+                format!(
+                    "INSERT INTO {table} (bucket, key, value, seen_at) VALUES (?, ?, ?, ?) \
+                 USING TIMESTAMP ? AND TTL ?"
+                ),
+            ),
+            key: Lazy::new(Use::Read, format!("{select} WHERE bucket = ? AND key = ?")),
+            row: Lazy::new(Use::Read, format!("{select} WHERE {exactly}")),
+            keys: Lazy::new(Use::Read, format!("{select} WHERE bucket = ? AND key IN ?")),
+            bucket: Lazy::new(Use::Scan, format!("{select} WHERE bucket = ?")),
+            range: Lazy::new(
+                Use::Scan,
+                format!("{select} WHERE token(bucket) > ? AND token(bucket) <= ?"),
+            ),
+            delete_key: Lazy::new(
+                Use::Write,
+                format!("DELETE FROM {table} USING TIMESTAMP ? WHERE bucket = ? AND key = ?"),
+            ),
+            delete_row: Lazy::new(
+                Use::Write,
+                format!("DELETE FROM {table} USING TIMESTAMP ? WHERE {exactly}"),
+            ),
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! A keyspace as a store.
+
+use crate::bucket::buckets_for;
+use crate::catalog::{Catalog, Definition};
+use crate::client::Client;
+use crate::handle::Handle;
+use crate::schema::{self, StoreRow};
+use crate::settings::Settings;
+use crate::state::State;
+use crate::table::CqlTable;
+use idmatch_model::{TableName, TableOptions};
+use idmatch_store::{Error, ErrorKind, Result, Store, Table};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+use uuid::Uuid;
+
+/// A table that another client makes is waited for so long, and then made by this one.
+const MAKING: Duration = Duration::from_secs(60);
+const ASK_AGAIN: Duration = Duration::from_millis(100);
+
+/// A store on ScyllaDB or Cassandra. Cheap to clone; all share one session.
+#[derive(Clone)]
+pub struct CqlStore(Arc<Inner>);
+
+struct Inner {
+    client: Arc<Client>,
+    /// What the keyspace was made with; empty while nothing is there.
+    store: RwLock<Option<StoreRow>>,
+    /// Names this client among those that make a table at once.
+    maker: Uuid,
+    tables: Mutex<BTreeMap<TableName, Arc<CqlTable>>>,
+}
+
+impl CqlStore {
+    /// Connects, and finds the store in its keyspace. One that is not there yet is made with its first
+    /// table.
+    ///
+    /// # Errors
+    /// `Unavailable` where no server answers, `NotAStore` where the keyspace is missing and none is to be
+    /// made, `UnsupportedFormat` where it has tables of another version, `InvalidArgument` where clocks differ.
+    pub fn open(settings: Settings) -> Result<CqlStore> {
+        let client = Arc::new(Client::connect(settings)?);
+        let store = RwLock::new(client.wait(schema::find(&client))?);
+        let (maker, tables) = (Uuid::new_v4(), Mutex::default());
+        Ok(CqlStore(Arc::new(Inner { client, store, maker, tables })))
+    }
+
+    /// How it is set.
+    pub fn settings(&self) -> &Settings {
+        self.0.client.settings()
+    }
+
+    fn found(&self) -> Option<StoreRow> {
+        *self.0.store.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The store, if it is there by now.
+    async fn find(&self) -> Result<Option<StoreRow>> {
+        if let Some(found) = self.found() {
+            return Ok(Some(found));
+        }
+        let found = schema::find(&self.0.client).await?;
+        *self.0.store.write().unwrap_or_else(PoisonError::into_inner) = found;
+        Ok(found)
+    }
+
+    async fn open_table(&self, name: &TableName) -> Result<Arc<CqlTable>> {
+        let known = self.0.tables.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
+        if let Some(table) = known {
+            return Ok(table);
+        }
+        let client = Arc::clone(&self.0.client);
+        let Some(store) = self.find().await? else {
+            return Err(Error::new(
+                ErrorKind::TableNotFound,
+                format!("{} has no table {name}; it has none yet", self.settings().shown()),
+            ));
+        };
+        let state = State::open(Arc::clone(&client), store, name.clone()).await?;
+        let keep = state.current().await?.definition.keep;
+        let table = Arc::new(CqlTable(Arc::new(Handle::new(client, state, keep))));
+        let mut tables = self.0.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(Arc::clone(tables.entry(name.clone()).or_insert(table)))
+    }
+
+    async fn make(&self, name: &TableName, options: &TableOptions) -> Result<()> {
+        if self.find().await?.is_none() {
+            let made = schema::make(&self.0.client).await?;
+            *self.0.store.write().unwrap_or_else(PoisonError::into_inner) = Some(made);
+        }
+        let catalog = Catalog::new(&self.0.client);
+        let buckets = buckets_for(self.settings().expected_rows);
+        let new = Definition::new(options, buckets, self.0.maker);
+        let until = Instant::now() + MAKING;
+        let mut there = catalog.definition(name).await?;
+        if there.is_none() {
+            catalog.enter(name, &new).await?;
+            there = catalog.definition(name).await?;
+        }
+        while let Some(definition) = there {
+            if definition.options() != *options {
+                return Err(Error::new(
+                    ErrorKind::TableExists,
+                    format!(
+                        "table {name} exists with other options; open it or choose another name"
+                    ),
+                ));
+            }
+            if definition.is_ready {
+                return Ok(());
+            }
+            // Two clients that make one table at once could each make their own.
+            if definition.maker == new.maker || Instant::now() > until {
+                schema::create(&self.0.client, name, definition.keep).await?;
+                catalog.set_ready(name).await?;
+            } else {
+                tokio::time::sleep(ASK_AGAIN).await;
+            }
+            there = catalog.definition(name).await?;
+        }
+        Err(Error::new(ErrorKind::Busy, format!("table {name} was removed while it was made")))
+    }
+}
+
+impl Store for CqlStore {
+    fn create_table(&self, name: &TableName, options: &TableOptions) -> Result<Arc<dyn Table>> {
+        self.0.client.wait(async {
+            self.make(name, options).await?;
+            Ok(self.open_table(name).await? as Arc<dyn Table>)
+        })
+    }
+
+    fn table(&self, name: &TableName) -> Result<Arc<dyn Table>> {
+        self.0.client.wait(async { Ok(self.open_table(name).await? as Arc<dyn Table>) })
+    }
+
+    fn tables(&self) -> Result<Vec<TableName>> {
+        self.0.client.wait(async {
+            match self.find().await? {
+                Some(_) => Catalog::new(&self.0.client).names().await,
+                None => Ok(Vec::new()),
+            }
+        })
+    }
+
+    /// Servers have one state for all; what is known of tables and erasures is read anew.
+    fn refresh(&self) -> Result<()> {
+        let tables: Vec<Arc<CqlTable>> = {
+            let tables = self.0.tables.lock().unwrap_or_else(PoisonError::into_inner);
+            tables.values().cloned().collect()
+        };
+        self.0.client.wait(async {
+            for table in tables {
+                table.0.state.refresh().await?;
+            }
+            Ok(())
+        })
+    }
+
+    fn backup(&self, destination: &Path) -> Result<()> {
+        Err(Error::new(
+            ErrorKind::InvalidArgument,
+            format!(
+                "cannot back up to {}: a store on servers is backed up by their snapshots (nodetool \
+                 snapshot, or the operator's own tool)",
+                destination.display()
+            ),
+        ))
+    }
+}

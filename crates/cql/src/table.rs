@@ -1,0 +1,134 @@
+//! A table in the servers.
+
+use crate::answers::{answers, history, last_seen};
+use crate::erase::erase;
+use crate::handle::Handle;
+use crate::load::{load, upsert};
+use crate::matching::CqlMatch;
+use crate::retention;
+use crate::sample::{is_exact, sample};
+use crate::verify::{differences, mend};
+use idmatch_model::{Period, SeenAt, Side, TableName, TableOptions, Window, check_id};
+use idmatch_store::{
+    Answers, BatchSource, Distinct, Durability, Erased, Finding, Ingest, Match, MatchQuery,
+    Repaired, Result, Table, TableStats,
+};
+use std::sync::Arc;
+
+/// One table. Cheap to clone; all share what is known of it.
+pub(crate) struct CqlTable(pub(crate) Arc<Handle>);
+
+impl Table for CqlTable {
+    fn name(&self) -> &TableName {
+        self.0.name()
+    }
+
+    fn options(&self) -> Result<TableOptions> {
+        Ok(self.0.client.wait(self.0.state.current())?.definition.options())
+    }
+
+    fn set_retention(&self, retention: Option<Period>) -> Result<()> {
+        self.0.client.wait(retention::set(&self.0, retention))
+    }
+
+    fn load(&self, source: &mut dyn BatchSource, ingest: &Ingest<'_>) -> Result<()> {
+        load(&self.0, source, ingest)
+    }
+
+    /// What an acknowledgement means is for the servers' commit log to say; see `docs/operations.md`.
+    fn upsert(
+        &self,
+        source: &mut dyn BatchSource,
+        ingest: &Ingest<'_>,
+        _: Option<Durability>,
+    ) -> Result<()> {
+        upsert(&self.0, source, ingest)
+    }
+
+    fn erase(
+        &self,
+        source: &mut dyn BatchSource,
+        ingest: &Ingest<'_>,
+        at: SeenAt,
+    ) -> Result<Erased> {
+        ingest.check_date(at)?;
+        let mut targets = Vec::new();
+        while let Some(batch) = source.next_batch()? {
+            targets.extend(ingest.targets(&batch)?);
+        }
+        self.0.client.wait(erase(&self.0, targets, at))
+    }
+
+    fn answers(&self, by: Side, key: &str, window: Window) -> Result<Box<dyn Answers>> {
+        check_id(key.as_bytes())?;
+        Ok(Box::new(self.0.client.wait(answers(&self.0, by, key, window))?))
+    }
+
+    fn last_seen(&self, id: &str, partner_id: &str) -> Result<Option<SeenAt>> {
+        check_id(id.as_bytes())?;
+        check_id(partner_id.as_bytes())?;
+        self.0.client.wait(last_seen(&self.0, id, partner_id))
+    }
+
+    fn history(&self, id: &str, partner_id: &str) -> Result<Vec<SeenAt>> {
+        check_id(id.as_bytes())?;
+        check_id(partner_id.as_bytes())?;
+        self.0.client.wait(history(&self.0, id, partner_id))
+    }
+
+    fn match_population(
+        &self,
+        population: &mut dyn BatchSource,
+        query: MatchQuery,
+    ) -> Result<Box<dyn Match>> {
+        Ok(Box::new(CqlMatch::run(&self.0, population, query)?))
+    }
+
+    fn compact(&self) -> Result<()> {
+        self.0.client.wait(retention::sweep(&self.0))
+    }
+
+    fn verify(&self) -> Result<Vec<Finding>> {
+        let differences = self.0.client.wait(differences(&self.0))?;
+        Ok(differences.iter().map(|difference| difference.finding(&self.0)).collect())
+    }
+
+    fn repair(&self, _: bool) -> Result<Repaired> {
+        let differences = self.0.client.wait(differences(&self.0))?;
+        self.0.client.wait(mend(&self.0, &differences))?;
+        let findings = differences.iter().map(|difference| difference.finding(&self.0)).collect();
+        Ok(Repaired { findings, lost_at_most: 0 })
+    }
+
+    fn stats(&self) -> Result<TableStats> {
+        let handle = &self.0;
+        handle.client.wait(async {
+            let known = handle.state.refresh().await?;
+            let by_id = sample(handle, &known, Side::Id).await?;
+            let by_partner_id = sample(handle, &known, Side::PartnerId).await?;
+            Ok(TableStats {
+                rows: by_id.rows,
+                bytes: by_id.bytes + by_partner_id.bytes,
+                erasures: known.erasures.len() as u64,
+                oldest: by_id.oldest,
+                newest: by_id.newest,
+                ..TableStats::default()
+            })
+        })
+    }
+
+    fn distinct(&self) -> Result<Distinct> {
+        let handle = &self.0;
+        handle.client.wait(async {
+            let known = handle.state.refresh().await?;
+            let by_id = sample(handle, &known, Side::Id).await?;
+            let by_partner_id = sample(handle, &known, Side::PartnerId).await?;
+            Ok(Distinct {
+                ids: by_id.keys,
+                partner_ids: by_partner_id.keys,
+                pairs: by_id.pairs,
+                is_exact: is_exact(&known),
+            })
+        })
+    }
+}

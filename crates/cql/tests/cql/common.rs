@@ -1,0 +1,109 @@
+//! Stores for tests: each in a keyspace of its own.
+
+use arrow_array::{ArrayRef, RecordBatch, StringArray, TimestampMillisecondArray};
+use idmatch_cql::{CqlStore, Settings};
+use idmatch_model::{SeenAt, Target};
+use idmatch_store::{BatchSource, Erased, Ingest, NoRejects, Result, SourceBatch, Table, now};
+use scylla::client::session::Session;
+use scylla::client::session_builder::SessionBuilder;
+use std::sync::Arc;
+
+/// The contact points of the cluster that the tests run against.
+pub(crate) fn contact_points() -> String {
+    match std::env::var("IDMATCH_TEST_CQL") {
+        Ok(points) => points,
+        Err(_) => panic!("these tests need a cluster: run them with `make test-cql`"),
+    }
+}
+
+/// The address of a store in a keyspace of this name. Erasures wait 50 ms, tables have 16 buckets.
+pub(crate) fn address(keyspace: &str, options: &str) -> String {
+    let points = contact_points();
+    format!("cql://{points}/{keyspace}?replication=1&lease=50ms&expected_rows=16000{options}")
+}
+
+pub(crate) fn settings(keyspace: &str, options: &str) -> Settings {
+    Settings::parse(&address(keyspace, options), &|_| None).unwrap()
+}
+
+pub(crate) fn open(keyspace: &str) -> CqlStore {
+    CqlStore::open(settings(keyspace, "")).unwrap()
+}
+
+/// A driver's session of the test's own, to look at what is in the servers.
+pub(crate) struct Beside {
+    runtime: tokio::runtime::Runtime,
+    session: Session,
+}
+
+impl Beside {
+    pub(crate) fn connect() -> Beside {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let nodes: Vec<String> = contact_points().split(',').map(str::to_owned).collect();
+        let session = runtime.block_on(SessionBuilder::new().known_nodes(nodes).build()).unwrap();
+        Beside { runtime, session }
+    }
+
+    /// Runs a statement.
+    pub(crate) fn run(&self, cql: &str) {
+        self.runtime.block_on(self.session.query_unpaged(cql, ())).unwrap();
+    }
+}
+
+/// Batches that are in memory.
+pub(crate) struct Batches(std::vec::IntoIter<RecordBatch>);
+
+impl Batches {
+    /// Observations, one batch.
+    pub(crate) fn of_rows(rows: &[(String, String, i64)]) -> Batches {
+        let ids = StringArray::from_iter_values(rows.iter().map(|row| &row.0));
+        let partner_ids = StringArray::from_iter_values(rows.iter().map(|row| &row.1));
+        let dates = TimestampMillisecondArray::from_iter_values(rows.iter().map(|row| row.2));
+        let batch = RecordBatch::try_from_iter([
+            ("id", Arc::new(ids) as ArrayRef),
+            ("partner_id", Arc::new(partner_ids) as ArrayRef),
+            ("seen_at", Arc::new(dates.with_timezone("UTC")) as ArrayRef),
+        ]);
+        Batches(vec![batch.unwrap()].into_iter())
+    }
+
+    /// What is to be erased, one batch.
+    fn of_targets(targets: &[Target]) -> Batches {
+        let parts = targets.iter().map(|target| match target {
+            Target::Id(id) => (Some(id.as_str()), None),
+            Target::PartnerId(partner_id) => (None, Some(partner_id.as_str())),
+            Target::Pair { id, partner_id } => (Some(id.as_str()), Some(partner_id.as_str())),
+        });
+        let (ids, partner_ids): (Vec<_>, Vec<_>) = parts.unzip();
+        let batch = RecordBatch::try_from_iter_with_nullable([
+            ("id", Arc::new(StringArray::from(ids)) as ArrayRef, true),
+            ("partner_id", Arc::new(StringArray::from(partner_ids)) as ArrayRef, true),
+        ]);
+        Batches(vec![batch.unwrap()].into_iter())
+    }
+}
+
+impl BatchSource for Batches {
+    fn next_batch(&mut self) -> Result<Option<SourceBatch>> {
+        let next = self.0.next();
+        Ok(next.map(|batch| SourceBatch { source: "test".into(), first_row: 1, batch }))
+    }
+}
+
+pub(crate) fn load(table: &dyn Table, rows: &[(String, String, i64)]) {
+    let mut no_rejects = NoRejects;
+    let ingest = Ingest::new(false, now(), &mut no_rejects);
+    table.load(&mut Batches::of_rows(rows), &ingest).unwrap();
+    assert_eq!(ingest.rejected(), 0);
+}
+
+pub(crate) fn upsert(table: &dyn Table, rows: &[(String, String, i64)]) {
+    let ingest = &mut NoRejects;
+    table.upsert(&mut Batches::of_rows(rows), &Ingest::new(true, now(), ingest), None).unwrap();
+}
+
+pub(crate) fn erase(table: &dyn Table, targets: &[Target], at: i64) -> Erased {
+    let at = SeenAt::from_millis(at).unwrap();
+    let rejects = &mut NoRejects;
+    table.erase(&mut Batches::of_targets(targets), &Ingest::new(true, now(), rejects), at).unwrap()
+}

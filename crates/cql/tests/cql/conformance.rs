@@ -1,0 +1,98 @@
+//! The backend answers as the conformance cases say.
+
+use crate::common::{Beside, open};
+use idmatch_cql::CqlStore;
+use idmatch_model::{TableName, TableOptions};
+use idmatch_store::{Result, Store, Table, conformance};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+/// The cases make hundreds of tables, each of which costs a server memory. So many share a keyspace,
+/// which is dropped when the next one begins.
+const TABLES_IN_KEYSPACE: usize = 40;
+
+/// Which keyspace the latest tables are in.
+struct Keyspaces {
+    beside: Beside,
+    /// Its number, and the tables that it has.
+    latest: Mutex<(usize, usize)>,
+}
+
+impl Keyspaces {
+    fn name(number: usize) -> String {
+        format!("conformance_{number}")
+    }
+
+    fn latest(&self) -> String {
+        Keyspaces::name(self.latest.lock().unwrap().0)
+    }
+
+    /// Notes a new table; true where it is the first of another keyspace.
+    fn next_table(&self) -> bool {
+        let mut latest = self.latest.lock().unwrap();
+        latest.1 += 1;
+        let is_full = latest.1 > TABLES_IN_KEYSPACE;
+        if is_full {
+            self.remove(latest.0);
+            *latest = (latest.0 + 1, 1);
+            self.remove(latest.0);
+        }
+        is_full
+    }
+
+    fn remove(&self, number: usize) {
+        self.beside.run(&format!("DROP KEYSPACE IF EXISTS {}", Keyspaces::name(number)));
+    }
+}
+
+/// The store in the latest keyspace.
+struct Latest {
+    keyspaces: Arc<Keyspaces>,
+    store: Mutex<CqlStore>,
+}
+
+impl Latest {
+    fn store(&self) -> CqlStore {
+        self.store.lock().unwrap().clone()
+    }
+}
+
+impl Store for Latest {
+    fn create_table(&self, name: &TableName, options: &TableOptions) -> Result<Arc<dyn Table>> {
+        if name.as_str().starts_with("case-") && self.keyspaces.next_table() {
+            *self.store.lock().unwrap() = open(&self.keyspaces.latest());
+        }
+        self.store().create_table(name, options)
+    }
+
+    fn table(&self, name: &TableName) -> Result<Arc<dyn Table>> {
+        self.store().table(name)
+    }
+
+    fn tables(&self) -> Result<Vec<TableName>> {
+        self.store().tables()
+    }
+
+    fn refresh(&self) -> Result<()> {
+        self.store().refresh()
+    }
+
+    fn backup(&self, destination: &Path) -> Result<()> {
+        self.store().backup(destination)
+    }
+}
+
+#[test]
+fn the_backend_conforms() {
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/cases");
+    let keyspaces = Arc::new(Keyspaces { beside: Beside::connect(), latest: Mutex::default() });
+    keyspaces.remove(0);
+    let open = || -> Result<Arc<dyn Store>> {
+        let store = Mutex::new(open(&keyspaces.latest()));
+        Ok(Arc::new(Latest { keyspaces: Arc::clone(&keyspaces), store }))
+    };
+    match conformance::run(&cases, &open) {
+        Ok(tally) => println!("{tally}"),
+        Err(failures) => panic!("{failures}"),
+    }
+}

@@ -1,0 +1,6 @@
+//! The backend on a real Cassandra, which `scripts/with_lab.py` starts: `make test-cql`.
+#![allow(clippy::unwrap_used, reason = "a test that fails says where")]
+
+mod common;
+mod conformance;
+mod orders;

@@ -1,0 +1,119 @@
+//! The same writes and erasures in random orders, some repeated, by several threads: always what the
+//! reference answers.
+
+use crate::common::{Beside, erase, load, open, upsert};
+use idmatch_model::{Keep, Side, TableOptions, Target, Window};
+use idmatch_store::{MemoryStore, Store, Table};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+const KEYSPACE: &str = "orders";
+const ORDERS: u64 = 6;
+const WRITES: usize = 150;
+const THREADS: usize = 4;
+const FIRST: i64 = 1_700_000_000_000;
+
+type Row = (String, String, i64);
+
+#[derive(Clone)]
+enum Write {
+    Upsert(Vec<Row>),
+    Load(Vec<Row>),
+    Erase(Vec<Target>, i64),
+}
+
+fn any_row(random: &mut fastrand::Rng) -> Row {
+    // Few identifiers and few dates, so that everything meets; both sides share some.
+    let id = |random: &mut fastrand::Rng| format!("é{}", random.u32(..20));
+    (id(random), id(random), FIRST + random.i64(0..10))
+}
+
+fn writes(random: &mut fastrand::Rng) -> Vec<Write> {
+    let mut write = || {
+        let count = if random.bool() { 1 } else { random.usize(1..40) };
+        let rows: Vec<Row> = (0..count).map(|_| any_row(random)).collect();
+        match random.u32(..10) {
+            0 => {
+                let (id, partner_id, at) = any_row(random);
+                let target = match random.u32(..3) {
+                    0 => Target::Id(id),
+                    1 => Target::PartnerId(partner_id),
+                    _ => Target::Pair { id, partner_id },
+                };
+                Write::Erase(vec![target], at)
+            }
+            1 => Write::Load(rows),
+            _ => Write::Upsert(rows),
+        }
+    };
+    (0..WRITES).map(|_| write()).collect()
+}
+
+fn apply(table: &dyn Table, write: &Write) {
+    match write {
+        Write::Upsert(rows) => upsert(table, rows),
+        Write::Load(rows) => load(table, rows),
+        Write::Erase(targets, at) => {
+            erase(table, targets, *at);
+        }
+    }
+}
+
+/// Everything there is to be asked by one key, and of each pair.
+fn answers(table: &dyn Table) -> Vec<String> {
+    let keys: Vec<String> = (0..20).map(|n| format!("é{n}")).collect();
+    let mut all = Vec::new();
+    for by in Side::BOTH {
+        for key in &keys {
+            let mut answers = table.answers(by, key, Window::ALL).unwrap();
+            while let Some((value, date)) = answers.next_answer().unwrap() {
+                all.push(format!("{by:?} {key} {value} {date}"));
+            }
+        }
+    }
+    for (id, partner_id) in keys.iter().flat_map(|id| keys.iter().map(move |other| (id, other))) {
+        all.push(format!("{id} {partner_id} {:?}", table.history(id, partner_id).unwrap()));
+    }
+    all
+}
+
+fn write_all(table: &dyn Table, writes: &[Write]) {
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                while let Some(write) = writes.get(next.fetch_add(1, Relaxed)) {
+                    apply(table, write);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn every_order_ends_alike() {
+    let seed = 20_261_121;
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let writes = writes(&mut random);
+    Beside::connect().run(&format!("DROP KEYSPACE IF EXISTS {KEYSPACE}"));
+    let store = open(KEYSPACE);
+    for keep in [Keep::Last, Keep::All] {
+        let options = TableOptions { keep, retention: None };
+        let reference = MemoryStore::new().create_table(&"r".parse().unwrap(), &options).unwrap();
+        writes.iter().for_each(|write| apply(reference.as_ref(), write));
+        let right = answers(reference.as_ref());
+        for order in 0..ORDERS / 2 {
+            let name = format!("{keep:?}.{order}").parse().unwrap();
+            let table = store.create_table(&name, &options).unwrap();
+            let mut writes = writes.clone();
+            let some: Vec<usize> = (0..WRITES / 6).map(|_| random.usize(..WRITES)).collect();
+            writes.extend(some.into_iter().map(|n| writes[n].clone()).collect::<Vec<_>>());
+            random.shuffle(&mut writes);
+            write_all(table.as_ref(), &writes);
+            assert_eq!(answers(table.as_ref()), right, "{keep:?}, order {order}");
+            assert_eq!(table.verify().unwrap(), []);
+            table.compact().unwrap();
+            assert_eq!(answers(table.as_ref()), right, "{keep:?}, order {order}, compacted");
+        }
+    }
+}

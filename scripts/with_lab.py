@@ -1,0 +1,40 @@
+"""Runs a command beside a Cassandra cluster of its own, which ends with it.
+
+    python scripts/with_lab.py [--nodes 1] [--network 127.73.20] [--heap 1G] -- cargo test ...
+
+The command finds the contact points in IDMATCH_TEST_CQL, such as "127.73.20.1".
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from idmatch._lab import Lab
+
+
+def main() -> int:
+    """The exit code is the command's."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=1)
+    parser.add_argument("--network", default="127.73.20")
+    parser.add_argument("--heap", type=int, default=1 << 30)
+    parser.add_argument("command", nargs="+")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="idmatch-lab-") as folder:
+        # The tests make hundreds of tables, which need not survive the machine.
+        fast = ["-Dcassandra.unsafesystem=true"]
+        lab = Lab(Path(folder), lambda line: print(line, file=sys.stderr), fast)
+        try:
+            nodes = lab.up(options.nodes, options.heap, options.network)
+            points = ",".join(node.address for node in nodes)
+            environment = os.environ | {"IDMATCH_TEST_CQL": points}
+            return subprocess.run(options.command, env=environment, check=False).returncode
+        finally:
+            lab.down(delete=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,129 @@
+"""The same API and commands on servers: a real Cassandra node that these tests start."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import idmatch
+import pyarrow as pa
+import pytest
+from conftest import DAY, NOON, SMALL, Cli, observations
+from idmatch._lab import Lab
+
+NETWORK = "127.73.21"
+ADDRESS = f"{NETWORK}.1"
+HEAP = 1 << 29
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a running node."""
+    lab = Lab(tmp_path_factory.mktemp("lab"))
+    try:
+        lab.up(1, HEAP, NETWORK)
+        yield ADDRESS
+    finally:
+        lab.down(delete=True)
+
+
+@pytest.fixture
+def address(node: str, request: pytest.FixtureRequest) -> str:
+    """The address of a store in a keyspace of the test's own."""
+    keyspace = request.node.name.lower()[:48]
+    return f"cql://{node}/{keyspace}?replication=1&lease=50ms&expected_rows=16k"
+
+
+@pytest.fixture
+def store(address: str) -> Iterator[idmatch.Store]:
+    """An empty store."""
+    with idmatch.open(address) as opened:
+        yield opened
+
+
+@pytest.fixture
+def table(store: idmatch.Store) -> idmatch.Table:
+    """A table that keeps the last date of each pair and holds SMALL."""
+    made = store.create_table("small")
+    made.load(SMALL)
+    return made
+
+
+def test_lookups_in_both_directions(table: idmatch.Table) -> None:
+    answers = table.partner_ids("a").to_pydict()
+    assert answers == {"partner_id": ["x", "y"], "seen_at": [NOON, NOON - 10 * DAY]}
+    assert table.ids("x").column("id").to_pylist() == ["a", "b"]
+    assert table.ids("x", since=NOON - DAY).column("id").to_pylist() == ["a"]
+    assert table.latest_partner_id("c") == ("z", NOON - 400 * DAY)
+    assert table.last_seen("a", "y") == NOON - 10 * DAY
+    assert table.partner_ids("nobody").num_rows == 0
+
+
+def test_a_population_is_matched(table: idmatch.Table, tmp_path: Path) -> None:
+    result = table.match(pa.table({"id": ["a", "b", "a", "nobody"]}))
+    assert (result.population, result.matched, result.rows) == (4, 3, 5)
+    rows = sorted(zip(*result.to_arrow().to_pydict().values(), strict=True))
+    twice = [("a", "x", NOON), ("a", "x", NOON)]
+    twice += [("a", "y", NOON - 10 * DAY), ("a", "y", NOON - 10 * DAY)]
+    assert rows == [*twice, ("b", "x", NOON - 30 * DAY)]
+    result.write_parquet(tmp_path / "matched.parquet")
+
+
+def test_upserts_merge_and_erasures_last(table: idmatch.Table) -> None:
+    table.upsert_one("a", "x", NOON - DAY)
+    table.upsert_one("d", "x", NOON)
+    assert table.last_seen("a", "x") == NOON
+    assert table.ids("x").column("id").to_pylist() == ["a", "d", "b"]
+    erased = table.erase(id="a")
+    assert (erased.by_id, erased.by_partner_id) == (2, 2)
+    table.upsert(observations(("a", "new", NOON)))
+    assert table.partner_ids("a").num_rows == 0
+    assert table.ids("new").num_rows == 0
+    assert table.verify() == []
+
+
+def test_a_retention_hides_at_once_and_what_it_hid_stays_hidden(store: idmatch.Store) -> None:
+    now = datetime.now(UTC)
+    table = store.create_table("kept", retention="30d")
+    table.load(observations(("a", "old", now - 40 * DAY), ("a", "new", now - 20 * DAY)))
+    assert table.partner_ids("a").column("partner_id").to_pylist() == ["new"]
+    table.set_retention("10d")
+    assert table.partner_ids("a").num_rows == 0
+    table.set_retention(None)
+    assert table.partner_ids("a").num_rows == 0
+    table.upsert(observations(("a", "new", now - 5 * DAY)))
+    assert table.partner_ids("a").column("partner_id").to_pylist() == ["new"]
+
+
+def test_what_is_wrong_is_said(node: str, store: idmatch.Store) -> None:
+    with pytest.raises(idmatch.NotAStore, match="replication"):
+        idmatch.open(f"cql://{node}/nothing_here")
+    with pytest.raises(idmatch.Unavailable, match=r"127\.73\.22\.1:9042"):
+        idmatch.open("cql://127.73.22.1/ids?request_timeout=1s")
+    with pytest.raises(idmatch.InvalidArgument, match="colour"):
+        idmatch.open(f"cql://{node}/ids?colour=red")
+    with pytest.raises(idmatch.InvalidArgument, match="durability"):
+        idmatch.open(f"cql://{node}/ids", durability="interval")
+    with pytest.raises(idmatch.InvalidArgument, match="snapshot"):
+        store.backup("elsewhere")
+
+
+def test_every_command_takes_an_address(cli: Cli, address: str) -> None:
+    (cli.home / "rows.csv").write_text(
+        "id,partner_id,seen_at\na,x,2026-03-01\nb,y,2026-03-02\n,z,2026-03-02\n"
+    )
+    (cli.home / "population.csv").write_text("id\na\nnobody\n")
+    loaded = cli("load", address, "partner", "rows.csv", "--json")
+    assert loaded.code == 3, loaded.err
+    assert loaded.json()["rejected"] == 1
+    assert cli("upsert", address, "partner", "--id", "c", "--partner-id", "x").code == 0
+    shown = cli("lookup", address, "partner", "--partner-id", "x", "--json").json()
+    assert [match["id"] for match in shown["matches"]] == ["c", "a"]
+    matched = cli("match", address, "partner", "population.csv", "--json").json()
+    assert (matched["population"], matched["matched"], matched["rows"]) == (2, 1, 1)
+    assert cli("erase", address, "partner", "--id", "a", "--json").code == 0
+    assert cli("alter", address, "partner", "--retention", "13mo").code == 0
+    assert cli("compact", address, "partner").code == 0
+    assert cli("verify", address).code == 0
+    assert cli("verify", address, "--repair").code == 0
+    (listed,) = cli("tables", address, "--json").json()["tables"]
+    assert (listed["rows"], listed["erasures"], listed["is_exact"]) == (2, 1, True)

@@ -1,0 +1,152 @@
+"""What a caller sees when nodes fail: three real nodes, three copies of each row."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import idmatch
+import pyarrow as pa
+import pytest
+from idmatch._lab import Lab
+
+NETWORK = "127.73.23"
+HEAP = 400 << 20
+ROWS = 20_000
+THEN = datetime(2026, 1, 1, tzinfo=UTC)
+
+OPTIONS = "replication=3&lease=100ms&expected_rows=16k&request_timeout=2s"
+
+
+class Cluster:
+    """Three nodes, and stores in keyspaces of them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.lab = Lab(folder)
+
+    def address(self, keyspace: str, options: str = "") -> str:
+        points = ",".join(f"{NETWORK}.{n}" for n in (1, 2, 3))
+        return f"cql://{points}/{keyspace}?{OPTIONS}{options}"
+
+    def whole(self) -> None:
+        """Returns when all nodes run."""
+        for number in (1, 2, 3):
+            self.lab.resume(number)
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three running nodes."""
+    cluster = Cluster(tmp_path_factory.mktemp("lab"))
+    try:
+        cluster.lab.up(3, HEAP, NETWORK)
+        yield cluster
+    finally:
+        cluster.lab.down(delete=True)
+
+
+@pytest.fixture
+def cluster(nodes: Cluster) -> Iterator[Cluster]:
+    """The same, whole again before each test and after it."""
+    nodes.whole()
+    yield nodes
+    nodes.whole()
+
+
+def rows(first: int, count: int) -> pa.Table:
+    """Rows (id N, partner_id N mod 1,000), each a second after the one before."""
+    numbers = range(first, first + count)
+    return pa.table(
+        {
+            "id": [f"id{n}" for n in numbers],
+            "partner_id": [f"p{n % 1000}" for n in numbers],
+            "seen_at": pa.array([THEN + timedelta(seconds=n) for n in numbers]),
+        }
+    )
+
+
+@contextmanager
+def going_on(work: Callable[[], object]) -> Iterator[list[BaseException]]:
+    """Repeats work in a thread meanwhile; gives what it raises."""
+    stop, raised = threading.Event(), list[BaseException]()
+
+    def repeat() -> None:
+        while not stop.is_set() and not raised:
+            try:
+                work()
+            except BaseException as error:
+                raised.append(error)
+
+    thread = threading.Thread(target=repeat)
+    thread.start()
+    try:
+        yield raised
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_a_node_that_is_killed_is_not_noticed(cluster: Cluster) -> None:
+    with idmatch.open(cluster.address("killed")) as store:
+        table = store.create_table("t")
+        table.load(rows(0, ROWS))
+        population = pa.table({"id": [f"id{n}" for n in range(2 * ROWS)]})
+        upserted = list[int]()
+
+        def upsert() -> None:
+            first = ROWS + 100 * len(upserted)
+            table.upsert(rows(first, 100))
+            upserted.append(first)
+
+        def look_up() -> None:
+            assert table.latest_partner_id("id7") == ("p7", THEN + timedelta(seconds=7))
+
+        def match() -> None:
+            assert table.match(population).rows >= ROWS
+
+        with going_on(upsert) as a, going_on(look_up) as b, going_on(match) as c:
+            time.sleep(1)
+            cluster.lab.kill(2)
+            time.sleep(5)
+            erased = table.erase(partner_id="p999")
+            cluster.lab.resume(2)
+            time.sleep(5)
+        assert [*a, *b, *c] == []
+        assert erased.by_id == erased.by_partner_id > 0
+        assert table.match(population.slice(0, ROWS)).rows == ROWS - ROWS // 1000
+        assert table.verify() == []
+
+
+def test_two_of_three_nodes_are_not_enough(cluster: Cluster) -> None:
+    with idmatch.open(cluster.address("two", "&timeout=4s")) as store:
+        table = store.create_table("t")
+        table.load(rows(0, 1_000))
+        cluster.lab.kill(2)
+        cluster.lab.kill(3)
+        with pytest.raises(idmatch.Error) as reading:
+            table.latest_partner_id("id7")
+        with pytest.raises(idmatch.Error) as writing:
+            table.upsert(rows(1_000, 10))
+        with pytest.raises(idmatch.Error):
+            table.match(pa.table({"id": ["id7", "id8"]}))
+        assert isinstance(reading.value, idmatch.Unavailable)
+        # The nodes may have died with a request in their hands.
+        assert isinstance(writing.value, idmatch.Unavailable | idmatch.UnknownOutcome)
+        cluster.whole()
+        table.upsert(rows(1_000, 10))
+        assert table.match(pa.table({"id": [f"id{n}" for n in range(1_010)]})).rows == 1_010
+        assert table.verify() == []
+
+
+def test_a_node_that_hangs_is_passed_over(cluster: Cluster) -> None:
+    with idmatch.open(cluster.address("hung")) as store:
+        table = store.create_table("t")
+        table.load(rows(0, 1_000))
+        cluster.lab.freeze(3)
+        for n in range(1_000):
+            assert table.latest_partner_id(f"id{n}") == (f"p{n}", THEN + timedelta(seconds=n))
+        table.upsert(rows(1_000, 100))
+        cluster.lab.resume(3)
+        assert table.match(pa.table({"id": [f"id{n}" for n in range(1_100)]})).rows == 1_100
