@@ -24,7 +24,7 @@ const AT_ONCE: usize = 32;
 type Row = (String, String, SeenAt);
 
 /// Erases some targets up to a date. Cost: a lease, then a few requests for each target and each of
-/// its rows; memory: the targets.
+/// its rows; memory: the targets, and their rows.
 pub(crate) async fn erase(
     handle: &Arc<Handle>,
     targets: Vec<Target>,

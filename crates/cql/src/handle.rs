@@ -127,8 +127,13 @@ fn erased_at(at: SeenAt) -> i64 {
 pub(crate) fn time_to_live(known: &Known, seen_at: SeenAt) -> Option<i32> {
     let Some(retention) = &known.definition.retention else { return Some(0) };
     let now = now();
-    let left = seen_at.millis_i64() - retention.before(now).millis_i64();
-    if left <= 0 {
+    let oldest = retention.before(now);
+    if oldest == SeenAt::EPOCH {
+        // A retention longer than time.
+        return Some(0);
+    }
+    let left = seen_at.millis_i64() - oldest.millis_i64();
+    if left < 0 {
         return None;
     }
     let seconds = left / MILLIS + TTL_MARGIN_SECONDS;

@@ -9,6 +9,8 @@ use crate::rows::Rows;
 use crate::scan::{Visit, scan};
 use crate::state::{Known, Visible};
 use crate::write::write;
+use futures::future::ready;
+use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{Keep, SeenAt, Side, Window};
 use idmatch_store::{Error, ErrorKind, Finding, Result};
 use std::collections::{BTreeMap, HashSet};
@@ -20,6 +22,9 @@ use twox_hash::XxHash3_64;
 const CELLS: usize = 1 << 22;
 /// Rows of differing cells that are compared in memory.
 const MOST_ROWS: usize = 10_000_000;
+
+/// Rows that are asked for once more at a time.
+const AT_ONCE: usize = 32;
 
 /// A row that the directions do not agree on, and what each has of it.
 pub(crate) struct Difference {
@@ -88,20 +93,33 @@ pub(crate) async fn differences(handle: &Arc<Handle>) -> Result<Vec<Difference>>
         scan(handle, by, Collect { shown, by, cells, found }).await?;
     }
     let found = std::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner));
-    let mut differences = Vec::new();
-    for (((id, partner_id), date), (first, second)) in found {
-        if first == second {
-            continue;
-        }
-        let asked = date.unwrap_or(SeenAt::EPOCH);
-        let by_id = handle.row(&shown.known, Side::Id, (&id, &partner_id, asked)).await?;
-        let by_partner_id =
-            handle.row(&shown.known, Side::PartnerId, (&partner_id, &id, asked)).await?;
-        if by_id != by_partner_id {
-            differences.push(Difference { id, partner_id, by_id, by_partner_id });
-        }
-    }
-    Ok(differences)
+    // What was erased meanwhile is hidden, however much of it is still there.
+    let known = handle.state.refresh().await?;
+    let shown = Shown { known, ..shown };
+    let checked: Vec<Option<Difference>> = stream::iter(found)
+        .filter(|(_, (first, second))| ready(first != second))
+        .map(|(((id, partner_id), date), _)| check(handle, &shown, (id, partner_id), date))
+        .buffered(AT_ONCE)
+        .try_collect()
+        .await?;
+    Ok(checked.into_iter().flatten().collect())
+}
+
+/// Asks for a row once more.
+async fn check(
+    handle: &Handle,
+    shown: &Shown,
+    (id, partner_id): Pair,
+    date: Option<SeenAt>,
+) -> Result<Option<Difference>> {
+    let asked = date.unwrap_or(SeenAt::EPOCH);
+    let known = &shown.known;
+    let by_id = handle.row(known, Side::Id, (&id, &partner_id, asked)).await?;
+    let by_partner_id = handle.row(known, Side::PartnerId, (&partner_id, &id, asked)).await?;
+    let difference = Difference { id, partner_id, by_id, by_partner_id };
+    let row = |date| (difference.id.as_str(), difference.partner_id.as_str(), date);
+    let is_shown = difference.newest().is_some_and(|date| shown.shows(Side::Id, row(date)));
+    Ok((is_shown && by_id != by_partner_id).then_some(difference))
 }
 
 /// Writes to both directions what one of them lacks.

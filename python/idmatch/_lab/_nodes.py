@@ -54,9 +54,11 @@ class Node:
             return None
         try:
             process = psutil.Process(self.pid)
-            is_its_own = f"@{self._jvm_options}" in process.cmdline()
+            command = process.cmdline()
         except psutil.NoSuchProcess:
             return None
+        # There is none for a moment while it begins.
+        is_its_own = not command or f"@{self._jvm_options}" in command
         return process if is_its_own else None
 
     def wait_for_status(self, stopped: bool, seconds: float) -> None:

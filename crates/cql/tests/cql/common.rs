@@ -7,6 +7,7 @@ use idmatch_store::{BatchSource, Erased, Ingest, NoRejects, Result, SourceBatch,
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
 use std::sync::Arc;
+use twox_hash::XxHash3_64;
 
 /// The contact points of the cluster that the tests run against.
 pub(crate) fn contact_points() -> String {
@@ -47,6 +48,24 @@ impl Beside {
     /// Runs a statement.
     pub(crate) fn run(&self, cql: &str) {
         self.runtime.block_on(self.session.query_unpaged(cql, ())).unwrap();
+    }
+
+    /// Adds a row to one direction only, as a client does that dies between its two writes.
+    pub(crate) fn add(&self, keyspace: &str, ends: (&str, &str), row: (&str, &str, i64)) {
+        let cql = format!(
+            "SELECT table_name FROM system_schema.tables WHERE keyspace_name = '{keyspace}'"
+        );
+        let rows = self.runtime.block_on(self.session.query_unpaged(cql, ())).unwrap();
+        let rows = rows.into_rows_result().unwrap();
+        let mut names = rows.rows::<(String,)>().unwrap().map(|row| row.unwrap().0);
+        let table = names.find(|n| n.starts_with(ends.0) && n.ends_with(ends.1)).unwrap();
+        let (key, value, seen_at) = row;
+        let bucket = XxHash3_64::oneshot(key.as_bytes()) % 16;
+        self.run(&format!(
+            "INSERT INTO {keyspace}.{table} (bucket, key, value, seen_at) \
+             VALUES ({bucket}, '{key}', '{value}', {seen_at}) USING TIMESTAMP {}",
+            seen_at * 1000
+        ));
     }
 }
 

@@ -1,0 +1,92 @@
+//! Several clients of one store: what one does, the others see.
+
+use crate::common::{Beside, erase, open, upsert};
+use idmatch_model::{Keep, Side, TableOptions, Target, Window};
+use idmatch_store::{ErrorKind, Store, Table};
+use std::sync::Arc;
+
+const THEN: i64 = 1_750_000_000_000;
+
+fn row(id: &str, partner_id: &str) -> (String, String, i64) {
+    (id.to_owned(), partner_id.to_owned(), THEN)
+}
+
+fn partners(table: &dyn Table, id: &str) -> Vec<String> {
+    let mut answers = table.answers(Side::Id, id, Window::ALL).unwrap();
+    let mut all = Vec::new();
+    while let Some((partner_id, _)) = answers.next_answer().unwrap() {
+        all.push(partner_id.to_owned());
+    }
+    all
+}
+
+fn fresh(keyspace: &str) -> Beside {
+    let beside = Beside::connect();
+    beside.run(&format!("DROP KEYSPACE IF EXISTS {keyspace}"));
+    beside
+}
+
+#[test]
+fn an_erasure_holds_for_clients_that_were_there_before() {
+    let _beside = fresh("clients");
+    let (first, second) = (open("clients"), open("clients"));
+    let name = "t".parse().unwrap();
+    let here = first.create_table(&name, &TableOptions::default()).unwrap();
+    let there = second.table(&name).unwrap();
+    for n in 0..20 {
+        let (id, partner_id) = (format!("id{n}"), format!("p{n}"));
+        upsert(here.as_ref(), &[row(&id, &partner_id)]);
+        assert_eq!(partners(there.as_ref(), &id), [partner_id.as_str()]);
+        erase(here.as_ref(), &[Target::Id(id.clone())], THEN);
+        // Late, and by who was not told.
+        upsert(there.as_ref(), &[row(&id, "late"), row("other", &partner_id)]);
+        assert_eq!(partners(there.as_ref(), &id), [""; 0]);
+        assert_eq!(partners(here.as_ref(), &id), [""; 0]);
+    }
+    let mut late = there.answers(Side::PartnerId, "late", Window::ALL).unwrap();
+    assert_eq!(late.next_answer().unwrap(), None);
+    assert_eq!(partners(here.as_ref(), "other").len(), 20);
+}
+
+#[test]
+fn clients_that_make_a_table_at_once_have_the_same() {
+    let _beside = fresh("makers");
+    let options = TableOptions { keep: Keep::All, retention: None };
+    let name = "t".parse().unwrap();
+    std::thread::scope(|scope| {
+        for n in 0..4 {
+            let (name, options) = (&name, &options);
+            scope.spawn(move || {
+                let table = open("makers").create_table(name, options).unwrap();
+                upsert(table.as_ref(), &[row("id", &format!("p{n}"))]);
+            });
+        }
+    });
+    let table = open("makers").table(&name).unwrap();
+    assert_eq!(partners(table.as_ref(), "id"), ["p0", "p1", "p2", "p3"]);
+    let other = open("makers").create_table(&name, &TableOptions::default());
+    assert_eq!(other.err().map(|e| e.kind()), Some(ErrorKind::TableExists));
+}
+
+#[test]
+fn what_one_direction_lacks_is_found_and_mended() {
+    let beside = fresh("lacking");
+    let store = open("lacking");
+    for keep in [Keep::Last, Keep::All] {
+        let options = TableOptions { keep, retention: None };
+        let name = format!("{keep:?}").parse().unwrap();
+        let table: Arc<dyn Table> = store.create_table(&name, &options).unwrap();
+        let rows: Vec<_> = (0..1_000).map(|n| row(&format!("id{n}"), "p")).collect();
+        upsert(table.as_ref(), &rows);
+        assert_eq!(table.verify().unwrap(), []);
+        let ends = (if keep == Keep::Last { "m_last" } else { "m_all" }, "by_partner_id");
+        beside.add("lacking", ends, ("p", "half", THEN));
+        assert_eq!(partners(table.as_ref(), "half"), [""; 0]);
+        let findings = table.verify().unwrap();
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        assert!(findings[0].place.contains("id \"half\""), "{findings:?}");
+        assert_eq!(table.repair(false).unwrap().findings, findings);
+        assert_eq!(table.verify().unwrap(), []);
+        assert_eq!(partners(table.as_ref(), "half"), ["p"]);
+    }
+}
