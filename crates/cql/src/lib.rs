@@ -1,8 +1,8 @@
 //! The store on ScyllaDB or Cassandra: the same questions and answers as the embedded one.
 //!
-//! Data flows from [`CqlStore`] to a table ([`table`]), from there to what it is asked: [`write`] and
-//! [`load`], [`answers`], [`matching`], [`erase`], [`verify`]. They all speak to the servers through
-//! [`client`], and know from [`state`] what the table is and what was erased in it.
+//! Data flows from [`CqlStore`] to a table (`table`), from there to what it is asked: `write` and
+//! `load`, `answers`, `matching`, `erase`, `verify`. They all speak to the servers through
+//! `client`, and know from `state` what the table is and what was erased in it.
 //!
 //! Must not know files of the embedded engine, Python, or where batches come from. The tables in the
 //! servers are those of `spec/cql/`; nothing else is read or written there.
