@@ -226,7 +226,9 @@ def test_the_commands_that_sample_shows_work(cli: Cli) -> None:
         ["lookup", "store", "small", "--id", "a", "--partner-id", "x", "--limit", "1"],
         ["load", "store", "bad/name", "small.parquet"],
         ["sample", "made", "--people", "0"],
-        ["tables", "cql://10.0.0.1/idmatch"],
+        ["tables", "mongodb://10.0.0.1/idmatch"],
+        ["tables", "cql://10.0.0.1"],
+        ["tables", "store", "--explain"],
     ],
 )
 def test_wrong_usage_is_exit_code_2(loaded: Cli, arguments: list[str]) -> None:

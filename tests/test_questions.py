@@ -175,8 +175,8 @@ def test_stats_of_an_empty_table(store: idmatch.Store) -> None:
 
 
 def test_stores_that_cannot_be_opened(tmp_path: Path) -> None:
-    with pytest.raises(idmatch.InvalidArgument, match=r"cql://"):
-        idmatch.open("cql://10.0.0.1/idmatch")
+    with pytest.raises(idmatch.InvalidArgument, match=r"mongodb://"):
+        idmatch.open("mongodb://10.0.0.1/idmatch")
     (tmp_path / "something").mkdir()
     (tmp_path / "something" / "else.txt").write_text("hello")
     with pytest.raises(idmatch.NotAStore):

@@ -12,7 +12,7 @@ use scylla::client::PoolSize;
 use scylla::client::execution_profile::{ExecutionProfile, ExecutionProfileHandle};
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
-use scylla::errors::{ExecutionError, NewSessionError, PrepareError};
+use scylla::errors::{ExecutionError, PrepareError};
 use scylla::policies::load_balancing::DefaultPolicy;
 use scylla::policies::speculative_execution::SimpleSpeculativeExecutionPolicy;
 use scylla::response::query_result::{QueryResult, QueryRowsResult};
@@ -310,7 +310,11 @@ async fn session(settings: &Settings) -> Result<Session> {
     if let Some(login) = &settings.login {
         builder = builder.user(&login.user, &login.password);
     }
-    builder.build().await.map_err(|e| unconnected(settings, e))
+    // The driver tries every contact point, several times.
+    match tokio::time::timeout(settings.timeout, builder.build()).await {
+        Ok(connected) => connected.map_err(|e| unconnected(settings, e)),
+        Err(late) => Err(unconnected(settings, late)),
+    }
 }
 
 /// LOCAL_QUORUM is of the datacenter of whoever is asked: it has to be the same one each time.
@@ -341,7 +345,10 @@ fn may_pass(error: &PrepareError) -> bool {
     }
 }
 
-fn unconnected(settings: &Settings, error: NewSessionError) -> Error {
+fn unconnected(
+    settings: &Settings,
+    error: impl std::error::Error + Send + Sync + 'static,
+) -> Error {
     let nodes = settings.nodes.join(", ");
     let what =
         format!("cannot connect to {nodes}; check that the servers run, and user and password");
