@@ -2,6 +2,7 @@
 #
 #   make demo     sample data, loaded, matched and looked up
 #   make test     all checks and all tests
+#   make test-servers    the long form of the tests on servers
 #   make check    the checks alone: formats, lints, types, documents, structure
 #   make bench    the benchmark (see bench/README.md)
 #   make reliability    the reliability tests, for hours (see reliability.mk)
@@ -16,7 +17,7 @@ RUST   := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo
 export PYO3_PYTHON := $(abspath $(BIN)/python)
 export PIP_QUIET := 1
 
-.PHONY: demo test check build clean lab-env test-rust test-python test-cql check-rust check-python check-structure
+.PHONY: demo test check build clean lab-env test-rust test-python test-cql test-servers check-rust check-python check-structure
 
 demo: build
 	$(BIN)/python scripts/demo.py demo
@@ -31,13 +32,13 @@ test-rust: $(VENV)/tools
 	cargo test --quiet --locked --workspace --exclude idmatch-python --exclude idmatch-cql
 
 test-python: lab-env
-	$(BIN)/pytest --quiet
+	$(BIN)/pytest --quiet --ignore tests/test_cql_faults.py
 
-# Tests start a real Cassandra, which needs these. It is fetched here, where no test waits for it.
-lab-env: build
-	@command -v java >/dev/null && command -v mvn >/dev/null || \
-		apt-get install --yes --quiet openjdk-17-jre-headless maven
-	$(BIN)/python -c "from idmatch._lab import jars; jars()"
+# More about servers than `make test` does: cases of a million rows; three nodes, killed and frozen. Ten
+# minutes, and 3 GB of memory.
+test-servers: lab-env
+	IDMATCH_TEST_ALL=1 $(BIN)/python scripts/with_lab.py -- cargo test --quiet --locked -p idmatch-cql -- --nocapture
+	$(BIN)/pytest --quiet tests/test_cql_faults.py
 
 # Against a real Cassandra, which this starts and ends.
 test-cql: lab-env

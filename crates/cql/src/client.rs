@@ -37,6 +37,8 @@ const SCHEMA_TIMEOUT: Duration = Duration::from_secs(60);
 const PAGE_ROWS: i32 = 5_000;
 /// Requests of many rows take longer in themselves; a second node is asked later.
 const BULK_SPECULATION: Duration = Duration::from_secs(1);
+/// How often nodes are asked whether all know of a change of tables.
+const AGREEMENT_INTERVAL: Duration = Duration::from_millis(50);
 /// A connection on which nothing is heard for so long is given up.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 
@@ -236,6 +238,13 @@ impl Client {
         self.repeat(change).await.map(drop).map_err(|(worst, e)| unwritten(what, worst, e))
     }
 
+    /// Learns which nodes have which rows of a keyspace that was made.
+    pub(crate) async fn learn_of_keyspace(&self) -> Result<()> {
+        let what = "cannot learn where the rows of a new keyspace are";
+        let learnt = self.session.refresh_metadata().await;
+        learnt.map_err(|e| Error::with_source(ErrorKind::Unavailable, what, e))
+    }
+
     /// Asks once, without preparation.
     pub(crate) async fn ask(&self, what: &str, cql: &str) -> Result<QueryRowsResult> {
         let ask = || self.session.query_unpaged(cql, ());
@@ -305,6 +314,9 @@ async fn session(settings: &Settings) -> Result<Session> {
         .keepalive_interval(KEEPALIVE)
         .keepalive_timeout(KEEPALIVE)
         .pool_size(PoolSize::PerShard(NonZeroUsize::MIN))
+        // What changes here are tables, whose columns are known.
+        .refresh_metadata_on_auto_schema_agreement(false)
+        .schema_agreement_interval(AGREEMENT_INTERVAL)
         .keyspaces_to_fetch([settings.keyspace.as_str()])
         .default_execution_profile_handle(profile(settings, settings.speculate_after));
     if let Some(login) = &settings.login {

@@ -11,18 +11,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tokio::task::JoinSet;
 
-/// Ranges that a scan is cut into: each is read, and repeated, for itself.
-const RANGES: usize = 1_024;
+/// Ranges that a scan is cut into at most: each is read, and repeated, for itself.
+const MOST_RANGES: usize = 1_024;
 /// Ranges that are read at once.
 const AT_ONCE: usize = 8;
 /// Wanted rows that are handed over together, or a page more.
 const PORTION: usize = 10_000;
 
-/// The range of tokens with this number: after the first, up to and with the second.
-fn tokens(range: usize) -> (i64, i64) {
+/// One of so many ranges of tokens: after the first, up to and with the second.
+fn tokens(range: usize, ranges: usize) -> (i64, i64) {
     let edge = |n: usize| {
-        let width = (1_i128 << 64) / RANGES as i128;
-        let edge = i128::from(i64::MIN) + width * n as i128;
+        let width = (1_i128 << 64) / ranges.max(1) as i128;
+        let edge = match n == ranges {
+            true => i128::from(i64::MAX),
+            false => i128::from(i64::MIN) + width * n as i128,
+        };
         i64::try_from(edge).unwrap_or(i64::MAX)
     };
     // No key has the least token; the servers keep it for themselves.
@@ -41,6 +44,8 @@ pub(crate) trait Visit: Send + Sync + 'static {
 /// Shows every row of a direction to a visitor. Several tasks call at once; rows of one key
 /// come to one of them. Cost: the whole direction is read; memory: a few portions.
 pub(crate) async fn scan(handle: &Arc<Handle>, by: Side, visit: impl Visit) -> Result<()> {
+    let buckets = handle.state.current().await?.definition.buckets;
+    let ranges = MOST_RANGES.min(buckets.unsigned_abs() as usize);
     let (next, visit) = (Arc::new(AtomicUsize::new(0)), Arc::new(visit));
     let mut tasks = JoinSet::new();
     for _ in 0..AT_ONCE {
@@ -49,10 +54,11 @@ pub(crate) async fn scan(handle: &Arc<Handle>, by: Side, visit: impl Visit) -> R
             let mut portion = Rows::default();
             loop {
                 let range = next.fetch_add(1, Relaxed);
-                if range >= RANGES {
+                if range >= ranges {
                     return visit.portion(portion).await;
                 }
-                scan_range(&handle, by, tokens(range), visit.as_ref(), &mut portion).await?;
+                scan_range(&handle, by, tokens(range, ranges), visit.as_ref(), &mut portion)
+                    .await?;
             }
         });
     }
@@ -95,8 +101,10 @@ mod tests {
 
     #[test]
     fn the_ranges_are_the_whole_ring() {
-        assert_eq!(tokens(0).0, i64::MIN);
-        assert_eq!(tokens(RANGES - 1).1, i64::MAX);
-        assert!((1..RANGES).all(|n| tokens(n - 1).1 == tokens(n).0));
+        for ranges in [1, 16, 1_000, 1_024] {
+            assert_eq!(tokens(0, ranges).0, i64::MIN);
+            assert_eq!(tokens(ranges - 1, ranges).1, i64::MAX);
+            assert!((1..ranges).all(|n| tokens(n - 1, ranges).1 == tokens(n, ranges).0));
+        }
     }
 }

@@ -60,6 +60,7 @@ pub(crate) async fn make(client: &Client) -> Result<StoreRow> {
              {{'class': 'NetworkTopologyStrategy', 'replication_factor': {copies}}}"
         );
         client.change_schema(&cql).await?;
+        client.learn_of_keyspace().await?;
     }
     for statement in statements(STORE) {
         client.change_schema(&filled(statement, keyspace, "")).await?;

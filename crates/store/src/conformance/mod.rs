@@ -63,12 +63,26 @@ pub struct Failures {
 /// Every mismatch, each with file, case, question, what was expected and what was got.
 /// A file that cannot be read is one, and so is a run in which no question was asked.
 pub fn run(directory: &Path, open: OpenStore<'_>) -> Result<Tally, Failures> {
+    run_some(directory, open, &|_| true)
+}
+
+/// The same for the files whose names are wanted.
+///
+/// # Errors
+/// As for [`run`].
+pub fn run_some(
+    directory: &Path,
+    open: OpenStore<'_>,
+    wants: &dyn Fn(&str) -> bool,
+) -> Result<Tally, Failures> {
     let mut player = Player::new(open);
     match case_files(directory) {
         Ok(paths) => {
             for path in paths {
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
-                player.play_file(&name, read_cases(&path));
+                if wants(&name) {
+                    player.play_file(&name, read_cases(&path));
+                }
             }
         }
         Err(error) => player.play_file(&directory.to_string_lossy(), Err(error)),
