@@ -73,17 +73,25 @@ def draw_growth(curves: dict[str, dict[int, float]], path: Path) -> bool:
 
 def draw_rates(contestants: dict[str, dict[str, Any]], path: Path) -> bool:
     """Bars of the rows a second that contestants took, by title; returns whether there was anything to draw."""
-    panels = [("upserts, batches of 1,000 rows, rows a second", "batches"), ("upserts of single rows, rows a second", "singles")]
-    if not contestants:
+    steps = [("upserts, batches of 1,000 rows, rows a second", "batches"), ("upserts of single rows, rows a second", "singles")]
+    return draw_panels(
+        {title: {name: figures[step]["rows_per_second"] for name, figures in contestants.items()} for title, step in steps}, path,
+    )
+
+
+def draw_panels(panels: dict[str, dict[str, float]], path: Path) -> bool:
+    """Bars of rates, a panel for each title, the fastest first; returns whether there was anything to draw."""
+    panels = {title: rates for title, rates in panels.items() if rates}
+    if not panels:
         return False
     with plot.rc_context(_STYLE):
-        height = (_BAR_HEIGHT * len(contestants) + 0.75) * len(panels)
-        figure, axes = plot.subplots(len(panels), 1, figsize=(7.5, height), squeeze=False, layout="constrained")
-        for axis, (title, step) in zip(axes[:, 0], panels, strict=True):
-            bars = [
-                (name, figures[step]["rows_per_second"], _OURS if name.startswith("idmatch") else _THEIRS)
-                for name, figures in contestants.items()
-            ]
+        heights = [len(rates) for rates in panels.values()]
+        figure, axes = plot.subplots(
+            len(panels), 1, figsize=(7.5, _BAR_HEIGHT * sum(heights) + 0.75 * len(panels)), squeeze=False,
+            gridspec_kw={"height_ratios": heights}, layout="constrained",
+        )
+        for axis, (title, rates) in zip(axes[:, 0], panels.items(), strict=True):
+            bars = [(name, rate, _OURS if name.startswith("idmatch") else _THEIRS) for name, rate in rates.items()]
             _draw_bars(axis, title, sorted(bars, key=lambda bar: -bar[1]), show_count)
         _save(figure, path)
     return True

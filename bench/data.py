@@ -35,6 +35,8 @@ DEFAULT_SEED = 7
 _GENERATOR = 1  # raise when the rows of a given seed change, so that old files are made anew
 _NEWEST = datetime(2026, 11, 1, tzinfo=UTC)
 _OLDEST = datetime(2025, 10, 1, tzinfo=UTC)
+_GROUPS_OF_A_POPULATION = 16
+_LEAST_ROWS_PER_GROUP = 2048  # DuckDB writes no smaller groups than its vectors
 _REPEATED_ID_PERMILLE = 100
 _REPEATED_PARTNER_ID_PERMILLE = 50
 
@@ -100,6 +102,31 @@ def prepare(
     return data
 
 
+def prepare_population(data: DataSet, rows: int, matching_percent: int) -> Path:
+    """A further population, of any size: so many percent are ids of the data, all different, the others are in no row.
+
+    It has many row groups, so that readers can share it. It is made when it is not there yet.
+    """
+    file = data.directory / f"population-{show_count(rows)}-{matching_percent}percent.parquet"
+    if not file.exists():
+        matching = rows * matching_percent // 100
+        _write_parquet(
+            file, threads=2, rows_per_group=max(_LEAST_ROWS_PER_GROUP, rows // _GROUPS_OF_A_POPULATION),
+            query=_population(data.seed, data.rows, matching, rows - matching),
+        )
+        if _parquet_rows(file) != rows:
+            file.unlink()
+            raise ValueError(f"{show_count(data.rows)} rows have too few ids for {show_count(matching)} of a population")
+    return file
+
+
+def _parquet_rows(file: Path) -> int:
+    """The rows of a Parquet file, from its footer."""
+    import duckdb
+
+    return duckdb.sql(f"SELECT num_rows FROM parquet_file_metadata('{file}')").fetchall()[0][0]
+
+
 def _forget_other_data(home: Path, description: dict[str, int]) -> None:
     """Empties `home` unless the note in it says that its files are the ones described."""
     note = home / "data.json"
@@ -139,18 +166,24 @@ def _write_matches(file: Path, seed: int, start: int, stop: int) -> float:
 def _write_population(data: DataSet) -> float:
     """Writes the shuffled population; ids are distinct because only rows with k = i are drawn. Returns the seconds."""
     matching = data.population_rows * MATCHING_PERCENT // 100
-    return _write_parquet(data.population, threads=2, query=f"""
-        WITH source AS (SELECT range AS i FROM range(0, {data.rows // 10})), keyed AS ({_key_of_row(data.seed)}),
+    query = _population(data.seed, data.rows // 10, matching, data.population_rows - matching)
+    return _write_parquet(data.population, threads=2, query=query)
+
+
+def _population(seed: int, among_rows: int, matching: int, unknown: int) -> str:
+    """SQL for so many ids of the first rows, and so many that are in no row."""
+    return f"""
+        WITH source AS (SELECT range AS i FROM range(0, {among_rows})), keyed AS ({_key_of_row(seed)}),
         known AS (
-            SELECT md5('{data.seed}:id:' || i) AS id FROM keyed WHERE k = i
-            ORDER BY md5_number_lower('{data.seed}:population:' || i), i LIMIT {matching}
+            SELECT md5('{seed}:id:' || i) AS id FROM keyed WHERE k = i
+            ORDER BY md5_number_lower('{seed}:population:' || i), i LIMIT {matching}
         ),
-        unknown AS (SELECT md5('{data.seed}:unknown:' || range) AS id FROM range({data.population_rows - matching}))
+        unknown AS (SELECT md5('{seed}:unknown:' || range) AS id FROM range({unknown}))
         SELECT id FROM (FROM known UNION ALL FROM unknown) ORDER BY md5('shuffle' || id)
-    """)
+    """
 
 
-def _write_parquet(file: Path, threads: int, query: str) -> float:
+def _write_parquet(file: Path, threads: int, query: str, rows_per_group: int = ROWS_PER_GROUP) -> float:
     """Writes the query's rows to `file`, which appears only when it is whole; returns the seconds."""
     import duckdb  # here, so that a contestant that is not DuckDB does not load it
 
@@ -159,7 +192,7 @@ def _write_parquet(file: Path, threads: int, query: str) -> float:
     settings = {"threads": threads, "memory_limit": "6GB", "temp_directory": str(file.parent / "spill")}
     with duckdb.connect(config=settings) as connection:
         connection.execute(f"""
-            COPY ({query}) TO '{partial}' (FORMAT parquet, COMPRESSION snappy, ROW_GROUP_SIZE {ROWS_PER_GROUP})
+            COPY ({query}) TO '{partial}' (FORMAT parquet, COMPRESSION snappy, ROW_GROUP_SIZE {rows_per_group})
         """)
     partial.rename(file)
     return time.perf_counter() - began
