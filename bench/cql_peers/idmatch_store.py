@@ -1,0 +1,90 @@
+"""idmatch itself, through its Python package: an address is all that tells it of servers.
+
+Settings: those that it starts with, and the number of rows that its table is made for, as its
+documentation asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import idmatch
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cql_peers import hot
+from cql_peers.base import START_MILLIS, Answer, CqlPeer, Place
+
+TABLE = "matches"
+
+
+class Idmatch(CqlPeer):
+    """A store on servers with one table."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(place)
+        self._store = idmatch.open(self._address(place.rows))
+        self._table = self._store.table(TABLE) if TABLE in self._store.tables() else None
+
+    def version(self) -> str:
+        return idmatch.__version__
+
+    def settings(self) -> Mapping[str, str]:
+        return {
+            "tables": "its own, see spec/cql: a thousand rows a partition",
+            "expected_rows": str(self.place.rows),
+            "all else": "as it comes",
+        }
+
+    def make(self) -> None:
+        self._table = self._store.create_table(TABLE, keep="last")
+
+    def load(self, files: Sequence[Path]) -> None:
+        report = self._known.load(
+            [str(file) for file in files], id="id", partner_id="partner_id", seen_at="seen_at"
+        )
+        if report.rejected:
+            raise RuntimeError(f"{report.rejected} rows were rejected")
+
+    def match(self, population: Path) -> Answer:
+        result = self._known.match(str(population), column="id")
+        answer = _answer(result.to_arrow())
+        if answer.rows != result.rows:
+            raise RuntimeError(f"{answer.rows} rows came of {result.rows}")
+        return answer
+
+    def lookup(self, key: str) -> int:
+        return self._known.partner_ids(key).num_rows
+
+    def close(self) -> None:
+        self._store.close()
+
+    def load_hot(self, values: int) -> None:
+        """Makes a table with a key of so many values."""
+        with idmatch.open(self._address(values)) as store:
+            store.create_table(hot.KEY, keep="last").load(hot.rows(values))
+
+    def newest(self, count: int) -> list[list[str | int]]:
+        """The newest values of that key, with their dates in milliseconds."""
+        found = self._store.table(hot.KEY).partner_ids(hot.KEY, limit=count)
+        dates = found["seen_at"].cast(pa.int64()).to_pylist()
+        return [list(row) for row in zip(found["partner_id"].to_pylist(), dates, strict=True)]
+
+    @property
+    def _known(self) -> idmatch.Table:
+        if self._table is None:
+            raise RuntimeError(f"there is no table {TABLE} in {self.place.keyspace}")
+        return self._table
+
+    def _address(self, rows: int) -> str:
+        place = self.place
+        return f"cql://{place.address}/{place.keyspace}?replication=1&expected_rows={rows}"
+
+
+def _answer(found: pa.Table) -> Answer:
+    dates = pc.subtract(found["seen_at"].cast(pa.int64()), START_MILLIS)
+    return Answer(found.num_rows, pc.sum(dates).as_py() or 0)
+
+
+PEERS = {"idmatch": Idmatch}
