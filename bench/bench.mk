@@ -6,6 +6,9 @@
 #   make bench-live LIVE_ARGS="--rows 2M --seconds 10"    the same, small: minutes
 #   make bench-report               docs/benchmarks.md from the results of BENCH_RESULTS
 #   make bench-live-peers           the same for its peers, in a smaller table: half an hour, 20 GB of disk, root
+#   make bench-cql                  on a Cassandra node, beside its peers: more than an hour, 15 GB of disk, Java 17 and Maven
+#   make bench-cql CQL_ARGS="--rows 200k --warm-up-requests 100k --warm-up-seconds 1 --runs 2"    the same, small: minutes
+#   make bench-cql-report           the part of docs/benchmarks.md on servers, from CQL_RESULTS
 #   make bench-live-report          the part of docs/benchmarks.md on writing, from LIVE_RESULTS and PEER_RESULTS
 
 BENCH_VENV    ?= bench/.venv
@@ -16,10 +19,19 @@ PEERS         ?= idmatch rocksdb lmdb sqlite postgresql redis
 PEER_ARGS     ?= --rows 10M --seconds 30 --disk-limit 40G --prepare 900k
 BENCH_RESULTS ?= /var/tmp/idmatch-bench/results-400M-seed7.json
 
+CQL_ARGS      ?=
+CQL_RESULTS   ?= /var/tmp/idmatch-bench/results-cql-5M-seed7.json
+
+# Where the connector's jars are; peers that are never in one environment.
+SPARK_JARS    ?= /var/tmp/idmatch-bench/spark-connector
+DASK_VENV     := bench/.venv-dask
+SPARK_VENV    := bench/.venv-spark
+
 LIVE_RESULTS  ?= /var/tmp/idmatch-bench/results-live-100M-seed7.json
 PEER_RESULTS  ?= /var/tmp/idmatch-bench/results-live-peers.json
 
-.PHONY: bench bench-live bench-env bench-rocksdb bench-report bench-live-peers bench-live-peers-env bench-live-report
+.PHONY: bench bench-live bench-env bench-rocksdb bench-report bench-live-peers bench-live-peers-env bench-live-report \
+	bench-cql bench-cql-env bench-cql-report
 
 bench: bench-env bench-rocksdb
 	$(BENCH_PYTHON) bench/run.py $(BENCH_ARGS)
@@ -55,3 +67,21 @@ bench-report:
 
 bench-live-report:
 	$(BENCH_PYTHON) bench/live_report.py $(LIVE_RESULTS) --peers $(PEER_RESULTS)
+
+# cassandra-driver and Spark have environments of their own; idmatch is in that of the others.
+bench-cql: bench-cql-env
+	IDMATCH_BENCH_SPARK_JARS=$(SPARK_JARS) $(BENCH_PYTHON) bench/cql.py $(CQL_ARGS)
+
+bench-cql-env: bench-env $(DASK_VENV)/installed $(SPARK_VENV)/installed $(SPARK_JARS)/fetched
+
+$(DASK_VENV)/installed $(SPARK_VENV)/installed: bench/.venv-%/installed: bench/requirements-%.txt
+	python3 -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet -r $<
+	touch $@
+
+$(SPARK_JARS)/fetched: bench/cql_peers/pom.xml
+	mvn --batch-mode --quiet --file $< dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(SPARK_JARS)
+	touch $@
+
+bench-cql-report:
+	$(BENCH_PYTHON) bench/cql_report.py $(CQL_RESULTS)

@@ -1,0 +1,146 @@
+"""Measures idmatch on a Cassandra node beside its peers, and keeps the figures as JSON.
+
+    python bench/cql.py                  5 M rows, everything; more than an hour, and 15 GB of disk
+    python bench/cql.py --rows 200k --warm-up-requests 100k --warm-up-seconds 1 --runs 2
+                                         the same, small; minutes
+    python bench/cql.py --keep           keeps the node's files; the next run takes its tables
+
+One Cassandra node and one client at a time share the processors of this machine. In the results,
+times are in seconds:
+
+    about      machine, commands, date, rows, populations, the node's version and settings
+    warm_up    what was done before the first figure, and is not counted
+    load       contestant -> its runs; what the server had to do after each
+    match      contestant -> population, in percent of the rows -> its runs; version and settings
+    lookups    contestant -> its runs, each of many lookups one after the other
+    hot        the newest values of a key with very many
+    skipped    what gave no figure, and why
+
+A wrong answer ends the run with exit code 1; so does idmatch when it gives none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import cql_node
+import cql_questions
+import data as data_sets
+import machine
+from cql_programs import CONTESTANTS, Figures, build, program, run
+from cql_questions import Questions
+from cql_steps import Bench, WrongAnswer, say
+from units import parse_count, show_count
+
+DEFAULT_ROWS = 5_000_000
+STEPS = ("load", "match", "lookups", "hot")
+
+
+def main() -> int:
+    """Runs what the command line asks for; returns the exit code."""
+    options = _options()
+    options.dir.mkdir(parents=True, exist_ok=True)
+    questions = cql_questions.prepare(
+        options.dir, options.rows, options.seed, options.matching, options.lookups
+    )
+    name = f"results-cql-{show_count(options.rows)}-seed{options.seed}.json"
+    path: Path = options.results or options.dir / name
+    document: Figures = json.loads(path.read_text()) if path.exists() else {}
+    build()
+    folder = options.dir / "work" / "cql"
+    try:
+        with cql_node.Node(
+            folder, options.network, options.heap, options.jmx_port, options.keep
+        ) as node:
+            document["about"] = _about(options, questions, document, node)
+            _run(options, Bench(options, node, questions, document, path))
+    except WrongAnswer as wrong:
+        say(f"WRONG ANSWER: {wrong}")
+        return 1
+    say(f"results: {path}")
+    missing = [step for step in document.get("skipped", {}) if "idmatch" in step or step == "hot"]
+    return 1 if missing else 0
+
+
+def _run(options: argparse.Namespace, bench: Bench) -> None:
+    """The steps that are wanted, each after what it needs as a warm-up."""
+    if "load" in options.steps:
+        bench.warm_up_writes()
+        bench.load(options.only)
+    if {"match", "lookups"} & set(options.steps):
+        bench.warm_up_reads()
+    for step in ("match", "lookups", "hot"):
+        if step in options.steps:
+            getattr(bench, step)(options.only)
+
+
+def _about(
+    options: argparse.Namespace, questions: Questions, document: Figures, node: cql_node.Node
+) -> Figures:
+    command = shlex.join(["python", "bench/cql.py", *sys.argv[1:]])
+    is_whole = (options.only, options.steps) == (list(CONTESTANTS), list(STEPS))
+    earlier = [] if is_whole else document.get("about", {}).get("commands", [])
+    settings = run([*program(node.address), "server", *cql_node.SETTINGS])
+    return {
+        "machine": machine.describe(options.dir),
+        "commands": [*(one for one in earlier if one != command), command],
+        "date": datetime.now(UTC).date().isoformat(),
+        "rows": options.rows,
+        "seed": options.seed,
+        "matching_percent": options.matching,
+        "populations": {question.name: question.rows for question in questions.matches},
+        "lookups": questions.lookups.rows,
+        "warm_up_requests": options.warm_up_requests,
+        "warm_up_seconds": options.warm_up_seconds,
+        "slow_load_percent": options.slow_load_percent,
+        "node": settings | {"heap_bytes": options.heap},
+    }
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measure idmatch and its peers on Cassandra.")
+    add = parser.add_argument
+    add("--rows", type=parse_count, default=DEFAULT_ROWS, help="rows of the table (default: 5M)")
+    add("--matching", type=int, default=data_sets.MATCHING_PERCENT, help="percent that are found")
+    add("--lookups", type=parse_count, default=5_000, help="single lookups of a run")
+    add("--values", type=parse_count, default=10**6, help="values of the hot key")
+    add("--runs", type=int, default=7, help="measured runs of each figure")
+    add("--load-runs", type=int, default=3, help="measured loads of each contestant")
+    add("--rounds", type=int, default=3, help="rounds of the lookups")
+    add("--seconds", type=float, default=100, help="begin no further run after so long")
+    add("--warm-up-requests", type=parse_count, default=1_500_000, help="discarded at first")
+    add("--warm-up-seconds", type=float, default=15, help="of each contestant, discarded too")
+    add("--slow-load-percent", type=int, default=10, help="rows that the slow ones load")
+    add("--give-up-after", type=float, default=3600, help="end a contestant that takes longer")
+    add("--only", type=_names(tuple(CONTESTANTS)), default=list(CONTESTANTS))
+    add("--steps", type=_names(STEPS), default=list(STEPS), help=f"of {','.join(STEPS)}")
+    add("--network", default="127.73.35", help="first three numbers of the node's address")
+    add("--jmx-port", type=int, default=7235)
+    add("--heap", type=parse_count, default=4 << 30, help="of the node, in bytes")
+    add("--dir", type=Path, default=data_sets.DEFAULT_DIRECTORY, help="data, node and results")
+    add("--seed", type=int, default=data_sets.DEFAULT_SEED)
+    add("--keep", action="store_true", help="keep the tables, and take those that were kept")
+    add("--results", type=Path, help="the results file (default: in --dir)")
+    return parser.parse_args()
+
+
+def _names(allowed: tuple[str, ...]) -> Callable[[str], list[str]]:
+    def read(text: str) -> list[str]:
+        names = [name.strip() for name in text.split(",") if name.strip()]
+        unknown = set(names) - set(allowed)
+        if unknown:
+            listed = ", ".join(allowed)
+            raise argparse.ArgumentTypeError(f"{', '.join(sorted(unknown))}: not among {listed}")
+        return names
+
+    return read
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,109 @@
+"""The Cassandra node that all contestants of the benchmark on servers share.
+
+It is a lab of idmatch, with the settings that Cassandra itself comes with where a lab has other
+ones: a lab is made for three small nodes on one machine, and to lose nothing. Two are others: the
+cache of chunks is on, without which each read of a row decompresses 16 KiB; and requests have
+30 s, so that a pause of the node makes one slow and is no error.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from idmatch._lab import Lab, jars
+
+# Cassandra's own defaults for a heap of 4 GiB, but for two, see above.
+SETTINGS = {
+    "commitlog_sync": "periodic",
+    "commitlog_sync_period": "10000ms",
+    "concurrent_reads": "32",
+    "concurrent_writes": "32",
+    "memtable_heap_space": "1024MiB",
+    "memtable_offheap_space": "1024MiB",
+    "file_cache_enabled": "true",
+    "file_cache_size": "512MiB",
+    "key_cache_size": "100MiB",
+    "networking_cache_size": "128MiB",
+    "read_request_timeout": "30s",
+    "range_request_timeout": "30s",
+    "write_request_timeout": "30s",
+    "concurrent_compactors": "2",
+    "compaction_throughput": "64MiB/s",
+}
+_DIRECT_MEMORY = "2g"
+_FLUSH_SECONDS = 600
+
+_LOG_TO_STDERR = """<configuration>
+  <appender name="E" class="ch.qos.logback.core.ConsoleAppender">
+    <target>System.err</target><encoder><pattern>%-5level %msg%n</pattern></encoder>
+  </appender>
+  <root level="WARN"><appender-ref ref="E"/></root>
+</configuration>
+"""
+
+
+class Node:
+    """One node, in a `with` block; it is deleted at the end unless it is to be kept."""
+
+    def __init__(self, folder: Path, network: str, heap: int, jmx_port: int, keep: bool) -> None:
+        self.heap = heap
+        self._folder, self._network = folder, network
+        self._jmx_port, self._keep = jmx_port, keep
+        options = [
+            f"-Dcassandra.jmx.local.port={jmx_port}",
+            f"-XX:MaxDirectMemorySize={_DIRECT_MEMORY}",
+            "-Dcassandra.config.allow_system_properties=true",
+            *(f"-Dcassandra.settings.{name}={value}" for name, value in SETTINGS.items()),
+        ]
+        self._lab = Lab(folder, lambda line: print(line, file=sys.stderr, flush=True), options)
+        self.address = ""
+
+    def __enter__(self) -> Self:
+        (node,) = self._lab.up(1, self.heap, self._network)
+        self.address = node.address
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._lab.down(delete=not self._keep)
+        if not self._keep:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def flush(self) -> float:
+        """Writes what is in memtables to disk, so that all tables are read from there; returns
+        the seconds."""
+        logging = self._folder / "logback-tools.xml"
+        logging.write_text(_LOG_TO_STDERR)
+        java = shutil.which("java") or "java"
+        began = time.perf_counter()
+        subprocess.run(
+            [
+                java,
+                f"@{self._folder / 'node1' / 'jvm.options'}",
+                "-Xmx128m",
+                f"-Dcassandra.logdir={self._folder}",
+                f"-Dlogback.configurationFile=file://{logging}",
+                "-cp",
+                f"{jars()}/*",
+                "org.apache.cassandra.tools.NodeTool",
+                "-h",
+                "127.0.0.1",
+                "-p",
+                str(self._jmx_port),
+                "flush",
+            ],
+            stdout=sys.stderr,
+            timeout=_FLUSH_SECONDS,
+            check=True,
+        )
+        return time.perf_counter() - began

@@ -1,0 +1,179 @@
+"""The contestants of the benchmark on servers: how each is started, and what it is asked.
+
+All take the same options and print documents of the same form, whether it is the program in `cql/`
+or `cql_peers/worker.py` in a virtual environment of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cql_peers.base import IN_FLIGHT
+
+Figures = dict[str, Any]
+
+_HERE = Path(__file__).parent
+_MANIFEST = _HERE / "cql" / "Cargo.toml"
+_REASON_CHARACTERS = 300
+
+OURS = "idmatch_bench"
+ONE_ROW = "one_row_bench"
+SCRATCH = "scratch_bench"
+
+
+class ContestantFailed(Exception):
+    """A contestant gave no answer; the text says why."""
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One who answers, from which tables, and what it takes part in."""
+
+    name: str
+    title: str
+    keyspace: str
+    steps: tuple[str, ...]
+    # Of the program in `cql/`: how it reads, and how many requests it has in flight.
+    read: str = ""
+    in_flight: int = 0
+    # Of Python: where its virtual environment is, below this folder.
+    venv: str = ""
+    # Populations that it is asked, in percent of the table; all where none is named.
+    only: tuple[str, ...] = ()
+    # What tells idmatch how to read; see FORCED.
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def command(self, step: str, address: str, *arguments: str) -> list[str]:
+        """How a step is run."""
+        if self.venv:
+            python = _HERE / self.venv / "bin" / "python"
+            name = self.name.partition(":")[0]
+            return [
+                *(str(python), "-m", "cql_peers.worker", step, name),
+                *("--address", address, *arguments),
+            ]
+        more = ["--read", self.read] if step in ("match", "lookups") else []
+        if step in ("match", "load"):
+            more += ["--in-flight", str(self.in_flight)]
+        return [*program(address), step, *more, *arguments]
+
+
+# Ways of reading that idmatch can be told to take instead of the one that it chooses: a name, and
+# the environment that says so. With two of them the aim about its choice is measured; until then
+# it is not, and the page has `bare-lists` and `bare-buckets` beside the choice.
+FORCED: dict[str, dict[str, str]] = {}
+
+_READS = ("match",)
+CONTESTANTS = {
+    contestant.name: contestant
+    for contestant in (
+        Contestant(
+            "idmatch",
+            "idmatch, from Python",
+            OURS,
+            ("load", "match", "lookups"),
+            venv=".venv",
+        ),
+        *(
+            Contestant(
+                f"idmatch:{name}",
+                f"idmatch, told to read by {name}",
+                OURS,
+                _READS,
+                venv=".venv",
+                environment=environment,
+            )
+            for name, environment in FORCED.items()
+        ),
+        Contestant(
+            "driver",
+            f"Rust driver, one row a request, {IN_FLIGHT} in flight",
+            ONE_ROW,
+            ("load", "match", "lookups"),
+            read="singles",
+            in_flight=IN_FLIGHT,
+        ),
+        Contestant("spark", "Spark connector, DirectJoin", ONE_ROW, _READS, venv=".venv-spark"),
+        Contestant(
+            "spark-scan",
+            "Spark connector, whole table",
+            ONE_ROW,
+            _READS,
+            venv=".venv-spark",
+            only=("80",),
+        ),
+        Contestant(
+            "dask",
+            f"Dask, Python driver, `execute_concurrent` at {IN_FLIGHT}",
+            ONE_ROW,
+            ("load", "match", "lookups"),
+            venv=".venv-dask",
+        ),
+        Contestant(
+            "bare-keys",
+            "bare: one key a request",
+            OURS,
+            ("match", "lookups"),
+            read="keys",
+            in_flight=IN_FLIGHT,
+        ),
+        Contestant(
+            "bare-lists", "bare: `IN` of 100 keys", OURS, _READS, read="lists", in_flight=64
+        ),
+        Contestant(
+            "bare-buckets", "bare: whole buckets", OURS, _READS, read="buckets", in_flight=64
+        ),
+        Contestant(
+            "bare-ranges", "bare: ranges of tokens", OURS, _READS, read="ranges", in_flight=8
+        ),
+    )
+}
+
+
+def program(address: str) -> list[str]:
+    """The program in `cql/`, before its step."""
+    cargo = ["cargo", "run", "--quiet", "--release", "--locked", "--manifest-path", str(_MANIFEST)]
+    return [*cargo, "--", "--address", address]
+
+
+def build() -> None:
+    """Builds that program, so that no measurement does."""
+    cargo = ["cargo", "build", "--quiet", "--release", "--locked"]
+    subprocess.run([*cargo, "--manifest-path", str(_MANIFEST)], check=True)
+
+
+def run(
+    command: list[str], seconds: float = 3600, environment: dict[str, str] | None = None
+) -> Figures:
+    """Runs a command and returns what it printed; ends it, and what it started, after so long."""
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=_HERE,
+        env=os.environ | (environment or {}),
+        start_new_session=True,
+    )
+    try:
+        printed, said = process.communicate(timeout=seconds)
+    except BaseException as reason:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        if not isinstance(reason, subprocess.TimeoutExpired):
+            raise
+        raise ContestantFailed(f"ended after {seconds:.0f} s without an answer") from None
+    if process.returncode:
+        print(said, file=sys.stderr, flush=True)
+        words = said.strip().splitlines() or ["nothing"]
+        raise ContestantFailed(
+            f"status {process.returncode}, and it said: {words[-1][:_REASON_CHARACTERS]}"
+        )
+    return json.loads(printed.splitlines()[-1])
