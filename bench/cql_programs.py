@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -172,8 +173,12 @@ def run(
         raise ContestantFailed(f"ended after {seconds:.0f} s without an answer") from None
     if process.returncode:
         print(said, file=sys.stderr, flush=True)
-        words = said.strip().splitlines() or ["nothing"]
-        raise ContestantFailed(
-            f"status {process.returncode}, and it said: {words[-1][:_REASON_CHARACTERS]}"
-        )
+        raise ContestantFailed(f"status {process.returncode}, and it said: {_reason(said)}")
     return json.loads(printed.splitlines()[-1])
+
+
+def _reason(said: str) -> str:
+    """The last line that names an error, or the last one: a JVM goes on to say where it was."""
+    lines = said.strip().splitlines() or ["nothing"]
+    errors = [line for line in lines if re.match(r"(: )?[\w.$]*(Error|Exception)\b", line)]
+    return (errors or lines)[-1].removeprefix(": ")[:_REASON_CHARACTERS]
