@@ -12,6 +12,7 @@ import re
 import signal
 import subprocess
 import sys
+import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -142,6 +143,12 @@ def program(address: str) -> list[str]:
     """The program in `cql/`, before its step."""
     cargo = ["cargo", "run", "--quiet", "--release", "--locked", "--manifest-path", str(_MANIFEST)]
     return [*cargo, "--", "--address", address]
+
+
+def driver_version() -> str:
+    """The version of the Rust driver that the program was built with."""
+    packages = tomllib.loads(_MANIFEST.with_suffix(".lock").read_text())["package"]
+    return next(package["version"] for package in packages if package["name"] == "scylla")
 
 
 def build() -> None:

@@ -90,7 +90,8 @@ def _matches(document: Figures) -> str:
 def _rate(figures: Figures | None, ours: Figures | None, name: str) -> str:
     if not figures:
         return ""
-    text = f"{show_count(figures['rows_per_second'])} ({show_seconds(figures['median'])})"
+    once = ", one run" if len(figures["seconds"]) == 1 else ""
+    text = f"{show_count(figures['rows_per_second'])} ({show_seconds(figures['median'])}{once})"
     if ours and name != _US:
         text += f" **{figures['median'] / ours['median']:.1f}x**"
     return text
@@ -229,8 +230,8 @@ def _losses(document: Figures) -> str:
     lines += [
         "Tables of idmatch are its own: a program that reads tables of one row a partition cannot "
         "read them as they are, and idmatch cannot read what is there already without a load.",
-        "One node on two processors, which it shares with the client, is no cluster. Where servers "
-        "are far from their limits, one row a request costs them little that anybody would miss.",
+        "One node, which shares its processors with the client, is no cluster: how these figures "
+        "are on many nodes was not measured.",
     ]
     listed = "\n".join(f"- {line}" for line in lines)
     return f"## Where idmatch loses on servers\n\n{listed}"
@@ -260,7 +261,7 @@ def _how(document: Figures, remarks: list[str]) -> str:
         f"{show_bytes(machine['memory_bytes'])} of memory, {machine['system']}, "
         f"Linux {machine['kernel']}",
         f"date: {' to '.join(sorted({days[0], days[-1]}))}; load average before each step "
-        f"{min(loads):.1f} to {max(loads):.1f}, which the step before it causes",
+        f"{min(loads):.1f} to {max(loads):.1f}",
         f"node: heap of {show_bytes(node['heap_bytes'])}, {settings}; one copy of each row, "
         "LOCAL_QUORUM for all",
         f"warm-up: {show_count(about['warm_up_requests'])} rows written in both ways and as many "

@@ -24,6 +24,7 @@ from cql_programs import (
     Contestant,
     ContestantFailed,
     Figures,
+    driver_version,
     program,
     run,
 )
@@ -167,7 +168,7 @@ class Bench:
         )
         _check(f"{name}: warm-up", found["warm_up"], warm.expected)
         figures: Figures = {
-            "version": found.get("version"),
+            "version": found.get("version") or f"scylla {driver_version()}",
             "settings": found.get("settings") or {"in flight": str(found["in_flight"])},
             "warm_up": [one["seconds"] for one in found["warm_up"]],
         }
