@@ -41,6 +41,8 @@ pub struct Settings {
     pub in_flight: usize,
     /// How many rows a table is made for.
     pub expected_rows: u64,
+    /// How many rows make a key one with very many, which are kept apart.
+    pub hot_key_rows: u64,
     /// How long an erasure waits until every client knows of it; chosen when a keyspace is made.
     pub lease: Duration,
 }
@@ -72,7 +74,7 @@ pub struct Effective {
 }
 
 /// What an address may say after `?`: name, default, and what it is for.
-const OPTIONS: [(&str, &str, &str); 10] = [
+const OPTIONS: [(&str, &str, &str); 11] = [
     (
         "datacenter",
         "",
@@ -117,6 +119,11 @@ const OPTIONS: [(&str, &str, &str); 10] = [
         "expected_rows",
         "10M",
         "rows that a table is made for: a thousand in each partition; good from a hundredth to a hundred times of it",
+    ),
+    (
+        "hot_key_rows",
+        "10k",
+        "rows of one key from where on they are kept apart: a tenth of what servers warn of in one partition",
     ),
     (
         "lease",
@@ -171,6 +178,7 @@ impl Settings {
             },
             in_flight: number("in_flight", option("in_flight"), 1, MOST_IN_FLIGHT as u64)? as usize,
             expected_rows: number("expected_rows", option("expected_rows"), 1, 1 << 50)?,
+            hot_key_rows: number("hot_key_rows", option("hot_key_rows"), 1, 1 << 50)?,
             lease: duration("lease", option("lease"))?,
         })
     }
@@ -198,6 +206,7 @@ impl Settings {
             "speculate_after" => self.speculate_after.map_or("off".to_owned(), shown),
             "in_flight" => self.in_flight.to_string(),
             "expected_rows" => self.expected_rows.to_string(),
+            "hot_key_rows" => self.hot_key_rows.to_string(),
             _ => shown(self.lease),
         };
         OPTIONS.iter().map(|(name, _, about)| Effective { name, value: of(name), about }).collect()

@@ -22,6 +22,8 @@ pub(super) enum Read {
     Keys,
     /// With all others of their bucket.
     Bucket,
+    /// The only one, which has very many rows.
+    Hot,
 }
 
 /// A request: some entries of one bucket.
@@ -47,21 +49,40 @@ pub(super) async fn plan(question: &Question, population: &Population) -> Result
         // Lossless enough: an estimate.
         ((rows as f64 / buckets / ROWS_PER_KEY) as usize).max(2)
     };
+    let (by, hot) = (question.query.by, &question.known.hot);
+    let is_hot = |entry: &Entry| hot.parts(by, population.key(entry)).is_some();
     let (mut requests, mut start) = (Vec::with_capacity(touched), 0);
-    for group in entries.chunk_by(same_bucket) {
-        let end = start + group.len();
-        if group.len() >= whole_from {
-            requests.push(Request { read: Read::Bucket, entries: start..end });
-        } else {
-            for from in (start..end).step_by(MOST_KEYS) {
-                let entries = from..end.min(from + MOST_KEYS);
-                let read = if entries.len() == 1 { Read::Key } else { Read::Keys };
-                requests.push(Request { read, entries });
-            }
+    for bucket in entries.chunk_by(same_bucket) {
+        // A key with very many rows is asked for by itself.
+        for group in bucket.chunk_by(|a, b| !is_hot(a) && !is_hot(b)) {
+            let end = start + group.len();
+            requests.extend(cut(group, start..end, whole_from, is_hot));
+            start = end;
         }
-        start = end;
     }
     Ok(requests)
+}
+
+/// The requests for some entries of one bucket.
+fn cut(
+    group: &[Entry],
+    entries: Range<usize>,
+    whole_from: usize,
+    is_hot: impl Fn(&Entry) -> bool,
+) -> Vec<Request> {
+    match group {
+        [one] if is_hot(one) => vec![Request { read: Read::Hot, entries }],
+        some if some.len() >= whole_from => vec![Request { read: Read::Bucket, entries }],
+        _ => entries
+            .clone()
+            .step_by(MOST_KEYS)
+            .map(|from| {
+                let entries = from..entries.end.min(from + MOST_KEYS);
+                let read = if entries.len() == 1 { Read::Key } else { Read::Keys };
+                Request { read, entries }
+            })
+            .collect(),
+    }
 }
 
 fn same_bucket(a: &Entry, b: &Entry) -> bool {

@@ -6,6 +6,7 @@ use idmatch_model::{SeenAt, Target};
 use idmatch_store::{BatchSource, Erased, Ingest, NoRejects, Result, SourceBatch, Table, now};
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
+use scylla::response::query_result::QueryRowsResult;
 use std::sync::Arc;
 use twox_hash::XxHash3_64;
 
@@ -28,7 +29,11 @@ pub(crate) fn settings(keyspace: &str, options: &str) -> Settings {
 }
 
 pub(crate) fn open(keyspace: &str) -> CqlStore {
-    CqlStore::open(settings(keyspace, "")).unwrap()
+    open_with(keyspace, "")
+}
+
+pub(crate) fn open_with(keyspace: &str, options: &str) -> CqlStore {
+    CqlStore::open(settings(keyspace, options)).unwrap()
 }
 
 /// A driver's session of the test's own, to look at what is in the servers.
@@ -50,15 +55,44 @@ impl Beside {
         self.runtime.block_on(self.session.query_unpaged(cql, ())).unwrap();
     }
 
+    fn ask(&self, cql: String) -> QueryRowsResult {
+        let rows = self.runtime.block_on(self.session.query_unpaged(cql, ())).unwrap();
+        rows.into_rows_result().unwrap()
+    }
+
+    /// The name of a table of a keyspace with this beginning and end.
+    fn table(&self, keyspace: &str, ends: (&str, &str)) -> String {
+        let rows = self.ask(format!(
+            "SELECT table_name FROM system_schema.tables WHERE keyspace_name = '{keyspace}'"
+        ));
+        let mut names = rows.rows::<(String,)>().unwrap().map(|row| row.unwrap().0);
+        names.find(|n| n.starts_with(ends.0) && n.ends_with(ends.1)).unwrap()
+    }
+
+    /// How many rows are kept apart, of all keys with very many by id.
+    pub(crate) fn hot_rows(&self, keyspace: &str) -> i64 {
+        self.hot_parts(keyspace).into_iter().sum()
+    }
+
+    /// How many rows each part has of keys with very many by id.
+    pub(crate) fn hot_parts(&self, keyspace: &str) -> Vec<i64> {
+        let rows = self.ask(format!(
+            "SELECT side, count(*) FROM {keyspace}.idmatch_hot GROUP BY name, side, key, parts, part"
+        ));
+        let rows = rows.rows::<(String, i64)>().unwrap().map(|row| row.unwrap());
+        rows.filter(|row| row.0 == "id").map(|row| row.1).collect()
+    }
+
+    /// How many rows the largest bucket of a direction has.
+    pub(crate) fn largest(&self, keyspace: &str, end: &str) -> i64 {
+        let table = self.table(keyspace, ("m_", end));
+        let rows = self.ask(format!("SELECT count(*) FROM {keyspace}.{table} GROUP BY bucket"));
+        rows.rows::<(i64,)>().unwrap().map(|row| row.unwrap().0).max().unwrap_or_default()
+    }
+
     /// Adds a row to one direction only, as a client does that dies between its two writes.
     pub(crate) fn add(&self, keyspace: &str, ends: (&str, &str), row: (&str, &str, i64)) {
-        let cql = format!(
-            "SELECT table_name FROM system_schema.tables WHERE keyspace_name = '{keyspace}'"
-        );
-        let rows = self.runtime.block_on(self.session.query_unpaged(cql, ())).unwrap();
-        let rows = rows.into_rows_result().unwrap();
-        let mut names = rows.rows::<(String,)>().unwrap().map(|row| row.unwrap().0);
-        let table = names.find(|n| n.starts_with(ends.0) && n.ends_with(ends.1)).unwrap();
+        let table = self.table(keyspace, ends);
         let (key, value, seen_at) = row;
         let bucket = XxHash3_64::oneshot(key.as_bytes()) % 16;
         self.run(&format!(
@@ -84,6 +118,12 @@ impl Batches {
             ("seen_at", Arc::new(dates.with_timezone("UTC")) as ArrayRef),
         ]);
         Batches(vec![batch.unwrap()].into_iter())
+    }
+
+    /// A population, one batch.
+    pub(crate) fn of_ids(ids: &[String]) -> Batches {
+        let ids = Arc::new(StringArray::from_iter_values(ids)) as ArrayRef;
+        Batches(vec![RecordBatch::try_from_iter([("id", ids)]).unwrap()].into_iter())
     }
 
     /// What is to be erased, one batch.

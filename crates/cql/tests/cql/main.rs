@@ -4,4 +4,5 @@
 mod clients;
 mod common;
 mod conformance;
+mod hot;
 mod orders;
