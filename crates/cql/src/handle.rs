@@ -5,6 +5,7 @@ use crate::bucket::bucket;
 use crate::client::Client;
 use crate::errors::unexpected;
 use crate::hot::{self, HotRows, Which};
+use crate::matching::Costs;
 use crate::pages::{Page, Pages};
 use crate::state::{Known, State};
 use crate::statements::{Direction, Hot, Statements};
@@ -37,12 +38,24 @@ pub(crate) struct Handle {
     /// Held while keys with very many rows are noted.
     pub(crate) noting: Mutex<()>,
     statements: Statements,
+    /// What matches by id and by partner_id cost so far.
+    costs: [Costs; 2],
 }
 
 impl Handle {
     pub(crate) fn new(client: Arc<Client>, state: Arc<State>, keep: Keep) -> Handle {
         let statements = Statements::new(&client.settings().keyspace, state.name(), keep);
-        Handle { client, state, noting: Mutex::default(), statements }
+        let (noting, costs) = (Mutex::default(), Default::default());
+        Handle { client, state, noting, statements, costs }
+    }
+
+    /// What matches by a side cost so far.
+    pub(crate) fn costs(&self, by: Side) -> &Costs {
+        let [by_id, by_partner_id] = &self.costs;
+        match by {
+            Side::Id => by_id,
+            Side::PartnerId => by_partner_id,
+        }
     }
 
     pub(crate) fn name(&self) -> &TableName {

@@ -29,6 +29,7 @@ mod hot;
 mod load;
 mod matching;
 mod pages;
+mod progress;
 mod retention;
 mod rows;
 mod sample;

@@ -2,6 +2,7 @@
 
 use idmatch_model::{SeenAt, Side, check_id};
 use idmatch_store::{Observations, Result};
+use twox_hash::XxHash3_128;
 
 /// Rows of id, partner_id and date, their text in one piece.
 #[derive(Debug, Default)]
@@ -61,6 +62,18 @@ impl Rows {
 
     pub(crate) fn seen_at(&self, row: usize) -> SeenAt {
         self.seen_at.get(row).copied().unwrap_or(SeenAt::EPOCH)
+    }
+
+    /// XXH3 (128 bits) of all rows in their order.
+    pub(crate) fn hash(&self) -> u128 {
+        let mut hasher = XxHash3_128::new();
+        hasher.write(self.text.as_bytes());
+        for ((middle, end), seen_at) in self.ends.iter().zip(&self.seen_at) {
+            hasher.write(&(*middle as u64).to_le_bytes());
+            hasher.write(&(*end as u64).to_le_bytes());
+            hasher.write(&seen_at.millis().to_le_bytes());
+        }
+        hasher.finish_128()
     }
 
     /// The rows that `take` takes.

@@ -11,6 +11,8 @@ use std::collections::HashSet;
 
 /// So many buckets of each direction are read; of fewer, all.
 const BUCKETS: i32 = 64;
+/// And so many keys with very many rows.
+const HOT_KEYS: usize = 64;
 const AT_ONCE: usize = 8;
 
 /// What was found in some buckets of one direction.
@@ -35,10 +37,10 @@ impl Sample {
         self.newest = self.newest.max(other.newest);
     }
 
-    fn scaled(self, read: i32, of: i32) -> Sample {
+    fn scaled(self, read: i64, of: i64) -> Sample {
         let scale = |n: u64| match read == of {
             true => n,
-            false => (n as f64 * f64::from(of) / f64::from(read.max(1))).round() as u64,
+            false => (n as f64 * of as f64 / read.max(1) as f64).round() as u64,
         };
         Sample {
             rows: scale(self.rows),
@@ -71,7 +73,7 @@ pub(crate) async fn sample(handle: &Handle, known: &Known, by: Side) -> Result<S
         .await?;
     let mut sum = Sample::default();
     samples.iter().for_each(|sample| sum.add(sample));
-    let mut sum = sum.scaled(read, all);
+    let mut sum = sum.scaled(i64::from(read), i64::from(all));
     sum.add(&sample_hot(handle, known, by).await?);
     Ok(sum)
 }
@@ -81,18 +83,20 @@ async fn sample_bucket(handle: &Handle, by: Side, bucket: i32) -> Result<Sample>
     sum(handle, handle.pages(statement, (bucket,))).await
 }
 
-/// One part of each key with very many rows, taken for all of them.
+/// One part of some keys with very many rows, taken for all of them.
 async fn sample_hot(handle: &Handle, known: &Known, by: Side) -> Result<Sample> {
     let statement = handle.hot().part.get(&handle.client).await?;
     let mut all = Sample::default();
-    for key in hot::keys(handle, known, by).await? {
-        let parts = known.hot.parts(by, &key).unwrap_or_default();
-        let values = hot::part_values(handle, by, &key, parts, 0);
+    let keys = hot::keys(handle, known, by).await?;
+    let read = keys.len().min(HOT_KEYS);
+    for key in keys.iter().take(read) {
+        let parts = known.hot.parts(by, key).unwrap_or_default();
+        let values = hot::part_values(handle, by, key, parts, 0);
         let part = sum(handle, handle.pages(statement, values)).await?;
         // The key itself is among those of the buckets, or does not count beside them.
-        all.add(&Sample { keys: 0, ..part.scaled(1, parts) });
+        all.add(&Sample { keys: 0, ..part.scaled(1, i64::from(parts)) });
     }
-    Ok(all)
+    Ok(all.scaled(read as i64, keys.len() as i64))
 }
 
 async fn sum(handle: &Handle, mut pages: Pages) -> Result<Sample> {

@@ -13,8 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tokio::task::JoinSet;
 
-/// Ranges that a scan is cut into at most: each is read, and repeated, for itself.
-const MOST_RANGES: usize = 1_024;
+/// Buckets of a range, on average: each range is read, and repeated, for itself. Servers give up a read that
+/// meets 100,000 rows that were removed, so that a range must not have many more.
+const BUCKETS_PER_RANGE: usize = 16;
 /// Ranges that are read at once.
 const AT_ONCE: usize = 8;
 /// Wanted rows that are handed over together, or a page more.
@@ -98,7 +99,8 @@ async fn scan_buckets<V: Visit>(
     visit: &Arc<V>,
     hot: Hot,
 ) -> Result<BTreeMap<String, u64>> {
-    let ranges = MOST_RANGES.min(known.definition.buckets.unsigned_abs() as usize);
+    let buckets = known.definition.buckets.unsigned_abs() as usize;
+    let ranges = buckets.div_ceil(BUCKETS_PER_RANGE).max(AT_ONCE);
     let next = Arc::new(AtomicUsize::new(0));
     let mut tasks = JoinSet::new();
     for _ in 0..AT_ONCE {

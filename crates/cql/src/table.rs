@@ -1,6 +1,7 @@
 //! A table in the servers.
 
 use crate::answers::{answers, history, last_seen};
+use crate::bucket::expected_rows;
 use crate::erase::erase;
 use crate::handle::Handle;
 use crate::load::{load, upsert};
@@ -107,6 +108,7 @@ impl Table for CqlTable {
                 erasures: known.erasures.len() as u64,
                 oldest: by_id.oldest,
                 newest: by_id.newest,
+                expected_rows: Some(expected_rows(known.definition.buckets)),
                 ..TableStats::default()
             })
         })

@@ -2,7 +2,7 @@
 
 use super::Question;
 use super::output::{Output, RowBuilder};
-use super::plan::{Read, Request};
+use super::plan::{Planner, Read, Request, Tally};
 use super::population::{Entry, Population};
 use crate::answers::KeyRows;
 use crate::handle::Row;
@@ -10,8 +10,9 @@ use crate::hot;
 use idmatch_model::{Keep, Pick, SeenAt, newest_first};
 use idmatch_store::{Error, ErrorKind, MatchCounts, Result};
 use std::collections::HashSet;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 use tokio::task::JoinSet;
 use twox_hash::XxHash3_128;
 
@@ -22,33 +23,40 @@ const AT_ONCE: usize = 64;
 pub(super) struct Fetch {
     question: Question,
     population: Population,
-    requests: Vec<Request>,
     output: Arc<Output>,
-    next: AtomicUsize,
+    planner: Mutex<Planner>,
+    has_failed: AtomicBool,
+}
+
+/// What was answered, and how.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Answered {
+    /// As its population, the rows that were answered.
+    pub(super) counts: MatchCounts,
+    pub(super) tally: Tally,
 }
 
 impl Fetch {
-    pub(super) fn new(
-        question: Question,
-        population: Population,
-        requests: Vec<Request>,
-        output: Arc<Output>,
-    ) -> Fetch {
-        Fetch { question, population, requests, output, next: AtomicUsize::new(0) }
+    pub(super) fn new(question: Question, population: Population, output: Arc<Output>) -> Fetch {
+        let (planner, has_failed) = (Mutex::default(), AtomicBool::new(false));
+        Fetch { question, population, output, planner, has_failed }
     }
 
-    /// Answers all requests. The counts say how many population rows were answered.
-    pub(super) async fn run(self) -> Result<MatchCounts> {
-        let tasks = AT_ONCE.min(self.requests.len());
+    /// Answers all entries.
+    pub(super) async fn run(self) -> Result<Answered> {
+        let tasks = AT_ONCE.min(self.population.entries.len());
         let (fetch, mut running) = (Arc::new(self), JoinSet::new());
         for _ in 0..tasks {
             let fetch = Arc::clone(&fetch);
             running.spawn(async move { fetch.work().await });
         }
-        let (mut counts, mut failed) = (MatchCounts::default(), None);
+        let (mut answered, mut failed) = (Answered::default(), None);
         while let Some(done) = running.join_next().await {
             match done {
-                Ok(Ok(some)) => counts += some,
+                Ok(Ok(some)) => {
+                    answered.counts += some.counts;
+                    answered.tally += some.tally;
+                }
                 Ok(Err(error)) => failed = failed.or(Some(error)),
                 Err(e) => {
                     let error = Error::with_source(ErrorKind::Io, "a request ended early", e);
@@ -56,32 +64,41 @@ impl Fetch {
                 }
             }
             if failed.is_some() {
-                // The others stop at their next request.
-                fetch.next.store(usize::MAX / 2, Relaxed);
+                fetch.has_failed.store(true, Relaxed);
             }
         }
-        failed.map_or(Ok(counts), Err)
+        failed.map_or(Ok(answered), Err)
     }
 
-    async fn work(&self) -> Result<MatchCounts> {
-        let mut answers = Answering::new(self);
-        while let Some(request) = self.requests.get(self.next.fetch_add(1, Relaxed)) {
+    fn next_request(&self) -> Option<Request> {
+        if self.has_failed.load(Relaxed) {
+            return None;
+        }
+        let Question { handle, known, query, .. } = &self.question;
+        let given = (query.by, known.hot.as_ref(), handle.costs(query.by));
+        self.planner.lock().unwrap_or_else(PoisonError::into_inner).next(&self.population, given)
+    }
+
+    async fn work(&self) -> Result<Answered> {
+        let (mut answers, mut tally) = (Answering::new(self), Tally::default());
+        while let Some(request) = self.next_request() {
+            tally.add(request.read, request.entries.len());
             self.answer(request, &mut answers).await?;
         }
         answers.rows.finish()?;
-        Ok(answers.counts)
+        Ok(Answered { counts: answers.counts, tally })
     }
 
-    async fn answer<'f>(&'f self, request: &Request, answers: &mut Answering<'f>) -> Result<()> {
+    async fn answer<'f>(&'f self, request: Request, answers: &mut Answering<'f>) -> Result<()> {
         let Question { handle, query, .. } = &self.question;
         let (client, direction) = (&handle.client, handle.by(query.by));
-        let entries = self.population.entries.get(request.entries.clone()).unwrap_or_default();
+        let entries = self.population.entries.get(request.entries).unwrap_or_default();
         let Some(first) = entries.first() else { return Ok(()) };
         if request.read == Read::Hot {
             return self.answer_hot(first, answers).await;
         }
         answers.start(entries);
-        let bucket = first.bucket;
+        let (started, mut read, bucket) = (Instant::now(), 0, first.bucket);
         let key = |entry| self.population.key(entry).to_owned();
         let mut pages = match request.read {
             Read::Key | Read::Hot => {
@@ -94,9 +111,12 @@ impl Fetch {
             Read::Bucket => handle.pages(direction.bucket.get(client).await?, (bucket,)),
         };
         while let Some(page) = pages.next().await? {
+            read += page.len() as u64;
             handle.each_row(&page, |row| answers.take(row))?;
         }
-        answers.end()
+        answers.end()?;
+        handle.costs(query.by).note(request.read, entries.len(), read, started.elapsed());
+        Ok(())
     }
 
     /// Answers for a key with very many rows, as they come.

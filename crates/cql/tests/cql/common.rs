@@ -69,6 +69,16 @@ impl Beside {
         names.find(|n| n.starts_with(ends.0) && n.ends_with(ends.1)).unwrap()
     }
 
+    /// How many rows a table of a keyspace has.
+    pub(crate) fn count(&self, table: &str) -> i64 {
+        self.ask(format!("SELECT count(*) FROM {table}")).first_row::<(i64,)>().unwrap().0
+    }
+
+    /// Takes all rows from one direction.
+    pub(crate) fn truncate(&self, keyspace: &str, end: &str) {
+        self.run(&format!("TRUNCATE {keyspace}.{}", self.table(keyspace, ("m_", end))));
+    }
+
     /// How many rows are kept apart, of all keys with very many by id.
     pub(crate) fn hot_rows(&self, keyspace: &str) -> i64 {
         self.hot_parts(keyspace).into_iter().sum()

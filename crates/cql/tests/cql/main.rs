@@ -5,4 +5,5 @@ mod clients;
 mod common;
 mod conformance;
 mod hot;
+mod loads;
 mod orders;
