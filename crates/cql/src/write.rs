@@ -72,6 +72,7 @@ async fn write_group(
     bucket: i32,
     group: &[usize],
 ) -> Result<()> {
+    let turn = handle.client.turn().await;
     // A retention may have been changed since the first of these rows was sent.
     let known = handle.state.current().await?;
     let insert = handle.by(by).insert.get(&handle.client).await?;
@@ -87,8 +88,8 @@ async fn write_group(
     let what = handle.what();
     match values.as_slice() {
         [] => Ok(()),
-        [one] => handle.client.write(&what, insert, one).await.map(drop),
-        some => handle.client.write_batch(&what, insert, some).await,
+        [one] => turn.write(&what, insert, one).await,
+        some => turn.write_batch(&what, insert, some).await,
     }
 }
 
