@@ -5,3 +5,7 @@ mod clients;
 mod common;
 mod conformance;
 mod orders;
+mod outcomes;
+mod overload;
+mod proxy;
+mod refusals;
