@@ -1,4 +1,4 @@
-"""Connections to servers that want TLS, a client's certificate and a password: a real Cassandra node.
+"""Connections to a real node that wants TLS, a certificate of the client and a password.
 
 Certificates and keys are made for each run.
 """
@@ -127,8 +127,9 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
     folder = tmp_path_factory.mktemp("lab")
     secure = Secure(folder)
     # Its first user is made at once, not after ten seconds.
-    lab = Lab(folder, jvm_options=["-Dcassandra.superuser_setup_delay_ms=0"],
-              settings=secure.settings)
+    lab = Lab(
+        folder, jvm_options=["-Dcassandra.superuser_setup_delay_ms=0"], settings=secure.settings
+    )
     try:
         lab.up(1, HEAP, NETWORK)
         yield secure

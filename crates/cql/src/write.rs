@@ -72,10 +72,10 @@ async fn write_group(
     bucket: i32,
     group: &[usize],
 ) -> Result<()> {
-    let turn = handle.client.turn().await;
-    // A retention may have been changed since the first of these rows was sent.
-    let known = handle.state.current().await?;
     let insert = handle.by(by).insert.get(&handle.client).await?;
+    let turn = handle.client.turn().await;
+    // A retention may have been changed since the first of these rows was sent, or while others were.
+    let known = handle.state.current().await?;
     let values: Vec<_> = group
         .iter()
         .filter_map(|row| {
