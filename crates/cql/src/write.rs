@@ -3,6 +3,7 @@
 //! Invariant: rows count as written when both directions have acknowledged them.
 
 use crate::bucket::bucket;
+use crate::client::Turn;
 use crate::handle::{Handle, time_to_live, written_at};
 use crate::hot;
 use crate::rows::Rows;
@@ -126,28 +127,31 @@ fn crowded(rows: &Rows, by: Side, known: &Known, hot_rows: u64) -> HashMap<Strin
 }
 
 async fn write_group(handle: &Arc<Handle>, rows: &Rows, by: Side, group: &Group) -> Result<()> {
-    // A retention may have been changed since the first of these rows was sent.
+    let insert = match group.place {
+        Place::Bucket(_) => &handle.by(by).insert,
+        Place::Part { .. } => &handle.hot().insert,
+    };
+    let insert = insert.get(&handle.client).await?;
+    let turn = handle.client.turn().await;
+    // A retention may have been changed since the first of these rows was sent, or while others were.
     let known = handle.state.current().await?;
-    let client = &handle.client;
     let alive = group.rows.iter().filter_map(|row| {
         let seen_at = rows.seen_at(*row);
         let ttl = time_to_live(&known, seen_at)?;
         let date = CqlTimestamp(seen_at.millis_i64());
         Some((rows.pair(*row, by), date, written_at(&known, seen_at), ttl))
     });
+    let (what, name, side) = (handle.what(), handle.name().as_str(), by.column());
     match group.place {
         Place::Bucket(bucket) => {
-            let insert = handle.by(by).insert.get(client).await?;
             let row = |((key, value), date, at, ttl)| (bucket, key, value, date, at, ttl);
-            write_rows(handle, insert, &alive.map(row).collect::<Vec<_>>()).await?;
+            write_rows(turn, &what, insert, &alive.map(row).collect::<Vec<_>>()).await?;
         }
         Place::Part { parts, part, .. } => {
-            let insert = handle.hot().insert.get(client).await?;
-            let (name, side) = (handle.name().as_str(), by.column());
             let row = |((key, value), date, at, ttl)| {
                 (name, side, key, parts, part, value, date, at, ttl)
             };
-            write_rows(handle, insert, &alive.map(row).collect::<Vec<_>>()).await?;
+            write_rows(turn, &what, insert, &alive.map(row).collect::<Vec<_>>()).await?;
         }
     }
     hot::look_at_some(handle, &known, by, group.rows.iter().map(|row| rows.pair(*row, by).0));
@@ -155,15 +159,15 @@ async fn write_group(handle: &Arc<Handle>, rows: &Rows, by: Side, group: &Group)
 }
 
 async fn write_rows<V: SerializeRow>(
-    handle: &Handle,
+    turn: Turn<'_>,
+    what: &str,
     insert: &PreparedStatement,
     values: &[V],
 ) -> Result<()> {
-    let what = handle.what();
     match values {
         [] => Ok(()),
-        [one] => handle.client.write(&what, insert, one).await.map(drop),
-        some => handle.client.write_batch(&what, insert, some).await,
+        [one] => turn.write(what, insert, one).await,
+        some => turn.write_batch(what, insert, some).await,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use arrow_array::{ArrayRef, RecordBatch, StringArray, TimestampMillisecondArray};
 use idmatch_cql::{CqlStore, Settings};
-use idmatch_model::{SeenAt, Target};
+use idmatch_model::{SeenAt, Side, Target, Window};
 use idmatch_store::{BatchSource, Erased, Ingest, NoRejects, Result, SourceBatch, Table, now};
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
@@ -18,22 +18,20 @@ pub(crate) fn contact_points() -> String {
     }
 }
 
-/// The address of a store in a keyspace of this name. Erasures wait 50 ms, tables have 16 buckets.
-pub(crate) fn address(keyspace: &str, options: &str) -> String {
-    let points = contact_points();
-    format!("cql://{points}/{keyspace}?replication=1&lease=50ms&expected_rows=16000{options}")
+/// How a store in a keyspace of this name is reached at these points. Tables have 16 buckets.
+pub(crate) fn settings_of(points: &str, keyspace: &str, options: &str) -> Settings {
+    let address = format!("cql://{points}/{keyspace}?expected_rows=16000{options}");
+    Settings::parse(&address, &|_| None).unwrap()
 }
 
-pub(crate) fn settings(keyspace: &str, options: &str) -> Settings {
-    Settings::parse(&address(keyspace, options), &|_| None).unwrap()
-}
-
+/// A store in a keyspace of this name. Erasures wait 50 ms.
 pub(crate) fn open(keyspace: &str) -> CqlStore {
     open_with(keyspace, "")
 }
 
 pub(crate) fn open_with(keyspace: &str, options: &str) -> CqlStore {
-    CqlStore::open(settings(keyspace, options)).unwrap()
+    let options = format!("&replication=1&lease=50ms{options}");
+    CqlStore::open(settings_of(&contact_points(), keyspace, &options)).unwrap()
 }
 
 /// A driver's session of the test's own, to look at what is in the servers.
@@ -60,13 +58,18 @@ impl Beside {
         rows.into_rows_result().unwrap()
     }
 
+    /// The first column of all rows, which is a text.
+    pub(crate) fn texts(&self, cql: &str) -> Vec<String> {
+        let rows = self.ask(cql.to_owned());
+        rows.rows::<(String,)>().unwrap().map(|row| row.unwrap().0).collect()
+    }
+
     /// The name of a table of a keyspace with this beginning and end.
     fn table(&self, keyspace: &str, ends: (&str, &str)) -> String {
-        let rows = self.ask(format!(
+        let names = self.texts(&format!(
             "SELECT table_name FROM system_schema.tables WHERE keyspace_name = '{keyspace}'"
         ));
-        let mut names = rows.rows::<(String,)>().unwrap().map(|row| row.unwrap().0);
-        names.find(|n| n.starts_with(ends.0) && n.ends_with(ends.1)).unwrap()
+        names.into_iter().find(|n| n.starts_with(ends.0) && n.ends_with(ends.1)).unwrap()
     }
 
     /// How many rows a table of a keyspace has.
@@ -167,8 +170,35 @@ pub(crate) fn load(table: &dyn Table, rows: &[(String, String, i64)]) {
 }
 
 pub(crate) fn upsert(table: &dyn Table, rows: &[(String, String, i64)]) {
-    let ingest = &mut NoRejects;
-    table.upsert(&mut Batches::of_rows(rows), &Ingest::new(true, now(), ingest), None).unwrap();
+    try_upsert(table, rows).unwrap();
+}
+
+pub(crate) fn try_upsert(table: &dyn Table, rows: &[(String, String, i64)]) -> Result<()> {
+    let rejects = &mut NoRejects;
+    table.upsert(&mut Batches::of_rows(rows), &Ingest::new(true, now(), rejects), None)
+}
+
+/// The same rows, so many in each batch.
+pub(crate) fn row_batches(rows: &[(String, String, i64)], each: usize) -> Vec<SourceBatch> {
+    let batch = |rows| Batches::of_rows(rows).next_batch().unwrap().unwrap();
+    rows.chunks(each).map(batch).collect()
+}
+
+/// What goes with a key.
+pub(crate) fn answers(table: &dyn Table, by: Side, key: &str) -> Result<Vec<String>> {
+    let mut answers = table.answers(by, key, Window::ALL)?;
+    let mut all = Vec::new();
+    while let Some((value, _)) = answers.next_answer()? {
+        all.push(value.to_owned());
+    }
+    Ok(all)
+}
+
+/// A connection beside a keyspace that is not there yet.
+pub(crate) fn fresh(keyspace: &str) -> Beside {
+    let beside = Beside::connect();
+    beside.run(&format!("DROP KEYSPACE IF EXISTS {keyspace}"));
+    beside
 }
 
 pub(crate) fn erase(table: &dyn Table, targets: &[Target], at: i64) -> Erased {

@@ -1,6 +1,6 @@
 //! Keys with very many rows: the answers of the reference, and no partition that servers would warn of.
 
-use crate::common::{Batches, Beside, erase, load, open_with, upsert};
+use crate::common::{Batches, erase, fresh, load, open_with, upsert};
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMillisecondType;
 use idmatch_model::{Keep, Pick, SeenAt, Side, TableOptions, Target, Window};
@@ -119,7 +119,7 @@ fn matched(table: &dyn Table, query: MatchQuery) -> Vec<Row> {
     rows
 }
 
-fn fresh(keyspace: &str, keep: Keep) -> Pair {
+fn pair(keyspace: &str, keep: Keep) -> Pair {
     let options = TableOptions { keep, retention: None };
     let name = "t".parse().unwrap();
     let store = open_with(keyspace, &format!("&hot_key_rows={HOT_ROWS}"));
@@ -140,9 +140,8 @@ fn plaza(n: i64) -> Row {
 fn keys_with_very_many_rows_are_like_others() {
     for keep in [Keep::Last, Keep::All] {
         let keyspace = format!("{KEYSPACE}_{keep:?}").to_lowercase();
-        let beside = Beside::connect();
-        beside.run(&format!("DROP KEYSPACE IF EXISTS {keyspace}"));
-        let pair = fresh(&keyspace, keep);
+        let beside = fresh(&keyspace);
+        let pair = pair(&keyspace, keep);
         // Some rows come before anybody knows that there will be many.
         pair.upsert(
             &(0..300).map(crowd).chain([("few".into(), "p1".into(), FIRST)]).collect::<Vec<_>>(),
@@ -190,9 +189,8 @@ fn keys_with_very_many_rows_are_like_others() {
 #[test]
 fn a_key_that_grows_slowly_is_noted() {
     let keyspace = format!("{KEYSPACE}_grows");
-    let beside = Beside::connect();
-    beside.run(&format!("DROP KEYSPACE IF EXISTS {keyspace}"));
-    let pair = fresh(&keyspace, Keep::Last);
+    let beside = fresh(&keyspace);
+    let pair = pair(&keyspace, Keep::Last);
     // Nobody asks for it. Each of these rows is looked at with a chance of one in a thousand.
     pair.upsert(&(0..25_000).map(crowd).collect::<Vec<_>>());
     let (before, apart) = (beside.largest(&keyspace, "by_id"), beside.hot_rows(&keyspace));
@@ -206,14 +204,13 @@ fn a_key_that_grows_slowly_is_noted() {
 fn a_lookup_and_a_compaction_note_a_key() {
     for way in ["lookup", "compact"] {
         let keyspace = format!("{KEYSPACE}_{way}");
-        let beside = Beside::connect();
-        beside.run(&format!("DROP KEYSPACE IF EXISTS {keyspace}"));
+        let beside = fresh(&keyspace);
         let unaware = open_with(&keyspace, "");
         let options = TableOptions::default();
         let table = unaware.create_table(&"t".parse().unwrap(), &options).unwrap();
         load(table.as_ref(), &(0..2_000).map(crowd).collect::<Vec<_>>());
         assert_eq!(beside.hot_rows(&keyspace), 0);
-        let pair = fresh(&keyspace, Keep::Last);
+        let pair = pair(&keyspace, Keep::Last);
         load(pair.reference.as_ref(), &(0..2_000).map(crowd).collect::<Vec<_>>());
         match way {
             "lookup" => {

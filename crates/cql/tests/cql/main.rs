@@ -7,3 +7,7 @@ mod conformance;
 mod hot;
 mod loads;
 mod orders;
+mod outcomes;
+mod overload;
+mod proxy;
+mod refusals;

@@ -1,7 +1,7 @@
 //! The same writes and erasures in random orders, some repeated, by several threads: always what the
 //! reference answers.
 
-use crate::common::{Beside, erase, load, open_with, upsert};
+use crate::common::{erase, fresh, load, open_with, upsert};
 use idmatch_model::{Keep, Side, TableOptions, Target, Window};
 use idmatch_store::{MemoryStore, Store, Table};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -102,7 +102,7 @@ fn orders(keyspace: &str, options: &str, orders: usize) {
     println!("seed {seed}");
     let mut random = fastrand::Rng::with_seed(seed);
     let writes = writes(&mut random);
-    Beside::connect().run(&format!("DROP KEYSPACE IF EXISTS {keyspace}"));
+    fresh(keyspace);
     let store = open_with(keyspace, options);
     for keep in [Keep::Last, Keep::All] {
         let options = TableOptions { keep, retention: None };
