@@ -1,6 +1,6 @@
 """Runs a command beside a Cassandra cluster of its own, which ends with it.
 
-    python scripts/with_lab.py [--nodes 1] [--network 127.73.20] [--heap 1G] -- cargo test ...
+    python scripts/with_lab.py [--nodes 1] [--network 127.73.20] [--heap 1Gi] -- cargo test ...
 
 The command finds the contact points in IDMATCH_TEST_CQL, such as "127.73.20.1".
 """
@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 
 from idmatch._lab import Lab
+from idmatch._sizes import parse_size
 
 
 def main() -> int:
@@ -20,7 +21,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=1)
     parser.add_argument("--network", default="127.73.20")
-    parser.add_argument("--heap", type=int, default=1 << 30)
+    parser.add_argument("--heap", type=parse_size, default="1Gi")
     parser.add_argument("command", nargs="+")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="idmatch-lab-") as folder:

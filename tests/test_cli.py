@@ -86,6 +86,18 @@ def test_match_options(loaded: Cli) -> None:
     assert rows("--column", "id", "--by", "partner-id") == 0
 
 
+def test_match_explains_itself(loaded: Cli) -> None:
+    plain = json.loads(loaded("match", "store", "small", "people.parquet", "--json").out)
+    ran = loaded("match", "store", "small", "people.parquet", "--json", "--explain")
+    (step,) = json.loads(ran.out).pop("plan")
+    assert (step["how"], step["keys"]) == ("sorted probe", plain["population"])
+    assert step["requests"] > 0
+    assert "plan" not in plain
+    shown = loaded("match", "store", "small", "people.parquet", "--explain").out
+    assert "because" in shown
+    assert "sorted probe" in shown
+
+
 def test_match_writes_parquet(loaded: Cli) -> None:
     ran = loaded("match", "store", "small", "people.parquet", "-o", "out.parquet", "--json")
     assert ran.code == 0
@@ -159,6 +171,7 @@ def test_tables(loaded: Cli) -> None:
         "erasures": 0,
         "oldest": "2025-01-25T12:00:00.000Z",
         "newest": "2026-03-01T12:00:00.000Z",
+        "expected_rows": None,
     }
     header, line = loaded("tables", "store").out.splitlines()
     assert header.split()[0] == "table"

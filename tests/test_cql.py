@@ -66,6 +66,27 @@ def test_a_population_is_matched(table: idmatch.Table, tmp_path: Path) -> None:
     twice += [("a", "y", NOON - 10 * DAY), ("a", "y", NOON - 10 * DAY)]
     assert rows == [*twice, ("b", "x", NOON - 30 * DAY)]
     result.write_parquet(tmp_path / "matched.parquet")
+    # Three ids in 16 buckets: each in one of its own, or two together.
+    assert {step.how for step in result.plan} <= {"single keys", "lists of keys"}
+    assert sum(step.keys for step in result.plan) == 3
+    assert all(step.requests > 0 and step.why for step in result.plan)
+
+
+def test_a_match_reads_what_costs_least(store: idmatch.Store) -> None:
+    table = store.create_table("plans")
+    table.load(observations(*((f"i{n}", "p", NOON) for n in range(8_000))))
+    all_of_them = pa.table({"id": [f"i{n}" for n in range(8_000)]})
+    # 500 rows in each of 16 buckets, and all are asked for: at first to find out what that costs.
+    result = table.match(all_of_them)
+    assert (result.matched, result.rows) == (8_000, 8_000)
+    assert sum(step.keys for step in result.plan) == 8_000
+    assert "whole buckets" in {step.how for step in result.plan}
+    # One id in a bucket of 500 rows.
+    (step,) = table.match(pa.table({"id": ["i1"]})).plan
+    assert (step.how, step.requests, step.keys) == ("single keys", 1, 1)
+    few = table.match(pa.table({"id": [f"i{n}" for n in range(64)]}))
+    assert few.matched == 64
+    assert "whole buckets" not in {step.how for step in few.plan}
 
 
 def test_upserts_merge_and_erasures_last(table: idmatch.Table) -> None:
@@ -127,3 +148,13 @@ def test_every_command_takes_an_address(cli: Cli, address: str) -> None:
     assert cli("verify", address, "--repair").code == 0
     (listed,) = cli("tables", address, "--json").json()["tables"]
     assert (listed["rows"], listed["erasures"], listed["is_exact"]) == (2, 1, True)
+
+
+def test_figures_about_a_table(table: idmatch.Table, address: str, cli: Cli) -> None:
+    stats = table.stats()
+    assert (stats.rows, stats.pairs, stats.ids, stats.partner_ids) == (4, 4, 3, 3)
+    assert (stats.is_exact, stats.expected_rows, stats.is_outgrown) == (True, 16_000, False)
+    assert stats._replace(rows=20 * 16_000 + 1).is_outgrown
+    assert stats.newest == NOON
+    shown = cli("tables", address)
+    assert (shown.code, "small" in shown.out, shown.err) == (0, True, "")

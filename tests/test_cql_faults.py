@@ -16,6 +16,9 @@ NETWORK = "127.73.23"
 HEAP = 400 << 20
 ROWS = 20_000
 THEN = datetime(2026, 1, 1, tzinfo=UTC)
+# Longer than nodes keep hints in memory, and than they take to see that a node is back.
+HINTS_ARE_WRITTEN = 12.0
+PATIENCE = 180.0
 
 OPTIONS = "replication=3&lease=100ms&expected_rows=16k&request_timeout=2s"
 
@@ -34,6 +37,16 @@ class Cluster:
         """Returns when all nodes run."""
         for number in (1, 2, 3):
             self.lab.resume(number)
+
+    def wait_for_hints(self) -> None:
+        """Returns when no node keeps writes for another: each hands them over in its own time."""
+        until = time.monotonic() + PATIENCE
+        quiet_since = time.monotonic()
+        while time.monotonic() < quiet_since + HINTS_ARE_WRITTEN:
+            assert time.monotonic() < until, "there are still hints"
+            if any(list((node.folder / "hints").glob("*.hints")) for node in self.lab.nodes()):
+                quiet_since = time.monotonic()
+            time.sleep(0.2)
 
 
 @pytest.fixture(scope="module")
@@ -150,3 +163,50 @@ def test_a_node_that_hangs_is_passed_over(cluster: Cluster) -> None:
         table.upsert(rows(1_000, 100))
         cluster.lab.resume(3)
         assert table.match(pa.table({"id": [f"id{n}" for n in range(1_100)]})).rows == 1_100
+
+
+def test_a_rolling_restart_is_not_noticed(cluster: Cluster) -> None:
+    with idmatch.open(cluster.address("rolling")) as store:
+        table = store.create_table("t")
+        table.load(rows(0, ROWS))
+        population = pa.table({"id": [f"id{n}" for n in range(ROWS)]})
+        upserted = list[int]()
+
+        def upsert() -> None:
+            first = ROWS + 100 * len(upserted)
+            table.upsert(rows(first, 100))
+            upserted.append(first)
+
+        def match() -> None:
+            assert table.match(population).rows == ROWS
+
+        with going_on(upsert) as a, going_on(match) as b:
+            for number in (1, 2, 3):
+                cluster.lab.kill(number)
+                time.sleep(2)
+                cluster.lab.resume(number)
+                # What an operator waits for before the next one.
+                cluster.wait_for_hints()
+        assert [*a, *b] == []
+        written = ROWS + 100 * len(upserted)
+        everyone = pa.table({"id": [f"id{n}" for n in range(written)]})
+        assert table.match(everyone).rows == written
+        assert table.verify() == []
+
+
+def test_a_node_that_was_away_has_all_rows(cluster: Cluster) -> None:
+    # The catalog is not read again while there is one node.
+    address = cluster.address("away", "&read_consistency=one").replace("lease=100ms", "lease=1h")
+    with idmatch.open(address) as store:
+        table = store.create_table("t")
+        population = pa.table({"id": [f"id{n}" for n in range(ROWS)]})
+        assert table.match(population).rows == 0
+        cluster.lab.kill(2)
+        table.load(rows(0, ROWS))
+        cluster.lab.resume(2)
+        cluster.wait_for_hints()
+        for number in (1, 3):
+            cluster.lab.kill(number)
+        assert table.match(population).rows == ROWS
+        partner_ids = pa.table({"partner_id": [f"p{n}" for n in range(1_000)]})
+        assert table.match(partner_ids, by="partner_id").rows == ROWS

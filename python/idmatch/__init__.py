@@ -27,7 +27,15 @@ from ._errors import (
     UnsupportedFormat,
 )
 from ._match import MatchResult
-from ._results import EraseReport, Finding, Latest, LoadReport, RepairReport, TableStats
+from ._results import (
+    EraseReport,
+    Finding,
+    Latest,
+    LoadReport,
+    PlanStep,
+    RepairReport,
+    TableStats,
+)
 from ._store import Store, mend, open, restore
 from ._table import Table
 
@@ -44,6 +52,7 @@ __all__ = [
     "LoadReport",
     "MatchResult",
     "NotAStore",
+    "PlanStep",
     "RepairReport",
     "SourceError",
     "Store",

@@ -169,6 +169,9 @@ class Match:
     def matched(self) -> int: ...
     @property
     def rows(self) -> int: ...
+    @property
+    def plan(self) -> list[tuple[str, int, int, str]]:
+        """How the population was read: way, requests, keys, and why."""
     def to_arrow(self) -> Any:
         """All matches: a pyarrow.Table of what `__arrow_c_stream__` gives."""
     def write_parquet(self, path: str, compression: str) -> None:

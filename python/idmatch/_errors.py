@@ -10,8 +10,8 @@ Error
 ├── Busy                                another process writes this store
 ├── UnsupportedFormat                   made by a version that this one does not read
 ├── Corrupt                             stored bytes are not what was written
-├── IoError (also OSError)              the disk or the operating system refused
-├── Unavailable                         too few servers answer; nothing was done
+├── IoError (also OSError)              the disk, the operating system or the servers refused
+├── Unavailable                         too few servers answer; to repeat it is safe
 └── UnknownOutcome                      a write was not acknowledged; to repeat it is safe
 
 Each has a `code`, which never changes, and a text that says what was wrong, with what,
@@ -83,13 +83,16 @@ class Corrupt(Error):
 
 
 class IoError(Error, OSError):
-    """The disk or the operating system refused."""
+    """The disk, the operating system or the servers refused."""
 
     code = "io"
 
 
 class Unavailable(Error):
-    """The servers of the store do not answer, or too few of them do. Nothing was done."""
+    """The servers of the store do not answer, or too few of them do.
+
+    A change that ends so was not begun, or stopped between two requests. To repeat it is safe.
+    """
 
     code = "unavailable"
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from . import _core
 from ._errors import InvalidArgument
+from ._results import PlanStep
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,6 +50,11 @@ class MatchResult:
     def rate(self) -> float:
         """`matched / population`; 0 for an empty population."""
         return self.matched / self.population if self.population else 0.0
+
+    @property
+    def plan(self) -> list[PlanStep]:
+        """How the population was read, and why so: one step for each way that was taken."""
+        return [PlanStep(*step) for step in self._core.plan]
 
     def to_arrow(self) -> "pa.Table":
         """All matches as one Arrow table, in memory."""

@@ -43,6 +43,11 @@ class EraseReport(NamedTuple):
     """The CSV file that names every rejected row; None when there is none."""
 
 
+_OUTGROWN = 20
+"""Partitions of servers take a hundred times what they were made for; a fifth of that is a reason
+to act."""
+
+
 class TableStats(NamedTuple):
     """Figures about a table as it is stored, before windows and retention."""
 
@@ -72,6 +77,27 @@ class TableStats(NamedTuple):
     """The oldest date stored, in UTC; None in an empty table."""
     newest: datetime | None
     """The newest date stored, in UTC; None in an empty table."""
+    expected_rows: int | None
+    """How many rows the table was made for, on servers; None in a directory, where it may grow."""
+
+    @property
+    def is_outgrown(self) -> bool:
+        """Whether it has so many more rows that it should be copied into a table made for more."""
+        return self.expected_rows is not None and self.rows > _OUTGROWN * self.expected_rows
+
+
+class PlanStep(NamedTuple):
+    """A way in which identifiers of a population were read."""
+
+    how: str
+    """The way: in a directory "sorted probe"; on servers "single keys", "lists of keys",
+    "whole buckets" or "keys with very many rows"."""
+    requests: int
+    """How often: segments, once for each range of hashes; on servers, requests or buckets."""
+    keys: int
+    """Identifiers that were read so; on servers each counts once."""
+    why: str
+    """Why it was chosen, with what was measured."""
 
 
 class Finding(NamedTuple):

@@ -1,62 +1,87 @@
 //! What goes with one key.
 //!
-//! With keep="all" rows come newest first and are read page by page. With keep="last" the
-//! servers have them by value, so that all of a key are read and ordered here.
+//! With keep="all", and where a key has very many rows, they come newest first and are read page by page.
+//! With keep="last" the servers have the others by value, so that all of a key are read and ordered here.
 
 use crate::bucket::bucket;
-use crate::errors::unexpected;
-use crate::handle::{Handle, StoredRow};
+use crate::handle::Handle;
+use crate::hot::{self, HotRows, Which};
+use crate::pages::Pages;
 use crate::state::{Known, Visible};
 use idmatch_model::{Keep, SeenAt, Side, Window, newest_first};
 use idmatch_store::{Answers, Result};
-use scylla::response::PagingState;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::vec;
 
-/// The rows of one key that are to be seen, as the servers give them.
-struct KeyRows {
+/// The rows of one key that are to be seen.
+pub(crate) struct KeyRows {
     handle: Arc<Handle>,
     known: Arc<Known>,
     visible: Visible,
     by: Side,
     key: String,
-    next: Option<PagingState>,
+    source: Source,
+    read: u64,
+}
+
+enum Source {
+    /// With keep="last" in the order of values, with keep="all" newest first.
+    Bucket(Pages),
+    /// Newest first; with keep="last" each value once.
+    Places(Box<HotRows>),
 }
 
 impl KeyRows {
-    async fn new(handle: &Arc<Handle>, by: Side, key: &str, window: Window) -> Result<KeyRows> {
-        let known = handle.state.current().await?;
-        let visible = known.visible(window);
-        let (handle, key) = (Arc::clone(handle), key.to_owned());
-        Ok(KeyRows { handle, known, visible, by, key, next: Some(PagingState::start()) })
+    pub(crate) async fn new(
+        handle: &Arc<Handle>,
+        known: &Arc<Known>,
+        (by, key): (Side, &str),
+        visible: Visible,
+    ) -> Result<KeyRows> {
+        let source = if known.hot.parts(by, key).is_some() {
+            let rows = HotRows::new(handle, known, (by, key), None, Which::Counting).await?;
+            Source::Places(Box::new(rows))
+        } else {
+            let statement = handle.by(by).key.get(&handle.client).await?;
+            let values = (bucket(key, known.definition.buckets), key.to_owned());
+            Source::Bucket(handle.pages(statement, values))
+        };
+        let (handle, known) = (Arc::clone(handle), Arc::clone(known));
+        Ok(KeyRows { handle, known, visible, by, key: key.to_owned(), source, read: 0 })
     }
 
     /// The rows of the next page; `None` after the last.
-    async fn page(&mut self) -> Result<Option<Vec<(String, SeenAt)>>> {
-        let Some(state) = self.next.take() else { return Ok(None) };
-        let (client, what) = (&self.handle.client, self.handle.what());
-        let statement = self.handle.by(self.by).key.get(client).await?;
-        let values = (bucket(&self.key, self.known.definition.buckets), self.key.as_str());
-        let (rows, next) = client.read_page(&what, statement, values, state).await?;
-        self.next = next;
-        let mut page = Vec::with_capacity(rows.rows_num());
-        for row in rows.rows::<StoredRow<'_>>().map_err(|e| unexpected(&what, e))? {
-            let (key, value, date) = row.map_err(|e| unexpected(&what, e))?;
-            let date = self.handle.seen_at(date)?;
-            if self.known.shows(&self.visible, self.by, (key, value, date)) {
-                page.push((value.to_owned(), date));
+    pub(crate) async fn page(&mut self) -> Result<Option<Vec<(String, SeenAt)>>> {
+        let (known, key) = (&self.known, self.key.as_str());
+        let shows = |value: &str, date| known.shows(&self.visible, self.by, (key, value, date));
+        let page = match &mut self.source {
+            Source::Bucket(pages) => {
+                let Some(page) = pages.next().await? else { return Ok(None) };
+                self.read += page.len() as u64;
+                let mut rows = Vec::with_capacity(page.len());
+                self.handle.each_row(&page, |(_, value, date)| {
+                    if shows(value, date) {
+                        rows.push((value.to_owned(), date));
+                    }
+                    Ok(())
+                })?;
+                rows
             }
-        }
+            Source::Places(places) => {
+                let Some(mut rows) = places.next().await? else { return Ok(None) };
+                self.read += rows.len() as u64;
+                rows.retain(|(value, date)| shows(value, *date));
+                rows
+            }
+        };
+        hot::note_later(&self.handle, self.by, &self.key, self.read);
         Ok(Some(page))
     }
 
-    async fn all(&mut self) -> Result<Vec<(String, SeenAt)>> {
-        let mut rows = Vec::new();
-        while let Some(page) = self.page().await? {
-            rows.extend(page);
-        }
-        Ok(rows)
+    /// Whether rows come newest first.
+    fn is_ordered(&self) -> bool {
+        self.known.definition.keep == Keep::All || matches!(self.source, Source::Places(_))
     }
 }
 
@@ -69,22 +94,24 @@ pub(crate) struct KeyAnswers {
     current: (String, SeenAt),
 }
 
-/// Asks what goes with a key. Cost: one request for each 5,000 rows of it.
+/// Asks what goes with a key. Cost: one request for each 5,000 rows of it; of a key with very many rows,
+/// a request for each of its parts and then for each 5,000 rows.
 pub(crate) async fn answers(
     handle: &Arc<Handle>,
     by: Side,
     key: &str,
     window: Window,
 ) -> Result<KeyAnswers> {
-    let mut rows = KeyRows::new(handle, by, key, window).await?;
-    let (page, given) = match rows.known.definition.keep {
-        Keep::Last => {
-            let mut all = rows.all().await?;
-            all.sort_unstable_by(|a, b| newest_first((a.1, a.0.as_bytes()), (b.1, b.0.as_bytes())));
-            (all, None)
+    let known = handle.state.current().await?;
+    let mut rows = KeyRows::new(handle, &known, (by, key), known.visible(window)).await?;
+    let mut page = rows.page().await?.unwrap_or_default();
+    if !rows.is_ordered() {
+        while let Some(more) = rows.page().await? {
+            page.extend(more);
         }
-        Keep::All => (rows.page().await?.unwrap_or_default(), Some(HashSet::new())),
-    };
+        page.sort_unstable_by(|a, b| newest_first((a.1, a.0.as_bytes()), (b.1, b.0.as_bytes())));
+    }
+    let given = (known.definition.keep == Keep::All).then(HashSet::new);
     let current = (String::new(), SeenAt::EPOCH);
     Ok(KeyAnswers { rows, page: page.into_iter(), given, current })
 }
@@ -114,16 +141,7 @@ pub(crate) async fn last_seen(
     id: &str,
     partner_id: &str,
 ) -> Result<Option<SeenAt>> {
-    let mut rows = KeyRows::new(handle, Side::Id, id, Window::ALL).await?;
-    if rows.known.definition.keep == Keep::Last {
-        return Ok(history(handle, id, partner_id).await?.first().copied());
-    }
-    while let Some(page) = rows.page().await? {
-        if let Some(row) = page.into_iter().find(|row| row.0 == partner_id) {
-            return Ok(Some(row.1));
-        }
-    }
-    Ok(None)
+    Ok(dates(handle, id, partner_id, 1).await?.first().copied())
 }
 
 /// The dates of a pair, newest first. Cost: one request; with keep="all" as for [`answers`].
@@ -132,16 +150,40 @@ pub(crate) async fn history(
     id: &str,
     partner_id: &str,
 ) -> Result<Vec<SeenAt>> {
-    let mut rows = KeyRows::new(handle, Side::Id, id, Window::ALL).await?;
-    let known = &rows.known;
+    dates(handle, id, partner_id, usize::MAX).await
+}
+
+async fn dates(
+    handle: &Arc<Handle>,
+    id: &str,
+    partner_id: &str,
+    most: usize,
+) -> Result<Vec<SeenAt>> {
+    let known = handle.state.current().await?;
+    // Both directions have the pair; the end with few rows is asked.
+    let is_hot = |by, key| known.hot.parts(by, key).is_some();
+    let by = match is_hot(Side::Id, id) && !is_hot(Side::PartnerId, partner_id) {
+        true => Side::PartnerId,
+        false => Side::Id,
+    };
+    let (key, value) = match by {
+        Side::Id => (id, partner_id),
+        Side::PartnerId => (partner_id, id),
+    };
+    let visible = known.visible(Window::ALL);
+    let shows = |date: SeenAt| known.shows(&visible, by, (key, value, date));
     if known.definition.keep == Keep::Last {
-        let date = handle.row(known, Side::Id, (id, partner_id, SeenAt::EPOCH)).await?;
-        let shows = |date: &SeenAt| known.shows(&rows.visible, Side::Id, (id, partner_id, *date));
-        return Ok(date.filter(shows).into_iter().collect());
+        let date = handle.row(&known, by, (key, value, SeenAt::EPOCH)).await?;
+        return Ok(date.filter(|date| shows(*date)).into_iter().collect());
     }
-    let mut dates = Vec::new();
-    while let Some(page) = rows.page().await? {
-        dates.extend(page.into_iter().filter(|row| row.0 == partner_id).map(|row| row.1));
+    let mut found = Vec::new();
+    let mut places = HotRows::new(handle, &known, (by, key), Some(value), Which::Counting).await?;
+    while let Some(rows) = places.next().await?
+        && found.len() < most
+    {
+        let dates = rows.into_iter().filter(|row| row.0 == value && shows(row.1)).map(|row| row.1);
+        found.extend(dates);
     }
-    Ok(dates)
+    found.truncate(most);
+    Ok(found)
 }

@@ -2,6 +2,9 @@
 
 use twox_hash::XxHash3_64;
 
+/// Rows of a bucket, when a table has as many as it was made for.
+const ROWS: u64 = 1_000;
+
 /// The bucket of a key among so many: XXH3 (64 bits) of its bytes, modulo their number. Fixed for
 /// the life of a table.
 pub(crate) fn bucket(key: &str, buckets: i32) -> i32 {
@@ -14,11 +17,15 @@ pub(crate) fn bucket(key: &str, buckets: i32) -> i32 {
 /// for a hundred keys of a bucket reads a few pages of one partition, and a partition that outgrows
 /// its plan a hundredfold is still one that servers take without a warning.
 pub(crate) fn buckets_for(expected_rows: u64) -> i32 {
-    const ROWS: u64 = 1_000;
     const FEWEST: u64 = 16;
     const MOST: u64 = 1 << 24;
     // Lossless: at most MOST.
     expected_rows.div_ceil(ROWS).clamp(FEWEST, MOST) as i32
+}
+
+/// How many rows a table with so many buckets was made for.
+pub(crate) fn expected_rows(buckets: i32) -> u64 {
+    u64::from(buckets.unsigned_abs()) * ROWS
 }
 
 #[cfg(test)]
@@ -35,5 +42,6 @@ mod tests {
     #[test]
     fn the_number_of_buckets_is_bounded() {
         assert_eq!([0, 1, 5_000_000, u64::MAX].map(buckets_for), [16, 16, 5_000, 1 << 24]);
+        assert_eq!(expected_rows(5_000), 5_000_000);
     }
 }

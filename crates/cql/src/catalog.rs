@@ -1,20 +1,24 @@
-//! The rows of `idmatch_tables` and `idmatch_erasures`: what a table is, and the log of its erasures.
+//! The rows of `idmatch_tables` and `idmatch_hashes`: what a table is, and the log of what was erased in
+//! it and of which keys have very many rows.
 //!
 //! Each change is made by a conditional write, so that of two clients one is first; who may have been
 //! first and was not told reads what is there.
 
 use crate::client::Client;
 use crate::errors::unexpected;
+use crate::pages::Pages;
 use idmatch_model::{Keep, Period, SeenAt, TableName, TableOptions};
 use idmatch_store::{Error, ErrorKind, Result};
-use scylla::response::PagingState;
 use scylla::value::CqlTimestamp;
+use std::sync::Arc;
 use uuid::Uuid;
 
 /// Generations that the timestamps of rows have room for.
 const MOST_GENERATIONS: i32 = 998;
-/// Erasures that are written in one request.
+/// Notes that are written in one request.
 const ROWS_AT_ONCE: usize = 500;
+/// Notes that one entry of a log has.
+const ENTRY: usize = 10_000;
 
 /// What a table is.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,10 +79,19 @@ impl Definition {
     }
 }
 
-/// An entry of the log: a portion of erasures. The first entry of a table is its making.
+/// An entry of the log: a portion of notes. The first entry of a table is its making.
 pub(crate) struct Entry {
     pub(crate) number: i64,
     pub(crate) portion: Option<Uuid>,
+}
+
+/// What the log has of an identifier or a pair, which it knows by a hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Note {
+    /// It was erased up to a date.
+    Erased(SeenAt),
+    /// It has very many rows; they are kept in so many parts.
+    Hot(i32),
 }
 
 /// Keep, retention, gone_before, generation, rewritten, buckets, maker, is_ready.
@@ -95,12 +108,12 @@ type Statics = (
 
 /// Reads and changes the catalog of one keyspace.
 pub(crate) struct Catalog<'c> {
-    client: &'c Client,
+    client: &'c Arc<Client>,
     keyspace: &'c str,
 }
 
 impl<'c> Catalog<'c> {
-    pub(crate) fn new(client: &'c Client) -> Catalog<'c> {
+    pub(crate) fn new(client: &'c Arc<Client>) -> Catalog<'c> {
         Catalog { client, keyspace: &client.settings().keyspace }
     }
 
@@ -143,15 +156,14 @@ impl<'c> Catalog<'c> {
             self.keyspace
         );
         let read = self.client.prepare_catalog(&cql).await?;
-        let (mut entries, mut next) = (Vec::new(), Some(PagingState::start()));
-        while let Some(from) = next.take() {
-            let values = (name.as_str(), after);
-            let (rows, more) = self.client.read_page(&what, &read, values, from).await?;
-            for row in rows.rows::<(i64, Option<Uuid>)>().map_err(|e| unexpected(&what, e))? {
-                let (number, portion) = row.map_err(|e| unexpected(&what, e))?;
+        let mut entries = Vec::new();
+        let values = (name.as_str().to_owned(), after);
+        let mut pages = Pages::new(self.client, &what, &read, values);
+        while let Some(page) = pages.next().await? {
+            page.each(|(number, portion): (i64, Option<Uuid>)| {
                 entries.push(Entry { number, portion });
-            }
-            next = more;
+                Ok(())
+            })?;
         }
         Ok(entries)
     }
@@ -229,26 +241,42 @@ impl<'c> Catalog<'c> {
         self.client.write(&format!("table {name}"), &update, values).await.map(drop)
     }
 
-    /// Writes some erasures and enters them into a table's log, after the entry `last`. When this
+    /// Writes some notes and enters them into a table's log, after the entry `last`. When this
     /// returns, every client that reads the log has them.
-    pub(crate) async fn add_erasures(
+    pub(crate) async fn publish(
         &self,
         name: &TableName,
         mut last: i64,
-        hashes: &[u128],
-        at: SeenAt,
+        notes: &[(u128, Note)],
     ) -> Result<()> {
-        let what = format!("an erasure in table {name}");
+        for notes in notes.chunks(ENTRY) {
+            last = self.enter_notes(name, last, notes).await?;
+        }
+        Ok(())
+    }
+
+    async fn enter_notes(
+        &self,
+        name: &TableName,
+        mut last: i64,
+        notes: &[(u128, Note)],
+    ) -> Result<i64> {
+        let what = format!("the log of table {name}");
         let portion = Uuid::new_v4();
         let cql = format!(
-            "INSERT INTO {}.idmatch_erasures (portion, hash, at) VALUES (?, ?, ?)",
+            "INSERT INTO {}.idmatch_hashes (portion, hash, erased_at, parts) VALUES (?, ?, ?, ?)",
             self.keyspace
         );
         let insert = self.client.prepare_catalog(&cql).await?;
-        let at = CqlTimestamp(at.millis_i64());
-        for hashes in hashes.chunks(ROWS_AT_ONCE) {
-            let rows: Vec<_> =
-                hashes.iter().map(|hash| (portion, hash.to_be_bytes().to_vec(), at)).collect();
+        let row = |(hash, note): &(u128, Note)| {
+            let (erased_at, parts) = match note {
+                Note::Erased(at) => (Some(CqlTimestamp(at.millis_i64())), None),
+                Note::Hot(parts) => (None, Some(*parts)),
+            };
+            (portion, hash.to_be_bytes().to_vec(), erased_at, parts)
+        };
+        for notes in notes.chunks(ROWS_AT_ONCE) {
+            let rows: Vec<_> = notes.iter().map(row).collect();
             self.client.write_batch(&what, &insert, &rows).await?;
         }
         let cql = format!(
@@ -261,30 +289,40 @@ impl<'c> Catalog<'c> {
             self.client.write(&what, &enter, values).await?;
             // Whether it was this one or another client's, who came first is in the log.
             let entries = self.entries(name, last).await?;
-            if entries.iter().any(|entry| entry.portion == Some(portion)) {
-                return Ok(());
+            if let Some(entry) = entries.iter().find(|entry| entry.portion == Some(portion)) {
+                return Ok(entry.number);
             }
             last = entries.iter().map(|entry| entry.number).max().unwrap_or(last);
         }
     }
 
-    /// The erasures of an entry.
-    pub(crate) async fn erasures(&self, portion: Uuid) -> Result<Vec<(u128, SeenAt)>> {
-        let what = "erasures";
-        let cql =
-            format!("SELECT hash, at FROM {}.idmatch_erasures WHERE portion = ?", self.keyspace);
+    /// The notes of an entry.
+    pub(crate) async fn notes(&self, portion: Uuid) -> Result<Vec<(u128, Note)>> {
+        let what = "the log of a table";
+        let cql = format!(
+            "SELECT hash, erased_at, parts FROM {}.idmatch_hashes WHERE portion = ?",
+            self.keyspace
+        );
         let read = self.client.prepare_catalog(&cql).await?;
-        let (mut found, mut next) = (Vec::new(), Some(PagingState::start()));
-        while let Some(from) = next.take() {
-            let (rows, more) = self.client.read_page(what, &read, (portion,), from).await?;
-            for row in rows.rows::<(&[u8], CqlTimestamp)>().map_err(|e| unexpected(what, e))? {
-                let (hash, CqlTimestamp(at)) = row.map_err(|e| unexpected(what, e))?;
+        let mut found = Vec::new();
+        let mut pages = Pages::new(self.client, what, &read, (portion,));
+        while let Some(page) = pages.next().await? {
+            page.each(|(hash, erased_at, parts): NoteRow<'_>| {
                 let hash = <[u8; 16]>::try_from(hash).map_err(|e| unexpected(what, e))?;
-                let at = SeenAt::from_millis(at).map_err(|e| unexpected(what, e))?;
-                found.push((u128::from_be_bytes(hash), at));
-            }
-            next = more;
+                let note = match (erased_at, parts) {
+                    (Some(CqlTimestamp(at)), None) => {
+                        Note::Erased(SeenAt::from_millis(at).map_err(|e| unexpected(what, e))?)
+                    }
+                    (None, Some(parts)) => Note::Hot(parts),
+                    _ => return Err(unexpected(what, "a note that is no erasure and no hot key")),
+                };
+                found.push((u128::from_be_bytes(hash), note));
+                Ok(())
+            })?;
         }
         Ok(found)
     }
 }
+
+/// Hash, erased_at, parts.
+type NoteRow<'r> = (&'r [u8], Option<CqlTimestamp>, Option<i32>);

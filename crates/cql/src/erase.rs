@@ -3,20 +3,16 @@
 //! What was published hides rows from every question, whenever they arrive. Removing them is for
 //! the disk: rows that are written later, by who did not know yet, are removed by a compaction.
 
-use crate::bucket::bucket;
-use crate::catalog::Catalog;
-use crate::errors::unexpected;
-use crate::handle::{Handle, StoredRow};
+use crate::catalog::{Catalog, Note};
+use crate::handle::Handle;
+use crate::hot::{HotRows, Which};
 use crate::state::Known;
 use futures::{StreamExt, TryStreamExt, stream};
-use idmatch_model::{SeenAt, Side, Target, Window};
+use idmatch_model::{Keep, SeenAt, Side, Target, Window};
 use idmatch_store::{Erased, Error, Result};
-use scylla::response::PagingState;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Erasures that one entry of a table's log has.
-const ENTRY: usize = 10_000;
 /// Targets that are worked on at once.
 const AT_ONCE: usize = 32;
 
@@ -34,11 +30,9 @@ pub(crate) async fn erase(
         return Ok(Erased::default());
     }
     let before = handle.state.refresh().await?;
-    let hashes: Vec<u128> = targets.iter().map(|target| before.erasures.hash(target)).collect();
-    let catalog = Catalog::new(&handle.client);
-    for hashes in hashes.chunks(ENTRY) {
-        catalog.add_erasures(handle.name(), before.last_entry, hashes, at).await?;
-    }
+    let note = |target| (before.erasures.hash(target), Note::Erased(at));
+    let notes: Vec<(u128, Note)> = targets.iter().map(note).collect();
+    Catalog::new(&handle.client).publish(handle.name(), before.last_entry, &notes).await?;
     handle.state.refresh().await?;
     tokio::time::sleep(handle.state.lease()).await;
     // A row that several targets hide counts once.
@@ -57,7 +51,7 @@ pub(crate) async fn erase(
 
 /// Removes what there is of a target; gives the rows of each direction that were shown before.
 async fn remove(
-    handle: &Handle,
+    handle: &Arc<Handle>,
     before: &Known,
     target: Target,
     at: SeenAt,
@@ -68,9 +62,13 @@ async fn remove(
         Target::Pair { id, partner_id } => (Side::Id, id, Some(partner_id)),
     };
     let is_pair = value.is_some();
-    let hidden = |row: &Row| row.2 <= at && value.is_none_or(|value| *value == row.1);
-    let here: Vec<Row> =
-        rows_of(handle, before, by, key).await?.into_iter().filter(hidden).collect();
+    let mut stored = rows_of(handle, before, by, key).await?;
+    stored.retain(|row| value.is_none_or(|value| *value == row.1));
+    let is_hidden = |row: &Row| row.2 <= at;
+    // A pair that was seen later is not erased, even if an older row of it is still there.
+    let here: BTreeSet<Row> = counting(before.definition.keep, &stored);
+    let here: Vec<Row> = here.into_iter().filter(is_hidden).collect();
+    stored.retain(is_hidden);
     if value.is_none() {
         handle.delete_key(before, by, key, at).await?;
     }
@@ -89,7 +87,7 @@ async fn remove(
         }
     };
     let there: Vec<Option<Row>> =
-        stream::iter(&here).map(remove_row).buffer_unordered(AT_ONCE).try_collect().await?;
+        stream::iter(&stored).map(remove_row).buffer_unordered(AT_ONCE).try_collect().await?;
     let there = there.into_iter().flatten().collect();
     let visible = before.visible(Window::ALL);
     let shown = |by: Side, rows: Vec<Row>| -> BTreeSet<Row> {
@@ -103,19 +101,27 @@ async fn remove(
     })
 }
 
+/// Of some rows those that count: with keep="last" the newest of each pair.
+fn counting(keep: Keep, rows: &[Row]) -> BTreeSet<Row> {
+    if keep == Keep::All {
+        return rows.iter().cloned().collect();
+    }
+    let mut newest = BTreeMap::new();
+    for (key, value, date) in rows {
+        let known = newest.entry((key, value)).or_insert(*date);
+        *known = (*date).max(*known);
+    }
+    let row =
+        |((key, value), date): ((&String, &String), SeenAt)| (key.clone(), value.clone(), date);
+    newest.into_iter().map(row).collect()
+}
+
 /// All rows of a key as they are stored.
-async fn rows_of(handle: &Handle, known: &Known, by: Side, key: &str) -> Result<Vec<Row>> {
-    let what = handle.what();
-    let statement = handle.by(by).key.get(&handle.client).await?;
-    let values = (bucket(key, known.definition.buckets), key);
-    let (mut found, mut next) = (Vec::new(), Some(PagingState::start()));
-    while let Some(state) = next.take() {
-        let (rows, more) = handle.client.read_page(&what, statement, values, state).await?;
-        for row in rows.rows::<StoredRow<'_>>().map_err(|e| unexpected(&what, e))? {
-            let (key, value, date) = row.map_err(|e| unexpected(&what, e))?;
-            found.push((key.to_owned(), value.to_owned(), handle.seen_at(date)?));
-        }
-        next = more;
+async fn rows_of(handle: &Arc<Handle>, known: &Known, by: Side, key: &str) -> Result<Vec<Row>> {
+    let mut rows = HotRows::new(handle, known, (by, key), None, Which::Stored).await?;
+    let mut found = Vec::new();
+    while let Some(some) = rows.next().await? {
+        found.extend(some.into_iter().map(|(value, date)| (key.to_owned(), value, date)));
     }
     Ok(found)
 }

@@ -1,67 +1,131 @@
 //! What the driver reports, as errors of a store.
+//!
+//! Invariant: what may have been done is never called refused. Of an error that is not known here
+//! nothing is known.
 
 use idmatch_store::{Error, ErrorKind};
-use scylla::errors::{DbError, ExecutionError, RequestAttemptError};
+use scylla::errors::{DbError, ExecutionError, PrepareError, RequestAttemptError};
 
 /// What may have become of a request that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// It may have been done; trying again may help.
     Unknown,
+    /// It may have been done, and was answered in a way that is not understood.
+    Garbled,
     /// It was not done; trying again may help.
     NotDone,
     /// It was not done, and never will be.
     Refused,
 }
 
+impl Outcome {
+    /// Whether trying again may help.
+    pub(crate) fn may_pass(self) -> bool {
+        matches!(self, Outcome::Unknown | Outcome::NotDone)
+    }
+
+    /// Whether it may have been done.
+    pub(crate) fn may_be_done(self) -> bool {
+        matches!(self, Outcome::Unknown | Outcome::Garbled)
+    }
+}
+
 /// Judges a failure.
 pub(crate) fn outcome(error: &ExecutionError) -> Outcome {
     match error {
-        ExecutionError::RequestTimeout(_)
-        | ExecutionError::SchemaAgreementError(_)
-        | ExecutionError::MetadataError(_) => Outcome::Unknown,
+        // No server was asked.
         ExecutionError::ConnectionPoolError(_) | ExecutionError::EmptyPlan => Outcome::NotDone,
-        ExecutionError::LastAttemptError(RequestAttemptError::DbError(error, _)) => match error {
-            DbError::Unavailable { .. }
-            | DbError::IsBootstrapping
-            | DbError::RateLimitReached { .. } => Outcome::NotDone,
+        ExecutionError::BadQuery(_) | ExecutionError::PrepareError(_) => Outcome::Refused,
+        ExecutionError::LastAttemptError(error) => attempt_outcome(error),
+        // Time was over, or what follows a change of tables failed.
+        _ => Outcome::Unknown,
+    }
+}
+
+/// Judges what one node said, or did not say.
+pub(crate) fn attempt_outcome(error: &RequestAttemptError) -> Outcome {
+    match error {
+        RequestAttemptError::DbError(error, _) => answer_outcome(error),
+        RequestAttemptError::UnableToAllocStreamId => Outcome::NotDone,
+        // Not sent, or sent as a statement that the node does not know.
+        RequestAttemptError::SerializationError(_)
+        | RequestAttemptError::CqlRequestSerialization(_)
+        | RequestAttemptError::RepreparedIdChanged { .. }
+        | RequestAttemptError::RepreparedIdMissingInBatch => Outcome::Refused,
+        RequestAttemptError::BodyExtensionsParseError(_)
+        | RequestAttemptError::CqlResultParseError(_)
+        | RequestAttemptError::CqlErrorParseError(_)
+        | RequestAttemptError::UnexpectedResponse(_)
+        | RequestAttemptError::NonfinishedPagingState => Outcome::Garbled,
+        // A connection that broke, and what later drivers add.
+        _ => Outcome::Unknown,
+    }
+}
+
+fn answer_outcome(error: &DbError) -> Outcome {
+    match error {
+        // Said before anything is done.
+        DbError::SyntaxError
+        | DbError::Invalid
+        | DbError::AlreadyExists { .. }
+        | DbError::FunctionFailure { .. }
+        | DbError::AuthenticationError
+        | DbError::Unauthorized
+        | DbError::ConfigError
+        | DbError::ProtocolError => Outcome::Refused,
+        DbError::IsBootstrapping
+        | DbError::Unprepared { .. }
+        | DbError::RateLimitReached { rejected_by_coordinator: true, .. } => Outcome::NotDone,
+        // A replica may have done it before another was too busy (Overloaded, RateLimitReached); a
+        // conditional write may have been agreed on before too few nodes were left (Unavailable).
+        // Errors of newer servers have numbers that are not known here.
+        _ => Outcome::Unknown,
+    }
+}
+
+/// Whether a node had more to do than it can.
+pub(crate) fn is_overload(error: &RequestAttemptError) -> bool {
+    match error {
+        RequestAttemptError::DbError(error, _) => matches!(
+            error,
             DbError::Overloaded
-            | DbError::ReadTimeout { .. }
-            | DbError::ReadFailure { .. }
-            | DbError::WriteTimeout { .. }
-            | DbError::WriteFailure { .. }
-            | DbError::TruncateError
-            | DbError::ServerError => Outcome::Unknown,
-            _ => Outcome::Refused,
-        },
-        ExecutionError::LastAttemptError(RequestAttemptError::UnableToAllocStreamId) => {
-            Outcome::NotDone
-        }
-        ExecutionError::LastAttemptError(RequestAttemptError::BrokenConnectionError(_)) => {
-            Outcome::Unknown
-        }
+                | DbError::RateLimitReached { .. }
+                | DbError::ReadTimeout { .. }
+                | DbError::WriteTimeout { .. }
+        ),
+        RequestAttemptError::UnableToAllocStreamId => true,
+        _ => false,
+    }
+}
+
+/// Judges a preparation that failed.
+pub(crate) fn preparation_outcome(error: &PrepareError) -> Outcome {
+    match error {
+        PrepareError::ConnectionPoolError(_) => Outcome::NotDone,
+        PrepareError::AllAttemptsFailed { first_attempt } => attempt_outcome(first_attempt),
         _ => Outcome::Refused,
     }
 }
 
 /// The error of a read that was given up.
 pub(crate) fn unread(what: &str, error: ExecutionError) -> Error {
-    let kind = match outcome(&error) {
-        Outcome::Unknown | Outcome::NotDone => ErrorKind::Unavailable,
-        Outcome::Refused => ErrorKind::Io,
-    };
+    let kind = kind_of(outcome(&error));
     Error::with_source(kind, format!("cannot read {what}"), error)
 }
 
-/// The error of a write that was given up, when `worst` is the least that is known of its attempts.
-/// The driver tells of its last attempt only, so that nothing but a refusal says that it was not done.
-pub(crate) fn unwritten(what: &str, worst: Outcome, error: ExecutionError) -> Error {
-    let (kind, text) = match worst {
-        Outcome::Unknown | Outcome::NotDone => (
+/// The error of a write that was given up. `may_be_done` tells of all attempts, the error of the last
+/// one. Also what was certainly not done is `UnknownOutcome`, as long as it could be done later: it is
+/// a part of something, other parts of which are done.
+pub(crate) fn unwritten(what: &str, may_be_done: bool, error: ExecutionError) -> Error {
+    let (kind, text) = match outcome(&error) {
+        Outcome::Refused if !may_be_done => {
+            (ErrorKind::Io, format!("the servers refuse to write {what}"))
+        }
+        _ => (
             ErrorKind::UnknownOutcome,
             format!("it is unknown whether {what} was written; repeat it, which is always safe"),
         ),
-        Outcome::Refused => (ErrorKind::Io, format!("the servers refuse to write {what}")),
     };
     Error::with_source(kind, text, error)
 }
@@ -75,6 +139,75 @@ pub(crate) fn unexpected(
 }
 
 /// The error of a statement that cannot be prepared.
-pub(crate) fn unprepared(statement: &str, error: scylla::errors::PrepareError) -> Error {
-    Error::with_source(ErrorKind::Io, format!("the servers do not take {statement:?}"), error)
+pub(crate) fn unprepared(statement: &str, error: PrepareError) -> Error {
+    let outcome = preparation_outcome(&error);
+    let text = match outcome.may_pass() {
+        true => "the servers do not prepare statements".to_owned(),
+        false => format!("the servers do not take {statement:?}"),
+    };
+    Error::with_source(kind_of(outcome), text, error)
+}
+
+/// The kind of error of what changes nothing.
+fn kind_of(outcome: Outcome) -> ErrorKind {
+    if outcome.may_pass() { ErrorKind::Unavailable } else { ErrorKind::Io }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use scylla::errors::{OperationType, WriteType};
+    use scylla::statement::Consistency;
+    use std::time::Duration;
+
+    fn of(error: DbError) -> Outcome {
+        let attempt = RequestAttemptError::DbError(error, String::new());
+        outcome(&ExecutionError::LastAttemptError(attempt))
+    }
+
+    fn limited(rejected_by_coordinator: bool) -> DbError {
+        let op_type = OperationType::Write;
+        DbError::RateLimitReached { op_type, rejected_by_coordinator }
+    }
+
+    #[test]
+    fn only_what_was_certainly_not_done_is_called_so() {
+        let consistency = Consistency::LocalQuorum;
+        let timeout = DbError::WriteTimeout {
+            consistency,
+            received: 1,
+            required: 2,
+            write_type: WriteType::Simple,
+        };
+        let unavailable = DbError::Unavailable { consistency, required: 2, alive: 1 };
+        for (error, expected) in [
+            (timeout, Outcome::Unknown),
+            (unavailable, Outcome::Unknown),
+            (DbError::Overloaded, Outcome::Unknown),
+            (DbError::ServerError, Outcome::Unknown),
+            // What servers of protocol 5 say of a conditional write.
+            (DbError::Other(0x1700), Outcome::Unknown),
+            (limited(false), Outcome::Unknown),
+            (limited(true), Outcome::NotDone),
+            (DbError::IsBootstrapping, Outcome::NotDone),
+            (DbError::Unauthorized, Outcome::Refused),
+            (DbError::Invalid, Outcome::Refused),
+        ] {
+            assert_eq!(of(error.clone()), expected, "{error}");
+        }
+        let late = ExecutionError::RequestTimeout(Duration::from_secs(1));
+        assert_eq!(outcome(&late), Outcome::Unknown);
+        assert_eq!(outcome(&ExecutionError::EmptyPlan), Outcome::NotDone);
+        let garbled = RequestAttemptError::NonfinishedPagingState;
+        assert!(attempt_outcome(&garbled).may_be_done());
+        assert!(!attempt_outcome(&garbled).may_pass());
+    }
+
+    #[test]
+    fn a_refusal_after_an_attempt_that_may_have_been_done_is_unknown() {
+        let refusal = || RequestAttemptError::DbError(DbError::Unauthorized, String::new());
+        let kind = |may_be_done| unwritten("rows", may_be_done, refusal().into()).kind();
+        assert_eq!(kind(false), ErrorKind::Io);
+        assert_eq!(kind(true), ErrorKind::UnknownOutcome);
+    }
 }

@@ -1,14 +1,21 @@
-//! What everything that is done with one table needs: the connection, the statements, the state.
+//! What everything that is done with one table needs: the connection, the statements, the state; and
+//! single rows and keys, wherever they are.
 
 use crate::bucket::bucket;
 use crate::client::Client;
 use crate::errors::unexpected;
+use crate::hot::{self, HotRows, Which};
+use crate::matching::Costs;
+use crate::pages::{Page, Pages};
 use crate::state::{Known, State};
-use crate::statements::{Direction, Statements};
+use crate::statements::{Direction, Hot, Statements};
 use idmatch_model::{Keep, SeenAt, Side, TableName};
 use idmatch_store::{Result, now};
+use scylla::serialize::row::SerializeRow;
+use scylla::statement::prepared::PreparedStatement;
 use scylla::value::CqlTimestamp;
 use std::sync::Arc;
+use tokio::sync::Mutex;
 
 /// The timestamps of rows are microseconds: a thousand in each millisecond of seen_at. The last is
 /// for erasures, which hide all rows of their millisecond; the others for generations.
@@ -21,20 +28,34 @@ const LAST_EXPIRY_SECONDS: i64 = i32::MAX as i64 - 86_400;
 const TTL_MARGIN_SECONDS: i64 = 4 * 86_400;
 const MILLIS: i64 = 1_000;
 
-/// A row as the servers give it: key, value, seen_at.
-pub(crate) type StoredRow<'r> = (&'r str, &'r str, CqlTimestamp);
+/// A row of a direction: key, value, date.
+pub(crate) type Row<'r> = (&'r str, &'r str, SeenAt);
 
 /// A table's connection, statements and state.
 pub(crate) struct Handle {
     pub(crate) client: Arc<Client>,
     pub(crate) state: Arc<State>,
+    /// Held while keys with very many rows are noted.
+    pub(crate) noting: Mutex<()>,
     statements: Statements,
+    /// What matches by id and by partner_id cost so far.
+    costs: [Costs; 2],
 }
 
 impl Handle {
     pub(crate) fn new(client: Arc<Client>, state: Arc<State>, keep: Keep) -> Handle {
         let statements = Statements::new(&client.settings().keyspace, state.name(), keep);
-        Handle { client, state, statements }
+        let (noting, costs) = (Mutex::default(), Default::default());
+        Handle { client, state, noting, statements, costs }
+    }
+
+    /// What matches by a side cost so far.
+    pub(crate) fn costs(&self, by: Side) -> &Costs {
+        let [by_id, by_partner_id] = &self.costs;
+        match by {
+            Side::Id => by_id,
+            Side::PartnerId => by_partner_id,
+        }
     }
 
     pub(crate) fn name(&self) -> &TableName {
@@ -45,36 +66,94 @@ impl Handle {
         self.statements.by(by)
     }
 
+    /// The statements for keys with very many rows.
+    pub(crate) fn hot(&self) -> &Hot {
+        &self.statements.hot
+    }
+
     /// What is read, as an error names it.
     pub(crate) fn what(&self) -> String {
         format!("table {}", self.name())
     }
 
+    /// The rows that a statement gives.
+    pub(crate) fn pages(
+        &self,
+        statement: &PreparedStatement,
+        values: impl SerializeRow + Send + Sync + 'static,
+    ) -> Pages {
+        Pages::new(&self.client, &self.what(), statement, values)
+    }
+
+    /// Takes the rows of a page of a direction.
+    pub(crate) fn each_row<'p>(
+        &self,
+        page: &'p Page,
+        mut take: impl FnMut(Row<'p>) -> Result<()>,
+    ) -> Result<()> {
+        page.each(|(key, value, CqlTimestamp(date)): (&str, &str, CqlTimestamp)| {
+            let date = SeenAt::from_millis(date).map_err(|e| unexpected(&self.what(), e))?;
+            take((key, value, date))
+        })
+    }
+
     /// The date of a row, if it is there: with keep="last" whatever that is, with keep="all" the one
     /// that is asked for.
     pub(crate) async fn row(
-        &self,
+        self: &Arc<Handle>,
         known: &Known,
         by: Side,
-        (key, value, seen_at): (&str, &str, SeenAt),
+        (key, value, seen_at): Row<'_>,
     ) -> Result<Option<SeenAt>> {
+        let keep = known.definition.keep;
+        if known.hot.parts(by, key).is_some() {
+            let which = Which::Counting;
+            let mut rows = HotRows::new(self, known, (by, key), Some(value), which).await?;
+            let is_it =
+                |row: &(String, SeenAt)| row.0 == value && (keep == Keep::Last || row.1 == seen_at);
+            while let Some(some) = rows.next().await? {
+                if let Some(row) = some.into_iter().find(is_it) {
+                    return Ok(Some(row.1));
+                }
+            }
+            return Ok(None);
+        }
         let select = self.by(by).row.get(&self.client).await?;
-        let bucket = bucket(key, known.definition.buckets);
-        let what = self.what();
-        let rows = match known.definition.keep {
-            Keep::Last => self.client.read(&what, select, (bucket, key, value)).await?,
+        let (bucket, key, value) =
+            (bucket(key, known.definition.buckets), key.to_owned(), value.to_owned());
+        let mut pages = match keep {
+            Keep::Last => self.pages(select, (bucket, key, value)),
             Keep::All => {
                 let seen_at = CqlTimestamp(seen_at.millis_i64());
-                self.client.read(&what, select, (bucket, key, value, seen_at)).await?
+                self.pages(select, (bucket, key, value, seen_at))
             }
         };
-        let row = rows.maybe_first_row::<StoredRow<'_>>().map_err(|e| unexpected(&what, e))?;
-        row.map(|row| self.seen_at(row.2)).transpose()
+        let mut found = None;
+        while let Some(page) = pages.next().await? {
+            self.each_row(&page, |row| {
+                found = Some(row.2);
+                Ok(())
+            })?;
+        }
+        Ok(found)
     }
 
-    /// A date as it is stored.
-    pub(crate) fn seen_at(&self, CqlTimestamp(millis): CqlTimestamp) -> Result<SeenAt> {
-        SeenAt::from_millis(millis).map_err(|e| unexpected(&self.what(), e))
+    /// How many rows a key has at least: counting ends soon after they are very many.
+    pub(crate) async fn count(self: &Arc<Handle>, by: Side, key: &str) -> Result<u64> {
+        let known = self.state.current().await?;
+        if let Some(parts) = known.hot.parts(by, key) {
+            return hot::count(self, (by, key, parts)).await;
+        }
+        let statement = self.by(by).key.get(&self.client).await?;
+        let mut pages =
+            self.pages(statement, (bucket(key, known.definition.buckets), key.to_owned()));
+        let mut rows = 0;
+        while let Some(page) = pages.next().await?
+            && rows <= self.client.settings().hot_key_rows
+        {
+            rows += page.len() as u64;
+        }
+        Ok(rows)
     }
 
     /// Removes a row that was seen by then, in one direction. What was seen later stays.
@@ -82,9 +161,12 @@ impl Handle {
         &self,
         known: &Known,
         by: Side,
-        (key, value, seen_at): (&str, &str, SeenAt),
+        (key, value, seen_at): Row<'_>,
         at: SeenAt,
     ) -> Result<()> {
+        if let Some(parts) = known.hot.parts(by, key) {
+            hot::delete_row(self, (by, key, parts), (value, seen_at), at).await?;
+        }
         let delete = self.by(by).delete_row.get(&self.client).await?;
         let bucket = bucket(key, known.definition.buckets);
         let (at, what) = (erased_at(at), self.what());
@@ -106,6 +188,9 @@ impl Handle {
         key: &str,
         at: SeenAt,
     ) -> Result<()> {
+        if let Some(parts) = known.hot.parts(by, key) {
+            hot::delete_key(self, (by, key, parts), at).await?;
+        }
         let delete = self.by(by).delete_key.get(&self.client).await?;
         let values = (erased_at(at), bucket(key, known.definition.buckets), key);
         self.client.write(&self.what(), delete, values).await.map(drop)
@@ -115,11 +200,11 @@ impl Handle {
 /// The timestamp of a row: of two with one pair the newer has the greater one.
 pub(crate) fn written_at(known: &Known, seen_at: SeenAt) -> i64 {
     let generation = i64::from(known.definition.generation);
-    seen_at.millis_i64() * STEPS + generation.rem_euclid(STEPS - 1)
+    seen_at.millis_i64() * STEPS + generation.clamp(0, STEPS - 2)
 }
 
 /// The timestamp that removes all rows up to a date.
-fn erased_at(at: SeenAt) -> i64 {
+pub(crate) fn erased_at(at: SeenAt) -> i64 {
     at.millis_i64() * STEPS + STEPS - 1
 }
 

@@ -1,6 +1,7 @@
 //! Takes observations from a source and writes them in chunks, reading one while another is written.
 
 use crate::handle::Handle;
+use crate::progress::{Progress, note};
 use crate::rows::Rows;
 use crate::write::write;
 use idmatch_store::{BatchSource, Error, ErrorKind, Ingest, Result};
@@ -10,15 +11,15 @@ use tokio::task::JoinHandle;
 
 /// A chunk of a load: large, so that about so many of its rows share a bucket, within bounds. Two are
 /// in memory at once.
-const ROWS_PER_BUCKET: usize = 20;
-const LOAD_ROWS: RangeInclusive<usize> = 500_000..=4_000_000;
+const ROWS_PER_BUCKET: usize = 100;
+const LOAD_ROWS: RangeInclusive<usize> = 50_000..=4_000_000;
 const LOAD_BYTES: usize = 256 << 20;
 /// A chunk of an upsert: small, so that it is acknowledged soon.
 const UPSERT_ROWS: usize = 20_000;
 
-/// Loads all rows of a source. They are seen as they are written. Where the caller wants to stop at
-/// the first bad row with nothing published, all rows are judged before the first is written, and
-/// wait in memory.
+/// Loads all rows of a source. They are seen as they are written; a load that is repeated leaves out the
+/// chunks that one before has written, if that did not end. Where the caller wants to stop at the first bad
+/// row with nothing published, all rows are judged before the first is written, and wait in memory.
 pub(crate) fn load(
     handle: &Arc<Handle>,
     source: &mut dyn BatchSource,
@@ -27,7 +28,10 @@ pub(crate) fn load(
     if !ingest.is_strict() {
         let known = handle.client.wait(handle.state.current())?;
         let wanted = known.definition.buckets.unsigned_abs() as usize * ROWS_PER_BUCKET;
-        return run(handle, source, ingest, wanted.clamp(*LOAD_ROWS.start(), *LOAD_ROWS.end()));
+        let most_rows = wanted.clamp(*LOAD_ROWS.start(), *LOAD_ROWS.end());
+        let mut progress = handle.client.wait(Progress::read(handle))?;
+        run(handle, source, ingest, most_rows, Some(&mut progress))?;
+        return handle.client.wait(progress.end(handle));
     }
     let mut rows = Rows::default();
     while let Some(batch) = source.next_batch()? {
@@ -42,7 +46,7 @@ pub(crate) fn upsert(
     source: &mut dyn BatchSource,
     ingest: &Ingest<'_>,
 ) -> Result<()> {
-    run(handle, source, ingest, UPSERT_ROWS)
+    run(handle, source, ingest, UPSERT_ROWS, None)
 }
 
 fn run(
@@ -50,9 +54,10 @@ fn run(
     source: &mut dyn BatchSource,
     ingest: &Ingest<'_>,
     most_rows: usize,
+    progress: Option<&mut Progress>,
 ) -> Result<()> {
     let mut writing = None;
-    let read = read_chunks(handle, source, ingest, most_rows, &mut writing);
+    let read = read_chunks(handle, (source, ingest), most_rows, progress, &mut writing);
     let written = finish(handle, writing);
     let last = read?;
     written?;
@@ -64,9 +69,9 @@ type Writing = Option<JoinHandle<Result<()>>>;
 /// Starts to write each chunk when the one before is written; gives what is left at the end.
 fn read_chunks(
     handle: &Arc<Handle>,
-    source: &mut dyn BatchSource,
-    ingest: &Ingest<'_>,
+    (source, ingest): (&mut dyn BatchSource, &Ingest<'_>),
     most_rows: usize,
+    mut progress: Option<&mut Progress>,
     writing: &mut Writing,
 ) -> Result<Rows> {
     let mut rows = Rows::default();
@@ -74,11 +79,24 @@ fn read_chunks(
         rows.extend(&ingest.observations(&batch)?)?;
         if rows.len() >= most_rows || rows.text_bytes() >= LOAD_BYTES {
             finish(handle, writing.take())?;
-            let (table, chunk) = (Arc::clone(handle), std::mem::take(&mut rows));
-            *writing = Some(handle.client.start(async move { write(&table, chunk).await }));
+            let chunk = std::mem::take(&mut rows);
+            let hash = progress.as_mut().map(|progress| progress.meet(&chunk));
+            // What a load before has written is there.
+            if hash != Some(None) {
+                let (table, hash) = (Arc::clone(handle), hash.flatten());
+                *writing = Some(handle.client.start(write_chunk(table, chunk, hash)));
+            }
         }
     }
     Ok(rows)
+}
+
+async fn write_chunk(table: Arc<Handle>, chunk: Rows, hash: Option<u128>) -> Result<()> {
+    write(&table, chunk).await?;
+    match hash {
+        Some(hash) => note(&table, hash).await,
+        None => Ok(()),
+    }
 }
 
 fn finish(handle: &Handle, writing: Writing) -> Result<()> {

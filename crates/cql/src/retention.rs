@@ -2,14 +2,17 @@
 
 use crate::catalog::Catalog;
 use crate::handle::Handle;
+use crate::hot::{self, HotRows, Which};
 use crate::rows::Rows;
-use crate::scan::{Visit, scan};
+use crate::scan::{Visit, scan, scan_stored};
 use crate::state::{Known, Visible};
 use crate::write::write;
 use futures::{StreamExt, TryStreamExt, stream};
-use idmatch_model::{Period, SeenAt, Side, Window};
+use idmatch_model::{Keep, Period, SeenAt, Side, Window};
 use idmatch_store::{Result, now};
+use std::collections::HashSet;
 use std::sync::Arc;
+use twox_hash::XxHash3_128;
 
 /// Rows that one task removes at once.
 const AT_ONCE: usize = 16;
@@ -60,14 +63,19 @@ impl Visit for Rewrite {
     }
 }
 
-/// Removes the rows that nobody will see again: erased, or older than the retention. Cost: both
-/// directions are read.
+/// Removes the rows that nobody will see again: erased, or older than the retention. Notes the keys
+/// that have very many. Cost: both directions are read.
 pub(crate) async fn sweep(handle: &Arc<Handle>) -> Result<()> {
     let known = handle.state.refresh().await?;
     let visible = known.visible(Window::ALL);
     for by in Side::BOTH {
-        let (handle, known) = (Arc::clone(handle), Arc::clone(&known));
-        scan(&Arc::clone(&handle), by, Sweep { handle, known, visible, by }).await?;
+        let (table, known) = (Arc::clone(handle), Arc::clone(&known));
+        let sweep = Sweep { handle: table, known: Arc::clone(&known), visible, by };
+        let met = scan_stored(handle, by, sweep).await?;
+        hot::note(handle, by, met).await?;
+        for key in hot::keys(handle, &known, by).await? {
+            sweep_hot(handle, &known, visible, (by, &key)).await?;
+        }
     }
     Ok(())
 }
@@ -93,4 +101,29 @@ impl Visit for Sweep {
         let removed = stream::iter(0..rows.len()).map(remove).buffer_unordered(AT_ONCE);
         removed.try_collect().await
     }
+}
+
+/// Removes from a key with very many rows those that are not to be seen, and with keep="last" those of
+/// a pair that was seen again later.
+async fn sweep_hot(
+    handle: &Arc<Handle>,
+    known: &Known,
+    visible: Visible,
+    (by, key): (Side, &str),
+) -> Result<()> {
+    let mut given = HashSet::new();
+    let mut places = HotRows::new(handle, known, (by, key), None, Which::Stored).await?;
+    while let Some(mut rows) = places.next().await? {
+        rows.retain(|(value, seen_at)| {
+            let is_newest = known.definition.keep == Keep::All
+                || given.insert(XxHash3_128::oneshot(value.as_bytes()));
+            !is_newest || !known.shows(&visible, by, (key, value, *seen_at))
+        });
+        stream::iter(&rows)
+            .map(|(value, seen_at)| handle.delete_row(known, by, (key, value, *seen_at), *seen_at))
+            .buffer_unordered(AT_ONCE)
+            .try_for_each(async |()| Ok(()))
+            .await?;
+    }
+    Ok(())
 }

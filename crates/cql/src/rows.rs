@@ -1,8 +1,8 @@
 //! Observations on their way to the servers.
 
-use crate::bucket::bucket;
 use idmatch_model::{SeenAt, Side, check_id};
 use idmatch_store::{Observations, Result};
+use twox_hash::XxHash3_128;
 
 /// Rows of id, partner_id and date, their text in one piece.
 #[derive(Debug, Default)]
@@ -64,6 +64,18 @@ impl Rows {
         self.seen_at.get(row).copied().unwrap_or(SeenAt::EPOCH)
     }
 
+    /// XXH3 (128 bits) of all rows in their order.
+    pub(crate) fn hash(&self) -> u128 {
+        let mut hasher = XxHash3_128::new();
+        hasher.write(self.text.as_bytes());
+        for ((middle, end), seen_at) in self.ends.iter().zip(&self.seen_at) {
+            hasher.write(&(*middle as u64).to_le_bytes());
+            hasher.write(&(*end as u64).to_le_bytes());
+            hasher.write(&seen_at.millis().to_le_bytes());
+        }
+        hasher.finish_128()
+    }
+
     /// The rows that `take` takes.
     pub(crate) fn filtered(&self, mut take: impl FnMut(&str, &str, SeenAt) -> bool) -> Rows {
         let mut rows = Rows::default();
@@ -76,31 +88,29 @@ impl Rows {
         rows
     }
 
-    /// The rows of each bucket in one direction, as their numbers, cut where they would be too many
-    /// or too large for one request.
-    pub(crate) fn by_bucket(
+    /// The rows of each place, as their numbers, cut where they would be too many or too large
+    /// for one request.
+    pub(crate) fn grouped<P: Copy + Ord>(
         &self,
-        by: Side,
-        buckets: i32,
+        place: impl FnMut(usize) -> P,
         (most_rows, most_bytes): (usize, usize),
-    ) -> Vec<(i32, Vec<usize>)> {
-        let mut placed: Vec<(i32, usize)> =
-            (0..self.len()).map(|row| (bucket(self.pair(row, by).0, buckets), row)).collect();
+    ) -> Vec<(P, Vec<usize>)> {
+        let mut placed: Vec<(P, usize)> = (0..self.len()).map(place).zip(0..).collect();
         placed.sort_unstable();
-        let mut groups: Vec<(i32, Vec<usize>)> = Vec::new();
+        let mut groups: Vec<(P, Vec<usize>)> = Vec::new();
         let mut bytes = 0;
-        for (bucket, row) in placed {
-            let (key, value) = self.pair(row, by);
+        for (place, row) in placed {
+            let (key, value) = self.pair(row, Side::Id);
             let size = key.len() + value.len();
             match groups.last_mut() {
                 Some((last, rows))
-                    if *last == bucket && rows.len() < most_rows && bytes + size <= most_bytes =>
+                    if *last == place && rows.len() < most_rows && bytes + size <= most_bytes =>
                 {
                     rows.push(row);
                     bytes += size;
                 }
                 _ => {
-                    groups.push((bucket, vec![row]));
+                    groups.push((place, vec![row]));
                     bytes = size;
                 }
             }
@@ -112,6 +122,7 @@ impl Rows {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bucket::bucket;
 
     #[test]
     fn groups_have_every_row_once_and_keep_their_bounds() {
@@ -119,7 +130,8 @@ mod tests {
         for n in 0..500 {
             rows.push(&format!("id{n}"), &format!("p{}", n % 7), SeenAt::EPOCH);
         }
-        let groups = rows.by_bucket(Side::PartnerId, 3, (20, 100));
+        let place = |row| bucket(rows.pair(row, Side::PartnerId).0, 3);
+        let groups = rows.grouped(place, (20, 100));
         let mut seen: Vec<usize> = groups.iter().flat_map(|(_, rows)| rows.clone()).collect();
         seen.sort_unstable();
         assert_eq!(seen, (0..500).collect::<Vec<_>>());

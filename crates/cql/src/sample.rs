@@ -1,16 +1,18 @@
 //! Figures about a table, from a part of its buckets.
 
-use crate::errors::unexpected;
-use crate::handle::{Handle, StoredRow};
+use crate::handle::Handle;
+use crate::hot;
+use crate::pages::Pages;
 use crate::state::Known;
 use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{SeenAt, Side};
 use idmatch_store::Result;
-use scylla::response::PagingState;
 use std::collections::HashSet;
 
 /// So many buckets of each direction are read; of fewer, all.
 const BUCKETS: i32 = 64;
+/// And so many keys with very many rows.
+const HOT_KEYS: usize = 64;
 const AT_ONCE: usize = 8;
 
 /// What was found in some buckets of one direction.
@@ -35,10 +37,10 @@ impl Sample {
         self.newest = self.newest.max(other.newest);
     }
 
-    fn scaled(self, read: i32, of: i32) -> Sample {
+    fn scaled(self, read: i64, of: i64) -> Sample {
         let scale = |n: u64| match read == of {
             true => n,
-            false => (n as f64 * f64::from(of) / f64::from(read.max(1))).round() as u64,
+            false => (n as f64 * of as f64 / read.max(1) as f64).round() as u64,
         };
         Sample {
             rows: scale(self.rows),
@@ -52,10 +54,11 @@ impl Sample {
 
 /// Whether a sample of a table with so many buckets is all of it.
 pub(crate) fn is_exact(known: &Known) -> bool {
-    known.definition.buckets <= BUCKETS
+    known.definition.buckets <= BUCKETS && known.hot.is_empty()
 }
 
-/// Reads buckets that lie evenly among all and takes the rest to be alike. Cost: 64 partitions.
+/// Reads buckets that lie evenly among all and takes the rest to be alike. Cost: 64 partitions, and one
+/// for each key with very many rows.
 pub(crate) async fn sample(handle: &Handle, known: &Known, by: Side) -> Result<Sample> {
     let all = known.definition.buckets;
     let read = all.min(BUCKETS);
@@ -70,19 +73,36 @@ pub(crate) async fn sample(handle: &Handle, known: &Known, by: Side) -> Result<S
         .await?;
     let mut sum = Sample::default();
     samples.iter().for_each(|sample| sum.add(sample));
-    Ok(sum.scaled(read, all))
+    let mut sum = sum.scaled(i64::from(read), i64::from(all));
+    sum.add(&sample_hot(handle, known, by).await?);
+    Ok(sum)
 }
 
 async fn sample_bucket(handle: &Handle, by: Side, bucket: i32) -> Result<Sample> {
-    let what = handle.what();
     let statement = handle.by(by).bucket.get(&handle.client).await?;
+    sum(handle, handle.pages(statement, (bucket,))).await
+}
+
+/// One part of some keys with very many rows, taken for all of them.
+async fn sample_hot(handle: &Handle, known: &Known, by: Side) -> Result<Sample> {
+    let statement = handle.hot().part.get(&handle.client).await?;
+    let mut all = Sample::default();
+    let keys = hot::keys(handle, known, by).await?;
+    let read = keys.len().min(HOT_KEYS);
+    for key in keys.iter().take(read) {
+        let parts = known.hot.parts(by, key).unwrap_or_default();
+        let values = hot::part_values(handle, by, key, parts, 0);
+        let part = sum(handle, handle.pages(statement, values)).await?;
+        // The key itself is among those of the buckets, or does not count beside them.
+        all.add(&Sample { keys: 0, ..part.scaled(1, i64::from(parts)) });
+    }
+    Ok(all.scaled(read as i64, keys.len() as i64))
+}
+
+async fn sum(handle: &Handle, mut pages: Pages) -> Result<Sample> {
     let (mut sample, mut last_key, mut values) = (Sample::default(), String::new(), HashSet::new());
-    let mut next = Some(PagingState::start());
-    while let Some(state) = next.take() {
-        let (rows, more) = handle.client.read_page(&what, statement, (bucket,), state).await?;
-        for row in rows.rows::<StoredRow<'_>>().map_err(|e| unexpected(&what, e))? {
-            let (key, value, date) = row.map_err(|e| unexpected(&what, e))?;
-            let date = handle.seen_at(date)?;
+    while let Some(page) = pages.next().await? {
+        handle.each_row(&page, |(key, value, date)| {
             if last_key != key {
                 sample.keys += 1;
                 key.clone_into(&mut last_key);
@@ -93,8 +113,8 @@ async fn sample_bucket(handle: &Handle, by: Side, bucket: i32) -> Result<Sample>
             sample.bytes += (key.len() + value.len() + size_of::<i64>()) as u64;
             sample.oldest = Some(sample.oldest.map_or(date, |oldest| oldest.min(date)));
             sample.newest = sample.newest.max(Some(date));
-        }
-        next = more;
+            Ok(())
+        })?;
     }
     Ok(sample)
 }

@@ -1,18 +1,21 @@
 //! Reads a whole direction of a table, by ranges of tokens.
 
 use crate::errors::unexpected;
-use crate::handle::{Handle, StoredRow};
+use crate::handle::{Handle, Row};
+use crate::hot::{self, HotRows, Which};
 use crate::rows::Rows;
+use crate::state::Known;
 use idmatch_model::{SeenAt, Side};
 use idmatch_store::Result;
-use scylla::response::PagingState;
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tokio::task::JoinSet;
 
-/// Ranges that a scan is cut into at most: each is read, and repeated, for itself.
-const MOST_RANGES: usize = 1_024;
+/// Buckets of a range, on average: each range is read, and repeated, for itself. Servers give up a read that
+/// meets 100,000 rows that were removed, so that a range must not have many more.
+const BUCKETS_PER_RANGE: usize = 16;
 /// Ranges that are read at once.
 const AT_ONCE: usize = 8;
 /// Wanted rows that are handed over together, or a page more.
@@ -34,65 +37,161 @@ fn tokens(range: usize, ranges: usize) -> (i64, i64) {
 
 /// What is done with the rows of a scan.
 pub(crate) trait Visit: Send + Sync + 'static {
-    /// Sees a row as it is stored: key, value, date. Says whether it is wanted.
+    /// Sees a row: key, value, date. Says whether it is wanted.
     fn row(&self, key: &str, value: &str, seen_at: SeenAt) -> bool;
 
     /// Takes some wanted rows, as key and value.
     fn portion(&self, rows: Rows) -> impl Future<Output = Result<()>> + Send;
 }
 
-/// Shows every row of a direction to a visitor. Several tasks call at once; rows of one key
-/// come to one of them. Cost: the whole direction is read; memory: a few portions.
+/// Shows every row of a direction that counts to a visitor: with keep="last" each pair once. Several
+/// tasks call at once; rows of one key come to one of them. Cost: the whole direction is read; memory: a
+/// few portions.
 pub(crate) async fn scan(handle: &Arc<Handle>, by: Side, visit: impl Visit) -> Result<()> {
-    let buckets = handle.state.current().await?.definition.buckets;
-    let ranges = MOST_RANGES.min(buckets.unsigned_abs() as usize);
-    let (next, visit) = (Arc::new(AtomicUsize::new(0)), Arc::new(visit));
+    let known = handle.state.current().await?;
+    let visit = Arc::new(visit);
+    let met = scan_buckets(handle, &known, by, &visit, Hot::Leave).await?;
+    let mut keys = hot::keys(handle, &known, by).await?;
+    keys.extend(met.into_keys());
+    let mut portion = Rows::default();
+    for key in keys {
+        let which = Which::Counting;
+        let mut places = HotRows::new(handle, &known, (by, &key), None, which).await?;
+        while let Some(rows) = places.next().await? {
+            for (value, seen_at) in rows {
+                if visit.row(&key, &value, seen_at) {
+                    portion.push(&key, &value, seen_at);
+                }
+            }
+            if portion.len() >= PORTION {
+                visit.portion(std::mem::take(&mut portion)).await?;
+            }
+        }
+    }
+    visit.portion(portion).await
+}
+
+/// Shows every row that buckets have to a visitor, whether it counts or not. Gives the keys that have
+/// very many there, and how many.
+pub(crate) async fn scan_stored(
+    handle: &Arc<Handle>,
+    by: Side,
+    visit: impl Visit,
+) -> Result<BTreeMap<String, u64>> {
+    let known = handle.state.current().await?;
+    scan_buckets(handle, &known, by, &Arc::new(visit), Hot::Take).await
+}
+
+/// What is done with the rows in buckets of keys that are noted to have very many rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hot {
+    /// They are seen like others.
+    Take,
+    /// They are seen with the others of their key.
+    Leave,
+}
+
+/// Gives the keys that are noted to have very many rows, or do.
+async fn scan_buckets<V: Visit>(
+    handle: &Arc<Handle>,
+    known: &Arc<Known>,
+    by: Side,
+    visit: &Arc<V>,
+    hot: Hot,
+) -> Result<BTreeMap<String, u64>> {
+    let buckets = known.definition.buckets.unsigned_abs() as usize;
+    let ranges = buckets.div_ceil(BUCKETS_PER_RANGE).max(AT_ONCE);
+    let next = Arc::new(AtomicUsize::new(0));
     let mut tasks = JoinSet::new();
     for _ in 0..AT_ONCE {
-        let (handle, next, visit) = (Arc::clone(handle), Arc::clone(&next), Arc::clone(&visit));
+        let next = Arc::clone(&next);
+        let mut task = Task {
+            handle: Arc::clone(handle),
+            known: Arc::clone(known),
+            by,
+            visit: Arc::clone(visit),
+            hot,
+            portion: Rows::default(),
+            met: BTreeMap::new(),
+            key: String::new(),
+            rows: 0,
+        };
         tasks.spawn(async move {
-            let mut portion = Rows::default();
             loop {
                 let range = next.fetch_add(1, Relaxed);
                 if range >= ranges {
-                    return visit.portion(portion).await;
+                    task.visit.portion(task.portion).await?;
+                    return Ok(task.met);
                 }
-                scan_range(&handle, by, tokens(range, ranges), visit.as_ref(), &mut portion)
-                    .await?;
+                task.read(tokens(range, ranges)).await?;
             }
         });
     }
+    let mut met = BTreeMap::new();
     while let Some(done) = tasks.join_next().await {
-        done.unwrap_or_else(|e| Err(unexpected(&handle.what(), e)))?;
+        met.extend(done.unwrap_or_else(|e| Err(unexpected(&handle.what(), e)))?);
     }
-    Ok(())
+    Ok(met)
 }
 
-async fn scan_range(
-    handle: &Handle,
+/// One of those that read ranges at once.
+struct Task<V> {
+    handle: Arc<Handle>,
+    known: Arc<Known>,
     by: Side,
-    tokens: (i64, i64),
-    visit: &impl Visit,
-    portion: &mut Rows,
-) -> Result<()> {
-    let what = handle.what();
-    let statement = handle.by(by).range.get(&handle.client).await?;
-    let mut next = Some(PagingState::start());
-    while let Some(state) = next.take() {
-        let (rows, more) = handle.client.read_page(&what, statement, tokens, state).await?;
-        for row in rows.rows::<StoredRow<'_>>().map_err(|e| unexpected(&what, e))? {
-            let (key, value, date) = row.map_err(|e| unexpected(&what, e))?;
-            let seen_at = handle.seen_at(date)?;
-            if visit.row(key, value, seen_at) {
-                portion.push(key, value, seen_at);
+    visit: Arc<V>,
+    hot: Hot,
+    portion: Rows,
+    /// Keys with very many rows, and how many.
+    met: BTreeMap<String, u64>,
+    /// The last key, and its rows so far.
+    key: String,
+    rows: u64,
+}
+
+impl<V: Visit> Task<V> {
+    async fn read(&mut self, tokens: (i64, i64)) -> Result<()> {
+        let handle = Arc::clone(&self.handle);
+        let statement = handle.by(self.by).range.get(&handle.client).await?;
+        let mut pages = handle.pages(statement, tokens);
+        while let Some(page) = pages.next().await? {
+            handle.each_row(&page, |row| {
+                self.take(row);
+                Ok(())
+            })?;
+            if self.portion.len() >= PORTION {
+                self.visit.portion(std::mem::take(&mut self.portion)).await?;
             }
         }
-        if portion.len() >= PORTION {
-            visit.portion(std::mem::take(portion)).await?;
-        }
-        next = more;
+        self.end_key();
+        Ok(())
     }
-    Ok(())
+
+    fn take(&mut self, (key, value, seen_at): Row<'_>) {
+        if key != self.key {
+            self.end_key();
+            key.clone_into(&mut self.key);
+        }
+        self.rows += 1;
+        if self.hot == Hot::Leave && self.known.hot.parts(self.by, key).is_some() {
+            return;
+        }
+        if self.visit.row(key, value, seen_at) {
+            self.portion.push(key, value, seen_at);
+        }
+    }
+
+    fn end_key(&mut self) {
+        let is_noted = || self.known.hot.parts(self.by, &self.key).is_some();
+        let wanted = match self.hot {
+            Hot::Leave => self.rows > 0 && is_noted(),
+            Hot::Take => self.rows > self.handle.client.settings().hot_key_rows,
+        };
+        if wanted {
+            self.met.insert(std::mem::take(&mut self.key), self.rows);
+        }
+        (self.rows, self.key) = (0, String::new());
+    }
 }
 
 #[cfg(test)]

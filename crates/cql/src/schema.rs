@@ -1,10 +1,12 @@
 //! The tables in the servers: those of `spec/cql/`, and nothing else.
 
 use crate::client::Client;
+use crate::errors::unexpected;
 use crate::settings::Settings;
 use idmatch_model::{ErasureKey, Keep, Side, TableName};
 use idmatch_store::{Error, ErrorKind, Result, now};
 use scylla::value::CqlTimestamp;
+use std::sync::Arc;
 use std::time::Duration;
 use twox_hash::XxHash3_64;
 
@@ -29,7 +31,7 @@ pub(crate) struct StoreRow {
 ///
 /// # Errors
 /// `NotAStore` where the keyspace is missing and none is to be made.
-pub(crate) async fn find(client: &Client) -> Result<Option<StoreRow>> {
+pub(crate) async fn find(client: &Arc<Client>) -> Result<Option<StoreRow>> {
     check_clock(client).await?;
     let Settings { keyspace, replication, .. } = client.settings();
     if replication.is_none() && !has_keyspace(client, keyspace).await? {
@@ -42,7 +44,7 @@ pub(crate) async fn find(client: &Client) -> Result<Option<StoreRow>> {
         ));
     }
     // The last one that is made.
-    if has_table(client, keyspace, "idmatch_erasures").await? {
+    if has_table(client, keyspace, "idmatch_hot").await? {
         return store_row(client).await;
     }
     Ok(None)
@@ -50,7 +52,7 @@ pub(crate) async fn find(client: &Client) -> Result<Option<StoreRow>> {
 
 /// Makes the store in its keyspace, and that too where it is missing. Of two clients that do so at once
 /// both get the same.
-pub(crate) async fn make(client: &Client) -> Result<StoreRow> {
+pub(crate) async fn make(client: &Arc<Client>) -> Result<StoreRow> {
     let Settings { keyspace, replication, lease, .. } = client.settings();
     if let Some(copies) = replication
         && !has_keyspace(client, keyspace).await?
@@ -82,7 +84,7 @@ pub(crate) async fn make(client: &Client) -> Result<StoreRow> {
     })
 }
 
-async fn store_row(client: &Client) -> Result<Option<StoreRow>> {
+async fn store_row(client: &Arc<Client>) -> Result<Option<StoreRow>> {
     let what = "what the keyspace was made with";
     let cql = format!(
         "SELECT version, erasure_key, lease_ms FROM {}.idmatch_store WHERE part = 'store'",
@@ -91,7 +93,7 @@ async fn store_row(client: &Client) -> Result<Option<StoreRow>> {
     let read = client.prepare_catalog(&cql).await?;
     let rows = client.read(what, &read, ()).await?;
     let row = rows.maybe_first_row::<(i32, String, i32)>();
-    let Some((version, key, lease)) = row.map_err(|e| crate::errors::unexpected(what, e))? else {
+    let Some((version, key, lease)) = row.map_err(|e| unexpected(what, e))? else {
         return Ok(None);
     };
     if version != VERSION {
@@ -103,16 +105,16 @@ async fn store_row(client: &Client) -> Result<Option<StoreRow>> {
             ),
         ));
     }
-    let erasure_key = key.parse().map_err(|e| crate::errors::unexpected(what, e))?;
+    let erasure_key = key.parse().map_err(|e| unexpected(what, e))?;
     let lease = Duration::from_millis(u64::try_from(lease).unwrap_or_default());
     Ok(Some(StoreRow { erasure_key, lease }))
 }
 
-async fn check_clock(client: &Client) -> Result<()> {
+async fn check_clock(client: &Arc<Client>) -> Result<()> {
     let what = "the servers' clock";
     let rows = client.ask(what, "SELECT toTimestamp(now()) FROM system.local").await?;
     let (CqlTimestamp(theirs),) =
-        rows.first_row::<(CqlTimestamp,)>().map_err(|e| crate::errors::unexpected(what, e))?;
+        rows.first_row::<(CqlTimestamp,)>().map_err(|e| unexpected(what, e))?;
     let ours = now().millis_i64();
     if (ours - theirs).abs() > MOST_SKEW_MILLIS {
         return Err(Error::new(
@@ -127,14 +129,14 @@ async fn check_clock(client: &Client) -> Result<()> {
     Ok(())
 }
 
-async fn has_keyspace(client: &Client, keyspace: &str) -> Result<bool> {
+async fn has_keyspace(client: &Arc<Client>, keyspace: &str) -> Result<bool> {
     let cql = format!(
         "SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = '{keyspace}'"
     );
     Ok(client.ask("the keyspaces", &cql).await?.rows_num() > 0)
 }
 
-async fn has_table(client: &Client, keyspace: &str, table: &str) -> Result<bool> {
+async fn has_table(client: &Arc<Client>, keyspace: &str, table: &str) -> Result<bool> {
     let cql = format!(
         "SELECT table_name FROM system_schema.tables WHERE keyspace_name = '{keyspace}' \
          AND table_name = '{table}'"
@@ -156,7 +158,7 @@ pub(crate) fn direction_name(table: &TableName, by: Side) -> String {
 }
 
 /// Makes both directions of a table.
-pub(crate) async fn create(client: &Client, table: &TableName, keep: Keep) -> Result<()> {
+pub(crate) async fn create(client: &Arc<Client>, table: &TableName, keep: Keep) -> Result<()> {
     let definition = match keep {
         Keep::Last => TABLE_LAST,
         Keep::All => TABLE_ALL,

@@ -1,12 +1,14 @@
-//! What this process knows of a table: what it is, and what was erased in it.
+//! What this process knows of a table: what it is, what was erased in it, and which keys have very many
+//! rows.
 //!
 //! Other clients change both. Their changes are read from the catalog at most once in half a lease, and
 //! nothing is answered with what is older than a lease. An erasure waits for one lease after it was
 //! published: from then on every question that begins anywhere knows of it.
 
-use crate::catalog::{Catalog, Definition};
+use crate::catalog::{Catalog, Definition, Note};
 use crate::client::Client;
 use crate::erasures::Erasures;
+use crate::hot::HotKeys;
 use crate::schema::StoreRow;
 use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{SeenAt, Side, TableName, Window};
@@ -24,6 +26,7 @@ const AT_ONCE: usize = 32;
 pub(crate) struct Known {
     pub(crate) definition: Definition,
     pub(crate) erasures: Arc<Erasures>,
+    pub(crate) hot: Arc<HotKeys>,
     pub(crate) last_entry: i64,
     /// When the reading of it began.
     read_at: Instant,
@@ -72,9 +75,9 @@ impl State {
         store: StoreRow,
         name: TableName,
     ) -> Result<Arc<State>> {
-        let empty = Erasures::new(store.erasure_key);
-        let known = read(&client, &name, Arc::new(empty), 0).await?;
-        let known = RwLock::new(Arc::new(known));
+        let erasures = Arc::new(Erasures::new(store.erasure_key));
+        let hot = Arc::new(HotKeys::new(store.erasure_key));
+        let known = RwLock::new(Arc::new(read(&client, &name, (erasures, hot), 0).await?));
         Ok(Arc::new(State { client, name, lease: store.lease, known, reading: Mutex::default() }))
     }
 
@@ -113,22 +116,23 @@ impl State {
         if known.read_at > asked {
             return Ok(known);
         }
-        let erasures = Arc::clone(&known.erasures);
-        let fresh = Arc::new(read(&self.client, &self.name, erasures, known.last_entry).await?);
+        let so_far = (Arc::clone(&known.erasures), Arc::clone(&known.hot));
+        let fresh = Arc::new(read(&self.client, &self.name, so_far, known.last_entry).await?);
         *self.known.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&fresh);
         Ok(fresh)
     }
 
-    fn known(&self) -> Arc<Known> {
+    /// What was known last, however old that is.
+    pub(crate) fn known(&self) -> Arc<Known> {
         Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// Reads what a table is, and the erasures that were entered since.
+/// Reads what a table is, and what was entered into its log since.
 async fn read(
-    client: &Client,
+    client: &Arc<Client>,
     name: &TableName,
-    mut erasures: Arc<Erasures>,
+    (mut erasures, mut hot): (Arc<Erasures>, Arc<HotKeys>),
     last_entry: i64,
 ) -> Result<Known> {
     let read_at = Instant::now();
@@ -144,11 +148,15 @@ async fn read(
     let newest = entries.iter().map(|entry| entry.number).max().unwrap_or(last_entry);
     let named: Vec<Uuid> = entries.iter().filter_map(|entry| entry.portion).collect();
     let mut portions =
-        stream::iter(named).map(|portion| catalog.erasures(portion)).buffer_unordered(AT_ONCE);
-    while let Some(portion) = portions.try_next().await? {
-        let erasures = Arc::make_mut(&mut erasures);
-        portion.into_iter().for_each(|(hash, at)| erasures.add(hash, at));
+        stream::iter(named).map(|portion| catalog.notes(portion)).buffer_unordered(AT_ONCE);
+    while let Some(notes) = portions.try_next().await? {
+        for (hash, note) in notes {
+            match note {
+                Note::Erased(at) => Arc::make_mut(&mut erasures).add(hash, at),
+                Note::Hot(parts) => Arc::make_mut(&mut hot).add(hash, parts),
+            }
+        }
     }
     drop(portions);
-    Ok(Known { definition, erasures, last_entry: newest, read_at })
+    Ok(Known { definition, erasures, hot, last_entry: newest, read_at })
 }

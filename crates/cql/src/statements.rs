@@ -45,17 +45,38 @@ pub(crate) struct Direction {
     pub(crate) delete_row: Lazy,
 }
 
+/// The statements for keys with very many rows. A part is named by table, side, key, number of parts,
+/// and its own number.
+pub(crate) struct Hot {
+    /// Adds a row: its part, value, seen_at, timestamp, time to live in seconds.
+    pub(crate) insert: Lazy,
+    /// The rows of a part, newest first.
+    pub(crate) part: Lazy,
+    /// The parts that there are, of all tables: table, side, key.
+    pub(crate) keys: Lazy,
+    /// Removes what a part has up to a timestamp: timestamp, part.
+    pub(crate) delete_part: Lazy,
+    /// Removes a row up to a timestamp: timestamp, part, value, seen_at.
+    pub(crate) delete_row: Lazy,
+}
+
 /// The statements for both directions of a table.
 pub(crate) struct Statements {
     by_id: Direction,
     by_partner_id: Direction,
+    /// Those for keys with very many rows.
+    pub(crate) hot: Hot,
 }
 
 impl Statements {
     pub(crate) fn new(keyspace: &str, table: &TableName, keep: Keep) -> Statements {
         let direction =
             |by| Direction::new(&format!("{keyspace}.{}", direction_name(table, by)), keep);
-        Statements { by_id: direction(Side::Id), by_partner_id: direction(Side::PartnerId) }
+        Statements {
+            by_id: direction(Side::Id),
+            by_partner_id: direction(Side::PartnerId),
+            hot: Hot::new(&format!("{keyspace}.idmatch_hot")),
+        }
     }
 
     pub(crate) fn by(&self, by: Side) -> &Direction {
@@ -96,6 +117,38 @@ impl Direction {
             delete_row: Lazy::new(
                 Use::Write,
                 format!("DELETE FROM {table} USING TIMESTAMP ? WHERE {exactly}"),
+            ),
+        }
+    }
+}
+
+impl Hot {
+    fn new(table: &str) -> Hot {
+        let part = "name = ? AND side = ? AND key = ? AND parts = ? AND part = ?";
+        let row = format!("{part} AND value = ? AND seen_at = ?");
+        Hot {
+            insert: Lazy::new(
+                Use::Write,
+                format!(
+                    "INSERT INTO {table} (name, side, key, parts, part, value, seen_at) \
+                     VALUES (?, ?, ?, ?, ?, ?, ?) USING TIMESTAMP ? AND TTL ?"
+                ),
+            ),
+            part: Lazy::new(
+                Use::Read,
+                format!("SELECT key, value, seen_at FROM {table} WHERE {part}"),
+            ),
+            keys: Lazy::new(
+                Use::Scan,
+                format!("SELECT DISTINCT name, side, key, parts, part FROM {table}"),
+            ),
+            delete_part: Lazy::new(
+                Use::Write,
+                format!("DELETE FROM {table} USING TIMESTAMP ? WHERE {part}"),
+            ),
+            delete_row: Lazy::new(
+                Use::Write,
+                format!("DELETE FROM {table} USING TIMESTAMP ? WHERE {row}"),
             ),
         }
     }

@@ -1,13 +1,15 @@
 //! A table in the servers.
 
 use crate::answers::{answers, history, last_seen};
+use crate::bucket::expected_rows;
 use crate::erase::erase;
 use crate::handle::Handle;
 use crate::load::{load, upsert};
 use crate::matching::CqlMatch;
 use crate::retention;
-use crate::sample::{is_exact, sample};
-use crate::verify::{differences, mend};
+use crate::sample::{Sample, is_exact, sample};
+use crate::state::Known;
+use crate::verify::{Difference, differences, mend};
 use idmatch_model::{Period, SeenAt, Side, TableName, TableOptions, Window, check_id};
 use idmatch_store::{
     Answers, BatchSource, Distinct, Durability, Erased, Finding, Ingest, Match, MatchQuery,
@@ -52,10 +54,7 @@ impl Table for CqlTable {
         at: SeenAt,
     ) -> Result<Erased> {
         ingest.check_date(at)?;
-        let mut targets = Vec::new();
-        while let Some(batch) = source.next_batch()? {
-            targets.extend(ingest.targets(&batch)?);
-        }
+        let targets = ingest.targets(source)?;
         self.0.client.wait(erase(&self.0, targets, at))
     }
 
@@ -89,40 +88,35 @@ impl Table for CqlTable {
     }
 
     fn verify(&self) -> Result<Vec<Finding>> {
-        let differences = self.0.client.wait(differences(&self.0))?;
-        Ok(differences.iter().map(|difference| difference.finding(&self.0)).collect())
+        self.0.client.wait(async { Ok(findings(&self.0, &differences(&self.0).await?)) })
     }
 
     fn repair(&self, _: bool) -> Result<Repaired> {
-        let differences = self.0.client.wait(differences(&self.0))?;
-        self.0.client.wait(mend(&self.0, &differences))?;
-        let findings = differences.iter().map(|difference| difference.finding(&self.0)).collect();
-        Ok(Repaired { findings, lost_at_most: 0 })
+        self.0.client.wait(async {
+            let differences = differences(&self.0).await?;
+            mend(&self.0, &differences).await?;
+            Ok(Repaired { findings: findings(&self.0, &differences), lost_at_most: 0 })
+        })
     }
 
     fn stats(&self) -> Result<TableStats> {
-        let handle = &self.0;
-        handle.client.wait(async {
-            let known = handle.state.refresh().await?;
-            let by_id = sample(handle, &known, Side::Id).await?;
-            let by_partner_id = sample(handle, &known, Side::PartnerId).await?;
+        self.0.client.wait(async {
+            let (known, by_id, by_partner_id) = self.sample().await?;
             Ok(TableStats {
                 rows: by_id.rows,
                 bytes: by_id.bytes + by_partner_id.bytes,
                 erasures: known.erasures.len() as u64,
                 oldest: by_id.oldest,
                 newest: by_id.newest,
+                expected_rows: Some(expected_rows(known.definition.buckets)),
                 ..TableStats::default()
             })
         })
     }
 
     fn distinct(&self) -> Result<Distinct> {
-        let handle = &self.0;
-        handle.client.wait(async {
-            let known = handle.state.refresh().await?;
-            let by_id = sample(handle, &known, Side::Id).await?;
-            let by_partner_id = sample(handle, &known, Side::PartnerId).await?;
+        self.0.client.wait(async {
+            let (known, by_id, by_partner_id) = self.sample().await?;
             Ok(Distinct {
                 ids: by_id.keys,
                 partner_ids: by_partner_id.keys,
@@ -131,4 +125,18 @@ impl Table for CqlTable {
             })
         })
     }
+}
+
+impl CqlTable {
+    /// What is known, and a sample of both directions.
+    async fn sample(&self) -> Result<(Arc<Known>, Sample, Sample)> {
+        let known = self.0.state.refresh().await?;
+        let by_id = sample(&self.0, &known, Side::Id).await?;
+        let by_partner_id = sample(&self.0, &known, Side::PartnerId).await?;
+        Ok((known, by_id, by_partner_id))
+    }
+}
+
+fn findings(handle: &Handle, differences: &[Difference]) -> Vec<Finding> {
+    differences.iter().map(|difference| difference.finding(handle)).collect()
 }

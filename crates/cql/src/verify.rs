@@ -107,7 +107,7 @@ pub(crate) async fn differences(handle: &Arc<Handle>) -> Result<Vec<Difference>>
 
 /// Asks for a row once more.
 async fn check(
-    handle: &Handle,
+    handle: &Arc<Handle>,
     shown: &Shown,
     (id, partner_id): Pair,
     date: Option<SeenAt>,

@@ -2,12 +2,18 @@
 //!
 //! Invariant: rows count as written when both directions have acknowledged them.
 
+use crate::bucket::bucket;
+use crate::client::Turn;
 use crate::handle::{Handle, time_to_live, written_at};
+use crate::hot;
 use crate::rows::Rows;
 use crate::state::Known;
 use idmatch_model::Side;
 use idmatch_store::{Error, ErrorKind, Result};
+use scylla::serialize::row::SerializeRow;
+use scylla::statement::prepared::PreparedStatement;
 use scylla::value::CqlTimestamp;
+use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
@@ -34,11 +40,9 @@ pub(crate) async fn write(handle: &Arc<Handle>, rows: Rows) -> Result<()> {
         rows
     };
     let rows = Arc::new(rows);
-    let mut tasks = JoinSet::new();
-    let mut failed = Failed::default();
-    'all: for by in Side::BOTH {
-        for (bucket, group) in rows.by_bucket(by, known.definition.buckets, (MOST_ROWS, MOST_BYTES))
-        {
+    let (mut tasks, mut failed) = (JoinSet::new(), Failed::default());
+    for by in Side::BOTH {
+        for group in groups(handle, &rows, by).await? {
             while tasks.len() >= handle.client.settings().in_flight
                 && let Some(done) = tasks.join_next().await
             {
@@ -46,12 +50,12 @@ pub(crate) async fn write(handle: &Arc<Handle>, rows: Rows) -> Result<()> {
             }
             if failed.first.is_some() {
                 // What was not sent is not unknown; the caller repeats it all.
-                break 'all;
+                break;
             }
             let (handle, rows) = (Arc::clone(handle), Arc::clone(&rows));
             tasks.spawn(async move {
-                let written = write_group(&handle, &rows, by, bucket, &group).await;
-                written.map_err(|e| (e, group))
+                let written = write_group(&handle, &rows, by, &group).await;
+                written.map_err(|e| (e, group.rows))
             });
         }
     }
@@ -65,30 +69,105 @@ fn needs_filter(known: &Known) -> bool {
     known.erasures.len() > 0 || known.definition.gone_before.millis() > 0
 }
 
-async fn write_group(
-    handle: &Handle,
-    rows: &Rows,
-    by: Side,
-    bucket: i32,
-    group: &[usize],
-) -> Result<()> {
-    // A retention may have been changed since the first of these rows was sent.
+/// Rows for one partition.
+struct Group {
+    place: Place,
+    rows: Vec<usize>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    Bucket(i32),
+    /// Of so many parts of a key with very many rows, the one; and a row with the key.
+    Part {
+        key: usize,
+        parts: i32,
+        part: i32,
+    },
+}
+
+/// Which rows of one direction go where. Keys with very many of these rows are noted first.
+async fn groups(handle: &Arc<Handle>, rows: &Rows, by: Side) -> Result<Vec<Group>> {
+    let mut known = handle.state.current().await?;
+    if rows.len() as u64 > handle.client.settings().hot_key_rows {
+        let crowded = crowded(rows, by, &known, handle.client.settings().hot_key_rows);
+        if !crowded.is_empty() {
+            hot::note(handle, by, crowded).await?;
+            known = handle.state.current().await?;
+        }
+    }
+    let buckets = known.definition.buckets;
+    let mut keys: HashMap<&str, usize> = HashMap::new();
+    let place = |row: usize| {
+        let (key, value) = rows.pair(row, by);
+        match known.hot.parts(by, key) {
+            None => Place::Bucket(bucket(key, buckets)),
+            Some(parts) => {
+                let part = hot::part(value, parts);
+                Place::Part { key: *keys.entry(key).or_insert(row), parts, part }
+            }
+        }
+    };
+    let groups = rows.grouped(place, (MOST_ROWS, MOST_BYTES));
+    let groups = groups.into_iter().map(|(place, rows)| Group { place, rows });
+    Ok(groups.collect())
+}
+
+/// The keys that have very many of these rows: only in a bucket that has very many.
+fn crowded(rows: &Rows, by: Side, known: &Known, hot_rows: u64) -> HashMap<String, u64> {
+    let buckets = known.definition.buckets;
+    let keys = || (0..rows.len()).map(|row| rows.pair(row, by).0);
+    let mut in_bucket: HashMap<i32, u64> = HashMap::new();
+    keys().for_each(|key| *in_bucket.entry(bucket(key, buckets)).or_default() += 1);
+    in_bucket.retain(|_, rows| *rows > hot_rows);
+    if in_bucket.is_empty() {
+        return HashMap::new();
+    }
+    hot::crowded(keys().filter(|key| in_bucket.contains_key(&bucket(key, buckets))), hot_rows)
+}
+
+async fn write_group(handle: &Arc<Handle>, rows: &Rows, by: Side, group: &Group) -> Result<()> {
+    let insert = match group.place {
+        Place::Bucket(_) => &handle.by(by).insert,
+        Place::Part { .. } => &handle.hot().insert,
+    };
+    let insert = insert.get(&handle.client).await?;
+    let turn = handle.client.turn().await;
+    // A retention may have been changed since the first of these rows was sent, or while others were.
     let known = handle.state.current().await?;
-    let insert = handle.by(by).insert.get(&handle.client).await?;
-    let values: Vec<_> = group
-        .iter()
-        .filter_map(|row| {
-            let ((key, value), seen_at) = (rows.pair(*row, by), rows.seen_at(*row));
-            let ttl = time_to_live(&known, seen_at)?;
-            let date = CqlTimestamp(seen_at.millis_i64());
-            Some((bucket, key, value, date, written_at(&known, seen_at), ttl))
-        })
-        .collect();
-    let what = handle.what();
-    match values.as_slice() {
+    let alive = group.rows.iter().filter_map(|row| {
+        let seen_at = rows.seen_at(*row);
+        let ttl = time_to_live(&known, seen_at)?;
+        let date = CqlTimestamp(seen_at.millis_i64());
+        Some((rows.pair(*row, by), date, written_at(&known, seen_at), ttl))
+    });
+    let (what, name, side) = (handle.what(), handle.name().as_str(), by.column());
+    match group.place {
+        Place::Bucket(bucket) => {
+            let row = |((key, value), date, at, ttl)| (bucket, key, value, date, at, ttl);
+            write_rows(turn, &what, insert, &alive.map(row).collect::<Vec<_>>()).await?;
+        }
+        Place::Part { parts, part, .. } => {
+            let row = |((key, value), date, at, ttl)| {
+                (name, side, key, parts, part, value, date, at, ttl)
+            };
+            write_rows(turn, &what, insert, &alive.map(row).collect::<Vec<_>>()).await?;
+        }
+    }
+    hot::look_at_some(handle, &known, by, group.rows.iter().map(|row| rows.pair(*row, by).0));
+    Ok(())
+}
+
+async fn write_rows<V: SerializeRow>(
+    turn: Turn<'_>,
+    what: &str,
+    insert: &PreparedStatement,
+    values: &[V],
+) -> Result<()> {
+    match values {
         [] => Ok(()),
-        [one] => handle.client.write(&what, insert, one).await.map(drop),
-        some => handle.client.write_batch(&what, insert, some).await,
+        [one] => turn.write(what, insert, one).await,
+        some => turn.write_batch(what, insert, some).await,
     }
 }
 

@@ -49,6 +49,13 @@ impl Match {
         self.matched.counts().rows
     }
 
+    /// How the population was read: way, requests, keys, and why.
+    #[getter]
+    fn plan(&self) -> Vec<(&'static str, u64, u64, String)> {
+        let steps = self.matched.plan().into_iter();
+        steps.map(|step| (step.how, step.requests, step.keys, step.why)).collect()
+    }
+
     /// All matches as one table.
     fn to_arrow<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let collect = |stop: &AtomicBool| {

@@ -300,6 +300,7 @@ impl Table {
         shown.set_item("erasures", stats.erasures)?;
         shown.set_item("oldest", stats.oldest.map(SeenAt::millis_i64))?;
         shown.set_item("newest", stats.newest.map(SeenAt::millis_i64))?;
+        shown.set_item("expected_rows", stats.expected_rows)?;
         Ok(shown)
     }
 }

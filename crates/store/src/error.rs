@@ -26,11 +26,12 @@ pub enum ErrorKind {
     UnsupportedFormat,
     /// Stored bytes are not what was written.
     Corrupt,
-    /// The disk or the operating system refused.
+    /// The disk, the operating system or the servers refused.
     Io,
     /// The input could not be read.
     Source,
-    /// The servers of the store do not answer, or too few of them do. Nothing was done.
+    /// The servers of the store do not answer, or too few of them do. A change that ends so was not
+    /// begun, or stopped between two requests: what was sent of it is done. To repeat it is always safe.
     Unavailable,
     /// A write was not acknowledged in time: it may be there or not. To repeat it is always safe.
     UnknownOutcome,

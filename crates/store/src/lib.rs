@@ -23,5 +23,5 @@ pub use ingest::{
 pub use memory::MemoryStore;
 pub use traits::{
     Answers, Distinct, Durability, Erased, Finding, Match, MatchCounts, MatchLane, MatchQuery,
-    MatchSink, Repaired, Store, Table, TableStats, match_schema,
+    MatchSink, PlanStep, Repaired, Store, Table, TableStats, match_schema,
 };

@@ -158,11 +158,27 @@ impl std::ops::AddAssign for MatchCounts {
     }
 }
 
+/// A way in which identifiers of a population were read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlanStep {
+    /// The way.
+    pub how: &'static str,
+    /// How often: requests to servers, or segments that were read, once for each range of the hash.
+    pub requests: u64,
+    /// Identifiers that were read so.
+    pub keys: u64,
+    /// Why it was chosen.
+    pub why: String,
+}
+
 /// A population that has been matched; its rows can be read any number of times and
 /// always describe the same point of the table.
 pub trait Match: Send + Sync {
     /// What was counted.
     fn counts(&self) -> MatchCounts;
+
+    /// How the identifiers of the population were read.
+    fn plan(&self) -> Vec<PlanStep>;
 
     /// Sends the matches as batches of [`match_schema`], in no particular order; a
     /// population row's own matches go to one lane, newest first. Memory stays bounded.
@@ -276,4 +292,6 @@ pub struct TableStats {
     pub oldest: Option<SeenAt>,
     /// The newest date stored.
     pub newest: Option<SeenAt>,
+    /// How many rows the table was made for, where its layout depends on that.
+    pub expected_rows: Option<u64>,
 }

@@ -13,7 +13,7 @@ from .._sizes import show_size
 from .._table import Table
 from .._times import to_millis
 from ._lab import lab
-from ._output import print_columns, print_json
+from ._output import print_columns, print_json, warn
 from ._parser import Command
 from ._progress import watched
 from ._stores import open_existing
@@ -48,10 +48,14 @@ def match(options: Namespace) -> int:
         "seconds": round(time.perf_counter() - started, 3),
     }
     if options.json:
-        print_json(figures)
-    else:
-        shown = figures | {"rate": f"{result.rate:.2%}"}
-        print_columns(["", ""], [[key, _grouped(value)] for key, value in shown.items()])
+        plan = {"plan": [step._asdict() for step in result.plan]} if options.explain else {}
+        print_json(figures | plan)
+        return _DONE
+    shown = figures | {"rate": f"{result.rate:.2%}"}
+    print_columns(["", ""], [[key, _grouped(value)] for key, value in shown.items()])
+    if options.explain:
+        steps = [[s.how, _grouped(s.requests), _grouped(s.keys), s.why] for s in result.plan]
+        print_columns(["read", "requests", "keys", "because"], steps)
     return _DONE
 
 
@@ -86,6 +90,12 @@ def tables(options: Namespace) -> int:
             _TABLE_COLUMNS,
             [_table_as_text(table, stats) for table, stats in listed],
         )
+    for table, stats in listed:
+        if stats.is_outgrown:
+            warn(
+                f"table {table.name} was made for {stats.expected_rows:,} rows and has "
+                f"{stats.rows:,}: copy it into one that is made for more (expected_rows=)"
+            )
     return _DONE
 
 

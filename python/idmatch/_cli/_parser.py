@@ -156,6 +156,7 @@ def _add_match(match: argparse.ArgumentParser) -> None:
     match.add_argument("--since", metavar="T", help=_SINCE)
     match.add_argument("--until", metavar="T", help=_UNTIL)
     match.add_argument("-o", "--output", metavar="OUT.parquet", help="write the matches there")
+    match.add_argument("--explain", action="store_true", help="say how it was read, and why")
 
 
 def _add_lookup(lookup: argparse.ArgumentParser) -> None:

@@ -8,7 +8,7 @@ import ipaddress
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -33,12 +33,19 @@ class Lab:
     """
 
     def __init__(
-        self, folder: Path, tell: Tell = lambda line: None, jvm_options: Sequence[str] = ()
+        self,
+        folder: Path,
+        tell: Tell = lambda line: None,
+        jvm_options: Sequence[str] = (),
+        settings: Mapping[str, object] | None = None,
     ) -> None:
-        """`jvm_options` are further ones for the nodes that this object starts."""
+        """`jvm_options` and `settings`, which are cassandra.yaml's, are further ones for the nodes
+        that this object starts.
+        """
         self.folder = folder.absolute()
         self._tell = tell
         self._jvm_options = jvm_options
+        self._settings = settings
 
     def up(self, nodes: int, heap: int, network: str = "127.0.0") -> list[Node]:
         """Starts the nodes that do not run, and returns when all answer.
@@ -63,7 +70,7 @@ class Lab:
                     self._thaw(node)
                 elif state == "down":
                     self._tell(f"starting node {node.number} at {node.address}")
-                    known[number] = node.started(known[0].address, self._jvm_options)
+                    known[number] = self._started(node, known)
                     self._write(known)
                 known[number].wait_until_up()
         return known
@@ -119,10 +126,13 @@ class Lab:
             if node.state == "frozen":
                 self._thaw(node)
             elif node.state == "down":
-                node = node.started(known[0].address, self._jvm_options)
+                node = self._started(node, known)
                 self._write([node if other.number == number else other for other in known])
             node.wait_until_up()
         return node
+
+    def _started(self, node: Node, known: list[Node]) -> Node:
+        return node.started(known[0].address, self._jvm_options, self._settings)
 
     def _thaw(self, node: Node) -> None:
         if process := node.process:

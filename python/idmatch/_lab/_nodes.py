@@ -1,11 +1,12 @@
 """One node: its files, its process, and whether it answers."""
 
+import json
 import re
 import socket
 import string
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
@@ -67,8 +68,16 @@ class Node:
         while (self.state == "frozen") != stopped and time.monotonic() < until:
             time.sleep(0.02)
 
-    def started(self, seed: str, jvm_options: Sequence[str] = ()) -> "Node":
-        """The node, on its way up. Raises Busy where a port that it needs is taken."""
+    def started(
+        self,
+        seed: str,
+        jvm_options: Sequence[str] = (),
+        further: Mapping[str, object] | None = None,
+    ) -> "Node":
+        """The node, on its way up. Raises Busy where a port that it needs is taken.
+
+        `further` settings of cassandra.yaml take the place of the lab's own.
+        """
         for port in (CQL_PORT, _STORAGE_PORT):
             _check_free(self.address, port)
         for name in ("data", "commitlog", "saved_caches", "hints", "cdc_raw", "log", "tmp"):
@@ -81,7 +90,8 @@ class Node:
             "cql_port": str(CQL_PORT),
         }
         template = string.Template(_resource("cassandra.yaml"))
-        (self.folder / "cassandra.yaml").write_text(template.substitute(settings))
+        written = _with_settings(template.substitute(settings), further or {})
+        (self.folder / "cassandra.yaml").write_text(written)
         (self.folder / "logback.xml").write_text(_resource("logback.xml"))
         self._jvm_options.write_text(_resource("jvm.options"))
         self.log.unlink(missing_ok=True)
@@ -155,6 +165,12 @@ class Node:
             if errors or (lines and file.name == "stdout"):
                 return f"{(errors or lines)[-1].strip()} (see {file})"
         return f"see {self.folder}"
+
+
+def _with_settings(document: str, further: Mapping[str, object]) -> str:
+    """A cassandra.yaml with further settings; JSON is YAML too."""
+    own = (line for line in document.splitlines() if line.partition(":")[0] not in further)
+    return "\n".join([*own, *(f"{name}: {json.dumps(value)}" for name, value in further.items())])
 
 
 def answers(address: str) -> bool:

@@ -2,18 +2,19 @@
 
 use super::Question;
 use super::output::{Output, RowBuilder};
-use super::plan::{Read, Request};
+use super::plan::{Planner, Read, Request, Tally};
 use super::population::{Entry, Population};
-use crate::errors::unexpected;
-use crate::handle::StoredRow;
+use crate::answers::KeyRows;
+use crate::handle::Row;
+use crate::hot;
 use idmatch_model::{Keep, Pick, SeenAt, newest_first};
 use idmatch_store::{Error, ErrorKind, MatchCounts, Result};
-use scylla::response::PagingState;
-use scylla::response::query_result::QueryRowsResult;
 use std::collections::HashSet;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 use tokio::task::JoinSet;
+use twox_hash::XxHash3_128;
 
 /// Requests that are under way at once: more of a match only wait in the servers.
 const AT_ONCE: usize = 64;
@@ -22,33 +23,40 @@ const AT_ONCE: usize = 64;
 pub(super) struct Fetch {
     question: Question,
     population: Population,
-    requests: Vec<Request>,
     output: Arc<Output>,
-    next: AtomicUsize,
+    planner: Mutex<Planner>,
+    has_failed: AtomicBool,
+}
+
+/// What was answered, and how.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Answered {
+    /// As its population, the rows that were answered.
+    pub(super) counts: MatchCounts,
+    pub(super) tally: Tally,
 }
 
 impl Fetch {
-    pub(super) fn new(
-        question: Question,
-        population: Population,
-        requests: Vec<Request>,
-        output: Arc<Output>,
-    ) -> Fetch {
-        Fetch { question, population, requests, output, next: AtomicUsize::new(0) }
+    pub(super) fn new(question: Question, population: Population, output: Arc<Output>) -> Fetch {
+        let (planner, has_failed) = (Mutex::default(), AtomicBool::new(false));
+        Fetch { question, population, output, planner, has_failed }
     }
 
-    /// Answers all requests. The counts say how many population rows were answered.
-    pub(super) async fn run(self) -> Result<MatchCounts> {
-        let tasks = AT_ONCE.min(self.requests.len());
+    /// Answers all entries.
+    pub(super) async fn run(self) -> Result<Answered> {
+        let tasks = AT_ONCE.min(self.population.entries.len());
         let (fetch, mut running) = (Arc::new(self), JoinSet::new());
         for _ in 0..tasks {
             let fetch = Arc::clone(&fetch);
             running.spawn(async move { fetch.work().await });
         }
-        let (mut counts, mut failed) = (MatchCounts::default(), None);
+        let (mut answered, mut failed) = (Answered::default(), None);
         while let Some(done) = running.join_next().await {
             match done {
-                Ok(Ok(some)) => counts += some,
+                Ok(Ok(some)) => {
+                    answered.counts += some.counts;
+                    answered.tally += some.tally;
+                }
                 Ok(Err(error)) => failed = failed.or(Some(error)),
                 Err(e) => {
                     let error = Error::with_source(ErrorKind::Io, "a request ended early", e);
@@ -56,52 +64,85 @@ impl Fetch {
                 }
             }
             if failed.is_some() {
-                // The others stop at their next request.
-                fetch.next.store(usize::MAX / 2, Relaxed);
+                fetch.has_failed.store(true, Relaxed);
             }
         }
-        failed.map_or(Ok(counts), Err)
+        failed.map_or(Ok(answered), Err)
     }
 
-    async fn work(&self) -> Result<MatchCounts> {
-        let mut answers = Answering::new(self);
-        while let Some(request) = self.requests.get(self.next.fetch_add(1, Relaxed)) {
+    fn next_request(&self) -> Option<Request> {
+        if self.has_failed.load(Relaxed) {
+            return None;
+        }
+        let Question { handle, known, query, .. } = &self.question;
+        let given = (query.by, known.hot.as_ref(), handle.costs(query.by));
+        self.planner.lock().unwrap_or_else(PoisonError::into_inner).next(&self.population, given)
+    }
+
+    async fn work(&self) -> Result<Answered> {
+        let (mut answers, mut tally) = (Answering::new(self), Tally::default());
+        while let Some(request) = self.next_request() {
+            tally.add(request.read, request.entries.len());
             self.answer(request, &mut answers).await?;
         }
         answers.rows.finish()?;
-        Ok(answers.counts)
+        Ok(Answered { counts: answers.counts, tally })
     }
 
-    async fn answer<'f>(&'f self, request: &Request, answers: &mut Answering<'f>) -> Result<()> {
+    async fn answer<'f>(&'f self, request: Request, answers: &mut Answering<'f>) -> Result<()> {
         let Question { handle, query, .. } = &self.question;
         let (client, direction) = (&handle.client, handle.by(query.by));
-        let entries = self.population.entries.get(request.entries.clone()).unwrap_or_default();
+        let entries = self.population.entries.get(request.entries).unwrap_or_default();
         let Some(first) = entries.first() else { return Ok(()) };
-        let what = handle.what();
-        answers.start(entries);
-        let mut next = Some(PagingState::start());
-        while let Some(state) = next.take() {
-            let bucket = first.bucket;
-            let (rows, more) = match request.read {
-                Read::Key => {
-                    let statement = direction.key.get(client).await?;
-                    let values = (bucket, self.population.key(first));
-                    client.read_page(&what, statement, values, state).await?
-                }
-                Read::Keys => {
-                    let statement = direction.keys.get(client).await?;
-                    let keys: Vec<&str> = entries.iter().map(|e| self.population.key(e)).collect();
-                    client.read_page(&what, statement, (bucket, keys), state).await?
-                }
-                Read::Bucket => {
-                    let statement = direction.bucket.get(client).await?;
-                    client.read_page(&what, statement, (bucket,), state).await?
-                }
-            };
-            answers.take(&rows)?;
-            next = more;
+        if request.read == Read::Hot {
+            return self.answer_hot(first, answers).await;
         }
-        answers.end()
+        answers.start(entries);
+        let (started, mut read, bucket) = (Instant::now(), 0, first.bucket);
+        let key = |entry| self.population.key(entry).to_owned();
+        let mut pages = match request.read {
+            Read::Key | Read::Hot => {
+                handle.pages(direction.key.get(client).await?, (bucket, key(first)))
+            }
+            Read::Keys => {
+                let keys: Vec<String> = entries.iter().map(key).collect();
+                handle.pages(direction.keys.get(client).await?, (bucket, keys))
+            }
+            Read::Bucket => handle.pages(direction.bucket.get(client).await?, (bucket,)),
+        };
+        while let Some(page) = pages.next().await? {
+            read += page.len() as u64;
+            handle.each_row(&page, |row| answers.take(row))?;
+        }
+        answers.end()?;
+        handle.costs(query.by).note(request.read, entries.len(), read, started.elapsed());
+        Ok(())
+    }
+
+    /// Answers for a key with very many rows, as they come.
+    async fn answer_hot(&self, entry: &Entry, answers: &mut Answering<'_>) -> Result<()> {
+        let Question { handle, known, query, visible } = &self.question;
+        let key = self.population.key(entry);
+        let mut rows = KeyRows::new(handle, known, (query.by, key), *visible).await?;
+        let (mut given, mut found) = (HashSet::new(), 0);
+        while let Some(mut page) = rows.page().await? {
+            page.retain(|(value, _)| {
+                known.definition.keep == Keep::Last
+                    || given.insert(XxHash3_128::oneshot(value.as_bytes()))
+            });
+            if query.pick == Pick::Latest {
+                page.truncate(1);
+            }
+            found += page.len();
+            for (value, date) in &page {
+                answers.give(entry, value, *date)?;
+            }
+            if query.pick == Pick::Latest && found > 0 {
+                break;
+            }
+        }
+        answers.count(entry, found);
+        Ok(())
     }
 }
 
@@ -132,24 +173,19 @@ impl<'f> Answering<'f> {
         self.entries = entries;
     }
 
-    fn take(&mut self, rows: &QueryRowsResult) -> Result<()> {
-        let Question { handle, known, query, visible } = &self.fetch.question;
-        let wrong = |e| unexpected(&handle.what(), e);
-        for row in rows.rows::<StoredRow<'_>>().map_err(|e| unexpected(&handle.what(), e))? {
-            let (key, value, date) = row.map_err(wrong)?;
-            while let Some(entry) = self.entries.first()
-                && self.fetch.population.key(entry) < key
-            {
-                self.close_entry()?;
-            }
-            let is_asked =
-                self.entries.first().is_some_and(|entry| self.fetch.population.key(entry) == key);
-            let date = handle.seen_at(date)?;
-            if is_asked && known.shows(visible, query.by, (key, value, date)) {
-                let start = self.text.len();
-                self.text.push_str(value);
-                self.found.push((start, self.text.len(), date));
-            }
+    fn take(&mut self, (key, value, date): Row<'_>) -> Result<()> {
+        let Question { known, query, visible, .. } = &self.fetch.question;
+        while let Some(entry) = self.entries.first()
+            && self.fetch.population.key(entry) < key
+        {
+            self.close_entry()?;
+        }
+        let is_asked =
+            self.entries.first().is_some_and(|entry| self.fetch.population.key(entry) == key);
+        if is_asked && known.shows(visible, query.by, (key, value, date)) {
+            let start = self.text.len();
+            self.text.push_str(value);
+            self.found.push((start, self.text.len(), date));
         }
         Ok(())
     }
@@ -166,13 +202,10 @@ impl<'f> Answering<'f> {
     fn close_entry(&mut self) -> Result<()> {
         let Some((entry, rest)) = self.entries.split_first() else { return Ok(()) };
         self.entries = rest;
-        self.counts.population += entry.times;
-        if self.found.is_empty() {
-            return Ok(());
-        }
-        let (text, found) = (&self.text, &mut self.found);
+        let (text, mut found) = (std::mem::take(&mut self.text), std::mem::take(&mut self.found));
         let value = |row: &(usize, usize, SeenAt)| text.get(row.0..row.1).unwrap_or_default();
-        let Question { known, query, .. } = &self.fetch.question;
+        let Question { handle, known, query, .. } = &self.fetch.question;
+        hot::note_later(handle, query.by, self.fetch.population.key(entry), found.len() as u64);
         match known.definition.keep {
             Keep::Last => found.sort_unstable_by(|a, b| {
                 newest_first((a.2, value(a).as_bytes()), (b.2, value(b).as_bytes()))
@@ -186,16 +219,27 @@ impl<'f> Answering<'f> {
         if query.pick == Pick::Latest {
             found.truncate(1);
         }
-        self.counts.matched += entry.times;
-        self.counts.rows += entry.times * found.len() as u64;
-        let key = self.fetch.population.key(entry);
-        for _ in 0..entry.times {
-            for row in found.iter() {
-                self.rows.push(key, value(row), row.2)?;
-            }
+        self.count(entry, found.len());
+        for row in &found {
+            self.give(entry, value(row), row.2)?;
         }
-        self.found.clear();
+        // Their memory serves the next entry.
+        found.clear();
+        (self.found, self.text) = (found, text);
         self.text.clear();
         Ok(())
+    }
+
+    /// Counts an entry with so many answers.
+    fn count(&mut self, entry: &Entry, answers: usize) {
+        self.counts.population += entry.times;
+        self.counts.matched += if answers > 0 { entry.times } else { 0 };
+        self.counts.rows += entry.times * answers as u64;
+    }
+
+    /// Gives an answer, as often as the population has the entry.
+    fn give(&mut self, entry: &Entry, value: &str, date: SeenAt) -> Result<()> {
+        let key = self.fetch.population.key(entry);
+        (0..entry.times).try_for_each(|_| self.rows.push(key, value, date))
     }
 }

@@ -1,13 +1,15 @@
 //! Joins a population with a table in the servers.
 //!
 //! 1. [`population`]: identifiers are read in tranches that fit in memory, ordered by bucket and key, each once.
-//! 2. [`plan`]: each bucket's keys become requests: for one key, for up to a hundred, or for the whole bucket.
+//! 2. [`plan`]: each bucket's keys become requests: for one key, for up to a hundred, or for the whole bucket,
+//!    whichever costs less ([`cost`]).
 //! 3. [`fetch`]: so many requests at once as is allowed; rows meet the keys in order, and become answers.
 //! 4. [`output`]: answers become Arrow batches, which wait in memory and then in a temporary file: the
 //!    servers go on to change, and a match is always the one that was counted.
 //!
 //! Invariant: every population row is answered by exactly one request, or the match is an error.
 
+mod cost;
 mod fetch;
 mod output;
 mod plan;
@@ -17,17 +19,20 @@ use crate::handle::Handle;
 use crate::state::{Known, Visible};
 use fetch::Fetch;
 use idmatch_store::{
-    BatchSource, Error, ErrorKind, Match, MatchCounts, MatchQuery, MatchSink, Result,
+    BatchSource, Error, ErrorKind, Match, MatchCounts, MatchQuery, MatchSink, PlanStep, Result,
 };
 use output::Output;
-use plan::plan;
+use plan::Tally;
 use population::Population;
 use std::sync::Arc;
+
+pub(crate) use cost::Costs;
 
 /// A population that was matched.
 pub(crate) struct CqlMatch {
     counts: MatchCounts,
     output: Output,
+    plan: Vec<PlanStep>,
 }
 
 /// What is asked, and what is known while it is answered.
@@ -51,12 +56,15 @@ impl CqlMatch {
         let visible = known.visible(query.window);
         let question = Question { handle: Arc::clone(handle), known, query, visible };
         let output = Arc::new(Output::new(query.by));
-        let mut counts = MatchCounts::default();
+        let (mut counts, mut tally) = (MatchCounts::default(), Tally::default());
         loop {
             let buckets = question.known.definition.buckets;
             let (population, is_last) = Population::read(source, buckets)?;
             let (rows, valid) = (population.rows, population.valid);
-            let tranche = handle.client.wait(answer(question.clone(), population, &output))?;
+            let fetch = Fetch::new(question.clone(), population, Arc::clone(&output));
+            let answered = handle.client.wait(fetch.run())?;
+            let tranche = answered.counts;
+            tally += answered.tally;
             if tranche.population != valid {
                 return Err(Error::new(
                     ErrorKind::Corrupt,
@@ -76,22 +84,18 @@ impl CqlMatch {
             Error::new(ErrorKind::Io, "a request of this match has not ended; match again")
         })?;
         output.finish()?;
-        Ok(CqlMatch { counts, output })
+        let plan = tally.steps(handle.costs(query.by));
+        Ok(CqlMatch { counts, output, plan })
     }
-}
-
-async fn answer(
-    question: Question,
-    population: Population,
-    output: &Arc<Output>,
-) -> Result<MatchCounts> {
-    let requests = plan(&question, &population).await?;
-    Fetch::new(question, population, requests, Arc::clone(output)).run().await
 }
 
 impl Match for CqlMatch {
     fn counts(&self) -> MatchCounts {
         self.counts
+    }
+
+    fn plan(&self) -> Vec<PlanStep> {
+        self.plan.clone()
     }
 
     fn write(&self, sink: &dyn MatchSink) -> Result<()> {

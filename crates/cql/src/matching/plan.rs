@@ -1,69 +1,122 @@
-//! Which requests answer a population.
+//! Which reads answer a population: cut when they are made, by what the ones before did cost.
 
-use super::Question;
+use super::cost::Costs;
 use super::population::{Entry, Population};
-use crate::sample::sample;
-use idmatch_store::Result;
+use crate::hot::HotKeys;
+use idmatch_model::Side;
+use idmatch_store::PlanStep;
 use std::ops::Range;
 
 /// Keys that one request asks for at most: ScyllaDB takes no more by default.
 const MOST_KEYS: usize = 100;
-/// A key of an `IN` costs as much as reading so many rows of a bucket.
-const ROWS_PER_KEY: f64 = 2.2;
-/// With fewer keys in a bucket on average, nobody need ask how many rows a bucket has.
-const MANY_KEYS: usize = 20;
 
-/// How the keys of a request are asked for.
+/// How some keys are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Read {
-    /// The only one.
+    /// The only one of its bucket.
     Key,
     /// By their list.
     Keys,
     /// With all others of their bucket.
     Bucket,
+    /// The only one, which has very many rows.
+    Hot,
 }
 
-/// A request: some entries of one bucket.
+impl Read {
+    const ALL: [Read; 4] = [Read::Key, Read::Keys, Read::Bucket, Read::Hot];
+
+    fn name(self) -> &'static str {
+        match self {
+            Read::Key => "single keys",
+            Read::Keys => "lists of keys",
+            Read::Bucket => "whole buckets",
+            Read::Hot => "keys with very many rows",
+        }
+    }
+}
+
+/// A read: some entries of one bucket.
 #[derive(Debug, Clone)]
 pub(super) struct Request {
     pub(super) read: Read,
     pub(super) entries: Range<usize>,
 }
 
-/// Cuts a population into requests.
-pub(super) async fn plan(question: &Question, population: &Population) -> Result<Vec<Request>> {
-    let entries = &population.entries;
-    if entries.is_empty() {
-        return Ok(Vec::new());
-    }
-    let touched = entries.chunk_by(same_bucket).count();
-    // Read whole, a bucket costs what it has; asked by keys, what is asked for.
-    let whole_from = if entries.len() < touched.saturating_mul(MANY_KEYS) {
-        usize::MAX
-    } else {
-        let buckets = f64::from(question.known.definition.buckets);
-        let rows = sample(&question.handle, &question.known, question.query.by).await?.rows;
-        // Lossless enough: an estimate.
-        ((rows as f64 / buckets / ROWS_PER_KEY) as usize).max(2)
-    };
-    let (mut requests, mut start) = (Vec::with_capacity(touched), 0);
-    for group in entries.chunk_by(same_bucket) {
-        let end = start + group.len();
-        if group.len() >= whole_from {
-            requests.push(Request { read: Read::Bucket, entries: start..end });
-        } else {
-            for from in (start..end).step_by(MOST_KEYS) {
-                let entries = from..end.min(from + MOST_KEYS);
-                let read = if entries.len() == 1 { Read::Key } else { Read::Keys };
-                requests.push(Request { read, entries });
-            }
-        }
-        start = end;
-    }
-    Ok(requests)
+/// Cuts the entries of a population into reads, one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Planner {
+    next: usize,
+    /// Up to here keys are read by lists.
+    lists_until: usize,
 }
 
-fn same_bucket(a: &Entry, b: &Entry) -> bool {
-    a.bucket == b.bucket
+impl Planner {
+    /// The next read; `None` when all entries have one.
+    pub(super) fn next(
+        &mut self,
+        population: &Population,
+        (by, hot, costs): (Side, &HotKeys, &Costs),
+    ) -> Option<Request> {
+        let rest = population.entries.get(self.next..)?;
+        let first = rest.first()?;
+        let is_hot = |entry: &Entry| hot.parts(by, population.key(entry)).is_some();
+        let is_listed = self.next < self.lists_until;
+        let (read, keys) = if is_listed {
+            (Read::Keys, self.lists_until - self.next)
+        } else if is_hot(first) {
+            (Read::Hot, 1)
+        } else {
+            let is_other = |entry: &Entry| entry.bucket != first.bucket || is_hot(entry);
+            let keys = rest.iter().position(is_other).unwrap_or(rest.len());
+            (costs.choose(keys, MOST_KEYS), keys)
+        };
+        let mut end = self.next + keys;
+        if read == Read::Keys {
+            self.lists_until = end;
+            end = end.min(self.next + MOST_KEYS);
+        }
+        let entries = self.next..end;
+        self.next = end;
+        Some(Request { read, entries })
+    }
+}
+
+/// How often something was read in each way, and for how many keys.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Tally([(u64, u64); Read::ALL.len()]);
+
+impl Tally {
+    pub(super) fn add(&mut self, read: Read, keys: usize) {
+        for (kind, (reads, all)) in Read::ALL.iter().zip(&mut self.0) {
+            if *kind == read {
+                *reads += 1;
+                *all += keys as u64;
+            }
+        }
+    }
+
+    /// What was read in which ways, and why.
+    pub(super) fn steps(&self, costs: &Costs) -> Vec<PlanStep> {
+        let step = |(read, (requests, keys)): (&Read, &(u64, u64))| PlanStep {
+            how: read.name(),
+            requests: *requests,
+            keys: *keys,
+            why: match read {
+                Read::Key => "no other key of their bucket is asked for".to_owned(),
+                Read::Keys | Read::Bucket => costs.shown(*keys as f64 / *requests as f64),
+                Read::Hot => "they are kept apart, in parts".to_owned(),
+            },
+        };
+        Read::ALL.iter().zip(&self.0).filter(|(_, tally)| tally.0 > 0).map(step).collect()
+    }
+}
+
+impl std::ops::AddAssign for Tally {
+    fn add_assign(&mut self, other: Tally) {
+        for ((reads, keys), (more, others)) in self.0.iter_mut().zip(other.0) {
+            *reads += more;
+            *keys += others;
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Several clients of one store: what one does, the others see.
 
-use crate::common::{Beside, erase, open, upsert};
+use crate::common::{answers, erase, fresh, open, upsert};
 use idmatch_model::{Keep, Side, TableOptions, Target, Window};
 use idmatch_store::{ErrorKind, Store, Table};
 use std::sync::Arc;
@@ -12,18 +12,7 @@ fn row(id: &str, partner_id: &str) -> (String, String, i64) {
 }
 
 fn partners(table: &dyn Table, id: &str) -> Vec<String> {
-    let mut answers = table.answers(Side::Id, id, Window::ALL).unwrap();
-    let mut all = Vec::new();
-    while let Some((partner_id, _)) = answers.next_answer().unwrap() {
-        all.push(partner_id.to_owned());
-    }
-    all
-}
-
-fn fresh(keyspace: &str) -> Beside {
-    let beside = Beside::connect();
-    beside.run(&format!("DROP KEYSPACE IF EXISTS {keyspace}"));
-    beside
+    answers(table, Side::Id, id).unwrap()
 }
 
 #[test]

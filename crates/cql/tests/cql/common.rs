@@ -2,10 +2,11 @@
 
 use arrow_array::{ArrayRef, RecordBatch, StringArray, TimestampMillisecondArray};
 use idmatch_cql::{CqlStore, Settings};
-use idmatch_model::{SeenAt, Target};
+use idmatch_model::{SeenAt, Side, Target, Window};
 use idmatch_store::{BatchSource, Erased, Ingest, NoRejects, Result, SourceBatch, Table, now};
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
+use scylla::response::query_result::QueryRowsResult;
 use std::sync::Arc;
 use twox_hash::XxHash3_64;
 
@@ -17,18 +18,20 @@ pub(crate) fn contact_points() -> String {
     }
 }
 
-/// The address of a store in a keyspace of this name. Erasures wait 50 ms, tables have 16 buckets.
-pub(crate) fn address(keyspace: &str, options: &str) -> String {
-    let points = contact_points();
-    format!("cql://{points}/{keyspace}?replication=1&lease=50ms&expected_rows=16000{options}")
+/// How a store in a keyspace of this name is reached at these points. Tables have 16 buckets.
+pub(crate) fn settings_of(points: &str, keyspace: &str, options: &str) -> Settings {
+    let address = format!("cql://{points}/{keyspace}?expected_rows=16000{options}");
+    Settings::parse(&address, &|_| None).unwrap()
 }
 
-pub(crate) fn settings(keyspace: &str, options: &str) -> Settings {
-    Settings::parse(&address(keyspace, options), &|_| None).unwrap()
-}
-
+/// A store in a keyspace of this name. Erasures wait 50 ms.
 pub(crate) fn open(keyspace: &str) -> CqlStore {
-    CqlStore::open(settings(keyspace, "")).unwrap()
+    open_with(keyspace, "")
+}
+
+pub(crate) fn open_with(keyspace: &str, options: &str) -> CqlStore {
+    let options = format!("&replication=1&lease=50ms{options}");
+    CqlStore::open(settings_of(&contact_points(), keyspace, &options)).unwrap()
 }
 
 /// A driver's session of the test's own, to look at what is in the servers.
@@ -50,15 +53,59 @@ impl Beside {
         self.runtime.block_on(self.session.query_unpaged(cql, ())).unwrap();
     }
 
+    fn ask(&self, cql: String) -> QueryRowsResult {
+        let rows = self.runtime.block_on(self.session.query_unpaged(cql, ())).unwrap();
+        rows.into_rows_result().unwrap()
+    }
+
+    /// The first column of all rows, which is a text.
+    pub(crate) fn texts(&self, cql: &str) -> Vec<String> {
+        let rows = self.ask(cql.to_owned());
+        rows.rows::<(String,)>().unwrap().map(|row| row.unwrap().0).collect()
+    }
+
+    /// The name of a table of a keyspace with this beginning and end.
+    fn table(&self, keyspace: &str, ends: (&str, &str)) -> String {
+        let names = self.texts(&format!(
+            "SELECT table_name FROM system_schema.tables WHERE keyspace_name = '{keyspace}'"
+        ));
+        names.into_iter().find(|n| n.starts_with(ends.0) && n.ends_with(ends.1)).unwrap()
+    }
+
+    /// How many rows a table of a keyspace has.
+    pub(crate) fn count(&self, table: &str) -> i64 {
+        self.ask(format!("SELECT count(*) FROM {table}")).first_row::<(i64,)>().unwrap().0
+    }
+
+    /// Takes all rows from one direction.
+    pub(crate) fn truncate(&self, keyspace: &str, end: &str) {
+        self.run(&format!("TRUNCATE {keyspace}.{}", self.table(keyspace, ("m_", end))));
+    }
+
+    /// How many rows are kept apart, of all keys with very many by id.
+    pub(crate) fn hot_rows(&self, keyspace: &str) -> i64 {
+        self.hot_parts(keyspace).into_iter().sum()
+    }
+
+    /// How many rows each part has of keys with very many by id.
+    pub(crate) fn hot_parts(&self, keyspace: &str) -> Vec<i64> {
+        let rows = self.ask(format!(
+            "SELECT side, count(*) FROM {keyspace}.idmatch_hot GROUP BY name, side, key, parts, part"
+        ));
+        let rows = rows.rows::<(String, i64)>().unwrap().map(|row| row.unwrap());
+        rows.filter(|row| row.0 == "id").map(|row| row.1).collect()
+    }
+
+    /// How many rows the largest bucket of a direction has.
+    pub(crate) fn largest(&self, keyspace: &str, end: &str) -> i64 {
+        let table = self.table(keyspace, ("m_", end));
+        let rows = self.ask(format!("SELECT count(*) FROM {keyspace}.{table} GROUP BY bucket"));
+        rows.rows::<(i64,)>().unwrap().map(|row| row.unwrap().0).max().unwrap_or_default()
+    }
+
     /// Adds a row to one direction only, as a client does that dies between its two writes.
     pub(crate) fn add(&self, keyspace: &str, ends: (&str, &str), row: (&str, &str, i64)) {
-        let cql = format!(
-            "SELECT table_name FROM system_schema.tables WHERE keyspace_name = '{keyspace}'"
-        );
-        let rows = self.runtime.block_on(self.session.query_unpaged(cql, ())).unwrap();
-        let rows = rows.into_rows_result().unwrap();
-        let mut names = rows.rows::<(String,)>().unwrap().map(|row| row.unwrap().0);
-        let table = names.find(|n| n.starts_with(ends.0) && n.ends_with(ends.1)).unwrap();
+        let table = self.table(keyspace, ends);
         let (key, value, seen_at) = row;
         let bucket = XxHash3_64::oneshot(key.as_bytes()) % 16;
         self.run(&format!(
@@ -84,6 +131,12 @@ impl Batches {
             ("seen_at", Arc::new(dates.with_timezone("UTC")) as ArrayRef),
         ]);
         Batches(vec![batch.unwrap()].into_iter())
+    }
+
+    /// A population, one batch.
+    pub(crate) fn of_ids(ids: &[String]) -> Batches {
+        let ids = Arc::new(StringArray::from_iter_values(ids)) as ArrayRef;
+        Batches(vec![RecordBatch::try_from_iter([("id", ids)]).unwrap()].into_iter())
     }
 
     /// What is to be erased, one batch.
@@ -117,8 +170,35 @@ pub(crate) fn load(table: &dyn Table, rows: &[(String, String, i64)]) {
 }
 
 pub(crate) fn upsert(table: &dyn Table, rows: &[(String, String, i64)]) {
-    let ingest = &mut NoRejects;
-    table.upsert(&mut Batches::of_rows(rows), &Ingest::new(true, now(), ingest), None).unwrap();
+    try_upsert(table, rows).unwrap();
+}
+
+pub(crate) fn try_upsert(table: &dyn Table, rows: &[(String, String, i64)]) -> Result<()> {
+    let rejects = &mut NoRejects;
+    table.upsert(&mut Batches::of_rows(rows), &Ingest::new(true, now(), rejects), None)
+}
+
+/// The same rows, so many in each batch.
+pub(crate) fn row_batches(rows: &[(String, String, i64)], each: usize) -> Vec<SourceBatch> {
+    let batch = |rows| Batches::of_rows(rows).next_batch().unwrap().unwrap();
+    rows.chunks(each).map(batch).collect()
+}
+
+/// What goes with a key.
+pub(crate) fn answers(table: &dyn Table, by: Side, key: &str) -> Result<Vec<String>> {
+    let mut answers = table.answers(by, key, Window::ALL)?;
+    let mut all = Vec::new();
+    while let Some((value, _)) = answers.next_answer()? {
+        all.push(value.to_owned());
+    }
+    Ok(all)
+}
+
+/// A connection beside a keyspace that is not there yet.
+pub(crate) fn fresh(keyspace: &str) -> Beside {
+    let beside = Beside::connect();
+    beside.run(&format!("DROP KEYSPACE IF EXISTS {keyspace}"));
+    beside
 }
 
 pub(crate) fn erase(table: &dyn Table, targets: &[Target], at: i64) -> Erased {

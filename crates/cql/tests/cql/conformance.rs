@@ -1,6 +1,6 @@
 //! The backend answers as the conformance cases say.
 
-use crate::common::{Beside, open};
+use crate::common::{Beside, open_with};
 use idmatch_cql::CqlStore;
 use idmatch_model::{TableName, TableOptions};
 use idmatch_store::{Result, Store, Table, conformance};
@@ -52,6 +52,7 @@ impl Keyspaces {
 struct Latest {
     keyspaces: Arc<Keyspaces>,
     store: Mutex<CqlStore>,
+    options: &'static str,
 }
 
 impl Latest {
@@ -63,7 +64,8 @@ impl Latest {
 impl Store for Latest {
     fn create_table(&self, name: &TableName, options: &TableOptions) -> Result<Arc<dyn Table>> {
         if name.as_str().starts_with("case-") && self.keyspaces.next_table() {
-            *self.store.lock().unwrap() = open(&self.keyspaces.latest());
+            let store = open_with(&self.keyspaces.latest(), self.options);
+            *self.store.lock().unwrap() = store;
         }
         self.store().create_table(name, options)
     }
@@ -87,15 +89,23 @@ impl Store for Latest {
 
 #[test]
 fn the_backend_conforms() {
+    let plays_all = std::env::var_os("IDMATCH_TEST_ALL").is_some();
+    conforms("", plays_all);
+    if plays_all {
+        // Most keys are kept apart then, as those with very many rows are.
+        conforms("&hot_key_rows=1", false);
+    }
+}
+
+fn conforms(options: &'static str, with_millions: bool) {
     let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/cases");
     let keyspaces = Arc::new(Keyspaces { beside: Beside::connect(), latest: Mutex::default() });
     keyspaces.remove(0);
     let open = || -> Result<Arc<dyn Store>> {
-        let store = Mutex::new(open(&keyspaces.latest()));
-        Ok(Arc::new(Latest { keyspaces: Arc::clone(&keyspaces), store }))
+        let store = Mutex::new(open_with(&keyspaces.latest(), options));
+        Ok(Arc::new(Latest { keyspaces: Arc::clone(&keyspaces), store, options }))
     };
-    let all = std::env::var_os("IDMATCH_TEST_ALL").is_some();
-    let wants = |file: &str| all || !MILLIONS.contains(&file);
+    let wants = |file: &str| with_millions || !MILLIONS.contains(&file);
     match conformance::run_some(&cases, &open, &wants) {
         Ok(tally) => println!("{tally}"),
         Err(failures) => panic!("{failures}"),

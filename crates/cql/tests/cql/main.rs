@@ -4,4 +4,10 @@
 mod clients;
 mod common;
 mod conformance;
+mod hot;
+mod loads;
 mod orders;
+mod outcomes;
+mod overload;
+mod proxy;
+mod refusals;

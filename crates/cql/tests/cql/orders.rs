@@ -1,13 +1,11 @@
 //! The same writes and erasures in random orders, some repeated, by several threads: always what the
 //! reference answers.
 
-use crate::common::{Beside, erase, load, open, upsert};
+use crate::common::{erase, fresh, load, open_with, upsert};
 use idmatch_model::{Keep, Side, TableOptions, Target, Window};
 use idmatch_store::{MemoryStore, Store, Table};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-const KEYSPACE: &str = "orders";
-const ORDERS: u64 = 6;
 const WRITES: usize = 150;
 const THREADS: usize = 4;
 const FIRST: i64 = 1_700_000_000_000;
@@ -91,18 +89,27 @@ fn write_all(table: &dyn Table, writes: &[Write]) {
 
 #[test]
 fn every_order_ends_alike() {
+    orders("orders", "", 3);
+}
+
+#[test]
+fn every_order_ends_alike_where_keys_have_many_rows() {
+    orders("orders_hot", "&hot_key_rows=8", 1);
+}
+
+fn orders(keyspace: &str, options: &str, orders: usize) {
     let seed = 20_261_121;
     println!("seed {seed}");
     let mut random = fastrand::Rng::with_seed(seed);
     let writes = writes(&mut random);
-    Beside::connect().run(&format!("DROP KEYSPACE IF EXISTS {KEYSPACE}"));
-    let store = open(KEYSPACE);
+    fresh(keyspace);
+    let store = open_with(keyspace, options);
     for keep in [Keep::Last, Keep::All] {
         let options = TableOptions { keep, retention: None };
         let reference = MemoryStore::new().create_table(&"r".parse().unwrap(), &options).unwrap();
         writes.iter().for_each(|write| apply(reference.as_ref(), write));
         let right = answers(reference.as_ref());
-        for order in 0..ORDERS / 2 {
+        for order in 0..orders {
             let name = format!("{keep:?}.{order}").parse().unwrap();
             let table = store.create_table(&name, &options).unwrap();
             let mut writes = writes.clone();

@@ -24,7 +24,7 @@ use crate::segment::Segment;
 use crate::store::TableView;
 use crate::workers::{self, lock};
 use idmatch_model::Keep;
-use idmatch_store::{BatchSource, Match, MatchCounts, MatchQuery, MatchSink, Result};
+use idmatch_store::{BatchSource, Match, MatchCounts, MatchQuery, MatchSink, PlanStep, Result};
 use output::BatchBuilder;
 use population::{Population, PopulationPart};
 use probe::Hit;
@@ -161,6 +161,20 @@ impl EngineMatch {
 impl Match for EngineMatch {
     fn counts(&self) -> MatchCounts {
         self.counts
+    }
+
+    fn plan(&self) -> Vec<PlanStep> {
+        let segments: usize = Part::all().map(|part| self.question(part).segments.len()).sum();
+        vec![PlanStep {
+            how: "sorted probe",
+            requests: segments as u64 * self.tranches.len() as u64,
+            keys: self.counts.population,
+            why: format!(
+                "ordered by hash, {} ranges of a population meet segments as a merge; tranches: {}",
+                Part::COUNT,
+                self.tranches.len()
+            ),
+        }]
     }
 
     fn write(&self, sink: &dyn MatchSink) -> Result<()> {

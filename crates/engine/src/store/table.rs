@@ -101,10 +101,7 @@ impl Table for EngineTable {
         at: SeenAt,
     ) -> Result<Erased> {
         ingest.check_date(at)?;
-        let mut targets = Vec::new();
-        while let Some(batch) = source.next_batch()? {
-            targets.extend(ingest.targets(&batch)?);
-        }
+        let targets = ingest.targets(source)?;
         self.shared.erase(&self.name, &targets, at)
     }
 

@@ -2,24 +2,31 @@
 
 use super::ids::{bytes_of, check_value};
 use super::{Ingest, SourceBatch, Wrong, column};
-use crate::Result;
+use crate::{BatchSource, Result};
 use arrow_array::{Array, BinaryViewArray};
 use idmatch_model::{Target, check_id};
 
 impl Ingest<'_> {
-    /// The good rows of a batch. Of two columns, a row may leave one empty (null): then it
-    /// erases an identifier, else a pair.
+    /// The good rows of a source. Of two columns, a row may leave one empty (null): then it
+    /// erases an identifier, else a pair. Memory: all of them.
     ///
     /// # Errors
     /// As for [`Ingest::observations`]; `InvalidArgument` also where neither column is there.
-    pub fn targets(&self, source: &SourceBatch) -> Result<Vec<Target>> {
+    pub fn targets(&self, source: &mut dyn BatchSource) -> Result<Vec<Target>> {
+        let mut targets = Vec::new();
+        while let Some(batch) = source.next_batch()? {
+            self.add_targets(&batch, &mut targets)?;
+        }
+        Ok(targets)
+    }
+
+    fn add_targets(&self, source: &SourceBatch, targets: &mut Vec<Target>) -> Result<()> {
         let schema = source.batch.schema_ref();
         let read = |name: &str| column(source, name).and_then(|found| bytes_of(found, name));
         let has = |name: &str| schema.index_of(name).is_ok();
         let ids = if has("id") || !has("partner_id") { Some(read("id")?) } else { None };
         let partner_ids = has("partner_id").then(|| read("partner_id")).transpose()?;
         let mut wrong = Wrong::default();
-        let mut targets = Vec::with_capacity(source.batch.num_rows());
         for row in 0..source.batch.num_rows() {
             let mut text = |array: &Option<BinaryViewArray>, column| {
                 let array = array.as_ref().filter(|array| array.is_valid(row))?;
@@ -39,6 +46,6 @@ impl Ingest<'_> {
         if !wrong.rows.is_empty() {
             self.report(source, wrong)?;
         }
-        Ok(targets)
+        Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! A population that the reference has matched.
 
 use super::observed::Answer;
-use crate::{Error, ErrorKind, Match, MatchCounts, MatchSink, Result, match_schema};
+use crate::{Error, ErrorKind, Match, MatchCounts, MatchSink, PlanStep, Result, match_schema};
 use arrow_array::{RecordBatch, StringArray, TimestampMillisecondArray};
 use idmatch_model::{Pick, SeenAt, Side};
 use std::sync::Arc;
@@ -41,6 +41,11 @@ impl MemoryMatch {
 impl Match for MemoryMatch {
     fn counts(&self) -> MatchCounts {
         self.counts
+    }
+
+    fn plan(&self) -> Vec<PlanStep> {
+        let keys = self.counts.population;
+        vec![PlanStep { how: "lookups", requests: keys, keys, why: "all is in memory".to_owned() }]
     }
 
     fn write(&self, sink: &dyn MatchSink) -> Result<()> {

@@ -88,10 +88,7 @@ impl Table for MemoryTable {
         at: SeenAt,
     ) -> Result<Erased> {
         ingest.check_date(at)?;
-        let mut targets = Vec::new();
-        while let Some(batch) = source.next_batch()? {
-            targets.extend(ingest.targets(&batch)?);
-        }
+        let targets = ingest.targets(source)?;
         let mut observed = self.observed.write().unwrap_or_else(PoisonError::into_inner);
         Ok(observed.erase(targets, at))
     }

@@ -1,0 +1,89 @@
+//! Makes the session: where it connects to, as whom, and why it may not.
+
+use super::tls;
+use crate::settings::Settings;
+use idmatch_store::{Error, ErrorKind, Result};
+use scylla::client::PoolSize;
+use scylla::client::execution_profile::{ExecutionProfile, ExecutionProfileHandle};
+use scylla::client::session::Session;
+use scylla::client::session_builder::SessionBuilder;
+use scylla::policies::load_balancing::DefaultPolicy;
+use scylla::policies::speculative_execution::SimpleSpeculativeExecutionPolicy;
+use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Requests of many rows take longer in themselves; a second node is asked later.
+const BULK_SPECULATION: Duration = Duration::from_secs(1);
+/// How often nodes are asked whether all know of a change of tables.
+const AGREEMENT_INTERVAL: Duration = Duration::from_millis(50);
+/// A connection on which nothing is heard for so long is given up.
+const KEEPALIVE: Duration = Duration::from_secs(5);
+
+/// Connects to the contact points that answer.
+pub(super) async fn session(settings: &Settings) -> Result<Session> {
+    let mut builder = SessionBuilder::new()
+        .known_nodes(&settings.nodes)
+        .connection_timeout(settings.request_timeout)
+        .keepalive_interval(KEEPALIVE)
+        .keepalive_timeout(KEEPALIVE)
+        .pool_size(PoolSize::PerShard(NonZeroUsize::MIN))
+        // What changes here are tables, whose columns are known.
+        .refresh_metadata_on_auto_schema_agreement(false)
+        .schema_agreement_interval(AGREEMENT_INTERVAL)
+        .keyspaces_to_fetch([settings.keyspace.as_str()])
+        .default_execution_profile_handle(profile(settings, settings.speculate_after));
+    if let Some(login) = &settings.login {
+        builder = builder.user(&login.user, &login.password);
+    }
+    if let Some(tls) = &settings.tls {
+        builder = builder.tls_context(Some(tls::config(tls)?));
+    }
+    // The driver tries every contact point, several times.
+    let session = match tokio::time::timeout(settings.timeout, builder.build()).await {
+        Ok(connected) => connected.map_err(|e| super::refused::unconnected(settings, e))?,
+        Err(late) => return Err(super::refused::unanswered(settings, late)),
+    };
+    check_datacenter(settings, &session)?;
+    Ok(session)
+}
+
+/// How requests of many rows are sent.
+pub(super) fn bulk_profile(settings: &Settings) -> ExecutionProfileHandle {
+    profile(settings, settings.speculate_after.map(|after| after.max(BULK_SPECULATION)))
+}
+
+/// How requests are sent, asking another node after a while without an answer.
+fn profile(settings: &Settings, speculate_after: Option<Duration>) -> ExecutionProfileHandle {
+    let mut balancing = DefaultPolicy::builder().token_aware(true);
+    if let Some(datacenter) = &settings.datacenter {
+        balancing = balancing.prefer_datacenter(datacenter.clone());
+    }
+    let mut profile = ExecutionProfile::builder()
+        .request_timeout(Some(settings.request_timeout))
+        .consistency(settings.read_consistency)
+        .load_balancing_policy(balancing.build());
+    if let Some(retry_interval) = speculate_after {
+        let policy = SimpleSpeculativeExecutionPolicy { max_retry_count: 2, retry_interval };
+        profile = profile.speculative_execution_policy(Some(Arc::new(policy)));
+    }
+    profile.build().into_handle()
+}
+
+/// LOCAL_QUORUM is of the datacenter of whoever is asked: it has to be the same one each time.
+fn check_datacenter(settings: &Settings, session: &Session) -> Result<()> {
+    let state = session.get_cluster_state();
+    let nodes = state.get_nodes_info().iter();
+    let there: BTreeSet<&str> = nodes.filter_map(|node| node.datacenter.as_deref()).collect();
+    let names = || there.iter().copied().collect::<Vec<_>>().join(", ");
+    let wrong = match &settings.datacenter {
+        None if there.len() > 1 => format!("the servers are in {}", names()),
+        Some(chosen) if !there.contains(chosen.as_str()) => {
+            format!("the servers are in {}, none in {chosen}", names())
+        }
+        _ => return Ok(()),
+    };
+    let text = format!("{wrong}; name the nearest datacenter in the address: datacenter=NAME");
+    Err(Error::new(ErrorKind::InvalidArgument, text))
+}

@@ -1,0 +1,348 @@
+//! The connection to the servers: requests with their limits and repetitions.
+//!
+//! Owns the runtime that the driver works in; the rest of the crate is called from threads of its own
+//! and waits here. `connect` makes the session, `tls` encrypts it, `flow` says when a request may be
+//! sent, `attempts` what became of it. Must not know any table.
+//!
+//! Invariants:
+//! - every statement is idempotent, so that it may be sent again, and to two nodes at once;
+//! - requests about rows wait for their turn. Those of the catalog do not, but count: others wait for
+//!   them while having turns.
+
+mod attempts;
+mod connect;
+mod flow;
+mod prepare;
+mod refused;
+mod tls;
+
+use crate::errors::{outcome, unread, unwritten};
+use crate::settings::Settings;
+use attempts::Attempts;
+use flow::Flow;
+use idmatch_store::{Error, ErrorKind, Result};
+use prepare::is_of_catalog;
+use scylla::client::execution_profile::ExecutionProfileHandle;
+use scylla::client::session::Session;
+use scylla::errors::ExecutionError;
+use scylla::response::query_result::{QueryResult, QueryRowsResult};
+use scylla::response::{PagingState, PagingStateResponse};
+use scylla::serialize::row::SerializeRow;
+use scylla::statement::Statement;
+use scylla::statement::batch::{Batch, BatchType};
+use scylla::statement::prepared::PreparedStatement;
+use std::collections::HashMap;
+use std::future::Future;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::runtime::{Handle, Runtime};
+use tokio::time::Instant;
+
+/// The first wait before a request is repeated, and the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// Changes of tables take longer than requests.
+const SCHEMA_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A session, and how it is used.
+pub(crate) struct Client {
+    session: Session,
+    /// Where work is started; it may outlive the runtime, and then does nothing.
+    handle: Handle,
+    /// There until this is dropped.
+    runtime: Option<Runtime>,
+    flow: Flow,
+    /// For requests of many rows.
+    bulk: ExecutionProfileHandle,
+    /// The statements of the catalog.
+    prepared: Mutex<HashMap<String, PreparedStatement>>,
+    settings: Settings,
+}
+
+/// What a statement is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// Reads few rows.
+    Read,
+    /// Reads many rows.
+    Scan,
+    /// Writes a row.
+    Write,
+}
+
+/// A request that was given up: what its last attempt met, and whether any may have been done.
+struct Failure {
+    may_be_done: bool,
+    error: ExecutionError,
+}
+
+/// The right to send one write about rows. What is written may depend on the moment: it is to be
+/// prepared when the turn has come, because that may take long.
+pub(crate) struct Turn<'c> {
+    client: &'c Client,
+    turn: flow::Turn<'c>,
+}
+
+impl Client {
+    /// Connects.
+    ///
+    /// # Errors
+    /// `Unavailable` where no contact point answers, `InvalidArgument` where the servers do not take
+    /// what the address says of user, password, TLS or datacenter, or a file of TLS is wrong.
+    pub(crate) fn connect(settings: Settings) -> Result<Client> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(std::thread::available_parallelism().map_or(2, NonZeroUsize::get))
+            .thread_name("idmatch-cql")
+            .enable_all()
+            .build()
+            .map_err(|e| Error::with_source(ErrorKind::Io, "cannot start threads", e))?;
+        let session = runtime.block_on(connect::session(&settings))?;
+        let flow = Flow::new(settings.in_flight, settings.max_requests_per_second);
+        let bulk = connect::bulk_profile(&settings);
+        let (handle, prepared) = (runtime.handle().clone(), Mutex::default());
+        Ok(Client { session, handle, runtime: Some(runtime), flow, bulk, prepared, settings })
+    }
+
+    /// What it was told.
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Waits for work. Must not be called from a task.
+    pub(crate) fn wait<F: Future>(&self, work: F) -> F::Output {
+        self.handle.block_on(work)
+    }
+
+    /// Starts work that goes on beside the caller.
+    pub(crate) fn start<F>(&self, work: F) -> tokio::task::JoinHandle<F::Output>
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        self.handle.spawn(work)
+    }
+
+    /// Waits for the right to send a write about rows.
+    pub(crate) async fn turn(&self) -> Turn<'_> {
+        Turn { client: self, turn: self.flow.turn().await }
+    }
+
+    async fn turn_for(&self, statement: &PreparedStatement) -> Option<flow::Turn<'_>> {
+        if is_of_catalog(statement) { None } else { Some(self.flow.turn().await) }
+    }
+
+    /// Reads all rows there are, when they are known to be few. Repeats until it is answered, or its
+    /// time is over.
+    pub(crate) async fn read(
+        &self,
+        what: &str,
+        statement: &PreparedStatement,
+        values: impl SerializeRow,
+    ) -> Result<QueryRowsResult> {
+        let (statement, attempts) = watched(statement);
+        let turn = self.turn_for(&statement).await;
+        let read = || self.session.execute_unpaged(&statement, &values);
+        let result = self.repeat(turn.as_ref(), &attempts, read).await;
+        rows(what, result.map_err(|failure| unread(what, failure.error))?)
+    }
+
+    /// Reads the page that follows `state`.
+    pub(crate) async fn read_page(
+        &self,
+        what: &str,
+        statement: &PreparedStatement,
+        values: impl SerializeRow,
+        state: PagingState,
+    ) -> Result<(QueryRowsResult, Option<PagingState>)> {
+        let (statement, attempts) = watched(statement);
+        let turn = self.turn_for(&statement).await;
+        let read = || self.session.execute_single_page(&statement, &values, state.clone());
+        let result = self.repeat(turn.as_ref(), &attempts, read).await;
+        let (result, next) = result.map_err(|failure| unread(what, failure.error))?;
+        let next = match next {
+            PagingStateResponse::HasMorePages { state } => Some(state),
+            PagingStateResponse::NoMorePages => None,
+        };
+        Ok((rows(what, result)?, next))
+    }
+
+    /// Writes. Repeats until it is acknowledged, or its time is over.
+    ///
+    /// # Errors
+    /// `UnknownOutcome` when its time is over; `Io` when the servers refuse it, and none of them may
+    /// have done it.
+    pub(crate) async fn write(
+        &self,
+        what: &str,
+        statement: &PreparedStatement,
+        values: impl SerializeRow,
+    ) -> Result<QueryResult> {
+        let turn = self.turn_for(statement).await;
+        self.write_in(turn.as_ref(), what, statement, values).await
+    }
+
+    /// The same for the same statement with several values, all for one partition.
+    pub(crate) async fn write_batch<V: SerializeRow>(
+        &self,
+        what: &str,
+        statement: &PreparedStatement,
+        values: &[V],
+    ) -> Result<()> {
+        let turn = self.turn_for(statement).await;
+        self.write_batch_in(turn.as_ref(), what, statement, values).await
+    }
+
+    async fn write_in(
+        &self,
+        turn: Option<&flow::Turn<'_>>,
+        what: &str,
+        statement: &PreparedStatement,
+        values: impl SerializeRow,
+    ) -> Result<QueryResult> {
+        let (statement, attempts) = watched(statement);
+        let write = || self.session.execute_unpaged(&statement, &values);
+        let result = self.repeat(turn, &attempts, write).await;
+        result.map_err(|failure| unwritten(what, failure.may_be_done, failure.error))
+    }
+
+    async fn write_batch_in<V: SerializeRow>(
+        &self,
+        turn: Option<&flow::Turn<'_>>,
+        what: &str,
+        statement: &PreparedStatement,
+        values: &[V],
+    ) -> Result<()> {
+        let statements = values.iter().map(|_| statement.clone().into()).collect();
+        let mut batch = Batch::new_with_statements(BatchType::Unlogged, statements);
+        batch.set_is_idempotent(true);
+        if let Some(consistency) = statement.get_consistency() {
+            batch.set_consistency(consistency);
+        }
+        batch.set_execution_profile_handle(Some(self.bulk.clone()));
+        let attempts = Arc::new(Attempts::default());
+        batch.set_history_listener(Arc::clone(&attempts) as _);
+        let write = || self.session.batch(&batch, values);
+        let result = self.repeat(turn, &attempts, write).await.map(drop);
+        result.map_err(|failure| unwritten(what, failure.may_be_done, failure.error))
+    }
+
+    /// Changes what tables there are, and waits until all servers know.
+    pub(crate) async fn change_schema(&self, cql: &str) -> Result<()> {
+        let attempts = Arc::new(Attempts::default());
+        let mut statement = Statement::new(cql);
+        statement.set_request_timeout(Some(SCHEMA_TIMEOUT));
+        statement.set_is_idempotent(true);
+        statement.set_execution_profile_handle(Some(self.bulk.clone()));
+        statement.set_history_listener(Arc::clone(&attempts) as _);
+        let change = || self.session.query_unpaged(statement.clone(), ());
+        let result = self.repeat(None, &attempts, change).await.map(drop);
+        let what = "a change of tables";
+        result.map_err(|failure| unwritten(what, failure.may_be_done, failure.error))
+    }
+
+    /// Learns which nodes have which rows of a keyspace that was made.
+    pub(crate) async fn learn_of_keyspace(&self) -> Result<()> {
+        let what = "cannot learn where the rows of a new keyspace are";
+        let learnt = self.session.refresh_metadata().await;
+        learnt.map_err(|e| Error::with_source(ErrorKind::Unavailable, what, e))
+    }
+
+    /// Asks once, without preparation.
+    pub(crate) async fn ask(&self, what: &str, cql: &str) -> Result<QueryRowsResult> {
+        let attempts = Arc::new(Attempts::default());
+        let mut statement = Statement::new(cql);
+        statement.set_is_idempotent(true);
+        statement.set_history_listener(Arc::clone(&attempts) as _);
+        let ask = || self.session.query_unpaged(statement.clone(), ());
+        let result = self.repeat(None, &attempts, ask).await;
+        rows(what, result.map_err(|failure| unread(what, failure.error))?)
+    }
+
+    /// Tries until it goes well, its time is over, or trying does not help. Its time is counted from
+    /// here: it does not begin while a request waits for its turn.
+    async fn repeat<T, F>(
+        &self,
+        turn: Option<&flow::Turn<'_>>,
+        attempts: &Attempts,
+        attempt: impl Fn() -> F,
+    ) -> std::result::Result<T, Failure>
+    where
+        F: Future<Output = std::result::Result<T, ExecutionError>>,
+    {
+        let until = Instant::now() + self.settings.timeout;
+        let (mut pause, mut counted) = (FIRST_PAUSE, 0);
+        loop {
+            let moment = self.flow.moment();
+            let result = attempt().await;
+            // One was waited for; more are those that the driver added, or sent without a turn.
+            let sent = attempts.sent() - counted;
+            counted += sent;
+            self.flow.owe(sent.saturating_sub(u64::from(turn.is_some())));
+            let late = matches!(result, Err(ExecutionError::RequestTimeout(_)));
+            if attempts.met_overload() || late {
+                self.flow.overloaded(moment);
+            } else if result.is_ok() {
+                self.flow.answered();
+            }
+            let error = match result {
+                Ok(done) => return Ok(done),
+                Err(error) => error,
+            };
+            let failure = |error| Failure { may_be_done: attempts.may_be_done(), error };
+            if !outcome(&error).may_pass() || Instant::now() + pause >= until {
+                return Err(failure(error));
+            }
+            // Not all at the same moment.
+            tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+            if turn.is_some() {
+                let ready = tokio::time::timeout_at(until, self.flow.below_ceiling()).await;
+                if ready.is_err() {
+                    return Err(failure(error));
+                }
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+}
+
+impl Turn<'_> {
+    /// As [`Client::write`].
+    pub(crate) async fn write(
+        self,
+        what: &str,
+        statement: &PreparedStatement,
+        values: impl SerializeRow,
+    ) -> Result<()> {
+        self.client.write_in(Some(&self.turn), what, statement, values).await.map(drop)
+    }
+
+    /// As [`Client::write_batch`].
+    pub(crate) async fn write_batch<V: SerializeRow>(
+        self,
+        what: &str,
+        statement: &PreparedStatement,
+        values: &[V],
+    ) -> Result<()> {
+        self.client.write_batch_in(Some(&self.turn), what, statement, values).await
+    }
+}
+
+impl Drop for Client {
+    /// The last owner may be one of the runtime's own tasks, where it cannot be waited for.
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// A statement of which every attempt is noted.
+fn watched(statement: &PreparedStatement) -> (PreparedStatement, Arc<Attempts>) {
+    let (mut statement, attempts) = (statement.clone(), Arc::new(Attempts::default()));
+    statement.set_history_listener(Arc::clone(&attempts) as _);
+    (statement, attempts)
+}
+
+fn rows(what: &str, result: QueryResult) -> Result<QueryRowsResult> {
+    result.into_rows_result().map_err(|e| crate::errors::unexpected(what, e))
+}

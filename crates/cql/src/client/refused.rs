@@ -1,0 +1,150 @@
+//! Why there is no connection, and what to do about it.
+//!
+//! Invariant: what the address or the files that it names have to be changed for is `InvalidArgument`;
+//! what may pass is `Unavailable`. No password is in any text.
+
+use crate::settings::{Settings, Tls};
+use idmatch_store::{Error, ErrorKind};
+use rustls::CertificateError::{
+    self, Expired, ExpiredContext, NotValidForName, NotValidForNameContext, UnknownIssuer,
+};
+use scylla::errors::{
+    BrokenConnectionErrorKind, ConnectionError, ConnectionPoolError,
+    ConnectionSetupRequestErrorKind, DbError, FrameHeaderParseError, MetadataError,
+    NewSessionError,
+};
+use std::io;
+
+type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// The error of servers that do not answer in time.
+pub(super) fn unanswered(settings: &Settings, cause: impl Into<Cause>) -> Error {
+    let text = format!("cannot connect to {}; check that the servers run", all(settings));
+    Error::with_source(ErrorKind::Unavailable, text, cause)
+}
+
+/// The error of a session that was not made.
+pub(super) fn unconnected(settings: &Settings, error: NewSessionError) -> Error {
+    let NewSessionError::MetadataError(MetadataError::ConnectionPoolError(
+        ConnectionPoolError::Broken { last_connection_error },
+    )) = error
+    else {
+        return unanswered(settings, error);
+    };
+    let reason = match &last_connection_error {
+        ConnectionError::IoError(error) => in_handshake(settings.tls.as_ref(), error),
+        ConnectionError::ConnectionSetupRequestError(request) => match &request.error {
+            ConnectionSetupRequestErrorKind::MissingAuthentication => Some((
+                ErrorKind::InvalidArgument,
+                "they want to know who asks; give user and password, in the address or as \
+                 IDMATCH_CQL_USER and IDMATCH_CQL_PASSWORD"
+                    .to_owned(),
+            )),
+            ConnectionSetupRequestErrorKind::DbError(DbError::AuthenticationError, _) => Some((
+                ErrorKind::InvalidArgument,
+                "they do not accept this user with this password; check both".to_owned(),
+            )),
+            ConnectionSetupRequestErrorKind::BrokenConnection(broken) => {
+                after_handshake(settings.tls.as_ref(), broken.downcast_ref())
+            }
+            _ => None,
+        },
+        _ => None,
+    };
+    match reason {
+        Some((kind, text)) => {
+            let text = format!("cannot connect to {}: {text}", all(settings));
+            Error::with_source(kind, text, last_connection_error)
+        }
+        None => unanswered(settings, last_connection_error),
+    }
+}
+
+fn all(settings: &Settings) -> String {
+    settings.nodes.join(", ")
+}
+
+type Reason = Option<(ErrorKind, String)>;
+
+/// What ends a connection before anything is asked on it.
+fn in_handshake(tls: Option<&Tls>, error: &io::Error) -> Reason {
+    let tls = tls?;
+    let Some(error) = error.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>()) else {
+        return is_end(error).then(|| (ErrorKind::Unavailable, ended(tls)));
+    };
+    Some((ErrorKind::InvalidArgument, alarm(tls, error)))
+}
+
+/// What ends a connection while the first things are asked on it. Servers judge a client's certificate
+/// when the client already goes on.
+fn after_handshake(tls: Option<&Tls>, error: Option<&BrokenConnectionErrorKind>) -> Reason {
+    let header = match error? {
+        BrokenConnectionErrorKind::FrameHeaderParseError(header) => header,
+        _ => return tls.map(|tls| (ErrorKind::Unavailable, ended(tls))),
+    };
+    let io = match header {
+        FrameHeaderParseError::HeaderIoError(io) => Some(io),
+        FrameHeaderParseError::BodyChunkIoError(_, io) => Some(io),
+        _ => None,
+    };
+    let Some(tls) = tls else {
+        let text = "they do not answer in the protocol of Cassandra; if they want TLS, name their \
+                    authority: tls_ca=FILE";
+        return Some((ErrorKind::Unavailable, text.to_owned()));
+    };
+    let alert = io.and_then(|io| io.get_ref()).and_then(|e| e.downcast_ref::<rustls::Error>());
+    Some(match alert {
+        Some(alert) => (ErrorKind::InvalidArgument, alarm(tls, alert)),
+        None => (ErrorKind::Unavailable, ended(tls)),
+    })
+}
+
+fn is_end(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
+}
+
+/// A connection that ended without a word, with TLS.
+fn ended(tls: &Tls) -> String {
+    match &tls.client {
+        None => "they end the connection; if they ask for a client's certificate, name it: \
+                 tls_certificate=FILE&tls_key=FILE"
+            .to_owned(),
+        Some((certificate, _)) => format!(
+            "they end the connection; check that they speak TLS there and trust tls_certificate={}",
+            certificate.display()
+        ),
+    }
+}
+
+/// What TLS says on either side.
+fn alarm(tls: &Tls, error: &rustls::Error) -> String {
+    let ca = tls.ca.display();
+    match error {
+        rustls::Error::InvalidCertificate(wrong) => match wrong {
+            NotValidForName | NotValidForNameContext { .. } => {
+                "their certificate does not name the IP address that is connected to; have it name \
+                 that, or take any certificate of tls_ca: tls_verify_hostname=off"
+                    .to_owned()
+            }
+            UnknownIssuer | CertificateError::BadSignature => {
+                format!("their certificate is not signed by an authority of tls_ca={ca}")
+            }
+            Expired | ExpiredContext { .. } => "their certificate has expired; renew it".to_owned(),
+            _ => "their certificate is not valid".to_owned(),
+        },
+        rustls::Error::InvalidMessage(_) => {
+            "they do not speak TLS there; name the port where they do, or leave out tls_ca"
+                .to_owned()
+        }
+        rustls::Error::AlertReceived(_) => match &tls.client {
+            None => "they want a client's certificate; name it: tls_certificate=FILE&tls_key=FILE"
+                .to_owned(),
+            Some((certificate, _)) => format!(
+                "they do not take the certificate of tls_certificate={}",
+                certificate.display()
+            ),
+        },
+        _ => "TLS with them fails".to_owned(),
+    }
+}

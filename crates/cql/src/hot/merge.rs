@@ -1,0 +1,152 @@
+//! The rows of a key from all places where they may be, newest first.
+//!
+//! Each place gives its rows newest first, page by page. What comes before the last row that each unfinished
+//! place has given can be handed over: nothing newer will follow.
+
+use super::{part, part_values, steps};
+use crate::bucket::bucket;
+use crate::handle::Handle;
+use crate::pages::Pages;
+use crate::state::Known;
+use futures::future::try_join_all;
+use idmatch_model::{Keep, SeenAt, Side, newest_first};
+use idmatch_store::Result;
+use std::cmp::Ordering;
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+use twox_hash::XxHash3_128;
+
+/// Rows of the first page of each part, and of the next ones: who asks for the newest few has
+/// them soon.
+const FIRST_PAGE: i32 = 50;
+const NEXT_PAGES: i32 = 5_000;
+/// A place with fewer rows at hand is asked for more, beside one that has none.
+const FEW: usize = 1_000;
+
+/// Which rows of a key are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// Those that count: with keep="last" the newest of each value.
+    Counting,
+    /// All that are stored.
+    Stored,
+}
+
+/// A value and its date.
+type Row = (String, SeenAt);
+
+/// The rows of one key. Memory: a page of each place, and 16 bytes for each value that was given.
+pub(crate) struct HotRows {
+    handle: Arc<Handle>,
+    places: Vec<Place>,
+    /// With keep="last", the values that were given, as hashes: what follows of them is older.
+    given: Option<HashSet<u128>>,
+}
+
+struct Place {
+    pages: Pages,
+    rows: VecDeque<Row>,
+    /// Whether its rows come in the order of values: then all are read before the first is given.
+    is_by_value: bool,
+}
+
+impl HotRows {
+    /// The rows of a key; of one value only, if that is named, and of some others.
+    pub(crate) async fn new(
+        handle: &Arc<Handle>,
+        known: &Known,
+        (by, key): (Side, &str),
+        value: Option<&str>,
+        which: Which,
+    ) -> Result<HotRows> {
+        let keep = known.definition.keep;
+        let direction = handle.by(by);
+        let statement = direction.key.get(&handle.client).await?;
+        let first = (bucket(key, known.definition.buckets), key.to_owned());
+        let mut places = vec![Place::new(handle.pages(statement, first), keep == Keep::Last)];
+        let statement = handle.hot().part.get(&handle.client).await?;
+        for parts in steps(known.hot.parts(by, key).unwrap_or_default()) {
+            let wanted = match value {
+                Some(value) => part(value, parts)..part(value, parts) + 1,
+                None => 0..parts,
+            };
+            for part in wanted {
+                let mut pages = handle.pages(statement, part_values(handle, by, key, parts, part));
+                pages.set_page_rows(FIRST_PAGE);
+                places.push(Place::new(pages, false));
+            }
+        }
+        let counts = keep == Keep::Last && which == Which::Counting;
+        Ok(HotRows { handle: Arc::clone(handle), places, given: counts.then(HashSet::new) })
+    }
+
+    /// The next rows; `None` after the last.
+    pub(crate) async fn next(&mut self) -> Result<Option<Vec<Row>>> {
+        loop {
+            self.fill().await?;
+            let unfinished = self.places.iter().filter(|place| place.pages.has_more());
+            let until = unfinished.filter_map(|place| place.rows.back()).min_by(|a, b| order(a, b));
+            let until = until.cloned();
+            let mut rows = Vec::new();
+            for place in &mut self.places {
+                let ready = match &until {
+                    Some(until) => {
+                        place.rows.partition_point(|row| order(row, until) != Ordering::Greater)
+                    }
+                    None => place.rows.len(),
+                };
+                rows.extend(place.rows.drain(..ready));
+            }
+            if rows.is_empty() {
+                return Ok(None);
+            }
+            rows.sort_unstable_by(order);
+            // A row may be in several places.
+            rows.dedup();
+            if let Some(given) = &mut self.given {
+                rows.retain(|row| given.insert(XxHash3_128::oneshot(row.0.as_bytes())));
+            }
+            if !rows.is_empty() {
+                return Ok(Some(rows));
+            }
+        }
+    }
+
+    /// Reads until each place has rows at hand, or no more.
+    async fn fill(&mut self) -> Result<()> {
+        let is_short = |place: &Place| place.pages.has_more() && place.rows.is_empty();
+        if !self.places.iter().any(is_short) {
+            return Ok(());
+        }
+        let few = self.places.iter_mut().filter(|p| p.pages.has_more() && p.rows.len() < FEW);
+        // The client bounds what is under way at once.
+        try_join_all(few.map(|place| place.fill(&self.handle))).await.map(drop)
+    }
+}
+
+impl Place {
+    fn new(pages: Pages, is_by_value: bool) -> Place {
+        Place { pages, rows: VecDeque::new(), is_by_value }
+    }
+
+    async fn fill(&mut self, handle: &Handle) -> Result<()> {
+        while let Some(page) = self.pages.next().await? {
+            handle.each_row(&page, |(_, value, seen_at)| {
+                self.rows.push_back((value.to_owned(), seen_at));
+                Ok(())
+            })?;
+            self.pages.set_page_rows(NEXT_PAGES);
+            if !self.rows.is_empty() && !self.is_by_value {
+                return Ok(());
+            }
+        }
+        if self.is_by_value {
+            self.rows.make_contiguous().sort_unstable_by(order);
+        }
+        Ok(())
+    }
+}
+
+fn order(a: &Row, b: &Row) -> Ordering {
+    newest_first((a.1, a.0.as_bytes()), (b.1, b.0.as_bytes()))
+}

@@ -1,0 +1,189 @@
+//! Keys with very many rows, which would make their bucket too large for the servers.
+//!
+//! Such a key is noted in the table's log. From then on its rows are written to partitions of its own,
+//! a fixed number of parts, newest first in each. Rows that were there before stay in the bucket: what a
+//! key has is always read from all places where it may be, and merged ([`merge`]).
+//!
+//! A key is noted by who meets it: a write that has very many rows of it, or that looks at one of so
+//! many rows by chance; a lookup; a compaction, which meets all.
+//!
+//! Invariants:
+//! - no row is written to parts before every client knows that it may be there;
+//! - the value decides about the part, so that all dates of a pair are in one.
+
+mod merge;
+mod notice;
+
+pub(crate) use merge::{HotRows, Which};
+pub(crate) use notice::{crowded, look_at_some, note, note_later};
+
+use crate::bucket::bucket;
+use crate::handle::{Handle, erased_at};
+use crate::state::Known;
+use futures::{StreamExt, TryStreamExt, stream};
+use idmatch_model::{ErasureKey, SeenAt, Side};
+use idmatch_store::Result;
+use scylla::value::CqlTimestamp;
+use std::collections::{BTreeSet, HashMap};
+
+/// The numbers of parts there are: a key begins with few. Many hold more rows, and cost more requests
+/// to find the newest.
+const FEW_PARTS: i32 = 32;
+const MANY_PARTS: i32 = 1_024;
+const STEPS: [i32; 2] = [FEW_PARTS, MANY_PARTS];
+/// Rows of a part at which a key goes on to the next number: well below the 100,000 of which
+/// servers warn.
+const ROWS_PER_PART: u64 = 50_000;
+/// Requests for parts of one key that are under way at once.
+const AT_ONCE: usize = 64;
+
+/// The keys that are noted, by their keyed hash, and their number of parts.
+#[derive(Debug, Clone)]
+pub(crate) struct HotKeys {
+    key: ErasureKey,
+    parts: HashMap<u128, i32>,
+}
+
+impl HotKeys {
+    pub(crate) fn new(key: ErasureKey) -> HotKeys {
+        HotKeys { key, parts: HashMap::new() }
+    }
+
+    /// Whether there are any.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// Adds one; of two numbers for the same key the greater counts.
+    pub(crate) fn add(&mut self, hash: u128, parts: i32) {
+        let known = self.parts.entry(hash).or_insert(parts);
+        *known = parts.max(*known);
+    }
+
+    /// What is noted of a key.
+    pub(crate) fn hash(&self, by: Side, key: &str) -> u128 {
+        match by {
+            Side::Id => self.key.id(key.as_bytes()),
+            Side::PartnerId => self.key.partner_id(key.as_bytes()),
+        }
+    }
+
+    /// In how many parts new rows of a key are written; `None` if it is a key like others.
+    pub(crate) fn parts(&self, by: Side, key: &str) -> Option<i32> {
+        if self.parts.is_empty() {
+            return None;
+        }
+        self.parts.get(&self.hash(by, key)).copied()
+    }
+}
+
+/// The part that a value is in.
+pub(crate) fn part(value: &str, parts: i32) -> i32 {
+    bucket(value, parts)
+}
+
+/// What statements name a part by.
+pub(crate) fn part_values(
+    handle: &Handle,
+    by: Side,
+    key: &str,
+    parts: i32,
+    part: i32,
+) -> (String, &'static str, String, i32, i32) {
+    (handle.name().to_string(), by.column(), key.to_owned(), parts, part)
+}
+
+/// How many parts a key of so many rows has to have.
+fn parts_for(rows: u64, hot_rows: u64) -> Option<i32> {
+    let step = |parts: &i32| rows <= u64::from(parts.unsigned_abs()) * ROWS_PER_PART;
+    (rows > hot_rows).then(|| STEPS.into_iter().find(step).unwrap_or(MANY_PARTS))
+}
+
+/// The numbers of parts that a key may have rows in.
+fn steps(parts: i32) -> impl Iterator<Item = i32> {
+    STEPS.into_iter().filter(move |step| *step <= parts)
+}
+
+/// Removes what a key has in its parts that was seen by then.
+pub(crate) async fn delete_key(
+    handle: &Handle,
+    (by, key, parts): (Side, &str, i32),
+    at: SeenAt,
+) -> Result<()> {
+    let delete = handle.hot().delete_part.get(&handle.client).await?;
+    let what = handle.what();
+    let all = steps(parts).flat_map(|parts| (0..parts).map(move |part| (parts, part)));
+    stream::iter(all)
+        .map(|(parts, part)| {
+            let (name, side) = (handle.name().as_str(), by.column());
+            let values = (erased_at(at), name, side, key, parts, part);
+            handle.client.write(&what, delete, values)
+        })
+        .buffer_unordered(AT_ONCE)
+        .try_for_each(async |_| Ok(()))
+        .await
+}
+
+/// Removes one row of a key from its parts, if that was seen by then.
+pub(crate) async fn delete_row(
+    handle: &Handle,
+    (by, key, parts): (Side, &str, i32),
+    (value, seen_at): (&str, SeenAt),
+    at: SeenAt,
+) -> Result<()> {
+    let delete = handle.hot().delete_row.get(&handle.client).await?;
+    let (what, date) = (handle.what(), CqlTimestamp(seen_at.millis_i64()));
+    for parts in steps(parts) {
+        let (name, side, part) = (handle.name().as_str(), by.column(), part(value, parts));
+        let values = (erased_at(at), name, side, key, parts, part, value, date);
+        handle.client.write(&what, delete, values).await?;
+    }
+    Ok(())
+}
+
+/// How many rows a key has, about: one part is looked at, and not much further than where it is too
+/// large.
+pub(crate) async fn count(handle: &Handle, (by, key, parts): (Side, &str, i32)) -> Result<u64> {
+    let statement = handle.hot().part.get(&handle.client).await?;
+    let mut pages = handle.pages(statement, part_values(handle, by, key, parts, 0));
+    let mut rows = 0;
+    while let Some(page) = pages.next().await?
+        && rows <= ROWS_PER_PART
+    {
+        rows += page.len() as u64;
+    }
+    Ok(rows * u64::from(parts.unsigned_abs()))
+}
+
+/// The keys of a direction that have rows in parts, and are known to.
+pub(crate) async fn keys(handle: &Handle, known: &Known, by: Side) -> Result<BTreeSet<String>> {
+    let mut found = BTreeSet::new();
+    if known.hot.is_empty() {
+        return Ok(found);
+    }
+    let keys = handle.hot().keys.get(&handle.client).await?;
+    let mut pages = handle.pages(keys, ());
+    while let Some(page) = pages.next().await? {
+        page.each(|(name, side, key, _, _): (&str, &str, &str, i32, i32)| {
+            let is_here = name == handle.name().as_str() && side == by.column();
+            if is_here && known.hot.parts(by, key).is_some() && !found.contains(key) {
+                found.insert(key.to_owned());
+            }
+            Ok(())
+        })?;
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_has_as_many_parts_as_its_rows_need() {
+        let parts = [10, 11, 1_600_000, 1_600_001, u64::MAX].map(|rows| parts_for(rows, 10));
+        assert_eq!(parts, [None, Some(32), Some(32), Some(1_024), Some(1_024)]);
+        assert_eq!(steps(32).collect::<Vec<_>>(), [32]);
+        assert_eq!(steps(1_024).collect::<Vec<_>>(), [32, 1_024]);
+    }
+}

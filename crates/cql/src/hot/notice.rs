@@ -1,0 +1,90 @@
+//! Finds the keys that have very many rows, and notes them in the table's log.
+
+use super::{MANY_PARTS, parts_for};
+use crate::catalog::{Catalog, Note};
+use crate::handle::Handle;
+use crate::state::Known;
+use idmatch_model::Side;
+use idmatch_store::Result;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// One of so many rows that are written has its key looked at: of a key with ten times as many, one has been
+/// by then with near certainty, and a look costs as much as a lookup.
+const LOOK_AT_ONE_OF: usize = 4_000;
+
+/// Notes keys of so many rows, where that is more than they have parts for. Returns when every client
+/// knows. Cost: a lease, if there are any.
+pub(crate) async fn note(
+    handle: &Handle,
+    by: Side,
+    keys: impl IntoIterator<Item = (String, u64)>,
+) -> Result<()> {
+    let known = handle.state.refresh().await?;
+    let hot_rows = handle.client.settings().hot_key_rows;
+    let needed = keys.into_iter().filter_map(|(key, rows)| {
+        let parts = parts_for(rows, hot_rows)?;
+        let is_new = known.hot.parts(by, &key).is_none_or(|now| now < parts);
+        is_new.then(|| (known.hot.hash(by, &key), Note::Hot(parts)))
+    });
+    let notes: Vec<(u128, Note)> = needed.collect();
+    if notes.is_empty() {
+        return Ok(());
+    }
+    let _noting = handle.noting.lock().await;
+    let catalog = Catalog::new(&handle.client);
+    catalog.publish(handle.name(), known.last_entry, &notes).await?;
+    // This client writes to the parts from then on; the others have to read there.
+    tokio::time::sleep(handle.state.lease()).await;
+    handle.state.refresh().await.map(drop)
+}
+
+/// Notes a key of so many rows, beside what the caller does. A failure is nobody's: who meets
+/// the key next tries again.
+pub(crate) fn note_later(handle: &Arc<Handle>, by: Side, key: &str, rows: u64) {
+    let is_enough = |known: &Known| {
+        let parts = parts_for(rows, handle.client.settings().hot_key_rows);
+        parts <= known.hot.parts(by, key)
+    };
+    // One at a time: a hot key is asked for often.
+    if is_enough(&handle.state.known()) || handle.noting.try_lock().is_err() {
+        return;
+    }
+    let (handle, key) = (Arc::clone(handle), key.to_owned());
+    let client = Arc::clone(&handle.client);
+    client.start(async move { note(&handle, by, [(key, rows)]).await });
+}
+
+/// The keys of some rows that have very many of them, and how many.
+pub(crate) fn crowded<'k>(
+    keys: impl Iterator<Item = &'k str>,
+    hot_rows: u64,
+) -> HashMap<String, u64> {
+    let mut rows: HashMap<&str, u64> = HashMap::new();
+    keys.for_each(|key| *rows.entry(key).or_default() += 1);
+    rows.retain(|_, rows| *rows > hot_rows);
+    rows.into_iter().map(|(key, rows)| (key.to_owned(), rows)).collect()
+}
+
+/// Looks at some of the keys that are written, by chance, and notes those with very many rows, beside
+/// what the caller does.
+pub(crate) fn look_at_some<'k>(
+    handle: &Arc<Handle>,
+    known: &Known,
+    by: Side,
+    keys: impl ExactSizeIterator<Item = &'k str>,
+) {
+    let hot_rows = handle.client.settings().hot_key_rows;
+    let one_of = LOOK_AT_ONE_OF.min(usize::try_from(hot_rows).unwrap_or(usize::MAX)).max(1);
+    let (mut keys, at) = (keys, fastrand::usize(..one_of));
+    let Some(key) = keys.nth(at) else { return };
+    if known.hot.parts(by, key) == Some(MANY_PARTS) {
+        return;
+    }
+    let (handle, key) = (Arc::clone(handle), key.to_owned());
+    let client = Arc::clone(&handle.client);
+    client.start(async move {
+        let rows = handle.count(by, &key).await?;
+        note(&handle, by, [(key, rows)]).await
+    });
+}

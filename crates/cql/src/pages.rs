@@ -1,0 +1,78 @@
+//! Reads the rows of a statement page by page.
+
+use crate::client::Client;
+use crate::errors::unexpected;
+use idmatch_store::Result;
+use scylla::deserialize::row::DeserializeRow;
+use scylla::response::PagingState;
+use scylla::response::query_result::QueryRowsResult;
+use scylla::serialize::row::SerializeRow;
+use scylla::statement::prepared::PreparedStatement;
+use std::sync::Arc;
+
+/// What a statement is asked with.
+type Values = Box<dyn SerializeRow + Send + Sync>;
+
+/// The rows of a statement. Pages are read when they are asked for.
+pub(crate) struct Pages {
+    client: Arc<Client>,
+    what: Arc<str>,
+    statement: PreparedStatement,
+    values: Values,
+    next: Option<PagingState>,
+}
+
+impl Pages {
+    pub(crate) fn new(
+        client: &Arc<Client>,
+        what: &str,
+        statement: &PreparedStatement,
+        values: impl SerializeRow + Send + Sync + 'static,
+    ) -> Pages {
+        let (client, statement, values) = (Arc::clone(client), statement.clone(), Box::new(values));
+        Pages { client, what: what.into(), statement, values, next: Some(PagingState::start()) }
+    }
+
+    /// The next page; `None` after the last.
+    pub(crate) async fn next(&mut self) -> Result<Option<Page>> {
+        let Some(state) = self.next.take() else { return Ok(None) };
+        let (rows, next) =
+            self.client.read_page(&self.what, &self.statement, &self.values, state).await?;
+        self.next = next;
+        Ok(Some(Page { rows, what: Arc::clone(&self.what) }))
+    }
+
+    /// Whether there may be another page.
+    pub(crate) fn has_more(&self) -> bool {
+        self.next.is_some()
+    }
+
+    /// Reads the pages that follow so large.
+    pub(crate) fn set_page_rows(&mut self, rows: i32) {
+        self.statement.set_page_size(rows);
+    }
+}
+
+/// Some rows as the servers gave them.
+pub(crate) struct Page {
+    rows: QueryRowsResult,
+    what: Arc<str>,
+}
+
+impl Page {
+    /// The number of rows.
+    pub(crate) fn len(&self) -> usize {
+        self.rows.rows_num()
+    }
+
+    /// Takes each row, in order.
+    pub(crate) fn each<'p, R: DeserializeRow<'p, 'p>>(
+        &'p self,
+        mut take: impl FnMut(R) -> Result<()>,
+    ) -> Result<()> {
+        for row in self.rows.rows::<R>().map_err(|e| unexpected(&self.what, e))? {
+            take(row.map_err(|e| unexpected(&self.what, e))?)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,111 @@
+//! The values in an address: what each kind looks like, and what is said of one that is wrong.
+//!
+//! Must not know which options there are.
+
+use super::Login;
+use idmatch_store::{Error, ErrorKind, Result};
+use percent_encoding::percent_decode_str;
+use scylla::statement::Consistency;
+use std::str::FromStr;
+use std::time::Duration;
+
+const PORT: u16 = 9042;
+
+/// Who can have to answer.
+const CONSISTENCIES: [(&str, Consistency); 8] = [
+    ("one", Consistency::One),
+    ("local_one", Consistency::LocalOne),
+    ("two", Consistency::Two),
+    ("three", Consistency::Three),
+    ("quorum", Consistency::Quorum),
+    ("local_quorum", Consistency::LocalQuorum),
+    ("each_quorum", Consistency::EachQuorum),
+    ("all", Consistency::All),
+];
+
+/// The error of an address, of which a part is named.
+pub(super) fn wrong(what: &str) -> Error {
+    let text = format!(
+        "an address of servers is wrong: {what}; write it like \
+         cql://10.0.0.1,10.0.0.2:9042/keyspace?datacenter=dc1"
+    );
+    Error::new(ErrorKind::InvalidArgument, text)
+}
+
+pub(super) fn node(text: &str) -> Result<String> {
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) if !host.ends_with(':') && !port.ends_with(']') => (host, port.parse()),
+        _ => (text, Ok(PORT)),
+    };
+    let port = port.map_err(|_| wrong(&format!("{text:?} has no number as its port")))?;
+    if host.is_empty() || host.contains(char::is_whitespace) {
+        return Err(wrong(&format!("{text:?} is no host")));
+    }
+    Ok(format!("{host}:{port}"))
+}
+
+pub(super) fn keyspace(text: &str) -> Result<String> {
+    let is_name = text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.len() <= 48
+        && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    if is_name {
+        Ok(text.to_owned())
+    } else {
+        Err(wrong(&format!("{text:?} is no keyspace: 1 to 48 of a-z 0-9 _, a letter first")))
+    }
+}
+
+/// User and password, each from the address, or else from the environment.
+pub(super) fn login(
+    text: Option<&str>,
+    environment: &dyn Fn(&str) -> Option<String>,
+) -> Result<Option<Login>> {
+    let decode = |text: &str| {
+        let decoded = percent_decode_str(text).decode_utf8();
+        decoded.map(String::from).map_err(|_| wrong("user or password is not UTF-8"))
+    };
+    let (user, password) = match text.map(|text| text.split_once(':').unwrap_or((text, ""))) {
+        Some((user, "")) => (Some(decode(user)?), None),
+        Some((user, password)) => (Some(decode(user)?), Some(decode(password)?)),
+        None => (None, None),
+    };
+    let Some(user) = user.or_else(|| environment("IDMATCH_CQL_USER")) else { return Ok(None) };
+    let password = password.or_else(|| environment("IDMATCH_CQL_PASSWORD")).unwrap_or_default();
+    Ok(Some(Login { user, password }))
+}
+
+pub(super) fn number(name: &str, text: &str, least: u64, most: u64) -> Result<u64> {
+    let (digits, factor) = match text.char_indices().last() {
+        Some((at, 'k')) => (text.get(..at), 1_000),
+        Some((at, 'M')) => (text.get(..at), 1_000_000),
+        Some((at, 'G')) => (text.get(..at), 1_000_000_000),
+        _ => (Some(text), 1),
+    };
+    let number = digits.and_then(|digits| digits.parse::<u64>().ok()?.checked_mul(factor));
+    number.filter(|number| (least..=most).contains(number)).ok_or_else(|| {
+        wrong(&format!("{name}={text:?} is no number from {least} to {most}, such as 100 or 5M"))
+    })
+}
+
+pub(super) fn duration(name: &str, text: &str) -> Result<Duration> {
+    let parsed = jiff::SignedDuration::from_str(text).ok().and_then(|d| Duration::try_from(d).ok());
+    parsed.filter(|d| !d.is_zero() && *d <= Duration::from_secs(86_400)).ok_or_else(|| {
+        wrong(&format!("{name}={text:?} is no length of time, such as 50ms, 10s or 2m"))
+    })
+}
+
+pub(super) fn switch(name: &str, text: &str) -> Result<bool> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(wrong(&format!("{name}={text:?} is neither on nor off"))),
+    }
+}
+
+pub(super) fn consistency(name: &str, text: &str) -> Result<Consistency> {
+    let found = CONSISTENCIES.iter().find(|(name, _)| text.eq_ignore_ascii_case(name));
+    found.map(|(_, consistency)| *consistency).ok_or_else(|| {
+        let names: Vec<&str> = CONSISTENCIES.iter().map(|(name, _)| *name).collect();
+        wrong(&format!("{name}={text:?} is none of {}", names.join(", ")))
+    })
+}

@@ -1,0 +1,229 @@
+//! Keys with very many rows: the answers of the reference, and no partition that servers would warn of.
+
+use crate::common::{Batches, erase, fresh, load, open_with, upsert};
+use arrow_array::cast::AsArray;
+use arrow_array::types::TimestampMillisecondType;
+use idmatch_model::{Keep, Pick, SeenAt, Side, TableOptions, Target, Window};
+use idmatch_store::{MatchQuery, MemoryStore, Store, Table};
+use std::sync::{Arc, Mutex};
+
+const KEYSPACE: &str = "hot";
+const FIRST: i64 = 1_700_000_000_000;
+const MINUTE: i64 = 60_000;
+/// From so many rows on a key is kept apart.
+const HOT_ROWS: usize = 1_000;
+
+type Row = (String, String, i64);
+
+/// A table in the servers, and what it has to answer.
+struct Pair {
+    table: Arc<dyn Table>,
+    reference: Arc<dyn Table>,
+}
+
+impl Pair {
+    fn load(&self, rows: &[Row]) {
+        load(self.table.as_ref(), rows);
+        load(self.reference.as_ref(), rows);
+    }
+
+    fn upsert(&self, rows: &[Row]) {
+        rows.chunks(250).for_each(|rows| upsert(self.table.as_ref(), rows));
+        upsert(self.reference.as_ref(), rows);
+    }
+
+    fn erase(&self, target: Target, at: i64) {
+        let targets = [target];
+        let erased = erase(self.table.as_ref(), &targets, at);
+        assert_eq!(erased, erase(self.reference.as_ref(), &targets, at), "{targets:?}");
+    }
+
+    /// Asks for everything there is about some keys.
+    fn check(&self, when: &str) {
+        let half = FIRST + 5_000 * MINUTE;
+        let half = SeenAt::from_millis(half).unwrap();
+        let windows = [
+            Window::ALL,
+            Window::new(Some(half), None).unwrap(),
+            Window::new(None, Some(half)).unwrap(),
+        ];
+        let asked = [(Side::Id, "crowd"), (Side::PartnerId, "plaza"), (Side::Id, "few")];
+        for window in windows {
+            for (by, key) in asked {
+                let [here, right] = [&self.table, &self.reference]
+                    .map(|table| answers(table.as_ref(), by, key, window));
+                assert_eq!(here.len(), right.len(), "{when}: {by:?} {key} {window:?}");
+                assert!(here == right, "{when}: {by:?} {key} {window:?}");
+            }
+            for (by, pick) in [(Side::Id, Pick::All), (Side::PartnerId, Pick::Latest)] {
+                let [here, right] = [&self.table, &self.reference]
+                    .map(|table| matched(table.as_ref(), MatchQuery { by, pick, window }));
+                assert_eq!(here.len(), right.len(), "{when}: match by {by:?} {window:?}");
+                assert!(here == right, "{when}: match by {by:?} {window:?}");
+            }
+        }
+        for n in (0..12_000).step_by(1_234) {
+            for (id, partner_id) in [
+                ("crowd", format!("p{n}").as_str()),
+                (&format!("i{n}"), "plaza"),
+                ("crowd", "plaza"),
+            ] {
+                let [here, right] = [&self.table, &self.reference].map(|table| {
+                    (
+                        table.last_seen(id, partner_id).unwrap(),
+                        table.history(id, partner_id).unwrap(),
+                    )
+                });
+                assert_eq!(here, right, "{when}: {id} {partner_id}");
+            }
+        }
+        assert_eq!(self.table.verify().unwrap(), [], "{when}");
+    }
+}
+
+fn answers(table: &dyn Table, by: Side, key: &str, window: Window) -> Vec<(String, SeenAt)> {
+    let mut answers = table.answers(by, key, window).unwrap();
+    let mut all = Vec::new();
+    while let Some((value, date)) = answers.next_answer().unwrap() {
+        all.push((value.to_owned(), date));
+    }
+    all
+}
+
+/// The rows of a match of the crowded key (twice), some others, and one that nobody has.
+fn matched(table: &dyn Table, query: MatchQuery) -> Vec<Row> {
+    let crowded = match query.by {
+        Side::Id => "crowd",
+        Side::PartnerId => "plaza",
+    };
+    let mut population: Vec<String> = vec![crowded.to_owned(), "nobody".into(), crowded.to_owned()];
+    population.extend((0..100).flat_map(|n| [format!("i{n}"), format!("p{n}")]));
+    let result = table.match_population(&mut Batches::of_ids(&population), query).unwrap();
+    let rows = Mutex::new(Vec::new());
+    result
+        .write(&|batch: arrow_array::RecordBatch| {
+            let [keys, values, dates] = batch.columns() else { panic!("{:?}", batch.schema()) };
+            let dates = dates.as_primitive::<TimestampMillisecondType>();
+            let ids = keys.as_string::<i32>().iter().zip(values.as_string::<i32>());
+            let row = |((key, value), date): ((Option<&str>, Option<&str>), Option<i64>)| {
+                (key.unwrap().to_owned(), value.unwrap().to_owned(), date.unwrap())
+            };
+            rows.lock().unwrap().extend(ids.zip(dates).map(row));
+            Ok(())
+        })
+        .unwrap();
+    let mut rows = rows.into_inner().unwrap();
+    assert_eq!(result.counts().rows, rows.len() as u64);
+    assert_eq!(result.counts().population, population.len() as u64);
+    rows.sort_unstable();
+    rows
+}
+
+fn pair(keyspace: &str, keep: Keep) -> Pair {
+    let options = TableOptions { keep, retention: None };
+    let name = "t".parse().unwrap();
+    let store = open_with(keyspace, &format!("&hot_key_rows={HOT_ROWS}"));
+    let reference = MemoryStore::new().create_table(&name, &options).unwrap();
+    Pair { table: store.create_table(&name, &options).unwrap(), reference }
+}
+
+/// A row of the crowded id or partner_id, seen in a minute that is mixed up.
+fn crowd(n: i64) -> Row {
+    ("crowd".into(), format!("p{n}"), FIRST + n * 7_919 % 10_007 * MINUTE)
+}
+
+fn plaza(n: i64) -> Row {
+    (format!("i{n}"), "plaza".into(), FIRST + n * 7_919 % 10_007 * MINUTE)
+}
+
+#[test]
+fn keys_with_very_many_rows_are_like_others() {
+    for keep in [Keep::Last, Keep::All] {
+        let keyspace = format!("{KEYSPACE}_{keep:?}").to_lowercase();
+        let beside = fresh(&keyspace);
+        let pair = pair(&keyspace, keep);
+        // Some rows come before anybody knows that there will be many.
+        pair.upsert(
+            &(0..300).map(crowd).chain([("few".into(), "p1".into(), FIRST)]).collect::<Vec<_>>(),
+        );
+        pair.load(&(0..12_000).flat_map(|n| [crowd(n), plaza(n)]).collect::<Vec<_>>());
+        pair.check("loaded");
+        // A bucket has 750 rows of other keys.
+        assert!(beside.largest(&keyspace, "by_id") < 2 * HOT_ROWS as i64);
+        assert!(beside.largest(&keyspace, "by_partner_id") < 2 * HOT_ROWS as i64);
+        let parts = beside.hot_parts(&keyspace);
+        // 375 on average.
+        assert!(
+            parts.len() == 32 && parts.iter().all(|rows| (250..500).contains(rows)),
+            "{parts:?}"
+        );
+
+        let again = |n: i64| (crowd(n).0, crowd(n).1, FIRST + 20_000 * MINUTE + n);
+        pair.upsert(&(0..500).map(again).collect::<Vec<_>>());
+        pair.upsert(&(0..500).map(|n| (crowd(n).0, crowd(n).1, FIRST)).collect::<Vec<_>>());
+        pair.upsert(&[("crowd".into(), "plaza".into(), FIRST + 5)]);
+        pair.check("seen again");
+
+        let pair_of = |n: i64| Target::Pair { id: crowd(n).0, partner_id: crowd(n).1 };
+        // One that was seen again since, and one that was not.
+        pair.erase(pair_of(1_234), FIRST + 11_000 * MINUTE);
+        pair.erase(pair_of(0), FIRST + 11_000 * MINUTE);
+        pair.erase(Target::PartnerId("p3702".into()), FIRST + 30_000 * MINUTE);
+        pair.erase(Target::PartnerId("plaza".into()), FIRST + 3_000 * MINUTE);
+        pair.upsert(&[plaza(2), crowd(1_234), crowd(3_702)]);
+        pair.check("erased");
+
+        pair.table.compact().unwrap();
+        pair.check("compacted");
+        if keep == Keep::Last {
+            let rows = answers(pair.table.as_ref(), Side::Id, "crowd", Window::ALL).len() as i64;
+            let stored = beside.hot_rows(&keyspace);
+            assert!(stored <= rows, "{stored} rows are kept of {rows} pairs");
+        }
+        pair.erase(Target::Id("crowd".into()), FIRST + 30_000 * MINUTE);
+        pair.check("all erased");
+        assert!(answers(pair.table.as_ref(), Side::Id, "crowd", Window::ALL).is_empty());
+    }
+}
+
+#[test]
+fn a_key_that_grows_slowly_is_noted() {
+    let keyspace = format!("{KEYSPACE}_grows");
+    let beside = fresh(&keyspace);
+    let pair = pair(&keyspace, Keep::Last);
+    // Nobody asks for it. Each of these rows is looked at with a chance of one in a thousand.
+    pair.upsert(&(0..25_000).map(crowd).collect::<Vec<_>>());
+    let (before, apart) = (beside.largest(&keyspace, "by_id"), beside.hot_rows(&keyspace));
+    assert!(apart > 0 && before < 25_000, "{before} rows in one bucket, {apart} apart");
+    let [here, right] = [&pair.table, &pair.reference]
+        .map(|table| answers(table.as_ref(), Side::Id, "crowd", Window::ALL));
+    assert!(here == right);
+}
+
+#[test]
+fn a_lookup_and_a_compaction_note_a_key() {
+    for way in ["lookup", "compact"] {
+        let keyspace = format!("{KEYSPACE}_{way}");
+        let beside = fresh(&keyspace);
+        let unaware = open_with(&keyspace, "");
+        let options = TableOptions::default();
+        let table = unaware.create_table(&"t".parse().unwrap(), &options).unwrap();
+        load(table.as_ref(), &(0..2_000).map(crowd).collect::<Vec<_>>());
+        assert_eq!(beside.hot_rows(&keyspace), 0);
+        let pair = pair(&keyspace, Keep::Last);
+        load(pair.reference.as_ref(), &(0..2_000).map(crowd).collect::<Vec<_>>());
+        match way {
+            "lookup" => {
+                answers(pair.table.as_ref(), Side::Id, "crowd", Window::ALL);
+            }
+            _ => pair.table.compact().unwrap(),
+        }
+        while beside.hot_rows(&keyspace) == 0 {
+            pair.upsert(&[("crowd".into(), "later".into(), FIRST)]);
+        }
+        let right = answers(pair.reference.as_ref(), Side::Id, "crowd", Window::ALL);
+        for table in [&pair.table, &table] {
+            assert!(answers(table.as_ref(), Side::Id, "crowd", Window::ALL) == right, "{way}");
+        }
+    }
+}

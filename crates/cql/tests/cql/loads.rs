@@ -1,0 +1,70 @@
+//! Loads that do not end, and are repeated.
+
+use crate::common::{Batches, answers, fresh, open};
+use idmatch_model::{Side, TableOptions};
+use idmatch_store::{
+    BatchSource, Error, ErrorKind, Ingest, NoRejects, Result, SourceBatch, Store, Table, now,
+};
+
+const KEYSPACE: &str = "loads";
+const ROWS: usize = 130_000;
+const ROWS_IN_BATCH: usize = 10_000;
+
+fn rows() -> Vec<(String, String, i64)> {
+    (0..ROWS).map(|n| (format!("id{n}"), format!("p{}", n / 2), 1_700_000_000_000)).collect()
+}
+
+/// Gives some batches and then fails.
+struct Breaks {
+    batches: Vec<Batches>,
+    left: usize,
+}
+
+impl Breaks {
+    fn after(left: usize) -> Breaks {
+        let batches = rows().chunks(ROWS_IN_BATCH).map(Batches::of_rows).rev().collect();
+        Breaks { batches, left }
+    }
+}
+
+impl BatchSource for Breaks {
+    fn next_batch(&mut self) -> Result<Option<SourceBatch>> {
+        if self.left == 0 {
+            return Err(Error::new(ErrorKind::Io, "the source broke"));
+        }
+        self.left -= 1;
+        self.batches.pop().map_or(Ok(None), |mut batch| batch.next_batch())
+    }
+}
+
+fn partners(table: &dyn Table, id: &str) -> usize {
+    answers(table, Side::Id, id).unwrap().len()
+}
+
+fn run(table: &dyn Table, mut source: Breaks) -> Result<()> {
+    table.load(&mut source, &Ingest::new(false, now(), &mut NoRejects))
+}
+
+#[test]
+fn a_load_that_broke_goes_on_where_it_ended() {
+    let beside = fresh(KEYSPACE);
+    let table =
+        open(KEYSPACE).create_table(&"t".parse().unwrap(), &TableOptions::default()).unwrap();
+    // Two chunks of 50,000 rows are written, 20,000 rows are not.
+    assert_eq!(run(table.as_ref(), Breaks::after(12)).unwrap_err().to_string(), "the source broke");
+    assert_eq!(beside.count(&format!("{KEYSPACE}.idmatch_loads")), 2);
+    assert_eq!((partners(table.as_ref(), "id0"), partners(table.as_ref(), "id129999")), (1, 0));
+    // What is gone from the servers shows which rows are written again.
+    for ends in ["by_id", "by_partner_id"] {
+        beside.truncate(KEYSPACE, ends);
+    }
+    run(table.as_ref(), Breaks::after(usize::MAX)).unwrap();
+    let there = ["id0", "id99999", "id100000", "id129999"].map(|id| partners(table.as_ref(), id));
+    assert_eq!(there, [0, 0, 1, 1]);
+    assert_eq!(beside.count(&format!("{KEYSPACE}.idmatch_loads")), 0);
+    // One that ended is not remembered.
+    run(table.as_ref(), Breaks::after(usize::MAX)).unwrap();
+    let there = ["id0", "id99999", "id100000", "id129999"].map(|id| partners(table.as_ref(), id));
+    assert_eq!(there, [1; 4]);
+    assert_eq!(table.verify().unwrap(), []);
+}

@@ -1,0 +1,253 @@
+//! What callers are told when servers answer badly, or not at all: what may have been done is unknown,
+//! never failed and never done, and to repeat it ends well.
+
+use crate::common::{answers, fresh, open, try_upsert, upsert};
+use crate::proxy::{Between, naming};
+use idmatch_model::{Side, TableOptions};
+use idmatch_store::{ErrorKind, Store, Table};
+use scylla::errors::{DbError, WriteType};
+use scylla::statement::Consistency;
+use scylla_proxy::{
+    Condition, Reaction, RequestReaction, RequestRule, ResponseOpcode, ResponseReaction,
+    ResponseRule,
+};
+use std::sync::Arc;
+
+const THEN: i64 = 1_750_000_000_000;
+const CONSISTENCY: Consistency = Consistency::LocalQuorum;
+/// Nothing is read but what a test asks for.
+const QUIET: &str = "&replication=1&lease=60m&speculate_after=off";
+/// Gives up soon.
+const BRIEF: &str = "&request_timeout=500ms&timeout=3s";
+
+fn row(id: &str) -> (String, String, i64) {
+    (id.to_owned(), format!("of-{id}"), THEN)
+}
+
+/// A table in a new keyspace, through a proxy.
+fn table(between: &Between, keyspace: &str, options: &str) -> Arc<dyn Table> {
+    fresh(keyspace);
+    let name = "t".parse().unwrap();
+    // Made by a patient store: to make a table takes longer than to write a row.
+    let patient = between.open(keyspace, QUIET);
+    patient.create_table(&name, &TableOptions::default()).unwrap();
+    between.open(keyspace, &format!("{QUIET}{options}")).table(&name).unwrap()
+}
+
+/// What the servers have of a row in each direction, asked without the proxy.
+fn stored(keyspace: &str, id: &str) -> [bool; 2] {
+    let table = open(keyspace).table(&"t".parse().unwrap()).unwrap();
+    let (_, partner_id, _) = row(id);
+    let by_id = answers(table.as_ref(), Side::Id, id).unwrap() == [partner_id.as_str()];
+    let by_partner_id = answers(table.as_ref(), Side::PartnerId, &partner_id).unwrap() == [id];
+    [by_id, by_partner_id]
+}
+
+fn says(error: DbError) -> RequestReaction {
+    RequestReaction::forge_with_error(error)
+}
+
+fn write_timeout() -> DbError {
+    let write_type = WriteType::Simple;
+    DbError::WriteTimeout { consistency: CONSISTENCY, received: 1, required: 2, write_type }
+}
+
+/// What nodes may say or do, that leaves open what became of a write.
+fn open_answers() -> Vec<(&'static str, RequestReaction)> {
+    let (consistency, received, required) = (CONSISTENCY, 1, 2);
+    let write_type = WriteType::Simple;
+    let failure =
+        DbError::WriteFailure { consistency, received, required, numfailures: 1, write_type };
+    vec![
+        ("write-timeout", says(write_timeout())),
+        ("write-failure", says(failure)),
+        ("unavailable", says(DbError::Unavailable { consistency, required, alive: 1 })),
+        ("overloaded", says(DbError::Overloaded)),
+        ("bootstrapping", says(DbError::IsBootstrapping)),
+        ("server-error", says(DbError::ServerError)),
+        ("truncate-error", says(DbError::TruncateError)),
+        ("unknown-code", says(DbError::Other(0x1700))),
+        ("no-answer", RequestReaction::drop_frame()),
+    ]
+}
+
+/// What nodes say when they did nothing and never will.
+fn refusals() -> Vec<(&'static str, RequestReaction)> {
+    vec![
+        ("unauthorized", says(DbError::Unauthorized)),
+        ("invalid", says(DbError::Invalid)),
+        ("syntax-error", says(DbError::SyntaxError)),
+        ("config-error", says(DbError::ConfigError)),
+    ]
+}
+
+fn rules(cases: &[(&'static str, RequestReaction)]) -> Vec<RequestRule> {
+    let rule = |case: &(&str, RequestReaction)| RequestRule(naming(case.0), case.1.clone());
+    cases.iter().map(rule).collect()
+}
+
+/// Upserts a row for each case, all at once; gives the kinds of errors.
+fn outcomes(
+    table: &dyn Table,
+    cases: &[(&'static str, RequestReaction)],
+) -> Vec<(&'static str, ErrorKind)> {
+    let upsert = |id: &'static str| {
+        let error = try_upsert(table, &[row(id)]).expect_err(id);
+        (id, error.kind())
+    };
+    std::thread::scope(|scope| {
+        let tasks: Vec<_> = cases.iter().map(|(id, _)| scope.spawn(move || upsert(id))).collect();
+        tasks.into_iter().map(|task| task.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn what_may_have_been_done_is_unknown() {
+    let mut between = Between::start();
+    let table = table(&between, "unknown", BRIEF);
+    let cases = open_answers();
+    between.rules(rules(&cases), vec![]);
+    for (id, kind) in outcomes(table.as_ref(), &cases) {
+        assert_eq!(kind, ErrorKind::UnknownOutcome, "{id}");
+    }
+    between.rules(vec![], vec![]);
+    for (id, _) in &cases {
+        upsert(table.as_ref(), &[row(id)]);
+        assert_eq!(stored("unknown", id), [true, true], "{id}");
+    }
+    assert_eq!(table.verify().unwrap(), []);
+}
+
+#[test]
+fn what_is_refused_was_not_done() {
+    let mut between = Between::start();
+    let table = table(&between, "refusing", BRIEF);
+    let cases = refusals();
+    between.rules(rules(&cases), vec![]);
+    for (id, kind) in outcomes(table.as_ref(), &cases) {
+        assert_eq!(kind, ErrorKind::Io, "{id}");
+        assert_eq!(stored("refusing", id), [false, false], "{id}");
+    }
+    // Refused only after it may have been done.
+    let once = naming("changing").and(Condition::TrueForLimitedTimes(2));
+    let late = RequestRule(once, says(write_timeout()));
+    let refusal = RequestRule(naming("changing"), says(DbError::Unauthorized));
+    between.rules(vec![late, refusal], vec![]);
+    let error = try_upsert(table.as_ref(), &[row("changing")]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{}", error.chain());
+}
+
+#[test]
+fn what_passes_is_not_noticed() {
+    let mut between = Between::start();
+    let table = table(&between, "passing", "");
+    let mut cases = open_answers();
+    cases.push(("broken-connection", RequestReaction::drop_connection()));
+    let few = |case: &(&str, RequestReaction)| {
+        let twice = naming(case.0).and(Condition::TrueForLimitedTimes(2));
+        RequestRule(twice, case.1.clone())
+    };
+    between.rules(cases.iter().map(few).collect(), vec![]);
+    for (id, _) in &cases {
+        upsert(table.as_ref(), &[row(id)]);
+        assert_eq!(stored("passing", id), [true, true], "{id}");
+    }
+}
+
+#[test]
+fn a_write_whose_answer_is_lost_is_unknown_and_there() {
+    let mut between = Between::start();
+    let table = table(&between, "lost", BRIEF);
+    // All statements are prepared by then; the answer to a write is a result of no rows.
+    upsert(table.as_ref(), &[row("first")]);
+    let written = || {
+        let void = Condition::BodyContainsCaseSensitive([0, 0, 0, 1].into());
+        Condition::ResponseOpcode(ResponseOpcode::Result).and(void)
+    };
+    let garble = ResponseReaction::transform_frame(Arc::new(|mut frame| {
+        frame.body = vec![0x7f; 4].into();
+        frame
+    }));
+    for (id, reaction) in [
+        ("lost-answer", ResponseReaction::drop_frame()),
+        ("garbled-answer", garble),
+        ("lost-connection", ResponseReaction::drop_connection()),
+    ] {
+        between.rules(vec![], vec![ResponseRule(written(), reaction)]);
+        let error = try_upsert(table.as_ref(), &[row(id)]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{id}: {}", error.chain());
+        between.rules(vec![], vec![]);
+        assert_eq!(stored("lost", id), [true, true], "{id}");
+        upsert(table.as_ref(), &[row(id)]);
+        assert_eq!(stored("lost", id), [true, true], "{id}");
+    }
+    assert_eq!(table.verify().unwrap(), []);
+}
+
+#[test]
+fn a_direction_that_is_not_written_is_unknown_and_mended() {
+    let mut between = Between::start();
+    let table = table(&between, "half", BRIEF);
+    // Values follow one another, each after its length: by partner_id that comes first.
+    let by_partner_id = "of-torn\0\0\0\u{4}torn";
+    let lost = RequestRule(naming(by_partner_id), RequestReaction::drop_frame());
+    between.rules(vec![lost], vec![]);
+    let error = try_upsert(table.as_ref(), &[row("torn")]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{}", error.chain());
+    between.rules(vec![], vec![]);
+    assert_eq!(stored("half", "torn"), [true, false]);
+    assert_eq!(table.verify().unwrap().len(), 1);
+    upsert(table.as_ref(), &[row("torn")]);
+    assert_eq!(stored("half", "torn"), [true, true]);
+    assert_eq!(table.verify().unwrap(), []);
+}
+
+#[test]
+fn connections_that_break_under_a_batch_lose_nothing() {
+    const ROWS: usize = 3_000;
+    let mut between = Between::start();
+    let table = table(&between, "breaking", "");
+    let breaks = naming("many-").and(Condition::TrueForLimitedTimes(6));
+    between.rules(vec![RequestRule(breaks, RequestReaction::drop_connection())], vec![]);
+    let rows: Vec<_> = (0..ROWS).map(|n| row(&format!("many-{n}"))).collect();
+    upsert(table.as_ref(), &rows);
+    for n in (0..ROWS).step_by(100) {
+        assert_eq!(stored("breaking", &format!("many-{n}")), [true, true], "{n}");
+    }
+    assert_eq!(table.stats().unwrap().rows, ROWS as u64);
+    assert_eq!(table.verify().unwrap(), []);
+}
+
+#[test]
+fn reads_wait_for_servers_and_then_say_so() {
+    let mut between = Between::start();
+    let table = table(&between, "reading", BRIEF);
+    let (consistency, received, required, data_present) = (CONSISTENCY, 1, 2, false);
+    let timeout = DbError::ReadTimeout { consistency, received, required, data_present };
+    let cases = [
+        ("read-timeout", says(timeout), ErrorKind::Unavailable),
+        ("overloaded", says(DbError::Overloaded), ErrorKind::Unavailable),
+        ("no-answer", RequestReaction::drop_frame(), ErrorKind::Unavailable),
+        ("unauthorized", says(DbError::Unauthorized), ErrorKind::Io),
+    ];
+    let rows: Vec<_> = cases.iter().map(|case| row(case.0)).collect();
+    upsert(table.as_ref(), &rows);
+    let rules = |few: bool| -> Vec<RequestRule> {
+        let limit = || if few { Condition::TrueForLimitedTimes(1) } else { Condition::True };
+        let rule = |case: &(&str, RequestReaction, _)| {
+            RequestRule(naming(case.0).and(limit()), case.1.clone())
+        };
+        cases.iter().map(rule).collect()
+    };
+    between.rules(rules(false), vec![]);
+    for (id, _, kind) in &cases {
+        let error = answers(table.as_ref(), Side::Id, id).unwrap_err();
+        assert_eq!(error.kind(), *kind, "{id}: {}", error.chain());
+    }
+    between.rules(rules(true), vec![]);
+    for (id, _, kind) in &cases {
+        if *kind == ErrorKind::Unavailable {
+            assert_eq!(answers(table.as_ref(), Side::Id, id).unwrap(), [row(id).1], "{id}");
+        }
+    }
+}

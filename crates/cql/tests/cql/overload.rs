@@ -1,0 +1,183 @@
+//! Servers that are to be spared: a ceiling is kept and nobody fails by it; who is overloaded is asked
+//! less at once, until that is over.
+
+use crate::common::{answers, fresh, open, row_batches, upsert};
+use crate::proxy::{Between, naming};
+use idmatch_model::{Side, TableOptions};
+use idmatch_store::{BatchSource, Ingest, NoRejects, Result, SourceBatch, Store, Table, now};
+use scylla::errors::DbError;
+use scylla_proxy::{Action, Condition, Reaction, RequestFrame, RequestReaction, RequestRule};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+const THEN: i64 = 1_750_000_000_000;
+/// Nothing is read but what a test asks for.
+const QUIET: &str = "&replication=1&lease=60m&speculate_after=off";
+
+fn row(id: String) -> (String, String, i64) {
+    let partner_id = format!("of-{id}");
+    (id, partner_id, THEN)
+}
+
+fn table(between: &Between, keyspace: &str, options: &str) -> Arc<dyn Table> {
+    fresh(keyspace);
+    let store = between.open(keyspace, &format!("{QUIET}{options}"));
+    store.create_table(&"t".parse().unwrap(), &TableOptions::default()).unwrap()
+}
+
+type Seen = UnboundedReceiver<(RequestFrame, Option<u16>)>;
+
+/// Lets requests about a row pass, and gives what has passed.
+fn counted(between: &mut Between, text: &str) -> Seen {
+    let (seen, all) = unbounded_channel();
+    let pass = RequestReaction::noop().with_feedback_when_performed(seen);
+    between.rules(vec![RequestRule(naming(text), pass)], vec![]);
+    all
+}
+
+/// Batches of rows, and how many requests were sent when each was asked for.
+struct Watched<'s> {
+    batches: Vec<SourceBatch>,
+    seen: &'s Seen,
+    sent: Vec<usize>,
+}
+
+impl BatchSource for Watched<'_> {
+    fn next_batch(&mut self) -> Result<Option<SourceBatch>> {
+        self.sent.push(self.seen.len());
+        Ok(self.batches.pop())
+    }
+}
+
+#[test]
+fn a_ceiling_holds_writers_back_without_errors() {
+    const PER_SECOND: usize = 100;
+    const BATCHES: usize = 12;
+    // What an upsert writes at once, and the least that it takes: a request for each bucket, in both
+    // directions.
+    const CHUNK: usize = 20_000;
+    const REQUESTS: usize = 2 * 16;
+    let mut between = Between::start();
+    // Less patience than it takes: to wait for a turn is no fault of the servers.
+    let options = format!("&max_requests_per_second={PER_SECOND}&timeout=5s");
+    let table = table(&between, "ceiling", &options);
+    let seen = counted(&mut between, "ceiling-");
+    let rows: Vec<_> = (0..BATCHES * CHUNK / 2).map(|n| row(format!("ceiling-{n}"))).collect();
+    let batches = row_batches(&rows, CHUNK / 2);
+    let mut source = Watched { batches, seen: &seen, sent: Vec::new() };
+    let rejects = &mut NoRejects;
+    let began = Instant::now();
+    table.upsert(&mut source, &Ingest::new(true, now(), rejects), None).unwrap();
+    let seconds = began.elapsed().as_secs_f64();
+    let allowed = PER_SECOND as f64 * seconds + PER_SECOND as f64 / 10.0 + 1.0;
+    assert!(seen.len() as f64 <= allowed, "{} requests in {seconds} s", seen.len());
+    // Two chunks are in memory at most: one that is written and one that is read.
+    for (batch, sent) in source.sent.into_iter().enumerate() {
+        let written = (batch / 2).saturating_sub(2) * REQUESTS;
+        assert!(sent >= written, "{sent} requests were sent when batch {batch} was asked for");
+    }
+    assert_eq!(table.stats().unwrap().rows, rows.len() as u64);
+}
+
+#[test]
+fn a_ceiling_holds_readers_back_without_errors() {
+    const PER_SECOND: usize = 200;
+    const THREADS: usize = 40;
+    const EACH: usize = 15;
+    let mut between = Between::start();
+    let options = format!("&max_requests_per_second={PER_SECOND}");
+    let table = table(&between, "readers", &options);
+    upsert(table.as_ref(), &[row("asked-for".to_owned())]);
+    let seen = counted(&mut between, "asked-for");
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                for _ in 0..EACH {
+                    let found = answers(table.as_ref(), Side::Id, "asked-for").unwrap();
+                    assert_eq!(found, ["of-asked-for"]);
+                }
+            });
+        }
+    });
+    let seconds = began.elapsed().as_secs_f64();
+    let allowed = PER_SECOND as f64 * seconds + PER_SECOND as f64 / 10.0 + 1.0;
+    assert_eq!(seen.len(), THREADS * EACH);
+    assert!(seen.len() as f64 <= allowed, "{} requests in {seconds} s", seen.len());
+}
+
+/// How many requests are at a slow node when each of them is let go.
+#[derive(Default)]
+struct Slow {
+    arrived: Arc<Mutex<Option<Seen>>>,
+    gone: Arc<AtomicUsize>,
+    present: Arc<Mutex<Vec<usize>>>,
+}
+
+impl Slow {
+    fn reaction(&self) -> RequestReaction {
+        let (sender, receiver) = unbounded_channel();
+        *self.arrived.lock().unwrap() = Some(receiver);
+        self.gone.store(0, Relaxed);
+        let (arrived, gone, present) =
+            (Arc::clone(&self.arrived), Arc::clone(&self.gone), Arc::clone(&self.present));
+        let count = move |frame| {
+            let arrived = arrived.lock().unwrap().as_ref().map_or(0, Seen::len);
+            present.lock().unwrap().push(arrived - gone.fetch_add(1, Relaxed));
+            frame
+        };
+        RequestReaction {
+            to_addressee: Some(Action {
+                delay: Some(Duration::from_millis(20)),
+                msg_processor: Some(Arc::new(count)),
+            }),
+            ..RequestReaction::drop_frame()
+        }
+        .with_feedback_when_performed(sender)
+    }
+
+    fn take(&self) -> Vec<usize> {
+        std::mem::take(&mut self.present.lock().unwrap())
+    }
+}
+
+#[test]
+fn overloaded_servers_are_asked_less_at_once() {
+    const IN_FLIGHT: usize = 16;
+    let mut between = Between::start();
+    let table = table(&between, "overload", &format!("&in_flight={IN_FLIGHT}"));
+    upsert(table.as_ref(), &[row("asked-for".to_owned())]);
+    let ask = |times: usize| {
+        std::thread::scope(|scope| {
+            for _ in 0..2 * IN_FLIGHT {
+                scope.spawn(|| {
+                    for _ in 0..times {
+                        let found = answers(table.as_ref(), Side::Id, "asked-for").unwrap();
+                        assert_eq!(found, ["of-asked-for"]);
+                    }
+                });
+            }
+        });
+    };
+    let most = |present: &[usize]| present.iter().copied().max().unwrap();
+    let slow = Slow::default();
+    between.rules(vec![RequestRule(naming("asked-for"), slow.reaction())], vec![]);
+    ask(4);
+    assert_eq!(most(&slow.take()), IN_FLIGHT);
+    let overloaded = naming("asked-for").and(Condition::TrueForLimitedTimes(4 * IN_FLIGHT));
+    between.rules(
+        vec![
+            RequestRule(overloaded, RequestReaction::forge_with_error(DbError::Overloaded)),
+            RequestRule(naming("asked-for"), slow.reaction()),
+        ],
+        vec![],
+    );
+    ask(12);
+    let present = slow.take();
+    // The first are those that were under way already.
+    assert!(most(&present[IN_FLIGHT..3 * IN_FLIGHT]) < IN_FLIGHT, "{present:?}");
+    assert_eq!(most(&present[present.len() / 2..]), IN_FLIGHT, "{present:?}");
+    assert_eq!(open("overload").tables().unwrap().len(), 1);
+}
