@@ -19,21 +19,21 @@ from typing import Self
 from idmatch._lab import Lab, jars
 
 # Cassandra's own defaults for a heap of 4 GiB, but for two, see above.
-SETTINGS = {
+SETTINGS: dict[str, object] = {
     "commitlog_sync": "periodic",
     "commitlog_sync_period": "10000ms",
-    "concurrent_reads": "32",
-    "concurrent_writes": "32",
+    "concurrent_reads": 32,
+    "concurrent_writes": 32,
     "memtable_heap_space": "1024MiB",
     "memtable_offheap_space": "1024MiB",
-    "file_cache_enabled": "true",
+    "file_cache_enabled": True,
     "file_cache_size": "512MiB",
     "key_cache_size": "100MiB",
     "networking_cache_size": "128MiB",
     "read_request_timeout": "30s",
     "range_request_timeout": "30s",
     "write_request_timeout": "30s",
-    "concurrent_compactors": "2",
+    "concurrent_compactors": 2,
     "compaction_throughput": "64MiB/s",
 }
 _DIRECT_MEMORY = "2g"
@@ -58,10 +58,8 @@ class Node:
         options = [
             f"-Dcassandra.jmx.local.port={jmx_port}",
             f"-XX:MaxDirectMemorySize={_DIRECT_MEMORY}",
-            "-Dcassandra.config.allow_system_properties=true",
-            *(f"-Dcassandra.settings.{name}={value}" for name, value in SETTINGS.items()),
         ]
-        self._lab = Lab(folder, lambda line: print(line, file=sys.stderr, flush=True), options)
+        self._lab = Lab(folder, _say, options, SETTINGS)
         self.address = ""
 
     def __enter__(self) -> Self:
@@ -107,3 +105,7 @@ class Node:
             check=True,
         )
         return time.perf_counter() - began
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -111,19 +111,34 @@ def _bounds(document: Figures) -> str:
         for name in names
     ]
     ratio = choice_ratio(document)
-    choice = (
-        "Which way is the best depends on how much of a table is asked for. idmatch chooses; "
-        + (f"its choice takes {ratio:.2f} times as long as the better one." if ratio else "")
-    ).removesuffix("; ")
+    choice = "Which way is the best depends on how much of a table is asked for. idmatch chooses"
+    if chosen := _chosen(document):
+        choice += f": {chosen}"
+    if ratio:
+        choice += f"; the largest takes {ratio:.2f} times as long as in the better way"
     return "\n\n".join(
         (
             "## What these tables allow",
             "The Rust driver on idmatch's own tables, by a program that reads in one way and only "
             "counts. This is the least that idmatch must cost.",
             table(["population rows a second", *(f"{size} %" for size in populations)], rows),
-            choice if choice.endswith(".") else f"{choice}.",
+            f"{choice}.",
         )
     )
+
+
+def _chosen(document: Figures) -> str:
+    """What idmatch says about how it read each population the last time."""
+    found = document["match"].get(_US, {})
+    sizes = [
+        f"of {size} % "
+        + " and ".join(
+            f"{show_count(step['keys'])} by {step['how']}" for step in found[size]["plan"]
+        )
+        for size in document["about"]["populations"]
+        if found.get(size, {}).get("plan")
+    ]
+    return ", ".join(sizes)
 
 
 def _loads(document: Figures) -> str:

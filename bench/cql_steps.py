@@ -172,13 +172,15 @@ class Bench:
             "settings": found.get("settings") or {"in flight": str(found["in_flight"])},
             "warm_up": [one["seconds"] for one in found["warm_up"]],
         }
-        for question, answers in zip(asked, found["populations"], strict=True):
+        plans = found.get("plans") or [[]] * len(asked)
+        for question, answers, plan in zip(asked, found["populations"], plans, strict=True):
             _check(f"{name}: {question.name} %", answers, question.expected)
             timing = _timing([one["seconds"] for one in answers])
             figures[question.name] = timing | {
                 "population": question.rows,
                 "rows": question.expected.rows,
                 "requests": answers[0].get("requests"),
+                "plan": plan,
                 "rows_per_second": question.rows / timing["median"],
             }
         return figures

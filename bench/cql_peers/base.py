@@ -68,6 +68,10 @@ class CqlPeer(ABC):
         """Asks for all rows of one id, and returns their number."""
         raise NotAsked
 
+    def plan(self) -> list[dict[str, str | int]]:
+        """How the last match was read, by whoever chooses that and says so."""
+        return []
+
     def close(self) -> None:  # noqa: B027  (some have nothing to close)
         """Gives up what it holds."""
 

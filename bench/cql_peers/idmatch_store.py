@@ -24,6 +24,7 @@ class Idmatch(CqlPeer):
 
     def __init__(self, place: Place) -> None:
         super().__init__(place)
+        self._plan: list[dict[str, str | int]] = []
         self._store = idmatch.open(self._address(place.rows))
         self._table = self._store.table(TABLE) if TABLE in self._store.tables() else None
 
@@ -49,10 +50,14 @@ class Idmatch(CqlPeer):
 
     def match(self, population: Path) -> Answer:
         result = self._known.match(str(population), column="id")
+        self._plan = [step._asdict() for step in result.plan]
         answer = _answer(result.to_arrow())
         if answer.rows != result.rows:
             raise RuntimeError(f"{answer.rows} rows came of {result.rows}")
         return answer
+
+    def plan(self) -> list[dict[str, str | int]]:
+        return self._plan
 
     def lookup(self, key: str) -> int:
         return self._known.partner_ids(key).num_rows

@@ -40,13 +40,13 @@ def main() -> None:
 
 def _match(peer: CqlPeer, options: argparse.Namespace) -> Figures:
     warm = _timed(None, options.warm_up_seconds, lambda: asdict(peer.match(options.warm_up)))
-    return {
-        "warm_up": warm,
-        "populations": [
+    answers, plans = [], []
+    for file in options.files:
+        answers.append(
             _timed(options.runs, options.seconds, lambda file=file: asdict(peer.match(file)))
-            for file in options.files
-        ],
-    }
+        )
+        plans.append(peer.plan())
+    return {"warm_up": warm, "populations": answers, "plans": plans}
 
 
 def _lookups(peer: CqlPeer, options: argparse.Namespace) -> Figures:
