@@ -67,10 +67,11 @@ class Contestant:
         return [*program(address), step, *more, *arguments]
 
 
-# Ways of reading that idmatch can be told to take instead of the one that it chooses: a name, and
-# the environment that says so. With two of them the aim about its choice is measured; until then
-# it is not, and the page has `bare-lists` and `bare-buckets` beside the choice.
-FORCED: dict[str, dict[str, str]] = {}
+# Ways of reading that idmatch is told to take instead of the one that it chooses: a name, and
+# the environment that says so (see cql_peers/idmatch_store.py).
+FORCED: dict[str, dict[str, str]] = {
+    reads: {"BENCH_MATCH_READS": reads} for reads in ("lists", "buckets")
+}
 
 _READS = ("match",)
 CONTESTANTS = {

@@ -6,6 +6,7 @@ documentation asks.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -84,7 +85,8 @@ class Idmatch(CqlPeer):
 
     def _address(self, rows: int) -> str:
         place = self.place
-        return f"cql://{place.address}/{place.keyspace}?replication=1&expected_rows={rows}"
+        address = f"cql://{place.address}/{place.keyspace}?replication=1&expected_rows={rows}"
+        return f"{address}&match_reads={os.environ.get('BENCH_MATCH_READS', 'auto')}"
 
 
 def _answer(found: pa.Table) -> Answer:

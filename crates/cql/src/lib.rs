@@ -43,5 +43,5 @@ mod table;
 mod verify;
 mod write;
 
-pub use settings::{Effective, Settings};
+pub use settings::{Effective, MatchReads, Settings};
 pub use store::CqlStore;

@@ -54,9 +54,6 @@ impl Costs {
     pub(super) fn choose(&self, keys: usize, most: usize) -> Read {
         let mut measured = self.lock();
         measured.choices += 1;
-        if keys == 1 {
-            return Read::Key;
-        }
         let Some(rows) = measured.rows.0 else {
             return if keys >= MANY_KEYS { Read::Bucket } else { Read::Keys };
         };
@@ -123,8 +120,8 @@ mod tests {
     fn the_cheaper_read_is_chosen_and_the_other_is_tried_sometimes() {
         let costs = Costs::default();
         assert_eq!(
-            [1, 19, 20].map(|keys| costs.choose(keys, 100)),
-            [Read::Key, Read::Keys, Read::Bucket]
+            [2, 19, 20].map(|keys| costs.choose(keys, 100)),
+            [Read::Keys, Read::Keys, Read::Bucket]
         );
         let millis = Duration::from_millis;
         // A bucket has 1,000 rows and takes 10 ms, a list of 50 keys takes 1 ms: twice a row for each.

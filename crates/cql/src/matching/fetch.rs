@@ -74,8 +74,8 @@ impl Fetch {
         if self.has_failed.load(Relaxed) {
             return None;
         }
-        let Question { handle, known, query, .. } = &self.question;
-        let given = (query.by, known.hot.as_ref(), handle.costs(query.by));
+        let Question { known, query, .. } = &self.question;
+        let given = (query.by, known.hot.as_ref(), self.question.chooser());
         self.planner.lock().unwrap_or_else(PoisonError::into_inner).next(&self.population, given)
     }
 

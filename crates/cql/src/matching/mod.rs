@@ -22,7 +22,7 @@ use idmatch_store::{
     BatchSource, Error, ErrorKind, Match, MatchCounts, MatchQuery, MatchSink, PlanStep, Result,
 };
 use output::Output;
-use plan::Tally;
+use plan::{Chooser, Tally};
 use population::Population;
 use std::sync::Arc;
 
@@ -42,6 +42,13 @@ struct Question {
     known: Arc<Known>,
     query: MatchQuery,
     visible: Visible,
+}
+
+impl Question {
+    fn chooser(&self) -> Chooser<'_> {
+        let (reads, handle) = (self.handle.client.settings().match_reads, &self.handle);
+        Chooser { reads, costs: handle.costs(self.query.by) }
+    }
 }
 
 impl CqlMatch {
@@ -84,7 +91,7 @@ impl CqlMatch {
             Error::new(ErrorKind::Io, "a request of this match has not ended; match again")
         })?;
         output.finish()?;
-        let plan = tally.steps(handle.costs(query.by));
+        let plan = tally.steps(question.chooser());
         Ok(CqlMatch { counts, output, plan })
     }
 }

@@ -3,6 +3,7 @@
 use super::cost::Costs;
 use super::population::{Entry, Population};
 use crate::hot::HotKeys;
+use crate::settings::MatchReads;
 use idmatch_model::Side;
 use idmatch_store::PlanStep;
 use std::ops::Range;
@@ -36,6 +37,13 @@ impl Read {
     }
 }
 
+/// What decides between the ways.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Chooser<'c> {
+    pub(super) reads: MatchReads,
+    pub(super) costs: &'c Costs,
+}
+
 /// A read: some entries of one bucket.
 #[derive(Debug, Clone)]
 pub(super) struct Request {
@@ -56,7 +64,7 @@ impl Planner {
     pub(super) fn next(
         &mut self,
         population: &Population,
-        (by, hot, costs): (Side, &HotKeys, &Costs),
+        (by, hot, chooser): (Side, &HotKeys, Chooser<'_>),
     ) -> Option<Request> {
         let rest = population.entries.get(self.next..)?;
         let first = rest.first()?;
@@ -69,7 +77,13 @@ impl Planner {
         } else {
             let is_other = |entry: &Entry| entry.bucket != first.bucket || is_hot(entry);
             let keys = rest.iter().position(is_other).unwrap_or(rest.len());
-            (costs.choose(keys, MOST_KEYS), keys)
+            match chooser.reads {
+                MatchReads::Keys => (Read::Key, 1),
+                _ if keys == 1 => (Read::Key, 1),
+                MatchReads::Lists => (Read::Keys, keys),
+                MatchReads::Buckets => (Read::Bucket, keys),
+                MatchReads::Auto => (chooser.costs.choose(keys, MOST_KEYS), keys),
+            }
         };
         let mut end = self.next + keys;
         if read == Read::Keys {
@@ -97,14 +111,18 @@ impl Tally {
     }
 
     /// What was read in which ways, and why.
-    pub(super) fn steps(&self, costs: &Costs) -> Vec<PlanStep> {
+    pub(super) fn steps(&self, chooser: Chooser<'_>) -> Vec<PlanStep> {
+        let is_told = chooser.reads != MatchReads::Auto;
         let step = |(read, (requests, keys)): (&Read, &(u64, u64))| PlanStep {
             how: read.name(),
             requests: *requests,
             keys: *keys,
             why: match read {
+                Read::Key | Read::Keys | Read::Bucket if is_told => {
+                    "match_reads says so".to_owned()
+                }
                 Read::Key => "no other key of their bucket is asked for".to_owned(),
-                Read::Keys | Read::Bucket => costs.shown(*keys as f64 / *requests as f64),
+                Read::Keys | Read::Bucket => chooser.costs.shown(*keys as f64 / *requests as f64),
                 Read::Hot => "they are kept apart, in parts".to_owned(),
             },
         };

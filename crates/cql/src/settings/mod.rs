@@ -13,7 +13,7 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
-use values::{consistency, duration, number, switch, wrong};
+use values::{consistency, duration, number, one_of, switch, wrong};
 
 const SCHEME: &str = "cql://";
 const MOST_IN_FLIGHT: u64 = 100_000;
@@ -52,9 +52,31 @@ pub struct Settings {
     pub expected_rows: u64,
     /// How many rows make a key one with very many, which are kept apart.
     pub hot_key_rows: u64,
+    /// Which reads a match makes.
+    pub match_reads: MatchReads,
     /// How long an erasure waits until every client knows of it; chosen when a keyspace is made.
     pub lease: Duration,
 }
+
+/// Which reads a match makes, where there is a choice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MatchReads {
+    /// Those that cost less.
+    Auto,
+    /// One key in a request.
+    Keys,
+    /// Lists of keys.
+    Lists,
+    /// Whole buckets.
+    Buckets,
+}
+
+const MATCH_READS: [(&str, MatchReads); 4] = [
+    ("auto", MatchReads::Auto),
+    ("keys", MatchReads::Keys),
+    ("lists", MatchReads::Lists),
+    ("buckets", MatchReads::Buckets),
+];
 
 /// User and password. The password is not shown.
 #[derive(Clone, PartialEq)]
@@ -141,6 +163,7 @@ impl Settings {
             tls: tls(&given, environment)?,
             expected_rows: read("expected_rows", 1, 1 << 50)?,
             hot_key_rows: read("hot_key_rows", 1, 1 << 50)?,
+            match_reads: one_of("match_reads", given.of("match_reads"), &MATCH_READS)?,
             lease: period("lease")?,
         })
     }
@@ -181,6 +204,10 @@ impl Settings {
             }
             "expected_rows" => self.expected_rows.to_string(),
             "hot_key_rows" => self.hot_key_rows.to_string(),
+            "match_reads" => {
+                let name = MATCH_READS.iter().find(|reads| reads.1 == self.match_reads);
+                name.map(|reads| reads.0.to_owned()).unwrap_or_default()
+            }
             _ => shown(self.lease),
         };
         let each =
@@ -290,7 +317,7 @@ mod tests {
         let others = "datacenter=dc9&replication=2&read_consistency=one&write_consistency=two&\
              request_timeout=1s&timeout=2s&speculate_after=off&in_flight=3&\
              max_requests_per_second=4&tls_ca=a&tls_certificate=b&tls_key=c&\
-             tls_verify_hostname=off&expected_rows=5&hot_key_rows=6&lease=6s";
+             tls_verify_hostname=off&expected_rows=5&hot_key_rows=6&match_reads=lists&lease=6s";
         let changed = parse(&format!("cql://h/ids?{others}")).unwrap().effective();
         for (default, other) in effective.iter().zip(&changed) {
             assert_ne!(default.value, other.value, "{}", default.name);

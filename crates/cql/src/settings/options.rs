@@ -22,7 +22,7 @@ const fn choice(name: &'static str, default: &'static str, about: &'static str) 
 }
 
 /// What an address may say after `?`.
-pub(super) const OPTIONS: [Choice; 16] = [
+pub(super) const OPTIONS: [Choice; 17] = [
     choice(
         "datacenter",
         "",
@@ -110,6 +110,12 @@ pub(super) const OPTIONS: [Choice; 16] = [
         "10k",
         "rows of one key from where on they are kept apart: a tenth of what servers warn of in one \
          partition",
+    ),
+    choice(
+        "match_reads",
+        "auto",
+        "which reads a match makes: keys, lists, buckets, or auto for those that cost less. For \
+         measuring",
     ),
     choice(
         "lease",

@@ -103,9 +103,14 @@ pub(super) fn switch(name: &str, text: &str) -> Result<bool> {
 }
 
 pub(super) fn consistency(name: &str, text: &str) -> Result<Consistency> {
-    let found = CONSISTENCIES.iter().find(|(name, _)| text.eq_ignore_ascii_case(name));
-    found.map(|(_, consistency)| *consistency).ok_or_else(|| {
-        let names: Vec<&str> = CONSISTENCIES.iter().map(|(name, _)| *name).collect();
+    one_of(name, text, &CONSISTENCIES)
+}
+
+/// One of several named values, in capitals or not.
+pub(super) fn one_of<T: Copy>(name: &str, text: &str, all: &[(&str, T)]) -> Result<T> {
+    let found = all.iter().find(|(name, _)| text.eq_ignore_ascii_case(name));
+    found.map(|(_, value)| *value).ok_or_else(|| {
+        let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
         wrong(&format!("{name}={text:?} is none of {}", names.join(", ")))
     })
 }
