@@ -7,6 +7,7 @@ from pathlib import Path
 import idmatch
 import pyarrow as pa
 import pytest
+import trustme
 from conftest import DAY, NOON, SMALL, Cli, observations
 from idmatch._lab import Lab
 
@@ -115,7 +116,11 @@ def test_a_retention_hides_at_once_and_what_it_hid_stays_hidden(store: idmatch.S
     assert table.partner_ids("a").column("partner_id").to_pylist() == ["new"]
 
 
-def test_what_is_wrong_is_said(node: str, store: idmatch.Store) -> None:
+def test_what_is_wrong_is_said(node: str, store: idmatch.Store, tmp_path: Path) -> None:
+    authority = tmp_path / "ca.pem"
+    trustme.CA().cert_pem.write_to_path(authority)
+    with pytest.raises(idmatch.InvalidArgument, match="do not speak TLS there"):
+        idmatch.open(f"cql://{node}/ids?tls_ca={authority}")
     with pytest.raises(idmatch.NotAStore, match="replication"):
         idmatch.open(f"cql://{node}/nothing_here")
     with pytest.raises(idmatch.Unavailable, match=r"127\.73\.22\.1:9042"):
