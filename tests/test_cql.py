@@ -163,3 +163,63 @@ def test_figures_about_a_table(table: idmatch.Table, address: str, cli: Cli) -> 
     assert stats.newest == NOON
     shown = cli("tables", address)
     assert (shown.code, "small" in shown.out, shown.err) == (0, True, "")
+
+
+def test_a_copy_to_servers_and_back_remembers_what_was_erased(
+    store: idmatch.Store, tmp_path: Path
+) -> None:
+    late = observations(("b", "x", NOON - 30 * DAY), ("b", "late", NOON))
+    with idmatch.open(tmp_path / "here") as here, idmatch.open(tmp_path / "back") as back:
+        table = here.create_table("small", keep="all", retention="999mo")
+        table.load(SMALL)
+        table.erase(id="b")
+        there = table.copy_to(store)
+        assert (there.rows, there.sent, there.rows_there, there.erasures) == (4, 4, 4, 1)
+        on_servers = store.table("small")
+        assert (on_servers.keep, on_servers.retention) == ("all", "999mo")
+        assert on_servers.history("a", "y") == [NOON - 10 * DAY, NOON - 20 * DAY]
+        on_servers.load(late)
+        assert on_servers.ids("late").num_rows == 0
+        assert table.copy_to(store).sent == 0
+        # And on: a row that was added there, and what was erased there.
+        on_servers.upsert(observations(("d", "x", NOON)))
+        on_servers.erase(id="c")
+        again = on_servers.copy_to(back, "other")
+        assert (again.rows, again.sent, again.rows_there, again.erasures) == (4, 4, 4, 2)
+        copy = back.table("other")
+        copy.load(late)
+        copy.load(SMALL)
+        assert copy.ids("x").column("id").to_pylist() == ["a", "d"]
+        assert copy.ids("z").num_rows == 0
+        assert on_servers.copy_to(back, "other").checksum == again.checksum
+        with pytest.raises(idmatch.Differs, match="of its own"):
+            table.copy_to(store)
+        assert copy.verify() == on_servers.verify() == []
+
+
+def test_a_copy_within_servers_has_other_buckets(cli: Cli, address: str) -> None:
+    rows = pa.table(
+        {
+            "id": [f"id{n}" for n in range(30_000)],
+            "partner_id": [f"p{n % 700}" for n in range(30_000)],
+            "seen_at": pa.array([NOON] * 30_000, pa.timestamp("ms", "UTC")),
+        }
+    )
+    with idmatch.open(address) as store:
+        store.create_table("t").load(rows)
+        store.table("t").erase(id="id7")
+    larger = address.replace("16k", "200k")
+    ran = cli("copy", address, larger, "t", "--as", "t2", "--portion", "10k", "--json")
+    assert ran.code == 0, ran.err
+    (report,) = ran.json()["tables"]
+    assert (report["rows"], report["rows_there"], report["erasures"]) == (29_999, 29_999, 1)
+    # A store that was made for itself has another secret.
+    elsewhere = address.replace("?", "_2?")
+    assert cli("upsert", elsewhere, "own", "--id", "a", "--partner-id", "x").code == 0
+    ran = cli("copy", address, elsewhere, "t")
+    assert ran.code == 1
+    assert "has 1 erasures" in ran.err
+    ran = cli("copy", address, elsewhere, "t", "--accept-lost-erasures", "--json")
+    assert ran.json()["tables"][0]["rows_there"] == 29_999
+    with idmatch.open(elsewhere) as store:
+        assert store.table("t").match(rows.select(["id"])).rows == 29_999

@@ -39,7 +39,7 @@ def test_error_codes_are_distinct_and_errors_are_errors() -> None:
         for error in vars(idmatch).values()
         if inspect.isclass(error) and issubclass(error, idmatch.Error)
     ]
-    assert len({error.code for error in errors}) == len(errors) == 13
+    assert len({error.code for error in errors}) == len(errors) == 14
 
 
 def test_importing_the_package_imports_no_arrow() -> None:

@@ -15,6 +15,7 @@ from ._errors import (
     BadInput,
     Busy,
     Corrupt,
+    Differs,
     Error,
     InvalidArgument,
     IoError,
@@ -28,6 +29,7 @@ from ._errors import (
 )
 from ._match import MatchResult
 from ._results import (
+    CopyReport,
     EraseReport,
     Finding,
     Latest,
@@ -42,7 +44,9 @@ from ._table import Table
 __all__ = [
     "BadInput",
     "Busy",
+    "CopyReport",
     "Corrupt",
+    "Differs",
     "EraseReport",
     "Error",
     "Finding",

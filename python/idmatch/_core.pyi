@@ -12,6 +12,7 @@ __all__ = [
     "Store",
     "Table",
     "__version__",
+    "copy_table",
     "explain_address",
     "format_instant",
     "mend",
@@ -29,6 +30,22 @@ def open_store(path: str, interval_millis: int | None, memtable_bytes: int | Non
 
     With `interval_millis` upserts are acknowledged before they are durable, which they are so
     many milliseconds later. Raises NotAStore for a directory that holds something else.
+    """
+
+def copy_table(
+    table: Table,
+    store: Store,
+    name: str,
+    portion: int,
+    merge: bool,
+    accept_lost_erasures: bool,
+    on_progress: Callable[[str, int], object] | None,
+) -> dict[str, Any]:
+    """Copies a table to a table of `store` with this name, which is made if there is none.
+
+    Returns what `CopyReport` has from `rows` to `erasures_lost`, under the same names.
+    `on_progress` gets "comparing" or "copying" and how many more rows were read, from several
+    threads; an exception of it stops the copy and is raised.
     """
 
 def open_servers(address: str) -> Store:

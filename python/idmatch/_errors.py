@@ -12,7 +12,8 @@ Error
 ├── Corrupt                             stored bytes are not what was written
 ├── IoError (also OSError)              the disk, the operating system or the servers refused
 ├── Unavailable                         too few servers answer; to repeat it is safe
-└── UnknownOutcome                      a write was not acknowledged; to repeat it is safe
+├── UnknownOutcome                      a write was not acknowledged; to repeat it is safe
+└── Differs                             a copy is not, or cannot be, the same as its source
 
 Each has a `code`, which never changes, and a text that says what was wrong, with what,
 and what to do.
@@ -101,3 +102,9 @@ class UnknownOutcome(Error):
     """A write was not acknowledged in time: it may be there or not. To repeat it is safe."""
 
     code = "unknown-outcome"
+
+
+class Differs(Error):
+    """What should be the same is not: a copy and its source."""
+
+    code = "differs"

@@ -43,6 +43,32 @@ class EraseReport(NamedTuple):
     """The CSV file that names every rejected row; None when there is none."""
 
 
+class CopyReport(NamedTuple):
+    """What a copy of a table did, and how both are in the end."""
+
+    table: str
+    """The table that was copied."""
+    name: str
+    """The table it was copied to."""
+    rows: int
+    """Observations of the source. With a retention, without those that it hides within a
+    hundredth of its time: they are copied, and not compared in the end."""
+    sent: int
+    """Observations that were sent; others were there already."""
+    rows_there: int
+    """The same as `rows`, read back from the destination. More only after a merge."""
+    checksum: str
+    """The sum of the hashes of all rows, whatever their order: 32 hexadecimal digits."""
+    checksum_there: str
+    """The same of the destination. Another one only after a merge."""
+    erasures: int
+    """Erasures of the source that the destination remembers too."""
+    erasures_lost: int
+    """Those that it could not take over, which was accepted."""
+    seconds: float
+    """How long it took."""
+
+
 _OUTGROWN = 20
 """Partitions of servers take a hundred times what they were made for; a fifth of that is a reason
 to act."""

@@ -8,13 +8,22 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from . import _core
 from ._errors import InvalidArgument
-from ._results import EraseReport, Finding, Latest, LoadReport, RepairReport, TableStats
+from ._results import (
+    CopyReport,
+    EraseReport,
+    Finding,
+    Latest,
+    LoadReport,
+    RepairReport,
+    TableStats,
+)
 from ._times import Moment, observed_at, to_datetime, to_millis
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from ._match import MatchResult
+    from ._store import Store
 
 
 class Table:
@@ -245,6 +254,34 @@ class Table:
             since=_millis_or_none(since),
             until=_millis_or_none(until),
         )
+
+    def copy_to(
+        self,
+        store: Store,
+        name: str | None = None,
+        merge: bool = False,
+        accept_lost_erasures: bool = False,
+        portion: int = 20_000_000,
+    ) -> CopyReport:
+        """Copies the table to another store, in a directory or on servers, or to another `name`.
+
+        A table that is not there yet is made with the same `keep` and retention. Rows are sent in
+        portions, each of which stays; then the whole destination is read back and compared. A
+        repeated copy sends only what differs, so after a crash it goes on where it was. Nothing
+        is removed there. The table is copied as it was when this began; what is written to it
+        meanwhile is for the next copy.
+
+        Erasures are taken over: what is hidden here stays hidden there, also when it arrives
+        late. A store whose erasures are hashed with a secret of its own cannot take them over;
+        then this raises Differs, unless that is accepted with `accept_lost_erasures`.
+
+        Raises TableExists for a destination with another `keep` or retention, and Differs where
+        it has rows or newer dates that this table lacks, unless a `merge` is asked for: that
+        leaves the rows of both, and of each pair the newest date.
+        """
+        from . import _copy
+
+        return _copy.copy(self._core, store._core, name, merge, accept_lost_erasures, portion)
 
     def compact(self) -> None:
         """Writes what was upserted or loaded in many steps anew, as few large segments, without

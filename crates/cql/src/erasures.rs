@@ -19,6 +19,21 @@ impl Erasures {
         Erasures { key, at: HashMap::new(), newest: SeenAt::EPOCH }
     }
 
+    /// What they are hashed with.
+    pub(crate) fn key(&self) -> ErasureKey {
+        self.key
+    }
+
+    /// Each hash, and up to when its target is hidden.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u128, SeenAt)> {
+        self.at.iter().map(|(hash, at)| (*hash, *at))
+    }
+
+    /// Whether one of at least this date is known.
+    pub(crate) fn covers(&self, hash: u128, at: SeenAt) -> bool {
+        self.at.get(&hash).is_some_and(|known| at <= *known)
+    }
+
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.at.len()

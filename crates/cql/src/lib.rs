@@ -17,6 +17,7 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod adopt;
 mod answers;
 mod bucket;
 mod catalog;
@@ -24,6 +25,7 @@ mod client;
 mod erase;
 mod erasures;
 mod errors;
+mod export;
 mod handle;
 mod hot;
 mod load;

@@ -51,8 +51,8 @@ pub(crate) async fn find(client: &Arc<Client>) -> Result<Option<StoreRow>> {
 }
 
 /// Makes the store in its keyspace, and that too where it is missing. Of two clients that do so at once
-/// both get the same.
-pub(crate) async fn make(client: &Arc<Client>) -> Result<StoreRow> {
+/// both get the same. Its erasures are hashed with this key, or a random one.
+pub(crate) async fn make(client: &Arc<Client>, key: Option<ErasureKey>) -> Result<StoreRow> {
     let Settings { keyspace, replication, lease, .. } = client.settings();
     if let Some(copies) = replication
         && !has_keyspace(client, keyspace).await?
@@ -70,7 +70,7 @@ pub(crate) async fn make(client: &Arc<Client>) -> Result<StoreRow> {
     let mut random = [0; 16];
     getrandom::fill(&mut random)
         .map_err(|e| Error::with_source(ErrorKind::Io, "the system has no random numbers", e))?;
-    let key = ErasureKey::new(random).to_string();
+    let key = key.unwrap_or(ErasureKey::new(random)).to_string();
     let lease = i32::try_from(lease.as_millis()).unwrap_or(i32::MAX).max(1);
     let cql = format!(
         "INSERT INTO {keyspace}.idmatch_store (part, version, erasure_key, lease_ms) \

@@ -8,7 +8,7 @@ use crate::schema::{self, StoreRow};
 use crate::settings::Settings;
 use crate::state::State;
 use crate::table::CqlTable;
-use idmatch_model::{TableName, TableOptions};
+use idmatch_model::{ErasureKey, TableName, TableOptions};
 use idmatch_store::{Error, ErrorKind, Result, Store, Table};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -85,11 +85,18 @@ impl CqlStore {
         Ok(Arc::clone(tables.entry(name.clone()).or_insert(table)))
     }
 
-    async fn make(&self, name: &TableName, options: &TableOptions) -> Result<()> {
-        if self.find().await?.is_none() {
-            let made = schema::make(&self.0.client).await?;
-            *self.0.store.write().unwrap_or_else(PoisonError::into_inner) = Some(made);
+    /// The store; one that is not there yet is made, with this key of erasures or a random one.
+    async fn find_or_make(&self, key: Option<ErasureKey>) -> Result<StoreRow> {
+        if let Some(found) = self.find().await? {
+            return Ok(found);
         }
+        let made = schema::make(&self.0.client, key).await?;
+        *self.0.store.write().unwrap_or_else(PoisonError::into_inner) = Some(made);
+        Ok(made)
+    }
+
+    async fn make(&self, name: &TableName, options: &TableOptions) -> Result<()> {
+        self.find_or_make(None).await?;
         let catalog = Catalog::new(&self.0.client);
         let buckets = buckets_for(self.settings().expected_rows);
         let new = Definition::new(options, buckets, self.0.maker);
@@ -157,6 +164,12 @@ impl Store for CqlStore {
             }
             Ok(())
         })
+    }
+
+    /// Clients keep the key of a store for as long as they are connected, so that only one that is made
+    /// here and now takes another's.
+    fn adopt_erasure_key(&self, key: ErasureKey) -> Result<ErasureKey> {
+        Ok(self.0.client.wait(self.find_or_make(Some(key)))?.erasure_key)
     }
 
     fn backup(&self, destination: &Path) -> Result<()> {

@@ -1,8 +1,10 @@
 //! A table in the servers.
 
+use crate::adopt::adopt;
 use crate::answers::{answers, history, last_seen};
 use crate::bucket::expected_rows;
 use crate::erase::erase;
+use crate::export::CqlScan;
 use crate::handle::Handle;
 use crate::load::{load, upsert};
 use crate::matching::CqlMatch;
@@ -12,8 +14,8 @@ use crate::state::Known;
 use crate::verify::{Difference, differences, mend};
 use idmatch_model::{Period, SeenAt, Side, TableName, TableOptions, Window, check_id};
 use idmatch_store::{
-    Answers, BatchSource, Distinct, Durability, Erased, Finding, Ingest, Match, MatchQuery,
-    Repaired, Result, Table, TableStats,
+    Answers, BatchSource, Distinct, Durability, Erased, Erasures, Finding, Ingest, Match,
+    MatchQuery, Repaired, Result, Scan, Table, TableStats,
 };
 use std::sync::Arc;
 
@@ -56,6 +58,20 @@ impl Table for CqlTable {
         ingest.check_date(at)?;
         let targets = ingest.targets(source)?;
         self.0.client.wait(erase(&self.0, targets, at))
+    }
+
+    fn erasures(&self) -> Result<Erasures> {
+        let known = self.0.client.wait(self.0.state.refresh())?;
+        let hashes = known.erasures.iter().collect();
+        Ok(Erasures { key: Some(known.erasures.key()), hashes })
+    }
+
+    fn add_erasures(&self, erasures: &Erasures) -> Result<()> {
+        self.0.client.wait(adopt(&self.0, erasures))
+    }
+
+    fn scan(&self) -> Result<Box<dyn Scan>> {
+        Ok(Box::new(self.0.client.wait(CqlScan::begin(&self.0))?))
     }
 
     fn answers(&self, by: Side, key: &str, window: Window) -> Result<Box<dyn Answers>> {

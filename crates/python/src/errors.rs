@@ -19,6 +19,7 @@ fn class(kind: ErrorKind) -> &'static str {
         ErrorKind::Source => "SourceError",
         ErrorKind::Unavailable => "Unavailable",
         ErrorKind::UnknownOutcome => "UnknownOutcome",
+        ErrorKind::Differs => "Differs",
     }
 }
 

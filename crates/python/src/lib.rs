@@ -5,6 +5,7 @@
 #![deny(unsafe_code)]
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+mod copies;
 mod errors;
 mod interrupt;
 mod matches;
@@ -22,6 +23,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// The compiled core: conversions only. Use the `idmatch` package, not this module.
 #[pymodule]
 mod _core {
+    #[pymodule_export]
+    use crate::copies::copy_table;
     #[pymodule_export]
     use crate::matches::Match;
     #[pymodule_export]

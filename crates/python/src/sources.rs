@@ -15,9 +15,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) struct Raised(Arc<Mutex<Option<PyErr>>>);
 
 impl Raised {
-    fn keep(&self, error: PyErr) -> Error {
+    pub(crate) fn keep(&self, error: PyErr) -> Error {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-        Error::new(ErrorKind::Source, "the input raised an exception")
+        Error::new(ErrorKind::Source, "the caller raised an exception")
     }
 
     /// The exception, if there was one.

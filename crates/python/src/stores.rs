@@ -116,7 +116,8 @@ impl Store {
         Store { path, store: RwLock::new(Some(store)), is_closed: Arc::default() }
     }
 
-    fn open(&self, py: Python<'_>) -> PyResult<Arc<dyn idmatch_store::Store>> {
+    /// The store, unless it was closed.
+    pub(crate) fn open(&self, py: Python<'_>) -> PyResult<Arc<dyn idmatch_store::Store>> {
         let store = self.store.read().unwrap_or_else(PoisonError::into_inner);
         store.clone().ok_or_else(|| closed(py, &self.path))
     }

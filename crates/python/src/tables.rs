@@ -45,7 +45,7 @@ impl Table {
     }
 
     /// The table, unless its store was closed.
-    fn open(&self, py: Python<'_>) -> PyResult<&dyn idmatch_store::Table> {
+    pub(crate) fn open(&self, py: Python<'_>) -> PyResult<&dyn idmatch_store::Table> {
         if self.is_closed.load(Relaxed) { Err(closed(py, &self.path)) } else { Ok(&*self.table) }
     }
 }
@@ -329,7 +329,7 @@ fn answer_batch(
 }
 
 /// The result, or the exception from Python's side that caused it to fail.
-fn finish<T>(py: Python<'_>, result: Result<T>, raised: &Raised) -> PyResult<T> {
+pub(crate) fn finish<T>(py: Python<'_>, result: Result<T>, raised: &Raised) -> PyResult<T> {
     match raised.take() {
         Some(exception) => Err(exception),
         None => result.or_raise(py),

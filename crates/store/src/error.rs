@@ -35,11 +35,13 @@ pub enum ErrorKind {
     Unavailable,
     /// A write was not acknowledged in time: it may be there or not. To repeat it is always safe.
     UnknownOutcome,
+    /// What should be the same is not: a copy and its source.
+    Differs,
 }
 
 impl ErrorKind {
     /// Every kind, for tests and documents.
-    pub const ALL: [ErrorKind; 12] = [
+    pub const ALL: [ErrorKind; 13] = [
         ErrorKind::InvalidArgument,
         ErrorKind::BadInput,
         ErrorKind::TableNotFound,
@@ -52,6 +54,7 @@ impl ErrorKind {
         ErrorKind::Source,
         ErrorKind::Unavailable,
         ErrorKind::UnknownOutcome,
+        ErrorKind::Differs,
     ];
 
     /// The stable code, such as `table-not-found`.
@@ -69,6 +72,7 @@ impl ErrorKind {
             ErrorKind::Source => "source",
             ErrorKind::Unavailable => "unavailable",
             ErrorKind::UnknownOutcome => "unknown-outcome",
+            ErrorKind::Differs => "differs",
         }
     }
 }

@@ -9,19 +9,23 @@
 mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod copy;
 mod error;
 mod ingest;
 mod memory;
+mod scan;
 mod traits;
 
 pub use clock::now;
+pub use copy::{Copied, CopyOptions, Stage, Sum, Watch, copy_table};
 pub use error::{Error, ErrorKind, Result};
 pub use ingest::{
     BatchSource, IdColumn, Ingest, NoRejects, Observations, OneObservation, Reject, RejectSink,
     SourceBatch, population_ids,
 };
 pub use memory::MemoryStore;
+pub use scan::{PARTS, Parts, RowLane, Scan};
 pub use traits::{
-    Answers, Distinct, Durability, Erased, Finding, Match, MatchCounts, MatchLane, MatchQuery,
-    MatchSink, PlanStep, Repaired, Store, Table, TableStats, match_schema,
+    Answers, Distinct, Durability, Erased, Erasures, Finding, Match, MatchCounts, MatchLane,
+    MatchQuery, MatchSink, PlanStep, Repaired, Store, Table, TableStats, match_schema,
 };

@@ -1,9 +1,9 @@
 //! The questions a store answers. Batch-first and synchronous.
 
-use crate::{BatchSource, Ingest, Result};
+use crate::{BatchSource, Error, ErrorKind, Ingest, Result, Scan};
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
-use idmatch_model::{Period, Pick, SeenAt, Side, TableName, TableOptions, Window};
+use idmatch_model::{ErasureKey, Period, Pick, SeenAt, Side, TableName, TableOptions, Window};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +32,10 @@ pub trait Store: Send + Sync {
 
     /// Copies a consistent point of the whole store to a new place.
     fn backup(&self, destination: &Path) -> Result<()>;
+
+    /// Has a store whose erasures are not hashed with any secret yet use this one from now on. Returns
+    /// the one that it uses: its own where it has one.
+    fn adopt_erasure_key(&self, key: ErasureKey) -> Result<ErasureKey>;
 
     /// Closes the store for good: all that would write it from now on, through a table too, may be refused.
     fn end(&self) -> Result<()> {
@@ -75,6 +79,21 @@ pub trait Table: Send + Sync {
         ingest: &Ingest<'_>,
         at: SeenAt,
     ) -> Result<Erased>;
+
+    /// All that it remembers of what was erased: no identifier, but what hides it, also when it
+    /// arrives late.
+    fn erasures(&self) -> Result<Erasures>;
+
+    /// Takes over what another table remembers, as if the same had been erased here at the same dates. All
+    /// or nothing, and safe to repeat.
+    ///
+    /// # Errors
+    /// `Differs` for erasures that are hashed with another secret than this store's.
+    fn add_erasures(&self, erasures: &Erasures) -> Result<()>;
+
+    /// Everything that is to be seen, to be read as a whole: of a store in files as it is now, of one on
+    /// servers as it is when it is read, without what a retention hides now.
+    fn scan(&self) -> Result<Box<dyn Scan>>;
 
     /// What goes with one key, newest first, ties by the bytes of the answer.
     fn answers(&self, by: Side, key: &str, window: Window) -> Result<Box<dyn Answers>>;
@@ -247,6 +266,30 @@ pub struct Erased {
     pub by_id: u64,
     /// The same, found by their partner_id.
     pub by_partner_id: u64,
+}
+
+/// What a table remembers of what was erased.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Erasures {
+    /// The secret of the store, with which the targets are hashed; none where nothing was erased.
+    pub key: Option<ErasureKey>,
+    /// The hash of each target ([`ErasureKey::of`]), and up to when it is hidden.
+    pub hashes: Vec<(u128, SeenAt)>,
+}
+
+impl Erasures {
+    /// Refuses erasures that a table whose store has this secret can make nothing of.
+    ///
+    /// # Errors
+    /// `Differs`.
+    pub fn check_key(&self, key: Option<ErasureKey>, table: &TableName) -> Result<()> {
+        if self.hashes.is_empty() || self.key == key {
+            return Ok(());
+        }
+        let text =
+            format!("the erasures for table {table} are hashed with the secret of another store");
+        Err(Error::new(ErrorKind::Differs, text))
+    }
 }
 
 /// What a repair found and did.

@@ -12,6 +12,7 @@ from .._results import Finding, TableStats
 from .._sizes import show_size
 from .._table import Table
 from .._times import to_millis
+from ._copy import copy
 from ._lab import lab
 from ._output import print_columns, print_json, warn
 from ._parser import Command
@@ -245,6 +246,7 @@ COMMANDS: Mapping[str, Command] = {
         alter,
         verify,
         compact,
+        copy,
         backup,
         restore,
         lab,

@@ -68,6 +68,7 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
     compact = command("compact", "Rewrite tables as few large segments, without what is too old.")
     _add_store(compact)
     compact.add_argument("table", metavar="TABLE", nargs="?", help="compact this table only")
+    _add_copy(command("copy", "Copy tables to another store, in a directory or on servers."))
     backup = command("backup", "Copy a store as it is now.")
     _add_store(backup)
     backup.add_argument("destination", metavar="DEST", help="a directory that is not there yet")
@@ -166,6 +167,31 @@ def _add_lookup(lookup: argparse.ArgumentParser) -> None:
     lookup.add_argument("--partner-id", metavar="Y", help="show its ids; with --id, the last date")
     lookup.add_argument("--since", metavar="T", help=_SINCE)
     lookup.add_argument("--limit", metavar="N", type=_size, help="show the newest N only")
+
+
+def _add_copy(copy: argparse.ArgumentParser) -> None:
+    place = "a directory, or cql://HOST,HOST/KEYSPACE"
+    copy.add_argument("source", metavar="SRC", help=place)
+    copy.add_argument("destination", metavar="DST", help=f"{place}; made if need be")
+    copy.add_argument("tables", metavar="TABLE", nargs="*", help="copy these (default: all)")
+    copy.add_argument("--as", dest="name", metavar="NAME", help="copy one TABLE to this name")
+    copy.add_argument(
+        "--merge",
+        action="store_true",
+        help="also into a table that has rows of its own: of each pair the newest date stays",
+    )
+    copy.add_argument(
+        "--accept-lost-erasures",
+        action="store_true",
+        help="also where the destination cannot remember what was erased",
+    )
+    copy.add_argument(
+        "--portion",
+        metavar="ROWS",
+        type=_size,
+        default="20M",
+        help="load so many rows at once: as many are sent again after a crash (default: 20M)",
+    )
 
 
 def _add_sample(sample: argparse.ArgumentParser) -> None:

@@ -1,8 +1,9 @@
 """Progress on stderr, when that is a terminal."""
 
 import sys
+import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,51 @@ def watched(paths: Sequence[str]) -> Iterator[Any]:
     try:
         yield [_Watched(source, bar) for source in sources]
     finally:
-        bar.clear()
+        _clear()
+
+
+@contextmanager
+def counted(name: str) -> Iterator[Callable[[str, int], None] | None]:
+    """What to tell of rows that are compared and copied; None where nobody would see it."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    count = _Count(name)
+    try:
+        yield count.add
+    finally:
+        _clear()
+
+
+class _Count:
+    """The rows of a table that were read, stage by stage. Several threads may tell it of some."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._stage = ""
+        self._rows = 0
+        self._started = self._drawn = time.monotonic()
+        self._lock = threading.Lock()
+
+    def add(self, stage: str, rows: int) -> None:
+        with self._lock:
+            now = time.monotonic()
+            if stage != self._stage:
+                self._stage, self._rows, self._started, self._drawn = stage, 0, now, 0.0
+            self._rows += rows
+            if now - self._drawn < _SECONDS_BETWEEN_DRAWINGS:
+                return
+            self._drawn = now
+            speed = f"{self._rows / max(now - self._started, 0.001):,.0f} rows/s"
+            _draw(f"{self._name}: {stage}, {self._rows:,} rows, {speed}")
+
+
+def _draw(text: str) -> None:
+    print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def _clear() -> None:
+    _draw("")
 
 
 class _Bar:
@@ -54,11 +99,7 @@ class _Bar:
         bar = ("#" * (_BAR_WIDTH * self._opened // self._sources)).ljust(_BAR_WIDTH, ".")
         files = f"file {self._opened} of {self._sources}"
         speed = f"{self._rows / (now - self._started):,.0f} rows/s"
-        text = f"[{bar}] {files}, {self._rows:,} rows, {speed}"
-        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
-
-    def clear(self) -> None:
-        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        _draw(f"[{bar}] {files}, {self._rows:,} rows, {speed}")
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 use crate::common::{Beside, open_with};
 use idmatch_cql::CqlStore;
-use idmatch_model::{TableName, TableOptions};
+use idmatch_model::{ErasureKey, TableName, TableOptions};
 use idmatch_store::{Result, Store, Table, conformance};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -84,6 +84,10 @@ impl Store for Latest {
 
     fn backup(&self, destination: &Path) -> Result<()> {
         self.store().backup(destination)
+    }
+
+    fn adopt_erasure_key(&self, key: ErasureKey) -> Result<ErasureKey> {
+        self.store().adopt_erasure_key(key)
     }
 }
 

@@ -13,7 +13,7 @@ mod find;
 #[cfg(feature = "fuzzing")]
 pub(crate) use file::decode;
 pub(crate) use file::{ErasureFile, write};
-pub(crate) use find::{Found, find};
+pub(crate) use find::find;
 
 use crate::packed::Packed;
 use idmatch_model::{ErasureKey, Keep, SeenAt, Side};
@@ -89,7 +89,15 @@ impl Erasures {
         Some(KeyErasures { erasures: self.clone(), secret, side, key: text, hidden })
     }
 
-    fn hidden(&self, hash: u128) -> Option<SeenAt> {
+    /// All of them, in the order of the hashes: of several of one target the latest.
+    pub(crate) fn all(&self) -> Vec<(u128, SeenAt)> {
+        let mut all = Layer::default();
+        self.layers.iter().for_each(|layer| all.add_all(layer));
+        all.sorted()
+    }
+
+    /// Up to when a target is hidden.
+    pub(crate) fn hidden(&self, hash: u128) -> Option<SeenAt> {
         self.layers.iter().filter_map(|layer| layer.hidden.get(&hash).copied()).max()
     }
 }
@@ -128,6 +136,11 @@ impl Layer {
     /// Adds all of another.
     pub(crate) fn add_all(&mut self, other: &Layer) {
         other.hidden.iter().for_each(|(hash, at)| self.add(*hash, *at));
+    }
+
+    /// The latest date of all; `None` if there are none.
+    pub(crate) fn newest(&self) -> Option<SeenAt> {
+        self.hidden.values().max().copied()
     }
 
     /// How many erasures there are.

@@ -25,7 +25,7 @@ use crate::store::TableView;
 use crate::workers::{self, lock};
 use idmatch_model::Keep;
 use idmatch_store::{BatchSource, Match, MatchCounts, MatchQuery, MatchSink, PlanStep, Result};
-use output::BatchBuilder;
+pub(crate) use output::BatchBuilder;
 use population::{Population, PopulationPart};
 use probe::Hit;
 use spill::SpilledParts;

@@ -93,7 +93,7 @@ fn fetch(question: Question<'_>, hits: &[Hit]) -> usize {
 }
 
 /// Rows on their way into batches, which are sent to one lane when they are full.
-pub(super) struct BatchBuilder<'s> {
+pub(crate) struct BatchBuilder<'s> {
     lane: Box<dyn MatchLane + 's>,
     schema: SchemaRef,
     keys: TextBuilder,
@@ -102,14 +102,20 @@ pub(super) struct BatchBuilder<'s> {
 }
 
 impl<'s> BatchBuilder<'s> {
-    pub(super) fn new(by: Side, lane: Box<dyn MatchLane + 's>) -> BatchBuilder<'s> {
+    pub(crate) fn new(by: Side, lane: Box<dyn MatchLane + 's>) -> BatchBuilder<'s> {
         let schema = match_schema(by);
         let (keys, values) = (TextBuilder::default(), TextBuilder::default());
         BatchBuilder { lane, schema, keys, values, dates: Vec::new() }
     }
 
+    /// Adds a row.
     #[inline]
-    fn push(&mut self, key: Packed<'_>, value: Packed<'_>, seen_at: SeenAt) -> Result<()> {
+    pub(crate) fn push(
+        &mut self,
+        key: Packed<'_>,
+        value: Packed<'_>,
+        seen_at: SeenAt,
+    ) -> Result<()> {
         self.keys.push(key);
         self.values.push(value);
         self.dates.push(seen_at.millis_i64());
@@ -118,7 +124,7 @@ impl<'s> BatchBuilder<'s> {
     }
 
     /// Sends what is left.
-    pub(super) fn finish(mut self) -> Result<()> {
+    pub(crate) fn finish(mut self) -> Result<()> {
         if !self.dates.is_empty() {
             self.send()?;
         }

@@ -7,12 +7,13 @@ use super::manifest::TableEntry;
 use super::shared::Shared;
 use super::table::visible;
 use super::view::{TableView, View};
-use crate::erasures::{ErasureFile, Found, Layer, find, write};
+use crate::erasures::{ErasureFile, Layer, find, write};
 use crate::errors::io_error;
 use crate::names::FileNames;
+use crate::segment::SegmentInfo;
 use crate::workers::lock;
 use idmatch_model::{ErasureKey, SeenAt, TableName, Target, Window};
-use idmatch_store::{Erased, Error, ErrorKind, Result};
+use idmatch_store::{Erased, Erasures, Error, ErrorKind, Result};
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError};
 
@@ -37,6 +38,55 @@ impl Shared {
         };
         let mut layer = Layer::default();
         targets.iter().for_each(|target| layer.add(key.of(target), at));
+        self.publish_erasures((name, &view), key, layer, |segment| {
+            found.files.contains(&segment.file)
+        })?;
+        Ok(found.erased)
+    }
+
+    /// Takes over erasures that are hashed with the key of this store. Whether a segment has rows of
+    /// theirs cannot be known without reading it, so all that are old enough are marked.
+    pub(crate) fn add_erasures(&self, name: &TableName, theirs: &Erasures) -> Result<()> {
+        let _erasing = lock(&self.erasing);
+        let _hold = self.hold()?;
+        let view = self.view();
+        let table = self.table_of(&view, name)?;
+        let own = view.manifest.erasure_key()?;
+        theirs.check_key(own, name)?;
+        let mut layer = Layer::default();
+        for (hash, at) in &theirs.hashes {
+            if table.rules.erasures.hidden(*hash) < Some(*at) {
+                layer.add(*hash, *at);
+            }
+        }
+        let Some((key, newest)) = own.zip(layer.newest()) else { return Ok(()) };
+        self.publish_erasures((name, &view), key, layer, |segment| segment.oldest <= newest)
+    }
+
+    /// Has a store that has no key yet use this one; returns the one it uses.
+    pub(crate) fn adopt_erasure_key(&self, key: ErasureKey) -> Result<ErasureKey> {
+        let _erasing = lock(&self.erasing);
+        let _hold = self.hold()?;
+        if let Some(own) = self.view().manifest.erasure_key()? {
+            return Ok(own);
+        }
+        self.publish(|manifest| {
+            manifest.erasure_key = Some(key.to_string());
+            Ok(())
+        })?;
+        Ok(key)
+    }
+
+    /// Writes some erasures and publishes them, and marks the segments that have rows of theirs. Only while
+    /// `erasing` is held.
+    fn publish_erasures(
+        &self,
+        (name, view): (&TableName, &View),
+        key: ErasureKey,
+        mut layer: Layer,
+        has_some: impl Fn(&SegmentInfo) -> bool,
+    ) -> Result<()> {
+        let table = self.table_of(view, name)?;
         // Only erasing changes the list of files.
         let (kept, replaced) = split(table, view.manifest.erasures(name), &mut layer);
         let kept = kept.to_vec();
@@ -49,7 +99,7 @@ impl Shared {
                     if let Some(entry) = manifest.tables.get_mut(name) {
                         entry.erasures = kept;
                         entry.erasures.push(file);
-                        mark(entry, table, &found);
+                        mark(entry, table, has_some);
                     }
                     Ok(())
                 })
@@ -57,7 +107,7 @@ impl Shared {
         )?;
         let _copying = self.copying.write().unwrap_or_else(PoisonError::into_inner);
         self.remove_files(replaced.iter().map(|file| self.segments().join(&file.file)));
-        Ok(found.erased)
+        Ok(())
     }
 
     fn write_layer(&self, names: &FileNames<'_>, layer: &Layer) -> Result<ErasureFile> {
@@ -79,11 +129,11 @@ impl Shared {
     }
 }
 
-/// Marks the segments in which something was found, and those that came after the search.
-fn mark(entry: &mut TableEntry, searched: &TableView, found: &Found) {
+/// Marks the segments that have something of what was erased, and those that came after the search.
+fn mark(entry: &mut TableEntry, searched: &TableView, has_some: impl Fn(&SegmentInfo) -> bool) {
     let known: HashSet<String> = searched.all_segments().filter_map(|s| s.file_name()).collect();
     for segment in &mut entry.segments {
-        segment.erased |= found.files.contains(&segment.file) || !known.contains(&segment.file);
+        segment.erased |= has_some(segment) || !known.contains(&segment.file);
     }
 }
 

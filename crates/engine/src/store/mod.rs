@@ -25,6 +25,7 @@ mod mend;
 mod refresh;
 mod repair;
 mod salvage;
+mod scan;
 mod shared;
 mod table;
 mod verify;
@@ -36,7 +37,7 @@ pub(crate) use view::TableView;
 
 use crate::disk::{Disk, OsDisk};
 use crate::limits::MemoryLimits;
-use idmatch_model::{TableName, TableOptions};
+use idmatch_model::{ErasureKey, TableName, TableOptions};
 use idmatch_store::{Durability, Error, ErrorKind, Finding, Result, Store, Table};
 use shared::{Shared, User};
 use std::path::Path;
@@ -166,6 +167,10 @@ impl Store for EngineStore {
 
     fn backup(&self, destination: &Path) -> Result<()> {
         self.shared.backup(destination)
+    }
+
+    fn adopt_erasure_key(&self, key: ErasureKey) -> Result<ErasureKey> {
+        self.shared.adopt_erasure_key(key)
     }
 
     fn end(&self) -> Result<()> {

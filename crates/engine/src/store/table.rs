@@ -2,6 +2,7 @@
 
 use super::compacting::pending_bytes;
 use super::distinct::distinct;
+use super::scan::EngineScan;
 use super::shared::User;
 use super::verify::verify;
 use super::view::TableView;
@@ -12,8 +13,8 @@ use crate::packed::Packer;
 use crate::workers;
 use idmatch_model::{Keep, Period, SeenAt, Side, TableName, TableOptions, Window, check_id};
 use idmatch_store::{
-    Answers, BatchSource, Distinct, Durability, Erased, Finding, Ingest, Match, MatchQuery,
-    Repaired, Result, Table, TableStats,
+    Answers, BatchSource, Distinct, Durability, Erased, Erasures, Finding, Ingest, Match,
+    MatchQuery, Repaired, Result, Scan, Table, TableStats,
 };
 use std::sync::Arc;
 
@@ -103,6 +104,22 @@ impl Table for EngineTable {
         ingest.check_date(at)?;
         let targets = ingest.targets(source)?;
         self.shared.erase(&self.name, &targets, at)
+    }
+
+    fn erasures(&self) -> Result<Erasures> {
+        let store = self.shared.view();
+        let key = store.manifest.erasure_key()?;
+        let hashes = self.shared.table_of(&store, &self.name)?.rules.erasures.all();
+        Ok(Erasures { key, hashes })
+    }
+
+    fn add_erasures(&self, erasures: &Erasures) -> Result<()> {
+        self.shared.add_erasures(&self.name, erasures)
+    }
+
+    fn scan(&self) -> Result<Box<dyn Scan>> {
+        let (view, last) = self.view()?;
+        Ok(Box::new(EngineScan::new(view, last)))
     }
 
     fn answers(&self, by: Side, key: &str, window: Window) -> Result<Box<dyn Answers>> {

@@ -5,7 +5,7 @@
 //! not depend on order, nor on how rows are spread over segments.
 
 use super::view::TableView;
-use super::walk::for_each_key;
+use super::walk::for_each_observation;
 use crate::disk::Disk;
 use crate::erasures::ErasureFile;
 use crate::memtable::Commit;
@@ -13,7 +13,7 @@ use crate::packed::Packed;
 use crate::part::Part;
 use crate::segment::Segment;
 use crate::workers::{self, lock};
-use idmatch_model::{Keep, SeenAt, Side};
+use idmatch_model::{SeenAt, Side};
 use idmatch_store::{ErrorKind, Finding, Result};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -79,32 +79,13 @@ fn fingerprint_part(
     last: Commit,
 ) -> Result<(u64, u128)> {
     let (mut count, mut sum) = (0u64, 0u128);
-    let mut add = |key: Packed<'_>, value: Packed<'_>, seen_at: SeenAt| {
+    for_each_observation(table, side, part, last, |key, value, seen_at| {
         let (id, partner_id) = match side {
             Side::Id => (key, value),
             Side::PartnerId => (value, key),
         };
         count += 1;
         sum = sum.wrapping_add(observation_hash(id, partner_id, seen_at));
-    };
-    for_each_key(table, side, part, last, |key, mut merge| {
-        match table.rules.keep {
-            Keep::Last => {
-                while let Some((seen_at, value)) = merge.next()? {
-                    add(key, value, seen_at);
-                }
-            }
-            Keep::All => {
-                // Rows come in one order from all sources, so repeats are neighbours.
-                let mut last = None;
-                while let Some((seen_at, value)) = merge.next_row()? {
-                    if last != Some((seen_at, value)) {
-                        add(key, value, seen_at);
-                    }
-                    last = Some((seen_at, value));
-                }
-            }
-        }
         Ok(())
     })?;
     Ok((count, sum))

@@ -5,8 +5,8 @@ use crate::lookup::{Merge, RowCursor};
 use crate::memtable::Commit;
 use crate::packed::Packed;
 use crate::part::Part;
-use crate::segment::Segment;
-use idmatch_model::{Side, Window};
+use crate::segment::{Block, Segment};
+use idmatch_model::{Keep, SeenAt, Side, Window};
 use idmatch_store::Result;
 
 /// Calls `take` with every key of a part, in order, and its visible rows. Cost: the part is read
@@ -41,53 +41,109 @@ pub(super) fn for_each_key(
     }
 }
 
+/// Calls `take` with every visible observation of a part, each once: key, value, date. Cost: the part is
+/// read once.
+pub(super) fn for_each_observation(
+    table: &TableView,
+    side: Side,
+    part: Part,
+    last: Commit,
+    mut take: impl FnMut(Packed<'_>, Packed<'_>, SeenAt) -> Result<()>,
+) -> Result<()> {
+    for_each_key(table, side, part, last, |key, mut merge| {
+        match table.rules.keep {
+            Keep::Last => {
+                while let Some((seen_at, value)) = merge.next()? {
+                    take(key, value, seen_at)?;
+                }
+            }
+            Keep::All => {
+                // Rows come in one order from all sources, so repeats are neighbours.
+                let mut last = None;
+                while let Some((seen_at, value)) = merge.next_row()? {
+                    if last != Some((seen_at, value)) {
+                        take(key, value, seen_at)?;
+                    }
+                    last = Some((seen_at, value));
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
 fn order<'a>((hash, key): (u64, Packed<'a>)) -> (u64, crate::packed::Kind, &'a [u8]) {
     (hash, key.kind, key.payload)
 }
 
-/// The keys of a segment in a part of the hash space, in order.
+/// The keys of a segment in a part of the hash space, in order. What is verified of a block is kept while
+/// its keys are met.
 struct KeyWalk<'s> {
     table: &'s TableView,
     segment: &'s Segment,
     part: Part,
-    block: u32,
-    key: u32,
+    number: u32,
+    /// The block of that number, and a cursor that has its latest pages.
+    block: Option<(Block<'s>, RowCursor<'s>)>,
+    at: u32,
+    /// The current key and its hash, if it was looked at.
+    current: Option<(u64, Packed<'s>)>,
 }
 
 impl<'s> KeyWalk<'s> {
     fn new(table: &'s TableView, segment: &'s Segment, part: Part) -> KeyWalk<'s> {
-        let block = segment.header.block_of(part.first_hash());
-        KeyWalk { table, segment, part, block, key: 0 }
+        let number = segment.header.block_of(part.first_hash());
+        KeyWalk { table, segment, part, number, block: None, at: 0, current: None }
     }
 
     /// The current key and its hash, or `None` after the last one of the part.
     fn key(&mut self) -> Result<Option<(u64, Packed<'s>)>> {
-        while self.block < 1 << self.segment.header.block_bits {
-            if let Some(block) = self.segment.block(self.block)? {
-                while self.key < block.keys {
-                    let key = self.segment.key(&block, self.key)?;
+        if self.current.is_some() {
+            return Ok(self.current);
+        }
+        while self.number < 1 << self.segment.header.block_bits {
+            if self.block.is_none()
+                && let Some(block) = self.segment.block(self.number)?
+            {
+                // Elsewhere a key is proven by its hash; here nothing else would.
+                self.segment.check_keys(&block)?;
+                self.block = Some((block, RowCursor::new(self.segment, block, 0..0)));
+            }
+            if let Some((block, _)) = &self.block {
+                while self.at < block.keys {
+                    let key = self.segment.key(block, self.at)?;
                     let hash = key.hash();
                     // A small segment's block spans several parts.
                     match Part::of(hash).0.cmp(&self.part.0) {
-                        std::cmp::Ordering::Less => self.key += 1,
-                        std::cmp::Ordering::Equal => return Ok(Some((hash, key))),
+                        std::cmp::Ordering::Less => self.at += 1,
+                        std::cmp::Ordering::Equal => {
+                            self.current = Some((hash, key));
+                            return Ok(self.current);
+                        }
                         std::cmp::Ordering::Greater => return Ok(None),
                     }
                 }
             }
-            self.block += 1;
-            self.key = 0;
+            self.number += 1;
+            (self.at, self.block) = (0, None);
         }
         Ok(None)
     }
 
     /// The rows of the current key; goes on to the next one.
     fn take(&mut self) -> Result<Option<RowCursor<'s>>> {
-        let Some(block) = self.segment.block(self.block)? else { return Ok(None) };
-        let key = self.segment.key(&block, self.key)?;
+        let Some((_, key)) = self.key()? else { return Ok(None) };
+        let Some((block, rows)) = &mut self.block else { return Ok(None) };
+        let mut of_key = rows.clone().moved_to(block.rows_of(self.at));
+        if of_key.has_row()? {
+            // Its pages are those of the next keys too.
+            of_key.date()?;
+            of_key.value()?;
+        }
+        rows.clone_from(&of_key);
         let erased = self.table.erased_in(self.segment, self.segment.header.side, key);
-        let rows = RowCursor::new(self.segment, block, block.rows_of(self.key)).visible(erased);
-        self.key += 1;
-        Ok(Some(rows))
+        self.at += 1;
+        self.current = None;
+        Ok(Some(of_key.visible(erased)))
     }
 }

@@ -8,6 +8,7 @@
 mod common;
 mod compaction;
 mod conformance;
+mod copy;
 mod corruption;
 mod erasure;
 mod faults;

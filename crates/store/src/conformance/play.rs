@@ -7,8 +7,9 @@ use super::input::Cut;
 use super::load::{Loading, erase, load};
 use super::value::Scope;
 use super::{OpenStore, Tally, tables};
-use crate::{Finding, Result, Table, clock};
+use crate::{CopyOptions, Finding, MemoryStore, Result, Store, Table, clock, copy_table};
 use idmatch_model::{Keep, TableName, TableOptions};
+use std::sync::Arc;
 
 /// A way to play a case. None may change an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,10 +142,18 @@ impl<'a> Player<'a> {
             store = (self.open)()?;
             table = store.table(&name)?;
         }
+        let reference = MemoryStore::new();
+        let copy =
+            (way == Way::AsWritten).then(|| copied(table.as_ref(), &reference)).transpose()?;
         for (at, question) in case.questions.iter().enumerate() {
             self.tally.questions += 1;
             let differences = ask(table.as_ref(), question, scope, way.cut());
-            self.take_all(&format!("keep {keep:?}, {way:?}, question {}", at + 1), differences);
+            let step = format!("keep {keep:?}, {way:?}, question {}", at + 1);
+            self.take_all(&step, differences);
+            if let Some(copy) = &copy {
+                let differences = ask(copy.as_ref(), question, scope, way.cut());
+                self.take_all(&format!("{step} to the copy"), differences);
+            }
         }
         self.take_all(&format!("keep {keep:?}, {way:?}, verify"), verify(table.as_ref()));
         Ok(())
@@ -170,6 +179,12 @@ impl<'a> Player<'a> {
         let (file, case) = self.place.clone();
         self.mismatches.push(Mismatch { file, case, step: step.to_owned(), difference });
     }
+}
+
+/// A copy of a table in the reference, which must answer the same.
+fn copied(table: &dyn Table, reference: &MemoryStore) -> Result<Arc<dyn Table>> {
+    copy_table(table, reference, table.name(), CopyOptions::default(), &|_, _| Ok(()))?;
+    reference.table(table.name())
 }
 
 /// A table whose cases have been played must have nothing wrong with it.

@@ -6,19 +6,22 @@
 
 mod matched;
 mod observed;
+mod scan;
 mod table;
 
 use crate::{Error, ErrorKind, Result, Store, Table};
-use idmatch_model::{TableName, TableOptions};
+use idmatch_model::{ErasureKey, TableName, TableOptions};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use table::MemoryTable;
 
 /// A store that is gone when it is dropped.
 #[derive(Default)]
 pub struct MemoryStore {
     tables: Mutex<BTreeMap<TableName, Arc<MemoryTable>>>,
+    /// What erasures are hashed with; chosen with the first.
+    erasure_key: Arc<OnceLock<ErasureKey>>,
 }
 
 impl MemoryStore {
@@ -35,9 +38,10 @@ impl MemoryStore {
 impl Store for MemoryStore {
     fn create_table(&self, name: &TableName, options: &TableOptions) -> Result<Arc<dyn Table>> {
         let mut tables = self.lock();
-        let table = tables
-            .entry(name.clone())
-            .or_insert_with(|| Arc::new(MemoryTable::new(name.clone(), options.clone())));
+        let table = tables.entry(name.clone()).or_insert_with(|| {
+            let key = self.erasure_key.clone();
+            Arc::new(MemoryTable::new(name.clone(), options.clone(), key))
+        });
         if table.options()? != *options {
             return Err(Error::new(
                 ErrorKind::TableExists,
@@ -63,6 +67,10 @@ impl Store for MemoryStore {
 
     fn refresh(&self) -> Result<()> {
         Ok(())
+    }
+
+    fn adopt_erasure_key(&self, key: ErasureKey) -> Result<ErasureKey> {
+        Ok(*self.erasure_key.get_or_init(|| key))
     }
 
     fn backup(&self, destination: &Path) -> Result<()> {

@@ -1,7 +1,7 @@
 //! The observations of one table, and the rules of keep and order.
 
 use crate::Erased;
-use idmatch_model::{Keep, SeenAt, Side, Target};
+use idmatch_model::{ErasureKey, Keep, SeenAt, Side};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,7 +17,10 @@ pub(super) type Answer = (Arc<str>, SeenAt);
 pub(super) struct Observed {
     by_id: Direction,
     by_partner_id: Direction,
-    erasures: BTreeMap<Target, SeenAt>,
+    /// By the hash of the target.
+    erasures: BTreeMap<u128, SeenAt>,
+    /// What they are hashed with; there where there are any.
+    key: Option<ErasureKey>,
 }
 
 impl Observed {
@@ -30,11 +33,12 @@ impl Observed {
         add(&mut self.by_partner_id, keep, (partner_id, id), seen_at);
     }
 
-    /// Hides what there is of some targets up to a date, and what arrives later.
-    pub(super) fn erase(&mut self, targets: Vec<Target>, at: SeenAt) -> Erased {
-        for target in targets {
-            let erased = self.erasures.entry(target).or_insert(at);
-            *erased = at.max(*erased);
+    /// Hides what there is of some targets up to a date each, and what arrives later.
+    pub(super) fn erase(&mut self, key: ErasureKey, hashes: &[(u128, SeenAt)]) -> Erased {
+        self.key = Some(key);
+        for (hash, at) in hashes {
+            let erased = self.erasures.entry(*hash).or_insert(*at);
+            *erased = (*at).max(*erased);
         }
         let mut by_id = std::mem::take(&mut self.by_id);
         let mut by_partner_id = std::mem::take(&mut self.by_partner_id);
@@ -48,15 +52,16 @@ impl Observed {
         erased
     }
 
-    /// How many erasures are remembered.
-    pub(super) fn erasures(&self) -> u64 {
-        self.erasures.len() as u64
+    /// What is remembered of erasures.
+    pub(super) fn erasures(&self) -> Vec<(u128, SeenAt)> {
+        self.erasures.iter().map(|(hash, at)| (*hash, *at)).collect()
     }
 
     fn is_erased(&self, id: &str, partner_id: &str, seen_at: SeenAt) -> bool {
-        let pair = Target::Pair { id: id.to_owned(), partner_id: partner_id.to_owned() };
-        let targets = [Target::Id(id.to_owned()), Target::PartnerId(partner_id.to_owned()), pair];
-        targets.iter().any(|target| self.erasures.get(target).is_some_and(|at| seen_at <= *at))
+        let Some(key) = self.key else { return false };
+        let (id, partner_id) = (id.as_bytes(), partner_id.as_bytes());
+        let hashes = [key.id(id), key.partner_id(partner_id), key.pair(id, partner_id)];
+        hashes.iter().any(|hash| self.erasures.get(hash).is_some_and(|at| seen_at <= *at))
     }
 
     /// What goes with a key: each answer that has a visible date, with the newest such

@@ -2,13 +2,16 @@
 
 use super::matched::MemoryMatch;
 use super::observed::{Answer, Observed};
+use super::scan::MemoryScan;
 use crate::{
-    Answers, BatchSource, Distinct, Durability, Erased, Finding, Ingest, Match, MatchQuery,
-    Repaired, Result, Table, TableStats, clock,
+    Answers, BatchSource, Distinct, Durability, Erased, Erasures, Error, ErrorKind, Finding,
+    Ingest, Match, MatchQuery, Repaired, Result, Scan, Table, TableStats, clock,
 };
-use idmatch_model::{Keep, Period, SeenAt, Side, TableName, TableOptions, Window, check_id};
+use idmatch_model::{
+    ErasureKey, Keep, Period, SeenAt, Side, TableName, TableOptions, Window, check_id,
+};
 use std::collections::BTreeSet;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::vec;
 
 /// A table in memory.
@@ -17,13 +20,29 @@ pub(super) struct MemoryTable {
     keep: Keep,
     retention: RwLock<Option<Period>>,
     observed: RwLock<Observed>,
+    /// The store's.
+    erasure_key: Arc<OnceLock<ErasureKey>>,
 }
 
 impl MemoryTable {
     /// A table without observations.
-    pub(super) fn new(name: TableName, options: TableOptions) -> MemoryTable {
+    pub(super) fn new(
+        name: TableName,
+        options: TableOptions,
+        erasure_key: Arc<OnceLock<ErasureKey>>,
+    ) -> MemoryTable {
         let TableOptions { keep, retention } = options;
-        MemoryTable { name, keep, retention: RwLock::new(retention), observed: RwLock::default() }
+        let (retention, observed) = (RwLock::new(retention), RwLock::default());
+        MemoryTable { name, keep, retention, observed, erasure_key }
+    }
+
+    /// What erasures are hashed with.
+    fn key(&self) -> Result<ErasureKey> {
+        let mut random = [0; 16];
+        getrandom::fill(&mut random).map_err(|e| {
+            Error::with_source(ErrorKind::Io, "the system gives no random bytes for a key", e)
+        })?;
+        Ok(*self.erasure_key.get_or_init(|| ErasureKey::new(random)))
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Observed> {
@@ -89,8 +108,30 @@ impl Table for MemoryTable {
     ) -> Result<Erased> {
         ingest.check_date(at)?;
         let targets = ingest.targets(source)?;
+        let key = self.key()?;
+        let hashes: Vec<_> = targets.iter().map(|target| (key.of(target), at)).collect();
         let mut observed = self.observed.write().unwrap_or_else(PoisonError::into_inner);
-        Ok(observed.erase(targets, at))
+        Ok(observed.erase(key, &hashes))
+    }
+
+    fn erasures(&self) -> Result<Erasures> {
+        Ok(Erasures { key: self.erasure_key.get().copied(), hashes: self.read().erasures() })
+    }
+
+    fn add_erasures(&self, erasures: &Erasures) -> Result<()> {
+        let key = self.key()?;
+        erasures.check_key(Some(key), &self.name)?;
+        let mut observed = self.observed.write().unwrap_or_else(PoisonError::into_inner);
+        observed.erase(key, &erasures.hashes);
+        Ok(())
+    }
+
+    fn scan(&self) -> Result<Box<dyn Scan>> {
+        let is_visible = self.visibility(Window::ALL);
+        let observed = self.read();
+        let rows = observed.iter().filter(|(_, _, date)| is_visible(*date));
+        let rows = rows.map(|(id, partner_id, date)| (id.to_owned(), partner_id.to_owned(), date));
+        Ok(Box::new(MemoryScan::new(rows.collect())))
     }
 
     fn answers(&self, by: Side, key: &str, window: Window) -> Result<Box<dyn Answers>> {
@@ -164,7 +205,8 @@ impl Table for MemoryTable {
 
     fn stats(&self) -> Result<TableStats> {
         let observed = self.read();
-        let mut stats = TableStats { erasures: observed.erasures(), ..TableStats::default() };
+        let mut stats =
+            TableStats { erasures: observed.erasures().len() as u64, ..TableStats::default() };
         for (_, _, date) in observed.iter() {
             stats.rows += 1;
             stats.oldest = Some(stats.oldest.map_or(date, |oldest| oldest.min(date)));

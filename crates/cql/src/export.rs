@@ -1,0 +1,119 @@
+//! All observations of a table, for whoever copies or compares it.
+//!
+//! Ranges of tokens are read in their order, and the bucket of an id is what its token is of: so the highest
+//! bits of the token are the part of an id, and a scan meets the parts about one after another. Must not
+//! know how a direction is read, nor what is done with the rows.
+
+use crate::bucket::bucket;
+use crate::errors::unexpected;
+use crate::handle::Handle;
+use crate::rows::Rows;
+use crate::scan::{Visit, scan};
+use crate::state::Visible;
+use idmatch_model::{SeenAt, Side, Window};
+use idmatch_store::{Error, ErrorKind, MatchSink, PARTS, Parts, Result, RowLane, Scan};
+use scylla::routing::partitioner::{Murmur3Partitioner, Partitioner};
+use std::sync::Arc;
+use tokio::sync::mpsc::{Sender, channel};
+
+/// Portions of rows that may wait to be taken.
+const WAITING: usize = 2;
+
+/// A table, and what its retention left when this was begun.
+pub(crate) struct CqlScan {
+    handle: Arc<Handle>,
+    shown: Visible,
+    buckets: i32,
+}
+
+impl CqlScan {
+    pub(crate) async fn begin(handle: &Arc<Handle>) -> Result<CqlScan> {
+        let known = handle.state.refresh().await?;
+        let (shown, buckets) = (known.visible(Window::ALL), known.definition.buckets);
+        Ok(CqlScan { handle: Arc::clone(handle), shown, buckets })
+    }
+}
+
+impl Scan for CqlScan {
+    fn part(&self, id: &str) -> usize {
+        part(id, self.buckets)
+    }
+
+    /// Cost: the direction by id is read, whichever parts are wanted.
+    fn read(&self, parts: &Parts, sink: &dyn MatchSink) -> Result<()> {
+        let client = &self.handle.client;
+        let (portions, mut received) = channel(WAITING);
+        let (handle, parts) = (Arc::clone(&self.handle), parts.clone());
+        let (shown, buckets) = (self.shown, self.buckets);
+        let export = Export { handle: Arc::clone(&handle), shown, buckets, parts, portions };
+        let scanning = client.start(async move { scan(&handle, Side::Id, export).await });
+        let mut lane = RowLane::new(sink.lane()?);
+        let mut taken = Ok(());
+        while taken.is_ok()
+            && let Some(rows) = client.wait(received.recv())
+        {
+            taken = (0..rows.len()).try_for_each(|row| {
+                let (id, partner_id) = rows.pair(row, Side::Id);
+                lane.push(id, partner_id, rows.seen_at(row))
+            });
+        }
+        // Whoever sends into it ends.
+        drop(received);
+        let read = client.wait(scanning);
+        taken?;
+        read.unwrap_or_else(|e| Err(unexpected(&self.handle.what(), e)))?;
+        lane.finish()
+    }
+}
+
+/// The highest bits of the token of an id's bucket.
+fn part(id: &str, buckets: i32) -> usize {
+    let token = Murmur3Partitioner.hash_one(&bucket(id, buckets).to_be_bytes()).value();
+    // Tokens are signed; the ranges begin with the least.
+    let from_least = token.cast_unsigned() ^ (1 << (u64::BITS - 1));
+    (from_least >> (u64::BITS - PARTS.trailing_zeros())) as usize
+}
+
+/// Sends the rows that are wanted and to be seen.
+struct Export {
+    handle: Arc<Handle>,
+    shown: Visible,
+    buckets: i32,
+    parts: Parts,
+    portions: Sender<Rows>,
+}
+
+impl Visit for Export {
+    fn row(&self, key: &str, _: &str, seen_at: SeenAt) -> bool {
+        self.shown.contains(seen_at) && self.parts.contains(part(key, self.buckets))
+    }
+
+    async fn portion(&self, rows: Rows) -> Result<()> {
+        // What was erased before the rows were read is known now, however long the scan takes.
+        let known = self.handle.state.current().await?;
+        let rows = match known.erasures.len() {
+            0 => rows,
+            _ => rows.filtered(|id, partner_id, seen_at| {
+                !known.erasures.hides(Side::Id, id, partner_id, seen_at)
+            }),
+        };
+        let sent = self.portions.send(rows).await;
+        sent.map_err(|_| Error::new(ErrorKind::Source, "the reader of a scan is gone"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_the_share_of_the_ring_that_its_token_is_in() {
+        // Murmur3 tokens of the ints 0 and 1, as Cassandra's token() gives them.
+        let token = |bucket: i32| Murmur3Partitioner.hash_one(&bucket.to_be_bytes()).value();
+        assert_eq!(token(0), -3_485_513_579_396_041_028);
+        assert_eq!(token(1), -4_069_959_284_402_364_209);
+        // One bucket: all ids are in the part of token(0), which is 5,737,858,457,458,734,780 above the least.
+        assert_eq!(part("anybody", 1), (5_737_858_457_458_734_780_u64 >> 52) as usize);
+        assert!((0..1_000).all(|n| part(&n.to_string(), 1_000) < PARTS));
+    }
+}

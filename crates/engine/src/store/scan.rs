@@ -1,0 +1,68 @@
+//! All observations of a table at one point, for whoever copies or compares it.
+//!
+//! Segments are ordered by the hash of the packed key, so its highest bits are the part of an id: a scan
+//! meets the parts in their order. Must not know what is done with the rows.
+
+use super::table::visible;
+use super::view::TableView;
+use super::walk::for_each_observation;
+use crate::matching::BatchBuilder;
+use crate::memtable::Commit;
+use crate::packed::Packer;
+use crate::part::Part;
+use crate::workers;
+use idmatch_model::{Side, Window};
+use idmatch_store::{MatchSink, PARTS, Parts, Result, Scan};
+use std::sync::Arc;
+
+/// Parts of a scan in each part of the hash space.
+const IN_EACH: usize = PARTS / Part::COUNT;
+
+/// A view of a table, and what is seen of it.
+pub(super) struct EngineScan {
+    table: Arc<TableView>,
+    last: Commit,
+    shown: Window,
+}
+
+impl EngineScan {
+    pub(super) fn new(table: Arc<TableView>, last: Commit) -> EngineScan {
+        let shown = visible(&table, Window::ALL);
+        EngineScan { table, last, shown }
+    }
+
+    fn read_part(&self, part: Part, parts: &Parts, batch: &mut BatchBuilder<'_>) -> Result<()> {
+        for_each_observation(&self.table, Side::Id, part, self.last, |key, value, seen_at| {
+            match self.shown.contains(seen_at) && parts.contains(part_of(key.hash())) {
+                true => batch.push(key, value, seen_at),
+                false => Ok(()),
+            }
+        })
+    }
+}
+
+fn part_of(hash: u64) -> usize {
+    (hash >> (u64::BITS - PARTS.trailing_zeros())) as usize
+}
+
+impl Scan for EngineScan {
+    fn part(&self, id: &str) -> usize {
+        part_of(Packer::default().pack(id.as_bytes()).hash())
+    }
+
+    /// Cost: every segment of the direction by id is read once, where parts of it are wanted.
+    fn read(&self, parts: &Parts, sink: &dyn MatchSink) -> Result<()> {
+        let is_wanted = |part: &Part| {
+            let first = usize::from(part.0) * IN_EACH;
+            (first..first + IN_EACH).any(|part| parts.contains(part))
+        };
+        let wanted: Vec<Part> = Part::all().filter(is_wanted).collect();
+        workers::for_each_with(
+            workers::count(),
+            &wanted,
+            || Ok(BatchBuilder::new(Side::Id, sink.lane()?)),
+            |batch, part| self.read_part(*part, parts, batch),
+            BatchBuilder::finish,
+        )
+    }
+}

@@ -1,0 +1,54 @@
+//! Copies of tables between stores.
+
+use crate::errors::OrRaise;
+use crate::interrupt::{interruptible, not_stopped};
+use crate::sources::Raised;
+use crate::stores::Store;
+use crate::tables::{Table, finish};
+use idmatch_model::TableName;
+use idmatch_store::{CopyOptions, Result, Stage};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// Copies a table to a store.
+#[pyfunction]
+#[pyo3(signature = (table, store, name, portion, merge, accept_lost_erasures, on_progress))]
+#[allow(clippy::too_many_arguments, reason = "Python names them")]
+pub(crate) fn copy_table<'py>(
+    py: Python<'py>,
+    table: &Bound<'py, Table>,
+    store: &Bound<'py, Store>,
+    name: &str,
+    portion: u64,
+    merge: bool,
+    accept_lost_erasures: bool,
+    on_progress: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let name: TableName = name.parse().or_raise(py)?;
+    let (source, destination) = (table.get().open(py)?, store.get().open(py)?);
+    let options = CopyOptions { portion_rows: portion, merge, accept_lost_erasures };
+    let raised = Raised::default();
+    let tell = |stage: Stage, rows: u64| -> Result<()> {
+        let Some(callable) = &on_progress else { return Ok(()) };
+        let stage = match stage {
+            Stage::Comparing => "comparing",
+            Stage::Copying => "copying",
+        };
+        let told = Python::attach(|py| callable.call1(py, (stage, rows)).map(drop));
+        told.map_err(|e| raised.keep(e))
+    };
+    let copied = interruptible(py, |stop| {
+        let watch = |stage, rows| not_stopped(stop).and_then(|()| tell(stage, rows));
+        idmatch_store::copy_table(source, destination.as_ref(), &name, options, &watch)
+    })?;
+    let copied = finish(py, copied, &raised)?;
+    let figures = PyDict::new(py);
+    figures.set_item("rows", copied.source.rows)?;
+    figures.set_item("sent", copied.sent)?;
+    figures.set_item("rows_there", copied.destination.rows)?;
+    figures.set_item("checksum", format!("{:032x}", copied.source.hash))?;
+    figures.set_item("checksum_there", format!("{:032x}", copied.destination.hash))?;
+    figures.set_item("erasures", copied.erasures)?;
+    figures.set_item("erasures_lost", copied.lost_erasures)?;
+    Ok(figures)
+}

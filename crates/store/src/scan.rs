@@ -1,0 +1,111 @@
+//! Reading all of a table: each observation that is to be seen, once.
+//!
+//! A table divides its ids into [`PARTS`] parts in a way of its own, which never changes: a scan meets
+//! the parts about one after another. So two readings, or two tables, can be compared part by part,
+//! and what was copied up to some part need not be copied again. Must not know what is done with rows.
+
+use crate::{Error, ErrorKind, MatchLane, MatchSink, Result, match_schema};
+use arrow_array::builder::StringBuilder;
+use arrow_array::{ArrayRef, RecordBatch, TimestampMillisecondArray};
+use arrow_schema::SchemaRef;
+use idmatch_model::{SeenAt, Side};
+use std::sync::Arc;
+
+/// How many parts the ids of every table are divided into.
+pub const PARTS: usize = 1 << 12;
+
+/// A batch is sent when it has this many rows, or bytes of identifiers.
+const BATCH_ROWS: usize = 8_192;
+const BATCH_BYTES: usize = 1 << 20;
+
+/// Some of the parts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parts(Vec<bool>);
+
+impl Parts {
+    /// All of them.
+    pub fn all() -> Parts {
+        Parts(vec![true; PARTS])
+    }
+
+    /// Those for which `is_in` says so.
+    pub fn of(is_in: impl Fn(usize) -> bool) -> Parts {
+        Parts((0..PARTS).map(is_in).collect())
+    }
+
+    /// Whether a part is among them.
+    #[inline]
+    pub fn contains(&self, part: usize) -> bool {
+        self.0.get(part).copied().unwrap_or_default()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.iter().filter(|is_in| **is_in).count()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// All observations of a table, to be read any number of times.
+pub trait Scan: Send + Sync {
+    /// The part that an id is in: less than [`PARTS`], and the same for every scan of the table.
+    fn part(&self, id: &str) -> usize;
+
+    /// Sends the observations of some parts as batches of [`match_schema`] by id, in no particular
+    /// order, each once: with `keep="last"` the newest of each pair. Memory stays bounded.
+    fn read(&self, parts: &Parts, sink: &dyn MatchSink) -> Result<()>;
+}
+
+/// Rows on their way into batches, which go to one lane when they are full.
+pub struct RowLane<'s> {
+    lane: Box<dyn MatchLane + 's>,
+    schema: SchemaRef,
+    ids: StringBuilder,
+    partner_ids: StringBuilder,
+    dates: Vec<i64>,
+    bytes: usize,
+}
+
+impl<'s> RowLane<'s> {
+    /// Rows for a lane.
+    pub fn new(lane: Box<dyn MatchLane + 's>) -> RowLane<'s> {
+        let (ids, partner_ids) = (StringBuilder::new(), StringBuilder::new());
+        let schema = match_schema(Side::Id);
+        RowLane { lane, schema, ids, partner_ids, dates: Vec::new(), bytes: 0 }
+    }
+
+    /// Adds a row.
+    pub fn push(&mut self, id: &str, partner_id: &str, seen_at: SeenAt) -> Result<()> {
+        self.ids.append_value(id);
+        self.partner_ids.append_value(partner_id);
+        self.dates.push(seen_at.millis_i64());
+        self.bytes += id.len() + partner_id.len();
+        if self.dates.len() < BATCH_ROWS && self.bytes < BATCH_BYTES { Ok(()) } else { self.send() }
+    }
+
+    /// Sends what is left; there are no more rows.
+    pub fn finish(mut self) -> Result<()> {
+        if !self.dates.is_empty() {
+            self.send()?;
+        }
+        self.lane.finish()
+    }
+
+    fn send(&mut self) -> Result<()> {
+        self.bytes = 0;
+        let dates = TimestampMillisecondArray::from(std::mem::take(&mut self.dates));
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(self.ids.finish()),
+            Arc::new(self.partner_ids.finish()),
+            Arc::new(dates.with_timezone("UTC")),
+        ];
+        let batch = RecordBatch::try_new(self.schema.clone(), columns);
+        self.lane.push(batch.map_err(|e| {
+            Error::with_source(ErrorKind::InvalidArgument, "cannot build a batch of rows", e)
+        })?)
+    }
+}

@@ -1,0 +1,81 @@
+"""The command that copies tables from one store to another."""
+
+import os
+import time
+from argparse import Namespace
+
+from .. import _copy, _store
+from .._errors import InvalidArgument, NotAStore
+from .._results import CopyReport
+from .._store import Store
+from .._table import Table
+from ._output import print_columns, print_json, warn
+from ._progress import counted
+from ._stores import open_existing
+
+_DONE = 0
+_COLUMNS = ["table", "as", "rows", "sent", "rows there", "erasures", "checksum"]
+
+
+def copy(options: Namespace) -> int:
+    """`idmatch copy`"""
+    if options.name is not None and len(options.tables) != 1:
+        raise InvalidArgument("--as is for one table; name that, and only that")
+    started = time.perf_counter()
+    with open_existing(options.source) as source:
+        names = options.tables or source.tables()
+        if not names:
+            raise NotAStore(f"there is no table in {options.source}; nothing to copy")
+        if options.name in (None, *names) and _is_same(options.source, options.destination):
+            raise InvalidArgument("both stores are the same; name another, or --as another table")
+        # One that is missing is found out before anything is copied.
+        tables = [source.table(name) for name in names]
+        with _store.open(options.destination) as destination:
+            reports = [_copy_one(table, destination, options) for table in tables]
+    seconds = round(time.perf_counter() - started, 3)
+    if options.json:
+        print_json({"tables": [_as_json(report) for report in reports], "seconds": seconds})
+    else:
+        print_columns(_COLUMNS, [_as_text(report) for report in reports])
+        print(f"in {seconds:,} s")
+    for report in reports:
+        if report.erasures_lost:
+            warn(
+                f"{report.table}: {report.erasures_lost:,} erasures could not be taken over; what "
+                "was erased shows in the destination when it arrives late"
+            )
+    return _DONE
+
+
+def _copy_one(table: Table, destination: Store, options: Namespace) -> CopyReport:
+    with counted(table.name) as on_progress:
+        return _copy.copy(
+            table._core,
+            destination._core,
+            options.name,
+            options.merge,
+            options.accept_lost_erasures,
+            options.portion,
+            on_progress,
+        )
+
+
+def _is_same(source: str, destination: str) -> bool:
+    if _store.is_address(source) or _store.is_address(destination):
+        return source == destination
+    return os.path.realpath(source) == os.path.realpath(destination)
+
+
+def _as_json(report: CopyReport) -> dict[str, object]:
+    return report._asdict() | {"seconds": round(report.seconds, 3)}
+
+
+def _as_text(report: CopyReport) -> list[str]:
+    counts = (report.rows, report.sent, report.rows_there, report.erasures)
+    is_same = report.checksum == report.checksum_there
+    return [
+        report.table,
+        report.name,
+        *(f"{count:,}" for count in counts),
+        report.checksum if is_same else "(merged)",
+    ]

@@ -1,0 +1,27 @@
+"""Copies of tables: the core at work between two stores."""
+
+import time
+from collections.abc import Callable
+
+from . import _core
+from ._errors import InvalidArgument
+from ._results import CopyReport
+
+
+def copy(
+    table: _core.Table,
+    store: _core.Store,
+    name: str | None,
+    merge: bool,
+    accept_lost_erasures: bool,
+    portion: int,
+    on_progress: Callable[[str, int], object] | None = None,
+) -> CopyReport:
+    """Copies a table to a store; see `Table.copy_to`."""
+    if portion < 1:
+        raise InvalidArgument(f"portion is {portion}; use 1 or more rows")
+    started = time.perf_counter()
+    name = table.name if name is None else name
+    done = _core.copy_table(table, store, name, portion, merge, accept_lost_erasures, on_progress)
+    seconds = time.perf_counter() - started
+    return CopyReport(table=table.name, name=name, **done, seconds=seconds)

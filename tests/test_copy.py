@@ -1,0 +1,196 @@
+"""Copies between stores in directories: from Python and from the command line."""
+
+import os
+import pty
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import idmatch
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from conftest import DAY, NOON, SMALL, Cli, observations
+
+
+def everything(table: idmatch.Table) -> list[tuple[str, str, object]]:
+    """Every row of a table that keeps the last date, found by its ids."""
+    ids = pa.table({"id": SMALL.column("id").unique()})
+    return sorted(zip(*table.match(ids).to_arrow().to_pydict().values(), strict=True))
+
+
+def test_all_tables_with_rows_options_and_erasures(loaded: Cli) -> None:
+    options = ["--keep", "all", "--retention", "999mo"]
+    assert loaded("load", "store", "other", "small.parquet", *options).code == 0
+    assert loaded("erase", "store", "small", "--id", "a", "--at", "2026-02-25").code == 0
+    ran = loaded("copy", "store", "copied", "--json")
+    assert (ran.code, ran.err) == (0, "")
+    result = ran.json()
+    assert set(result) == {"tables", "seconds"}
+    other, small = result["tables"]
+    assert small["checksum"] == small["checksum_there"]
+    assert len(small["checksum"]) == 32
+    shown = {
+        key: small[key] for key in small if key not in ("seconds", "checksum", "checksum_there")
+    }
+    assert shown == {
+        "table": "small",
+        "name": "small",
+        "rows": 3,
+        "sent": 3,
+        "rows_there": 3,
+        "erasures": 1,
+        "erasures_lost": 0,
+    }
+    assert (other["rows"], other["rows_there"]) == (5, 5)
+    listed = {
+        table["name"]: table for table in loaded("tables", "copied", "--json").json()["tables"]
+    }
+    assert (listed["other"]["keep"], listed["other"]["retention"]) == ("all", "999mo")
+    with idmatch.open(loaded.home / "store") as store, idmatch.open(loaded.home / "copied") as copy:
+        assert everything(copy.table("small")) == everything(store.table("small"))
+        copy.table("small").upsert(observations(("a", "late", NOON - 20 * DAY), ("a", "new", NOON)))
+        partner_ids = copy.table("small").partner_ids("a").column("partner_id").to_pylist()
+        assert partner_ids == ["new", "x"]
+        assert copy.table("small").verify() == []
+
+
+def test_repeated_and_for_people(loaded: Cli) -> None:
+    assert loaded("copy", "store", "copied", "small").code == 0
+    assert loaded("upsert", "store", "small", "--id", "d", "--partner-id", "x").code == 0
+    header, line, _ = loaded("copy", "store", "copied", "small").out.splitlines()
+    assert header.split()[:4] == ["table", "as", "rows", "sent"]
+    assert line.split()[:5] == ["small", "small", "5", "1", "5"]
+    again = loaded("copy", "store", "copied", "small", "--json").json()
+    assert again["tables"][0]["sent"] == 0
+
+
+def test_to_another_name_in_the_same_store(loaded: Cli) -> None:
+    ran = loaded("copy", "store", "store", "small", "--as", "twin", "--json")
+    assert ran.code == 0, ran.err
+    assert ran.json()["tables"][0]["rows_there"] == 4
+    shown = loaded("lookup", "store", "twin", "--partner-id", "x", "--json").json()["matches"]
+    assert [match["id"] for match in shown] == ["a", "b"]
+
+
+def test_a_destination_with_rows_of_its_own(loaded: Cli) -> None:
+    assert loaded("upsert", "other", "small", "--id", "own", "--partner-id", "x").code == 0
+    ran = loaded("copy", "store", "other", "small", "--json")
+    assert (ran.code, ran.out) == (1, "")
+    assert "has 1 rows (checksum" in ran.err
+    assert "the source has 4" in ran.err
+    merged = loaded("copy", "store", "other", "small", "--merge", "--json")
+    assert merged.code == 0
+    (report,) = merged.json()["tables"]
+    assert (report["rows"], report["rows_there"]) == (4, 5)
+    assert report["checksum"] != report["checksum_there"]
+    assert "(merged)" in loaded("copy", "store", "other", "small", "--merge").out
+
+
+def test_what_cannot_be_a_copy(loaded: Cli) -> None:
+    loaded("load", "other", "small", "small.parquet", "--keep", "all")
+    options = loaded("copy", "store", "other", "small")
+    assert options.code == 1
+    assert "keep all and retention none" in options.err
+    loaded("load", "other", "theirs", "small.parquet")
+    loaded("erase", "other", "theirs", "--id", "a")
+    loaded("erase", "store", "small", "--id", "b")
+    erasures = loaded("copy", "store", "other", "small", "--as", "copied")
+    assert erasures.code == 1
+    assert "has 1 erasures" in erasures.err
+    accepted = loaded(
+        *("copy", "store", "other", "small", "--as", "copied", "--accept-lost-erasures", "--json")
+    )
+    assert accepted.code == 0
+    assert accepted.json()["tables"][0]["erasures_lost"] == 1
+    assert "1 erasures could not be taken over" in accepted.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["copy", "store"], 2),
+        (["copy", "store", "copied", "--as", "twin"], 2),
+        (["copy", "store", "./store", "small"], 2),
+        (["copy", "store", "copied", "small", "--portion", "0"], 2),
+        (["copy", "store", "copied", "small", "--as", "bad/name"], 2),
+        (["copy", "nowhere", "copied"], 1),
+        (["copy", "store", "copied", "small", "missing"], 1),
+    ],
+)
+def test_wrong_usage_and_failures(loaded: Cli, arguments: list[str], code: int) -> None:
+    ran = loaded(*arguments, "--json")
+    assert (ran.code, ran.out) == (code, "")
+    assert "error: " in ran.err
+    assert not (loaded.home / "copied" / "MANIFEST").exists()
+
+
+def test_killed_in_the_middle_and_repeated(cli: Cli) -> None:
+    ids = pa.array([f"id{n}" for n in range(600_000)])
+    dates = pa.array(["2026-01-01"] * len(ids))
+    pq.write_table(
+        pa.table({"id": ids, "partner_id": ids, "seen_at": dates}), cli.home / "a.parquet"
+    )
+    loaded = cli(
+        "load",
+        "store",
+        "t",
+        "a.parquet",
+        "--seen-at",
+        "seen_at",
+        "--id",
+        "id",
+        "--partner-id",
+        "partner_id",
+    )
+    assert loaded.code == 0, loaded.err
+    copying = subprocess.Popen(
+        cli.command("copy", "store", "copied", "t", "--portion", "20k"), cwd=cli.home
+    )
+    # From its first portion on, which is there as a few segments.
+    while not list((cli.home / "copied").glob("segments/*.seg")):
+        assert copying.poll() is None
+        time.sleep(0.005)
+    copying.send_signal(signal.SIGKILL)
+    assert copying.wait() == -signal.SIGKILL
+    with idmatch.open(cli.home / "copied") as store:
+        there = store.table("t").stats().rows
+    assert there < 600_000
+    (report,) = cli("copy", "store", "copied", "--json").json()["tables"]
+    assert (report["rows"], report["rows_there"]) == (600_000, 600_000)
+    assert report["checksum"] == report["checksum_there"]
+    assert 600_000 - there <= report["sent"] <= 600_000
+    assert cli("verify", "copied").code == 0
+
+
+def test_progress_is_for_terminals(loaded: Cli) -> None:
+    ours, theirs = pty.openpty()
+    done = subprocess.run(
+        loaded.command("copy", "store", "copied", "--json"),
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        cwd=loaded.home,
+    )
+    os.close(theirs)
+    shown = os.read(ours, 10_000).decode()
+    os.close(ours)
+    assert done.returncode == 0
+    assert "small: copying, 4 rows" in shown
+    assert "small: comparing, 4 rows" in shown
+
+
+def test_from_python(table: idmatch.Table, tmp_path: Path) -> None:
+    with idmatch.open(tmp_path / "copied") as copied:
+        report = table.copy_to(copied, "twin")
+        assert (report.table, report.name) == ("small", "twin")
+        assert (report.rows, report.sent, report.rows_there) == (4, 4, 4)
+        assert everything(copied.table("twin")) == everything(table)
+        copied.table("twin").upsert_one("z", "z", NOON)
+        with pytest.raises(idmatch.Differs, match="has 5 rows"):
+            table.copy_to(copied, "twin")
+        assert table.copy_to(copied, "twin", merge=True).rows_there == 5
+        with pytest.raises(idmatch.InvalidArgument, match="portion"):
+            table.copy_to(copied, portion=0)
+    with pytest.raises(idmatch.InvalidArgument, match="closed"):
+        table.copy_to(copied)
