@@ -178,8 +178,8 @@ async fn dates(
     }
     let mut found = Vec::new();
     let mut places = HotRows::new(handle, &known, (by, key), Some(value), Which::Counting).await?;
-    while let Some(rows) = places.next().await?
-        && found.len() < most
+    while found.len() < most
+        && let Some(rows) = places.next().await?
     {
         let dates = rows.into_iter().filter(|row| row.0 == value && shows(row.1)).map(|row| row.1);
         found.extend(dates);

@@ -8,15 +8,18 @@ use crate::client::Client;
 use crate::errors::unexpected;
 use crate::pages::Pages;
 use idmatch_model::{Keep, Period, SeenAt, TableName, TableOptions};
-use idmatch_store::{Error, ErrorKind, Result};
+use idmatch_store::{Error, ErrorKind, Result, now};
 use scylla::value::CqlTimestamp;
 use std::sync::Arc;
+use std::time::Duration;
 use uuid::Uuid;
 
 /// Generations that the timestamps of rows have room for.
 const MOST_GENERATIONS: i32 = 998;
 /// Notes that are written in one request.
 const ROWS_AT_ONCE: usize = 500;
+/// An entry that is older by the servers' clocks is old: far more than a lease, and than clocks may differ.
+const OLD: Duration = Duration::from_secs(600);
 /// Notes that one entry of a log has.
 const ENTRY: usize = 10_000;
 
@@ -83,6 +86,8 @@ impl Definition {
 pub(crate) struct Entry {
     pub(crate) number: i64,
     pub(crate) portion: Option<Uuid>,
+    /// Whether it was there long before: every client knows of it.
+    pub(crate) is_old: bool,
 }
 
 /// What the log has of an identifier or a pair, which it knows by a hash.
@@ -152,7 +157,8 @@ impl<'c> Catalog<'c> {
     pub(crate) async fn entries(&self, name: &TableName, after: i64) -> Result<Vec<Entry>> {
         let what = format!("the log of table {name}");
         let cql = format!(
-            "SELECT entry, portion FROM {}.idmatch_tables WHERE name = ? AND entry > ?",
+            "SELECT entry, portion, WRITETIME(portion) FROM {}.idmatch_tables \
+             WHERE name = ? AND entry > ?",
             self.keyspace
         );
         let read = self.client.prepare_catalog(&cql).await?;
@@ -160,8 +166,11 @@ impl<'c> Catalog<'c> {
         let values = (name.as_str().to_owned(), after);
         let mut pages = Pages::new(self.client, &what, &read, values);
         while let Some(page) = pages.next().await? {
-            page.each(|(number, portion): (i64, Option<Uuid>)| {
-                entries.push(Entry { number, portion });
+            page.each(|(number, portion, written): (i64, Option<Uuid>, Option<i64>)| {
+                let written = Duration::from_micros(written.unwrap_or(i64::MAX).cast_unsigned());
+                let now = Duration::from_millis(now().millis());
+                let is_old = now.checked_sub(written).is_some_and(|age| age > OLD);
+                entries.push(Entry { number, portion, is_old });
                 Ok(())
             })?;
         }

@@ -62,8 +62,7 @@ async fn remove(
         Target::Pair { id, partner_id } => (Side::Id, id, Some(partner_id)),
     };
     let is_pair = value.is_some();
-    let mut stored = rows_of(handle, before, by, key).await?;
-    stored.retain(|row| value.is_none_or(|value| *value == row.1));
+    let mut stored = rows_of(handle, before, (by, key), value.map(String::as_str)).await?;
     let is_hidden = |row: &Row| row.2 <= at;
     // A pair that was seen later is not erased, even if an older row of it is still there.
     let here: BTreeSet<Row> = counting(before.definition.keep, &stored);
@@ -79,6 +78,13 @@ async fn remove(
             let (key, value, seen_at) = (&row.0, &row.1, row.2);
             let found = handle.row(before, by.other(), (value, key, seen_at)).await?;
             handle.delete_row(before, by.other(), (value, key, seen_at), at).await?;
+            if before.hot.parts(by.other(), value).is_some() {
+                // Older rows of the pair too, which this direction need not have.
+                let older = rows_of(handle, before, (by.other(), value), Some(key)).await?;
+                for row in older.iter().filter(|row| row.2 <= at) {
+                    handle.delete_row(before, by.other(), (&row.0, &row.1, row.2), at).await?;
+                }
+            }
             if is_pair {
                 handle.delete_row(before, by, (key, value, seen_at), at).await?;
             }
@@ -116,11 +122,17 @@ fn counting(keep: Keep, rows: &[Row]) -> BTreeSet<Row> {
     newest.into_iter().map(row).collect()
 }
 
-/// All rows of a key as they are stored.
-async fn rows_of(handle: &Arc<Handle>, known: &Known, by: Side, key: &str) -> Result<Vec<Row>> {
-    let mut rows = HotRows::new(handle, known, (by, key), None, Which::Stored).await?;
+/// All rows of a key as they are stored; of one value, if that is named.
+async fn rows_of(
+    handle: &Arc<Handle>,
+    known: &Known,
+    (by, key): (Side, &str),
+    value: Option<&str>,
+) -> Result<Vec<Row>> {
+    let mut rows = HotRows::new(handle, known, (by, key), value, Which::Stored).await?;
     let mut found = Vec::new();
-    while let Some(some) = rows.next().await? {
+    while let Some(mut some) = rows.next().await? {
+        some.retain(|row| value.is_none_or(|value| value == row.0));
         found.extend(some.into_iter().map(|(value, date)| (key.to_owned(), value, date)));
     }
     Ok(found)

@@ -148,8 +148,8 @@ impl Handle {
         let mut pages =
             self.pages(statement, (bucket(key, known.definition.buckets), key.to_owned()));
         let mut rows = 0;
-        while let Some(page) = pages.next().await?
-            && rows <= self.client.settings().hot_key_rows
+        while rows <= self.client.settings().hot_key_rows
+            && let Some(page) = pages.next().await?
         {
             rows += page.len() as u64;
         }

@@ -1,7 +1,7 @@
 //! Takes observations from a source and writes them in chunks, reading one while another is written.
 
 use crate::handle::Handle;
-use crate::progress::{Progress, note};
+use crate::progress::{Note, Progress};
 use crate::rows::Rows;
 use crate::write::write;
 use idmatch_store::{BatchSource, Error, ErrorKind, Ingest, Result};
@@ -31,7 +31,8 @@ pub(crate) fn load(
         let most_rows = wanted.clamp(*LOAD_ROWS.start(), *LOAD_ROWS.end());
         let mut progress = handle.client.wait(Progress::read(handle))?;
         run(handle, source, ingest, most_rows, Some(&mut progress))?;
-        return handle.client.wait(progress.end(handle));
+        handle.client.wait(progress.end(handle));
+        return Ok(());
     }
     let mut rows = Rows::default();
     while let Some(batch) = source.next_batch()? {
@@ -80,23 +81,27 @@ fn read_chunks(
         if rows.len() >= most_rows || rows.text_bytes() >= LOAD_BYTES {
             finish(handle, writing.take())?;
             let chunk = std::mem::take(&mut rows);
-            let hash = progress.as_mut().map(|progress| progress.meet(&chunk));
-            // What a load before has written is there.
-            if hash != Some(None) {
-                let (table, hash) = (Arc::clone(handle), hash.flatten());
-                *writing = Some(handle.client.start(write_chunk(table, chunk, hash)));
-            }
+            let note = match progress.as_mut() {
+                Some(progress) => match handle.client.wait(progress.meet(handle, &chunk))? {
+                    // A load before has written it.
+                    None => continue,
+                    note => note,
+                },
+                None => None,
+            };
+            let table = Arc::clone(handle);
+            *writing = Some(handle.client.start(write_chunk(table, chunk, note)));
         }
     }
     Ok(rows)
 }
 
-async fn write_chunk(table: Arc<Handle>, chunk: Rows, hash: Option<u128>) -> Result<()> {
+async fn write_chunk(table: Arc<Handle>, chunk: Rows, note: Option<Note>) -> Result<()> {
     write(&table, chunk).await?;
-    match hash {
-        Some(hash) => note(&table, hash).await,
-        None => Ok(()),
+    if let Some(note) = note {
+        note.write(&table).await;
     }
+    Ok(())
 }
 
 fn finish(handle: &Handle, writing: Writing) -> Result<()> {

@@ -35,7 +35,8 @@ impl Pages {
 
     /// The next page; `None` after the last.
     pub(crate) async fn next(&mut self) -> Result<Option<Page>> {
-        let Some(state) = self.next.take() else { return Ok(None) };
+        // It stays where it is if this fails, so that nobody takes an error for the end.
+        let Some(state) = self.next.clone() else { return Ok(None) };
         let (rows, next) =
             self.client.read_page(&self.what, &self.statement, &self.values, state).await?;
         self.next = next;

@@ -1,20 +1,30 @@
 //! Which chunks of a load are written, so that one that is repeated after a crash goes on where it ended.
 //!
 //! A chunk is known by what is in it: the same source gives the same chunks again, and another one none
-//! of them. The chunks of a load are forgotten when it ends.
+//! of them. Some of its rows are looked for before it is left out: tables may have been emptied or
+//! restored meanwhile. The chunks of a load are forgotten when it ends.
+//!
+//! Nothing here is needed for a load to be right: what fails costs the time that it would have saved.
 
+use crate::client::Use;
 use crate::errors::unexpected;
 use crate::handle::Handle;
 use crate::rows::Rows;
+use crate::state::Known;
 use futures::{StreamExt, TryStreamExt, stream};
-use idmatch_store::Result;
+use idmatch_model::{Side, Window};
+use idmatch_store::{Error, Result};
+use scylla::statement::prepared::PreparedStatement;
 use std::collections::HashSet;
 use std::sync::Arc;
 
 const AT_ONCE: usize = 16;
+/// So many rows of a chunk are looked for, in both directions.
+const LOOKED_FOR: usize = 16;
 
 /// The chunks of a load, by their hash.
 pub(crate) struct Progress {
+    insert: PreparedStatement,
     /// Those that were written by a load that did not end.
     known: HashSet<u128>,
     /// Those of this load.
@@ -22,10 +32,13 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Reads what is known. Cost: a request.
+    /// Reads what is known. Cost: a request, and the preparation of two.
     pub(crate) async fn read(handle: &Arc<Handle>) -> Result<Progress> {
-        let cql = format!("SELECT chunk FROM {} WHERE name = ?", table(handle));
-        let select = handle.client.prepare_catalog(&cql).await?;
+        let table = table(handle);
+        let cql = format!("INSERT INTO {table} (name, chunk) VALUES (?, ?)");
+        let insert = handle.client.prepare(&cql, Use::Write).await?;
+        let cql = format!("SELECT chunk FROM {table} WHERE name = ?");
+        let select = handle.client.prepare(&cql, Use::Read).await?;
         let what = handle.what();
         let mut pages = handle.pages(&select, (handle.name().to_string(),));
         let mut known = HashSet::new();
@@ -36,38 +49,66 @@ impl Progress {
                 Ok(())
             })?;
         }
-        Ok(Progress { known, met: Vec::new() })
+        Ok(Progress { insert, known, met: Vec::new() })
     }
 
-    /// The hash of a chunk that is to be written; `None` if it was.
-    pub(crate) fn meet(&mut self, rows: &Rows) -> Option<u128> {
+    /// What is to be noted of a chunk when it is written; `None` if it is there already.
+    pub(crate) async fn meet(&mut self, handle: &Arc<Handle>, rows: &Rows) -> Result<Option<Note>> {
         let chunk = rows.hash();
         self.met.push(chunk);
-        (!self.known.contains(&chunk)).then_some(chunk)
+        if self.known.contains(&chunk) && is_there(handle, rows).await? {
+            return Ok(None);
+        }
+        Ok(Some(Note { insert: self.insert.clone(), chunk }))
     }
 
-    /// Forgets the chunks of a load that has ended.
-    pub(crate) async fn end(self, handle: &Arc<Handle>) -> Result<()> {
+    /// Forgets the chunks of a load that has ended. What fails is forgotten by the servers in a week.
+    pub(crate) async fn end(self, handle: &Arc<Handle>) {
         let cql = format!("DELETE FROM {} WHERE name = ? AND chunk = ?", table(handle));
-        let delete = handle.client.prepare_catalog(&cql).await?;
+        let Ok(delete) = handle.client.prepare(&cql, Use::Write).await else { return };
         let (what, name) = (handle.what(), handle.name().as_str());
-        stream::iter(self.met)
-            .map(|chunk| {
-                let values = (name, chunk.to_be_bytes().to_vec());
-                handle.client.write(&what, &delete, values)
-            })
-            .buffer_unordered(AT_ONCE)
-            .try_for_each(async |_| Ok(()))
-            .await
+        let deletions = stream::iter(self.met).map(|chunk| {
+            let values = (name, chunk.to_be_bytes().to_vec());
+            handle.client.write(&what, &delete, values)
+        });
+        deletions.buffer_unordered(AT_ONCE).for_each(async |_| ()).await;
     }
 }
 
-/// Notes that a chunk is written.
-pub(crate) async fn note(handle: &Handle, chunk: u128) -> Result<()> {
-    let cql = format!("INSERT INTO {} (name, chunk) VALUES (?, ?)", table(handle));
-    let insert = handle.client.prepare_catalog(&cql).await?;
-    let values = (handle.name().as_str(), chunk.to_be_bytes().to_vec());
-    handle.client.write(&handle.what(), &insert, values).await.map(drop)
+/// A chunk that is to be noted.
+pub(crate) struct Note {
+    insert: PreparedStatement,
+    chunk: u128,
+}
+
+impl Note {
+    /// Notes that the chunk is written.
+    pub(crate) async fn write(self, handle: &Handle) {
+        let values = (handle.name().as_str(), self.chunk.to_be_bytes().to_vec());
+        // Without it the chunk is written again, if it comes to that.
+        handle.client.write(&handle.what(), &self.insert, values).await.ok();
+    }
+}
+
+/// Whether some rows of a chunk are there, as far as they are to be seen at all.
+async fn is_there(handle: &Arc<Handle>, rows: &Rows) -> Result<bool> {
+    let known: &Known = &*handle.state.current().await?;
+    let visible = known.visible(Window::ALL);
+    let asked =
+        (0..LOOKED_FOR).flat_map(|n| Side::BOTH.map(|by| (n * rows.len() / LOOKED_FOR, by)));
+    let found: Vec<bool> = stream::iter(asked)
+        .map(async |(row, by)| {
+            let ((key, value), seen_at) = (rows.pair(row, by), rows.seen_at(row));
+            if !known.shows(&visible, by, (key, value, seen_at)) {
+                return Ok::<bool, Error>(true);
+            }
+            let date = handle.row(known, by, (key, value, seen_at)).await?;
+            Ok(date.is_some_and(|date| date >= seen_at))
+        })
+        .buffer_unordered(AT_ONCE)
+        .try_collect()
+        .await?;
+    Ok(found.into_iter().all(|is_there| is_there))
 }
 
 fn table(handle: &Handle) -> String {

@@ -111,16 +111,25 @@ async fn sweep_hot(
     visible: Visible,
     (by, key): (Side, &str),
 ) -> Result<()> {
+    let Some(parts) = known.hot.parts(by, key) else { return Ok(()) };
     let mut given = HashSet::new();
     let mut places = HotRows::new(handle, known, (by, key), None, Which::Stored).await?;
-    while let Some(mut rows) = places.next().await? {
-        rows.retain(|(value, seen_at)| {
+    while let Some(rows) = places.next().await? {
+        let removals = rows.iter().filter_map(|(value, seen_at)| {
             let is_newest = known.definition.keep == Keep::All
                 || given.insert(XxHash3_128::oneshot(value.as_bytes()));
-            !is_newest || !known.shows(&visible, by, (key, value, *seen_at))
+            let is_shown = known.shows(&visible, by, (key, value, *seen_at));
+            (!is_newest || !is_shown).then_some((value.as_str(), *seen_at, is_shown))
         });
-        stream::iter(&rows)
-            .map(|(value, seen_at)| handle.delete_row(known, by, (key, value, *seen_at), *seen_at))
+        let removals: Vec<_> = removals.collect();
+        stream::iter(removals)
+            .map(async |(value, seen_at, is_shown)| match is_shown {
+                true => {
+                    // A question that knows of fewer parts still needs it there.
+                    hot::delete_from(handle, (by, key, parts), (value, seen_at), seen_at).await
+                }
+                false => handle.delete_row(known, by, (key, value, seen_at), seen_at).await,
+            })
             .buffer_unordered(AT_ONCE)
             .try_for_each(async |()| Ok(()))
             .await?;

@@ -57,8 +57,8 @@ pub(crate) fn is_exact(known: &Known) -> bool {
     known.definition.buckets <= BUCKETS && known.hot.is_empty()
 }
 
-/// Reads buckets that lie evenly among all and takes the rest to be alike. Cost: 64 partitions, and one
-/// for each key with very many rows.
+/// Reads buckets that lie evenly among all and takes the rest to be alike. Cost: 64 partitions, one or
+/// two for each of at most 64 keys with very many rows, and the list of their parts.
 pub(crate) async fn sample(handle: &Handle, known: &Known, by: Side) -> Result<Sample> {
     let all = known.definition.buckets;
     let read = all.min(BUCKETS);
@@ -90,11 +90,12 @@ async fn sample_hot(handle: &Handle, known: &Known, by: Side) -> Result<Sample> 
     let keys = hot::keys(handle, known, by).await?;
     let read = keys.len().min(HOT_KEYS);
     for key in keys.iter().take(read) {
-        let parts = known.hot.parts(by, key).unwrap_or_default();
-        let values = hot::part_values(handle, by, key, parts, 0);
-        let part = sum(handle, handle.pages(statement, values)).await?;
-        // The key itself is among those of the buckets, or does not count beside them.
-        all.add(&Sample { keys: 0, ..part.scaled(1, i64::from(parts)) });
+        for parts in hot::steps(known.hot.parts(by, key).unwrap_or_default()) {
+            let values = hot::part_values(handle, by, key, parts, 0);
+            let part = sum(handle, handle.pages(statement, values)).await?;
+            // The key itself is among those of the buckets, or does not count beside them.
+            all.add(&Sample { keys: 0, ..part.scaled(1, i64::from(parts)) });
+        }
     }
     Ok(all.scaled(read as i64, keys.len() as i64))
 }

@@ -115,6 +115,7 @@ async fn scan_buckets<V: Visit>(
             met: BTreeMap::new(),
             key: String::new(),
             rows: 0,
+            is_noted: false,
         };
         tasks.spawn(async move {
             loop {
@@ -147,6 +148,7 @@ struct Task<V> {
     /// The last key, and its rows so far.
     key: String,
     rows: u64,
+    is_noted: bool,
 }
 
 impl<V: Visit> Task<V> {
@@ -171,9 +173,10 @@ impl<V: Visit> Task<V> {
         if key != self.key {
             self.end_key();
             key.clone_into(&mut self.key);
+            self.is_noted = self.known.hot.parts(self.by, key).is_some();
         }
         self.rows += 1;
-        if self.hot == Hot::Leave && self.known.hot.parts(self.by, key).is_some() {
+        if self.hot == Hot::Leave && self.is_noted {
             return;
         }
         if self.visit.row(key, value, seen_at) {
@@ -182,9 +185,8 @@ impl<V: Visit> Task<V> {
     }
 
     fn end_key(&mut self) {
-        let is_noted = || self.known.hot.parts(self.by, &self.key).is_some();
         let wanted = match self.hot {
-            Hot::Leave => self.rows > 0 && is_noted(),
+            Hot::Leave => self.rows > 0 && self.is_noted,
             Hot::Take => self.rows > self.handle.client.settings().hot_key_rows,
         };
         if wanted {

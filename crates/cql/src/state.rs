@@ -146,14 +146,17 @@ async fn read(
     };
     let entries = catalog.entries(name, last_entry).await?;
     let newest = entries.iter().map(|entry| entry.number).max().unwrap_or(last_entry);
-    let named: Vec<Uuid> = entries.iter().filter_map(|entry| entry.portion).collect();
-    let mut portions =
-        stream::iter(named).map(|portion| catalog.notes(portion)).buffer_unordered(AT_ONCE);
-    while let Some(notes) = portions.try_next().await? {
+    let named: Vec<(Uuid, bool)> =
+        entries.iter().filter_map(|entry| Some((entry.portion?, entry.is_old))).collect();
+    let notes = async |(portion, is_old)| Ok::<_, Error>((catalog.notes(portion).await?, is_old));
+    let mut portions = stream::iter(named).map(notes).buffer_unordered(AT_ONCE);
+    while let Some((notes, is_old)) = portions.try_next().await? {
+        // Not before it was published.
+        let since = (!is_old).then(Instant::now);
         for (hash, note) in notes {
             match note {
                 Note::Erased(at) => Arc::make_mut(&mut erasures).add(hash, at),
-                Note::Hot(parts) => Arc::make_mut(&mut hot).add(hash, parts),
+                Note::Hot(parts) => Arc::make_mut(&mut hot).add(hash, parts, since),
             }
         }
     }

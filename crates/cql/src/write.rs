@@ -40,9 +40,12 @@ pub(crate) async fn write(handle: &Arc<Handle>, rows: Rows) -> Result<()> {
         rows
     };
     let rows = Arc::new(rows);
+    // Before anything is sent: what fails here was not begun.
+    note_crowded(handle, &rows).await;
+    let known = handle.state.current().await?;
     let (mut tasks, mut failed) = (JoinSet::new(), Failed::default());
     for by in Side::BOTH {
-        for group in groups(handle, &rows, by).await? {
+        for group in groups(handle, &known, &rows, by) {
             while tasks.len() >= handle.client.settings().in_flight
                 && let Some(done) = tasks.join_next().await
             {
@@ -86,21 +89,28 @@ enum Place {
     },
 }
 
-/// Which rows of one direction go where. Keys with very many of these rows are noted first.
-async fn groups(handle: &Arc<Handle>, rows: &Rows, by: Side) -> Result<Vec<Group>> {
-    let mut known = handle.state.current().await?;
-    if rows.len() as u64 > handle.client.settings().hot_key_rows {
-        let crowded = crowded(rows, by, &known, handle.client.settings().hot_key_rows);
+/// Notes the keys that have very many of these rows. Where that fails they go to their bucket.
+async fn note_crowded(handle: &Arc<Handle>, rows: &Rows) {
+    let hot_rows = handle.client.settings().hot_key_rows;
+    if rows.len() as u64 <= hot_rows {
+        return;
+    }
+    let known = handle.state.known();
+    for by in Side::BOTH {
+        let crowded = crowded(rows, by, &known, hot_rows);
         if !crowded.is_empty() {
-            hot::note(handle, by, crowded).await?;
-            known = handle.state.current().await?;
+            hot::note(handle, by, crowded).await.ok();
         }
     }
-    let buckets = known.definition.buckets;
+}
+
+/// Which rows of one direction go where.
+fn groups(handle: &Handle, known: &Known, rows: &Rows, by: Side) -> Vec<Group> {
+    let (buckets, lease) = (known.definition.buckets, handle.state.lease());
     let mut keys: HashMap<&str, usize> = HashMap::new();
     let place = |row: usize| {
         let (key, value) = rows.pair(row, by);
-        match known.hot.parts(by, key) {
+        match known.hot.parts_to_write(by, key, lease) {
             None => Place::Bucket(bucket(key, buckets)),
             Some(parts) => {
                 let part = hot::part(value, parts);
@@ -109,8 +119,7 @@ async fn groups(handle: &Arc<Handle>, rows: &Rows, by: Side) -> Result<Vec<Group
         }
     };
     let groups = rows.grouped(place, (MOST_ROWS, MOST_BYTES));
-    let groups = groups.into_iter().map(|(place, rows)| Group { place, rows });
-    Ok(groups.collect())
+    groups.into_iter().map(|(place, rows)| Group { place, rows }).collect()
 }
 
 /// The keys that have very many of these rows: only in a bucket that has very many.

@@ -16,12 +16,11 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use twox_hash::XxHash3_128;
 
-/// Rows of the first page of each part, and of the next ones: who asks for the newest few has
-/// them soon.
+/// Rows of the first page of each part: who asks for the newest few has them soon.
 const FIRST_PAGE: i32 = 50;
-const NEXT_PAGES: i32 = 5_000;
-/// A place with fewer rows at hand is asked for more, beside one that has none.
-const FEW: usize = 1_000;
+/// Rows of the next pages of all places together, and of one at most.
+const NEXT_PAGES: usize = 200_000;
+const NEXT_PAGE: usize = 5_000;
 
 /// Which rows of a key are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,10 +34,13 @@ pub(crate) enum Which {
 /// A value and its date.
 type Row = (String, SeenAt);
 
-/// The rows of one key. Memory: a page of each place, and 16 bytes for each value that was given.
+/// The rows of one key. Memory: 200,000 rows or a page of 50 of each place, and with keep="last" 32 bytes
+/// for each value that was given.
 pub(crate) struct HotRows {
     handle: Arc<Handle>,
     places: Vec<Place>,
+    /// Rows of each page after the first.
+    page_rows: usize,
     /// With keep="last", the values that were given, as hashes: what follows of them is older.
     given: Option<HashSet<u128>>,
 }
@@ -61,9 +63,15 @@ impl HotRows {
     ) -> Result<HotRows> {
         let keep = known.definition.keep;
         let direction = handle.by(by);
-        let statement = direction.key.get(&handle.client).await?;
-        let first = (bucket(key, known.definition.buckets), key.to_owned());
-        let mut places = vec![Place::new(handle.pages(statement, first), keep == Keep::Last)];
+        let (bucket, owned) = (bucket(key, known.definition.buckets), key.to_owned());
+        let in_bucket = match value {
+            Some(value) if keep == Keep::Last => {
+                let statement = direction.row.get(&handle.client).await?;
+                handle.pages(statement, (bucket, owned, value.to_owned()))
+            }
+            _ => handle.pages(direction.key.get(&handle.client).await?, (bucket, owned)),
+        };
+        let mut places = vec![Place::new(in_bucket, keep == Keep::Last)];
         let statement = handle.hot().part.get(&handle.client).await?;
         for parts in steps(known.hot.parts(by, key).unwrap_or_default()) {
             let wanted = match value {
@@ -77,7 +85,9 @@ impl HotRows {
             }
         }
         let counts = keep == Keep::Last && which == Which::Counting;
-        Ok(HotRows { handle: Arc::clone(handle), places, given: counts.then(HashSet::new) })
+        let page_rows = (NEXT_PAGES / places.len()).clamp(FIRST_PAGE as usize, NEXT_PAGE);
+        let given = counts.then(HashSet::new);
+        Ok(HotRows { handle: Arc::clone(handle), places, page_rows, given })
     }
 
     /// The next rows; `None` after the last.
@@ -118,9 +128,11 @@ impl HotRows {
         if !self.places.iter().any(is_short) {
             return Ok(());
         }
-        let few = self.places.iter_mut().filter(|p| p.pages.has_more() && p.rows.len() < FEW);
+        // Also those that will be short soon: they are read beside the others.
+        let (handle, rows) = (&self.handle, self.page_rows);
+        let few = self.places.iter_mut().filter(|p| p.pages.has_more() && p.rows.len() < rows / 4);
         // The client bounds what is under way at once.
-        try_join_all(few.map(|place| place.fill(&self.handle))).await.map(drop)
+        try_join_all(few.map(|place| place.fill(handle, rows))).await.map(drop)
     }
 }
 
@@ -129,13 +141,13 @@ impl Place {
         Place { pages, rows: VecDeque::new(), is_by_value }
     }
 
-    async fn fill(&mut self, handle: &Handle) -> Result<()> {
+    async fn fill(&mut self, handle: &Handle, page_rows: usize) -> Result<()> {
         while let Some(page) = self.pages.next().await? {
             handle.each_row(&page, |(_, value, seen_at)| {
                 self.rows.push_back((value.to_owned(), seen_at));
                 Ok(())
             })?;
-            self.pages.set_page_rows(NEXT_PAGES);
+            self.pages.set_page_rows(i32::try_from(page_rows).unwrap_or(i32::MAX));
             if !self.rows.is_empty() && !self.is_by_value {
                 return Ok(());
             }

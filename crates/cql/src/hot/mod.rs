@@ -8,7 +8,10 @@
 //! many rows by chance; a lookup; a compaction, which meets all.
 //!
 //! Invariants:
-//! - no row is written to parts before every client knows that it may be there;
+//! - no row is written to parts before every client knows that it may be there: who learns of a note
+//!   waits for a lease before writing by it;
+//! - a row that was seen again is removed only where the later one is too: who does not know that place
+//!   yet sees the former;
 //! - the value decides about the part, so that all dates of a pair are in one.
 
 mod merge;
@@ -25,6 +28,7 @@ use idmatch_model::{ErasureKey, SeenAt, Side};
 use idmatch_store::Result;
 use scylla::value::CqlTimestamp;
 use std::collections::{BTreeSet, HashMap};
+use std::time::{Duration, Instant};
 
 /// The numbers of parts there are: a key begins with few. Many hold more rows, and cost more requests
 /// to find the newest.
@@ -37,27 +41,36 @@ const ROWS_PER_PART: u64 = 50_000;
 /// Requests for parts of one key that are under way at once.
 const AT_ONCE: usize = 64;
 
-/// The keys that are noted, by their keyed hash, and their number of parts.
+/// The keys that are noted, by their keyed hash.
 #[derive(Debug, Clone)]
 pub(crate) struct HotKeys {
     key: ErasureKey,
-    parts: HashMap<u128, i32>,
+    notes: HashMap<u128, Vec<Parts>>,
+}
+
+/// A number of parts that a key has, and since when that is known here; `None` for long.
+#[derive(Debug, Clone, Copy)]
+struct Parts {
+    number: i32,
+    since: Option<Instant>,
 }
 
 impl HotKeys {
     pub(crate) fn new(key: ErasureKey) -> HotKeys {
-        HotKeys { key, parts: HashMap::new() }
+        HotKeys { key, notes: HashMap::new() }
     }
 
     /// Whether there are any.
     pub(crate) fn is_empty(&self) -> bool {
-        self.parts.is_empty()
+        self.notes.is_empty()
     }
 
-    /// Adds one; of two numbers for the same key the greater counts.
-    pub(crate) fn add(&mut self, hash: u128, parts: i32) {
-        let known = self.parts.entry(hash).or_insert(parts);
-        *known = parts.max(*known);
+    /// Adds a number of parts of a key, which is known since then; `None` for long.
+    pub(crate) fn add(&mut self, hash: u128, number: i32, since: Option<Instant>) {
+        let notes = self.notes.entry(hash).or_default();
+        if notes.iter().all(|parts| parts.number != number) {
+            notes.push(Parts { number, since });
+        }
     }
 
     /// What is noted of a key.
@@ -68,12 +81,24 @@ impl HotKeys {
         }
     }
 
-    /// In how many parts new rows of a key are written; `None` if it is a key like others.
-    pub(crate) fn parts(&self, by: Side, key: &str) -> Option<i32> {
-        if self.parts.is_empty() {
-            return None;
+    fn of(&self, by: Side, key: &str) -> &[Parts] {
+        if self.notes.is_empty() {
+            return &[];
         }
-        self.parts.get(&self.hash(by, key)).copied()
+        self.notes.get(&self.hash(by, key)).map_or(&[], Vec::as_slice)
+    }
+
+    /// In how many parts a key may have rows; `None` if it is a key like others.
+    pub(crate) fn parts(&self, by: Side, key: &str) -> Option<i32> {
+        self.of(by, key).iter().map(|parts| parts.number).max()
+    }
+
+    /// In how many parts new rows of a key are written: those of which every client knows. `None` for
+    /// its bucket.
+    pub(crate) fn parts_to_write(&self, by: Side, key: &str, lease: Duration) -> Option<i32> {
+        let is_everywhere =
+            |parts: &&Parts| parts.since.is_none_or(|since| since.elapsed() >= lease);
+        self.of(by, key).iter().filter(is_everywhere).map(|parts| parts.number).max()
     }
 }
 
@@ -100,7 +125,7 @@ fn parts_for(rows: u64, hot_rows: u64) -> Option<i32> {
 }
 
 /// The numbers of parts that a key may have rows in.
-fn steps(parts: i32) -> impl Iterator<Item = i32> {
+pub(crate) fn steps(parts: i32) -> impl Iterator<Item = i32> {
     STEPS.into_iter().filter(move |step| *step <= parts)
 }
 
@@ -131,14 +156,24 @@ pub(crate) async fn delete_row(
     (value, seen_at): (&str, SeenAt),
     at: SeenAt,
 ) -> Result<()> {
-    let delete = handle.hot().delete_row.get(&handle.client).await?;
-    let (what, date) = (handle.what(), CqlTimestamp(seen_at.millis_i64()));
     for parts in steps(parts) {
-        let (name, side, part) = (handle.name().as_str(), by.column(), part(value, parts));
-        let values = (erased_at(at), name, side, key, parts, part, value, date);
-        handle.client.write(&what, delete, values).await?;
+        delete_from(handle, (by, key, parts), (value, seen_at), at).await?;
     }
     Ok(())
+}
+
+/// Removes one row of a key from this number of parts, if that was seen by then.
+pub(crate) async fn delete_from(
+    handle: &Handle,
+    (by, key, parts): (Side, &str, i32),
+    (value, seen_at): (&str, SeenAt),
+    at: SeenAt,
+) -> Result<()> {
+    let delete = handle.hot().delete_row.get(&handle.client).await?;
+    let (name, side, part) = (handle.name().as_str(), by.column(), part(value, parts));
+    let date = CqlTimestamp(seen_at.millis_i64());
+    let values = (erased_at(at), name, side, key, parts, part, value, date);
+    handle.client.write(&handle.what(), delete, values).await.map(drop)
 }
 
 /// How many rows a key has, about: one part is looked at, and not much further than where it is too
@@ -147,8 +182,8 @@ pub(crate) async fn count(handle: &Handle, (by, key, parts): (Side, &str, i32)) 
     let statement = handle.hot().part.get(&handle.client).await?;
     let mut pages = handle.pages(statement, part_values(handle, by, key, parts, 0));
     let mut rows = 0;
-    while let Some(page) = pages.next().await?
-        && rows <= ROWS_PER_PART
+    while rows <= ROWS_PER_PART
+        && let Some(page) = pages.next().await?
     {
         rows += page.len() as u64;
     }

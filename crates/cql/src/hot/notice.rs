@@ -20,6 +20,8 @@ pub(crate) async fn note(
     by: Side,
     keys: impl IntoIterator<Item = (String, u64)>,
 ) -> Result<()> {
+    // One at a time, so that a key that several meet is noted once.
+    let _noting = handle.noting.lock().await;
     let known = handle.state.refresh().await?;
     let hot_rows = handle.client.settings().hot_key_rows;
     let needed = keys.into_iter().filter_map(|(key, rows)| {
@@ -31,12 +33,10 @@ pub(crate) async fn note(
     if notes.is_empty() {
         return Ok(());
     }
-    let _noting = handle.noting.lock().await;
-    let catalog = Catalog::new(&handle.client);
-    catalog.publish(handle.name(), known.last_entry, &notes).await?;
-    // This client writes to the parts from then on; the others have to read there.
+    Catalog::new(&handle.client).publish(handle.name(), known.last_entry, &notes).await?;
+    handle.state.refresh().await?;
     tokio::time::sleep(handle.state.lease()).await;
-    handle.state.refresh().await.map(drop)
+    Ok(())
 }
 
 /// Notes a key of so many rows, beside what the caller does. A failure is nobody's: who meets
@@ -78,8 +78,11 @@ pub(crate) fn look_at_some<'k>(
     let one_of = LOOK_AT_ONE_OF.min(usize::try_from(hot_rows).unwrap_or(usize::MAX)).max(1);
     let (mut keys, at) = (keys, fastrand::usize(..one_of));
     let Some(key) = keys.nth(at) else { return };
-    if known.hot.parts(by, key) == Some(MANY_PARTS) {
-        return;
+    match known.hot.parts(by, key) {
+        Some(MANY_PARTS) => return,
+        // A look reads one of the parts, and there is time.
+        Some(parts) if fastrand::i32(..parts.max(1)) != 0 => return,
+        _ => {}
     }
     let (handle, key) = (Arc::clone(handle), key.to_owned());
     let client = Arc::clone(&handle.client);

@@ -15,6 +15,10 @@ const MANY_KEYS: usize = 20;
 /// One of so many choices goes against what was measured, if the difference is less than that.
 const TRY_ONE_OF: u64 = 64;
 const TRY_WITHIN: f64 = 4.0;
+/// Whatever the difference, one of so many.
+const TRY_ANYWAY: u64 = 4_096;
+/// A measurement counts as so many times the average at most.
+const MOST_TIMES: f64 = 4.0;
 /// How much a new measurement counts beside those before.
 const WEIGHT: f64 = 1.0 / 32.0;
 /// Lists of 1, 2-3, 4-7, ... keys cost differently for each.
@@ -41,7 +45,9 @@ struct Average(Option<f64>);
 
 impl Average {
     fn add(&mut self, value: f64) {
-        self.0 = Some(self.0.map_or(value, |before| before + (value - before) * WEIGHT));
+        // One read that hung says little about the others.
+        let bounded = |before: f64| value.min(before * MOST_TIMES);
+        self.0 = Some(self.0.map_or(value, |before| before + (bounded(before) - before) * WEIGHT));
     }
 }
 
@@ -59,7 +65,8 @@ impl Costs {
         };
         let lists = keys as f64 * measured.rows_per_key(keys.min(most));
         let is_close = lists < rows * TRY_WITHIN && rows < lists * TRY_WITHIN;
-        let tries = is_close && measured.choices.is_multiple_of(TRY_ONE_OF);
+        let tries = is_close && measured.choices.is_multiple_of(TRY_ONE_OF)
+            || measured.choices.is_multiple_of(TRY_ANYWAY);
         if (lists < rows) != tries { Read::Keys } else { Read::Bucket }
     }
 

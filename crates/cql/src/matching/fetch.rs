@@ -13,11 +13,14 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use twox_hash::XxHash3_128;
 
 /// Requests that are under way at once: more of a match only wait in the servers.
 const AT_ONCE: usize = 64;
+/// Keys with very many rows that are read at once.
+const HOT_AT_ONCE: usize = 2;
 
 /// A tranche of a population on its way.
 pub(super) struct Fetch {
@@ -26,6 +29,8 @@ pub(super) struct Fetch {
     output: Arc<Output>,
     planner: Mutex<Planner>,
     has_failed: AtomicBool,
+    /// For keys with very many rows: each takes memory.
+    hot: Semaphore,
 }
 
 /// What was answered, and how.
@@ -39,7 +44,8 @@ pub(super) struct Answered {
 impl Fetch {
     pub(super) fn new(question: Question, population: Population, output: Arc<Output>) -> Fetch {
         let (planner, has_failed) = (Mutex::default(), AtomicBool::new(false));
-        Fetch { question, population, output, planner, has_failed }
+        let hot = Semaphore::new(HOT_AT_ONCE);
+        Fetch { question, population, output, planner, has_failed, hot }
     }
 
     /// Answers all entries.
@@ -122,6 +128,7 @@ impl Fetch {
     /// Answers for a key with very many rows, as they come.
     async fn answer_hot(&self, entry: &Entry, answers: &mut Answering<'_>) -> Result<()> {
         let Question { handle, known, query, visible } = &self.question;
+        let _few = self.hot.acquire().await;
         let key = self.population.key(entry);
         let mut rows = KeyRows::new(handle, known, (query.by, key), *visible).await?;
         let (mut given, mut found) = (HashSet::new(), 0);

@@ -131,12 +131,13 @@ impl Settings {
     pub fn parse(address: &str, environment: &dyn Fn(&str) -> Option<String>) -> Result<Settings> {
         let rest = address.strip_prefix(SCHEME).ok_or_else(|| wrong("it starts with cql://"))?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (authority, keyspace) =
-            place.split_once('/').ok_or_else(|| wrong("the keyspace follows the hosts"))?;
-        let (login, hosts) = match authority.rsplit_once('@') {
-            Some((login, hosts)) => (Some(login), hosts),
-            None => (None, authority),
+        // Before the keyspace, so that no text has a part of a password with `/`.
+        let (login, place) = match place.rsplit_once('@') {
+            Some((login, place)) => (Some(login), place),
+            None => (None, place),
         };
+        let (hosts, keyspace) =
+            place.split_once('/').ok_or_else(|| wrong("the keyspace follows the hosts"))?;
         let nodes = hosts.split(',').map(values::node).collect::<Result<Vec<_>>>()?;
         let given = Given::parse(query)?;
         let read = |name: &str, least, most| number(name, given.of(name), least, most);
@@ -264,6 +265,16 @@ mod tests {
         assert_eq!((login.user.as_str(), login.password.as_str()), ("me", "s@cret"));
         assert_eq!((settings.in_flight, settings.timeout), (7, Duration::from_secs(3)));
         assert!(!format!("{settings:?}{:?}", settings.effective()).contains("s@cret"));
+        for raw in ["se?cret", "9/se?cret"] {
+            let wrong = parse(&format!("cql://me:{raw}@h/ids")).unwrap_err();
+            assert!(!wrong.contains("cret"), "{wrong}");
+        }
+        for raw in ["se/cret", "se@cret", "9/cret"] {
+            let login = parse(&format!("cql://me:{raw}@h/ids")).unwrap().login.unwrap();
+            assert_eq!(login.password, raw);
+            let wrong = parse(&format!("cql://me:{raw}@h:x/ids")).unwrap_err();
+            assert!(!wrong.contains("cret"), "{wrong}");
+        }
         let wrong = parse("cql://me:s%40cret@h/ids?nonsense=1").unwrap_err();
         assert!(wrong.contains("nonsense") && !wrong.contains("cret"), "{wrong}");
         let environment = |name: &str| Some(name.to_lowercase());

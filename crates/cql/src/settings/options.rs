@@ -134,6 +134,9 @@ impl Given {
         let mut given = BTreeMap::new();
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             let Some(option) = OPTIONS.iter().find(|option| option.name == name) else {
+                if name.contains('@') {
+                    return Err(wrong("a ? in a password is written as %3F"));
+                }
                 let names: Vec<&str> = OPTIONS.iter().map(|option| option.name).collect();
                 return Err(wrong(&format!(
                     "{name:?} is no option; there are {}",

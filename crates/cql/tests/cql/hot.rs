@@ -227,3 +227,28 @@ fn a_lookup_and_a_compaction_note_a_key() {
         }
     }
 }
+
+#[test]
+fn acknowledged_rows_are_seen_by_all_while_a_key_becomes_one_with_many() {
+    let keyspace = format!("{KEYSPACE}_clients");
+    let _beside = fresh(&keyspace);
+    let name = "t".parse().unwrap();
+    let tables = [(); 3].map(|()| {
+        let store = open_with(&keyspace, "&hot_key_rows=50");
+        store.create_table(&name, &TableOptions::default()).unwrap()
+    });
+    let [notices, writes, reads] = tables.each_ref();
+    for n in 0..300 {
+        upsert(writes.as_ref(), &[crowd(n)]);
+        // By chance and by this the key is noted, somewhere among the first hundred rows.
+        let (first, last) = (crowd(0).1, crowd(n).1);
+        for table in [reads, notices] {
+            let seen = answers(table.as_ref(), Side::Id, "crowd", Window::ALL);
+            assert_eq!(seen.len() as i64, n + 1);
+            assert!(seen.iter().any(|row| row.0 == first) && seen.iter().any(|row| row.0 == last));
+        }
+    }
+    for table in &tables {
+        assert_eq!(table.verify().unwrap(), []);
+    }
+}

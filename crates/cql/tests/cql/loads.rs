@@ -1,6 +1,6 @@
 //! Loads that do not end, and are repeated.
 
-use crate::common::{Batches, answers, fresh, open};
+use crate::common::{Batches, answers, fresh, open, upsert};
 use idmatch_model::{Side, TableOptions};
 use idmatch_store::{
     BatchSource, Error, ErrorKind, Ingest, NoRejects, Result, SourceBatch, Store, Table, now,
@@ -54,17 +54,20 @@ fn a_load_that_broke_goes_on_where_it_ended() {
     assert_eq!(run(table.as_ref(), Breaks::after(12)).unwrap_err().to_string(), "the source broke");
     assert_eq!(beside.count(&format!("{KEYSPACE}.idmatch_loads")), 2);
     assert_eq!((partners(table.as_ref(), "id0"), partners(table.as_ref(), "id129999")), (1, 0));
-    // What is gone from the servers shows which rows are written again.
+    // What is gone from the servers shows which rows are written again: of the first chunk the rows that
+    // are looked for are there, of the second they are not.
     for ends in ["by_id", "by_partner_id"] {
         beside.truncate(KEYSPACE, ends);
     }
+    let looked_for: Vec<_> = (0..16).map(|n| rows()[n * 50_000 / 16].clone()).collect();
+    upsert(table.as_ref(), &looked_for);
     run(table.as_ref(), Breaks::after(usize::MAX)).unwrap();
-    let there = ["id0", "id99999", "id100000", "id129999"].map(|id| partners(table.as_ref(), id));
-    assert_eq!(there, [0, 0, 1, 1]);
+    let asked = ["id0", "id1", "id49999", "id50000", "id99999", "id129999"];
+    let there = asked.map(|id| partners(table.as_ref(), id));
+    assert_eq!(there, [1, 0, 0, 1, 1, 1]);
     assert_eq!(beside.count(&format!("{KEYSPACE}.idmatch_loads")), 0);
     // One that ended is not remembered.
     run(table.as_ref(), Breaks::after(usize::MAX)).unwrap();
-    let there = ["id0", "id99999", "id100000", "id129999"].map(|id| partners(table.as_ref(), id));
-    assert_eq!(there, [1; 4]);
+    assert_eq!(asked.map(|id| partners(table.as_ref(), id)), [1; 6]);
     assert_eq!(table.verify().unwrap(), []);
 }
