@@ -25,7 +25,6 @@ import argparse
 import json
 import shlex
 import sys
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -36,7 +35,7 @@ import machine
 from cql_programs import CONTESTANTS, Figures, build, program, run
 from cql_questions import Questions
 from cql_steps import Bench, WrongAnswer, say
-from units import parse_count, show_count
+from units import parse_count, parse_names, show_count
 
 DEFAULT_ROWS = 5_000_000
 STEPS = ("load", "match", "lookups", "hot")
@@ -118,8 +117,8 @@ def _options() -> argparse.Namespace:
     add("--warm-up-seconds", type=float, default=15, help="of each contestant, discarded too")
     add("--slow-load-percent", type=int, default=10, help="rows that the slow ones load")
     add("--give-up-after", type=float, default=3600, help="end a contestant that takes longer")
-    add("--only", type=_names(tuple(CONTESTANTS)), default=list(CONTESTANTS))
-    add("--steps", type=_names(STEPS), default=list(STEPS), help=f"of {','.join(STEPS)}")
+    add("--only", type=parse_names(tuple(CONTESTANTS)), default=list(CONTESTANTS))
+    add("--steps", type=parse_names(STEPS), default=list(STEPS), help=f"of {','.join(STEPS)}")
     add("--network", default="127.73.35", help="first three numbers of the node's address")
     add("--jmx-port", type=int, default=7235)
     add("--heap", type=parse_count, default=4 << 30, help="of the node, in bytes")
@@ -128,18 +127,6 @@ def _options() -> argparse.Namespace:
     add("--keep", action="store_true", help="keep the tables, and take those that were kept")
     add("--results", type=Path, help="the results file (default: in --dir)")
     return parser.parse_args()
-
-
-def _names(allowed: tuple[str, ...]) -> Callable[[str], list[str]]:
-    def read(text: str) -> list[str]:
-        names = [name.strip() for name in text.split(",") if name.strip()]
-        unknown = set(names) - set(allowed)
-        if unknown:
-            listed = ", ".join(allowed)
-            raise argparse.ArgumentTypeError(f"{', '.join(sorted(unknown))}: not among {listed}")
-        return names
-
-    return read
 
 
 if __name__ == "__main__":

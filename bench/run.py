@@ -14,7 +14,6 @@ import argparse
 import os
 import shlex
 import sys
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -26,7 +25,7 @@ from data import DataSet
 from joins import Bench, attempt, can_drop_page_cache, cold, hot, hot_write, say
 from peers.rocksdb import BYTES_PER_ROW, RocksDb, RocksDbFailed
 from results import Disagreement, Results
-from units import parse_count, show_bytes, show_count
+from units import parse_count, parse_names, show_bytes, show_count
 
 ON_PARQUET = ("duckdb", "polars", "clickhouse")
 CONTESTANTS = ("bare", *ON_PARQUET, "duckdb-native", "rocksdb", "idmatch")
@@ -232,8 +231,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rows", type=parse_count, help="match rows, such as 4M (default: 400M, or what fits on the disk)")
     parser.add_argument("--dir", type=Path, default=data_sets.DEFAULT_DIRECTORY, help="where data, stores and results go")
     parser.add_argument("--seed", type=int, default=data_sets.DEFAULT_SEED)
-    parser.add_argument("--only", type=_names(CONTESTANTS), default=list(CONTESTANTS), help=f"of {','.join(CONTESTANTS)}")
-    parser.add_argument("--modes", type=_names(MODES), default=list(MODES), help=f"of {','.join(MODES)}")
+    parser.add_argument("--only", type=parse_names(CONTESTANTS), default=list(CONTESTANTS), help=f"of {','.join(CONTESTANTS)}")
+    parser.add_argument("--modes", type=parse_names(MODES), default=list(MODES), help=f"of {','.join(MODES)}")
     parser.add_argument("--runs", type=int, default=7, help="measured runs of each figure, after one to warm up")
     parser.add_argument("--seconds-per-mode", type=float, default=100, help="take no further run after this long")
     parser.add_argument("--give-up-after", type=float, default=3600, help="end a contestant that takes longer for one call")
@@ -242,16 +241,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--keep", action="store_true", help="keep the idmatch store, and use one kept before unless it is to be loaded")
     parser.add_argument("--results", type=Path, help="the results file (default: in --dir)")
     return parser.parse_args()
-
-
-def _names(allowed: tuple[str, ...]) -> Callable[[str], list[str]]:
-    def read(text: str) -> list[str]:
-        names = [name.strip() for name in text.split(",") if name.strip()]
-        unknown = set(names) - set(allowed)
-        if unknown:
-            raise argparse.ArgumentTypeError(f"{', '.join(sorted(unknown))}: not among {', '.join(allowed)}")
-        return names
-    return read
 
 
 if __name__ == "__main__":

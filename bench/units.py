@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Callable
 from pathlib import Path
 
 _COUNT_SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9}
@@ -64,3 +66,17 @@ def directory_bytes(directory: Path) -> int:
             except FileNotFoundError:
                 continue
     return total
+
+
+def parse_names(allowed: tuple[str, ...]) -> Callable[[str], list[str]]:
+    """Reads names with commas between them, each of those allowed."""
+
+    def read(text: str) -> list[str]:
+        names = [name.strip() for name in text.split(",") if name.strip()]
+        unknown = set(names) - set(allowed)
+        if unknown:
+            listed = ", ".join(allowed)
+            raise argparse.ArgumentTypeError(f"{', '.join(sorted(unknown))}: not among {listed}")
+        return names
+
+    return read

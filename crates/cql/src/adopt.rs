@@ -3,7 +3,7 @@
 //! It is published as an erasure is, and hides from then on; that rows are there which it hides costs
 //! disk, and a compaction removes them.
 
-use crate::catalog::{Catalog, Note};
+use crate::catalog::Note;
 use crate::handle::Handle;
 use idmatch_store::{Erasures, Result};
 use std::sync::Arc;
@@ -19,8 +19,5 @@ pub(crate) async fn adopt(handle: &Arc<Handle>, theirs: &Erasures) -> Result<()>
         return Ok(());
     }
     let notes: Vec<_> = new.into_iter().map(|(hash, at)| (hash, Note::Erased(at))).collect();
-    Catalog::new(&handle.client).publish(handle.name(), before.last_entry, &notes).await?;
-    handle.state.refresh().await?;
-    tokio::time::sleep(handle.state.lease()).await;
-    Ok(())
+    handle.publish(&before, &notes).await
 }

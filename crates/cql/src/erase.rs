@@ -3,7 +3,7 @@
 //! What was published hides rows from every question, whenever they arrive. Removing them is for
 //! the disk: rows that are written later, by who did not know yet, are removed by a compaction.
 
-use crate::catalog::{Catalog, Note};
+use crate::catalog::Note;
 use crate::handle::Handle;
 use crate::hot::{HotRows, Which};
 use crate::state::Known;
@@ -32,9 +32,7 @@ pub(crate) async fn erase(
     let before = handle.state.refresh().await?;
     let note = |target| (before.erasures.hash(target), Note::Erased(at));
     let notes: Vec<(u128, Note)> = targets.iter().map(note).collect();
-    Catalog::new(&handle.client).publish(handle.name(), before.last_entry, &notes).await?;
-    handle.state.refresh().await?;
-    tokio::time::sleep(handle.state.lease()).await;
+    handle.publish(&before, &notes).await?;
     // A row that several targets hide counts once.
     let targets: BTreeSet<Target> = targets.into_iter().collect();
     let rows: Vec<[BTreeSet<Row>; 2]> = stream::iter(targets)

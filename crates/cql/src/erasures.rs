@@ -61,8 +61,6 @@ impl Erasures {
             Side::PartnerId => (value.as_bytes(), key.as_bytes()),
         };
         let hidden = |hash: u128| self.at.get(&hash).is_some_and(|at| seen_at <= *at);
-        hidden(self.key.id(id))
-            || hidden(self.key.partner_id(partner_id))
-            || hidden(self.key.pair(id, partner_id))
+        self.key.any_of(id, partner_id, hidden)
     }
 }

@@ -2,6 +2,7 @@
 //! single rows and keys, wherever they are.
 
 use crate::bucket::bucket;
+use crate::catalog::{Catalog, Note};
 use crate::client::Client;
 use crate::errors::unexpected;
 use crate::hot::{self, HotRows, Which};
@@ -74,6 +75,14 @@ impl Handle {
     /// What is read, as an error names it.
     pub(crate) fn what(&self) -> String {
         format!("table {}", self.name())
+    }
+
+    /// Enters notes into the table's log, after what was known then; returns when every client knows.
+    pub(crate) async fn publish(&self, known: &Known, notes: &[(u128, Note)]) -> Result<()> {
+        Catalog::new(&self.client).publish(self.name(), known.last_entry, notes).await?;
+        self.state.refresh().await?;
+        tokio::time::sleep(self.state.lease()).await;
+        Ok(())
     }
 
     /// The rows that a statement gives.

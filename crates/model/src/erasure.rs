@@ -72,6 +72,12 @@ impl ErasureKey {
         self.hash(&[&[3], &(id.len() as u16).to_le_bytes(), id, partner_id])
     }
 
+    /// Whether any of the hashes that a row can be erased by is one that hides it: of its id, of its
+    /// partner_id, or of both.
+    pub fn any_of(&self, id: &[u8], partner_id: &[u8], hides: impl Fn(u128) -> bool) -> bool {
+        hides(self.id(id)) || hides(self.partner_id(partner_id)) || hides(self.pair(id, partner_id))
+    }
+
     fn hash(&self, parts: &[&[u8]]) -> u128 {
         let mut hash = SipHasher24::new_with_key(&self.0);
         parts.iter().for_each(|part| hash.write(part));

@@ -24,7 +24,7 @@ pub use ingest::{
     SourceBatch, population_ids,
 };
 pub use memory::MemoryStore;
-pub use scan::{PARTS, Parts, RowLane, Scan};
+pub use scan::{PARTS, Parts, RowBatch, RowLane, Scan};
 pub use traits::{
     Answers, Distinct, Durability, Erased, Erasures, Finding, Match, MatchCounts, MatchLane,
     MatchQuery, MatchSink, PlanStep, Repaired, Store, Table, TableStats, match_schema,

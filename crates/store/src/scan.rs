@@ -60,52 +60,76 @@ pub trait Scan: Send + Sync {
     fn read(&self, parts: &Parts, sink: &dyn MatchSink) -> Result<()>;
 }
 
-/// Rows on their way into batches, which go to one lane when they are full.
-pub struct RowLane<'s> {
-    lane: Box<dyn MatchLane + 's>,
+/// Rows on their way into a batch of [`match_schema`].
+pub struct RowBatch {
     schema: SchemaRef,
-    ids: StringBuilder,
-    partner_ids: StringBuilder,
+    keys: StringBuilder,
+    values: StringBuilder,
     dates: Vec<i64>,
     bytes: usize,
+}
+
+impl RowBatch {
+    /// An empty batch, whose keys are of this side.
+    pub fn new(by: Side) -> RowBatch {
+        let (keys, values) = (StringBuilder::new(), StringBuilder::new());
+        RowBatch { schema: match_schema(by), keys, values, dates: Vec::new(), bytes: 0 }
+    }
+
+    /// Adds a row; gives the batch when it is full.
+    pub fn push(&mut self, key: &str, value: &str, seen_at: SeenAt) -> Result<Option<RecordBatch>> {
+        self.keys.append_value(key);
+        self.values.append_value(value);
+        self.dates.push(seen_at.millis_i64());
+        self.bytes += key.len() + value.len();
+        let is_full = self.dates.len() >= BATCH_ROWS || self.bytes >= BATCH_BYTES;
+        if is_full { self.take() } else { Ok(None) }
+    }
+
+    /// Gives what is there, unless there is nothing.
+    pub fn take(&mut self) -> Result<Option<RecordBatch>> {
+        if self.dates.is_empty() {
+            return Ok(None);
+        }
+        self.bytes = 0;
+        let dates = TimestampMillisecondArray::from(std::mem::take(&mut self.dates));
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(self.keys.finish()),
+            Arc::new(self.values.finish()),
+            Arc::new(dates.with_timezone("UTC")),
+        ];
+        let batch = RecordBatch::try_new(self.schema.clone(), columns);
+        batch.map(Some).map_err(|e| {
+            Error::with_source(ErrorKind::InvalidArgument, "cannot build a batch of rows", e)
+        })
+    }
+}
+
+/// Rows by id on their way to one lane.
+pub struct RowLane<'s> {
+    lane: Box<dyn MatchLane + 's>,
+    rows: RowBatch,
 }
 
 impl<'s> RowLane<'s> {
     /// Rows for a lane.
     pub fn new(lane: Box<dyn MatchLane + 's>) -> RowLane<'s> {
-        let (ids, partner_ids) = (StringBuilder::new(), StringBuilder::new());
-        let schema = match_schema(Side::Id);
-        RowLane { lane, schema, ids, partner_ids, dates: Vec::new(), bytes: 0 }
+        RowLane { lane, rows: RowBatch::new(Side::Id) }
     }
 
     /// Adds a row.
     pub fn push(&mut self, id: &str, partner_id: &str, seen_at: SeenAt) -> Result<()> {
-        self.ids.append_value(id);
-        self.partner_ids.append_value(partner_id);
-        self.dates.push(seen_at.millis_i64());
-        self.bytes += id.len() + partner_id.len();
-        if self.dates.len() < BATCH_ROWS && self.bytes < BATCH_BYTES { Ok(()) } else { self.send() }
+        match self.rows.push(id, partner_id, seen_at)? {
+            Some(batch) => self.lane.push(batch),
+            None => Ok(()),
+        }
     }
 
     /// Sends what is left; there are no more rows.
     pub fn finish(mut self) -> Result<()> {
-        if !self.dates.is_empty() {
-            self.send()?;
+        if let Some(batch) = self.rows.take()? {
+            self.lane.push(batch)?;
         }
         self.lane.finish()
-    }
-
-    fn send(&mut self) -> Result<()> {
-        self.bytes = 0;
-        let dates = TimestampMillisecondArray::from(std::mem::take(&mut self.dates));
-        let columns: Vec<ArrayRef> = vec![
-            Arc::new(self.ids.finish()),
-            Arc::new(self.partner_ids.finish()),
-            Arc::new(dates.with_timezone("UTC")),
-        ];
-        let batch = RecordBatch::try_new(self.schema.clone(), columns);
-        self.lane.push(batch.map_err(|e| {
-            Error::with_source(ErrorKind::InvalidArgument, "cannot build a batch of rows", e)
-        })?)
     }
 }

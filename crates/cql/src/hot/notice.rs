@@ -1,7 +1,7 @@
 //! Finds the keys that have very many rows, and notes them in the table's log.
 
 use super::{MANY_PARTS, parts_for};
-use crate::catalog::{Catalog, Note};
+use crate::catalog::Note;
 use crate::handle::Handle;
 use crate::state::Known;
 use idmatch_model::Side;
@@ -33,21 +33,16 @@ pub(crate) async fn note(
     if notes.is_empty() {
         return Ok(());
     }
-    Catalog::new(&handle.client).publish(handle.name(), known.last_entry, &notes).await?;
-    handle.state.refresh().await?;
-    tokio::time::sleep(handle.state.lease()).await;
-    Ok(())
+    handle.publish(&known, &notes).await
 }
 
 /// Notes a key of so many rows, beside what the caller does. A failure is nobody's: who meets
 /// the key next tries again.
 pub(crate) fn note_later(handle: &Arc<Handle>, by: Side, key: &str, rows: u64) {
-    let is_enough = |known: &Known| {
-        let parts = parts_for(rows, handle.client.settings().hot_key_rows);
-        parts <= known.hot.parts(by, key)
-    };
+    let Some(parts) = parts_for(rows, handle.client.settings().hot_key_rows) else { return };
+    let is_enough = handle.state.known().hot.parts(by, key).is_some_and(|now| now >= parts);
     // One at a time: a hot key is asked for often.
-    if is_enough(&handle.state.known()) || handle.noting.try_lock().is_err() {
+    if is_enough || handle.noting.try_lock().is_err() {
         return;
     }
     let (handle, key) = (Arc::clone(handle), key.to_owned());

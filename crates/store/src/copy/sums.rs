@@ -144,9 +144,8 @@ impl Compared {
 
     fn is_erased(&self, id: &str, partner_id: &str, seen_at: SeenAt) -> bool {
         let Some((key, erased)) = &self.erased else { return false };
-        let (id, partner_id) = (id.as_bytes(), partner_id.as_bytes());
-        let hashes = [key.id(id), key.partner_id(partner_id), key.pair(id, partner_id)];
-        hashes.iter().any(|hash| erased.get(hash).is_some_and(|at| seen_at <= *at))
+        let hides = |hash: u128| erased.get(&hash).is_some_and(|at| seen_at <= *at);
+        key.any_of(id.as_bytes(), partner_id.as_bytes(), hides)
     }
 }
 

@@ -59,9 +59,8 @@ impl Observed {
 
     fn is_erased(&self, id: &str, partner_id: &str, seen_at: SeenAt) -> bool {
         let Some(key) = self.key else { return false };
-        let (id, partner_id) = (id.as_bytes(), partner_id.as_bytes());
-        let hashes = [key.id(id), key.partner_id(partner_id), key.pair(id, partner_id)];
-        hashes.iter().any(|hash| self.erasures.get(hash).is_some_and(|at| seen_at <= *at))
+        let hides = |hash: u128| self.erasures.get(&hash).is_some_and(|at| seen_at <= *at);
+        key.any_of(id.as_bytes(), partner_id.as_bytes(), hides)
     }
 
     /// What goes with a key: each answer that has a visible date, with the newest such
