@@ -113,7 +113,7 @@ def _options() -> argparse.Namespace:
     add("--load-runs", type=int, default=3, help="measured loads of each contestant")
     add("--rounds", type=int, default=3, help="rounds of the lookups")
     add("--seconds", type=float, default=100, help="begin no further run after so long")
-    add("--warm-up-requests", type=parse_count, default=1_500_000, help="discarded at first")
+    add("--warm-up-requests", type=parse_count, default=1_500_000, help="rows written at first, discarded")
     add("--warm-up-seconds", type=float, default=15, help="of each contestant, discarded too")
     add("--slow-load-percent", type=int, default=10, help="rows that the slow ones load")
     add("--give-up-after", type=float, default=3600, help="end a contestant that takes longer")

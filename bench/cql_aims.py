@@ -35,13 +35,16 @@ def cql_aims(document: dict[str, Any]) -> list[Aim]:
             quotient(_load(document, "idmatch"), _load(document, "driver")),
             2,
         ),
-        at_most(
-            "single lookup, against the bare Rust driver",
-            quotient(
-                get(document, "lookups", "idmatch", "median"),
-                get(document, "lookups", "driver", "median"),
-            ),
-            1.2,
+        *(
+            at_most(
+                f"single lookup {how}, against the bare Rust driver",
+                quotient(
+                    get(document, "lookups", name, "median"),
+                    get(document, "lookups", "driver", "median"),
+                ),
+                1.2,
+            )
+            for name, how in (("idmatch-rust", "from Rust"), ("idmatch", "from Python"))
         ),
         bound(
             f"newest 10 of a key of {show_count(get(document, 'hot', 'values') or 10**6)} values",

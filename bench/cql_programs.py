@@ -42,7 +42,8 @@ class Contestant:
     title: str
     keyspace: str
     steps: tuple[str, ...]
-    # Of the program in `cql/`: how it reads, and how many requests it has in flight.
+    # Of the program in `cql/`: how it reads, unless that is idmatch's to choose, and how many requests it
+    # has in flight.
     read: str = ""
     in_flight: int = 0
     # Of Python: where its virtual environment is, below this folder.
@@ -61,6 +62,8 @@ class Contestant:
                 *(str(python), "-m", "cql_peers.worker", step, name),
                 *("--address", address, *arguments),
             ]
+        if step == "lookups" and not self.read:
+            return [*program(address), "ours", *arguments]
         more = ["--read", self.read] if step in ("match", "lookups") else []
         if step in ("match", "load"):
             more += ["--in-flight", str(self.in_flight)]
@@ -84,6 +87,7 @@ CONTESTANTS = {
             ("load", "match", "lookups"),
             venv=".venv",
         ),
+        Contestant("idmatch-rust", "idmatch, from Rust", OURS, ("lookups",)),
         *(
             Contestant(
                 f"idmatch:{name}",

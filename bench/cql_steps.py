@@ -34,6 +34,8 @@ from units import show_count, show_seconds
 # Who fills the tables of a keyspace.
 _OWNERS = {OURS: "idmatch", ONE_ROW: "driver"}
 _NEWEST = 10
+# The server is warmed up so many times as long as a contestant.
+WARM_UPS = 4
 
 
 class WrongAnswer(Exception):
@@ -67,12 +69,12 @@ class Bench:
         self._drop(SCRATCH)
 
     def warm_up_reads(self) -> None:
-        """The same for reads: single keys, lists of keys, and whole buckets."""
+        """The same for reads, for as long each: single keys, lists of keys, and whole buckets."""
         _, tenth, _ = self._questions.matches
-        runs = math.ceil(self._options.warm_up_requests / tenth.rows)
+        seconds = WARM_UPS * self._options.warm_up_seconds
         for name in ("driver", "bare-lists", "bare-buckets"):
             self._record(
-                lambda name=name: self._match(name, [tenth], runs=runs, seconds=math.inf),
+                lambda name=name: self._match(name, [tenth], runs=sys.maxsize, seconds=seconds),
                 "warm_up",
                 f"{name} match",
             )

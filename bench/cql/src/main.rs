@@ -4,6 +4,7 @@
 //! cql match   --read WAY --keyspace K --warm-up FILE POPULATIONS...    answers populations
 //! cql lookups --read WAY --keyspace K POPULATION                       one id after the other
 //! cql load    --keyspace K FILES...                                    one-row inserts into new tables
+//! cql ours    --keyspace K POPULATION                                  the same through idmatch, from Rust
 //! cql count   --layout LAYOUT KEYSPACE                                 rows of each direction, and a sum of their dates
 //! cql drop    KEYSPACE
 //! cql settled                                                          waits until nothing is flushed or compacted
@@ -13,6 +14,7 @@
 
 mod flight;
 mod load;
+mod ours;
 mod parquets;
 mod reads;
 mod repeat;
@@ -75,6 +77,13 @@ enum Step {
         pace: Pace,
         population: PathBuf,
     },
+    Ours {
+        #[arg(long)]
+        keyspace: String,
+        #[command(flatten)]
+        pace: Pace,
+        population: PathBuf,
+    },
     Load {
         #[arg(long)]
         keyspace: String,
@@ -100,7 +109,7 @@ enum Step {
 async fn main() -> Result<(), Failure> {
     let arguments = Arguments::parse();
     let session = Arc::new(connect(&arguments.address).await?);
-    let document = run(&session, arguments.step).await?;
+    let document = run(&session, &arguments.address, arguments.step).await?;
     println!("{document}");
     Ok(())
 }
@@ -117,7 +126,7 @@ async fn connect(address: &str) -> Result<Session, Failure> {
         .await?)
 }
 
-async fn run(session: &Arc<Session>, step: Step) -> Result<Value, Failure> {
+async fn run(session: &Arc<Session>, address: &str, step: Step) -> Result<Value, Failure> {
     match step {
         Step::Match { read, keyspace, in_flight, warm_up, pace, populations } => {
             let reader = Arc::new(Reader::new(session, &keyspace, read, in_flight).await?);
@@ -135,6 +144,10 @@ async fn run(session: &Arc<Session>, step: Step) -> Result<Value, Failure> {
             let ask = async || reader.one_by_one(&ids).await;
             let warm = pace.warm_up(ask).await?;
             Ok(json!({ "warm_up": warm, "runs": pace.repeat(ask).await? }))
+        }
+        Step::Ours { keyspace, pace, population } => {
+            let store = format!("cql://{address}/{keyspace}");
+            ours::lookups(store, parquets::ids(&population)?, pace).await
         }
         Step::Load { keyspace, in_flight, files } => {
             load::load(session, &keyspace, in_flight, &files).await

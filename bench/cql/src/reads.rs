@@ -128,12 +128,7 @@ impl Reader {
             };
             taken.saturating_record(began.elapsed().as_nanos() as u64);
         }
-        let at = |quantile| taken.value_at_quantile(quantile) as f64 / 1e9;
-        let mut run = sum.json();
-        run["lookups"] = taken.len().into();
-        run["median"] = at(0.5).into();
-        run["p99"] = at(0.99).into();
-        Ok(run)
+        Ok(lookups(sum, &taken))
     }
 
     async fn group(&self, population: &Ordered, group: Range<usize>) -> Result<Answer, Failure> {
@@ -192,6 +187,16 @@ impl Reader {
             }
         }
     }
+}
+
+/// What a run of lookups gives, of the nanoseconds that each took.
+pub fn lookups(sum: Answer, taken: &Histogram<u64>) -> Value {
+    let at = |quantile| taken.value_at_quantile(quantile) as f64 / 1e9;
+    let mut run = sum.json();
+    run["lookups"] = taken.len().into();
+    run["median"] = at(0.5).into();
+    run["p99"] = at(0.99).into();
+    run
 }
 
 impl Ordered {

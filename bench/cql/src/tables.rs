@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::xxh3_64;
 const ONE_ROW: &str = include_str!("../../cql_peers/one_row.cql");
 
 /// The table of idmatch that is measured.
-const TABLE: &str = "matches";
+pub const TABLE: &str = "matches";
 
 #[derive(Clone, Copy, ValueEnum)]
 pub enum Layout {

@@ -5,7 +5,8 @@ use arrow_array::Array;
 use idmatch_model::check_id;
 use idmatch_store::{BatchSource, Result, population_ids};
 
-/// A tranche ends with the batch in which it reaches one of these.
+/// A tranche ends with the batch in which it reaches one of these. While it is brought into order, its
+/// text is there twice.
 const MOST_ROWS: u64 = 4_000_000;
 const MOST_BYTES: usize = 256 << 20;
 
@@ -58,21 +59,36 @@ impl Population {
         self.valid += 1;
     }
 
+    /// Brings keys into order, and their text with them: the key that is looked at next then lies near
+    /// the last one, and not where it happened to be read.
     fn sort(&mut self) {
-        let Population { text, entries, .. } = self;
-        let key = |entry: &Entry| text.get(entry.start..entry.start + entry.length);
-        entries.sort_unstable_by(|a, b| a.bucket.cmp(&b.bucket).then_with(|| key(a).cmp(&key(b))));
-        entries.dedup_by(|later, first| {
-            let same = later.bucket == first.bucket && key(later) == key(first);
+        self.entries.sort_unstable_by_key(|entry| entry.bucket);
+        let mut text = String::with_capacity(self.text.len());
+        for entry in &mut self.entries {
+            let start = text.len();
+            text.push_str(in_text(&self.text, entry));
+            entry.start = start;
+        }
+        for bucket in self.entries.chunk_by_mut(|a, b| a.bucket == b.bucket) {
+            bucket.sort_unstable_by(|a, b| in_text(&text, a).cmp(in_text(&text, b)));
+        }
+        self.entries.dedup_by(|later, first| {
+            let same =
+                later.bucket == first.bucket && in_text(&text, later) == in_text(&text, first);
             if same {
                 first.times += later.times;
             }
             same
         });
+        self.text = text;
     }
 
     /// The key of an entry.
     pub(super) fn key(&self, entry: &Entry) -> &str {
-        self.text.get(entry.start..entry.start + entry.length).unwrap_or_default()
+        in_text(&self.text, entry)
     }
+}
+
+fn in_text<'t>(text: &'t str, entry: &Entry) -> &'t str {
+    text.get(entry.start..entry.start + entry.length).unwrap_or_default()
 }
