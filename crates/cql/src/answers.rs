@@ -3,7 +3,6 @@
 //! With keep="all", and where a key has very many rows, they come newest first and are read page by page.
 //! With keep="last" the servers have the others by value, so that all of a key are read and ordered here.
 
-use crate::bucket::bucket;
 use crate::handle::Handle;
 use crate::hot::{self, HotRows, Which};
 use crate::pages::Pages;
@@ -40,12 +39,10 @@ impl KeyRows {
         visible: Visible,
     ) -> Result<KeyRows> {
         let source = if known.hot.parts(by, key).is_some() {
-            let rows = HotRows::new(handle, known, (by, key), None, Which::Counting).await?;
-            Source::Places(Box::new(rows))
+            let which = Which::Counting(visible.dates());
+            Source::Places(Box::new(HotRows::new(handle, known, (by, key), None, which).await?))
         } else {
-            let statement = handle.by(by).key.get(&handle.client).await?;
-            let values = (bucket(key, known.definition.buckets), key.to_owned());
-            Source::Bucket(handle.pages(statement, values))
+            Source::Bucket(handle.key_pages(known, (by, key), visible.dates()).await?)
         };
         let (handle, known) = (Arc::clone(handle), Arc::clone(known));
         Ok(KeyRows { handle, known, visible, by, key: key.to_owned(), source, read: 0 })
@@ -177,7 +174,8 @@ async fn dates(
         return Ok(date.filter(|date| shows(*date)).into_iter().collect());
     }
     let mut found = Vec::new();
-    let mut places = HotRows::new(handle, &known, (by, key), Some(value), Which::Counting).await?;
+    let which = Which::Counting(visible.dates());
+    let mut places = HotRows::new(handle, &known, (by, key), Some(value), which).await?;
     while found.len() < most
         && let Some(rows) = places.next().await?
     {

@@ -10,7 +10,7 @@ use crate::state::Known;
 use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{Keep, SeenAt, Side, Target, Window};
 use idmatch_store::{Erased, Error, Result};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 /// Targets that are worked on at once.
@@ -63,8 +63,9 @@ async fn remove(
     let mut stored = rows_of(handle, before, (by, key), value.map(String::as_str)).await?;
     let is_hidden = |row: &Row| row.2 <= at;
     // A pair that was seen later is not erased, even if an older row of it is still there.
-    let here: BTreeSet<Row> = counting(before.definition.keep, &stored);
-    let here: Vec<Row> = here.into_iter().filter(is_hidden).collect();
+    let (keep, mut given) = (before.definition.keep, HashSet::new());
+    let newest = stored.iter().filter(|row| keep == Keep::All || given.insert(&row.1));
+    let here: Vec<Row> = newest.filter(|row| is_hidden(row)).cloned().collect();
     stored.retain(is_hidden);
     if value.is_none() {
         handle.delete_key(before, by, key, at).await?;
@@ -105,22 +106,7 @@ async fn remove(
     })
 }
 
-/// Of some rows those that count: with keep="last" the newest of each pair.
-fn counting(keep: Keep, rows: &[Row]) -> BTreeSet<Row> {
-    if keep == Keep::All {
-        return rows.iter().cloned().collect();
-    }
-    let mut newest = BTreeMap::new();
-    for (key, value, date) in rows {
-        let known = newest.entry((key, value)).or_insert(*date);
-        *known = (*date).max(*known);
-    }
-    let row =
-        |((key, value), date): ((&String, &String), SeenAt)| (key.clone(), value.clone(), date);
-    newest.into_iter().map(row).collect()
-}
-
-/// All rows of a key as they are stored; of one value, if that is named.
+/// All rows of a key as they are stored, newest first; of one value, if that is named.
 async fn rows_of(
     handle: &Arc<Handle>,
     known: &Known,

@@ -8,9 +8,9 @@ use crate::errors::unexpected;
 use crate::hot::{self, HotRows, Which};
 use crate::matching::Costs;
 use crate::pages::{Page, Pages};
-use crate::state::{Known, State};
+use crate::state::{Dates, Known, State};
 use crate::statements::{Direction, Hot, Statements};
-use idmatch_model::{Keep, SeenAt, Side, TableName};
+use idmatch_model::{Keep, SeenAt, Side, TableName, Window};
 use idmatch_store::{Result, now};
 use scylla::serialize::row::SerializeRow;
 use scylla::statement::prepared::PreparedStatement;
@@ -39,8 +39,8 @@ pub(crate) struct Handle {
     /// Held while keys with very many rows are noted.
     pub(crate) noting: Mutex<()>,
     statements: Statements,
-    /// What matches by id and by partner_id cost so far.
-    costs: [Costs; 2],
+    /// What matches by id and by partner_id cost so far: of all dates, and of a window.
+    costs: [[Costs; 2]; 2],
 }
 
 impl Handle {
@@ -50,13 +50,14 @@ impl Handle {
         Handle { client, state, noting, statements, costs }
     }
 
-    /// What matches by a side cost so far.
-    pub(crate) fn costs(&self, by: Side) -> &Costs {
+    /// What matches by a side cost so far. A window makes keys cheaper, and not buckets.
+    pub(crate) fn costs(&self, by: Side, window: Window) -> &Costs {
         let [by_id, by_partner_id] = &self.costs;
-        match by {
+        let [of_all, of_window] = match by {
             Side::Id => by_id,
             Side::PartnerId => by_partner_id,
-        }
+        };
+        if window.is_all() { of_all } else { of_window }
     }
 
     pub(crate) fn name(&self) -> &TableName {
@@ -83,6 +84,36 @@ impl Handle {
         self.state.refresh().await?;
         tokio::time::sleep(self.state.lease()).await;
         Ok(())
+    }
+
+    /// The rows that a key has in its bucket. With keep="all" they are newest first, and only those that
+    /// were seen between these dates; with keep="last" all, in the order of values.
+    pub(crate) async fn key_pages(
+        &self,
+        known: &Known,
+        (by, key): (Side, &str),
+        Dates(since, until): Dates,
+    ) -> Result<Pages> {
+        let statement = self.by(by).key.get(&self.client).await?;
+        let (bucket, key) = (bucket(key, known.definition.buckets), key.to_owned());
+        Ok(match known.definition.keep {
+            Keep::Last => self.pages(statement, (bucket, key)),
+            Keep::All => self.pages(statement, (bucket, key, since, until)),
+        })
+    }
+
+    /// The same for some keys of one bucket, key by key.
+    pub(crate) async fn keys_pages(
+        &self,
+        known: &Known,
+        (by, bucket, keys): (Side, i32, Vec<String>),
+        Dates(since, until): Dates,
+    ) -> Result<Pages> {
+        let statement = self.by(by).keys.get(&self.client).await?;
+        Ok(match known.definition.keep {
+            Keep::Last => self.pages(statement, (bucket, keys)),
+            Keep::All => self.pages(statement, (bucket, keys, since, until)),
+        })
     }
 
     /// The rows that a statement gives.
@@ -116,7 +147,7 @@ impl Handle {
     ) -> Result<Option<SeenAt>> {
         let keep = known.definition.keep;
         if known.hot.parts(by, key).is_some() {
-            let which = Which::Counting;
+            let which = Which::Counting(Dates::of(seen_at));
             let mut rows = HotRows::new(self, known, (by, key), Some(value), which).await?;
             let is_it =
                 |row: &(String, SeenAt)| row.0 == value && (keep == Keep::Last || row.1 == seen_at);
@@ -153,16 +184,8 @@ impl Handle {
         if let Some(parts) = known.hot.parts(by, key) {
             return hot::count(self, (by, key, parts)).await;
         }
-        let statement = self.by(by).key.get(&self.client).await?;
-        let mut pages =
-            self.pages(statement, (bucket(key, known.definition.buckets), key.to_owned()));
-        let mut rows = 0;
-        while rows <= self.client.settings().hot_key_rows
-            && let Some(page) = pages.next().await?
-        {
-            rows += page.len() as u64;
-        }
-        Ok(rows)
+        let pages = self.key_pages(&known, (by, key), Dates::ALL).await?;
+        pages.count(self.client.settings().hot_key_rows).await
     }
 
     /// Removes a row that was seen by then, in one direction. What was seen later stays.

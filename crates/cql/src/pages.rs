@@ -43,6 +43,17 @@ impl Pages {
         Ok(Some(Page { rows, what: Arc::clone(&self.what) }))
     }
 
+    /// Counts rows, until they are more than so many.
+    pub(crate) async fn count(mut self, enough: u64) -> Result<u64> {
+        let mut rows = 0;
+        while rows <= enough
+            && let Some(page) = self.next().await?
+        {
+            rows += page.len() as u64;
+        }
+        Ok(rows)
+    }
+
     /// Whether there may be another page.
     pub(crate) fn has_more(&self) -> bool {
         self.next.is_some()

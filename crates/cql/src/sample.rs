@@ -3,7 +3,7 @@
 use crate::handle::Handle;
 use crate::hot;
 use crate::pages::Pages;
-use crate::state::Known;
+use crate::state::{Dates, Known};
 use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{SeenAt, Side};
 use idmatch_store::Result;
@@ -91,7 +91,7 @@ async fn sample_hot(handle: &Handle, known: &Known, by: Side) -> Result<Sample> 
     let read = keys.len().min(HOT_KEYS);
     for key in keys.iter().take(read) {
         for parts in hot::steps(known.hot.parts(by, key).unwrap_or_default()) {
-            let values = hot::part_values(handle, by, key, parts, 0);
+            let values = hot::part_values(handle, (by, key, parts, 0), Dates::ALL);
             let part = sum(handle, handle.pages(statement, values)).await?;
             // The key itself is among those of the buckets, or does not count beside them.
             all.add(&Sample { keys: 0, ..part.scaled(1, i64::from(parts)) });

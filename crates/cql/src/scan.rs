@@ -4,7 +4,7 @@ use crate::errors::unexpected;
 use crate::handle::{Handle, Row};
 use crate::hot::{self, HotRows, Which};
 use crate::rows::Rows;
-use crate::state::Known;
+use crate::state::{Dates, Known};
 use idmatch_model::{SeenAt, Side};
 use idmatch_store::Result;
 use std::collections::BTreeMap;
@@ -55,7 +55,7 @@ pub(crate) async fn scan(handle: &Arc<Handle>, by: Side, visit: impl Visit) -> R
     keys.extend(met.into_keys());
     let mut portion = Rows::default();
     for key in keys {
-        let which = Which::Counting;
+        let which = Which::Counting(Dates::ALL);
         let mut places = HotRows::new(handle, &known, (by, &key), None, which).await?;
         while let Some(rows) = places.next().await? {
             for (value, seen_at) in rows {

@@ -13,6 +13,7 @@ use crate::schema::StoreRow;
 use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{SeenAt, Side, TableName, Window};
 use idmatch_store::{Error, ErrorKind, Result, now};
+use scylla::value::CqlTimestamp;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
@@ -53,8 +54,30 @@ pub(crate) struct Visible {
 }
 
 impl Visible {
+    /// From when on, and before when a row can have been seen to be visible.
+    pub(crate) fn dates(&self) -> Dates {
+        let since = self.window.since().max(Some(self.gone_before));
+        let at = |date: SeenAt| CqlTimestamp(date.millis_i64());
+        let (Dates(first, end), until) = (Dates::ALL, self.window.until());
+        Dates(since.map_or(first, at), until.map_or(end, at))
+    }
+
     pub(crate) fn contains(&self, seen_at: SeenAt) -> bool {
         self.window.contains(seen_at) && seen_at >= self.gone_before
+    }
+}
+
+/// Dates that servers are asked for: from the first on, before the second.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Dates(pub(crate) CqlTimestamp, pub(crate) CqlTimestamp);
+
+impl Dates {
+    pub(crate) const ALL: Dates = Dates(CqlTimestamp(0), CqlTimestamp(i64::MAX));
+
+    /// Only this one.
+    pub(crate) fn of(seen_at: SeenAt) -> Dates {
+        let millis = seen_at.millis_i64();
+        Dates(CqlTimestamp(millis), CqlTimestamp(millis + 1))
     }
 }
 

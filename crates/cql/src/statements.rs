@@ -7,6 +7,9 @@ use idmatch_store::Result;
 use scylla::statement::prepared::PreparedStatement;
 use tokio::sync::OnceCell;
 
+/// Of rows that are in the order of dates.
+const BETWEEN: &str = " AND seen_at >= ? AND seen_at < ?";
+
 /// A statement that is prepared once.
 pub(crate) struct Lazy {
     cql: String,
@@ -29,11 +32,11 @@ impl Lazy {
 pub(crate) struct Direction {
     /// Adds a row: bucket, key, value, seen_at, timestamp, time to live in seconds.
     pub(crate) insert: Lazy,
-    /// The rows of a key: bucket, key.
+    /// The rows of a key: bucket, key, and with keep="all" from when on and before when.
     pub(crate) key: Lazy,
     /// One row: bucket, key, value, and with keep="all" seen_at.
     pub(crate) row: Lazy,
-    /// The rows of some keys of a bucket: bucket, keys.
+    /// The rows of some keys of a bucket: bucket, keys, and with keep="all" the same dates.
     pub(crate) keys: Lazy,
     /// The rows of a bucket: bucket.
     pub(crate) bucket: Lazy,
@@ -50,7 +53,7 @@ pub(crate) struct Direction {
 pub(crate) struct Hot {
     /// Adds a row: its part, value, seen_at, timestamp, time to live in seconds.
     pub(crate) insert: Lazy,
-    /// The rows of a part, newest first.
+    /// The rows of a part, newest first: its name, from when on and before when.
     pub(crate) part: Lazy,
     /// The parts that there are, of all tables: table, side, key.
     pub(crate) keys: Lazy,
@@ -90,9 +93,9 @@ impl Statements {
 impl Direction {
     fn new(table: &str, keep: Keep) -> Direction {
         let select = format!("SELECT key, value, seen_at FROM {table}");
-        let exactly = match keep {
-            Keep::Last => "bucket = ? AND key = ? AND value = ?",
-            Keep::All => "bucket = ? AND key = ? AND value = ? AND seen_at = ?",
+        let (exactly, dates) = match keep {
+            Keep::Last => ("bucket = ? AND key = ? AND value = ?", ""),
+            Keep::All => ("bucket = ? AND key = ? AND value = ? AND seen_at = ?", BETWEEN),
         };
         Direction {
             insert: Lazy::new(
@@ -102,9 +105,9 @@ impl Direction {
                  USING TIMESTAMP ? AND TTL ?"
                 ),
             ),
-            key: Lazy::new(Use::Read, format!("{select} WHERE bucket = ? AND key = ?")),
+            key: Lazy::new(Use::Read, format!("{select} WHERE bucket = ? AND key = ?{dates}")),
             row: Lazy::new(Use::Read, format!("{select} WHERE {exactly}")),
-            keys: Lazy::new(Use::Read, format!("{select} WHERE bucket = ? AND key IN ?")),
+            keys: Lazy::new(Use::Read, format!("{select} WHERE bucket = ? AND key IN ?{dates}")),
             bucket: Lazy::new(Use::Scan, format!("{select} WHERE bucket = ?")),
             range: Lazy::new(
                 Use::Scan,
@@ -136,7 +139,7 @@ impl Hot {
             ),
             part: Lazy::new(
                 Use::Read,
-                format!("SELECT key, value, seen_at FROM {table} WHERE {part}"),
+                format!("SELECT key, value, seen_at FROM {table} WHERE {part}{BETWEEN}"),
             ),
             keys: Lazy::new(
                 Use::Scan,

@@ -29,6 +29,16 @@ impl Window {
         }
     }
 
+    /// The first instant inside; `None` for no limit.
+    pub fn since(&self) -> Option<SeenAt> {
+        self.since
+    }
+
+    /// The first instant after it; `None` for no limit.
+    pub fn until(&self) -> Option<SeenAt> {
+        self.until
+    }
+
     /// Whether the date lies inside.
     pub fn contains(&self, seen_at: SeenAt) -> bool {
         self.reaches(seen_at) && !self.is_past(seen_at)

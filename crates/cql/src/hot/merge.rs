@@ -7,7 +7,7 @@ use super::{part, part_values, steps};
 use crate::bucket::bucket;
 use crate::handle::Handle;
 use crate::pages::Pages;
-use crate::state::Known;
+use crate::state::{Dates, Known};
 use futures::future::try_join_all;
 use idmatch_model::{Keep, SeenAt, Side, newest_first};
 use idmatch_store::Result;
@@ -23,10 +23,11 @@ const NEXT_PAGES: usize = 200_000;
 const NEXT_PAGE: usize = 5_000;
 
 /// Which rows of a key are wanted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum Which {
-    /// Those that count: with keep="last" the newest of each value.
-    Counting,
+    /// Those that count: with keep="last" the newest of each value, with keep="all" those between some
+    /// dates.
+    Counting(Dates),
     /// All that are stored.
     Stored,
 }
@@ -62,14 +63,18 @@ impl HotRows {
         which: Which,
     ) -> Result<HotRows> {
         let keep = known.definition.keep;
-        let direction = handle.by(by);
-        let (bucket, owned) = (bucket(key, known.definition.buckets), key.to_owned());
+        // With keep="last" a row of these dates may be an older one of its pair.
+        let dates = match which {
+            Which::Counting(dates) if keep == Keep::All => dates,
+            _ => Dates::ALL,
+        };
         let in_bucket = match value {
             Some(value) if keep == Keep::Last => {
-                let statement = direction.row.get(&handle.client).await?;
-                handle.pages(statement, (bucket, owned, value.to_owned()))
+                let statement = handle.by(by).row.get(&handle.client).await?;
+                let bucket = bucket(key, known.definition.buckets);
+                handle.pages(statement, (bucket, key.to_owned(), value.to_owned()))
             }
-            _ => handle.pages(direction.key.get(&handle.client).await?, (bucket, owned)),
+            _ => handle.key_pages(known, (by, key), dates).await?,
         };
         let mut places = vec![Place::new(in_bucket, keep == Keep::Last)];
         let statement = handle.hot().part.get(&handle.client).await?;
@@ -79,12 +84,13 @@ impl HotRows {
                 None => 0..parts,
             };
             for part in wanted {
-                let mut pages = handle.pages(statement, part_values(handle, by, key, parts, part));
+                let part = (by, key, parts, part);
+                let mut pages = handle.pages(statement, part_values(handle, part, dates));
                 pages.set_page_rows(FIRST_PAGE);
                 places.push(Place::new(pages, false));
             }
         }
-        let counts = keep == Keep::Last && which == Which::Counting;
+        let counts = keep == Keep::Last && matches!(which, Which::Counting(_));
         let page_rows = (NEXT_PAGES / places.len()).clamp(FIRST_PAGE as usize, NEXT_PAGE);
         let given = counts.then(HashSet::new);
         Ok(HotRows { handle: Arc::clone(handle), places, page_rows, given })

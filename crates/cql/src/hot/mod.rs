@@ -22,7 +22,7 @@ pub(crate) use notice::{crowded, look_at_some, note, note_later};
 
 use crate::bucket::bucket;
 use crate::handle::{Handle, erased_at};
-use crate::state::Known;
+use crate::state::{Dates, Known};
 use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{ErasureKey, SeenAt, Side};
 use idmatch_store::Result;
@@ -107,16 +107,17 @@ pub(crate) fn part(value: &str, parts: i32) -> i32 {
     bucket(value, parts)
 }
 
-/// What statements name a part by.
+/// What the rows of a part that were seen between some dates are asked for with.
 pub(crate) fn part_values(
     handle: &Handle,
-    by: Side,
-    key: &str,
-    parts: i32,
-    part: i32,
-) -> (String, &'static str, String, i32, i32) {
-    (handle.name().to_string(), by.column(), key.to_owned(), parts, part)
+    (by, key, parts, part): (Side, &str, i32, i32),
+    Dates(since, until): Dates,
+) -> PartValues {
+    (handle.name().to_string(), by.column(), key.to_owned(), parts, part, since, until)
 }
+
+/// Table, side, key, parts, part; from when on and before when.
+type PartValues = (String, &'static str, String, i32, i32, CqlTimestamp, CqlTimestamp);
 
 /// How many parts a key of so many rows has to have.
 fn parts_for(rows: u64, hot_rows: u64) -> Option<i32> {
@@ -180,14 +181,8 @@ pub(crate) async fn delete_from(
 /// large.
 pub(crate) async fn count(handle: &Handle, (by, key, parts): (Side, &str, i32)) -> Result<u64> {
     let statement = handle.hot().part.get(&handle.client).await?;
-    let mut pages = handle.pages(statement, part_values(handle, by, key, parts, 0));
-    let mut rows = 0;
-    while rows <= ROWS_PER_PART
-        && let Some(page) = pages.next().await?
-    {
-        rows += page.len() as u64;
-    }
-    Ok(rows * u64::from(parts.unsigned_abs()))
+    let pages = handle.pages(statement, part_values(handle, (by, key, parts, 0), Dates::ALL));
+    Ok(pages.count(ROWS_PER_PART).await? * u64::from(parts.unsigned_abs()))
 }
 
 /// The keys of a direction that have rows in parts, and are known to.

@@ -96,8 +96,7 @@ impl Fetch {
     }
 
     async fn answer<'f>(&'f self, request: Request, answers: &mut Answering<'f>) -> Result<()> {
-        let Question { handle, query, .. } = &self.question;
-        let (client, direction) = (&handle.client, handle.by(query.by));
+        let Question { handle, known, query, visible } = &self.question;
         let entries = self.population.entries.get(request.entries).unwrap_or_default();
         let Some(first) = entries.first() else { return Ok(()) };
         if request.read == Read::Hot {
@@ -105,23 +104,32 @@ impl Fetch {
         }
         answers.start(entries);
         let (started, mut read, bucket) = (Instant::now(), 0, first.bucket);
-        let key = |entry| self.population.key(entry).to_owned();
         let mut pages = match request.read {
             Read::Key | Read::Hot => {
-                handle.pages(direction.key.get(client).await?, (bucket, key(first)))
+                let key = self.population.key(first);
+                handle.key_pages(known, (query.by, key), visible.dates()).await?
             }
             Read::Keys => {
-                let keys: Vec<String> = entries.iter().map(key).collect();
-                handle.pages(direction.keys.get(client).await?, (bucket, keys))
+                let key = |entry| self.population.key(entry).to_owned();
+                let keys = (query.by, bucket, entries.iter().map(key).collect());
+                handle.keys_pages(known, keys, visible.dates()).await?
             }
-            Read::Bucket => handle.pages(direction.bucket.get(client).await?, (bucket,)),
+            Read::Bucket => {
+                let statement = handle.by(query.by).bucket.get(&handle.client).await?;
+                handle.pages(statement, (bucket,))
+            }
         };
         while let Some(page) = pages.next().await? {
             read += page.len() as u64;
             handle.each_row(&page, |row| answers.take(row))?;
         }
         answers.end()?;
-        handle.costs(query.by).note(request.read, entries.len(), read, started.elapsed());
+        handle.costs(query.by, query.window).note(
+            request.read,
+            entries.len(),
+            read,
+            started.elapsed(),
+        );
         Ok(())
     }
 

@@ -47,7 +47,7 @@ struct Question {
 impl Question {
     fn chooser(&self) -> Chooser<'_> {
         let (reads, handle) = (self.handle.client.settings().match_reads, &self.handle);
-        Chooser { reads, costs: handle.costs(self.query.by) }
+        Chooser { reads, costs: handle.costs(self.query.by, self.query.window) }
     }
 }
 

@@ -47,7 +47,7 @@ pub(super) const OPTIONS: [Choice; 17] = [
     ),
     choice(
         "request_timeout",
-        "5s",
+        "6s",
         "how long one request is waited for. Longer than the servers' own limits (2 s for writes, 5 s \
          for reads), so that their reason is seen",
     ),
@@ -60,8 +60,8 @@ pub(super) const OPTIONS: [Choice; 17] = [
     choice(
         "speculate_after",
         "50ms",
-        "after how long without an answer another node is asked too; off for never. A node that hangs \
-         costs this and no more",
+        "after how long without an answer another node is asked too, or 1 s for requests of many rows; \
+         off for never. A node that hangs costs this and no more",
     ),
     choice(
         "in_flight",

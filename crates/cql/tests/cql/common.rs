@@ -140,7 +140,7 @@ impl Batches {
     }
 
     /// What is to be erased, one batch.
-    fn of_targets(targets: &[Target]) -> Batches {
+    pub(crate) fn of_targets(targets: &[Target]) -> Batches {
         let parts = targets.iter().map(|target| match target {
             Target::Id(id) => (Some(id.as_str()), None),
             Target::PartnerId(partner_id) => (None, Some(partner_id.as_str())),

@@ -1,6 +1,7 @@
 //! The backend on a real Cassandra, which `scripts/with_lab.py` starts: `make test-cql`.
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
+mod catalog;
 mod clients;
 mod common;
 mod conformance;
