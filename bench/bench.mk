@@ -7,7 +7,9 @@
 #   make bench-report               docs/benchmarks.md from the results of BENCH_RESULTS
 #   make bench-live-peers           the same for its peers, in a smaller table: half an hour, 20 GB of disk, root
 #   make bench-cql                  on a Cassandra node, beside its peers: more than an hour, 15 GB of disk, Java 17 and Maven
-#   make bench-cql CQL_ARGS="--rows 200k --warm-up-requests 100k --warm-up-seconds 1 --runs 2"    the same, small: minutes
+#   make bench-cql CQL_ARGS="--rows 200k --warm-up-requests 100k --warm-up-seconds 1 --rounds 1"    the same, small: minutes
+#   make bench-cql-faults           three nodes that fail: half an hour, 8 GB of memory, Java 17 and Maven
+#   make bench-cql-faults-report    what came of that, in docs/operations.md, from FAULTS_RESULTS
 #   make bench-cql-report           the part of docs/benchmarks.md on servers, from CQL_RESULTS
 #   make bench-live-report          the part of docs/benchmarks.md on writing, from LIVE_RESULTS and PEER_RESULTS
 
@@ -20,6 +22,8 @@ PEER_ARGS     ?= --rows 10M --seconds 30 --disk-limit 40G --prepare 900k
 BENCH_RESULTS ?= /var/tmp/idmatch-bench/results-400M-seed7.json
 
 CQL_ARGS      ?=
+FAULTS_ARGS   ?=
+FAULTS_RESULTS ?= /var/tmp/idmatch-bench/results-cql-faults-2M.json
 CQL_RESULTS   ?= /var/tmp/idmatch-bench/results-cql-5M-seed7.json
 
 # Where the connector's jars are; peers that are never in one environment.
@@ -31,7 +35,7 @@ LIVE_RESULTS  ?= /var/tmp/idmatch-bench/results-live-100M-seed7.json
 PEER_RESULTS  ?= /var/tmp/idmatch-bench/results-live-peers.json
 
 .PHONY: bench bench-live bench-env bench-rocksdb bench-report bench-live-peers bench-live-peers-env bench-live-report \
-	bench-cql bench-cql-env bench-cql-report
+	bench-cql bench-cql-env bench-cql-report bench-cql-faults bench-cql-faults-report
 
 bench: bench-env bench-rocksdb
 	$(BENCH_PYTHON) bench/run.py $(BENCH_ARGS)
@@ -85,3 +89,9 @@ $(SPARK_JARS)/fetched: bench/cql_peers/pom.xml
 
 bench-cql-report:
 	$(BENCH_PYTHON) bench/cql_report.py $(CQL_RESULTS)
+
+bench-cql-faults: bench-env
+	$(BENCH_PYTHON) bench/cql_faults.py $(FAULTS_ARGS)
+
+bench-cql-faults-report:
+	$(BENCH_PYTHON) bench/cql_faults_report.py $(FAULTS_RESULTS)

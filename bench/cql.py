@@ -1,7 +1,7 @@
 """Measures idmatch on a Cassandra node beside its peers, and keeps the figures as JSON.
 
     python bench/cql.py                  5 M rows, everything; more than an hour, and 15 GB of disk
-    python bench/cql.py --rows 200k --warm-up-requests 100k --warm-up-seconds 1 --runs 2
+    python bench/cql.py --rows 200k --warm-up-requests 100k --warm-up-seconds 1 --rounds 1
                                          the same, small; minutes
     python bench/cql.py --keep           keeps the node's files; the next run takes its tables
 
@@ -10,7 +10,7 @@ times are in seconds:
 
     about      machine, commands, date, rows, populations, the node's version and settings
     warm_up    what was done before the first figure, and is not counted
-    load       contestant -> its runs; what the server had to do after each
+    load       contestant -> its runs, in turns; what the server had to do after each
     match      contestant -> population, in percent of the rows -> its runs; version and settings
     lookups    contestant -> its runs, each of many lookups one after the other
     hot        the newest values of a key with very many
@@ -109,10 +109,10 @@ def _options() -> argparse.Namespace:
     add("--matching", type=int, default=data_sets.MATCHING_PERCENT, help="percent that are found")
     add("--lookups", type=parse_count, default=5_000, help="single lookups of a run")
     add("--values", type=parse_count, default=10**6, help="values of the hot key")
-    add("--runs", type=int, default=7, help="measured runs of each figure")
+    add("--rounds", type=int, default=3, help="in which the contestants take turns")
+    add("--runs", type=int, default=3, help="measured runs of each figure in a round")
     add("--load-runs", type=int, default=3, help="measured loads of each contestant")
-    add("--rounds", type=int, default=3, help="rounds of the lookups")
-    add("--seconds", type=float, default=100, help="begin no further run after so long")
+    add("--seconds", type=float, default=40, help="begin no further run of a figure after so long")
     add("--warm-up-requests", type=parse_count, default=1_500_000, help="rows written at first, discarded")
     add("--warm-up-seconds", type=float, default=15, help="of each contestant, discarded too")
     add("--slow-load-percent", type=int, default=10, help="rows that the slow ones load")

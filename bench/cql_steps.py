@@ -74,7 +74,7 @@ class Bench:
         seconds = WARM_UPS * self._options.warm_up_seconds
         for name in ("driver", "bare-lists", "bare-buckets"):
             self._record(
-                lambda name=name: self._match(name, [tenth], runs=sys.maxsize, seconds=seconds),
+                lambda name=name: self._match(name, [tenth], sys.maxsize, seconds, {}),
                 "warm_up",
                 f"{name} match",
             )
@@ -98,23 +98,34 @@ class Bench:
                 self._drop(SCRATCH)
 
     def match(self, names: Iterable[str]) -> None:
-        """Matches the populations."""
-        for name in names:
-            contestant = CONTESTANTS[name]
-            if "match" not in contestant.steps:
-                continue
-            asked = [
-                question
-                for question in self._questions.matches
-                if not contestant.only or question.name in contestant.only
-            ]
-            self._record(
-                lambda name=name, asked=asked: self._match(
-                    name, asked, runs=self._options.runs, seconds=self._options.seconds
-                ),
-                "match",
-                name,
-            )
+        """Matches the populations, in rounds, because the server and the machine change with time.
+        Who had its seconds with a population is not asked for it again."""
+        kept: dict[str, Figures] = {name: {} for name in names}
+        for number in range(self._options.rounds):
+            for name, before in kept.items():
+                asked = [
+                    question
+                    for question in self._questions.matches
+                    if self._is_asked(CONTESTANTS[name], question, before)
+                ]
+
+                def measure(
+                    name: str = name, asked: list[Question] = asked, before: Figures = before
+                ) -> Figures:
+                    runs, seconds = self._options.runs, self._options.seconds
+                    before |= self._match(name, asked, runs, seconds, before)
+                    return before
+
+                if asked:
+                    self._record(measure, "match", name, f"round {number + 1}")
+
+    def _is_asked(self, contestant: Contestant, question: Question, before: Figures) -> bool:
+        if "match" not in contestant.steps:
+            return False
+        if contestant.only and question.name not in contestant.only:
+            return False
+        taken: list[float] = before.get(question.name, {}).get("seconds", [])
+        return sum(taken) < self._options.seconds
 
     def lookups(self, names: Iterable[str]) -> None:
         """Asks for one id after the other, in rounds, so that all meet the same conditions."""
@@ -156,7 +167,9 @@ class Bench:
         self._record(measure, "hot")
         self._drop(SCRATCH)
 
-    def _match(self, name: str, asked: list[Question], runs: int, seconds: float) -> Figures:
+    def _match(
+        self, name: str, asked: list[Question], runs: int, seconds: float, before: Figures
+    ) -> Figures:
         contestant = CONTESTANTS[name]
         self._fill(contestant.keyspace)
         _, warm, _ = self._questions.matches
@@ -177,7 +190,8 @@ class Bench:
         plans = found.get("plans") or [[]] * len(asked)
         for question, answers, plan in zip(asked, found["populations"], plans, strict=True):
             _check(f"{name}: {question.name} %", answers, question.expected)
-            timing = _timing([one["seconds"] for one in answers])
+            earlier: list[float] = before.get(question.name, {}).get("seconds", [])
+            timing = _timing(earlier + [one["seconds"] for one in answers])
             figures[question.name] = timing | {
                 "population": question.rows,
                 "rows": question.expected.rows,
