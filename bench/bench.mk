@@ -8,7 +8,7 @@
 #   make bench-live-peers           the same for its peers, in a smaller table: half an hour, 20 GB of disk, root
 #   make bench-cql                  on a Cassandra node, beside its peers: more than an hour, 15 GB of disk, Java 17 and Maven
 #   make bench-cql CQL_ARGS="--rows 200k --warm-up-requests 100k --warm-up-seconds 1 --rounds 1"    the same, small: minutes
-#   make bench-cql-faults           three nodes that fail: half an hour, 8 GB of memory, Java 17 and Maven
+#   make bench-cql-faults           three nodes that fail; Java 17 and Maven
 #   make bench-cql-faults-report    what came of that, in docs/operations.md, from FAULTS_RESULTS
 #   make bench-cql-report           the part of docs/benchmarks.md on servers, from CQL_RESULTS
 #   make bench-live-report          the part of docs/benchmarks.md on writing, from LIVE_RESULTS and PEER_RESULTS

@@ -1,7 +1,7 @@
 """What a caller notices when nodes fail: errors, counts and times on three real nodes.
 
-    python bench/cql_faults.py                       2 M rows; half an hour, 8 GB of memory
-    python bench/cql_faults.py --rows 50k --seconds 5    the same, small; minutes
+    python bench/cql_faults.py                       2 M rows
+    python bench/cql_faults.py --rows 50k --seconds 5    the same, small
     python bench/cql_faults.py --only killed,frozen  some, and the other results stay
 
 Three Cassandra nodes with three copies of each row, and the client, share the processors of this

@@ -1,10 +1,10 @@
 //! The catalog's conditional writes, whose answers are lost or forged: what they decide is decided once,
 //! and whoever cannot know how is told so.
 
-use crate::common::{Batches, answers, fresh, open, upsert};
+use crate::common::{answers, fresh, open, try_erase, upsert};
 use crate::proxy::{Between, naming};
-use idmatch_model::{Period, SeenAt, Side, TableOptions, Target};
-use idmatch_store::{Erased, ErrorKind, Ingest, NoRejects, Result, Store, Table, now};
+use idmatch_model::{Period, Side, TableOptions, Target};
+use idmatch_store::{Erased, ErrorKind, Result, Store, Table};
 use scylla::errors::{DbError, WriteType};
 use scylla::statement::Consistency;
 use scylla_proxy::{
@@ -53,10 +53,7 @@ fn make(store: &dyn Store, name: &str) -> Result<Arc<dyn Table>> {
 }
 
 fn erase(table: &dyn Table, id: &str) -> Result<Erased> {
-    let targets = [Target::Id(id.to_owned())];
-    let rejects = &mut NoRejects;
-    let at = SeenAt::from_millis(THEN).unwrap();
-    table.erase(&mut Batches::of_targets(&targets), &Ingest::new(true, now(), rejects), at)
+    try_erase(table, &[Target::Id(id.to_owned())], THEN)
 }
 
 #[test]

@@ -140,7 +140,7 @@ impl Batches {
     }
 
     /// What is to be erased, one batch.
-    pub(crate) fn of_targets(targets: &[Target]) -> Batches {
+    fn of_targets(targets: &[Target]) -> Batches {
         let parts = targets.iter().map(|target| match target {
             Target::Id(id) => (Some(id.as_str()), None),
             Target::PartnerId(partner_id) => (None, Some(partner_id.as_str())),
@@ -202,7 +202,11 @@ pub(crate) fn fresh(keyspace: &str) -> Beside {
 }
 
 pub(crate) fn erase(table: &dyn Table, targets: &[Target], at: i64) -> Erased {
+    try_erase(table, targets, at).unwrap()
+}
+
+pub(crate) fn try_erase(table: &dyn Table, targets: &[Target], at: i64) -> Result<Erased> {
     let at = SeenAt::from_millis(at).unwrap();
     let rejects = &mut NoRejects;
-    table.erase(&mut Batches::of_targets(targets), &Ingest::new(true, now(), rejects), at).unwrap()
+    table.erase(&mut Batches::of_targets(targets), &Ingest::new(true, now(), rejects), at)
 }
