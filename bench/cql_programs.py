@@ -122,6 +122,8 @@ CONTESTANTS = {
             ONE_ROW,
             ("load", "match", "lookups"),
             venv=".venv-dask",
+            # The largest takes it ten minutes.
+            only=("1", "10"),
         ),
         Contestant(
             "bare-keys",

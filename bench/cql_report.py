@@ -48,8 +48,8 @@ One Cassandra {about["node"]["version"]} node and one client at a time share \
 above) is loaded in both directions, and matched with populations, of which \
 {about["matching_percent"]} % are found. Every contestant has to name the number of rows found and \
 the sum of their dates, so that it must have received them all; every answer was right. idmatch \
-has its own tables. The others have the usual ones, a partition for each id, with the same \
-compaction and compression."""
+has its own tables. The others have the usual ones, a partition for each id, with leveled \
+compaction and LZ4 as well."""
 
 
 def _peers(document: Figures, part: str) -> dict[str, Figures]:
