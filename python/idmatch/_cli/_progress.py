@@ -43,6 +43,7 @@ def counted(name: str) -> Iterator[Callable[[str, int], None] | None]:
     try:
         yield count.add
     finally:
+        count.draw()
         _clear()
 
 
@@ -60,13 +61,19 @@ class _Count:
         with self._lock:
             now = time.monotonic()
             if stage != self._stage:
+                self.draw()
                 self._stage, self._rows, self._started, self._drawn = stage, 0, now, 0.0
             self._rows += rows
-            if now - self._drawn < _SECONDS_BETWEEN_DRAWINGS:
-                return
-            self._drawn = now
-            speed = f"{self._rows / max(now - self._started, 0.001):,.0f} rows/s"
-            _draw(f"{self._name}: {stage}, {self._rows:,} rows, {speed}")
+            if now - self._drawn >= _SECONDS_BETWEEN_DRAWINGS:
+                self.draw()
+
+    def draw(self) -> None:
+        """Draws what the stage came to: the last time all of it."""
+        if not self._stage:
+            return
+        self._drawn = time.monotonic()
+        speed = f"{self._rows / max(self._drawn - self._started, 0.001):,.0f} rows/s"
+        _draw(f"{self._name}: {self._stage}, {self._rows:,} rows, {speed}")
 
 
 def _draw(text: str) -> None:
