@@ -40,13 +40,16 @@ SECONDS = 20_000_000  # dates repeat after so many, so that none is ahead
 PARTNERS = 1_000_000  # that many partner_ids
 # p99 is to be back after so long.
 BACK = 2.0
-# Rows of one upsert, and how many a second while nodes are restarted.
+# Rows of one upsert and how many a second: while nodes are restarted, and with a ceiling.
+RESTART_BATCH, RESTART_RATE = 5_000, 5_000
 UPSERT_ROWS = 100
-RESTART_BATCH, RESTART_RATE = 500, 5_000
 # A node is away for so long, and the next one is restarted so long after it is back.
 AWAY, BETWEEN = 3.0, 15.0
 CEILING = 2_000  # requests a second, where far more is asked
 _THREADS = 4
+# A node that was just started is slow until its code is compiled; before the first fault, so many times
+# `--seconds` are given to it.
+_WARM = 9
 # Hints are on disk after so long.
 _QUIET = 12.0
 
@@ -134,6 +137,12 @@ class Faults:
         self._rows = self._spare = 0
         say("loading")
         self._add(options.rows)
+        say("warming up")
+        with ExitStack() as stack:
+            for name, call in self._doings().items():
+                if name != "load":  # that was done
+                    stack.enter_context(Repeated(call))
+            time.sleep(_WARM * options.seconds)
 
     def close(self) -> None:
         self._store.close()
@@ -237,7 +246,7 @@ class Faults:
         spare = iter(f"spare{n}" for n in range(first, first + count))
         return {
             "lookup": look_up,
-            "upsert": lambda _: self._add(UPSERT_ROWS),
+            "upsert": lambda _: self._add(1),
             "match": match,
             "load": lambda _: self._add(20_000),
             "erase": lambda _: self._table.erase(id=next(spare)),
@@ -280,7 +289,7 @@ class Faults:
 
     def _add(self, count: int) -> None:
         first = self._rows
-        add = self._table.load if count > 10 * UPSERT_ROWS else self._table.upsert
+        add = self._table.load if count > 1 else self._table.upsert
         add(rows(first, count))
         self._rows = first + count
 

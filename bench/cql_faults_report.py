@@ -15,7 +15,7 @@ Figures = dict[str, Any]
 
 _KINDS = {
     "lookup": "a lookup",
-    "upsert": f"an upsert of {UPSERT_ROWS} rows",
+    "upsert": "an upsert of one row",
     "match": "a match of 2 % of the rows",
     "load": "a load of 20,000 rows",
     "erase": "an erasure of one id",
@@ -83,7 +83,7 @@ def _rolling(found: Figures) -> str:
 
 def _overload(found: Figures) -> str:
     return (
-        f"Four threads upsert with `max_requests_per_second={CEILING}`: "
+        f"Four threads upsert {UPSERT_ROWS} rows at a time with `max_requests_per_second={CEILING}`: "
         f"{show_count(found['upserts_per_second'])} rows/s, {len(found['errors'])} errors; memory {show_bytes(found['memory'])}, and {show_bytes(found['memory_growth'])} more at most."
     )
 

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -99,6 +100,23 @@ def going_on(work: Callable[[], object]) -> Iterator[list[BaseException]]:
     finally:
         stop.set()
         thread.join()
+
+
+def test_clients_that_make_a_store_at_once_have_the_same(cluster: Cluster) -> None:
+    clients, each = 4, 50
+    ready = threading.Barrier(clients)
+
+    def begin(client: int) -> None:
+        with idmatch.open(cluster.address("made_at_once")) as store:
+            ready.wait(PATIENCE)
+            store.create_table("t").upsert(rows(client * each, each))
+
+    with ThreadPoolExecutor(clients) as threads:
+        list(threads.map(begin, range(clients)))
+    everyone = pa.table({"id": [f"id{n}" for n in range(clients * each)]})
+    with idmatch.open(cluster.address("made_at_once")) as store:
+        assert store.table("t").match(everyone).rows == clients * each
+        assert store.table("t").verify() == []
 
 
 def test_a_node_that_is_killed_is_not_noticed(cluster: Cluster) -> None:

@@ -3,7 +3,7 @@
 
 use crate::bucket::bucket;
 use crate::catalog::{Catalog, Note};
-use crate::client::Client;
+use crate::client::{Client, Prepared};
 use crate::errors::unexpected;
 use crate::hot::{self, HotRows, Which};
 use crate::matching::Costs;
@@ -13,7 +13,6 @@ use crate::statements::{Direction, Hot, Statements};
 use idmatch_model::{Keep, SeenAt, Side, TableName, Window};
 use idmatch_store::{Result, now};
 use scylla::serialize::row::SerializeRow;
-use scylla::statement::prepared::PreparedStatement;
 use scylla::value::CqlTimestamp;
 use std::sync::Arc;
 use tokio::sync::Mutex;
@@ -119,7 +118,7 @@ impl Handle {
     /// The rows that a statement gives.
     pub(crate) fn pages(
         &self,
-        statement: &PreparedStatement,
+        statement: &Prepared,
         values: impl SerializeRow + Send + Sync + 'static,
     ) -> Pages {
         Pages::new(&self.client, &self.what(), statement, values)

@@ -1,13 +1,12 @@
 //! Reads the rows of a statement page by page.
 
-use crate::client::Client;
+use crate::client::{Client, Prepared};
 use crate::errors::unexpected;
 use idmatch_store::Result;
 use scylla::deserialize::row::DeserializeRow;
 use scylla::response::PagingState;
 use scylla::response::query_result::QueryRowsResult;
 use scylla::serialize::row::SerializeRow;
-use scylla::statement::prepared::PreparedStatement;
 use std::sync::Arc;
 
 /// What a statement is asked with.
@@ -17,7 +16,7 @@ type Values = Box<dyn SerializeRow + Send + Sync>;
 pub(crate) struct Pages {
     client: Arc<Client>,
     what: Arc<str>,
-    statement: PreparedStatement,
+    prepared: Prepared,
     values: Values,
     next: Option<PagingState>,
 }
@@ -26,11 +25,11 @@ impl Pages {
     pub(crate) fn new(
         client: &Arc<Client>,
         what: &str,
-        statement: &PreparedStatement,
+        prepared: &Prepared,
         values: impl SerializeRow + Send + Sync + 'static,
     ) -> Pages {
-        let (client, statement, values) = (Arc::clone(client), statement.clone(), Box::new(values));
-        Pages { client, what: what.into(), statement, values, next: Some(PagingState::start()) }
+        let (client, prepared, values) = (Arc::clone(client), prepared.clone(), Box::new(values));
+        Pages { client, what: what.into(), prepared, values, next: Some(PagingState::start()) }
     }
 
     /// The next page; `None` after the last.
@@ -38,7 +37,7 @@ impl Pages {
         // It stays where it is if this fails, so that nobody takes an error for the end.
         let Some(state) = self.next.clone() else { return Ok(None) };
         let (rows, next) =
-            self.client.read_page(&self.what, &self.statement, &self.values, state).await?;
+            self.client.read_page(&self.what, &self.prepared, &self.values, state).await?;
         self.next = next;
         Ok(Some(Page { rows, what: Arc::clone(&self.what) }))
     }
@@ -61,7 +60,7 @@ impl Pages {
 
     /// Reads the pages that follow so large.
     pub(crate) fn set_page_rows(&mut self, rows: i32) {
-        self.statement.set_page_size(rows);
+        self.prepared.set_page_size(rows);
     }
 }
 

@@ -6,7 +6,7 @@
 //!
 //! Nothing here is needed for a load to be right: what fails costs the time that it would have saved.
 
-use crate::client::Use;
+use crate::client::{Prepared, Use};
 use crate::errors::unexpected;
 use crate::handle::Handle;
 use crate::rows::Rows;
@@ -14,7 +14,6 @@ use crate::state::Known;
 use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{Side, Window};
 use idmatch_store::{Error, Result};
-use scylla::statement::prepared::PreparedStatement;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -24,7 +23,7 @@ const LOOKED_FOR: usize = 16;
 
 /// The chunks of a load, by their hash.
 pub(crate) struct Progress {
-    insert: PreparedStatement,
+    insert: Prepared,
     /// Those that were written by a load that did not end.
     known: HashSet<u128>,
     /// Those of this load.
@@ -77,7 +76,7 @@ impl Progress {
 
 /// A chunk that is to be noted.
 pub(crate) struct Note {
-    insert: PreparedStatement,
+    insert: Prepared,
     chunk: u128,
 }
 

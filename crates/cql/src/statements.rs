@@ -1,10 +1,9 @@
 //! The statements for one table, prepared when they are first needed.
 
-use crate::client::{Client, Use};
+use crate::client::{Client, Prepared, Use};
 use crate::schema::direction_name;
 use idmatch_model::{Keep, Side, TableName};
 use idmatch_store::Result;
-use scylla::statement::prepared::PreparedStatement;
 use tokio::sync::OnceCell;
 
 /// Of rows that are in the order of dates.
@@ -14,7 +13,7 @@ const BETWEEN: &str = " AND seen_at >= ? AND seen_at < ?";
 pub(crate) struct Lazy {
     cql: String,
     used: Use,
-    prepared: OnceCell<PreparedStatement>,
+    prepared: OnceCell<Prepared>,
 }
 
 impl Lazy {
@@ -23,7 +22,7 @@ impl Lazy {
     }
 
     /// The prepared statement.
-    pub(crate) async fn get(&self, client: &Client) -> Result<&PreparedStatement> {
+    pub(crate) async fn get(&self, client: &Client) -> Result<&Prepared> {
         self.prepared.get_or_try_init(|| client.prepare(&self.cql, self.used)).await
     }
 }

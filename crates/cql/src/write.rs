@@ -3,7 +3,7 @@
 //! Invariant: rows count as written when both directions have acknowledged them.
 
 use crate::bucket::bucket;
-use crate::client::Turn;
+use crate::client::{Prepared, Turn};
 use crate::handle::{Handle, time_to_live, written_at};
 use crate::hot;
 use crate::rows::Rows;
@@ -11,7 +11,6 @@ use crate::state::Known;
 use idmatch_model::Side;
 use idmatch_store::{Error, ErrorKind, Result};
 use scylla::serialize::row::SerializeRow;
-use scylla::statement::prepared::PreparedStatement;
 use scylla::value::CqlTimestamp;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -170,7 +169,7 @@ async fn write_group(handle: &Arc<Handle>, rows: &Rows, by: Side, group: &Group)
 async fn write_rows<V: SerializeRow>(
     turn: Turn<'_>,
     what: &str,
-    insert: &PreparedStatement,
+    insert: &Prepared,
     values: &[V],
 ) -> Result<()> {
     match values {

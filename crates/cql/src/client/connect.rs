@@ -1,5 +1,6 @@
 //! Makes the session: where it connects to, as whom, and why it may not.
 
+use super::patience::Patience;
 use super::tls;
 use crate::settings::Settings;
 use idmatch_store::{Error, ErrorKind, Result};
@@ -8,21 +9,18 @@ use scylla::client::execution_profile::{ExecutionProfile, ExecutionProfileHandle
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
 use scylla::policies::load_balancing::DefaultPolicy;
-use scylla::policies::speculative_execution::SimpleSpeculativeExecutionPolicy;
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Requests of many rows take longer in themselves; a second node is asked later.
-const BULK_SPECULATION: Duration = Duration::from_secs(1);
 /// How often nodes are asked whether all know of a change of tables.
 const AGREEMENT_INTERVAL: Duration = Duration::from_millis(50);
 /// A connection on which nothing is heard for so long is given up.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 
-/// Connects to the contact points that answer.
-pub(super) async fn session(settings: &Settings) -> Result<Session> {
+/// Connects to the contact points that answer. What is sent by itself has `patience`.
+pub(super) async fn session(settings: &Settings, patience: &Arc<Patience>) -> Result<Session> {
     let mut builder = SessionBuilder::new()
         .known_nodes(&settings.nodes)
         .connection_timeout(settings.request_timeout)
@@ -33,7 +31,7 @@ pub(super) async fn session(settings: &Settings) -> Result<Session> {
         .refresh_metadata_on_auto_schema_agreement(false)
         .schema_agreement_interval(AGREEMENT_INTERVAL)
         .keyspaces_to_fetch([settings.keyspace.as_str()])
-        .default_execution_profile_handle(profile(settings, settings.speculate_after));
+        .default_execution_profile_handle(profile(settings, patience));
     if let Some(login) = &settings.login {
         builder = builder.user(&login.user, &login.password);
     }
@@ -49,13 +47,8 @@ pub(super) async fn session(settings: &Settings) -> Result<Session> {
     Ok(session)
 }
 
-/// How requests of many rows are sent.
-pub(super) fn bulk_profile(settings: &Settings) -> ExecutionProfileHandle {
-    profile(settings, settings.speculate_after.map(|after| after.max(BULK_SPECULATION)))
-}
-
-/// How requests are sent, asking another node after a while without an answer.
-fn profile(settings: &Settings, speculate_after: Option<Duration>) -> ExecutionProfileHandle {
+/// How requests are sent for which another node is asked when `patience` is over.
+pub(super) fn profile(settings: &Settings, patience: &Arc<Patience>) -> ExecutionProfileHandle {
     let mut balancing = DefaultPolicy::builder().token_aware(true);
     if let Some(datacenter) = &settings.datacenter {
         balancing = balancing.prefer_datacenter(datacenter.clone());
@@ -64,9 +57,8 @@ fn profile(settings: &Settings, speculate_after: Option<Duration>) -> ExecutionP
         .request_timeout(Some(settings.request_timeout))
         .consistency(settings.read_consistency)
         .load_balancing_policy(balancing.build());
-    if let Some(retry_interval) = speculate_after {
-        let policy = SimpleSpeculativeExecutionPolicy { max_retry_count: 2, retry_interval };
-        profile = profile.speculative_execution_policy(Some(Arc::new(policy)));
+    if settings.speculate_after.is_some() {
+        profile = profile.speculative_execution_policy(Some(Arc::clone(patience) as _));
     }
     profile.build().into_handle()
 }

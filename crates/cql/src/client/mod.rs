@@ -2,16 +2,19 @@
 //!
 //! Owns the runtime that the driver works in; the rest of the crate is called from threads of its own
 //! and waits here. `connect` makes the session, `tls` encrypts it, `flow` says when a request may be
-//! sent, `attempts` what became of it. Must not know any table.
+//! sent, `patience` when another node is asked too, `attempts` what became of it. Must not know any
+//! table.
 //!
 //! Invariants:
-//! - every statement is idempotent, so that it may be sent again, and to two nodes at once;
+//! - every statement is idempotent, so that it may be sent again, and to two nodes at once; only a
+//!   change of tables is sent to one node at a time;
 //! - requests about rows wait for their turn. Those of the catalog do not, but count: others wait for
 //!   them while having turns.
 
 mod attempts;
 mod connect;
 mod flow;
+mod patience;
 mod prepare;
 mod refused;
 mod tls;
@@ -21,16 +24,18 @@ use crate::settings::Settings;
 use attempts::Attempts;
 use flow::Flow;
 use idmatch_store::{Error, ErrorKind, Result};
-use prepare::is_of_catalog;
-use scylla::client::execution_profile::ExecutionProfileHandle;
+use patience::Patience;
+pub(crate) use prepare::Prepared;
 use scylla::client::session::Session;
 use scylla::errors::ExecutionError;
+use scylla::policies::load_balancing::{
+    LoadBalancingPolicy, NodeIdentifier, SingleTargetLoadBalancingPolicy,
+};
 use scylla::response::query_result::{QueryResult, QueryRowsResult};
 use scylla::response::{PagingState, PagingStateResponse};
 use scylla::serialize::row::SerializeRow;
 use scylla::statement::Statement;
 use scylla::statement::batch::{Batch, BatchType};
-use scylla::statement::prepared::PreparedStatement;
 use std::collections::HashMap;
 use std::future::Future;
 use std::num::NonZeroUsize;
@@ -53,10 +58,10 @@ pub(crate) struct Client {
     /// There until this is dropped.
     runtime: Option<Runtime>,
     flow: Flow,
-    /// For requests of many rows.
-    bulk: ExecutionProfileHandle,
+    /// Of what is not prepared by itself: batches, and what is asked once.
+    bulk: Arc<Patience>,
     /// The statements of the catalog.
-    prepared: Mutex<HashMap<String, PreparedStatement>>,
+    prepared: Mutex<HashMap<String, Prepared>>,
     settings: Settings,
 }
 
@@ -97,9 +102,9 @@ impl Client {
             .enable_all()
             .build()
             .map_err(|e| Error::with_source(ErrorKind::Io, "cannot start threads", e))?;
-        let session = runtime.block_on(connect::session(&settings))?;
+        let bulk = Arc::new(Patience::new(settings.speculate_after, patience::BULK));
+        let session = runtime.block_on(connect::session(&settings, &bulk))?;
         let flow = Flow::new(settings.in_flight, settings.max_requests_per_second);
-        let bulk = connect::bulk_profile(&settings);
         let (handle, prepared) = (runtime.handle().clone(), Mutex::default());
         Ok(Client { session, handle, runtime: Some(runtime), flow, bulk, prepared, settings })
     }
@@ -127,8 +132,8 @@ impl Client {
         Turn { client: self, turn: self.flow.turn().await }
     }
 
-    async fn turn_for(&self, statement: &PreparedStatement) -> Option<flow::Turn<'_>> {
-        if is_of_catalog(statement) { None } else { Some(self.flow.turn().await) }
+    async fn turn_for(&self, prepared: &Prepared) -> Option<flow::Turn<'_>> {
+        if prepared.of_catalog { None } else { Some(self.flow.turn().await) }
     }
 
     /// Reads all rows there are, when they are known to be few. Repeats until it is answered, or its
@@ -136,13 +141,13 @@ impl Client {
     pub(crate) async fn read(
         &self,
         what: &str,
-        statement: &PreparedStatement,
+        prepared: &Prepared,
         values: impl SerializeRow,
     ) -> Result<QueryRowsResult> {
-        let (statement, attempts) = watched(statement);
-        let turn = self.turn_for(&statement).await;
+        let turn = self.turn_for(prepared).await;
+        let (statement, attempts) = prepared.watched();
         let read = || self.session.execute_unpaged(&statement, &values);
-        let result = self.repeat(turn.as_ref(), &attempts, read).await;
+        let result = self.repeat(turn.as_ref(), &attempts, &prepared.patience, read).await;
         rows(what, result.map_err(|failure| unread(what, failure.error))?)
     }
 
@@ -150,14 +155,14 @@ impl Client {
     pub(crate) async fn read_page(
         &self,
         what: &str,
-        statement: &PreparedStatement,
+        prepared: &Prepared,
         values: impl SerializeRow,
         state: PagingState,
     ) -> Result<(QueryRowsResult, Option<PagingState>)> {
-        let (statement, attempts) = watched(statement);
-        let turn = self.turn_for(&statement).await;
+        let turn = self.turn_for(prepared).await;
+        let (statement, attempts) = prepared.watched();
         let read = || self.session.execute_single_page(&statement, &values, state.clone());
-        let result = self.repeat(turn.as_ref(), &attempts, read).await;
+        let result = self.repeat(turn.as_ref(), &attempts, &prepared.patience, read).await;
         let (result, next) = result.map_err(|failure| unread(what, failure.error))?;
         let next = match next {
             PagingStateResponse::HasMorePages { state } => Some(state),
@@ -174,34 +179,34 @@ impl Client {
     pub(crate) async fn write(
         &self,
         what: &str,
-        statement: &PreparedStatement,
+        prepared: &Prepared,
         values: impl SerializeRow,
     ) -> Result<QueryResult> {
-        let turn = self.turn_for(statement).await;
-        self.write_in(turn.as_ref(), what, statement, values).await
+        let turn = self.turn_for(prepared).await;
+        self.write_in(turn.as_ref(), what, prepared, values).await
     }
 
     /// The same for the same statement with several values, all for one partition.
     pub(crate) async fn write_batch<V: SerializeRow>(
         &self,
         what: &str,
-        statement: &PreparedStatement,
+        prepared: &Prepared,
         values: &[V],
     ) -> Result<()> {
-        let turn = self.turn_for(statement).await;
-        self.write_batch_in(turn.as_ref(), what, statement, values).await
+        let turn = self.turn_for(prepared).await;
+        self.write_batch_in(turn.as_ref(), what, prepared, values).await
     }
 
     async fn write_in(
         &self,
         turn: Option<&flow::Turn<'_>>,
         what: &str,
-        statement: &PreparedStatement,
+        prepared: &Prepared,
         values: impl SerializeRow,
     ) -> Result<QueryResult> {
-        let (statement, attempts) = watched(statement);
+        let (statement, attempts) = prepared.watched();
         let write = || self.session.execute_unpaged(&statement, &values);
-        let result = self.repeat(turn, &attempts, write).await;
+        let result = self.repeat(turn, &attempts, &prepared.patience, write).await;
         result.map_err(|failure| unwritten(what, failure.may_be_done, failure.error))
     }
 
@@ -209,20 +214,19 @@ impl Client {
         &self,
         turn: Option<&flow::Turn<'_>>,
         what: &str,
-        statement: &PreparedStatement,
+        prepared: &Prepared,
         values: &[V],
     ) -> Result<()> {
-        let statements = values.iter().map(|_| statement.clone().into()).collect();
+        let statements = values.iter().map(|_| prepared.statement.clone().into()).collect();
         let mut batch = Batch::new_with_statements(BatchType::Unlogged, statements);
         batch.set_is_idempotent(true);
-        if let Some(consistency) = statement.get_consistency() {
+        if let Some(consistency) = prepared.statement.get_consistency() {
             batch.set_consistency(consistency);
         }
-        batch.set_execution_profile_handle(Some(self.bulk.clone()));
         let attempts = Arc::new(Attempts::default());
         batch.set_history_listener(Arc::clone(&attempts) as _);
         let write = || self.session.batch(&batch, values);
-        let result = self.repeat(turn, &attempts, write).await.map(drop);
+        let result = self.repeat(turn, &attempts, &self.bulk, write).await.map(drop);
         result.map_err(|failure| unwritten(what, failure.may_be_done, failure.error))
     }
 
@@ -231,13 +235,26 @@ impl Client {
         let attempts = Arc::new(Attempts::default());
         let mut statement = Statement::new(cql);
         statement.set_request_timeout(Some(SCHEMA_TIMEOUT));
-        statement.set_is_idempotent(true);
-        statement.set_execution_profile_handle(Some(self.bulk.clone()));
         statement.set_history_listener(Arc::clone(&attempts) as _);
-        let change = || self.session.query_unpaged(statement.clone(), ());
-        let result = self.repeat(None, &attempts, change).await.map(drop);
+        // Two nodes that make a table at once may each make their own. So it is sent to one at a time,
+        // and all clients choose the same.
+        statement.set_is_idempotent(false);
+        let change = || {
+            let mut statement = statement.clone();
+            statement.set_load_balancing_policy(self.first_node());
+            self.session.query_unpaged(statement, ())
+        };
+        let result = self.repeat(None, &attempts, &self.bulk, change).await.map(drop);
         let what = "a change of tables";
         result.map_err(|failure| unwritten(what, failure.may_be_done, failure.error))
+    }
+
+    /// To ask the node with the lowest number that can be asked.
+    fn first_node(&self) -> Option<Arc<dyn LoadBalancingPolicy>> {
+        let state = self.session.get_cluster_state();
+        let able = state.get_nodes_info().iter().filter(|node| node.is_connected());
+        let first = able.map(|node| node.host_id).min()?;
+        Some(SingleTargetLoadBalancingPolicy::new(NodeIdentifier::HostId(first), None))
     }
 
     /// Learns which nodes have which rows of a keyspace that was made.
@@ -254,7 +271,7 @@ impl Client {
         statement.set_is_idempotent(true);
         statement.set_history_listener(Arc::clone(&attempts) as _);
         let ask = || self.session.query_unpaged(statement.clone(), ());
-        let result = self.repeat(None, &attempts, ask).await;
+        let result = self.repeat(None, &attempts, &self.bulk, ask).await;
         rows(what, result.map_err(|failure| unread(what, failure.error))?)
     }
 
@@ -264,6 +281,7 @@ impl Client {
         &self,
         turn: Option<&flow::Turn<'_>>,
         attempts: &Attempts,
+        patience: &Patience,
         attempt: impl Fn() -> F,
     ) -> std::result::Result<T, Failure>
     where
@@ -273,6 +291,7 @@ impl Client {
         let (mut pause, mut counted) = (FIRST_PAUSE, 0);
         loop {
             let moment = self.flow.moment();
+            let began = Instant::now();
             let result = attempt().await;
             // One was waited for; more are those that the driver added, or sent without a turn.
             let sent = attempts.sent() - counted;
@@ -285,7 +304,10 @@ impl Client {
                 self.flow.answered();
             }
             let error = match result {
-                Ok(done) => return Ok(done),
+                Ok(done) => {
+                    patience.answered(began.elapsed());
+                    return Ok(done);
+                }
                 Err(error) => error,
             };
             let failure = |error| Failure { may_be_done: attempts.may_be_done(), error };
@@ -310,20 +332,20 @@ impl Turn<'_> {
     pub(crate) async fn write(
         self,
         what: &str,
-        statement: &PreparedStatement,
+        prepared: &Prepared,
         values: impl SerializeRow,
     ) -> Result<()> {
-        self.client.write_in(Some(&self.turn), what, statement, values).await.map(drop)
+        self.client.write_in(Some(&self.turn), what, prepared, values).await.map(drop)
     }
 
     /// As [`Client::write_batch`].
     pub(crate) async fn write_batch<V: SerializeRow>(
         self,
         what: &str,
-        statement: &PreparedStatement,
+        prepared: &Prepared,
         values: &[V],
     ) -> Result<()> {
-        self.client.write_batch_in(Some(&self.turn), what, statement, values).await
+        self.client.write_batch_in(Some(&self.turn), what, prepared, values).await
     }
 }
 
@@ -334,13 +356,6 @@ impl Drop for Client {
             runtime.shutdown_background();
         }
     }
-}
-
-/// A statement of which every attempt is noted.
-fn watched(statement: &PreparedStatement) -> (PreparedStatement, Arc<Attempts>) {
-    let (mut statement, attempts) = (statement.clone(), Arc::new(Attempts::default()));
-    statement.set_history_listener(Arc::clone(&attempts) as _);
-    (statement, attempts)
 }
 
 fn rows(what: &str, result: QueryResult) -> Result<QueryRowsResult> {

@@ -1,53 +1,82 @@
 //! Prepares statements: once, with whom they ask, and again while nodes do not answer.
 
-use super::{Client, FIRST_PAUSE, Use};
+use super::attempts::Attempts;
+use super::patience::{self, Patience};
+use super::{Client, FIRST_PAUSE, Use, connect};
 use crate::errors::{preparation_outcome, unprepared};
 use idmatch_store::{Error, ErrorKind, Result};
 use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::{Consistency, SerialConsistency, Statement};
-use std::sync::PoisonError;
-use std::time::Instant;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
 
 const PAGE_ROWS: i32 = 5_000;
 
-/// Whether a statement is of the catalog: only those choose who has to agree on a condition.
-pub(super) fn is_of_catalog(statement: &PreparedStatement) -> bool {
-    statement.get_serial_consistency().is_some()
+/// A statement that the servers know, and what its answers take.
+#[derive(Debug, Clone)]
+pub(crate) struct Prepared {
+    pub(super) statement: PreparedStatement,
+    pub(super) patience: Arc<Patience>,
+    /// Not about rows.
+    pub(super) of_catalog: bool,
+}
+
+impl Prepared {
+    /// The pages of its answers are to have at most so many rows.
+    pub(crate) fn set_page_size(&mut self, rows: i32) {
+        self.statement.set_page_size(rows);
+    }
+
+    /// For one request, of which every attempt is noted.
+    pub(super) fn watched(&self) -> (PreparedStatement, Arc<Attempts>) {
+        let (mut statement, attempts) = (self.statement.clone(), Arc::new(Attempts::default()));
+        statement.set_history_listener(Arc::clone(&attempts) as _);
+        (statement, attempts)
+    }
 }
 
 impl Client {
     /// Prepares a statement about rows.
-    pub(crate) async fn prepare(&self, cql: &str, used: Use) -> Result<PreparedStatement> {
-        let mut prepared = self.prepared(cql).await?;
-        prepared.set_consistency(match used {
+    pub(crate) async fn prepare(&self, cql: &str, used: Use) -> Result<Prepared> {
+        let least = match used {
+            Use::Read | Use::Write => Duration::ZERO,
+            Use::Scan => patience::BULK,
+        };
+        let mut prepared = self.prepared(cql, least, false).await?;
+        prepared.statement.set_consistency(match used {
             Use::Read | Use::Scan => self.settings.read_consistency,
             Use::Write => self.settings.write_consistency,
         });
-        if used == Use::Scan {
-            prepared.set_execution_profile_handle(Some(self.bulk.clone()));
-        }
         Ok(prepared)
     }
 
     /// Prepares a statement of the catalog, once: all clients have to agree on that, whatever they
     /// choose for rows, and in all datacenters.
-    pub(crate) async fn prepare_catalog(&self, cql: &str) -> Result<PreparedStatement> {
+    pub(crate) async fn prepare_catalog(&self, cql: &str) -> Result<Prepared> {
         let known = self.prepared.lock().unwrap_or_else(PoisonError::into_inner).get(cql).cloned();
         if let Some(known) = known {
             return Ok(known);
         }
-        let mut prepared = self.prepared(cql).await?;
-        prepared.set_consistency(match cql.starts_with("SELECT") {
-            true => Consistency::LocalQuorum,
-            false => Consistency::EachQuorum,
-        });
-        prepared.set_serial_consistency(Some(SerialConsistency::Serial));
-        prepared.set_execution_profile_handle(Some(self.bulk.clone()));
+        let (least, consistency) = match cql.starts_with("SELECT") {
+            // Requests about rows wait for it.
+            true => (Duration::ZERO, Consistency::LocalQuorum),
+            false => (patience::CONDITIONAL, Consistency::EachQuorum),
+        };
+        let mut prepared = self.prepared(cql, least, true).await?;
+        prepared.statement.set_consistency(consistency);
+        prepared.statement.set_serial_consistency(Some(SerialConsistency::Serial));
         let mut all = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(all.entry(cql.to_owned()).or_insert(prepared).clone())
     }
 
-    async fn prepared(&self, cql: &str) -> Result<PreparedStatement> {
+    async fn prepared(&self, cql: &str, least: Duration, of_catalog: bool) -> Result<Prepared> {
+        let patience = Arc::new(Patience::new(self.settings.speculate_after, least));
+        let mut statement = self.statement(cql).await?;
+        statement.set_execution_profile_handle(Some(connect::profile(&self.settings, &patience)));
+        Ok(Prepared { statement, patience, of_catalog })
+    }
+
+    async fn statement(&self, cql: &str) -> Result<PreparedStatement> {
         let until = Instant::now() + self.settings.timeout;
         loop {
             let mut statement = Statement::new(cql).with_page_size(PAGE_ROWS);
