@@ -17,7 +17,7 @@ RUST   := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo
 export PYO3_PYTHON := $(abspath $(BIN)/python)
 export PIP_QUIET := 1
 
-.PHONY: demo test check build clean lab-env test-rust test-python test-cql test-servers check-rust check-python check-structure
+.PHONY: demo test check build clean test-rust test-python test-cql test-servers check-rust check-python check-structure
 
 demo: build
 	$(BIN)/python scripts/demo.py demo
@@ -31,17 +31,17 @@ build: $(VENV)/built
 test-rust: $(VENV)/tools
 	cargo test --quiet --locked --workspace --exclude idmatch-python --exclude idmatch-cql
 
-test-python: lab-env
+test-python: build
 	$(BIN)/pytest --quiet --ignore tests/test_cql_faults.py
 
 # More about servers than `make test` does: cases of a million rows; three nodes, killed and frozen. Ten
 # minutes, and 3 GB of memory.
-test-servers: lab-env
+test-servers: build
 	IDMATCH_TEST_ALL=1 $(BIN)/python scripts/with_lab.py -- cargo test --quiet --locked -p idmatch-cql -- --nocapture
 	$(BIN)/pytest --quiet tests/test_cql_faults.py
 
 # Against a real Cassandra, which this starts and ends.
-test-cql: lab-env
+test-cql: build
 	$(BIN)/python scripts/with_lab.py -- cargo test --quiet --locked -p idmatch-cql
 
 check-structure: $(VENV)/tools
