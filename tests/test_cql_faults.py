@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -104,19 +104,31 @@ def going_on(work: Callable[[], object]) -> Iterator[list[BaseException]]:
 
 def test_clients_that_make_a_store_at_once_have_the_same(cluster: Cluster) -> None:
     clients, each = 4, 50
-    ready = threading.Barrier(clients)
-
-    def begin(client: int) -> None:
-        with idmatch.open(cluster.address("made_at_once")) as store:
-            ready.wait(PATIENCE)
-            store.create_table("t").upsert(rows(client * each, each))
-
-    with ThreadPoolExecutor(clients) as threads:
-        list(threads.map(begin, range(clients)))
     everyone = pa.table({"id": [f"id{n}" for n in range(clients * each)]})
-    with idmatch.open(cluster.address("made_at_once")) as store:
-        assert store.table("t").match(everyone).rows == clients * each
-        assert store.table("t").verify() == []
+    for keyspace in ("at_once_1", "at_once_2", "at_once_3"):
+        with ExitStack() as open_ones, ThreadPoolExecutor(clients) as threads:
+            stores = [
+                open_ones.enter_context(idmatch.open(cluster.address(keyspace)))
+                for _ in range(clients)
+            ]
+            tables = list(threads.map(lambda store: store.create_table("t"), stores))
+            for client, table in enumerate(tables):
+                table.upsert(rows(client * each, each))
+            # They have one key for what is erased, too.
+            tables[0].erase(id="id7")
+            for table in tables:
+                assert table.match(everyone).rows == clients * each - 1
+                assert table.verify() == []
+
+
+def test_a_table_is_made_without_a_node(cluster: Cluster) -> None:
+    for number in (1, 2, 3):
+        with idmatch.open(cluster.address(f"without_{number}")) as store:
+            cluster.lab.kill(number)
+            table = store.create_table("t")
+            table.upsert(rows(0, 10))
+            cluster.lab.resume(number)
+            assert table.match(pa.table({"id": ["id7", "id10"]})).rows == 1
 
 
 def test_a_node_that_is_killed_is_not_noticed(cluster: Cluster) -> None:

@@ -36,13 +36,15 @@ use scylla::response::{PagingState, PagingStateResponse};
 use scylla::serialize::row::SerializeRow;
 use scylla::statement::Statement;
 use scylla::statement::batch::{Batch, BatchType};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
 use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::runtime::{Handle, Runtime};
 use tokio::time::Instant;
+use uuid::Uuid;
 
 /// The first wait before a request is repeated, and the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -102,7 +104,7 @@ impl Client {
             .enable_all()
             .build()
             .map_err(|e| Error::with_source(ErrorKind::Io, "cannot start threads", e))?;
-        let bulk = Arc::new(Patience::new(settings.speculate_after, patience::BULK));
+        let bulk = Arc::new(Patience::new(&settings, patience::BULK));
         let session = runtime.block_on(connect::session(&settings, &bulk))?;
         let flow = Flow::new(settings.in_flight, settings.max_requests_per_second);
         let (handle, prepared) = (runtime.handle().clone(), Mutex::default());
@@ -147,7 +149,7 @@ impl Client {
         let turn = self.turn_for(prepared).await;
         let (statement, attempts) = prepared.watched();
         let read = || self.session.execute_unpaged(&statement, &values);
-        let result = self.repeat(turn.as_ref(), &attempts, &prepared.patience, read).await;
+        let result = self.repeat(turn.as_ref(), &attempts, Some(&prepared.patience), read).await;
         rows(what, result.map_err(|failure| unread(what, failure.error))?)
     }
 
@@ -162,7 +164,7 @@ impl Client {
         let turn = self.turn_for(prepared).await;
         let (statement, attempts) = prepared.watched();
         let read = || self.session.execute_single_page(&statement, &values, state.clone());
-        let result = self.repeat(turn.as_ref(), &attempts, &prepared.patience, read).await;
+        let result = self.repeat(turn.as_ref(), &attempts, Some(&prepared.patience), read).await;
         let (result, next) = result.map_err(|failure| unread(what, failure.error))?;
         let next = match next {
             PagingStateResponse::HasMorePages { state } => Some(state),
@@ -206,7 +208,7 @@ impl Client {
     ) -> Result<QueryResult> {
         let (statement, attempts) = prepared.watched();
         let write = || self.session.execute_unpaged(&statement, &values);
-        let result = self.repeat(turn, &attempts, &prepared.patience, write).await;
+        let result = self.repeat(turn, &attempts, Some(&prepared.patience), write).await;
         result.map_err(|failure| unwritten(what, failure.may_be_done, failure.error))
     }
 
@@ -226,7 +228,7 @@ impl Client {
         let attempts = Arc::new(Attempts::default());
         batch.set_history_listener(Arc::clone(&attempts) as _);
         let write = || self.session.batch(&batch, values);
-        let result = self.repeat(turn, &attempts, &self.bulk, write).await.map(drop);
+        let result = self.repeat(turn, &attempts, Some(&self.bulk), write).await.map(drop);
         result.map_err(|failure| unwritten(what, failure.may_be_done, failure.error))
     }
 
@@ -237,24 +239,29 @@ impl Client {
         statement.set_request_timeout(Some(SCHEMA_TIMEOUT));
         statement.set_history_listener(Arc::clone(&attempts) as _);
         // Two nodes that make a table at once may each make their own. So it is sent to one at a time,
-        // and all clients choose the same.
+        // and all clients that can ask the same nodes begin with the same one.
         statement.set_is_idempotent(false);
-        let change = || {
+        let repetition = AtomicUsize::new(0);
+        let change = || async {
             let mut statement = statement.clone();
-            statement.set_load_balancing_policy(self.first_node());
-            self.session.query_unpaged(statement, ())
+            statement.set_load_balancing_policy(self.nth_node(repetition.fetch_add(1, Relaxed)));
+            self.session.query_unpaged(statement, ()).await?;
+            // The driver waits only for what was changed just now.
+            self.session.await_schema_agreement().await?;
+            Ok(())
         };
-        let result = self.repeat(None, &attempts, &self.bulk, change).await.map(drop);
+        let result = self.repeat(None, &attempts, None, change).await;
         let what = "a change of tables";
         result.map_err(|failure| unwritten(what, failure.may_be_done, failure.error))
     }
 
-    /// To ask the node with the lowest number that can be asked.
-    fn first_node(&self) -> Option<Arc<dyn LoadBalancingPolicy>> {
+    /// To ask one of the nodes that can be asked, in an order that is the same for all clients.
+    fn nth_node(&self, n: usize) -> Option<Arc<dyn LoadBalancingPolicy>> {
         let state = self.session.get_cluster_state();
         let able = state.get_nodes_info().iter().filter(|node| node.is_connected());
-        let first = able.map(|node| node.host_id).min()?;
-        Some(SingleTargetLoadBalancingPolicy::new(NodeIdentifier::HostId(first), None))
+        let nodes: BTreeSet<Uuid> = able.map(|node| node.host_id).collect();
+        let node = *nodes.iter().cycle().nth(n % nodes.len().max(1))?;
+        Some(SingleTargetLoadBalancingPolicy::new(NodeIdentifier::HostId(node), None))
     }
 
     /// Learns which nodes have which rows of a keyspace that was made.
@@ -271,7 +278,7 @@ impl Client {
         statement.set_is_idempotent(true);
         statement.set_history_listener(Arc::clone(&attempts) as _);
         let ask = || self.session.query_unpaged(statement.clone(), ());
-        let result = self.repeat(None, &attempts, &self.bulk, ask).await;
+        let result = self.repeat(None, &attempts, Some(&self.bulk), ask).await;
         rows(what, result.map_err(|failure| unread(what, failure.error))?)
     }
 
@@ -281,7 +288,7 @@ impl Client {
         &self,
         turn: Option<&flow::Turn<'_>>,
         attempts: &Attempts,
-        patience: &Patience,
+        patience: Option<&Patience>,
         attempt: impl Fn() -> F,
     ) -> std::result::Result<T, Failure>
     where
@@ -305,7 +312,9 @@ impl Client {
             }
             let error = match result {
                 Ok(done) => {
-                    patience.answered(began.elapsed());
+                    if let Some(patience) = patience {
+                        patience.answered(began.elapsed());
+                    }
                     return Ok(done);
                 }
                 Err(error) => error,

@@ -4,9 +4,10 @@
 //! which would make them slower. What is long is therefore a matter of what requests of the same kind
 //! take at present. Must not know what is asked.
 //!
-//! Invariant: half of the answers may be late, as those are for which a node that hangs was asked, and
-//! another node is still asked soon.
+//! Invariant: fewer than half of the answers may be late, as those are for which one node of three that
+//! hangs was asked, and another node is still asked soon. It is asked before the request is given up.
 
+use crate::settings::Settings;
 use scylla::policies::speculative_execution::{Context, SpeculativeExecutionPolicy};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -21,13 +22,17 @@ const MORE: usize = 2;
 const LATE: u32 = 3;
 /// An answer moves the median by this part of it.
 const STEP: u64 = 16;
-/// What was heard so long ago tells nothing.
+/// What was heard so long ago tells nothing, or so many medians ago if that is longer.
 const STALE: Duration = Duration::from_secs(1);
+const STALE_TIMES: u64 = 4;
+/// Another node is asked after this part of what an answer is waited for, or sooner.
+const MOST: u32 = 2;
 
 /// What answers to one kind of request take.
 #[derive(Debug)]
 pub(super) struct Patience {
     least: Duration,
+    most: Duration,
     /// About the median of the last answers in nanoseconds: each that took longer raises it, each
     /// other one lowers it.
     usual: AtomicU64,
@@ -37,12 +42,16 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// No other node is asked before both are over. Without a meaning where `speculate_after` is none:
-    /// then no other node is asked at all.
-    pub(super) fn new(speculate_after: Option<Duration>, least: Duration) -> Patience {
-        let least = speculate_after.unwrap_or_default().max(least);
+    /// No other node is asked before `least` and `speculate_after` are over. Without a meaning where
+    /// that is off: then no other node is asked at all.
+    pub(super) fn new(settings: &Settings, least: Duration) -> Patience {
+        let least = settings.speculate_after.unwrap_or_default().max(least);
+        Patience::between(least, least.max(settings.request_timeout / MOST))
+    }
+
+    fn between(least: Duration, most: Duration) -> Patience {
         let (usual, heard) = (AtomicU64::new(lowest(least)), AtomicU64::default());
-        Patience { least, usual, heard, start: Instant::now() }
+        Patience { least, most, usual, heard, start: Instant::now() }
     }
 
     /// Notes an answer. One that another thread notes at the same moment may be lost.
@@ -62,15 +71,17 @@ impl Patience {
     }
 
     fn usual(&self, now: Duration) -> u64 {
-        match nanos(now).saturating_sub(self.heard.load(Relaxed)) > nanos(STALE) {
+        let usual = self.usual.load(Relaxed);
+        let stale = nanos(STALE).max(usual.saturating_mul(STALE_TIMES));
+        match nanos(now).saturating_sub(self.heard.load(Relaxed)) > stale {
             true => lowest(self.least),
-            false => self.usual.load(Relaxed),
+            false => usual,
         }
     }
 
     /// After how long without an answer another node is asked.
     fn over_after(&self, now: Duration) -> Duration {
-        self.least.max(Duration::from_nanos(self.usual(now)).saturating_mul(LATE))
+        Duration::from_nanos(self.usual(now)).saturating_mul(LATE).clamp(self.least, self.most)
     }
 }
 
@@ -98,6 +109,7 @@ mod tests {
     use super::*;
 
     const LEAST: Duration = Duration::from_millis(50);
+    const MOST_EVER: Duration = Duration::from_secs(3);
 
     /// What is waited after answers that took as many milliseconds each, in turn.
     fn after(patience: &Patience, answers: usize, millis: &[u64]) -> Duration {
@@ -108,26 +120,40 @@ mod tests {
 
     #[test]
     fn quick_answers_leave_it_at_the_least() {
-        let patience = Patience::new(Some(LEAST), Duration::ZERO);
+        let patience = Patience::between(LEAST, MOST_EVER);
         assert_eq!(patience.over_after(Duration::ZERO), LEAST);
         assert_eq!(after(&patience, 1_000, &[1, 2, 0, 15]), LEAST);
     }
 
     #[test]
     fn slow_servers_are_waited_for() {
-        let patience = Patience::new(Some(LEAST), Duration::ZERO);
+        let patience = Patience::between(LEAST, MOST_EVER);
         let slow = after(&patience, 100, &[300]);
         assert!(slow >= Duration::from_millis(800) && slow <= Duration::from_secs(1), "{slow:?}");
         // Not because of what they were like before.
         assert_eq!(patience.over_after(2 * STALE), LEAST);
         // And no longer when they are quick again.
         assert_eq!(after(&patience, 100, &[1]), LEAST);
+        // Not for longer than answers are waited for at all.
+        assert_eq!(after(&patience, 1_000, &[20_000]), MOST_EVER);
+    }
+
+    #[test]
+    fn what_slow_servers_said_last_counts_for_longer() {
+        let patience = Patience::between(LEAST, MOST_EVER);
+        after(&patience, 100, &[600]);
+        let next = 2 * STALE;
+        assert!(patience.over_after(next) > Duration::from_secs(1));
+        assert_eq!(patience.over_after(2 * next), LEAST);
     }
 
     #[test]
     fn one_node_of_three_that_hangs_is_not_waited_for() {
-        let patience = Patience::new(Some(LEAST), Duration::ZERO);
+        let patience = Patience::between(LEAST, MOST_EVER);
         assert_eq!(after(&patience, 3_000, &[2, 60, 3]), LEAST);
         assert_eq!(after(&patience, 3_000, &[2, 10_000, 3]), LEAST);
+        // The others wait for its rows until the servers ask a third.
+        let both = after(&patience, 3_000, &[2, 42, 92, 1, 41, 130]);
+        assert!(both <= Duration::from_millis(150), "{both:?}");
     }
 }

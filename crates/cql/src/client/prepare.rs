@@ -70,7 +70,7 @@ impl Client {
     }
 
     async fn prepared(&self, cql: &str, least: Duration, of_catalog: bool) -> Result<Prepared> {
-        let patience = Arc::new(Patience::new(self.settings.speculate_after, least));
+        let patience = Arc::new(Patience::new(&self.settings, least));
         let mut statement = self.statement(cql).await?;
         statement.set_execution_profile_handle(Some(connect::profile(&self.settings, &patience)));
         Ok(Prepared { statement, patience, of_catalog })

@@ -60,8 +60,10 @@ pub(super) const OPTIONS: [Choice; 17] = [
     choice(
         "speculate_after",
         "50ms",
-        "after how long without an answer another node is asked too, or 1 s for requests of many rows; \
-         off for never. A node that hangs costs this and no more",
+        "after how long without an answer another node is asked too: at least so long, 250 ms for \
+         requests of many rows, 1 s for conditional writes, and three times what such requests take at \
+         present; off for never. So a node that hangs costs little, and servers that are slow are \
+         seldom sent everything twice",
     ),
     choice(
         "in_flight",
