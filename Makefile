@@ -34,8 +34,8 @@ test-rust: $(VENV)/tools
 test-python: build
 	$(BIN)/pytest --quiet --ignore tests/test_cql_faults.py
 
-# More about servers than `make test` does: cases of a million rows; three nodes, killed and frozen. Ten
-# minutes, and 3 GB of memory.
+# More about servers than `make test` does: cases of a million rows; three nodes, killed and frozen, for
+# nine minutes. 3 GB of memory.
 test-servers: build
 	IDMATCH_TEST_ALL=1 $(BIN)/python scripts/with_lab.py -- cargo test --quiet --locked -p idmatch-cql -- --nocapture
 	$(BIN)/pytest --quiet tests/test_cql_faults.py

@@ -260,7 +260,7 @@ impl Client {
         let state = self.session.get_cluster_state();
         let able = state.get_nodes_info().iter().filter(|node| node.is_connected());
         let nodes: BTreeSet<Uuid> = able.map(|node| node.host_id).collect();
-        let node = *nodes.iter().cycle().nth(n % nodes.len().max(1))?;
+        let node = *nodes.iter().nth(n % nodes.len().max(1))?;
         Some(SingleTargetLoadBalancingPolicy::new(NodeIdentifier::HostId(node), None))
     }
 
