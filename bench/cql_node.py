@@ -2,9 +2,9 @@
 
 It is a lab of idmatch, with the settings that Cassandra itself comes with where a lab has other
 ones: a lab is made for three small nodes on one machine, and to lose nothing. Three are others: the
-cache of chunks is on, without which each read of a row decompresses 16 KiB; partitions have an
-index entry every 4 KiB, as docs/operations.md asks; and requests have 30 s, so that a pause of the
-node makes one slow and is no error.
+cache of chunks is on, without which each read of a row decompresses 16 KiB; files are `bti` with an
+index entry every 4 KiB, as docs/operations.md and Cassandra's `cassandra_latest.yaml` have it; and
+requests have 30 s, so that a pause of the node makes one slow and is no error.
 """
 
 from __future__ import annotations

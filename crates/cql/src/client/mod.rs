@@ -49,6 +49,11 @@ use uuid::Uuid;
 /// The first wait before a request is repeated, and the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// Keys that one request lists at most. ScyllaDB takes no more than the first by default
+/// (`max_clustering_key_restrictions_per_query`). Cassandra has no such bound: the second is what a
+/// bucket seldom exceeds before all of it is better read.
+const MOST_KEYS_SCYLLA: usize = 100;
+const MOST_KEYS: usize = 200;
 /// Changes of tables take longer than requests.
 const SCHEMA_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -114,6 +119,14 @@ impl Client {
     /// What it was told.
     pub(crate) fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// How many keys of a bucket one request may ask for.
+    pub(crate) fn most_keys(&self) -> usize {
+        // Only ScyllaDB cuts a node into shards.
+        let state = self.session.get_cluster_state();
+        let is_scylla = state.get_nodes_info().iter().any(|node| node.sharder().is_some());
+        if is_scylla { MOST_KEYS_SCYLLA } else { MOST_KEYS }
     }
 
     /// Waits for work. Must not be called from a task.

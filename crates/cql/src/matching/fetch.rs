@@ -2,13 +2,14 @@
 
 use super::Question;
 use super::output::{Output, RowBuilder};
-use super::plan::{Planner, Read, Request, Tally};
-use super::population::{Entry, Population};
+use super::plan::{Plan, Read, Tally};
+use super::population::{BucketKeys, Key, Population};
 use crate::answers::KeyRows;
 use crate::handle::Row;
 use crate::hot;
 use idmatch_model::{Keep, Pick, SeenAt, newest_first};
 use idmatch_store::{Error, ErrorKind, MatchCounts, Result};
+use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +19,7 @@ use tokio::task::JoinSet;
 use twox_hash::XxHash3_128;
 
 /// Requests that are under way at once: more of a match only wait in the servers.
-const AT_ONCE: usize = 64;
+const AT_ONCE: u64 = 64;
 /// Keys with very many rows that are read at once.
 const HOT_AT_ONCE: usize = 2;
 
@@ -27,7 +28,8 @@ pub(super) struct Fetch {
     question: Question,
     population: Population,
     output: Arc<Output>,
-    planner: Mutex<Planner>,
+    /// Where the entries of the next bucket begin.
+    next: Mutex<usize>,
     has_failed: AtomicBool,
     /// For keys with very many rows: each takes memory.
     hot: Semaphore,
@@ -43,16 +45,15 @@ pub(super) struct Answered {
 
 impl Fetch {
     pub(super) fn new(question: Question, population: Population, output: Arc<Output>) -> Fetch {
-        let (planner, has_failed) = (Mutex::default(), AtomicBool::new(false));
+        let (next, has_failed) = (Mutex::default(), AtomicBool::new(false));
         let hot = Semaphore::new(HOT_AT_ONCE);
-        Fetch { question, population, output, planner, has_failed, hot }
+        Fetch { question, population, output, next, has_failed, hot }
     }
 
     /// Answers all entries.
     pub(super) async fn run(self) -> Result<Answered> {
-        let tasks = AT_ONCE.min(self.population.entries.len());
         let (fetch, mut running) = (Arc::new(self), JoinSet::new());
-        for _ in 0..tasks {
+        for _ in 0..fetch.population.valid.min(AT_ONCE) {
             let fetch = Arc::clone(&fetch);
             running.spawn(async move { fetch.work().await });
         }
@@ -76,68 +77,77 @@ impl Fetch {
         failed.map_or(Ok(answered), Err)
     }
 
-    fn next_request(&self) -> Option<Request> {
-        if self.has_failed.load(Relaxed) {
-            return None;
-        }
-        let Question { known, query, .. } = &self.question;
-        let given = (query.by, known.hot.as_ref(), self.question.chooser());
-        self.planner.lock().unwrap_or_else(PoisonError::into_inner).next(&self.population, given)
+    fn next_bucket(&self) -> Option<BucketKeys> {
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let entries = self.population.bucket(*next)?;
+        *next = entries.end;
+        drop(next);
+        Some(self.population.keys(entries))
     }
 
     async fn work(&self) -> Result<Answered> {
         let (mut answers, mut tally) = (Answering::new(self), Tally::default());
-        while let Some(request) = self.next_request() {
-            tally.add(request.read, request.entries.len());
-            self.answer(request, &mut answers).await?;
+        while let Some(mut bucket) = self.next_bucket() {
+            let Question { known, query, .. } = &self.question;
+            let given = (query.by, known.hot.as_ref(), self.question.chooser());
+            let plan = Plan::new(&mut bucket, given);
+            for (read, keys) in plan.requests() {
+                if self.has_failed.load(Relaxed) {
+                    return Ok(Answered::default());
+                }
+                tally.add(read, keys.len());
+                self.answer((read, &bucket, keys), &mut answers).await?;
+            }
         }
         answers.rows.finish()?;
         Ok(Answered { counts: answers.counts, tally })
     }
 
-    async fn answer<'f>(&'f self, request: Request, answers: &mut Answering<'f>) -> Result<()> {
-        let Question { handle, known, query, visible } = &self.question;
-        let entries = self.population.entries.get(request.entries).unwrap_or_default();
-        let Some(first) = entries.first() else { return Ok(()) };
-        if request.read == Read::Hot {
-            return self.answer_hot(first, answers).await;
+    async fn answer(
+        &self,
+        (read, bucket, keys): (Read, &BucketKeys, &[Key]),
+        answers: &mut Answering<'_>,
+    ) -> Result<()> {
+        let Question { handle, known, query, visible, .. } = &self.question;
+        let Some(first) = keys.first() else { return Ok(()) };
+        if read == Read::Hot {
+            return self.answer_hot((bucket.text(first), first.times), answers).await;
         }
-        answers.start(entries);
-        let (started, mut read, bucket) = (Instant::now(), 0, first.bucket);
-        let mut pages = match request.read {
+        let (started, mut rows) = (Instant::now(), 0);
+        let mut pages = match read {
             Read::Key | Read::Hot => {
-                let key = self.population.key(first);
+                let key = bucket.text(first);
                 handle.key_pages(known, (query.by, key), visible.dates()).await?
             }
             Read::Keys => {
-                let key = |entry| self.population.key(entry).to_owned();
-                let keys = (query.by, bucket, entries.iter().map(key).collect());
-                handle.keys_pages(known, keys, visible.dates()).await?
+                let texts = keys.iter().map(|key| bucket.text(key).to_owned()).collect();
+                let asked = (query.by, bucket.bucket, texts);
+                handle.keys_pages(known, asked, visible.dates()).await?
             }
             Read::Bucket => {
                 let statement = handle.by(query.by).bucket.get(&handle.client).await?;
-                handle.pages(statement, (bucket,))
+                handle.pages(statement, (bucket.bucket,))
             }
         };
+        let mut meeting = Meeting { bucket, keys, answers };
         while let Some(page) = pages.next().await? {
-            read += page.len() as u64;
-            handle.each_row(&page, |row| answers.take(row))?;
+            rows += page.len() as u64;
+            handle.each_row(&page, |row| meeting.take(row))?;
         }
-        answers.end()?;
-        handle.costs(query.by, query.window).note(
-            request.read,
-            entries.len(),
-            read,
-            started.elapsed(),
-        );
+        meeting.end()?;
+        let took = started.elapsed();
+        handle.costs(query.by, query.window).note(read, keys.len(), rows, took);
         Ok(())
     }
 
     /// Answers for a key with very many rows, as they come.
-    async fn answer_hot(&self, entry: &Entry, answers: &mut Answering<'_>) -> Result<()> {
-        let Question { handle, known, query, visible } = &self.question;
+    async fn answer_hot(
+        &self,
+        (key, times): (&str, u64),
+        answers: &mut Answering<'_>,
+    ) -> Result<()> {
+        let Question { handle, known, query, visible, .. } = &self.question;
         let _few = self.hot.acquire().await;
-        let key = self.population.key(entry);
         let mut rows = KeyRows::new(handle, known, (query.by, key), *visible).await?;
         let (mut given, mut found) = (HashSet::new(), 0);
         while let Some(mut page) = rows.page().await? {
@@ -150,77 +160,90 @@ impl Fetch {
             }
             found += page.len();
             for (value, date) in &page {
-                answers.give(entry, value, *date)?;
+                answers.give((key, times), value, *date)?;
             }
             if query.pick == Pick::Latest && found > 0 {
                 break;
             }
         }
-        answers.count(entry, found);
+        answers.count(times, found);
         Ok(())
     }
 }
 
-/// Rows of a request meet its entries: both are in the order of keys.
+/// What a task has answered, and the memory that it does so in.
 struct Answering<'f> {
     fetch: &'f Fetch,
     rows: RowBuilder<'f>,
     counts: MatchCounts,
-    entries: &'f [Entry],
-    /// The values of the first entry so far, and their dates.
+    /// The values of a key so far, and their dates.
     text: String,
     found: Vec<(usize, usize, SeenAt)>,
 }
 
 impl<'f> Answering<'f> {
     fn new(fetch: &'f Fetch) -> Answering<'f> {
-        Answering {
-            fetch,
-            rows: RowBuilder::new(&fetch.output),
-            counts: MatchCounts::default(),
-            entries: &[],
-            text: String::new(),
-            found: Vec::new(),
-        }
+        let (rows, counts) = (RowBuilder::new(&fetch.output), MatchCounts::default());
+        Answering { fetch, rows, counts, text: String::new(), found: Vec::new() }
     }
 
-    fn start(&mut self, entries: &'f [Entry]) {
-        self.entries = entries;
+    /// Counts a key of the population with so many answers.
+    fn count(&mut self, times: u64, answers: usize) {
+        self.counts.population += times;
+        self.counts.matched += if answers > 0 { times } else { 0 };
+        self.counts.rows += times * answers as u64;
     }
 
+    /// Gives an answer, as often as the population has the key.
+    fn give(&mut self, (key, times): (&str, u64), value: &str, date: SeenAt) -> Result<()> {
+        (0..times).try_for_each(|_| self.rows.push(key, value, date))
+    }
+}
+
+/// Rows of a request meet its keys: both are in the order of keys.
+struct Meeting<'m, 'f> {
+    bucket: &'m BucketKeys,
+    /// Those that are not answered yet.
+    keys: &'m [Key],
+    answers: &'m mut Answering<'f>,
+}
+
+impl Meeting<'_, '_> {
     fn take(&mut self, (key, value, date): Row<'_>) -> Result<()> {
-        let Question { known, query, visible, .. } = &self.fetch.question;
-        while let Some(entry) = self.entries.first()
-            && self.fetch.population.key(entry) < key
-        {
-            self.close_entry()?;
-        }
-        let is_asked =
-            self.entries.first().is_some_and(|entry| self.fetch.population.key(entry) == key);
-        if is_asked && known.shows(visible, query.by, (key, value, date)) {
-            let start = self.text.len();
-            self.text.push_str(value);
-            self.found.push((start, self.text.len(), date));
+        let order = loop {
+            let Some(first) = self.keys.first() else { return Ok(()) };
+            match self.bucket.text(first).cmp(key) {
+                Ordering::Less => self.close_key()?,
+                order => break order,
+            }
+        };
+        let Question { known, query, visible, .. } = &self.answers.fetch.question;
+        if order == Ordering::Equal && known.shows(visible, query.by, (key, value, date)) {
+            let start = self.answers.text.len();
+            self.answers.text.push_str(value);
+            self.answers.found.push((start, self.answers.text.len(), date));
         }
         Ok(())
     }
 
     /// After the last row of a request.
     fn end(&mut self) -> Result<()> {
-        while !self.entries.is_empty() {
-            self.close_entry()?;
+        while !self.keys.is_empty() {
+            self.close_key()?;
         }
         Ok(())
     }
 
-    /// All rows of the first entry are there: gives its answers and goes on to the next.
-    fn close_entry(&mut self) -> Result<()> {
-        let Some((entry, rest)) = self.entries.split_first() else { return Ok(()) };
-        self.entries = rest;
-        let (text, mut found) = (std::mem::take(&mut self.text), std::mem::take(&mut self.found));
+    /// All rows of the first key are there: gives its answers and goes on to the next.
+    fn close_key(&mut self) -> Result<()> {
+        let Some((first, rest)) = self.keys.split_first() else { return Ok(()) };
+        self.keys = rest;
+        let (key, answers) = (self.bucket.text(first), &mut *self.answers);
+        let (text, mut found) =
+            (std::mem::take(&mut answers.text), std::mem::take(&mut answers.found));
         let value = |row: &(usize, usize, SeenAt)| text.get(row.0..row.1).unwrap_or_default();
-        let Question { handle, known, query, .. } = &self.fetch.question;
-        hot::note_later(handle, query.by, self.fetch.population.key(entry), found.len() as u64);
+        let Question { handle, known, query, .. } = &answers.fetch.question;
+        hot::note_later(handle, query.by, key, found.len() as u64);
         match known.definition.keep {
             Keep::Last => found.sort_unstable_by(|a, b| {
                 newest_first((a.2, value(a).as_bytes()), (b.2, value(b).as_bytes()))
@@ -234,27 +257,14 @@ impl<'f> Answering<'f> {
         if query.pick == Pick::Latest {
             found.truncate(1);
         }
-        self.count(entry, found.len());
+        answers.count(first.times, found.len());
         for row in &found {
-            self.give(entry, value(row), row.2)?;
+            answers.give((key, first.times), value(row), row.2)?;
         }
-        // Their memory serves the next entry.
+        // Their memory serves the next key.
         found.clear();
-        (self.found, self.text) = (found, text);
-        self.text.clear();
+        (answers.found, answers.text) = (found, text);
+        answers.text.clear();
         Ok(())
-    }
-
-    /// Counts an entry with so many answers.
-    fn count(&mut self, entry: &Entry, answers: usize) {
-        self.counts.population += entry.times;
-        self.counts.matched += if answers > 0 { entry.times } else { 0 };
-        self.counts.rows += entry.times * answers as u64;
-    }
-
-    /// Gives an answer, as often as the population has the entry.
-    fn give(&mut self, entry: &Entry, value: &str, date: SeenAt) -> Result<()> {
-        let key = self.fetch.population.key(entry);
-        (0..entry.times).try_for_each(|_| self.rows.push(key, value, date))
     }
 }

@@ -1,8 +1,9 @@
 //! Joins a population with a table in the servers.
 //!
-//! 1. [`population`]: identifiers are read in tranches that fit in memory, ordered by bucket and key, each once.
-//! 2. [`plan`]: each bucket's keys become requests: for one key, for up to a hundred, or for the whole bucket,
-//!    whichever costs less ([`cost`]).
+//! 1. [`population`]: identifiers are read in tranches that fit in memory, ordered by bucket; the keys of a
+//!    bucket are ordered, each once, when it is their turn.
+//! 2. [`plan`]: each bucket's keys become requests: for one key, for a list, or for the whole bucket, whichever
+//!    costs less ([`cost`]).
 //! 3. [`fetch`]: so many requests at once as is allowed; rows meet the keys in order, and become answers.
 //! 4. [`output`]: answers become Arrow batches, which wait in memory and then in a temporary file: the
 //!    servers go on to change, and a match is always the one that was counted.
@@ -42,12 +43,14 @@ struct Question {
     known: Arc<Known>,
     query: MatchQuery,
     visible: Visible,
+    most_keys: usize,
 }
 
 impl Question {
     fn chooser(&self) -> Chooser<'_> {
         let (reads, handle) = (self.handle.client.settings().match_reads, &self.handle);
-        Chooser { reads, costs: handle.costs(self.query.by, self.query.window) }
+        let costs = handle.costs(self.query.by, self.query.window);
+        Chooser { reads, most_keys: self.most_keys, costs }
     }
 }
 
@@ -61,7 +64,8 @@ impl CqlMatch {
     ) -> Result<CqlMatch> {
         let known = handle.client.wait(handle.state.current())?;
         let visible = known.visible(query.window);
-        let question = Question { handle: Arc::clone(handle), known, query, visible };
+        let most_keys = handle.client.most_keys();
+        let question = Question { handle: Arc::clone(handle), known, query, visible, most_keys };
         let output = Arc::new(Output::new(query.by));
         let (mut counts, mut tally) = (MatchCounts::default(), Tally::default());
         loop {

@@ -1,15 +1,11 @@
-//! Which reads answer a population: cut when they are made, by what the ones before did cost.
+//! Which reads answer the keys of a bucket: chosen when it is their turn, by what the ones before did cost.
 
 use super::cost::Costs;
-use super::population::{Entry, Population};
+use super::population::{BucketKeys, Key};
 use crate::hot::HotKeys;
 use crate::settings::MatchReads;
 use idmatch_model::Side;
 use idmatch_store::PlanStep;
-use std::ops::Range;
-
-/// Keys that one request asks for at most: ScyllaDB takes no more by default.
-const MOST_KEYS: usize = 100;
 
 /// How some keys are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,58 +37,51 @@ impl Read {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Chooser<'c> {
     pub(super) reads: MatchReads,
+    /// Keys of a list at most.
+    pub(super) most_keys: usize,
     pub(super) costs: &'c Costs,
 }
 
-/// A read: some entries of one bucket.
-#[derive(Debug, Clone)]
-pub(super) struct Request {
-    pub(super) read: Read,
-    pub(super) entries: Range<usize>,
+/// How the keys of a bucket are read.
+pub(super) struct Plan {
+    /// Those that have very many rows.
+    hot: Vec<Key>,
+    others: Vec<Key>,
+    read: Read,
+    /// So many of the others in a request.
+    at_once: usize,
 }
 
-/// Cuts the entries of a population into reads, one after the other.
-#[derive(Debug, Default)]
-pub(super) struct Planner {
-    next: usize,
-    /// Up to here keys are read by lists.
-    lists_until: usize,
-}
-
-impl Planner {
-    /// The next read; `None` when all entries have one.
-    pub(super) fn next(
-        &mut self,
-        population: &Population,
+impl Plan {
+    /// For the keys of a bucket, which are moved here.
+    pub(super) fn new(
+        bucket: &mut BucketKeys,
         (by, hot, chooser): (Side, &HotKeys, Chooser<'_>),
-    ) -> Option<Request> {
-        let rest = population.entries.get(self.next..)?;
-        let first = rest.first()?;
-        let is_hot = |entry: &Entry| hot.parts(by, population.key(entry)).is_some();
-        let is_listed = self.next < self.lists_until;
-        let (read, keys) = if is_listed {
-            (Read::Keys, self.lists_until - self.next)
-        } else if is_hot(first) {
-            (Read::Hot, 1)
-        } else {
-            let is_other = |entry: &Entry| entry.bucket != first.bucket || is_hot(entry);
-            let keys = rest.iter().position(is_other).unwrap_or(rest.len());
-            match chooser.reads {
-                MatchReads::Keys => (Read::Key, 1),
-                _ if keys == 1 => (Read::Key, 1),
-                MatchReads::Lists => (Read::Keys, keys),
-                MatchReads::Buckets => (Read::Bucket, keys),
-                MatchReads::Auto => (chooser.costs.choose(keys, MOST_KEYS), keys),
-            }
+    ) -> Plan {
+        let keys = std::mem::take(&mut bucket.keys);
+        let is_hot = |key: &Key| hot.parts(by, bucket.text(key)).is_some();
+        let (hot, others): (Vec<_>, Vec<_>) = keys.into_iter().partition(is_hot);
+        let (keys, most) = (others.len(), chooser.most_keys);
+        let read = match chooser.reads {
+            MatchReads::Keys => Read::Key,
+            _ if keys <= 1 => Read::Key,
+            MatchReads::Lists => Read::Keys,
+            MatchReads::Buckets => Read::Bucket,
+            MatchReads::Auto => chooser.costs.choose(keys, most),
         };
-        let mut end = self.next + keys;
-        if read == Read::Keys {
-            self.lists_until = end;
-            end = end.min(self.next + MOST_KEYS);
-        }
-        let entries = self.next..end;
-        self.next = end;
-        Some(Request { read, entries })
+        let at_once = match read {
+            Read::Key | Read::Hot => 1,
+            // Lists of one length.
+            Read::Keys => keys.div_ceil(keys.div_ceil(most)),
+            Read::Bucket => keys,
+        };
+        Plan { hot, others, read, at_once }
+    }
+
+    /// Which keys are read together, and how.
+    pub(super) fn requests(&self) -> impl Iterator<Item = (Read, &[Key])> {
+        let hot = self.hot.chunks(1).map(|key| (Read::Hot, key));
+        hot.chain(self.others.chunks(self.at_once).map(|keys| (self.read, keys)))
     }
 }
 
