@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
 
 import idmatch
 import pyarrow as pa
@@ -14,6 +15,7 @@ from idmatch._lab import Lab
 NETWORK = "127.73.21"
 ADDRESS = f"{NETWORK}.1"
 HEAP = 1 << 29
+OPTIONS = "replication=1&lease=50ms&expected_rows=16k"
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +33,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def address(node: str, request: pytest.FixtureRequest) -> str:
     """The address of a store in a keyspace of the test's own."""
     keyspace = request.node.name.lower()[:48]
-    return f"cql://{node}/{keyspace}?replication=1&lease=50ms&expected_rows=16k"
+    return f"cql://{node}/{keyspace}?{OPTIONS}"
 
 
 @pytest.fixture
@@ -88,6 +90,34 @@ def test_a_match_reads_what_costs_least(store: idmatch.Store) -> None:
     few = table.match(pa.table({"id": [f"i{n}" for n in range(64)]}))
     assert few.matched == 64
     assert "whole buckets" not in {step.how for step in few.plan}
+
+
+@pytest.mark.parametrize("keep", ["last", "all"])
+def test_all_ways_of_reading_a_population_agree(node: str, keep: Literal["last", "all"]) -> None:
+    # Longer than what keys are ordered by at first, shorter, and one at the beginning of another.
+    keys = [f"a-common-beginning-{n}" for n in range(6_000)]
+    keys += [f"{n:x}" for n in range(2_000)] + ["a", "a\0", "ab", "é", "a-common-beginning-"]
+    rows = {key: [(f"p{n % 7}", NOON), (f"q{n}", NOON - n * DAY)] for n, key in enumerate(keys)}
+    rows["hot"] = [(f"v{n}", NOON - n % 3 * DAY) for n in range(300)]
+    # Every third is not there, some are asked for twice and thrice.
+    asked = [*keys[::3], *keys[::5], *keys[::5], "hot", "hot", *(f"none{n}" for n in range(500))]
+    expected = sorted((key, *row) for key in asked for row in rows.get(key, []))
+    told = f"cql://{node}/ways_{keep}?{OPTIONS}&hot_key_rows=100"
+    with idmatch.open(told) as store:
+        table = store.create_table("ways", keep=keep)
+        table.load(observations(*((key, *row) for key, some in rows.items() for row in some)))
+        # The lookup notes that it has very many rows.
+        assert table.partner_ids("hot").num_rows == 300
+    for reads in ("keys", "lists", "buckets", "auto"):
+        with idmatch.open(f"{told}&match_reads={reads}") as store:
+            result = store.table("ways").match(pa.table({"id": asked}))
+            assert sorted(zip(*result.to_arrow().to_pydict().values(), strict=True)) == expected
+            steps = {step.how: step for step in result.plan}
+            assert sum(step.keys for step in result.plan) == len(set(asked))
+            if reads == "lists":
+                # More than 200 keys in each of 16 buckets.
+                lists = steps["lists of keys"]
+                assert 16 < lists.requests <= lists.keys / 100
 
 
 def test_upserts_merge_and_erasures_last(table: idmatch.Table) -> None:
