@@ -85,7 +85,7 @@ def _about(
     command = shlex.join(["python", "bench/cql.py", *sys.argv[1:]])
     is_whole = (options.only, options.steps) == (list(CONTESTANTS), list(STEPS))
     earlier = [] if is_whole else document.get("about", {}).get("commands", [])
-    settings = run([*program(node.address), "server", *cql_node.SETTINGS])
+    settings = run([*program(node.address), "server", *cql_node.SHOWN])
     return {
         "machine": machine.describe(options.dir),
         "commands": [*(one for one in earlier if one != command), command],

@@ -38,6 +38,8 @@ SETTINGS: dict[str, object] = {
     "concurrent_compactors": 2,
     "compaction_throughput": "64MiB/s",
 }
+# What a page of results says of the node: these, and one that the lab itself sets.
+SHOWN = (*SETTINGS, "sstable.selected_format")
 _DIRECT_MEMORY = "2g"
 _FLUSH_SECONDS = 600
 

@@ -278,7 +278,7 @@ def _how(document: Figures, remarks: list[str]) -> str:
         f"Linux {machine['kernel']}",
         f"date: {' to '.join(sorted({days[0], days[-1]}))}; load average before each step "
         f"{min(loads):.1f} to {max(loads):.1f}",
-        f"node: heap of {show_bytes(node['heap_bytes'])}, {settings}, files of the format bti; "
+        f"node: heap of {show_bytes(node['heap_bytes'])}, {settings}; "
         "one copy of each row, LOCAL_QUORUM for all",
         f"warm-up: {show_count(about['warm_up_requests'])} rows written in both ways, "
         f"{WARM_UPS * about['warm_up_seconds']:g} s of reading in each of three ways, then "

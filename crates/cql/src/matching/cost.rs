@@ -56,14 +56,14 @@ impl Costs {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How so many keys of one bucket are to be read, in lists of at most `most`.
-    pub(super) fn choose(&self, keys: usize, most: usize) -> Read {
+    /// How so many keys of one bucket are to be read: all rows, or lists of `list` keys.
+    pub(super) fn choose(&self, keys: usize, list: usize) -> Read {
         let mut measured = self.lock();
         measured.choices += 1;
         let Some(rows) = measured.rows.0 else {
             return if keys >= MANY_KEYS { Read::Bucket } else { Read::Keys };
         };
-        let lists = keys as f64 * measured.rows_per_key(keys.min(most));
+        let lists = keys as f64 * measured.rows_per_key(list);
         let is_close = lists < rows * TRY_WITHIN && rows < lists * TRY_WITHIN;
         let tries = is_close && measured.choices.is_multiple_of(TRY_ONE_OF)
             || measured.choices.is_multiple_of(TRY_ANYWAY);
@@ -120,14 +120,14 @@ mod tests {
     use super::*;
 
     fn choices(costs: &Costs, keys: usize) -> usize {
-        (0..2_560).filter(|_| costs.choose(keys, 100) == Read::Bucket).count()
+        (0..2_560).filter(|_| costs.choose(keys, keys.min(100)) == Read::Bucket).count()
     }
 
     #[test]
     fn the_cheaper_read_is_chosen_and_the_other_is_tried_sometimes() {
         let costs = Costs::default();
         assert_eq!(
-            [2, 19, 20].map(|keys| costs.choose(keys, 100)),
+            [2, 19, 20].map(|keys| costs.choose(keys, keys)),
             [Read::Keys, Read::Keys, Read::Bucket]
         );
         let millis = Duration::from_millis;

@@ -61,18 +61,19 @@ impl Plan {
         let keys = std::mem::take(&mut bucket.keys);
         let is_hot = |key: &Key| hot.parts(by, bucket.text(key)).is_some();
         let (hot, others): (Vec<_>, Vec<_>) = keys.into_iter().partition(is_hot);
-        let (keys, most) = (others.len(), chooser.most_keys);
+        let keys = others.len();
+        // As few lists as may be, and of one length.
+        let list = keys.div_ceil(keys.div_ceil(chooser.most_keys).max(1));
         let read = match chooser.reads {
             MatchReads::Keys => Read::Key,
             _ if keys <= 1 => Read::Key,
             MatchReads::Lists => Read::Keys,
             MatchReads::Buckets => Read::Bucket,
-            MatchReads::Auto => chooser.costs.choose(keys, most),
+            MatchReads::Auto => chooser.costs.choose(keys, list),
         };
         let at_once = match read {
             Read::Key | Read::Hot => 1,
-            // Lists of one length.
-            Read::Keys => keys.div_ceil(keys.div_ceil(most)),
+            Read::Keys => list,
             Read::Bucket => keys,
         };
         Plan { hot, others, read, at_once }

@@ -85,8 +85,7 @@ impl Population {
         self.valid += 1;
     }
 
-    /// The keys of the first bucket from an entry on, and where the next bucket begins; `None` after the
-    /// last.
+    /// The entries of the bucket that begins at an entry; `None` after the last.
     pub(super) fn bucket(&self, from: usize) -> Option<Range<usize>> {
         let rest = self.entries.get(from..)?;
         let first = rest.first()?;

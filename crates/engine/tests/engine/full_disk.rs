@@ -200,7 +200,7 @@ fn fill_and_free(disk: &Path, number: usize, random: &mut Random) -> (usize, usi
 #[test]
 #[ignore = "started by a test of this file as another process"]
 fn on_a_small_disk() {
-    let role = role().expect("a test of this file starts this with a role");
+    let role = role();
     let (mut acknowledged, mut refused) = (0, 0);
     let count = runs(3);
     for number in 0..count {

@@ -147,7 +147,7 @@ fn parsed(told: &str) -> Result<Counts, String> {
 #[test]
 #[ignore = "started by a test of this file as another process"]
 fn reading_process() {
-    let role = role().expect("a test of this file starts this with a role");
+    let role = role();
     let store = open(&role.store);
     let table = store.table(&name(TABLE)).unwrap();
     role.tell("ready");

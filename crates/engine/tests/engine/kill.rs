@@ -30,7 +30,7 @@ const LIMITS: MemoryLimits = MemoryLimits {
 fn write_batches(
     put: impl Fn(&dyn idmatch_store::Table, &mut Batches) -> idmatch_store::Result<()>,
 ) {
-    let role = role().expect("a test of this file starts this with a role");
+    let role = role();
     let disk = Arc::new(idmatch_engine::disk::OsDisk);
     let store = EngineStore::open_with(disk, &role.store, LIMITS).unwrap();
     let table = create(&store, TABLE, Keep::Last).unwrap();

@@ -59,7 +59,7 @@ fn open(root: &Path) -> EngineStore {
 #[test]
 #[ignore = "started by a test of this file as another process"]
 fn worker() {
-    let role = role().expect("a test of this file starts this with a role");
+    let role = role();
     let store = open(&role.store);
     let table = create(&store, TABLE, Keep::Last).unwrap();
     let there = marked_in(&*table, WRITERS).unwrap();

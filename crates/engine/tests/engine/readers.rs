@@ -81,7 +81,7 @@ fn store_with_one_load(root: &Path) -> EngineStore {
 #[test]
 #[ignore = "started by a test of this file as another process"]
 fn reading_process() {
-    let role = role().expect("a test of this file starts this with a role");
+    let role = role();
     role.tell("reading");
     read_until(&role.store, |load| load == LOADS as i64);
 }
@@ -188,7 +188,7 @@ impl BatchSource for Paused {
 #[test]
 #[ignore = "started by a test of this file as another process"]
 fn writing_process() {
-    let role = role().expect("a test of this file starts this with a role");
+    let role = role();
     let store = EngineStore::open(&role.store).unwrap();
     let table = store.table(&name(TABLE)).unwrap();
     look(&*table);
