@@ -3,7 +3,7 @@
 use super::Question;
 use super::output::{Output, RowBuilder};
 use super::plan::{Plan, Read, Tally};
-use super::population::{BucketKeys, Key, Population};
+use super::population::{Key, Keys, Section};
 use crate::answers::KeyRows;
 use crate::handle::Row;
 use crate::hot;
@@ -12,24 +12,23 @@ use idmatch_store::{Error, ErrorKind, MatchCounts, Result};
 use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use twox_hash::XxHash3_128;
 
 /// Requests that are under way at once: more of a match only wait in the servers.
-const AT_ONCE: u64 = 64;
+const AT_ONCE: usize = 64;
 /// Keys with very many rows that are read at once.
 const HOT_AT_ONCE: usize = 2;
 
 /// A tranche of a population on its way.
 pub(super) struct Fetch {
     question: Question,
-    population: Population,
+    /// Those whose turn has not come.
+    sections: Mutex<Vec<Section>>,
     output: Arc<Output>,
-    /// Where the entries of the next bucket begin.
-    next: Mutex<usize>,
     has_failed: AtomicBool,
     /// For keys with very many rows: each takes memory.
     hot: Semaphore,
@@ -44,16 +43,16 @@ pub(super) struct Answered {
 }
 
 impl Fetch {
-    pub(super) fn new(question: Question, population: Population, output: Arc<Output>) -> Fetch {
-        let (next, has_failed) = (Mutex::default(), AtomicBool::new(false));
+    pub(super) fn new(question: Question, sections: Vec<Section>, output: Arc<Output>) -> Fetch {
+        let (sections, has_failed) = (Mutex::new(sections), AtomicBool::new(false));
         let hot = Semaphore::new(HOT_AT_ONCE);
-        Fetch { question, population, output, next, has_failed, hot }
+        Fetch { question, sections, output, has_failed, hot }
     }
 
-    /// Answers all entries.
+    /// Answers all of it.
     pub(super) async fn run(self) -> Result<Answered> {
         let (fetch, mut running) = (Arc::new(self), JoinSet::new());
-        for _ in 0..fetch.population.valid.min(AT_ONCE) {
+        for _ in 0..fetch.sections().len().min(AT_ONCE) {
             let fetch = Arc::clone(&fetch);
             running.spawn(async move { fetch.work().await });
         }
@@ -77,26 +76,29 @@ impl Fetch {
         failed.map_or(Ok(answered), Err)
     }
 
-    fn next_bucket(&self) -> Option<BucketKeys> {
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-        let entries = self.population.bucket(*next)?;
-        *next = entries.end;
-        drop(next);
-        Some(self.population.keys(entries))
+    fn sections(&self) -> MutexGuard<'_, Vec<Section>> {
+        self.sections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next_keys(&self) -> Option<Keys> {
+        let section = self.sections().pop()?;
+        Some(section.keys())
     }
 
     async fn work(&self) -> Result<Answered> {
         let (mut answers, mut tally) = (Answering::new(self), Tally::default());
-        while let Some(mut bucket) = self.next_bucket() {
-            let Question { known, query, .. } = &self.question;
-            let given = (query.by, known.hot.as_ref(), self.question.chooser());
-            let plan = Plan::new(&mut bucket, given);
-            for (read, keys) in plan.requests() {
-                if self.has_failed.load(Relaxed) {
-                    return Ok(Answered::default());
+        while let Some(all) = self.next_keys() {
+            for bucket in all.buckets() {
+                let Question { known, query, .. } = &self.question;
+                let given = (query.by, known.hot.as_ref(), self.question.chooser());
+                let plan = Plan::new((&all, bucket), given);
+                for (read, keys) in plan.requests() {
+                    if self.has_failed.load(Relaxed) {
+                        return Ok(Answered::default());
+                    }
+                    tally.add(read, keys.len());
+                    self.answer((read, &all, keys), &mut answers).await?;
                 }
-                tally.add(read, keys.len());
-                self.answer((read, &bucket, keys), &mut answers).await?;
             }
         }
         answers.rows.finish()?;
@@ -105,31 +107,31 @@ impl Fetch {
 
     async fn answer(
         &self,
-        (read, bucket, keys): (Read, &BucketKeys, &[Key]),
+        (read, all, keys): (Read, &Keys, &[Key]),
         answers: &mut Answering<'_>,
     ) -> Result<()> {
         let Question { handle, known, query, visible, .. } = &self.question;
         let Some(first) = keys.first() else { return Ok(()) };
         if read == Read::Hot {
-            return self.answer_hot((bucket.text(first), first.times), answers).await;
+            return self.answer_hot((all.text(first), first.times), answers).await;
         }
         let (started, mut rows) = (Instant::now(), 0);
         let mut pages = match read {
             Read::Key | Read::Hot => {
-                let key = bucket.text(first);
+                let key = all.text(first);
                 handle.key_pages(known, (query.by, key), visible.dates()).await?
             }
             Read::Keys => {
-                let texts = keys.iter().map(|key| bucket.text(key).to_owned()).collect();
-                let asked = (query.by, bucket.bucket, texts);
+                let texts = keys.iter().map(|key| all.text(key).to_owned()).collect();
+                let asked = (query.by, first.bucket, texts);
                 handle.keys_pages(known, asked, visible.dates()).await?
             }
             Read::Bucket => {
                 let statement = handle.by(query.by).bucket.get(&handle.client).await?;
-                handle.pages(statement, (bucket.bucket,))
+                handle.pages(statement, (first.bucket,))
             }
         };
-        let mut meeting = Meeting { bucket, keys, answers };
+        let mut meeting = Meeting { all, keys, answers };
         while let Some(page) = pages.next().await? {
             rows += page.len() as u64;
             handle.each_row(&page, |row| meeting.take(row))?;
@@ -202,7 +204,7 @@ impl<'f> Answering<'f> {
 
 /// Rows of a request meet its keys: both are in the order of keys.
 struct Meeting<'m, 'f> {
-    bucket: &'m BucketKeys,
+    all: &'m Keys,
     /// Those that are not answered yet.
     keys: &'m [Key],
     answers: &'m mut Answering<'f>,
@@ -212,7 +214,7 @@ impl Meeting<'_, '_> {
     fn take(&mut self, (key, value, date): Row<'_>) -> Result<()> {
         let order = loop {
             let Some(first) = self.keys.first() else { return Ok(()) };
-            match self.bucket.text(first).cmp(key) {
+            match self.all.text(first).cmp(key) {
                 Ordering::Less => self.close_key()?,
                 order => break order,
             }
@@ -238,7 +240,7 @@ impl Meeting<'_, '_> {
     fn close_key(&mut self) -> Result<()> {
         let Some((first, rest)) = self.keys.split_first() else { return Ok(()) };
         self.keys = rest;
-        let (key, answers) = (self.bucket.text(first), &mut *self.answers);
+        let (key, answers) = (self.all.text(first), &mut *self.answers);
         let (text, mut found) =
             (std::mem::take(&mut answers.text), std::mem::take(&mut answers.found));
         let value = |row: &(usize, usize, SeenAt)| text.get(row.0..row.1).unwrap_or_default();

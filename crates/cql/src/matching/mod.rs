@@ -71,8 +71,8 @@ impl CqlMatch {
         loop {
             let buckets = question.known.definition.buckets;
             let (population, is_last) = Population::read(source, buckets)?;
-            let (rows, valid) = (population.rows, population.valid);
-            let fetch = Fetch::new(question.clone(), population, Arc::clone(&output));
+            let Population { sections, rows, valid } = population;
+            let fetch = Fetch::new(question.clone(), sections, Arc::clone(&output));
             let answered = handle.client.wait(fetch.run())?;
             let tranche = answered.counts;
             tally += answered.tally;

@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tempfile::NamedTempFile;
 
 /// Results that stay in memory, in bytes.
-const MEMORY_BYTES: usize = 128 << 20;
+const MEMORY_BYTES: usize = 256 << 20;
 
 /// All rows of a match. Rows that one task hands over keep their order.
 pub(super) struct Output {

@@ -1,7 +1,7 @@
 //! Which reads answer the keys of a bucket: chosen when it is their turn, by what the ones before did cost.
 
 use super::cost::Costs;
-use super::population::{BucketKeys, Key};
+use super::population::{Key, Keys};
 use crate::hot::HotKeys;
 use crate::settings::MatchReads;
 use idmatch_model::Side;
@@ -53,14 +53,13 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// For the keys of a bucket, which are moved here.
+    /// For the keys of a bucket, which are among `all`.
     pub(super) fn new(
-        bucket: &mut BucketKeys,
+        (all, bucket): (&Keys, &[Key]),
         (by, hot, chooser): (Side, &HotKeys, Chooser<'_>),
     ) -> Plan {
-        let keys = std::mem::take(&mut bucket.keys);
-        let is_hot = |key: &Key| hot.parts(by, bucket.text(key)).is_some();
-        let (hot, others): (Vec<_>, Vec<_>) = keys.into_iter().partition(is_hot);
+        let is_hot = |key: &Key| hot.parts(by, all.text(key)).is_some();
+        let (hot, others): (Vec<_>, Vec<_>) = bucket.iter().cloned().partition(is_hot);
         let keys = others.len();
         // As few lists as may be, and of one length.
         let list = keys.div_ceil(keys.div_ceil(chooser.most_keys).max(1));

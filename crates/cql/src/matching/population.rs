@@ -1,7 +1,8 @@
 //! A population in memory, in the order of the servers' partitions.
 //!
-//! While it is read, the servers have nothing to do; so only what must be is done then. The keys of a
-//! bucket are brought into order when they are asked for, beside the requests that are under way.
+//! While it is read, the servers have nothing to do; so only what must be is done then: its identifiers are
+//! divided into sections, each for some buckets. A section is brought into order when its turn comes, beside
+//! the requests that are under way. It fits in the processor's caches then, which all keys at once would not.
 
 use crate::bucket::bucket;
 use arrow_array::Array;
@@ -12,41 +13,48 @@ use std::ops::Range;
 /// A tranche ends with the batch in which it reaches one of these.
 const MOST_ROWS: u64 = 4_000_000;
 const MOST_BYTES: usize = 256 << 20;
+/// A tranche has so many sections, or one for each bucket if these are fewer: enough that the tasks
+/// which take one after the other end at about the same time.
+const SECTIONS: usize = 1_024;
+/// The memory of a section grows by so many bytes of text. An identifier is shorter.
+const BLOCK_BYTES: usize = 8 << 10;
+/// So long are identifiers often; the number of those in a block follows.
+const USUAL_BYTES: usize = 32;
 
 /// A tranche of a population.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Population {
-    /// All identifiers, one after the other.
-    text: String,
-    /// Ordered by bucket.
-    entries: Vec<Entry>,
+    /// Those that have identifiers.
+    pub(super) sections: Vec<Section>,
     /// Rows read.
     pub(super) rows: u64,
     /// Rows that are identifiers: others match nothing.
     pub(super) valid: u64,
 }
 
-/// An identifier as it was read.
-#[derive(Debug, Clone, Copy)]
-struct Entry {
-    bucket: i32,
-    length: u32,
-    start: usize,
-    /// Its first bytes: most are told apart by them, without a look at the text.
-    prefix: u64,
+/// The identifiers of some buckets, as they were read.
+#[derive(Debug, Default)]
+pub(super) struct Section(Vec<Block>);
+
+/// Some of them, one after the other.
+#[derive(Debug)]
+struct Block {
+    text: String,
+    /// The bucket of each, and its bytes.
+    each: Vec<(i32, u16)>,
 }
 
-/// The keys of a population that are in one bucket: each once, ordered by their bytes.
-#[derive(Debug)]
-pub(super) struct BucketKeys {
-    pub(super) bucket: i32,
+/// The keys of some buckets: each once, ordered by bucket and then by their bytes.
+#[derive(Debug, Default)]
+pub(super) struct Keys {
     text: String,
-    pub(super) keys: Vec<Key>,
+    keys: Vec<Key>,
 }
 
 /// A key, and how often the population has it.
 #[derive(Debug, Clone)]
 pub(super) struct Key {
+    pub(super) bucket: i32,
     text: Range<usize>,
     pub(super) times: u64,
 }
@@ -54,69 +62,80 @@ pub(super) struct Key {
 impl Population {
     /// Reads a tranche; says whether it is the last.
     pub(super) fn read(source: &mut dyn BatchSource, buckets: i32) -> Result<(Population, bool)> {
-        let mut population = Population::default();
+        let count = SECTIONS.min(usize::try_from(buckets).unwrap_or(1).max(1));
+        let mut sections: Vec<Section> = (0..count).map(|_| Section::default()).collect();
+        let (mut rows, mut valid, mut bytes) = (0, 0, 0);
         let is_last = loop {
             let Some(batch) = source.next_batch()? else { break true };
             let ids = population_ids(&batch)?;
-            population.rows += ids.len() as u64;
+            rows += ids.len() as u64;
             for id in ids.iter().flatten() {
-                if let Ok(key) = check_id(id) {
-                    population.push(key, buckets);
+                let Ok(key) = check_id(id) else { continue };
+                let bucket = bucket(key, buckets);
+                // Both are small, and none is negative.
+                let number = bucket as usize * count / buckets.max(1) as usize;
+                if let Some(section) = sections.get_mut(number) {
+                    section.push(bucket, key);
+                    valid += 1;
+                    bytes += key.len();
                 }
             }
-            if population.rows >= MOST_ROWS || population.text.len() >= MOST_BYTES {
+            if rows >= MOST_ROWS || bytes >= MOST_BYTES {
                 break false;
             }
         };
-        population.entries.sort_unstable_by_key(|entry| entry.bucket);
-        Ok((population, is_last))
-    }
-
-    fn push(&mut self, key: &str, buckets: i32) {
-        // Lossless: identifiers are short.
-        let (start, length) = (self.text.len(), key.len() as u32);
-        self.text.push_str(key);
-        self.entries.push(Entry {
-            bucket: bucket(key, buckets),
-            length,
-            start,
-            prefix: prefix(key),
-        });
-        self.valid += 1;
-    }
-
-    /// The entries of the bucket that begins at an entry; `None` after the last.
-    pub(super) fn bucket(&self, from: usize) -> Option<Range<usize>> {
-        let rest = self.entries.get(from..)?;
-        let first = rest.first()?;
-        let end = rest.iter().position(|entry| entry.bucket != first.bucket);
-        Some(from..from + end.unwrap_or(rest.len()))
-    }
-
-    /// The keys of a bucket. Cost: orders them.
-    pub(super) fn keys(&self, entries: Range<usize>) -> BucketKeys {
-        let mut entries = self.entries.get(entries).unwrap_or_default().to_vec();
-        entries.sort_unstable_by(|a, b| {
-            a.prefix.cmp(&b.prefix).then_with(|| self.text(a).cmp(self.text(b)))
-        });
-        let bytes = entries.iter().map(|entry| entry.length as usize).sum();
-        let mut keys = BucketKeys {
-            bucket: entries.first().map_or(0, |entry| entry.bucket),
-            text: String::with_capacity(bytes),
-            keys: Vec::with_capacity(entries.len()),
-        };
-        entries.iter().for_each(|entry| keys.push(self.text(entry)));
-        keys
-    }
-
-    fn text(&self, entry: &Entry) -> &str {
-        self.text.get(entry.start..entry.start + entry.length as usize).unwrap_or_default()
+        sections.retain(|section| !section.0.is_empty());
+        Ok((Population { sections, rows, valid }, is_last))
     }
 }
 
-impl BucketKeys {
+impl Section {
+    fn push(&mut self, bucket: i32, key: &str) {
+        let has_room = |block: &&mut Block| block.text.len() + key.len() <= BLOCK_BYTES;
+        // Lossless: identifiers are short.
+        let one = (bucket, key.len() as u16);
+        match self.0.last_mut().filter(has_room) {
+            Some(block) => {
+                block.text.push_str(key);
+                block.each.push(one);
+            }
+            None => {
+                let mut block = Block {
+                    text: String::with_capacity(BLOCK_BYTES),
+                    each: Vec::with_capacity(BLOCK_BYTES / USUAL_BYTES),
+                };
+                block.text.push_str(key);
+                block.each.push(one);
+                self.0.push(block);
+            }
+        }
+    }
+
+    /// Its keys. Cost: orders them.
+    pub(super) fn keys(&self) -> Keys {
+        let mut all = Vec::with_capacity(self.0.iter().map(|block| block.each.len()).sum());
+        for block in &self.0 {
+            let mut rest = block.text.as_str();
+            for (bucket, length) in &block.each {
+                let (key, more) = rest.split_at_checked(usize::from(*length)).unwrap_or_default();
+                rest = more;
+                // Most are told apart by their first bytes, without a look at the text.
+                all.push((*bucket, prefix(key), key));
+            }
+        }
+        all.sort_unstable();
+        let mut keys = Keys {
+            text: String::with_capacity(self.0.iter().map(|block| block.text.len()).sum()),
+            keys: Vec::with_capacity(all.len()),
+        };
+        all.iter().for_each(|(bucket, _, key)| keys.push(*bucket, key));
+        keys
+    }
+}
+
+impl Keys {
     /// Adds a key that is not before the last one.
-    fn push(&mut self, text: &str) {
+    fn push(&mut self, bucket: i32, text: &str) {
         if let Some(last) = self.keys.last_mut()
             && self.text.get(last.text.clone()) == Some(text)
         {
@@ -125,12 +144,17 @@ impl BucketKeys {
         }
         let start = self.text.len();
         self.text.push_str(text);
-        self.keys.push(Key { text: start..self.text.len(), times: 1 });
+        self.keys.push(Key { bucket, text: start..self.text.len(), times: 1 });
     }
 
     /// The text of a key.
     pub(super) fn text(&self, key: &Key) -> &str {
         self.text.get(key.text.clone()).unwrap_or_default()
+    }
+
+    /// The keys of each bucket.
+    pub(super) fn buckets(&self) -> impl Iterator<Item = &[Key]> {
+        self.keys.chunk_by(|a, b| a.bucket == b.bucket)
     }
 }
 
