@@ -67,17 +67,26 @@ pub struct RowBatch {
     values: StringBuilder,
     dates: Vec<i64>,
     bytes: usize,
+    /// Rows of the last batch, and the bytes of its keys and of its values: the next will be about as large.
+    usual: (usize, usize, usize),
 }
 
 impl RowBatch {
     /// An empty batch, whose keys are of this side.
     pub fn new(by: Side) -> RowBatch {
         let (keys, values) = (StringBuilder::new(), StringBuilder::new());
-        RowBatch { schema: match_schema(by), keys, values, dates: Vec::new(), bytes: 0 }
+        let (dates, usual) = (Vec::new(), (0, 0, 0));
+        RowBatch { schema: match_schema(by), keys, values, dates, bytes: 0, usual }
     }
 
     /// Adds a row; gives the batch when it is full.
     pub fn push(&mut self, key: &str, value: &str, seen_at: SeenAt) -> Result<Option<RecordBatch>> {
+        if self.dates.is_empty() {
+            let (rows, of_keys, of_values) = self.usual;
+            self.keys = StringBuilder::with_capacity(rows, of_keys);
+            self.values = StringBuilder::with_capacity(rows, of_values);
+            self.dates.reserve(rows);
+        }
         self.keys.append_value(key);
         self.values.append_value(value);
         self.dates.push(seen_at.millis_i64());
@@ -92,6 +101,7 @@ impl RowBatch {
             return Ok(None);
         }
         self.bytes = 0;
+        self.usual = (self.dates.len(), text_bytes(&self.keys), text_bytes(&self.values));
         let dates = TimestampMillisecondArray::from(std::mem::take(&mut self.dates));
         let columns: Vec<ArrayRef> = vec![
             Arc::new(self.keys.finish()),
@@ -103,6 +113,10 @@ impl RowBatch {
             Error::with_source(ErrorKind::InvalidArgument, "cannot build a batch of rows", e)
         })
     }
+}
+
+fn text_bytes(column: &StringBuilder) -> usize {
+    column.values_slice().len()
 }
 
 /// Rows by id on their way to one lane.
