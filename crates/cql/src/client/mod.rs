@@ -38,7 +38,6 @@ use scylla::statement::Statement;
 use scylla::statement::batch::{Batch, BatchType};
 use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
-use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -104,7 +103,7 @@ impl Client {
     /// what the address says of user, password, TLS or datacenter, or a file of TLS is wrong.
     pub(crate) fn connect(settings: Settings) -> Result<Client> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(std::thread::available_parallelism().map_or(2, NonZeroUsize::get))
+            .worker_threads(threads())
             .thread_name("idmatch-cql")
             .enable_all()
             .build()
@@ -347,6 +346,12 @@ impl Client {
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
+}
+
+/// Threads that wait for the servers: half as many as there are processors. The caller's is another one,
+/// and on two processors a second one made lookups wait: it is woken as well, and finds nothing to do.
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |processors| processors.get().div_ceil(2))
 }
 
 impl Turn<'_> {
