@@ -5,6 +5,7 @@
 #![deny(unsafe_code)]
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+mod answers;
 mod copies;
 mod errors;
 mod interrupt;

@@ -1,21 +1,20 @@
 //! Tables.
 
+use crate::answers::Columns;
 use crate::errors::{OrRaise, raise};
 use crate::interrupt::{interruptible, uninterrupted};
 use crate::matches::Match;
 use crate::sources::{PyRejects, PySource, Raised, ReadSource};
 use crate::stores::closed;
 use crate::times::window;
-use arrow_array::builder::StringBuilder;
-use arrow_array::{ArrayRef, RecordBatch, StringArray, TimestampMillisecondArray};
-use idmatch_model::{Keep, Period, Pick, SeenAt, Side, Window};
+use arrow_array::{ArrayRef, StringArray, TimestampMillisecondArray};
+use idmatch_model::{Keep, Period, Pick, SeenAt, Side};
 use idmatch_store::{
     BatchSource, Durability, Error, ErrorKind, Ingest, MatchQuery, NoRejects, OneObservation,
-    Result, match_schema, now,
+    Result, now,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use pyo3_arrow::PyTable;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -193,9 +192,8 @@ impl Table {
         let table = self.open(py)?;
         let (by, window) = (side(py, by)?, window(py, since, until)?);
         let limit = limit.unwrap_or(usize::MAX);
-        let batch = py.detach(|| answer_batch(table, (by, key), window, limit)).or_raise(py)?;
-        let schema = batch.schema();
-        PyTable::try_new(vec![batch], schema)?.into_pyarrow(py)
+        let columns = py.detach(|| Columns::read(table, (by, key), window, limit)).or_raise(py)?;
+        columns.into_pyarrow(py)
     }
 
     /// The newest answer and its date.
@@ -303,29 +301,6 @@ impl Table {
         shown.set_item("expected_rows", stats.expected_rows)?;
         Ok(shown)
     }
-}
-
-/// Up to so many answers as a batch.
-fn answer_batch(
-    table: &dyn idmatch_store::Table,
-    (by, key): (Side, &str),
-    window: Window,
-    limit: usize,
-) -> Result<RecordBatch> {
-    let (mut values, mut dates) = (StringBuilder::new(), Vec::new());
-    let mut answers = table.answers(by, key, window)?;
-    while dates.len() < limit
-        && let Some((value, seen_at)) = answers.next_answer()?
-    {
-        values.append_value(value);
-        dates.push(seen_at.millis_i64());
-    }
-    let dates = TimestampMillisecondArray::from(dates).with_timezone("UTC");
-    let columns: Vec<ArrayRef> = vec![Arc::new(values.finish()), Arc::new(dates)];
-    let schema = match_schema(by).project(&[1, 2]);
-    schema
-        .and_then(|schema| RecordBatch::try_new(schema.into(), columns))
-        .map_err(|e| Error::with_source(ErrorKind::InvalidArgument, "cannot make a table", e))
 }
 
 /// The result, or the exception from Python's side that caused it to fail.

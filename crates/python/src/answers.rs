@@ -1,0 +1,95 @@
+//! What goes with one key, as a pyarrow table.
+//!
+//! A lookup takes microseconds, and how pyarrow makes a table would be a good part of them. So it is asked for
+//! what it needs once, and then takes only columns, by Arrow's C data interface: it knows the schema already.
+
+use arrow_array::builder::StringBuilder;
+use arrow_array::ffi::FFI_ArrowArray;
+use arrow_array::{Array, ArrayRef, StructArray, TimestampMillisecondArray};
+use arrow_schema::Fields;
+use idmatch_model::{Side, Window};
+use idmatch_store::{Result, Table, match_schema};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3_arrow::PySchema;
+use std::sync::Arc;
+
+/// The columns of a match that are answers; the other is the key.
+const COLUMNS: [usize; 2] = [1, 2];
+/// Most keys have no more; for others columns grow.
+const USUAL_ROWS: usize = 4;
+const USUAL_BYTES: usize = 128;
+
+/// Makes tables of the answers by one side.
+struct Maker {
+    fields: Fields,
+    schema: Py<PyAny>,
+    import_batch: Py<PyAny>,
+    from_batches: Py<PyAny>,
+}
+
+static BY_ID: PyOnceLock<Maker> = PyOnceLock::new();
+static BY_PARTNER_ID: PyOnceLock<Maker> = PyOnceLock::new();
+
+impl Maker {
+    fn of(py: Python<'_>, by: Side) -> PyResult<&Maker> {
+        let maker = match by {
+            Side::Id => &BY_ID,
+            Side::PartnerId => &BY_PARTNER_ID,
+        };
+        maker.get_or_try_init(py, || Maker::new(py, by))
+    }
+
+    fn new(py: Python<'_>, by: Side) -> PyResult<Maker> {
+        let pyarrow = py.import("pyarrow")?;
+        let schema =
+            match_schema(by).project(&COLUMNS).map_err(pyo3_arrow::error::PyArrowError::from)?;
+        let fields = schema.fields().clone();
+        let schema = PySchema::new(Arc::new(schema)).into_pyarrow(py)?.unbind();
+        let import_batch = pyarrow.getattr("RecordBatch")?.getattr("_import_from_c")?.unbind();
+        let from_batches = pyarrow.getattr("Table")?.getattr("from_batches")?.unbind();
+        Ok(Maker { fields, schema, import_batch, from_batches })
+    }
+}
+
+/// Columns of answers, newest first.
+pub(crate) struct Columns {
+    by: Side,
+    values: ArrayRef,
+    dates: ArrayRef,
+}
+
+impl Columns {
+    /// Reads up to so many answers.
+    pub(crate) fn read(
+        table: &dyn Table,
+        (by, key): (Side, &str),
+        window: Window,
+        limit: usize,
+    ) -> Result<Columns> {
+        let mut values = StringBuilder::with_capacity(USUAL_ROWS, USUAL_BYTES);
+        let mut dates = Vec::with_capacity(USUAL_ROWS);
+        let mut answers = table.answers(by, key, window)?;
+        while dates.len() < limit
+            && let Some((value, seen_at)) = answers.next_answer()?
+        {
+            values.append_value(value);
+            dates.push(seen_at.millis_i64());
+        }
+        let dates = TimestampMillisecondArray::from(dates).with_timezone("UTC");
+        Ok(Columns { by, values: Arc::new(values.finish()), dates: Arc::new(dates) })
+    }
+
+    /// Hands them over to pyarrow.
+    pub(crate) fn into_pyarrow(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        let maker = Maker::of(py, self.by)?;
+        let columns = vec![self.values, self.dates];
+        let rows = StructArray::try_new(maker.fields.clone(), columns, None)
+            .map_err(pyo3_arrow::error::PyArrowError::from)?;
+        // pyarrow moves out what is in it, and marks it as moved; what it leaves is dropped here.
+        let mut array = FFI_ArrowArray::new(&rows.into_data());
+        let address = std::ptr::from_mut(&mut array) as usize;
+        let batch = maker.import_batch.bind(py).call1((address, &maker.schema))?;
+        maker.from_batches.bind(py).call1(([batch],))
+    }
+}
