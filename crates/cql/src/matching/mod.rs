@@ -1,7 +1,7 @@
 //! Joins a population with a table in the servers.
 //!
-//! 1. [`population`]: identifiers are read in tranches that fit in memory, ordered by bucket; the keys of a
-//!    bucket are ordered, each once, when it is their turn.
+//! 1. [`population`]: identifiers are read in tranches that fit in memory, and divided into sections, each for
+//!    some buckets; the keys of a section are ordered, each once, when its turn comes.
 //! 2. [`plan`]: each bucket's keys become requests: for one key, for a list, or for the whole bucket, whichever
 //!    costs less ([`cost`]).
 //! 3. [`fetch`]: so many requests at once as is allowed; rows meet the keys in order, and become answers.
