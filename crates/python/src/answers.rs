@@ -2,6 +2,7 @@
 //!
 //! A lookup takes microseconds, and how pyarrow makes a table would be a good part of them. So it is asked for
 //! what it needs once, and then takes only columns, by Arrow's C data interface: it knows the schema already.
+//! What hands over batches otherwise, `pyo3_arrow`, has the schema read again for each.
 
 use arrow_array::builder::StringBuilder;
 use arrow_array::ffi::FFI_ArrowArray;
@@ -12,6 +13,7 @@ use idmatch_store::{Result, Table, match_schema};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3_arrow::PySchema;
+use pyo3_arrow::error::PyArrowError;
 use std::sync::Arc;
 
 /// The columns of a match that are answers; the other is the key.
@@ -42,8 +44,7 @@ impl Maker {
 
     fn new(py: Python<'_>, by: Side) -> PyResult<Maker> {
         let pyarrow = py.import("pyarrow")?;
-        let schema =
-            match_schema(by).project(&COLUMNS).map_err(pyo3_arrow::error::PyArrowError::from)?;
+        let schema = match_schema(by).project(&COLUMNS).map_err(PyArrowError::from)?;
         let fields = schema.fields().clone();
         let schema = PySchema::new(Arc::new(schema)).into_pyarrow(py)?.unbind();
         let import_batch = pyarrow.getattr("RecordBatch")?.getattr("_import_from_c")?.unbind();
@@ -85,7 +86,7 @@ impl Columns {
         let maker = Maker::of(py, self.by)?;
         let columns = vec![self.values, self.dates];
         let rows = StructArray::try_new(maker.fields.clone(), columns, None)
-            .map_err(pyo3_arrow::error::PyArrowError::from)?;
+            .map_err(PyArrowError::from)?;
         // pyarrow moves out what is in it, and marks it as moved; what it leaves is dropped here.
         let mut array = FFI_ArrowArray::new(&rows.into_data());
         let address = std::ptr::from_mut(&mut array) as usize;

@@ -45,7 +45,7 @@ struct Block {
 }
 
 /// The keys of some buckets: each once, ordered by bucket and then by their bytes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Keys {
     text: String,
     keys: Vec<Key>,
@@ -91,23 +91,17 @@ impl Population {
 
 impl Section {
     fn push(&mut self, bucket: i32, key: &str) {
-        let has_room = |block: &&mut Block| block.text.len() + key.len() <= BLOCK_BYTES;
-        // Lossless: identifiers are short.
-        let one = (bucket, key.len() as u16);
-        match self.0.last_mut().filter(has_room) {
-            Some(block) => {
-                block.text.push_str(key);
-                block.each.push(one);
-            }
-            None => {
-                let mut block = Block {
-                    text: String::with_capacity(BLOCK_BYTES),
-                    each: Vec::with_capacity(BLOCK_BYTES / USUAL_BYTES),
-                };
-                block.text.push_str(key);
-                block.each.push(one);
-                self.0.push(block);
-            }
+        let has_room = |block: &Block| block.text.len() + key.len() <= BLOCK_BYTES;
+        if !self.0.last().is_some_and(has_room) {
+            self.0.push(Block {
+                text: String::with_capacity(BLOCK_BYTES),
+                each: Vec::with_capacity(BLOCK_BYTES / USUAL_BYTES),
+            });
+        }
+        if let Some(block) = self.0.last_mut() {
+            block.text.push_str(key);
+            // Lossless: identifiers are short.
+            block.each.push((bucket, key.len() as u16));
         }
     }
 
