@@ -31,17 +31,17 @@ build: $(VENV)/built
 test-rust: $(VENV)/tools
 	cargo test --quiet --locked --workspace --exclude idmatch-python --exclude idmatch-cql
 
-test-python: build
+test-python: $(VENV)/built-for-tests
 	$(BIN)/pytest --quiet --ignore tests/test_cql_faults.py
 
 # More about servers than `make test` does: cases of a million rows; three nodes, killed and frozen, for
 # nine minutes. 3 GB of memory.
-test-servers: build
+test-servers: $(VENV)/built-for-tests
 	IDMATCH_TEST_ALL=1 $(BIN)/python scripts/with_lab.py -- cargo test --quiet --locked -p idmatch-cql -- --nocapture
 	$(BIN)/pytest --quiet tests/test_cql_faults.py
 
 # Against a real Cassandra, which this starts and ends.
-test-cql: build
+test-cql: $(VENV)/built-for-tests
 	$(BIN)/python scripts/with_lab.py -- cargo test --quiet --locked -p idmatch-cql
 
 check-structure: $(VENV)/tools
@@ -53,7 +53,7 @@ check-rust: $(VENV)/tools
 	cargo clippy --quiet --locked --workspace --all-targets -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" cargo doc --quiet --locked --workspace --no-deps
 
-check-python: build
+check-python: $(VENV)/built-for-tests
 	$(BIN)/ruff format --quiet --check python tests scripts
 	$(BIN)/ruff check --quiet python tests scripts
 	$(BIN)/mypy
@@ -67,6 +67,14 @@ $(VENV)/tools: requirements-dev.lock
 
 $(VENV)/built: $(VENV)/tools $(RUST) pyproject.toml
 	$(BIN)/maturin develop --release --locked --quiet
+	@rm -f $(VENV)/built-for-tests
+	@touch $@
+
+# For tests the binding is built as they are: with checks of every sum, and with most of what they have
+# built already.
+$(VENV)/built-for-tests: $(VENV)/tools $(RUST) pyproject.toml
+	$(BIN)/maturin develop --locked --quiet
+	@rm -f $(VENV)/built
 	@touch $@
 
 clean:

@@ -15,6 +15,10 @@ from pathlib import Path
 from idmatch._lab import Lab
 from idmatch._sizes import parse_size
 
+# Of a node that lives for minutes: tests make hundreds of tables, which need not survive the
+# machine, and a compiler that thinks for long takes the processors from them.
+FOR_TESTS = ("-Dcassandra.unsafesystem=true",)
+
 
 def main() -> int:
     """The exit code is the command's."""
@@ -25,9 +29,7 @@ def main() -> int:
     parser.add_argument("command", nargs="+")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="idmatch-lab-") as folder:
-        # The tests make hundreds of tables, which need not survive the machine.
-        fast = ["-Dcassandra.unsafesystem=true"]
-        lab = Lab(Path(folder), lambda line: print(line, file=sys.stderr), fast)
+        lab = Lab(Path(folder), lambda line: print(line, file=sys.stderr), FOR_TESTS)
         try:
             nodes = lab.up(options.nodes, options.heap, options.network)
             points = ",".join(node.address for node in nodes)

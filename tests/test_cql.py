@@ -11,6 +11,7 @@ import pytest
 import trustme
 from conftest import DAY, NOON, SMALL, Cli, observations
 from idmatch._lab import Lab
+from with_lab import FOR_TESTS
 
 NETWORK = "127.73.21"
 ADDRESS = f"{NETWORK}.1"
@@ -21,7 +22,7 @@ OPTIONS = "replication=1&lease=50ms&expected_rows=16k"
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a running node."""
-    lab = Lab(tmp_path_factory.mktemp("lab"))
+    lab = Lab(tmp_path_factory.mktemp("lab"), jvm_options=FOR_TESTS)
     try:
         lab.up(1, HEAP, NETWORK)
         yield ADDRESS
@@ -239,6 +240,10 @@ def test_a_copy_within_servers_has_other_buckets(cli: Cli, address: str) -> None
         store.create_table("t").load(rows)
         store.table("t").erase(id="id7")
     larger = address.replace("16k", "200k")
+    # The same store, whatever else the address says.
+    ran = cli("copy", address, larger, "t")
+    assert ran.code == 2
+    assert "both stores are the same" in ran.err
     ran = cli("copy", address, larger, "t", "--as", "t2", "--portion", "10k", "--json")
     assert ran.code == 0, ran.err
     (report,) = ran.json()["tables"]

@@ -184,7 +184,11 @@ def test_two_of_three_nodes_are_not_enough(cluster: Cluster) -> None:
 
 
 def test_a_node_that_hangs_is_passed_over(cluster: Cluster) -> None:
-    with idmatch.open(cluster.address("hung")) as store:
+    # Who waits for the node that hangs has no time left to ask another.
+    address = cluster.address("hung", "&timeout=5s").replace(
+        "request_timeout=2s", "request_timeout=5s"
+    )
+    with idmatch.open(address) as store:
         table = store.create_table("t")
         table.load(rows(0, 1_000))
         cluster.lab.freeze(3)

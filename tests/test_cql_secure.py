@@ -17,6 +17,7 @@ import trustme
 from conftest import NOON, SMALL
 from cryptography.hazmat.primitives import serialization
 from idmatch._lab import Lab
+from with_lab import FOR_TESTS
 
 NETWORK = "127.73.24"
 ADDRESS = f"{NETWORK}.1"
@@ -128,7 +129,9 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
     secure = Secure(folder)
     # Its first user is made at once, not after ten seconds.
     lab = Lab(
-        folder, jvm_options=["-Dcassandra.superuser_setup_delay_ms=0"], settings=secure.settings
+        folder,
+        jvm_options=[*FOR_TESTS, "-Dcassandra.superuser_setup_delay_ms=0"],
+        settings=secure.settings,
     )
     try:
         lab.up(1, HEAP, NETWORK)

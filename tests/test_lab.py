@@ -92,6 +92,9 @@ def test_a_node_is_started_harmed_and_stopped(lab: LabCli) -> None:
     assert wrong.code == 2
     assert "has 1 nodes" in wrong.err
     assert lab("kill", 7).code == 2
+    larger = lab("up", "--network", NETWORK, "--heap", "600Mi")
+    assert larger.code == 2
+    assert "runs with a heap of 536,870,912 bytes" in larger.err
 
     # A frozen node can be stopped too, and its data stays.
     lab.node("freeze", 1)

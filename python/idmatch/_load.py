@@ -9,7 +9,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from . import _core
-from ._errors import BadInput, InvalidArgument
+from ._errors import BadInput, InvalidArgument, UnknownOutcome
 from ._match import MatchResult
 from ._rejects import Rejects
 from ._results import EraseReport, LoadReport
@@ -145,6 +145,9 @@ class _Report:
     ) -> None:
         self.log.__exit__(kind, error, traceback)
         if not isinstance(error, Exception) or not self._strict:
+            return
+        if isinstance(error, UnknownOutcome):
+            # Rows before the bad one may be there or not, which is worse to miss.
             return
         if self.log.first_malformed:
             raise BadInput(f"{self.log.first_malformed}; {self._otherwise}") from error

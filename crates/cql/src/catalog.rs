@@ -10,6 +10,7 @@ use crate::pages::Pages;
 use idmatch_model::{Keep, Period, SeenAt, TableName, TableOptions};
 use idmatch_store::{Error, ErrorKind, Result, now};
 use scylla::value::CqlTimestamp;
+use scylla::value::MaybeUnset::{Set, Unset};
 use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
@@ -59,24 +60,29 @@ impl Definition {
     }
 
     fn read(what: &str, statics: Statics) -> Result<Definition> {
-        let missing = || Error::new(ErrorKind::Corrupt, format!("cannot understand {what}"));
+        let missing =
+            |column: &str| unexpected(what, format!("its {column} is not there, or wrong"));
         let (keep, retention, gone_before, generation, rewritten, buckets, maker, is_ready) =
             statics;
         Ok(Definition {
             keep: match keep.as_deref() {
                 Some("last") => Keep::Last,
                 Some("all") => Keep::All,
-                _ => return Err(missing()),
+                _ => return Err(missing("keep")),
             },
-            retention: retention.map(|text| Period::parse(&text)).transpose()?,
+            retention: retention
+                .map(|text| Period::parse(&text).map_err(|e| unexpected(what, e)))
+                .transpose()?,
             gone_before: match gone_before {
-                Some(CqlTimestamp(millis)) => SeenAt::from_millis(millis)?,
+                Some(CqlTimestamp(millis)) => {
+                    SeenAt::from_millis(millis).map_err(|e| unexpected(what, e))?
+                }
                 None => SeenAt::EPOCH,
             },
             generation: generation.unwrap_or_default(),
             rewritten: rewritten.unwrap_or_default(),
-            buckets: buckets.filter(|buckets| *buckets > 0).ok_or_else(missing)?,
-            maker: maker.ok_or_else(missing)?,
+            buckets: buckets.filter(|buckets| *buckets > 0).ok_or_else(|| missing("buckets"))?,
+            maker: maker.ok_or_else(|| missing("maker"))?,
             is_ready: is_ready.unwrap_or_default(),
         })
     }
@@ -279,8 +285,9 @@ impl<'c> Catalog<'c> {
         let insert = self.client.prepare_catalog(&cql).await?;
         let row = |(hash, note): &(u128, Note)| {
             let (erased_at, parts) = match note {
-                Note::Erased(at) => (Some(CqlTimestamp(at.millis_i64())), None),
-                Note::Hot(parts) => (None, Some(*parts)),
+                // A null would be a tombstone.
+                Note::Erased(at) => (Set(CqlTimestamp(at.millis_i64())), Unset),
+                Note::Hot(parts) => (Unset, Set(*parts)),
             };
             (portion, hash.to_be_bytes().to_vec(), erased_at, parts)
         };

@@ -20,7 +20,7 @@ const AT_ONCE: usize = 32;
 type Row = (String, String, SeenAt);
 
 /// Erases some targets up to a date. Cost: a lease, then a few requests for each target and each of
-/// its rows; memory: the targets, and their rows.
+/// its rows; memory: the targets, and of 32 of them all rows, some hundred bytes each.
 pub(crate) async fn erase(
     handle: &Arc<Handle>,
     targets: Vec<Target>,
@@ -39,7 +39,15 @@ pub(crate) async fn erase(
         .map(|target| remove(handle, &before, target, at))
         .buffer_unordered(AT_ONCE)
         .try_collect()
-        .await?;
+        .await
+        .map_err(|e| {
+            let text = format!(
+                "what was to be erased in table {} is hidden for good, but not all of it is \
+                 removed; repeat it, or compact the table",
+                handle.name()
+            );
+            Error::with_source(e.kind(), text, e)
+        })?;
     let count = |side: usize| {
         let all: BTreeSet<&Row> = rows.iter().filter_map(|rows| rows.get(side)).flatten().collect();
         all.len() as u64

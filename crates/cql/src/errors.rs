@@ -6,6 +6,9 @@
 use idmatch_store::{Error, ErrorKind};
 use scylla::errors::{DbError, ExecutionError, PrepareError, RequestAttemptError};
 
+/// What to do when servers do not answer, or too few of them do.
+const SERVERS_ARE_AWAY: &str = "see whether its nodes are up, or allow more time with timeout=";
+
 /// What may have become of a request that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -111,7 +114,11 @@ pub(crate) fn preparation_outcome(error: &PrepareError) -> Outcome {
 /// The error of a read that was given up.
 pub(crate) fn unread(what: &str, error: ExecutionError) -> Error {
     let kind = kind_of(outcome(&error));
-    Error::with_source(kind, format!("cannot read {what}"), error)
+    let text = match kind {
+        ErrorKind::Unavailable => format!("cannot read {what}; {SERVERS_ARE_AWAY}"),
+        _ => format!("the servers refuse to read {what}"),
+    };
+    Error::with_source(kind, text, error)
 }
 
 /// The error of a write that was given up. `may_be_done` tells of all attempts, the error of the last
@@ -142,7 +149,7 @@ pub(crate) fn unexpected(
 pub(crate) fn unprepared(statement: &str, error: PrepareError) -> Error {
     let outcome = preparation_outcome(&error);
     let text = match outcome.may_pass() {
-        true => "the servers do not prepare statements".to_owned(),
+        true => format!("cannot prepare statements; {SERVERS_ARE_AWAY}"),
         false => format!("the servers do not take {statement:?}"),
     };
     Error::with_source(kind_of(outcome), text, error)

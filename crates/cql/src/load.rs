@@ -59,9 +59,9 @@ fn run(
 ) -> Result<()> {
     let mut writing = None;
     let read = read_chunks(handle, (source, ingest), most_rows, progress, &mut writing);
-    let written = finish(handle, writing);
+    // What became of rows that were sent is worse to miss than why no more came.
+    finish(handle, writing)?;
     let last = read?;
-    written?;
     if last.is_empty() { Ok(()) } else { handle.client.wait(write(handle, last)) }
 }
 

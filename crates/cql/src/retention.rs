@@ -9,7 +9,7 @@ use crate::state::{Known, Visible};
 use crate::write::write;
 use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{Keep, Period, SeenAt, Side, Window};
-use idmatch_store::{Result, now};
+use idmatch_store::{Error, Finding, Result, now};
 use std::collections::HashSet;
 use std::sync::Arc;
 use twox_hash::XxHash3_128;
@@ -34,16 +34,48 @@ pub(crate) async fn set(handle: &Arc<Handle>, retention: Option<Period>) -> Resu
     let catalog = Catalog::new(&handle.client);
     let generation = definition.generation;
     catalog.set_retention(handle.name(), retention.as_ref(), gone_before, generation).await?;
+    let rewritten = rewrite(handle, is_longer || is_unfinished).await;
+    rewritten.map_err(|e| {
+        let text = format!(
+            "the retention of table {} is changed, but not all rows have a new time to live; set \
+             it again before they end by the former one",
+            handle.name()
+        );
+        Error::with_source(e.kind(), text, e)
+    })?;
+    catalog.set_rewritten(handle.name(), generation + 1).await
+}
+
+/// Where rows live too short for the latest retention, because to lengthen it did not end, or does not yet.
+pub(crate) fn unfinished(handle: &Handle) -> Option<Finding> {
+    let definition = &handle.state.known().definition;
+    (definition.rewritten < definition.generation).then(|| Finding {
+        place: handle.what(),
+        problem: "not all rows have the time to live of the latest retention: if it is not being \
+                  changed now, set it again"
+            .to_owned(),
+    })
+}
+
+/// Writes rows anew where that did not end.
+pub(crate) async fn finish(handle: &Arc<Handle>) -> Result<()> {
+    match unfinished(handle) {
+        Some(_) => set(handle, handle.state.known().definition.retention.clone()).await,
+        None => Ok(()),
+    }
+}
+
+/// Waits until everyone has the latest retention; writes all rows anew by it, if that is needed.
+async fn rewrite(handle: &Arc<Handle>, is_needed: bool) -> Result<()> {
     let known = handle.state.refresh().await?;
     tokio::time::sleep(handle.state.lease()).await;
-    if is_longer || is_unfinished {
-        // Rows that were under way have the former time to live; they are there by then, or unknown.
-        tokio::time::sleep(handle.client.settings().longest_write()).await;
-        let visible = known.visible(Window::ALL);
-        let (handle, known) = (Arc::clone(handle), Arc::clone(&known));
-        scan(&Arc::clone(&handle), Side::Id, Rewrite { handle, known, visible }).await?;
+    if !is_needed {
+        return Ok(());
     }
-    catalog.set_rewritten(handle.name(), generation + 1).await
+    // Rows that were under way have the former time to live; they are there by then, or unknown.
+    tokio::time::sleep(handle.client.settings().longest_write()).await;
+    let visible = known.visible(Window::ALL);
+    scan(handle, Side::Id, Rewrite { handle: Arc::clone(handle), known, visible }).await
 }
 
 /// Writes the rows anew that are to be seen.

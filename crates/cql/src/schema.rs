@@ -101,7 +101,8 @@ async fn store_row(client: &Arc<Client>) -> Result<Option<StoreRow>> {
         return Err(Error::new(
             ErrorKind::UnsupportedFormat,
             format!(
-                "keyspace {keyspace} has tables of version {version}; this idmatch reads version {VERSION}"
+                "keyspace {keyspace} has tables of version {version}, and this idmatch reads version \
+                 {VERSION}: use one that reads them, or another keyspace"
             ),
         ));
     }

@@ -110,8 +110,10 @@ impl Table for CqlTable {
     fn repair(&self, _: bool) -> Result<Repaired> {
         self.0.client.wait(async {
             let differences = differences(&self.0).await?;
+            let findings = findings(&self.0, &differences);
             mend(&self.0, &differences).await?;
-            Ok(Repaired { findings: findings(&self.0, &differences), lost_at_most: 0 })
+            retention::finish(&self.0).await?;
+            Ok(Repaired { findings, lost_at_most: 0 })
         })
     }
 
@@ -154,5 +156,6 @@ impl CqlTable {
 }
 
 fn findings(handle: &Handle, differences: &[Difference]) -> Vec<Finding> {
-    differences.iter().map(|difference| difference.finding(handle)).collect()
+    let differences = differences.iter().map(|difference| difference.finding(handle));
+    differences.chain(retention::unfinished(handle)).collect()
 }

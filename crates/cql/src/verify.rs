@@ -1,32 +1,40 @@
 //! Compares both directions of a table, and mends what only one of them has.
 //!
 //! First each direction is read once and summed up: the hash of every row is added to one of many
-//! cells, which does not depend on the order. Only rows of cells that differ are read again and compared.
-//! What differs then is asked for once more, row by row: it may have been on its way.
+//! cells, which does not depend on the order. Only rows of cells that differ are read again and compared;
+//! where these are many, as in a large table that is written meanwhile, they are first divided and summed
+//! up once more. What differs then is asked for again, row by row: it may have been on its way.
 
 use crate::handle::Handle;
 use crate::rows::Rows;
 use crate::scan::{Visit, scan};
 use crate::state::{Known, Visible};
 use crate::write::write;
-use futures::future::ready;
 use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{Keep, SeenAt, Side, Window};
 use idmatch_store::{Error, ErrorKind, Finding, Result};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use twox_hash::XxHash3_64;
 
 /// Cells of the comparison. A table with one difference is read again, but one row in so many is kept.
 const CELLS: usize = 1 << 22;
-/// Rows of differing cells that are compared in memory.
-const MOST_ROWS: usize = 10_000_000;
+/// Rows of differing cells that are compared in memory, a few hundred bytes each.
+const MOST_ROWS: usize = 5_000_000;
+/// More than so many in differing cells, by estimate, are divided before they are compared.
+const MANY_ROWS: u64 = MOST_ROWS as u64 / 10;
 
-/// Rows that are asked for once more at a time.
+/// Rows that are asked for again at a time.
 const AT_ONCE: usize = 32;
+/// Writes to both directions are done after this long, unless servers are in trouble.
+const UNDER_WAY: Duration = Duration::from_secs(1);
+/// So often a row is asked for that changes all the time.
+const TRIES: usize = 5;
 
 /// A row that the directions do not agree on, and what each has of it.
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Difference {
     pub(crate) id: String,
     pub(crate) partner_id: String,
@@ -65,61 +73,129 @@ impl Shown {
     }
 }
 
-type Cells = Arc<Vec<AtomicU64>>;
+type Sums = Arc<Vec<AtomicU64>>;
 /// What the directions have of a row: with keep="all" each date is one.
 type Found = BTreeMap<(Pair, Option<SeenAt>), (Option<SeenAt>, Option<SeenAt>)>;
 /// An id and a partner_id.
 type Pair = (String, String);
 
-/// The rows that the directions do not agree on. Cost: both are read, twice where they differ; memory:
-/// 64 MiB, and the rows of cells that differ.
+/// Which rows are looked at: those of pairs that are in these cells of the first division, in those of the
+/// second, and so on. Without any all are.
+#[derive(Clone, Default)]
+struct Chosen(Vec<Arc<HashSet<usize>>>);
+
+impl Chosen {
+    fn has(&self, pair: u64) -> bool {
+        self.0.iter().enumerate().all(|(division, cells)| cells.contains(&cell(pair, division)))
+    }
+}
+
+/// The cell of a pair in one of the divisions.
+fn cell(pair: u64, division: usize) -> usize {
+    (pair.rotate_right(CELLS.ilog2() * division as u32) % CELLS as u64) as usize
+}
+
+/// The rows that the directions do not agree on. Cost: both are read, twice where they differ, three
+/// times where much does; memory: 64 MiB, and the rows of cells that differ.
+///
+/// # Errors
+/// `Differs` where these are too many to be compared.
 pub(crate) async fn differences(handle: &Arc<Handle>) -> Result<Vec<Difference>> {
     let known = handle.state.refresh().await?;
     let shown = Shown { visible: known.visible(Window::ALL), known };
-    let by_id = sums(handle, &shown, Side::Id).await?;
-    let by_partner_id = sums(handle, &shown, Side::PartnerId).await?;
-    let cell = |(n, (a, b)): (usize, (&AtomicU64, &AtomicU64))| {
-        (a.load(Relaxed) != b.load(Relaxed)).then_some(n)
-    };
-    let differ: HashSet<usize> =
-        by_id.iter().zip(by_partner_id.iter()).enumerate().filter_map(cell).collect();
-    if differ.is_empty() {
-        return Ok(Vec::new());
+    let mut chosen = Chosen::default();
+    for _ in 0..2 {
+        let (cells, rows) = differing(handle, &shown, &chosen).await?;
+        if cells.is_empty() {
+            return Ok(Vec::new());
+        }
+        let is_many = rows / CELLS as u64 * cells.len() as u64 > MANY_ROWS;
+        chosen.0.push(Arc::new(cells));
+        if !is_many {
+            break;
+        }
     }
     let found = Arc::new(Mutex::new(Found::new()));
-    let differ = Arc::new(differ);
     for by in Side::BOTH {
-        let (shown, cells, found) = (shown.clone(), Arc::clone(&differ), Arc::clone(&found));
-        scan(handle, by, Collect { shown, by, cells, found }).await?;
+        let (shown, chosen, found) = (shown.clone(), chosen.clone(), Arc::clone(&found));
+        scan(handle, by, Collect { shown, by, chosen, found }).await?;
     }
     let found = std::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner));
     // What was erased meanwhile is hidden, however much of it is still there.
     let known = handle.state.refresh().await?;
     let shown = Shown { known, ..shown };
-    let checked: Vec<Option<Difference>> = stream::iter(found)
-        .filter(|(_, (first, second))| ready(first != second))
-        .map(|(((id, partner_id), date), _)| check(handle, &shown, (id, partner_id), date))
-        .buffered(AT_ONCE)
-        .try_collect()
-        .await?;
-    Ok(checked.into_iter().flatten().collect())
+    let suspects = found.into_iter().filter(|(_, (by_id, by_partner_id))| by_id != by_partner_id);
+    let suspects: Vec<_> = suspects.map(|(row, _)| row).collect();
+    let first = ask(handle, &shown, suspects).await?;
+    if first.is_empty() {
+        return Ok(Vec::new());
+    }
+    // One direction of a row is written before the other.
+    tokio::time::sleep(UNDER_WAY).await;
+    let known = handle.state.refresh().await?;
+    let shown = Shown { known, ..shown };
+    ask(handle, &shown, first.into_iter().map(|(row, _)| row).collect())
+        .await
+        .map(|left| left.into_iter().map(|(_, difference)| difference).collect())
 }
 
-/// Asks for a row once more.
-async fn check(
+/// Which cells of the next division differ, and how many rows a direction has that are chosen.
+async fn differing(
     handle: &Arc<Handle>,
     shown: &Shown,
-    (id, partner_id): Pair,
-    date: Option<SeenAt>,
+    chosen: &Chosen,
+) -> Result<(HashSet<usize>, u64)> {
+    let (by_id, rows) = sums(handle, shown, chosen, Side::Id).await?;
+    let (by_partner_id, _) = sums(handle, shown, chosen, Side::PartnerId).await?;
+    let cell = |(n, (a, b)): (usize, (&AtomicU64, &AtomicU64))| {
+        (a.load(Relaxed) != b.load(Relaxed)).then_some(n)
+    };
+    Ok((by_id.iter().zip(by_partner_id.iter()).enumerate().filter_map(cell).collect(), rows))
+}
+
+/// A row that is asked for, and in what the directions differ.
+type Asked = ((Pair, Option<SeenAt>), Difference);
+
+/// Asks for rows again; gives those that differ.
+async fn ask(
+    handle: &Arc<Handle>,
+    shown: &Shown,
+    rows: Vec<(Pair, Option<SeenAt>)>,
+) -> Result<Vec<Asked>> {
+    stream::iter(rows)
+        .map(async |row| Ok(ask_one(handle, shown, &row).await?.map(|found| (row, found))))
+        .buffered(AT_ONCE)
+        .try_filter_map(async |found| Ok(found))
+        .try_collect()
+        .await
+}
+
+async fn ask_one(
+    handle: &Arc<Handle>,
+    shown: &Shown,
+    ((id, partner_id), date): &(Pair, Option<SeenAt>),
 ) -> Result<Option<Difference>> {
     let asked = date.unwrap_or(SeenAt::EPOCH);
     let known = &shown.known;
-    let by_id = handle.row(known, Side::Id, (&id, &partner_id, asked)).await?;
-    let by_partner_id = handle.row(known, Side::PartnerId, (&partner_id, &id, asked)).await?;
-    let difference = Difference { id, partner_id, by_id, by_partner_id };
-    let row = |date| (difference.id.as_str(), difference.partner_id.as_str(), date);
-    let is_shown = difference.newest().is_some_and(|date| shown.shows(Side::Id, row(date)));
-    Ok((is_shown && by_id != by_partner_id).then_some(difference))
+    let read_by_id = || handle.row(known, Side::Id, (id, partner_id, asked));
+    let mut by_id = read_by_id().await?;
+    for _ in 0..TRIES {
+        let by_partner_id = handle.row(known, Side::PartnerId, (partner_id, id, asked)).await?;
+        if by_id == by_partner_id {
+            return Ok(None);
+        }
+        let before = std::mem::replace(&mut by_id, read_by_id().await?);
+        // Else it was written between the two readings.
+        if before == by_id {
+            let (id, partner_id) = (id.clone(), partner_id.clone());
+            let found = Difference { id, partner_id, by_id, by_partner_id };
+            let row = |date| (found.id.as_str(), found.partner_id.as_str(), date);
+            let is_shown = found.newest().is_some_and(|at| shown.shows(Side::Id, row(at)));
+            return Ok(is_shown.then_some(found));
+        }
+    }
+    // It is written all the time, so that nobody can say.
+    Ok(None)
 }
 
 /// Writes to both directions what one of them lacks.
@@ -133,24 +209,37 @@ pub(crate) async fn mend(handle: &Arc<Handle>, differences: &[Difference]) -> Re
     write(handle, rows).await
 }
 
-async fn sums(handle: &Arc<Handle>, shown: &Shown, by: Side) -> Result<Cells> {
-    let cells: Cells = Arc::new((0..CELLS).map(|_| AtomicU64::new(0)).collect());
-    scan(handle, by, Sum { shown: shown.clone(), by, cells: Arc::clone(&cells) }).await?;
-    Ok(cells)
+/// The sums of the next division's cells, and how many rows are in them.
+async fn sums(
+    handle: &Arc<Handle>,
+    shown: &Shown,
+    chosen: &Chosen,
+    by: Side,
+) -> Result<(Sums, u64)> {
+    let cells: Sums = Arc::new((0..CELLS).map(|_| AtomicU64::new(0)).collect());
+    let rows = Arc::new(AtomicU64::new(0));
+    let (shown, chosen) = (shown.clone(), chosen.clone());
+    let sum = Sum { shown, by, chosen, cells: Arc::clone(&cells), rows: Arc::clone(&rows) };
+    scan(handle, by, sum).await?;
+    let rows = rows.load(Relaxed);
+    Ok((cells, rows))
 }
 
 struct Sum {
     shown: Shown,
     by: Side,
-    cells: Cells,
+    chosen: Chosen,
+    cells: Sums,
+    rows: Arc<AtomicU64>,
 }
 
 impl Visit for Sum {
     fn row(&self, key: &str, value: &str, seen_at: SeenAt) -> bool {
-        if self.shown.shows(self.by, (key, value, seen_at)) {
-            let (cell, hash) = hash(self.by, key, value, seen_at);
-            if let Some(sum) = self.cells.get(cell) {
-                sum.fetch_add(hash, Relaxed);
+        let (pair, row) = hashes(self.by, key, value, seen_at);
+        if self.chosen.has(pair) && self.shown.shows(self.by, (key, value, seen_at)) {
+            self.rows.fetch_add(1, Relaxed);
+            if let Some(sum) = self.cells.get(cell(pair, self.chosen.0.len())) {
+                sum.fetch_add(row, Relaxed);
             }
         }
         false
@@ -161,8 +250,8 @@ impl Visit for Sum {
     }
 }
 
-/// The cell of a pair, and the hash of its row.
-fn hash(by: Side, key: &str, value: &str, seen_at: SeenAt) -> (usize, u64) {
+/// The hashes of a pair and of its row.
+fn hashes(by: Side, key: &str, value: &str, seen_at: SeenAt) -> (u64, u64) {
     let (id, partner_id) = match by {
         Side::Id => (key, value),
         Side::PartnerId => (value, key),
@@ -170,21 +259,20 @@ fn hash(by: Side, key: &str, value: &str, seen_at: SeenAt) -> (usize, u64) {
     // The seed keeps (ab, c) and (a, bc) apart.
     let first = XxHash3_64::oneshot(id.as_bytes());
     let pair = XxHash3_64::oneshot_with_seed(first, partner_id.as_bytes());
-    let row = XxHash3_64::oneshot_with_seed(pair, &seen_at.millis().to_le_bytes());
-    (pair as usize % CELLS, row)
+    (pair, XxHash3_64::oneshot_with_seed(pair, &seen_at.millis().to_le_bytes()))
 }
 
 /// Collects the rows of some cells.
 struct Collect {
     shown: Shown,
     by: Side,
-    cells: Arc<HashSet<usize>>,
+    chosen: Chosen,
     found: Arc<Mutex<Found>>,
 }
 
 impl Visit for Collect {
     fn row(&self, key: &str, value: &str, seen_at: SeenAt) -> bool {
-        self.cells.contains(&hash(self.by, key, value, seen_at).0)
+        self.chosen.has(hashes(self.by, key, value, seen_at).0)
             && self.shown.shows(self.by, (key, value, seen_at))
     }
 
@@ -204,7 +292,8 @@ impl Visit for Collect {
         if found.len() <= MOST_ROWS {
             return Ok(());
         }
-        let text = "the directions differ too much to be compared; load the table anew";
-        Err(Error::new(ErrorKind::Corrupt, text))
+        let text = "the directions differ in too much to be compared: where much is written, repeat \
+                    this when less is; where one direction has lost its rows, load the table again";
+        Err(Error::new(ErrorKind::Differs, text))
     }
 }

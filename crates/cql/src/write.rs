@@ -20,14 +20,14 @@ use tokio::task::JoinSet;
 /// 128 KiB; Cassandra has none for a single partition).
 const MOST_ROWS: usize = 400;
 const MOST_BYTES: usize = 48 << 10;
-/// So many rows that are unknown are named in an error.
+/// So many rows that are not acknowledged are named in an error.
 const NAMED: usize = 3;
 
 /// Writes rows; returns when all are there for good. Rows that are erased or too old to be shown count
 /// as written. Cost: two requests for each bucket that they fall in.
 ///
 /// # Errors
-/// `UnknownOutcome` with the rows concerned; those not named are written or were not sent.
+/// With the rows that not both directions acknowledged. `UnknownOutcome` where one may have any of them.
 pub(crate) async fn write(handle: &Arc<Handle>, rows: Rows) -> Result<()> {
     let known = handle.state.current().await?;
     let rows = if needs_filter(&known) {
@@ -42,29 +42,29 @@ pub(crate) async fn write(handle: &Arc<Handle>, rows: Rows) -> Result<()> {
     // Before anything is sent: what fails here was not begun.
     note_crowded(handle, &rows).await;
     let known = handle.state.current().await?;
-    let (mut tasks, mut failed) = (JoinSet::new(), Failed::default());
+    let (mut tasks, mut told) = (JoinSet::new(), Told::about(rows.len()));
     for by in Side::BOTH {
         for group in groups(handle, &known, &rows, by) {
             while tasks.len() >= handle.client.settings().in_flight
                 && let Some(done) = tasks.join_next().await
             {
-                failed.note(done);
+                told.note(done);
             }
-            if failed.first.is_some() {
-                // What was not sent is not unknown; the caller repeats it all.
+            if told.error.is_some() {
+                // The caller repeats it all.
                 break;
             }
             let (handle, rows) = (Arc::clone(handle), Arc::clone(&rows));
             tasks.spawn(async move {
                 let written = write_group(&handle, &rows, by, &group).await;
-                written.map_err(|e| (e, group.rows))
+                written.map(|()| group.rows)
             });
         }
     }
     while let Some(done) = tasks.join_next().await {
-        failed.note(done);
+        told.note(done);
     }
-    failed.into_result(handle, &rows)
+    told.into_result(handle, &rows)
 }
 
 fn needs_filter(known: &Known) -> bool {
@@ -179,52 +179,65 @@ async fn write_rows<V: SerializeRow>(
     }
 }
 
-type Done =
-    std::result::Result<std::result::Result<(), (Error, Vec<usize>)>, tokio::task::JoinError>;
+/// The rows of a request that was acknowledged.
+type Done = std::result::Result<Result<Vec<usize>>, tokio::task::JoinError>;
 
-/// The requests that were not acknowledged.
-#[derive(Default)]
-struct Failed {
-    first: Option<Error>,
-    rows: Vec<usize>,
+/// What the servers said of some rows.
+struct Told {
+    /// How many directions have acknowledged each.
+    directions: Vec<u8>,
+    is_begun: bool,
+    error: Option<Error>,
 }
 
-impl Failed {
+impl Told {
+    fn about(rows: usize) -> Told {
+        Told { directions: vec![0; rows], is_begun: false, error: None }
+    }
+
     fn note(&mut self, done: Done) {
-        let (error, rows) = match done {
-            Ok(Ok(())) => return,
-            Ok(Err(failed)) => failed,
-            Err(e) => {
-                (Error::with_source(ErrorKind::UnknownOutcome, "a write ended early", e), vec![])
+        let ended_early =
+            |e| Error::with_source(ErrorKind::UnknownOutcome, "a write ended early", e);
+        let error = match done.unwrap_or_else(|e| Err(ended_early(e))) {
+            Ok(rows) => {
+                self.is_begun = true;
+                for row in rows {
+                    if let Some(directions) = self.directions.get_mut(row) {
+                        *directions += 1;
+                    }
+                }
+                return;
             }
+            Err(error) => error,
         };
-        self.rows.extend(rows);
         // What is unknown is worse than what was not done.
         let is_worse = |first: &Error| {
             first.kind() != ErrorKind::UnknownOutcome && error.kind() == ErrorKind::UnknownOutcome
         };
-        if self.first.as_ref().is_none_or(is_worse) {
-            self.first = Some(error);
+        if self.error.as_ref().is_none_or(is_worse) {
+            self.error = Some(error);
         }
     }
 
     fn into_result(self, handle: &Handle, rows: &Rows) -> Result<()> {
-        let Some(error) = self.first else { return Ok(()) };
-        let mut concerned = self.rows;
-        concerned.sort_unstable();
-        concerned.dedup();
-        let named = concerned.iter().take(NAMED).map(|row| {
-            let (id, partner_id) = rows.pair(*row, Side::Id);
+        let Some(error) = self.error else { return Ok(()) };
+        // What was refused is half done where the other direction, or another row, was not.
+        let kind = if self.is_begun { ErrorKind::UnknownOutcome } else { error.kind() };
+        let both = Side::BOTH.len();
+        let missing = self.directions.iter().enumerate();
+        let missing = missing.filter_map(|(row, n)| (usize::from(*n) < both).then_some(row));
+        let named = missing.clone().take(NAMED).map(|row| {
+            let (id, partner_id) = rows.pair(row, Side::Id);
             format!("({id:?}, {partner_id:?})")
         });
         let text = format!(
             "{} of {} rows for table {} were not acknowledged by both directions, among them {}; \
              write all again, which is always safe",
-            concerned.len(),
+            missing.clone().count(),
             rows.len(),
             handle.name(),
             named.collect::<Vec<_>>().join(", ")
         );
-        Err(Error::with_source(error.kind(), text, error))
+        Err(Error::with_source(kind, text, error))
     }
 }

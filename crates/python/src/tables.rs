@@ -303,11 +303,17 @@ impl Table {
     }
 }
 
-/// The result, or the exception from Python's side that caused it to fail.
+/// The result, or the exception from Python's side that caused it to fail. That some rows may be there or
+/// not is worse to miss: it is raised with such an exception as its cause.
 pub(crate) fn finish<T>(py: Python<'_>, result: Result<T>, raised: &Raised) -> PyResult<T> {
-    match raised.take() {
-        Some(exception) => Err(exception),
-        None => result.or_raise(py),
+    match (raised.take(), &result) {
+        (Some(exception), Err(e)) if e.kind() == ErrorKind::UnknownOutcome => {
+            let unknown = raise(py, e);
+            unknown.set_cause(py, Some(exception));
+            Err(unknown)
+        }
+        (Some(exception), _) => Err(exception),
+        (None, _) => result.or_raise(py),
     }
 }
 

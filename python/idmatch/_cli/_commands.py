@@ -95,7 +95,7 @@ def tables(options: Namespace) -> int:
         if stats.is_outgrown:
             warn(
                 f"table {table.name} was made for {stats.expected_rows:,} rows and has "
-                f"{stats.rows:,}: copy it into one that is made for more (expected_rows=)"
+                f"{stats.rows:,}: copy it into another that is made for more (expected_rows=, --as)"
             )
     return _DONE
 

@@ -61,9 +61,18 @@ def _copy_one(table: Table, destination: Store, options: Namespace) -> CopyRepor
 
 
 def _is_same(source: str, destination: str) -> bool:
-    if _store.is_address(source) or _store.is_address(destination):
-        return source == destination
-    return os.path.realpath(source) == os.path.realpath(destination)
+    addresses = [_store.is_address(store) for store in (source, destination)]
+    if all(addresses):
+        (hosts, keyspace), (others, other_keyspace) = _place(source), _place(destination)
+        return keyspace == other_keyspace and not hosts.isdisjoint(others)
+    return not any(addresses) and os.path.realpath(source) == os.path.realpath(destination)
+
+
+def _place(address: str) -> tuple[set[str], str]:
+    """The hosts and the keyspace of an address, whatever else it says."""
+    place = address.removeprefix("cql://").partition("?")[0].rpartition("@")[2]
+    hosts, _, keyspace = place.partition("/")
+    return {host.removesuffix(":9042") for host in hosts.split(",")}, keyspace
 
 
 def _as_json(report: CopyReport) -> dict[str, object]:

@@ -222,7 +222,9 @@ def _add_lab(lab: argparse.ArgumentParser) -> None:
 
     up = action("up", "Start it, or what of it does not run.")
     up.add_argument("--nodes", metavar="N", type=_size, default=1, help="how many (default: 1)")
-    up.add_argument("--heap", metavar="SIZE", type=_size, default="512Mi", help="of each node")
+    up.add_argument(
+        "--heap", metavar="SIZE", type=_size, help="of each node (what it had, or 512Mi)"
+    )
     up.add_argument(
         "--network",
         metavar="A.B.C",

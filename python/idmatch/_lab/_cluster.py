@@ -10,6 +10,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from .._errors import Busy, Error, InvalidArgument
 from ._nodes import CQL_PORT, Node
 
 MOST_NODES: Final = 9
+_HEAP = 512 << 20
 _STOP_SECONDS = 30.0
 
 Tell = Callable[[str], object]
@@ -47,17 +49,19 @@ class Lab:
         self._jvm_options = jvm_options
         self._settings = settings
 
-    def up(self, nodes: int, heap: int, network: str = "127.0.0") -> list[Node]:
+    def up(self, nodes: int, heap: int | None = None, network: str = "127.0.0") -> list[Node]:
         """Starts the nodes that do not run, and returns when all answer.
 
         A lab that is there keeps its number of nodes and its network; to ask for others is
-        InvalidArgument. Raises Busy where a port is taken, Error when Java or Maven is
-        missing or a node does not start: then the nodes that did are left running.
+        InvalidArgument, and so is another heap for a node that runs. Without a `heap` nodes
+        keep the one they had, 512 MiB at first. Raises Busy where a port is taken, Error when
+        Java or Maven is missing or a node does not start: then the nodes that did are left
+        running.
         """
         if not 1 <= nodes <= MOST_NODES:
             raise InvalidArgument(f"a lab has 1 to {MOST_NODES} nodes, not {nodes}")
         with self._changing():
-            known = self._read() or self._planned(nodes, heap, network)
+            known = self._read() or self._planned(nodes, heap or _HEAP, network)
             found = known[0].address.rpartition(".")[0]
             if len(known) != nodes or found != network:
                 raise InvalidArgument(
@@ -66,6 +70,13 @@ class Lab:
                 )
             for number, node in enumerate(known):
                 state = node.state
+                if heap not in (None, node.heap):
+                    if state != "down":
+                        raise InvalidArgument(
+                            f"node {node.number} runs with a heap of {node.heap:,} bytes; take "
+                            "the lab down before its nodes get another"
+                        )
+                    node = replace(node, heap=heap)
                 if state == "frozen":
                     self._thaw(node)
                 elif state == "down":

@@ -1,6 +1,7 @@
 """One node: its files, its process, and whether it answers."""
 
 import json
+import os
 import re
 import socket
 import string
@@ -56,10 +57,10 @@ class Node:
         try:
             process = psutil.Process(self.pid)
             command = process.cmdline()
-        except psutil.NoSuchProcess:
+            # There is none for a moment while it begins; then it leads a session already.
+            is_its_own = f"@{self._jvm_options}" in command if command else _leads(self.pid)
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
             return None
-        # There is none for a moment while it begins.
-        is_its_own = not command or f"@{self._jvm_options}" in command
         return process if is_its_own else None
 
     def wait_for_status(self, stopped: bool, seconds: float) -> None:
@@ -100,7 +101,7 @@ class Node:
         (agent,) = jars.glob("jamm-*.jar")
         command += [f"-javaagent:{agent}", "-cp", f"{jars}/*"]
         command.append("org.apache.cassandra.service.CassandraDaemon")
-        with (self.folder / "stdout").open("ab") as log:
+        with (self.folder / "stdout").open("wb") as log:
             # It goes on when this process ends.
             started = subprocess.Popen(
                 command,
@@ -165,6 +166,14 @@ class Node:
             if errors or (lines and file.name == "stdout"):
                 return f"{(errors or lines)[-1].strip()} (see {file})"
         return f"see {self.folder}"
+
+
+def _leads(pid: int) -> bool:
+    """Whether a process is the first of a session, as no process of the system's own is."""
+    try:
+        return os.getsid(pid) == pid
+    except OSError:
+        return False
 
 
 def _with_settings(document: str, further: Mapping[str, object]) -> str:

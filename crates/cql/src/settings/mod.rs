@@ -104,7 +104,7 @@ pub struct Tls {
     pub verify_hostname: bool,
 }
 
-/// A setting as it is in force.
+/// A setting as an address, the environment and the defaults give it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Effective {
     /// Its name in the address.
@@ -179,7 +179,7 @@ impl Settings {
         format!("{SCHEME}{}/{}", self.nodes.join(","), self.keyspace)
     }
 
-    /// Every setting in force, without the password.
+    /// Every setting, without the password. What is chosen when a keyspace or table is made may differ there.
     pub fn effective(&self) -> Vec<Effective> {
         let shown = |duration: Duration| format!("{duration:?}");
         let client = self.tls.as_ref().and_then(|tls| tls.client.as_ref());

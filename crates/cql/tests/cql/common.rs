@@ -7,6 +7,7 @@ use idmatch_store::{BatchSource, Erased, Ingest, NoRejects, Result, SourceBatch,
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
 use scylla::response::query_result::QueryRowsResult;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use twox_hash::XxHash3_64;
 
@@ -33,6 +34,11 @@ pub(crate) fn open_with(keyspace: &str, options: &str) -> CqlStore {
     let options = format!("&replication=1&lease=50ms{options}");
     CqlStore::open(settings_of(&contact_points(), keyspace, &options)).unwrap()
 }
+
+/// A key and a value.
+pub(crate) type Pair = (String, String);
+/// Seconds to live, and the timestamp.
+pub(crate) type Life = (Option<i32>, i64);
 
 /// A driver's session of the test's own, to look at what is in the servers.
 pub(crate) struct Beside {
@@ -101,6 +107,18 @@ impl Beside {
         let table = self.table(keyspace, ("m_", end));
         let rows = self.ask(format!("SELECT count(*) FROM {keyspace}.{table} GROUP BY bucket"));
         rows.rows::<(i64,)>().unwrap().map(|row| row.unwrap().0).max().unwrap_or_default()
+    }
+
+    /// For how many seconds each row of a direction still lives, `None` for ever, and the timestamp that it
+    /// was written with, by key and value.
+    pub(crate) fn lives(&self, keyspace: &str, end: &str) -> BTreeMap<Pair, Life> {
+        let table = self.table(keyspace, ("m_", end));
+        let rows = self.ask(format!(
+            "SELECT key, value, TTL(seen_at), WRITETIME(seen_at) FROM {keyspace}.{table}"
+        ));
+        let rows = rows.rows::<(String, String, Option<i32>, i64)>().unwrap();
+        let life = |row: (String, String, Option<i32>, i64)| ((row.0, row.1), (row.2, row.3));
+        rows.map(|row| life(row.unwrap())).collect()
     }
 
     /// Adds a row to one direction only, as a client does that dies between its two writes.

@@ -12,3 +12,4 @@ mod outcomes;
 mod overload;
 mod proxy;
 mod refusals;
+mod retention;

@@ -203,6 +203,25 @@ fn a_direction_that_is_not_written_is_unknown_and_mended() {
 }
 
 #[test]
+fn rows_count_as_missing_until_both_directions_have_them() {
+    let mut between = Between::start();
+    let table = table(&between, "counted", &format!("{BRIEF}&in_flight=1"));
+    let rows: Vec<_> = (100..900).map(|n| row(&format!("many-{n}"))).collect();
+    // One row is refused by partner_id, with all of its request; what would follow is not sent.
+    let by_partner_id = naming("of-many-500\0\0\0\u{8}many-500");
+    between.rules(vec![RequestRule(by_partner_id, says(DbError::Unauthorized))], vec![]);
+    let error = try_upsert(table.as_ref(), &rows).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{}", error.chain());
+    let there = open("counted").table(&"t".parse().unwrap()).unwrap();
+    let half = there.verify().unwrap().len();
+    assert!(half > 0);
+    let said = format!("{half} of 800 rows for table t were not acknowledged by both directions");
+    assert!(error.to_string().starts_with(&said), "{half}: {}", error.chain());
+    upsert(there.as_ref(), &rows);
+    assert_eq!(there.verify().unwrap(), []);
+}
+
+#[test]
 fn connections_that_break_under_a_batch_lose_nothing() {
     const ROWS: usize = 3_000;
     let mut between = Between::start();
