@@ -22,14 +22,19 @@ export PIP_QUIET := 1
 demo: build
 	$(BIN)/python scripts/demo.py demo
 
-test: check test-rust test-python test-cql
+test: check test-rust test-python
 
 check: check-structure check-rust check-python
 
 build: $(VENV)/built
 
-test-rust: $(VENV)/tools
-	cargo test --quiet --locked --workspace --exclude idmatch-python --exclude idmatch-cql
+# Always the same packages: with others cargo would build anew, with other features, what they depend on.
+RUST_TESTS := cargo test --quiet --locked --workspace
+
+# Those of the backend on servers run against a real Cassandra, which this starts and ends.
+test-rust: $(VENV)/built-for-tests
+	$(RUST_TESTS) --no-run
+	$(BIN)/python scripts/with_lab.py -- $(RUST_TESTS)
 
 test-python: $(VENV)/built-for-tests
 	$(BIN)/pytest --quiet --ignore tests/test_cql_faults.py
@@ -37,12 +42,12 @@ test-python: $(VENV)/built-for-tests
 # More about servers than `make test` does: cases of a million rows; three nodes, killed and frozen, for
 # nine minutes. 3 GB of memory.
 test-servers: $(VENV)/built-for-tests
-	IDMATCH_TEST_ALL=1 $(BIN)/python scripts/with_lab.py -- cargo test --quiet --locked -p idmatch-cql -- --nocapture
+	IDMATCH_TEST_ALL=1 $(BIN)/python scripts/with_lab.py -- $(RUST_TESTS) --test cql -- --nocapture
 	$(BIN)/pytest --quiet tests/test_cql_faults.py
 
-# Against a real Cassandra, which this starts and ends.
+# Only these.
 test-cql: $(VENV)/built-for-tests
-	$(BIN)/python scripts/with_lab.py -- cargo test --quiet --locked -p idmatch-cql
+	$(BIN)/python scripts/with_lab.py -- $(RUST_TESTS) --test cql
 
 check-structure: $(VENV)/tools
 	$(BIN)/python scripts/check_edges.py

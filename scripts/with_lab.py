@@ -15,8 +15,7 @@ from pathlib import Path
 from idmatch._lab import Lab
 from idmatch._sizes import parse_size
 
-# Of a node that lives for minutes: tests make hundreds of tables, which need not survive the
-# machine, and a compiler that thinks for long takes the processors from them.
+# Tests make hundreds of tables, which need not survive the machine.
 FOR_TESTS = ("-Dcassandra.unsafesystem=true",)
 
 
