@@ -36,6 +36,10 @@ test-rust: $(VENV)/built-for-tests
 	$(RUST_TESTS) --no-run
 	$(BIN)/python scripts/with_lab.py -- $(RUST_TESTS)
 
+# Only these last.
+test-cql: $(VENV)/built-for-tests
+	$(BIN)/python scripts/with_lab.py -- $(RUST_TESTS) --test cql
+
 test-python: $(VENV)/built-for-tests
 	$(BIN)/pytest --quiet --ignore tests/test_cql_faults.py
 
@@ -44,10 +48,6 @@ test-python: $(VENV)/built-for-tests
 test-servers: $(VENV)/built-for-tests
 	IDMATCH_TEST_ALL=1 $(BIN)/python scripts/with_lab.py -- $(RUST_TESTS) --test cql -- --nocapture
 	$(BIN)/pytest --quiet tests/test_cql_faults.py
-
-# Only these.
-test-cql: $(VENV)/built-for-tests
-	$(BIN)/python scripts/with_lab.py -- $(RUST_TESTS) --test cql
 
 check-structure: $(VENV)/tools
 	$(BIN)/python scripts/check_edges.py

@@ -225,6 +225,19 @@ def test_the_commands_that_sample_shows_work(cli: Cli) -> None:
         assert ran.code == 0, (command, ran.err)
 
 
+def test_settings_of_an_address_are_shown_without_its_password(cli: Cli) -> None:
+    address = "cql://ann:s3cret@10.0.0.1/idmatch?timeout=30s&datacenter=dc1"
+    ran = cli("tables", address, "--explain", "--json")
+    assert ran.code == 0, ran.err
+    settings = {setting["name"]: setting for setting in ran.json()["settings"]}
+    assert (settings["timeout"]["value"], settings["datacenter"]["value"]) == ("30s", "dc1")
+    assert settings["read_consistency"]["value"] == "local_quorum"
+    assert all(setting["about"] for setting in settings.values())
+    shown = cli("tables", address, "--explain").out
+    assert settings["timeout"]["about"] in shown
+    assert "s3cret" not in ran.out + shown
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -1,7 +1,8 @@
 """The same API and commands on servers: a real Cassandra node that these tests start."""
 
+import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
@@ -226,6 +227,27 @@ def test_a_copy_to_servers_and_back_remembers_what_was_erased(
         with pytest.raises(idmatch.Differs, match="of its own"):
             table.copy_to(store)
         assert copy.verify() == on_servers.verify() == []
+
+
+def test_what_is_written_meanwhile_is_no_problem(table: idmatch.Table) -> None:
+    stop, written = threading.Event(), list[datetime]()
+
+    def write() -> None:
+        while not stop.is_set():
+            at = NOON + (len(written) + 1) * timedelta(seconds=1)
+            table.upsert(observations(*((f"i{n}", f"p{n % 7}", at) for n in range(300))))
+            written.append(at)
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    try:
+        found = [table.verify() for _ in range(3)]
+    finally:
+        stop.set()
+        writing.join()
+    assert found == [[], [], []]
+    assert len(written) > 3
+    assert table.latest_partner_id("i8") == ("p1", written[-1])
 
 
 def test_a_copy_within_servers_has_other_buckets(cli: Cli, address: str) -> None:

@@ -130,13 +130,14 @@ pub(crate) async fn differences(handle: &Arc<Handle>) -> Result<Vec<Difference>>
     if first.is_empty() {
         return Ok(Vec::new());
     }
-    // One direction of a row is written before the other.
+    // One direction of a row is written before the other; what has changed since was being written.
     tokio::time::sleep(UNDER_WAY).await;
     let known = handle.state.refresh().await?;
     let shown = Shown { known, ..shown };
-    ask(handle, &shown, first.into_iter().map(|(row, _)| row).collect())
-        .await
-        .map(|left| left.into_iter().map(|(_, difference)| difference).collect())
+    let again = ask(handle, &shown, first.iter().map(|(row, _)| row.clone()).collect()).await?;
+    let before: BTreeMap<_, _> = first.into_iter().collect();
+    let lasting = again.into_iter().filter(|(row, now)| before.get(row) == Some(now));
+    Ok(lasting.map(|(_, difference)| difference).collect())
 }
 
 /// Which cells of the next division differ, and how many rows a direction has that are chosen.

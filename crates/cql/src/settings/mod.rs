@@ -13,7 +13,7 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
-use values::{consistency, duration, number, one_of, switch, wrong};
+use values::{CONSISTENCIES, consistency, duration, name_of, number, one_of, switch, wrong};
 
 const SCHEME: &str = "cql://";
 const MOST_IN_FLIGHT: u64 = 100_000;
@@ -187,8 +187,8 @@ impl Settings {
         let of = |name| match name {
             "datacenter" => self.datacenter.clone().unwrap_or_default(),
             "replication" => self.replication.map(|n| n.to_string()).unwrap_or_default(),
-            "read_consistency" => self.read_consistency.to_string(),
-            "write_consistency" => self.write_consistency.to_string(),
+            "read_consistency" => name_of(&self.read_consistency, &CONSISTENCIES),
+            "write_consistency" => name_of(&self.write_consistency, &CONSISTENCIES),
             "request_timeout" => shown(self.request_timeout),
             "timeout" => shown(self.timeout),
             "speculate_after" => self.speculate_after.map_or("off".to_owned(), shown),
@@ -205,10 +205,7 @@ impl Settings {
             }
             "expected_rows" => self.expected_rows.to_string(),
             "hot_key_rows" => self.hot_key_rows.to_string(),
-            "match_reads" => {
-                let name = MATCH_READS.iter().find(|reads| reads.1 == self.match_reads);
-                name.map(|reads| reads.0.to_owned()).unwrap_or_default()
-            }
+            "match_reads" => name_of(&self.match_reads, &MATCH_READS),
             _ => shown(self.lease),
         };
         let each =

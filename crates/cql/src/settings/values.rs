@@ -12,7 +12,7 @@ use std::time::Duration;
 const PORT: u16 = 9042;
 
 /// Who can have to answer.
-const CONSISTENCIES: [(&str, Consistency); 8] = [
+pub(super) const CONSISTENCIES: [(&str, Consistency); 8] = [
     ("one", Consistency::One),
     ("local_one", Consistency::LocalOne),
     ("two", Consistency::Two),
@@ -113,4 +113,9 @@ pub(super) fn one_of<T: Copy>(name: &str, text: &str, all: &[(&str, T)]) -> Resu
         let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
         wrong(&format!("{name}={text:?} is none of {}", names.join(", ")))
     })
+}
+
+/// How a value is named in an address.
+pub(super) fn name_of<T: PartialEq>(value: &T, all: &[(&'static str, T)]) -> String {
+    all.iter().find(|(_, known)| known == value).map(|(name, _)| *name).unwrap_or_default().into()
 }
