@@ -185,12 +185,13 @@ def test_two_of_three_nodes_are_not_enough(cluster: Cluster) -> None:
 
 def test_a_node_that_hangs_is_passed_over(cluster: Cluster) -> None:
     # Who waits for the node that hangs has no time left to ask another.
-    address = cluster.address("hung", "&timeout=5s").replace(
-        "request_timeout=2s", "request_timeout=5s"
-    )
+    patience = "request_timeout=5s&timeout=5s"
+    address = cluster.address("hung").replace("request_timeout=2s", patience)
     with idmatch.open(address) as store:
         table = store.create_table("t")
         table.load(rows(0, 1_000))
+        # Statements are prepared when they are used first.
+        assert table.latest_partner_id("id0") == ("p0", THEN)
         cluster.lab.freeze(3)
         for n in range(1_000):
             assert table.latest_partner_id(f"id{n}") == (f"p{n}", THEN + timedelta(seconds=n))
@@ -200,7 +201,9 @@ def test_a_node_that_hangs_is_passed_over(cluster: Cluster) -> None:
 
 
 def test_a_rolling_restart_is_not_noticed(cluster: Cluster) -> None:
-    with idmatch.open(cluster.address("rolling")) as store:
+    # With timeouts as they come: nodes that have just started are slow.
+    address = cluster.address("rolling").replace("&request_timeout=2s", "")
+    with idmatch.open(address) as store:
         table = store.create_table("t")
         table.load(rows(0, ROWS))
         population = pa.table({"id": [f"id{n}" for n in range(ROWS)]})
