@@ -105,6 +105,6 @@ class UnknownOutcome(Error):
 
 
 class Differs(Error):
-    """What should be the same is not: a copy and its source."""
+    """What should be the same is not: a copy and its source, or much of a table's directions."""
 
     code = "differs"

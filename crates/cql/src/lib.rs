@@ -12,7 +12,8 @@
 //!   writes, repeated ones and concurrent ones never change what is there in the end;
 //! - every statement is idempotent; it is repeated until it is acknowledged or its time is over, and
 //!   then a write is reported as unknown, never as failed;
-//! - no question is answered with a knowledge of erasures that is older than the lease.
+//! - no question begins with a knowledge of erasures that is older than the lease; what it gives is as of
+//!   then, however long it takes.
 #![forbid(unsafe_code)]
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]

@@ -148,10 +148,10 @@ async fn differing(
 ) -> Result<(HashSet<usize>, u64)> {
     let (by_id, rows) = sums(handle, shown, chosen, Side::Id).await?;
     let (by_partner_id, _) = sums(handle, shown, chosen, Side::PartnerId).await?;
-    let cell = |(n, (a, b)): (usize, (&AtomicU64, &AtomicU64))| {
+    let differs = |(n, (a, b)): (usize, (&AtomicU64, &AtomicU64))| {
         (a.load(Relaxed) != b.load(Relaxed)).then_some(n)
     };
-    Ok((by_id.iter().zip(by_partner_id.iter()).enumerate().filter_map(cell).collect(), rows))
+    Ok((by_id.iter().zip(by_partner_id.iter()).enumerate().filter_map(differs).collect(), rows))
 }
 
 /// A row that is asked for, and in what the directions differ.

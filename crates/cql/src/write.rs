@@ -186,13 +186,12 @@ type Done = std::result::Result<Result<Vec<usize>>, tokio::task::JoinError>;
 struct Told {
     /// How many directions have acknowledged each.
     directions: Vec<u8>,
-    is_begun: bool,
     error: Option<Error>,
 }
 
 impl Told {
     fn about(rows: usize) -> Told {
-        Told { directions: vec![0; rows], is_begun: false, error: None }
+        Told { directions: vec![0; rows], error: None }
     }
 
     fn note(&mut self, done: Done) {
@@ -200,7 +199,6 @@ impl Told {
             |e| Error::with_source(ErrorKind::UnknownOutcome, "a write ended early", e);
         let error = match done.unwrap_or_else(|e| Err(ended_early(e))) {
             Ok(rows) => {
-                self.is_begun = true;
                 for row in rows {
                     if let Some(directions) = self.directions.get_mut(row) {
                         *directions += 1;
@@ -222,7 +220,8 @@ impl Told {
     fn into_result(self, handle: &Handle, rows: &Rows) -> Result<()> {
         let Some(error) = self.error else { return Ok(()) };
         // What was refused is half done where the other direction, or another row, was not.
-        let kind = if self.is_begun { ErrorKind::UnknownOutcome } else { error.kind() };
+        let is_begun = self.directions.iter().any(|directions| *directions > 0);
+        let kind = if is_begun { ErrorKind::UnknownOutcome } else { error.kind() };
         let both = Side::BOTH.len();
         let missing = self.directions.iter().enumerate();
         let missing = missing.filter_map(|(row, n)| (usize::from(*n) < both).then_some(row));

@@ -35,7 +35,7 @@ pub enum ErrorKind {
     Unavailable,
     /// A write was not acknowledged in time: it may be there or not. To repeat it is always safe.
     UnknownOutcome,
-    /// What should be the same is not: a copy and its source.
+    /// What should be the same is not: a copy and its source, or more of a table's directions than can be compared.
     Differs,
 }
 
