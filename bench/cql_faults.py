@@ -130,7 +130,7 @@ class Faults:
         self._options, self._lab = options, lab
         points = ",".join(f"{options.network}.{n}" for n in (1, 2, 3))
         self._address = (
-            f"cql://{points}/faults?replication=3&expected_rows={max(options.rows, 16_000)}"
+            f"cql://{points}/faults?replication=3&expected_rows={max(options.rows, 64_000)}"
         )
         self._store = idmatch.open(self._address)
         self._table = self._store.create_table("t", keep="last")

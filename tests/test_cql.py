@@ -17,7 +17,7 @@ from with_lab import FOR_TESTS
 NETWORK = "127.73.21"
 ADDRESS = f"{NETWORK}.1"
 HEAP = 1 << 29
-OPTIONS = "replication=1&lease=50ms&expected_rows=16k"
+OPTIONS = "replication=1&lease=50ms&expected_rows=64k"
 
 
 @pytest.fixture(scope="module")
@@ -190,8 +190,8 @@ def test_every_command_takes_an_address(cli: Cli, address: str) -> None:
 def test_figures_about_a_table(table: idmatch.Table, address: str, cli: Cli) -> None:
     stats = table.stats()
     assert (stats.rows, stats.pairs, stats.ids, stats.partner_ids) == (4, 4, 3, 3)
-    assert (stats.is_exact, stats.expected_rows, stats.is_outgrown) == (True, 16_000, False)
-    assert stats._replace(rows=20 * 16_000 + 1).is_outgrown
+    assert (stats.is_exact, stats.expected_rows, stats.is_outgrown) == (True, 64_000, False)
+    assert stats._replace(rows=20 * 64_000 + 1).is_outgrown
     assert stats.newest == NOON
     shown = cli("tables", address)
     assert (shown.code, "small" in shown.out, shown.err) == (0, True, "")
@@ -261,7 +261,7 @@ def test_a_copy_within_servers_has_other_buckets(cli: Cli, address: str) -> None
     with idmatch.open(address) as store:
         store.create_table("t").load(rows)
         store.table("t").erase(id="id7")
-    larger = address.replace("16k", "200k")
+    larger = address.replace("64k", "800k")
     # The same store, whatever else the address says.
     ran = cli("copy", address, larger, "t")
     assert ran.code == 2

@@ -21,7 +21,7 @@ THEN = datetime(2026, 1, 1, tzinfo=UTC)
 HINTS_ARE_WRITTEN = 12.0
 PATIENCE = 180.0
 
-OPTIONS = "replication=3&lease=100ms&expected_rows=16k&request_timeout=2s"
+OPTIONS = "replication=3&lease=100ms&expected_rows=64k&request_timeout=2s"
 
 
 class Cluster:

@@ -83,7 +83,7 @@ class Secure:
     def address(self, options: str, login: str = LOGIN, host: str = ADDRESS) -> str:
         user = f"{login}@" if login else ""
         return (
-            f"cql://{user}{host}/secure?replication=1&lease=50ms&expected_rows=16k"
+            f"cql://{user}{host}/secure?replication=1&lease=50ms&expected_rows=64k"
             f"&timeout=10s&{options}"
         )
 

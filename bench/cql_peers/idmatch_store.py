@@ -34,7 +34,7 @@ class Idmatch(CqlPeer):
 
     def settings(self) -> Mapping[str, str]:
         return {
-            "tables": "its own, see spec/cql: a thousand rows a partition",
+            "tables": "its own, see spec/cql: four thousand rows a partition",
             "expected_rows": str(self.place.rows),
             "all else": "as it comes",
         }

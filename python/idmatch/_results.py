@@ -70,8 +70,7 @@ class CopyReport(NamedTuple):
 
 
 _OUTGROWN = 20
-"""Partitions of servers take a hundred times what they were made for; a fifth of that is a reason
-to act."""
+"""Partitions of servers take 25 times what they were made for; a little less is a reason to act."""
 
 
 class TableStats(NamedTuple):

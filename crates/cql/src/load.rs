@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 /// A chunk of a load: large, so that about so many of its rows share a bucket, within bounds. Two are
 /// in memory at once.
-const ROWS_PER_BUCKET: usize = 100;
+const ROWS_PER_BUCKET: usize = 400;
 const LOAD_ROWS: RangeInclusive<usize> = 50_000..=4_000_000;
 const LOAD_BYTES: usize = 256 << 20;
 /// A chunk of an upsert: small, so that it is acknowledged soon.

@@ -10,7 +10,7 @@ use idmatch_store::Result;
 use std::collections::HashSet;
 
 /// So many buckets of each direction are read; of fewer, all.
-const BUCKETS: i32 = 64;
+const BUCKETS: i32 = 16;
 /// And so many keys with very many rows.
 const HOT_KEYS: usize = 64;
 const AT_ONCE: usize = 8;
@@ -57,7 +57,7 @@ pub(crate) fn is_exact(known: &Known) -> bool {
     known.definition.buckets <= BUCKETS && known.hot.is_empty()
 }
 
-/// Reads buckets that lie evenly among all and takes the rest to be alike. Cost: 64 partitions, one or
+/// Reads buckets that lie evenly among all and takes the rest to be alike. Cost: 16 partitions, one or
 /// two for each of at most 64 keys with very many rows, and the list of their parts.
 pub(crate) async fn sample(handle: &Handle, known: &Known, by: Side) -> Result<Sample> {
     let all = known.definition.buckets;

@@ -50,7 +50,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// Keys that one request lists at most. ScyllaDB takes no more than the first by default
 /// (`max_clustering_key_restrictions_per_query`). Cassandra has no such bound by default, and
-/// with the second one list is enough where a tenth of a bucket of a thousand rows is asked for.
+/// with the second two lists are enough where a tenth of a bucket is asked for.
 const MOST_KEYS_SCYLLA: usize = 100;
 const MOST_KEYS: usize = 200;
 /// Changes of tables take longer than requests.

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Before anything was measured, a key of a list counts as so many rows of a bucket.
 const ROWS_PER_KEY: f64 = 2.2;
 /// With so many keys of a bucket, its rows are worth being counted.
-const MANY_KEYS: usize = 20;
+const MANY_KEYS: usize = 80;
 /// One of so many choices goes against what was measured, if the difference is less than that.
 const TRY_ONE_OF: u64 = 256;
 const TRY_WITHIN: f64 = 4.0;
@@ -127,11 +127,11 @@ mod tests {
     fn the_cheaper_read_is_chosen_and_the_other_is_tried_sometimes() {
         let costs = Costs::default();
         assert_eq!(
-            [2, 19, 20].map(|keys| costs.choose(keys, keys)),
+            [2, 79, 80].map(|keys| costs.choose(keys, keys)),
             [Read::Keys, Read::Keys, Read::Bucket]
         );
         let millis = Duration::from_millis;
-        // A bucket has 1,000 rows and takes 10 ms, a list of 50 keys takes 1 ms: twice a row for each.
+        // A bucket of 1,000 rows takes 10 ms, a list of 50 keys takes 1 ms: twice a row for each.
         costs.note(Read::Bucket, 50, 1_000, millis(10));
         costs.note(Read::Keys, 50, 50, millis(1));
         assert_eq!(choices(&costs, 50), 0);

@@ -104,8 +104,8 @@ pub(super) const OPTIONS: [Choice; 17] = [
     choice(
         "expected_rows",
         "10M",
-        "rows that a table is made for: a thousand in each partition. Good from a hundredth to a \
-         hundred times of it",
+        "rows that a table is made for: four thousand in each partition. Good from a hundredth to \
+         25 times of it",
     ),
     choice(
         "hot_key_rows",

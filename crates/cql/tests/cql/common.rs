@@ -21,7 +21,7 @@ pub(crate) fn contact_points() -> String {
 
 /// How a store in a keyspace of this name is reached at these points. Tables have 16 buckets.
 pub(crate) fn settings_of(points: &str, keyspace: &str, options: &str) -> Settings {
-    let address = format!("cql://{points}/{keyspace}?expected_rows=16000{options}");
+    let address = format!("cql://{points}/{keyspace}?expected_rows=64000{options}");
     Settings::parse(&address, &|_| None).unwrap()
 }
 
