@@ -6,6 +6,7 @@ use crate::hot::HotKeys;
 use crate::settings::MatchReads;
 use idmatch_model::Side;
 use idmatch_store::PlanStep;
+use std::borrow::Cow;
 
 /// How some keys are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,23 +44,28 @@ pub(super) struct Chooser<'c> {
 }
 
 /// How the keys of a bucket are read.
-pub(super) struct Plan {
+pub(super) struct Plan<'k> {
     /// Those that have very many rows.
     hot: Vec<Key>,
-    others: Vec<Key>,
+    others: Cow<'k, [Key]>,
     read: Read,
     /// So many of the others in a request.
     at_once: usize,
 }
 
-impl Plan {
+impl<'k> Plan<'k> {
     /// For the keys of a bucket, which are among `all`.
     pub(super) fn new(
-        (all, bucket): (&Keys, &[Key]),
+        (all, bucket): (&Keys, &'k [Key]),
         (by, hot, chooser): (Side, &HotKeys, Chooser<'_>),
-    ) -> Plan {
+    ) -> Plan<'k> {
         let is_hot = |key: &Key| hot.parts(by, all.text(key)).is_some();
-        let (hot, others): (Vec<_>, Vec<_>) = bucket.iter().cloned().partition(is_hot);
+        let (hot, others) = if bucket.iter().any(is_hot) {
+            let (hot, others) = bucket.iter().cloned().partition(is_hot);
+            (hot, Cow::Owned(others))
+        } else {
+            (Vec::new(), Cow::Borrowed(bucket))
+        };
         let keys = others.len();
         // As few lists as may be, and of one length.
         let list = keys.div_ceil(keys.div_ceil(chooser.most_keys).max(1));

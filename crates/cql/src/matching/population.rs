@@ -1,16 +1,20 @@
 //! A population in memory, in the order of the servers' partitions.
 //!
 //! While it is read, the servers have nothing to do; so only what must be is done then: its identifiers are
-//! divided into sections, each for some buckets. A section is brought into order when its turn comes, beside
-//! the requests that are under way. It fits in the processor's caches then, which all keys at once would not.
+//! divided into sections, each for some buckets, by a thread beside the one that reads. A section is brought
+//! into order when its turn comes, beside the requests that are under way. It fits in the processor's caches
+//! then, which all keys at once would not.
 
 use crate::bucket::bucket;
 use arrow_array::Array;
 use idmatch_model::check_id;
-use idmatch_store::{BatchSource, Result, population_ids};
+use idmatch_store::{BatchSource, Result, SourceBatch, population_ids};
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::{panic, thread};
 
-/// A tranche ends with the batch in which it reaches one of these.
+/// A tranche ends soon after the batch in which it reaches one of these.
 const MOST_ROWS: u64 = 4_000_000;
 const MOST_BYTES: usize = 256 << 20;
 /// A tranche has so many sections, or one for each bucket if these are fewer: enough that the tasks
@@ -18,6 +22,8 @@ const MOST_BYTES: usize = 256 << 20;
 const SECTIONS: usize = 1_024;
 /// The memory of a section grows by so many bytes of text. An identifier is shorter.
 const BLOCK_BYTES: usize = 8 << 10;
+/// Batches that wait to be divided.
+const BATCHES_WAITING: usize = 2;
 /// So long are identifiers often; the number of those in a block follows.
 const USUAL_BYTES: usize = 32;
 
@@ -62,12 +68,37 @@ pub(super) struct Key {
 impl Population {
     /// Reads a tranche; says whether it is the last.
     pub(super) fn read(source: &mut dyn BatchSource, buckets: i32) -> Result<(Population, bool)> {
+        let bytes = AtomicUsize::new(0);
+        let (batches, waiting) = sync_channel(BATCHES_WAITING);
+        thread::scope(|scope| {
+            let divided = scope.spawn(|| Population::divide(waiting, buckets, &bytes));
+            let mut rows = 0;
+            let is_last = loop {
+                let Some(batch) = source.next_batch()? else { break true };
+                rows += batch.batch.num_rows() as u64;
+                // Nobody takes it if one before was wrong, which is told below.
+                let is_wanted = batches.send(batch).is_ok();
+                if !is_wanted || rows >= MOST_ROWS || bytes.load(Relaxed) >= MOST_BYTES {
+                    break false;
+                }
+            };
+            drop(batches);
+            let population = divided.join().unwrap_or_else(|e| panic::resume_unwind(e))?;
+            Ok((population, is_last))
+        })
+    }
+
+    /// Divides batches as they come, and counts the bytes of their identifiers.
+    fn divide(
+        batches: Receiver<SourceBatch>,
+        buckets: i32,
+        bytes: &AtomicUsize,
+    ) -> Result<Population> {
         let count = SECTIONS.min(usize::try_from(buckets).unwrap_or(1).max(1));
         let mut sections: Vec<Section> = (0..count).map(|_| Section::default()).collect();
-        let (mut rows, mut valid, mut bytes) = (0, 0, 0);
-        let is_last = loop {
-            let Some(batch) = source.next_batch()? else { break true };
-            let ids = population_ids(&batch)?;
+        let (mut rows, mut valid) = (0, 0);
+        for batch in batches {
+            let (ids, mut taken) = (population_ids(&batch)?, 0);
             rows += ids.len() as u64;
             for id in ids.iter().flatten() {
                 let Ok(key) = check_id(id) else { continue };
@@ -77,15 +108,13 @@ impl Population {
                 if let Some(section) = sections.get_mut(number) {
                     section.push(bucket, key);
                     valid += 1;
-                    bytes += key.len();
+                    taken += key.len();
                 }
             }
-            if rows >= MOST_ROWS || bytes >= MOST_BYTES {
-                break false;
-            }
-        };
+            bytes.fetch_add(taken, Relaxed);
+        }
         sections.retain(|section| !section.0.is_empty());
-        Ok((Population { sections, rows, valid }, is_last))
+        Ok(Population { sections, rows, valid })
     }
 }
 
