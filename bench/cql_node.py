@@ -41,7 +41,7 @@ SETTINGS: dict[str, object] = {
 # What a page of results says of the node: these, and one that the lab itself sets.
 SHOWN = (*SETTINGS, "sstable.selected_format")
 _DIRECT_MEMORY = "2g"
-_FLUSH_SECONDS = 600
+_PATIENCE_SECONDS = 600
 
 _LOG_TO_STDERR = """<configuration>
   <appender name="E" class="ch.qos.logback.core.ConsoleAppender">
@@ -84,6 +84,15 @@ class Node:
     def flush(self) -> float:
         """Writes what is in memtables to disk, so that all tables are read from there; returns
         the seconds."""
+        return self._tell("flush")
+
+    def compact(self, keyspace: str) -> float:
+        """Compacts the tables of a keyspace, so that the rows of a partition are in one file;
+        returns the seconds."""
+        return self._tell("compact", keyspace)
+
+    def _tell(self, *what: str) -> float:
+        """Has `nodetool` do something; returns the seconds."""
         logging = self._folder / "logback-tools.xml"
         logging.write_text(_LOG_TO_STDERR)
         java = shutil.which("java") or "java"
@@ -102,10 +111,10 @@ class Node:
                 "127.0.0.1",
                 "-p",
                 str(self._jmx_port),
-                "flush",
+                *what,
             ],
             stdout=sys.stderr,
-            timeout=_FLUSH_SECONDS,
+            timeout=_PATIENCE_SECONDS,
             check=True,
         )
         return time.perf_counter() - began
