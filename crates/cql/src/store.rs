@@ -80,7 +80,7 @@ impl CqlStore {
         };
         let state = State::open(Arc::clone(&client), store, name.clone()).await?;
         let keep = state.current().await?.definition.keep;
-        let table = Arc::new(CqlTable(Arc::new(Handle::new(client, state, keep))));
+        let table = Arc::new(CqlTable::new(Arc::new(Handle::new(client, state, keep))));
         let mut tables = self.0.tables.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(Arc::clone(tables.entry(name.clone()).or_insert(table)))
     }
@@ -160,7 +160,7 @@ impl Store for CqlStore {
         };
         self.0.client.wait(async {
             for table in tables {
-                table.0.state.refresh().await?;
+                table.handle.state.refresh().await?;
             }
             Ok(())
         })

@@ -17,26 +17,32 @@ use idmatch_store::{
     Answers, BatchSource, Distinct, Durability, Erased, Erasures, Finding, Ingest, Match,
     MatchQuery, Repaired, Result, Scan, Table, TableStats,
 };
+use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
-/// One table. Cheap to clone; all share what is known of it.
-pub(crate) struct CqlTable(pub(crate) Arc<Handle>);
+/// One table.
+pub(crate) struct CqlTable {
+    pub(crate) handle: Arc<Handle>,
+    /// Set when its caller does not wait any longer.
+    stop: Option<Arc<AtomicBool>>,
+}
 
 impl Table for CqlTable {
     fn name(&self) -> &TableName {
-        self.0.name()
+        self.handle.name()
     }
 
     fn options(&self) -> Result<TableOptions> {
-        Ok(self.0.client.wait(self.0.state.current())?.definition.options())
+        Ok(self.wait(self.handle.state.current())?.definition.options())
     }
 
     fn set_retention(&self, retention: Option<Period>) -> Result<()> {
-        self.0.client.wait(retention::set(&self.0, retention))
+        self.wait(retention::set(&self.handle, retention))
     }
 
     fn load(&self, source: &mut dyn BatchSource, ingest: &Ingest<'_>) -> Result<()> {
-        load(&self.0, source, ingest)
+        load(&self.handle, source, ingest)
     }
 
     /// What an acknowledgement means is for the servers' commit log to say; see `docs/operations.md`.
@@ -46,7 +52,7 @@ impl Table for CqlTable {
         ingest: &Ingest<'_>,
         _: Option<Durability>,
     ) -> Result<()> {
-        upsert(&self.0, source, ingest)
+        upsert(&self.handle, source, ingest)
     }
 
     fn erase(
@@ -57,38 +63,38 @@ impl Table for CqlTable {
     ) -> Result<Erased> {
         ingest.check_date(at)?;
         let targets = ingest.targets(source)?;
-        self.0.client.wait(erase(&self.0, targets, at))
+        self.wait(erase(&self.handle, targets, at))
     }
 
     fn erasures(&self) -> Result<Erasures> {
-        let known = self.0.client.wait(self.0.state.refresh())?;
+        let known = self.wait(self.handle.state.refresh())?;
         let hashes = known.erasures.iter().collect();
         Ok(Erasures { key: Some(known.erasures.key()), hashes })
     }
 
     fn add_erasures(&self, erasures: &Erasures) -> Result<()> {
-        self.0.client.wait(adopt(&self.0, erasures))
+        self.wait(adopt(&self.handle, erasures))
     }
 
     fn scan(&self) -> Result<Box<dyn Scan>> {
-        Ok(Box::new(self.0.client.wait(CqlScan::begin(&self.0))?))
+        Ok(Box::new(self.wait(CqlScan::begin(&self.handle))?))
     }
 
     fn answers(&self, by: Side, key: &str, window: Window) -> Result<Box<dyn Answers>> {
         check_id(key.as_bytes())?;
-        Ok(Box::new(self.0.client.wait(answers(&self.0, by, key, window))?))
+        Ok(Box::new(self.wait(answers(&self.handle, by, key, window))?))
     }
 
     fn last_seen(&self, id: &str, partner_id: &str) -> Result<Option<SeenAt>> {
         check_id(id.as_bytes())?;
         check_id(partner_id.as_bytes())?;
-        self.0.client.wait(last_seen(&self.0, id, partner_id))
+        self.wait(last_seen(&self.handle, id, partner_id))
     }
 
     fn history(&self, id: &str, partner_id: &str) -> Result<Vec<SeenAt>> {
         check_id(id.as_bytes())?;
         check_id(partner_id.as_bytes())?;
-        self.0.client.wait(history(&self.0, id, partner_id))
+        self.wait(history(&self.handle, id, partner_id))
     }
 
     fn match_population(
@@ -96,29 +102,29 @@ impl Table for CqlTable {
         population: &mut dyn BatchSource,
         query: MatchQuery,
     ) -> Result<Box<dyn Match>> {
-        Ok(Box::new(CqlMatch::run(&self.0, population, query)?))
+        Ok(Box::new(CqlMatch::run(self, population, query)?))
     }
 
     fn compact(&self) -> Result<()> {
-        self.0.client.wait(retention::sweep(&self.0))
+        self.wait(retention::sweep(&self.handle))
     }
 
     fn verify(&self) -> Result<Vec<Finding>> {
-        self.0.client.wait(async { Ok(findings(&self.0, &differences(&self.0).await?)) })
+        self.wait(async { Ok(findings(&self.handle, &differences(&self.handle).await?)) })
     }
 
     fn repair(&self, _: bool) -> Result<Repaired> {
-        self.0.client.wait(async {
-            let differences = differences(&self.0).await?;
-            let findings = findings(&self.0, &differences);
-            mend(&self.0, &differences).await?;
-            retention::finish(&self.0).await?;
+        self.wait(async {
+            let differences = differences(&self.handle).await?;
+            let findings = findings(&self.handle, &differences);
+            mend(&self.handle, &differences).await?;
+            retention::finish(&self.handle).await?;
             Ok(Repaired { findings, lost_at_most: 0 })
         })
     }
 
     fn stats(&self) -> Result<TableStats> {
-        self.0.client.wait(async {
+        self.wait(async {
             let (known, by_id, by_partner_id) = self.sample().await?;
             Ok(TableStats {
                 rows: by_id.rows,
@@ -133,7 +139,7 @@ impl Table for CqlTable {
     }
 
     fn distinct(&self) -> Result<Distinct> {
-        self.0.client.wait(async {
+        self.wait(async {
             let (known, by_id, by_partner_id) = self.sample().await?;
             Ok(Distinct {
                 ids: by_id.keys,
@@ -143,14 +149,28 @@ impl Table for CqlTable {
             })
         })
     }
+
+    fn stopped_by(&self, stop: &Arc<AtomicBool>) -> Option<Arc<dyn Table>> {
+        let (handle, stop) = (Arc::clone(&self.handle), Some(Arc::clone(stop)));
+        Some(Arc::new(CqlTable { handle, stop }))
+    }
 }
 
 impl CqlTable {
+    pub(crate) fn new(handle: Arc<Handle>) -> CqlTable {
+        CqlTable { handle, stop: None }
+    }
+
+    /// Waits for work, as long as its caller does.
+    pub(crate) fn wait<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        self.handle.client.wait_unless(self.stop.as_deref(), work)
+    }
+
     /// What is known, and a sample of both directions.
     async fn sample(&self) -> Result<(Arc<Known>, Sample, Sample)> {
-        let known = self.0.state.refresh().await?;
-        let by_id = sample(&self.0, &known, Side::Id).await?;
-        let by_partner_id = sample(&self.0, &known, Side::PartnerId).await?;
+        let known = self.handle.state.refresh().await?;
+        let by_id = sample(&self.handle, &known, Side::Id).await?;
+        let by_partner_id = sample(&self.handle, &known, Side::PartnerId).await?;
         Ok((known, by_id, by_partner_id))
     }
 }

@@ -2,9 +2,9 @@
 
 use idmatch_store::{Error, ErrorKind, Result};
 use pyo3::prelude::*;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// How often Python's signals are looked at.
@@ -14,9 +14,9 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Ctrl-C the flag that `work` gets is set; it should end soon, and its result is dropped.
 pub(crate) fn interruptible<T: Send>(
     py: Python<'_>,
-    work: impl FnOnce(&AtomicBool) -> T + Send,
+    work: impl FnOnce(&Arc<AtomicBool>) -> T + Send,
 ) -> PyResult<T> {
-    let stop = AtomicBool::new(false);
+    let stop = Arc::new(AtomicBool::new(false));
     std::thread::scope(|scope| {
         let stop = &stop;
         let (sender, receiver) = sync_channel(1);

@@ -71,7 +71,7 @@ impl Match {
         let batches: Result<_> = if self.matched.counts().rows < FEW_ROWS {
             uninterrupted(py, collect)
         } else {
-            interruptible(py, collect)?
+            interruptible(py, |stop| collect(stop))?
         };
         PyTable::try_new(batches.or_raise(py)?, match_schema(self.by))?.into_pyarrow(py)
     }
@@ -82,7 +82,7 @@ impl Match {
         let write = |stop: &AtomicBool| {
             parquet::write(self.matched.as_ref(), self.by, &path, compression, stop)
         };
-        interruptible(py, write)?.or_raise(py)
+        interruptible(py, |stop| write(stop))?.or_raise(py)
     }
 
     /// The matches, streamed.

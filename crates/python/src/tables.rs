@@ -73,7 +73,7 @@ impl Table {
     fn set_retention(&self, py: Python<'_>, retention: Option<&str>) -> PyResult<()> {
         let table = self.open(py)?;
         let retention = retention.map(Period::parse).transpose().or_raise(py)?;
-        py.detach(|| table.set_retention(retention)).or_raise(py)
+        stoppable(py, table, |table, _| table.set_retention(retention))?.or_raise(py)
     }
 
     /// Loads all sources in one step, all or nothing; returns (rows read, rows rejected).
@@ -169,7 +169,7 @@ impl Table {
         let mut rejects = PyRejects::new(on_rejects, raised.clone());
         let now = now();
         let at = at.map(SeenAt::from_millis).transpose().or_raise(py)?.unwrap_or(now);
-        let erased = interruptible(py, |stop| {
+        let erased = stoppable(py, table, |table, stop| {
             let mut source = PySource::new(iterator, raised.clone(), stop);
             let ingest = Ingest::new(strict, now, &mut rejects);
             let erased = table.erase(&mut source, &ingest, at)?;
@@ -250,31 +250,35 @@ impl Table {
             window: window(py, since, until)?,
         };
         let (iterator, raised) = (sources.try_iter()?.unbind(), Raised::default());
-        let run = |stop: &AtomicBool| {
+        let run = |table: &dyn idmatch_store::Table, stop: &AtomicBool| {
             let mut source = PySource::new(iterator, raised.clone(), stop);
             table.match_population(&mut source, query)
         };
-        let matched = if short { uninterrupted(py, run) } else { interruptible(py, run)? };
+        let matched = if short {
+            uninterrupted(py, |stop| run(table, stop))
+        } else {
+            stoppable(py, table, run)?
+        };
         finish(py, matched, &raised).map(|matched| Match::new(matched.into(), query.by))
     }
 
     /// Rewrites what makes reading slow.
     fn compact(&self, py: Python<'_>) -> PyResult<()> {
         let table = self.open(py)?;
-        interruptible(py, |_| table.compact())?.or_raise(py)
+        stoppable(py, table, |table, _| table.compact())?.or_raise(py)
     }
 
     /// What is wrong with the table, as (place, problem).
     fn verify(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
         let table = self.open(py)?;
-        let findings = interruptible(py, |_| table.verify())?.or_raise(py)?;
+        let findings = stoppable(py, table, |table, _| table.verify())?.or_raise(py)?;
         Ok(findings.into_iter().map(|finding| (finding.place, finding.problem)).collect())
     }
 
     /// Mends the table; returns what was wrong, as (place, problem), and how many rows were lost.
     fn repair(&self, py: Python<'_>, accept_loss: bool) -> PyResult<(Vec<(String, String)>, u64)> {
         let table = self.open(py)?;
-        let repaired = interruptible(py, |_| table.repair(accept_loss))?.or_raise(py)?;
+        let repaired = stoppable(py, table, |table, _| table.repair(accept_loss))?.or_raise(py)?;
         let findings = repaired.findings.into_iter().map(|found| (found.place, found.problem));
         Ok((findings.collect(), repaired.lost_at_most))
     }
@@ -315,6 +319,18 @@ pub(crate) fn finish<T>(py: Python<'_>, result: Result<T>, raised: &Raised) -> P
         (Some(exception), _) => Err(exception),
         (None, _) => result.or_raise(py),
     }
+}
+
+/// Runs long work on a table as [`interruptible`] does; Ctrl-C ends it also where it waits for servers.
+fn stoppable<T: Send>(
+    py: Python<'_>,
+    table: &dyn idmatch_store::Table,
+    work: impl FnOnce(&dyn idmatch_store::Table, &AtomicBool) -> T + Send,
+) -> PyResult<T> {
+    interruptible(py, |stop| match table.stopped_by(stop) {
+        Some(table) => work(&*table, stop),
+        None => work(table, stop),
+    })
 }
 
 fn side(py: Python<'_>, name: &str) -> PyResult<Side> {

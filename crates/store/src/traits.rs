@@ -6,6 +6,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use idmatch_model::{ErasureKey, Period, Pick, SeenAt, Side, TableName, TableOptions, Window};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// A set of tables.
@@ -128,6 +129,14 @@ pub trait Table: Send + Sync {
 
     /// How many distinct identifiers and pairs there are. Of a large table a part is read.
     fn distinct(&self) -> Result<Distinct>;
+
+    /// The same table for a caller who may have enough of it: what waits for servers ends with an error
+    /// soon after `stop` is set. What was sent stays, and to repeat it is safe. `None` where nothing
+    /// waits for others.
+    fn stopped_by(&self, stop: &Arc<AtomicBool>) -> Option<Arc<dyn Table>> {
+        let _ = stop;
+        None
+    }
 }
 
 /// What the acknowledgement of an upsert means.

@@ -38,7 +38,8 @@ use scylla::statement::Statement;
 use scylla::statement::batch::{Batch, BatchType};
 use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::runtime::{Handle, Runtime};
@@ -53,6 +54,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// with the second two lists are enough where a tenth of a bucket is asked for.
 const MOST_KEYS_SCYLLA: usize = 100;
 const MOST_KEYS: usize = 200;
+/// How often it is looked whether a caller still waits.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Changes of tables take longer than requests.
 const SCHEMA_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -131,6 +134,27 @@ impl Client {
     /// Waits for work. Must not be called from a task.
     pub(crate) fn wait<F: Future>(&self, work: F) -> F::Output {
         self.handle.block_on(work)
+    }
+
+    /// Waits for work that may fail, unless `stop` is set before it ends: it is given up then.
+    ///
+    /// # Errors
+    /// `Source` when it was given up; those of the work.
+    pub(crate) fn wait_unless<T>(
+        &self,
+        stop: Option<&AtomicBool>,
+        work: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let Some(stop) = stop else { return self.wait(work) };
+        self.wait(async {
+            let mut work = pin!(work);
+            while !stop.load(Relaxed) {
+                if let Ok(done) = tokio::time::timeout(LOOK_EVERY, &mut work).await {
+                    return done;
+                }
+            }
+            Err(Error::new(ErrorKind::Source, "interrupted; what was sent stays, repeat the rest"))
+        })
     }
 
     /// Starts work that goes on beside the caller.

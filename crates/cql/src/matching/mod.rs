@@ -18,6 +18,7 @@ mod population;
 
 use crate::handle::Handle;
 use crate::state::{Known, Visible};
+use crate::table::CqlTable;
 use fetch::Fetch;
 use idmatch_store::{
     BatchSource, Error, ErrorKind, Match, MatchCounts, MatchQuery, MatchSink, PlanStep, Result,
@@ -58,11 +59,12 @@ impl CqlMatch {
     /// Reads the population and finds its matches. Memory: a tranche of the population, and results up
     /// to a bound. Cost: requests for each bucket that the population falls in, tranche by tranche.
     pub(crate) fn run(
-        handle: &Arc<Handle>,
+        table: &CqlTable,
         source: &mut dyn BatchSource,
         query: MatchQuery,
     ) -> Result<CqlMatch> {
-        let known = handle.client.wait(handle.state.current())?;
+        let handle = &table.handle;
+        let known = table.wait(handle.state.current())?;
         let visible = known.visible(query.window);
         let most_keys = handle.client.most_keys();
         let question = Question { handle: Arc::clone(handle), known, query, visible, most_keys };
@@ -73,7 +75,7 @@ impl CqlMatch {
             let (population, is_last) = Population::read(source, buckets)?;
             let Population { sections, rows, valid } = population;
             let fetch = Fetch::new(question.clone(), sections, Arc::clone(&output));
-            let answered = handle.client.wait(fetch.run())?;
+            let answered = table.wait(fetch.run())?;
             let tranche = answered.counts;
             tally += answered.tally;
             if tranche.population != valid {

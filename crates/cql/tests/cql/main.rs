@@ -13,3 +13,4 @@ mod overload;
 mod proxy;
 mod refusals;
 mod retention;
+mod stops;
