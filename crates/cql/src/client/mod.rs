@@ -1,7 +1,7 @@
 //! The connection to the servers: requests with their limits and repetitions.
 //!
-//! Owns the runtime that the driver works in; the rest of the crate is called from threads of its own
-//! and waits here. `connect` makes the session, `tls` encrypts it, `flow` says when a request may be
+//! Owns the runtime that the driver works in; the rest of the crate is called from threads of its own,
+//! which are `waiting` here. `connect` makes the session, `tls` encrypts it, `flow` says when a request may be
 //! sent, `patience` when another node is asked too, `attempts` what became of it. Must not know any
 //! table.
 //!
@@ -18,6 +18,7 @@ mod patience;
 mod prepare;
 mod refused;
 mod tls;
+mod waiting;
 
 use crate::errors::{outcome, unread, unwritten};
 use crate::settings::Settings;
@@ -38,8 +39,7 @@ use scylla::statement::Statement;
 use scylla::statement::batch::{Batch, BatchType};
 use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
-use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::runtime::{Handle, Runtime};
@@ -54,8 +54,6 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// with the second two lists are enough where a tenth of a bucket is asked for.
 const MOST_KEYS_SCYLLA: usize = 100;
 const MOST_KEYS: usize = 200;
-/// How often it is looked whether a caller still waits.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Changes of tables take longer than requests.
 const SCHEMA_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -105,12 +103,7 @@ impl Client {
     /// `Unavailable` where no contact point answers, `InvalidArgument` where the servers do not take
     /// what the address says of user, password, TLS or datacenter, or a file of TLS is wrong.
     pub(crate) fn connect(settings: Settings) -> Result<Client> {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(threads())
-            .thread_name("idmatch-cql")
-            .enable_all()
-            .build()
-            .map_err(|e| Error::with_source(ErrorKind::Io, "cannot start threads", e))?;
+        let runtime = waiting::runtime()?;
         let bulk = Arc::new(Patience::new(&settings, patience::BULK));
         let session = runtime.block_on(connect::session(&settings, &bulk))?;
         let flow = Flow::new(settings.in_flight, settings.max_requests_per_second);
@@ -129,40 +122,6 @@ impl Client {
         let state = self.session.get_cluster_state();
         let is_scylla = state.get_nodes_info().iter().any(|node| node.sharder().is_some());
         if is_scylla { MOST_KEYS_SCYLLA } else { MOST_KEYS }
-    }
-
-    /// Waits for work. Must not be called from a task.
-    pub(crate) fn wait<F: Future>(&self, work: F) -> F::Output {
-        self.handle.block_on(work)
-    }
-
-    /// Waits for work that may fail, unless `stop` is set before it ends: it is given up then.
-    ///
-    /// # Errors
-    /// `Source` when it was given up; those of the work.
-    pub(crate) fn wait_unless<T>(
-        &self,
-        stop: Option<&AtomicBool>,
-        work: impl Future<Output = Result<T>>,
-    ) -> Result<T> {
-        let Some(stop) = stop else { return self.wait(work) };
-        self.wait(async {
-            let mut work = pin!(work);
-            while !stop.load(Relaxed) {
-                if let Ok(done) = tokio::time::timeout(LOOK_EVERY, &mut work).await {
-                    return done;
-                }
-            }
-            Err(Error::new(ErrorKind::Source, "interrupted; what was sent stays, repeat the rest"))
-        })
-    }
-
-    /// Starts work that goes on beside the caller.
-    pub(crate) fn start<F>(&self, work: F) -> tokio::task::JoinHandle<F::Output>
-    where
-        F: Future<Output: Send> + Send + 'static,
-    {
-        self.handle.spawn(work)
     }
 
     /// Waits for the right to send a write about rows.
@@ -370,12 +329,6 @@ impl Client {
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
-}
-
-/// Threads that wait for the servers: half as many as there are processors. The caller's is another one,
-/// and on two processors a second one made lookups wait: it is woken as well, and finds nothing to do.
-fn threads() -> usize {
-    std::thread::available_parallelism().map_or(1, |processors| processors.get().div_ceil(2))
 }
 
 impl Turn<'_> {

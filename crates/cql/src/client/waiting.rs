@@ -1,0 +1,64 @@
+//! How threads of callers wait for work that goes on in the client's own.
+
+use super::Client;
+use idmatch_store::{Error, ErrorKind, Result};
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+use tokio::runtime::{Builder, Runtime};
+
+/// How often it is looked whether a caller still waits.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// The client's own threads.
+pub(super) fn runtime() -> Result<Runtime> {
+    Builder::new_multi_thread()
+        .worker_threads(threads())
+        .thread_name("idmatch-cql")
+        .enable_all()
+        .build()
+        .map_err(|e| Error::with_source(ErrorKind::Io, "cannot start threads", e))
+}
+
+/// Threads that wait for the servers: half as many as there are processors. The caller's is another one,
+/// and on two processors a second one made lookups wait: it is woken as well, and finds nothing to do.
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |processors| processors.get().div_ceil(2))
+}
+
+impl Client {
+    /// Waits for work. Must not be called from a task.
+    pub(crate) fn wait<F: Future>(&self, work: F) -> F::Output {
+        self.handle.block_on(work)
+    }
+
+    /// Waits for work that may fail, unless `stop` is set before it ends: it is given up then.
+    ///
+    /// # Errors
+    /// `Source` when it was given up; those of the work.
+    pub(crate) fn wait_unless<T>(
+        &self,
+        stop: Option<&AtomicBool>,
+        work: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let Some(stop) = stop else { return self.wait(work) };
+        self.wait(async {
+            let mut work = pin!(work);
+            while !stop.load(Relaxed) {
+                if let Ok(done) = tokio::time::timeout(LOOK_EVERY, &mut work).await {
+                    return done;
+                }
+            }
+            Err(Error::new(ErrorKind::Source, "interrupted; what was sent stays, repeat the rest"))
+        })
+    }
+
+    /// Starts work that goes on beside the caller.
+    pub(crate) fn start<F>(&self, work: F) -> tokio::task::JoinHandle<F::Output>
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        self.handle.spawn(work)
+    }
+}
