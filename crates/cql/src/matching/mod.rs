@@ -68,11 +68,12 @@ impl CqlMatch {
         let visible = known.visible(query.window);
         let most_keys = handle.client.most_keys();
         let question = Question { handle: Arc::clone(handle), known, query, visible, most_keys };
-        let output = Arc::new(Output::new(query.by));
+        let most = handle.client.settings().match_memory;
+        let output = Arc::new(Output::new(query.by, most));
         let (mut counts, mut tally) = (MatchCounts::default(), Tally::default());
         loop {
             let buckets = question.known.definition.buckets;
-            let (population, is_last) = Population::read(source, buckets)?;
+            let (population, is_last) = Population::read(source, buckets, most)?;
             let Population { sections, rows, valid } = population;
             let fetch = Fetch::new(question.clone(), sections, Arc::clone(&output));
             let answered = table.wait(fetch.run())?;

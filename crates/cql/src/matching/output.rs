@@ -10,12 +10,11 @@ use std::io::{BufReader, BufWriter};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tempfile::NamedTempFile;
 
-/// Results that stay in memory, in bytes.
-const MEMORY_BYTES: usize = 256 << 20;
-
 /// All rows of a match. Rows that one task hands over keep their order.
 pub(super) struct Output {
     by: Side,
+    /// Bytes that stay in memory.
+    most: usize,
     kept: Mutex<Kept>,
 }
 
@@ -33,8 +32,8 @@ struct Spilled {
 }
 
 impl Output {
-    pub(super) fn new(by: Side) -> Output {
-        Output { by, kept: Mutex::default() }
+    pub(super) fn new(by: Side, most: usize) -> Output {
+        Output { by, most, kept: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
@@ -43,7 +42,7 @@ impl Output {
 
     fn push(&self, batch: RecordBatch) -> Result<()> {
         let mut kept = self.lock();
-        if kept.bytes < MEMORY_BYTES {
+        if kept.bytes < self.most {
             kept.bytes += batch.get_array_memory_size();
             kept.batches.push(batch);
             return Ok(());

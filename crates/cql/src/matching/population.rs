@@ -14,9 +14,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::{panic, thread};
 
-/// A tranche ends soon after the batch in which it reaches one of these.
-const MOST_ROWS: u64 = 4_000_000;
-const MOST_BYTES: usize = 256 << 20;
+/// An identifier and what is noted of it count as at least so many bytes.
+const LEAST_BYTES: usize = 64;
 /// A tranche has so many sections, or one for each bucket if these are fewer: enough that the tasks
 /// which take one after the other end at about the same time.
 const SECTIONS: usize = 1_024;
@@ -66,19 +65,24 @@ pub(super) struct Key {
 }
 
 impl Population {
-    /// Reads a tranche; says whether it is the last.
-    pub(super) fn read(source: &mut dyn BatchSource, buckets: i32) -> Result<(Population, bool)> {
+    /// Reads a tranche, which ends soon after the batch that makes it larger than `most` bytes; says
+    /// whether it is the last.
+    pub(super) fn read(
+        source: &mut dyn BatchSource,
+        buckets: i32,
+        most: usize,
+    ) -> Result<(Population, bool)> {
         let bytes = AtomicUsize::new(0);
         let (batches, waiting) = sync_channel(BATCHES_WAITING);
         thread::scope(|scope| {
             let divided = scope.spawn(|| Population::divide(waiting, buckets, &bytes));
-            let mut rows = 0;
+            let (mut rows, most_rows) = (0, most.div_ceil(LEAST_BYTES));
             let is_last = loop {
                 let Some(batch) = source.next_batch()? else { break true };
-                rows += batch.batch.num_rows() as u64;
+                rows += batch.batch.num_rows();
                 // Nobody takes it if one before was wrong, which is told below.
                 let is_wanted = batches.send(batch).is_ok();
-                if !is_wanted || rows >= MOST_ROWS || bytes.load(Relaxed) >= MOST_BYTES {
+                if !is_wanted || bytes.load(Relaxed) >= most || rows >= most_rows {
                     break false;
                 }
             };

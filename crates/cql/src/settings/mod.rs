@@ -54,6 +54,8 @@ pub struct Settings {
     pub hot_key_rows: u64,
     /// Which reads a match makes.
     pub match_reads: MatchReads,
+    /// Bytes of a population that are in memory at once, and of its matches.
+    pub match_memory: usize,
     /// How long an erasure waits until every client knows of it; chosen when a keyspace is made.
     pub lease: Duration,
 }
@@ -165,6 +167,7 @@ impl Settings {
             expected_rows: read("expected_rows", 1, 1 << 50)?,
             hot_key_rows: read("hot_key_rows", 1, 1 << 50)?,
             match_reads: one_of("match_reads", given.of("match_reads"), &MATCH_READS)?,
+            match_memory: read("match_memory", 1, 1 << 40)? as usize,
             lease: period("lease")?,
         })
     }
@@ -206,6 +209,7 @@ impl Settings {
             "expected_rows" => self.expected_rows.to_string(),
             "hot_key_rows" => self.hot_key_rows.to_string(),
             "match_reads" => name_of(&self.match_reads, &MATCH_READS),
+            "match_memory" => self.match_memory.to_string(),
             _ => shown(self.lease),
         };
         let each =
@@ -325,7 +329,8 @@ mod tests {
         let others = "datacenter=dc9&replication=2&read_consistency=one&write_consistency=two&\
              request_timeout=1s&timeout=2s&speculate_after=off&in_flight=3&\
              max_requests_per_second=4&tls_ca=a&tls_certificate=b&tls_key=c&\
-             tls_verify_hostname=off&expected_rows=5&hot_key_rows=6&match_reads=lists&lease=6s";
+             tls_verify_hostname=off&expected_rows=5&hot_key_rows=6&match_reads=lists&\
+             match_memory=7&lease=6s";
         let changed = parse(&format!("cql://h/ids?{others}")).unwrap().effective();
         for (default, other) in effective.iter().zip(&changed) {
             assert_ne!(default.value, other.value, "{}", default.name);

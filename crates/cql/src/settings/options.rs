@@ -22,7 +22,7 @@ const fn choice(name: &'static str, default: &'static str, about: &'static str) 
 }
 
 /// What an address may say after `?`.
-pub(super) const OPTIONS: [Choice; 17] = [
+pub(super) const OPTIONS: [Choice; 18] = [
     choice(
         "datacenter",
         "",
@@ -118,6 +118,13 @@ pub(super) const OPTIONS: [Choice; 17] = [
         "auto",
         "which reads a match makes: keys, lists, buckets, or auto for those that cost less. For \
          measuring",
+    ),
+    choice(
+        "match_memory",
+        "256M",
+        "bytes of a population that a match has in memory at once, and of its results before others \
+         wait in a file in TMPDIR. So four million ids of up to 64 bytes are looked up together: a \
+         larger population reads the same partitions once for each so many",
     ),
     choice(
         "lease",

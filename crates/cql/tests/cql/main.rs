@@ -7,6 +7,7 @@ mod common;
 mod conformance;
 mod hot;
 mod loads;
+mod matches;
 mod orders;
 mod outcomes;
 mod overload;
