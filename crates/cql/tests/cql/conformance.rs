@@ -96,8 +96,9 @@ fn the_backend_conforms() {
     let plays_all = std::env::var_os("IDMATCH_TEST_ALL").is_some();
     conforms("", plays_all);
     if plays_all {
-        // Most keys are kept apart then, as those with very many rows are.
-        conforms("&hot_key_rows=1", false);
+        // Most keys are kept apart then, as those with very many rows are, and each batch of a population
+        // is matched by itself.
+        conforms("&hot_key_rows=1&match_memory=1", false);
     }
 }
 
