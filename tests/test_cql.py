@@ -81,11 +81,14 @@ def test_a_match_reads_what_costs_least(store: idmatch.Store) -> None:
     table = store.create_table("plans")
     table.load(observations(*((f"i{n}", "p", NOON) for n in range(8_000))))
     all_of_them = pa.table({"id": [f"i{n}" for n in range(8_000)]})
-    # 500 rows in each of 16 buckets, and all are asked for: at first to find out what that costs.
-    result = table.match(all_of_them)
-    assert (result.matched, result.rows) == (8_000, 8_000)
-    assert sum(step.keys for step in result.plan) == 8_000
-    assert "whole buckets" in {step.how for step in result.plan}
+    # 500 rows in each of 16 buckets, all asked for: at first to find out what each way costs.
+    ways = set()
+    for _ in range(3):
+        result = table.match(all_of_them)
+        assert (result.matched, result.rows) == (8_000, 8_000)
+        assert sum(step.keys for step in result.plan) == 8_000
+        ways |= {step.how for step in result.plan}
+    assert ways == {"lists of keys", "whole buckets"}
     # One id in a bucket of 500 rows.
     (step,) = table.match(pa.table({"id": ["i1"]})).plan
     assert (step.how, step.requests, step.keys) == ("single keys", 1, 1)

@@ -3,7 +3,7 @@
 use twox_hash::XxHash3_64;
 
 /// Rows of a bucket, when a table has as many as it was made for.
-const ROWS: u64 = 4_000;
+pub(crate) const ROWS: usize = 4_000;
 
 /// The bucket of a key among so many: XXH3 (64 bits) of its bytes, modulo their number. Fixed for
 /// the life of a table.
@@ -20,12 +20,12 @@ pub(crate) fn buckets_for(expected_rows: u64) -> i32 {
     const FEWEST: u64 = 16;
     const MOST: u64 = 1 << 24;
     // Lossless: at most MOST.
-    expected_rows.div_ceil(ROWS).clamp(FEWEST, MOST) as i32
+    expected_rows.div_ceil(ROWS as u64).clamp(FEWEST, MOST) as i32
 }
 
 /// How many rows a table with so many buckets was made for.
 pub(crate) fn expected_rows(buckets: i32) -> u64 {
-    u64::from(buckets.unsigned_abs()) * ROWS
+    u64::from(buckets.unsigned_abs()) * ROWS as u64
 }
 
 #[cfg(test)]

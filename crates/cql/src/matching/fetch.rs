@@ -13,7 +13,6 @@ use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use twox_hash::XxHash3_128;
@@ -115,7 +114,7 @@ impl Fetch {
         if read == Read::Hot {
             return self.answer_hot((all.text(first), first.times), answers).await;
         }
-        let (started, mut rows) = (Instant::now(), 0);
+        let (started, mut rows) = (handle.costs(query.by, query.window).begin(read), 0);
         let mut pages = match read {
             Read::Key | Read::Hot => {
                 let key = all.text(first);
@@ -137,8 +136,7 @@ impl Fetch {
             handle.each_row(&page, |row| meeting.take(row))?;
         }
         meeting.end()?;
-        let took = started.elapsed();
-        handle.costs(query.by, query.window).note(read, keys.len(), rows, took);
+        started.answered(keys.len(), rows);
         Ok(())
     }
 
