@@ -1,5 +1,6 @@
 //! Takes observations from a source and writes them in chunks, reading one while another is written.
 
+use crate::bucket;
 use crate::handle::Handle;
 use crate::progress::{Note, Progress};
 use crate::rows::Rows;
@@ -11,7 +12,7 @@ use tokio::task::JoinHandle;
 
 /// A chunk of a load: large, so that about so many of its rows share a bucket, within bounds. Two are
 /// in memory at once.
-const ROWS_PER_BUCKET: usize = 400;
+const ROWS_PER_BUCKET: usize = bucket::ROWS / 10;
 const LOAD_ROWS: RangeInclusive<usize> = 50_000..=4_000_000;
 const LOAD_BYTES: usize = 256 << 20;
 /// A chunk of an upsert: small, so that it is acknowledged soon.

@@ -1,5 +1,6 @@
 //! Reads a whole direction of a table, by ranges of tokens.
 
+use crate::bucket;
 use crate::errors::unexpected;
 use crate::handle::{Handle, Row};
 use crate::hot::{self, HotRows, Which};
@@ -15,7 +16,7 @@ use tokio::task::JoinSet;
 
 /// Buckets of a range, on average: each range is read, and repeated, for itself. Servers give up a read that
 /// meets 100,000 rows that were removed, so that a range must not have many more.
-const BUCKETS_PER_RANGE: usize = 4;
+const BUCKETS_PER_RANGE: usize = 16_000 / bucket::ROWS;
 /// Ranges that are read at once.
 const AT_ONCE: usize = 8;
 /// Wanted rows that are handed over together, or a page more.

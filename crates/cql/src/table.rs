@@ -3,6 +3,7 @@
 use crate::adopt::adopt;
 use crate::answers::{answers, history, last_seen};
 use crate::bucket::expected_rows;
+use crate::client::Use;
 use crate::erase::erase;
 use crate::export::CqlScan;
 use crate::handle::Handle;
@@ -24,7 +25,7 @@ use std::sync::atomic::AtomicBool;
 /// One table.
 pub(crate) struct CqlTable {
     pub(crate) handle: Arc<Handle>,
-    /// Set when its caller does not wait any longer.
+    /// Set when its caller gives up.
     stop: Option<Arc<AtomicBool>>,
 }
 
@@ -34,11 +35,11 @@ impl Table for CqlTable {
     }
 
     fn options(&self) -> Result<TableOptions> {
-        Ok(self.wait(self.handle.state.current())?.definition.options())
+        Ok(self.read(self.handle.state.current())?.definition.options())
     }
 
     fn set_retention(&self, retention: Option<Period>) -> Result<()> {
-        self.wait(retention::set(&self.handle, retention))
+        self.change(retention::set(&self.handle, retention))
     }
 
     fn load(&self, source: &mut dyn BatchSource, ingest: &Ingest<'_>) -> Result<()> {
@@ -63,38 +64,38 @@ impl Table for CqlTable {
     ) -> Result<Erased> {
         ingest.check_date(at)?;
         let targets = ingest.targets(source)?;
-        self.wait(erase(&self.handle, targets, at))
+        self.change(erase(&self.handle, targets, at))
     }
 
     fn erasures(&self) -> Result<Erasures> {
-        let known = self.wait(self.handle.state.refresh())?;
+        let known = self.read(self.handle.state.refresh())?;
         let hashes = known.erasures.iter().collect();
         Ok(Erasures { key: Some(known.erasures.key()), hashes })
     }
 
     fn add_erasures(&self, erasures: &Erasures) -> Result<()> {
-        self.wait(adopt(&self.handle, erasures))
+        self.handle.client.wait(adopt(&self.handle, erasures))
     }
 
     fn scan(&self) -> Result<Box<dyn Scan>> {
-        Ok(Box::new(self.wait(CqlScan::begin(&self.handle))?))
+        Ok(Box::new(self.read(CqlScan::begin(&self.handle))?))
     }
 
     fn answers(&self, by: Side, key: &str, window: Window) -> Result<Box<dyn Answers>> {
         check_id(key.as_bytes())?;
-        Ok(Box::new(self.wait(answers(&self.handle, by, key, window))?))
+        Ok(Box::new(self.read(answers(&self.handle, by, key, window))?))
     }
 
     fn last_seen(&self, id: &str, partner_id: &str) -> Result<Option<SeenAt>> {
         check_id(id.as_bytes())?;
         check_id(partner_id.as_bytes())?;
-        self.wait(last_seen(&self.handle, id, partner_id))
+        self.read(last_seen(&self.handle, id, partner_id))
     }
 
     fn history(&self, id: &str, partner_id: &str) -> Result<Vec<SeenAt>> {
         check_id(id.as_bytes())?;
         check_id(partner_id.as_bytes())?;
-        self.wait(history(&self.handle, id, partner_id))
+        self.read(history(&self.handle, id, partner_id))
     }
 
     fn match_population(
@@ -102,19 +103,19 @@ impl Table for CqlTable {
         population: &mut dyn BatchSource,
         query: MatchQuery,
     ) -> Result<Box<dyn Match>> {
-        Ok(Box::new(CqlMatch::run(self, population, query)?))
+        Ok(Box::new(CqlMatch::run(&self.handle, self.stop.as_deref(), population, query)?))
     }
 
     fn compact(&self) -> Result<()> {
-        self.wait(retention::sweep(&self.handle))
+        self.change(retention::sweep(&self.handle))
     }
 
     fn verify(&self) -> Result<Vec<Finding>> {
-        self.wait(async { Ok(findings(&self.handle, &differences(&self.handle).await?)) })
+        self.read(async { Ok(findings(&self.handle, &differences(&self.handle).await?)) })
     }
 
     fn repair(&self, _: bool) -> Result<Repaired> {
-        self.wait(async {
+        self.change(async {
             let differences = differences(&self.handle).await?;
             let findings = findings(&self.handle, &differences);
             mend(&self.handle, &differences).await?;
@@ -124,7 +125,7 @@ impl Table for CqlTable {
     }
 
     fn stats(&self) -> Result<TableStats> {
-        self.wait(async {
+        self.read(async {
             let (known, by_id, by_partner_id) = self.sample().await?;
             Ok(TableStats {
                 rows: by_id.rows,
@@ -139,7 +140,7 @@ impl Table for CqlTable {
     }
 
     fn distinct(&self) -> Result<Distinct> {
-        self.wait(async {
+        self.read(async {
             let (known, by_id, by_partner_id) = self.sample().await?;
             Ok(Distinct {
                 ids: by_id.keys,
@@ -161,9 +162,14 @@ impl CqlTable {
         CqlTable { handle, stop: None }
     }
 
-    /// Waits for work, as long as its caller does.
-    pub(crate) fn wait<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
-        self.handle.client.wait_unless(self.stop.as_deref(), work)
+    /// Waits for what only reads, as long as the caller does.
+    fn read<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        self.handle.client.wait_unless(self.stop.as_deref(), Use::Read, work)
+    }
+
+    /// The same for what changes the table.
+    fn change<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        self.handle.client.wait_unless(self.stop.as_deref(), Use::Write, work)
     }
 
     /// What is known, and a sample of both directions.

@@ -254,7 +254,8 @@ impl Table {
             let mut source = PySource::new(iterator, raised.clone(), stop);
             table.match_population(&mut source, query)
         };
-        let matched = if short {
+        // Where servers are waited for, nothing is short for sure.
+        let matched = if short && table.stopped_by(&Arc::default()).is_none() {
             uninterrupted(py, |stop| run(table, stop))
         } else {
             stoppable(py, table, run)?

@@ -130,9 +130,10 @@ pub trait Table: Send + Sync {
     /// How many distinct identifiers and pairs there are. Of a large table a part is read.
     fn distinct(&self) -> Result<Distinct>;
 
-    /// The same table for a caller who may have enough of it: what waits for servers ends with an error
-    /// soon after `stop` is set. What was sent stays, and to repeat it is safe. `None` where nothing
-    /// waits for others.
+    /// The same table for a caller who may give up: where matching, erasing, compacting, verifying,
+    /// repairing or a change of retention waits for servers, it ends with an error soon after `stop` is
+    /// set. What was sent stays, and to repeat it is safe; of a change `UnknownOutcome` says so. `None`
+    /// where nothing waits for others.
     fn stopped_by(&self, stop: &Arc<AtomicBool>) -> Option<Arc<dyn Table>> {
         let _ = stop;
         None

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 fn run(cases: &Path) -> Result<conformance::Tally, conformance::Failures> {
     let store = Arc::new(MemoryStore::new());
-    conformance::run(cases, &|| Ok(store.clone()))
+    conformance::run(cases, &|_| Ok(store.clone()))
 }
 
 /// The failures of a case file with this one load and question.

@@ -1,7 +1,7 @@
 //! The connection to the servers: requests with their limits and repetitions.
 //!
-//! Owns the runtime that the driver works in; the rest of the crate is called from threads of its own,
-//! which are `waiting` here. `connect` makes the session, `tls` encrypts it, `flow` says when a request may be
+//! Owns the runtime that the driver works in; the rest of the crate is called from other threads;
+//! `waiting` is how they wait. `connect` makes the session, `tls` encrypts it, `flow` says when a request may be
 //! sent, `patience` when another node is asked too, `attempts` what became of it. Must not know any
 //! table.
 //!

@@ -1,6 +1,6 @@
-//! How threads of callers wait for work that goes on in the client's own.
+//! How callers, in threads of their own, wait for work that goes on in the client's.
 
-use super::Client;
+use super::{Client, Use};
 use idmatch_store::{Error, ErrorKind, Result};
 use std::future::Future;
 use std::pin::pin;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
-/// How often it is looked whether a caller still waits.
+/// How often to look whether a caller still waits.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// The client's own threads.
@@ -36,10 +36,12 @@ impl Client {
     /// Waits for work that may fail, unless `stop` is set before it ends: it is given up then.
     ///
     /// # Errors
-    /// `Source` when it was given up; those of the work.
+    /// When it was given up, `UnknownOutcome` for what writes and `Source` for what only reads; those of
+    /// the work.
     pub(crate) fn wait_unless<T>(
         &self,
         stop: Option<&AtomicBool>,
+        used: Use,
         work: impl Future<Output = Result<T>>,
     ) -> Result<T> {
         let Some(stop) = stop else { return self.wait(work) };
@@ -50,7 +52,13 @@ impl Client {
                     return done;
                 }
             }
-            Err(Error::new(ErrorKind::Source, "interrupted; what was sent stays, repeat the rest"))
+            Err(match used {
+                Use::Read | Use::Scan => Error::new(ErrorKind::Source, "interrupted"),
+                Use::Write => Error::new(
+                    ErrorKind::UnknownOutcome,
+                    "interrupted: what was sent of it stays; repeat it",
+                ),
+            })
         })
     }
 

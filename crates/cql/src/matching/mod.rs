@@ -16,9 +16,9 @@ mod output;
 mod plan;
 mod population;
 
+use crate::client::Use;
 use crate::handle::Handle;
 use crate::state::{Known, Visible};
-use crate::table::CqlTable;
 use fetch::Fetch;
 use idmatch_store::{
     BatchSource, Error, ErrorKind, Match, MatchCounts, MatchQuery, MatchSink, PlanStep, Result,
@@ -27,6 +27,7 @@ use output::Output;
 use plan::{Chooser, Tally};
 use population::Population;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 pub(crate) use cost::Costs;
 
@@ -56,15 +57,15 @@ impl Question {
 }
 
 impl CqlMatch {
-    /// Reads the population and finds its matches. Memory: a tranche of the population, and results up
+    /// Reads the population and finds its matches, unless `stop` is set before. Memory: a tranche of the population, and results up
     /// to a bound. Cost: requests for each bucket that the population falls in, tranche by tranche.
     pub(crate) fn run(
-        table: &CqlTable,
+        handle: &Arc<Handle>,
+        stop: Option<&AtomicBool>,
         source: &mut dyn BatchSource,
         query: MatchQuery,
     ) -> Result<CqlMatch> {
-        let handle = &table.handle;
-        let known = table.wait(handle.state.current())?;
+        let known = handle.client.wait_unless(stop, Use::Read, handle.state.current())?;
         let visible = known.visible(query.window);
         let most_keys = handle.client.most_keys();
         let question = Question { handle: Arc::clone(handle), known, query, visible, most_keys };
@@ -76,7 +77,7 @@ impl CqlMatch {
             let (population, is_last) = Population::read(source, buckets, most)?;
             let Population { sections, rows, valid } = population;
             let fetch = Fetch::new(question.clone(), sections, Arc::clone(&output));
-            let answered = table.wait(fetch.run())?;
+            let answered = handle.client.wait_unless(stop, Use::Read, fetch.run())?;
             let tranche = answered.counts;
             tally += answered.tally;
             if tranche.population != valid {

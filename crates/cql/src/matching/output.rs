@@ -115,3 +115,34 @@ impl<'o> RowBuilder<'o> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::cast::AsArray;
+
+    #[test]
+    fn what_is_too_much_for_memory_waits_in_a_file() {
+        let read = |output: &Output| {
+            let mut keys = Vec::new();
+            let take = |batch: RecordBatch| {
+                keys.extend(batch.column(0).as_string::<i32>().iter().flatten().map(str::to_owned));
+                Ok(())
+            };
+            output.read(take).unwrap();
+            keys
+        };
+        for (most, is_in_file) in [(1, true), (1 << 20, false)] {
+            let output = Output::new(Side::Id, most);
+            for key in ["a", "b", "c"] {
+                let mut rows = RowBuilder::new(&output);
+                rows.push(key, "value", SeenAt::EPOCH).unwrap();
+                rows.finish().unwrap();
+            }
+            output.finish().unwrap();
+            assert_eq!(output.lock().spilled.is_some(), is_in_file);
+            assert_eq!(read(&output), ["a", "b", "c"]);
+            assert_eq!(read(&output), ["a", "b", "c"]);
+        }
+    }
+}

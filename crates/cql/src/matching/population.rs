@@ -8,7 +8,7 @@
 use crate::bucket::bucket;
 use arrow_array::Array;
 use idmatch_model::check_id;
-use idmatch_store::{BatchSource, Result, SourceBatch, population_ids};
+use idmatch_store::{BatchSource, Error, ErrorKind, Result, SourceBatch, population_ids};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -75,20 +75,27 @@ impl Population {
         let bytes = AtomicUsize::new(0);
         let (batches, waiting) = sync_channel(BATCHES_WAITING);
         thread::scope(|scope| {
-            let divided = scope.spawn(|| Population::divide(waiting, buckets, &bytes));
+            let divided = thread::Builder::new()
+                .spawn_scoped(scope, || Population::divide(waiting, buckets, &bytes))
+                .map_err(|e| Error::with_source(ErrorKind::Io, "cannot start a thread", e))?;
             let (mut rows, most_rows) = (0, most.div_ceil(LEAST_BYTES));
             let is_last = loop {
-                let Some(batch) = source.next_batch()? else { break true };
+                let batch = match source.next_batch() {
+                    Ok(Some(batch)) => batch,
+                    Ok(None) => break Ok(true),
+                    Err(error) => break Err(error),
+                };
                 rows += batch.batch.num_rows();
-                // Nobody takes it if one before was wrong, which is told below.
+                // Nobody takes it if one before was wrong.
                 let is_wanted = batches.send(batch).is_ok();
                 if !is_wanted || bytes.load(Relaxed) >= most || rows >= most_rows {
-                    break false;
+                    break Ok(false);
                 }
             };
             drop(batches);
+            // What was wrong with a batch comes before what was wrong with those after it.
             let population = divided.join().unwrap_or_else(|e| panic::resume_unwind(e))?;
-            Ok((population, is_last))
+            Ok((population, is_last?))
         })
     }
 

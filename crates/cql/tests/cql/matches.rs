@@ -48,7 +48,8 @@ fn rows() -> Vec<Row> {
     (0..3_000).flat_map(of).collect()
 }
 
-fn found(table: &dyn Table, mut population: Population) -> (Vec<Row>, [u64; 3]) {
+/// The rows, what was counted, and how many requests it took.
+fn found(table: &dyn Table, mut population: Population) -> (Vec<Row>, [u64; 3], u64) {
     let matched = table.match_population(&mut population, QUERY).unwrap();
     let rows = Mutex::new(Vec::new());
     let take = |batch: RecordBatch| {
@@ -73,7 +74,8 @@ fn found(table: &dyn Table, mut population: Population) -> (Vec<Row>, [u64; 3]) 
     rows.sort_unstable();
     let counts = matched.counts();
     assert_eq!((rows.len(), again as u64), (counts.rows as usize, counts.rows));
-    (rows, [counts.population, counts.matched, counts.rows])
+    let requests = matched.plan().iter().map(|step| step.requests).sum();
+    (rows, [counts.population, counts.matched, counts.rows], requests)
 }
 
 #[test]
@@ -92,13 +94,28 @@ fn a_population_may_be_larger_than_memory() {
     expected.sort_unstable();
     let is_there = |id: &&String| id[2..].parse::<i64>().unwrap() < 3_000;
     let counts = [5_000, ids.iter().filter(is_there).count() as u64, expected.len() as u64];
-    // Every batch is a tranche; some are; all is one.
-    for options in ["&match_memory=1", "&match_memory=64k", ""] {
-        let table = table("matches", options);
+    // Each of the 17 batches is a tranche, which reads all 16 buckets; every four are; all are one.
+    for (options, tranches) in [("&match_memory=1", 17), ("&match_memory=64k", 5), ("", 1)] {
+        let table = table("matches", &format!("&match_reads=buckets{options}"));
         let given = found(table.as_ref(), Population::of(&ids, 300));
         assert_eq!(given.1, counts, "{options}");
         assert_eq!(given.0, expected, "{options}");
+        assert_eq!(given.2, tranches * 16, "{options}");
     }
+}
+
+#[test]
+fn a_population_of_long_ids_is_read_in_more_tranches() {
+    const BATCHES: usize = 12;
+    let _beside = fresh("long_ids");
+    // Their rows alone would be one tranche.
+    let table = table("long_ids", "&match_reads=buckets&match_memory=256k");
+    let ids: Vec<String> = (0..300 * BATCHES).map(|n| format!("{n:0>600}")).collect();
+    let rows: Vec<Row> = ids.iter().map(|id| (id.clone(), "p".to_owned(), THEN)).collect();
+    load(table.as_ref(), &rows);
+    let given = found(table.as_ref(), Population::of(&ids, 300));
+    assert_eq!(given.1, [ids.len() as u64; 3]);
+    assert!(given.2 > 16, "{} requests", given.2);
 }
 
 #[test]
@@ -116,8 +133,10 @@ fn a_population_that_cannot_be_read_is_an_error() {
     let wide = RecordBatch::try_from_iter([("id", numbers()), ("other", numbers())]).unwrap();
     let wide = SourceBatch { source: "wide".into(), first_row: 1, batch: wide };
     for at in [0, 1, 9] {
+        // What comes first is told, not the end of the disk.
         let mut population = Population::of(&ids, 300);
         population.0.insert(at, wide.clone());
+        population.1 = Some(Error::new(ErrorKind::Source, "the disk is gone"));
         let error = table.match_population(&mut population, QUERY).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{}", error.chain());
         assert!(error.to_string().contains("wide"), "{error}");

@@ -9,8 +9,8 @@ use std::sync::Arc;
 fn run(limits: MemoryLimits) {
     let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/cases");
     let dir = tempfile::tempdir().unwrap();
-    let root = dir.path().join("store");
-    let open = || -> idmatch_store::Result<Arc<dyn Store>> {
+    let open = |number: usize| -> idmatch_store::Result<Arc<dyn Store>> {
+        let root = dir.path().join(number.to_string());
         Ok(Arc::new(EngineStore::open_with(Arc::new(OsDisk), &root, limits)?))
     };
     match conformance::run(&cases, &open) {

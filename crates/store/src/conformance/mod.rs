@@ -10,7 +10,7 @@
 //! use std::{path::Path, sync::Arc};
 //!
 //! let store = Arc::new(MemoryStore::new());
-//! let tally = conformance::run(Path::new("spec/cases"), &|| Ok(store.clone()));
+//! let tally = conformance::run(Path::new("spec/cases"), &|_| Ok(store.clone()));
 //! match tally {
 //!     Ok(tally) => println!("{tally}"),
 //!     Err(failures) => panic!("{failures}"),
@@ -35,9 +35,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Opens the store that the cases are played in, the same one each time. It has no tables
-/// before the first call. The runner drops one opening before it asks for the next.
-pub type OpenStore<'a> = &'a dyn Fn() -> Result<Arc<dyn Store>>;
+/// Opens the store with this number, in which some of the cases are played: the same one each time. It
+/// has no tables before its first opening. The runner drops one opening before it asks for the next,
+/// and when it asks for a store it no longer needs the ones before. All may be one; but a case makes a
+/// table, and a store of hundreds may be slow to open.
+pub type OpenStore<'a> = &'a dyn Fn(usize) -> Result<Arc<dyn Store>>;
 
 /// How much was run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -57,7 +59,7 @@ pub struct Failures {
     mismatches: Vec<Mismatch>,
 }
 
-/// Plays all case files of a directory in the store that `open` opens.
+/// Plays all case files of a directory in the stores that `open` opens.
 ///
 /// # Errors
 /// Every mismatch, each with file, case, question, what was expected and what was got.

@@ -11,6 +11,9 @@ use crate::{CopyOptions, Finding, MemoryStore, Result, Store, Table, clock, copy
 use idmatch_model::{Keep, TableName, TableOptions};
 use std::sync::Arc;
 
+/// So many tables are made in a store, or one less.
+const TABLES_IN_STORE: usize = 40;
+
 /// A way to play a case. None may change an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
@@ -111,8 +114,13 @@ impl<'a> Player<'a> {
     /// Checks the rules for making and finding tables, which no case can express.
     pub(super) fn play_table_rules(&mut self) {
         self.place = ("(no file)".to_owned(), "the rules of tables".to_owned());
-        let outcome = (self.open)().and_then(|store| tables::check(store.as_ref()));
+        let outcome = self.open().and_then(|store| tables::check(store.as_ref()));
         self.take_all("", outcome);
+    }
+
+    /// The store for the latest table.
+    fn open(&self) -> Result<Arc<dyn Store>> {
+        (self.open)(self.tables / TABLES_IN_STORE)
     }
 
     fn play(&mut self, case: &Case, keep: Keep, way: Way) -> Result<()> {
@@ -120,7 +128,7 @@ impl<'a> Player<'a> {
         self.tables += 1;
         let name: TableName = format!("case-{}", self.tables).parse()?;
         let options = TableOptions { keep, retention: case.retention.clone() };
-        let mut store = (self.open)()?;
+        let mut store = self.open()?;
         let mut table = store.create_table(&name, &options)?;
         let erased = table.clone();
         let loads = way.loads(&case.loads);
@@ -139,7 +147,7 @@ impl<'a> Player<'a> {
         if !matches!(way, Way::AsWritten | Way::Mixed) {
             drop((table, erased));
             drop(store);
-            store = (self.open)()?;
+            store = self.open()?;
             table = store.table(&name)?;
         }
         let reference = MemoryStore::new();
