@@ -49,8 +49,9 @@ above) is loaded in both directions, and matched with populations, of which \
 {about["matching_percent"]} % are found. Every contestant has to name the number of rows found and \
 the sum of their dates, so that it must have received them all; every answer was right. idmatch \
 has its own tables. The others have the usual ones, a partition for each id, with leveled \
-compaction and LZ4 as well. Tables to be matched and looked up in are compacted (`nodetool compact`) before: otherwise it is a \
-matter of chance how many files a partition is in. That is not counted."""
+compaction and LZ4 as well. Tables to be matched and looked up in are compacted before \
+(`nodetool compact`): otherwise it is a matter of chance how many files a partition is in. That is \
+not counted."""
 
 
 def _peers(document: Figures, part: str) -> dict[str, Figures]:

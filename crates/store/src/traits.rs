@@ -131,11 +131,10 @@ pub trait Table: Send + Sync {
     fn distinct(&self) -> Result<Distinct>;
 
     /// The same table for a caller who may give up: where matching, erasing, compacting, verifying,
-    /// repairing or a change of retention waits for servers, it ends with an error soon after `stop` is
+    /// repairing or a change of retention waits for servers, it ends with an error soon after the flag is
     /// set. What was sent stays, and to repeat it is safe; of a change `UnknownOutcome` says so. `None`
     /// where nothing waits for others.
-    fn stopped_by(&self, stop: &Arc<AtomicBool>) -> Option<Arc<dyn Table>> {
-        let _ = stop;
+    fn stopped_by(&self, _stop: &Arc<AtomicBool>) -> Option<Arc<dyn Table>> {
         None
     }
 }

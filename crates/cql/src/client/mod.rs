@@ -1,9 +1,9 @@
 //! The connection to the servers: requests with their limits and repetitions.
 //!
 //! Owns the runtime that the driver works in; the rest of the crate is called from other threads;
-//! `waiting` is how they wait. `connect` makes the session, `tls` encrypts it, `flow` says when a request may be
-//! sent, `patience` when another node is asked too, `attempts` what became of it. Must not know any
-//! table.
+//! `waiting` is how they wait. `connect` makes the session, `tls` encrypts it, `flow` says when a
+//! request may be sent, `patience` when another node is asked too, `attempts` what became of it. Must
+//! not know any table.
 //!
 //! Invariants:
 //! - every statement is idempotent, so that it may be sent again, and to two nodes at once; only a
@@ -72,7 +72,7 @@ pub(crate) struct Client {
     settings: Settings,
 }
 
-/// What a statement is for.
+/// What a statement is for, or work with many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
     /// Reads few rows.

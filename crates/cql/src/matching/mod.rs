@@ -57,8 +57,9 @@ impl Question {
 }
 
 impl CqlMatch {
-    /// Reads the population and finds its matches, unless `stop` is set before. Memory: a tranche of the population, and results up
-    /// to a bound. Cost: requests for each bucket that the population falls in, tranche by tranche.
+    /// Reads the population and finds its matches, unless `stop` is set before. Memory: a tranche of the
+    /// population, and results up to a bound. Cost: requests for each bucket that the population falls
+    /// in, tranche by tranche.
     pub(crate) fn run(
         handle: &Arc<Handle>,
         stop: Option<&AtomicBool>,

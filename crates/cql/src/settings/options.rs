@@ -123,8 +123,9 @@ pub(super) const OPTIONS: [Choice; 18] = [
         "match_memory",
         "256M",
         "bytes of a population that a match has in memory at once, about, and of its results before \
-         others wait in a file in TMPDIR; some 100 MB more are on their way. Four million ids of up to \
-         64 bytes are looked up together: a larger population reads the same partitions again",
+         others wait in a file in TMPDIR. To order identifiers takes more for a moment, most where a \
+         table has few buckets. Four million ids of up to 64 bytes are looked up together: a larger \
+         population reads the same partitions again",
     ),
     choice(
         "lease",

@@ -35,7 +35,7 @@ fn work_ends_when_its_caller_gives_up() {
         let stoppable = slow.stopped_by(&stop).unwrap();
         let done = std::thread::scope(|scope| {
             let working = scope.spawn(|| work(stoppable.as_ref()));
-            while !has_begun() {
+            while !has_begun() && !working.is_finished() {
                 std::thread::sleep(Duration::from_millis(20));
             }
             stop.store(true, Relaxed);
