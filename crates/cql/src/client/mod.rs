@@ -49,11 +49,6 @@ use uuid::Uuid;
 /// The first wait before a request is repeated, and the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// Keys that one request lists at most. ScyllaDB takes no more than the first by default
-/// (`max_clustering_key_restrictions_per_query`). Cassandra has no such bound by default, and
-/// with the second two lists are enough where a tenth of a bucket is asked for.
-const MOST_KEYS_SCYLLA: usize = 100;
-const MOST_KEYS: usize = 200;
 /// Changes of tables take longer than requests.
 const SCHEMA_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -114,14 +109,6 @@ impl Client {
     /// What it was told.
     pub(crate) fn settings(&self) -> &Settings {
         &self.settings
-    }
-
-    /// How many keys of a bucket one request may ask for.
-    pub(crate) fn most_keys(&self) -> usize {
-        // Only ScyllaDB cuts a node into shards.
-        let state = self.session.get_cluster_state();
-        let is_scylla = state.get_nodes_info().iter().any(|node| node.sharder().is_some());
-        if is_scylla { MOST_KEYS_SCYLLA } else { MOST_KEYS }
     }
 
     /// Waits for the right to send a write about rows.

@@ -243,7 +243,7 @@ mod tests {
 
     /// Reads that are under way at once, as in a match.
     const AT_ONCE: usize = 64;
-    const LIST: usize = 200;
+    const LIST: usize = 100;
     const ROWS: usize = 4_000;
 
     /// A server that answers one read after the other.

@@ -45,14 +45,13 @@ struct Question {
     known: Arc<Known>,
     query: MatchQuery,
     visible: Visible,
-    most_keys: usize,
 }
 
 impl Question {
     fn chooser(&self) -> Chooser<'_> {
         let (reads, handle) = (self.handle.client.settings().match_reads, &self.handle);
         let costs = handle.costs(self.query.by, self.query.window);
-        Chooser { reads, most_keys: self.most_keys, costs }
+        Chooser { reads, costs }
     }
 }
 
@@ -68,8 +67,7 @@ impl CqlMatch {
     ) -> Result<CqlMatch> {
         let known = handle.client.wait_unless(stop, Use::Read, handle.state.current())?;
         let visible = known.visible(query.window);
-        let most_keys = handle.client.most_keys();
-        let question = Question { handle: Arc::clone(handle), known, query, visible, most_keys };
+        let question = Question { handle: Arc::clone(handle), known, query, visible };
         let most = handle.client.settings().match_memory;
         let output = Arc::new(Output::new(query.by, most));
         let (mut counts, mut tally) = (MatchCounts::default(), Tally::default());

@@ -34,12 +34,14 @@ impl Read {
     }
 }
 
+/// Keys that one request lists at most: ScyllaDB takes no more by default
+/// (`max_clustering_key_restrictions_per_query`).
+const MOST_KEYS: usize = 100;
+
 /// What decides between the ways.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Chooser<'c> {
     pub(super) reads: MatchReads,
-    /// Keys of a list at most.
-    pub(super) most_keys: usize,
     pub(super) costs: &'c Costs,
 }
 
@@ -68,7 +70,7 @@ impl<'k> Plan<'k> {
         };
         let keys = others.len();
         // As few lists as may be, and of one length.
-        let list = keys.div_ceil(keys.div_ceil(chooser.most_keys).max(1));
+        let list = keys.div_ceil(keys.div_ceil(MOST_KEYS).max(1));
         let read = match chooser.reads {
             MatchReads::Keys => Read::Key,
             _ if keys <= 1 => Read::Key,
