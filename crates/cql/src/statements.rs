@@ -106,7 +106,7 @@ impl Direction {
             ),
             key: Lazy::new(Use::Read, format!("{select} WHERE bucket = ? AND key = ?{dates}")),
             row: Lazy::new(Use::Read, format!("{select} WHERE {exactly}")),
-            keys: Lazy::new(Use::Read, format!("{select} WHERE bucket = ? AND key IN ?{dates}")),
+            keys: Lazy::new(Use::List, format!("{select} WHERE bucket = ? AND key IN ?{dates}")),
             bucket: Lazy::new(Use::Scan, format!("{select} WHERE bucket = ?")),
             range: Lazy::new(
                 Use::Scan,

@@ -72,6 +72,8 @@ pub(crate) struct Client {
 pub(crate) enum Use {
     /// Reads few rows.
     Read,
+    /// Reads the rows of a list of keys.
+    List,
     /// Reads many rows.
     Scan,
     /// Writes a row.
@@ -131,7 +133,7 @@ impl Client {
         let turn = self.turn_for(prepared).await;
         let (statement, attempts) = prepared.watched();
         let read = || self.session.execute_unpaged(&statement, &values);
-        let result = self.repeat(turn.as_ref(), &attempts, Some(&prepared.patience), read).await;
+        let result = self.repeat(turn.as_ref(), &attempts, prepared.pace(), read).await;
         rows(what, result.map_err(|failure| unread(what, failure.error))?)
     }
 
@@ -146,7 +148,7 @@ impl Client {
         let turn = self.turn_for(prepared).await;
         let (statement, attempts) = prepared.watched();
         let read = || self.session.execute_single_page(&statement, &values, state.clone());
-        let result = self.repeat(turn.as_ref(), &attempts, Some(&prepared.patience), read).await;
+        let result = self.repeat(turn.as_ref(), &attempts, prepared.pace(), read).await;
         let (result, next) = result.map_err(|failure| unread(what, failure.error))?;
         let next = match next {
             PagingStateResponse::HasMorePages { state } => Some(state),
@@ -190,7 +192,7 @@ impl Client {
     ) -> Result<QueryResult> {
         let (statement, attempts) = prepared.watched();
         let write = || self.session.execute_unpaged(&statement, &values);
-        let result = self.repeat(turn, &attempts, Some(&prepared.patience), write).await;
+        let result = self.repeat(turn, &attempts, prepared.pace(), write).await;
         result.map_err(|failure| unwritten(what, failure.may_be_done, failure.error))
     }
 
@@ -210,7 +212,8 @@ impl Client {
         let attempts = Arc::new(Attempts::default());
         batch.set_history_listener(Arc::clone(&attempts) as _);
         let write = || self.session.batch(&batch, values);
-        let result = self.repeat(turn, &attempts, Some(&self.bulk), write).await.map(drop);
+        let pace = (self.settings.timeout, Some(&*self.bulk));
+        let result = self.repeat(turn, &attempts, pace, write).await.map(drop);
         result.map_err(|failure| unwritten(what, failure.may_be_done, failure.error))
     }
 
@@ -232,7 +235,7 @@ impl Client {
             self.session.await_schema_agreement().await?;
             Ok(())
         };
-        let result = self.repeat(None, &attempts, None, change).await;
+        let result = self.repeat(None, &attempts, (self.settings.timeout, None), change).await;
         let what = "a change of tables";
         result.map_err(|failure| unwritten(what, failure.may_be_done, failure.error))
     }
@@ -260,23 +263,24 @@ impl Client {
         statement.set_is_idempotent(true);
         statement.set_history_listener(Arc::clone(&attempts) as _);
         let ask = || self.session.query_unpaged(statement.clone(), ());
-        let result = self.repeat(None, &attempts, Some(&self.bulk), ask).await;
+        let pace = (self.settings.timeout, Some(&*self.bulk));
+        let result = self.repeat(None, &attempts, pace, ask).await;
         rows(what, result.map_err(|failure| unread(what, failure.error))?)
     }
 
-    /// Tries until it goes well, its time is over, or trying does not help. Its time is counted from
+    /// Tries until it goes well, `within` is over, or trying does not help. That time is counted from
     /// here: it does not begin while a request waits for its turn.
     async fn repeat<T, F>(
         &self,
         turn: Option<&flow::Turn<'_>>,
         attempts: &Attempts,
-        patience: Option<&Patience>,
+        (within, patience): (Duration, Option<&Patience>),
         attempt: impl Fn() -> F,
     ) -> std::result::Result<T, Failure>
     where
         F: Future<Output = std::result::Result<T, ExecutionError>>,
     {
-        let until = Instant::now() + self.settings.timeout;
+        let until = Instant::now() + within;
         let (mut pause, mut counted) = (FIRST_PAUSE, 0);
         loop {
             let moment = self.flow.moment();

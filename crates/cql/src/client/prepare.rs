@@ -11,12 +11,17 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 const PAGE_ROWS: i32 = 5_000;
+/// Requests for many keys or rows are repeated so many times as long: nobody waits for one of them, and
+/// of servers that have too much to do each takes all of their time to fail.
+const BULK_TIMES: u32 = 3;
 
 /// A statement that the servers know, and what its answers take.
 #[derive(Debug, Clone)]
 pub(crate) struct Prepared {
     pub(super) statement: PreparedStatement,
-    pub(super) patience: Arc<Patience>,
+    patience: Arc<Patience>,
+    /// How long it is repeated.
+    within: Duration,
     /// Not about rows.
     pub(super) of_catalog: bool,
 }
@@ -25,6 +30,11 @@ impl Prepared {
     /// The pages of its answers are to have at most so many rows.
     pub(crate) fn set_page_size(&mut self, rows: i32) {
         self.statement.set_page_size(rows);
+    }
+
+    /// How long it is repeated, and what tells when another node is asked too.
+    pub(super) fn pace(&self) -> (Duration, Option<&Patience>) {
+        (self.within, Some(&self.patience))
     }
 
     /// For one request, of which every attempt is noted.
@@ -39,14 +49,17 @@ impl Client {
     /// Prepares a statement about rows.
     pub(crate) async fn prepare(&self, cql: &str, used: Use) -> Result<Prepared> {
         let least = match used {
-            Use::Read | Use::Write => Duration::ZERO,
+            Use::Read | Use::List | Use::Write => Duration::ZERO,
             Use::Scan => patience::BULK,
         };
         let mut prepared = self.prepared(cql, least, false).await?;
         prepared.statement.set_consistency(match used {
-            Use::Read | Use::Scan => self.settings.read_consistency,
+            Use::Read | Use::List | Use::Scan => self.settings.read_consistency,
             Use::Write => self.settings.write_consistency,
         });
+        if matches!(used, Use::List | Use::Scan) {
+            prepared.within = self.settings.timeout.saturating_mul(BULK_TIMES);
+        }
         Ok(prepared)
     }
 
@@ -73,7 +86,7 @@ impl Client {
         let patience = Arc::new(Patience::new(&self.settings, least));
         let mut statement = self.statement(cql).await?;
         statement.set_execution_profile_handle(Some(connect::profile(&self.settings, &patience)));
-        Ok(Prepared { statement, patience, of_catalog })
+        Ok(Prepared { statement, patience, within: self.settings.timeout, of_catalog })
     }
 
     async fn statement(&self, cql: &str) -> Result<PreparedStatement> {

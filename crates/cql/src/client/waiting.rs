@@ -53,7 +53,7 @@ impl Client {
                 }
             }
             Err(match used {
-                Use::Read | Use::Scan => Error::new(ErrorKind::Source, "interrupted"),
+                Use::Read | Use::List | Use::Scan => Error::new(ErrorKind::Source, "interrupted"),
                 Use::Write => Error::new(
                     ErrorKind::UnknownOutcome,
                     "interrupted: what was sent of it stays; repeat it",

@@ -1,10 +1,10 @@
 //! What callers are told when servers answer badly, or not at all: what may have been done is unknown,
 //! never failed and never done, and to repeat it ends well.
 
-use crate::common::{answers, fresh, open, try_upsert, upsert};
+use crate::common::{Batches, answers, fresh, open, try_upsert, upsert};
 use crate::proxy::{Between, naming};
-use idmatch_model::{Side, TableOptions};
-use idmatch_store::{ErrorKind, Store, Table};
+use idmatch_model::{Pick, Side, TableOptions, Window};
+use idmatch_store::{ErrorKind, MatchQuery, Store, Table};
 use scylla::errors::{DbError, WriteType};
 use scylla::statement::Consistency;
 use scylla_proxy::{
@@ -152,6 +152,35 @@ fn what_passes_is_not_noticed() {
         upsert(table.as_ref(), &[row(id)]);
         assert_eq!(stored("passing", id), [true, true], "{id}");
     }
+}
+
+#[test]
+fn what_fails_a_lookup_for_lack_of_time_is_only_waited_for_by_a_match() {
+    let mut between = Between::start();
+    let table = table(&between, "busy", &format!("{BRIEF}&match_reads=lists"));
+    let ids: Vec<String> = (0..200).map(|n| format!("busy-{n}")).collect();
+    upsert(table.as_ref(), &ids.iter().map(|id| row(id)).collect::<Vec<_>>());
+    let query = MatchQuery { by: Side::Id, pick: Pick::All, window: Window::ALL };
+    let matched = || table.match_population(&mut Batches::of_ids(&ids), query).unwrap();
+    // With requests under way of its own, and all that it needs to know of the table.
+    let store = between.open("busy", &format!("{QUIET}{BRIEF}"));
+    let aside = store.table(&"t".parse().unwrap()).unwrap();
+    assert_eq!(answers(aside.as_ref(), Side::Id, "busy-7").unwrap(), ["of-busy-7"]);
+    let timeout = DbError::ReadTimeout {
+        consistency: CONSISTENCY,
+        received: 1,
+        required: 2,
+        data_present: true,
+    };
+    between.rules(vec![RequestRule(naming("busy-"), says(timeout))], vec![]);
+    let counts = std::thread::scope(|scope| {
+        let matching = scope.spawn(|| matched().counts());
+        let error = answers(aside.as_ref(), Side::Id, "busy-7").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{}", error.chain());
+        between.rules(vec![], vec![]);
+        matching.join().unwrap()
+    });
+    assert_eq!((counts.population, counts.matched, counts.rows), (200, 200, 200));
 }
 
 #[test]
