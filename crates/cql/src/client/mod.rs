@@ -212,8 +212,7 @@ impl Client {
         let attempts = Arc::new(Attempts::default());
         batch.set_history_listener(Arc::clone(&attempts) as _);
         let write = || self.session.batch(&batch, values);
-        let pace = (self.settings.timeout, Some(&*self.bulk));
-        let result = self.repeat(turn, &attempts, pace, write).await.map(drop);
+        let result = self.repeat(turn, &attempts, self.bulk_pace(), write).await.map(drop);
         result.map_err(|failure| unwritten(what, failure.may_be_done, failure.error))
     }
 
@@ -263,13 +262,18 @@ impl Client {
         statement.set_is_idempotent(true);
         statement.set_history_listener(Arc::clone(&attempts) as _);
         let ask = || self.session.query_unpaged(statement.clone(), ());
-        let pace = (self.settings.timeout, Some(&*self.bulk));
-        let result = self.repeat(None, &attempts, pace, ask).await;
+        let result = self.repeat(None, &attempts, self.bulk_pace(), ask).await;
         rows(what, result.map_err(|failure| unread(what, failure.error))?)
     }
 
-    /// Tries until it goes well, `within` is over, or trying does not help. That time is counted from
-    /// here: it does not begin while a request waits for its turn.
+    /// That of requests that are not prepared by themselves.
+    fn bulk_pace(&self) -> (Duration, Option<&Patience>) {
+        (self.settings.timeout, Some(&self.bulk))
+    }
+
+    /// Tries until it goes well, its time is over, or trying does not help: `within` for servers that have
+    /// too much to do, for others `timeout`. That time is counted from here: it does not begin while a
+    /// request waits for its turn.
     async fn repeat<T, F>(
         &self,
         turn: Option<&flow::Turn<'_>>,
@@ -280,7 +284,7 @@ impl Client {
     where
         F: Future<Output = std::result::Result<T, ExecutionError>>,
     {
-        let until = Instant::now() + within;
+        let start = Instant::now();
         let (mut pause, mut counted) = (FIRST_PAUSE, 0);
         loop {
             let moment = self.flow.moment();
@@ -291,7 +295,9 @@ impl Client {
             counted += sent;
             self.flow.owe(sent.saturating_sub(u64::from(turn.is_some())));
             let late = matches!(result, Err(ExecutionError::RequestTimeout(_)));
-            if attempts.met_overload() || late {
+            let is_overload = attempts.met_overload() || late;
+            let until = start + if is_overload { within } else { self.settings.timeout };
+            if is_overload {
                 self.flow.overloaded(moment);
             } else if result.is_ok() {
                 self.flow.answered();

@@ -11,8 +11,8 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 const PAGE_ROWS: i32 = 5_000;
-/// Requests for many keys or rows are repeated so many times as long: nobody waits for one of them, and
-/// of servers that have too much to do each takes all of their time to fail.
+/// Requests for many keys or rows are repeated so many times as long while servers have too much to do:
+/// nobody waits for one of them, and each takes all of the servers' time to fail.
 const BULK_TIMES: u32 = 3;
 
 /// A statement that the servers know, and what its answers take.
@@ -20,7 +20,7 @@ const BULK_TIMES: u32 = 3;
 pub(crate) struct Prepared {
     pub(super) statement: PreparedStatement,
     patience: Arc<Patience>,
-    /// How long it is repeated.
+    /// How long it is repeated while servers have too much to do.
     within: Duration,
     /// Not about rows.
     pub(super) of_catalog: bool,
@@ -32,7 +32,7 @@ impl Prepared {
         self.statement.set_page_size(rows);
     }
 
-    /// How long it is repeated, and what tells when another node is asked too.
+    /// How long it is repeated while servers have too much to do, and what tells when another node is asked too.
     pub(super) fn pace(&self) -> (Duration, Option<&Patience>) {
         (self.within, Some(&self.patience))
     }

@@ -54,8 +54,9 @@ pub(super) const OPTIONS: [Choice; 18] = [
     choice(
         "timeout",
         "20s",
-        "how long a request is repeated before it is an error, and three times as long one for many \
-         keys or rows, as a match has. Longer than a node needs to be seen as down",
+        "how long a request is repeated before it is an error; one for many keys or rows, as a match \
+         has, three times as long while servers have too much to do. Longer than a node needs to be \
+         seen as down",
     ),
     choice(
         "speculate_after",
