@@ -102,6 +102,18 @@ pub(crate) fn is_overload(error: &RequestAttemptError) -> bool {
     }
 }
 
+/// Whether a node does not know a keyspace or a table. One that was away may not have heard of it yet.
+/// Servers have no number of its own for that, only words, each its own.
+pub(crate) fn is_unheard_of(error: &ExecutionError) -> bool {
+    const WORDS: [&str; 3] = ["does not exist", "doesn't exist", "unconfigured table"];
+    match error {
+        ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::Invalid, text)) => {
+            WORDS.iter().any(|words| text.contains(words))
+        }
+        _ => false,
+    }
+}
+
 /// Judges a preparation that failed.
 pub(crate) fn preparation_outcome(error: &PrepareError) -> Outcome {
     match error {

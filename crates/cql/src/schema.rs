@@ -34,7 +34,7 @@ pub(crate) struct StoreRow {
 pub(crate) async fn find(client: &Arc<Client>) -> Result<Option<StoreRow>> {
     check_clock(client).await?;
     let Settings { keyspace, replication, .. } = client.settings();
-    if replication.is_none() && !has_keyspace(client, keyspace).await? {
+    if replication.is_none() && !has_keyspace_by_now(client, keyspace).await? {
         return Err(Error::new(
             ErrorKind::NotAStore,
             format!(
@@ -135,6 +135,15 @@ async fn has_keyspace(client: &Arc<Client>, keyspace: &str) -> Result<bool> {
         "SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = '{keyspace}'"
     );
     Ok(client.ask("the keyspaces", &cql).await?.rows_num() > 0)
+}
+
+/// The same; a node that was away may not have heard of it, and is waited for.
+async fn has_keyspace_by_now(client: &Arc<Client>, keyspace: &str) -> Result<bool> {
+    if has_keyspace(client, keyspace).await? {
+        return Ok(true);
+    }
+    client.wait_for_agreement().await;
+    has_keyspace(client, keyspace).await
 }
 
 async fn has_table(client: &Arc<Client>, keyspace: &str, table: &str) -> Result<bool> {

@@ -20,7 +20,7 @@ mod refused;
 mod tls;
 mod waiting;
 
-use crate::errors::{outcome, unread, unwritten};
+use crate::errors::{is_unheard_of, outcome, unread, unwritten};
 use crate::settings::Settings;
 use attempts::Attempts;
 use flow::Flow;
@@ -255,6 +255,13 @@ impl Client {
         learnt.map_err(|e| Error::with_source(ErrorKind::Unavailable, what, e))
     }
 
+    /// Waits until all nodes that can be asked know the same tables, as long as requests are repeated.
+    pub(crate) async fn wait_for_agreement(&self) {
+        let agreement = self.session.await_schema_agreement();
+        // What is asked next tells whether it was reached.
+        let _ = tokio::time::timeout(self.settings.timeout, agreement).await;
+    }
+
     /// Asks once, without preparation.
     pub(crate) async fn ask(&self, what: &str, cql: &str) -> Result<QueryRowsResult> {
         let attempts = Arc::new(Attempts::default());
@@ -285,7 +292,7 @@ impl Client {
         F: Future<Output = std::result::Result<T, ExecutionError>>,
     {
         let start = Instant::now();
-        let (mut pause, mut counted) = (FIRST_PAUSE, 0);
+        let (mut pause, mut counted, mut agreed) = (FIRST_PAUSE, 0, false);
         loop {
             let moment = self.flow.moment();
             let began = Instant::now();
@@ -312,8 +319,16 @@ impl Client {
                 Err(error) => error,
             };
             let failure = |error| Failure { may_be_done: attempts.may_be_done(), error };
-            if !outcome(&error).may_pass() || Instant::now() + pause >= until {
+            // What one node does not know, another may; what is unknown when they agree, is not there.
+            let unheard_of = is_unheard_of(&error) && !agreed;
+            let may_pass = unheard_of || outcome(&error).may_pass();
+            if !may_pass || Instant::now() + pause >= until {
                 return Err(failure(error));
+            }
+            if unheard_of {
+                let check = self.session.check_schema_agreement();
+                let checked = tokio::time::timeout(self.settings.request_timeout, check).await;
+                agreed = matches!(checked, Ok(Ok(Some(_))));
             }
             // Not all at the same moment.
             tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;

@@ -154,6 +154,39 @@ fn what_passes_is_not_noticed() {
     }
 }
 
+/// What a node says that was away when the table was made. The node behind the proxy has heard of it,
+/// and all nodes agree with that one.
+#[test]
+fn a_table_that_a_node_has_not_heard_of_is_asked_for_again() {
+    let mut between = Between::start();
+    let table = table(&between, "unheard", BRIEF);
+    for (n, words) in [
+        "keyspace unheard does not exist",
+        "Keyspace 'unheard' doesn't exist",
+        "table t does not exist",
+        "unconfigured table t",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let id = format!("unheard-{n}");
+        let words = || {
+            let words = Some(words.to_owned());
+            RequestReaction::forge_with_error_and_message(DbError::Invalid, words)
+        };
+        let once = || naming(&id).and(Condition::TrueForLimitedTimes(1));
+        between.rules(vec![RequestRule(once(), words())], vec![]);
+        upsert(table.as_ref(), &[row(&id)]);
+        assert_eq!(stored("unheard", &id), [true, true], "{id}");
+        between.rules(vec![RequestRule(once(), words())], vec![]);
+        assert_eq!(answers(table.as_ref(), Side::Id, &id).unwrap(), [row(&id).1], "{id}");
+        // Nobody has.
+        between.rules(vec![RequestRule(naming(&id), words())], vec![]);
+        let error = answers(table.as_ref(), Side::Id, &id).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io, "{}", error.chain());
+    }
+}
+
 #[test]
 fn what_fails_a_lookup_for_lack_of_time_is_only_waited_for_by_a_match() {
     let mut between = Between::start();
