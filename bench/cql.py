@@ -98,7 +98,8 @@ def _about(
         "warm_up_requests": options.warm_up_requests,
         "warm_up_seconds": options.warm_up_seconds,
         "slow_load_percent": options.slow_load_percent,
-        "node": settings | {"heap_bytes": options.heap},
+        "node": settings
+        | {"heap_bytes": options.heap, "java_options": list(cql_node.JAVA_OPTIONS)},
     }
 
 

@@ -1,7 +1,8 @@
 """The Cassandra node that all contestants of the benchmark on servers share.
 
-It is a lab of idmatch, with the settings that Cassandra itself comes with where a lab has other
-ones: a lab is made for three small nodes on one machine, and to lose nothing. Three are others: the
+It is a lab of idmatch, with the settings and options of Java that Cassandra itself comes with where a lab
+has other ones: a lab is made for three small nodes on one machine, and to lose nothing. Assertions are
+left off, as in a lab. Three settings are others than Cassandra's: the
 cache of chunks is on, without which each read of a row decompresses 16 KiB; files are `bti` with an
 index entry every 4 KiB, as docs/operations.md and Cassandra's `cassandra_latest.yaml` have it; and
 requests have 30 s, so that a pause of the node makes one slow and is no error.
@@ -38,6 +39,20 @@ SETTINGS: dict[str, object] = {
     "concurrent_compactors": 2,
     "compaction_throughput": "64MiB/s",
 }
+# Those of Cassandra's conf/jvm17-server.options and conf/jvm-server.options that have to do with speed.
+JAVA_OPTIONS = (
+    "-XX:+ParallelRefProcEnabled",
+    "-XX:MaxTenuringThreshold=1",
+    "-XX:G1HeapRegionSize=16m",
+    "-XX:G1RSetUpdatingPauseTimePercent=5",
+    "-XX:MaxGCPauseMillis=300",
+    "-XX:InitiatingHeapOccupancyPercent=70",
+    "-XX:-UseStringDeduplication",
+    "-XX:+AlwaysPreTouch",
+    "-XX:+UseNUMA",
+    "-Dio.netty.allocator.useCacheForAllThreads=true",
+    "-Dio.netty.allocator.maxOrder=11",
+)
 # What a page of results says of the node: these, and one that the lab itself sets.
 SHOWN = (*SETTINGS, "sstable.selected_format")
 _DIRECT_MEMORY = "2g"
@@ -62,6 +77,7 @@ class Node:
         options = [
             f"-Dcassandra.jmx.local.port={jmx_port}",
             f"-XX:MaxDirectMemorySize={_DIRECT_MEMORY}",
+            *JAVA_OPTIONS,
         ]
         self._lab = Lab(folder, _say, options, SETTINGS)
         self.address = ""

@@ -282,6 +282,7 @@ def _how(document: Figures, remarks: list[str]) -> str:
         f"{min(loads):.1f} to {max(loads):.1f}",
         f"node: heap of {show_bytes(node['heap_bytes'])}, {settings}; "
         "one copy of each row, LOCAL_QUORUM for all",
+        "Java: " + " ".join(f"`{option}`" for option in node["java_options"]),
         f"warm-up: {show_count(about['warm_up_requests'])} rows written in both ways, "
         f"{WARM_UPS * about['warm_up_seconds']:g} s of reading in each of three ways, then "
         f"{about['warm_up_seconds']:g} s of its own by each contestant; none of that counts",
