@@ -1,11 +1,11 @@
 """The Cassandra node that all contestants of the benchmark on servers share.
 
-It is a lab of idmatch, with the settings and options of Java that Cassandra itself comes with where a lab
-has other ones: a lab is made for three small nodes on one machine, and to lose nothing. Assertions are
-left off, as in a lab. Three settings are others than Cassandra's: the
-cache of chunks is on, without which each read of a row decompresses 16 KiB; files are `bti` with an
-index entry every 4 KiB, as docs/operations.md and Cassandra's `cassandra_latest.yaml` have it; and
-requests have 30 s, so that a pause of the node makes one slow and is no error.
+It is a lab of idmatch, with the settings and Java options that Cassandra itself comes with where a
+lab has other ones: a lab is made for three small nodes on one machine, and to lose nothing.
+Assertions are left off, as in a lab. Three settings are others than Cassandra's: the cache of chunks
+is on, without which each read of a row decompresses 16 KiB; files are `bti` with an index entry every
+4 KiB, as docs/operations.md and Cassandra's `cassandra_latest.yaml` have it; and requests have 30 s,
+so that a pause of the node makes one slow and is no error.
 """
 
 from __future__ import annotations
