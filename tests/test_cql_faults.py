@@ -183,6 +183,26 @@ def test_two_of_three_nodes_are_not_enough(cluster: Cluster) -> None:
         assert table.verify() == []
 
 
+def test_what_times_out_is_unknown_and_may_be_repeated(cluster: Cluster) -> None:
+    # What the table is, is not read again while two nodes hang.
+    address = cluster.address("late", "&timeout=5s").replace("lease=100ms", "lease=1h")
+    population = pa.table({"id": [f"id{n}" for n in range(200)]})
+    with idmatch.open(address) as store:
+        table = store.create_table("t")
+        table.upsert(rows(0, 100))
+        # One of three takes a write, and waits in vain for another.
+        cluster.lab.freeze(2)
+        cluster.lab.freeze(3)
+        with pytest.raises(idmatch.UnknownOutcome, match="100 of 100 rows for table t"):
+            table.upsert(rows(50, 100))
+        cluster.whole()
+        for _ in range(2):
+            table.upsert(rows(50, 100))
+            assert table.match(population).rows == 150
+            assert table.stats().rows == 150
+            assert table.verify() == []
+
+
 def test_a_node_that_hangs_is_passed_over(cluster: Cluster) -> None:
     # Who waits for the node that hangs has no time left to ask another.
     patience = "request_timeout=5s&timeout=5s"

@@ -1,8 +1,10 @@
-"""Connections to a real node that wants TLS, a certificate of the client and a password.
+"""Connections to real nodes that want TLS, a certificate of the client and a password.
 
-Certificates and keys are made for each run.
+There is one node, or as many as IDMATCH_TEST_NODES says. Certificates and keys are made for each
+run.
 """
 
+import os
 import socket
 import socketserver
 import threading
@@ -20,11 +22,13 @@ from idmatch._lab import Lab
 from with_lab import FOR_TESTS
 
 NETWORK = "127.73.24"
-ADDRESS = f"{NETWORK}.1"
-# Leads to the node, whose certificate does not name it.
+NODES = int(os.environ.get("IDMATCH_TEST_NODES", "1"))
+ADDRESSES = [f"{NETWORK}.{n}" for n in range(1, NODES + 1)]
+# Leads to the first node, whose certificate does not name it.
 OTHER_ADDRESS = f"{NETWORK}.9"
 PORT = 9042
 HEAP = 1 << 29
+CONTACT_POINTS = ",".join(ADDRESSES)
 # Of a new Cassandra with PasswordAuthenticator.
 LOGIN = "cassandra:cassandra"
 PASSWORD = "hunter2"
@@ -46,11 +50,11 @@ def in_pkcs8(key: trustme.Blob) -> bytes:
 
 
 class Secure:
-    """A node, the files that a client needs for it, and others that are of no use."""
+    """Nodes, the files that a client needs for it, and others that are of no use."""
 
     def __init__(self, folder: Path) -> None:
         authority, stranger = trustme.CA(), trustme.CA()
-        server = authority.issue_cert(ADDRESS)
+        server = authority.issue_cert(*ADDRESSES)
         client, other = authority.issue_cert("client"), stranger.issue_cert("client")
         self.folder = folder
         self.ca = write(folder / "ca.pem", authority.cert_pem)
@@ -80,10 +84,10 @@ class Secure:
         """The options that are right."""
         return f"tls_ca={self.ca}&tls_certificate={self.certificate}&tls_key={self.key}"
 
-    def address(self, options: str, login: str = LOGIN, host: str = ADDRESS) -> str:
+    def address(self, options: str, login: str = LOGIN, host: str = CONTACT_POINTS) -> str:
         user = f"{login}@" if login else ""
         return (
-            f"cql://{user}{host}/secure?replication=1&lease=50ms&expected_rows=64k"
+            f"cql://{user}{host}/secure?replication={NODES}&lease=50ms&expected_rows=64k"
             f"&timeout=10s&{options}"
         )
 
@@ -92,7 +96,7 @@ class Forward(socketserver.BaseRequestHandler):
     """Takes a connection through to the node."""
 
     def handle(self) -> None:
-        with socket.create_connection((ADDRESS, PORT)) as node:
+        with socket.create_connection((ADDRESSES[0], PORT)) as node:
             back = threading.Thread(target=copy, args=(node, self.request))
             back.start()
             copy(self.request, node)
@@ -115,7 +119,7 @@ class Forwarder(socketserver.ThreadingTCPServer):
 
 @pytest.fixture
 def forwarded() -> Iterator[str]:
-    """Another address of the node."""
+    """Another address of the first node."""
     with Forwarder((OTHER_ADDRESS, PORT), Forward) as server:
         threading.Thread(target=server.serve_forever).start()
         yield OTHER_ADDRESS
@@ -124,17 +128,17 @@ def forwarded() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
-    """A running node that takes nobody without TLS, certificate and password."""
+    """Running nodes that take nobody without TLS, certificate and password."""
     folder = tmp_path_factory.mktemp("lab")
     secure = Secure(folder)
-    # Its first user is made at once, not after ten seconds.
+    # Their first user is made at once, not after ten seconds.
     lab = Lab(
         folder,
         jvm_options=[*FOR_TESTS, "-Dcassandra.superuser_setup_delay_ms=0"],
         settings=secure.settings,
     )
     try:
-        lab.up(1, HEAP, NETWORK)
+        lab.up(NODES, HEAP, NETWORK)
         yield secure
     finally:
         lab.down(delete=True)

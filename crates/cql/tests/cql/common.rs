@@ -19,10 +19,20 @@ pub(crate) fn contact_points() -> String {
     }
 }
 
+/// So many copies as the cluster has nodes.
+pub(crate) fn copies() -> usize {
+    contact_points().split(',').count()
+}
+
 /// How a store in a keyspace of this name is reached at these points. Tables have 16 buckets.
 pub(crate) fn settings_of(points: &str, keyspace: &str, options: &str) -> Settings {
     let address = format!("cql://{points}/{keyspace}?expected_rows=64000{options}");
     Settings::parse(&address, &|_| None).unwrap()
+}
+
+/// The same; the keyspace is made if it is missing, and each node has all rows.
+pub(crate) fn settings_with_copies(points: &str, keyspace: &str, options: &str) -> Settings {
+    settings_of(points, keyspace, &format!("&replication={}{options}", copies()))
 }
 
 /// A store in a keyspace of this name. Erasures wait 50 ms.
@@ -31,8 +41,8 @@ pub(crate) fn open(keyspace: &str) -> CqlStore {
 }
 
 pub(crate) fn open_with(keyspace: &str, options: &str) -> CqlStore {
-    let options = format!("&replication=1&lease=50ms{options}");
-    CqlStore::open(settings_of(&contact_points(), keyspace, &options)).unwrap()
+    let options = format!("&lease=50ms{options}");
+    CqlStore::open(settings_with_copies(&contact_points(), keyspace, &options)).unwrap()
 }
 
 /// A key and a value.

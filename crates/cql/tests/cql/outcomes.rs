@@ -16,7 +16,7 @@ use std::sync::Arc;
 const THEN: i64 = 1_750_000_000_000;
 const CONSISTENCY: Consistency = Consistency::LocalQuorum;
 /// Nothing is read but what a test asks for.
-const QUIET: &str = "&replication=1&lease=60m&speculate_after=off";
+const QUIET: &str = "&lease=60m&speculate_after=off";
 /// Gives up soon.
 const BRIEF: &str = "&request_timeout=500ms&timeout=3s";
 
@@ -154,8 +154,8 @@ fn what_passes_is_not_noticed() {
     }
 }
 
-/// What a node says that was away when the table was made. The node behind the proxy has heard of it,
-/// and all nodes agree with that one.
+/// What a node says that was away when the table was made. The node behind the proxy has heard of it, and
+/// all nodes agree with that one.
 #[test]
 fn a_table_that_a_node_has_not_heard_of_is_asked_for_again() {
     let mut between = Between::start();
@@ -175,10 +175,10 @@ fn a_table_that_a_node_has_not_heard_of_is_asked_for_again() {
             RequestReaction::forge_with_error_and_message(DbError::Invalid, words)
         };
         let once = || naming(&id).and(Condition::TrueForLimitedTimes(1));
-        between.rules(vec![RequestRule(once(), words())], vec![]);
+        between.rules_of_one(vec![RequestRule(once(), words())]);
         upsert(table.as_ref(), &[row(&id)]);
         assert_eq!(stored("unheard", &id), [true, true], "{id}");
-        between.rules(vec![RequestRule(once(), words())], vec![]);
+        between.rules_of_one(vec![RequestRule(once(), words())]);
         assert_eq!(answers(table.as_ref(), Side::Id, &id).unwrap(), [row(&id).1], "{id}");
         // Nobody has.
         between.rules(vec![RequestRule(naming(&id), words())], vec![]);

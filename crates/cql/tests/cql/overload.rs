@@ -14,7 +14,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 const THEN: i64 = 1_750_000_000_000;
 /// Nothing is read but what a test asks for.
-const QUIET: &str = "&replication=1&lease=60m&speculate_after=off";
+const QUIET: &str = "&lease=60m&speculate_after=off";
 
 fn row(id: String) -> (String, String, i64) {
     let partner_id = format!("of-{id}");

@@ -1,6 +1,6 @@
 //! Something between client and node that delays, loses and answers requests by rule.
 
-use crate::common::{contact_points, settings_of};
+use crate::common::{contact_points, settings_with_copies};
 use idmatch_cql::CqlStore;
 use scylla_proxy::{
     Condition, Node, Proxy, RequestRule, ResponseRule, RunningProxy, ShardAwareness,
@@ -8,7 +8,8 @@ use scylla_proxy::{
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use tokio::runtime::Runtime;
 
-/// A proxy for the first contact point, on another port of the same address.
+/// A proxy for all nodes, each on its node's address. They have one port, because a driver asks all nodes
+/// on the port of the contact point, so that it does not get past them.
 pub(crate) struct Between {
     running: RunningProxy,
     address: SocketAddr,
@@ -21,22 +22,23 @@ impl Between {
     /// Starts one that lets everything pass.
     pub(crate) fn start() -> Between {
         let points = contact_points();
-        let first = points.split([',', ':']).next().unwrap();
-        let ip: IpAddr = first.parse().unwrap();
-        let free = TcpListener::bind((ip, 0)).unwrap().local_addr().unwrap();
-        let node = Node::builder()
-            .real_address(SocketAddr::new(ip, 9042))
-            .proxy_address(free)
-            .shard_awareness(ShardAwareness::Unaware)
-            .build();
+        let ips: Vec<IpAddr> = points.split(',').map(|ip| ip.parse().unwrap()).collect();
+        let free = TcpListener::bind((ips[0], 0)).unwrap().local_addr().unwrap();
+        let nodes = ips.iter().map(|ip| {
+            Node::builder()
+                .real_address(SocketAddr::new(*ip, 9042))
+                .proxy_address(SocketAddr::new(*ip, free.port()))
+                .shard_awareness(ShardAwareness::Unaware)
+                .build()
+        });
         let runtime = Runtime::new().unwrap();
-        let running = runtime.block_on(Proxy::new([node]).run()).unwrap();
+        let running = runtime.block_on(Proxy::new(nodes).run()).unwrap();
         Between { running, address: free, _runtime: runtime }
     }
 
     /// A store of its own that is reached through this.
     pub(crate) fn open(&self, keyspace: &str, options: &str) -> CqlStore {
-        let settings = settings_of(&self.address.to_string(), keyspace, options);
+        let settings = settings_with_copies(&self.address.to_string(), keyspace, options);
         CqlStore::open(settings).unwrap()
     }
 
@@ -44,11 +46,19 @@ impl Between {
         self.address.to_string()
     }
 
-    /// Does with requests and answers as these say; what no rule is for passes.
+    /// Does with requests and answers as these say; what no rule is for passes. A limit of times is one for
+    /// each node.
     pub(crate) fn rules(&mut self, requests: Vec<RequestRule>, answers: Vec<ResponseRule>) {
-        let node = &mut self.running.running_nodes[0];
-        node.change_request_rules(Some(requests));
-        node.change_response_rules(Some(answers));
+        for node in &mut self.running.running_nodes {
+            node.change_request_rules(Some(requests.clone()));
+            node.change_response_rules(Some(answers.clone()));
+        }
+    }
+
+    /// The same for requests to one of the nodes; all else passes.
+    pub(crate) fn rules_of_one(&mut self, requests: Vec<RequestRule>) {
+        self.rules(vec![], vec![]);
+        self.running.running_nodes[0].change_request_rules(Some(requests));
     }
 }
 

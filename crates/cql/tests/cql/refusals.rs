@@ -1,6 +1,6 @@
 //! Stores that are not opened: why is said, and nothing is written.
 
-use crate::common::{Beside, contact_points, fresh, open, settings_of};
+use crate::common::{Beside, contact_points, fresh, open, settings_of, settings_with_copies};
 use crate::proxy::Between;
 use idmatch_cql::CqlStore;
 use idmatch_model::TableOptions;
@@ -60,7 +60,7 @@ fn clocks_that_differ_are_named() {
         let points = between.address();
         let seconds = minutes.parse::<i64>().unwrap();
         // Whole seconds, and one may pass.
-        let opened = CqlStore::open(settings_of(&points, "clocks", "&replication=1"));
+        let opened = CqlStore::open(settings_with_copies(&points, "clocks", ""));
         let error = opened.err().expect("clocks that differ");
         let text = error.to_string();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{text}");
@@ -70,7 +70,7 @@ fn clocks_that_differ_are_named() {
     let keyspaces = "SELECT keyspace_name FROM system_schema.keyspaces";
     assert!(!beside.texts(keyspaces).contains(&"clocks".to_owned()));
     between.rules(vec![instead(CLOCK, "toTimestamp(now()) + 20s")], vec![]);
-    CqlStore::open(settings_of(&between.address(), "clocks", "&replication=1")).unwrap();
+    CqlStore::open(settings_with_copies(&between.address(), "clocks", "")).unwrap();
 }
 
 /// Another question in place of one that has this text: a query is its length and its text, and then

@@ -1,6 +1,6 @@
 //! Callers who give up: work that waits for servers ends soon after.
 
-use crate::common::{Batches, contact_points, fresh, settings_of, try_erase, upsert};
+use crate::common::{Batches, contact_points, fresh, settings_with_copies, try_erase, upsert};
 use idmatch_cql::CqlStore;
 use idmatch_model::{Period, Pick, Side, TableOptions, Target, Window};
 use idmatch_store::{ErrorKind, MatchQuery, Result, Store, Table};
@@ -15,8 +15,8 @@ const THEN: i64 = 1_750_000_000_000;
 
 fn open(options: &str) -> Arc<dyn Table> {
     // What has to be known to all clients takes two minutes.
-    let options = format!("&replication=1&lease=2m{options}");
-    let store = CqlStore::open(settings_of(&contact_points(), "stops", &options)).unwrap();
+    let options = format!("&lease=2m{options}");
+    let store = CqlStore::open(settings_with_copies(&contact_points(), "stops", &options)).unwrap();
     store.create_table(&"t".parse().unwrap(), &TableOptions::default()).unwrap()
 }
 
