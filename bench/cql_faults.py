@@ -40,12 +40,24 @@ SECONDS = 20_000_000  # dates repeat after so many, so that none is ahead
 PARTNERS = 1_000_000  # that many partner_ids
 # p99 is to be back after so long.
 BACK = 2.0
-# Rows of one upsert and how many a second: while nodes are restarted, and with a ceiling.
-RESTART_BATCH, RESTART_RATE = 5_000, 5_000
+# Rows of one upsert and how many a second, while nodes are restarted.
+RESTART_BATCH, RESTART_RATE = 50_000, 5_000
+# Meanwhile a match of the whole table begins so many seconds after the last one, or when that is done.
+MATCH_EVERY = 30.0
+# Rows of one upsert with a ceiling.
 UPSERT_ROWS = 100
 # A node is away for so long, and the next one is restarted so long after it is back.
 AWAY, BETWEEN = 3.0, 15.0
 CEILING = 2_000  # requests a second, where far more is asked
+# What nodes have that the small ones of a lab have not: room for writes, which are merged later, and
+# Cassandra's own way to sync the commit log.
+SETTINGS = {
+    "commitlog_sync": "periodic",
+    "commitlog_sync_period": "10000ms",
+    "memtable_heap_space": "512MiB",
+    "memtable_offheap_space": "512MiB",
+}
+_JAVA_OPTIONS = ("-XX:MaxDirectMemorySize=1g",)
 _THREADS = 4
 # A node that was just started is slow until its code is compiled; before the first fault, so many times
 # `--seconds` are given to it.
@@ -163,21 +175,27 @@ class Faults:
         }
 
     def rolling(self) -> Figures:
-        """All nodes are restarted, one after the other, during matches and upserts."""
+        """All nodes are restarted, one after the other, each while a match is under way, and rows are
+        upserted all the time."""
         known, first = ids(0, self._rows), self._rows
         found: list[int] = []
+        is_matching = threading.Event()
 
         def upsert(number: int) -> None:
             self._table.upsert(rows(first + number * RESTART_BATCH, RESTART_BATCH))
 
         def match(_: int) -> None:
+            is_matching.set()
             found.append(self._table.match(known).rows)
+            is_matching.clear()
 
         every = RESTART_BATCH / RESTART_RATE
         began = time.perf_counter()
-        with Repeated(upsert, every) as upserts, Repeated(match) as matches:
+        with Repeated(upsert, every) as upserts, Repeated(match, MATCH_EVERY) as matches:
             time.sleep(self._options.seconds)
             for number in (1, 2, 3):
+                is_matching.wait()
+                time.sleep(1)
                 self._lab.kill(number)
                 time.sleep(AWAY)
                 self._lab.resume(number)
@@ -342,14 +360,14 @@ def main() -> int:
     add("--seconds", type=float, default=10, help="before each fault; twice as long with it")
     add("--only", type=parse_names(tuple(STEPS)), default=list(STEPS))
     add("--network", default="127.73.36", help="first three numbers of the nodes' addresses")
-    add("--heap", type=parse_count, default=1 << 30, help="of each node, in bytes")
+    add("--heap", type=parse_count, default=2 << 30, help="of each node, in bytes")
     add("--dir", type=Path, default=Path("/var/tmp/idmatch-bench"))
     options = parser.parse_args()
     options.dir.mkdir(parents=True, exist_ok=True)
     path: Path = options.dir / f"results-cql-faults-{show_count(options.rows)}.json"
     document: Figures = json.loads(path.read_text()) if path.exists() else {}
     folder = options.dir / "work" / "faults"
-    lab = Lab(folder, say)
+    lab = Lab(folder, say, _JAVA_OPTIONS, SETTINGS)
     lab.up(3, options.heap, options.network)
     try:
         with closing(Faults(options, lab)) as faults:

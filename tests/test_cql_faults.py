@@ -172,11 +172,16 @@ def test_two_of_three_nodes_are_not_enough(cluster: Cluster) -> None:
             table.latest_partner_id("id7")
         with pytest.raises(idmatch.Error) as writing:
             table.upsert(rows(1_000, 10))
-        with pytest.raises(idmatch.Error):
+        with pytest.raises(idmatch.Error) as matching:
             table.match(pa.table({"id": ["id7", "id8"]}))
         assert isinstance(reading.value, idmatch.Unavailable)
         # The nodes may have died with a request in their hands.
         assert isinstance(writing.value, idmatch.Unavailable | idmatch.UnknownOutcome)
+        assert isinstance(matching.value, idmatch.Unavailable)
+        required = "local_quorum was required, which is 2 of 3 copies"
+        alive = f"1 of 3 nodes is connected, not {NETWORK}.2:9042, {NETWORK}.3:9042"
+        for raised in (reading, writing, matching):
+            assert f"{required}; {alive}" in str(raised.value)
         cluster.whole()
         table.upsert(rows(1_000, 10))
         assert table.match(pa.table({"id": [f"id{n}" for n in range(1_010)]})).rows == 1_010

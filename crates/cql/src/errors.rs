@@ -34,6 +34,17 @@ impl Outcome {
     }
 }
 
+/// A request that was given up.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// Whether any of its attempts may have been done.
+    pub(crate) may_be_done: bool,
+    /// What it needed of the servers, and what there was of them.
+    pub(crate) servers: String,
+    /// What the last attempt met.
+    pub(crate) error: ExecutionError,
+}
+
 /// Judges a failure.
 pub(crate) fn outcome(error: &ExecutionError) -> Outcome {
     match error {
@@ -102,6 +113,20 @@ pub(crate) fn is_overload(error: &RequestAttemptError) -> bool {
     }
 }
 
+/// What a node said of how many copies were needed, and how many there were.
+pub(crate) fn counts_copies(error: &RequestAttemptError) -> Option<&DbError> {
+    let RequestAttemptError::DbError(error, _) = error else { return None };
+    let counts = matches!(
+        error,
+        DbError::Unavailable { .. }
+            | DbError::ReadTimeout { .. }
+            | DbError::WriteTimeout { .. }
+            | DbError::ReadFailure { .. }
+            | DbError::WriteFailure { .. }
+    );
+    counts.then_some(error)
+}
+
 /// Whether a node does not know a keyspace or a table. One that was away may not have heard of it yet.
 /// Servers have no number of its own for that, only words, each its own.
 pub(crate) fn is_unheard_of(error: &ExecutionError) -> bool {
@@ -124,26 +149,29 @@ pub(crate) fn preparation_outcome(error: &PrepareError) -> Outcome {
 }
 
 /// The error of a read that was given up.
-pub(crate) fn unread(what: &str, error: ExecutionError) -> Error {
+pub(crate) fn unread(what: &str, failure: Failure) -> Error {
+    let Failure { servers, error, .. } = failure;
     let kind = kind_of(outcome(&error));
     let text = match kind {
-        ErrorKind::Unavailable => format!("cannot read {what}; {SERVERS_ARE_AWAY}"),
+        ErrorKind::Unavailable => format!("cannot read {what}: {servers}; {SERVERS_ARE_AWAY}"),
         _ => format!("the servers refuse to read {what}"),
     };
     Error::with_source(kind, text, error)
 }
 
-/// The error of a write that was given up. `may_be_done` tells of all attempts, the error of the last
-/// one. Also what was certainly not done is `UnknownOutcome`, as long as it could be done later: it is
-/// a part of something, other parts of which are done.
-pub(crate) fn unwritten(what: &str, may_be_done: bool, error: ExecutionError) -> Error {
+/// The error of a write that was given up. Also what was certainly not done is `UnknownOutcome`, as long
+/// as it could be done later: it is a part of something, other parts of which are done.
+pub(crate) fn unwritten(what: &str, failure: Failure) -> Error {
+    let Failure { may_be_done, servers, error } = failure;
     let (kind, text) = match outcome(&error) {
         Outcome::Refused if !may_be_done => {
             (ErrorKind::Io, format!("the servers refuse to write {what}"))
         }
         _ => (
             ErrorKind::UnknownOutcome,
-            format!("it is unknown whether {what} was written; repeat it, which is always safe"),
+            format!(
+                "it is unknown whether {what} was written: {servers}; repeat it, which is always safe"
+            ),
         ),
     };
     Error::with_source(kind, text, error)
@@ -158,10 +186,10 @@ pub(crate) fn unexpected(
 }
 
 /// The error of a statement that cannot be prepared.
-pub(crate) fn unprepared(statement: &str, error: PrepareError) -> Error {
+pub(crate) fn unprepared(statement: &str, servers: &str, error: PrepareError) -> Error {
     let outcome = preparation_outcome(&error);
     let text = match outcome.may_pass() {
-        true => format!("cannot prepare statements; {SERVERS_ARE_AWAY}"),
+        true => format!("cannot prepare statements; {servers}; {SERVERS_ARE_AWAY}"),
         false => format!("the servers do not take {statement:?}"),
     };
     Error::with_source(kind_of(outcome), text, error)
@@ -225,7 +253,10 @@ mod tests {
     #[test]
     fn a_refusal_after_an_attempt_that_may_have_been_done_is_unknown() {
         let refusal = || RequestAttemptError::DbError(DbError::Unauthorized, String::new());
-        let kind = |may_be_done| unwritten("rows", may_be_done, refusal().into()).kind();
+        let kind = |may_be_done| {
+            let (servers, error) = (String::new(), refusal().into());
+            unwritten("rows", Failure { may_be_done, servers, error }).kind()
+        };
         assert_eq!(kind(false), ErrorKind::Io);
         assert_eq!(kind(true), ErrorKind::UnknownOutcome);
     }

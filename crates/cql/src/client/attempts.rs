@@ -3,12 +3,13 @@
 //! The driver itself tells of the last one only; it may have asked several nodes, one after another and
 //! at once.
 
-use crate::errors::{attempt_outcome, is_overload};
-use scylla::errors::{RequestAttemptError, RequestError};
+use crate::errors::{attempt_outcome, counts_copies, is_overload};
+use scylla::errors::{DbError, RequestAttemptError, RequestError};
 use scylla::observability::history::{AttemptId, HistoryListener, RequestId, SpeculativeId};
 use scylla::policies::retry::RetryDecision;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 /// The attempts for one request, repeated or not.
 #[derive(Debug, Default)]
@@ -19,6 +20,8 @@ pub(super) struct Attempts {
     undone: AtomicU64,
     /// Whether a server had too much to do.
     met_overload: AtomicBool,
+    /// The last answer that counts copies.
+    counted: Mutex<Option<DbError>>,
 }
 
 impl Attempts {
@@ -31,6 +34,11 @@ impl Attempts {
     /// driver does it in the caller's own task.
     pub(super) fn may_be_done(&self) -> bool {
         self.sent() > self.undone.load(Relaxed)
+    }
+
+    /// The last answer that says how many copies were needed, and how many there were.
+    pub(super) fn counted(&self) -> Option<DbError> {
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Whether a server had too much to do since this was last asked.
@@ -70,6 +78,9 @@ impl HistoryListener for Attempts {
         }
         if is_overload(error) {
             self.met_overload.store(true, Relaxed);
+        }
+        if let Some(answer) = counts_copies(error) {
+            *self.counted.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer.clone());
         }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Owns the runtime that the driver works in; the rest of the crate is called from other threads;
 //! `waiting` is how they wait. `connect` makes the session, `tls` encrypts it, `flow` says when a
-//! request may be sent, `patience` when another node is asked too, `attempts` what became of it. Must
-//! not know any table.
+//! request may be sent, `patience` when another node is asked too, `attempts` what became of it, `alive`
+//! what it needed. Must not know any table.
 //!
 //! Invariants:
 //! - every statement is idempotent, so that it may be sent again, and to two nodes at once; only a
@@ -11,6 +11,7 @@
 //! - requests about rows wait for their turn. Those of the catalog do not, but count: others wait for
 //!   them while having turns.
 
+mod alive;
 mod attempts;
 mod connect;
 mod flow;
@@ -20,12 +21,13 @@ mod refused;
 mod tls;
 mod waiting;
 
-use crate::errors::{is_unheard_of, outcome, unread, unwritten};
+use crate::errors::{Failure, is_unheard_of, outcome, unread, unwritten};
 use crate::settings::Settings;
 use attempts::Attempts;
 use flow::Flow;
 use idmatch_store::{Error, ErrorKind, Result};
 use patience::Patience;
+use prepare::Pace;
 pub(crate) use prepare::Prepared;
 use scylla::client::session::Session;
 use scylla::errors::ExecutionError;
@@ -35,8 +37,8 @@ use scylla::policies::load_balancing::{
 use scylla::response::query_result::{QueryResult, QueryRowsResult};
 use scylla::response::{PagingState, PagingStateResponse};
 use scylla::serialize::row::SerializeRow;
-use scylla::statement::Statement;
 use scylla::statement::batch::{Batch, BatchType};
+use scylla::statement::{Consistency, Statement};
 use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -78,12 +80,6 @@ pub(crate) enum Use {
     Scan,
     /// Writes a row.
     Write,
-}
-
-/// A request that was given up: what its last attempt met, and whether any may have been done.
-struct Failure {
-    may_be_done: bool,
-    error: ExecutionError,
 }
 
 /// The right to send one write about rows. What is written may depend on the moment: it is to be
@@ -134,7 +130,7 @@ impl Client {
         let (statement, attempts) = prepared.watched();
         let read = || self.session.execute_unpaged(&statement, &values);
         let result = self.repeat(turn.as_ref(), &attempts, prepared.pace(), read).await;
-        rows(what, result.map_err(|failure| unread(what, failure.error))?)
+        rows(what, result.map_err(|failure| unread(what, failure))?)
     }
 
     /// Reads the page that follows `state`.
@@ -149,7 +145,7 @@ impl Client {
         let (statement, attempts) = prepared.watched();
         let read = || self.session.execute_single_page(&statement, &values, state.clone());
         let result = self.repeat(turn.as_ref(), &attempts, prepared.pace(), read).await;
-        let (result, next) = result.map_err(|failure| unread(what, failure.error))?;
+        let (result, next) = result.map_err(|failure| unread(what, failure))?;
         let next = match next {
             PagingStateResponse::HasMorePages { state } => Some(state),
             PagingStateResponse::NoMorePages => None,
@@ -193,7 +189,7 @@ impl Client {
         let (statement, attempts) = prepared.watched();
         let write = || self.session.execute_unpaged(&statement, &values);
         let result = self.repeat(turn, &attempts, prepared.pace(), write).await;
-        result.map_err(|failure| unwritten(what, failure.may_be_done, failure.error))
+        result.map_err(|failure| unwritten(what, failure))
     }
 
     async fn write_batch_in<V: SerializeRow>(
@@ -212,8 +208,9 @@ impl Client {
         let attempts = Arc::new(Attempts::default());
         batch.set_history_listener(Arc::clone(&attempts) as _);
         let write = || self.session.batch(&batch, values);
-        let result = self.repeat(turn, &attempts, self.bulk_pace(), write).await.map(drop);
-        result.map_err(|failure| unwritten(what, failure.may_be_done, failure.error))
+        let pace = self.bulk_pace(prepared.statement.get_consistency());
+        let result = self.repeat(turn, &attempts, pace, write).await.map(drop);
+        result.map_err(|failure| unwritten(what, failure))
     }
 
     /// Changes what tables there are, and waits until all servers know.
@@ -234,9 +231,10 @@ impl Client {
             self.session.await_schema_agreement().await?;
             Ok(())
         };
-        let result = self.repeat(None, &attempts, (self.settings.timeout, None), change).await;
+        let pace = Pace { patience: None, ..self.bulk_pace(None) };
+        let result = self.repeat(None, &attempts, pace, change).await;
         let what = "a change of tables";
-        result.map_err(|failure| unwritten(what, failure.may_be_done, failure.error))
+        result.map_err(|failure| unwritten(what, failure))
     }
 
     /// To ask one of the nodes that can be asked, in an order that is the same for all clients.
@@ -269,23 +267,23 @@ impl Client {
         statement.set_is_idempotent(true);
         statement.set_history_listener(Arc::clone(&attempts) as _);
         let ask = || self.session.query_unpaged(statement.clone(), ());
-        let result = self.repeat(None, &attempts, self.bulk_pace(), ask).await;
-        rows(what, result.map_err(|failure| unread(what, failure.error))?)
+        let result = self.repeat(None, &attempts, self.bulk_pace(None), ask).await;
+        rows(what, result.map_err(|failure| unread(what, failure))?)
     }
 
     /// That of requests that are not prepared by themselves.
-    fn bulk_pace(&self) -> (Duration, Option<&Patience>) {
-        (self.settings.timeout, Some(&self.bulk))
+    fn bulk_pace(&self, consistency: Option<Consistency>) -> Pace<'_> {
+        Pace { within: self.settings.timeout, patience: Some(&self.bulk), consistency }
     }
 
-    /// Tries until it goes well, its time is over, or trying does not help: `within` for servers that have
-    /// too much to do, for others `timeout`. That time is counted from here: it does not begin while a
-    /// request waits for its turn.
+    /// Tries until it goes well, its time is over, or trying does not help. Its time is that of `pace` for
+    /// servers that have too much to do, for others `timeout`; it is counted from here, and does not begin
+    /// while a request waits for its turn.
     async fn repeat<T, F>(
         &self,
         turn: Option<&flow::Turn<'_>>,
         attempts: &Attempts,
-        (within, patience): (Duration, Option<&Patience>),
+        pace: Pace<'_>,
         attempt: impl Fn() -> F,
     ) -> std::result::Result<T, Failure>
     where
@@ -303,7 +301,7 @@ impl Client {
             self.flow.owe(sent.saturating_sub(u64::from(turn.is_some())));
             let late = matches!(result, Err(ExecutionError::RequestTimeout(_)));
             let is_overload = attempts.met_overload() || late;
-            let until = start + if is_overload { within } else { self.settings.timeout };
+            let until = start + if is_overload { pace.within } else { self.settings.timeout };
             if is_overload {
                 self.flow.overloaded(moment);
             } else if result.is_ok() {
@@ -311,14 +309,17 @@ impl Client {
             }
             let error = match result {
                 Ok(done) => {
-                    if let Some(patience) = patience {
+                    if let Some(patience) = pace.patience {
                         patience.answered(began.elapsed());
                     }
                     return Ok(done);
                 }
                 Err(error) => error,
             };
-            let failure = |error| Failure { may_be_done: attempts.may_be_done(), error };
+            let failure = |error| {
+                let servers = self.needed_and_alive(pace.consistency, attempts, &error);
+                Failure { may_be_done: attempts.may_be_done(), servers, error }
+            };
             // What one node does not know, another may; what is unknown when they agree, is not there.
             let unheard_of = is_unheard_of(&error) && !agreed;
             let may_pass = unheard_of || outcome(&error).may_pass();

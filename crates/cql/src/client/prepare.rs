@@ -26,15 +26,26 @@ pub(crate) struct Prepared {
     pub(super) of_catalog: bool,
 }
 
+/// How a request is repeated.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pace<'p> {
+    /// How long, while servers have too much to do.
+    pub(super) within: Duration,
+    /// What tells when another node is asked too.
+    pub(super) patience: Option<&'p Patience>,
+    /// What it needs, to say so when it fails; `None` where any node will do.
+    pub(super) consistency: Option<Consistency>,
+}
+
 impl Prepared {
     /// The pages of its answers are to have at most so many rows.
     pub(crate) fn set_page_size(&mut self, rows: i32) {
         self.statement.set_page_size(rows);
     }
 
-    /// How long it is repeated while servers have too much to do, and what tells when another node is asked too.
-    pub(super) fn pace(&self) -> (Duration, Option<&Patience>) {
-        (self.within, Some(&self.patience))
+    pub(super) fn pace(&self) -> Pace<'_> {
+        let consistency = self.statement.get_consistency();
+        Pace { within: self.within, patience: Some(&self.patience), consistency }
     }
 
     /// For one request, of which every attempt is noted.
@@ -104,10 +115,11 @@ impl Client {
                 Ok(Err(error))
                     if !preparation_outcome(&error).may_pass() || Instant::now() >= until =>
                 {
-                    return Err(unprepared(cql, error));
+                    return Err(unprepared(cql, &self.alive(), error));
                 }
                 Err(late) if Instant::now() >= until => {
-                    let text = "the servers do not prepare statements in time";
+                    let servers = self.alive();
+                    let text = format!("the servers do not prepare statements in time; {servers}");
                     return Err(Error::with_source(ErrorKind::Unavailable, text, late));
                 }
                 _ => tokio::time::sleep(FIRST_PAUSE).await,

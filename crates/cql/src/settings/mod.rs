@@ -19,6 +19,11 @@ const SCHEME: &str = "cql://";
 const MOST_IN_FLIGHT: u64 = 100_000;
 const MOST_PER_SECOND: u64 = 10_000_000;
 
+/// How a consistency is named.
+pub(crate) fn name_of_consistency(consistency: Consistency) -> String {
+    name_of(&consistency, &CONSISTENCIES)
+}
+
 /// How a store on ScyllaDB or Cassandra is reached and asked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
