@@ -194,7 +194,7 @@ class Faults:
         with Repeated(upsert, every) as upserts, Repeated(match, MATCH_EVERY) as matches:
             time.sleep(self._options.seconds)
             for number in (1, 2, 3):
-                is_matching.wait()
+                is_matching.wait(timeout=600)
                 time.sleep(1)
                 self._lab.kill(number)
                 time.sleep(AWAY)

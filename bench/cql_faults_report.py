@@ -70,14 +70,18 @@ def _latency(figures: Figures) -> str:
     return f"{show_count(figures['calls'])}: {times}"
 
 
+def _took(figures: Figures) -> str:
+    return f"median {show_seconds(figures['median'])}, longest {show_seconds(figures['max'])}"
+
+
 def _rolling(found: Figures) -> str:
     return (
         f"{found['matches']} matches of {show_count(found['population'])} ids, "
-        f"{found['wrong_matches']} with a wrong count (one every {MATCH_EVERY:g} s; {_latency(found['match'])}), "
+        f"{found['wrong_matches']} with a wrong count (one every {MATCH_EVERY:g} s; {_took(found['match'])}), "
         f"and {show_count(found['upserted'])} rows upserted "
         f"in batches of {RESTART_BATCH} ({show_count(found['upserts_per_second'])}/s; "
-        f"{show_count(RESTART_RATE)}/s were asked for; p99 of a batch "
-        f"{show_seconds(found['upsert']['p99'])}) while each node was away for {AWAY:g} s and its "
+        f"{show_count(RESTART_RATE)}/s were asked for; {_took(found['upsert'])}) "
+        f"while each node was away for {AWAY:g} s and its "
         f"start: {len(found['errors'])} errors, {found['lost']} rows lost, {found['differences']} "
         "differences between the directions."
     )
