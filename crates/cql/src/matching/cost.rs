@@ -4,15 +4,12 @@
 //! share of that time is what it costs, but only where those are of its own kind. A list among whole
 //! buckets takes as long as they do, and says nothing of lists. So each way is tried for many buckets one
 //! after the other, and the reads that meet others of the other kind are not counted. What is compared is
-//! the time for a key of a list and for a row of a bucket, as the latest trial found both. Both may change:
-//! they are tried again, at first soon, because a server that paused may have spoilt the first trial, and
-//! then ever less often; and when what is measured meanwhile says that the other way costs less. That alone
-//! changes no choice: it is of one way only, and while a node hangs either way is slower than it was.
+//! the time for a key of a list and for a row of a bucket. Both may change: they are tried again, at first
+//! soon, because a server that paused may have spoilt the first trial, and then ever less often.
 //!
 //! Must not know how reads are sent.
 
 use super::plan::Read;
-use super::trials::Trials;
 use crate::bucket;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -21,14 +18,24 @@ use std::time::{Duration, Instant};
 const ROWS_PER_KEY: f64 = 2.2;
 /// With so many keys of a bucket, its rows are worth being counted.
 const MANY_KEYS: usize = bucket::ROWS / 50;
+/// Both ways are tried, one after the other, until so many reads of each counted.
+const ENOUGH: u32 = 16;
+/// The second trial begins so many choices after the first; then each time after twice as many, up to the
+/// second number.
+const NEXT_TRIAL: u64 = 1_024;
+const RAREST_TRIAL: u64 = 16_384;
+/// From the third on, a trial is left out where one way costs so many times the other; but one of so many is
+/// made all the same.
+const CLEAR: f64 = 2.0;
+const CLEAR_TRIALS: u64 = 8;
+/// Where it costs so many times the other, a trial waits for another population.
+const HOPELESS: f64 = 16.0;
 /// A read counts where those of the other kind under way are at most this part of its own.
 const OTHERS: f64 = 0.125;
 /// A measurement counts as so many times the average at most.
 const MOST_TIMES: f64 = 4.0;
 /// How much a new measurement counts beside many before.
 const WEIGHT: f64 = 1.0 / 32.0;
-/// In a trial, all that was measured before counts as so many measurements.
-const BEFORE: f64 = 4.0;
 /// Lists of 1, 2-3, 4-7, ... keys cost differently for each.
 const CLASSES: usize = 8;
 
@@ -44,12 +51,23 @@ struct Measured {
     row: Average,
     /// Rows of a bucket.
     rows: Average,
-    /// Rows of a bucket that cost as much as a key of a list, as the latest trial found it.
-    found: [Option<f64>; CLASSES],
     /// Reads under way: of keys, and of whole buckets.
     keys_now: u32,
     buckets_now: u32,
     trials: Trials,
+}
+
+/// When both ways are tried.
+#[derive(Debug, Clone, Copy)]
+struct Trials {
+    /// What is being tried, and how many reads of that counted.
+    phase: Option<Read>,
+    counted: u32,
+    /// Choices since the latest trial, and with how many the next begins.
+    choices: u64,
+    next: u64,
+    /// Which trial the latest is, those counted that were left out.
+    number: u64,
 }
 
 /// An average in which what is newer counts more; of nothing at first.
@@ -70,12 +88,40 @@ pub(super) struct Started<'c> {
     own: Option<u32>,
 }
 
-impl Average {
-    /// Makes what follows count for more.
-    fn renew(&mut self) {
-        self.count = self.count.min(BEFORE);
+impl Default for Trials {
+    fn default() -> Trials {
+        Trials { phase: Some(Read::Keys), counted: 0, choices: 0, next: NEXT_TRIAL, number: 1 }
+    }
+}
+
+impl Trials {
+    /// Which way the next choice tries, if it does, where one costs so many times the other.
+    fn next(&mut self, times: f64) -> Option<Read> {
+        if let Some(read) = self.phase.filter(|_| self.counted >= ENOUGH) {
+            self.counted = 0;
+            self.phase = (read == Read::Keys).then_some(Read::Bucket);
+        }
+        if self.phase.is_none() {
+            self.choices += 1;
+            if self.choices >= self.next {
+                (self.number, self.choices, self.counted) = (self.number + 1, 0, 0);
+                self.next = (self.next * 2).min(RAREST_TRIAL);
+                let is_made =
+                    times < CLEAR || self.number == 2 || self.number.is_multiple_of(CLEAR_TRIALS);
+                self.phase = is_made.then_some(Read::Keys);
+            }
+        }
+        self.phase.filter(|_| times < HOPELESS)
     }
 
+    /// Takes note of a read that counted.
+    fn count(&mut self, read: Read) {
+        let is_bucket = read == Read::Bucket;
+        self.counted += u32::from(self.phase.is_some_and(|now| (now == Read::Bucket) == is_bucket));
+    }
+}
+
+impl Average {
     fn add(&mut self, value: f64) {
         self.count += 1.0;
         let weight = WEIGHT.max(1.0 / self.count);
@@ -98,26 +144,10 @@ impl Costs {
         if rows.is_none() && keys < MANY_KEYS {
             return Read::Keys;
         }
-        let cheaper = |measured: &Measured, rows_per_key: f64| match measured.rows.value {
-            Some(rows) if keys as f64 * rows_per_key >= rows => Read::Bucket,
-            _ => Read::Keys,
-        };
-        let before = cheaper(&measured, measured.rows_per_key(list));
-        if measured.trials.go_on() {
-            measured.settle();
-            if cheaper(&measured, measured.rows_per_key(list)) != before {
-                measured.trials.again_soon();
-            }
-        }
-        let choice = cheaper(&measured, measured.rows_per_key(list));
-        let now = measured.rows_per_key_now(list);
-        let is_doubtful = cheaper(&measured, now) != choice;
-        let now = keys as f64 * now;
-        let times = rows.map_or(1.0, |rows| (now / rows).max(rows / now));
-        if measured.trials.begin(times, is_doubtful) {
-            measured.renew();
-        }
-        measured.trials.now(times, is_doubtful).unwrap_or(choice)
+        let lists = keys as f64 * measured.rows_per_key(list);
+        let times = rows.map_or(1.0, |rows| (lists / rows).max(rows / lists));
+        let by_cost = if rows.is_none_or(|rows| lists < rows) { Read::Keys } else { Read::Bucket };
+        measured.trials.next(times).unwrap_or(by_cost)
     }
 
     /// Takes note that a read begins.
@@ -195,28 +225,10 @@ impl Measured {
         if read == Read::Bucket { self.keys_now } else { self.buckets_now }
     }
 
-    /// How many rows of a bucket take as long as one key of a list of this length, as measured last.
-    fn rows_per_key_now(&self, keys: usize) -> f64 {
+    /// How many rows of a bucket take as long as one key of a list of this length.
+    fn rows_per_key(&self, keys: usize) -> f64 {
         let key = self.key.get(class(keys)).and_then(|key| key.value);
         key.zip(self.row.value).map_or(ROWS_PER_KEY, |(key, row)| key / row)
-    }
-
-    /// The same as the latest trial found it, where there was one with such lists.
-    fn rows_per_key(&self, keys: usize) -> f64 {
-        let found = self.found.get(class(keys)).copied().flatten();
-        found.unwrap_or_else(|| self.rows_per_key_now(keys))
-    }
-
-    /// The latest trial is over.
-    fn settle(&mut self) {
-        let row = self.row.value;
-        self.found = self.key.map(|key| key.value.zip(row).map(|(key, row)| key / row));
-    }
-
-    /// A trial begins.
-    fn renew(&mut self) {
-        self.key.iter_mut().for_each(Average::renew);
-        self.row.renew();
     }
 }
 
@@ -242,13 +254,11 @@ mod tests {
         /// What a row of a bucket and a key of a list take.
         row: u64,
         key: u64,
-        /// What a list and a bucket wait for a node that hangs.
-        waits: (u64, u64),
     }
 
     impl Server {
         fn new(row: u64, key: u64) -> Server {
-            Server { costs: Costs::default(), now: 0, row, key, waits: (0, 0) }
+            Server { costs: Costs::default(), now: 0, row, key }
         }
 
         /// Matches so many keys of each of some buckets; gives how many buckets were read whole. It pauses
@@ -280,8 +290,7 @@ mod tests {
                 self.now += work + if pause_after == Some(done) { 500_000 } else { 0 };
                 done += 1;
                 let (keys, rows) = if is_list { (LIST, LIST) } else { (keys, ROWS) };
-                let wait = if is_list { self.waits.0 } else { self.waits.1 };
-                started.took(Duration::from_micros(self.now - since + wait), keys, rows as u64);
+                started.took(Duration::from_micros(self.now - since), keys, rows as u64);
                 drop(started);
                 if let Some((read, lists)) = next(lists) {
                     waiting.push_back((costs.begin(read), self.now, lists));
@@ -330,22 +339,6 @@ mod tests {
                 assert!(wrong <= 500, "{wrong} of {keys} keys, paused after {pause}");
             }
         }
-    }
-
-    #[test]
-    fn a_node_that_hangs_spoils_the_choice_for_a_short_time_only() {
-        let mut server = Server::new(1, 2);
-        let mut whole = |waits, matches: usize| {
-            server.waits = waits;
-            (0..matches).map(|_| server.matches(400, 1_250, None)).max().unwrap_or_default()
-        };
-        // Until trials are rare.
-        whole((0, 0), 20);
-        // Lists wait for another node, and for one match longer than that.
-        whole((150_000, 0), 1);
-        whole((30_000, 100_000), 2);
-        let most = whole((30_000, 100_000), 5);
-        assert!(most <= 300, "{most}");
     }
 
     #[test]
