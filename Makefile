@@ -44,7 +44,7 @@ test-python: $(VENV)/built-for-tests
 	$(BIN)/pytest --quiet --ignore tests/test_cql_faults.py
 
 # More about servers than `make test` does, for half an hour: cases of a million rows; what callers see of
-# faults on three nodes with three copies of each row, some of which are killed and frozen. 3 GB of memory.
+# faults on three nodes with three copies of each row, some of which are killed and frozen. 6 GB of memory.
 test-servers: $(VENV)/built-for-tests
 	IDMATCH_TEST_ALL=1 $(BIN)/python scripts/with_lab.py -- $(RUST_TESTS) --test cql -- --nocapture
 	$(BIN)/python scripts/with_lab.py --nodes 3 -- $(RUST_TESTS) --test cql -- --skip conformance:: --skip hot::

@@ -175,7 +175,7 @@ class Faults:
         }
 
     def rolling(self) -> Figures:
-        """All nodes are restarted, one after the other, each while a match is under way, and rows are
+        """All nodes are restarted, one after the other, each after a match has begun, and rows are
         upserted all the time."""
         known, first = ids(0, self._rows), self._rows
         found: list[int] = []
@@ -186,15 +186,18 @@ class Faults:
 
         def match(_: int) -> None:
             is_matching.set()
-            found.append(self._table.match(known).rows)
-            is_matching.clear()
+            try:
+                found.append(self._table.match(known).rows)
+            finally:
+                is_matching.clear()
 
         every = RESTART_BATCH / RESTART_RATE
         began = time.perf_counter()
         with Repeated(upsert, every) as upserts, Repeated(match, MATCH_EVERY) as matches:
             time.sleep(self._options.seconds)
             for number in (1, 2, 3):
-                is_matching.wait(timeout=600)
+                if not is_matching.wait(timeout=600):
+                    raise TimeoutError("no match has begun")
                 time.sleep(1)
                 self._lab.kill(number)
                 time.sleep(AWAY)
@@ -381,6 +384,8 @@ def main() -> int:
                     "command": shlex.join(["python", "bench/cql_faults.py", *sys.argv[1:]]),
                     "rows": options.rows,
                     "heap_bytes": options.heap,
+                    "settings": SETTINGS,
+                    "java_options": _JAVA_OPTIONS,
                 }
                 path.write_text(json.dumps(document, indent=2) + "\n")
     finally:

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from cql_faults import AWAY, BACK, CEILING, MATCH_EVERY, RESTART_BATCH, RESTART_RATE, SETTINGS, UPSERT_ROWS
+from cql_faults import AWAY, BACK, CEILING, MATCH_EVERY, RESTART_BATCH, RESTART_RATE, UPSERT_ROWS
 from pages import put, table
 from units import show_bytes, show_count, show_seconds
 
@@ -32,10 +32,11 @@ def section(document: Figures) -> str:
     machine = measured[0]["machine"]
     days = sorted({one["date"] for one in measured})
     commands = sorted({one["command"] for one in measured})
-    settings = ", ".join(f"`{name}: {value}`" for name, value in SETTINGS.items())
+    settings = [f"`{name}: {value}`" for name, value in measured[0]["settings"].items()]
+    settings += [f"`{option}`" for option in measured[0]["java_options"]]
     parts.append(
         f"Measured on {machine['processor']}, {machine['processors']} processors, which three nodes "
-        f"(Cassandra, {show_bytes(measured[0]['heap_bytes'])} of heap each, {settings}) and the client shared; "
+        f"(Cassandra, {show_bytes(measured[0]['heap_bytes'])} of heap each, {', '.join(settings)}) and the client shared; "
         f"{show_count(measured[0]['rows'])} rows, three copies of each; {' to '.join(sorted({days[0], days[-1]}))}; "
         + ", ".join(f"`{command}`" for command in commands)
         + ". With so few processors a node that starts takes time from all."
@@ -77,7 +78,7 @@ def _took(figures: Figures) -> str:
 def _rolling(found: Figures) -> str:
     return (
         f"{found['matches']} matches of {show_count(found['population'])} ids, "
-        f"{found['wrong_matches']} with a wrong count (one every {MATCH_EVERY:g} s; {_took(found['match'])}), "
+        f"{found['wrong_matches']} with a wrong count (one began every {MATCH_EVERY:g} s, or when the one before had ended; {_took(found['match'])}), "
         f"and {show_count(found['upserted'])} rows upserted "
         f"in batches of {RESTART_BATCH} ({show_count(found['upserts_per_second'])}/s; "
         f"{show_count(RESTART_RATE)}/s were asked for; {_took(found['upsert'])}) "

@@ -179,7 +179,7 @@ def test_two_of_three_nodes_are_not_enough(cluster: Cluster) -> None:
         assert isinstance(writing.value, idmatch.Unavailable | idmatch.UnknownOutcome)
         assert isinstance(matching.value, idmatch.Unavailable)
         required = "local_quorum was required, which is 2 of 3 copies"
-        alive = f"1 of 3 nodes is connected, not {NETWORK}.2:9042, {NETWORK}.3:9042"
+        alive = f"1 of 3 nodes is connected; not {NETWORK}.2:9042, {NETWORK}.3:9042"
         for raised in (reading, writing, matching):
             assert f"{required}; {alive}" in str(raised.value)
         cluster.whole()
@@ -198,9 +198,12 @@ def test_what_times_out_is_unknown_and_may_be_repeated(cluster: Cluster) -> None
         # One of three takes a write, and waits in vain for another.
         cluster.lab.freeze(2)
         cluster.lab.freeze(3)
-        with pytest.raises(idmatch.UnknownOutcome, match="100 of 100 rows for table t"):
+        with pytest.raises(idmatch.UnknownOutcome, match="100 of 100 rows for table t") as raised:
             table.upsert(rows(50, 100))
-        cluster.whole()
+        assert "local_quorum was required, which is 2 of 3 copies" in str(raised.value)
+    cluster.whole()
+    with idmatch.open(cluster.address("late")) as store:
+        table = store.table("t")
         for _ in range(2):
             table.upsert(rows(50, 100))
             assert table.match(population).rows == 150

@@ -50,7 +50,7 @@ def in_pkcs8(key: trustme.Blob) -> bytes:
 
 
 class Secure:
-    """Nodes, the files that a client needs for it, and others that are of no use."""
+    """Nodes, the files that a client needs for them, and others that are of no use."""
 
     def __init__(self, folder: Path) -> None:
         authority, stranger = trustme.CA(), trustme.CA()

@@ -23,6 +23,7 @@ mod waiting;
 
 use crate::errors::{Failure, is_unheard_of, outcome, unread, unwritten};
 use crate::settings::Settings;
+use alive::Needs;
 use attempts::Attempts;
 use flow::Flow;
 use idmatch_store::{Error, ErrorKind, Result};
@@ -37,8 +38,8 @@ use scylla::policies::load_balancing::{
 use scylla::response::query_result::{QueryResult, QueryRowsResult};
 use scylla::response::{PagingState, PagingStateResponse};
 use scylla::serialize::row::SerializeRow;
+use scylla::statement::Statement;
 use scylla::statement::batch::{Batch, BatchType};
-use scylla::statement::{Consistency, Statement};
 use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -208,7 +209,7 @@ impl Client {
         let attempts = Arc::new(Attempts::default());
         batch.set_history_listener(Arc::clone(&attempts) as _);
         let write = || self.session.batch(&batch, values);
-        let pace = self.bulk_pace(prepared.statement.get_consistency());
+        let pace = self.bulk_pace(prepared.pace().needs);
         let result = self.repeat(turn, &attempts, pace, write).await.map(drop);
         result.map_err(|failure| unwritten(what, failure))
     }
@@ -231,7 +232,7 @@ impl Client {
             self.session.await_schema_agreement().await?;
             Ok(())
         };
-        let pace = Pace { patience: None, ..self.bulk_pace(None) };
+        let pace = Pace { patience: None, ..self.bulk_pace(Needs::Node) };
         let result = self.repeat(None, &attempts, pace, change).await;
         let what = "a change of tables";
         result.map_err(|failure| unwritten(what, failure))
@@ -267,13 +268,13 @@ impl Client {
         statement.set_is_idempotent(true);
         statement.set_history_listener(Arc::clone(&attempts) as _);
         let ask = || self.session.query_unpaged(statement.clone(), ());
-        let result = self.repeat(None, &attempts, self.bulk_pace(None), ask).await;
+        let result = self.repeat(None, &attempts, self.bulk_pace(Needs::Node), ask).await;
         rows(what, result.map_err(|failure| unread(what, failure))?)
     }
 
     /// That of requests that are not prepared by themselves.
-    fn bulk_pace(&self, consistency: Option<Consistency>) -> Pace<'_> {
-        Pace { within: self.settings.timeout, patience: Some(&self.bulk), consistency }
+    fn bulk_pace(&self, needs: Needs) -> Pace<'_> {
+        Pace { within: self.settings.timeout, patience: Some(&self.bulk), needs }
     }
 
     /// Tries until it goes well, its time is over, or trying does not help. Its time is that of `pace` for
@@ -317,7 +318,7 @@ impl Client {
                 Err(error) => error,
             };
             let failure = |error| {
-                let servers = self.needed_and_alive(pace.consistency, attempts, &error);
+                let servers = self.needed_and_alive(pace.needs, attempts, &error);
                 Failure { may_be_done: attempts.may_be_done(), servers, error }
             };
             // What one node does not know, another may; what is unknown when they agree, is not there.

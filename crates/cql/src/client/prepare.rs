@@ -1,5 +1,6 @@
 //! Prepares statements: once, with whom they ask, and again while nodes do not answer.
 
+use super::alive::Needs;
 use super::attempts::Attempts;
 use super::patience::{self, Patience};
 use super::{Client, FIRST_PAUSE, Use, connect};
@@ -24,17 +25,17 @@ pub(crate) struct Prepared {
     within: Duration,
     /// Not about rows.
     pub(super) of_catalog: bool,
+    needs: Needs,
 }
 
-/// How a request is repeated.
+/// How a request is repeated, and what it needs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pace<'p> {
     /// How long, while servers have too much to do.
     pub(super) within: Duration,
     /// What tells when another node is asked too.
     pub(super) patience: Option<&'p Patience>,
-    /// What it needs, to say so when it fails; `None` where any node will do.
-    pub(super) consistency: Option<Consistency>,
+    pub(super) needs: Needs,
 }
 
 impl Prepared {
@@ -44,8 +45,7 @@ impl Prepared {
     }
 
     pub(super) fn pace(&self) -> Pace<'_> {
-        let consistency = self.statement.get_consistency();
-        Pace { within: self.within, patience: Some(&self.patience), consistency }
+        Pace { within: self.within, patience: Some(&self.patience), needs: self.needs }
     }
 
     /// For one request, of which every attempt is noted.
@@ -63,11 +63,11 @@ impl Client {
             Use::Read | Use::List | Use::Write => Duration::ZERO,
             Use::Scan => patience::BULK,
         };
-        let mut prepared = self.prepared(cql, least, false).await?;
-        prepared.statement.set_consistency(match used {
+        let consistency = match used {
             Use::Read | Use::List | Use::Scan => self.settings.read_consistency,
             Use::Write => self.settings.write_consistency,
-        });
+        };
+        let mut prepared = self.prepared(cql, least, false, Needs::Copies(consistency)).await?;
         if matches!(used, Use::List | Use::Scan) {
             prepared.within = self.settings.timeout.saturating_mul(BULK_TIMES);
         }
@@ -81,23 +81,31 @@ impl Client {
         if let Some(known) = known {
             return Ok(known);
         }
-        let (least, consistency) = match cql.starts_with("SELECT") {
+        let (least, needs) = match cql.starts_with("SELECT") {
             // Requests about rows wait for it.
-            true => (Duration::ZERO, Consistency::LocalQuorum),
-            false => (patience::CONDITIONAL, Consistency::EachQuorum),
+            true => (Duration::ZERO, Needs::Copies(Consistency::LocalQuorum)),
+            false => (patience::CONDITIONAL, Needs::Agreement(Consistency::EachQuorum)),
         };
-        let mut prepared = self.prepared(cql, least, true).await?;
-        prepared.statement.set_consistency(consistency);
+        let mut prepared = self.prepared(cql, least, true, needs).await?;
         prepared.statement.set_serial_consistency(Some(SerialConsistency::Serial));
         let mut all = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(all.entry(cql.to_owned()).or_insert(prepared).clone())
     }
 
-    async fn prepared(&self, cql: &str, least: Duration, of_catalog: bool) -> Result<Prepared> {
+    async fn prepared(
+        &self,
+        cql: &str,
+        least: Duration,
+        of_catalog: bool,
+        needs: Needs,
+    ) -> Result<Prepared> {
         let patience = Arc::new(Patience::new(&self.settings, least));
         let mut statement = self.statement(cql).await?;
         statement.set_execution_profile_handle(Some(connect::profile(&self.settings, &patience)));
-        Ok(Prepared { statement, patience, within: self.settings.timeout, of_catalog })
+        if let Needs::Copies(consistency) | Needs::Agreement(consistency) = needs {
+            statement.set_consistency(consistency);
+        }
+        Ok(Prepared { statement, patience, within: self.settings.timeout, of_catalog, needs })
     }
 
     async fn statement(&self, cql: &str) -> Result<PreparedStatement> {

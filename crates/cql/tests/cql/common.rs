@@ -19,7 +19,7 @@ pub(crate) fn contact_points() -> String {
     }
 }
 
-/// So many copies as the cluster has nodes.
+/// As many copies as the cluster has nodes.
 pub(crate) fn copies() -> usize {
     contact_points().split(',').count()
 }

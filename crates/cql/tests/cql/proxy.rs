@@ -23,7 +23,9 @@ impl Between {
     pub(crate) fn start() -> Between {
         let points = contact_points();
         let ips: Vec<IpAddr> = points.split(',').map(|ip| ip.parse().unwrap()).collect();
-        let free = TcpListener::bind((ips[0], 0)).unwrap().local_addr().unwrap();
+        let free = std::iter::repeat_with(|| TcpListener::bind((ips[0], 0)).unwrap().local_addr());
+        let is_free = |port| ips.iter().all(|ip| TcpListener::bind((*ip, port)).is_ok());
+        let free = free.map(Result::unwrap).find(|address| is_free(address.port())).unwrap();
         let nodes = ips.iter().map(|ip| {
             Node::builder()
                 .real_address(SocketAddr::new(*ip, 9042))
