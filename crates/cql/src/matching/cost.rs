@@ -4,40 +4,28 @@
 //! share of that time is what it costs, but only where those are of its own kind. A list among whole
 //! buckets takes as long as they do, and says nothing of lists. So each way is tried for many buckets one
 //! after the other, and the reads that meet others of the other kind are not counted. What is compared is
-//! the time for a key of a list and for a row of a bucket. Both may change: they are tried again, at first
-//! soon, because a server that paused may have spoilt the first trial, and then ever less often.
+//! the time for a key of a list and for a row of a bucket, in the same trial; of the latest trials, the
+//! median counts. What reads take between trials changes nothing: it is of one way only, and while servers
+//! warm up or a node hangs, either way is slower than it was.
 //!
 //! Must not know how reads are sent.
 
 use super::plan::Read;
+use super::trials::{CLASSES, Trial, Trials, class};
 use crate::bucket;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Before anything was measured, a key of a list counts as so many rows of a bucket.
+/// So many rows of a bucket take as long as a key of a list, where nothing was measured.
 const ROWS_PER_KEY: f64 = 2.2;
+/// Trials that count. As long as there were fewer, the number above counts for each one that is missing.
+const LATEST: usize = 5;
 /// With so many keys of a bucket, its rows are worth being counted.
 const MANY_KEYS: usize = bucket::ROWS / 50;
-/// Both ways are tried, one after the other, until so many reads of each counted.
-const ENOUGH: u32 = 16;
-/// The second trial begins so many choices after the first; then each time after twice as many, up to the
-/// second number.
-const NEXT_TRIAL: u64 = 1_024;
-const RAREST_TRIAL: u64 = 16_384;
-/// From the third on, a trial is left out where one way costs so many times the other; but one of so many is
-/// made all the same.
-const CLEAR: f64 = 2.0;
-const CLEAR_TRIALS: u64 = 8;
-/// Where it costs so many times the other, a trial waits for another population.
-const HOPELESS: f64 = 16.0;
 /// A read counts where those of the other kind under way are at most this part of its own.
 const OTHERS: f64 = 0.125;
-/// A measurement counts as so many times the average at most.
-const MOST_TIMES: f64 = 4.0;
-/// How much a new measurement counts beside many before.
+/// How much the rows of a bucket count beside those of many before.
 const WEIGHT: f64 = 1.0 / 32.0;
-/// Lists of 1, 2-3, 4-7, ... keys cost differently for each.
-const CLASSES: usize = 8;
 
 /// The costs of one direction of a table. Kept from match to match.
 #[derive(Debug, Default)]
@@ -45,10 +33,8 @@ pub(crate) struct Costs(Mutex<Measured>);
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Measured {
-    /// Seconds for each key of a list, by the length of lists.
-    key: [Average; CLASSES],
-    /// Seconds for each row of a bucket that is read whole.
-    row: Average,
+    /// What the latest trials found, by the length of lists.
+    found: [Found; CLASSES],
     /// Rows of a bucket.
     rows: Average,
     /// Reads under way: of keys, and of whole buckets.
@@ -57,18 +43,9 @@ struct Measured {
     trials: Trials,
 }
 
-/// When both ways are tried.
+/// How many rows of a bucket took as long as a key of a list, in the latest trials in ascending order of time.
 #[derive(Debug, Clone, Copy)]
-struct Trials {
-    /// What is being tried, and how many reads of that counted.
-    phase: Option<Read>,
-    counted: u32,
-    /// Choices since the latest trial, and with how many the next begins.
-    choices: u64,
-    next: u64,
-    /// Which trial the latest is, those counted that were left out.
-    number: u64,
-}
+struct Found([f64; LATEST]);
 
 /// An average in which what is newer counts more; of nothing at first.
 #[derive(Debug, Clone, Copy, Default)]
@@ -88,36 +65,31 @@ pub(super) struct Started<'c> {
     own: Option<u32>,
 }
 
-impl Default for Trials {
-    fn default() -> Trials {
-        Trials { phase: Some(Read::Keys), counted: 0, choices: 0, next: NEXT_TRIAL, number: 1 }
+impl Default for Found {
+    fn default() -> Found {
+        Found([ROWS_PER_KEY; LATEST])
     }
 }
 
-impl Trials {
-    /// Which way the next choice tries, if it does, where one costs so many times the other.
-    fn next(&mut self, times: f64) -> Option<Read> {
-        if let Some(read) = self.phase.filter(|_| self.counted >= ENOUGH) {
-            self.counted = 0;
-            self.phase = (read == Read::Keys).then_some(Read::Bucket);
-        }
-        if self.phase.is_none() {
-            self.choices += 1;
-            if self.choices >= self.next {
-                (self.number, self.choices, self.counted) = (self.number + 1, 0, 0);
-                self.next = (self.next * 2).min(RAREST_TRIAL);
-                let is_made =
-                    times < CLEAR || self.number == 2 || self.number.is_multiple_of(CLEAR_TRIALS);
-                self.phase = is_made.then_some(Read::Keys);
-            }
-        }
-        self.phase.filter(|_| times < HOPELESS)
+impl Found {
+    /// Adds what the newest trial found, in place of what the oldest did.
+    fn add(&mut self, rows_per_key: f64) {
+        let [_, others @ ..] = self.0;
+        self.0 = [rows_per_key; LATEST];
+        self.0.iter_mut().zip(others).for_each(|(to, from)| *to = from);
     }
 
-    /// Takes note of a read that counted.
-    fn count(&mut self, read: Read) {
-        let is_bucket = read == Read::Bucket;
-        self.counted += u32::from(self.phase.is_some_and(|now| (now == Read::Bucket) == is_bucket));
+    fn median(&self) -> f64 {
+        let mut sorted = self.0;
+        let (_, median, _) = sorted.select_nth_unstable_by(LATEST / 2, f64::total_cmp);
+        *median
+    }
+
+    /// How many times one way costs the other, where lists have so many keys for each row of their bucket; by
+    /// the trial that says least.
+    fn times(&self, keys_per_row: f64) -> f64 {
+        let times = self.0.map(|per_key| per_key * keys_per_row);
+        times.into_iter().map(|times| times.max(1.0 / times)).fold(f64::INFINITY, f64::min)
     }
 }
 
@@ -125,10 +97,7 @@ impl Average {
     fn add(&mut self, value: f64) {
         self.count += 1.0;
         let weight = WEIGHT.max(1.0 / self.count);
-        // One read that hung says little about the others.
-        let bounded = |before: f64| value.min(before * MOST_TIMES);
-        let next = |before: f64| before + (bounded(before) - before) * weight;
-        self.value = Some(self.value.map_or(value, next));
+        self.value = Some(self.value.map_or(value, |before| before + (value - before) * weight));
     }
 }
 
@@ -144,10 +113,20 @@ impl Costs {
         if rows.is_none() && keys < MANY_KEYS {
             return Read::Keys;
         }
-        let lists = keys as f64 * measured.rows_per_key(list);
-        let times = rows.map_or(1.0, |rows| (lists / rows).max(rows / lists));
-        let by_cost = if rows.is_none_or(|rows| lists < rows) { Read::Keys } else { Read::Bucket };
-        measured.trials.next(times).unwrap_or(by_cost)
+        let keys_per_row = rows.map(|rows| keys as f64 / rows.max(1.0));
+        let cheaper = |per_key: f64| match keys_per_row {
+            Some(keys_per_row) if per_key * keys_per_row >= 1.0 => Read::Bucket,
+            _ => Read::Keys,
+        };
+        if let Some(trial) = measured.trials.ended() {
+            let before = cheaper(measured.found(list).median());
+            if measured.learn(&trial, list).is_some_and(|found| cheaper(found) != before) {
+                measured.trials.again_soon();
+            }
+        }
+        let found = measured.found(list);
+        let times = keys_per_row.map_or(1.0, |keys_per_row| found.times(keys_per_row));
+        measured.trials.next(times).unwrap_or_else(|| cheaper(found.median()))
     }
 
     /// Takes note that a read begins.
@@ -166,7 +145,7 @@ impl Costs {
     pub(super) fn shown(&self, keys: f64) -> String {
         let measured = *self.lock();
         // Lossless enough: a number of keys.
-        let per_key = measured.rows_per_key(keys.round() as usize);
+        let per_key = measured.found(keys.round() as usize).median();
         match measured.rows.value {
             Some(rows) => format!(
                 "a key of such a list takes as long as {per_key:.1} rows of a bucket; buckets have {rows:.0} rows"
@@ -185,22 +164,17 @@ impl Started<'_> {
     }
 
     fn took(&self, took: Duration, keys: usize, rows: u64) {
-        let Some(own) = self.own else { return };
         let mut measured = self.costs.lock();
-        measured.trials.count(self.read);
-        let share = took.as_secs_f64() / f64::from(own.max(1));
-        match self.read {
-            Read::Key | Read::Keys => {
-                if let Some(key) = measured.key.get_mut(class(keys)) {
-                    key.add(share / keys.max(1) as f64);
-                }
-            }
+        let units = match self.read {
+            Read::Key | Read::Keys => keys,
             Read::Bucket => {
-                measured.row.add(share / rows.max(1) as f64);
                 measured.rows.add(rows as f64);
+                usize::try_from(rows).unwrap_or(usize::MAX)
             }
-            Read::Hot => {}
-        }
+            Read::Hot => return,
+        };
+        let share = self.own.map(|own| took.as_secs_f64() / f64::from(own.max(1)));
+        measured.trials.count(self.read, share.map(|share| (share, units)));
     }
 }
 
@@ -225,15 +199,21 @@ impl Measured {
         if read == Read::Bucket { self.keys_now } else { self.buckets_now }
     }
 
-    /// How many rows of a bucket take as long as one key of a list of this length.
-    fn rows_per_key(&self, keys: usize) -> f64 {
-        let key = self.key.get(class(keys)).and_then(|key| key.value);
-        key.zip(self.row.value).map_or(ROWS_PER_KEY, |(key, row)| key / row)
+    /// What is known of lists of this length.
+    fn found(&self, keys: usize) -> Found {
+        self.found.get(class(keys)).copied().unwrap_or_default()
     }
-}
 
-fn class(keys: usize) -> usize {
-    (keys.max(1).ilog2() as usize).min(CLASSES - 1)
+    /// Takes note of a trial. Gives what it found for lists of this length.
+    fn learn(&mut self, trial: &Trial, list: usize) -> Option<f64> {
+        let rows_per_key = trial.rows_per_key();
+        for (found, new) in self.found.iter_mut().zip(rows_per_key) {
+            if let Some(new) = new {
+                found.add(new);
+            }
+        }
+        rows_per_key.get(class(list)).copied().flatten()
+    }
 }
 
 #[cfg(test)]
@@ -320,23 +300,53 @@ mod tests {
                     let wrong = if lists_are_better { whole } else { BUCKETS - whole };
                     assert!(wrong < 300, "{wrong} in match {matched} of {keys} keys");
                 }
-                let per_key = server.costs.lock().rows_per_key(LIST);
-                let expected = key as f64 / row as f64;
-                assert!((per_key / expected - 1.0).abs() < 0.5, "{per_key}, not {expected}");
             }
         }
     }
 
     #[test]
-    fn a_server_that_pauses_spoils_the_choice_for_a_short_time_only() {
+    fn servers_that_are_unlike_others_are_understood() {
+        // Lists cost much or little, so that whole buckets are better for a tenth, and lists for most.
+        for (row, key, keys, better) in [(1, 15, 400, Read::Bucket), (4, 1, 3_200, Read::Keys)] {
+            let mut server = Server::new(row, key);
+            server.matches(keys, 5_000, None);
+            let whole = server.matches(keys, 1_250, None);
+            let wrong = if better == Read::Keys { whole } else { 1_250 - whole };
+            assert!(wrong < 300, "{wrong} for {keys} keys");
+            let per_key = server.costs.lock().found(LIST).median();
+            let expected = f64::from(u32::try_from(key).unwrap()) / row as f64;
+            assert!((per_key / expected - 1.0).abs() < 0.1, "{per_key}, not {expected}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_pauses_spoils_no_choice() {
         // In the trial of lists, in that of buckets, and between.
-        for pause in [10, 100, 150, 200, 250] {
+        for pause in [10, 100, 150, 200, 250, 500, 700, 1_000] {
             for keys in [400, 3_200] {
                 let mut server = Server::new(1, 2);
-                server.matches(keys, 1_250, Some(pause));
-                let whole = server.matches(keys, 1_250, None);
-                let wrong = if keys == 400 { whole } else { 1_250 - whole };
-                assert!(wrong <= 500, "{wrong} of {keys} keys, paused after {pause}");
+                for paused in [Some(pause), None, Some(pause), None] {
+                    let whole = server.matches(keys, 1_250, paused);
+                    let wrong = if keys == 400 { whole } else { 1_250 - whole };
+                    assert!(wrong < 300, "{wrong} of {keys} keys, paused after {pause}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn while_lists_are_slow_for_some_time_the_choice_stays() {
+        for warm in 0..20 {
+            let mut server = Server::new(1, 2);
+            for _ in 0..warm {
+                server.matches(400, 1_250, None);
+            }
+            server.key = 60;
+            server.matches(400, 1_250, None);
+            server.key = 2;
+            for after in 0..4 {
+                let whole = server.matches(400, 1_250, None);
+                assert!(whole < 300, "{whole} in match {after} after it, {warm} before");
             }
         }
     }
@@ -358,14 +368,28 @@ mod tests {
     #[test]
     fn a_read_among_others_does_not_count() {
         let costs = Costs::default();
-        let buckets: Vec<_> = (0..8).map(|_| costs.begin(Read::Bucket)).collect();
-        costs.begin(Read::Keys).took(Duration::from_secs(9), 10, 10);
-        assert_eq!(costs.lock().rows_per_key(10), ROWS_PER_KEY);
-        let last = costs.begin(Read::Bucket);
-        last.took(Duration::from_secs(9), 10, 1_000);
-        assert_eq!(costs.lock().row.value, Some(0.001));
-        drop((last, buckets));
-        costs.begin(Read::Keys).took(Duration::from_secs(1), 10, 10);
-        assert_eq!(costs.lock().rows_per_key(10), 100.0);
+        let alone: Vec<_> = (0..16).map(|_| costs.begin(Read::Bucket)).collect();
+        let among: Vec<_> = (0..16).map(|_| costs.begin(Read::Keys)).collect();
+        let late: Vec<_> = (0..16).map(|_| costs.begin(Read::Bucket)).collect();
+        let counts = |all: &[Started<'_>]| all.iter().filter(|one| one.own.is_some()).count();
+        assert_eq!((counts(&alone), counts(&among), counts(&late)), (16, 0, 0));
+        drop((alone, among, late));
+        assert!(costs.begin(Read::Keys).own.is_some());
+    }
+
+    #[test]
+    fn a_trial_that_others_disturb_is_given_up() {
+        let costs = Costs::default();
+        let told: Vec<_> = (0..AT_ONCE).map(|_| costs.begin(Read::Bucket)).collect();
+        let mut lists = 0;
+        while costs.choose(3_200, LIST) == Read::Keys {
+            costs.begin(Read::Keys).took(Duration::from_millis(9), LIST, LIST as u64);
+            lists += 1;
+            assert!(lists < 10_000, "tried for ever");
+            // What is known of a bucket.
+            costs.lock().rows.add(4_000.0);
+        }
+        drop(told);
+        assert_eq!(costs.lock().found(LIST).median(), ROWS_PER_KEY);
     }
 }
