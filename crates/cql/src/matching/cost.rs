@@ -11,17 +11,11 @@
 //! Must not know how reads are sent.
 
 use super::plan::Read;
-use super::trials::{CLASSES, Trial, Trials, class};
+use super::trials::{CLASSES, Found, Trial, Trials, class};
 use crate::bucket;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// So many rows of a bucket take as long as a key of a list, where nothing was measured.
-const ROWS_PER_KEY: f64 = 2.2;
-/// Trials that count. As long as there were fewer, the number above counts for each one that is missing.
-const LATEST: usize = 5;
-/// With so many keys of a bucket, its rows are worth being counted.
-const MANY_KEYS: usize = bucket::ROWS / 50;
 /// A read counts where those of the other kind under way are at most this part of its own.
 const OTHERS: f64 = 0.125;
 /// How much the rows of a bucket count beside those of many before.
@@ -43,14 +37,10 @@ struct Measured {
     trials: Trials,
 }
 
-/// How many rows of a bucket took as long as a key of a list, in the latest trials in ascending order of time.
+/// An average in which what is newer counts more.
 #[derive(Debug, Clone, Copy)]
-struct Found([f64; LATEST]);
-
-/// An average in which what is newer counts more; of nothing at first.
-#[derive(Debug, Clone, Copy, Default)]
 struct Average {
-    value: Option<f64>,
+    value: f64,
     count: f64,
 }
 
@@ -65,31 +55,10 @@ pub(super) struct Started<'c> {
     own: Option<u32>,
 }
 
-impl Default for Found {
-    fn default() -> Found {
-        Found([ROWS_PER_KEY; LATEST])
-    }
-}
-
-impl Found {
-    /// Adds what the newest trial found, in place of what the oldest did.
-    fn add(&mut self, rows_per_key: f64) {
-        let [_, others @ ..] = self.0;
-        self.0 = [rows_per_key; LATEST];
-        self.0.iter_mut().zip(others).for_each(|(to, from)| *to = from);
-    }
-
-    fn median(&self) -> f64 {
-        let mut sorted = self.0;
-        let (_, median, _) = sorted.select_nth_unstable_by(LATEST / 2, f64::total_cmp);
-        *median
-    }
-
-    /// How many times one way costs the other, where lists have so many keys for each row of their bucket; by
-    /// the trial that says least.
-    fn times(&self, keys_per_row: f64) -> f64 {
-        let times = self.0.map(|per_key| per_key * keys_per_row);
-        times.into_iter().map(|times| times.max(1.0 / times)).fold(f64::INFINITY, f64::min)
+impl Default for Average {
+    /// As buckets are meant to be, until the first is counted.
+    fn default() -> Average {
+        Average { value: bucket::ROWS as f64, count: 0.0 }
     }
 }
 
@@ -97,7 +66,7 @@ impl Average {
     fn add(&mut self, value: f64) {
         self.count += 1.0;
         let weight = WEIGHT.max(1.0 / self.count);
-        self.value = Some(self.value.map_or(value, |before| before + (value - before) * weight));
+        self.value += (value - self.value) * weight;
     }
 }
 
@@ -109,15 +78,9 @@ impl Costs {
     /// How so many keys of one bucket are to be read: all rows, or lists of `list` keys.
     pub(super) fn choose(&self, keys: usize, list: usize) -> Read {
         let mut measured = self.lock();
-        let rows = measured.rows.value;
-        if rows.is_none() && keys < MANY_KEYS {
-            return Read::Keys;
-        }
-        let keys_per_row = rows.map(|rows| keys as f64 / rows.max(1.0));
-        let cheaper = |per_key: f64| match keys_per_row {
-            Some(keys_per_row) if per_key * keys_per_row >= 1.0 => Read::Bucket,
-            _ => Read::Keys,
-        };
+        let keys_per_row = keys as f64 / measured.rows.value.max(1.0);
+        let cheaper =
+            |per_key: f64| if per_key * keys_per_row < 1.0 { Read::Keys } else { Read::Bucket };
         if let Some(trial) = measured.trials.ended() {
             let before = cheaper(measured.found(list).median());
             if measured.learn(&trial, list).is_some_and(|found| cheaper(found) != before) {
@@ -125,8 +88,7 @@ impl Costs {
             }
         }
         let found = measured.found(list);
-        let times = keys_per_row.map_or(1.0, |keys_per_row| found.times(keys_per_row));
-        measured.trials.next(times).unwrap_or_else(|| cheaper(found.median()))
+        measured.trials.next(found.times(keys_per_row)).unwrap_or_else(|| cheaper(found.median()))
     }
 
     /// Takes note that a read begins.
@@ -146,14 +108,11 @@ impl Costs {
         let measured = *self.lock();
         // Lossless enough: a number of keys.
         let per_key = measured.found(keys.round() as usize).median();
-        match measured.rows.value {
-            Some(rows) => format!(
-                "a key of such a list takes as long as {per_key:.1} rows of a bucket; buckets have {rows:.0} rows"
-            ),
-            None => format!(
-                "fewer than {MANY_KEYS} keys of a bucket: how many rows it has was not asked"
-            ),
-        }
+        let (rows, known) = (measured.rows.value, measured.rows.count > 0.0);
+        let are_said = if known { "have" } else { "are taken to have" };
+        format!(
+            "a key of such a list takes as long as {per_key:.1} rows of a bucket, and buckets {are_said} {rows:.0}"
+        )
     }
 }
 
@@ -218,6 +177,7 @@ impl Measured {
 
 #[cfg(test)]
 mod tests {
+    use super::super::trials::ROWS_PER_KEY;
     use super::*;
     use std::collections::VecDeque;
 
@@ -281,10 +241,22 @@ mod tests {
     }
 
     #[test]
-    fn few_keys_of_a_bucket_are_never_worth_all_its_rows() {
+    fn a_small_match_is_read_by_what_is_known_of_servers() {
         let costs = Costs::default();
-        assert!((0..1_000).all(|_| costs.choose(MANY_KEYS - 1, 79) == Read::Keys));
-        assert!(costs.shown(79.0).contains("was not asked"));
+        assert!((0..1_000).all(|_| costs.choose(79, 79) == Read::Keys));
+        assert!(costs.shown(79.0).contains("2.2 rows of a bucket, and buckets are taken to have"));
+        let costs = Costs::default();
+        assert!((0..1_000).all(|_| costs.choose(3_200, LIST) == Read::Bucket));
+        // Buckets are far larger than meant.
+        costs.begin(Read::Bucket).took(Duration::from_millis(9), 3_200, 40_000);
+        assert!((0..20).all(|_| costs.choose(3_200, LIST) == Read::Keys));
+        assert!(costs.shown(100.0).contains("buckets have 40000"));
+    }
+
+    #[test]
+    fn few_keys_of_a_bucket_are_never_worth_all_its_rows() {
+        let mut server = Server::new(1, 2);
+        assert_eq!(server.matches(100, 100_000, None), 0);
     }
 
     #[test]
@@ -380,16 +352,17 @@ mod tests {
     #[test]
     fn a_trial_that_others_disturb_is_given_up() {
         let costs = Costs::default();
-        let told: Vec<_> = (0..AT_ONCE).map(|_| costs.begin(Read::Bucket)).collect();
-        let mut lists = 0;
-        while costs.choose(3_200, LIST) == Read::Keys {
-            costs.begin(Read::Keys).took(Duration::from_millis(9), LIST, LIST as u64);
-            lists += 1;
-            assert!(lists < 10_000, "tried for ever");
-            // What is known of a bucket.
-            costs.lock().rows.add(4_000.0);
+        // A match that is told to read lists.
+        let told: Vec<_> = (0..AT_ONCE).map(|_| costs.begin(Read::Keys)).collect();
+        let mut whole = 0;
+        for _ in 0..20_000 {
+            let read = costs.choose(400, LIST);
+            whole += usize::from(read == Read::Bucket);
+            let (keys, rows) = if read == Read::Bucket { (400, ROWS) } else { (LIST, LIST) };
+            costs.begin(read).took(Duration::from_millis(9), keys, rows as u64);
         }
         drop(told);
+        assert!((1_000..2_500).contains(&whole), "{whole}");
         assert_eq!(costs.lock().found(LIST).median(), ROWS_PER_KEY);
     }
 }

@@ -8,20 +8,24 @@
 
 use super::plan::Read;
 
+/// So many rows of a bucket take as long as a key of a list, where nothing was measured.
+pub(super) const ROWS_PER_KEY: f64 = 2.2;
+/// Trials that count. As long as there were fewer, the number above counts for each one that is missing.
+const LATEST: usize = 5;
 /// Each way is tried until so many seconds of the servers' time and so many reads of it counted.
 const ENOUGH_TIME: f64 = 0.1;
 const ENOUGH_READS: u32 = 16;
 /// A trial is given up when so many reads did not count: there are others all the time.
 const MOST_IN_VAIN: u32 = 1_024;
-/// The second trial begins so many choices after the first; then each time after twice as many, up to the
-/// second number.
-const NEXT_TRIAL: u64 = 1_024;
+/// The first trial begins after so many choices, so that a small match pays for none; then each time after
+/// twice as many, up to the second number.
+const FIRST_TRIAL: u64 = 1_024;
 const RAREST_TRIAL: u64 = 16_384;
 /// From the third on, a trial is left out where one way costs so many times the other; but one of so many is
 /// made all the same.
 const CLEAR: f64 = 2.0;
 const CLEAR_TRIALS: u64 = 8;
-/// Where it costs so many times the other, a trial waits for another population.
+/// Where it costs so many times the other, nothing is tried, and the choice does not count.
 const HOPELESS: f64 = 16.0;
 /// Lists of 1, 2-3, 4-7, ... keys cost differently for each key.
 pub(super) const CLASSES: usize = 8;
@@ -29,7 +33,7 @@ pub(super) const CLASSES: usize = 8;
 /// The trials of one direction of a table.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Trials {
-    /// What is being tried.
+    /// What is being tried, and what that trial has measured so far.
     phase: Option<Read>,
     trial: Trial,
     /// Reads of what is being tried that did not count.
@@ -50,6 +54,10 @@ pub(super) struct Trial {
     buckets: Spent,
 }
 
+/// How many rows of a bucket took as long as a key of a list, in the latest trials, the oldest first.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Found([f64; LATEST]);
+
 /// What reads took.
 #[derive(Debug, Clone, Copy, Default)]
 struct Spent {
@@ -60,27 +68,58 @@ struct Spent {
     units: f64,
 }
 
+impl Default for Found {
+    fn default() -> Found {
+        Found([ROWS_PER_KEY; LATEST])
+    }
+}
+
+impl Found {
+    /// Adds what the newest trial found, in place of what the oldest did.
+    pub(super) fn add(&mut self, rows_per_key: f64) {
+        let [_, others @ ..] = self.0;
+        self.0 = [rows_per_key; LATEST];
+        self.0.iter_mut().zip(others).for_each(|(to, from)| *to = from);
+    }
+
+    pub(super) fn median(&self) -> f64 {
+        let mut sorted = self.0;
+        let (_, median, _) = sorted.select_nth_unstable_by(LATEST / 2, f64::total_cmp);
+        *median
+    }
+
+    /// How many times one way costs the other, where lists have so many keys for each row of their bucket; by
+    /// the trial that says least.
+    pub(super) fn times(&self, keys_per_row: f64) -> f64 {
+        let times = self.0.map(|per_key| per_key * keys_per_row);
+        times.into_iter().map(|times| times.max(1.0 / times)).fold(f64::INFINITY, f64::min)
+    }
+}
+
 impl Default for Trials {
     fn default() -> Trials {
-        let (phase, trial) = (Some(Read::Keys), Trial::default());
-        Trials { phase, trial, in_vain: 0, choices: 0, next: NEXT_TRIAL, number: 1 }
+        let trial = Trial::default();
+        Trials { phase: None, trial, in_vain: 0, choices: 0, next: FIRST_TRIAL, number: 0 }
     }
 }
 
 impl Trials {
     /// Which way the next choice tries, if it does, where one costs so many times the other.
     pub(super) fn next(&mut self, times: f64) -> Option<Read> {
+        if times >= HOPELESS {
+            return None;
+        }
         if self.phase.is_none() {
             self.choices += 1;
             if self.choices >= self.next {
                 (self.number, self.choices) = (self.number + 1, 0);
                 self.next = (self.next * 2).min(RAREST_TRIAL);
                 let is_made =
-                    times < CLEAR || self.number == 2 || self.number.is_multiple_of(CLEAR_TRIALS);
+                    times < CLEAR || self.number <= 2 || self.number.is_multiple_of(CLEAR_TRIALS);
                 (self.phase, self.trial) = (is_made.then_some(Read::Keys), Trial::default());
             }
         }
-        self.phase.filter(|_| times < HOPELESS)
+        self.phase
     }
 
     /// Goes on from one way to the other when it is time. Gives what the trial found when it is over.
@@ -101,7 +140,7 @@ impl Trials {
 
     /// The next trial is to be soon.
     pub(super) fn again_soon(&mut self) {
-        (self.next, self.number) = (NEXT_TRIAL, 1);
+        (self.next, self.number) = (FIRST_TRIAL, 1);
     }
 
     /// Takes note of a read: how many seconds of the servers' time it took for so many keys or rows, or
