@@ -3,7 +3,7 @@
 //! 1. [`population`]: identifiers are read in tranches that fit in memory, and divided into sections, each for
 //!    some buckets; the keys of a section are ordered, each once, when its turn comes.
 //! 2. [`plan`]: each bucket's keys become requests: for one key, for a list, or for the whole bucket, whichever
-//!    costs less ([`cost`], measured in [`trials`]).
+//!    costs less ([`cost`], as [`trials`] found).
 //! 3. [`fetch`]: so many requests at once as is allowed; rows meet the keys in order, and become answers.
 //! 4. [`output`]: answers become Arrow batches, which wait in memory and then in a temporary file: the
 //!    servers go on to change, and a match is always the one that was counted.

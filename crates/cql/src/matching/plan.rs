@@ -38,6 +38,11 @@ impl Read {
 /// (`max_clustering_key_restrictions_per_query`).
 const MOST_KEYS: usize = 100;
 
+/// How many keys each list has: as few lists as may be, and of one length.
+fn list_of(keys: usize) -> usize {
+    keys.div_ceil(keys.div_ceil(MOST_KEYS).max(1))
+}
+
 /// What decides between the ways.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Chooser<'c> {
@@ -69,8 +74,7 @@ impl<'k> Plan<'k> {
             (Vec::new(), Cow::Borrowed(bucket))
         };
         let keys = others.len();
-        // As few lists as may be, and of one length.
-        let list = keys.div_ceil(keys.div_ceil(MOST_KEYS).max(1));
+        let list = list_of(keys);
         let read = match chooser.reads {
             MatchReads::Keys => Read::Key,
             _ if keys <= 1 => Read::Key,
@@ -119,7 +123,10 @@ impl Tally {
                     "match_reads says so".to_owned()
                 }
                 Read::Key => "no other key of their bucket is asked for".to_owned(),
-                Read::Keys | Read::Bucket => chooser.costs.shown(*keys as f64 / *requests as f64),
+                Read::Keys | Read::Bucket => {
+                    let each = usize::try_from(keys / requests).unwrap_or(usize::MAX);
+                    chooser.costs.shown(list_of(each))
+                }
                 Read::Hot => "they are kept apart, in parts".to_owned(),
             },
         };
