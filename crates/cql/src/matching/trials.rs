@@ -1,8 +1,8 @@
 //! When both ways to read the keys of a bucket are tried, and what that found.
 //!
 //! A trial is lists for a while, then whole buckets for a while, each until it had enough of the servers'
-//! time: few reads could all meet a pause. So the dearer way is read for two or three hundred buckets, those
-//! included that do not count because reads of the other kind are still under way, and trials are rare.
+//! time: few reads could all meet a pause. So the dearer way is read for up to some three hundred buckets,
+//! those included that do not count because reads of the other kind are still under way, and trials are rare.
 //!
 //! Must not know how reads are sent, and which way is chosen between trials.
 
@@ -35,7 +35,7 @@ const HOPELESS: f64 = 16.0;
 const SURPRISE: f64 = 2.0;
 const SOON: u64 = 1_024;
 /// Lists of 1, 2-3, 4-7, ... keys cost differently for each key. The last are those of 64 and more.
-pub(super) const CLASSES: usize = 7;
+const CLASSES: usize = 7;
 
 /// The trials of one direction of a table.
 #[derive(Debug, Clone, Copy)]
@@ -80,7 +80,7 @@ pub(super) struct Found([f64; LATEST]);
 
 impl Default for Trials {
     fn default() -> Trials {
-        let found = [Found([ROWS_PER_KEY; LATEST]); CLASSES];
+        let found = [Found::default(); CLASSES];
         Trials { now: None, found, choices: 0, next: FIRST_TRIAL, number: 0 }
     }
 }
@@ -88,7 +88,7 @@ impl Default for Trials {
 impl Trials {
     /// What is known of lists of so many keys.
     pub(super) fn found(&self, list: usize) -> Found {
-        self.found.get(class(list)).copied().unwrap_or(Found([ROWS_PER_KEY; LATEST]))
+        self.found.get(class(list)).copied().unwrap_or_default()
     }
 
     /// Which way the next choice tries, if it does, where one costs so many times the other.
@@ -191,12 +191,19 @@ impl Spent {
     }
 }
 
+impl Default for Found {
+    fn default() -> Found {
+        Found([ROWS_PER_KEY; LATEST])
+    }
+}
+
 impl Found {
     /// Adds what the newest trial found, in place of what the oldest did.
     fn add(&mut self, rows_per_key: f64) {
-        let [_, others @ ..] = self.0;
-        self.0 = [rows_per_key; LATEST];
-        self.0.iter_mut().zip(others).for_each(|(to, from)| *to = from);
+        self.0.rotate_left(1);
+        if let Some(newest) = self.0.last_mut() {
+            *newest = rows_per_key;
+        }
     }
 
     pub(super) fn median(&self) -> f64 {

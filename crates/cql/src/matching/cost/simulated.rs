@@ -9,7 +9,7 @@ const AT_ONCE: usize = 64;
 const LIST: usize = 100;
 const ROWS: usize = 4_000;
 const BUCKETS: usize = 1_250;
-/// Choices until three trials have been made, and those that they try in vain.
+/// Choices in which three trials are made.
 const LEARNT: usize = 10_000;
 /// Buckets that a trial reads in the dearer way, at most.
 const TRIED: usize = 400;
@@ -22,7 +22,7 @@ struct Server {
     /// What a row of a bucket and a key of a list take.
     row: u64,
     key: u64,
-    /// It pauses at such reads, the first time that they are tried.
+    /// It pauses once in each trial, when such reads are tried.
     pauses: Option<Read>,
     before: Option<Read>,
 }
