@@ -21,6 +21,9 @@ THEN = datetime(2026, 1, 1, tzinfo=UTC)
 HINTS_ARE_WRITTEN = 12.0
 PATIENCE = 180.0
 
+# Who waits for a node that hangs has no time left to ask another.
+IMPATIENT = "request_timeout=5s&timeout=5s"
+
 OPTIONS = "replication=3&lease=100ms&expected_rows=64k&request_timeout=2s"
 
 
@@ -212,20 +215,49 @@ def test_what_times_out_is_unknown_and_may_be_repeated(cluster: Cluster) -> None
 
 
 def test_a_node_that_hangs_is_passed_over(cluster: Cluster) -> None:
-    # Who waits for the node that hangs has no time left to ask another.
-    patience = "request_timeout=5s&timeout=5s"
-    address = cluster.address("hung").replace("request_timeout=2s", patience)
+    address = cluster.address("hung").replace("request_timeout=2s", IMPATIENT)
     with idmatch.open(address) as store:
-        table = store.create_table("t")
-        table.load(rows(0, 1_000))
-        # Statements are prepared when they are used first.
-        assert table.latest_partner_id("id0") == ("p0", THEN)
+        store.create_table("t").load(rows(0, 1_000))
+    with idmatch.open(address) as store:
+        table = store.table("t")
         cluster.lab.freeze(3)
         for n in range(1_000):
             assert table.latest_partner_id(f"id{n}") == (f"p{n}", THEN + timedelta(seconds=n))
         table.upsert(rows(1_000, 100))
+        population = pa.table({"id": [f"id{n}" for n in range(1_100)]})
+        assert table.match(population).rows == 1_100
+        table.erase(id="id1")
+        assert table.match(population).rows == 1_099
         cluster.lab.resume(3)
-        assert table.match(pa.table({"id": [f"id{n}" for n in range(1_100)]})).rows == 1_100
+        assert table.match(population).rows == 1_099
+
+
+def test_a_store_is_opened_while_a_node_hangs(cluster: Cluster) -> None:
+    every = cluster.address("hung_before").replace("request_timeout=2s", IMPATIENT)
+    one = every.replace(f",{NETWORK}.2,{NETWORK}.3", "")
+    with idmatch.open(every) as store:
+        store.create_table("t").load(rows(0, 1_000))
+    cluster.lab.freeze(3)
+    # Which contact point is asked first is left to chance.
+    for address in [every] * 5 + [one]:
+        with idmatch.open(address) as store:
+            table = store.table("t")
+            assert table.latest_partner_id("id7") == ("p7", THEN + timedelta(seconds=7))
+            table.upsert(rows(0, 1))
+            assert table.match(pa.table({"id": ["id1", "id2", "nobody"]})).rows == 2
+
+
+def test_nodes_that_were_passed_over_are_used_later(cluster: Cluster) -> None:
+    address = cluster.address("hung_for_a_time").replace(f",{NETWORK}.2,{NETWORK}.3", "")
+    with idmatch.open(address) as store:
+        store.create_table("t").load(rows(0, 100))
+    cluster.lab.freeze(3)
+    with idmatch.open(address) as store:
+        table = store.table("t")
+        cluster.lab.resume(3)
+        # The only contact point.
+        cluster.lab.kill(1)
+        assert table.match(pa.table({"id": ["id1", "id2", "nobody"]})).rows == 2
 
 
 def test_a_rolling_restart_is_not_noticed(cluster: Cluster) -> None:

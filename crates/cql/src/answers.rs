@@ -42,7 +42,7 @@ impl KeyRows {
             let which = Which::Counting(visible.dates());
             Source::Places(Box::new(HotRows::new(handle, known, (by, key), None, which).await?))
         } else {
-            Source::Bucket(Box::new(handle.key_pages(known, (by, key), visible.dates()).await?))
+            Source::Bucket(Box::new(handle.key_pages(known, (by, key), visible.dates())))
         };
         let (handle, known) = (Arc::clone(handle), Arc::clone(known));
         Ok(KeyRows { handle, known, visible, by, key: key.to_owned(), source, read: 0 })

@@ -13,6 +13,7 @@ use scylla::value::CqlTimestamp;
 use scylla::value::MaybeUnset::{Set, Unset};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::try_join;
 use uuid::Uuid;
 
 /// Generations that the timestamps of rows have room for.
@@ -278,11 +279,7 @@ impl<'c> Catalog<'c> {
     ) -> Result<i64> {
         let what = format!("the log of table {name}");
         let portion = Uuid::new_v4();
-        let cql = format!(
-            "INSERT INTO {}.idmatch_hashes (portion, hash, erased_at, parts) VALUES (?, ?, ?, ?)",
-            self.keyspace
-        );
-        let insert = self.client.prepare_catalog(&cql).await?;
+        let insert = self.client.prepare_catalog(&self.insert_notes()).await?;
         let row = |(hash, note): &(u128, Note)| {
             let (erased_at, parts) = match note {
                 // A null would be a tombstone.
@@ -295,11 +292,7 @@ impl<'c> Catalog<'c> {
             let rows: Vec<_> = notes.iter().map(row).collect();
             self.client.write_batch(&what, &insert, &rows).await?;
         }
-        let cql = format!(
-            "INSERT INTO {}.idmatch_tables (name, entry, portion) VALUES (?, ?, ?) IF NOT EXISTS",
-            self.keyspace
-        );
-        let enter = self.client.prepare_catalog(&cql).await?;
+        let enter = self.client.prepare_catalog(&self.insert_entry()).await?;
         loop {
             let values = (name.as_str(), last.saturating_add(1), portion);
             self.client.write(&what, &enter, values).await?;
@@ -312,14 +305,37 @@ impl<'c> Catalog<'c> {
         }
     }
 
+    /// Prepares what is asked of a table's log while others use it: as [`crate::statements`] says.
+    pub(crate) async fn prepare(&self) -> Result<()> {
+        let (notes, entry, select) =
+            (self.insert_notes(), self.insert_entry(), self.select_notes());
+        try_join!(
+            self.client.prepare_catalog(&notes),
+            self.client.prepare_catalog(&entry),
+            self.client.prepare_catalog(&select),
+        )
+        .map(drop)
+    }
+
+    fn insert_notes(&self) -> String {
+        let table = format!("{}.idmatch_hashes", self.keyspace);
+        format!("INSERT INTO {table} (portion, hash, erased_at, parts) VALUES (?, ?, ?, ?)")
+    }
+
+    fn insert_entry(&self) -> String {
+        let table = format!("{}.idmatch_tables", self.keyspace);
+        format!("INSERT INTO {table} (name, entry, portion) VALUES (?, ?, ?) IF NOT EXISTS")
+    }
+
+    fn select_notes(&self) -> String {
+        let table = format!("{}.idmatch_hashes", self.keyspace);
+        format!("SELECT hash, erased_at, parts FROM {table} WHERE portion = ?")
+    }
+
     /// The notes of an entry.
     pub(crate) async fn notes(&self, portion: Uuid) -> Result<Vec<(u128, Note)>> {
         let what = "the log of a table";
-        let cql = format!(
-            "SELECT hash, erased_at, parts FROM {}.idmatch_hashes WHERE portion = ?",
-            self.keyspace
-        );
-        let read = self.client.prepare_catalog(&cql).await?;
+        let read = self.client.prepare_catalog(&self.select_notes()).await?;
         let mut found = Vec::new();
         let mut pages = Pages::new(self.client, what, &read, (portion,));
         while let Some(page) = pages.next().await? {

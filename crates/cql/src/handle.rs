@@ -16,6 +16,7 @@ use scylla::serialize::row::SerializeRow;
 use scylla::value::CqlTimestamp;
 use std::sync::Arc;
 use tokio::sync::Mutex;
+use tokio::try_join;
 
 /// The timestamps of rows are microseconds: a thousand in each millisecond of seen_at. The last is
 /// for erasures, which hide all rows of their millisecond; the others for generations.
@@ -43,10 +44,12 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    pub(crate) fn new(client: Arc<Client>, state: Arc<State>, keep: Keep) -> Handle {
-        let statements = Statements::new(&client.settings().keyspace, state.name(), keep);
+    pub(crate) async fn open(client: Arc<Client>, state: Arc<State>, keep: Keep) -> Result<Handle> {
+        let catalog = Catalog::new(&client);
+        let prepared = Statements::prepare(&client, state.name(), keep);
+        let (statements, ()) = try_join!(prepared, catalog.prepare())?;
         let (noting, costs) = (Mutex::default(), Default::default());
-        Handle { client, state, noting, statements, costs }
+        Ok(Handle { client, state, noting, statements, costs })
     }
 
     /// What matches by a side cost so far. A window makes keys cheaper, and not buckets.
@@ -87,32 +90,32 @@ impl Handle {
 
     /// The rows that a key has in its bucket. With keep="all" they are newest first, and only those that
     /// were seen between these dates; with keep="last" all, in the order of values.
-    pub(crate) async fn key_pages(
+    pub(crate) fn key_pages(
         &self,
         known: &Known,
         (by, key): (Side, &str),
         Dates(since, until): Dates,
-    ) -> Result<Pages> {
-        let statement = self.by(by).key.get(&self.client).await?;
+    ) -> Pages {
+        let statement = &self.by(by).key;
         let (bucket, key) = (bucket(key, known.definition.buckets), key.to_owned());
-        Ok(match known.definition.keep {
+        match known.definition.keep {
             Keep::Last => self.pages(statement, (bucket, key)),
             Keep::All => self.pages(statement, (bucket, key, since, until)),
-        })
+        }
     }
 
     /// The same for some keys of one bucket, key by key.
-    pub(crate) async fn keys_pages(
+    pub(crate) fn keys_pages(
         &self,
         known: &Known,
         (by, bucket, keys): (Side, i32, Vec<String>),
         Dates(since, until): Dates,
-    ) -> Result<Pages> {
-        let statement = self.by(by).keys.get(&self.client).await?;
-        Ok(match known.definition.keep {
+    ) -> Pages {
+        let statement = &self.by(by).keys;
+        match known.definition.keep {
             Keep::Last => self.pages(statement, (bucket, keys)),
             Keep::All => self.pages(statement, (bucket, keys, since, until)),
-        })
+        }
     }
 
     /// The rows that a statement gives.
@@ -157,7 +160,7 @@ impl Handle {
             }
             return Ok(None);
         }
-        let select = self.by(by).row.get(&self.client).await?;
+        let select = &self.by(by).row;
         let (bucket, key, value) =
             (bucket(key, known.definition.buckets), key.to_owned(), value.to_owned());
         let mut pages = match keep {
@@ -183,7 +186,7 @@ impl Handle {
         if let Some(parts) = known.hot.parts(by, key) {
             return hot::count(self, (by, key, parts)).await;
         }
-        let pages = self.key_pages(&known, (by, key), Dates::ALL).await?;
+        let pages = self.key_pages(&known, (by, key), Dates::ALL);
         pages.count(self.client.settings().hot_key_rows).await
     }
 
@@ -198,7 +201,7 @@ impl Handle {
         if let Some(parts) = known.hot.parts(by, key) {
             hot::delete_row(self, (by, key, parts), (value, seen_at), at).await?;
         }
-        let delete = self.by(by).delete_row.get(&self.client).await?;
+        let delete = &self.by(by).delete_row;
         let bucket = bucket(key, known.definition.buckets);
         let (at, what) = (erased_at(at), self.what());
         match known.definition.keep {
@@ -222,7 +225,7 @@ impl Handle {
         if let Some(parts) = known.hot.parts(by, key) {
             hot::delete_key(self, (by, key, parts), at).await?;
         }
-        let delete = self.by(by).delete_key.get(&self.client).await?;
+        let delete = &self.by(by).delete_key;
         let values = (erased_at(at), bucket(key, known.definition.buckets), key);
         self.client.write(&self.what(), delete, values).await.map(drop)
     }

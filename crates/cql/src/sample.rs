@@ -79,13 +79,13 @@ pub(crate) async fn sample(handle: &Handle, known: &Known, by: Side) -> Result<S
 }
 
 async fn sample_bucket(handle: &Handle, by: Side, bucket: i32) -> Result<Sample> {
-    let statement = handle.by(by).bucket.get(&handle.client).await?;
+    let statement = &handle.by(by).bucket;
     sum(handle, handle.pages(statement, (bucket,))).await
 }
 
 /// One part of some keys with very many rows, taken for all of them.
 async fn sample_hot(handle: &Handle, known: &Known, by: Side) -> Result<Sample> {
-    let statement = handle.hot().part.get(&handle.client).await?;
+    let statement = &handle.hot().part;
     let mut all = Sample::default();
     let keys = hot::keys(handle, known, by).await?;
     let read = keys.len().min(HOT_KEYS);

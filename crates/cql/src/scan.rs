@@ -155,7 +155,7 @@ struct Task<V> {
 impl<V: Visit> Task<V> {
     async fn read(&mut self, tokens: (i64, i64)) -> Result<()> {
         let handle = Arc::clone(&self.handle);
-        let statement = handle.by(self.by).range.get(&handle.client).await?;
+        let statement = &handle.by(self.by).range;
         let mut pages = handle.pages(statement, tokens);
         while let Some(page) = pages.next().await? {
             handle.each_row(&page, |row| {

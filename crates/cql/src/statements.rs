@@ -1,65 +1,48 @@
-//! The statements for one table, prepared when they are first needed.
+//! The statements for one table. All are prepared when it is opened: the driver waits for every node then,
+//! also for one that has come to hang, and later nobody would wait for it.
 
 use crate::client::{Client, Prepared, Use};
 use crate::schema::direction_name;
 use idmatch_model::{Keep, Side, TableName};
 use idmatch_store::Result;
-use tokio::sync::OnceCell;
+use tokio::try_join;
 
 /// Of rows that are in the order of dates.
 const BETWEEN: &str = " AND seen_at >= ? AND seen_at < ?";
 
-/// A statement that is prepared once.
-pub(crate) struct Lazy {
-    cql: String,
-    used: Use,
-    prepared: OnceCell<Prepared>,
-}
-
-impl Lazy {
-    fn new(used: Use, cql: String) -> Lazy {
-        Lazy { cql, used, prepared: OnceCell::new() }
-    }
-
-    /// The prepared statement.
-    pub(crate) async fn get(&self, client: &Client) -> Result<&Prepared> {
-        self.prepared.get_or_try_init(|| client.prepare(&self.cql, self.used)).await
-    }
-}
-
 /// The statements for one direction. Those that read give rows of key, value and seen_at.
 pub(crate) struct Direction {
     /// Adds a row: bucket, key, value, seen_at, timestamp, time to live in seconds.
-    pub(crate) insert: Lazy,
+    pub(crate) insert: Prepared,
     /// The rows of a key: bucket, key, and with keep="all" from when on and before when.
-    pub(crate) key: Lazy,
+    pub(crate) key: Prepared,
     /// One row: bucket, key, value, and with keep="all" seen_at.
-    pub(crate) row: Lazy,
+    pub(crate) row: Prepared,
     /// The rows of some keys of a bucket: bucket, keys, and with keep="all" the same dates.
-    pub(crate) keys: Lazy,
+    pub(crate) keys: Prepared,
     /// The rows of a bucket: bucket.
-    pub(crate) bucket: Lazy,
+    pub(crate) bucket: Prepared,
     /// The rows of a range of tokens: after which, and up to which.
-    pub(crate) range: Lazy,
+    pub(crate) range: Prepared,
     /// Removes what a key has up to a timestamp: timestamp, bucket, key.
-    pub(crate) delete_key: Lazy,
+    pub(crate) delete_key: Prepared,
     /// Removes a row up to a timestamp: timestamp, bucket, key, value, and with keep="all" seen_at.
-    pub(crate) delete_row: Lazy,
+    pub(crate) delete_row: Prepared,
 }
 
 /// The statements for keys with very many rows. A part is named by table, side, key, number of parts,
 /// and its own number.
 pub(crate) struct Hot {
     /// Adds a row: its part, value, seen_at, timestamp, time to live in seconds.
-    pub(crate) insert: Lazy,
+    pub(crate) insert: Prepared,
     /// The rows of a part, newest first: its name, from when on and before when.
-    pub(crate) part: Lazy,
+    pub(crate) part: Prepared,
     /// The parts that there are, of all tables: table, side, key.
-    pub(crate) keys: Lazy,
+    pub(crate) keys: Prepared,
     /// Removes what a part has up to a timestamp: timestamp, part.
-    pub(crate) delete_part: Lazy,
+    pub(crate) delete_part: Prepared,
     /// Removes a row up to a timestamp: timestamp, part, value, seen_at.
-    pub(crate) delete_row: Lazy,
+    pub(crate) delete_row: Prepared,
 }
 
 /// The statements for both directions of a table.
@@ -71,14 +54,23 @@ pub(crate) struct Statements {
 }
 
 impl Statements {
-    pub(crate) fn new(keyspace: &str, table: &TableName, keep: Keep) -> Statements {
-        let direction =
-            |by| Direction::new(&format!("{keyspace}.{}", direction_name(table, by)), keep);
-        Statements {
-            by_id: direction(Side::Id),
-            by_partner_id: direction(Side::PartnerId),
-            hot: Hot::new(&format!("{keyspace}.idmatch_hot")),
-        }
+    /// # Errors
+    /// `Unavailable` where the servers do not prepare them in time.
+    pub(crate) async fn prepare(
+        client: &Client,
+        table: &TableName,
+        keep: Keep,
+    ) -> Result<Statements> {
+        let keyspace = &client.settings().keyspace;
+        let by = |side| format!("{keyspace}.{}", direction_name(table, side));
+        let (id, partner_id, hot) =
+            (by(Side::Id), by(Side::PartnerId), format!("{keyspace}.idmatch_hot"));
+        let (by_id, by_partner_id, hot) = try_join!(
+            Direction::prepare(client, &id, keep),
+            Direction::prepare(client, &partner_id, keep),
+            Hot::prepare(client, &hot),
+        )?;
+        Ok(Statements { by_id, by_partner_id, hot })
     }
 
     pub(crate) fn by(&self, by: Side) -> &Direction {
@@ -90,68 +82,57 @@ impl Statements {
 }
 
 impl Direction {
-    fn new(table: &str, keep: Keep) -> Direction {
+    async fn prepare(client: &Client, table: &str, keep: Keep) -> Result<Direction> {
         let select = format!("SELECT key, value, seen_at FROM {table}");
+        let delete = format!("DELETE FROM {table} USING TIMESTAMP ?");
         let (exactly, dates) = match keep {
             Keep::Last => ("bucket = ? AND key = ? AND value = ?", ""),
             Keep::All => ("bucket = ? AND key = ? AND value = ? AND seen_at = ?", BETWEEN),
         };
-        Direction {
-            insert: Lazy::new(
-                Use::Write,
-                format!(
-                    "INSERT INTO {table} (bucket, key, value, seen_at) VALUES (?, ?, ?, ?) \
-                 USING TIMESTAMP ? AND TTL ?"
-                ),
-            ),
-            key: Lazy::new(Use::Read, format!("{select} WHERE bucket = ? AND key = ?{dates}")),
-            row: Lazy::new(Use::Read, format!("{select} WHERE {exactly}")),
-            keys: Lazy::new(Use::List, format!("{select} WHERE bucket = ? AND key IN ?{dates}")),
-            bucket: Lazy::new(Use::Scan, format!("{select} WHERE bucket = ?")),
-            range: Lazy::new(
-                Use::Scan,
-                format!("{select} WHERE token(bucket) > ? AND token(bucket) <= ?"),
-            ),
-            delete_key: Lazy::new(
-                Use::Write,
-                format!("DELETE FROM {table} USING TIMESTAMP ? WHERE bucket = ? AND key = ?"),
-            ),
-            delete_row: Lazy::new(
-                Use::Write,
-                format!("DELETE FROM {table} USING TIMESTAMP ? WHERE {exactly}"),
-            ),
-        }
+        let insert = format!(
+            "INSERT INTO {table} (bucket, key, value, seen_at) VALUES (?, ?, ?, ?) \
+             USING TIMESTAMP ? AND TTL ?"
+        );
+        let key = format!("{select} WHERE bucket = ? AND key = ?{dates}");
+        let row = format!("{select} WHERE {exactly}");
+        let keys = format!("{select} WHERE bucket = ? AND key IN ?{dates}");
+        let bucket = format!("{select} WHERE bucket = ?");
+        let range = format!("{select} WHERE token(bucket) > ? AND token(bucket) <= ?");
+        let delete_key = format!("{delete} WHERE bucket = ? AND key = ?");
+        let delete_row = format!("{delete} WHERE {exactly}");
+        let (insert, key, row, keys, bucket, range, delete_key, delete_row) = try_join!(
+            client.prepare(&insert, Use::Write),
+            client.prepare(&key, Use::Read),
+            client.prepare(&row, Use::Read),
+            client.prepare(&keys, Use::List),
+            client.prepare(&bucket, Use::Scan),
+            client.prepare(&range, Use::Scan),
+            client.prepare(&delete_key, Use::Write),
+            client.prepare(&delete_row, Use::Write),
+        )?;
+        Ok(Direction { insert, key, row, keys, bucket, range, delete_key, delete_row })
     }
 }
 
 impl Hot {
-    fn new(table: &str) -> Hot {
-        let part = "name = ? AND side = ? AND key = ? AND parts = ? AND part = ?";
-        let row = format!("{part} AND value = ? AND seen_at = ?");
-        Hot {
-            insert: Lazy::new(
-                Use::Write,
-                format!(
-                    "INSERT INTO {table} (name, side, key, parts, part, value, seen_at) \
-                     VALUES (?, ?, ?, ?, ?, ?, ?) USING TIMESTAMP ? AND TTL ?"
-                ),
-            ),
-            part: Lazy::new(
-                Use::Read,
-                format!("SELECT key, value, seen_at FROM {table} WHERE {part}{BETWEEN}"),
-            ),
-            keys: Lazy::new(
-                Use::Scan,
-                format!("SELECT DISTINCT name, side, key, parts, part FROM {table}"),
-            ),
-            delete_part: Lazy::new(
-                Use::Write,
-                format!("DELETE FROM {table} USING TIMESTAMP ? WHERE {part}"),
-            ),
-            delete_row: Lazy::new(
-                Use::Write,
-                format!("DELETE FROM {table} USING TIMESTAMP ? WHERE {row}"),
-            ),
-        }
+    async fn prepare(client: &Client, table: &str) -> Result<Hot> {
+        let delete = format!("DELETE FROM {table} USING TIMESTAMP ?");
+        let exactly = "name = ? AND side = ? AND key = ? AND parts = ? AND part = ?";
+        let insert = format!(
+            "INSERT INTO {table} (name, side, key, parts, part, value, seen_at) \
+             VALUES (?, ?, ?, ?, ?, ?, ?) USING TIMESTAMP ? AND TTL ?"
+        );
+        let part = format!("SELECT key, value, seen_at FROM {table} WHERE {exactly}{BETWEEN}");
+        let keys = format!("SELECT DISTINCT name, side, key, parts, part FROM {table}");
+        let delete_part = format!("{delete} WHERE {exactly}");
+        let delete_row = format!("{delete} WHERE {exactly} AND value = ? AND seen_at = ?");
+        let (insert, part, keys, delete_part, delete_row) = try_join!(
+            client.prepare(&insert, Use::Write),
+            client.prepare(&part, Use::Read),
+            client.prepare(&keys, Use::Scan),
+            client.prepare(&delete_part, Use::Write),
+            client.prepare(&delete_row, Use::Write),
+        )?;
+        Ok(Hot { insert, part, keys, delete_part, delete_row })
     }
 }

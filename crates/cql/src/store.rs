@@ -80,7 +80,7 @@ impl CqlStore {
         };
         let state = State::open(Arc::clone(&client), store, name.clone()).await?;
         let keep = state.current().await?.definition.keep;
-        let table = Arc::new(CqlTable::new(Arc::new(Handle::new(client, state, keep))));
+        let table = Arc::new(CqlTable::new(Arc::new(Handle::open(client, state, keep).await?)));
         let mut tables = self.0.tables.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(Arc::clone(tables.entry(name.clone()).or_insert(table)))
     }

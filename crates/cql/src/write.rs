@@ -139,7 +139,6 @@ async fn write_group(handle: &Arc<Handle>, rows: &Rows, by: Side, group: &Group)
         Place::Bucket(_) => &handle.by(by).insert,
         Place::Part { .. } => &handle.hot().insert,
     };
-    let insert = insert.get(&handle.client).await?;
     let turn = handle.client.turn().await;
     // A retention may have been changed since the first of these rows was sent, or while others were.
     let known = handle.state.current().await?;

@@ -1,16 +1,19 @@
 //! Makes the session: where it connects to, as whom, and why it may not.
 
 use super::patience::Patience;
-use super::tls;
+use super::{answering, tls};
 use crate::settings::Settings;
+use futures::future::{Either, select};
 use idmatch_store::{Error, ErrorKind, Result};
 use scylla::client::PoolSize;
 use scylla::client::execution_profile::{ExecutionProfile, ExecutionProfileHandle};
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
+use scylla::cluster::Node;
 use scylla::policies::load_balancing::DefaultPolicy;
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,11 +21,12 @@ use std::time::Duration;
 const AGREEMENT_INTERVAL: Duration = Duration::from_millis(50);
 /// A connection on which nothing is heard for so long is given up.
 const KEEPALIVE: Duration = Duration::from_secs(5);
+/// After so long without a session, it is looked which contact points answer: a node may hang.
+const HASTE: Duration = Duration::from_millis(500);
 
 /// Connects to the contact points that answer. What is sent by itself has `patience`.
-pub(super) async fn session(settings: &Settings, patience: &Arc<Patience>) -> Result<Session> {
+pub(super) async fn session(settings: &Settings, patience: &Arc<Patience>) -> Result<Arc<Session>> {
     let mut builder = SessionBuilder::new()
-        .known_nodes(&settings.nodes)
         .connection_timeout(settings.request_timeout)
         .keepalive_interval(KEEPALIVE)
         .keepalive_timeout(KEEPALIVE)
@@ -38,8 +42,20 @@ pub(super) async fn session(settings: &Settings, patience: &Arc<Patience>) -> Re
     if let Some(tls) = &settings.tls {
         builder = builder.tls_context(Some(tls::config(tls)?));
     }
-    // The driver tries every contact point, several times.
-    let session = match tokio::time::timeout(settings.timeout, builder.build()).await {
+    let connected = async {
+        let whole = builder.clone().known_nodes(&settings.nodes);
+        // The driver tries every contact point.
+        let mut whole = pin!(async { whole.build().await.map(Arc::new) });
+        if let Ok(connected) = tokio::time::timeout(HASTE, &mut whole).await {
+            return connected;
+        }
+        match select(whole, pin!(answering::session(settings, &builder))).await {
+            Either::Left((connected, _)) => connected,
+            Either::Right((Some(session), _)) => Ok(session),
+            Either::Right((None, whole)) => whole.await,
+        }
+    };
+    let session = match tokio::time::timeout(settings.timeout, connected).await {
         Ok(connected) => connected.map_err(|e| super::refused::unconnected(settings, e))?,
         Err(late) => return Err(super::refused::unanswered(settings, late)),
     };
@@ -61,6 +77,11 @@ pub(super) fn profile(settings: &Settings, patience: &Arc<Patience>) -> Executio
         profile = profile.speculative_execution_policy(Some(Arc::clone(patience) as _));
     }
     profile.build().into_handle()
+}
+
+/// Whether a node is one of those that are asked.
+pub(super) fn is_near(settings: &Settings, node: &Node) -> bool {
+    settings.datacenter.is_none() || settings.datacenter == node.datacenter
 }
 
 /// LOCAL_QUORUM is of the datacenter of whoever is asked: it has to be the same one each time.

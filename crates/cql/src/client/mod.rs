@@ -1,9 +1,9 @@
 //! The connection to the servers: requests with their limits and repetitions.
 //!
 //! Owns the runtime that the driver works in; the rest of the crate is called from other threads;
-//! `waiting` is how they wait. `connect` makes the session, `tls` encrypts it, `flow` says when a
-//! request may be sent, `patience` when another node is asked too, `attempts` what became of it, `alive`
-//! what it needed. Must not know any table.
+//! `waiting` is how they wait. `connect` makes the session, `answering` does while a node hangs, `tls`
+//! encrypts it, `flow` says when a request may be sent, `patience` when another node is asked too,
+//! `attempts` what became of it, `alive` what it needed. Must not know any table.
 //!
 //! Invariants:
 //! - every statement is idempotent, so that it may be sent again, and to two nodes at once; only a
@@ -12,6 +12,7 @@
 //!   them while having turns.
 
 mod alive;
+mod answering;
 mod attempts;
 mod connect;
 mod flow;
@@ -57,7 +58,7 @@ const SCHEMA_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A session, and how it is used.
 pub(crate) struct Client {
-    session: Session,
+    session: Arc<Session>,
     /// Where work is started; it may outlive the runtime, and then does nothing.
     handle: Handle,
     /// There until this is dropped.

@@ -70,14 +70,14 @@ impl HotRows {
         };
         let in_bucket = match value {
             Some(value) if keep == Keep::Last => {
-                let statement = handle.by(by).row.get(&handle.client).await?;
+                let statement = &handle.by(by).row;
                 let bucket = bucket(key, known.definition.buckets);
                 handle.pages(statement, (bucket, key.to_owned(), value.to_owned()))
             }
-            _ => handle.key_pages(known, (by, key), dates).await?,
+            _ => handle.key_pages(known, (by, key), dates),
         };
         let mut places = vec![Place::new(in_bucket, keep == Keep::Last)];
-        let statement = handle.hot().part.get(&handle.client).await?;
+        let statement = &handle.hot().part;
         for parts in steps(known.hot.parts(by, key).unwrap_or_default()) {
             let wanted = match value {
                 Some(value) => part(value, parts)..part(value, parts) + 1,

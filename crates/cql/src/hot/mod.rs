@@ -136,7 +136,7 @@ pub(crate) async fn delete_key(
     (by, key, parts): (Side, &str, i32),
     at: SeenAt,
 ) -> Result<()> {
-    let delete = handle.hot().delete_part.get(&handle.client).await?;
+    let delete = &handle.hot().delete_part;
     let what = handle.what();
     let all = steps(parts).flat_map(|parts| (0..parts).map(move |part| (parts, part)));
     stream::iter(all)
@@ -170,7 +170,7 @@ pub(crate) async fn delete_from(
     (value, seen_at): (&str, SeenAt),
     at: SeenAt,
 ) -> Result<()> {
-    let delete = handle.hot().delete_row.get(&handle.client).await?;
+    let delete = &handle.hot().delete_row;
     let (name, side, part) = (handle.name().as_str(), by.column(), part(value, parts));
     let date = CqlTimestamp(seen_at.millis_i64());
     let values = (erased_at(at), name, side, key, parts, part, value, date);
@@ -180,7 +180,7 @@ pub(crate) async fn delete_from(
 /// How many rows a key has, about: one part is looked at, and not much further than where it is too
 /// large.
 pub(crate) async fn count(handle: &Handle, (by, key, parts): (Side, &str, i32)) -> Result<u64> {
-    let statement = handle.hot().part.get(&handle.client).await?;
+    let statement = &handle.hot().part;
     let pages = handle.pages(statement, part_values(handle, (by, key, parts, 0), Dates::ALL));
     Ok(pages.count(ROWS_PER_PART).await? * u64::from(parts.unsigned_abs()))
 }
@@ -191,7 +191,7 @@ pub(crate) async fn keys(handle: &Handle, known: &Known, by: Side) -> Result<BTr
     if known.hot.is_empty() {
         return Ok(found);
     }
-    let keys = handle.hot().keys.get(&handle.client).await?;
+    let keys = &handle.hot().keys;
     let mut pages = handle.pages(keys, ());
     while let Some(page) = pages.next().await? {
         page.each(|(name, side, key, _, _): (&str, &str, &str, i32, i32)| {

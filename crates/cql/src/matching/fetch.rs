@@ -118,15 +118,15 @@ impl Fetch {
         let mut pages = match read {
             Read::Key | Read::Hot => {
                 let key = all.text(first);
-                handle.key_pages(known, (query.by, key), visible.dates()).await?
+                handle.key_pages(known, (query.by, key), visible.dates())
             }
             Read::Keys => {
                 let texts = keys.iter().map(|key| all.text(key).to_owned()).collect();
                 let asked = (query.by, first.bucket, texts);
-                handle.keys_pages(known, asked, visible.dates()).await?
+                handle.keys_pages(known, asked, visible.dates())
             }
             Read::Bucket => {
-                let statement = handle.by(query.by).bucket.get(&handle.client).await?;
+                let statement = &handle.by(query.by).bucket;
                 handle.pages(statement, (first.bucket,))
             }
         };
