@@ -223,7 +223,8 @@ def test_a_node_that_hangs_is_passed_over(cluster: Cluster) -> None:
         cluster.lab.freeze(3)
         for n in range(1_000):
             assert table.latest_partner_id(f"id{n}") == (f"p{n}", THEN + timedelta(seconds=n))
-        table.upsert(rows(1_000, 100))
+        table.upsert(rows(1_000, 50))
+        table.load(rows(1_050, 50))
         population = pa.table({"id": [f"id{n}" for n in range(1_100)]})
         assert table.match(population).rows == 1_100
         table.erase(id="id1")
@@ -245,6 +246,11 @@ def test_a_store_is_opened_while_a_node_hangs(cluster: Cluster) -> None:
             assert table.latest_partner_id("id7") == ("p7", THEN + timedelta(seconds=7))
             table.upsert(rows(0, 1))
             assert table.match(pa.table({"id": ["id1", "id2", "nobody"]})).rows == 2
+    with idmatch.open(cluster.address("hung_before")) as store:
+        # Tables are made when the client may ask all nodes.
+        table = store.create_table("u")
+        assert table.load(rows(0, 10)).rows == 10
+        assert table.match(pa.table({"id": ["id1"]})).rows == 1
 
 
 def test_nodes_that_were_passed_over_are_used_later(cluster: Cluster) -> None:

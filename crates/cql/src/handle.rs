@@ -9,7 +9,7 @@ use crate::hot::{self, HotRows, Which};
 use crate::matching::Costs;
 use crate::pages::{Page, Pages};
 use crate::state::{Dates, Known, State};
-use crate::statements::{Direction, Hot, Statements};
+use crate::statements::{Direction, Hot, Loads, Statements};
 use idmatch_model::{Keep, SeenAt, Side, TableName, Window};
 use idmatch_store::{Result, now};
 use scylla::serialize::row::SerializeRow;
@@ -73,6 +73,11 @@ impl Handle {
     /// The statements for keys with very many rows.
     pub(crate) fn hot(&self) -> &Hot {
         &self.statements.hot
+    }
+
+    /// The statements for what loads have written.
+    pub(crate) fn loads(&self) -> &Loads {
+        &self.statements.loads
     }
 
     /// What is read, as an error names it.

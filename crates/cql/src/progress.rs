@@ -6,7 +6,6 @@
 //!
 //! Nothing here is needed for a load to be right: what fails costs the time that it would have saved.
 
-use crate::client::{Prepared, Use};
 use crate::errors::unexpected;
 use crate::handle::Handle;
 use crate::rows::Rows;
@@ -23,7 +22,6 @@ const LOOKED_FOR: usize = 16;
 
 /// The chunks of a load, by their hash.
 pub(crate) struct Progress {
-    insert: Prepared,
     /// Those that were written by a load that did not end.
     known: HashSet<u128>,
     /// Those of this load.
@@ -31,15 +29,10 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Reads what is known. Cost: a request, and the preparation of two.
+    /// Reads what is known. Cost: a request.
     pub(crate) async fn read(handle: &Arc<Handle>) -> Result<Progress> {
-        let table = table(handle);
-        let cql = format!("INSERT INTO {table} (name, chunk) VALUES (?, ?)");
-        let insert = handle.client.prepare(&cql, Use::Write).await?;
-        let cql = format!("SELECT chunk FROM {table} WHERE name = ?");
-        let select = handle.client.prepare(&cql, Use::Read).await?;
         let what = handle.what();
-        let mut pages = handle.pages(&select, (handle.name().to_string(),));
+        let mut pages = handle.pages(&handle.loads().chunks, (handle.name().to_string(),));
         let mut known = HashSet::new();
         while let Some(page) = pages.next().await? {
             page.each(|(chunk,): (&[u8],)| {
@@ -48,7 +41,7 @@ impl Progress {
                 Ok(())
             })?;
         }
-        Ok(Progress { insert, known, met: Vec::new() })
+        Ok(Progress { known, met: Vec::new() })
     }
 
     /// What is to be noted of a chunk when it is written; `None` if it is there already.
@@ -58,34 +51,29 @@ impl Progress {
         if self.known.contains(&chunk) && is_there(handle, rows).await? {
             return Ok(None);
         }
-        Ok(Some(Note { insert: self.insert.clone(), chunk }))
+        Ok(Some(Note(chunk)))
     }
 
     /// Forgets the chunks of a load that has ended. What fails is forgotten by the servers in a week.
     pub(crate) async fn end(self, handle: &Arc<Handle>) {
-        let cql = format!("DELETE FROM {} WHERE name = ? AND chunk = ?", table(handle));
-        let Ok(delete) = handle.client.prepare(&cql, Use::Write).await else { return };
         let (what, name) = (handle.what(), handle.name().as_str());
         let deletions = stream::iter(self.met).map(|chunk| {
             let values = (name, chunk.to_be_bytes().to_vec());
-            handle.client.write(&what, &delete, values)
+            handle.client.write(&what, &handle.loads().delete, values)
         });
         deletions.buffer_unordered(AT_ONCE).for_each(async |_| ()).await;
     }
 }
 
-/// A chunk that is to be noted.
-pub(crate) struct Note {
-    insert: Prepared,
-    chunk: u128,
-}
+/// A chunk that is to be noted, by its hash.
+pub(crate) struct Note(u128);
 
 impl Note {
     /// Notes that the chunk is written.
     pub(crate) async fn write(self, handle: &Handle) {
-        let values = (handle.name().as_str(), self.chunk.to_be_bytes().to_vec());
+        let values = (handle.name().as_str(), self.0.to_be_bytes().to_vec());
         // Without it the chunk is written again, if it comes to that.
-        handle.client.write(&handle.what(), &self.insert, values).await.ok();
+        handle.client.write(&handle.what(), &handle.loads().insert, values).await.ok();
     }
 }
 
@@ -108,8 +96,4 @@ async fn is_there(handle: &Arc<Handle>, rows: &Rows) -> Result<bool> {
         .try_collect()
         .await?;
     Ok(found.into_iter().all(|is_there| is_there))
-}
-
-fn table(handle: &Handle) -> String {
-    format!("{}.idmatch_loads", handle.client.settings().keyspace)
 }

@@ -1,5 +1,5 @@
-//! The statements for one table. All are prepared when it is opened: the driver waits for every node then,
-//! also for one that has come to hang, and later nobody would wait for it.
+//! The statements for one table. All are prepared when it is opened: to prepare waits for every node that is
+//! connected, also for one that has come to hang, and nothing that is done with an open table is to wait so.
 
 use crate::client::{Client, Prepared, Use};
 use crate::schema::direction_name;
@@ -45,12 +45,22 @@ pub(crate) struct Hot {
     pub(crate) delete_row: Prepared,
 }
 
-/// The statements for both directions of a table.
+/// The statements for what loads have written, as far as they did not end.
+pub(crate) struct Loads {
+    /// Notes a chunk: table, hash.
+    pub(crate) insert: Prepared,
+    /// The chunks of a table's loads: table.
+    pub(crate) chunks: Prepared,
+    /// Forgets a chunk: table, hash.
+    pub(crate) delete: Prepared,
+}
+
+/// All statements of a table.
 pub(crate) struct Statements {
     by_id: Direction,
     by_partner_id: Direction,
-    /// Those for keys with very many rows.
     pub(crate) hot: Hot,
+    pub(crate) loads: Loads,
 }
 
 impl Statements {
@@ -63,14 +73,15 @@ impl Statements {
     ) -> Result<Statements> {
         let keyspace = &client.settings().keyspace;
         let by = |side| format!("{keyspace}.{}", direction_name(table, side));
-        let (id, partner_id, hot) =
-            (by(Side::Id), by(Side::PartnerId), format!("{keyspace}.idmatch_hot"));
-        let (by_id, by_partner_id, hot) = try_join!(
+        let (id, partner_id) = (by(Side::Id), by(Side::PartnerId));
+        let (hot, loads) = (format!("{keyspace}.idmatch_hot"), format!("{keyspace}.idmatch_loads"));
+        let (by_id, by_partner_id, hot, loads) = try_join!(
             Direction::prepare(client, &id, keep),
             Direction::prepare(client, &partner_id, keep),
             Hot::prepare(client, &hot),
+            Loads::prepare(client, &loads),
         )?;
-        Ok(Statements { by_id, by_partner_id, hot })
+        Ok(Statements { by_id, by_partner_id, hot, loads })
     }
 
     pub(crate) fn by(&self, by: Side) -> &Direction {
@@ -134,5 +145,19 @@ impl Hot {
             client.prepare(&delete_row, Use::Write),
         )?;
         Ok(Hot { insert, part, keys, delete_part, delete_row })
+    }
+}
+
+impl Loads {
+    async fn prepare(client: &Client, table: &str) -> Result<Loads> {
+        let insert = format!("INSERT INTO {table} (name, chunk) VALUES (?, ?)");
+        let chunks = format!("SELECT chunk FROM {table} WHERE name = ?");
+        let delete = format!("DELETE FROM {table} WHERE name = ? AND chunk = ?");
+        let (insert, chunks, delete) = try_join!(
+            client.prepare(&insert, Use::Write),
+            client.prepare(&chunks, Use::Read),
+            client.prepare(&delete, Use::Write),
+        )?;
+        Ok(Loads { insert, chunks, delete })
     }
 }

@@ -49,7 +49,7 @@ impl Client {
     }
 
     fn needed(&self, needs: Needs) -> Option<String> {
-        let state = self.session.get_cluster_state();
+        let state = self.session().get_cluster_state();
         let keyspace = state.get_keyspace(&self.settings.keyspace);
         let copies = match keyspace.map(|keyspace| &keyspace.strategy) {
             Some(Strategy::SimpleStrategy { replication_factor }) => {
@@ -65,7 +65,7 @@ impl Client {
 
     /// Which nodes are not connected.
     pub(super) fn alive(&self) -> String {
-        let state = self.session.get_cluster_state();
+        let state = self.session().get_cluster_state();
         let nodes = state.get_nodes_info();
         let away = nodes.iter().filter(|node| !node.is_connected());
         let mut away: Vec<String> = away.map(|node| node.address.to_string()).collect();

@@ -1,6 +1,5 @@
-//! Connects to the contact points that answer, while a node hangs. The driver waits for a node that takes a
-//! connection and says nothing until the connection is given up: for the contact point that it happens to
-//! ask first, and then for each node, before it gives a session.
+//! Connects to one contact point that answers, while a node hangs: until such a connection is given up,
+//! the driver waits for the contact point that it happens to ask first, and then for every other node.
 //!
 //! Must not know what a session is used for.
 
@@ -10,83 +9,46 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
-use scylla::cluster::metadata::Peer;
-use scylla::policies::host_filter::HostFilter;
-use std::collections::BTreeSet;
+use scylla::policies::host_filter::AllowListHostFilter;
+use std::future::ready;
 use std::net::SocketAddr;
-use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
+use std::pin::pin;
+use std::sync::Arc;
 
-/// For so long after one contact point has answered the others are waited for.
-const OTHERS: Duration = Duration::from_millis(250);
+/// So many contact points are tried at once, and so many addresses of each.
+const TRIED: usize = 5;
 
-/// The nodes that a session may connect to.
-struct Admitted(RwLock<Nodes>);
-
-enum Nodes {
-    These(BTreeSet<SocketAddr>),
-    All,
-}
-
-impl Admitted {
-    fn admit(&self, nodes: Nodes) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = nodes;
-    }
-}
-
-impl HostFilter for Admitted {
-    fn accept(&self, node: &Peer) -> bool {
-        match &*self.0.read().unwrap_or_else(PoisonError::into_inner) {
-            Nodes::These(nodes) => {
-                nodes.contains(&SocketAddr::new(node.address.ip(), node.address.port()))
-            }
-            Nodes::All => true,
-        }
-    }
-}
-
-/// Connects to the contact points that answer, and lets the other nodes in when no answer is to be had of
-/// them any more or all have answered. `None` where no contact point is a node that can be asked: none
-/// answers, or servers know each other by other addresses.
-pub(super) async fn session(settings: &Settings, builder: &SessionBuilder) -> Option<Arc<Session>> {
-    let mut points = BTreeSet::new();
-    for node in &settings.nodes {
-        points.extend(tokio::net::lookup_host(node).await.into_iter().flatten());
-    }
-    let mut tried: FuturesUnordered<_> =
-        points.into_iter().map(|point| connect(settings, builder, point)).collect();
-    let mut first = None;
-    while first.is_none() {
-        first = tried.next().await?;
-    }
-    let (point, session, admitted) = first?;
-    let mut answering = BTreeSet::from([point]);
-    let others = async {
-        while let Some(found) = tried.next().await {
-            answering.extend(found.map(|(point, _, _)| point));
-        }
+/// A session with one node. `None` where no contact point is a node that can be asked: none answers, or
+/// servers know each other by other addresses.
+pub(super) async fn session(settings: &Settings, builder: &SessionBuilder) -> Option<Session> {
+    let mut names: Vec<&String> = settings.nodes.iter().collect();
+    fastrand::shuffle(&mut names);
+    let by_name = async |name| {
+        let mut addresses: Vec<_> = tokio::net::lookup_host(name).await.ok()?.collect();
+        fastrand::shuffle(&mut addresses);
+        let with_one = |address| with_one(settings, builder, address);
+        first(addresses.into_iter().take(TRIED).map(with_one)).await
     };
-    let _ = tokio::time::timeout(OTHERS, others).await;
-    admitted.admit(Nodes::These(answering));
-    // Without them the first can be asked.
-    let _ = tokio::time::timeout(settings.request_timeout, session.refresh_metadata()).await;
-    admitted.admit(Nodes::All);
-    let whole = Arc::clone(&session);
-    tokio::spawn(async move { whole.refresh_metadata().await });
-    Some(session)
+    first(names.into_iter().take(TRIED).map(by_name)).await
 }
 
-/// A session with one contact point, if that is a node that can be asked.
-async fn connect(
+/// The first that there is.
+async fn first<T>(tries: impl Iterator<Item: Future<Output = Option<T>>>) -> Option<T> {
+    let tries: FuturesUnordered<_> = tries.collect();
+    pin!(tries.filter_map(ready)).next().await
+}
+
+async fn with_one(
     settings: &Settings,
     builder: &SessionBuilder,
-    point: SocketAddr,
-) -> Option<(SocketAddr, Arc<Session>, Arc<Admitted>)> {
-    let admitted = Arc::new(Admitted(RwLock::new(Nodes::These(BTreeSet::from([point])))));
-    let builder = builder.clone().known_node_addr(point);
-    let session = builder.host_filter(Arc::clone(&admitted) as _).build().await.ok()?;
+    node: SocketAddr,
+) -> Option<Session> {
+    let only = AllowListHostFilter::new([node]).ok()?;
+    let builder = builder.clone().known_node_addr(node).host_filter(Arc::new(only));
+    let session = builder.build().await.ok()?;
     let state = session.get_cluster_state();
     let mut nodes = state.get_nodes_info().iter();
-    let is_one = nodes.any(|node| node.is_connected() && is_near(settings, node));
-    is_one.then(|| (point, Arc::new(session), admitted))
+    let can_be_asked = nodes.any(|node| node.is_connected() && is_near(settings, node));
+    // Without a name the driver has learnt nothing of the cluster.
+    (can_be_asked && !state.cluster_name().is_empty()).then_some(session)
 }

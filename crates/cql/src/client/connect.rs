@@ -1,4 +1,5 @@
-//! Makes the session: where it connects to, as whom, and why it may not.
+//! Makes the session: where it connects to, as whom, and why it may not. While a node hangs there is
+//! one with a single node at first, and the one with all nodes takes its place as soon as it is there.
 
 use super::patience::Patience;
 use super::{answering, tls};
@@ -16,6 +17,7 @@ use std::num::NonZeroUsize;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// How often nodes are asked whether all know of a change of tables.
 const AGREEMENT_INTERVAL: Duration = Duration::from_millis(50);
@@ -23,9 +25,34 @@ const AGREEMENT_INTERVAL: Duration = Duration::from_millis(50);
 const KEEPALIVE: Duration = Duration::from_secs(5);
 /// After so long without a session, it is looked which contact points answer: a node may hang.
 const HASTE: Duration = Duration::from_millis(500);
+/// A session with all nodes that was not made is tried again after so long.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// The session that is used.
+pub(super) struct Connection(watch::Receiver<Current>);
+
+struct Current {
+    session: Arc<Session>,
+    /// Whether it may ask all nodes.
+    is_whole: bool,
+}
+
+impl Connection {
+    /// The session to be used now. It may be another one the next time.
+    pub(super) fn session(&self) -> Arc<Session> {
+        Arc::clone(&self.0.borrow().session)
+    }
+
+    /// The session that may ask all nodes, when it is there.
+    pub(super) async fn whole(&self) -> Arc<Session> {
+        // Whoever sends it does not end before.
+        let _ = self.0.clone().wait_for(|current| current.is_whole).await;
+        self.session()
+    }
+}
 
 /// Connects to the contact points that answer. What is sent by itself has `patience`.
-pub(super) async fn session(settings: &Settings, patience: &Arc<Patience>) -> Result<Arc<Session>> {
+pub(super) async fn connect(settings: &Settings, patience: &Arc<Patience>) -> Result<Connection> {
     let mut builder = SessionBuilder::new()
         .connection_timeout(settings.request_timeout)
         .keepalive_interval(KEEPALIVE)
@@ -42,25 +69,40 @@ pub(super) async fn session(settings: &Settings, patience: &Arc<Patience>) -> Re
     if let Some(tls) = &settings.tls {
         builder = builder.tls_context(Some(tls::config(tls)?));
     }
+    let all = builder.clone().known_nodes(&settings.nodes);
+    let again = all.clone();
+    // The driver tries every contact point.
+    let mut whole = Box::pin(async move { all.build().await });
     let connected = async {
-        let whole = builder.clone().known_nodes(&settings.nodes);
-        // The driver tries every contact point.
-        let mut whole = pin!(async { whole.build().await.map(Arc::new) });
         if let Ok(connected) = tokio::time::timeout(HASTE, &mut whole).await {
-            return connected;
+            return (connected, None);
         }
         match select(whole, pin!(answering::session(settings, &builder))).await {
-            Either::Left((connected, _)) => connected,
-            Either::Right((Some(session), _)) => Ok(session),
-            Either::Right((None, whole)) => whole.await,
+            Either::Left((connected, _)) => (connected, None),
+            Either::Right((Some(session), whole)) => (Ok(session), Some(whole)),
+            Either::Right((None, whole)) => (whole.await, None),
         }
     };
-    let session = match tokio::time::timeout(settings.timeout, connected).await {
-        Ok(connected) => connected.map_err(|e| super::refused::unconnected(settings, e))?,
+    let (session, whole) = match tokio::time::timeout(settings.timeout, connected).await {
+        Ok((Ok(session), whole)) => (Arc::new(session), whole),
+        Ok((Err(error), _)) => return Err(super::refused::unconnected(settings, error)),
         Err(late) => return Err(super::refused::unanswered(settings, late)),
     };
     check_datacenter(settings, &session)?;
-    Ok(session)
+    let (sender, receiver) = watch::channel(Current { session, is_whole: whole.is_none() });
+    if let Some(whole) = whole {
+        tokio::spawn(async move {
+            let mut connected = whole.await;
+            while connected.is_err() {
+                tokio::time::sleep(AGAIN).await;
+                connected = again.build().await;
+            }
+            if let Ok(session) = connected {
+                sender.send_replace(Current { session: Arc::new(session), is_whole: true });
+            }
+        });
+    }
+    Ok(Connection(receiver))
 }
 
 /// How requests are sent for which another node is asked when `patience` is over.

@@ -26,6 +26,7 @@ use crate::errors::{Failure, is_unheard_of, outcome, unread, unwritten};
 use crate::settings::Settings;
 use alive::Needs;
 use attempts::Attempts;
+use connect::Connection;
 use flow::Flow;
 use idmatch_store::{Error, ErrorKind, Result};
 use patience::Patience;
@@ -58,7 +59,7 @@ const SCHEMA_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A session, and how it is used.
 pub(crate) struct Client {
-    session: Arc<Session>,
+    connection: Connection,
     /// Where work is started; it may outlive the runtime, and then does nothing.
     handle: Handle,
     /// There until this is dropped.
@@ -100,10 +101,14 @@ impl Client {
     pub(crate) fn connect(settings: Settings) -> Result<Client> {
         let runtime = waiting::runtime()?;
         let bulk = Arc::new(Patience::new(&settings, patience::BULK));
-        let session = runtime.block_on(connect::session(&settings, &bulk))?;
+        let connection = runtime.block_on(connect::connect(&settings, &bulk))?;
         let flow = Flow::new(settings.in_flight, settings.max_requests_per_second);
         let (handle, prepared) = (runtime.handle().clone(), Mutex::default());
-        Ok(Client { session, handle, runtime: Some(runtime), flow, bulk, prepared, settings })
+        Ok(Client { connection, handle, runtime: Some(runtime), flow, bulk, prepared, settings })
+    }
+
+    fn session(&self) -> Arc<Session> {
+        self.connection.session()
     }
 
     /// What it was told.
@@ -130,7 +135,7 @@ impl Client {
     ) -> Result<QueryRowsResult> {
         let turn = self.turn_for(prepared).await;
         let (statement, attempts) = prepared.watched();
-        let read = || self.session.execute_unpaged(&statement, &values);
+        let read = || async { self.session().execute_unpaged(&statement, &values).await };
         let result = self.repeat(turn.as_ref(), &attempts, prepared.pace(), read).await;
         rows(what, result.map_err(|failure| unread(what, failure))?)
     }
@@ -145,7 +150,9 @@ impl Client {
     ) -> Result<(QueryRowsResult, Option<PagingState>)> {
         let turn = self.turn_for(prepared).await;
         let (statement, attempts) = prepared.watched();
-        let read = || self.session.execute_single_page(&statement, &values, state.clone());
+        let read = || async {
+            self.session().execute_single_page(&statement, &values, state.clone()).await
+        };
         let result = self.repeat(turn.as_ref(), &attempts, prepared.pace(), read).await;
         let (result, next) = result.map_err(|failure| unread(what, failure))?;
         let next = match next {
@@ -189,7 +196,7 @@ impl Client {
         values: impl SerializeRow,
     ) -> Result<QueryResult> {
         let (statement, attempts) = prepared.watched();
-        let write = || self.session.execute_unpaged(&statement, &values);
+        let write = || async { self.session().execute_unpaged(&statement, &values).await };
         let result = self.repeat(turn, &attempts, prepared.pace(), write).await;
         result.map_err(|failure| unwritten(what, failure))
     }
@@ -209,7 +216,7 @@ impl Client {
         }
         let attempts = Arc::new(Attempts::default());
         batch.set_history_listener(Arc::clone(&attempts) as _);
-        let write = || self.session.batch(&batch, values);
+        let write = || async { self.session().batch(&batch, values).await };
         let pace = self.bulk_pace(prepared.pace().needs);
         let result = self.repeat(turn, &attempts, pace, write).await.map(drop);
         result.map_err(|failure| unwritten(what, failure))
@@ -226,38 +233,32 @@ impl Client {
         statement.set_is_idempotent(false);
         let repetition = AtomicUsize::new(0);
         let change = || async {
-            let mut statement = statement.clone();
-            statement.set_load_balancing_policy(self.nth_node(repetition.fetch_add(1, Relaxed)));
-            self.session.query_unpaged(statement, ()).await?;
+            let (mut statement, session) = (statement.clone(), self.session());
+            let node = nth_node(&session, repetition.fetch_add(1, Relaxed));
+            statement.set_load_balancing_policy(node);
+            session.query_unpaged(statement, ()).await?;
             // The driver waits only for what was changed just now.
-            self.session.await_schema_agreement().await?;
+            session.await_schema_agreement().await?;
             Ok(())
         };
         let pace = Pace { patience: None, ..self.bulk_pace(Needs::Node) };
+        // Later with the nodes that there are.
+        let _ = tokio::time::timeout(self.settings.timeout, self.connection.whole()).await;
         let result = self.repeat(None, &attempts, pace, change).await;
         let what = "a change of tables";
         result.map_err(|failure| unwritten(what, failure))
     }
 
-    /// To ask one of the nodes that can be asked, in an order that is the same for all clients.
-    fn nth_node(&self, n: usize) -> Option<Arc<dyn LoadBalancingPolicy>> {
-        let state = self.session.get_cluster_state();
-        let able = state.get_nodes_info().iter().filter(|node| node.is_connected());
-        let nodes: BTreeSet<Uuid> = able.map(|node| node.host_id).collect();
-        let node = *nodes.iter().nth(n % nodes.len().max(1))?;
-        Some(SingleTargetLoadBalancingPolicy::new(NodeIdentifier::HostId(node), None))
-    }
-
     /// Learns which nodes have which rows of a keyspace that was made.
     pub(crate) async fn learn_of_keyspace(&self) -> Result<()> {
         let what = "cannot learn where the rows of a new keyspace are";
-        let learnt = self.session.refresh_metadata().await;
+        let learnt = self.session().refresh_metadata().await;
         learnt.map_err(|e| Error::with_source(ErrorKind::Unavailable, what, e))
     }
 
     /// Waits until all nodes that can be asked know the same tables, as long as requests are repeated.
     pub(crate) async fn wait_for_agreement(&self) {
-        let agreement = self.session.await_schema_agreement();
+        let agreement = async { self.connection.whole().await.await_schema_agreement().await };
         // What is asked next tells whether it was reached.
         let _ = tokio::time::timeout(self.settings.timeout, agreement).await;
     }
@@ -268,7 +269,7 @@ impl Client {
         let mut statement = Statement::new(cql);
         statement.set_is_idempotent(true);
         statement.set_history_listener(Arc::clone(&attempts) as _);
-        let ask = || self.session.query_unpaged(statement.clone(), ());
+        let ask = || async { self.session().query_unpaged(statement.clone(), ()).await };
         let result = self.repeat(None, &attempts, self.bulk_pace(Needs::Node), ask).await;
         rows(what, result.map_err(|failure| unread(what, failure))?)
     }
@@ -329,7 +330,7 @@ impl Client {
                 return Err(failure(error));
             }
             if unheard_of {
-                let check = self.session.check_schema_agreement();
+                let check = async { self.connection.whole().await.check_schema_agreement().await };
                 let checked = tokio::time::timeout(self.settings.request_timeout, check).await;
                 agreed = matches!(checked, Ok(Ok(Some(_))));
             }
@@ -375,6 +376,15 @@ impl Drop for Client {
             runtime.shutdown_background();
         }
     }
+}
+
+/// To ask one of the nodes that can be asked, in an order that is the same for all clients.
+fn nth_node(session: &Session, n: usize) -> Option<Arc<dyn LoadBalancingPolicy>> {
+    let state = session.get_cluster_state();
+    let able = state.get_nodes_info().iter().filter(|node| node.is_connected());
+    let nodes: BTreeSet<Uuid> = able.map(|node| node.host_id).collect();
+    let node = *nodes.iter().nth(n % nodes.len().max(1))?;
+    Some(SingleTargetLoadBalancingPolicy::new(NodeIdentifier::HostId(node), None))
 }
 
 fn rows(what: &str, result: QueryResult) -> Result<QueryRowsResult> {

@@ -113,7 +113,8 @@ impl Client {
         loop {
             let mut statement = Statement::new(cql).with_page_size(PAGE_ROWS);
             statement.set_is_idempotent(true);
-            let preparing = self.session.prepare(statement);
+            let session = self.session();
+            let preparing = session.prepare(statement);
             // The driver waits for every node, also for one that hangs.
             match tokio::time::timeout(self.settings.request_timeout, preparing).await {
                 Ok(Ok(mut prepared)) => {

@@ -1,8 +1,10 @@
 //! Several clients of one store: what one does, the others see.
 
-use crate::common::{answers, erase, fresh, open, upsert};
+use crate::common::{answers, contact_points, erase, fresh, open, settings_of, upsert};
+use idmatch_cql::CqlStore;
 use idmatch_model::{Keep, Side, TableOptions, Target, Window};
 use idmatch_store::{ErrorKind, Store, Table};
+use std::net::TcpListener;
 use std::sync::Arc;
 
 const THEN: i64 = 1_750_000_000_000;
@@ -55,6 +57,24 @@ fn clients_that_make_a_table_at_once_have_the_same() {
     assert_eq!(partners(table.as_ref(), "id"), ["p0", "p1", "p2", "p3"]);
     let other = open("makers").create_table(&name, &TableOptions::default());
     assert_eq!(other.err().map(|e| e.kind()), Some(ErrorKind::TableExists));
+}
+
+#[test]
+fn contact_points_that_hang_are_passed_over() {
+    let _beside = fresh("hangs");
+    let name = "t".parse().unwrap();
+    let table = open("hangs").create_table(&name, &TableOptions::default()).unwrap();
+    upsert(table.as_ref(), &[row("id", "p")]);
+    // They take connections and say nothing.
+    let hang: [_; 3] = std::array::from_fn(|_| TcpListener::bind("127.0.0.1:0").unwrap());
+    let [a, b, c] = hang.each_ref().map(|point| point.local_addr().unwrap());
+    let points = format!("{a},{b},{c},{}", contact_points());
+    // Which one is asked first is left to chance; who waits for one of these is late.
+    for _ in 0..6 {
+        let settings = settings_of(&points, "hangs", "&request_timeout=5s&timeout=5s");
+        let table = CqlStore::open(settings).unwrap().table(&name).unwrap();
+        assert_eq!(partners(table.as_ref(), "id"), ["p"]);
+    }
 }
 
 #[test]
