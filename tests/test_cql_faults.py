@@ -247,7 +247,6 @@ def test_a_store_is_opened_while_a_node_hangs(cluster: Cluster) -> None:
             table.upsert(rows(0, 1))
             assert table.match(pa.table({"id": ["id1", "id2", "nobody"]})).rows == 2
     with idmatch.open(cluster.address("hung_before")) as store:
-        # Tables are made when the client may ask all nodes.
         table = store.create_table("u")
         assert table.load(rows(0, 10)).rows == 10
         assert table.match(pa.table({"id": ["id1"]})).rows == 1

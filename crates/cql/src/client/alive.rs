@@ -66,11 +66,15 @@ impl Client {
     /// Which nodes are not connected.
     pub(super) fn alive(&self) -> String {
         let state = self.session().get_cluster_state();
-        let nodes = state.get_nodes_info();
-        let away = nodes.iter().filter(|node| !node.is_connected());
+        let nodes = state.get_nodes_info().iter().filter(|node| node.is_enabled());
+        let away = nodes.clone().filter(|node| !node.is_connected());
         let mut away: Vec<String> = away.map(|node| node.address.to_string()).collect();
         away.sort();
-        connected(nodes.len(), &away)
+        let text = connected(nodes.count(), &away);
+        match self.connection.is_whole() {
+            true => text,
+            false => format!("{text}; others are still being connected to"),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Must not know what a session is used for.
 
-use super::connect::is_near;
+use super::connect::{is_near, knows_cluster};
 use crate::settings::Settings;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
@@ -49,6 +49,5 @@ async fn with_one(
     let state = session.get_cluster_state();
     let mut nodes = state.get_nodes_info().iter();
     let can_be_asked = nodes.any(|node| node.is_connected() && is_near(settings, node));
-    // Without a name the driver has learnt nothing of the cluster.
-    (can_be_asked && !state.cluster_name().is_empty()).then_some(session)
+    (can_be_asked && knows_cluster(&session)).then_some(session)
 }

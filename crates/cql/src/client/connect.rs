@@ -43,6 +43,10 @@ impl Connection {
         Arc::clone(&self.0.borrow().session)
     }
 
+    pub(super) fn is_whole(&self) -> bool {
+        self.0.borrow().is_whole
+    }
+
     /// The session that may ask all nodes, when it is there.
     pub(super) async fn whole(&self) -> Arc<Session> {
         // Whoever sends it does not end before.
@@ -93,13 +97,14 @@ pub(super) async fn connect(settings: &Settings, patience: &Arc<Patience>) -> Re
     if let Some(whole) = whole {
         tokio::spawn(async move {
             let mut connected = whole.await;
-            while connected.is_err() {
-                tokio::time::sleep(AGAIN).await;
+            let session = loop {
+                match connected {
+                    Ok(session) if knows_cluster(&session) => break Arc::new(session),
+                    _ => tokio::time::sleep(AGAIN).await,
+                }
                 connected = again.build().await;
-            }
-            if let Ok(session) = connected {
-                sender.send_replace(Current { session: Arc::new(session), is_whole: true });
-            }
+            };
+            sender.send_replace(Current { session, is_whole: true });
         });
     }
     Ok(Connection(receiver))
@@ -119,6 +124,11 @@ pub(super) fn profile(settings: &Settings, patience: &Arc<Patience>) -> Executio
         profile = profile.speculative_execution_policy(Some(Arc::clone(patience) as _));
     }
     profile.build().into_handle()
+}
+
+/// Whether the driver has learnt anything of the cluster: it also gives sessions that have not.
+pub(super) fn knows_cluster(session: &Session) -> bool {
+    !session.get_cluster_state().cluster_name().is_empty()
 }
 
 /// Whether a node is one of those that are asked.

@@ -242,11 +242,14 @@ impl Client {
             Ok(())
         };
         let pace = Pace { patience: None, ..self.bulk_pace(Needs::Node) };
-        // Later with the nodes that there are.
-        let _ = tokio::time::timeout(self.settings.timeout, self.connection.whole()).await;
+        // One node alone would agree with itself.
+        let whole = tokio::time::timeout(SCHEMA_TIMEOUT, self.connection.whole()).await;
+        whole.map_err(|late| {
+            let text = format!("no tables were changed: {}", self.alive());
+            Error::with_source(ErrorKind::Unavailable, text, late)
+        })?;
         let result = self.repeat(None, &attempts, pace, change).await;
-        let what = "a change of tables";
-        result.map_err(|failure| unwritten(what, failure))
+        result.map_err(|failure| unwritten("a change of tables", failure))
     }
 
     /// Learns which nodes have which rows of a keyspace that was made.

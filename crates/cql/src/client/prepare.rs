@@ -113,13 +113,18 @@ impl Client {
         loop {
             let mut statement = Statement::new(cql).with_page_size(PAGE_ROWS);
             statement.set_is_idempotent(true);
-            let session = self.session();
+            let (is_whole, session) = (self.connection.is_whole(), self.session());
             let preparing = session.prepare(statement);
             // The driver waits for every node, also for one that hangs.
             match tokio::time::timeout(self.settings.request_timeout, preparing).await {
                 Ok(Ok(mut prepared)) => {
                     prepared.set_use_cached_result_metadata(true);
                     return Ok(prepared);
+                }
+                // One node may not have heard of a table that others know.
+                Ok(Err(_)) if !is_whole && Instant::now() < until => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    let _ = tokio::time::timeout(left, self.connection.whole()).await;
                 }
                 Ok(Err(error))
                     if !preparation_outcome(&error).may_pass() || Instant::now() >= until =>
