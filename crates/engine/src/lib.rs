@@ -30,7 +30,6 @@ mod store;
 mod workers;
 
 pub mod disk;
-#[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 

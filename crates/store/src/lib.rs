@@ -1,5 +1,5 @@
 //! What a store is, whatever keeps it: the [`Store`] and [`Table`] traits, their errors,
-//! the way Arrow batches become observations, and an in-memory reference.
+//! and the way Arrow batches become observations.
 //!
 //! Must not know any backend, file format or network. Arrow batches are the only bulk
 //! interface: a [`BatchSource`] goes in, a [`MatchSink`] receives what comes out.
@@ -7,12 +7,9 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod clock;
-#[cfg(feature = "conformance")]
-pub mod conformance;
 mod copy;
 mod error;
 mod ingest;
-mod memory;
 mod scan;
 mod traits;
 
@@ -23,7 +20,6 @@ pub use ingest::{
     BatchSource, IdColumn, Ingest, NoRejects, Observations, OneObservation, Reject, RejectSink,
     SourceBatch, population_ids,
 };
-pub use memory::MemoryStore;
 pub use scan::{PARTS, Parts, RowBatch, RowLane, Scan};
 pub use traits::{
     Answers, Distinct, Durability, Erased, Erasures, Finding, Match, MatchCounts, MatchLane,

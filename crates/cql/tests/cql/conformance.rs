@@ -1,7 +1,8 @@
 //! The backend answers as the conformance cases say.
 
 use crate::common::{Beside, open_with};
-use idmatch_store::{Result, Store, conformance};
+use idmatch_store::{Result, Store};
+use idmatch_testkit::conformance;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 

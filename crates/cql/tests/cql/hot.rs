@@ -4,7 +4,8 @@ use crate::common::{Batches, erase, fresh, load, open_with, upsert};
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMillisecondType;
 use idmatch_model::{Keep, Pick, SeenAt, Side, TableOptions, Target, Window};
-use idmatch_store::{MatchQuery, MemoryStore, Store, Table};
+use idmatch_store::{MatchQuery, Store, Table};
+use idmatch_testkit::MemoryStore;
 use std::sync::{Arc, Mutex};
 
 const KEYSPACE: &str = "hot";

@@ -3,7 +3,8 @@
 
 use crate::common::{erase, fresh, load, open_with, upsert};
 use idmatch_model::{Keep, Side, TableOptions, Target, Window};
-use idmatch_store::{MemoryStore, Store, Table};
+use idmatch_store::{Store, Table};
+use idmatch_testkit::MemoryStore;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 const WRITES: usize = 150;

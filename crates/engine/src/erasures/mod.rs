@@ -10,7 +10,6 @@
 mod file;
 mod find;
 
-#[cfg(feature = "fuzzing")]
 pub(crate) use file::decode;
 pub(crate) use file::{ErasureFile, write};
 pub(crate) use find::find;

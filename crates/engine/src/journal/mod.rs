@@ -12,11 +12,9 @@ mod read;
 mod record;
 mod write;
 
-#[cfg(feature = "fuzzing")]
 pub(crate) use read::scan;
 pub(crate) use read::{Progress, Salvaged, check_end, read};
 pub(crate) use record::{Entries, encode_batch};
-#[cfg(feature = "fuzzing")]
 pub(crate) use record::{header, record};
 pub(crate) use write::{Appended, JournalWriter};
 

@@ -7,7 +7,8 @@ use crate::common::{
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Period, Side, TableOptions, Window};
-use idmatch_store::{Ingest, MemoryStore, Store, Table, now};
+use idmatch_store::{Ingest, Store, Table, now};
+use idmatch_testkit::MemoryStore;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;

@@ -2,7 +2,8 @@
 
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
-use idmatch_store::{Store, conformance};
+use idmatch_store::Store;
+use idmatch_testkit::conformance;
 use std::path::Path;
 use std::sync::Arc;
 

@@ -7,9 +7,9 @@ use crate::common::{
 use idmatch_engine::EngineStore;
 use idmatch_model::{Keep, Period, TableOptions, Target, Window};
 use idmatch_store::{
-    Copied, CopyOptions, Error, ErrorKind, MemoryStore, PARTS, Result, Stage, Store, Table,
-    copy_table, now,
+    Copied, CopyOptions, Error, ErrorKind, PARTS, Result, Stage, Store, Table, copy_table, now,
 };
+use idmatch_testkit::MemoryStore;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

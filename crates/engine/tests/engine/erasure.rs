@@ -7,7 +7,8 @@ use crate::common::{
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Period, Side, TableOptions, Target, Window};
-use idmatch_store::{Erased, ErrorKind, MemoryStore, Store, Table, now};
+use idmatch_store::{Erased, ErrorKind, Store, Table, now};
+use idmatch_testkit::MemoryStore;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -7,7 +7,8 @@ use crate::common::{
 };
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Pick, Window};
-use idmatch_store::{Error, ErrorKind, MemoryStore, Result, Store};
+use idmatch_store::{Error, ErrorKind, Result, Store};
+use idmatch_testkit::MemoryStore;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};

@@ -10,7 +10,8 @@ use crate::common::{
 };
 use idmatch_engine::EngineStore;
 use idmatch_model::{Keep, Side, Window};
-use idmatch_store::{ErrorKind, MemoryStore, Store};
+use idmatch_store::{ErrorKind, Store};
+use idmatch_testkit::MemoryStore;
 use std::fs;
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::xxh3_64_with_seed;

@@ -8,7 +8,8 @@ use crate::common::{
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Side, Target, Window};
-use idmatch_store::{ErrorKind, Finding, MemoryStore, Result, Store};
+use idmatch_store::{ErrorKind, Finding, Result, Store};
+use idmatch_testkit::MemoryStore;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};

@@ -4,7 +4,8 @@ use crate::common::{Batches, Row, ask, create, erase, load, name, questions, run
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, SeenAt, Target, Window};
-use idmatch_store::{MemoryStore, Store};
+use idmatch_store::Store;
+use idmatch_testkit::MemoryStore;
 use proptest::prelude::*;
 use std::path::Path;
 use std::sync::Arc;

@@ -7,7 +7,8 @@ use crate::common::{
 };
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Target, Window};
-use idmatch_store::{ErrorKind, MemoryStore, Store};
+use idmatch_store::{ErrorKind, Store};
+use idmatch_testkit::MemoryStore;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 //! The rules for making and finding tables.
 
 use super::compare::{Difference, shown_error};
-use crate::{ErrorKind, Result, Store, Table};
 use idmatch_model::{Keep, Period, TableName, TableOptions};
+use idmatch_store::{ErrorKind, Result, Store, Table};
 use std::sync::Arc;
 
 /// Makes a few tables in a store that may hold others and says what is wrong.

@@ -6,7 +6,7 @@
 //! be the same each time.
 //!
 //! ```no_run
-//! use idmatch_store::{MemoryStore, conformance};
+//! use idmatch_testkit::{MemoryStore, conformance};
 //! use std::{path::Path, sync::Arc};
 //!
 //! let store = Arc::new(MemoryStore::new());
@@ -27,9 +27,9 @@ mod population;
 mod tables;
 mod value;
 
-use crate::{Error, ErrorKind, Result, Store};
 use compare::Mismatch;
 use format::CaseFile;
+use idmatch_store::{Error, ErrorKind, Result, Store};
 use play::Player;
 use std::fmt;
 use std::path::{Path, PathBuf};

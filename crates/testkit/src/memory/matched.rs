@@ -1,9 +1,11 @@
 //! A population that the reference has matched.
 
 use super::observed::Answer;
-use crate::{Error, ErrorKind, Match, MatchCounts, MatchSink, PlanStep, Result, match_schema};
 use arrow_array::{RecordBatch, StringArray, TimestampMillisecondArray};
 use idmatch_model::{Pick, SeenAt, Side};
+use idmatch_store::{
+    Error, ErrorKind, Match, MatchCounts, MatchSink, PlanStep, Result, match_schema,
+};
 use std::sync::Arc;
 
 const BATCH_ROWS: usize = 8_192;

@@ -3,9 +3,8 @@
 
 use arrow_array::{ArrayRef, RecordBatch, StringArray, TimestampMillisecondArray};
 use idmatch_model::{Keep, SeenAt, Side, TableName, TableOptions, Window};
-use idmatch_store::{
-    BatchSource, Ingest, MemoryStore, Reject, RejectSink, Result, SourceBatch, Store, Table,
-};
+use idmatch_store::{BatchSource, Ingest, Reject, RejectSink, Result, SourceBatch, Store, Table};
+use idmatch_testkit::MemoryStore;
 use proptest::prelude::*;
 use std::sync::Arc;
 

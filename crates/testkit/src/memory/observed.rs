@@ -1,7 +1,7 @@
 //! The observations of one table, and the rules of keep and order.
 
-use crate::Erased;
 use idmatch_model::{ErasureKey, Keep, SeenAt, Side};
+use idmatch_store::Erased;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

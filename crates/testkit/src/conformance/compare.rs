@@ -1,7 +1,7 @@
 //! What was expected beside what was got.
 
-use crate::{Error, Result};
 use idmatch_model::SeenAt;
+use idmatch_store::{Error, Result};
 use std::collections::HashMap;
 use std::fmt;
 

@@ -1,8 +1,8 @@
 //! Identifiers and dates as cases write them, and what they stand for.
 
 use super::format::{Generate, Item, Many};
-use crate::{Error, ErrorKind, Result};
 use idmatch_model::SeenAt;
+use idmatch_store::{Error, ErrorKind, Result};
 use serde::Deserialize;
 
 /// An identifier, or what stands where one should.

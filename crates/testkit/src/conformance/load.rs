@@ -4,7 +4,7 @@ use super::compare::{Difference, shown_error};
 use super::format::{ErasureRow, Item, JudgedLoad, Load, ObservationRow};
 use super::input::{Batches, Cut};
 use super::value::{DateValue, Scope};
-use crate::{Error, ErrorKind, Ingest, Reject, RejectSink, Result, Table};
+use idmatch_store::{Error, ErrorKind, Ingest, Reject, RejectSink, Result, Table};
 
 impl Load {
     fn rows(&self) -> &[Item<ObservationRow>] {

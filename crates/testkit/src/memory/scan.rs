@@ -1,7 +1,7 @@
 //! All observations of a table of the reference.
 
-use crate::{MatchSink, PARTS, Parts, Result, RowLane, Scan};
 use idmatch_model::SeenAt;
+use idmatch_store::{MatchSink, PARTS, Parts, Result, RowLane, Scan};
 use twox_hash::XxHash3_64;
 
 /// A copy of all rows.

@@ -3,12 +3,12 @@
 use super::matched::MemoryMatch;
 use super::observed::{Answer, Observed};
 use super::scan::MemoryScan;
-use crate::{
-    Answers, BatchSource, Distinct, Durability, Erased, Erasures, Error, ErrorKind, Finding,
-    Ingest, Match, MatchQuery, Repaired, Result, Scan, Table, TableStats, clock,
-};
 use idmatch_model::{
     ErasureKey, Keep, Period, SeenAt, Side, TableName, TableOptions, Window, check_id,
+};
+use idmatch_store::{
+    Answers, BatchSource, Distinct, Durability, Erased, Erasures, Error, ErrorKind, Finding,
+    Ingest, Match, MatchQuery, Repaired, Result, Scan, Table, TableStats, now,
 };
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
@@ -55,7 +55,7 @@ impl MemoryTable {
 
     /// Tells which dates the window and the retention leave to be seen.
     fn visibility(&self, window: Window) -> impl Fn(SeenAt) -> bool + use<> {
-        let oldest = self.retention().map_or(SeenAt::EPOCH, |period| period.before(clock::now()));
+        let oldest = self.retention().map_or(SeenAt::EPOCH, |period| period.before(now()));
         move |date| oldest <= date && window.contains(date)
     }
 }
@@ -158,7 +158,7 @@ impl Table for MemoryTable {
     ) -> Result<Box<dyn Match>> {
         let mut batches = Vec::new();
         while let Some(batch) = population.next_batch()? {
-            batches.push(crate::population_ids(&batch)?);
+            batches.push(idmatch_store::population_ids(&batch)?);
         }
         let observed = self.read();
         let is_visible = self.visibility(query.window);

@@ -7,8 +7,9 @@ use super::input::Cut;
 use super::load::{Loading, erase, load};
 use super::value::Scope;
 use super::{OpenStore, Tally, tables};
-use crate::{CopyOptions, Finding, MemoryStore, Result, Store, Table, clock, copy_table};
+use crate::MemoryStore;
 use idmatch_model::{Keep, TableName, TableOptions};
+use idmatch_store::{CopyOptions, Finding, Result, Store, Table, copy_table};
 use std::sync::Arc;
 
 /// So many tables are made in a store, or one less.
@@ -124,7 +125,7 @@ impl<'a> Player<'a> {
     }
 
     fn play(&mut self, case: &Case, keep: Keep, way: Way) -> Result<()> {
-        let scope = Scope::new(clock::now());
+        let scope = Scope::new(idmatch_store::now());
         self.tables += 1;
         let name: TableName = format!("case-{}", self.tables).parse()?;
         let options = TableOptions { keep, retention: case.retention.clone() };

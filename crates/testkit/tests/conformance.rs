@@ -1,7 +1,7 @@
 //! The in-memory reference answers as the conformance cases say, and the runner notices
 //! when a store does not.
 
-use idmatch_store::{MemoryStore, conformance};
+use idmatch_testkit::{MemoryStore, conformance};
 use std::path::Path;
 use std::sync::Arc;
 

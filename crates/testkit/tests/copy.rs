@@ -3,9 +3,10 @@
 use arrow_array::{ArrayRef, RecordBatch, StringArray, TimestampMillisecondArray};
 use idmatch_model::{ErasureKey, Keep, Period, SeenAt, TableName, TableOptions};
 use idmatch_store::{
-    BatchSource, Copied, CopyOptions, ErrorKind, Ingest, MemoryStore, NoRejects, Result,
-    SourceBatch, Stage, Store, Sum, Table, copy_table, now,
+    BatchSource, Copied, CopyOptions, ErrorKind, Ingest, NoRejects, Result, SourceBatch, Stage,
+    Store, Sum, Table, copy_table, now,
 };
+use idmatch_testkit::MemoryStore;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use xxhash_rust::xxh3::xxh3_128;

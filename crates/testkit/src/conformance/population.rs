@@ -6,14 +6,14 @@ use super::format::MatchQuestion;
 use super::input::{Batches, Cut};
 use super::load::{Loading, load};
 use super::value::{Date, Scope, Text, expand};
-use crate::{
-    Error, ErrorKind, Match, MatchCounts, MatchLane, MatchQuery, MatchSink, Result, Table,
-    match_schema,
-};
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMillisecondType;
 use arrow_array::{RecordBatch, StringArray};
 use idmatch_model::{SeenAt, Side};
+use idmatch_store::{
+    Error, ErrorKind, Match, MatchCounts, MatchLane, MatchQuery, MatchSink, Result, Table,
+    match_schema,
+};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -5,8 +5,8 @@ use super::format::{AnswersQuestion, Item, PairQuestion, Question};
 use super::input::Cut;
 use super::population;
 use super::value::{Date, Scope, Text, expand, wrong};
-use crate::{Result, Table};
 use idmatch_model::{SeenAt, Side, Window};
+use idmatch_store::{Result, Table};
 
 /// Asks and compares. An error is one that no case expects.
 pub(super) fn ask(

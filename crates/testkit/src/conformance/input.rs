@@ -2,8 +2,8 @@
 
 use super::format::{ErasureRow, Item, ObservationRow};
 use super::value::{DateValue, Scope, Text, expand};
-use crate::{BatchSource, Error, ErrorKind, Result, SourceBatch};
 use arrow_array::{ArrayRef, BinaryArray, RecordBatch, StringArray, TimestampMillisecondArray};
+use idmatch_store::{BatchSource, Error, ErrorKind, Result, SourceBatch};
 use std::sync::Arc;
 
 /// How rows are cut into batches.

@@ -9,8 +9,8 @@ mod observed;
 mod scan;
 mod table;
 
-use crate::{Error, ErrorKind, Result, Store, Table};
 use idmatch_model::{ErasureKey, TableName, TableOptions};
+use idmatch_store::{Error, ErrorKind, Result, Store, Table};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
