@@ -1,54 +1,108 @@
-//! The backend answers as the conformance cases say.
+//! The backend answers as the conformance cases say: one test for each case file.
+//!
+//! `IDMATCH_TEST_WAYS` says in which ways the cases are played: `all` (the default), or the name of one,
+//! which is played beside the cases as written. `IDMATCH_TEST_OPTIONS` are further options of the address,
+//! such as `&hot_key_rows=1&match_memory=1`.
 
 use crate::common::{Beside, open_with};
 use idmatch_store::{Result, Store};
-use idmatch_testkit::conformance;
-use std::path::Path;
+use idmatch_testkit::conformance::{self, Ways};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-/// Files with cases of a million rows: minutes on a small machine, played by `make test-servers`.
-const MILLIONS: [&str; 2] = ["hot-keys.json", "many-keys.json"];
+/// One test for each case file, and one that finds case files without a test.
+macro_rules! case_files {
+    ($($(#[$attribute:meta])* $test:ident: $file:literal,)*) => {
+        $(#[test]
+        $(#[$attribute])*
+        fn $test() {
+            conforms($file);
+        })*
 
-/// The keyspaces of the stores: each table costs a server memory, so that only the latest is there.
+        #[test]
+        fn every_case_file_has_a_test() {
+            let files = conformance::case_files(&cases()).unwrap();
+            let names: Vec<_> = files.iter().map(|file| file.file_name().unwrap()).collect();
+            assert_eq!(names, [$($file),*]);
+        }
+    };
+}
+
+case_files! {
+    bad_rows: "bad-rows.json",
+    dates: "dates.json",
+    erasure: "erasure.json",
+    #[ignore = "a million rows: run by `make test-long`"]
+    hot_keys: "hot-keys.json",
+    id_bytes: "id-bytes.json",
+    id_kinds: "id-kinds.json",
+    lookups: "lookups.json",
+    #[ignore = "a million rows: run by `make test-long`"]
+    many_keys: "many-keys.json",
+    merging: "merging.json",
+    order: "order.json",
+    population: "population.json",
+    retention: "retention.json",
+    windows: "windows.json",
+}
+
+/// The keyspaces of one case file. Each table costs a server memory, so only the latest keyspace exists.
 struct Keyspaces {
-    beside: Beside,
+    prefix: String,
+    server: Beside,
     latest: Mutex<Option<usize>>,
 }
 
 impl Keyspaces {
-    /// That of the store with this number, emptied when it is first asked for.
+    fn new(prefix: &str) -> Keyspaces {
+        let prefix = prefix.to_owned();
+        Keyspaces { prefix, server: Beside::connect(), latest: Mutex::default() }
+    }
+
+    /// The keyspace of the store with this number. It is empty when it is first asked for.
     fn name(&self, number: usize) -> String {
-        let name = |number| format!("conformance_{number}");
+        let name = |number| format!("{}_{number}", self.prefix);
         let mut latest = self.latest.lock().unwrap();
         if *latest != Some(number) {
             for number in latest.replace(number).into_iter().chain([number]) {
-                self.beside.run(&format!("DROP KEYSPACE IF EXISTS {}", name(number)));
+                self.server.run(&format!("DROP KEYSPACE IF EXISTS {}", name(number)));
             }
         }
         name(number)
     }
 }
 
-#[test]
-fn the_backend_conforms() {
-    let plays_all = std::env::var_os("IDMATCH_TEST_ALL").is_some();
-    conforms("", plays_all);
-    if plays_all {
-        // Most keys are kept apart then, as those with very many rows are, and each batch of a population
-        // is matched by itself.
-        conforms("&hot_key_rows=1&match_memory=1", false);
-    }
+fn cases() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/cases")
 }
 
-fn conforms(options: &'static str, with_millions: bool) {
-    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/cases");
-    let keyspaces = Keyspaces { beside: Beside::connect(), latest: Mutex::default() };
+fn ways() -> Ways {
+    std::env::var("IDMATCH_TEST_WAYS").map_or(Ways::ALL, |text| text.parse().unwrap())
+}
+
+fn conforms(file: &'static str) {
+    let options = std::env::var("IDMATCH_TEST_OPTIONS").unwrap_or_default();
+    conforms_with(file, &options);
+}
+
+fn conforms_with(file: &str, options: &str) {
+    let prefix = format!("conformance_{}", file.trim_end_matches(".json").replace('-', "_"));
+    let keyspaces = Keyspaces::new(&prefix);
     let open = |number| -> Result<Arc<dyn Store>> {
         Ok(Arc::new(open_with(&keyspaces.name(number), options)))
     };
-    let wants = |file: &str| with_millions || !MILLIONS.contains(&file);
-    match conformance::run_some(&cases, &open, &wants) {
-        Ok(tally) => println!("{tally}"),
+    match conformance::run_file(&cases().join(file), ways(), &open) {
+        Ok(tally) => println!("{file}: {tally}; {}", ways()),
         Err(failures) => panic!("{failures}"),
+    }
+}
+
+#[test]
+fn table_rules() {
+    let keyspaces = Keyspaces::new("conformance_table_rules");
+    let open =
+        |number| -> Result<Arc<dyn Store>> { Ok(Arc::new(open_with(&keyspaces.name(number), ""))) };
+    if let Err(failures) = conformance::run_table_rules(&open) {
+        panic!("{failures}");
     }
 }

@@ -26,6 +26,7 @@ mod play;
 mod population;
 mod tables;
 mod value;
+mod ways;
 
 use compare::Mismatch;
 use format::CaseFile;
@@ -34,6 +35,7 @@ use play::Player;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+pub use ways::Ways;
 
 /// Opens the store with this number, in which some of the cases are played: the same one each time. It
 /// has no tables before its first opening. The runner drops one opening before it asks for the next,
@@ -59,37 +61,47 @@ pub struct Failures {
     mismatches: Vec<Mismatch>,
 }
 
-/// Plays all case files of a directory in the stores that `open` opens.
+/// Plays all case files of a directory, in all ways, in the stores that `open` opens.
 ///
 /// # Errors
 /// Every mismatch, each with file, case, question, what was expected and what was got.
 /// A file that cannot be read is one, and so is a run in which no question was asked.
 pub fn run(directory: &Path, open: OpenStore<'_>) -> Result<Tally, Failures> {
-    run_some(directory, open, &|_| true)
-}
-
-/// The same for the files whose names are wanted.
-///
-/// # Errors
-/// As for [`run`].
-pub fn run_some(
-    directory: &Path,
-    open: OpenStore<'_>,
-    wants: &dyn Fn(&str) -> bool,
-) -> Result<Tally, Failures> {
-    let mut player = Player::new(open);
+    let mut player = Player::new(open, Ways::ALL);
     match case_files(directory) {
         Ok(paths) => {
             for path in paths {
-                let name = path.file_name().unwrap_or_default().to_string_lossy();
-                if wants(&name) {
-                    player.play_file(&name, read_cases(&path));
-                }
+                player.play_file(&file_name(&path), read_cases(&path));
             }
         }
         Err(error) => player.play_file(&directory.to_string_lossy(), Err(error)),
     }
     player.play_table_rules();
+    judged(player)
+}
+
+/// Plays one case file in some ways.
+///
+/// # Errors
+/// As for [`run`].
+pub fn run_file(path: &Path, ways: Ways, open: OpenStore<'_>) -> Result<Tally, Failures> {
+    let mut player = Player::new(open, ways);
+    player.play_file(&file_name(path), read_cases(path));
+    judged(player)
+}
+
+/// Checks the rules for making and finding tables, which no case can express.
+///
+/// # Errors
+/// As for [`run`].
+pub fn run_table_rules(open: OpenStore<'_>) -> Result<(), Failures> {
+    let mut player = Player::new(open, Ways::ALL);
+    player.play_table_rules();
+    let (tally, mismatches) = player.finish();
+    if mismatches.is_empty() { Ok(()) } else { Err(Failures { tally, mismatches }) }
+}
+
+fn judged(player: Player<'_>) -> Result<Tally, Failures> {
     let (tally, mismatches) = player.finish();
     if mismatches.is_empty() && tally.questions > 0 {
         return Ok(tally);
@@ -97,7 +109,15 @@ pub fn run_some(
     Err(Failures { tally, mismatches })
 }
 
-fn case_files(directory: &Path) -> Result<Vec<PathBuf>> {
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The case files of a directory, by name.
+///
+/// # Errors
+/// The directory cannot be listed.
+pub fn case_files(directory: &Path) -> Result<Vec<PathBuf>> {
     let unreadable = |e| {
         let what = format!("cannot list {}", directory.display());
         Error::with_source(ErrorKind::Io, what, e)

@@ -2,10 +2,10 @@
 
 use super::ask::ask;
 use super::compare::{Difference, Mismatch, shown_error};
-use super::format::{Case, CaseFile, Load};
-use super::input::Cut;
+use super::format::{Case, CaseFile};
 use super::load::{Loading, erase, load};
 use super::value::Scope;
+use super::ways::{Way, Ways};
 use super::{OpenStore, Tally, tables};
 use crate::MemoryStore;
 use idmatch_model::{Keep, TableName, TableOptions};
@@ -15,67 +15,10 @@ use std::sync::Arc;
 /// So many tables are made in a store, or one less.
 const TABLES_IN_STORE: usize = 40;
 
-/// A way to play a case. None may change an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
-    /// The loads as they are written, and the questions at once.
-    AsWritten,
-    /// The loads reversed, and the rows of each; then the store is opened anew.
-    Reversed,
-    /// The loads as they are written, then all of them again; then the store is opened anew.
-    Repeated,
-    /// The loads as upserts; then the store is opened anew.
-    Upserted,
-    /// Every other load as an upsert, and the questions at once.
-    Mixed,
-}
-
-impl Way {
-    /// Generated rows are too many to play them in every way.
-    fn all_for(case: &Case) -> &'static [Way] {
-        if case.loads.iter().any(Load::is_generated) {
-            &[Way::AsWritten]
-        } else {
-            &[Way::AsWritten, Way::Reversed, Way::Repeated, Way::Upserted, Way::Mixed]
-        }
-    }
-
-    fn loads(self, loads: &[Load]) -> Vec<&Load> {
-        match self {
-            Way::AsWritten | Way::Upserted | Way::Mixed => loads.iter().collect(),
-            Way::Reversed => loads.iter().rev().collect(),
-            Way::Repeated => loads.iter().chain(loads).collect(),
-        }
-    }
-
-    /// Whether the load with this number is done as an upsert.
-    fn upserts(self, load: usize) -> bool {
-        self == Way::Upserted || (self == Way::Mixed && load % 2 == 1)
-    }
-
-    /// After how many loads the erasures come; for some ways they come twice.
-    fn erases_after(self, loads: usize) -> Vec<usize> {
-        match self {
-            Way::AsWritten => vec![loads],
-            Way::Reversed => vec![0],
-            Way::Repeated => vec![loads, loads / 2],
-            Way::Upserted => vec![loads / 2],
-            Way::Mixed => vec![1, loads],
-        }
-    }
-
-    fn cut(self) -> Cut {
-        match self {
-            Way::AsWritten | Way::Mixed => Cut { batch_rows: 65_536, ends_empty: false },
-            Way::Reversed => Cut { batch_rows: 1, ends_empty: false },
-            Way::Repeated | Way::Upserted => Cut { batch_rows: 2, ends_empty: true },
-        }
-    }
-}
-
 /// Plays cases and collects what goes wrong.
 pub(super) struct Player<'a> {
     open: OpenStore<'a>,
+    ways: Ways,
     tally: Tally,
     /// File and case, and what is being done with it.
     place: (String, String),
@@ -84,9 +27,9 @@ pub(super) struct Player<'a> {
 }
 
 impl<'a> Player<'a> {
-    pub(super) fn new(open: OpenStore<'a>) -> Player<'a> {
+    pub(super) fn new(open: OpenStore<'a>, ways: Ways) -> Player<'a> {
         let place = (String::new(), String::new());
-        Player { open, tally: Tally::default(), place, tables: 0, mismatches: Vec::new() }
+        Player { open, ways, tally: Tally::default(), place, tables: 0, mismatches: Vec::new() }
     }
 
     /// How much was played, and everything that went wrong.
@@ -104,8 +47,8 @@ impl<'a> Player<'a> {
             self.tally.cases += 1;
             case.name.clone_into(&mut self.place.1);
             for keep in case.keep.each() {
-                for way in Way::all_for(case) {
-                    let outcome = self.play(case, *keep, *way);
+                for way in self.ways.of(case) {
+                    let outcome = self.play(case, *keep, way);
                     self.take(&format!("keep {keep:?}, {way:?}"), outcome);
                 }
             }

@@ -1,0 +1,113 @@
+//! The ways in which a case is played, and the choice of a short form.
+
+use super::format::{Case, Load};
+use super::input::Cut;
+use std::fmt;
+use std::str::FromStr;
+
+/// The ways in which cases are played: all five, or as written and one other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Ways(Option<Way>);
+
+impl Ways {
+    /// All five.
+    pub const ALL: Ways = Ways(None);
+
+    /// The ways of a case. Generated rows are too many to play them in every way.
+    pub(super) fn of(self, case: &Case) -> Vec<Way> {
+        let others: &[Way] = match &self.0 {
+            _ if case.loads.iter().any(Load::is_generated) => &[],
+            Some(way) => std::slice::from_ref(way),
+            None => &OTHERS,
+        };
+        [Way::AsWritten].into_iter().chain(others.iter().copied()).collect()
+    }
+}
+
+impl FromStr for Ways {
+    type Err = String;
+
+    /// `all`, or the name of one other way: `reversed`, `repeated`, `upserted` or `mixed`.
+    fn from_str(text: &str) -> Result<Ways, String> {
+        if text == "all" {
+            return Ok(Ways::ALL);
+        }
+        let way = OTHERS.into_iter().find(|way| way.name() == text);
+        way.map(|way| Ways(Some(way))).ok_or_else(|| {
+            let names = OTHERS.map(Way::name).join(", ");
+            format!("{text:?} is no way to play a case; use all, {names}")
+        })
+    }
+}
+
+impl fmt::Display for Ways {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            None => f.write_str("all ways"),
+            Some(way) => write!(f, "as written, {}", way.name()),
+        }
+    }
+}
+
+const OTHERS: [Way; 4] = [Way::Reversed, Way::Repeated, Way::Upserted, Way::Mixed];
+
+/// A way to play a case. None may change an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// The loads as they are written, and the questions at once.
+    AsWritten,
+    /// The loads reversed, and the rows of each; then the store is opened anew.
+    Reversed,
+    /// The loads as they are written, then all of them again; then the store is opened anew.
+    Repeated,
+    /// The loads as upserts; then the store is opened anew.
+    Upserted,
+    /// Every other load as an upsert, and the questions at once.
+    Mixed,
+}
+
+impl Way {
+    /// The loads in the order of this way.
+    pub(super) fn loads(self, loads: &[Load]) -> Vec<&Load> {
+        match self {
+            Way::AsWritten | Way::Upserted | Way::Mixed => loads.iter().collect(),
+            Way::Reversed => loads.iter().rev().collect(),
+            Way::Repeated => loads.iter().chain(loads).collect(),
+        }
+    }
+
+    /// Whether the load with this number is done as an upsert.
+    pub(super) fn upserts(self, load: usize) -> bool {
+        self == Way::Upserted || (self == Way::Mixed && load % 2 == 1)
+    }
+
+    /// After how many loads the erasures come; for some ways they come twice.
+    pub(super) fn erases_after(self, loads: usize) -> Vec<usize> {
+        match self {
+            Way::AsWritten => vec![loads],
+            Way::Reversed => vec![0],
+            Way::Repeated => vec![loads, loads / 2],
+            Way::Upserted => vec![loads / 2],
+            Way::Mixed => vec![1, loads],
+        }
+    }
+
+    /// How rows are cut into batches.
+    pub(super) fn cut(self) -> Cut {
+        match self {
+            Way::AsWritten | Way::Mixed => Cut { batch_rows: 65_536, ends_empty: false },
+            Way::Reversed => Cut { batch_rows: 1, ends_empty: false },
+            Way::Repeated | Way::Upserted => Cut { batch_rows: 2, ends_empty: true },
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Way::AsWritten => "as written",
+            Way::Reversed => "reversed",
+            Way::Repeated => "repeated",
+            Way::Upserted => "upserted",
+            Way::Mixed => "mixed",
+        }
+    }
+}
