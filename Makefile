@@ -1,54 +1,69 @@
-# Needs Python 3.11+, Rust 1.90+ and make; everything else goes into .venv and target.
+# Needs Python 3.11+, Rust 1.90+, a C compiler and make; everything else goes into .venv and target.
 #
-#   make demo     sample data, loaded, matched and looked up
-#   make test     all checks and all tests
-#   make test-servers    the long form of the tests on servers
-#   make check    the checks alone: formats, lints, types, documents, structure
-#   make bench    the benchmark (see bench/README.md)
-#   make reliability    the reliability tests, for hours (see reliability.mk)
-#   make clean    remove everything that was made
+#   make demo         builds everything; loads, matches and looks up sample data
+#   make test         all checks and all tests, in their short forms
+#   make test-long    the long forms: cases of a million rows, faults on three nodes, the lab; an hour
+#   make check        the checks alone: structure, formats, lints, types
+#   make hooks        a git hook that checks commit subjects
+#   make bench        the benchmark (see bench/README.md)
+#   make reliability  the reliability tests, for hours (see reliability.mk)
+#   make clean        removes everything that was made
+#
+# Tests need Java 17 and Maven for a real Cassandra; `make java` installs them where there is apt-get.
 
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 RUST   := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
-# One interpreter for all builds: cargo would build the binding anew for another one.
-export PYO3_PYTHON := $(abspath $(BIN)/python)
+# The binding is configured by a file in all builds: cargo and maturin would else build it anew for each other.
+export PYO3_CONFIG_FILE := $(abspath crates/python/abi3.cfg)
+export PYO3_BUILD_EXTENSION_MODULE := 1
 export PIP_QUIET := 1
 
-.PHONY: demo test check build clean test-rust test-python test-cql test-servers check-rust check-python check-structure
+# Conformance cases are played on servers as written and in one other way, chosen by the commit.
+OTHER_WAYS := reversed repeated upserted mixed
+COMMIT     := $(shell git rev-parse HEAD 2>/dev/null)
+export IDMATCH_TEST_WAYS ?= $(shell printf '%d' "0x0$(firstword $(shell echo $(COMMIT) | cut -c1-4))" | \
+	awk '{ split("$(OTHER_WAYS)", way); print way[$$1 % 4 + 1] }')
+
+.PHONY: demo test test-long check build clean hooks java \
+	test-rust test-python test-cql check-structure check-rust check-python
 
 demo: build
 	$(BIN)/python scripts/demo.py demo
 
-test: check test-rust test-python
+# The nodes start behind the build of the tests; cargo and pytest share them.
+test: check $(VENV)/built-for-tests java
+	@echo "conformance cases on servers: as written, $(IDMATCH_TEST_WAYS)"
+	$(WITH_LAB) --meanwhile "$(RUST_TESTS) --no-run" -- $(MAKE) --jobs 2 --output-sync=target test-rust test-python
+
+WITH_LAB   := $(BIN)/python scripts/with_lab.py
+RUST_TESTS := cargo test --quiet --locked
+# Fails where a filter matches no test.
+FILTERED   := $(BIN)/python scripts/filtered_tests.py
+
+# These need a cluster in IDMATCH_TEST_CQL: `make test` starts one.
+test-rust:
+	$(RUST_TESTS)
+
+test-python: $(VENV)/built-for-tests
+	$(BIN)/pytest --quiet --numprocesses 2 --dist loadfile --ignore tests/test_cql_faults.py --ignore tests/test_lab.py
+
+# The tests of the backend on servers alone.
+test-cql: $(VENV)/built-for-tests java
+	$(WITH_LAB) --meanwhile "$(RUST_TESTS) --no-run" -- $(RUST_TESTS) --test cql
+
+test-long: export IDMATCH_TEST_WAYS := all
+test-long: $(VENV)/built-for-tests java
+	$(WITH_LAB) -- $(FILTERED) cql --nocapture --include-ignored
+	IDMATCH_TEST_OPTIONS="&hot_key_rows=1&match_memory=1" $(WITH_LAB) -- $(FILTERED) cql --nocapture conformance::
+	$(WITH_LAB) --nodes 3 -- $(FILTERED) cql --skip conformance:: --skip hot::
+	IDMATCH_TEST_NODES=3 $(BIN)/pytest --quiet tests/test_cql_secure.py tests/test_cql_faults.py tests/test_lab.py
 
 check: check-structure check-rust check-python
 
 build: $(VENV)/built
-
-# Always the same packages: with others cargo would build anew, with other features, what they depend on.
-RUST_TESTS := cargo test --quiet --locked --workspace
-
-# Those of the backend on servers run against a real Cassandra, which this starts and ends.
-test-rust: $(VENV)/built-for-tests
-	$(RUST_TESTS) --no-run
-	$(BIN)/python scripts/with_lab.py -- $(RUST_TESTS)
-
-# Only these last.
-test-cql: $(VENV)/built-for-tests
-	$(BIN)/python scripts/with_lab.py -- $(RUST_TESTS) --test cql
-
-test-python: $(VENV)/built-for-tests
-	$(BIN)/pytest --quiet --ignore tests/test_cql_faults.py
-
-# More about servers than `make test` does, for half an hour: cases of a million rows; what callers see of
-# faults on three nodes with three copies of each row, some of which are killed and frozen. 6 GB of memory.
-test-servers: $(VENV)/built-for-tests
-	IDMATCH_TEST_ALL=1 $(BIN)/python scripts/with_lab.py -- $(RUST_TESTS) --test cql -- --nocapture
-	$(BIN)/python scripts/with_lab.py --nodes 3 -- $(RUST_TESTS) --test cql -- --skip conformance:: --skip hot::
-	IDMATCH_TEST_NODES=3 $(BIN)/pytest --quiet tests/test_cql_secure.py tests/test_cql_faults.py
 
 check-structure: $(VENV)/tools
 	$(BIN)/python scripts/check_edges.py
@@ -57,13 +72,19 @@ check-structure: $(VENV)/tools
 check-rust: $(VENV)/tools
 	cargo fmt --all --check
 	cargo clippy --quiet --locked --workspace --all-targets -- --deny warnings
-	RUSTDOCFLAGS="--deny warnings" cargo doc --quiet --locked --workspace --no-deps
+	RUSTDOCFLAGS="--deny warnings" cargo doc --quiet --locked --no-deps
 
 check-python: $(VENV)/built-for-tests
 	$(BIN)/ruff format --quiet --check python tests scripts
 	$(BIN)/ruff check --quiet python tests scripts
 	$(BIN)/mypy
 	$(BIN)/stubtest idmatch._core
+
+hooks:
+	ln -sf ../../scripts/commit_subject.py "$$(git rev-parse --git-path hooks)/commit-msg"
+
+java:
+	@scripts/java.sh
 
 $(VENV)/tools: requirements-dev.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "idmatch needs Python 3.11 or newer: make PYTHON=...")'
@@ -76,9 +97,9 @@ $(VENV)/built: $(VENV)/tools $(RUST) pyproject.toml
 	@rm -f $(VENV)/built-for-tests
 	@touch $@
 
-# For tests the binding is built as they are: with checks of every sum, and with most of what they have
-# built already.
+# For tests the binding is built as they are: with debug assertions, from the same dependencies.
 $(VENV)/built-for-tests: $(VENV)/tools $(RUST) pyproject.toml
+	cargo build --quiet --locked --lib
 	$(BIN)/maturin develop --locked --quiet
 	@rm -f $(VENV)/built
 	@touch $@

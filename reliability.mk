@@ -21,9 +21,13 @@ RELIABILITY_TESTS := $(call reliability_names,$(RELIABILITY_RUNS) $(RELIABILITY_
 
 .PHONY: reliability reliability-fuzz $(RELIABILITY_TESTS:%=reliability-%)
 
+ifeq ($(FUZZ_TARGETS),)
+$(error fuzz/fuzz_targets has no fuzz target)
+endif
+
 reliability: $(RELIABILITY_TESTS:%=reliability-%) reliability-fuzz
 
-RELIABILITY_TEST = IDMATCH_SEED=$(SEED) cargo test --quiet --locked -p idmatch-engine --test engine -- $*:: --nocapture --test-threads=1
+RELIABILITY_TEST = IDMATCH_SEED=$(SEED) $(FILTERED) engine $*:: --nocapture --test-threads 1
 
 $(patsubst %,reliability-%,$(call reliability_names,$(RELIABILITY_RUNS))): reliability-%:
 	IDMATCH_RUNS=$(or $(RUNS),$(call reliability_amount,$(RELIABILITY_RUNS))) $(RELIABILITY_TEST)

@@ -1,5 +1,6 @@
 """The same API and commands on servers: a real Cassandra node that these tests start."""
 
+import os
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -14,7 +15,7 @@ from conftest import DAY, NOON, SMALL, Cli, observations
 from idmatch._lab import Lab
 from with_lab import FOR_TESTS
 
-NETWORK = "127.73.21"
+NETWORK = "127.73.22"
 ADDRESS = f"{NETWORK}.1"
 HEAP = 1 << 29
 OPTIONS = "replication=1&lease=50ms&expected_rows=64k"
@@ -22,7 +23,10 @@ OPTIONS = "replication=1&lease=50ms&expected_rows=64k"
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a running node."""
+    """The address of a running node: the one that all tests share, or one started here."""
+    if shared := os.environ.get("IDMATCH_TEST_CQL"):
+        yield shared
+        return
     lab = Lab(tmp_path_factory.mktemp("lab"), jvm_options=FOR_TESTS)
     try:
         lab.up(1, HEAP, NETWORK)
