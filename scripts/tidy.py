@@ -9,7 +9,7 @@ MAX_LINES = 400
 FOLDERS = ("crates", "python", "tests", "scripts")
 HEADS = {
     ".rs": re.compile(r"(#!\[.*\]\n)*//! "),
-    ".py": re.compile(r'"""'),
+    ".py": re.compile(r'(#!.*\n)?"""'),
     ".pyi": re.compile(r'"""'),
 }
 
