@@ -1,6 +1,6 @@
-"""Runs the tests of one Cargo test target that match filters, and fails where a filter matches none.
+"""Runs the tests of one Cargo test target, and fails where a filter matches no test.
 
-    python scripts/filtered_tests.py TARGET [--skip FILTER]... [--nocapture] [--include-ignored] [FILTER]
+    python scripts/filtered_tests.py TARGET [--skip FILTER]... [--nocapture] [FILTER]
 
 A filter is a part of a test's path, such as `kill::`. Cargo itself passes when no test matches.
 """

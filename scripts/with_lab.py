@@ -3,8 +3,9 @@
     python scripts/with_lab.py [--nodes 1] [--network 127.73.20] [--heap 1Gi]
         [--meanwhile "cargo build ..."] -- cargo test ...
 
-The command finds the contact points in IDMATCH_TEST_CQL, such as "127.73.20.1". A command that is to
-run --meanwhile starts with the nodes; when both are done, and it succeeded, the main command starts.
+The command finds the contact points in IDMATCH_TEST_CQL, such as "127.73.20.1". A command that is
+to run --meanwhile starts with the nodes; when both are done, and it succeeded, the main command
+starts.
 """
 
 import argparse
