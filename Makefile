@@ -38,7 +38,8 @@ test: check $(VENV)/built-for-tests java
 	@echo "conformance cases on servers: as written, $(IDMATCH_TEST_WAYS)"
 	$(WITH_LAB) --meanwhile "$(RUST_TESTS) --no-run" -- $(MAKE) --jobs 2 --output-sync=target test-rust test-python
 
-WITH_LAB   := $(BIN)/python scripts/with_lab.py
+# Hundreds of tables take a node this much memory.
+WITH_LAB   := $(BIN)/python scripts/with_lab.py --heap 2Gi
 RUST_TESTS := cargo test --quiet --locked
 # Fails where a filter matches no test.
 FILTERED   := $(BIN)/python scripts/filtered_tests.py
@@ -58,7 +59,7 @@ test-long: export IDMATCH_TEST_WAYS := all
 test-long: $(VENV)/built-for-tests java
 	$(WITH_LAB) -- $(FILTERED) cql --nocapture --include-ignored
 	IDMATCH_TEST_OPTIONS="&hot_key_rows=1&match_memory=1" $(WITH_LAB) -- $(FILTERED) cql --nocapture conformance::
-	$(WITH_LAB) --nodes 3 -- $(FILTERED) cql --skip conformance:: --skip hot::
+	$(BIN)/python scripts/with_lab.py --nodes 3 -- $(FILTERED) cql --skip conformance:: --skip hot::
 	IDMATCH_TEST_NODES=3 $(BIN)/pytest --quiet tests/test_cql_secure.py tests/test_cql_faults.py tests/test_lab.py
 
 check: check-structure check-rust check-python

@@ -72,6 +72,14 @@ impl Keyspaces {
     }
 }
 
+impl Drop for Keyspaces {
+    fn drop(&mut self) {
+        if let Some(number) = self.latest.lock().unwrap().take() {
+            self.server.run(&format!("DROP KEYSPACE IF EXISTS {}_{number}", self.prefix));
+        }
+    }
+}
+
 fn cases() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/cases")
 }
