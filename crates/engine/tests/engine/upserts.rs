@@ -3,7 +3,7 @@
 
 use crate::common::{
     Batches, Fault, FaultyDisk, HarmedDisk, NumberedRows, Question, Row, ask, create, files, load,
-    name, rows_of_all_kinds, upsert,
+    name, places, rows_of_all_kinds, upsert,
 };
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
@@ -174,7 +174,7 @@ fn run(root: &Path, disk: Arc<FaultyDisk>) -> (BTreeSet<usize>, usize) {
 }
 
 fn fail_everywhere(fault: Fault, length: u64) {
-    for at in 0u64.. {
+    for at in places() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("store");
         let disk = Arc::new(FaultyDisk::new(at..at.saturating_add(length), fault));

@@ -23,4 +23,6 @@ pub(crate) use question::{Question, ask, questions};
 pub(crate) use rows::{
     Batches, NoRejects, NumberedRows, Row, create, erase, load, name, rows_of_all_kinds, upsert,
 };
-pub(crate) use scale::{Random, report, runs, seconds, seed, skip};
+pub(crate) use scale::{
+    EVENT_TIMEOUT, Random, is_long, places, report, runs, seconds, seed, skip, stride,
+};

@@ -1,5 +1,5 @@
 //! How much the reliability tests do: seconds under `cargo test`, as much as wanted with
-//! `IDMATCH_RUNS`, `IDMATCH_SECONDS` and `IDMATCH_SEED` (see `reliability.mk`).
+//! `IDMATCH_RUNS` and `IDMATCH_SECONDS` (see `reliability.mk`). `IDMATCH_SEED` makes all choices.
 
 use std::env;
 use std::io::Write;
@@ -19,9 +19,27 @@ pub(crate) fn seconds(short: u64) -> Duration {
     Duration::from_secs(number(SECONDS).unwrap_or(short))
 }
 
+/// The longest that a test waits for what must happen at some time.
+pub(crate) const EVENT_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Whether this is a long run, whose counts say how much was tested.
+pub(crate) fn is_long() -> bool {
+    number(RUNS).or(number(SECONDS)).is_some()
+}
+
 /// What all choices follow from. The moments that threads and processes meet at do not.
 pub(crate) fn seed() -> u64 {
     number(SEED).unwrap_or(7)
+}
+
+/// One of so many places at which something can fail is tried; in a long run each is.
+pub(crate) fn stride() -> usize {
+    if number(RUNS).is_some() { 1 } else { 7 }
+}
+
+/// The places that are tried, of all there are. Which ones is chosen by the seed.
+pub(crate) fn places() -> impl Iterator<Item = u64> {
+    (seed() % stride() as u64..).step_by(stride())
 }
 
 /// Says what a test has done, for `docs/reliability.md` to quote.
@@ -32,7 +50,7 @@ pub(crate) fn report(figures: &str) {
 /// Says that a test could not be done here. In a long run, which is made to quote its figures, that
 /// is a failure.
 pub(crate) fn skip(why: &str) {
-    assert!(number(RUNS).or(number(SECONDS)).is_none(), "cannot be tested here: {why}");
+    assert!(!is_long(), "cannot be tested here: {why}");
     // Past the harness, which shows nothing of what passes.
     std::io::stderr().write_all(format!("\nSKIPPED: {why}\n").as_bytes()).unwrap();
 }
