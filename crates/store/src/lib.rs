@@ -10,6 +10,7 @@ mod clock;
 mod copy;
 mod error;
 mod ingest;
+mod matching;
 mod scan;
 mod traits;
 
@@ -20,8 +21,8 @@ pub use ingest::{
     BatchSource, IdColumn, Ingest, NoRejects, Observations, OneObservation, Reject, RejectSink,
     SourceBatch, population_ids,
 };
+pub use matching::{Match, MatchCounts, MatchLane, MatchQuery, MatchSink, PlanStep, match_schema};
 pub use scan::{PARTS, Parts, RowBatch, RowLane, Scan};
 pub use traits::{
-    Answers, Distinct, Durability, Erased, Erasures, Finding, Match, MatchCounts, MatchLane,
-    MatchQuery, MatchSink, PlanStep, Repaired, Store, Table, TableStats, match_schema,
+    Answers, Distinct, Durability, Erased, Erasures, Finding, Repaired, Store, Table, TableStats,
 };

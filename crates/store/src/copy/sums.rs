@@ -4,7 +4,7 @@
 //! Must not know which table is copied to which. Invariant: two tables with the same observations have
 //! the same sums, whatever keeps them; the hashes are of texts and dates alone.
 
-use super::{Stage, Watch};
+use super::progress::{Stage, Watch};
 use crate::{Error, ErrorKind, MatchLane, MatchSink, PARTS, Parts, Result, Scan};
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;

@@ -1,7 +1,7 @@
 //! Date columns: timestamps of every unit and zone, dates, ISO 8601 text.
 
-use super::Wrong;
 use super::ids::{bytes_of, cast};
+use super::rejects::BadRows;
 use crate::{Error, ErrorKind, Result};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -16,7 +16,7 @@ const COLUMN: &str = "seen_at";
 
 /// Reads a date column; a row without a good date is noted in `wrong` and gets 1970.
 /// Timestamps without a zone are UTC; those with one are instants already.
-pub(super) fn seen_at(array: &ArrayRef, now: SeenAt, wrong: &mut Wrong) -> Result<Vec<SeenAt>> {
+pub(super) fn seen_at(array: &ArrayRef, now: SeenAt, wrong: &mut BadRows) -> Result<Vec<SeenAt>> {
     use DataType::*;
     if let Dictionary(_, values) = array.data_type() {
         return seen_at(&cast(array, values, COLUMN)?, now, wrong);
@@ -57,7 +57,7 @@ pub(super) fn seen_at(array: &ArrayRef, now: SeenAt, wrong: &mut Wrong) -> Resul
 
 struct Judge<'a> {
     now: SeenAt,
-    wrong: &'a mut Wrong,
+    wrong: &'a mut BadRows,
 }
 
 impl Judge<'_> {

@@ -1,6 +1,7 @@
 //! ID columns: every type that can hold identifiers, read as bytes.
 
-use super::{SourceBatch, Wrong};
+use super::rejects::BadRows;
+use super::source::SourceBatch;
 use crate::{Error, ErrorKind, Result};
 use arrow_array::builder::BinaryViewBuilder;
 use arrow_array::cast::AsArray;
@@ -94,7 +95,7 @@ fn uuids_as_text(array: &ArrayRef) -> BinaryViewArray {
 }
 
 /// Notes every row that is no identifier.
-pub(super) fn check(array: &BinaryViewArray, column: &'static str, wrong: &mut Wrong) {
+pub(super) fn check(array: &BinaryViewArray, column: &'static str, wrong: &mut BadRows) {
     for (row, value) in array.into_iter().enumerate() {
         match value {
             Some(bytes) => check_value(bytes, row, column, wrong),
@@ -104,7 +105,7 @@ pub(super) fn check(array: &BinaryViewArray, column: &'static str, wrong: &mut W
 }
 
 /// Notes a row whose value is no identifier.
-pub(super) fn check_value(bytes: &[u8], row: usize, column: &'static str, wrong: &mut Wrong) {
+pub(super) fn check_value(bytes: &[u8], row: usize, column: &'static str, wrong: &mut BadRows) {
     if let Err(e) = check_id(bytes) {
         wrong.add(row, column, e);
     }

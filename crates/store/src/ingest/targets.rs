@@ -1,8 +1,10 @@
 //! What is to be erased, from batches with the column `id`, `partner_id`, or both.
 
 use super::ids::{bytes_of, check_value};
-use super::{Ingest, SourceBatch, Wrong, column};
-use crate::{BatchSource, Result};
+use super::judge::Ingest;
+use super::rejects::BadRows;
+use super::source::{BatchSource, SourceBatch, column};
+use crate::Result;
 use arrow_array::{Array, BinaryViewArray};
 use idmatch_model::{Target, check_id};
 
@@ -26,7 +28,7 @@ impl Ingest<'_> {
         let has = |name: &str| schema.index_of(name).is_ok();
         let ids = if has("id") || !has("partner_id") { Some(read("id")?) } else { None };
         let partner_ids = has("partner_id").then(|| read("partner_id")).transpose()?;
-        let mut wrong = Wrong::default();
+        let mut wrong = BadRows::default();
         for row in 0..source.batch.num_rows() {
             let mut text = |array: &Option<BinaryViewArray>, column| {
                 let array = array.as_ref().filter(|array| array.is_valid(row))?;

@@ -2,9 +2,10 @@
 
 use super::compare::{Difference, Expected, Row, compare_answer};
 use super::format::{AnswersQuestion, Item, PairQuestion, Question};
+use super::generate::expand;
 use super::input::Cut;
 use super::population;
-use super::value::{Date, Scope, Text, expand, wrong};
+use super::value::{Date, Scope, Text, window, wrong};
 use idmatch_model::{SeenAt, Side, Window};
 use idmatch_store::{Result, Table};
 
@@ -86,10 +87,4 @@ fn expected<Written>(
         (None, Some(code)) => Ok(Err(code.clone())),
         _ => Err(wrong("a question has either an answer or an error")),
     }
-}
-
-/// The window of a question.
-pub(super) fn window(since: Option<&Date>, until: Option<&Date>, scope: Scope) -> Result<Window> {
-    let instant = |date: Option<&Date>| date.map(|date| date.instant(scope)).transpose();
-    Ok(Window::new(instant(since)?, instant(until)?)?)
 }

@@ -1,7 +1,8 @@
 //! Arrow batches made of a case's rows.
 
 use super::format::{ErasureRow, Item, ObservationRow};
-use super::value::{DateValue, Scope, Text, expand};
+use super::generate::expand;
+use super::value::{DateValue, Scope, Text};
 use arrow_array::{ArrayRef, BinaryArray, RecordBatch, StringArray, TimestampMillisecondArray};
 use idmatch_store::{BatchSource, Error, ErrorKind, Result, SourceBatch};
 use std::sync::Arc;

@@ -4,9 +4,10 @@ use super::ask::ask;
 use super::compare::{Difference, Mismatch, shown_error};
 use super::format::{Case, CaseFile};
 use super::load::{Loading, erase, load};
+use super::outcome::Tally;
+use super::tables;
 use super::value::Scope;
 use super::ways::{Way, Ways};
-use super::{OpenStore, Tally, tables};
 use crate::MemoryStore;
 use idmatch_model::{Keep, TableName, TableOptions};
 use idmatch_store::{CopyOptions, Finding, Result, Store, Table, copy_table};
@@ -14,6 +15,12 @@ use std::sync::Arc;
 
 /// So many tables are made in a store, or one less.
 const TABLES_IN_STORE: usize = 40;
+
+/// Opens the store with this number, in which some of the cases are played: the same one each time. It
+/// has no tables before its first opening. The runner drops one opening before it asks for the next,
+/// and when it asks for a store it no longer needs the ones before. All may be one; but a case makes a
+/// table, and a store of hundreds may be slow to open.
+pub type OpenStore<'a> = &'a dyn Fn(usize) -> Result<Arc<dyn Store>>;
 
 /// Plays cases and collects what goes wrong.
 pub(super) struct Player<'a> {

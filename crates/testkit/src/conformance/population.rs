@@ -1,11 +1,11 @@
 //! Matches of populations, and what they must count and give.
 
-use super::ask::window;
 use super::compare::{Difference, Row, compare_match};
 use super::format::MatchQuestion;
+use super::generate::expand;
 use super::input::{Batches, Cut};
 use super::load::{Loading, load};
-use super::value::{Date, Scope, Text, expand};
+use super::value::{Date, Scope, Text, window};
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMillisecondType;
 use arrow_array::{RecordBatch, StringArray};

@@ -1,0 +1,225 @@
+//! The copy of one table: erasures, comparison, rows, comparison.
+
+use super::progress::Watch;
+use super::send::send;
+use super::sums::{Compared, Sum, Summing, Sums};
+use super::take_over::TakeOver;
+use crate::{Error, ErrorKind, PARTS, Parts, Result, Scan, Store, Table};
+use idmatch_model::{Keep, TableName, TableOptions};
+use std::sync::Arc;
+
+/// Why a destination may have what the source lacks.
+const OWN_ROWS: &str = "the destination has rows or newer dates of its own, which a copy does not \
+     remove; copy to another name, or ask for a merge, which leaves the rows of both";
+/// Why it may lack what the source has.
+const MISSING: &str = "rows are missing in the destination; if they were erased there they stay hidden, else \
+     copy again, which is always safe";
+
+/// How a table is copied.
+#[derive(Debug, Clone, Copy)]
+pub struct CopyOptions {
+    /// About so many rows are loaded at once: what is loaded again after a crash at most.
+    pub portion_rows: u64,
+    /// Whether the destination may have observations that the source lacks.
+    pub merge: bool,
+    /// Whether rows are copied where the destination cannot take over what remembers erasures.
+    pub accept_lost_erasures: bool,
+}
+
+impl Default for CopyOptions {
+    fn default() -> CopyOptions {
+        CopyOptions { portion_rows: 20_000_000, merge: false, accept_lost_erasures: false }
+    }
+}
+
+/// What a copy did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Copied {
+    /// The observations of the source, without those that its retention hides soon.
+    pub source: Sum,
+    /// The same of the destination, read back.
+    pub destination: Sum,
+    /// Observations that were sent.
+    pub sent: u64,
+    /// Erasures that the source remembers and the destination too.
+    pub erasures: u64,
+    /// Those that the destination could not take over.
+    pub lost_erasures: u64,
+}
+
+/// Copies a table to a table of this name, which is made if there is none. The source is copied as it
+/// was when this began; what is written to it meanwhile may be left to the next copy.
+///
+/// # Errors
+/// `TableExists` for a destination with other options. `Differs` where the destination has observations that
+/// the source lacks, unless merging is asked for; where it cannot take over erasures, unless that is
+/// accepted; and where both are not equal in the end. What was sent stays, after any error.
+pub fn copy_table(
+    source: &dyn Table,
+    destination: &dyn Store,
+    name: &TableName,
+    options: CopyOptions,
+    watch: Watch<'_>,
+) -> Result<Copied> {
+    let wanted = source.options()?;
+    let there = existing(destination, name, &wanted)?;
+    let take_over = TakeOver::new(source, destination, options.accept_lost_erasures);
+    let taken = take_over.begin()?;
+    let is_new = there.is_none();
+    let target = match there {
+        Some(table) => table,
+        None => destination.create_table(name, &wanted)?,
+    };
+    take_over.finish(target.as_ref(), &taken)?;
+    let copy = Copy { target: target.as_ref(), wanted, options, watch };
+    let (from, mut expected, compared, sent) = copy.send_what_differs(source, is_new)?;
+
+    // What was erased while rows were sent hides them in the copy too.
+    let later = take_over.begin()?;
+    take_over.finish(target.as_ref(), &later)?;
+    let erased = later.since(&taken);
+    let after = target.scan()?;
+    let mut now_compared = Compared::new(copy.wanted.retention.as_ref());
+    if let (Some(key), false) = (later.erasures.key, erased.is_empty() || !later.is_taken) {
+        now_compared = now_compared.without(key, erased);
+    }
+    let there = match now_compared.is_within(&compared) {
+        true => copy.sums(from.as_ref(), after.as_ref(), &compared)?,
+        false => {
+            let both = copy.both(from.as_ref(), after.as_ref(), &now_compared)?;
+            expected = both.0;
+            both.1
+        }
+    };
+    copy.check_end(&expected, &there)?;
+    let count = later.erasures.hashes.len() as u64;
+    Ok(Copied {
+        source: expected.lasting(),
+        destination: there.lasting(),
+        sent,
+        erasures: if later.is_taken { count } else { 0 },
+        lost_erasures: if later.is_taken { 0 } else { count },
+    })
+}
+
+/// The table of that name, unless there is none. One with other options could not be a copy.
+fn existing(
+    destination: &dyn Store,
+    name: &TableName,
+    wanted: &TableOptions,
+) -> Result<Option<Arc<dyn Table>>> {
+    if !destination.tables()?.contains(name) {
+        return Ok(None);
+    }
+    let table = destination.table(name)?;
+    let there = table.options()?;
+    if there == *wanted {
+        return Ok(Some(table));
+    }
+    Err(Error::new(
+        ErrorKind::TableExists,
+        format!(
+            "the destination has a table {name} with {}, the one to copy has {}; \
+             give both the same retention, or copy to another name",
+            words(&there),
+            words(wanted)
+        ),
+    ))
+}
+
+fn words(options: &TableOptions) -> String {
+    let keep = match options.keep {
+        Keep::Last => "last",
+        Keep::All => "all",
+    };
+    let retention = options.retention.as_ref().map_or("none".to_owned(), ToString::to_string);
+    format!("keep {keep} and retention {retention}")
+}
+
+/// A copy into a table that is there.
+struct Copy<'a> {
+    target: &'a dyn Table,
+    wanted: TableOptions,
+    options: CopyOptions,
+    watch: Watch<'a>,
+}
+
+/// The scan of the source, its sums, what they are of, and how many rows were sent.
+type SentOff = (Box<dyn Scan>, Sums, Compared, u64);
+
+impl Copy<'_> {
+    fn send_what_differs(&self, source: &dyn Table, is_new: bool) -> Result<SentOff> {
+        let from = source.scan()?;
+        let (mut before, mut parts) = (Sums::none(), Parts::all());
+        let compared = if is_new {
+            Compared::new(self.wanted.retention.as_ref())
+        } else {
+            let to = self.target.scan()?;
+            let compared = Compared::new(self.wanted.retention.as_ref());
+            let both = self.both(from.as_ref(), to.as_ref(), &compared)?;
+            self.check_begin(&both)?;
+            parts = Parts::of(|part| both.0.part(part) != both.1.part(part));
+            before = both.0;
+            compared
+        };
+        if parts.is_empty() {
+            return Ok((from, before, compared, 0));
+        }
+        let division = from.as_ref();
+        let summing = Summing { division, compared: &compared, watch: self.watch, pass_on: None };
+        let portion_rows = self.options.portion_rows;
+        let sent = send(division, &parts, summing, self.target, portion_rows)?;
+        let rows = sent.all_rows();
+        Ok((from, before.with(&parts, &sent), compared, rows))
+    }
+
+    /// The sums of a table, in the parts of the source.
+    fn sums(&self, from: &dyn Scan, of: &dyn Scan, compared: &Compared) -> Result<Sums> {
+        let summing = Summing { division: from, compared, watch: self.watch, pass_on: None };
+        summing.read(of, &Parts::all())
+    }
+
+    /// The sums of the source and the destination, which are read at the same time.
+    fn both(&self, from: &dyn Scan, to: &dyn Scan, compared: &Compared) -> Result<(Sums, Sums)> {
+        std::thread::scope(|scope| {
+            let here = scope.spawn(|| self.sums(from, from, compared));
+            let there = self.sums(from, to, compared);
+            let here = here.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            Ok((here?, there?))
+        })
+    }
+
+    /// A part that has more rows there can never be equal.
+    fn check_begin(&self, (here, there): &(Sums, Sums)) -> Result<()> {
+        if self.options.merge || there.parts_with_more_than(here) == 0 {
+            return Ok(());
+        }
+        Err(self.differ(here, there, &format!("{OWN_ROWS}. Nothing was copied")))
+    }
+
+    fn check_end(&self, here: &Sums, there: &Sums) -> Result<()> {
+        let is_missing = here.parts_with_more_than(there) > 0;
+        match (here.differing(there), is_missing, self.options.merge) {
+            (0, ..) | (_, false, true) => Ok(()),
+            (_, true, _) => Err(self.differ(here, there, MISSING)),
+            (_, false, false) => Err(self.differ(here, there, OWN_ROWS)),
+        }
+    }
+
+    fn differ(&self, here: &Sums, there: &Sums, why: &str) -> Error {
+        let name = self.target.name();
+        let (source, destination) = (here.lasting(), there.lasting());
+        Error::new(
+            ErrorKind::Differs,
+            format!(
+                "table {name} of the destination has {} rows (checksum {:032x}), the source has {} \
+                 ({:032x}); {} of {PARTS} parts differ: {why}",
+                destination.rows,
+                destination.hash,
+                source.rows,
+                source.hash,
+                here.differing(there),
+            ),
+        )
+    }
+}

@@ -1,0 +1,47 @@
+//! Rows that are not taken, and who is told of them.
+
+use crate::Result;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A row that was not taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reject {
+    /// What the row came from.
+    pub source: Arc<str>,
+    /// Its number in there, counted from 1.
+    pub row: u64,
+    /// The first column that is wrong.
+    pub column: &'static str,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+/// Receives rejected rows.
+pub trait RejectSink: Send {
+    /// Takes some rejected rows of one batch, in order.
+    fn reject(&mut self, rejects: Vec<Reject>) -> Result<()>;
+}
+
+/// Where there are no rejected rows: a strict ingest stops at the first one.
+pub struct NoRejects;
+
+impl RejectSink for NoRejects {
+    fn reject(&mut self, _: Vec<Reject>) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The bad rows of a batch, each with its first wrong column and the reason.
+#[derive(Default)]
+pub(super) struct BadRows {
+    /// By row number in the batch.
+    pub(super) rows: BTreeMap<usize, (&'static str, String)>,
+}
+
+impl BadRows {
+    /// Adds a fault of a row, unless it has one.
+    pub(super) fn add(&mut self, row: usize, column: &'static str, reason: impl ToString) {
+        self.rows.entry(row).or_insert_with(|| (column, reason.to_string()));
+    }
+}

@@ -1,0 +1,86 @@
+//! Reads case files and has them played.
+
+use super::format::CaseFile;
+use super::outcome::{Failures, Tally};
+use super::play::{OpenStore, Player};
+use super::ways::Ways;
+use idmatch_store::{Error, ErrorKind, Result};
+use std::path::{Path, PathBuf};
+
+/// Plays all case files of a directory, in all ways, in the stores that `open` opens.
+///
+/// # Errors
+/// Every mismatch, each with file, case, question, what was expected and what was got.
+/// A file that cannot be read is one, and so is a run in which no question was asked.
+pub fn run(directory: &Path, open: OpenStore<'_>) -> Result<Tally, Failures> {
+    let mut player = Player::new(open, Ways::ALL);
+    match case_files(directory) {
+        Ok(paths) => {
+            for path in paths {
+                player.play_file(&file_name(&path), read_cases(&path));
+            }
+        }
+        Err(error) => player.play_file(&directory.to_string_lossy(), Err(error)),
+    }
+    player.play_table_rules();
+    judged(player)
+}
+
+/// Plays one case file in some ways.
+///
+/// # Errors
+/// As for [`run`].
+pub fn run_file(path: &Path, ways: Ways, open: OpenStore<'_>) -> Result<Tally, Failures> {
+    let mut player = Player::new(open, ways);
+    player.play_file(&file_name(path), read_cases(path));
+    judged(player)
+}
+
+/// Checks the rules for making and finding tables, which no case can express.
+///
+/// # Errors
+/// As for [`run`].
+pub fn run_table_rules(open: OpenStore<'_>) -> Result<(), Failures> {
+    let mut player = Player::new(open, Ways::ALL);
+    player.play_table_rules();
+    let (tally, mismatches) = player.finish();
+    if mismatches.is_empty() { Ok(()) } else { Err(Failures { tally, mismatches }) }
+}
+
+fn judged(player: Player<'_>) -> Result<Tally, Failures> {
+    let (tally, mismatches) = player.finish();
+    if mismatches.is_empty() && tally.questions > 0 {
+        return Ok(tally);
+    }
+    Err(Failures { tally, mismatches })
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The case files of a directory, by name.
+///
+/// # Errors
+/// The directory cannot be listed.
+pub fn case_files(directory: &Path) -> Result<Vec<PathBuf>> {
+    let unreadable = |e| {
+        let what = format!("cannot list {}", directory.display());
+        Error::with_source(ErrorKind::Io, what, e)
+    };
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(directory).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        if path.extension().is_some_and(|extension| extension == "json") {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+fn read_cases(path: &Path) -> Result<CaseFile> {
+    let what = || format!("cannot read {}", path.display());
+    let text = std::fs::read(path).map_err(|e| Error::with_source(ErrorKind::Io, what(), e))?;
+    serde_json::from_slice(&text).map_err(|e| Error::with_source(ErrorKind::Source, what(), e))
+}
