@@ -26,7 +26,7 @@ pub(crate) fn copy_table<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let name: TableName = name.parse().or_raise(py)?;
     let (source, destination) = (table.get().open(py)?, store.get().open(py)?);
-    let options = CopyOptions { portion_rows: portion, merge, accept_lost_erasures };
+    let options = CopyOptions { batch_rows: portion, merge, accept_lost_erasures };
     let raised = Raised::default();
     let tell = |stage: Stage, rows: u64| -> Result<()> {
         let Some(callable) = &on_progress else { return Ok(()) };

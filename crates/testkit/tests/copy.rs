@@ -58,8 +58,7 @@ fn copy(source: &dyn Table, to: &dyn Store, options: CopyOptions) -> Result<Copi
     copy_table(source, to, &name("t"), options, &|_, _| Ok(()))
 }
 
-const PLAIN: CopyOptions =
-    CopyOptions { portion_rows: 1, merge: false, accept_lost_erasures: false };
+const PLAIN: CopyOptions = CopyOptions { batch_rows: 1, merge: false, accept_lost_erasures: false };
 const MERGE: CopyOptions = CopyOptions { merge: true, ..PLAIN };
 
 /// The sum of the hashes of some rows, as its documentation has it.

@@ -88,7 +88,7 @@ fn a_copy_that_ended_early_goes_on_where_it_was() {
     let (from, to) = (open(root.path(), "from"), open(root.path(), "to"));
     let source = create(from.as_ref(), "source", Keep::Last).unwrap();
     load(source.as_ref(), &mut Batches::of_rows(&many(ROWS as usize), 50_000)).unwrap();
-    let options = CopyOptions { portion_rows: ROWS / 10, ..CopyOptions::default() };
+    let options = CopyOptions { batch_rows: ROWS / 10, ..CopyOptions::default() };
     let read = AtomicU64::new(0);
     let interrupted = |stage: Stage, rows: u64| {
         if stage == Stage::Copying && read.fetch_add(rows, Relaxed) > ROWS * 3 / 4 {

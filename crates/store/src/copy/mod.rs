@@ -1,20 +1,20 @@
 //! Copies a table from any store to any other.
 //!
-//! 1. What remembers erasures goes first ([`take_over`]): what it hides never shows in the copy.
-//! 2. Both tables are summed up part by part ([`sums`]). Parts that are equal are done; so a copy that
-//!    ended early goes on where it was, and one that is repeated sends what changed.
-//! 3. The others are sent in portions ([`send`]).
-//! 4. The destination is summed up once more, and compared with what the source had.
+//! 1. Tombstones are copied before rows ([`tombstones`]): an erased row never shows in the copy.
+//! 2. Both tables are summed range by range ([`sums`]). Equal ranges are done, so a repeated copy resumes
+//!    where it stopped, and sends only what changed.
+//! 3. Ranges that differ are read and loaded in batches ([`send`]).
+//! 4. The destination is summed again and compared with the source.
 //!
-//! Must not know any backend: whatever is a [`Table`] can be copied. Invariants:
-//! - nothing is ever removed from the destination; a copy is a merge, and repeating it is safe;
+//! Must not know any backend: it copies whatever is a [`crate::Table`]. Invariants:
+//! - nothing is removed from the destination: a copy is a merge, and repeating it is safe;
 //! - what is reported as equal was read back from the destination.
 
 mod progress;
 mod send;
 mod sums;
 mod table;
-mod take_over;
+mod tombstones;
 
 pub use progress::{Stage, Watch};
 pub use sums::Sum;

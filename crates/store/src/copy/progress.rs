@@ -1,15 +1,15 @@
-//! What a copy tells while it goes on.
+//! The progress that a copy reports.
 
 use crate::Result;
 
-/// What a copy is at.
+/// The stage of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// One of the tables is read, to compare them.
+    /// A table is read, to compare both.
     Comparing,
     /// Rows are sent.
     Copying,
 }
 
-/// Is told of rows that were read, by several threads; an error ends the copy.
+/// Called with the number of rows read, by several threads at once; an error ends the copy.
 pub type Watch<'a> = &'a (dyn Fn(Stage, u64) -> Result<()> + Sync);

@@ -1,9 +1,9 @@
-//! From a scan into a table: one thread reads, this one loads in portions.
+//! From a scan into a table: one thread reads, the calling thread loads in batches.
 //!
-//! Invariant: a portion is there for good before the next one is begun, so that a copy that ends early
-//! leaves whole portions behind, and memory holds a few batches and what a load takes.
+//! Invariant: a batch is durable before the next one begins. So a copy that is interrupted leaves whole
+//! batches behind, and memory holds a few record batches and what one load takes.
 
-use super::sums::{Summing, Sums};
+use super::sums::{RangeSums, Summation};
 use crate::{
     BatchSource, Error, ErrorKind, Ingest, Parts, Reject, RejectSink, Result, Scan, SourceBatch,
     Table, now,
@@ -16,24 +16,24 @@ use std::sync::mpsc::{Receiver, sync_channel};
 /// Batches that may wait to be loaded.
 const WAITING: usize = 4;
 
-/// Loads some parts of a scan into a table, about so many rows at once; returns the sums of what was sent.
+/// Loads some ranges of a scan into a table, about `batch_rows` at once; returns the sums of the rows sent.
 pub(super) fn send(
     scan: &dyn Scan,
     parts: &Parts,
-    summing: Summing<'_>,
+    summation: Summation<'_>,
     table: &dyn Table,
-    portion_rows: u64,
-) -> Result<Sums> {
+    batch_rows: u64,
+) -> Result<RangeSums> {
     let (sender, batches) = sync_channel(WAITING);
     let has_failed = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let has_failed = &has_failed;
         let reader = scope.spawn(move || {
-            let summing = Summing { pass_on: Some(sender), ..summing };
+            let summation = Summation { forward: Some(sender), ..summation };
             // Before the sender is dropped, which the loading thread takes for the end.
-            summing.read(scan, parts).inspect_err(|_| has_failed.store(true, Relaxed))
+            summation.read(scan, parts).inspect_err(|_| has_failed.store(true, Relaxed))
         });
-        let mut portions = Portions {
+        let mut source = LoadBatches {
             batches,
             source: "the copy".into(),
             first: None,
@@ -43,17 +43,17 @@ pub(super) fn send(
         };
         let mut is_cut = false;
         let mut load_all = || -> Result<()> {
-            while portions.begin(portion_rows) {
-                let mut refused = Refused;
-                let loaded = table.load(&mut portions, &Ingest::new(false, now(), &mut refused));
+            while source.begin(batch_rows) {
+                let mut rejects_fail = FailOnReject;
+                let loaded = table.load(&mut source, &Ingest::new(false, now(), &mut rejects_fail));
                 is_cut = has_failed.load(Relaxed);
                 loaded?;
             }
             Ok(())
         };
         let loaded = load_all();
-        // Whoever sends into it ends.
-        drop(portions);
+        // Ends the reading thread, if it still sends.
+        drop(source);
         let read = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         match loaded {
             Err(e) if !is_cut => Err(e),
@@ -63,20 +63,20 @@ pub(super) fn send(
     })
 }
 
-/// What was read, cut into loads.
-struct Portions<'a> {
+/// The record batches of the scan, cut into loads.
+struct LoadBatches<'a> {
     batches: Receiver<RecordBatch>,
     source: Arc<str>,
-    /// The first batch of a portion.
+    /// The first record batch of a load.
     first: Option<RecordBatch>,
-    /// Rows that the portion may still take.
+    /// Rows that the load may still take.
     left: u64,
     row: u64,
     has_failed: &'a AtomicBool,
 }
 
-impl Portions<'_> {
-    /// Begins a portion; false if there are no more rows.
+impl LoadBatches<'_> {
+    /// Begins a load; false when no rows are left.
     fn begin(&mut self, rows: u64) -> bool {
         self.left = rows;
         self.first = self.batches.recv().ok();
@@ -84,7 +84,7 @@ impl Portions<'_> {
     }
 }
 
-impl BatchSource for Portions<'_> {
+impl BatchSource for LoadBatches<'_> {
     fn next_batch(&mut self) -> Result<Option<SourceBatch>> {
         let next = match self.first.take() {
             Some(first) => Some(first),
@@ -104,10 +104,10 @@ impl BatchSource for Portions<'_> {
     }
 }
 
-/// What one table took the other takes as well, unless their clocks differ by a day.
-struct Refused;
+/// A rejected row fails the copy: the source accepted it, so the clocks differ by a day.
+struct FailOnReject;
 
-impl RejectSink for Refused {
+impl RejectSink for FailOnReject {
     fn reject(&mut self, rejects: Vec<Reject>) -> Result<()> {
         let first = rejects.first().map(|row| format!("{} {}", row.column, row.reason));
         let text = format!("the destination refuses a row: {}", first.unwrap_or_default());

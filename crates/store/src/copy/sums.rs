@@ -1,8 +1,8 @@
-//! What two tables are compared by: for each part the number of its observations and the sum of their
-//! hashes, which does not depend on any order.
+//! Order-independent checksums of a table: for each range, the number and the summed hashes of its
+//! observations.
 //!
-//! Must not know which table is copied to which. Invariant: two tables with the same observations have
-//! the same sums, whatever keeps them; the hashes are of texts and dates alone.
+//! Must not know which table is the source. Invariant: two tables with the same observations have the
+//! same sums in any backend, because only texts and dates are hashed.
 
 use super::progress::{Stage, Watch};
 use crate::{Error, ErrorKind, MatchLane, MatchSink, PARTS, Parts, Result, Scan};
@@ -16,11 +16,11 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Mutex, PoisonError};
 use twox_hash::XxHash3_128;
 
-/// What a retention hides within so small a share of it is not compared at the end of a copy: it ends at
+/// Rows that expire within 1/100 of the retention are not compared when a copy ends: they expire at
 /// another moment in each table.
-const SOON: u64 = 100;
+const EXPIRING_SHARE: u64 = 100;
 
-/// Some observations: how many, and the sum of their hashes.
+/// The number of some observations and the sum of their hashes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sum {
     /// How many.
@@ -44,30 +44,30 @@ impl AddAssign for Sum {
     }
 }
 
-/// The observations of a part.
+/// The observations of a range.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct PartSum {
-    /// Those that will be seen for a while.
-    pub(super) lasting: Sum,
-    /// Those that a retention hides soon.
-    pub(super) soon: Sum,
+pub(super) struct RangeSum {
+    /// Those that do not expire during the copy.
+    pub(super) stable: Sum,
+    /// Those that may expire during the copy.
+    pub(super) expiring: Sum,
 }
 
-/// The sums of all parts.
+/// The sums of all ranges.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Sums(Vec<PartSum>);
+pub(super) struct RangeSums(Vec<RangeSum>);
 
-impl Sums {
-    pub(super) fn none() -> Sums {
-        Sums(vec![PartSum::default(); PARTS])
+impl RangeSums {
+    pub(super) fn none() -> RangeSums {
+        RangeSums(vec![RangeSum::default(); PARTS])
     }
 
-    pub(super) fn part(&self, part: usize) -> PartSum {
+    pub(super) fn part(&self, part: usize) -> RangeSum {
         self.0.get(part).copied().unwrap_or_default()
     }
 
-    /// The same with other sums for some parts.
-    pub(super) fn with(mut self, parts: &Parts, others: &Sums) -> Sums {
+    /// The same, with the sums of some ranges replaced.
+    pub(super) fn with(mut self, parts: &Parts, others: &RangeSums) -> RangeSums {
         for (part, sum) in self.0.iter_mut().enumerate() {
             if parts.contains(part) {
                 *sum = others.part(part);
@@ -76,70 +76,70 @@ impl Sums {
         self
     }
 
-    /// All that lasts.
-    pub(super) fn lasting(&self) -> Sum {
+    /// The sum of all stable observations.
+    pub(super) fn stable(&self) -> Sum {
         let mut all = Sum::default();
-        self.0.iter().for_each(|part| all += part.lasting);
+        self.0.iter().for_each(|part| all += part.stable);
         all
     }
 
-    /// All that there are.
+    /// The number of all observations.
     pub(super) fn all_rows(&self) -> u64 {
-        self.0.iter().map(|part| part.lasting.rows + part.soon.rows).sum()
+        self.0.iter().map(|part| part.stable.rows + part.expiring.rows).sum()
     }
 
-    /// How many parts differ, but for what a retention hides soon.
-    pub(super) fn differing(&self, other: &Sums) -> usize {
-        self.count(other, |own, theirs| own.lasting != theirs.lasting)
+    /// How many ranges differ in their stable observations.
+    pub(super) fn differing(&self, other: &RangeSums) -> usize {
+        self.count(other, |own, theirs| own.stable != theirs.stable)
     }
 
-    /// How many parts have more rows here than there.
-    pub(super) fn parts_with_more_than(&self, other: &Sums) -> usize {
-        self.count(other, |own, theirs| own.lasting.rows > theirs.lasting.rows)
+    /// How many ranges have more rows than the other.
+    pub(super) fn parts_with_more_than(&self, other: &RangeSums) -> usize {
+        self.count(other, |own, theirs| own.stable.rows > theirs.stable.rows)
     }
 
-    fn count(&self, other: &Sums, is_so: impl Fn(&PartSum, &PartSum) -> bool) -> usize {
+    fn count(&self, other: &RangeSums, is_so: impl Fn(&RangeSum, &RangeSum) -> bool) -> usize {
         self.0.iter().zip(&other.0).filter(|(own, theirs)| is_so(own, theirs)).count()
     }
 
-    fn add(&mut self, other: &Sums) {
+    fn add(&mut self, other: &RangeSums) {
         for (part, more) in self.0.iter_mut().zip(&other.0) {
-            part.lasting += more.lasting;
-            part.soon += more.soon;
+            part.stable += more.stable;
+            part.expiring += more.expiring;
         }
     }
 }
 
-/// Which observations are compared.
+/// Which observations are compared: not expired, not erased meanwhile.
 #[derive(Clone)]
 pub(super) struct Compared {
-    /// None that are older: a retention hides them.
+    /// Older observations are expired.
     since: SeenAt,
-    /// From here on they last.
-    lasting_since: SeenAt,
-    /// None that were erased since one of the tables was read.
+    /// Newer observations do not expire during the copy.
+    stable_since: SeenAt,
+    /// What was erased since one of the tables was read.
     erased: Option<(ErasureKey, HashMap<u128, SeenAt>)>,
 }
 
 impl Compared {
-    /// What a retention leaves in both of two tables that were begun to be read before this is called.
+    /// What the retention shows in both tables, whose scans began before this call.
     pub(super) fn new(retention: Option<&Period>) -> Compared {
         let now = crate::now();
         let oldest = |now| retention.map_or(SeenAt::EPOCH, |period| period.before(now));
         let since = oldest(now);
-        let soon = now.millis_i64() + ((now.millis() - since.millis()) / SOON) as i64;
-        let lasting_since = oldest(SeenAt::from_millis(soon).unwrap_or(now));
-        Compared { since, lasting_since, erased: None }
+        let expiring = now.millis_i64() + ((now.millis() - since.millis()) / EXPIRING_SHARE) as i64;
+        let stable_since = oldest(SeenAt::from_millis(expiring).unwrap_or(now));
+        Compared { since, stable_since, erased: None }
     }
 
-    /// The same without what was erased meanwhile.
+    /// The same, without what was erased meanwhile.
     pub(super) fn without(self, key: ErasureKey, erased: HashMap<u128, SeenAt>) -> Compared {
         Compared { erased: Some((key, erased)), ..self }
     }
 
-    /// Whether what lasted then still does.
+    /// Whether all that was stable in an earlier comparison still is.
     pub(super) fn is_within(&self, earlier: &Compared) -> bool {
-        self.since <= earlier.lasting_since && self.erased.is_none()
+        self.since <= earlier.stable_since && self.erased.is_none()
     }
 
     fn is_erased(&self, id: &str, partner_id: &str, seen_at: SeenAt) -> bool {
@@ -149,47 +149,47 @@ impl Compared {
     }
 }
 
-/// Sums up what a scan reads, and passes it on where that is wanted.
-pub(super) struct Summing<'a> {
-    /// Whose parts they are summed up in.
+/// RangeSums up what a scan reads, and passes it on where that is wanted.
+pub(super) struct Summation<'a> {
+    /// The scan whose ranges divide the ids.
     pub(super) division: &'a dyn Scan,
     pub(super) compared: &'a Compared,
     pub(super) watch: Watch<'a>,
-    pub(super) pass_on: Option<SyncSender<RecordBatch>>,
+    pub(super) forward: Option<SyncSender<RecordBatch>>,
 }
 
-impl Summing<'_> {
-    /// Reads some parts of a table.
-    pub(super) fn read(&self, scan: &dyn Scan, parts: &Parts) -> Result<Sums> {
-        let total = Mutex::new(Sums::none());
-        scan.read(parts, &Sink { summing: self, total: &total })?;
+impl Summation<'_> {
+    /// Reads some ranges of a table.
+    pub(super) fn read(&self, scan: &dyn Scan, parts: &Parts) -> Result<RangeSums> {
+        let total = Mutex::new(RangeSums::none());
+        scan.read(parts, &Sink { summation: self, total: &total })?;
         Ok(total.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 struct Sink<'a> {
-    summing: &'a Summing<'a>,
-    total: &'a Mutex<Sums>,
+    summation: &'a Summation<'a>,
+    total: &'a Mutex<RangeSums>,
 }
 
 impl MatchSink for Sink<'_> {
     fn lane(&self) -> Result<Box<dyn MatchLane + '_>> {
-        let pass_on = self.summing.pass_on.clone();
-        Ok(Box::new(Lane { sink: self, sums: Sums::none(), pass_on, row: Vec::new() }))
+        let forward = self.summation.forward.clone();
+        Ok(Box::new(Lane { sink: self, sums: RangeSums::none(), forward, row: Vec::new() }))
     }
 }
 
 struct Lane<'a> {
     sink: &'a Sink<'a>,
-    sums: Sums,
-    pass_on: Option<SyncSender<RecordBatch>>,
-    /// What is hashed of a row.
+    sums: RangeSums,
+    forward: Option<SyncSender<RecordBatch>>,
+    /// The bytes of a row that are hashed.
     row: Vec<u8>,
 }
 
 impl Lane<'_> {
     fn add(&mut self, part: usize, id: &str, partner_id: &str, seen_at: SeenAt) {
-        let compared = self.sink.summing.compared;
+        let compared = self.sink.summation.compared;
         if seen_at < compared.since || compared.is_erased(id, partner_id, seen_at) {
             return;
         }
@@ -200,9 +200,9 @@ impl Lane<'_> {
         self.row.extend_from_slice(&seen_at.millis().to_le_bytes());
         let hash = XxHash3_128::oneshot(&self.row);
         if let Some(sum) = self.sums.0.get_mut(part) {
-            match seen_at < compared.lasting_since {
-                true => sum.soon.add(hash),
-                false => sum.lasting.add(hash),
+            match seen_at < compared.stable_since {
+                true => sum.expiring.add(hash),
+                false => sum.stable.add(hash),
             }
         }
     }
@@ -210,8 +210,8 @@ impl Lane<'_> {
 
 impl MatchLane for Lane<'_> {
     fn push(&mut self, batch: RecordBatch) -> Result<()> {
-        let Summing { division, watch, .. } = self.sink.summing;
-        let stage = if self.pass_on.is_some() { Stage::Copying } else { Stage::Comparing };
+        let Summation { division, watch, .. } = self.sink.summation;
+        let stage = if self.forward.is_some() { Stage::Copying } else { Stage::Comparing };
         watch(stage, batch.num_rows() as u64)?;
         {
             let columns = columns(&batch);
@@ -227,8 +227,8 @@ impl MatchLane for Lane<'_> {
                 self.add(part, id, partner_id, SeenAt::from_millis(*date)?);
             }
         }
-        match &self.pass_on {
-            Some(pass_on) => pass_on.send(batch).map_err(|_| wrong("the copy has ended")),
+        match &self.forward {
+            Some(forward) => forward.send(batch).map_err(|_| wrong("the copy has ended")),
             None => Ok(()),
         }
     }

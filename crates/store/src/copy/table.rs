@@ -2,8 +2,8 @@
 
 use super::progress::Watch;
 use super::send::send;
-use super::sums::{Compared, Sum, Summing, Sums};
-use super::take_over::TakeOver;
+use super::sums::{Compared, RangeSums, Sum, Summation};
+use super::tombstones::TombstoneCopy;
 use crate::{Error, ErrorKind, PARTS, Parts, Result, Scan, Store, Table};
 use idmatch_model::{Keep, TableName, TableOptions};
 use std::sync::Arc;
@@ -18,32 +18,32 @@ const MISSING: &str = "rows are missing in the destination; if they were erased 
 /// How a table is copied.
 #[derive(Debug, Clone, Copy)]
 pub struct CopyOptions {
-    /// About so many rows are loaded at once: what is loaded again after a crash at most.
-    pub portion_rows: u64,
+    /// Rows that one load takes, about: at most these are loaded again after a crash.
+    pub batch_rows: u64,
     /// Whether the destination may have observations that the source lacks.
     pub merge: bool,
-    /// Whether rows are copied where the destination cannot take over what remembers erasures.
+    /// Whether rows are copied when the destination cannot use the tombstones.
     pub accept_lost_erasures: bool,
 }
 
 impl Default for CopyOptions {
     fn default() -> CopyOptions {
-        CopyOptions { portion_rows: 20_000_000, merge: false, accept_lost_erasures: false }
+        CopyOptions { batch_rows: 20_000_000, merge: false, accept_lost_erasures: false }
     }
 }
 
 /// What a copy did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Copied {
-    /// The observations of the source, without those that its retention hides soon.
+    /// The observations of the source, without those that expire during the copy.
     pub source: Sum,
     /// The same of the destination, read back.
     pub destination: Sum,
     /// Observations that were sent.
     pub sent: u64,
-    /// Erasures that the source remembers and the destination too.
+    /// Tombstones that both have.
     pub erasures: u64,
-    /// Those that the destination could not take over.
+    /// Tombstones that the destination cannot use.
     pub lost_erasures: u64,
 }
 
@@ -63,24 +63,24 @@ pub fn copy_table(
 ) -> Result<Copied> {
     let wanted = source.options()?;
     let there = existing(destination, name, &wanted)?;
-    let take_over = TakeOver::new(source, destination, options.accept_lost_erasures);
-    let taken = take_over.begin()?;
+    let tombstones = TombstoneCopy::new(source, destination, options.accept_lost_erasures);
+    let taken = tombstones.begin()?;
     let is_new = there.is_none();
     let target = match there {
         Some(table) => table,
         None => destination.create_table(name, &wanted)?,
     };
-    take_over.finish(target.as_ref(), &taken)?;
+    tombstones.finish(target.as_ref(), &taken)?;
     let copy = Copy { target: target.as_ref(), wanted, options, watch };
     let (from, mut expected, compared, sent) = copy.send_what_differs(source, is_new)?;
 
     // What was erased while rows were sent hides them in the copy too.
-    let later = take_over.begin()?;
-    take_over.finish(target.as_ref(), &later)?;
+    let later = tombstones.begin()?;
+    tombstones.finish(target.as_ref(), &later)?;
     let erased = later.since(&taken);
     let after = target.scan()?;
     let mut now_compared = Compared::new(copy.wanted.retention.as_ref());
-    if let (Some(key), false) = (later.erasures.key, erased.is_empty() || !later.is_taken) {
+    if let (Some(key), false) = (later.erasures.key, erased.is_empty() || !later.is_usable) {
         now_compared = now_compared.without(key, erased);
     }
     let there = match now_compared.is_within(&compared) {
@@ -94,11 +94,11 @@ pub fn copy_table(
     copy.check_end(&expected, &there)?;
     let count = later.erasures.hashes.len() as u64;
     Ok(Copied {
-        source: expected.lasting(),
-        destination: there.lasting(),
+        source: expected.stable(),
+        destination: there.stable(),
         sent,
-        erasures: if later.is_taken { count } else { 0 },
-        lost_erasures: if later.is_taken { 0 } else { count },
+        erasures: if later.is_usable { count } else { 0 },
+        lost_erasures: if later.is_usable { 0 } else { count },
     })
 }
 
@@ -121,13 +121,13 @@ fn existing(
         format!(
             "the destination has a table {name} with {}, the one to copy has {}; \
              give both the same retention, or copy to another name",
-            words(&there),
-            words(wanted)
+            describe(&there),
+            describe(wanted)
         ),
     ))
 }
 
-fn words(options: &TableOptions) -> String {
+fn describe(options: &TableOptions) -> String {
     let keep = match options.keep {
         Keep::Last => "last",
         Keep::All => "all",
@@ -145,12 +145,12 @@ struct Copy<'a> {
 }
 
 /// The scan of the source, its sums, what they are of, and how many rows were sent.
-type SentOff = (Box<dyn Scan>, Sums, Compared, u64);
+type SentOff = (Box<dyn Scan>, RangeSums, Compared, u64);
 
 impl Copy<'_> {
     fn send_what_differs(&self, source: &dyn Table, is_new: bool) -> Result<SentOff> {
         let from = source.scan()?;
-        let (mut before, mut parts) = (Sums::none(), Parts::all());
+        let (mut before, mut parts) = (RangeSums::none(), Parts::all());
         let compared = if is_new {
             Compared::new(self.wanted.retention.as_ref())
         } else {
@@ -166,21 +166,27 @@ impl Copy<'_> {
             return Ok((from, before, compared, 0));
         }
         let division = from.as_ref();
-        let summing = Summing { division, compared: &compared, watch: self.watch, pass_on: None };
-        let portion_rows = self.options.portion_rows;
-        let sent = send(division, &parts, summing, self.target, portion_rows)?;
+        let summation =
+            Summation { division, compared: &compared, watch: self.watch, forward: None };
+        let batch_rows = self.options.batch_rows;
+        let sent = send(division, &parts, summation, self.target, batch_rows)?;
         let rows = sent.all_rows();
         Ok((from, before.with(&parts, &sent), compared, rows))
     }
 
     /// The sums of a table, in the parts of the source.
-    fn sums(&self, from: &dyn Scan, of: &dyn Scan, compared: &Compared) -> Result<Sums> {
-        let summing = Summing { division: from, compared, watch: self.watch, pass_on: None };
-        summing.read(of, &Parts::all())
+    fn sums(&self, from: &dyn Scan, of: &dyn Scan, compared: &Compared) -> Result<RangeSums> {
+        let summation = Summation { division: from, compared, watch: self.watch, forward: None };
+        summation.read(of, &Parts::all())
     }
 
     /// The sums of the source and the destination, which are read at the same time.
-    fn both(&self, from: &dyn Scan, to: &dyn Scan, compared: &Compared) -> Result<(Sums, Sums)> {
+    fn both(
+        &self,
+        from: &dyn Scan,
+        to: &dyn Scan,
+        compared: &Compared,
+    ) -> Result<(RangeSums, RangeSums)> {
         std::thread::scope(|scope| {
             let here = scope.spawn(|| self.sums(from, from, compared));
             let there = self.sums(from, to, compared);
@@ -190,14 +196,14 @@ impl Copy<'_> {
     }
 
     /// A part that has more rows there can never be equal.
-    fn check_begin(&self, (here, there): &(Sums, Sums)) -> Result<()> {
+    fn check_begin(&self, (here, there): &(RangeSums, RangeSums)) -> Result<()> {
         if self.options.merge || there.parts_with_more_than(here) == 0 {
             return Ok(());
         }
         Err(self.differ(here, there, &format!("{OWN_ROWS}. Nothing was copied")))
     }
 
-    fn check_end(&self, here: &Sums, there: &Sums) -> Result<()> {
+    fn check_end(&self, here: &RangeSums, there: &RangeSums) -> Result<()> {
         let is_missing = here.parts_with_more_than(there) > 0;
         match (here.differing(there), is_missing, self.options.merge) {
             (0, ..) | (_, false, true) => Ok(()),
@@ -206,9 +212,9 @@ impl Copy<'_> {
         }
     }
 
-    fn differ(&self, here: &Sums, there: &Sums, why: &str) -> Error {
+    fn differ(&self, here: &RangeSums, there: &RangeSums, why: &str) -> Error {
         let name = self.target.name();
-        let (source, destination) = (here.lasting(), there.lasting());
+        let (source, destination) = (here.stable(), there.stable());
         Error::new(
             ErrorKind::Differs,
             format!(

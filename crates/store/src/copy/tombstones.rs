@@ -1,54 +1,54 @@
-//! What remembers erasures, on its way from one table to another.
+//! Copies tombstones from one table to another.
 //!
-//! It is hashes with a secret of their store, so that only a store with the same secret can use them. One
-//! that has none yet takes the source's. Must not know rows.
+//! Tombstones are hashes keyed with a secret of their store, so only a store with the same secret can use
+//! them. A store without a secret takes that of the source. Must not know rows.
 
 use crate::{Erasures, Error, ErrorKind, Result, Store, Table};
 use idmatch_model::SeenAt;
 use std::collections::HashMap;
 
-/// Takes erasures over from a table to a store, as often as is needed.
-pub(super) struct TakeOver<'a> {
+/// Copies the tombstones of a table to a store, as often as needed.
+pub(super) struct TombstoneCopy<'a> {
     source: &'a dyn Table,
     destination: &'a dyn Store,
     accept_loss: bool,
 }
 
-/// What the source remembers, and whether the destination can.
-pub(super) struct Taken {
+/// The tombstones of the source, and whether the destination can use them.
+pub(super) struct Tombstones {
     pub(super) erasures: Erasures,
-    pub(super) is_taken: bool,
+    pub(super) is_usable: bool,
 }
 
-impl Taken {
-    /// What was erased since another taking over.
-    pub(super) fn since(&self, before: &Taken) -> HashMap<u128, SeenAt> {
+impl Tombstones {
+    /// What was erased since an earlier copy of tombstones.
+    pub(super) fn since(&self, before: &Tombstones) -> HashMap<u128, SeenAt> {
         let known: HashMap<u128, SeenAt> = before.erasures.hashes.iter().copied().collect();
         let is_new = |(hash, at): &(u128, SeenAt)| known.get(hash).is_none_or(|then| then < at);
         self.erasures.hashes.iter().copied().filter(is_new).collect()
     }
 }
 
-impl<'a> TakeOver<'a> {
+impl<'a> TombstoneCopy<'a> {
     pub(super) fn new(
         source: &'a dyn Table,
         destination: &'a dyn Store,
         accept_loss: bool,
-    ) -> TakeOver<'a> {
-        TakeOver { source, destination, accept_loss }
+    ) -> TombstoneCopy<'a> {
+        TombstoneCopy { source, destination, accept_loss }
     }
 
-    /// Gives the destination the secret, if it can have it. Before its table is made: on
-    /// servers a store has its secret from then on.
-    pub(super) fn begin(&self) -> Result<Taken> {
+    /// Gives the destination the secret, if it has none. Must come before the table is created: on
+    /// servers that fixes the secret of a store.
+    pub(super) fn begin(&self) -> Result<Tombstones> {
         let erasures = self.source.erasures()?;
-        let is_taken = match erasures.key {
+        let is_usable = match erasures.key {
             Some(key) => self.destination.adopt_erasure_key(key)? == key,
             None => true,
         };
         let count = erasures.hashes.len();
-        if is_taken || count == 0 || self.accept_loss {
-            return Ok(Taken { erasures, is_taken: is_taken || count == 0 });
+        if is_usable || count == 0 || self.accept_loss {
+            return Ok(Tombstones { erasures, is_usable: is_usable || count == 0 });
         }
         Err(Error::new(
             ErrorKind::Differs,
@@ -62,9 +62,9 @@ impl<'a> TakeOver<'a> {
         ))
     }
 
-    /// Hides in the copy what is hidden in the source.
-    pub(super) fn finish(&self, target: &dyn Table, taken: &Taken) -> Result<()> {
-        match taken.is_taken && !taken.erasures.hashes.is_empty() {
+    /// Adds the tombstones to the copy.
+    pub(super) fn finish(&self, target: &dyn Table, taken: &Tombstones) -> Result<()> {
+        match taken.is_usable && !taken.erasures.hashes.is_empty() {
             true => target.add_erasures(&taken.erasures),
             false => Ok(()),
         }
