@@ -1,19 +1,20 @@
 """Checks that no files and no folders import each other in a circle, in crates and package.
 
-Imports of parent and child count, and so do those for type checking and those inside functions.
-Lines that only declare or re-export (`mod`, `pub use`, the imports of an `__init__.py`) do not: a
-name counts as an import of the file that defines it.
+Imports of parent and child count, those for type checking too. Lines that only declare or re-export
+(`mod`, `pub use`, imports of an `__init__.py`) do not: a name belongs to the file that defines it.
 """
 
 import ast
+import os
 import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-Path_ = tuple[str, ...]
-Edges = dict[Path, set[Path]]
+Name = tuple[str, ...]
+Graph = dict[Path, set[Path]]
 
 _TESTS = re.compile(r"^#\[cfg\(test\)\]\nmod \w+ \{.*", re.MULTILINE | re.DOTALL)
 _NOISE = re.compile(r'//[^\n]*|"(?:\\.|[^"\\])*"', re.DOTALL)
@@ -22,118 +23,98 @@ _INLINE = re.compile(r"\b([a-z_]\w*(?:::\w+)+)")
 
 
 class Package:
-    """The modules of a crate or a Python package: their files, and where names come from."""
+    """The modules of a crate or a Python package, what they import and what they re-export."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, suffix: str, inits: set[str]) -> None:
         self.root = root
-        self.files: dict[Path_, Path] = {}
-        self.exports: dict[Path_, dict[str, Path_]] = defaultdict(dict)
-        self.imports: dict[Path_, list[Path_]] = defaultdict(list)
+        self.files: dict[Name, Path] = {}
+        self.exports: dict[Name, dict[str, Name]] = defaultdict(dict)
+        self.imports: dict[Name, list[Name]] = defaultdict(list)
+        for file in sorted(root.rglob(f"*{suffix}")):
+            parts = file.relative_to(root).with_suffix("").parts
+            self.files[parts[:-1] if parts[-1] in inits else parts] = file
 
-    def defines(self, path: Path_) -> Path | None:
-        """The file that defines what a path names; None for other packages."""
-        for _ in range(20):
-            end = next((n for n in range(len(path), -1, -1) if path[:n] in self.files), 0)
-            module, rest = path[:end], path[end:]
-            target = self.exports[module].get(rest[0]) if rest else None
-            if target is None:
-                return self.files.get(module) if end or rest or not path else None
-            path = target + rest[1:]
-        return None
-
-    def edges(self) -> Edges:
+    def graph(self) -> Graph:
         """Which file imports from which."""
-        found: Edges = defaultdict(set)
-        for module, paths in self.imports.items():
-            for path in paths:
-                target = self.defines(path)
-                if target and target != self.files[module]:
-                    found[self.files[module]].add(target)
+        found: Graph = defaultdict(set)
+        for module, names in self.imports.items():
+            targets = {target for name in names if (target := self._defines(name))}
+            found[self.files[module]] |= targets - {self.files[module]}
         return found
+
+    def _defines(self, name: Name) -> Path | None:
+        while True:
+            end = next(n for n in range(len(name), -1, -1) if name[:n] in self.files)
+            module, rest = name[:end], name[end:]
+            if not rest or rest[0] not in self.exports[module]:
+                return self.files[module]
+            name = self.exports[module][rest[0]] + rest[1:]
 
 
 def crate(root: Path) -> Package:
     """A crate, from the folder with its lib.rs."""
-    package = Package(root)
-    for file in sorted(root.rglob("*.rs")):
-        parts = file.relative_to(root).with_suffix("").parts
-        package.files[parts[:-1] if parts[-1] in ("mod", "lib", "main") else parts] = file
+    package = Package(root, ".rs", {"mod", "lib", "main"})
     for module, file in package.files.items():
         code = _NOISE.sub("", _TESTS.sub("", file.read_text(encoding="utf-8")))
-        names: dict[str, Path_] = {}
+        local: dict[str, Name] = {}
         for is_public, tree in _USE.findall(code):
             for path, name in _flat(tree):
-                target = _absolute(package, module, names, path)
-                if target is None:
-                    continue
-                (package.exports[module] if is_public else names)[name] = target
-                if not is_public:
-                    package.imports[module].append(target)
-        for text in _INLINE.findall(_USE.sub("", code)):
-            target = _absolute(package, module, names, tuple(text.split("::")))
-            if target is not None:
-                package.imports[module].append(target)
+                if target := _absolute(package, module, local, path):
+                    (package.exports[module] if is_public else local)[name] = target
+        inline = (text.split("::") for text in _INLINE.findall(_USE.sub("", code)))
+        used = (_absolute(package, module, local, tuple(path)) for path in inline)
+        package.imports[module] = [*local.values(), *filter(None, used)]
     return package
 
 
-def _flat(tree: str, before: Path_ = ()) -> Iterator[tuple[Path_, str]]:
+def _flat(tree: str, before: Name = ()) -> Iterator[tuple[Name, str]]:
     """The paths of a use tree, each with the name that it gets."""
     head, brace, inner = tree.strip().partition("{")
     prefix = before + tuple(part.strip() for part in head.split("::") if part.strip())
     if not brace:
         last, _, alias = prefix[-1].partition(" as ")
-        path = prefix[:-1] if last == "self" else (*prefix[:-1], last)
+        path = prefix[:-1] + (() if last == "self" else (last,))
         yield path, alias or path[-1]
         return
     depth, item = 0, ""
     for letter in inner.rpartition("}")[0] + ",":
         depth += (letter == "{") - (letter == "}")
         if letter == "," and not depth:
-            if item.strip():
-                yield from _flat(item, prefix)
+            yield from _flat(item, prefix) if item.strip() else ()
             item = ""
         else:
             item += letter
 
 
-def _absolute(
-    package: Package, module: Path_, names: dict[str, Path_], path: Path_
-) -> Path_ | None:
+def _absolute(package: Package, module: Name, local: dict[str, Name], path: Name) -> Name | None:
     """A path from the crate's root; None when it leads to another crate."""
     first, rest = path[0], path[1:]
     if first == "crate":
         return rest
     if first in ("self", "super"):
         start = module[:-1] if first == "super" else module
-        while rest and rest[0] == "super":
+        while rest[:1] == ("super",):
             start, rest = start[:-1], rest[1:]
         return start + rest
     if (*module, first) in package.files:
         return module + path
-    return names[first] + rest if first in names else None
+    return local[first] + rest if first in local else None
 
 
 def python(root: Path) -> Package:
     """A Python package, from its folder."""
-    package = Package(root)
-    for file in sorted(root.rglob("*.py")):
-        parts = file.relative_to(root).with_suffix("").parts
-        package.files[parts[:-1] if parts[-1] == "__init__" else parts] = file
+    package = Package(root, ".py", {"__init__"})
     for module, file in package.files.items():
         is_init = file.name == "__init__.py"
         tree = ast.parse(file.read_text(encoding="utf-8"))
-        for node in ast.walk(tree):
-            if not isinstance(node, ast.ImportFrom):
-                continue
-            inner = tuple(node.module.split(".")) if node.module else ()
+        for node in (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)):
+            start = tuple(node.module.split(".")) if node.module else ()
             if node.level:
-                start = (*module, "")[: len(module) + is_init - node.level] + inner
-            elif inner[0] == root.name:
-                start = inner[1:]
-            else:
+                start = (*module, "")[: len(module) + is_init - node.level] + start
+            elif start[0] != root.name:
                 continue
             for name in node.names:
-                path = (*start, name.name)
+                path = (*(start if node.level else start[1:]), name.name)
                 if is_init and node in tree.body:
                     package.exports[module][name.asname or name.name] = path
                 else:
@@ -141,54 +122,30 @@ def python(root: Path) -> Package:
     return package
 
 
-def _circles(edges: dict[Path, set[Path]]) -> list[list[Path]]:
-    """Groups of nodes that reach each other."""
-    reached: Edges = {}
-    for start in edges:
-        seen: set[Path] = set()
-        todo = [start]
-        while todo:
-            new = edges.get(todo.pop(), set()) - seen
-            seen |= new
-            todo.extend(new)
-        reached[start] = seen
-    groups = {
-        tuple(sorted({node, *(n for n in seen if node in reached.get(n, ()))}))
-        for node, seen in reached.items()
-        if node in seen
-    }
-    return [list(group) for group in sorted(groups)]
-
-
-def _by_folder(edges: Edges, root: Path) -> Iterator[Edges]:
-    """For each folder, the edges between what lies directly in it."""
-    levels: dict[Path, Edges] = defaultdict(lambda: defaultdict(set))
-    for start, targets in edges.items():
+def circles(graph: Graph, root: Path) -> Iterator[str]:
+    """The circles between files, and between what lies directly in each folder."""
+    levels: dict[Path, Graph] = defaultdict(lambda: defaultdict(set))
+    for start, targets in graph.items():
         for target in targets:
-            ours, theirs = start.relative_to(root).parts, target.relative_to(root).parts
-            same = next(n for n, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b)
-            folder = root.joinpath(*ours[:same])
-            levels[folder][folder / ours[same]].add(folder / theirs[same])
-    yield from levels.values()
+            folder = Path(os.path.commonpath([start, target]))
+            ours, theirs = (folder / p.relative_to(folder).parts[0] for p in (start, target))
+            levels[folder][ours].add(theirs)
+    for level in (graph, *levels.values()):
+        try:
+            TopologicalSorter(level).prepare()
+        except CycleError as error:
+            yield " <- ".join(str(path.relative_to(root)) for path in error.args[1])
 
 
 def main() -> int:
-    """Prints every circle; 1 when there is one."""
-    packages = [crate(file.parent) for file in sorted(Path("crates").glob("*/src/lib.rs"))]
-    packages.append(python(Path("python/idmatch")))
-    found = 0
+    """Prints circles; 1 when there is one, or no import at all in a package."""
+    packages = [*map(crate, sorted(Path("crates").glob("*/src"))), python(Path("python/idmatch"))]
+    found = []
     for package in packages:
-        edges = package.edges()
-        groups = _circles(edges)
-        for level in _by_folder(edges, package.root):
-            groups += [group for group in _circles(level) if group not in groups]
-        for group in groups:
-            names = " ".join(str(path.relative_to(package.root)) for path in group)
-            print(f"{package.root}: these import each other: {names}")
-        found += len(groups)
-    if not any(package.edges() for package in packages):
-        print("no import was found: run this at the project's root")
-        return 1
+        graph = package.graph()
+        faults = circles(graph, package.root) if graph else {"no import was found"}
+        found += [f"{package.root}: {fault}" for fault in faults]
+    print("\n".join(found), end="\n" if found else "")
     return 1 if found else 0
 
 
