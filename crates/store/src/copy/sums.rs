@@ -216,7 +216,7 @@ impl MatchLane for Lane<'_> {
         {
             let columns = columns(&batch);
             let (ids, partner_ids, dates) =
-                columns.ok_or_else(|| wrong("a scan gave other columns than it should"))?;
+                columns.ok_or_else(|| unexpected("a scan gave other columns than it should"))?;
             let (mut last, mut part) = ("", 0);
             for ((id, partner_id), date) in ids.iter().zip(partner_ids).zip(dates.values()) {
                 let (id, partner_id) = (id.unwrap_or_default(), partner_id.unwrap_or_default());
@@ -228,7 +228,7 @@ impl MatchLane for Lane<'_> {
             }
         }
         match &self.forward {
-            Some(forward) => forward.send(batch).map_err(|_| wrong("the copy has ended")),
+            Some(forward) => forward.send(batch).map_err(|_| unexpected("the copy has ended")),
             None => Ok(()),
         }
     }
@@ -256,6 +256,6 @@ fn columns(batch: &RecordBatch) -> Option<Columns<'_>> {
     }
 }
 
-fn wrong(what: &str) -> Error {
+fn unexpected(what: &str) -> Error {
     Error::new(ErrorKind::Source, what)
 }
