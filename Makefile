@@ -75,9 +75,12 @@ build: $(VENV)/built
 check-structure: $(VENV)/tools
 	$(BIN)/python scripts/check_edges.py
 	$(BIN)/python scripts/tidy.py
+	$(BIN)/python scripts/circles.py
+	$(BIN)/python scripts/words.py
 
 check-rust: $(VENV)/tools
 	cargo fmt --all --check
+	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --quiet --locked --workspace --all-targets -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" cargo doc --quiet --locked --no-deps
 
