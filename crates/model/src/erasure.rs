@@ -1,4 +1,4 @@
-//! Erasures: what is hidden for good, and how it is remembered without being known.
+//! Erasures, and the keyed hashes (tombstones) that record them without their identifiers.
 
 use crate::SeenAt;
 use siphasher::sip128::{Hasher128, SipHasher24};
@@ -9,11 +9,11 @@ use std::str::FromStr;
 /// What is erased: everything of an identifier, or one pair.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Target {
-    /// All that goes with an id.
+    /// All observations of an id.
     Id(String),
-    /// All that goes with a partner_id.
+    /// All observations of a partner_id.
     PartnerId(String),
-    /// What is known of these two together.
+    /// All observations of the pair.
     Pair {
         /// The own identifier.
         id: String,
@@ -31,8 +31,8 @@ pub struct Erasure {
     pub at: SeenAt,
 }
 
-/// The secret of a store. What remembers an erasure is a hash with this key (SipHash-2-4, 128 bits):
-/// without the key nobody can try identifiers, and no hash leads back to one.
+/// The secret key of a store. A tombstone is a hash with this key (SipHash-2-4, 128 bits): without the key
+/// no identifier can be tested against it or recovered from it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ErasureKey([u8; 16]);
 
@@ -47,7 +47,7 @@ impl ErasureKey {
         ErasureKey(random)
     }
 
-    /// What is remembered of a target.
+    /// The tombstone of a target.
     pub fn of(&self, target: &Target) -> u128 {
         match target {
             Target::Id(id) => self.id(id.as_bytes()),
@@ -56,17 +56,17 @@ impl ErasureKey {
         }
     }
 
-    /// What is remembered of an id: the hash of the byte 1 and its text.
+    /// The tombstone of an id: the hash of the byte 1 and its text.
     pub fn id(&self, id: &[u8]) -> u128 {
         self.hash(&[&[1], id])
     }
 
-    /// What is remembered of a partner_id: the hash of the byte 2 and its text.
+    /// The tombstone of a partner_id: the hash of the byte 2 and its text.
     pub fn partner_id(&self, partner_id: &[u8]) -> u128 {
         self.hash(&[&[2], partner_id])
     }
 
-    /// What is remembered of a pair: the hash of the byte 3, the id's length in two bytes
+    /// The tombstone of a pair: the hash of the byte 3, the id's length in two bytes
     /// (little-endian), the id and the partner_id.
     pub fn pair(&self, id: &[u8], partner_id: &[u8]) -> u128 {
         self.hash(&[&[3], &(id.len() as u16).to_le_bytes(), id, partner_id])
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_targets_are_remembered_alike() {
+    fn tombstones_are_distinct() {
         let key = ErasureKey::new([7; 16]);
         let pair = |id: &str, partner_id: &str| Target::Pair {
             id: id.into(),

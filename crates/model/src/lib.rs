@@ -12,7 +12,6 @@
 
 mod erasure;
 mod id;
-mod order;
 mod period;
 mod seen_at;
 mod table;
@@ -20,8 +19,7 @@ mod window;
 
 pub use erasure::{Erasure, ErasureKey, ErasureKeyError, Target};
 pub use id::{IdError, MAX_ID_BYTES, check_id};
-pub use order::newest_first;
 pub use period::{Period, PeriodError};
-pub use seen_at::{SeenAt, SeenAtError};
+pub use seen_at::{SeenAt, SeenAtError, newest_first};
 pub use table::{Keep, MAX_TABLE_NAME_BYTES, NameError, Pick, Side, TableName, TableOptions};
 pub use window::{Window, WindowError};

@@ -2,6 +2,7 @@
 
 use jiff::{Timestamp, civil, tz::TimeZone};
 use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
 use std::fmt;
 
 /// Milliseconds since 1970-01-01T00:00:00Z. Never negative.
@@ -92,6 +93,11 @@ impl fmt::Display for SeenAt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:.3}", self.timestamp())
     }
+}
+
+/// Newest first; ties by the bytes of the answer, ascending.
+pub fn newest_first(a: (SeenAt, &[u8]), b: (SeenAt, &[u8])) -> Ordering {
+    b.0.cmp(&a.0).then_with(|| a.1.cmp(b.1))
 }
 
 #[cfg(test)]

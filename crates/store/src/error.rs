@@ -16,7 +16,7 @@ pub enum ErrorKind {
     BadInput,
     /// No table of that name.
     TableNotFound,
-    /// A table of that name is there already, with other options.
+    /// A table of that name exists, with other options.
     TableExists,
     /// No store at that place, or something that is not one.
     NotAStore,
@@ -30,12 +30,12 @@ pub enum ErrorKind {
     Io,
     /// The input could not be read.
     Source,
-    /// The servers of the store do not answer, or too few of them do. A change that ends so was not
-    /// begun, or stopped between two requests: what was sent of it is done. To repeat it is always safe.
+    /// Too few servers of the store answer. A change was not begun, or stopped between two requests, and what
+    /// was sent is done. Repeating it is safe.
     Unavailable,
-    /// A write was not acknowledged in time: it may be there or not. To repeat it is always safe.
+    /// A write was not acknowledged in time: it may be applied or not. Repeating it is safe.
     UnknownOutcome,
-    /// What should be the same is not: a copy and its source, or more of a table's directions than can be compared.
+    /// Two things that must be equal differ: a copy and its source, or the directions of a table beyond comparison.
     Differs,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A table divides its ids into [`PARTS`] parts in a way of its own, which never changes: a scan meets
 //! the parts about one after another. So two readings, or two tables, can be compared part by part,
-//! and what was copied up to some part need not be copied again. Must not know what is done with rows.
+//! and a repeated copy skips the parts that are equal. Must not know the use of the rows.
 
 use crate::{Error, ErrorKind, MatchLane, MatchSink, Result, match_schema};
 use arrow_array::builder::StringBuilder;
@@ -95,7 +95,7 @@ impl RowBatch {
         if is_full { self.take() } else { Ok(None) }
     }
 
-    /// Gives what is there, unless there is nothing.
+    /// Takes the rows of an unfinished batch; `None` when there are none.
     pub fn take(&mut self) -> Result<Option<RecordBatch>> {
         if self.dates.is_empty() {
             return Ok(None);
@@ -139,7 +139,7 @@ impl<'s> RowLane<'s> {
         }
     }
 
-    /// Sends what is left; there are no more rows.
+    /// Sends the last batch and ends the lane.
     pub fn finish(mut self) -> Result<()> {
         if let Some(batch) = self.rows.take()? {
             self.lane.push(batch)?;

@@ -47,8 +47,8 @@ pub struct Copied {
     pub lost_erasures: u64,
 }
 
-/// Copies a table to a table of this name, which is made if there is none. The source is copied as it
-/// was when this began; what is written to it meanwhile may be left to the next copy.
+/// Copies a table to a table of this name, which is created if it does not exist. The source is copied as
+/// it was when the call began; later writes may be left to the next copy.
 ///
 /// # Errors
 /// `TableExists` for a destination with other options. `Differs` where the destination has observations that
@@ -102,7 +102,7 @@ pub fn copy_table(
     })
 }
 
-/// The table of that name, unless there is none. One with other options could not be a copy.
+/// The table of that name, if it exists. A table with other options cannot be a copy.
 fn existing(
     destination: &dyn Store,
     name: &TableName,
@@ -136,7 +136,7 @@ fn describe(options: &TableOptions) -> String {
     format!("keep {keep} and retention {retention}")
 }
 
-/// A copy into a table that is there.
+/// A copy into an existing table.
 struct Copy<'a> {
     target: &'a dyn Table,
     wanted: TableOptions,

@@ -1,10 +1,10 @@
-//! Rows that are not taken, and who is told of them.
+//! Rejected rows, and the sink that receives them.
 
 use crate::Result;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A row that was not taken.
+/// A rejected row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reject {
     /// What the row came from.

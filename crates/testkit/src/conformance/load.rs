@@ -28,7 +28,7 @@ pub(super) struct Loading {
     pub(super) is_upsert: bool,
 }
 
-/// Loads the rows and compares what is reported with what the case says.
+/// Loads the rows and compares the report with the case.
 pub(super) fn load(
     table: &dyn Table,
     load: &Load,

@@ -13,7 +13,7 @@ use idmatch_model::{Keep, TableName, TableOptions};
 use idmatch_store::{CopyOptions, Finding, Result, Store, Table, copy_table};
 use std::sync::Arc;
 
-/// So many tables are made in a store, or one less.
+/// The most tables in one store: each costs a server memory.
 const TABLES_IN_STORE: usize = 40;
 
 /// Opens the store with this number, in which some of the cases are played: the same one each time. It
@@ -27,7 +27,7 @@ pub(super) struct Player<'a> {
     open: OpenStore<'a>,
     ways: Ways,
     tally: Tally,
-    /// File and case, and what is being done with it.
+    /// The file and the case that is played.
     place: (String, String),
     tables: usize,
     mismatches: Vec<Mismatch>,

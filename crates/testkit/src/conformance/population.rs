@@ -112,7 +112,7 @@ fn check_refusal(result: &dyn Match) -> Option<Difference> {
 
 const REFUSAL: ErrorKind = ErrorKind::Busy;
 
-/// Takes nothing, and notes a lane that goes on after it refused.
+/// Refuses each batch, and records a lane that sends another one after that.
 #[derive(Default)]
 struct RefusingSink {
     overrun: AtomicBool,

@@ -5,7 +5,7 @@ use idmatch_model::{Keep, Period, TableName, TableOptions};
 use idmatch_store::{ErrorKind, Result, Store, Table};
 use std::sync::Arc;
 
-/// Makes a few tables in a store that may hold others and says what is wrong.
+/// Creates a few tables in a store that may hold others, and returns what differs.
 pub(super) fn check(store: &dyn Store) -> Result<Vec<Difference>> {
     let first: TableName = "rules.a".parse()?;
     let second: TableName = "Rules-b".parse()?;

@@ -26,7 +26,7 @@ pub(super) enum Text {
     },
 }
 
-/// A date: ISO 8601, relative to now, counted from another one, or what is no date.
+/// A date: ISO 8601, relative to now, counted from another date, or an invalid text.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged, deny_unknown_fields, expecting = "a date is text or {from, step_ms}")]
 pub(super) enum Date {
@@ -42,7 +42,7 @@ pub(super) enum Date {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum DateValue {
     Instant(SeenAt),
-    /// A text that no instant can be made of, to be loaded as it is.
+    /// An invalid date, which is loaded as it is.
     Unreadable(String),
 }
 

@@ -23,8 +23,8 @@ impl MemoryMatch {
         MemoryMatch { by, counts: MatchCounts::default(), rows: Vec::new() }
     }
 
-    /// Adds a population row: its key with the key's answers, newest first, or `None` for
-    /// what is no identifier.
+    /// Adds a population row: its key with the key's answers, newest first, or `None` for an
+    /// invalid identifier.
     pub(super) fn add_population_row(&mut self, row: Option<(&str, Vec<Answer>)>, pick: Pick) {
         self.counts.population += 1;
         let Some((key, mut answers)) = row.filter(|(_, answers)| !answers.is_empty()) else {

@@ -33,7 +33,7 @@ impl Observed {
         add(&mut self.by_partner_id, keep, (partner_id, id), seen_at);
     }
 
-    /// Hides what there is of some targets up to a date each, and what arrives later.
+    /// Hides the observations of some targets up to a date each, also those that arrive later.
     pub(super) fn erase(&mut self, key: ErasureKey, hashes: &[(u128, SeenAt)]) -> Erased {
         self.key = Some(key);
         for (hash, at) in hashes {
