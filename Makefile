@@ -2,7 +2,7 @@
 #
 #   make demo         builds everything; loads, matches and looks up sample data
 #   make test         all checks and all tests, in their short forms
-#   make test-long    the long forms: cases of a million rows, faults on three nodes, the lab; an hour
+#   make test-long    the long forms: cases of a million rows, faults on three nodes; an hour
 #   make check        the checks alone: structure, formats, lints, types
 #   make hooks        a git hook that checks commit subjects
 #   make bench        the benchmark (see bench/README.md)
@@ -55,7 +55,7 @@ test-rust:
 	$(RUST_TESTS)
 
 test-python: $(VENV)/built-for-tests
-	$(BIN)/pytest --quiet --numprocesses 2 --dist loadfile --ignore tests/test_cql_faults.py --ignore tests/test_lab.py
+	$(BIN)/pytest --quiet --numprocesses 2 --dist loadfile --ignore tests/test_cql_faults.py
 
 # The tests of the backend on servers alone.
 test-cql: $(VENV)/built-for-tests java
@@ -66,7 +66,7 @@ test-long: $(VENV)/built-for-tests java
 	$(WITH_LAB) -- $(FILTERED) cql --nocapture --include-ignored
 	IDMATCH_TEST_OPTIONS="&hot_key_rows=1&match_memory=1" $(WITH_LAB) -- $(FILTERED) cql --nocapture conformance::
 	$(BIN)/python scripts/with_lab.py --nodes 3 -- $(FILTERED) cql --skip conformance:: --skip hot::
-	IDMATCH_TEST_NODES=3 $(BIN)/pytest --quiet tests/test_cql_secure.py tests/test_cql_faults.py tests/test_lab.py
+	IDMATCH_TEST_NODES=3 $(BIN)/pytest --quiet tests/test_cql_secure.py tests/test_cql_faults.py
 
 check: check-structure check-rust check-python
 
