@@ -122,7 +122,7 @@ def python(root: Path) -> Package:
     return package
 
 
-def circles(graph: Graph, root: Path) -> Iterator[str]:
+def circles(graph: Graph, root: Path) -> set[str]:
     """The circles between files, and between what lies directly in each folder."""
     levels: dict[Path, Graph] = defaultdict(lambda: defaultdict(set))
     for start, targets in graph.items():
@@ -130,11 +130,13 @@ def circles(graph: Graph, root: Path) -> Iterator[str]:
             folder = Path(os.path.commonpath([start, target]))
             ours, theirs = (folder / p.relative_to(folder).parts[0] for p in (start, target))
             levels[folder][ours].add(theirs)
+    found = set()
     for level in (graph, *levels.values()):
         try:
             TopologicalSorter(level).prepare()
         except CycleError as error:
-            yield " <- ".join(str(path.relative_to(root)) for path in error.args[1])
+            found.add(" <- ".join(str(path.relative_to(root)) for path in error.args[1]))
+    return found
 
 
 def main() -> int:
