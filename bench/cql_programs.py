@@ -12,17 +12,16 @@ import re
 import signal
 import subprocess
 import sys
-import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from cql_peers.base import IN_FLIGHT
+from programs import program
 
 Figures = dict[str, Any]
 
 _HERE = Path(__file__).parent
-_MANIFEST = _HERE / "cql" / "Cargo.toml"
 _REASON_CHARACTERS = 300
 
 OURS = "idmatch_bench"
@@ -63,11 +62,11 @@ class Contestant:
                 *("--address", address, *arguments),
             ]
         if step == "lookups" and not self.read:
-            return [*program(address), "ours", *arguments]
+            return [*client(address), "ours", *arguments]
         more = ["--read", self.read] if step in ("match", "lookups") else []
         if step in ("match", "load"):
             more += ["--in-flight", str(self.in_flight)]
-        return [*program(address), step, *more, *arguments]
+        return [*client(address), step, *more, *arguments]
 
 
 # Ways of reading that idmatch is told to take instead of the one that it chooses: a name, and
@@ -146,22 +145,9 @@ CONTESTANTS = {
 }
 
 
-def program(address: str) -> list[str]:
+def client(address: str) -> list[str]:
     """The program in `cql/`, before its step."""
-    cargo = ["cargo", "run", "--quiet", "--release", "--locked", "--manifest-path", str(_MANIFEST)]
-    return [*cargo, "--", "--address", address]
-
-
-def driver_version() -> str:
-    """The version of the Rust driver that the program was built with."""
-    packages = tomllib.loads(_MANIFEST.with_suffix(".lock").read_text())["package"]
-    return next(package["version"] for package in packages if package["name"] == "scylla")
-
-
-def build() -> None:
-    """Builds that program, so that no measurement does."""
-    cargo = ["cargo", "build", "--quiet", "--release", "--locked"]
-    subprocess.run([*cargo, "--manifest-path", str(_MANIFEST)], check=True)
+    return [program("cql"), "--address", address]
 
 
 def run(

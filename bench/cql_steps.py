@@ -24,11 +24,11 @@ from cql_programs import (
     Contestant,
     ContestantFailed,
     Figures,
-    driver_version,
-    program,
+    client,
     run,
 )
 from cql_questions import Question, Questions
+from programs import driver_version
 from units import show_count, show_seconds
 
 # Who fills the tables of a keyspace.
@@ -281,7 +281,7 @@ class Bench:
         ]
 
     def _run(self, step: str, *arguments: str) -> Figures:
-        return run([*program(self._node.address), step, *arguments])
+        return run([*client(self._node.address), step, *arguments])
 
     def _ask(self, contestant: Contestant, step: str, keyspace: str, *arguments: str) -> Figures:
         rows = ["--rows", str(self._questions.data.rows)] if contestant.venv else []

@@ -37,6 +37,7 @@ import idmatch
 import data as data_sets
 import machine
 from data import DataSet
+from programs import program
 from units import directory_bytes, parse_count, show_bytes, show_count, show_seconds
 
 DEFAULT_ROWS = 100_000_000
@@ -45,7 +46,6 @@ MOST_PAIRS = 25_000_000
 TABLE = "matches"
 _PIECE_BYTES = 16 << 20
 STEPS = ("disk", "batches", "singles", "mixed", "growth", "reopen")
-_MANIFEST = Path(__file__).parent / "live" / "Cargo.toml"
 
 Figures = dict[str, Any]
 
@@ -170,8 +170,8 @@ def load(path: Path, files: list[str]) -> Figures:
 
 
 def command(step: str, *arguments: str) -> list[str]:
-    """How a step of the program in `live/` is run; cargo makes way for it, so a signal reaches it."""
-    return ["cargo", "run", "--quiet", "--release", "--manifest-path", str(_MANIFEST), "--", step, *arguments]
+    """How a step of the program in `live/` is run."""
+    return [program("live"), step, *arguments]
 
 
 def run(step: str, *arguments: str) -> Figures:

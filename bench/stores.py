@@ -6,18 +6,17 @@ import json
 import os
 import subprocess
 import time
-from pathlib import Path
 from typing import Any
 
 from contestant import ContestantFailed
 from data import DataSet
 from joins import Bench, can_drop_page_cache, drop_page_cache, hot, say
+from programs import CannotBuild, program
 from results import timing
 from sampling import DiskPeak, Sampler
 from units import directory_bytes, show_bytes, show_count, show_seconds
 
 NAME = "idmatch"
-_HERE = Path(__file__).parent
 
 
 def load(bench: Bench, data: DataSet, loads: int = 1, place: str = "") -> dict[str, Any]:
@@ -111,14 +110,14 @@ def bare_cost(bench: Bench, data: DataSet) -> dict[str, Any]:
     return figures
 
 
-def run_program(crate: str, arguments: list[str]) -> dict[str, Any]:
-    """Builds one of the bench's own Rust programs and runs it; it prints one JSON document."""
-    manifest = _HERE / crate / "Cargo.toml"
-    command = ["cargo", "run", "--quiet", "--release", "--manifest-path", str(manifest), "--", *arguments]
+def run_program(name: str, arguments: list[str]) -> dict[str, Any]:
+    """Runs one of the bench's own Rust programs; it prints one JSON document."""
     try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-    except FileNotFoundError as error:
-        raise ContestantFailed("cargo is not installed") from error
+        command = [program(name), *arguments]
+    except CannotBuild as error:
+        raise ContestantFailed(str(error)) from error
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
-        raise ContestantFailed(f"the program in bench/{crate} ended with status {done.returncode}")
-    return json.loads(done.stdout)
+        raise ContestantFailed(f"the program in bench/{name} ended with status {done.returncode}")
+    figures: dict[str, Any] = json.loads(done.stdout)
+    return figures

@@ -12,10 +12,10 @@ use xxhash_rust::xxh3::xxh3_64;
 const BATCH_ROWS: usize = 64 * 1024;
 
 /// Whatever went wrong.
-pub type Failure = Box<dyn Error + Send + Sync>;
+pub(crate) type Failure = Box<dyn Error + Send + Sync>;
 
 /// The `id` column as batches, one list per thread; thread t reads the row groups t, t + threads, ...
-pub fn decode(file: &Path, threads: usize) -> Result<Vec<Vec<StringArray>>, Failure> {
+pub(crate) fn decode(file: &Path, threads: usize) -> Result<Vec<Vec<StringArray>>, Failure> {
     let metadata = ArrowReaderMetadata::load(&File::open(file)?, Default::default())?;
     let groups: Vec<usize> = (0..metadata.metadata().num_row_groups()).collect();
     thread::scope(|scope| {
@@ -51,7 +51,7 @@ fn ids(batch: &RecordBatch) -> Result<StringArray, Failure> {
 }
 
 /// The hashes of all ids, one list per thread.
-pub fn hashes(ids: &[Vec<StringArray>], threads: usize) -> Vec<Vec<u64>> {
+pub(crate) fn hashes(ids: &[Vec<StringArray>], threads: usize) -> Vec<Vec<u64>> {
     debug_assert_eq!(ids.len(), threads);
     thread::scope(|scope| {
         let workers: Vec<_> = ids

@@ -5,7 +5,7 @@ use std::thread;
 const BUCKETS: usize = 256;
 
 /// All hashes, ascending.
-pub fn sorted(lists: Vec<Vec<u64>>, threads: usize) -> Vec<u64> {
+pub(crate) fn sorted(lists: Vec<Vec<u64>>, threads: usize) -> Vec<u64> {
     let spread: Vec<Vec<Vec<u64>>> = thread::scope(|scope| {
         let workers: Vec<_> = lists.iter().map(|list| scope.spawn(|| spread(list))).collect();
         workers.into_iter().map(|worker| worker.join().unwrap_or_default()).collect()

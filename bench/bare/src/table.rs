@@ -7,7 +7,7 @@ const ROWS_PER_ENTRY: usize = 8;
 /// How many probes ahead the array is asked for.
 const AHEAD: usize = 16;
 
-pub struct Table {
+pub(crate) struct Table {
     hashes: Vec<u64>,
     /// Where the hashes of each prefix begin; one entry more than there are prefixes.
     starts: Vec<u32>,
@@ -17,7 +17,7 @@ pub struct Table {
 impl Table {
     /// A table of `rows` hashes. The space of hashes is cut into as many cells as there are rows and each has one,
     /// at a random place. Six of ten hashes of the population take the place of their cell's, so that they are found.
-    pub fn build(rows: usize, population: &[u64], threads: usize) -> Table {
+    pub(crate) fn build(rows: usize, population: &[u64], threads: usize) -> Table {
         let cell = u64::MAX / rows as u64;
         let mut hashes = vec![0; rows];
         let share = rows.div_ceil(threads);
@@ -47,7 +47,7 @@ impl Table {
     }
 
     /// How many rows the population's hashes meet, which must be sorted.
-    pub fn probe(&self, population: &[u64], threads: usize) -> usize {
+    pub(crate) fn probe(&self, population: &[u64], threads: usize) -> usize {
         thread::scope(|scope| {
             let workers: Vec<_> = population
                 .chunks(population.len().div_ceil(threads).max(1))

@@ -14,19 +14,19 @@ const START: i64 = 1_735_689_600_000;
 
 /// What came of requests: rows, and the sum of their dates, by which all contestants are checked.
 #[derive(Debug, Default, Clone, Copy)]
-pub struct Answer {
-    pub rows: u64,
-    pub dates: i64,
+pub(crate) struct Answer {
+    pub(crate) rows: u64,
+    pub(crate) dates: i64,
 }
 
 impl Answer {
     /// Takes one row into account.
-    pub fn add(&mut self, seen_at: CqlTimestamp) {
+    pub(crate) fn add(&mut self, seen_at: CqlTimestamp) {
         self.rows += 1;
         self.dates += seen_at.0 - START;
     }
 
-    pub fn json(self) -> Value {
+    pub(crate) fn json(self) -> Value {
         json!({ "rows": self.rows, "dates": self.dates })
     }
 }
@@ -40,7 +40,7 @@ impl AddAssign for Answer {
 
 /// Sends the requests 0 to `requests`, at most `at_once` of them at the same time. A task sends one
 /// after the other, so that there are never more futures than that.
-pub async fn send<S, F>(requests: usize, at_once: usize, send: S) -> Result<Answer, Failure>
+pub(crate) async fn send<S, F>(requests: usize, at_once: usize, send: S) -> Result<Answer, Failure>
 where
     S: Fn(usize) -> F + Clone + Send + 'static,
     F: Future<Output = Result<Answer, Failure>> + Send,

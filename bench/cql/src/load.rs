@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// Makes the tables, then loads; only that is timed.
-pub async fn load(
+pub(crate) async fn load(
     session: &Arc<Session>,
     keyspace: &str,
     in_flight: usize,

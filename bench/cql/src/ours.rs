@@ -16,7 +16,11 @@ use std::time::Instant;
 
 /// Asks for one id after the other. idmatch has a runtime of its own, and is called from a thread that
 /// has none.
-pub async fn lookups(address: String, ids: StringArray, pace: Pace) -> Result<Value, Failure> {
+pub(crate) async fn lookups(
+    address: String,
+    ids: StringArray,
+    pace: Pace,
+) -> Result<Value, Failure> {
     let open = move || -> Result<_, Failure> {
         let store = CqlStore::open(Settings::parse(&address, &|_| None)?)?;
         Ok(store.table(&TABLE.parse()?)?)

@@ -9,19 +9,19 @@ use std::fs::File;
 use std::path::Path;
 
 /// Match rows, column by column.
-pub struct Matches {
-    pub ids: StringArray,
-    pub partner_ids: StringArray,
-    pub seen_at: TimestampMillisecondArray,
+pub(crate) struct Matches {
+    pub(crate) ids: StringArray,
+    pub(crate) partner_ids: StringArray,
+    pub(crate) seen_at: TimestampMillisecondArray,
 }
 
 /// The column `id`.
-pub fn ids(file: &Path) -> Result<StringArray, Failure> {
+pub(crate) fn ids(file: &Path) -> Result<StringArray, Failure> {
     text(&read(file)?, "id")
 }
 
 /// The rows of a match file.
-pub fn matches(file: &Path) -> Result<Matches, Failure> {
+pub(crate) fn matches(file: &Path) -> Result<Matches, Failure> {
     let rows = read(file)?;
     let seen_at = rows.column_by_name("seen_at");
     let seen_at = seen_at.and_then(|c| c.as_primitive_opt::<TimestampMillisecondType>());

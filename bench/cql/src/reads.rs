@@ -33,7 +33,7 @@ const PAGE_ROWS: i32 = 5_000;
 const RANGES: i128 = 256;
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Way {
+pub(crate) enum Way {
     Singles,
     Keys,
     Lists,
@@ -42,7 +42,7 @@ pub enum Way {
 }
 
 /// Asks one table in one way.
-pub struct Reader {
+pub(crate) struct Reader {
     session: Arc<Session>,
     statement: PreparedStatement,
     way: Way,
@@ -58,7 +58,7 @@ struct Ordered {
 }
 
 impl Reader {
-    pub async fn new(
+    pub(crate) async fn new(
         session: &Arc<Session>,
         keyspace: &str,
         way: Way,
@@ -91,7 +91,7 @@ impl Reader {
     }
 
     /// The matches of a population, counted.
-    pub async fn answer(self: &Arc<Reader>, ids: StringArray) -> Result<Value, Failure> {
+    pub(crate) async fn answer(self: &Arc<Reader>, ids: StringArray) -> Result<Value, Failure> {
         let population = Arc::new(Ordered::new(ids, self.table.as_ref()));
         let groups = Arc::new(match self.way {
             Way::Singles | Way::Keys => population.groups(1),
@@ -117,7 +117,7 @@ impl Reader {
     }
 
     /// Asks for one id after the other, and how long each took.
-    pub async fn one_by_one(&self, ids: &StringArray) -> Result<Value, Failure> {
+    pub(crate) async fn one_by_one(&self, ids: &StringArray) -> Result<Value, Failure> {
         let mut taken = Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3)?;
         let mut sum = Answer::default();
         for id in ids.iter().flatten() {
@@ -190,7 +190,7 @@ impl Reader {
 }
 
 /// What a run of lookups gives, of the nanoseconds that each took.
-pub fn lookups(sum: Answer, taken: &Histogram<u64>) -> Value {
+pub(crate) fn lookups(sum: Answer, taken: &Histogram<u64>) -> Value {
     let at = |quantile| taken.value_at_quantile(quantile) as f64 / 1e9;
     let mut run = sum.json();
     run["lookups"] = taken.len().into();

@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::time::Instant;
 
 #[derive(Args)]
-pub struct Pace {
+pub(crate) struct Pace {
     /// Runs that count.
     #[arg(long)]
     runs: usize,
@@ -19,14 +19,14 @@ pub struct Pace {
 }
 
 impl Pace {
-    pub async fn repeat(
+    pub(crate) async fn repeat(
         &self,
         ask: impl AsyncFn() -> Result<Value, Failure>,
     ) -> Result<Vec<Value>, Failure> {
         timed(self.runs, self.seconds, ask).await
     }
 
-    pub async fn warm_up(
+    pub(crate) async fn warm_up(
         &self,
         ask: impl AsyncFn() -> Result<Value, Failure>,
     ) -> Result<Vec<Value>, Failure> {

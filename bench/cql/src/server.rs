@@ -20,7 +20,11 @@ const BACKGROUND: [&str; 4] =
     ["CompactionExecutor", "MemtableFlushWriter", "MemtablePostFlush", "MutationStage"];
 
 /// The rows of a table, and the sum of their dates.
-pub async fn count(session: &Arc<Session>, table: &str, key: &str) -> Result<Value, Failure> {
+pub(crate) async fn count(
+    session: &Arc<Session>,
+    table: &str,
+    key: &str,
+) -> Result<Value, Failure> {
     let cql = format!("SELECT seen_at FROM {table} WHERE token({key}) > ? AND token({key}) <= ?");
     let statement = Arc::new(session.prepare(Statement::new(cql).with_page_size(5_000)).await?);
     let session = Arc::clone(session);
@@ -47,7 +51,7 @@ pub async fn count(session: &Arc<Session>, table: &str, key: &str) -> Result<Val
 }
 
 /// Deletes a keyspace if it is there.
-pub async fn drop(session: &Session, keyspace: &str) -> Result<Value, Failure> {
+pub(crate) async fn drop(session: &Session, keyspace: &str) -> Result<Value, Failure> {
     let mut statement = Statement::new(format!("DROP KEYSPACE IF EXISTS {keyspace}"));
     statement.set_request_timeout(Some(DROP_TIMEOUT));
     session.query_unpaged(statement, ()).await?;
@@ -55,7 +59,7 @@ pub async fn drop(session: &Session, keyspace: &str) -> Result<Value, Failure> {
 }
 
 /// Waits until nothing is flushed or compacted.
-pub async fn settled(session: &Session) -> Result<Value, Failure> {
+pub(crate) async fn settled(session: &Session) -> Result<Value, Failure> {
     let began = Instant::now();
     let cql = "SELECT name, active_tasks, pending_tasks FROM system_views.thread_pools";
     let mut idle = 0;
@@ -73,7 +77,7 @@ pub async fn settled(session: &Session) -> Result<Value, Failure> {
 }
 
 /// The node's version, and those of its settings that are named.
-pub async fn server(session: &Session, settings: &[String]) -> Result<Value, Failure> {
+pub(crate) async fn server(session: &Session, settings: &[String]) -> Result<Value, Failure> {
     let found = session.query_unpaged("SELECT release_version FROM system.local", ()).await?;
     let (version,) = found.into_rows_result()?.single_row::<(String,)>()?;
     let mut shown = Map::new();

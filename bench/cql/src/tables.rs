@@ -9,16 +9,16 @@ use xxhash_rust::xxh3::xxh3_64;
 const ONE_ROW: &str = include_str!("../../cql_peers/one_row.cql");
 
 /// The table of idmatch that is measured.
-pub const TABLE: &str = "matches";
+pub(crate) const TABLE: &str = "matches";
 
 #[derive(Clone, Copy, ValueEnum)]
-pub enum Layout {
+pub(crate) enum Layout {
     OneRow,
     Bucketed,
 }
 
 /// The tables of both directions, and the columns that their partitions go by.
-pub fn directions(keyspace: &str, layout: Layout) -> [(String, &'static str); 2] {
+pub(crate) fn directions(keyspace: &str, layout: Layout) -> [(String, &'static str); 2] {
     match layout {
         Layout::OneRow => [("by_id", "id"), ("by_partner_id", "partner_id")]
             .map(|(table, key)| (format!("{keyspace}.{table}"), key)),
@@ -32,7 +32,7 @@ fn bucketed(keyspace: &str, side: &str) -> String {
 }
 
 /// Makes a keyspace with one-row partitions, both directions.
-pub async fn make_one_row(session: &Session, keyspace: &str) -> Result<(), Failure> {
+pub(crate) async fn make_one_row(session: &Session, keyspace: &str) -> Result<(), Failure> {
     for statement in ONE_ROW.replace("$keyspace", keyspace).split(';') {
         if !statement.trim().is_empty() {
             session.query_unpaged(statement, ()).await?;
@@ -42,14 +42,14 @@ pub async fn make_one_row(session: &Session, keyspace: &str) -> Result<(), Failu
 }
 
 /// A direction of one of idmatch's tables.
-pub struct Bucketed {
-    pub name: String,
-    pub buckets: u64,
+pub(crate) struct Bucketed {
+    pub(crate) name: String,
+    pub(crate) buckets: u64,
 }
 
 impl Bucketed {
     /// The table by id, with the number of buckets that it was made with.
-    pub async fn find(session: &Session, keyspace: &str) -> Result<Bucketed, Failure> {
+    pub(crate) async fn find(session: &Session, keyspace: &str) -> Result<Bucketed, Failure> {
         let catalog =
             format!("SELECT buckets FROM {keyspace}.idmatch_tables WHERE name = ? LIMIT 1");
         let found = session.query_unpaged(catalog, (TABLE,)).await?.into_rows_result()?;
@@ -58,7 +58,7 @@ impl Bucketed {
     }
 
     /// The bucket of a key.
-    pub fn bucket(&self, key: &str) -> i32 {
+    pub(crate) fn bucket(&self, key: &str) -> i32 {
         // Lossless: less than the number of buckets.
         (xxh3_64(key.as_bytes()) % self.buckets) as i32
     }

@@ -3,14 +3,14 @@
 use std::time::{Duration, Instant};
 
 /// Lets this thread wake up within a microsecond of when it asked to, instead of 50.
-pub fn wake_exactly() {
+pub(crate) fn wake_exactly() {
     // SAFETY: changes one number of the calling thread.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000 as libc::c_ulong) };
 }
 
 /// Sleeps until shortly before a moment, then spins. The sleep ends at an absolute time, so that
 /// being put aside before it begins makes nobody late.
-pub fn wait_until(moment: Instant, spin: Duration) {
+pub(crate) fn wait_until(moment: Instant, spin: Duration) {
     let left = moment.saturating_duration_since(Instant::now()).saturating_sub(spin);
     if !left.is_zero() {
         let until = now() + left;
@@ -42,7 +42,7 @@ fn now() -> Duration {
 }
 
 /// Processor time that this process has used.
-pub fn processor_time() -> Duration {
+pub(crate) fn processor_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes to `time` only.
     unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };

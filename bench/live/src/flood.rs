@@ -5,11 +5,11 @@ use crate::{Failure, Options, watch};
 use idmatch_engine::MemoryLimits;
 use serde_json::{Value, json};
 
-pub fn batches(options: &Options) -> Result<Value, Failure> {
+pub(crate) fn batches(options: &Options) -> Result<Value, Failure> {
     flood(options, 4, 1_000)
 }
 
-pub fn singles(options: &Options) -> Result<Value, Failure> {
+pub(crate) fn singles(options: &Options) -> Result<Value, Failure> {
     flood(options, 32, 1)
 }
 

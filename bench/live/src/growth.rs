@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::fs::File;
 use std::path::Path;
 
-pub fn growth(options: &Options) -> Result<Value, Failure> {
+pub(crate) fn growth(options: &Options) -> Result<Value, Failure> {
     let rows = options.rows()?;
     let count: u64 = options.number("rows")?;
     let (store, table) = options.open(MemoryLimits::default())?;
@@ -45,7 +45,7 @@ pub fn growth(options: &Options) -> Result<Value, Failure> {
 }
 
 /// The join with a store and with a fresh one.
-pub fn compare(options: &Options) -> Result<Value, Failure> {
+pub(crate) fn compare(options: &Options) -> Result<Value, Failure> {
     let limits = MemoryLimits::default();
     let grown = options.open(limits)?.1;
     let fresh = options.open_at(Path::new(options.text("fresh")?), limits)?.1;

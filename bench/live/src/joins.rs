@@ -17,7 +17,7 @@ const TURNS: usize = 9;
 const QUERY: MatchQuery = MatchQuery { by: Side::Id, pick: Pick::All, window: Window::ALL };
 
 /// Runs of the join, one after another.
-pub struct Joins {
+pub(crate) struct Joins {
     seconds: Vec<f64>,
     /// Processor time of the whole process, which tells little of what others do meanwhile.
     processor: Vec<f64>,
@@ -38,11 +38,11 @@ impl Joins {
         Ok(())
     }
 
-    pub fn median(&self) -> f64 {
+    pub(crate) fn median(&self) -> f64 {
         median(&self.seconds)
     }
 
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         json!({
             "seconds": self.seconds, "median": self.median(),
             "min": self.seconds.iter().copied().reduce(f64::min),
@@ -55,13 +55,13 @@ impl Joins {
 }
 
 /// One run to warm up, then five.
-pub fn hot(table: &dyn Table, population: &Path) -> std::result::Result<Joins, Failure> {
+pub(crate) fn hot(table: &dyn Table, population: &Path) -> std::result::Result<Joins, Failure> {
     join(table, population)?;
     for_seconds(table, population, 0.0)
 }
 
 /// As many runs as fit into the time, at least five.
-pub fn for_seconds(
+pub(crate) fn for_seconds(
     table: &dyn Table,
     population: &Path,
     seconds: f64,
@@ -75,7 +75,7 @@ pub fn for_seconds(
 }
 
 /// The same of two tables, in turns, so that what else the machine does strikes both.
-pub fn in_turns(
+pub(crate) fn in_turns(
     tables: [&dyn Table; 2],
     population: &Path,
 ) -> std::result::Result<[Joins; 2], Failure> {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const SPIN: Duration = Duration::from_micros(10);
 
 /// What became of the schedule.
-pub struct Looked {
+pub(crate) struct Looked {
     seconds: f64,
     /// From when a lookup was due to its answer.
     latency: Latency,
@@ -25,7 +25,7 @@ pub struct Looked {
 }
 
 impl Looked {
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         let latency = self.latency.json();
         let per_second = latency["calls"].as_f64().unwrap_or(0.0) / self.seconds;
         json!({
@@ -36,7 +36,7 @@ impl Looked {
 }
 
 /// Asks for the newest answer of ids that are in the table, half of them upserted lately.
-pub fn to_schedule(
+pub(crate) fn to_schedule(
     table: &dyn Table,
     rows: &Rows,
     upserted: Option<&Progress>,

@@ -15,7 +15,7 @@ use std::time::Duration;
 const LOOKUPS_PER_SECOND: f64 = 10_000.0;
 const ALONE: Duration = Duration::from_secs(5);
 
-pub fn mixed(options: &Options) -> Result<Value, Failure> {
+pub(crate) fn mixed(options: &Options) -> Result<Value, Failure> {
     let rows = options.rows()?;
     let population = options.population()?;
     let seconds: f64 = options.number("seconds")?;

@@ -15,10 +15,10 @@ use std::path::{Path, PathBuf};
 const BYTES: usize = 24;
 
 /// Pairs of (16 bytes, written as 32 hex digits; a number).
-pub struct Pairs(Mmap);
+pub(crate) struct Pairs(Mmap);
 
 impl Pairs {
-    pub fn map(path: &Path) -> Result<Pairs, Failure> {
+    pub(crate) fn map(path: &Path) -> Result<Pairs, Failure> {
         // SAFETY: made by an earlier run of this program; nobody writes it any more.
         let map = unsafe { Mmap::map(&File::open(path)?)? };
         // In memory before anybody is timed: to wait for these pages would count as a late answer.
@@ -27,11 +27,11 @@ impl Pairs {
         if map.len() < BYTES { Err("there are no pairs".into()) } else { Ok(Pairs(map)) }
     }
 
-    pub fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         (self.0.len() / BYTES) as u64
     }
 
-    pub fn get(&self, number: u64) -> ([u8; 16], u64) {
+    pub(crate) fn get(&self, number: u64) -> ([u8; 16], u64) {
         let (pair, _) = self.0[number as usize * BYTES..].split_at(BYTES);
         let (id, partner_id) = pair.split_at(16);
         (
@@ -42,7 +42,7 @@ impl Pairs {
 }
 
 /// Writes pairs of Parquet files, evenly chosen.
-pub fn make(out: &Path, at_most: u64, files: &[PathBuf]) -> Result<Value, Failure> {
+pub(crate) fn make(out: &Path, at_most: u64, files: &[PathBuf]) -> Result<Value, Failure> {
     let mut rows = 0;
     for file in files {
         let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(file)?)?;

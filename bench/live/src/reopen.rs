@@ -12,7 +12,7 @@ use std::time::Instant;
 const PIECE: u64 = 50_000;
 
 /// Upserts until the memtables hold what they may, prints how much that is, and waits.
-pub fn fill(options: &Options) -> Result<Value, Failure> {
+pub(crate) fn fill(options: &Options) -> Result<Value, Failure> {
     let rows = options.rows()?;
     let usual = MemoryLimits::default();
     // A file of the journal ends at half of what memtables may take. So none does here.
@@ -34,7 +34,7 @@ pub fn fill(options: &Options) -> Result<Value, Failure> {
 }
 
 /// Opens the store that was left so.
-pub fn reopen(options: &Options) -> Result<Value, Failure> {
+pub(crate) fn reopen(options: &Options) -> Result<Value, Failure> {
     let rows = options.rows()?;
     let acknowledged: u64 = options.number("rows")?;
     let root = options.store()?;

@@ -18,27 +18,27 @@ const FIRST_DATE: i64 = 1_793_491_200_000;
 /// Dates begin anew after so many milliseconds.
 const DATES: u64 = 1 << 30;
 
-pub struct Rows {
-    pub pairs: Pairs,
+pub(crate) struct Rows {
+    pub(crate) pairs: Pairs,
     seed: u64,
     now: SeenAt,
     source: Arc<str>,
 }
 
-pub struct Row {
-    pub id: [u8; 16],
-    pub partner_id: u64,
-    pub seen_at: i64,
+pub(crate) struct Row {
+    pub(crate) id: [u8; 16],
+    pub(crate) partner_id: u64,
+    pub(crate) seen_at: i64,
     /// Which of the pairs it is.
-    pub repeats: Option<u64>,
+    pub(crate) repeats: Option<u64>,
 }
 
 impl Rows {
-    pub fn new(pairs: Pairs, seed: u64) -> Rows {
+    pub(crate) fn new(pairs: Pairs, seed: u64) -> Rows {
         Rows { pairs, seed, now: idmatch_store::now(), source: "live".into() }
     }
 
-    pub fn row(&self, number: u64) -> Row {
+    pub(crate) fn row(&self, number: u64) -> Row {
         let there = self.there(number);
         self.row_of(number, there, self.pairs.get(there))
     }
@@ -71,7 +71,11 @@ impl Rows {
         Row { id, partner_id, seen_at, repeats: None }
     }
 
-    pub fn batch(&self, first: u64, count: u64) -> std::result::Result<RecordBatch, Failure> {
+    pub(crate) fn batch(
+        &self,
+        first: u64,
+        count: u64,
+    ) -> std::result::Result<RecordBatch, Failure> {
         let rows = count as usize;
         let mut ids = StringBuilder::with_capacity(rows, rows * 32);
         let mut partner_ids = StringBuilder::with_capacity(rows, rows * 19);
@@ -97,14 +101,14 @@ impl Rows {
     }
 
     /// Upserts a batch; a row that is rejected is an error.
-    pub fn upsert(&self, table: &dyn Table, batch: RecordBatch) -> Result<()> {
+    pub(crate) fn upsert(&self, table: &dyn Table, batch: RecordBatch) -> Result<()> {
         let batch = SourceBatch { source: self.source.clone(), first_row: 1, batch };
         table.upsert(&mut Once(Some(batch)), &Ingest::new(true, self.now, &mut NoRejects), None)
     }
 }
 
 /// 32 lowercase digits.
-pub fn hex(bytes: [u8; 16], out: &mut [u8; 32]) -> &str {
+pub(crate) fn hex(bytes: [u8; 16], out: &mut [u8; 32]) -> &str {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     for (pair, byte) in out.chunks_exact_mut(2).zip(bytes) {
         pair.copy_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
@@ -113,7 +117,7 @@ pub fn hex(bytes: [u8; 16], out: &mut [u8; 32]) -> &str {
 }
 
 /// The finalizer of SplitMix64.
-pub fn mix(number: u64) -> u64 {
+pub(crate) fn mix(number: u64) -> u64 {
     let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -19,7 +19,7 @@ const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 const IDLE: Duration = Duration::from_secs(8);
 
 /// Looks on until it is ended.
-pub struct Watch {
+pub(crate) struct Watch {
     seen: Arc<Seen>,
     thread: JoinHandle<()>,
 }
@@ -34,7 +34,7 @@ struct Seen {
 }
 
 impl Watch {
-    pub fn start(table: &Arc<dyn Table>, root: &Path) -> Watch {
+    pub(crate) fn start(table: &Arc<dyn Table>, root: &Path) -> Watch {
         let seen = Arc::new(Seen {
             table: table.clone(),
             root: root.to_owned(),
@@ -48,12 +48,12 @@ impl Watch {
     }
 
     /// The most private memory so far.
-    pub fn peak(&self) -> u64 {
+    pub(crate) fn peak(&self) -> u64 {
         self.seen.peak.load(Relaxed)
     }
 
     /// The samples, a second apart.
-    pub fn end(self) -> Value {
+    pub(crate) fn end(self) -> Value {
         self.seen.end.store(true, Relaxed);
         self.thread.join().ok();
         Value::Array(std::mem::take(&mut *lock(&self.seen.samples)))
@@ -83,7 +83,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 /// What there is of a table, and of the store on disk.
-pub fn state(table: &dyn Table, root: &Path) -> Value {
+pub(crate) fn state(table: &dyn Table, root: &Path) -> Value {
     let stats = table.stats().unwrap_or_default();
     json!({
         "rows": stats.rows, "segments": stats.segments, "segment_bytes": stats.bytes,
@@ -93,7 +93,7 @@ pub fn state(table: &dyn Table, root: &Path) -> Value {
 }
 
 /// Bytes of a store's files.
-pub fn store_bytes(root: &Path) -> u64 {
+pub(crate) fn store_bytes(root: &Path) -> u64 {
     bytes_in(root)
         + ["segments", "scratch", "journal"]
             .map(|name| bytes_in(&root.join(name)))
@@ -107,7 +107,7 @@ fn files(folder: &Path) -> Vec<(std::ffi::OsString, u64)> {
     sized.filter(|(_, data)| data.is_file()).map(|(name, data)| (name, data.len())).collect()
 }
 
-pub fn bytes_in(folder: &Path) -> u64 {
+pub(crate) fn bytes_in(folder: &Path) -> u64 {
     files(folder).iter().map(|(_, bytes)| bytes).sum()
 }
 
@@ -120,7 +120,7 @@ fn private_bytes() -> u64 {
 }
 
 /// Waits until the background is idle; returns the seconds until it was.
-pub fn wait_until_idle(root: &Path) -> f64 {
+pub(crate) fn wait_until_idle(root: &Path) -> f64 {
     let start = Instant::now();
     let (mut last_change, mut before, mut used) = (start, Vec::new(), clock::processor_time());
     while last_change.elapsed() < IDLE {
@@ -137,7 +137,7 @@ pub fn wait_until_idle(root: &Path) -> f64 {
 }
 
 /// Times appending 4 KiB durably.
-pub fn fdatasync(folder: &Path) -> Result<Value, Failure> {
+pub(crate) fn fdatasync(folder: &Path) -> Result<Value, Failure> {
     let path = folder.join("fdatasync.tmp");
     let mut file = File::create(&path)?;
     let mut latency = Latency::new();

@@ -19,49 +19,49 @@ const NOTED_STALLS: usize = 200;
 
 /// Batch i has the rows from `first + i * batch` on and belongs to thread i modulo `threads`.
 #[derive(Clone, Copy)]
-pub struct Plan {
-    pub first: u64,
-    pub threads: u64,
-    pub batch: u64,
+pub(crate) struct Plan {
+    pub(crate) first: u64,
+    pub(crate) threads: u64,
+    pub(crate) batch: u64,
     /// When to end; otherwise when it is stopped.
-    pub rows: Option<u64>,
-    pub seconds: Option<f64>,
+    pub(crate) rows: Option<u64>,
+    pub(crate) seconds: Option<f64>,
     /// How fast; otherwise as fast as possible.
-    pub rows_per_second: Option<f64>,
+    pub(crate) rows_per_second: Option<f64>,
 }
 
 /// How far the threads are, for others to see.
-pub struct Progress {
+pub(crate) struct Progress {
     plan: Plan,
     batches: Vec<AtomicU64>,
     stop: AtomicBool,
 }
 
 /// What was written, and how long it took.
-pub struct Written {
-    pub rows: u64,
-    pub seconds: f64,
-    pub latency: Latency,
+pub(crate) struct Written {
+    pub(crate) rows: u64,
+    pub(crate) seconds: f64,
+    pub(crate) latency: Latency,
     /// Rows acknowledged in each second.
-    pub per_second: Vec<u64>,
+    pub(crate) per_second: Vec<u64>,
     /// When each stall began, and how long it was.
-    pub stalls: Vec<(f64, f64)>,
+    pub(crate) stalls: Vec<(f64, f64)>,
     /// Processor time that making the rows took, all threads together.
     making: f64,
 }
 
 impl Progress {
-    pub fn new(plan: Plan) -> Progress {
+    pub(crate) fn new(plan: Plan) -> Progress {
         let batches = (0..plan.threads).map(|_| AtomicU64::new(0)).collect();
         Progress { plan, batches, stop: AtomicBool::new(false) }
     }
 
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.stop.store(true, Relaxed);
     }
 
     /// A row that was acknowledged, chosen by `draw`.
-    pub fn acknowledged_row(&self, draw: u64) -> Option<u64> {
+    pub(crate) fn acknowledged_row(&self, draw: u64) -> Option<u64> {
         let Plan { first, threads, batch, .. } = self.plan;
         let thread = draw % threads;
         let draw = draw / threads;
@@ -72,7 +72,11 @@ impl Progress {
 }
 
 /// Writes until the plan ends, or it is stopped.
-pub fn write(table: &dyn Table, rows: &Rows, progress: &Progress) -> Result<Written, Failure> {
+pub(crate) fn write(
+    table: &dyn Table,
+    rows: &Rows,
+    progress: &Progress,
+) -> Result<Written, Failure> {
     let start = Instant::now();
     let parts: Vec<Result<Written, Failure>> = thread::scope(|scope| {
         let threads: Vec<_> = (0..progress.plan.threads)
@@ -153,7 +157,7 @@ impl Written {
         self.making += other.making;
     }
 
-    pub fn rows_per_second(&self) -> f64 {
+    pub(crate) fn rows_per_second(&self) -> f64 {
         self.rows as f64 / self.seconds
     }
 
@@ -164,7 +168,7 @@ impl Written {
         slices.map(|slice| slice.iter().sum::<u64>() as f64 / seconds as f64).collect()
     }
 
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         let seconds = if self.seconds >= 30.0 { 10 } else { 1 };
         let slices = self.slices(seconds);
         json!({
