@@ -12,6 +12,7 @@
 #   make bench-cql-faults-report    what came of that, in docs/operations.md, from FAULTS_RESULTS
 #   make bench-cql-report           the part of docs/benchmarks.md on servers, from CQL_RESULTS
 #   make bench-live-report          the part of docs/benchmarks.md on writing, from LIVE_RESULTS and PEER_RESULTS
+#   make bench-pair PAIR_ARGS="--base REV"    two commits, in turn; --help tells more
 
 BENCH_VENV    ?= bench/.venv
 BENCH_PYTHON  ?= $(BENCH_VENV)/bin/python
@@ -21,6 +22,7 @@ PEERS         ?= idmatch rocksdb lmdb sqlite postgresql redis
 PEER_ARGS     ?= --rows 10M --seconds 30 --disk-limit 40G --prepare 900k
 BENCH_RESULTS ?= /var/tmp/idmatch-bench/results-400M-seed7.json
 
+PAIR_ARGS     ?=
 CQL_ARGS      ?=
 FAULTS_ARGS   ?=
 FAULTS_RESULTS ?= /var/tmp/idmatch-bench/results-cql-faults-2M.json
@@ -35,7 +37,7 @@ LIVE_RESULTS  ?= /var/tmp/idmatch-bench/results-live-100M-seed7.json
 PEER_RESULTS  ?= /var/tmp/idmatch-bench/results-live-peers.json
 
 .PHONY: bench bench-live bench-env bench-rocksdb bench-report bench-live-peers bench-live-peers-env bench-live-report \
-	bench-cql bench-cql-env bench-cql-report bench-cql-faults bench-cql-faults-report
+	bench-cql bench-cql-env bench-cql-report bench-cql-faults bench-cql-faults-report bench-pair
 
 bench: bench-env bench-rocksdb
 	$(BENCH_PYTHON) bench/run.py $(BENCH_ARGS)
@@ -95,3 +97,7 @@ bench-cql-faults: bench-env
 
 bench-cql-faults-report:
 	$(BENCH_PYTHON) bench/cql_faults_report.py $(FAULTS_RESULTS)
+
+# Two commits in turn; --base names the one to compare with, such as --base main --rows 1M.
+bench-pair: $(BENCH_VENV)/installed
+	$(BENCH_PYTHON) bench/pair.py $(PAIR_ARGS)

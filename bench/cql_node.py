@@ -10,6 +10,7 @@ so that a pause of the node makes one slow and is no error.
 
 from __future__ import annotations
 
+import argparse
 import shutil
 import subprocess
 import sys
@@ -136,5 +137,26 @@ class Node:
         return time.perf_counter() - began
 
 
+def main() -> None:
+    """Starts a node and prints its address; for each keyspace on standard input flushes and
+    compacts it, and prints `done`; ends with the input."""
+    parser = argparse.ArgumentParser(description="Run a Cassandra node until the input ends.")
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--network", required=True)
+    parser.add_argument("--heap", type=int, required=True)
+    parser.add_argument("--jmx-port", type=int, default=7236)
+    options = parser.parse_args()
+    with Node(options.folder, options.network, options.heap, options.jmx_port, False) as node:
+        print(node.address, flush=True)
+        for line in sys.stdin:
+            node.flush()
+            node.compact(line.strip())
+            print("done", flush=True)
+
+
 def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,217 @@
+"""Compares two commits: builds both, measures them in turn, and says which figures differ.
+
+    python bench/pair.py --base REV                      the commit against HEAD, in a directory, 100 M rows
+    python bench/pair.py --base REV --rows 1M            the same, small; minutes after the builds
+    python bench/pair.py --base REV --backend cql --rows 2M    on a Cassandra node of its own
+
+A round measures the baseline, the baseline again, and the other commit; every other round runs backwards.
+A figure is worse (or better) only where the median ratio of the other commit to the baseline lies outside
+the range of the baseline to itself. All figures are seconds, so a ratio above 1 is slower.
+
+One worker, `pair_worker.py`, drives both commits through their public Python API, with a process for each step.
+All that this makes is removed at the end, except the data and the results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import shutil
+import statistics
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import data as data_sets
+import machine
+from data import DataSet
+from pages import table
+from pair_builds import Build, Builds, has_changes
+from pair_stores import Directory, Failed, Servers, Stores
+from units import parse_count, show_bytes, show_count, show_seconds
+
+DIRECTORY, CQL = "directory", "cql"
+BASE, AGAIN, OTHER = "base", "base again", "other"
+DEFAULT_ROWS = {DIRECTORY: 100_000_000, CQL: 2_000_000}
+STEPS = ("load", "join", "lookup", "upsert")
+# How much of each step: on servers all takes longer.
+AMOUNTS = {
+    DIRECTORY: {"joins": 5, "keys": 2_000, "lookups": 20_000, "batches": 1_000, "singles": 40_000},
+    CQL: {"joins": 3, "keys": 1_000, "lookups": 3_000, "batches": 100, "singles": 4_000},
+}
+# Bytes of disk for each row: its data, a store, and what a load needs meanwhile.
+_DISK_BYTES_PER_ROW = {DIRECTORY: 190, CQL: 250}
+_BUILD_BYTES = 4 * 10**9
+_HERE = Path(__file__).parent
+
+Figures = dict[str, Any]
+
+
+def main() -> int:
+    """Builds, measures and compares; 1 when a step failed or answers differ."""
+    options = _options()
+    rows = options.rows or DEFAULT_ROWS[options.backend]
+    options.dir.mkdir(parents=True, exist_ok=True)
+    needed, free = rows * _DISK_BYTES_PER_ROW[options.backend] + _BUILD_BYTES, machine.free_bytes(options.dir)
+    if needed > free:
+        _say(f"{options.dir}: {show_bytes(free)} of disk are free, about {show_bytes(needed)} are needed; use fewer --rows")
+        return 1
+    if has_changes():
+        _say("this checkout has changes that are not committed; they are not measured")
+    work = options.dir / "pair"
+    try:
+        with Builds(work / "builds", options.keep) as builds:
+            base, other = builds.build(options.base), builds.build(options.rev)
+            data = data_sets.prepare(
+                options.dir, rows, options.seed, population_rows=min(data_sets.POPULATION_ROWS, rows // 10)
+            )
+            with _stores(options, work / "store", rows, other) as stores:
+                pair = Pair(base, other, data, stores, options)
+                pair.run()
+    except Failed as failed:
+        _say(str(failed))
+        return 1
+    finally:
+        shutil.rmtree(work / "store", ignore_errors=True)
+    document = pair.document()
+    path = options.results or options.dir / f"results-pair-{options.backend}-{show_count(rows)}-{base.commit[:7]}-{other.commit[:7]}.json"
+    path.write_text(json.dumps(document, indent=2) + "\n")
+    print(_page(document))
+    _say(f"results: {path}")
+    return 0
+
+
+def _stores(options: argparse.Namespace, folder: Path, rows: int, build: Build) -> Stores:
+    if options.backend == DIRECTORY:
+        return Directory(folder)
+    return Servers(folder, rows, build, options.network, options.heap)
+
+
+class Pair:
+    """The rounds, and what came of them."""
+
+    def __init__(self, base: Build, other: Build, data: DataSet, stores: Stores, options: argparse.Namespace) -> None:
+        self._builds = {BASE: base, AGAIN: base, OTHER: other}
+        self._data, self._stores, self._options = data, stores, options
+        self._rounds: list[dict[str, Figures]] = []
+        self._answers: dict[str, int] = {}
+
+    def run(self) -> None:
+        """All rounds, after one of the baseline that does not count: it reads the data into memory and lets
+        a server compile its code."""
+        _say(f"warm-up: {_told(self._measure(BASE))}")
+        for number in range(self._options.rounds):
+            order = (BASE, AGAIN, OTHER) if number % 2 == 0 else (OTHER, AGAIN, BASE)
+            figures = {}
+            for name in order:
+                figures[name] = self._measure(name)
+                _say(f"round {number + 1}, {name}: {_told(figures[name])}")
+            self._rounds.append(figures)
+
+    def document(self) -> Figures:
+        """The results as one document."""
+        options = self._options
+        return {
+            "about": {
+                "machine": machine.describe(options.dir), "command": shlex.join(["python", "bench/pair.py", *sys.argv[1:]]),
+                "date": datetime.now(UTC).date().isoformat(), "backend": options.backend,
+                "base": self._builds[BASE].commit, "other": self._builds[OTHER].commit,
+                "rows": self._data.rows, "population_rows": self._data.population_rows, "amounts": AMOUNTS[options.backend],
+            },
+            "figures": {name: self._compare(name) for name in self._rounds[0][BASE]},
+            "rounds": self._rounds,
+        }
+
+    def _compare(self, figure: str) -> Figures:
+        def ratios(name: str) -> list[float]:
+            return [measured[name][figure] / measured[BASE][figure] for measured in self._rounds]
+
+        again, ratio = ratios(AGAIN), statistics.median(ratios(OTHER))
+        verdict = "worse" if ratio > max(again) else "better" if ratio < min(again) else "same"
+        return {
+            name: statistics.median(measured[name][figure] for measured in self._rounds) for name in self._builds
+        } | {"ratio": ratio, "least": min(again), "most": max(again), "verdict": verdict}
+
+    def _measure(self, name: str) -> Figures:
+        """All steps of one contestant, with a store of its own."""
+        figures: Figures = {}
+        store = self._stores.begin()
+        for step in STEPS:
+            found = self._step(name, step, store)
+            self._agree(name, step, found.pop("rows"))
+            figures |= found
+            if step == "load":
+                self._stores.settle()
+        self._stores.clear()
+        return figures
+
+    def _step(self, name: str, step: str, store: str) -> Figures:
+        setting = AMOUNTS[self._options.backend] | {
+            "store": store, "files": [str(file) for file in self._data.files], "population": str(self._data.population),
+            "result": str(self._data.directory / "pair-result.parquet"),
+        }
+        command = [str(self._builds[name].python), "pair_worker.py", step, json.dumps(setting)]
+        try:
+            done = subprocess.run(
+                command, cwd=_HERE, text=True, capture_output=True, timeout=self._options.give_up_after, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise Failed(f"{name}, {step}: ended after {self._options.give_up_after:.0f} s") from None
+        if done.returncode:
+            raise Failed(f"{name}, {step}: status {done.returncode}\n{done.stderr[-2000:]}")
+        figures: Figures = json.loads(done.stdout.splitlines()[-1])
+        return figures
+
+    def _agree(self, name: str, step: str, rows: int) -> None:
+        known = self._answers.setdefault(step, rows)
+        if known != rows:
+            raise Failed(f"WRONG ANSWER: {name}, {step}: {rows:,} rows, others gave {known:,}")
+
+
+def _told(figures: Figures) -> str:
+    return ", ".join(f"{name} {show_seconds(seconds)}" for name, seconds in figures.items())
+
+
+def _page(document: Figures) -> str:
+    """The comparison as a table."""
+    about = document["about"]
+    head = ["figure", f"base {about['base'][:7]}", f"other {about['other'][:7]}", "other / base", "base again / base", ""]
+    rows = [
+        [
+            name, show_seconds(one[BASE]), show_seconds(one[OTHER]), f"{one['ratio']:.3f}",
+            f"{one['least']:.3f} - {one['most']:.3f}", one["verdict"],
+        ]
+        for name, one in document["figures"].items()
+    ]
+    title = f"{about['backend']}, {show_count(about['rows'])} rows, population of {show_count(about['population_rows'])}, {len(document['rounds'])} rounds"
+    return f"{title}\n\n{table(head, rows)}"
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Compare two commits, figure by figure.")
+    add = parser.add_argument
+    add("--base", required=True, help="the commit to compare with")
+    add("--rev", default="HEAD", help="the commit that is compared (default: HEAD)")
+    add("--backend", choices=(DIRECTORY, CQL), default=DIRECTORY)
+    add("--rows", type=parse_count, help="match rows (default: 100M in a directory, 2M on servers)")
+    add("--rounds", type=int, default=5)
+    add("--seed", type=int, default=data_sets.DEFAULT_SEED)
+    add("--dir", type=Path, default=data_sets.DEFAULT_DIRECTORY, help="data, builds, stores and results")
+    add("--keep", action="store_true", help="keep the builds for the next run")
+    add("--give-up-after", type=float, default=3600, help="seconds after which a step has failed")
+    add("--network", default="127.73.36", help="first three numbers of the node's address")
+    add("--heap", type=parse_count, default=2 << 30, help="of the node, in bytes")
+    add("--results", type=Path, help="the results file (default: in --dir)")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
