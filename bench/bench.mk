@@ -4,14 +4,14 @@
 #   make bench BENCH_ARGS="--rows 4M"    everything, small: minutes
 #   make bench-live                 writing while reading: an hour, about 40 GB of disk
 #   make bench-live LIVE_ARGS="--rows 2M --seconds 10"    the same, small: minutes
-#   make bench-report               docs/benchmarks.md from the results of BENCH_RESULTS
+#   make bench-report               the parts of docs/benchmarks from the results of BENCH_RESULTS, and so on:
+#   make bench-live-report          from LIVE_RESULTS and PEER_RESULTS
+#   make bench-cql-report           from CQL_RESULTS
+#   make bench-cql-faults-report    from FAULTS_RESULTS
 #   make bench-live-peers           the same for its peers, in a smaller table: half an hour, 20 GB of disk, root
 #   make bench-cql                  on a Cassandra node, beside its peers: more than an hour, 15 GB of disk, Java 17 and Maven
 #   make bench-cql CQL_ARGS="--rows 200k --warm-up-requests 100k --warm-up-seconds 1 --rounds 1"    the same, small: minutes
 #   make bench-cql-faults           three nodes that fail; Java 17 and Maven
-#   make bench-cql-faults-report    what came of that, in docs/operations.md, from FAULTS_RESULTS
-#   make bench-cql-report           the part of docs/benchmarks.md on servers, from CQL_RESULTS
-#   make bench-live-report          the part of docs/benchmarks.md on writing, from LIVE_RESULTS and PEER_RESULTS
 #   make bench-pair PAIR_ARGS="--base REV"    two commits, in turn; --help tells more
 
 BENCH_VENV    ?= bench/.venv
@@ -35,6 +35,8 @@ SPARK_VENV    := bench/.venv-spark
 
 LIVE_RESULTS  ?= /var/tmp/idmatch-bench/results-live-100M-seed7.json
 PEER_RESULTS  ?= /var/tmp/idmatch-bench/results-live-peers.json
+
+REPORT = cd bench && $(abspath $(BENCH_PYTHON)) -m report
 
 .PHONY: bench bench-live bench-env bench-rocksdb bench-report bench-live-peers bench-live-peers-env bench-live-report \
 	bench-cql bench-cql-env bench-cql-report bench-cql-faults bench-cql-faults-report bench-pair
@@ -69,10 +71,10 @@ bench-live-peers-env: bench-env
 	bench/live_peers/debian.sh
 
 bench-report:
-	$(BENCH_PYTHON) bench/report.py $(BENCH_RESULTS)
+	$(REPORT) join $(BENCH_RESULTS)
 
 bench-live-report:
-	$(BENCH_PYTHON) bench/live_report.py $(LIVE_RESULTS) --peers $(PEER_RESULTS)
+	$(REPORT) live $(LIVE_RESULTS) --peers $(PEER_RESULTS)
 
 # cassandra-driver and Spark have environments of their own; idmatch is in that of the others.
 bench-cql: bench-cql-env
@@ -90,13 +92,13 @@ $(SPARK_JARS)/fetched: bench/cql_peers/pom.xml
 	touch $@
 
 bench-cql-report:
-	$(BENCH_PYTHON) bench/cql_report.py $(CQL_RESULTS)
+	$(REPORT) servers $(CQL_RESULTS)
 
 bench-cql-faults: bench-env
 	$(BENCH_PYTHON) bench/cql_faults.py $(FAULTS_ARGS)
 
 bench-cql-faults-report:
-	$(BENCH_PYTHON) bench/cql_faults_report.py $(FAULTS_RESULTS)
+	$(REPORT) faults $(FAULTS_RESULTS)
 
 # Two commits in turn; --base names the one to compare with, such as --base main --rows 1M.
 bench-pair: $(BENCH_VENV)/installed

@@ -6,7 +6,7 @@
 
 Three Cassandra nodes with three copies of each row, and the client, share the processors of this
 machine. Results are kept as JSON; `make bench-cql-faults-report` writes them into
-docs/operations.md. Times are in seconds.
+docs/benchmarks/faults.md. Times are in seconds.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from typing import Any
 import data as data_sets
 import machine
 from data import DataSet
-from pages import table
+from report.pages import table
 from pair_builds import Build, Builds, has_changes
 from pair_stores import Directory, Failed, Servers, Stores
 from units import parse_count, show_bytes, show_count, show_seconds

@@ -5,7 +5,7 @@
     python bench/run.py --only idmatch,bare    only these; other results of the same data stay as they were
 
 The order of the steps is chosen for the disk: what needs none comes first, and each store is deleted before the
-next one is made. `report.py` turns the results into `docs/benchmarks.md`.
+next one is made. `report/` turns the results into a part of `docs/benchmarks/README.md`.
 """
 
 from __future__ import annotations
