@@ -1,4 +1,6 @@
-"""Runs one contestant in its own process, measures each call's private memory, and stops it when it goes too far."""
+"""Runs one contestant in its own process, measures each call's private memory, and stops it when it
+goes too far.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -27,7 +30,9 @@ class ContestantFailed(Exception):
 
 @dataclass(frozen=True)
 class Call:
-    """What came of one call: its result, its time inside the contestant, its peak of private memory."""
+    """What came of one call: its result, its time inside the contestant, its peak of private
+    memory.
+    """
 
     value: Any
     seconds: float
@@ -54,7 +59,10 @@ class Contestant:
         self._workspace.mkdir(parents=True, exist_ok=True)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "peers.worker", name, json.dumps(asdict(setting), default=str)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=_HERE,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=_HERE,
             env=os.environ | {"POLARS_MAX_THREADS": str(setting.threads), "PYTHONUNBUFFERED": "1"},
         )
 
@@ -67,7 +75,10 @@ class Contestant:
             now = private_bytes(self._process.pid)
             peak.see(now)
             if now > self._limits.private_bytes:
-                self._end(f"ended after its private memory passed {self._limits.private_bytes / 1e9:.0f} GB")
+                self._end(
+                    "ended after its private memory passed"
+                    f" {self._limits.private_bytes / 1e9:.0f} GB"
+                )
             elif time.perf_counter() - began > self._limits.seconds:
                 self._end(f"ended after {self._limits.seconds:.0f} s without an answer")
             elif free_bytes(self._workspace) < self._limits.free_bytes:
@@ -80,7 +91,8 @@ class Contestant:
         return Call(answer["value"], answer["seconds"], peak.value)
 
     def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
-        assert self._process.stdin and self._process.stdout
+        assert self._process.stdin
+        assert self._process.stdout
         try:
             self._process.stdin.write(json.dumps(question) + "\n")
             self._process.stdin.flush()
@@ -100,13 +112,16 @@ class Contestant:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe:
-                try:
+                with suppress(BrokenPipeError):
                     pipe.close()
-                except BrokenPipeError:
-                    pass
         try:
             self._process.wait(timeout=60)
         except subprocess.TimeoutExpired:

@@ -99,8 +99,9 @@ def _about(
         "warm_up_requests": options.warm_up_requests,
         "warm_up_seconds": options.warm_up_seconds,
         "slow_load_percent": options.slow_load_percent,
-        "node": settings
-        | {"heap_bytes": options.heap, "java_options": list(cql_node.JAVA_OPTIONS)},
+        "node": (
+            settings | {"heap_bytes": options.heap, "java_options": list(cql_node.JAVA_OPTIONS)}
+        ),
     }
 
 
@@ -115,7 +116,12 @@ def _options() -> argparse.Namespace:
     add("--runs", type=int, default=3, help="measured runs of each figure in a round")
     add("--load-runs", type=int, default=3, help="measured loads of each contestant")
     add("--seconds", type=float, default=40, help="begin no further run of a figure after so long")
-    add("--warm-up-requests", type=parse_count, default=1_500_000, help="rows written at first, discarded")
+    add(
+        "--warm-up-requests",
+        type=parse_count,
+        default=1_500_000,
+        help="rows written at first, discarded",
+    )
     add("--warm-up-seconds", type=float, default=15, help="of each contestant, discarded too")
     add("--slow-load-percent", type=int, default=10, help="rows that the slow ones load")
     add("--give-up-after", type=float, default=3600, help="end a contestant that takes longer")

@@ -42,15 +42,16 @@ PARTNERS = 1_000_000  # that many partner_ids
 BACK = 2.0
 # Rows of one upsert and how many a second, while nodes are restarted.
 RESTART_BATCH, RESTART_RATE = 50_000, 5_000
-# Meanwhile a match of the whole table begins so many seconds after the last one, or when that is done.
+# Meanwhile a match of the whole table begins so many seconds after the last one, or when that is
+# done.
 MATCH_EVERY = 30.0
 # Rows of one upsert with a ceiling.
 UPSERT_ROWS = 100
 # A node is away for so long, and the next one is restarted so long after it is back.
 AWAY, BETWEEN = 3.0, 15.0
 CEILING = 2_000  # requests a second, where far more is asked
-# What nodes have that the small ones of a lab have not: room for writes, which are merged later, and
-# Cassandra's own way to sync the commit log.
+# What nodes have that the small ones of a lab have not: room for writes, which are merged later,
+# and Cassandra's own way to sync the commit log.
 SETTINGS = {
     "commitlog_sync": "periodic",
     "commitlog_sync_period": "10000ms",
@@ -59,8 +60,8 @@ SETTINGS = {
 }
 _JAVA_OPTIONS = ("-XX:MaxDirectMemorySize=1g",)
 _THREADS = 4
-# A node that was just started is slow until its code is compiled; before the first fault, so many times
-# `--seconds` are given to it.
+# A node that was just started is slow until its code is compiled; before the first fault, so many
+# times `--seconds` are given to it.
 _WARM = 9
 # Hints are on disk after so long.
 _QUIET = 12.0

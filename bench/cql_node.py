@@ -2,10 +2,10 @@
 
 It is a lab of idmatch, with the settings and Java options that Cassandra itself comes with where a
 lab has other ones: a lab is made for three small nodes on one machine, and to lose nothing.
-Assertions are left off, as in a lab. Three settings are others than Cassandra's: the cache of chunks
-is on, without which each read of a row decompresses 16 KiB; files are `bti` with an index entry every
-4 KiB, as docs/operations.md and Cassandra's `cassandra_latest.yaml` have it; and requests have 30 s,
-so that a pause of the node makes one slow and is no error.
+Assertions are left off, as in a lab. Three settings are others than Cassandra's: the cache of
+chunks is on, without which each read of a row decompresses 16 KiB; files are `bti` with an index
+entry every 4 KiB, as docs/operations.md and Cassandra's `cassandra_latest.yaml` have it; and
+requests have 30 s, so that a pause of the node makes one slow and is no error.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ SETTINGS: dict[str, object] = {
     "concurrent_compactors": 2,
     "compaction_throughput": "64MiB/s",
 }
-# Those of Cassandra's conf/jvm17-server.options and conf/jvm-server.options that have to do with speed.
+# Those of Cassandra's conf/jvm17-server.options and conf/jvm-server.options that have to do with
+# speed.
 JAVA_OPTIONS = (
     "-XX:+ParallelRefProcEnabled",
     "-XX:MaxTenuringThreshold=1",

@@ -41,8 +41,8 @@ class Contestant:
     title: str
     keyspace: str
     steps: tuple[str, ...]
-    # Of the program in `cql/`: how it reads, unless that is idmatch's to choose, and how many requests it
-    # has in flight.
+    # Of the program in `cql/`: how it reads, unless that is idmatch's to choose, and how many
+    # requests it has in flight.
     read: str = ""
     in_flight: int = 0
     # Of Python: where its virtual environment is, below this folder.

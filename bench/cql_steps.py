@@ -330,7 +330,9 @@ def _timing(seconds: list[float]) -> Figures:
 
 
 def _in_turn(names: Iterable[str], number: int) -> list[str]:
-    """Their order in a round: every other one is backwards, as servers get quicker for who comes later."""
+    """Their order in a round: every other one is backwards, as servers get quicker for who comes
+    later.
+    """
     return list(names) if number % 2 == 0 else list(names)[::-1]
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-
 from contestant import Call, Contestant, ContestantFailed, Limits
 from data import DataSet, prepare
 from peers.base import Setting
@@ -40,7 +39,11 @@ class Bench:
 
     def workspace(self, name: str, data: DataSet, place: str = "") -> Path:
         """The directory that a contestant has for itself."""
-        return self.directory / "work" / "-".join(filter(None, (name, show_count(data.rows), f"seed{data.seed}", place)))
+        return (
+            self.directory
+            / "work"
+            / "-".join(filter(None, (name, show_count(data.rows), f"seed{data.seed}", place)))
+        )
 
     def start(self, name: str, data: DataSet, place: str = "") -> Contestant:
         """Starts a contestant's process."""
@@ -57,7 +60,9 @@ def say(text: str) -> None:
 
 
 def hot(bench: Bench, name: str, data: DataSet, place: str = "") -> dict[str, Any]:
-    """The count, with everything cached as far as memory allows: one run to warm up, then the measured ones."""
+    """The count, with everything cached as far as memory allows: one run to warm up, then the
+    measured ones.
+    """
     with bench.start(name, data, place) as contestant:
         contestant.call("open")
         version = contestant.call("version").value
@@ -68,7 +73,10 @@ def hot(bench: Bench, name: str, data: DataSet, place: str = "") -> dict[str, An
             return call
 
         warm_up, calls = _repeat(bench, once)
-    return _told(f"{name}, hot, {show_count(data.rows)} rows", warm_up, calls) | {"count": calls[0].value, "version": version}
+    return _told(f"{name}, hot, {show_count(data.rows)} rows", warm_up, calls) | {
+        "count": calls[0].value,
+        "version": version,
+    }
 
 
 def hot_write(bench: Bench, name: str, data: DataSet, compression: str) -> dict[str, Any]:
@@ -87,11 +95,16 @@ def hot_write(bench: Bench, name: str, data: DataSet, compression: str) -> dict[
     bench.results.agree("checksums", data.rows, name, checksum)
     size = out.stat().st_size
     out.unlink()
-    return _told(f"{name}, hot, result written ({compression})", warm_up, calls) | {"rows": rows, "result_bytes": size}
+    return _told(f"{name}, hot, result written ({compression})", warm_up, calls) | {
+        "rows": rows,
+        "result_bytes": size,
+    }
 
 
 def cold(bench: Bench, name: str, data: DataSet) -> dict[str, Any]:
-    """The count right after the page cache was dropped, each time in a new process that has done it with small data only."""
+    """The count right after the page cache was dropped, each time in a new process that has done it
+    with small data only.
+    """
     calls = []
     prepare(bench.directory, _REHEARSAL_ROWS)
     for _ in range(min(3, bench.runs)):
@@ -116,7 +129,9 @@ def drop_page_cache() -> None:
 
 
 def attempt(bench: Bench, measure: Callable[[], dict[str, Any]], part: str, *keys: str) -> bool:
-    """Measures and stores; a contestant that fails is noted with its reason. Returns whether there is a result."""
+    """Measures and stores; a contestant that fails is noted with its reason. Returns whether there
+    is a result.
+    """
     try:
         value = measure()
     except ContestantFailed as failure:
@@ -128,7 +143,9 @@ def attempt(bench: Bench, measure: Callable[[], dict[str, Any]], part: str, *key
 
 
 def _repeat(bench: Bench, once: Callable[[], Call]) -> tuple[Call, list[Call]]:
-    """One run to warm up, then as many as asked for, or fewer when they have taken the time there is."""
+    """One run to warm up, then as many as asked for, or fewer when they have taken the time there
+    is.
+    """
     warm_up = once()
     calls = [once()]
     while len(calls) < bench.runs and sum(call.seconds for call in calls) < bench.seconds_per_mode:
@@ -142,8 +159,10 @@ def _told(what: str, warm_up: Call | None, calls: list[Call]) -> dict[str, Any]:
     figures = timing([call.seconds for call in calls], private)
     if warm_up:
         figures["warm_up"] = warm_up.seconds
-    say(f"{what}: {show_seconds(figures['median'])} ({show_seconds(figures['min'])} to {show_seconds(figures['max'])}, "
-        f"{len(calls)} runs), private memory {show_bytes(private)}")
+    say(
+        f"{what}: {show_seconds(figures['median'])} ({show_seconds(figures['min'])} to"
+        f" {show_seconds(figures['max'])}, {len(calls)} runs), private memory {show_bytes(private)}"
+    )
     return figures
 
 
@@ -153,6 +172,9 @@ def _summary(file: Path) -> tuple[int, int]:
         connection.execute("SET TimeZone = 'UTC'")
         rows, checksum = connection.execute(f"""
             SELECT count(*), sum(hash(id, partner_id, epoch_ms(seen_at)))
-            FROM (SELECT id::VARCHAR AS id, partner_id::VARCHAR AS partner_id, seen_at FROM read_parquet('{file}'))
+            FROM (
+                SELECT id::VARCHAR AS id, partner_id::VARCHAR AS partner_id, seen_at
+                FROM read_parquet('{file}')
+            )
         """).fetchone()
     return rows, int(checksum or 0)

@@ -1,19 +1,20 @@
 """Writes to an idmatch store while it is read, and keeps the figures as JSON.
 
-    python bench/live.py                           100 M rows, 300 s of writing; an hour, and about 40 GB of disk
+    python bench/live.py                           100 M rows; an hour, and about 40 GB of disk
     python bench/live.py --rows 2M --seconds 10    everything, small; minutes
-    python bench/live.py --only mixed              only this; other results of the same data stay as they were
+    python bench/live.py --only mixed              only this; other results of the same data stay
 
-The store is loaded once; each step works on a copy of its own, which shares the files that do not change. The steps
-themselves are the program in `live/`. In the results, times are in seconds, memory and files in bytes:
+The store is loaded once; each step works on a copy of its own, which shares the files that do not
+change. The steps themselves are the program in `live/`. In the results, times are in seconds,
+memory and files in bytes:
 
     about     machine, commands, date, seed, rows, seconds
     base      the store as it was loaded
     disk      what one fdatasync takes
-    batches   upserts of 1,000 rows from 4 threads, as fast as possible: written, private_bytes, segments over time
+    batches   upserts of 1,000 rows from 4 threads, as fast as possible; segments over time
     singles   upserts of one row from 32 threads, as fast as possible
     mixed     the join quiet, under upserts, and under upserts and lookups; lookups to a schedule
-    growth    the join after half as many rows again were upserted, against a store freshly loaded with the same
+    growth    the join after half as many rows again were upserted, against a fresh load
     reopen    opening a store whose writer was killed with its journal full
 """
 
@@ -32,9 +33,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import idmatch
-
 import data as data_sets
+import idmatch
 import machine
 from data import DataSet
 from programs import program
@@ -63,13 +63,20 @@ class Live:
         self.pairs = self.work / "pairs"
 
     def prepare(self) -> Figures:
-        """Loads the store, and writes the pairs that upserts repeat; returns what the store is like."""
+        """Loads the store, and writes the pairs that upserts repeat; returns what the store is
+        like.
+        """
         if not self.pairs.exists():
             files = [str(file) for file in self.data.files]
             partial = self.pairs.with_suffix(".partial")
-            say(f"pairs: {run('pairs', '--out', str(partial), '--at-most', str(MOST_PAIRS), *files)['pairs']}")
+            made = run("pairs", "--out", str(partial), "--at-most", str(MOST_PAIRS), *files)
+            say(f"pairs: {made['pairs']}")
             partial.rename(self.pairs)
-        figures = load(self.base, [str(file) for file in self.data.files]) if not self.base.exists() else {}
+        figures = (
+            load(self.base, [str(file) for file in self.data.files])
+            if not self.base.exists()
+            else {}
+        )
         return figures | {"bytes": directory_bytes(self.base)}
 
     def disk(self) -> Figures:
@@ -86,28 +93,59 @@ class Live:
 
     def mixed(self) -> Figures:
         """The join and lookups while rows are upserted at a fixed rate."""
-        return self._on_a_copy("mixed", "--population", str(self.data.population), seconds=self.seconds)
+        return self._on_a_copy(
+            "mixed", "--population", str(self.data.population), seconds=self.seconds
+        )
 
     def growth(self) -> Figures:
         """Half as many rows again, upserted; and the same rows, freshly loaded."""
         upserted, fresh = self.work / "upserted.parquet", self.work / "fresh"
         try:
             with self._copy() as grown:
-                figures = run("growth", *self._given(grown), "--rows", str(self.data.rows // 2), "--upserted", str(upserted))
+                figures = run(
+                    "growth",
+                    *self._given(grown),
+                    "--rows",
+                    str(self.data.rows // 2),
+                    "--upserted",
+                    str(upserted),
+                )
                 loading = load(fresh, [*(str(file) for file in self.data.files), str(upserted)])
-                joins = run("compare", "--store", str(grown), "--fresh", str(fresh), "--population", str(self.data.population))
+                joins = run(
+                    "compare",
+                    "--store",
+                    str(grown),
+                    "--fresh",
+                    str(fresh),
+                    "--population",
+                    str(self.data.population),
+                )
         finally:
             upserted.unlink(missing_ok=True)
             shutil.rmtree(fresh, ignore_errors=True)
-        counts = [[joins[join][name] for name in ("matched", "rows")] for join in ("join", "fresh_join")]
+        counts = [
+            [joins[join][name] for name in ("matched", "rows")] for join in ("join", "fresh_join")
+        ]
         if counts[0] != counts[1]:
-            raise SystemExit(f"WRONG ANSWER: a store that was upserted to and one freshly loaded disagree: {counts}")
-        return figures | joins | {"fresh": loading, "bytes_ratio": figures["store_bytes"] / loading["bytes"]}
+            raise SystemExit(
+                "WRONG ANSWER: a store that was upserted to and one freshly loaded disagree:"
+                f" {counts}"
+            )
+        return (
+            figures
+            | joins
+            | {
+                "fresh": loading,
+                "bytes_ratio": figures["store_bytes"] / loading["bytes"],
+            }
+        )
 
     def reopen(self) -> Figures:
         """Kills a writer whose journal is full, then opens the store."""
         with self._copy() as store:
-            writer = subprocess.Popen(command("fill", *self._given(store)), stdout=subprocess.PIPE, text=True)
+            writer = subprocess.Popen(
+                command("fill", *self._given(store)), stdout=subprocess.PIPE, text=True
+            )
             try:
                 full = read_document(writer)
             finally:
@@ -166,7 +204,12 @@ def load(path: Path, files: list[str]) -> Figures:
     seconds = time.perf_counter() - began
     partial.rename(path)
     say(f"load of {show_count(report.rows)} rows: {show_seconds(seconds)}, {segments} segments")
-    return {"rows": report.rows, "seconds": seconds, "segments": segments, "bytes": directory_bytes(path)}
+    return {
+        "rows": report.rows,
+        "seconds": seconds,
+        "segments": segments,
+        "bytes": directory_bytes(path),
+    }
 
 
 def command(step: str, *arguments: str) -> list[str]:
@@ -204,25 +247,45 @@ def tell(step: str, figures: Figures) -> None:
 
 
 def _latency(figures: Figures) -> str:
-    return ", ".join(f"{name.replace('_', '.')} {show_seconds(figures[name])}" for name in ("p50", "p99", "p99_9", "max"))
+    return ", ".join(
+        f"{name.replace('_', '.')} {show_seconds(figures[name])}"
+        for name in ("p50", "p99", "p99_9", "max")
+    )
 
 
 def _flood(figures: Figures) -> list[str]:
     written = figures["written"]
     return [
-        f"{show_count(written['rows_per_second'])} rows/s, slowest {written['slice_seconds']} s: "
-        f"{show_count(written['slowest_slice'] or 0)} rows/s; {_latency(written['latency'])}; {written['stalls']['calls']} stalls",
-        f"private memory {show_bytes(figures['private_bytes'])}; segments {figures['before']['segments']}, after the writes "
-        f"{figures['after']['segments']}, idle {show_seconds(figures['idle_after_seconds'])} later {figures['idle']['segments']}",
+        (
+            f"{show_count(written['rows_per_second'])} rows/s, slowest {written['slice_seconds']}"
+            f" s: {show_count(written['slowest_slice'] or 0)} rows/s;"
+            f" {_latency(written['latency'])}; {written['stalls']['calls']} stalls"
+        ),
+        (
+            f"private memory {show_bytes(figures['private_bytes'])}; segments"
+            f" {figures['before']['segments']}, after the writes {figures['after']['segments']},"
+            f" idle {show_seconds(figures['idle_after_seconds'])} later"
+            f" {figures['idle']['segments']}"
+        ),
     ]
 
 
 def _mixed(figures: Figures) -> list[str]:
     return [
-        f"join quiet {show_seconds(figures['join_quiet']['median'])}, at the end {show_seconds(figures['join_quiet_after']['median'])}",
-        f"under {show_count(figures['upserts']['rows_per_second'])} rows/s {figures['join_under_upserts_ratio']:.2f} times that "
-        f"(max {show_seconds(figures['join_under_upserts']['max'])}); upserts {_latency(figures['upserts']['latency'])}",
-        f"with {show_count(figures['lookups']['lookups_per_second'])} lookups/s too {figures['join_under_both_ratio']:.2f} times",
+        (
+            f"join quiet {show_seconds(figures['join_quiet']['median'])}, at the end"
+            f" {show_seconds(figures['join_quiet_after']['median'])}"
+        ),
+        (
+            f"under {show_count(figures['upserts']['rows_per_second'])} rows/s"
+            f" {figures['join_under_upserts_ratio']:.2f} times that (max"
+            f" {show_seconds(figures['join_under_upserts']['max'])}); upserts"
+            f" {_latency(figures['upserts']['latency'])}"
+        ),
+        (
+            f"with {show_count(figures['lookups']['lookups_per_second'])} lookups/s too"
+            f" {figures['join_under_both_ratio']:.2f} times"
+        ),
         f"lookups alone: {_latency(figures['lookups_alone']['latency'])}",
         f"lookups under all: {_latency(figures['lookups']['latency'])}",
     ]
@@ -230,10 +293,19 @@ def _mixed(figures: Figures) -> list[str]:
 
 def _growth(figures: Figures) -> list[str]:
     return [
-        f"{show_count(figures['written']['rows_per_second'])} rows/s, idle {show_seconds(figures['idle_after_seconds'])} later, "
-        f"{figures['idle']['segments']} segments, fresh {figures['fresh']['segments']}",
-        f"join {show_seconds(figures['join']['median'])}, fresh {show_seconds(figures['fresh_join']['median'])}: {figures['join_ratio']:.2f}",
-        f"store {show_bytes(figures['store_bytes'])}, fresh {show_bytes(figures['fresh']['bytes'])}: {figures['bytes_ratio']:.2f}",
+        (
+            f"{show_count(figures['written']['rows_per_second'])} rows/s, idle"
+            f" {show_seconds(figures['idle_after_seconds'])} later, {figures['idle']['segments']}"
+            f" segments, fresh {figures['fresh']['segments']}"
+        ),
+        (
+            f"join {show_seconds(figures['join']['median'])}, fresh"
+            f" {show_seconds(figures['fresh_join']['median'])}: {figures['join_ratio']:.2f}"
+        ),
+        (
+            f"store {show_bytes(figures['store_bytes'])}, fresh"
+            f" {show_bytes(figures['fresh']['bytes'])}: {figures['bytes_ratio']:.2f}"
+        ),
     ]
 
 
@@ -244,8 +316,11 @@ _TOLD: dict[str, Callable[[Figures], list[str]]] = {
     "mixed": _mixed,
     "growth": _growth,
     "reopen": lambda figures: [
-        f"journal {show_bytes(figures['journal_bytes'])}: open {show_seconds(figures['open'])}, "
-        f"first lookup {show_seconds(figures['first_lookup'])}, first upsert {show_seconds(figures['first_upsert'])}",
+        (
+            f"journal {show_bytes(figures['journal_bytes'])}: open {show_seconds(figures['open'])},"
+            f" first lookup {show_seconds(figures['first_lookup'])}, first upsert"
+            f" {show_seconds(figures['first_upsert'])}"
+        ),
     ],
 }
 
@@ -254,20 +329,35 @@ def main() -> int:
     """Runs what the command line asks for; returns the exit code."""
     options = _options()
     options.dir.mkdir(parents=True, exist_ok=True)
-    data = data_sets.prepare(options.dir, options.rows, options.seed, population_rows=options.rows // 10)
-    path = options.results or options.dir / f"results-live-{show_count(options.rows)}-seed{options.seed}.json"
+    data = data_sets.prepare(
+        options.dir, options.rows, options.seed, population_rows=options.rows // 10
+    )
+    path = (
+        options.results
+        or options.dir / f"results-live-{show_count(options.rows)}-seed{options.seed}.json"
+    )
     document = json.loads(path.read_text()) if path.exists() else {}
     command_line = shlex.join(["python", "bench/live.py", *sys.argv[1:]])
-    earlier = [known for known in document.get("about", {}).get("commands", ()) if known != command_line]
+    earlier = [
+        known for known in document.get("about", {}).get("commands", ()) if known != command_line
+    ]
     document["about"] = {
-        "machine": machine.describe(options.dir), "commands": [*earlier, command_line],
-        "date": datetime.now(UTC).date().isoformat(), "rows": options.rows, "seed": options.seed, "seconds": options.seconds,
-        "population_rows": data.population_rows, "parquet_bytes": data.parquet_bytes(),
+        "machine": machine.describe(options.dir),
+        "commands": [*earlier, command_line],
+        "date": datetime.now(UTC).date().isoformat(),
+        "rows": options.rows,
+        "seed": options.seed,
+        "seconds": options.seconds,
+        "population_rows": data.population_rows,
+        "parquet_bytes": data.parquet_bytes(),
     }
     live = Live(options, data)
     document["base"] = document.get("base", {}) | live.prepare()
     for step in options.only:
-        stamp: Figures = {"measured": datetime.now(UTC).isoformat(timespec="seconds"), "load_before": os.getloadavg()[0]}
+        stamp: Figures = {
+            "measured": datetime.now(UTC).isoformat(timespec="seconds"),
+            "load_before": os.getloadavg()[0],
+        }
         document[step] = getattr(live, step)() | stamp | {"load_after": os.getloadavg()[0]}
         tell(step, document[step])
         path.write_text(json.dumps(document, indent=2) + "\n")
@@ -279,9 +369,24 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure idmatch while it is written.")
-    parser.add_argument("--rows", type=parse_count, default=DEFAULT_ROWS, help="rows of the loaded table (default: 100M)")
-    parser.add_argument("--seconds", type=float, default=DEFAULT_SECONDS, help="how long batches are written (default: 300)")
-    parser.add_argument("--dir", type=Path, default=data_sets.DEFAULT_DIRECTORY, help="where data, stores and results go")
+    parser.add_argument(
+        "--rows",
+        type=parse_count,
+        default=DEFAULT_ROWS,
+        help="rows of the loaded table (default: 100M)",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=DEFAULT_SECONDS,
+        help="how long batches are written (default: 300)",
+    )
+    parser.add_argument(
+        "--dir",
+        type=Path,
+        default=data_sets.DEFAULT_DIRECTORY,
+        help="where data, stores and results go",
+    )
     parser.add_argument("--seed", type=int, default=data_sets.DEFAULT_SEED)
     parser.add_argument("--only", type=_steps, default=list(STEPS), help=f"of {','.join(STEPS)}")
     parser.add_argument("--keep", action="store_true", help="keep the loaded store for another run")
@@ -293,7 +398,9 @@ def _steps(text: str) -> list[str]:
     names = [name.strip() for name in text.split(",") if name.strip()]
     unknown = set(names) - set(STEPS)
     if unknown:
-        raise argparse.ArgumentTypeError(f"{', '.join(sorted(unknown))}: not among {', '.join(STEPS)}")
+        raise argparse.ArgumentTypeError(
+            f"{', '.join(sorted(unknown))}: not among {', '.join(STEPS)}"
+        )
     return names
 
 

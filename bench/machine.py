@@ -14,7 +14,9 @@ def describe(directory: Path) -> dict[str, object]:
     processor = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
     memory = re.search(r"MemTotal:\s*(\d+)", Path("/proc/meminfo").read_text())
     release = Path("/etc/os-release")
-    system = re.search(r'PRETTY_NAME="?([^"\n]+)', release.read_text()) if release.exists() else None
+    system = (
+        re.search(r'PRETTY_NAME="?([^"\n]+)', release.read_text()) if release.exists() else None
+    )
     return {
         "processor": processor.group(1) if processor else platform.processor(),
         "processors": os.cpu_count(),

@@ -1,22 +1,22 @@
 """Compares two commits: builds both, measures them in turn, and says which figures differ.
 
-    python bench/pair.py --base REV                      the commit against HEAD, in a directory, 100 M rows
-    python bench/pair.py --base REV --rows 1M            the same, small; minutes after the builds
+    python bench/pair.py --base REV              REV against HEAD, in a directory, 100 M rows
+    python bench/pair.py --base REV --rows 1M    the same, small; minutes after the builds
     python bench/pair.py --base REV --backend cql --rows 2M    on a Cassandra node of its own
 
-A round measures the baseline, the baseline again, and the other commit; every other round runs backwards.
-A figure is worse (or better) only where the median ratio of the other commit to the baseline lies outside
-the range of the baseline to itself. All figures are seconds, so a ratio above 1 is slower.
+A round measures the baseline, the baseline again, and the other commit; every other round runs
+backwards. A figure is worse (or better) only where the median ratio of the other commit to the
+baseline lies outside the range of the baseline to itself. All figures are seconds, so a ratio above
+1 is slower.
 
-One worker, `pair_worker.py`, drives both commits through their public Python API, with a process for each step.
-All that this makes is removed at the end, except the data and the results.
+One worker, `pair_worker.py`, drives both commits through their public Python API, with a process
+for each step. All that this makes is removed at the end, except the data and the results.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import shlex
 import shutil
 import statistics
@@ -29,9 +29,9 @@ from typing import Any
 import data as data_sets
 import machine
 from data import DataSet
-from report.pages import table
 from pair_builds import Build, Builds, has_changes
 from pair_stores import Directory, Failed, Servers, Stores
+from report.pages import table
 from units import parse_count, show_bytes, show_count, show_seconds
 
 DIRECTORY, CQL = "directory", "cql"
@@ -56,9 +56,15 @@ def main() -> int:
     options = _options()
     rows = options.rows or DEFAULT_ROWS[options.backend]
     options.dir.mkdir(parents=True, exist_ok=True)
-    needed, free = rows * _DISK_BYTES_PER_ROW[options.backend] + _BUILD_BYTES, machine.free_bytes(options.dir)
+    needed, free = (
+        rows * _DISK_BYTES_PER_ROW[options.backend] + _BUILD_BYTES,
+        machine.free_bytes(options.dir),
+    )
     if needed > free:
-        _say(f"{options.dir}: {show_bytes(free)} of disk are free, about {show_bytes(needed)} are needed; use fewer --rows")
+        _say(
+            f"{options.dir}: {show_bytes(free)} of disk are free, about {show_bytes(needed)} are"
+            " needed; use fewer --rows"
+        )
         return 1
     if has_changes():
         _say("this checkout has changes that are not committed; they are not measured")
@@ -67,7 +73,10 @@ def main() -> int:
         with Builds(work / "builds", options.keep) as builds:
             base, other = builds.build(options.base), builds.build(options.rev)
             data = data_sets.prepare(
-                options.dir, rows, options.seed, population_rows=min(data_sets.POPULATION_ROWS, rows // 10)
+                options.dir,
+                rows,
+                options.seed,
+                population_rows=min(data_sets.POPULATION_ROWS, rows // 10),
             )
             with _stores(options, work / "store", rows, other) as stores:
                 pair = Pair(base, other, data, stores, options)
@@ -78,7 +87,9 @@ def main() -> int:
     finally:
         shutil.rmtree(work / "store", ignore_errors=True)
     document = pair.document()
-    path = options.results or options.dir / f"results-pair-{options.backend}-{show_count(rows)}-{base.commit[:7]}-{other.commit[:7]}.json"
+    commits = f"{base.commit[:7]}-{other.commit[:7]}"
+    name = f"results-pair-{options.backend}-{show_count(rows)}-{commits}.json"
+    path = options.results or options.dir / name
     path.write_text(json.dumps(document, indent=2) + "\n")
     print(_page(document))
     _say(f"results: {path}")
@@ -94,15 +105,17 @@ def _stores(options: argparse.Namespace, folder: Path, rows: int, build: Build) 
 class Pair:
     """The rounds, and what came of them."""
 
-    def __init__(self, base: Build, other: Build, data: DataSet, stores: Stores, options: argparse.Namespace) -> None:
+    def __init__(
+        self, base: Build, other: Build, data: DataSet, stores: Stores, options: argparse.Namespace
+    ) -> None:
         self._builds = {BASE: base, AGAIN: base, OTHER: other}
         self._data, self._stores, self._options = data, stores, options
         self._rounds: list[dict[str, Figures]] = []
         self._answers: dict[str, int] = {}
 
     def run(self) -> None:
-        """All rounds, after one of the baseline that does not count: it reads the data into memory and lets
-        a server compile its code."""
+        """All rounds, after one of the baseline that does not count: it reads the data into memory
+        and lets a server compile its code."""
         _say(f"warm-up: {_told(self._measure(BASE))}")
         for number in range(self._options.rounds):
             order = (BASE, AGAIN, OTHER) if number % 2 == 0 else (OTHER, AGAIN, BASE)
@@ -117,10 +130,15 @@ class Pair:
         options = self._options
         return {
             "about": {
-                "machine": machine.describe(options.dir), "command": shlex.join(["python", "bench/pair.py", *sys.argv[1:]]),
-                "date": datetime.now(UTC).date().isoformat(), "backend": options.backend,
-                "base": self._builds[BASE].commit, "other": self._builds[OTHER].commit,
-                "rows": self._data.rows, "population_rows": self._data.population_rows, "amounts": AMOUNTS[options.backend],
+                "machine": machine.describe(options.dir),
+                "command": shlex.join(["python", "bench/pair.py", *sys.argv[1:]]),
+                "date": datetime.now(UTC).date().isoformat(),
+                "backend": options.backend,
+                "base": self._builds[BASE].commit,
+                "other": self._builds[OTHER].commit,
+                "rows": self._data.rows,
+                "population_rows": self._data.population_rows,
+                "amounts": AMOUNTS[options.backend],
             },
             "figures": {name: self._compare(name) for name in self._rounds[0][BASE]},
             "rounds": self._rounds,
@@ -133,7 +151,8 @@ class Pair:
         again, ratio = ratios(AGAIN), statistics.median(ratios(OTHER))
         verdict = "worse" if ratio > max(again) else "better" if ratio < min(again) else "same"
         return {
-            name: statistics.median(measured[name][figure] for measured in self._rounds) for name in self._builds
+            name: statistics.median(measured[name][figure] for measured in self._rounds)
+            for name in self._builds
         } | {"ratio": ratio, "least": min(again), "most": max(again), "verdict": verdict}
 
     def _measure(self, name: str) -> Figures:
@@ -151,16 +170,25 @@ class Pair:
 
     def _step(self, name: str, step: str, store: str) -> Figures:
         setting = AMOUNTS[self._options.backend] | {
-            "store": store, "files": [str(file) for file in self._data.files], "population": str(self._data.population),
+            "store": store,
+            "files": [str(file) for file in self._data.files],
+            "population": str(self._data.population),
             "result": str(self._data.directory / "pair-result.parquet"),
         }
         command = [str(self._builds[name].python), "pair_worker.py", step, json.dumps(setting)]
         try:
             done = subprocess.run(
-                command, cwd=_HERE, text=True, capture_output=True, timeout=self._options.give_up_after, check=False
+                command,
+                cwd=_HERE,
+                text=True,
+                capture_output=True,
+                timeout=self._options.give_up_after,
+                check=False,
             )
         except subprocess.TimeoutExpired:
-            raise Failed(f"{name}, {step}: ended after {self._options.give_up_after:.0f} s") from None
+            raise Failed(
+                f"{name}, {step}: ended after {self._options.give_up_after:.0f} s"
+            ) from None
         if done.returncode:
             raise Failed(f"{name}, {step}: status {done.returncode}\n{done.stderr[-2000:]}")
         figures: Figures = json.loads(done.stdout.splitlines()[-1])
@@ -179,15 +207,29 @@ def _told(figures: Figures) -> str:
 def _page(document: Figures) -> str:
     """The comparison as a table."""
     about = document["about"]
-    head = ["figure", f"base {about['base'][:7]}", f"other {about['other'][:7]}", "other / base", "base again / base", ""]
+    head = [
+        "figure",
+        f"base {about['base'][:7]}",
+        f"other {about['other'][:7]}",
+        "other / base",
+        "base again / base",
+        "",
+    ]
     rows = [
         [
-            name, show_seconds(one[BASE]), show_seconds(one[OTHER]), f"{one['ratio']:.3f}",
-            f"{one['least']:.3f} - {one['most']:.3f}", one["verdict"],
+            name,
+            show_seconds(one[BASE]),
+            show_seconds(one[OTHER]),
+            f"{one['ratio']:.3f}",
+            f"{one['least']:.3f} - {one['most']:.3f}",
+            one["verdict"],
         ]
         for name, one in document["figures"].items()
     ]
-    title = f"{about['backend']}, {show_count(about['rows'])} rows, population of {show_count(about['population_rows'])}, {len(document['rounds'])} rounds"
+    title = (
+        f"{about['backend']}, {show_count(about['rows'])} rows, population of"
+        f" {show_count(about['population_rows'])}, {len(document['rounds'])} rounds"
+    )
     return f"{title}\n\n{table(head, rows)}"
 
 
@@ -204,7 +246,12 @@ def _options() -> argparse.Namespace:
     add("--rows", type=parse_count, help="match rows (default: 100M in a directory, 2M on servers)")
     add("--rounds", type=int, default=5)
     add("--seed", type=int, default=data_sets.DEFAULT_SEED)
-    add("--dir", type=Path, default=data_sets.DEFAULT_DIRECTORY, help="data, builds, stores and results")
+    add(
+        "--dir",
+        type=Path,
+        default=data_sets.DEFAULT_DIRECTORY,
+        help="data, builds, stores and results",
+    )
     add("--keep", action="store_true", help="keep the builds for the next run")
     add("--give-up-after", type=float, default=3600, help="seconds after which a step has failed")
     add("--network", default="127.73.36", help="first three numbers of the node's address")

@@ -1,7 +1,8 @@
 """Builds of two commits, each in a git worktree and a virtual environment of its own.
 
-Knows nothing of what is measured. Both builds share one target folder, so that dependencies compile once;
-a workspace's own crates differ by their paths. Dependencies of Python are those of `requirements.txt`.
+Knows nothing of what is measured. Both builds share one target folder, so that dependencies compile
+once; a workspace's own crates differ by their paths. Dependencies of Python are those of
+`requirements.txt`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ class Build:
 
 
 class Builds:
-    """Makes builds below a folder, and removes them at the end of the `with` block unless they are kept."""
+    """Makes builds below a folder, and removes them at the end of the `with` block unless they are
+    kept.
+    """
 
     def __init__(self, folder: Path, keep: bool) -> None:
         self._folder = folder
@@ -62,7 +65,9 @@ class Builds:
         _git("worktree", "add", "--force", "--detach", str(home / "tree"), commit)
         venv.create(home / "venv", with_pip=True)
         pip = [str(build.python), "-m", "pip", "install", "--quiet", "--constraint", self._pinned()]
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("PYO3_")}
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("PYO3_")
+        }
         environment |= {
             "CARGO_TARGET_DIR": str(self._folder / "target"),
             "MATURIN_PEP517_ARGS": "--locked",

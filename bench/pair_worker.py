@@ -2,11 +2,12 @@
 
     python pair_worker.py STEP SETTING
 
-STEP is `load`, `join`, `lookup` or `upsert`; SETTING is the JSON that `pair.py` makes. Prints one JSON
-document: figure -> seconds, and under `rows` what the step counted.
+STEP is `load`, `join`, `lookup` or `upsert`; SETTING is the JSON that `pair.py` makes. Prints one
+JSON document: figure -> seconds, and under `rows` what the step counted.
 
-It must know no more of idmatch than the public Python API that both commits have: the columns of its data
-are named id, partner_id and seen_at, so that neither spelling of a column mapping is needed.
+It must know no more of idmatch than the public Python API that both commits have: the columns of
+its data are named id, partner_id and seen_at, so that neither spelling of a column mapping is
+needed.
 """
 
 from __future__ import annotations
@@ -122,10 +123,16 @@ def _upsert(store: Any, setting: Setting) -> Figures:
     for id, partner_id, seen_at in singles[:: max(1, count // 100)]:
         if table.last_seen(id, partner_id) != seen_at:
             raise RuntimeError("an acknowledged row is not found")
-    return {"upsert, batches": batched, "upsert, single rows": single, "rows": len(batches) * _BATCH_ROWS + count}
+    return {
+        "upsert, batches": batched,
+        "upsert, single rows": single,
+        "rows": len(batches) * _BATCH_ROWS + count,
+    }
 
 
-def _in_threads(call: Callable[..., object], arguments: Iterable[tuple[Any, ...]], threads: int) -> float:
+def _in_threads(
+    call: Callable[..., object], arguments: Iterable[tuple[Any, ...]], threads: int
+) -> float:
     """Seconds until all calls are done."""
     waiting = list(arguments)
     with ThreadPoolExecutor(threads) as pool:
@@ -154,7 +161,9 @@ def _sample(setting: Setting, rows: int, offset: int = 0) -> pa.Table:
     """Stored rows that are spread over the middle file; another offset takes others."""
     files = setting["files"]
     if "group" not in _READ:
-        _READ["group"] = pq.ParquetFile(files[len(files) // 2]).read_row_group(0, columns=["id", "partner_id"])
+        _READ["group"] = pq.ParquetFile(files[len(files) // 2]).read_row_group(
+            0, columns=["id", "partner_id"]
+        )
     group = _READ["group"]
     step = max(1, group.num_rows // rows)
     return group.take(pa.array([(index * step + offset) % group.num_rows for index in range(rows)]))

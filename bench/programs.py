@@ -1,4 +1,6 @@
-"""The benchmark's own Rust programs: `bare`, `cql`, `live` and `lookups`, members of the workspace."""
+"""The benchmark's own Rust programs: `bare`, `cql`, `live` and `lookups`, members of the
+workspace.
+"""
 
 from __future__ import annotations
 

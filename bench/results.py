@@ -1,12 +1,13 @@
-"""The results as one JSON document, kept after every step so that nothing is lost when a run is stopped.
+"""The results as one JSON document, kept after every step so that nothing is lost when a run is
+stopped.
 
-    about         machine, versions, command, date, seed, rows, sizes of the data
-    counts        rows -> the count that every contestant gave
-    checksums     rows -> a checksum of the rows that every contestant wrote
-    contestants   name -> version, and per mode its seconds and private memory, or why it has none
-    bare          seconds of each step of the least any join must do
-    idmatch       load, ten_loads, open, lookups, lookups_rust
-    skipped       what was left out, and why
+about         machine, versions, command, date, seed, rows, sizes of the data
+counts        rows -> the count that every contestant gave
+checksums     rows -> a checksum of the rows that every contestant wrote
+contestants   name -> version, and per mode its seconds and private memory, or why it has none
+bare          seconds of each step of the least any join must do
+idmatch       load, ten_loads, open, lookups, lookups_rust
+skipped       what was left out, and why
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ class Results:
         partial.rename(self.path)
 
     def put(self, part: str, *keys: str, value: dict[str, Any]) -> None:
-        """Stores what a step gave, with the time, under `part` and `keys`; forgets that it was skipped."""
+        """Stores what a step gave, with the time, under `part` and `keys`; forgets that it was
+        skipped.
+        """
         place = self.document[part]
         for key in keys[:-1]:
             place = place.setdefault(key, {})
@@ -66,7 +69,10 @@ class Results:
         known = self.document[part].setdefault(str(rows), {})
         for other, others_answer in known.items():
             if others_answer != answer and other != contestant:
-                raise Disagreement(f"{part} over {rows} rows: {contestant} gives {answer}, {other} gives {others_answer}")
+                raise Disagreement(
+                    f"{part} over {rows} rows: {contestant} gives {answer}, {other} gives"
+                    f" {others_answer}"
+                )
         known[contestant] = answer
         self.save()
 
@@ -74,6 +80,9 @@ class Results:
 def timing(seconds: Sequence[float], private_bytes: int) -> dict[str, Any]:
     """The figures of repeated runs."""
     return {
-        "seconds": list(seconds), "median": statistics.median(seconds), "min": min(seconds), "max": max(seconds),
+        "seconds": list(seconds),
+        "median": statistics.median(seconds),
+        "min": min(seconds),
+        "max": max(seconds),
         "private_bytes": private_bytes,
     }

@@ -1,11 +1,13 @@
-"""Runs the benchmark: ours and the peers side by side on the same data, and keeps the results as JSON.
+"""Runs the benchmark: ours and the peers side by side on the same data, and keeps the results as
+JSON.
 
-    python bench/run.py                        400 M rows, everything; hours, and about 80 GB of disk
+    python bench/run.py                        400 M rows, everything; hours, about 65 GB of disk
     python bench/run.py --rows 4M              everything, small; minutes
-    python bench/run.py --only idmatch,bare    only these; other results of the same data stay as they were
+    python bench/run.py --only idmatch,bare    only these; other results stay
 
-The order of the steps is chosen for the disk: what needs none comes first, and each store is deleted before the
-next one is made. `report/` turns the results into a part of `docs/benchmarks/README.md`.
+The order of the steps is chosen for the disk: what needs none comes first, and each store is
+deleted before the next one is made. `report/` turns the results into a part of
+`docs/benchmarks/README.md`.
 """
 
 from __future__ import annotations
@@ -47,19 +49,37 @@ def main() -> int:
     options.dir.mkdir(parents=True, exist_ok=True)
     rows = options.rows or _rows_that_fit(options.dir, data_sets.DEFAULT_ROWS)
     data = data_sets.prepare(options.dir, rows, options.seed)
-    say(f"data: {show_bytes(data.parquet_bytes())} of match files, population of {show_count(data.population_rows)} rows")
-    results = Results(options.results or options.dir / f"results-{show_count(rows)}-seed{options.seed}.json")
+    say(
+        f"data: {show_bytes(data.parquet_bytes())} of match files, population of"
+        f" {show_count(data.population_rows)} rows"
+    )
+    results = Results(
+        options.results or options.dir / f"results-{show_count(rows)}-seed{options.seed}.json"
+    )
     memory = int(machine.describe(options.dir)["memory_bytes"])
     bench = Bench(
-        data=data, directory=options.dir, results=results, threads=options.threads, runs=options.runs,
-        seconds_per_mode=options.seconds_per_mode, memory_bytes=options.memory or memory * 2 // 3,
-        limits=Limits(seconds=options.give_up_after, private_bytes=memory * 85 // 100, free_bytes=_FREE_FLOOR),
+        data=data,
+        directory=options.dir,
+        results=results,
+        threads=options.threads,
+        runs=options.runs,
+        seconds_per_mode=options.seconds_per_mode,
+        memory_bytes=options.memory or memory * 2 // 3,
+        limits=Limits(
+            seconds=options.give_up_after, private_bytes=memory * 85 // 100, free_bytes=_FREE_FLOOR
+        ),
     )
     results.document["about"] = {
-        "machine": machine.describe(options.dir), "commands": _commands(results, whole=set(options.only) == set(CONTESTANTS)),
-        "date": datetime.now(UTC).date().isoformat(), "rows": rows, "seed": options.seed, "threads": options.threads,
-        "asked_rows": options.rows or data_sets.DEFAULT_ROWS, "memory_limit_bytes": bench.memory_bytes,
-        "population_rows": data.population_rows, "parquet_bytes": data.parquet_bytes(),
+        "machine": machine.describe(options.dir),
+        "commands": _commands(results, whole=set(options.only) == set(CONTESTANTS)),
+        "date": datetime.now(UTC).date().isoformat(),
+        "rows": rows,
+        "seed": options.seed,
+        "threads": options.threads,
+        "asked_rows": options.rows or data_sets.DEFAULT_ROWS,
+        "memory_limit_bytes": bench.memory_bytes,
+        "population_rows": data.population_rows,
+        "parquet_bytes": data.parquet_bytes(),
         "population_bytes": data.population.stat().st_size,
         "growth_files": [files for files in GROWTH_FILES if files <= len(data.files)],
     }
@@ -77,7 +97,9 @@ def main() -> int:
 
 
 def _commands(results: Results, whole: bool) -> list[str]:
-    """The commands that the results come from: this one, and those before it unless this one measures everything."""
+    """The commands that the results come from: this one, and those before it unless this one
+    measures everything.
+    """
     this = shlex.join(["python", "bench/run.py", *sys.argv[1:]])
     earlier = [] if whole else results.document["about"].get("commands", [])
     return [command for command in earlier if command != this] + [this]
@@ -100,7 +122,9 @@ def run(bench: Bench, only: list[str], modes: list[str], keep: bool) -> None:
 
 
 def _joins(bench: Bench, name: str, modes: list[str]) -> None:
-    """The modes that every contestant takes part in, over all rows, and the smaller sizes for those that read Parquet."""
+    """The modes that every contestant takes part in, over all rows, and the smaller sizes for those
+    that read Parquet.
+    """
     data = bench.data
     if "hot" in modes or "growth" in modes:
         attempt(bench, lambda: hot(bench, name, data), "contestants", name, "hot")
@@ -109,15 +133,26 @@ def _joins(bench: Bench, name: str, modes: list[str]) -> None:
     if name not in IN_ALL_MODES:
         return
     if "write-plain" in modes:
-        attempt(bench, lambda: hot_write(bench, name, data, "none"), "contestants", name, "write-plain")
+        attempt(
+            bench, lambda: hot_write(bench, name, data, "none"), "contestants", name, "write-plain"
+        )
     if "cold" in modes:
         if can_drop_page_cache():
             attempt(bench, lambda: cold(bench, name, data), "contestants", name, "cold")
         else:
-            bench.results.skip("contestants", name, "cold", reason="only root may drop the page cache")
+            bench.results.skip(
+                "contestants", name, "cold", reason="only root may drop the page cache"
+            )
     if "growth" in modes and name in ON_PARQUET:
         for part in _smaller(data):
-            attempt(bench, lambda part=part: hot(bench, name, part), "contestants", name, "growth", str(part.rows))
+            attempt(
+                bench,
+                lambda part=part: hot(bench, name, part),
+                "contestants",
+                name,
+                "growth",
+                str(part.rows),
+            )
             bench.remove(name, part)
 
 
@@ -130,7 +165,9 @@ def _duckdb_native(bench: Bench, modes: list[str]) -> None:
         with bench.start(name, data) as contestant:
             call = contestant.call("prepare")
         return {
-            "seconds": call.seconds, "rows_per_second": data.rows / call.seconds, "private_bytes": call.private_bytes,
+            "seconds": call.seconds,
+            "rows_per_second": data.rows / call.seconds,
+            "private_bytes": call.private_bytes,
             "store_bytes": (bench.workspace(name, data) / "matches.duckdb").stat().st_size,
         }
 
@@ -169,19 +206,31 @@ def _idmatch(bench: Bench, modes: list[str], keep: bool) -> None:
         bench.remove(name, data)
     if "growth" in modes:
         for part in _smaller(data):
+
             def measure(part: DataSet = part) -> dict[str, object]:
                 loading = stores.load(bench, part)
                 return hot(bench, name, part) | {"load": loading}
 
-            if _fits(bench, _STORE_SPACE * part.parquet_bytes(), "contestants", name, "growth", str(part.rows)):
+            if _fits(
+                bench,
+                _STORE_SPACE * part.parquet_bytes(),
+                "contestants",
+                name,
+                "growth",
+                str(part.rows),
+            ):
                 attempt(bench, measure, "contestants", name, "growth", str(part.rows))
             bench.remove(name, part)
-    if "ten-loads" in modes and _fits(bench, _STORE_SPACE * data.parquet_bytes(), "idmatch", "ten_loads"):
+    if "ten-loads" in modes and _fits(
+        bench, _STORE_SPACE * data.parquet_bytes(), "idmatch", "ten_loads"
+    ):
         attempt(bench, lambda: stores.ten_loads(bench, data), "idmatch", "ten_loads")
 
 
 def _idmatch_store(bench: Bench, modes: list[str], keep: bool) -> bool:
-    """Makes the store of all rows when a step needs it, or takes one that was kept. Returns whether it is there."""
+    """Makes the store of all rows when a step needs it, or takes one that was kept. Returns whether
+    it is there.
+    """
     if not set(modes) & set(MODES) - {"ten-loads"}:
         return False
     whole = bench.workspace(stores.NAME, bench.data) / "whole"
@@ -222,23 +271,59 @@ def _rows_that_fit(directory: Path, wanted: int) -> int:
     while rows > step and rows * _DATA_BYTES_PER_ROW * (1 + _STORE_SPACE) > room:
         rows -= step
     if rows < wanted:
-        say(f"{show_bytes(room)} of disk are too few for {show_count(wanted)} rows: taking {show_count(rows)}")
+        say(
+            f"{show_bytes(room)} of disk are too few for {show_count(wanted)} rows: taking"
+            f" {show_count(rows)}"
+        )
     return rows
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure idmatch and its peers side by side.")
-    parser.add_argument("--rows", type=parse_count, help="match rows, such as 4M (default: 400M, or what fits on the disk)")
-    parser.add_argument("--dir", type=Path, default=data_sets.DEFAULT_DIRECTORY, help="where data, stores and results go")
+    parser.add_argument(
+        "--rows",
+        type=parse_count,
+        help="match rows, such as 4M (default: 400M, or what fits on the disk)",
+    )
+    parser.add_argument(
+        "--dir",
+        type=Path,
+        default=data_sets.DEFAULT_DIRECTORY,
+        help="where data, stores and results go",
+    )
     parser.add_argument("--seed", type=int, default=data_sets.DEFAULT_SEED)
-    parser.add_argument("--only", type=parse_names(CONTESTANTS), default=list(CONTESTANTS), help=f"of {','.join(CONTESTANTS)}")
-    parser.add_argument("--modes", type=parse_names(MODES), default=list(MODES), help=f"of {','.join(MODES)}")
-    parser.add_argument("--runs", type=int, default=7, help="measured runs of each figure, after one to warm up")
-    parser.add_argument("--seconds-per-mode", type=float, default=100, help="take no further run after this long")
-    parser.add_argument("--give-up-after", type=float, default=3600, help="end a contestant that takes longer for one call")
+    parser.add_argument(
+        "--only",
+        type=parse_names(CONTESTANTS),
+        default=list(CONTESTANTS),
+        help=f"of {','.join(CONTESTANTS)}",
+    )
+    parser.add_argument(
+        "--modes", type=parse_names(MODES), default=list(MODES), help=f"of {','.join(MODES)}"
+    )
+    parser.add_argument(
+        "--runs", type=int, default=7, help="measured runs of each figure, after one to warm up"
+    )
+    parser.add_argument(
+        "--seconds-per-mode", type=float, default=100, help="take no further run after this long"
+    )
+    parser.add_argument(
+        "--give-up-after",
+        type=float,
+        default=3600,
+        help="end a contestant that takes longer for one call",
+    )
     parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1))
-    parser.add_argument("--memory", type=lambda text: parse_count(text), help="memory limit for peers that take one (default: 2/3)")
-    parser.add_argument("--keep", action="store_true", help="keep the idmatch store, and use one kept before unless it is to be loaded")
+    parser.add_argument(
+        "--memory",
+        type=lambda text: parse_count(text),
+        help="memory limit for peers that take one (default: 2/3)",
+    )
+    parser.add_argument(
+        "--keep",
+        action="store_true",
+        help="keep the idmatch store, and use one kept before unless it is to be loaded",
+    )
     parser.add_argument("--results", type=Path, help="the results file (default: in --dir)")
     return parser.parse_args()
 

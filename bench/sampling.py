@@ -1,4 +1,6 @@
-"""Watches what a process or a directory uses while something runs: private memory, disk space, time."""
+"""Watches what a process or a directory uses while something runs: private memory, disk space,
+time.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from units import directory_bytes
 
 
 def private_bytes(process: int) -> int:
-    """Memory that is the process's own (RssAnon); neither page cache nor mapped files. 0 if it has ended."""
+    """Memory that is the process's own (RssAnon); neither page cache nor mapped files. 0 if it has
+    ended.
+    """
     try:
         with open(f"/proc/{process}/status", encoding="ascii", errors="replace") as status:
             for line in status:
@@ -43,7 +47,12 @@ class Sampler:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._stop.set()
         self._thread.join()
         self._sample()
@@ -61,9 +70,11 @@ class Peak:
 
 
 class DiskPeak:
-    """The most disk space used while something ran: by the files of a directory, and by the file system as a whole.
+    """The most disk space used while something ran: by the files of a directory, and by the file
+    system as a whole.
 
-    The second also sees files elsewhere and files without a name, but counts what other programs write meanwhile.
+    The second also sees files elsewhere and files without a name, but counts what other programs
+    write meanwhile.
     """
 
     def __init__(self, directory: Path) -> None:

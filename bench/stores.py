@@ -31,7 +31,9 @@ def load(bench: Bench, data: DataSet, loads: int = 1, place: str = "") -> dict[s
     with bench.start(NAME, data, place) as contestant, Sampler(disk.sample, 0.2):
         contestant.call("version")
         for first in range(0, len(data.files), per_load):
-            call = contestant.call("load", files=[str(file) for file in data.files[first : first + per_load]])
+            call = contestant.call(
+                "load", files=[str(file) for file in data.files[first : first + per_load]]
+            )
             seconds.append(call.seconds)
             private = max(private, call.private_bytes)
     began = time.perf_counter()
@@ -40,21 +42,36 @@ def load(bench: Bench, data: DataSet, loads: int = 1, place: str = "") -> dict[s
     store, parquet = directory_bytes(workspace), data.parquet_bytes()
     total = sum(seconds)
     if disk.filesystem_bytes > disk.directory_bytes * 1.1:
-        say(f"the file system lost {show_bytes(disk.filesystem_bytes)}, the store's directory grew to {show_bytes(disk.directory_bytes)}: "
-            "something else is writing, or the load keeps files elsewhere")
-    say(f"load of {show_count(data.rows)} rows in {len(seconds)}: {show_seconds(total)}, {show_count(data.rows / total)} rows/s, "
-        f"store {show_bytes(store)} ({store / parquet:.2f} of Parquet), private memory {show_bytes(private)}")
+        say(
+            f"the file system lost {show_bytes(disk.filesystem_bytes)}, the store's directory grew"
+            f" to {show_bytes(disk.directory_bytes)}: something else is writing, or the load keeps"
+            " files elsewhere"
+        )
+    say(
+        f"load of {show_count(data.rows)} rows in {len(seconds)}: {show_seconds(total)},"
+        f" {show_count(data.rows / total)} rows/s, store {show_bytes(store)} ({store / parquet:.2f}"
+        f" of Parquet), private memory {show_bytes(private)}"
+    )
     return {
-        "rows": data.rows, "loads": len(seconds), "seconds": total, "seconds_each": seconds, "rows_per_second": data.rows / total,
-        "private_bytes": private, "store_bytes": store, "parquet_bytes": parquet,
-        "peak_directory_bytes": disk.directory_bytes, "peak_filesystem_bytes": disk.filesystem_bytes,
+        "rows": data.rows,
+        "loads": len(seconds),
+        "seconds": total,
+        "seconds_each": seconds,
+        "rows_per_second": data.rows / total,
+        "private_bytes": private,
+        "store_bytes": store,
+        "parquet_bytes": parquet,
+        "peak_directory_bytes": disk.directory_bytes,
+        "peak_filesystem_bytes": disk.filesystem_bytes,
         "extra_disk_bytes": max(0, disk.directory_bytes - store),
         "sync_afterwards_seconds": sync_afterwards,
     }
 
 
 def ten_loads(bench: Bench, data: DataSet) -> dict[str, Any]:
-    """The hot count over a store that was made in ten loads, before any compaction; the store is removed."""
+    """The hot count over a store that was made in ten loads, before any compaction; the store is
+    removed.
+    """
     place = "ten-loads"
     try:
         loading = load(bench, data, loads=10, place=place)
@@ -73,7 +90,10 @@ def opening(bench: Bench, data: DataSet) -> dict[str, Any]:
             cold_seconds = contestant.call("open_and_close").seconds
         calls = [contestant.call("open_and_close") for _ in range(max(5, bench.runs))]
     figures = timing([call.seconds for call in calls], max(call.private_bytes for call in calls))
-    say(f"open: {show_seconds(figures['median'])} hot" + (f", {show_seconds(cold_seconds)} cold" if cold_seconds else ""))
+    say(
+        f"open: {show_seconds(figures['median'])} hot"
+        + (f", {show_seconds(cold_seconds)} cold" if cold_seconds else "")
+    )
     return figures | {"cold_seconds": cold_seconds}
 
 
@@ -83,7 +103,10 @@ def lookups(bench: Bench, data: DataSet) -> dict[str, Any]:
         contestant.call("open")
         figures = contestant.call("lookups").value
     for question, figure in figures.items():
-        say(f"{question}: median {show_seconds(figure['median'])}, 99th percentile {show_seconds(figure['p99'])}")
+        say(
+            f"{question}: median {show_seconds(figure['median'])}, 99th percentile"
+            f" {show_seconds(figure['p99'])}"
+        )
     return {"questions": figures}
 
 
@@ -93,19 +116,33 @@ def lookups_from_rust(bench: Bench, data: DataSet) -> dict[str, Any]:
     with bench.start(NAME, data) as contestant:
         contestant.call("write_lookup_keys", path=str(keys))
     try:
-        figures = run_program("lookups", [str(bench.workspace(NAME, data) / "store"), "matches", str(keys)])
+        figures = run_program(
+            "lookups", [str(bench.workspace(NAME, data) / "store"), "matches", str(keys)]
+        )
     finally:
         keys.unlink(missing_ok=True)
-    say(f"latest partner id from Rust: median {show_seconds(figures['latest_partner_id']['median'])}")
+    say(
+        "latest partner id from Rust: median"
+        f" {show_seconds(figures['latest_partner_id']['median'])}"
+    )
     return {"questions": figures}
 
 
 def bare_cost(bench: Bench, data: DataSet) -> dict[str, Any]:
     """The least that any such join must do, as timed by the program in `bare/`."""
-    figures = run_program("bare", [
-        "--population", str(data.population), "--rows", str(data.rows),
-        "--threads", str(bench.threads), "--runs", str(bench.runs),
-    ])
+    figures = run_program(
+        "bare",
+        [
+            "--population",
+            str(data.population),
+            "--rows",
+            str(data.rows),
+            "--threads",
+            str(bench.threads),
+            "--runs",
+            str(bench.runs),
+        ],
+    )
     say(f"bare cost: {show_seconds(figures['total']['median'])}")
     return figures
 

@@ -24,7 +24,11 @@ def show_count(count: float) -> str:
     """Shows 400000000 as `400M`; exact where three digits are enough, else rounded to three."""
     for suffix, factor in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
         if count >= factor:
-            return f"{count / factor:.3g}{suffix}" if count / factor < 1000 else f"{count / factor:.0f}{suffix}"
+            return (
+                f"{count / factor:.3g}{suffix}"
+                if count / factor < 1000
+                else f"{count / factor:.0f}{suffix}"
+            )
     return f"{count:.3g}"
 
 
@@ -32,7 +36,11 @@ def show_bytes(count: float) -> str:
     """Shows bytes with decimal prefixes, as disks are sold: `22.3 GB`."""
     for suffix, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if count >= factor:
-            return f"{count / factor:.3g} {suffix}" if count / factor < 1000 else f"{count / factor:.0f} {suffix}"
+            return (
+                f"{count / factor:.3g} {suffix}"
+                if count / factor < 1000
+                else f"{count / factor:.0f} {suffix}"
+            )
     return f"{count:.0f} B"
 
 
@@ -48,7 +56,9 @@ def show_seconds(seconds: float) -> str:
 
 
 def directory_bytes(directory: Path) -> int:
-    """The disk blocks held by all files under `directory`; files that vanish meanwhile count nothing."""
+    """The disk blocks held by all files under `directory`; files that vanish meanwhile count
+    nothing.
+    """
     total = 0
     pending = [directory]
     while pending:

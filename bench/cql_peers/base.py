@@ -72,7 +72,7 @@ class CqlPeer(ABC):
         """How the last match was read, by whoever chooses that and says so."""
         return []
 
-    def close(self) -> None:  # noqa: B027  (some have nothing to close)
+    def close(self) -> None:  # noqa: B027
         """Gives up what it holds."""
 
 

@@ -1,6 +1,8 @@
-"""The peers of the live write benchmark: one module each, all with the interface of `live_peers.base.LivePeer`.
+"""The peers of the live write benchmark: one module each, all with the interface of
+`live_peers.base.LivePeer`.
 
-A peer is imported only in a process that runs it, so that one which is not installed stops only itself.
+A peer is imported only in a process that runs it, so that one which is not installed stops only
+itself.
 """
 
 from __future__ import annotations

@@ -18,7 +18,9 @@ class LeftOut(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows as a client has them: three columns of the same length, dates in milliseconds since 1970."""
+    """Rows as a client has them: three columns of the same length, dates in milliseconds since
+    1970.
+    """
 
     ids: list[str]
     partner_ids: list[str]
@@ -43,7 +45,9 @@ class Client(ABC):
 
     @abstractmethod
     def upsert(self, batch: Batch) -> None:
-        """Adds rows in both directions at the same moment; returns when they are on disk. A pair keeps its newest date."""
+        """Adds rows in both directions at the same moment; returns when they are on disk. A pair
+        keeps its newest date.
+        """
 
     @abstractmethod
     def partner_ids(self, key: str) -> Found:
@@ -53,14 +57,15 @@ class Client(ABC):
     def ids(self, key: str) -> Found:
         """All ids of a partner id with their dates, newest first."""
 
-    def close(self) -> None:  # noqa: B027  (most have nothing to close)
+    def close(self) -> None:  # noqa: B027
         """Gives up the connection."""
 
 
 class LivePeer(ABC):
     """One store in a directory of its own."""
 
-    # Over how many processes the clients are spread: more than one where Python would be the limit, not the store.
+    # Over how many processes the clients are spread: more than one where Python would be the limit,
+    # not the store.
     processes: ClassVar[int] = 1
     # Which files below the workspace are its log, which comes back to a small size by itself.
     log_files: ClassVar[str] = ""
@@ -86,7 +91,9 @@ class LivePeer(ABC):
 
     @abstractmethod
     def connect(self) -> Client:
-        """A new connection; also in a process that did not start the store, where `processes` is more than one."""
+        """A new connection; also in a process that did not start the store, where `processes` is
+        more than one.
+        """
 
     @abstractmethod
     def stop(self) -> None:

@@ -1,4 +1,6 @@
-"""Asks a peer for a sample of what was written, in both directions, and holds the answers against a model in Python."""
+"""Asks a peer for a sample of what was written, in both directions, and holds the answers against a
+model in Python.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ class Acknowledged:
 
 
 class Model:
-    """What a right store has for a sample of ids and as many partner ids: a third of the fill, the rest of the writes."""
+    """What a right store has for a sample of ids and as many partner ids: a third of the fill, the
+    rest of the writes.
+    """
 
     def __init__(self, rows: Rows, written: list[Acknowledged], keys: int) -> None:
         self._rows = rows
@@ -38,11 +42,17 @@ class Model:
         newest: dict[tuple[int, int], int] = {}
         for piece in self._pieces():
             part = piece.only(np.isin(piece.k, wanted_k) | np.isin(piece.j, wanted_j))
-            for k, j, seen_at in zip(part.k.tolist(), part.j.tolist(), part.seen_at.tolist(), strict=True):
+            for k, j, seen_at in zip(
+                part.k.tolist(), part.j.tolist(), part.seen_at.tolist(), strict=True
+            ):
                 newest[k, j] = max(newest.get((k, j), 0), seen_at)
         pairs = list(newest)
-        self._by_id = _grouped(wanted_k, [k for k, _ in pairs], [j for _, j in pairs], list(newest.values()))
-        self._by_partner_id = _grouped(wanted_j, [j for _, j in pairs], [k for k, _ in pairs], list(newest.values()))
+        self._by_id = _grouped(
+            wanted_k, [k for k, _ in pairs], [j for _, j in pairs], list(newest.values())
+        )
+        self._by_partner_id = _grouped(
+            wanted_j, [j for _, j in pairs], [k for k, _ in pairs], list(newest.values())
+        )
 
     def _sample(self, keys: int) -> None:
         chance = np.random.default_rng(self._rows.seed)
@@ -56,19 +66,25 @@ class Model:
             parts.append(rows.only(chance.integers(0, part.rows, share)))
             left -= share
         self._sampled = Keyed(
-            self._rows.seed, np.concatenate([part.k for part in parts]),
-            np.concatenate([part.j for part in parts]), np.concatenate([part.seen_at for part in parts]),
+            self._rows.seed,
+            np.concatenate([part.k for part in parts]),
+            np.concatenate([part.j for part in parts]),
+            np.concatenate([part.seen_at for part in parts]),
         )
 
     def _pieces(self) -> Iterator[Keyed]:
         """All rows that the peer has."""
         for start in range(0, self._rows.fill, _PIECE):
-            yield self._rows.filled(np.arange(start, min(start + _PIECE, self._rows.fill), dtype=np.uint64))
+            yield self._rows.filled(
+                np.arange(start, min(start + _PIECE, self._rows.fill), dtype=np.uint64)
+            )
         for part in self._written:
             yield self._rows.written(part.phase, part.writer, 0, part.rows)
 
     def write_older(self, client: Client) -> int:
-        """Writes sampled pairs once more with older dates, which must change nothing; returns how many rows."""
+        """Writes sampled pairs once more with older dates, which must change nothing; returns how
+        many rows.
+        """
         ids = id_texts(self._rows.seed, self._sampled.k)
         partner_ids = partner_id_texts(self._rows.seed, self._sampled.j)
         seen_at = (self._sampled.seen_at - np.uint64(1)).tolist()
@@ -78,14 +94,20 @@ class Model:
         return 2 * len(ids) + min(len(ids), _STALE_SINGLES)
 
     def compare(self, client: Client) -> dict[str, int]:
-        """Raises WrongAnswer at the first answer that is not the model's; returns how many there were."""
+        """Raises WrongAnswer at the first answer that is not the model's; returns how many there
+        were.
+        """
         seed = self._rows.seed
-        pairs = _compare("partner_ids", client.partner_ids, self._by_id, seed, id_texts, partner_id_texts)
+        pairs = _compare(
+            "partner_ids", client.partner_ids, self._by_id, seed, id_texts, partner_id_texts
+        )
         pairs += _compare("ids", client.ids, self._by_partner_id, seed, partner_id_texts, id_texts)
         return {"ids": len(self._by_id), "partner_ids": len(self._by_partner_id), "pairs": pairs}
 
 
-def _grouped(wanted: Numbers, first: list[int], second: list[int], dates: list[int]) -> dict[int, list[tuple[int, int]]]:
+def _grouped(
+    wanted: Numbers, first: list[int], second: list[int], dates: list[int]
+) -> dict[int, list[tuple[int, int]]]:
     groups: dict[int, list[tuple[int, int]]] = {key: [] for key in wanted.tolist()}
     for one, other, date in zip(first, second, dates, strict=True):
         if one in groups:
@@ -94,11 +116,17 @@ def _grouped(wanted: Numbers, first: list[int], second: list[int], dates: list[i
 
 
 def _compare(
-    question: str, ask: Callable[[str], Found], groups: dict[int, list[tuple[int, int]]], seed: int,
-    key_texts: Callable[[int, Numbers], list[str]], other_texts: Callable[[int, Numbers], list[str]],
+    question: str,
+    ask: Callable[[str], Found],
+    groups: dict[int, list[tuple[int, int]]],
+    seed: int,
+    key_texts: Callable[[int, Numbers], list[str]],
+    other_texts: Callable[[int, Numbers], list[str]],
 ) -> int:
     pairs = 0
-    for key, text in zip(groups, key_texts(seed, np.array(list(groups), dtype=np.uint64)), strict=True):
+    for key, text in zip(
+        groups, key_texts(seed, np.array(list(groups), dtype=np.uint64)), strict=True
+    ):
         others = other_texts(seed, np.array([other for other, _ in groups[key]], dtype=np.uint64))
         expected = sorted(zip(others, (date for _, date in groups[key]), strict=True))
         found = ask(text)

@@ -1,4 +1,6 @@
-"""Writes with many clients at once, on threads, and where a peer asks for it in several processes."""
+"""Writes with many clients at once, on threads, and where a peer asks for it in several
+processes.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ _READY_SECONDS = 600
 
 @dataclass(frozen=True)
 class Load:
-    """What the clients of a phase do: each writes its own batches until the time is over or they are used up."""
+    """What the clients of a phase do: each writes its own batches until the time is over or they
+    are used up.
+    """
 
     phase: int
     clients: int
@@ -43,8 +47,13 @@ class Written:
         """Rates and latencies."""
         rows = len(self.latencies) * load.rows_per_batch
         return {
-            "clients": load.clients, "rows_per_batch": load.rows_per_batch, "seconds": self.seconds, "rows": rows,
-            "rows_per_second": rows / self.seconds, **percentiles(self.latencies, 1e3, "ms"), "max_ms": max(self.latencies) * 1e3,
+            "clients": load.clients,
+            "rows_per_batch": load.rows_per_batch,
+            "seconds": self.seconds,
+            "rows": rows,
+            "rows_per_second": rows / self.seconds,
+            **percentiles(self.latencies, 1e3, "ms"),
+            "max_ms": max(self.latencies) * 1e3,
             "used_up": self.used_up,
         }
 
@@ -72,18 +81,26 @@ class _Share:
 def write(name: str, peer: LivePeer, rows: Rows, load: Load, too_much: threading.Event) -> Written:
     """Runs a phase against a peer that is started."""
     if peer.processes == 1:
-        shares = [_drive(peer.connect, rows, load, list(range(load.clients)), lambda: None, too_much.is_set)]
+        shares = [
+            _drive(
+                peer.connect, rows, load, list(range(load.clients)), lambda: None, too_much.is_set
+            )
+        ]
     else:
         shares = _in_processes(name, peer, rows, load, too_much)
     return Written(
-        acknowledged={client: count for share in shares for client, count in share.acknowledged.items()},
+        acknowledged={
+            client: count for share in shares for client, count in share.acknowledged.items()
+        },
         latencies=[latency for share in shares for latency in share.latencies],
         seconds=max(share.ended for share in shares) - min(share.began for share in shares),
         used_up=any(share.used_up for share in shares),
     )
 
 
-def _in_processes(name: str, peer: LivePeer, rows: Rows, load: Load, too_much: threading.Event) -> list[_Share]:
+def _in_processes(
+    name: str, peer: LivePeer, rows: Rows, load: Load, too_much: threading.Event
+) -> list[_Share]:
     context = multiprocessing.get_context("spawn")
     processes = min(peer.processes, load.clients)
     together, stop = context.Barrier(processes), context.Event()
@@ -91,7 +108,11 @@ def _in_processes(name: str, peer: LivePeer, rows: Rows, load: Load, too_much: t
     for number in range(processes):
         ours, theirs = context.Pipe(duplex=False)
         mine = list(range(number, load.clients, processes))
-        child = context.Process(target=_child, args=(theirs, name, peer.workspace, rows, load, mine, together, stop), daemon=True)
+        child = context.Process(
+            target=_child,
+            args=(theirs, name, peer.workspace, rows, load, mine, together, stop),
+            daemon=True,
+        )
         child.start()
         theirs.close()
         children.append((child, ours))
@@ -116,12 +137,27 @@ def _in_processes(name: str, peer: LivePeer, rows: Rows, load: Load, too_much: t
 
 
 def _child(
-    answer: Connection, name: str, workspace: Path, rows: Rows, load: Load, clients: list[int],
-    together: threading.Barrier, stop: threading.Event,
+    answer: Connection,
+    name: str,
+    workspace: Path,
+    rows: Rows,
+    load: Load,
+    clients: list[int],
+    together: threading.Barrier,
+    stop: threading.Event,
 ) -> None:
     try:
         peer = peer_class(name)(workspace)
-        answer.send(_drive(peer.connect, rows, load, clients, lambda: together.wait(_READY_SECONDS), stop.is_set))
+        answer.send(
+            _drive(
+                peer.connect,
+                rows,
+                load,
+                clients,
+                lambda: together.wait(_READY_SECONDS),
+                stop.is_set,
+            )
+        )
     except threading.BrokenBarrierError:
         answer.send(RuntimeError("another process of clients failed"))
     except Exception as error:
@@ -129,11 +165,18 @@ def _child(
 
 
 def _drive(
-    connect: Callable[[], Client], rows: Rows, load: Load, clients: list[int],
-    others_ready: Callable[[], object], stopped: Callable[[], bool],
+    connect: Callable[[], Client],
+    rows: Rows,
+    load: Load,
+    clients: list[int],
+    others_ready: Callable[[], object],
+    stopped: Callable[[], bool],
 ) -> _Share:
     """One thread for each client. Rows are made and connections opened before the time begins."""
-    batches = {client: rows.batches(load.phase, client, load.batches_per_client, load.rows_per_batch) for client in clients}
+    batches = {
+        client: rows.batches(load.phase, client, load.batches_per_client, load.rows_per_batch)
+        for client in clients
+    }
     share = _Share({}, [], math.inf, 0.0, False)
     errors: list[Exception] = []
     lock, used_up = threading.Lock(), threading.Event()
@@ -178,6 +221,9 @@ def _drive(
         thread.join()
     gc.unfreeze()
     if errors:
-        raise next((error for error in errors if not isinstance(error, threading.BrokenBarrierError)), errors[0])
+        raise next(
+            (error for error in errors if not isinstance(error, threading.BrokenBarrierError)),
+            errors[0],
+        )
     share.used_up = used_up.is_set()
     return share

@@ -1,4 +1,5 @@
-"""One sync for all who wait: how a program uses a store that has one writer and syncs at each commit.
+"""One sync for all who wait: how a program uses a store that has one writer and syncs at each
+commit.
 
 RocksDB, PostgreSQL and Redis do this by themselves. For SQLite and LMDB the program has to.
 """
@@ -13,7 +14,9 @@ from live_peers.base import Batch
 
 
 class GroupCommit:
-    """Writes the batches of all threads that wait at a moment in one transaction, on the thread that came first."""
+    """Writes the batches of all threads that wait at a moment in one transaction, on the thread
+    that came first.
+    """
 
     def __init__(self, write: Callable[[list[Batch]], None]) -> None:
         self._write = write

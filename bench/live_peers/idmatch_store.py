@@ -1,7 +1,8 @@
-"""idmatch itself, through its Python package: in the same harness as the peers, and with what Python costs.
+"""idmatch itself, through its Python package: in the same harness as the peers, and with what
+Python costs.
 
-Settings: those that it starts with. A batch becomes an Arrow table within the measured time, an answer a list; a batch of
-one is what `upsert_one` is for.
+Settings: those that it starts with. A batch becomes an Arrow table within the measured time, an
+answer a list; a batch of one is what `upsert_one` is for.
 
 Fill: one load.
 """
@@ -13,9 +14,12 @@ from datetime import UTC, datetime
 
 import idmatch
 import pyarrow as pa
+
 from live_peers.base import Batch, Client, Found, LivePeer
 
-_SCHEMA = pa.schema({"id": pa.string(), "partner_id": pa.string(), "seen_at": pa.timestamp("ms", "UTC")})
+_SCHEMA = pa.schema(
+    {"id": pa.string(), "partner_id": pa.string(), "seen_at": pa.timestamp("ms", "UTC")}
+)
 
 
 class Idmatch(LivePeer):
@@ -27,7 +31,10 @@ class Idmatch(LivePeer):
         return idmatch.__version__
 
     def settings(self) -> Mapping[str, str]:
-        return {"durable": "fdatasync before the acknowledgement, group commit", "cache": "the page cache"}
+        return {
+            "durable": "fdatasync before the acknowledgement, group commit",
+            "cache": "the page cache",
+        }
 
     def start(self) -> None:
         self._store = idmatch.open(self.workspace / "store")
@@ -66,7 +73,10 @@ class _Connection(Client):
 
 
 def _arrow(batch: Batch) -> pa.RecordBatch:
-    return pa.record_batch([batch.ids, batch.partner_ids, pa.array(batch.seen_at, _SCHEMA.field("seen_at").type)], schema=_SCHEMA)
+    return pa.record_batch(
+        [batch.ids, batch.partner_ids, pa.array(batch.seen_at, _SCHEMA.field("seen_at").type)],
+        schema=_SCHEMA,
+    )
 
 
 def _listed(answers: pa.Table) -> Found:

@@ -1,11 +1,13 @@
 """LMDB, through its Python package.
 
-Layout: two named databases with composite keys, `id \\0 partner_id` and `partner_id \\0 id`; the value is the date, 8 bytes.
-Sorted duplicates would save the repeated first half of a key only where an id has many partner ids, and make the newest date
-a deletion and an insertion. Newest date: read before write, which is safe because LMDB has one writer.
+Layout: two named databases with composite keys, `id \\0 partner_id` and `partner_id \\0 id`; the
+value is the date, 8 bytes. Sorted duplicates would save the repeated first half of a key only where
+an id has many partner ids, and make the newest date a deletion and an insertion. Newest date: read
+before write, which is safe because LMDB has one writer.
 
-Settings: the durable ones that it starts with (sync, metasync, no write map): a commit writes all changed pages and syncs the
-file. Threads that wait at the same moment share a transaction (`grouping.py`). It has no cache but the system's page cache.
+Settings: the durable ones that it starts with (sync, metasync, no write map): a commit writes all
+changed pages and syncs the file. Threads that wait at the same moment share a transaction
+(`grouping.py`). It has no cache but the system's page cache.
 
 Fill: both directions sorted by sort(1), then appended, which packs pages full; one sync at the end.
 """
@@ -38,8 +40,10 @@ class Lmdb(LivePeer):
     def settings(self) -> Mapping[str, str]:
         return {
             "layout": "id \\0 partner_id -> seen_at, and the other way round in a second database",
-            "durable": "sync at each commit", "newest": "read before write, by the one writer",
-            "writers": "waiting threads share a transaction", "cache": "the page cache",
+            "durable": "sync at each commit",
+            "newest": "read before write, by the one writer",
+            "writers": "waiting threads share a transaction",
+            "cache": "the page cache",
         }
 
     def start(self) -> None:
@@ -47,7 +51,9 @@ class Lmdb(LivePeer):
         self._group = GroupCommit(self._write)
 
     def _open(self, sync: bool) -> None:
-        self._environment = lmdb.open(str(self.workspace), map_size=_MAP_BYTES, max_dbs=2, sync=sync, metasync=sync)
+        self._environment = lmdb.open(
+            str(self.workspace), map_size=_MAP_BYTES, max_dbs=2, sync=sync, metasync=sync
+        )
         self._by_id = self._environment.open_db(b"by id")
         self._by_partner_id = self._environment.open_db(b"by partner id")
 
@@ -69,7 +75,10 @@ class Lmdb(LivePeer):
     def _append(self, database: lmdb._Database, rows: Iterator[tuple[bytes, bytes]]) -> int:
         """Appends the next rows in a transaction; returns how many there were."""
         some = list(islice(rows, _ROWS_PER_TRANSACTION))
-        with self._environment.begin(db=database, write=True) as transaction, transaction.cursor() as cursor:
+        with (
+            self._environment.begin(db=database, write=True) as transaction,
+            transaction.cursor() as cursor,
+        ):
             cursor.putmulti(some, append=True)
         return len(some)
 
@@ -85,7 +94,9 @@ class Lmdb(LivePeer):
         with self._environment.begin(write=True) as transaction:
             get, put = transaction.get, transaction.put
             for batch in batches:
-                for one, other, date in zip(batch.ids, batch.partner_ids, batch.seen_at, strict=True):
+                for one, other, date in zip(
+                    batch.ids, batch.partner_ids, batch.seen_at, strict=True
+                ):
                     key, value = f"{one}\0{other}".encode(), date.to_bytes(8, "big")
                     if (before := get(key, db=by_id)) is None or before < value:
                         put(key, value, db=by_id)
@@ -124,18 +135,26 @@ class _Connection(Client):
 
 
 class _Sort:
-    """Lines of key, NUL, date on their way through sort(1), which keeps to its memory and spills to the workspace."""
+    """Lines of key, NUL, date on their way through sort(1), which keeps to its memory and spills to
+    the workspace.
+    """
 
     def __init__(self, workspace: Path) -> None:
         self._process = subprocess.Popen(
             ["sort", "-S", _SORT_MEMORY, "-T", str(workspace), "--parallel=1"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | {"LC_ALL": "C"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | {"LC_ALL": "C"},
         )
 
     def add(self, first: list[str], second: list[str], seen_at: list[int]) -> None:
         rows = zip(first, second, seen_at, strict=True)
         assert self._process.stdin
-        self._process.stdin.write("".join([f"{one}\0{other}\0{date:0{_DATE_DIGITS}}\n" for one, other, date in rows]).encode())
+        self._process.stdin.write(
+            "".join(
+                [f"{one}\0{other}\0{date:0{_DATE_DIGITS}}\n" for one, other, date in rows]
+            ).encode()
+        )
 
     def newest(self) -> Iterator[tuple[bytes, bytes]]:
         """The sorted keys and values, each key once with its newest date."""

@@ -1,13 +1,17 @@
-"""Redis, Debian's, as an instance of its own behind a unix socket; the client is redis-py with hiredis.
+"""Redis, Debian's, as an instance of its own behind a unix socket; the client is redis-py with
+hiredis.
 
-Layout: a sorted set per id (`i:ID`: its partner ids, scored by date) and one per partner id (`p:PARTNER_ID`). Newest date:
-ZADD GT. A batch is one call of a Lua script, which runs alone and is in the log as one MULTI/EXEC. A pipeline of 2,000 ZADDs
-in MULTI/EXEC does the same, at half the speed: redis-py then takes 9 ms of a processor for each batch, and 1 ms for the script.
+Layout: a sorted set per id (`i:ID`: its partner ids, scored by date) and one per partner id
+(`p:PARTNER_ID`). Newest date: ZADD GT. A batch is one call of a Lua script, which runs alone and is
+in the log as one MULTI/EXEC. A pipeline of 2,000 ZADDs in MULTI/EXEC does the same, at half the
+speed: redis-py then takes 9 ms of a processor for each batch, and 1 ms for the script.
 
-Settings: appendonly with appendfsync always (one sync for all commands of a turn of its event loop, before it answers), no
-RDB snapshots. All data is in memory, and there is no limit to it: what it takes is part of the figures.
+Settings: appendonly with appendfsync always (one sync for all commands of a turn of its event loop,
+before it answers), no RDB snapshots. All data is in memory, and there is no limit to it: what it
+takes is part of the figures.
 
-Fill: mass insertion by `redis-cli --pipe` with the log off; then the log is switched on, which writes all data to it.
+Fill: mass insertion by `redis-cli --pipe` with the log off; then the log is switched on, which
+writes all data to it.
 """
 
 from __future__ import annotations
@@ -33,8 +37,13 @@ _UPSERT = """
     end
 """
 _SETTINGS = {
-    "port": "0", "save": "", "appendonly": "yes", "appendfsync": "always", "no-appendfsync-on-rewrite": "no",
-    "daemonize": "no", "maxclients": "200",
+    "port": "0",
+    "save": "",
+    "appendonly": "yes",
+    "appendfsync": "always",
+    "no-appendfsync-on-rewrite": "no",
+    "daemonize": "no",
+    "maxclients": "200",
 }
 
 
@@ -49,7 +58,9 @@ class Redis(LivePeer):
         self._socket = workspace / "redis.sock"
 
     def version(self) -> str:
-        text = subprocess.run([self._program("redis-server"), "--version"], check=True, capture_output=True, text=True).stdout
+        text = subprocess.run(
+            [self._program("redis-server"), "--version"], check=True, capture_output=True, text=True
+        ).stdout
         return text.split("v=")[1].split()[0]
 
     def _program(self, name: str) -> str:
@@ -61,15 +72,21 @@ class Redis(LivePeer):
     def settings(self) -> Mapping[str, str]:
         return {
             "layout": "sorted sets i:ID and p:PARTNER_ID",
-            "durable": "appendonly yes, appendfsync always", "newest": "ZADD GT, in a script",
-            "writers": f"one connection each, in {self.processes} processes", "cache": "everything is in memory",
+            "durable": "appendonly yes, appendfsync always",
+            "newest": "ZADD GT, in a script",
+            "writers": f"one connection each, in {self.processes} processes",
+            "cache": "everything is in memory",
             "options": " ".join(f"{name}={value!r}" for name, value in _SETTINGS.items()),
         }
 
     def start(self) -> None:
         check_socket_path(self.workspace)
         command = [self._program("redis-server")]
-        places = {"dir": str(self.workspace), "unixsocket": str(self._socket), "unixsocketperm": "700"}
+        places = {
+            "dir": str(self.workspace),
+            "unixsocket": str(self._socket),
+            "unixsocketperm": "700",
+        }
         for name, value in (places | _SETTINGS).items():
             command += [f"--{name}", value]
         self._server = Server(command, self.workspace, self._answers)
@@ -87,7 +104,9 @@ class Redis(LivePeer):
         database = self._connection()
         database.config_set("appendonly", "no")
         command = [*as_user(), self._program("redis-cli"), "-s", str(self._socket), "--pipe"]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as insertion:
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as insertion:
             assert insertion.stdin
             assert insertion.stdout
             for chunk in chunks:
@@ -97,7 +116,9 @@ class Redis(LivePeer):
         if insertion.returncode or "errors: 0" not in said:
             raise ServerFailed(f"redis-cli --pipe: {said.strip()[-300:]}")
         database.config_set("appendonly", "yes")
-        while (state := database.info("persistence"))["aof_rewrite_in_progress"] or state["aof_rewrite_scheduled"]:
+        while (state := database.info("persistence"))["aof_rewrite_in_progress"] or state[
+            "aof_rewrite_scheduled"
+        ]:
             time.sleep(0.05)
         if state["aof_last_bgrewrite_status"] != "ok":
             raise ServerFailed("the log could not be written")
@@ -136,13 +157,16 @@ class _Connection(Client):
 
 
 def _commands(batch: Batch) -> str:
-    """The ZADDs of a batch in Redis' own protocol; all of it is ASCII, so that lengths are those of the bytes."""
+    """The ZADDs of a batch in Redis' own protocol; all of it is ASCII, so that lengths are those of
+    the bytes.
+    """
     commands: list[str] = []
     for one, other, date in zip(batch.ids, batch.partner_ids, batch.seen_at, strict=True):
         score = f"$2\r\nGT\r\n${len(str(date))}\r\n{date}\r\n"
         commands += (
-            f"*5\r\n$4\r\nZADD\r\n${len(one) + 2}\r\ni:{one}\r\n{score}${len(other)}\r\n{other}\r\n",
-            f"*5\r\n$4\r\nZADD\r\n${len(other) + 2}\r\np:{other}\r\n{score}${len(one)}\r\n{one}\r\n",
+            f"*5\r\n$4\r\nZADD\r\n${len(key) + 2}\r\n{side}:{key}\r\n{score}"
+            f"${len(value)}\r\n{value}\r\n"
+            for side, key, value in (("i", one, other), ("p", other, one))
         )
     return "".join(commands)
 

@@ -1,15 +1,18 @@
 """RocksDB, through its own C interface.
 
-Layout: one key space, `i id \\0 partner_id` and `p partner_id \\0 id`; the value is the date, 8 bytes, largest first. Newest
-date: the merge operator `max` that RocksDB has built in, so that no write reads. A batch is one WriteBatch with both
-directions of its rows. A question is a seek and a scan of a prefix.
+Layout: one key space, `i id \\0 partner_id` and `p partner_id \\0 id`; the value is the date, 8
+bytes, largest first. Newest date: the merge operator `max` that RocksDB has built in, so that no
+write reads. A batch is one WriteBatch with both directions of its rows. A question is a seek and a
+scan of a prefix.
 
-Settings: WAL with sync=true at each write (RocksDB groups the syncs of writers that wait), LZ4, a block cache of 4 GB,
-memtables of 128 MB, dynamic levels, bloom filters over the first 17 bytes of the keys for the scans.
+Settings: WAL with sync=true at each write (RocksDB groups the syncs of writers that wait), LZ4, a
+block cache of 4 GB, memtables of 128 MB, dynamic levels, bloom filters over the first 17 bytes of
+the keys for the scans.
 
-Why not a Python package: rocksdict has no merge operators and keeps Python's lock while it writes, so that its writers
-never share a sync; here `ctypes` lets it go. The library is the one inside the wheel of rdbpython, because Debian's is built
-with assertions, which cost a quarter of the speed; Debian's is taken where that wheel is missing.
+Why not a Python package: rocksdict has no merge operators and keeps Python's lock while it writes,
+so that its writers never share a sync; here `ctypes` lets it go. The library is the one inside the
+wheel of rdbpython, because Debian's is built with assertions, which cost a quarter of the speed;
+Debian's is taken where that wheel is missing.
 
 Fill: WriteBatches without WAL, then a flush, and the compactions that follow from it.
 """
@@ -29,10 +32,12 @@ from live_peers.base import CACHE_BYTES, Batch, Client, Found, LeftOut, LivePeer
 
 _OPTIONS = f"""
     create_if_missing=true; merge_operator=max;
-    compression=kLZ4Compression; level_compaction_dynamic_level_bytes=true; max_background_jobs=2; bytes_per_sync=1048576;
+    compression=kLZ4Compression; level_compaction_dynamic_level_bytes=true;
+    max_background_jobs=2; bytes_per_sync=1048576;
     write_buffer_size={128 << 20}; max_write_buffer_number=4; enable_pipelined_write=true;
     prefix_extractor=rocksdb.FixedPrefix.17;
-    block_based_table_factory={{block_cache={CACHE_BYTES}; filter_policy=bloomfilter:10:false; format_version=5}}
+    block_based_table_factory={{block_cache={CACHE_BYTES};
+        filter_policy=bloomfilter:10:false; format_version=5}}
 """
 _ROWS_PER_FILL_BATCH = 10_000
 _DEBIAN = "librocksdb.so.7.8"
@@ -92,8 +97,11 @@ class RocksDb(LivePeer):
     def settings(self) -> Mapping[str, str]:
         return {
             "layout": "i id \\0 partner_id -> seen_at, p partner_id \\0 id -> seen_at",
-            "durable": "WAL, sync=true", "newest": "built-in merge operator max", "writers": "threads; RocksDB groups them",
-            "cache": "block cache 4 GB", "options": " ".join(_OPTIONS.split()),
+            "durable": "WAL, sync=true",
+            "newest": "built-in merge operator max",
+            "writers": "threads; RocksDB groups them",
+            "cache": "block cache 4 GB",
+            "options": " ".join(_OPTIONS.split()),
         }
 
     def start(self) -> None:
@@ -112,9 +120,15 @@ class RocksDb(LivePeer):
         for chunk in chunks:
             for at in range(0, len(chunk), _ROWS_PER_FILL_BATCH):
                 part = slice(at, at + _ROWS_PER_FILL_BATCH)
-                self._write(Batch(chunk.ids[part], chunk.partner_ids[part], chunk.seen_at[part]), self._unlogged)
+                self._write(
+                    Batch(chunk.ids[part], chunk.partner_ids[part], chunk.seen_at[part]),
+                    self._unlogged,
+                )
         self._c.flush(self._database, self._c.flushoptions_create())
-        while any(self._property(name) for name in ("compaction-pending", "num-running-compactions", "num-running-flushes")):
+        while any(
+            self._property(name)
+            for name in ("compaction-pending", "num-running-compactions", "num-running-flushes")
+        ):
             time.sleep(0.05)
 
     def _property(self, name: str) -> int:
@@ -182,7 +196,9 @@ class _Connection(Client):
 
 
 class _C:
-    """The functions, without `rocksdb_` before their names and without the argument for errors, which are raised."""
+    """The functions, without `rocksdb_` before their names and without the argument for errors,
+    which are raised.
+    """
 
     def __init__(self, path: Path) -> None:
         library = ctypes.CDLL(str(path))
@@ -202,11 +218,14 @@ def _raising(function: Any) -> Any:
         if error.value:
             raise RocksDbFailed(error.value.decode(errors="replace"))
         return given
+
     return call
 
 
 def _content(batch: Batch) -> bytes:
-    """A WriteBatch as RocksDB keeps it in its log: a sequence number, the count, then each key and value with lengths."""
+    """A WriteBatch as RocksDB keeps it in its log: a sequence number, the count, then each key and
+    value with lengths.
+    """
     parts = [bytes(8) + (2 * len(batch)).to_bytes(4, "little")]
     for one, other, date in zip(batch.ids, batch.partner_ids, batch.seen_at, strict=True):
         by_id, by_partner_id = f"i{one}\0{other}".encode(), f"p{other}\0{one}".encode()
@@ -234,7 +253,9 @@ def _library_path() -> Path:
     try:
         ctypes.CDLL(_DEBIAN)
     except OSError as error:
-        raise LeftOut("neither the wheel of rdbpython nor Debian's librocksdb7.8 is installed") from error
+        raise LeftOut(
+            "neither the wheel of rdbpython nor Debian's librocksdb7.8 is installed"
+        ) from error
     return Path(_DEBIAN)
 
 

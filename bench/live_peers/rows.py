@@ -1,12 +1,14 @@
-"""The rows of the live write benchmark: the same for every peer, each a pure function of the seed and its number.
+"""The rows of the live write benchmark: the same for every peer, each a pure function of the seed
+and its number.
 
 They look like those of `data.py` (which see for the shares of repeated ids):
 
     id          32 hex digits made from key k
     partner_id  19 decimal digits made from key j
-    seen_at     milliseconds UTC: the fill in the 13 months before 2026-11-01, the writes in the 14 days after
+    seen_at     milliseconds UTC: the fill before 2026-11-01, the writes in the 14 days after
 
-Rows 0 to `fill` are the fill. Of the writes every other row is a new pair, and every other a pair of the fill seen again.
+Rows 0 to `fill` are the fill. Of the writes every other row is a new pair, and every other a pair
+of the fill seen again.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ class Keyed:
 
     def batch(self) -> Batch:
         """The rows as a client has them."""
-        return Batch(id_texts(self.seed, self.k), partner_id_texts(self.seed, self.j), self.seen_at.tolist())
+        return Batch(
+            id_texts(self.seed, self.k), partner_id_texts(self.seed, self.j), self.seen_at.tolist()
+        )
 
     def only(self, wanted: NDArray[np.bool_] | NDArray[np.intp]) -> Keyed:
         """Some of the rows."""
@@ -65,7 +69,9 @@ class Rows:
     def chunks(self) -> Iterator[Batch]:
         """The fill, in pieces."""
         for start in range(0, self.fill, _CHUNK):
-            yield self.filled(np.arange(start, min(start + _CHUNK, self.fill), dtype=np.uint64)).batch()
+            yield self.filled(
+                np.arange(start, min(start + _CHUNK, self.fill), dtype=np.uint64)
+            ).batch()
 
     def written(self, phase: int, writer: int, start: int, stop: int) -> Keyed:
         """Rows of one writer in one phase."""
@@ -78,13 +84,19 @@ class Rows:
         again = self._made(draw % np.uint64(self.fill), of_fill=True)
         is_new = np.arange(start, stop) % 2 == 0
         seen_at = np.uint64(NEWEST_OF_FILL) + (draw >> np.uint64(20)) % np.uint64(_WRITE_SPAN)
-        return Keyed(self.seed, np.where(is_new, new.k, again.k), np.where(is_new, new.j, again.j), seen_at)
+        return Keyed(
+            self.seed, np.where(is_new, new.k, again.k), np.where(is_new, new.j, again.j), seen_at
+        )
 
     def batches(self, phase: int, writer: int, count: int, size: int) -> list[Batch]:
         """The first `count` batches of one writer."""
         rows = self.written(phase, writer, 0, count * size).batch()
         return [
-            Batch(rows.ids[at : at + size], rows.partner_ids[at : at + size], rows.seen_at[at : at + size])
+            Batch(
+                rows.ids[at : at + size],
+                rows.partner_ids[at : at + size],
+                rows.seen_at[at : at + size],
+            )
             for at in range(0, count * size, size)
         ]
 
@@ -104,7 +116,9 @@ class Rows:
         draw = _mixed(self.seed, "row", numbers)
         earlier = numbers + np.uint64(1) if of_fill else np.uint64(self.fill)
         repeats_id = draw % np.uint64(1000) < _REPEATED_ID_PERMILLE
-        repeats_partner_id = draw // np.uint64(1000) % np.uint64(1000) < _REPEATED_PARTNER_ID_PERMILLE
+        repeats_partner_id = (
+            draw // np.uint64(1000) % np.uint64(1000) < _REPEATED_PARTNER_ID_PERMILLE
+        )
         back = np.square((draw >> np.uint64(32)) / 2.0**32) * _FILL_SPAN
         return Keyed(
             self.seed,
@@ -116,13 +130,23 @@ class Rows:
 
 def id_texts(seed: int, k: Numbers) -> list[str]:
     """32 hex digits for each key."""
-    digits = np.column_stack((_mixed(seed, "id", k), _mixed(seed, "id, second half", k))).astype(">u8").tobytes().hex()
+    digits = (
+        np.column_stack((_mixed(seed, "id", k), _mixed(seed, "id, second half", k)))
+        .astype(">u8")
+        .tobytes()
+        .hex()
+    )
     return [digits[at : at + 32] for at in range(0, len(digits), 32)]
 
 
 def partner_id_texts(seed: int, j: Numbers) -> list[str]:
     """19 decimal digits for each key."""
-    return list(map(str, (np.uint64(10**18) + _mixed(seed, "partner_id", j) % np.uint64(9 * 10**18)).tolist()))
+    return list(
+        map(
+            str,
+            (np.uint64(10**18) + _mixed(seed, "partner_id", j) % np.uint64(9 * 10**18)).tolist(),
+        )
+    )
 
 
 def _mixed(seed: int, purpose: str, numbers: Numbers) -> Numbers:

@@ -1,10 +1,10 @@
 """Measures one peer of the live write benchmark in this process, and prints one JSON document.
 
-    python -m live_peers.run --peer sqlite --workspace DIR --rows 1M --seconds 30        (in the folder `bench`)
+    python -m live_peers.run --peer sqlite --workspace DIR --rows 1M --seconds 30
 
-fill, batches of 1,000 rows, single rows, lookups, bytes, and a check of a sample against a model. The store is deleted at
-the end. Exit code 1: the peer failed or gave a wrong answer; 3: it is left out because something is not installed. The
-document says why.
+fill, batches of 1,000 rows, single rows, lookups, bytes, and a check of a sample against a model.
+The store is deleted at the end. Exit code 1: the peer failed or gave a wrong answer; 3: it is left
+out because something is not installed. The document says why.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from sampling import Peak, Sampler
+from units import directory_bytes, parse_count, show_bytes
+
 from live_peers import TITLES, peer_class
 from live_peers.base import Batch, Found, LeftOut, LivePeer
 from live_peers.check import Acknowledged, Model
 from live_peers.clients import Load, percentiles, write
 from live_peers.rows import Rows
-from sampling import Peak, Sampler
-from units import directory_bytes, parse_count, show_bytes
 
 _ROWS_PER_BATCH = 1000
 _KNOWN_PERCENT = 90
@@ -72,14 +73,24 @@ def _peer(name: str, workspace: Path) -> LivePeer:
     try:
         return peer_class(name)(workspace)
     except ImportError as error:
-        raise LeftOut(f"a Python package is not installed: {error}; make bench-live-peers-env") from error
+        raise LeftOut(
+            f"a Python package is not installed: {error}; make bench-live-peers-env"
+        ) from error
 
 
 class Run:
     """The steps; each puts its figures into the document."""
 
-    def __init__(self, peer: LivePeer, workspace: Path, options: argparse.Namespace, document: dict[str, Any]) -> None:
-        self._name, self._peer, self._workspace, self._options, self._document = options.peer, peer, workspace, options, document
+    def __init__(
+        self, peer: LivePeer, workspace: Path, options: argparse.Namespace, document: dict[str, Any]
+    ) -> None:
+        self._name, self._peer, self._workspace, self._options, self._document = (
+            options.peer,
+            peer,
+            workspace,
+            options,
+            document,
+        )
         self._rows = Rows(options.seed, options.rows)
         self._written: list[Acknowledged] = []
         self._too_much, self._disk = threading.Event(), Peak()
@@ -90,14 +101,25 @@ class Run:
         self._peer.start()
         try:
             self._document |= {
-                "title": TITLES[self._name], "version": self._peer.version(), "settings": dict(self._peer.settings()),
-                "rows": options.rows, "seconds": options.seconds, "seed": options.seed, "processes": self._peer.processes,
+                "title": TITLES[self._name],
+                "version": self._peer.version(),
+                "settings": dict(self._peer.settings()),
+                "rows": options.rows,
+                "seconds": options.seconds,
+                "seed": options.seed,
+                "processes": self._peer.processes,
                 "plain_sync_ms": _plain_sync(self._workspace) * 1e3,
             }
             with Sampler(self._watch, _WATCH_SECONDS):
                 self._step("fill", self._fill)
-                self._step("batches", lambda: self._write(0, options.batch_clients, _ROWS_PER_BATCH, options.prepare))
-                self._step("singles", lambda: self._write(1, options.single_clients, 1, options.prepare_singles))
+                self._step(
+                    "batches",
+                    lambda: self._write(0, options.batch_clients, _ROWS_PER_BATCH, options.prepare),
+                )
+                self._step(
+                    "singles",
+                    lambda: self._write(1, options.single_clients, 1, options.prepare_singles),
+                )
                 self._step("lookups", self._lookups)
                 self._step("bytes", self._bytes)
                 self._step("check", self._check)
@@ -133,34 +155,50 @@ class Run:
         self._peer.fill(chunks())
         seconds = time.perf_counter() - began - making
         return {
-            "seconds": seconds, "rows_per_second": self._rows.fill / seconds, "making_rows_seconds": making,
-            **self._sizes(self._rows.fill), "peak_bytes": self._disk.value,
+            "seconds": seconds,
+            "rows_per_second": self._rows.fill / seconds,
+            "making_rows_seconds": making,
+            **self._sizes(self._rows.fill),
+            "peak_bytes": self._disk.value,
         }
 
-    def _write(self, phase: int, clients: int, rows_per_batch: int, prepared_per_second: int) -> dict[str, Any]:
+    def _write(
+        self, phase: int, clients: int, rows_per_batch: int, prepared_per_second: int
+    ) -> dict[str, Any]:
         seconds = self._options.seconds
         count = max(1, int(prepared_per_second * seconds / clients / rows_per_batch))
         load = Load(phase, clients, rows_per_batch, seconds, count)
         written = write(self._name, self._peer, self._rows, load, self._too_much)
-        self._written += [Acknowledged(phase, client, batches * rows_per_batch) for client, batches in written.acknowledged.items()]
+        self._written += [
+            Acknowledged(phase, client, batches * rows_per_batch)
+            for client, batches in written.acknowledged.items()
+        ]
         return written.figures(load)
 
     def _lookups(self) -> dict[str, Any]:
         client = self._peer.connect()
         ids, partner_ids = self._rows.questions(self._options.lookups, _KNOWN_PERCENT)
-        figures = {"by_id": _timed(client.partner_ids, ids), "by_partner_id": _timed(client.ids, partner_ids)}
+        figures = {
+            "by_id": _timed(client.partner_ids, ids),
+            "by_partner_id": _timed(client.ids, partner_ids),
+        }
         client.close()
         return figures
 
     def _bytes(self) -> dict[str, Any]:
         new = sum(-(-part.rows // 2) for part in self._written)
-        return self._sizes(self._rows.fill + new) | {"peak_bytes": self._disk.value, "memory_bytes": self._peer.memory_bytes()}
+        return self._sizes(self._rows.fill + new) | {
+            "peak_bytes": self._disk.value,
+            "memory_bytes": self._peer.memory_bytes(),
+        }
 
     def _sizes(self, rows: int) -> dict[str, Any]:
         logs = self._workspace.glob(self._peer.log_files) if self._peer.log_files else ()
         total = directory_bytes(self._workspace)
         return {
-            "bytes": total, "of_which_log": sum(file.stat().st_blocks * 512 for file in logs), "rows": rows,
+            "bytes": total,
+            "of_which_log": sum(file.stat().st_blocks * 512 for file in logs),
+            "rows": rows,
             "bytes_per_row": total / rows,
         }
 
@@ -189,13 +227,17 @@ def _timed(ask: Callable[[str], Found], keys: list[str]) -> dict[str, Any]:
         ask(key)
         seconds.append(time.perf_counter() - before)
     return {
-        "lookups": len(keys), "found": found, "lookups_per_second": len(keys) / (time.perf_counter() - began),
+        "lookups": len(keys),
+        "found": found,
+        "lookups_per_second": len(keys) / (time.perf_counter() - began),
         **percentiles(seconds, 1e6, "us"),
     }
 
 
 def _plain_sync(directory: Path) -> float:
-    """Median seconds of a small append and its fdatasync: the least that an acknowledgement costs here."""
+    """Median seconds of a small append and its fdatasync: the least that an acknowledgement costs
+    here.
+    """
     path = directory / "sync-trial"
     seconds = []
     with path.open("wb", buffering=0) as file:
@@ -215,18 +257,45 @@ def _say(text: str) -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure one peer of the live write benchmark.")
     parser.add_argument("--peer", choices=list(TITLES), required=True)
-    parser.add_argument("--workspace", type=Path, required=True, help="the store goes into a new folder in it; keep its path short")
-    parser.add_argument("--rows", type=parse_count, default=1_000_000, help="rows of the fill, such as 5M")
-    parser.add_argument("--seconds", type=float, default=30, help="of the batches, and of the single rows")
+    parser.add_argument(
+        "--workspace",
+        type=Path,
+        required=True,
+        help="the store goes into a new folder in it; keep its path short",
+    )
+    parser.add_argument(
+        "--rows", type=parse_count, default=1_000_000, help="rows of the fill, such as 5M"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=30, help="of the batches, and of the single rows"
+    )
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--batch-clients", type=int, default=4)
     parser.add_argument("--single-clients", type=int, default=32)
     parser.add_argument("--lookups", type=parse_count, default=20_000, help="keys, each direction")
-    parser.add_argument("--check-keys", type=parse_count, default=1000, help="keys of each direction that are checked")
-    parser.add_argument("--disk-limit", type=parse_count, default=20 * 10**9, help="bytes, such as 20G")
-    parser.add_argument("--prepare", type=parse_count, default=250_000, help="rows made ahead for each second of the batches")
-    parser.add_argument("--prepare-singles", type=parse_count, default=60_000, help="the same for the single rows")
-    parser.add_argument("--results", type=Path, help="also keep the document in this file, beside those of other peers")
+    parser.add_argument(
+        "--check-keys",
+        type=parse_count,
+        default=1000,
+        help="keys of each direction that are checked",
+    )
+    parser.add_argument(
+        "--disk-limit", type=parse_count, default=20 * 10**9, help="bytes, such as 20G"
+    )
+    parser.add_argument(
+        "--prepare",
+        type=parse_count,
+        default=250_000,
+        help="rows made ahead for each second of the batches",
+    )
+    parser.add_argument(
+        "--prepare-singles", type=parse_count, default=60_000, help="the same for the single rows"
+    )
+    parser.add_argument(
+        "--results",
+        type=Path,
+        help="also keep the document in this file, beside those of other peers",
+    )
     parser.add_argument("--keep", action="store_true", help="keep the store")
     return parser.parse_args()
 

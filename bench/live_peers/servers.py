@@ -21,21 +21,34 @@ class ServerFailed(Exception):
 
 
 class Server:
-    """A child process that ends with this one, however this one ends. It writes to `server.log` in the workspace."""
+    """A child process that ends with this one, however this one ends. It writes to `server.log` in
+    the workspace.
+    """
 
-    def __init__(self, command: Sequence[str], workspace: Path, ready: Callable[[], bool], user: str = "") -> None:
+    def __init__(
+        self, command: Sequence[str], workspace: Path, ready: Callable[[], bool], user: str = ""
+    ) -> None:
         self._log = workspace / "server.log"
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*as_user(user), *command], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=workspace,
+                [*as_user(user), *command],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=workspace,
             )
         until = time.monotonic() + _START_SECONDS
         while not ready():
             if self._process.poll() is not None:
-                raise ServerFailed(f"{command[0]} ended with status {self._process.returncode}: {self._last_words()}")
+                raise ServerFailed(
+                    f"{command[0]} ended with status {self._process.returncode}:"
+                    f" {self._last_words()}"
+                )
             if time.monotonic() > until:
                 self._process.kill()
-                raise ServerFailed(f"{command[0]} did not answer in {_START_SECONDS} s: {self._last_words()}")
+                raise ServerFailed(
+                    f"{command[0]} did not answer in {_START_SECONDS} s: {self._last_words()}"
+                )
             time.sleep(0.02)
 
     def _last_words(self) -> str:
@@ -53,7 +66,9 @@ class Server:
 
 
 def as_user(user: str = "") -> list[str]:
-    """What to put before a command so that it runs as `user`, if this is root, and ends when its parent does."""
+    """What to put before a command so that it runs as `user`, if this is root, and ends when its
+    parent does.
+    """
     command = ["setpriv", "--pdeathsig", "INT"]
     if user and os.geteuid() == 0:
         command += ["--reuid", user, "--regid", str(pwd.getpwnam(user).pw_gid), "--init-groups"]

@@ -1,15 +1,18 @@
 """SQLite, from Python's own module.
 
-Schema: one table WITHOUT ROWID, clustered by (id, partner_id), and an index by partner_id, which holds the id too. The
-date is in the table alone, so that a pair seen again changes one page and not two; a question by partner_id reads the
-table for it. Newest date: INSERT ... ON CONFLICT DO UPDATE SET seen_at = max(...).
+Schema: one table WITHOUT ROWID, clustered by (id, partner_id), and an index by partner_id, which
+holds the id too. The date is in the table alone, so that a pair seen again changes one page and not
+two; a question by partner_id reads the table for it. Newest date: INSERT ... ON CONFLICT DO UPDATE
+SET seen_at = max(...).
 
-Settings: WAL with synchronous=FULL, which syncs the log at each commit; checkpoints after 256 MB of log, not after 4 MB,
-because each batch touches thousands of pages at random; a cache of 4 GB for writing. All threads share one connection for
-that, and those that wait at the same moment share a transaction (`grouping.py`): SQLite has one writer, and its own way to
-wait for it is to sleep and try again. Each reader has a connection of its own, which maps the file.
+Settings: WAL with synchronous=FULL, which syncs the log at each commit; checkpoints after 256 MB of
+log, not after 4 MB, because each batch touches thousands of pages at random; a cache of 4 GB for
+writing. All threads share one connection for that, and those that wait at the same moment share a
+transaction (`grouping.py`): SQLite has one writer, and its own way to wait for it is to sleep and
+try again. Each reader has a connection of its own, which maps the file.
 
-Fill: without journal into a table of its own, from there sorted by GROUP BY into the empty one, then the index.
+Fill: without journal into a table of its own, from there sorted by GROUP BY into the empty one,
+then the index.
 """
 
 from __future__ import annotations
@@ -44,9 +47,11 @@ class Sqlite(LivePeer):
     def settings(self) -> Mapping[str, str]:
         return {
             "layout": "WITHOUT ROWID (id, partner_id) -> seen_at, index by partner_id",
-            "durable": "WAL, synchronous=FULL", "newest": "ON CONFLICT DO UPDATE SET seen_at = max()",
+            "durable": "WAL, synchronous=FULL",
+            "newest": "ON CONFLICT DO UPDATE SET seen_at = max()",
             "writers": "threads share one connection; waiting ones share a transaction",
-            "cache": "cache_size 4 GB", "checkpoint": f"after {_CHECKPOINT_PAGES} pages",
+            "cache": "cache_size 4 GB",
+            "checkpoint": f"after {_CHECKPOINT_PAGES} pages",
         }
 
     def start(self) -> None:
@@ -54,7 +59,8 @@ class Sqlite(LivePeer):
         self._connection = self._opened()
         self._connection.executescript("""
             CREATE TABLE IF NOT EXISTS pairs (
-                id TEXT NOT NULL, partner_id TEXT NOT NULL, seen_at INTEGER NOT NULL, PRIMARY KEY (id, partner_id)
+                id TEXT NOT NULL, partner_id TEXT NOT NULL, seen_at INTEGER NOT NULL,
+                PRIMARY KEY (id, partner_id)
             ) WITHOUT ROWID;
             CREATE INDEX IF NOT EXISTS by_partner_id ON pairs (partner_id);
         """)
@@ -88,7 +94,8 @@ class Sqlite(LivePeer):
             database.executemany("INSERT INTO staging.rows VALUES (?, ?, ?)", rows)
         database.execute("COMMIT")
         database.executescript("""
-            INSERT INTO pairs SELECT id, partner_id, max(seen_at) FROM staging.rows GROUP BY id, partner_id;
+            INSERT INTO pairs SELECT id, partner_id, max(seen_at)
+            FROM staging.rows GROUP BY id, partner_id;
             CREATE INDEX by_partner_id ON pairs (partner_id);
             DETACH staging;
         """)
@@ -105,7 +112,9 @@ class Sqlite(LivePeer):
         database.execute("BEGIN IMMEDIATE")
         try:
             for batch in batches:
-                database.executemany(_UPSERT, zip(batch.ids, batch.partner_ids, batch.seen_at, strict=True))
+                database.executemany(
+                    _UPSERT, zip(batch.ids, batch.partner_ids, batch.seen_at, strict=True)
+                )
             database.execute("COMMIT")
         except BaseException:
             if database.in_transaction:
@@ -126,10 +135,14 @@ class _Connection(Client):
         self._group.upsert(batch)
 
     def partner_ids(self, key: str) -> Found:
-        return self._asked("SELECT partner_id, seen_at FROM pairs WHERE id = ? ORDER BY seen_at DESC", key)
+        return self._asked(
+            "SELECT partner_id, seen_at FROM pairs WHERE id = ? ORDER BY seen_at DESC", key
+        )
 
     def ids(self, key: str) -> Found:
-        return self._asked("SELECT id, seen_at FROM pairs WHERE partner_id = ? ORDER BY seen_at DESC", key)
+        return self._asked(
+            "SELECT id, seen_at FROM pairs WHERE partner_id = ? ORDER BY seen_at DESC", key
+        )
 
     def _asked(self, question: str, key: str) -> Found:
         return self._database.execute(question, (key,)).fetchall()

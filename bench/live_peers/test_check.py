@@ -1,6 +1,7 @@
-"""The check of the live write benchmark finds what is wrong: stores in memory, one right and others each with a fault.
+"""The check of the live write benchmark finds what is wrong: stores in memory, one right and others
+each with a fault.
 
-    .venv/bin/pytest bench/live_peers
+.venv/bin/pytest bench/live_peers
 """
 
 from __future__ import annotations
@@ -17,7 +18,12 @@ from live_peers.grouping import GroupCommit
 from live_peers.rows import Rows
 
 _ROWS = Rows(seed=7, fill=20_000)
-_WRITTEN = [Acknowledged(0, 0, 5000), Acknowledged(0, 1, 3000), Acknowledged(1, 0, 70), Acknowledged(1, 1, 0)]
+_WRITTEN = [
+    Acknowledged(0, 0, 5000),
+    Acknowledged(0, 1, 3000),
+    Acknowledged(1, 0, 70),
+    Acknowledged(1, 1, 0),
+]
 _KEYS = 1000
 
 
@@ -124,7 +130,9 @@ def test_batches_of_a_group_are_written_once() -> None:
             group.upsert(Batch([f"{writer} {number}"], [""], [0]))
 
     _together([lambda writer=writer: write(writer) for writer in range(8)])
-    assert sorted(seen) == sorted(f"{writer} {number}" for writer in range(8) for number in range(200))
+    assert sorted(seen) == sorted(
+        f"{writer} {number}" for writer in range(8) for number in range(200)
+    )
 
 
 def test_every_writer_of_a_group_hears_of_an_error() -> None:

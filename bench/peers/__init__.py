@@ -1,6 +1,7 @@
 """The contestants: one module each, all with the interface of `peers.base.Peer`.
 
-A contestant is imported only in the process that runs it, so that one which is not installed stops only itself.
+A contestant is imported only in the process that runs it, so that one which is not installed stops
+only itself.
 """
 
 from __future__ import annotations

@@ -13,7 +13,9 @@ from data import DataSet
 
 @dataclass(frozen=True)
 class Setting:
-    """What a contestant is given: the data, a directory of its own, and its share of the machine."""
+    """What a contestant is given: the data, a directory of its own, and its share of the
+    machine.
+    """
 
     data: DataSet
     workspace: Path
@@ -35,8 +37,10 @@ class Peer(ABC):
     def version(self) -> str:
         """The version that is measured."""
 
-    def prepare(self) -> None:
-        """Builds what the contestant keeps on disk, durably. Nothing where it reads the Parquet files."""
+    def prepare(self) -> None:  # noqa: B027
+        """Builds what the contestant keeps on disk, durably. Nothing where it reads the Parquet
+        files.
+        """
 
     @abstractmethod
     def open(self) -> None:
@@ -48,10 +52,14 @@ class Peer(ABC):
 
     @abstractmethod
     def write(self, path: str, compression: str) -> None:
-        """Writes the join's rows (id, partner_id, seen_at) as one Parquet file; compression is "snappy" or "none"."""
+        """Writes the join's rows (id, partner_id, seen_at) as one Parquet file; compression is
+        "snappy" or "none".
+        """
 
     def rehearse(self, directory: str, rows: int) -> None:
-        """Does all of it with small data, so that a cold run does not time the reading of the libraries' own files."""
+        """Does all of it with small data, so that a cold run does not time the reading of the
+        libraries' own files.
+        """
         small = data.prepare(Path(directory), rows)
         workspace = self.setting.workspace / "rehearsal"
         shutil.rmtree(workspace, ignore_errors=True)
@@ -61,6 +69,8 @@ class Peer(ABC):
         other.open_and_count()
 
     def open_and_count(self) -> int:
-        """What a cold run times, in a process that has its libraries in memory, but nothing of the data."""
+        """What a cold run times, in a process that has its libraries in memory, but nothing of the
+        data.
+        """
         self.open()
         return self.count()

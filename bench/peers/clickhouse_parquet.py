@@ -9,10 +9,15 @@ from peers.base import Peer
 
 
 class ClickHouseParquet(Peer):
-    """The population stands on the right of the join, where ClickHouse builds its hash table: its better order."""
+    """The population stands on the right of the join, where ClickHouse builds its hash table: its
+    better order.
+    """
 
     def version(self) -> str:
-        return f"{chdb.__version__} (ClickHouse {self._run('SELECT version()').strip().strip(chr(34))})"
+        return (
+            f"{chdb.__version__} (ClickHouse"
+            f" {self._run('SELECT version()').strip().strip(chr(34))})"
+        )
 
     def open(self) -> None:
         self.session = Session(str(self.setting.workspace / "session"))
@@ -22,7 +27,8 @@ class ClickHouseParquet(Peer):
 
     def write(self, path: str, compression: str) -> None:
         self._run(f"""
-            INSERT INTO FUNCTION file('{path}', Parquet, 'id String, partner_id String, seen_at DateTime64(3, \\'UTC\\')')
+            INSERT INTO FUNCTION file('{path}', Parquet,
+                'id String, partner_id String, seen_at DateTime64(3, \\'UTC\\')')
             SELECT m.id, m.partner_id, m.seen_at {self._joined()}
             {self._settings()}, output_format_parquet_compression_method = '{compression}',
                 use_structure_from_insertion_table_in_table_functions = 0
@@ -35,11 +41,16 @@ class ClickHouseParquet(Peer):
 
     def _joined(self) -> str:
         matches = "{" + ",".join(file.name for file in self.data.files) + "}"
-        return (f"FROM file('{self.data.directory}/{matches}', Parquet) m "
-                f"JOIN file('{self.data.population}', Parquet) p ON p.id = m.id")
+        return (
+            f"FROM file('{self.data.directory}/{matches}', Parquet) m "
+            f"JOIN file('{self.data.population}', Parquet) p ON p.id = m.id"
+        )
 
     def _settings(self) -> str:
-        return f"SETTINGS max_threads = {self.setting.threads}, max_memory_usage = {self.setting.memory_bytes}"
+        return (
+            f"SETTINGS max_threads = {self.setting.threads}, max_memory_usage ="
+            f" {self.setting.memory_bytes}"
+        )
 
 
 PEER = ClickHouseParquet

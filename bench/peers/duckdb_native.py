@@ -16,7 +16,9 @@ class DuckDbNative(DuckDbParquet):
     def prepare(self) -> None:
         self.open()
         self.connection.execute("SET preserve_insertion_order = false")
-        self.connection.execute(f"CREATE TABLE matches AS SELECT id, partner_id, seen_at FROM {super().matches()}")
+        self.connection.execute(
+            f"CREATE TABLE matches AS SELECT id, partner_id, seen_at FROM {super().matches()}"
+        )
         self.connection.execute("CHECKPOINT")
         self.connection.close()
 

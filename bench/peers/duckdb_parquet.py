@@ -8,7 +8,9 @@ from peers.base import Peer
 
 
 class DuckDbParquet(Peer):
-    """Both sides are read from Parquet at each query; DuckDB's cache of file contents is on, as it is by default."""
+    """Both sides are read from Parquet at each query; DuckDB's cache of file contents is on, as it
+    is by default.
+    """
 
     database = ":memory:"
 
@@ -16,22 +18,33 @@ class DuckDbParquet(Peer):
         return duckdb.__version__
 
     def open(self) -> None:
-        self.connection = duckdb.connect(self.database, config={
-            "threads": self.setting.threads,
-            "memory_limit": f"{self.setting.memory_bytes // 10**6}MB",
-            "temp_directory": str(self.setting.workspace / "spill"),
-        })
+        self.connection = duckdb.connect(
+            self.database,
+            config={
+                "threads": self.setting.threads,
+                "memory_limit": f"{self.setting.memory_bytes // 10**6}MB",
+                "temp_directory": str(self.setting.workspace / "spill"),
+            },
+        )
 
     def count(self) -> int:
-        query = f"SELECT count(m.partner_id) FROM {self._population()} p JOIN {self.matches()} m ON p.id = m.id"
+        query = (
+            f"SELECT count(m.partner_id) FROM {self._population()} p JOIN {self.matches()} m ON"
+            " p.id = m.id"
+        )
         return self.connection.execute(query).fetchone()[0]
 
     def write(self, path: str, compression: str) -> None:
-        # Rows may come in any order from every contestant; without this DuckDB would keep the input's.
+        # Rows may come in any order from every contestant; without this DuckDB would keep the
+        # input's.
         self.connection.execute("SET preserve_insertion_order = false")
+        codec = "uncompressed" if compression == "none" else compression
         self.connection.execute(f"""
-            COPY (SELECT m.id, m.partner_id, m.seen_at FROM {self._population()} p JOIN {self.matches()} m ON p.id = m.id)
-            TO '{path}' (FORMAT parquet, COMPRESSION {'uncompressed' if compression == 'none' else compression})
+            COPY (
+                SELECT m.id, m.partner_id, m.seen_at
+                FROM {self._population()} p JOIN {self.matches()} m ON p.id = m.id
+            )
+            TO '{path}' (FORMAT parquet, COMPRESSION {codec})
         """)
 
     def matches(self) -> str:

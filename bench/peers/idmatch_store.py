@@ -20,7 +20,9 @@ _CALLS = 20_000
 
 
 class IdMatch(Peer):
-    """The match rows are loaded into a store once, in one load or several; the population stays Parquet."""
+    """The match rows are loaded into a store once, in one load or several; the population stays
+    Parquet.
+    """
 
     @property
     def store_path(self) -> str:
@@ -57,7 +59,9 @@ class IdMatch(Peer):
             store.table(_TABLE)
 
     def lookups(self) -> dict[str, dict[str, float]]:
-        """Times single questions and one call of 1,000 ids, each on keys that were asked for before."""
+        """Times single questions and one call of 1,000 ids, each on keys that were asked for
+        before.
+        """
         table = self.table
         pairs = self._stored_pairs()
         ids = [pair[0] for pair in pairs]
@@ -69,12 +73,18 @@ class IdMatch(Peer):
             "latest_id": _time_calls(table.latest_id, [(key,) for key in partner_ids]),
             "ids": _time_calls(table.ids, [(key,) for key in partner_ids]),
             "last_seen": _time_calls(table.last_seen, pairs),
-            "match_1000_rows": _time_calls(lambda population: table.match(population).rows, [(thousand,)], calls=500),
-            "match_1000_to_arrow": _time_calls(lambda population: table.match(population).to_arrow(), [(thousand,)], calls=500),
+            "match_1000_rows": _time_calls(
+                lambda population: table.match(population).rows, [(thousand,)], calls=500
+            ),
+            "match_1000_to_arrow": _time_calls(
+                lambda population: table.match(population).to_arrow(), [(thousand,)], calls=500
+            ),
         }
 
     def write_lookup_keys(self, path: str) -> int:
-        """Writes the ids that `lookups` asks for, one a line, for the lookups from Rust; returns how many."""
+        """Writes the ids that `lookups` asks for, one a line, for the lookups from Rust; returns
+        how many.
+        """
         ids = [pair[0] for pair in self._stored_pairs()]
         with open(path, "w", encoding="utf-8") as out:
             out.write("\n".join(ids) + "\n")
@@ -82,7 +92,11 @@ class IdMatch(Peer):
 
     def _stored_pairs(self) -> list[tuple[str, str]]:
         """Pairs spread over the first, a middle and the last file."""
-        chosen = [self.data.files[0], self.data.files[len(self.data.files) // 2], self.data.files[-1]]
+        chosen = [
+            self.data.files[0],
+            self.data.files[len(self.data.files) // 2],
+            self.data.files[-1],
+        ]
         pairs: list[tuple[str, str]] = []
         for file in chosen:
             group = parquet.ParquetFile(file).read_row_group(0, columns=["id", "partner_id"])
@@ -92,8 +106,12 @@ class IdMatch(Peer):
         return pairs
 
 
-def _time_calls(ask: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], calls: int = _CALLS) -> dict[str, float]:
-    """Median and 99th percentile of `calls` calls, in seconds, after every argument was used once."""
+def _time_calls(
+    ask: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], calls: int = _CALLS
+) -> dict[str, float]:
+    """Median and 99th percentile of `calls` calls, in seconds, after every argument was used
+    once.
+    """
     for argument in arguments:
         ask(*argument)
     nanoseconds = []

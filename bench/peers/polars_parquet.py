@@ -8,9 +8,11 @@ from peers.base import Peer
 
 
 class PolarsParquet(Peer):
-    """A lazy scan of both sides, collected by the streaming engine; threads are set by POLARS_MAX_THREADS.
+    """A lazy scan of both sides, collected by the streaming engine; threads are set by
+    POLARS_MAX_THREADS.
 
-    The population stands on the right of the join: with the sides exchanged it takes twice the time and four times the memory.
+    The population stands on the right of the join: with the sides exchanged it takes twice the time
+    and four times the memory.
     """
 
     def version(self) -> str:
@@ -18,10 +20,14 @@ class PolarsParquet(Peer):
 
     def open(self) -> None:
         if polars.thread_pool_size() != self.setting.threads:
-            raise RuntimeError(f"Polars runs {polars.thread_pool_size()} threads, not {self.setting.threads}")
+            raise RuntimeError(
+                f"Polars runs {polars.thread_pool_size()} threads, not {self.setting.threads}"
+            )
 
     def count(self) -> int:
-        counted = self._joined().select(polars.col("partner_id").count()).collect(engine="streaming")
+        counted = (
+            self._joined().select(polars.col("partner_id").count()).collect(engine="streaming")
+        )
         return int(counted.item())
 
     def write(self, path: str, compression: str) -> None:

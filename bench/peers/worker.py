@@ -1,6 +1,8 @@
-"""The process of one contestant: reads calls as JSON lines, makes them one at a time, answers with JSON lines.
+"""The process of one contestant: reads calls as JSON lines, makes them one at a time, answers with
+JSON lines.
 
-Started by `contestant.Contestant` as `python -m peers.worker NAME SETTING`, where SETTING is the JSON of `peers.base.Setting`.
+Started by `contestant.Contestant` as `python -m peers.worker NAME SETTING`, where SETTING is the
+JSON of `peers.base.Setting`.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from data import DataSet
+
 from peers import peer_class
 from peers.base import Peer, Setting
 
@@ -24,11 +27,17 @@ def read_setting(text: str) -> Setting:
     data = fields["data"]
     return Setting(
         data=DataSet(
-            directory=Path(data["directory"]), seed=data["seed"], rows=data["rows"], rows_per_file=data["rows_per_file"],
+            directory=Path(data["directory"]),
+            seed=data["seed"],
+            rows=data["rows"],
+            rows_per_file=data["rows_per_file"],
             files=tuple(Path(file) for file in data["files"]),
-            population=Path(data["population"]), population_rows=data["population_rows"],
+            population=Path(data["population"]),
+            population_rows=data["population_rows"],
         ),
-        workspace=Path(fields["workspace"]), threads=fields["threads"], memory_bytes=fields["memory_bytes"],
+        workspace=Path(fields["workspace"]),
+        threads=fields["threads"],
+        memory_bytes=fields["memory_bytes"],
     )
 
 
@@ -36,7 +45,9 @@ def _answer(peer: Peer, call: dict[str, Any]) -> dict[str, Any]:
     began = time.perf_counter()
     try:
         value = getattr(peer, call["call"])(**call["arguments"])
-    except Exception as error:  # a contestant may fail in any way; the harness reports it and goes on
+    except (
+        Exception
+    ) as error:  # a contestant may fail in any way; the harness reports it and goes on
         traceback.print_exc()
         return {"error": f"{type(error).__name__}: {error}"}
     return {"value": value, "seconds": time.perf_counter() - began}
@@ -47,7 +58,8 @@ def main() -> None:
     name, setting_text = sys.argv[1:]
     answers = _keep_stdout_for_answers()
     setting = read_setting(setting_text)
-    # The same processors for everyone: a contestant cannot use more than its share by starting more threads.
+    # The same processors for everyone: a contestant cannot use more than its share by starting more
+    # threads.
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: setting.threads])
     peer: Peer | None = None
     for line in sys.stdin:

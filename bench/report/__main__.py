@@ -21,10 +21,11 @@ import live_peers
 import peers
 from cql_programs import CONTESTANTS
 from cql_steps import WARM_UPS
+from units import show_seconds
+
 from report import charts
 from report.aims import Document, choice_ratio, growth_curve, join_aims, live_aims, servers_aims
 from report.pages import fill, put
-from units import show_seconds
 
 _FOLDER = Path(__file__).resolve().parents[2] / "docs" / "benchmarks"
 _JOIN_ORDER = ("idmatch", "duckdb-native", "duckdb", "clickhouse", "polars")
@@ -35,14 +36,29 @@ def join(document: Document, folder: Path, _: argparse.Namespace) -> str:
     """Results of `run.py`."""
     contestants = document["contestants"]
     curves = {name: growth_curve(document, name) for name in ("idmatch", "duckdb")}
-    coloured = {peers.TITLES[name]: (_COLOURS[name], curves[name]) for name in ("duckdb", "idmatch")}
+    coloured = {
+        peers.TITLES[name]: (_COLOURS[name], curves[name]) for name in ("duckdb", "idmatch")
+    }
     drawings = _drawn(
-        ("Seconds of the join, per contestant", "comparison.svg", charts.draw_bars(_join_bars(document), folder / "comparison.svg", show_seconds)),
-        ("Seconds of the hot count as the table grows", "growth.svg", charts.draw_growth(coloured, folder / "growth.svg")),
+        (
+            "Seconds of the join, per contestant",
+            "comparison.svg",
+            charts.draw_bars(_join_bars(document), folder / "comparison.svg", show_seconds),
+        ),
+        (
+            "Seconds of the hot count as the table grows",
+            "growth.svg",
+            charts.draw_growth(coloured, folder / "growth.svg"),
+        ),
     )
     known = {name: contestants[name] for name in _JOIN_ORDER if name in contestants}
     return fill(
-        "join.md", **document, titles=peers.TITLES, joined=known, drawings=drawings, aims=join_aims(document),
+        "join.md",
+        **document,
+        titles=peers.TITLES,
+        joined=known,
+        drawings=drawings,
+        aims=join_aims(document),
         curves={name: curve for name, curve in curves.items() if len(curve) > 1},
         days=_span(_all(document, "measured")) or document["about"]["date"],
     )
@@ -54,8 +70,11 @@ def _join_bars(document: Document) -> dict[str, list[charts.Bar]]:
     panels = {}
     for mode, title in titles.items():
         bars = [
-            charts.Bar(peers.TITLES[name], figures[mode]["median"], _COLOURS.get(name, charts.THEIRS))
-            for name, figures in document["contestants"].items() if "median" in figures.get(mode, {})
+            charts.Bar(
+                peers.TITLES[name], figures[mode]["median"], _COLOURS.get(name, charts.THEIRS)
+            )
+            for name, figures in document["contestants"].items()
+            if "median" in figures.get(mode, {})
         ]
         if mode == "hot" and bars and "total" in document["bare"]:
             bars.append(charts.Bar("bare cost", document["bare"]["total"]["median"], charts.BARE))
@@ -68,18 +87,41 @@ def live(document: Document, folder: Path, options: argparse.Namespace) -> str:
     others: Document = json.loads(options.peers.read_text()) if options.peers else {}
     titles = live_peers.TITLES
     done = {name: others[name] for name in titles if "check" in others.get(name, {})}
-    steps = {"batches": "upserts, batches of 1,000 rows, rows a second", "singles": "upserts of single rows, rows a second"}
-    rates = {title: {titles[name]: figures[step]["rows_per_second"] for name, figures in others.items() if name in done} for step, title in steps.items()}
+    steps = {
+        "batches": "upserts, batches of 1,000 rows, rows a second",
+        "singles": "upserts of single rows, rows a second",
+    }
+    rates = {
+        title: {
+            titles[name]: figures[step]["rows_per_second"]
+            for name, figures in others.items()
+            if name in done
+        }
+        for step, title in steps.items()
+    }
     drawings = _drawn(
-        ("Rows a second, per contestant", "live-peers.svg", charts.draw_rates(rates, folder / "live-peers.svg")),
         (
-            "Rows a second and segments over time, in batches as fast as possible", "live-batches.svg",
-            "batches" in document and charts.draw_series(document["batches"], folder / "live-batches.svg"),
+            "Rows a second, per contestant",
+            "live-peers.svg",
+            charts.draw_rates(rates, folder / "live-peers.svg"),
+        ),
+        (
+            "Rows a second and segments over time, in batches as fast as possible",
+            "live-batches.svg",
+            "batches" in document
+            and charts.draw_series(document["batches"], folder / "live-batches.svg"),
         ),
     )
     return fill(
-        "live.md", **document, titles=titles, peers=done, left_out={name: one for name, one in others.items() if name not in done},
-        drawings=drawings, aims=live_aims(document), remarks=options.remark, **_when(document.values(), document["about"]),
+        "live.md",
+        **document,
+        titles=titles,
+        peers=done,
+        left_out={name: one for name, one in others.items() if name not in done},
+        drawings=drawings,
+        aims=live_aims(document),
+        remarks=options.remark,
+        **_when(document.values(), document["about"]),
     )
 
 
@@ -87,28 +129,61 @@ def servers(document: Document, folder: Path, options: argparse.Namespace) -> st
     """Results of `cql.py`."""
     titles = {name: contestant.title for name, contestant in CONTESTANTS.items()}
     compared = {
-        part: {name: document[part][name] for name in titles if name in document.get(part, {}) and "bare" not in name}
+        part: {
+            name: document[part][name]
+            for name in titles
+            if name in document.get(part, {}) and "bare" not in name
+        }
         for part in ("match", "load", "lookups")
     }
     rates = {
         f"match of {charts.show_count(rows)} ids, population rows a second": {
-            titles[name].replace("`", ""): figures[size]["rows_per_second"] for name, figures in compared["match"].items() if size in figures
+            titles[name].replace("`", ""): figures[size]["rows_per_second"]
+            for name, figures in compared["match"].items()
+            if size in figures
         }
         for size, rows in document["about"]["populations"].items()
     }
-    drawings = _drawn(("Population rows a second, per contestant", "servers.svg", charts.draw_rates(rates, folder / "servers.svg")))
-    stamped = (figures for part in ("load", "match", "lookups") for figures in document.get(part, {}).values())
-    bare = [name for name in titles if name.startswith("bare") and name in document.get("match", {})]
+    drawings = _drawn(
+        (
+            "Population rows a second, per contestant",
+            "servers.svg",
+            charts.draw_rates(rates, folder / "servers.svg"),
+        )
+    )
+    stamped = (
+        figures
+        for part in ("load", "match", "lookups")
+        for figures in document.get(part, {}).values()
+    )
+    bare = [
+        name for name in titles if name.startswith("bare") and name in document.get("match", {})
+    ]
     return fill(
-        "servers.md", **document, titles=titles, compared=compared, choice_ratio=choice_ratio(document), drawings=drawings,
-        aims=servers_aims(document), remarks=options.remark, bare=bare, warm_ups=WARM_UPS, **_when(stamped, document["about"]),
+        "servers.md",
+        **document,
+        titles=titles,
+        compared=compared,
+        choice_ratio=choice_ratio(document),
+        drawings=drawings,
+        aims=servers_aims(document),
+        remarks=options.remark,
+        bare=bare,
+        warm_ups=WARM_UPS,
+        **_when(stamped, document["about"]),
     )
 
 
 def failures(document: Document, _: Path, __: argparse.Namespace) -> str:
     """Results of `cql_faults.py`."""
     days = _span(one["date"] for one in document.values())
-    return fill("faults.md", steps=document, one=next(iter(document.values())), harness=cql_faults, days=days)
+    return fill(
+        "faults.md",
+        steps=document,
+        one=next(iter(document.values())),
+        harness=cql_faults,
+        days=days,
+    )
 
 
 def _drawn(*drawings: tuple[str, str, bool]) -> list[tuple[str, str]]:
@@ -142,18 +217,35 @@ def _all(value: Any, key: str) -> Iterable[str]:
 
 
 _PARTS: dict[str, tuple[Callable[[Document, Path, argparse.Namespace], str], str]] = {
-    "join": (join, "README.md"), "live": (live, "README.md"), "servers": (servers, "README.md"), "faults": (failures, "faults.md"),
+    "join": (join, "README.md"),
+    "live": (live, "README.md"),
+    "servers": (servers, "README.md"),
+    "faults": (failures, "faults.md"),
 }
 
 
 def main() -> None:
     """Writes the part and its drawings."""
-    parser = argparse.ArgumentParser(prog="python -m report", description="Write a part of the benchmark pages from its results.")
+    parser = argparse.ArgumentParser(
+        prog="python -m report", description="Write a part of the benchmark pages from its results."
+    )
     parser.add_argument("part", choices=_PARTS)
     parser.add_argument("results", type=Path)
-    parser.add_argument("--peers", type=Path, help="for live: results of the peers, as live_peers.run keeps them")
-    parser.add_argument("--remark", action="append", default=[], help="what a reader of the figures has to know of these runs")
-    parser.add_argument("--folder", type=Path, default=_FOLDER, help="where the pages and drawings are (default: docs/benchmarks)")
+    parser.add_argument(
+        "--peers", type=Path, help="for live: results of the peers, as live_peers.run keeps them"
+    )
+    parser.add_argument(
+        "--remark",
+        action="append",
+        default=[],
+        help="what a reader of the figures has to know of these runs",
+    )
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=_FOLDER,
+        help="where the pages and drawings are (default: docs/benchmarks)",
+    )
     options = parser.parse_args()
     make, name = _PARTS[options.part]
     text = make(json.loads(options.results.read_text()), options.folder, options)
