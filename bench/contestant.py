@@ -102,7 +102,8 @@ class Contestant:
         if not line:
             status = self._process.wait()
             return {"error": self._ended_because or f"its process ended with status {status}"}
-        return json.loads(line)
+        answer: dict[str, Any] = json.loads(line)
+        return answer
 
     def _end(self, reason: str) -> None:
         if not self._ended_because:

@@ -174,7 +174,8 @@ def run(
     if process.returncode:
         print(said, file=sys.stderr, flush=True)
         raise ContestantFailed(f"status {process.returncode}, and it said: {_reason(said)}")
-    return json.loads(printed.splitlines()[-1])
+    figures: Figures = json.loads(printed.splitlines()[-1])
+    return figures
 
 
 def _reason(said: str) -> str:

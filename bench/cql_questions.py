@@ -67,7 +67,7 @@ def _pairs(files: Sequence[Path]) -> str:
 def _asked(query: str) -> Answer:
     import duckdb
 
-    (found,) = duckdb.sql(
+    (found,) = duckdb.execute(
         f"SELECT count(*), coalesce(sum(epoch_ms(seen_at) - {START_MILLIS}), 0) FROM ({query})"
     ).fetchall()
     return Answer(int(found[0]), int(found[1]))

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from cql_node import Node
@@ -63,9 +64,7 @@ class Bench:
         data = self._questions.data
         files = data.files[: math.ceil(self._options.warm_up_requests / 2 / data.rows_per_file)]
         for name in _OWNERS.values():
-            self._record(
-                lambda name=name: self._load(name, SCRATCH, files), "warm_up", f"{name} load"
-            )
+            self._record(partial(self._load, name, SCRATCH, files), "warm_up", f"{name} load")
         self._drop(SCRATCH)
 
     def warm_up_reads(self) -> None:
@@ -74,7 +73,7 @@ class Bench:
         seconds = WARM_UPS * self._options.warm_up_seconds
         for name in ("driver", "bare-lists", "bare-buckets"):
             self._record(
-                lambda name=name: self._match(name, [tenth], sys.maxsize, seconds, {}),
+                partial(self._match, name, [tenth], sys.maxsize, seconds, {}),
                 "warm_up",
                 f"{name} match",
             )
@@ -126,7 +125,7 @@ class Bench:
         if contestant.only and question.name not in contestant.only:
             return False
         taken: list[float] = before.get(question.name, {}).get("seconds", [])
-        return sum(taken) < self._options.seconds
+        return bool(sum(taken) < self._options.seconds)
 
     def lookups(self, names: Iterable[str]) -> None:
         """Asks for one id after the other, in rounds, so that all meet the same conditions."""

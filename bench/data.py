@@ -22,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from units import parse_count, show_bytes, show_count, show_seconds
 
@@ -161,7 +162,8 @@ def _parquet_rows(file: Path) -> int:
     """The rows of a Parquet file, from its footer."""
     import duckdb
 
-    return duckdb.sql(f"SELECT num_rows FROM parquet_file_metadata('{file}')").fetchall()[0][0]
+    query = f"SELECT num_rows FROM parquet_file_metadata('{file}')"
+    return int(duckdb.execute(query).fetchall()[0][0])
 
 
 def _forget_other_data(home: Path, description: dict[str, int]) -> None:
@@ -246,7 +248,7 @@ def _write_parquet(
 
     began = time.perf_counter()
     partial = file.with_suffix(".parquet.partial")
-    settings = {
+    settings: dict[str, Any] = {
         "threads": threads,
         "memory_limit": "6GB",
         "temp_directory": str(file.parent / "spill"),

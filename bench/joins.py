@@ -170,11 +170,11 @@ def _summary(file: Path) -> tuple[int, int]:
     """Rows of a written result, and a checksum that does not depend on their order."""
     with duckdb.connect(config={"threads": 2, "memory_limit": "4GB"}) as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        rows, checksum = connection.execute(f"""
+        (found,) = connection.execute(f"""
             SELECT count(*), sum(hash(id, partner_id, epoch_ms(seen_at)))
             FROM (
                 SELECT id::VARCHAR AS id, partner_id::VARCHAR AS partner_id, seen_at
                 FROM read_parquet('{file}')
             )
-        """).fetchone()
-    return rows, int(checksum or 0)
+        """).fetchall()
+    return int(found[0]), int(found[1] or 0)

@@ -199,7 +199,7 @@ def load(path: Path, files: list[str]) -> Figures:
     began = time.perf_counter()
     with idmatch.open(partial) as store:
         table = store.create_table(TABLE, keep="last")
-        report = table.load(files, id="id", partner_id="partner_id", seen_at="seen_at", strict=True)
+        report = table.load(files, strict=True)
         segments = table.stats().segments
     seconds = time.perf_counter() - began
     partial.rename(path)
@@ -222,7 +222,8 @@ def run(step: str, *arguments: str) -> Figures:
     done = subprocess.run(command(step, *arguments), stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{step} ended with status {done.returncode}")
-    return json.loads(done.stdout)
+    figures: Figures = json.loads(done.stdout)
+    return figures
 
 
 def read_document(process: subprocess.Popen[str]) -> Figures:
@@ -231,7 +232,8 @@ def read_document(process: subprocess.Popen[str]) -> Figures:
     for line in process.stdout or ():
         text += line
         if line == "}\n":
-            return json.loads(text)
+            figures: Figures = json.loads(text)
+            return figures
     raise SystemExit(f"fill ended with status {process.wait()}")
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 def describe(directory: Path) -> dict[str, object]:
     """Processor, memory, disk and system."""
     processor = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
-    memory = re.search(r"MemTotal:\s*(\d+)", Path("/proc/meminfo").read_text())
     release = Path("/etc/os-release")
     system = (
         re.search(r'PRETTY_NAME="?([^"\n]+)', release.read_text()) if release.exists() else None
@@ -20,12 +19,18 @@ def describe(directory: Path) -> dict[str, object]:
     return {
         "processor": processor.group(1) if processor else platform.processor(),
         "processors": os.cpu_count(),
-        "memory_bytes": int(memory.group(1)) * 1024 if memory else 0,
+        "memory_bytes": memory_bytes(),
         "disk_bytes": shutil.disk_usage(directory).total,
         "system": system.group(1) if system else platform.system(),
         "kernel": platform.release(),
         "python": platform.python_version(),
     }
+
+
+def memory_bytes() -> int:
+    """The memory of the machine; 0 where Linux does not say."""
+    found = re.search(r"MemTotal:\s*(\d+)", Path("/proc/meminfo").read_text())
+    return int(found.group(1)) * 1024 if found else 0
 
 
 def free_bytes(directory: Path) -> int:

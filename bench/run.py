@@ -17,6 +17,7 @@ import os
 import shlex
 import sys
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import data as data_sets
@@ -56,7 +57,7 @@ def main() -> int:
     results = Results(
         options.results or options.dir / f"results-{show_count(rows)}-seed{options.seed}.json"
     )
-    memory = int(machine.describe(options.dir)["memory_bytes"])
+    memory = machine.memory_bytes()
     bench = Bench(
         data=data,
         directory=options.dir,
@@ -147,7 +148,7 @@ def _joins(bench: Bench, name: str, modes: list[str]) -> None:
         for part in _smaller(data):
             attempt(
                 bench,
-                lambda part=part: hot(bench, name, part),
+                partial(hot, bench, name, part),
                 "contestants",
                 name,
                 "growth",

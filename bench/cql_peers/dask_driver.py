@@ -13,13 +13,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import cassandra
 import dask
 import dask.dataframe as dd
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 from cassandra import ConsistencyLevel
 from cassandra.cluster import (
@@ -128,7 +131,7 @@ def _load(file: Path, place: Place) -> pd.DataFrame:
     """Inserts the rows of a match file."""
     columns = pq.read_table(file, columns=["id", "partner_id", "seen_at"])
     ids, partner_ids = columns["id"].to_pylist(), columns["partner_id"].to_pylist()
-    millis = columns["seen_at"].cast("int64").to_pylist()
+    millis: list[Any] = columns["seen_at"].cast(pa.int64()).to_pylist()
     rows = [
         (key, value, date, date * 1000)
         for key, value, date in zip(ids, partner_ids, millis, strict=True)
@@ -147,8 +150,8 @@ def _load(file: Path, place: Place) -> pd.DataFrame:
     return pd.DataFrame({"rows": [len(rows)], "dates": [0]})
 
 
-def _millis(seen_at: object) -> int:
-    passed = seen_at - _START
+def _millis(seen_at: datetime) -> int:
+    passed: timedelta = seen_at - _START
     return (passed.days * 86_400 + passed.seconds) * 1000 + passed.microseconds // 1000
 
 

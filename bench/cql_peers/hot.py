@@ -18,7 +18,7 @@ def rows(values: int) -> pa.Table:
     partner_ids = (np.arange(values) + _PARTNER_IDS_FROM).astype(str)
     return pa.table(
         {
-            "id": pa.array([KEY]).take(pa.array(np.zeros(values, dtype=np.int64))),
+            "id": pa.repeat(KEY, values),
             "partner_id": pa.array(partner_ids.tolist(), pa.string()),
             "seen_at": pa.array(dates, pa.timestamp("ms", "UTC")),
         }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import idmatch
 import pyarrow as pa
@@ -43,9 +44,7 @@ class Idmatch(CqlPeer):
         self._table = self._store.create_table(TABLE, keep="last")
 
     def load(self, files: Sequence[Path]) -> None:
-        report = self._known.load(
-            [str(file) for file in files], id="id", partner_id="partner_id", seen_at="seen_at"
-        )
+        report = self._known.load([str(file) for file in files])
         if report.rejected:
             raise RuntimeError(f"{report.rejected} rows were rejected")
 
@@ -74,8 +73,9 @@ class Idmatch(CqlPeer):
     def newest(self, count: int) -> list[list[str | int]]:
         """The newest values of that key, with their dates in milliseconds."""
         found = self._store.table(hot.KEY).partner_ids(hot.KEY, limit=count)
-        dates = found["seen_at"].cast(pa.int64()).to_pylist()
-        return [list(row) for row in zip(found["partner_id"].to_pylist(), dates, strict=True)]
+        dates: list[Any] = found["seen_at"].cast(pa.int64()).to_pylist()
+        partner_ids: list[Any] = found["partner_id"].to_pylist()
+        return [[value, date] for value, date in zip(partner_ids, dates, strict=True)]
 
     @property
     def _known(self) -> idmatch.Table:

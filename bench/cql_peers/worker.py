@@ -14,6 +14,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,18 +40,20 @@ def main() -> None:
 
 
 def _match(peer: CqlPeer, options: argparse.Namespace) -> Figures:
-    warm = _timed(None, options.warm_up_seconds, lambda: asdict(peer.match(options.warm_up)))
+    warm = _timed(None, options.warm_up_seconds, partial(_matched, peer, options.warm_up))
     answers, plans = [], []
     for file in options.files:
-        answers.append(
-            _timed(options.runs, options.seconds, lambda file=file: asdict(peer.match(file)))
-        )
+        answers.append(_timed(options.runs, options.seconds, partial(_matched, peer, file)))
         plans.append(peer.plan())
     return {"warm_up": warm, "populations": answers, "plans": plans}
 
 
+def _matched(peer: CqlPeer, file: Path) -> Figures:
+    return asdict(peer.match(file))
+
+
 def _lookups(peer: CqlPeer, options: argparse.Namespace) -> Figures:
-    ids = pq.read_table(options.files[0], columns=["id"])["id"].to_pylist()
+    ids: list[Any] = pq.read_table(options.files[0], columns=["id"])["id"].to_pylist()
     return {
         "warm_up": _timed(None, options.warm_up_seconds, lambda: _one_by_one(peer, ids)),
         "runs": _timed(options.runs, options.seconds, lambda: _one_by_one(peer, ids)),

@@ -11,15 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import idmatch
 import pyarrow as pa
 
 from live_peers.base import Batch, Client, Found, LivePeer
 
-_SCHEMA = pa.schema(
-    {"id": pa.string(), "partner_id": pa.string(), "seen_at": pa.timestamp("ms", "UTC")}
-)
+_SEEN_AT = pa.timestamp("ms", "UTC")
+_TEXT: list[pa.Field[Any]] = [pa.field("id", pa.string()), pa.field("partner_id", pa.string())]
+_SCHEMA = pa.schema([*_TEXT, pa.field("seen_at", _SEEN_AT)])
 
 
 class Idmatch(LivePeer):
@@ -74,14 +75,16 @@ class _Connection(Client):
 
 def _arrow(batch: Batch) -> pa.RecordBatch:
     return pa.record_batch(
-        [batch.ids, batch.partner_ids, pa.array(batch.seen_at, _SCHEMA.field("seen_at").type)],
+        [batch.ids, batch.partner_ids, pa.array(batch.seen_at, _SEEN_AT)],
         schema=_SCHEMA,
     )
 
 
 def _listed(answers: pa.Table) -> Found:
     found, seen_at = answers.columns
-    return list(zip(found.to_pylist(), seen_at.cast(pa.int64()).to_pylist(), strict=True))
+    keys: list[Any] = found.to_pylist()
+    dates: list[Any] = seen_at.cast(pa.int64()).to_pylist()
+    return list(zip(keys, dates, strict=True))
 
 
 PEER = Idmatch

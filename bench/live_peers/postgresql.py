@@ -202,18 +202,20 @@ class _Connection(Client):
             )
 
     def partner_ids(self, key: str) -> Found:
-        return self._database.execute(
+        found: Found = self._database.execute(
             "SELECT partner_id, seen_at FROM pairs WHERE id = %s ORDER BY seen_at DESC",
             (key,),
             binary=True,
         ).fetchall()
+        return found
 
     def ids(self, key: str) -> Found:
-        return self._database.execute(
+        found: Found = self._database.execute(
             "SELECT id, seen_at FROM pairs WHERE partner_id = %s ORDER BY seen_at DESC",
             (key,),
             binary=True,
         ).fetchall()
+        return found
 
     def close(self) -> None:
         self._database.close()

@@ -93,7 +93,7 @@ class Redis(LivePeer):
 
     def _answers(self) -> bool:
         try:
-            return self._connection().ping()
+            return bool(self._connection().ping())
         except redis.exceptions.RedisError:  # also while it loads its log
             return False
 

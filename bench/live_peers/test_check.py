@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 from threading import Thread
 
 import pytest
@@ -129,7 +130,7 @@ def test_batches_of_a_group_are_written_once() -> None:
         for number in range(200):
             group.upsert(Batch([f"{writer} {number}"], [""], [0]))
 
-    _together([lambda writer=writer: write(writer) for writer in range(8)])
+    _together([partial(write, writer) for writer in range(8)])
     assert sorted(seen) == sorted(
         f"{writer} {number}" for writer in range(8) for number in range(200)
     )

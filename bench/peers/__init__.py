@@ -32,4 +32,5 @@ TITLES = {
 
 def peer_class(name: str) -> type[Peer]:
     """The class of the contestant called `name`."""
-    return importlib.import_module(_MODULES[name]).PEER
+    found: type[Peer] = importlib.import_module(_MODULES[name]).PEER
+    return found

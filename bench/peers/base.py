@@ -6,9 +6,12 @@ import shutil
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import data
 from data import DataSet
+
+Codec = Literal["snappy", "none"]
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ class Peer(ABC):
         """Answers the question, from the Parquet population to the number."""
 
     @abstractmethod
-    def write(self, path: str, compression: str) -> None:
+    def write(self, path: str, compression: Codec) -> None:
         """Writes the join's rows (id, partner_id, seen_at) as one Parquet file; compression is
         "snappy" or "none".
         """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import chdb
 from chdb.session import Session
 
-from peers.base import Peer
+from peers.base import Codec, Peer
 
 
 class ClickHouseParquet(Peer):
@@ -25,7 +25,7 @@ class ClickHouseParquet(Peer):
     def count(self) -> int:
         return int(self._run(f"SELECT count(m.partner_id) {self._joined()} {self._settings()}"))
 
-    def write(self, path: str, compression: str) -> None:
+    def write(self, path: str, compression: Codec) -> None:
         self._run(f"""
             INSERT INTO FUNCTION file('{path}', Parquet,
                 'id String, partner_id String, seen_at DateTime64(3, \\'UTC\\')')

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import duckdb
 
-from peers.base import Peer
+from peers.base import Codec, Peer
 
 
 class DuckDbParquet(Peer):
@@ -32,9 +32,10 @@ class DuckDbParquet(Peer):
             f"SELECT count(m.partner_id) FROM {self._population()} p JOIN {self.matches()} m ON"
             " p.id = m.id"
         )
-        return self.connection.execute(query).fetchone()[0]
+        (count,) = self.connection.execute(query).fetchall()[0]
+        return int(count)
 
-    def write(self, path: str, compression: str) -> None:
+    def write(self, path: str, compression: Codec) -> None:
         # Rows may come in any order from every contestant; without this DuckDB would keep the
         # input's.
         self.connection.execute("SET preserve_insertion_order = false")

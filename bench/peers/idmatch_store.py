@@ -12,7 +12,7 @@ import idmatch
 import pyarrow as arrow
 import pyarrow.parquet as parquet
 
-from peers.base import Peer
+from peers.base import Codec, Peer
 
 _TABLE = "matches"
 _KEYS = 2_000
@@ -39,7 +39,7 @@ class IdMatch(Peer):
         """One load of these files; returns when it is durable."""
         with idmatch.open(self.store_path) as store:
             table = store.create_table(_TABLE, keep="last")
-            report = table.load(list(files), id="id", partner_id="partner_id", seen_at="seen_at")
+            report = table.load(list(files))
         if report.rejected:
             raise RuntimeError(f"{report.rejected} of {report.rows} rows were rejected")
 
@@ -50,7 +50,7 @@ class IdMatch(Peer):
     def count(self) -> int:
         return self.table.match(str(self.data.population)).rows
 
-    def write(self, path: str, compression: str) -> None:
+    def write(self, path: str, compression: Codec) -> None:
         self.table.match(str(self.data.population)).write_parquet(path, compression=compression)
 
     def open_and_close(self) -> None:
@@ -102,7 +102,9 @@ class IdMatch(Peer):
             group = parquet.ParquetFile(file).read_row_group(0, columns=["id", "partner_id"])
             step = max(1, group.num_rows * len(chosen) // _KEYS)
             sample = group.take(arrow.array(range(0, group.num_rows, step)))
-            pairs += zip(sample["id"].to_pylist(), sample["partner_id"].to_pylist(), strict=True)
+            ids: list[Any] = sample["id"].to_pylist()
+            partner_ids: list[Any] = sample["partner_id"].to_pylist()
+            pairs += zip(ids, partner_ids, strict=True)
         return pairs
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars
 
-from peers.base import Peer
+from peers.base import Codec, Peer
 
 
 class PolarsParquet(Peer):
@@ -30,10 +30,14 @@ class PolarsParquet(Peer):
         )
         return int(counted.item())
 
-    def write(self, path: str, compression: str) -> None:
+    def write(self, path: str, compression: Codec) -> None:
         columns = self._joined().select("id", "partner_id", "seen_at")
-        codec = "uncompressed" if compression == "none" else compression
-        columns.sink_parquet(path, compression=codec, maintain_order=False, engine="streaming")
+        columns.sink_parquet(
+            path,
+            compression="uncompressed" if compression == "none" else compression,
+            maintain_order=False,
+            engine="streaming",
+        )
 
     def _joined(self) -> polars.LazyFrame:
         population = polars.scan_parquet(self.data.population)

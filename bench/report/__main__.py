@@ -21,7 +21,7 @@ import live_peers
 import peers
 from cql_programs import CONTESTANTS
 from cql_steps import WARM_UPS
-from units import show_seconds
+from units import show_count, show_seconds
 
 from report import charts
 from report.aims import Document, choice_ratio, growth_curve, join_aims, live_aims, servers_aims
@@ -137,7 +137,7 @@ def servers(document: Document, folder: Path, options: argparse.Namespace) -> st
         for part in ("match", "load", "lookups")
     }
     rates = {
-        f"match of {charts.show_count(rows)} ids, population rows a second": {
+        f"match of {show_count(rows)} ids, population rows a second": {
             titles[name].replace("`", ""): figures[size]["rows_per_second"]
             for name, figures in compared["match"].items()
             if size in figures
