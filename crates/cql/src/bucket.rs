@@ -1,5 +1,6 @@
-//! Which partition a key is in.
+//! Which partition a key is in, and how many rows partitions have.
 
+use parking_lot::Mutex;
 use twox_hash::XxHash3_64;
 
 /// Rows of a bucket, when a table has as many as it was made for.
@@ -28,9 +29,57 @@ pub(crate) fn expected_rows(buckets: i32) -> u64 {
     u64::from(buckets.unsigned_abs()) * ROWS as u64
 }
 
+/// A bucket's row count moves the average by this part of it, so that a table that grows is noticed.
+const AVERAGE_OVER_BUCKETS: u64 = 8;
+
+/// The average number of rows in the buckets of one direction. It is [`ROWS`] until one was counted.
+#[derive(Debug, Default)]
+pub(crate) struct BucketRows(Mutex<Counted>);
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Counted {
+    /// Choices between the ways to read a bucket.
+    choices: u64,
+    buckets: u64,
+    rows: f64,
+}
+
+impl BucketRows {
+    /// Adds the row count of a bucket that was read whole.
+    pub(crate) fn count(&self, rows: u64) {
+        let mut counted = self.0.lock();
+        counted.buckets += 1;
+        counted.rows +=
+            (rows as f64 - counted.rows) / counted.buckets.min(AVERAGE_OVER_BUCKETS) as f64;
+    }
+
+    /// Counts a choice between the ways to read a bucket; gives how many there were before.
+    pub(crate) fn choose(&self) -> u64 {
+        let mut counted = self.0.lock();
+        counted.choices += 1;
+        counted.choices - 1
+    }
+
+    /// How many rows a bucket is expected to have.
+    pub(crate) fn expected(&self) -> f64 {
+        let counted = *self.0.lock();
+        if counted.buckets == 0 { ROWS as f64 } else { counted.rows }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn expected_rows_follow_the_buckets_that_were_counted() {
+        let rows = BucketRows::default();
+        assert_eq!(rows.expected(), ROWS as f64);
+        rows.count(500);
+        assert_eq!(rows.expected(), 500.0);
+        (0..100).for_each(|_| rows.count(40_000));
+        assert!((39_000.0..=40_000.0).contains(&rows.expected()), "{}", rows.expected());
+    }
 
     #[test]
     fn a_key_stays_where_it_was_put() {

@@ -1,16 +1,15 @@
 //! What everything that is done with one table needs: the connection, the statements, the state; and
 //! single rows and keys, wherever they are.
 
-use crate::bucket::bucket;
+use crate::bucket::{BucketRows, bucket};
 use crate::catalog::{Catalog, Note};
 use crate::client::{Client, Prepared};
 use crate::errors::unexpected;
 use crate::hot::{self, HotRows, Which};
-use crate::matching::Costs;
 use crate::pages::{Page, Pages};
 use crate::state::{Dates, Known, State};
 use crate::statements::{Direction, Hot, Loads, Statements};
-use idmatch_model::{Keep, SeenAt, Side, TableName, Window};
+use idmatch_model::{Keep, SeenAt, Side, TableName};
 use idmatch_store::{Result, now};
 use scylla::serialize::row::SerializeRow;
 use scylla::value::CqlTimestamp;
@@ -39,8 +38,8 @@ pub(crate) struct Handle {
     /// Held while keys with very many rows are noted.
     pub(crate) noting: Mutex<()>,
     statements: Statements,
-    /// What matches by id and by partner_id cost so far: of all dates, and of a window.
-    costs: [[Costs; 2]; 2],
+    /// By id and by partner_id.
+    bucket_rows: [BucketRows; 2],
 }
 
 impl Handle {
@@ -48,18 +47,17 @@ impl Handle {
         let catalog = Catalog::new(&client);
         let prepared = Statements::prepare(&client, state.name(), keep);
         let (statements, ()) = try_join!(prepared, catalog.prepare())?;
-        let (noting, costs) = (Mutex::default(), Default::default());
-        Ok(Handle { client, state, noting, statements, costs })
+        let (noting, bucket_rows) = (Mutex::default(), Default::default());
+        Ok(Handle { client, state, noting, statements, bucket_rows })
     }
 
-    /// What matches by a side cost so far. A window makes keys cheaper, and not buckets.
-    pub(crate) fn costs(&self, by: Side, window: Window) -> &Costs {
-        let [by_id, by_partner_id] = &self.costs;
-        let [of_all, of_window] = match by {
+    /// How many rows the buckets of a direction have.
+    pub(crate) fn bucket_rows(&self, by: Side) -> &BucketRows {
+        let [by_id, by_partner_id] = &self.bucket_rows;
+        match by {
             Side::Id => by_id,
             Side::PartnerId => by_partner_id,
-        };
-        if window.is_all() { of_all } else { of_window }
+        }
     }
 
     pub(crate) fn name(&self) -> &TableName {

@@ -13,8 +13,9 @@ use crate::schema::StoreRow;
 use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{SeenAt, Side, TableName, Window};
 use idmatch_store::{Error, ErrorKind, Result, now};
+use parking_lot::RwLock;
 use scylla::value::CqlTimestamp;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 use uuid::Uuid;
@@ -141,13 +142,13 @@ impl State {
         }
         let so_far = (Arc::clone(&known.erasures), Arc::clone(&known.hot));
         let fresh = Arc::new(read(&self.client, &self.name, so_far, known.last_entry).await?);
-        *self.known.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&fresh);
+        *self.known.write() = Arc::clone(&fresh);
         Ok(fresh)
     }
 
     /// What was known last, however old that is.
     pub(crate) fn known(&self) -> Arc<Known> {
-        Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.known.read())
     }
 }
 

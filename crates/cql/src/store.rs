@@ -10,9 +10,10 @@ use crate::state::State;
 use crate::table::CqlTable;
 use idmatch_model::{ErasureKey, TableName, TableOptions};
 use idmatch_store::{Error, ErrorKind, Result, Store, Table};
+use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 
@@ -53,7 +54,7 @@ impl CqlStore {
     }
 
     fn found(&self) -> Option<StoreRow> {
-        *self.0.store.read().unwrap_or_else(PoisonError::into_inner)
+        *self.0.store.read()
     }
 
     /// The store, if it is there by now.
@@ -62,12 +63,12 @@ impl CqlStore {
             return Ok(Some(found));
         }
         let found = schema::find(&self.0.client).await?;
-        *self.0.store.write().unwrap_or_else(PoisonError::into_inner) = found;
+        *self.0.store.write() = found;
         Ok(found)
     }
 
     async fn open_table(&self, name: &TableName) -> Result<Arc<CqlTable>> {
-        let known = self.0.tables.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
+        let known = self.0.tables.lock().get(name).cloned();
         if let Some(table) = known {
             return Ok(table);
         }
@@ -81,7 +82,7 @@ impl CqlStore {
         let state = State::open(Arc::clone(&client), store, name.clone()).await?;
         let keep = state.current().await?.definition.keep;
         let table = Arc::new(CqlTable::new(Arc::new(Handle::open(client, state, keep).await?)));
-        let mut tables = self.0.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tables = self.0.tables.lock();
         Ok(Arc::clone(tables.entry(name.clone()).or_insert(table)))
     }
 
@@ -91,7 +92,7 @@ impl CqlStore {
             return Ok(found);
         }
         let made = schema::make(&self.0.client, key).await?;
-        *self.0.store.write().unwrap_or_else(PoisonError::into_inner) = Some(made);
+        *self.0.store.write() = Some(made);
         Ok(made)
     }
 
@@ -155,7 +156,7 @@ impl Store for CqlStore {
     /// Servers have one state for all; what is known of tables and erasures is read anew.
     fn refresh(&self) -> Result<()> {
         let tables: Vec<Arc<CqlTable>> = {
-            let tables = self.0.tables.lock().unwrap_or_else(PoisonError::into_inner);
+            let tables = self.0.tables.lock();
             tables.values().cloned().collect()
         };
         self.0.client.wait(async {

@@ -13,9 +13,10 @@ use crate::write::write;
 use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{Keep, SeenAt, Side, Window};
 use idmatch_store::{Error, ErrorKind, Finding, Result};
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use twox_hash::XxHash3_64;
 
@@ -120,7 +121,7 @@ pub(crate) async fn differences(handle: &Arc<Handle>) -> Result<Vec<Difference>>
         let (shown, chosen, found) = (shown.clone(), chosen.clone(), Arc::clone(&found));
         scan(handle, by, Collect { shown, by, chosen, found }).await?;
     }
-    let found = std::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner));
+    let found = std::mem::take(&mut *found.lock());
     // What was erased meanwhile is hidden, however much of it is still there.
     let known = handle.state.refresh().await?;
     let shown = Shown { known, ..shown };
@@ -279,7 +280,7 @@ impl Visit for Collect {
 
     async fn portion(&self, rows: Rows) -> Result<()> {
         let each_date = self.shown.known.definition.keep == Keep::All;
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = self.found.lock();
         for row in 0..rows.len() {
             // What a portion calls id is the key of its direction.
             let (id, partner_id) = rows.pair(row, self.by);

@@ -4,12 +4,12 @@
 //! at once.
 
 use crate::errors::{attempt_outcome, counts_copies, is_overload};
+use parking_lot::Mutex;
 use scylla::errors::{DbError, RequestAttemptError, RequestError};
 use scylla::observability::history::{AttemptId, HistoryListener, RequestId, SpeculativeId};
 use scylla::policies::retry::RetryDecision;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 
 /// The attempts for one request, repeated or not.
 #[derive(Debug, Default)]
@@ -38,7 +38,7 @@ impl Attempts {
 
     /// The last answer that says how many copies were needed, and how many there were.
     pub(super) fn counted(&self) -> Option<DbError> {
-        self.counted.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.counted.lock().clone()
     }
 
     /// Whether a server had too much to do since this was last asked.
@@ -80,7 +80,7 @@ impl HistoryListener for Attempts {
             self.met_overload.store(true, Relaxed);
         }
         if let Some(answer) = counts_copies(error) {
-            *self.counted.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer.clone());
+            *self.counted.lock() = Some(answer.clone());
         }
     }
 }

@@ -12,9 +12,9 @@
 //!   it holds for all.
 
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use parking_lot::{Mutex, MutexGuard};
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// What a ceiling allows at once, as a part of what it allows in a second: timers are too coarse to
@@ -120,7 +120,7 @@ impl Flow {
     }
 
     fn level(&self) -> MutexGuard<'_, Level> {
-        self.level.lock().unwrap_or_else(PoisonError::into_inner)
+        self.level.lock()
     }
 }
 

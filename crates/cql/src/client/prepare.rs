@@ -8,7 +8,7 @@ use crate::errors::{preparation_outcome, unprepared};
 use idmatch_store::{Error, ErrorKind, Result};
 use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::{Consistency, SerialConsistency, Statement};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const PAGE_ROWS: i32 = 5_000;
@@ -77,7 +77,7 @@ impl Client {
     /// Prepares a statement of the catalog, once: all clients have to agree on that, whatever they
     /// choose for rows, and in all datacenters.
     pub(crate) async fn prepare_catalog(&self, cql: &str) -> Result<Prepared> {
-        let known = self.prepared.lock().unwrap_or_else(PoisonError::into_inner).get(cql).cloned();
+        let known = self.prepared.lock().get(cql).cloned();
         if let Some(known) = known {
             return Ok(known);
         }
@@ -88,7 +88,7 @@ impl Client {
         };
         let mut prepared = self.prepared(cql, least, true, needs).await?;
         prepared.statement.set_serial_consistency(Some(SerialConsistency::Serial));
-        let mut all = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.prepared.lock();
         Ok(all.entry(cql.to_owned()).or_insert(prepared).clone())
     }
 

@@ -9,10 +9,11 @@ use crate::handle::Row;
 use crate::hot;
 use idmatch_model::{Keep, Pick, SeenAt, newest_first};
 use idmatch_store::{Error, ErrorKind, MatchCounts, Result};
+use parking_lot::{Mutex, MutexGuard};
 use std::cmp::Ordering;
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use twox_hash::XxHash3_128;
@@ -76,7 +77,7 @@ impl Fetch {
     }
 
     fn sections(&self) -> MutexGuard<'_, Vec<Section>> {
-        self.sections.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sections.lock()
     }
 
     fn next_keys(&self) -> Option<Keys> {
@@ -114,7 +115,7 @@ impl Fetch {
         if read == Read::Hot {
             return self.answer_hot((all.text(first), first.times), answers).await;
         }
-        let (started, mut rows) = (handle.costs(query.by, query.window).begin(read), 0);
+        let mut rows = 0;
         let mut pages = match read {
             Read::Key | Read::Hot => {
                 let key = all.text(first);
@@ -136,7 +137,9 @@ impl Fetch {
             handle.each_row(&page, |row| meeting.take(row))?;
         }
         meeting.end()?;
-        started.answered(keys.len(), rows);
+        if read == Read::Bucket {
+            handle.bucket_rows(query.by).count(rows);
+        }
         Ok(())
     }
 

@@ -2,20 +2,18 @@
 //!
 //! 1. [`population`]: identifiers are read in tranches that fit in memory, and divided into sections, each for
 //!    some buckets; the keys of a section are ordered, each once, when its turn comes.
-//! 2. [`plan`]: each bucket's keys become requests: for one key, for a list, or for the whole bucket, whichever
-//!    costs less ([`cost`], as [`trials`] found).
+//! 2. [`plan`]: each bucket's keys become requests: for one key, for a list of keys, or for the whole bucket,
+//!    whichever costs less.
 //! 3. [`fetch`]: so many requests at once as is allowed; rows meet the keys in order, and become answers.
 //! 4. [`output`]: answers become Arrow batches, which wait in memory and then in a temporary file: the
 //!    servers go on to change, and a match is always the one that was counted.
 //!
 //! Invariant: every population row is answered by exactly one request, or the match is an error.
 
-mod cost;
 mod fetch;
 mod output;
 mod plan;
 mod population;
-mod trials;
 
 use crate::client::Use;
 use crate::handle::Handle;
@@ -29,8 +27,6 @@ use plan::{Chooser, Tally};
 use population::Population;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-
-pub(crate) use cost::Costs;
 
 /// A population that was matched.
 pub(crate) struct CqlMatch {
@@ -50,9 +46,9 @@ struct Question {
 
 impl Question {
     fn chooser(&self) -> Chooser<'_> {
-        let (reads, handle) = (self.handle.client.settings().match_reads, &self.handle);
-        let costs = handle.costs(self.query.by, self.query.window);
-        Chooser { reads, costs }
+        let (reads, rows) =
+            (self.handle.client.settings().match_reads, self.handle.bucket_rows(self.query.by));
+        Chooser { reads, rows }
     }
 }
 

@@ -5,9 +5,9 @@ use arrow_ipc::reader::StreamReader;
 use arrow_ipc::writer::StreamWriter;
 use idmatch_model::{SeenAt, Side};
 use idmatch_store::{Error, ErrorKind, Result, RowBatch, match_schema};
+use parking_lot::{Mutex, MutexGuard};
 use std::fs::File;
 use std::io::{BufReader, BufWriter};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use tempfile::NamedTempFile;
 
 /// All rows of a match. Rows that one task hands over keep their order.
@@ -37,7 +37,7 @@ impl Output {
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock()
     }
 
     fn push(&self, batch: RecordBatch) -> Result<()> {

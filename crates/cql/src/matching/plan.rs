@@ -1,7 +1,9 @@
-//! Which reads answer the keys of a bucket: chosen when it is their turn, by what the ones before did cost.
+//! Which reads answer the keys of a bucket: an IN query or a scan of the partition, whichever costs less.
+//!
+//! Must not know how reads are sent.
 
-use super::cost::Costs;
 use super::population::{Key, Keys};
+use crate::bucket::{self, BucketRows};
 use crate::hot::HotKeys;
 use crate::settings::MatchReads;
 use idmatch_model::Side;
@@ -43,11 +45,37 @@ fn list_of(keys: usize) -> usize {
     keys.div_ceil(keys.div_ceil(MOST_KEYS).max(1))
 }
 
+/// A key of an IN query costs as much as this many rows of a partition scan. Found on one warm
+/// Cassandra node.
+const READ_COST_RATIO: f64 = 2.2;
+/// One bucket in this many is scanned to count its rows, the first one among them: a table may outgrow the
+/// number of rows that it was made for.
+const COUNTED_EVERY_BUCKETS: u64 = 1_024;
+/// Only where this many keys of it are asked for: for fewer, a scan costs too much for the count alone.
+const COUNTED_FROM_KEYS: usize = bucket::ROWS / 50;
+
 /// What decides between the ways.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Chooser<'c> {
     pub(super) reads: MatchReads,
-    pub(super) costs: &'c Costs,
+    pub(super) rows: &'c BucketRows,
+}
+
+impl Chooser<'_> {
+    fn cheaper(&self, keys: usize) -> Read {
+        let is_counted =
+            keys >= COUNTED_FROM_KEYS && self.rows.choose().is_multiple_of(COUNTED_EVERY_BUCKETS);
+        let is_list_cheaper = keys as f64 * READ_COST_RATIO < self.rows.expected();
+        if is_list_cheaper && !is_counted { Read::Keys } else { Read::Bucket }
+    }
+
+    fn reason(&self) -> String {
+        format!(
+            "a key of a list costs as much as {READ_COST_RATIO} rows of a bucket, and buckets have about \
+             {:.0} rows",
+            self.rows.expected()
+        )
+    }
 }
 
 /// How the keys of a bucket are read.
@@ -80,7 +108,7 @@ impl<'k> Plan<'k> {
             _ if keys <= 1 => Read::Key,
             MatchReads::Lists => Read::Keys,
             MatchReads::Buckets => Read::Bucket,
-            MatchReads::Auto => chooser.costs.choose(keys, list),
+            MatchReads::Auto => chooser.cheaper(keys),
         };
         let at_once = match read {
             Read::Key | Read::Hot => 1,
@@ -123,10 +151,7 @@ impl Tally {
                     "match_reads says so".to_owned()
                 }
                 Read::Key => "no other key of their bucket is asked for".to_owned(),
-                Read::Keys | Read::Bucket => {
-                    let each = usize::try_from(keys / requests).unwrap_or(usize::MAX);
-                    chooser.costs.shown(list_of(each))
-                }
+                Read::Keys | Read::Bucket => chooser.reason(),
                 Read::Hot => "they are kept apart, in parts".to_owned(),
             },
         };
@@ -139,6 +164,35 @@ impl std::ops::AddAssign for Tally {
         for ((reads, keys), (more, others)) in self.0.iter_mut().zip(other.0) {
             *reads += more;
             *keys += others;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(keys: usize, rows: &BucketRows) -> Vec<Read> {
+        let chooser = Chooser { reads: MatchReads::Auto, rows };
+        (0..1_000).map(|_| chooser.cheaper(keys)).collect()
+    }
+
+    #[test]
+    fn lists_or_buckets_by_cost_ratio() {
+        for (keys, better) in [(60, Read::Keys), (400, Read::Keys), (3_200, Read::Bucket)] {
+            let reads = chosen(keys, &BucketRows::default());
+            // The first one counts rows, where enough keys are asked for.
+            assert_eq!(reads[0] == Read::Bucket, keys > 60);
+            assert!(reads[1..].iter().all(|read| *read == better), "{keys}");
+        }
+    }
+
+    #[test]
+    fn counted_rows_decide() {
+        for (counted, keys, better) in [(40_000, 3_200, Read::Keys), (40, 100, Read::Bucket)] {
+            let rows = BucketRows::default();
+            rows.count(counted);
+            assert!(chosen(keys, &rows)[1..].iter().all(|read| *read == better), "{counted}");
         }
     }
 }
