@@ -1,20 +1,24 @@
-//! Threads that work off a list.
+//! Processors: threads that work off a list, their priority, and prefetching.
+//!
+//! Must not know what the work is.
+#![allow(clippy::disallowed_methods, reason = "the door to scoped threads")]
 
+use crate::sync::Ordering::Relaxed;
+use crate::sync::{self, AtomicBool, AtomicUsize, Instant, Mutex};
 use idmatch_store::Result;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
-use std::time::{Duration, Instant};
+use std::sync::OnceLock;
+use std::time::Duration;
 
-/// By how much long work stands back: all there is of a processor that nobody else wants, else a
-/// tenth. With 5 a lookup that had to wait, and is late with the next ones, was still made to wait for the end of a turn.
-const LONG_WORK_NICE: i32 = 10;
+/// The nice value of background threads: all of an idle processor, about a tenth of a contended one. With 5
+/// a late lookup still had to wait for the end of a time slice.
+const BACKGROUND_NICE: i32 = 10;
 
-/// Long work stands back where there was short work so lately. A process that only loads or
-/// matches gives way to nobody.
-const SHORT_WORK_LATELY: Duration = Duration::from_secs(10);
+/// Background work has low priority for this long after foreground work. A process that only loads or
+/// matches keeps its priority.
+const FOREGROUND_RECENTLY: Duration = Duration::from_secs(10);
 
-/// Whether there was short work since that was asked.
-static SHORT_WORK: AtomicBool = AtomicBool::new(false);
+/// Whether there was foreground work since the last check.
+static FOREGROUND: AtomicBool = AtomicBool::new(false);
 
 /// How many threads can work at once: one for each processor.
 pub(crate) fn count() -> usize {
@@ -23,48 +27,32 @@ pub(crate) fn count() -> usize {
     *COUNT.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
-/// Locks what threads share. A panic elsewhere is passed on by the thread that joins it, so
-/// what it left behind is never used.
-pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The same, unless another thread has it.
-pub(crate) fn try_lock<T: ?Sized>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-    match mutex.try_lock() {
-        Ok(guard) => Some(guard),
-        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-        Err(TryLockError::WouldBlock) => None,
-    }
-}
-
-/// Notes that somebody needs a processor for a moment, and soon: for a lookup or an upsert.
+/// Notes foreground work: a lookup or an upsert.
 #[inline]
-pub(crate) fn note_short_work() {
-    // Most find it noted, and write nothing that other threads read.
-    if !SHORT_WORK.load(Relaxed) {
-        SHORT_WORK.store(true, Relaxed);
+pub(crate) fn note_foreground() {
+    // Usually it is noted already, and the cache line stays shared.
+    if !FOREGROUND.load(Relaxed) {
+        FOREGROUND.store(true, Relaxed);
     }
 }
 
-fn was_short_work_lately() -> bool {
+fn had_foreground_recently() -> bool {
     static LAST: Mutex<Option<Instant>> = Mutex::new(None);
-    let mut last = lock(&LAST);
-    if SHORT_WORK.swap(false, Relaxed) {
-        *last = Some(Instant::now());
+    let mut last = LAST.lock();
+    if FOREGROUND.swap(false, Relaxed) {
+        *last = Some(sync::instant());
     }
-    last.is_some_and(|last| last.elapsed() < SHORT_WORK_LATELY)
+    last.is_some_and(|last| last.elapsed() < FOREGROUND_RECENTLY)
 }
 
-/// Has this thread stand back when others want the processor, for as long as it lives.
-pub(crate) fn stand_back() {
-    // Where that is refused nothing changes.
-    rustix::process::nice(LONG_WORK_NICE).ok();
+/// Lowers the priority of this thread for the rest of its life.
+pub(crate) fn lower_priority() {
+    // If the system refuses, nothing changes.
+    rustix::process::nice(BACKGROUND_NICE).ok();
 }
 
-/// Runs `work` on so many threads; each gets its number. Several are others than this one, because
-/// to stand back for short work is nothing that a thread could undo. The first error is returned, after all
-/// have ended.
+/// Runs `work` on several threads, each with its number. They are new threads, because a thread cannot
+/// raise its priority again. The first error is returned after all have ended.
 pub(crate) fn on_each_thread<T: Send>(
     threads: usize,
     work: impl Fn(usize) -> Result<T> + Sync,
@@ -72,13 +60,13 @@ pub(crate) fn on_each_thread<T: Send>(
     if threads <= 1 {
         return Ok(vec![work(0)?]);
     }
-    let stands_back = was_short_work_lately();
+    let is_background = had_foreground_recently();
     std::thread::scope(|scope| {
         let work = &work;
         let start = |number| {
             scope.spawn(move || {
-                if stands_back {
-                    stand_back();
+                if is_background {
+                    lower_priority();
                 }
                 work(number)
             })
@@ -119,4 +107,21 @@ pub(crate) fn for_each_with<T: Sync, S>(
         end(state)
     })?;
     Ok(())
+}
+
+/// Starts fetching the cache line at `offset`; outside of `bytes` it does nothing.
+#[inline(always)]
+pub(crate) fn prefetch(bytes: &[u8], offset: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(byte) = bytes.get(offset) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch reads nothing; the address is inside a live slice; SSE is part
+        // of every x86-64.
+        #[allow(unsafe_code, reason = "there is no safe prefetch")]
+        unsafe {
+            _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(byte).cast());
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (bytes, offset);
 }

@@ -3,17 +3,17 @@
 //! Each function takes any bytes at all and must return. It hands them over as they are,
 //! and once more with checksums that fit, because no fuzzer finds those by itself.
 
-use crate::bytes::{u16_at, u32_at};
 use crate::disk::Mapped;
+use crate::encoding::Packed;
+use crate::encoding::bytes::{u16_at, u32_at};
+use crate::encoding::record;
 use crate::erasures::{self, Rules};
+use crate::hash_partition::Part;
 use crate::journal;
 use crate::lookup::RowCursor;
 use crate::memtable::Memtable;
-use crate::packed::Packed;
-use crate::part::Part;
-use crate::record;
 use crate::segment::{Block, DatePage, Header, IdPage, PAGE_ROWS, Region, Segment, checksum};
-use crate::store::Manifest;
+use crate::versions::Manifest;
 use idmatch_model::{Keep, Side};
 use idmatch_store::Result;
 use std::ops::Range;
@@ -160,7 +160,7 @@ fn walk(segment: &Segment, is_good: bool) -> Result<()> {
         }
     }
     assert!(!is_good || keys == segment.header.keys, "keys are counted wrongly");
-    let nobody = Packed { kind: crate::packed::Kind::Text, payload: b"nobody" };
+    let nobody = Packed { kind: crate::encoding::Kind::Text, payload: b"nobody" };
     segment.find(nobody.hash(), nobody).map(drop)
 }
 

@@ -10,28 +10,32 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]
 
-mod bytes;
-mod compact;
+mod catalog;
+mod compaction;
+mod cpu;
+mod encoding;
+mod erase;
 mod erasures;
-mod errors;
+mod hash_partition;
 mod journal;
-mod limits;
 mod load;
 mod lookup;
 mod matching;
 mod memtable;
-mod names;
-mod packed;
-mod part;
-mod record;
-mod rows;
+mod options;
+mod recovery;
+mod scan;
 mod segment;
 mod store;
-mod workers;
+mod sync;
+mod verify;
+mod versions;
+mod write;
+mod writer_lock;
 
 pub mod disk;
 #[doc(hidden)]
 pub mod fuzzing;
 
-pub use limits::MemoryLimits;
+pub use options::MemoryLimits;
 pub use store::EngineStore;

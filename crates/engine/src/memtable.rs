@@ -10,16 +10,16 @@
 //! A row carries the number of the commit it came with. Readers name the last commit that they
 //! see, so a batch is seen whole, in both directions, or not at all. Must not know the journal.
 
+use crate::encoding::Packed;
+use crate::encoding::rows;
 use crate::erasures::Rules;
-use crate::packed::Packed;
-use crate::part::Part;
-use crate::rows;
-use crate::segment::Segment;
+use crate::hash_partition::Part;
+use crate::segment::{Segment, sorted};
+use crate::sync::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use crate::sync::{RwLock, RwLockReadGuard};
 use idmatch_model::{SeenAt, Side};
 use idmatch_store::Result;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 /// The number of a commit. Ever larger within a process.
 pub(crate) type Commit = u64;
@@ -169,7 +169,7 @@ fn segment(side: Side, part: Part, found: &[u8], rules: &Rules) -> Result<Option
     if found.is_empty() {
         return Ok(None);
     }
-    let sorted = rows::sorted(found, rules, side, Part::BITS, part.first_hash())?;
+    let sorted = sorted(found, rules, side, Part::BITS, part.first_hash())?;
     sorted.in_memory(Path::new("(memtable)"))
 }
 
@@ -204,14 +204,14 @@ impl Direction {
         static EMPTY: RwLock<PartRows> =
             RwLock::new(PartRows { rows: Vec::new(), sorted: Vec::new(), recent: Vec::new() });
         let part = self.parts.get(usize::from(part.0)).unwrap_or(&EMPTY);
-        part.read().unwrap_or_else(PoisonError::into_inner)
+        part.read()
     }
 
     /// Adds a row; returns by how many bytes the memory grew.
     fn add(&self, commit: Commit, seen_at: SeenAt, key: Packed<'_>, value: Packed<'_>) -> usize {
         let hash = key.hash();
         let Some(part) = self.parts.get(usize::from(Part::of(hash).0)) else { return 0 };
-        let mut part = part.write().unwrap_or_else(PoisonError::into_inner);
+        let mut part = part.write();
         let part = &mut *part;
         let before = part.memory();
         let at = part.rows.len();

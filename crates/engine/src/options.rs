@@ -1,4 +1,4 @@
-//! How much the engine holds in memory before it cuts work into pieces.
+//! Options of a store: how much memory its operations take.
 
 /// Bounds of loads and matches. Smaller ones save memory and cost time; answers stay the same.
 #[derive(Debug, Clone, Copy)]

@@ -4,43 +4,59 @@
 //! of what they answer: the sum of a 128-bit hash of every visible observation, which does
 //! not depend on order, nor on how rows are spread over segments.
 
-use super::view::TableView;
-use super::walk::for_each_observation;
+use crate::cpu;
 use crate::disk::Disk;
+use crate::encoding::Packed;
 use crate::erasures::ErasureFile;
+use crate::hash_partition::Part;
 use crate::memtable::Commit;
-use crate::packed::Packed;
-use crate::part::Part;
+use crate::scan::for_each_observation;
 use crate::segment::Segment;
-use crate::workers::{self, lock};
-use idmatch_model::{SeenAt, Side};
+use crate::sync::Mutex;
+use crate::versions::{TableVersion, Version, VersionSet};
+use idmatch_model::{SeenAt, Side, TableName};
 use idmatch_store::{ErrorKind, Finding, Result};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use twox_hash::xxhash3_128::Hasher;
 
-/// What is wrong with a table and its files of erasures; nothing if all is well.
-pub(super) fn verify(
+/// Verifies a table of a version. Cost: every file of the table is read once, and every row once more in
+/// each direction.
+///
+/// # Errors
+/// `TableNotFound` and `Io`; damage is a finding.
+pub(crate) fn verify_table(
+    versions: &VersionSet,
+    version: &Version,
+    name: &TableName,
+) -> Result<Vec<Finding>> {
+    let table = versions.table_of(version, name)?;
+    let place = (&*versions.disk, &*versions.segments());
+    verify(place, version.manifest.erasures(name), table, versions.last_commit())
+}
+
+/// The problems of a table and its tombstone files.
+fn verify(
     (disk, folder): (&dyn Disk, &Path),
     erasures: &[ErasureFile],
-    table: &TableView,
+    table: &TableVersion,
     last: Commit,
 ) -> Result<Vec<Finding>> {
     let findings = Mutex::new(Vec::new());
     let note = |checked: Result<()>, path: &Path| match checked {
         Err(e) if matches!(e.kind(), ErrorKind::Corrupt | ErrorKind::UnsupportedFormat) => {
             let (place, problem) = (path.display().to_string(), e.to_string());
-            lock(&findings).push(Finding { place, problem });
+            findings.lock().push(Finding { place, problem });
             Ok(())
         }
         other => other,
     };
     let all: Vec<&Arc<Segment>> = table.all_segments().collect();
-    workers::for_each(workers::count(), &all, |segment| note(segment.check(), segment.path()))?;
+    cpu::for_each(cpu::count(), &all, |segment| note(segment.check(), segment.path()))?;
     for file in erasures {
         note(file.read(disk, folder).map(drop), &folder.join(&file.file))?;
     }
-    let mut findings = findings.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut findings = findings.into_inner();
     findings.sort_by(|a, b| a.place.cmp(&b.place));
     if findings.is_empty() {
         let by_id = fingerprint(table, Side::Id, last)?;
@@ -60,20 +76,20 @@ pub(super) fn verify(
 }
 
 /// Visible observations of a direction: how many, and the sum of their hashes.
-fn fingerprint(table: &TableView, side: Side, last: Commit) -> Result<(u64, u128)> {
+fn fingerprint(table: &TableVersion, side: Side, last: Commit) -> Result<(u64, u128)> {
     let total = Mutex::new((0u64, 0u128));
     let parts: Vec<Part> = Part::all().collect();
-    workers::for_each(workers::count(), &parts, |part| {
+    cpu::for_each(cpu::count(), &parts, |part| {
         let (count, sum) = fingerprint_part(table, side, *part, last)?;
-        let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut total = total.lock();
         *total = (total.0 + count, total.1.wrapping_add(sum));
         Ok(())
     })?;
-    Ok(total.into_inner().unwrap_or_else(PoisonError::into_inner))
+    Ok(total.into_inner())
 }
 
 fn fingerprint_part(
-    table: &TableView,
+    table: &TableVersion,
     side: Side,
     part: Part,
     last: Commit,

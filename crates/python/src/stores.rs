@@ -78,7 +78,7 @@ pub(crate) fn mend(
     path: PathBuf,
     accept_loss: bool,
 ) -> PyResult<Vec<(String, String)>> {
-    let mend = || EngineStore::mend(Arc::new(OsDisk), &path, accept_loss);
+    let mend = || EngineStore::recover(Arc::new(OsDisk), &path, accept_loss);
     let findings = py.detach(mend).or_raise(py)?;
     Ok(findings.into_iter().map(|found| (found.place, found.problem)).collect())
 }

@@ -1,13 +1,15 @@
-//! Fewer and larger segments, without what nobody sees any more.
+//! Compaction: fewer and larger segments, without hidden rows.
 //!
-//! [`choose`] is a pure function of what segments there are: it names some that share a range of
-//! hashes. [`merge`] writes their rows anew: each pair or observation once, and none that is older than the
-//! table's retention. A merge is about one range, so it needs little spare disk and memory.
-//!
-//! Must not know manifests, or who reads meanwhile.
+//! [`strategy`] chooses segments of one range of hashes, as a pure function. [`run`] writes their rows into
+//! new segments: each pair or observation once, and none older than the table's retention. The
+//! [`Compactor`] says when, and publishes. A compaction is about one range, so it needs little spare disk and
+//! memory. Must not know the journal and memtables.
 
-mod choose;
-mod merge;
+mod compactor;
+mod run;
+mod segment_stats;
+mod stall;
+mod strategy;
 
-pub(crate) use choose::{Effort, Sized, choose};
-pub(crate) use merge::{Merging, merge};
+pub(crate) use compactor::Compactor;
+pub(crate) use segment_stats::pending_bytes;

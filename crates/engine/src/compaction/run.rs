@@ -1,20 +1,21 @@
-//! Writing the rows of some segments anew.
+//! Runs a compaction: writes the rows of some segments into new ones.
 
 use crate::disk::Disk;
+use crate::encoding::rows;
 use crate::erasures::Rules;
+use crate::hash_partition::Part;
 use crate::lookup::RowCursor;
-use crate::names::FileNames;
-use crate::part::Part;
-use crate::rows::{self, sorted};
-use crate::segment::{Segment, SegmentInfo};
+use crate::segment::{Segment, SegmentInfo, sorted};
+use crate::sync::AtomicBool;
+use crate::sync::Ordering::Relaxed;
+use crate::versions::FileNames;
 use idmatch_model::{SeenAt, Side};
 use idmatch_store::{Error, ErrorKind, Result};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// What a merge needs of its surroundings.
-pub(crate) struct Merging<'a> {
+/// What a compaction reads and writes.
+pub(crate) struct CompactionJob<'a> {
     pub(crate) disk: &'a dyn Disk,
     pub(crate) folder: &'a Path,
     pub(crate) names: &'a FileNames<'a>,
@@ -23,14 +24,14 @@ pub(crate) struct Merging<'a> {
     pub(crate) rules: &'a Rules,
     /// Older rows are dropped.
     pub(crate) oldest: SeenAt,
-    /// The merge ends with an error soon after this is set.
+    /// The compaction ends with an error soon after this is set.
     pub(crate) stop: &'a AtomicBool,
 }
 
-/// Merges segments of one range and direction into ones that share so many bits. Durable when this
-/// returns, but not published. Cost: one pass over the inputs, every page verified.
-pub(crate) fn merge(
-    merging: &Merging<'_>,
+/// Compacts segments of one range and direction into ones that share this many prefix bits. They are durable
+/// when this returns, but not published. Cost: one pass over the inputs, every page verified.
+pub(crate) fn run(
+    job: &CompactionJob<'_>,
     side: Side,
     inputs: &[Arc<Segment>],
     prefix_bits: u8,
@@ -43,16 +44,15 @@ pub(crate) fn merge(
             if found.is_empty() {
                 return Ok(());
             }
-            let segment = sorted(found, merging.rules, side, prefix_bits, prefix)?;
-            written
-                .extend(segment.finish(merging.disk, &merging.folder.join(merging.names.take()))?);
+            let segment = sorted(found, job.rules, side, prefix_bits, prefix)?;
+            written.extend(segment.finish(job.disk, &job.folder.join(job.names.take()))?);
             found.clear();
             Ok(())
         };
         for part in &parts {
             for input in inputs.iter().filter(|input| input.header.overlaps(*part)) {
-                merging.copy_part(input, *part, &mut found)?;
-                if found.len() > merging.run_bytes {
+                job.copy_part(input, *part, &mut found)?;
+                if found.len() > job.run_bytes {
                     write(&mut found)?;
                 }
             }
@@ -62,7 +62,7 @@ pub(crate) fn merge(
     Ok(written)
 }
 
-impl Merging<'_> {
+impl CompactionJob<'_> {
     /// Appends the rows of a part.
     fn copy_part(&self, segment: &Segment, part: Part, out: &mut Vec<u8>) -> Result<()> {
         let header = &segment.header;
@@ -84,7 +84,7 @@ impl Merging<'_> {
                 }
                 rows = rows.moved_to(block.rows_of(at));
                 while let Some(seen_at) = rows.date()? {
-                    if seen_at < self.oldest || segment.is_gone(seen_at) {
+                    if seen_at < self.oldest || segment.is_below_watermark(seen_at) {
                         break;
                     }
                     rows::push(out, seen_at, key, rows.value()?);

@@ -1,107 +1,114 @@
-//! Merges that fall behind: how far, and what those do about it who add more segments.
+//! Write stalls: what upserts and loads do while compactions are behind.
 //!
-//! Without a bound a lookup would get slower for as long as rows come faster than they are merged.
-//! Upserts are slowed down, the more the further merges are behind, so that they go on evenly; only where
-//! that does not help they wait. Loads merge some of it themselves.
+//! Without a bound, lookups get slower for as long as rows come faster than they are compacted. Upserts are
+//! slowed down in proportion to the backlog; if that does not help, they stop until compactions
+//! catch up. Loads compact some of the backlog themselves.
 
-use super::compacting::sized;
-use super::shared::Shared;
-use super::view::TableView;
-use crate::compact::{Effort, Sized, choose};
-use crate::workers::try_lock;
+use super::compactor::Compactor;
+use super::segment_stats::segment_stats;
+use super::strategy::{CompactionMode, SegmentStats, next_compaction};
+use crate::sync;
+use crate::sync::Ordering::Relaxed;
+use crate::versions::TableVersion;
 use idmatch_model::{Side, TableName};
 use std::collections::HashMap;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// From so many segments of one range on, there are too many. While a large merge runs, the
-/// memtables of half a minute come; half as many segments here made upserts slow and fast by turns.
-const CROWDED: usize = 64;
+/// From this many overlapping segments on, upserts are slowed down. A large compaction lasts as long as half
+/// a minute of flushes; with half this value upserts were slow and fast by turns.
+const SLOWDOWN_SEGMENTS: usize = 64;
 
-/// With so many, upserts wait.
-const FULL: usize = 256;
+/// From this many overlapping segments on, upserts stop.
+const STOP_SEGMENTS: usize = 256;
 
-/// Upserts are slowed down by so many nanoseconds for every byte and for every segment too many: with 20
-/// of them to 200 MB/s.
-const SLOWER_BY: f64 = 0.25;
+/// The delay for every byte and every segment beyond the slowdown limit: 20 segments limit upserts to
+/// 200 MB/s.
+const SLOWDOWN_NS_PER_BYTE: f64 = 0.25;
 
-/// Shorter delays are put together, because no sleep is so short.
-const SHORTEST: Duration = Duration::from_millis(1);
+/// Shorter delays are summed up, because a sleep cannot be that short.
+const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
 
-/// How often it is asked whether merges are done.
+/// How long a stopped upsert sleeps before it looks again.
 const PAUSE: Duration = Duration::from_millis(10);
 
-impl Shared {
-    /// Notes how many segments there are too many. Whenever segments are added or merged.
-    pub(super) fn note_backlog(&self) {
-        let fullest = self.view().tables.values().map(|table| self.fullest(table)).max();
-        self.backlog.store(fullest.unwrap_or(0).saturating_sub(CROWDED), Relaxed);
+impl Compactor {
+    /// Updates the stall level. Called whenever segments are added or compacted.
+    pub(crate) fn note_stall_level(&self) {
+        let max_overlap =
+            self.versions.current().tables.values().map(|table| self.max_overlap(table)).max();
+        self.stall_level.store(max_overlap.unwrap_or(0).saturating_sub(SLOWDOWN_SEGMENTS), Relaxed);
     }
 
-    /// Slows an upsert of so many bytes down, as merges are behind. `owed` is what was too short
-    /// to sleep for.
-    pub(super) fn slow_down(&self, bytes: usize, owed: &mut Duration) {
-        let nanos = bytes as f64 * self.backlog.load(Relaxed) as f64 * SLOWER_BY;
-        *owed += Duration::from_nanos(nanos as u64);
-        if *owed >= SHORTEST {
-            std::thread::sleep(std::mem::take(owed));
+    /// Slows down an upsert of this many bytes if compactions are behind. `debt` sums up delays that were too
+    /// short to sleep for.
+    pub(crate) fn slow_down(&self, bytes: usize, debt: &mut Duration) {
+        let nanos = bytes as f64 * self.stall_level.load(Relaxed) as f64 * SLOWDOWN_NS_PER_BYTE;
+        *debt += Duration::from_nanos(nanos as u64);
+        if *debt >= SHORTEST_SLEEP {
+            sync::sleep(std::mem::take(debt));
         }
     }
 
-    /// Waits until no range is full, or there is nothing that could be done about it. Holds no
-    /// lock that a merge needs.
-    pub(super) fn wait_for_merges(&self) {
-        while self.is_in_use()
-            && let Some(name) = self.tables_beyond(FULL).first()
+    /// Waits until no range stops upserts, or no compaction would help. Holds no lock that a compaction
+    /// needs.
+    pub(crate) fn wait_for_compactions(&self) {
+        while !self.is_stopped()
+            && let Some(name) = self.stalled_tables(STOP_SEGMENTS).first()
         {
-            match try_lock(&self.compacting) {
-                Some(_compacting) if !self.merge_some(name) => return,
-                Some(_compacting) => {}
-                None => std::thread::sleep(PAUSE),
+            match self.running.try_lock() {
+                Some(_running) if !self.compact_some(name) => return,
+                Some(_running) => {}
+                None => sync::sleep(PAUSE),
             }
         }
     }
 
-    /// Merges where a range is crowded, unless somebody merges already.
-    pub(super) fn merge_backlog(&self) {
-        let Some(_compacting) = try_lock(&self.compacting) else { return };
-        while self.is_in_use()
-            && let Some(name) = self.crowded_tables().first()
-            && self.merge_some(name)
+    /// Compacts ranges beyond the slowdown limit, unless a compaction runs already.
+    pub(crate) fn compact_backlog(&self) {
+        let Some(_running) = self.running.try_lock() else { return };
+        while !self.is_stopped()
+            && let Some(name) = self.slowed_tables().first()
+            && self.compact_some(name)
         {}
     }
 
-    /// The tables with ranges of too many segments.
-    pub(super) fn crowded_tables(&self) -> Vec<TableName> {
-        self.tables_beyond(CROWDED)
+    /// The tables that slow down upserts.
+    pub(crate) fn slowed_tables(&self) -> Vec<TableName> {
+        self.stalled_tables(SLOWDOWN_SEGMENTS)
     }
 
-    /// Whether something was merged. What fails here fails again where somebody is told: at the next
-    /// full compaction.
-    fn merge_some(&self, name: &TableName) -> bool {
-        matches!(self.compact_step(name, Effort::Background, |_| true), Ok(Some(_)))
+    /// Whether something was compacted. An error here comes again, and is returned, at the next full
+    /// compaction.
+    fn compact_some(&self, name: &TableName) -> bool {
+        matches!(self.compact_step(name, CompactionMode::Background, |_| true), Ok(Some(_)))
     }
 
-    fn tables_beyond(&self, count: usize) -> Vec<TableName> {
-        let view = self.view();
-        let beyond = view.tables.iter().filter(|(_, table)| self.fullest(table) > count);
+    fn stalled_tables(&self, count: usize) -> Vec<TableName> {
+        let version = self.versions.current();
+        let beyond = version.tables.iter().filter(|(_, table)| self.max_overlap(table) > count);
         beyond.map(|(name, _)| name.clone()).collect()
     }
 
-    /// How many segments the range has that has most, among those where merging is worth it.
-    fn fullest(&self, table: &TableView) -> usize {
+    /// The most segments of a range, among the ranges that a compaction would help.
+    fn max_overlap(&self, table: &TableVersion) -> usize {
         let of_side = |side| {
-            let mut ranges: HashMap<_, Vec<Sized>> = HashMap::new();
+            let mut ranges: HashMap<_, Vec<SegmentStats>> = HashMap::new();
             for segment in table.segments(side) {
                 let range = (segment.header.prefix_bits, segment.header.prefix);
-                let sized = sized(segment, table, Effort::Background, self.limits);
-                ranges.entry(range).or_default().push(sized);
+                let stats =
+                    segment_stats(segment, table, CompactionMode::Background, self.versions.limits);
+                ranges.entry(range).or_default().push(stats);
             }
-            let is_worth_it = |range: &&Vec<Sized>| {
-                range.len() > CROWDED
-                    && choose(range, Effort::Background, self.limits.segment_rows).is_some()
+            let is_helped = |range: &&Vec<SegmentStats>| {
+                range.len() > SLOWDOWN_SEGMENTS
+                    && next_compaction(
+                        range,
+                        CompactionMode::Background,
+                        self.versions.limits.segment_rows,
+                    )
+                    .is_some()
             };
-            ranges.values().filter(is_worth_it).map(Vec::len).max().unwrap_or(0)
+            ranges.values().filter(is_helped).map(Vec::len).max().unwrap_or(0)
         };
         Side::BOTH.into_iter().map(of_side).max().unwrap_or(0)
     }

@@ -1,52 +1,55 @@
-//! Which segments to merge next.
+//! The compaction strategy: which segments to compact next. A pure function of segment statistics.
 
-use crate::part::Part;
+use crate::hash_partition::Part;
 use std::collections::BTreeMap;
 
-/// So many segments of one range and about one size are merged.
-const ALIKE: usize = 4;
+/// This many segments of one range and about one size make a tier, which is compacted.
+const TIER_SEGMENTS: usize = 4;
 
-/// What is smaller than the largest segment of its range by this factor need not become a part of it.
-const SMALL: u64 = 4;
+/// Segments that are smaller than the largest of their range by this factor are not compacted into it.
+const LEVEL_RATIO: u64 = 4;
 
-/// What the choice depends on.
+/// The properties of a segment that the choice depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Sized {
+pub(crate) struct SegmentStats {
     pub(crate) prefix_bits: u8,
     pub(crate) prefix: u64,
     pub(crate) rows: u64,
-    /// Whether it is so large that a merge would write several of its range again.
+    /// Whether it is so large that a compaction would split it into several of the same range.
     pub(crate) is_full: bool,
-    /// Whether it should be written anew because of rows that nobody sees.
-    pub(crate) is_stale: bool,
+    /// Whether it should be rewritten because of hidden rows.
+    pub(crate) needs_rewrite: bool,
 }
 
-/// How far to go.
+/// How far compactions go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Effort {
+pub(crate) enum CompactionMode {
     /// Each row is rewritten a few times in its life.
     Background,
-    /// Until a key is in a large segment and a much smaller one at most.
+    /// Until a key is in one large and one much smaller segment at most.
     Idle,
-    /// Until every range has one segment, and none is stale.
+    /// Until every range has one segment, and none needs a rewrite.
     Full,
 }
 
-/// Segments to merge, by their numbers, and how many bits the results share.
+/// The numbers of the segments to compact, and how many prefix bits the results share.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Choice {
+pub(crate) struct Compaction {
     pub(crate) inputs: Vec<usize>,
     pub(crate) prefix_bits: u8,
 }
 
-/// The next merge, or `None` when all is well. `segments` are those of one direction.
+/// The next compaction of the segments of one direction, or `None` if there is nothing to do.
 ///
-/// In the background, segments of one range are merged when [`ALIKE`] of them have about the same
-/// size, which keeps the rewriting of a row to a few times; the results cover finer ranges
-/// when there are many rows, so that one merge never grows with the table. When nothing is written,
-/// what is left over is spread over the ranges of the largest segments, and becomes one segment
-/// beside each, or a part of it. Then come those that are stale.
-pub(crate) fn choose(segments: &[Sized], effort: Effort, segment_rows: u64) -> Option<Choice> {
+/// In the background a tier is compacted: [`TIER_SEGMENTS`] segments of one range and about one size. So a
+/// row is rewritten a few times in its life. The results of many rows cover finer ranges, so a compaction
+/// does not grow with the table. When no flush runs, smaller segments are spread over the ranges of the
+/// largest ones, and become one segment beside each or a part of it. Rewrites come last.
+pub(crate) fn next_compaction(
+    segments: &[SegmentStats],
+    mode: CompactionMode,
+    segment_rows: u64,
+) -> Option<Compaction> {
     let mut ranges: BTreeMap<(u8, u64), Vec<usize>> = BTreeMap::new();
     for (number, segment) in segments.iter().enumerate() {
         ranges.entry((segment.prefix_bits, segment.prefix)).or_default().push(number);
@@ -57,11 +60,13 @@ pub(crate) fn choose(segments: &[Sized], effort: Effort, segment_rows: u64) -> O
     let finer = |bits: u8, inputs: &[usize]| {
         (bits + Part::prefix_bits(rows(inputs), segment_rows)).min(Part::BITS)
     };
-    let is_stale = |inputs: &[usize]| {
-        inputs.iter().any(|number| segments.get(*number).is_some_and(|segment| segment.is_stale))
+    let needs_rewrite = |inputs: &[usize]| {
+        inputs
+            .iter()
+            .any(|number| segments.get(*number).is_some_and(|segment| segment.needs_rewrite))
     };
     let is_full = |number: &usize| segments.get(*number).is_some_and(|segment| segment.is_full);
-    let alike = || {
+    let tiered = || {
         ranges.iter().find_map(|((bits, _), numbers)| {
             let mut by_size: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
             for number in numbers {
@@ -69,53 +74,54 @@ pub(crate) fn choose(segments: &[Sized], effort: Effort, segment_rows: u64) -> O
                 by_size.entry(size).or_default().push(*number);
             }
             // Merging full ones gains nothing, unless the results cover finer ranges.
-            let inputs = by_size.into_values().find_map(|mut alike| {
-                if finer(*bits, &alike) == *bits {
-                    alike.retain(|number| !is_full(number));
+            let inputs = by_size.into_values().find_map(|mut tier| {
+                if finer(*bits, &tier) == *bits {
+                    tier.retain(|number| !is_full(number));
                 }
-                (alike.len() >= ALIKE).then_some(alike)
+                (tier.len() >= TIER_SEGMENTS).then_some(tier)
             })?;
-            Some(Choice { prefix_bits: finer(*bits, &inputs), inputs })
+            Some(Compaction { prefix_bits: finer(*bits, &inputs), inputs })
         })
     };
-    let stale = || {
-        let number = (0..segments.len()).find(|number| is_stale(&[*number]))?;
+    let rewrite = || {
+        let number = (0..segments.len()).find(|number| needs_rewrite(&[*number]))?;
         let prefix_bits = segments.get(number)?.prefix_bits;
-        Some(Choice { inputs: vec![number], prefix_bits })
+        Some(Compaction { inputs: vec![number], prefix_bits })
     };
     let target = {
         let all: Vec<usize> = (0..segments.len()).collect();
         Part::prefix_bits(rows(&all), segment_rows)
     };
-    let settled = || {
+    let leveled = || {
         ranges.iter().find_map(|((bits, _), inputs)| {
             let (mut inputs, prefix_bits) = (inputs.clone(), (*bits).max(target));
             if *bits < target {
-                return Some(Choice { prefix_bits, inputs });
+                return Some(Compaction { prefix_bits, inputs });
             }
             inputs.sort_by_key(|number| std::cmp::Reverse(rows(&[*number])));
             let full = inputs.iter().filter(|number| is_full(number)).count();
             inputs.drain(..full.saturating_sub(1));
             let (largest, small) = inputs.split_first()?;
             if full > 0 {
-                return (small.len() > 1).then(|| Choice { prefix_bits, inputs: small.to_vec() });
+                return (small.len() > 1)
+                    .then(|| Compaction { prefix_bits, inputs: small.to_vec() });
             }
-            if !small.is_empty() && rows(small) * SMALL >= rows(&[*largest]) {
-                return Some(Choice { prefix_bits, inputs });
+            if !small.is_empty() && rows(small) * LEVEL_RATIO >= rows(&[*largest]) {
+                return Some(Compaction { prefix_bits, inputs });
             }
-            (small.len() > 1).then(|| Choice { prefix_bits, inputs: small.to_vec() })
+            (small.len() > 1).then(|| Compaction { prefix_bits, inputs: small.to_vec() })
         })
     };
-    match effort {
-        Effort::Background => alike().or_else(stale),
-        Effort::Idle => alike().or_else(settled).or_else(stale),
-        Effort::Full => ranges.iter().find_map(|((bits, _), inputs)| {
+    match mode {
+        CompactionMode::Background => tiered().or_else(rewrite),
+        CompactionMode::Idle => tiered().or_else(leveled).or_else(rewrite),
+        CompactionMode::Full => ranges.iter().find_map(|((bits, _), inputs)| {
             // A range within another one would have rows of the same keys.
             let finest = segments.iter().map(|segment| segment.prefix_bits).max();
             let target = target.max(finest.unwrap_or(0));
-            let is_done = *bits >= target && inputs.len() == 1 && !is_stale(inputs);
+            let is_done = *bits >= target && inputs.len() == 1 && !needs_rewrite(inputs);
             let (prefix_bits, inputs) = ((*bits).max(target), inputs.clone());
-            (!is_done).then_some(Choice { prefix_bits, inputs })
+            (!is_done).then_some(Compaction { prefix_bits, inputs })
         }),
     }
 }
@@ -127,34 +133,34 @@ mod tests {
 
     const SEGMENT_ROWS: u64 = 1_000;
 
-    fn flushed(rows: u64) -> Sized {
-        Sized { prefix_bits: 0, prefix: 0, rows, is_full: false, is_stale: false }
+    fn flushed(rows: u64) -> SegmentStats {
+        SegmentStats { prefix_bits: 0, prefix: 0, rows, is_full: false, needs_rewrite: false }
     }
 
     /// What a merge leaves: the rows spread evenly over the finer ranges.
-    fn merged(segments: &mut Vec<Sized>, choice: &Choice) -> u64 {
-        let inputs: Vec<Sized> = choice.inputs.iter().map(|n| segments[*n]).collect();
+    fn merged(segments: &mut Vec<SegmentStats>, compaction: &Compaction) -> u64 {
+        let inputs: Vec<SegmentStats> = compaction.inputs.iter().map(|n| segments[*n]).collect();
         let (bits, prefix) = (inputs[0].prefix_bits, inputs[0].prefix);
         assert!(inputs.iter().all(|input| (input.prefix_bits, input.prefix) == (bits, prefix)));
         let rows: u64 = inputs.iter().map(|input| input.rows).sum();
         let mut number = 0;
         segments.retain(|_| {
             number += 1;
-            !choice.inputs.contains(&(number - 1))
+            !compaction.inputs.contains(&(number - 1))
         });
-        let count = 1u64 << (choice.prefix_bits - bits);
+        let count = 1u64 << (compaction.prefix_bits - bits);
         for part in 0..count {
-            let prefix = match choice.prefix_bits {
+            let prefix = match compaction.prefix_bits {
                 0 => 0,
                 bits => prefix | part << (64 - bits),
             };
             let rows = rows / count + u64::from(part < rows % count);
-            segments.push(Sized {
-                prefix_bits: choice.prefix_bits,
+            segments.push(SegmentStats {
+                prefix_bits: compaction.prefix_bits,
                 prefix,
                 rows,
                 is_full: false,
-                is_stale: false,
+                needs_rewrite: false,
             });
         }
         rows
@@ -169,8 +175,8 @@ mod tests {
             for size in sizes {
                 segments.push(flushed(size));
                 rows += size;
-                while let Some(choice) = choose(&segments, Effort::Background, SEGMENT_ROWS) {
-                    written += merged(&mut segments, &choice);
+                while let Some(compaction) = next_compaction(&segments, CompactionMode::Background, SEGMENT_ROWS) {
+                    written += merged(&mut segments, &compaction);
                 }
             }
             // Those that one key can be in: at most three of a size, sizes and ranges being few.
@@ -186,15 +192,15 @@ mod tests {
         fn idle_leaves_a_large_segment_and_a_small_one(
             sizes in prop::collection::vec(1u64..2_000, 1..60), loaded in 0u64..40_000,
         ) {
-            let mut segments: Vec<Sized> = sizes.iter().map(|size| flushed(*size)).collect();
+            let mut segments: Vec<SegmentStats> = sizes.iter().map(|size| flushed(*size)).collect();
             let bits = Part::prefix_bits(loaded, SEGMENT_ROWS);
             if loaded > 0 {
                 segments.push(flushed(loaded));
-                merged(&mut segments, &Choice { inputs: vec![sizes.len()], prefix_bits: bits });
+                merged(&mut segments, &Compaction { inputs: vec![sizes.len()], prefix_bits: bits });
             }
             let mut merges = 0;
-            while let Some(choice) = choose(&segments, Effort::Idle, SEGMENT_ROWS) {
-                merged(&mut segments, &choice);
+            while let Some(compaction) = next_compaction(&segments, CompactionMode::Idle, SEGMENT_ROWS) {
+                merged(&mut segments, &compaction);
                 merges += 1;
                 prop_assert!(merges < 2_000);
             }
@@ -206,7 +212,7 @@ mod tests {
                     .collect();
                 rows.sort_unstable();
                 prop_assert!(rows.len() <= 2, "{:?}", rows);
-                prop_assert!(rows.len() == 1 || rows[0] * SMALL < rows[1], "{:?}", rows);
+                prop_assert!(rows.len() == 1 || rows[0] * LEVEL_RATIO < rows[1], "{:?}", rows);
             }
             let all: u64 = segments.iter().map(|segment| segment.rows).sum();
             prop_assert_eq!(all, sizes.iter().sum::<u64>() + loaded);
@@ -216,10 +222,10 @@ mod tests {
         fn all_of_it_leaves_one_segment_a_range(
             sizes in prop::collection::vec(1u64..2_000, 1..60),
         ) {
-            let mut segments: Vec<Sized> = sizes.iter().map(|size| flushed(*size)).collect();
+            let mut segments: Vec<SegmentStats> = sizes.iter().map(|size| flushed(*size)).collect();
             let mut merges = 0;
-            while let Some(choice) = choose(&segments, Effort::Full, SEGMENT_ROWS) {
-                merged(&mut segments, &choice);
+            while let Some(compaction) = next_compaction(&segments, CompactionMode::Full, SEGMENT_ROWS) {
+                merged(&mut segments, &compaction);
                 merges += 1;
                 prop_assert!(merges < 1_000);
             }
@@ -231,10 +237,12 @@ mod tests {
     #[test]
     fn all_of_it_leaves_no_range_within_another() {
         // The rows ask for one bit; rows that came many times were spread by two meanwhile.
-        let fine = Sized { prefix_bits: 2, rows: 300, ..flushed(300) };
-        let mut segments = vec![flushed(1_500), Sized { prefix_bits: 1, ..flushed(100) }, fine];
-        while let Some(choice) = choose(&segments, Effort::Full, SEGMENT_ROWS) {
-            merged(&mut segments, &choice);
+        let fine = SegmentStats { prefix_bits: 2, rows: 300, ..flushed(300) };
+        let mut segments =
+            vec![flushed(1_500), SegmentStats { prefix_bits: 1, ..flushed(100) }, fine];
+        while let Some(compaction) = next_compaction(&segments, CompactionMode::Full, SEGMENT_ROWS)
+        {
+            merged(&mut segments, &compaction);
         }
         assert!(segments.iter().all(|segment| segment.prefix_bits == 2), "{segments:?}");
         assert_eq!(segments.len(), 4, "{segments:?}");
@@ -242,26 +250,29 @@ mod tests {
 
     #[test]
     fn full_segments_are_merged_only_to_be_split() {
-        let full = |rows| Sized { is_full: true, ..flushed(rows) };
+        let full = |rows| SegmentStats { is_full: true, ..flushed(rows) };
         let few = [full(249); 4];
-        for effort in [Effort::Background, Effort::Idle] {
-            assert_eq!(choose(&few, effort, SEGMENT_ROWS), None, "{effort:?}");
+        for mode in [CompactionMode::Background, CompactionMode::Idle] {
+            assert_eq!(next_compaction(&few, mode, SEGMENT_ROWS), None, "{mode:?}");
         }
         let many = [full(251); 4];
-        let choice = Choice { inputs: vec![0, 1, 2, 3], prefix_bits: 1 };
-        assert_eq!(choose(&many, Effort::Background, SEGMENT_ROWS), Some(choice));
+        let compaction = Compaction { inputs: vec![0, 1, 2, 3], prefix_bits: 1 };
+        assert_eq!(
+            next_compaction(&many, CompactionMode::Background, SEGMENT_ROWS),
+            Some(compaction)
+        );
         // Those of one size are few enough for their range, although all together are not.
         let mixed = [[full(200); 4], [full(20); 4]].concat();
-        assert_eq!(choose(&mixed, Effort::Background, SEGMENT_ROWS), None);
+        assert_eq!(next_compaction(&mixed, CompactionMode::Background, SEGMENT_ROWS), None);
     }
 
     #[test]
     fn rows_that_nobody_sees_are_a_reason() {
-        let old = Sized { is_stale: true, ..flushed(10) };
-        let choice = Choice { inputs: vec![0], prefix_bits: 0 };
-        for effort in [Effort::Background, Effort::Full] {
-            assert_eq!(choose(&[old], effort, SEGMENT_ROWS), Some(choice.clone()));
+        let old = SegmentStats { needs_rewrite: true, ..flushed(10) };
+        let compaction = Compaction { inputs: vec![0], prefix_bits: 0 };
+        for mode in [CompactionMode::Background, CompactionMode::Full] {
+            assert_eq!(next_compaction(&[old], mode, SEGMENT_ROWS), Some(compaction.clone()));
         }
-        assert_eq!(choose(&[flushed(10)], Effort::Full, SEGMENT_ROWS), None);
+        assert_eq!(next_compaction(&[flushed(10)], CompactionMode::Full, SEGMENT_ROWS), None);
     }
 }

@@ -1,4 +1,4 @@
-//! How the engine words what the disk reports.
+//! Errors of file operations, and of damaged files.
 
 use idmatch_store::{Error, ErrorKind};
 use std::io;

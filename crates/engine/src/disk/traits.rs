@@ -1,16 +1,4 @@
-//! The one door to the file system.
-//!
-//! Everything the engine does to files goes through [`Disk`], so that a test can make any
-//! single operation fail. `std::fs` is banned everywhere else in this crate.
-//!
-//! A [`Mapped`] file is memory that the operating system fills on demand. An unreadable
-//! sector under a mapping ends the process with SIGBUS; nothing wrong is ever answered.
-
-mod hint;
-mod os;
-
-pub use hint::prefetch;
-pub use os::OsDisk;
+//! The traits of the disk.
 
 use std::fmt::Debug;
 use std::io;

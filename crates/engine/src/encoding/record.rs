@@ -8,8 +8,8 @@
 //!             196..=255  hex of (byte - 195) payload bytes: 1..=60
 //! ```
 
-use crate::bytes::{slice, u16_at};
-use crate::packed::{Kind, Packed};
+use super::bytes::{slice, u16_at};
+use super::packed::{Kind, Packed};
 
 const SHORT_TEXT: usize = 191;
 const LONG_TEXT: u8 = 192;
@@ -55,7 +55,7 @@ pub(crate) fn read(bytes: &[u8], at: usize) -> Option<(Packed<'_>, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::packed::Packer;
+    use crate::encoding::Packer;
 
     #[test]
     fn every_length_comes_back() {

@@ -1,14 +1,14 @@
 //! What an erasure hides: how much, and in which segments.
 
+use crate::cpu;
+use crate::encoding::{Kind, Packed, Packer};
 use crate::lookup::{Place, places};
 use crate::memtable::Commit;
-use crate::packed::{Kind, Packed, Packer};
-use crate::store::TableView;
-use crate::workers;
+use crate::sync::Mutex;
+use crate::versions::TableVersion;
 use idmatch_model::{Keep, SeenAt, Side, Target, Window};
 use idmatch_store::{Erased, Result};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Mutex;
 
 /// An identifier that owns its bytes.
 type Owned = (Kind, Box<[u8]>);
@@ -28,7 +28,7 @@ pub(crate) struct Found {
 /// in the window of dates that are shown. Names the segments that have some, shown or not. Cost: a few
 /// lookups for each pair; memory: the pairs.
 pub(crate) fn find(
-    table: &TableView,
+    table: &TableVersion,
     last: Commit,
     targets: &[Target],
     at: SeenAt,
@@ -37,9 +37,9 @@ pub(crate) fn find(
     let search = Search { table, last, at, shown };
     let files = Mutex::new(HashSet::new());
     let pairs = Mutex::new((Pairs::new(), Pairs::new()));
-    workers::for_each(workers::count(), targets, |target| {
+    cpu::for_each(cpu::count(), targets, |target| {
         let found = search.pairs_of(target)?;
-        let mut pairs = workers::lock(&pairs);
+        let mut pairs = pairs.lock();
         for (id, partner_id) in found {
             pairs.0.entry(id.clone()).or_default().insert(partner_id.clone());
             pairs.1.entry(partner_id).or_default().insert(id);
@@ -49,27 +49,27 @@ pub(crate) fn find(
     let count = |side, pairs: &Pairs| -> Result<u64> {
         let erased = Mutex::new(0);
         let pairs: Vec<_> = pairs.iter().collect();
-        workers::for_each(workers::count(), &pairs, |(key, values)| {
+        cpu::for_each(cpu::count(), &pairs, |(key, values)| {
             let (count, named) = search.rows_of(side, key, values)?;
-            *workers::lock(&erased) += count;
-            workers::lock(&files).extend(named);
+            *erased.lock() += count;
+            files.lock().extend(named);
             Ok(())
         })?;
-        Ok(*workers::lock(&erased))
+        Ok(*erased.lock())
     };
-    let (by_id, by_partner_id) = std::mem::take(&mut *workers::lock(&pairs));
+    let (by_id, by_partner_id) = std::mem::take(&mut *pairs.lock());
     let erased = Erased {
         by_id: count(Side::Id, &by_id)?,
         by_partner_id: count(Side::PartnerId, &by_partner_id)?,
     };
-    let files = std::mem::take(&mut *workers::lock(&files));
+    let files = std::mem::take(&mut *files.lock());
     Ok(Found { erased, files })
 }
 
 /// Where is searched, and for what.
 #[derive(Clone, Copy)]
 struct Search<'t> {
-    table: &'t TableView,
+    table: &'t TableVersion,
     last: Commit,
     /// The date of the erasure: later rows stay.
     at: SeenAt,

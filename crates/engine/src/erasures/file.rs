@@ -7,9 +7,9 @@
 //! ```
 
 use super::Layer;
-use crate::bytes::{array, u32_at, u64_at};
 use crate::disk::Disk;
-use crate::errors::{corrupt, io_error};
+use crate::disk::{corrupt, io_error};
+use crate::encoding::bytes::{array, u32_at, u64_at};
 use idmatch_model::SeenAt;
 use idmatch_store::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};

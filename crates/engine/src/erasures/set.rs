@@ -1,20 +1,6 @@
-//! Erasures: which rows are hidden for good.
-//!
-//! A table remembers each erasure as a keyed hash and a date ([`idmatch_model::ErasureKey`]), in a few
-//! files ([`file`]) of ever larger size. Nothing here knows an identifier that was erased.
-//!
-//! Every segment is written without the rows that were erased by then, so a reader need not ask.
-//! Only a segment in which something was erased *since* is marked; its rows are asked for one by
-//! one ([`KeyErasures`]) until it is written anew. Must not know manifests or views.
+//! Sets of erasures, and which rows they hide.
 
-mod file;
-mod find;
-
-pub(crate) use file::decode;
-pub(crate) use file::{ErasureFile, write};
-pub(crate) use find::find;
-
-use crate::packed::Packed;
+use crate::encoding::Packed;
 use idmatch_model::{ErasureKey, Keep, SeenAt, Side};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

@@ -1,9 +1,9 @@
 //! Reading, from where an earlier read stopped.
 
-use super::file;
+use super::file::file;
 use super::record::{Entries, FORMAT, HEADER_BYTES, Record, Start, Tail, check_header};
 use crate::disk::Disk;
-use crate::errors::{corrupt, io_error};
+use crate::disk::{corrupt, io_error};
 use idmatch_store::{Error, ErrorKind, Result};
 use std::io;
 use std::ops::Range;
@@ -91,7 +91,7 @@ pub(crate) fn check_end(folder: &Path, number: u64, end: usize, durable: u64) ->
 
 /// What a file has, whatever is damaged.
 #[derive(Default)]
-pub(crate) struct Salvaged {
+pub(crate) struct ReadableRecords {
     /// Where each whole record is, with its entries.
     pub(crate) records: Vec<(Range<usize>, Vec<u8>)>,
     /// How far the file is known to have been durable, by its own word.
@@ -100,28 +100,28 @@ pub(crate) struct Salvaged {
     pub(crate) before: Option<u64>,
 }
 
-impl Salvaged {
+impl ReadableRecords {
     /// Reads all records that are whole.
     ///
     /// # Errors
     /// `UnsupportedFormat`, and `Io`.
-    pub(crate) fn read(disk: &dyn Disk, folder: &Path, number: u64) -> Result<Salvaged> {
+    pub(crate) fn read(disk: &dyn Disk, folder: &Path, number: u64) -> Result<ReadableRecords> {
         let path = file(folder, number);
         let bytes = &disk.read(&path).map_err(|e| io_error("read", &path, e))?;
-        let mut salvaged = Salvaged::default();
+        let mut readable = ReadableRecords::default();
         match check_header(bytes, number) {
-            Start::Good(before) => salvaged.before = Some(before),
+            Start::Good(before) => readable.before = Some(before),
             Start::OtherFormat(format) => return Err(other_format(&path, format)),
             Start::Bad => {}
         }
         let tail = Tail { number, offset: 0, bytes };
         let mut at = HEADER_BYTES;
         while let Some((start, record)) = tail.first_record_from(at) {
-            salvaged.records.push((start..record.next, record.entries.to_vec()));
-            salvaged.durable = salvaged.durable.max(record.durable);
+            readable.records.push((start..record.next, record.entries.to_vec()));
+            readable.durable = readable.durable.max(record.durable);
             at = record.next;
         }
-        Ok(salvaged)
+        Ok(readable)
     }
 
     /// Which bytes are in no record although they were durable, given how far the file was by

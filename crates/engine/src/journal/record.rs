@@ -8,10 +8,10 @@
 //!        16 durable u64: so many bytes of the file were durable before
 //!        24 entries, then zeros up to a multiple of 8
 //! entry   0 length of the table's name u8 | name | rows u32 | length of the rows u32 | rows
-//! row     seen_at, 6 bytes | id | partner_id, as in crate::record
+//! row     seen_at, 6 bytes | id | partner_id, as in crate::encoding::record
 //! ```
 
-use crate::bytes::{slice, u32_at, u64_at};
+use crate::encoding::bytes::{slice, u32_at, u64_at};
 use idmatch_model::TableName;
 use twox_hash::XxHash3_64;
 

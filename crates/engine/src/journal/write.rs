@@ -1,9 +1,9 @@
 //! Appending.
 
-use super::file;
+use super::file::file;
 use super::record::{HEADER_BYTES, header, record};
+use crate::disk::io_error;
 use crate::disk::{Disk, NewFile};
-use crate::errors::io_error;
 use idmatch_store::{Error, Result};
 use std::path::{Path, PathBuf};
 

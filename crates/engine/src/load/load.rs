@@ -1,32 +1,18 @@
-//! Bulk load: from batches to published segments, without the journal.
-//!
-//! 1. [`partition`]: threads pull batches, judge and pack the rows, and put every row into
-//!    the buffers of two parts of the hash space: its id's and its partner_id's.
-//! 2. [`spill`]: buffers that fill up go to temporary files, one for 16 parts.
-//! 3. [`run`]: threads take parts, sort their rows in memory and write segments.
-//!
-//! Nothing is visible before the caller publishes the segments in the manifest. Memory is
-//! bounded by [`MemoryLimits`]; where a part is larger than what is sorted at once (one key with
-//! a hundred million rows, say) it becomes several segments of the same hashes, which readers
-//! merge.
+//! The steps of a load, and what the second one writes.
 
-mod partition;
-mod run;
-mod spill;
-
-use crate::disk::Disk;
+use super::partition::{Sides, partition};
+use super::spill::Spill;
+use crate::cpu;
+use crate::disk::{Disk, io_error};
 use crate::erasures::Rules;
-use crate::errors::io_error;
-use crate::limits::MemoryLimits;
-use crate::names::FileNames;
-use crate::part::Part;
-use crate::segment::SegmentInfo;
-use crate::workers::{self, lock};
+use crate::hash_partition::Part;
+use crate::options::MemoryLimits;
+use crate::segment::{SegmentInfo, sorted};
+use crate::sync::Mutex;
+use crate::versions::FileNames;
 use idmatch_model::Side;
 use idmatch_store::{BatchSource, Ingest, Result};
-use spill::Spill;
 use std::path::Path;
-use std::sync::Mutex;
 
 /// What a load needs of its surroundings.
 pub(crate) struct LoadPlace<'a> {
@@ -49,7 +35,7 @@ pub(crate) fn load(
     ingest: &Ingest<'_>,
 ) -> Result<Vec<SegmentInfo>> {
     let spill = Spill::new(place.disk, place.scratch);
-    let sides = partition::partition(&spill, place.limits.chunk_bytes, source, ingest)?;
+    let sides = partition(&spill, place.limits.chunk_bytes, source, ingest)?;
     let rows = sides.rows();
     if rows == 0 {
         return Ok(Vec::new());
@@ -60,14 +46,56 @@ pub(crate) fn load(
         .flat_map(|side| Part::groups(prefix_bits).map(move |parts| (side, parts)))
         .collect();
     let written = Mutex::new(Vec::new());
-    workers::for_each(workers::count(), &tasks, |(side, parts)| {
-        let segments = run::write_segments(place, rules, *side, prefix_bits, parts, &sides)?;
+    cpu::for_each(cpu::count(), &tasks, |(side, parts)| {
+        let segments = write_segments(place, rules, *side, prefix_bits, parts, &sides)?;
         sides.release(*side, parts)?;
-        lock(&written).extend(segments);
+        written.lock().extend(segments);
         Ok(())
     })?;
-    let mut written: Vec<SegmentInfo> = std::mem::take(&mut *lock(&written));
+    let mut written: Vec<SegmentInfo> = written.into_inner();
     written.sort_by(|a, b| a.file.cmp(&b.file));
     place.disk.sync_dir(place.segments).map_err(|e| io_error("sync", place.segments, e))?;
+    Ok(written)
+}
+
+/// Writes the rows of neighbouring parts, which together have one prefix.
+fn write_segments(
+    place: &LoadPlace<'_>,
+    rules: &Rules,
+    side: Side,
+    prefix_bits: u8,
+    parts: &[Part],
+    sides: &Sides<'_>,
+) -> Result<Vec<SegmentInfo>> {
+    let prefix = parts.first().map_or(0, |part| part.first_hash());
+    let mut written = Vec::new();
+    let mut rows = Vec::new();
+    let total: usize = parts
+        .iter()
+        .filter_map(|part| sides.part(side, *part))
+        .flat_map(|part| &part.chunks)
+        .map(|chunk| chunk.len())
+        .sum();
+    rows.reserve_exact(total.min(place.limits.run_bytes));
+    let mut write = |rows: &mut Vec<u8>| -> Result<()> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let path = place.segments.join(place.names.take());
+        let segment = sorted(rows, rules, side, prefix_bits, prefix)?;
+        written.extend(segment.finish(place.disk, &path)?);
+        rows.clear();
+        Ok(())
+    };
+    for part in parts {
+        let Some(chunks) = sides.part(side, *part).map(|part| &part.chunks) else { continue };
+        for chunk in chunks {
+            if rows.len() + chunk.len() > place.limits.run_bytes {
+                write(&mut rows)?;
+            }
+            sides.read(side, *part, chunk, &mut rows)?;
+        }
+    }
+    write(&mut rows)?;
     Ok(written)
 }

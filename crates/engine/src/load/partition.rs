@@ -1,16 +1,16 @@
 //! The first half of a load: rows go to the parts of the hash space.
 //!
-//! Each row ([`crate::rows`]) is kept twice: in the part of its id's hash with the id as key, and the other way round.
+//! Each row ([`crate::encoding::rows`]) is kept twice: in the part of its id's hash with the id as key, and the other way round.
 
 use super::spill::{Chunk, Spill};
-use crate::packed::{Packed, Packer};
-use crate::part::Part;
-use crate::rows;
-use crate::workers;
+use crate::cpu;
+use crate::encoding::rows;
+use crate::encoding::{Packed, Packer};
+use crate::hash_partition::Part;
+use crate::sync::Mutex;
+use crate::sync::{AtomicBool, Ordering::Relaxed};
 use idmatch_model::{SeenAt, Side};
 use idmatch_store::{BatchSource, Ingest, Result};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 
 /// Rows of one part.
 #[derive(Default)]
@@ -117,13 +117,13 @@ pub(crate) fn partition<'a>(
 ) -> Result<Sides<'a>> {
     let source = Mutex::new(source);
     let stopped = AtomicBool::new(false);
-    let threads = workers::on_each_thread(workers::count(), |_| {
+    let threads = cpu::on_each_thread(cpu::count(), |_| {
         let mut by_id = Buffers::new(Side::Id, chunk_bytes);
         let mut by_partner_id = Buffers::new(Side::PartnerId, chunk_bytes);
         let (mut id_packer, mut partner_packer) = (Packer::default(), Packer::default());
         let mut read = || -> Result<()> {
             while !stopped.load(Relaxed) {
-                let next = source.lock().unwrap_or_else(PoisonError::into_inner).next_batch()?;
+                let next = source.lock().next_batch()?;
                 let Some(batch) = next else { break };
                 let good = ingest.observations(&batch)?;
                 let pairs = good.ids.iter().zip(good.partner_ids.iter());

@@ -1,14 +1,14 @@
 //! Temporary files for rows that do not fit into memory. Made when first needed.
 
 use crate::disk::{Disk, NewFile, OpenFile};
-use crate::errors::{corrupt, io_error};
-use crate::part::Part;
-use crate::workers::lock;
+use crate::disk::{corrupt, io_error};
+use crate::hash_partition::Part;
+use crate::sync::Mutex;
+use crate::sync::{AtomicUsize, Ordering::Relaxed};
 use idmatch_model::Side;
 use idmatch_store::Result;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use twox_hash::XxHash3_64;
 
 /// Parts that share a file. A file is removed when all of them have been written as segments.
@@ -73,7 +73,7 @@ impl<'a> Spill<'a> {
     pub(crate) fn write(&self, side: Side, part: Part, rows: &[u8]) -> Result<Chunk> {
         let Some(file) = self.file(side, part) else { return Ok(Chunk::Memory(rows.to_vec())) };
         let fail = |e| io_error("write", &file.path, e);
-        let mut writer = lock(&file.writer);
+        let mut writer = file.writer.lock();
         let writer = match &mut *writer {
             Some(writer) => writer,
             none => {
@@ -104,7 +104,7 @@ impl<'a> Spill<'a> {
         };
         let Some(file) = self.file(side, part) else { return Ok(()) };
         let fail = |e| io_error("read", &file.path, e);
-        let reader = match &mut *lock(&file.reader) {
+        let reader = match &mut *file.reader.lock() {
             Some(reader) => Arc::clone(reader),
             none => Arc::clone(none.insert(self.disk.open(&file.path).map_err(fail)?.into())),
         };
@@ -121,8 +121,8 @@ impl<'a> Spill<'a> {
     /// Says that a part is no longer needed; its file goes with the last of them.
     pub(crate) fn release(&self, side: Side, part: Part) -> Result<()> {
         let Some(file) = self.file(side, part) else { return Ok(()) };
-        if file.parts_left.fetch_sub(1, Relaxed) == 1 && lock(&file.writer).take().is_some() {
-            lock(&file.reader).take();
+        if file.parts_left.fetch_sub(1, Relaxed) == 1 && file.writer.lock().take().is_some() {
+            file.reader.lock().take();
             self.disk.remove(&file.path).map_err(|e| io_error("remove", &file.path, e))?;
         }
         Ok(())

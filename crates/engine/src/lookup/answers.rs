@@ -2,12 +2,12 @@
 
 use super::merge::Decided;
 use super::{Merge, RowCursor};
+use crate::encoding::Packed;
 use crate::erasures::KeyErasures;
+use crate::hash_partition::Part;
 use crate::memtable::Commit;
-use crate::packed::Packed;
-use crate::part::Part;
 use crate::segment::Segment;
-use crate::store::TableView;
+use crate::versions::TableVersion;
 use idmatch_model::{Keep, SeenAt, Side, Window};
 use idmatch_store::{Answers, Result};
 use std::collections::VecDeque;
@@ -43,7 +43,7 @@ impl Place {
 
 /// Finds a key in every segment that has it.
 pub(crate) fn places(
-    table: &TableView,
+    table: &TableVersion,
     by: Side,
     key: Packed<'_>,
     last: Commit,

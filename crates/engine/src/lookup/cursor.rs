@@ -1,7 +1,7 @@
 //! The rows of one key in one segment, newest first.
 
+use crate::encoding::Packed;
 use crate::erasures::KeyErasures;
-use crate::packed::Packed;
 use crate::segment::{Block, Damage, DatePage, IdPage, PAGE_ROWS, Region, Segment};
 use idmatch_model::SeenAt;
 use idmatch_store::Result;
@@ -76,7 +76,7 @@ impl<'s> RowCursor<'s> {
             if !self.is_visible {
                 return Ok(Some(seen_at));
             }
-            if self.segment.is_gone(seen_at) {
+            if self.segment.is_below_watermark(seen_at) {
                 // All that follows is older still.
                 self.rows.start = self.rows.end;
                 break;
@@ -128,5 +128,41 @@ impl<'s> RowCursor<'s> {
     fn missing(&self, region: Region) -> idmatch_store::Error {
         let what = "a page has fewer rows than its block";
         self.segment.damaged(Damage { region, offset: 0, what })
+    }
+}
+
+/// The block that was read last in each segment, with its pages: neighbouring keys share one
+/// verification. One remembered cursor for each segment of a list.
+pub(crate) struct BlockCache<'s> {
+    segments: &'s [Arc<Segment>],
+    last: Vec<Option<(u32, RowCursor<'s>)>>,
+}
+
+impl<'s> BlockCache<'s> {
+    pub(crate) fn new(segments: &'s [Arc<Segment>]) -> BlockCache<'s> {
+        BlockCache { segments, last: segments.iter().map(|_| None).collect() }
+    }
+
+    /// A cursor over rows of a block of the segment with this number in the list, without those
+    /// that were erased.
+    pub(crate) fn rows(
+        &mut self,
+        segment: u32,
+        block: u32,
+        rows: Range<u32>,
+        erased: Option<Arc<KeyErasures>>,
+    ) -> Result<&mut RowCursor<'s>> {
+        let at = segment as usize;
+        let (Some(segment), Some(last)) = (self.segments.get(at), self.last.get_mut(at)) else {
+            return Err(idmatch_store::Error::new(
+                idmatch_store::ErrorKind::InvalidArgument,
+                format!("there is no segment number {at}"),
+            ));
+        };
+        let cursor = match last.take() {
+            Some((number, cursor)) if number == block => cursor.moved_to(rows),
+            _ => RowCursor::new(segment, segment.known_block(block)?, rows),
+        };
+        Ok(&mut last.insert((block, cursor.visible(erased))).1)
     }
 }

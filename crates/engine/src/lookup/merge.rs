@@ -5,7 +5,7 @@
 //! sources first, the first row of a value is its newest one; later rows of it are hidden.
 
 use super::RowCursor;
-use crate::packed::{Kind, Packed};
+use crate::encoding::{Kind, Packed};
 use idmatch_model::{Keep, SeenAt, Window};
 use idmatch_store::Result;
 use std::collections::HashSet;

@@ -5,11 +5,9 @@
 //! bit by bit for as long as a caller wants. [`BlockCache`] keeps the last block of each segment.
 
 mod answers;
-mod cache;
 mod cursor;
 mod merge;
 
 pub(crate) use answers::{KeyAnswers, Place, pair_dates, places};
-pub(crate) use cache::BlockCache;
-pub(crate) use cursor::RowCursor;
+pub(crate) use cursor::{BlockCache, RowCursor};
 pub(crate) use merge::Merge;

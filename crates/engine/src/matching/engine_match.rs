@@ -1,35 +1,20 @@
-//! Joins a population with a table.
-//!
-//! 1. [`population`]: the identifiers are packed, hashed, divided into the 256 parts of the
-//!    hash space, and each part is sorted by hash: the order of the segments.
-//! 2. [`probe`]: part by part, every segment is met in that order, which makes the join a
-//!    merge: sequential reads, no search from the top. What is found is a [`probe::Hit`].
-//! 3. [`count`]: hits are counted; only where a key has rows in several segments, or a window
-//!    is asked for, are dates and values read.
-//! 4. [`output`]: hits become Arrow batches, when and as often as the caller wants them.
-//!
-//! A population larger than memory should hold goes through these steps in tranches, whose hits
-//! wait in temporary files ([`spill`]). Must not know where the population comes from or where the batches go.
+//! The steps of a match, partition by partition.
 
-mod count;
-mod output;
-mod population;
-mod probe;
-mod spill;
-
+use super::context::MatchContext;
+use super::hit::Hit;
+use super::output::{self, BatchBuilder};
+use super::population::{Population, PopulationPart};
+use super::probe::probe;
+use super::spill::SpilledParts;
+use crate::cpu;
 use crate::disk::Disk;
+use crate::hash_partition::Part;
 use crate::memtable::Commit;
-use crate::part::Part;
 use crate::segment::Segment;
-use crate::store::TableView;
-use crate::workers::{self, lock};
-use idmatch_model::Keep;
+use crate::sync::Mutex;
+use crate::versions::TableVersion;
 use idmatch_store::{BatchSource, Match, MatchCounts, MatchQuery, MatchSink, PlanStep, Result};
-pub(crate) use output::BatchBuilder;
-use population::{Population, PopulationPart};
-use probe::Hit;
-use spill::SpilledParts;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 /// Below this, starting a second thread takes longer than it saves.
 const FEW_ROWS: u64 = 512;
@@ -39,12 +24,12 @@ const FEW_KEYS: u64 = 50_000;
 
 /// How many threads a step with so many rows is worth.
 fn threads_for(rows: u64) -> usize {
-    if rows < FEW_ROWS { 1 } else { workers::count() }
+    if rows < FEW_ROWS { 1 } else { cpu::count() }
 }
 
 /// A population that was matched: what was asked, and what was found.
 pub(crate) struct EngineMatch {
-    table: Arc<TableView>,
+    table: Arc<TableVersion>,
     query: MatchQuery,
     counts: MatchCounts,
     tranches: Vec<Tranche>,
@@ -60,28 +45,13 @@ enum Tranche {
     Spilled(SpilledParts),
 }
 
-/// What every step needs to know of question and table: the segments are those that the part
-/// in hand falls on.
-#[derive(Clone, Copy)]
-struct Question<'a> {
-    segments: &'a [Arc<Segment>],
-    table: &'a TableView,
-    query: MatchQuery,
-}
-
-impl Question<'_> {
-    fn keep(&self) -> Keep {
-        self.table.rules.keep
-    }
-}
-
 impl EngineMatch {
     /// Reads the population, finds its matches and counts them. Cost: one pass over the
     /// population, and for each tranche one over the heads and keys that it falls on.
     pub(crate) fn run(
         disk: &dyn Disk,
         tranche_bytes: usize,
-        (table, last): (Arc<TableView>, Commit),
+        (table, last): (Arc<TableVersion>, Commit),
         source: &mut dyn BatchSource,
         query: MatchQuery,
     ) -> Result<EngineMatch> {
@@ -107,20 +77,20 @@ impl EngineMatch {
         }
     }
 
-    fn question(&self, part: Part) -> Question<'_> {
+    fn context(&self, part: Part) -> MatchContext<'_> {
         let live = self.sources.get(usize::from(part.0)).and_then(OnceLock::get);
         let segments = match live {
             Some(sources) => sources.as_slice(),
             None => self.table.segments_of(self.query.by, part),
         };
-        Question { segments, table: &self.table, query: self.query }
+        MatchContext { segments, table: &self.table, query: self.query }
     }
 
     /// Makes what was upserted into segments that a part of a population can be matched with:
     /// all of it, or for a small population what it asks for.
     fn settle(&self, part: Part, population: &PopulationPart, few: bool) -> Result<()> {
         let Some(sources) = self.sources.get(usize::from(part.0)) else { return Ok(()) };
-        if self.table.live().is_empty() || sources.get().is_some() {
+        if self.table.memtables().is_empty() || sources.get().is_some() {
             return Ok(());
         }
         let by = self.query.by;
@@ -139,21 +109,18 @@ impl EngineMatch {
         let counts = Mutex::new(MatchCounts { population: population.rows, ..Default::default() });
         let found: Vec<(Part, Mutex<Vec<Hit>>)> =
             Part::all().map(|part| (part, Mutex::default())).collect();
-        workers::for_each(threads_for(population.rows), &found, |(part, found)| {
+        cpu::for_each(threads_for(population.rows), &found, |(part, found)| {
             let population = population.part(*part);
             if !population.is_empty() {
                 self.settle(*part, population, few)?;
-                let (hits, part_counts) = probe::probe(self.question(*part), *part, population)?;
-                *lock(&counts) += part_counts;
-                *lock(found) = hits;
+                let (hits, part_counts) = probe(self.context(*part), *part, population)?;
+                *counts.lock() += part_counts;
+                *found.lock() = hits;
             }
             Ok(())
         })?;
-        let counts = counts.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let hits = found
-            .into_iter()
-            .map(|(_, hits)| hits.into_inner().unwrap_or_else(PoisonError::into_inner))
-            .collect();
+        let counts = counts.into_inner();
+        let hits = found.into_iter().map(|(_, hits)| hits.into_inner()).collect();
         Ok((hits, counts))
     }
 }
@@ -164,7 +131,7 @@ impl Match for EngineMatch {
     }
 
     fn plan(&self) -> Vec<PlanStep> {
-        let segments: usize = Part::all().map(|part| self.question(part).segments.len()).sum();
+        let segments: usize = Part::all().map(|part| self.context(part).segments.len()).sum();
         vec![PlanStep {
             how: "sorted probe",
             requests: segments as u64 * self.tranches.len() as u64,
@@ -181,7 +148,7 @@ impl Match for EngineMatch {
         let threads = threads_for(self.counts.rows);
         let parts: Vec<Part> = Part::all().collect();
         for tranche in &self.tranches {
-            workers::for_each_with(
+            cpu::for_each_with(
                 threads,
                 &parts,
                 || Ok(BatchBuilder::new(self.query.by, sink.lane()?)),
@@ -200,15 +167,15 @@ impl EngineMatch {
         part: Part,
         batch: &mut BatchBuilder<'_>,
     ) -> Result<()> {
-        let question = self.question(part);
+        let context = self.context(part);
         match tranche {
             Tranche::Memory(population, hits) => {
                 let hits = hits.get(usize::from(part.0)).map_or(&[][..], Vec::as_slice);
-                output::write(question, part, population.part(part), hits, batch)
+                output::write(context, part, population.part(part), hits, batch)
             }
             Tranche::Spilled(parts) => {
                 let (population, hits) = parts.read(part)?;
-                output::write(question, part, &population, &hits, batch)
+                output::write(context, part, &population, &hits, batch)
             }
         }
     }

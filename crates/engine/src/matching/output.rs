@@ -1,12 +1,13 @@
 //! Turns hits into Arrow batches.
 
-use super::Question;
+use super::context::MatchContext;
 use super::count::{merge, rows};
+use super::hit::Hit;
 use super::population::PopulationPart;
-use super::probe::{Hit, announce};
+use super::probe::announce;
+use crate::encoding::Packed;
+use crate::hash_partition::Part;
 use crate::lookup::BlockCache;
-use crate::packed::Packed;
-use crate::part::Part;
 use crate::segment::Region;
 use arrow_array::{RecordBatch, StringArray, TimestampMillisecondArray};
 use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
@@ -23,7 +24,7 @@ const STRIP: usize = 8;
 
 /// Adds the matches of a part of the population to a batch, which is sent whenever it is full.
 pub(super) fn write(
-    question: Question<'_>,
+    context: MatchContext<'_>,
     part: Part,
     population: &PopulationPart,
     hits: &[Hit],
@@ -32,34 +33,34 @@ pub(super) fn write(
     if hits.is_empty() {
         return Ok(());
     }
-    for segment in question.segments {
+    for segment in context.segments {
         announce(segment, part, hits.len(), &[Region::Heads, Region::Values, Region::Dates])?;
     }
-    let mut cache = BlockCache::new(question.segments);
+    let mut cache = BlockCache::new(context.segments);
     let (mut rest, mut fetched) = (hits, 0);
     for hits in hits.chunk_by(|a, b| a.entry == b.entry) {
         if fetched == 0 {
-            fetched = fetch(question, rest);
+            fetched = fetch(context, rest);
         }
         rest = rest.get(hits.len()..).unwrap_or_default();
         fetched = fetched.saturating_sub(hits.len());
         let Some(key) = hits.first().and_then(|hit| population.entry_key(hit.entry)) else {
             continue;
         };
-        let mut take = match question.query.pick {
+        let mut take = match context.query.pick {
             Pick::All => usize::MAX,
             Pick::Latest => 1,
         };
-        if let ([hit], Keep::Last) = (hits, question.keep()) {
+        if let ([hit], Keep::Last) = (hits, context.keep()) {
             // One source and no repeats: the rows are the answers.
-            let rows = rows(question, population, hit, &mut cache)?;
+            let rows = rows(context, population, hit, &mut cache)?;
             while take > 0
                 && let Some(seen_at) = rows.date()?
             {
-                if !question.query.window.reaches(seen_at) {
+                if !context.query.window.reaches(seen_at) {
                     break;
                 }
-                if !question.query.window.is_past(seen_at) {
+                if !context.query.window.is_past(seen_at) {
                     batch.push(key, rows.value()?, seen_at)?;
                     take -= 1;
                 }
@@ -67,7 +68,7 @@ pub(super) fn write(
             }
             continue;
         }
-        let mut answers = merge(question, population, hits, &mut cache)?;
+        let mut answers = merge(context, population, hits, &mut cache)?;
         while take > 0
             && let Some((seen_at, value)) = answers.next()?
         {
@@ -80,12 +81,12 @@ pub(super) fn write(
 
 /// Starts fetching what the next hits will read, so that memory is waited for once and not at
 /// every page. Returns for how many hits.
-fn fetch(question: Question<'_>, hits: &[Hit]) -> usize {
+fn fetch(context: MatchContext<'_>, hits: &[Hit]) -> usize {
     let strip = hits.get(..STRIP).unwrap_or(hits);
     let blocks = || {
         let same = |a: &Hit, b: &Hit| (a.segment, a.block) == (b.segment, b.block);
         let firsts = strip.chunk_by(same).filter_map(<[Hit]>::first);
-        firsts.filter_map(|hit| Some((question.segments.get(hit.segment as usize)?, hit)))
+        firsts.filter_map(|hit| Some((context.segments.get(hit.segment as usize)?, hit)))
     };
     blocks().for_each(|(segment, hit)| segment.prefetch_head(hit.block));
     blocks().for_each(|(segment, hit)| segment.prefetch_row(hit.block, hit.rows().start));

@@ -1,13 +1,13 @@
 //! A population, packed and in the order of the hash.
 
-use crate::packed::{Packed, Packer};
-use crate::part::Part;
-use crate::record;
-use crate::workers::{self, lock};
+use crate::cpu;
+use crate::encoding::record;
+use crate::encoding::{Packed, Packer};
+use crate::hash_partition::Part;
+use crate::sync::Mutex;
+use crate::sync::{AtomicBool, AtomicIsize, Ordering::Relaxed};
 use idmatch_model::check_id;
 use idmatch_store::{BatchSource, Result, SourceBatch, population_ids};
-use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 
 /// From this many entries on, sorting by digits is faster than by comparing.
 const RADIX_ENTRIES: usize = 512;
@@ -60,8 +60,8 @@ impl Population {
             source: Mutex::new((first, source)),
         };
         // A single batch is not worth a second thread.
-        let threads = workers::count().min(lock(&shared.source).0.len().max(1));
-        let readers = workers::on_each_thread(threads, |thread| {
+        let threads = cpu::count().min(shared.source.lock().0.len().max(1));
+        let readers = cpu::on_each_thread(threads, |thread| {
             shared.read(thread as u32).inspect_err(|_| shared.ended.store(true, Relaxed))
         })?;
         let is_last = shared.ended.into_inner();
@@ -70,13 +70,12 @@ impl Population {
         let mut next_part = || PopulationPart::of(read.iter_mut().filter_map(Iterator::next));
         let parts: Vec<Mutex<PopulationPart>> =
             (0..Part::COUNT).map(|_| Mutex::new(next_part())).collect();
-        let threads = if rows < WORTH_SORTING_APART { 1 } else { workers::count() };
-        workers::for_each(threads, &parts, |part| {
-            lock(part).sort();
+        let threads = if rows < WORTH_SORTING_APART { 1 } else { cpu::count() };
+        cpu::for_each(threads, &parts, |part| {
+            part.lock().sort();
             Ok(())
         })?;
-        let parts =
-            parts.into_iter().map(|part| part.into_inner().unwrap_or_else(PoisonError::into_inner));
+        let parts = parts.into_iter().map(|part| part.into_inner());
         Ok(Population { parts: parts.collect(), rows, is_last })
     }
 
@@ -97,7 +96,7 @@ struct Shared<'a> {
 
 impl Shared<'_> {
     fn next_batch(&self) -> Result<Option<SourceBatch>> {
-        let (first, source) = &mut *lock(&self.source);
+        let (first, source) = &mut *self.source.lock();
         if let Some(batch) = first.pop() {
             return Ok(Some(batch));
         }

@@ -4,12 +4,13 @@
 //! order. Entries go in strips: first the residuals of a whole strip are searched, and the
 //! keys that may be meant are fetched into the cache; then those keys are compared.
 
-use super::Question;
+use super::context::MatchContext;
 use super::count::count;
+use super::hit::Hit;
 use super::population::{Entry, PopulationPart};
-use crate::disk::prefetch;
+use crate::cpu::prefetch;
+use crate::hash_partition::Part;
 use crate::lookup::BlockCache;
-use crate::part::Part;
 use crate::segment::{Block, Region, Segment};
 use idmatch_store::{MatchCounts, Result};
 use std::ops::Range;
@@ -18,29 +19,6 @@ use std::ops::Range;
 const STRIP: usize = 256;
 /// From this many keys a block on, a segment is read as a whole instead of here and there.
 const DENSE_KEYS_PER_BLOCK: f64 = 0.25;
-
-/// The rows of an entry's key in one segment.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Hit {
-    /// The entry's number in its part.
-    pub(super) entry: u32,
-    /// The segment's number among those of the part.
-    pub(super) segment: u32,
-    pub(super) block: u32,
-    first_row: u32,
-    end_row: u32,
-}
-
-impl Hit {
-    pub(super) fn new(entry: u32, segment: u32, block: u32, rows: Range<u32>) -> Hit {
-        Hit { entry, segment, block, first_row: rows.start, end_row: rows.end }
-    }
-
-    /// The rows' numbers in the block.
-    pub(super) fn rows(&self) -> Range<u32> {
-        self.first_row..self.end_row
-    }
-}
 
 /// A key that has the residual of an entry.
 struct Candidate {
@@ -51,11 +29,11 @@ struct Candidate {
 
 /// Finds and counts the matches of a part.
 pub(super) fn probe(
-    question: Question<'_>,
+    context: MatchContext<'_>,
     part: Part,
     population: &PopulationPart,
 ) -> Result<(Vec<Hit>, MatchCounts)> {
-    let segments = question.segments;
+    let segments = context.segments;
     for segment in segments {
         announce(segment, part, population.entries().len(), &[Region::Heads, Region::Keys])?;
     }
@@ -85,7 +63,7 @@ pub(super) fn probe(
         if segments.len() > 1 {
             found.sort_by_key(|hit| hit.entry);
         }
-        count(question, population, found, &mut cache, &mut counts)?;
+        count(context, population, found, &mut cache, &mut counts)?;
         first_entry += strip.len() as u32;
     }
     Ok((hits, counts))

@@ -1,20 +1,20 @@
 //! Matched parts of a large population, put aside in a temporary file until they are read.
 //!
 //! Only identifiers with hits are kept. A part is a sequence of
-//! `identifier (see [`crate::record`]) | hits u32 | hits x (segment, block, first row, end row, 4 x u32)`.
+//! `identifier (see [`crate::encoding::record`]) | hits u32 | hits x (segment, block, first row, end row, 4 x u32)`.
 //! The file has no name once it is complete, so that it goes with the process.
 
+use super::hit::Hit;
 use super::population::PopulationPart;
-use super::probe::Hit;
-use crate::bytes::u32_at;
 use crate::disk::{Disk, OpenFile};
-use crate::errors::{corrupt, io_error};
-use crate::part::Part;
-use crate::record;
+use crate::disk::{corrupt, io_error};
+use crate::encoding::bytes::u32_at;
+use crate::encoding::record;
+use crate::hash_partition::Part;
+use crate::sync::{AtomicU64, Ordering::Relaxed};
 use idmatch_store::Result;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use twox_hash::XxHash3_64;
 
 /// Bytes of a hit in the file.

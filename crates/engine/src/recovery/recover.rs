@@ -1,21 +1,19 @@
-//! Mending a store that cannot be opened: what can still be read becomes one that can.
+//! Recovery of a store that does not open: what can still be read becomes one that does.
 //!
-//! A segment that is missing, or whose header is damaged, is made anew from the other direction; a
-//! journal is written anew without what is damaged. All of it comes with one change of the manifest,
-//! so there is never a store that opens and has lost something. The manifest itself and
-//! the list of erasures exist once: a store without them has to be restored.
+//! A segment that is missing, or whose header is damaged, is rebuilt from the other direction. A damaged
+//! journal is rewritten without the damage. All of it comes with one change of the manifest, so there is
+//! never a store that opens and has lost something. The manifest and the tombstones exist
+//! once: a store without them has to be restored from a backup.
 
-use super::Manifest;
-use super::hold::list;
-use super::shared::Shared;
-use super::view::Opened;
-use crate::journal::{self, Appended, Entries, JournalWriter, Salvaged};
+use super::rewrite::rewrite;
+use crate::journal::{self, Appended, Entries, JournalWriter, ReadableRecords};
 use crate::segment::{Segment, SegmentInfo};
+use crate::versions::{Manifest, OpenSegments, VersionSet, list};
+use crate::writer_lock::WriterLock;
 use idmatch_model::{Side, TableName};
 use idmatch_store::{Error, ErrorKind, Finding, Result};
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// What keeps a store from being opened.
 #[derive(Default)]
@@ -29,18 +27,24 @@ struct Damage {
 }
 
 /// The files of the journal that count, as far as they can be read.
-type Journal = BTreeMap<u64, Salvaged>;
+type Journal = BTreeMap<u64, ReadableRecords>;
 
-impl Shared {
-    /// See [`super::EngineStore::mend`].
-    pub(super) fn mend(&self, accept_loss: bool) -> Result<Vec<Finding>> {
+/// A store that is being recovered.
+pub(crate) struct Recovery<'a> {
+    pub(crate) versions: &'a VersionSet,
+    pub(crate) lock: &'a WriterLock,
+}
+
+impl Recovery<'_> {
+    /// See [`crate::EngineStore::recover`].
+    pub(crate) fn run(&self, accept_loss: bool) -> Result<Vec<Finding>> {
         // Where there is no store, opening it says so.
-        if Manifest::read(&*self.disk, &self.root)?.is_none() {
+        if Manifest::read(&*self.versions.disk, &self.versions.root)?.is_none() {
             return Ok(Vec::new());
         }
-        let _lock = self.lock()?;
-        let mut manifest = self.published()?;
-        let journal = self.salvage_journal(&manifest)?;
+        let _lock = self.lock.lock_file()?;
+        let mut manifest = self.versions.published()?;
+        let journal = self.read_journal(&manifest)?;
         let (mut damage, mut lost) = (Damage::default(), Vec::new());
         self.check_segments(&mut manifest, &mut damage)?;
         self.check_journal(&manifest, &journal, &mut damage);
@@ -50,27 +54,28 @@ impl Shared {
         if damage.journal_bytes > 0 && !accept_loss {
             return Err(would_lose(&damage));
         }
-        self.next_file.fetch_max(manifest.next_file, Relaxed);
-        self.remove_files(self.leftovers(&self.published()?)?);
-        let view = self.open_view(manifest.clone(), &mut Opened::new())?;
-        self.add_segments(
-            |names| {
-                let mut made = Vec::new();
-                for (name, missing) in &damage.tables {
-                    let table = self.table_of(&view, name)?;
-                    let (segments, rows) =
-                        self.rewrite(names, name, table, *missing, accept_loss)?;
-                    made.push((name.clone(), segments));
-                    if rows > 0 {
-                        lost.push((name.clone(), rows));
+        self.versions.raise_next_file(manifest.next_file);
+        self.versions.remove_files(self.versions.orphans(&self.versions.published()?)?);
+        let version = self.versions.open_version(manifest.clone(), &mut OpenSegments::new())?;
+        self.versions
+            .add_segments(
+                |names| {
+                    let mut made = Vec::new();
+                    for (name, missing) in &damage.tables {
+                        let table = self.versions.table_of(&version, name)?;
+                        let (segments, rows) =
+                            rewrite(self.versions, names, name, table, *missing, accept_loss)?;
+                        made.push((name.clone(), segments));
+                        if rows > 0 {
+                            lost.push((name.clone(), rows));
+                        }
                     }
-                }
-                Ok(made)
-            },
-            |made| self.publish_mended(&manifest, &journal, &damage, made),
-        )
-        .inspect_err(|_| self.remove_scratch())?;
-        self.remove_files(self.leftovers(&self.published()?)?);
+                    Ok(made)
+                },
+                |made| self.publish_recovered(&manifest, &journal, &damage, made),
+            )
+            .inspect_err(|_| self.versions.remove_scratch())?;
+        self.versions.remove_files(self.versions.orphans(&self.versions.published()?)?);
         damage.findings.extend(lost.into_iter().map(|(name, rows)| Finding {
             place: format!("table {name}"),
             problem: format!("up to {rows} rows could be read in neither direction"),
@@ -80,8 +85,8 @@ impl Shared {
 
     /// Takes out of a manifest what cannot be opened.
     fn check_segments(&self, manifest: &mut Manifest, damage: &mut Damage) -> Result<()> {
-        let folder = self.segments();
-        let there: HashSet<String> = list(&*self.disk, &folder)?.into_iter().collect();
+        let folder = self.versions.segments();
+        let there: HashSet<String> = list(&*self.versions.disk, &folder)?.into_iter().collect();
         for (name, entry) in &mut manifest.tables {
             let mut readable = Vec::new();
             for info in std::mem::take(&mut entry.segments) {
@@ -107,25 +112,25 @@ impl Shared {
         if !there.contains(&info.file) {
             return Ok(Some("the file is gone".to_owned()));
         }
-        match Segment::open(&*self.disk, &self.segments(), info) {
+        match Segment::open(&*self.versions.disk, &self.versions.segments(), info) {
             Err(e) if e.kind() == ErrorKind::Corrupt => Ok(Some(e.to_string())),
             other => other.map(|_| None),
         }
     }
 
-    fn salvage_journal(&self, manifest: &Manifest) -> Result<Journal> {
-        let folder = self.journal();
+    fn read_journal(&self, manifest: &Manifest) -> Result<Journal> {
+        let folder = self.versions.journal();
         let mut journal = Journal::new();
-        let names = list(&*self.disk, &folder)?;
+        let names = list(&*self.versions.disk, &folder)?;
         let numbers = names.iter().filter_map(|name| journal::number_of(name));
         for number in numbers.filter(|number| *number >= manifest.journal.first) {
-            journal.insert(number, Salvaged::read(&*self.disk, &folder, number)?);
+            journal.insert(number, ReadableRecords::read(&*self.versions.disk, &folder, number)?);
         }
         Ok(journal)
     }
 
     fn check_journal(&self, manifest: &Manifest, journal: &Journal, damage: &mut Damage) {
-        let folder = self.journal();
+        let folder = self.versions.journal();
         let mut durable: BTreeMap<u64, u64> = BTreeMap::new();
         let mut note = |number: u64, length: u64| {
             if number >= manifest.journal.first {
@@ -133,34 +138,34 @@ impl Shared {
                 *known = length.max(*known);
             }
         };
-        for (number, salvaged) in journal {
-            note(*number, salvaged.durable);
-            if let (Some(before), Some(previous)) = (salvaged.before, number.checked_sub(1)) {
+        for (number, readable) in journal {
+            note(*number, readable.durable);
+            if let (Some(before), Some(previous)) = (readable.before, number.checked_sub(1)) {
                 note(previous, before);
             }
         }
         if let Some((number, length)) = manifest.journal.closed {
             note(number, length);
         }
-        let none = Salvaged::default();
+        let none = ReadableRecords::default();
         for (number, durable) in durable {
-            let (salvaged, file) = (journal.get(&number), journal::file(&folder, number));
+            let (readable, file) = (journal.get(&number), journal::file(&folder, number));
             let mut note = |bytes: usize, problem: String| {
                 damage.is_of_journal = true;
                 damage.journal_bytes += bytes;
                 damage.add(&file, problem);
             };
-            let what = if salvaged.is_some() { "damaged" } else { "gone" };
-            let salvaged = salvaged.unwrap_or(&none);
-            let holes = salvaged.holes(durable);
-            if holes.is_empty() && salvaged.before.is_none() && durable > 0 {
+            let what = if readable.is_some() { "damaged" } else { "gone" };
+            let readable = readable.unwrap_or(&none);
+            let holes = readable.holes(durable);
+            if holes.is_empty() && readable.before.is_none() && durable > 0 {
                 note(0, format!("the header is {what}"));
             }
             for hole in holes {
                 let problem = format!("upserts in bytes {} to {} are {what}", hole.start, hole.end);
                 note(hole.len(), problem);
             }
-            for (place, entries) in &salvaged.records {
+            for (place, entries) in &readable.records {
                 if !makes_sense(manifest, entries) {
                     let problem = format!("the record at byte {} makes no sense", place.start);
                     note(place.len(), problem);
@@ -169,7 +174,7 @@ impl Shared {
         }
     }
 
-    fn publish_mended(
+    fn publish_recovered(
         &self,
         readable: &Manifest,
         journal: &Journal,
@@ -180,7 +185,7 @@ impl Shared {
             true => self.write_journal(readable, journal)?,
             false => None,
         };
-        self.publish(|manifest| {
+        self.versions.publish(|manifest| {
             for (name, segments) in made {
                 let made_with = readable.erasures(&name);
                 if let Some(entry) = manifest.tables.get_mut(&name) {
@@ -200,8 +205,9 @@ impl Shared {
     /// Writes what is left of the journal as one file, durably; returns its number and length.
     fn write_journal(&self, manifest: &Manifest, journal: &Journal) -> Result<Option<(u64, u64)>> {
         let Some((last, _)) = journal.last_key_value() else { return Ok(None) };
-        let mut file = JournalWriter::create(&*self.disk, &self.journal(), last + 1, 0)?;
-        for (_, entries) in journal.values().flat_map(|salvaged| &salvaged.records) {
+        let mut file =
+            JournalWriter::create(&*self.versions.disk, &self.versions.journal(), last + 1, 0)?;
+        for (_, entries) in journal.values().flat_map(|readable| &readable.records) {
             if !makes_sense(manifest, entries) {
                 continue;
             }

@@ -3,14 +3,13 @@
 //! Segments are ordered by the hash of the packed key, so its highest bits are the part of an id: a scan
 //! meets the parts in their order. Must not know what is done with the rows.
 
-use super::table::visible;
-use super::view::TableView;
-use super::walk::for_each_observation;
+use super::for_each_observation;
+use crate::cpu;
+use crate::encoding::Packer;
+use crate::hash_partition::Part;
 use crate::matching::BatchBuilder;
 use crate::memtable::Commit;
-use crate::packed::Packer;
-use crate::part::Part;
-use crate::workers;
+use crate::versions::TableVersion;
 use idmatch_model::{Side, Window};
 use idmatch_store::{MatchSink, PARTS, Parts, Result, Scan};
 use std::sync::Arc;
@@ -19,15 +18,15 @@ use std::sync::Arc;
 const IN_EACH: usize = PARTS / Part::COUNT;
 
 /// A view of a table, and what is seen of it.
-pub(super) struct EngineScan {
-    table: Arc<TableView>,
+pub(crate) struct EngineScan {
+    table: Arc<TableVersion>,
     last: Commit,
     shown: Window,
 }
 
 impl EngineScan {
-    pub(super) fn new(table: Arc<TableView>, last: Commit) -> EngineScan {
-        let shown = visible(&table, Window::ALL);
+    pub(crate) fn new(table: Arc<TableVersion>, last: Commit) -> EngineScan {
+        let shown = table.visible_window(Window::ALL);
         EngineScan { table, last, shown }
     }
 
@@ -57,8 +56,8 @@ impl Scan for EngineScan {
             (first..first + IN_EACH).any(|part| parts.contains(part))
         };
         let wanted: Vec<Part> = Part::all().filter(is_wanted).collect();
-        workers::for_each_with(
-            workers::count(),
+        cpu::for_each_with(
+            cpu::count(),
             &wanted,
             || Ok(BatchBuilder::new(Side::Id, sink.lane()?)),
             |batch, part| self.read_part(*part, parts, batch),

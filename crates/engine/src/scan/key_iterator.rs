@@ -1,18 +1,18 @@
 //! All keys of a part of the hash space, each with its rows from everywhere.
 
-use super::view::TableView;
+use crate::encoding::Packed;
+use crate::hash_partition::Part;
 use crate::lookup::{Merge, RowCursor};
 use crate::memtable::Commit;
-use crate::packed::Packed;
-use crate::part::Part;
 use crate::segment::{Block, Segment};
+use crate::versions::TableVersion;
 use idmatch_model::{Keep, SeenAt, Side, Window};
 use idmatch_store::Result;
 
 /// Calls `take` with every key of a part, in order, and its visible rows. Cost: the part is read
 /// once.
-pub(super) fn for_each_key(
-    table: &TableView,
+pub(crate) fn for_each_key(
+    table: &TableVersion,
     side: Side,
     part: Part,
     last: Commit,
@@ -43,8 +43,8 @@ pub(super) fn for_each_key(
 
 /// Calls `take` with every visible observation of a part, each once: key, value, date. Cost: the part is
 /// read once.
-pub(super) fn for_each_observation(
-    table: &TableView,
+pub(crate) fn for_each_observation(
+    table: &TableVersion,
     side: Side,
     part: Part,
     last: Commit,
@@ -72,14 +72,14 @@ pub(super) fn for_each_observation(
     })
 }
 
-fn order<'a>((hash, key): (u64, Packed<'a>)) -> (u64, crate::packed::Kind, &'a [u8]) {
+fn order<'a>((hash, key): (u64, Packed<'a>)) -> (u64, crate::encoding::Kind, &'a [u8]) {
     (hash, key.kind, key.payload)
 }
 
 /// The keys of a segment in a part of the hash space, in order. What is verified of a block is kept while
 /// its keys are met.
 struct KeyWalk<'s> {
-    table: &'s TableView,
+    table: &'s TableVersion,
     segment: &'s Segment,
     part: Part,
     number: u32,
@@ -91,7 +91,7 @@ struct KeyWalk<'s> {
 }
 
 impl<'s> KeyWalk<'s> {
-    fn new(table: &'s TableView, segment: &'s Segment, part: Part) -> KeyWalk<'s> {
+    fn new(table: &'s TableVersion, segment: &'s Segment, part: Part) -> KeyWalk<'s> {
         let number = segment.header.block_of(part.first_hash());
         KeyWalk { table, segment, part, number, block: None, at: 0, current: None }
     }

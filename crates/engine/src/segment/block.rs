@@ -14,7 +14,7 @@
 
 use super::page::{DatePage, IdPage};
 use super::{Damage, PAGE_ROWS, Region, checksum};
-use crate::bytes::{slice, u16_at, u32_at, u64_at};
+use crate::encoding::bytes::{slice, u16_at, u32_at, u64_at};
 use std::ops::Range;
 
 /// Bytes before the page table.

@@ -4,10 +4,10 @@ use super::block::{HEAD_FIXED, surplus_width};
 use super::header::{HEADER_BYTES, MAX_BLOCK_BITS, block_of, residual_of};
 use super::page::{IdPageBuilder, write_dates};
 use super::{BLOCK_ROWS, Header, PAGE_ROWS, Region, Segment, SegmentInfo, checksum};
-use crate::bytes::u64_at;
+use crate::disk::io_error;
 use crate::disk::{Disk, Mapped};
-use crate::errors::io_error;
-use crate::packed::Packed;
+use crate::encoding::Packed;
+use crate::encoding::bytes::u64_at;
 use idmatch_model::{SeenAt, Side};
 use idmatch_store::{Error, ErrorKind, Result};
 use std::io;
@@ -189,7 +189,7 @@ impl SegmentBuilder {
             newest: header.newest,
             header_sum: u64_at(&encoded, HEADER_BYTES - 8).unwrap_or(0),
             erased: false,
-            gone_before: None,
+            retention_watermark: None,
         }))
     }
 

@@ -2,7 +2,7 @@
 
 use super::page::verify;
 use super::{Block, Damage, PAGE_ROWS, Region, Segment};
-use crate::packed::Packed;
+use crate::encoding::Packed;
 use idmatch_model::SeenAt;
 use idmatch_store::Result;
 
@@ -44,7 +44,8 @@ impl Segment {
     fn check_block(&self, number: u32, block: &Block<'_>) -> Result<()> {
         let at = self.head_range(number).start;
         let (offset, len) = block.key_page_range();
-        let page = crate::bytes::slice(self.region(Region::Keys), offset, len).unwrap_or_default();
+        let page = crate::encoding::bytes::slice(self.region(Region::Keys), offset, len)
+            .unwrap_or_default();
         verify(Region::Keys, offset, page).map_err(|damage| self.damaged(damage))?;
         let mut last_key = None;
         let mut last_row = 0;

@@ -8,9 +8,9 @@
 //! ```
 
 use super::{Region, checksum};
-use crate::bytes::{array, u32_at, u64_at};
-use crate::errors;
-use crate::part::Part;
+use crate::disk;
+use crate::encoding::bytes::{array, u32_at, u64_at};
+use crate::hash_partition::Part;
 use idmatch_model::{SeenAt, Side};
 use idmatch_store::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
@@ -63,8 +63,8 @@ pub(crate) struct SegmentInfo {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) erased: bool,
     /// Older rows are gone for good: the other direction may not have them any more.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) gone_before: Option<SeenAt>,
+    #[serde(rename = "gone_before", default, skip_serializing_if = "Option::is_none")]
+    pub(crate) retention_watermark: Option<SeenAt>,
 }
 
 impl Header {
@@ -92,7 +92,7 @@ impl Header {
 
     /// Reads and checks the header of a whole file.
     pub(crate) fn decode(path: &Path, file: &[u8]) -> Result<Header> {
-        let corrupt = |what: &str| errors::corrupt(path, 0, what);
+        let corrupt = |what: &str| disk::corrupt(path, 0, what);
         let Some(header) = array::<HEADER_BYTES>(file, 0) else {
             return Err(corrupt("the file is shorter than a segment's header"));
         };

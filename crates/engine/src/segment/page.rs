@@ -10,8 +10,8 @@
 //! ```
 
 use super::{Damage, Region, checksum};
-use crate::bytes::{slice, u16_at, u32_at, u64_at};
-use crate::packed::{Kind, Packed};
+use crate::encoding::bytes::{slice, u16_at, u32_at, u64_at};
+use crate::encoding::{Kind, Packed};
 use idmatch_model::SeenAt;
 
 /// Bytes before an ID page's body.
@@ -250,7 +250,7 @@ fn seal(region: Region, offset: usize, out: &mut [u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::packed::Packer;
+    use crate::encoding::Packer;
     use proptest::prelude::*;
 
     fn ids(page: &IdPage<'_>) -> Vec<String> {

@@ -2,16 +2,17 @@
 
 use super::page::verify;
 use super::{Block, Damage, Header, PAGE_ROWS, Region, SegmentInfo, checksum};
-use crate::bytes::{slice, u32_at, u64_at};
-use crate::disk::{Disk, Mapped, prefetch};
-use crate::errors::{corrupt, io_error};
-use crate::packed::Packed;
+use crate::cpu::prefetch;
+use crate::disk::{Disk, Mapped};
+use crate::disk::{corrupt, io_error};
+use crate::encoding::Packed;
+use crate::encoding::bytes::{slice, u32_at, u64_at};
+use crate::sync::{AtomicBool, Ordering::Relaxed};
 use idmatch_model::SeenAt;
 use idmatch_store::{Error, Result};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Shorter ranges are read page by page: asking for them would cost more than it saves.
 const WORTH_POPULATING: usize = 256 << 10;
@@ -32,7 +33,7 @@ pub(crate) struct Segment {
     /// Whether some of its rows may be hidden since it was written: erased, or gone for good.
     has_hidden: AtomicBool,
     /// Rows before this are gone for good.
-    gone_before: SeenAt,
+    retention_watermark: SeenAt,
 }
 
 impl Segment {
@@ -53,8 +54,8 @@ impl Segment {
     /// A segment from the bytes of its file. Checks header and directory.
     pub(crate) fn of_map(path: PathBuf, map: Arc<dyn Mapped>) -> Result<Segment> {
         let header = Header::decode(&path, map.bytes())?;
-        let (has_hidden, gone_before) = (AtomicBool::new(false), SeenAt::EPOCH);
-        let segment = Segment { path, map, header, has_hidden, gone_before };
+        let (has_hidden, retention_watermark) = (AtomicBool::new(false), SeenAt::EPOCH);
+        let segment = Segment { path, map, header, has_hidden, retention_watermark };
         segment.check_directory()?;
         Ok(segment)
     }
@@ -81,25 +82,25 @@ impl Segment {
 
     /// The same without the rows before a date. Another one, so that who reads this one goes on to
     /// see in both directions what it saw.
-    pub(crate) fn without_before(&self, date: SeenAt) -> Segment {
+    pub(crate) fn with_watermark(&self, date: SeenAt) -> Segment {
         Segment {
             path: self.path.clone(),
             map: Arc::clone(&self.map),
             header: self.header.clone(),
             has_hidden: AtomicBool::new(self.has_hidden() || self.header.oldest < date),
-            gone_before: date,
+            retention_watermark: date,
         }
     }
 
     /// Rows before this are gone for good.
-    pub(crate) fn gone_before(&self) -> SeenAt {
-        self.gone_before
+    pub(crate) fn retention_watermark(&self) -> SeenAt {
+        self.retention_watermark
     }
 
     /// Whether a row of this date is gone for good.
     #[inline(always)]
-    pub(crate) fn is_gone(&self, seen_at: SeenAt) -> bool {
-        seen_at < self.gone_before
+    pub(crate) fn is_below_watermark(&self, seen_at: SeenAt) -> bool {
+        seen_at < self.retention_watermark
     }
 
     /// Looks again at what was checked when the segment was opened.

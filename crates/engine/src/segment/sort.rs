@@ -1,20 +1,12 @@
-//! Rows one after another in memory, and their way into a segment.
-//!
-//! A row is `seen_at (6 bytes) | key | value`, the identifiers as in [`crate::record`]. Loads
-//! and memtables collect rows in any order; [`sorted`] brings them into a segment's.
+//! Sorts rows into a segment. Loads, flushes and compactions collect rows in any order.
 
-use crate::bytes::slice;
-use crate::disk::prefetch;
+use super::SegmentBuilder;
+use crate::cpu::prefetch;
+use crate::encoding::rows::{self, Row};
 use crate::erasures::Rules;
-use crate::packed::Packed;
-use crate::record;
-use crate::segment::SegmentBuilder;
-use idmatch_model::{Keep, SeenAt, Side};
+use idmatch_model::{Keep, Side};
 use idmatch_store::{Error, ErrorKind, Result};
 use std::cmp::Ordering;
-
-/// Bytes of a row's date.
-const DATE_BYTES: usize = 6;
 
 /// How many rows ahead the next ones are fetched into the cache.
 const AHEAD: usize = 12;
@@ -24,35 +16,6 @@ const AHEAD: usize = 12;
 struct Entry {
     hash: u64,
     at: u32,
-}
-
-/// A row, read.
-#[derive(Clone, Copy)]
-pub(crate) struct Row<'a> {
-    pub(crate) hash: u64,
-    pub(crate) key: Packed<'a>,
-    pub(crate) value: Packed<'a>,
-    pub(crate) seen_at: SeenAt,
-}
-
-/// Appends a row.
-#[inline]
-pub(crate) fn push(out: &mut Vec<u8>, seen_at: SeenAt, key: Packed<'_>, value: Packed<'_>) {
-    let [a, b, c, d, e, f, _, _] = seen_at.millis().to_le_bytes();
-    out.extend_from_slice(&[a, b, c, d, e, f]);
-    record::push(out, key);
-    record::push(out, value);
-}
-
-/// The row at `at`, whose hash is left 0, and where the next one starts.
-#[inline]
-pub(crate) fn read(rows: &[u8], at: usize) -> Option<(Row<'_>, usize)> {
-    let mut millis = [0; 8];
-    millis.get_mut(..DATE_BYTES)?.copy_from_slice(slice(rows, at, DATE_BYTES)?);
-    let seen_at = SeenAt::from_millis(i64::from_le_bytes(millis)).ok()?;
-    let (key, next) = record::read(rows, at + DATE_BYTES)?;
-    let (value, next) = record::read(rows, next)?;
-    Some((Row { hash: 0, key, value, seen_at }, next))
 }
 
 /// Sorts rows, whose keys' hashes all have this prefix, into a segment: each pair or
@@ -120,9 +83,9 @@ fn entries(rows: &[u8]) -> Result<Vec<Entry>> {
     Ok(entries)
 }
 
-fn row_at(rows: &[u8], entry: Entry) -> Result<(Row<'_>, usize)> {
+fn row_at(bytes: &[u8], entry: Entry) -> Result<(Row<'_>, usize)> {
     // The rows were written by this process, or their checksum held.
-    let (row, next) = read(rows, entry.at as usize)
+    let (row, next) = rows::read(bytes, entry.at as usize)
         .ok_or_else(|| Error::new(ErrorKind::Corrupt, "rows changed in memory"))?;
     Ok((Row { hash: entry.hash, ..row }, next))
 }

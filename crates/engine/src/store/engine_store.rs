@@ -1,54 +1,22 @@
-//! A store on disk: a folder with a manifest and segments.
-//!
-//! ```text
-//! STORE/MANIFEST          which tables there are and which segments each has
-//! STORE/LOCK              held by the process that writes, while it writes
-//! STORE/segments/*.seg    immutable, durable before the manifest names them
-//! STORE/journal/*.log     what was upserted and is in no segment yet
-//! STORE/scratch/*.tmp     only while a load runs
-//! ```
-//! Readers take the manifest as it is and keep an immutable [`view::View`] of it; they hold
-//! no lock. A writer takes the lock, adds files, replaces the manifest. Whatever a killed
-//! writer left is removed by whoever next gets the lock.
+//! The embedded store.
 
-mod backlog;
-mod backup;
-mod compacting;
-mod distinct;
-mod erase;
-mod flush;
-mod group;
-mod hold;
-mod live;
-mod manifest;
-mod mend;
-mod refresh;
-mod repair;
-mod salvage;
-mod scan;
-mod shared;
-mod table;
-mod verify;
-mod view;
-mod walk;
-
-pub(crate) use manifest::Manifest;
-pub(crate) use view::TableView;
-
+use super::owners::{Owners, StoreGuard};
+use super::table::EngineTable;
+use crate::catalog;
 use crate::disk::{Disk, OsDisk};
-use crate::limits::MemoryLimits;
+use crate::options::MemoryLimits;
+use crate::recovery::Recovery;
+use crate::versions::VersionSet;
+use crate::writer_lock::WriterLock;
 use idmatch_model::{ErasureKey, TableName, TableOptions};
 use idmatch_store::{Durability, Error, ErrorKind, Finding, Result, Store, Table};
-use shared::{Shared, User};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
-use table::EngineTable;
 
-/// The embedded store.
+/// A store in a folder. Clones share it.
 #[derive(Debug, Clone)]
 pub struct EngineStore {
-    shared: Arc<User>,
+    owners: Arc<StoreGuard>,
 }
 
 impl EngineStore {
@@ -78,18 +46,17 @@ impl EngineStore {
             let what = format!("{root:?} is no path of a store");
             Error::with_source(ErrorKind::InvalidArgument, what, e)
         })?;
-        let shared = Arc::new(Shared::open(disk, &root, limits)?);
-        Ok(EngineStore { shared: User::new(shared) })
+        Ok(EngineStore { owners: StoreGuard::new(Owners::open(disk, &root, limits)?) })
     }
 
     /// What upserts of this process promise from now on, unless they ask for more.
     pub fn set_durability(&self, durability: Durability) {
-        self.shared.set_durability(durability);
+        self.owners.writes.set_durability(durability);
     }
 
     /// What upserts promise unless they ask for more.
     pub fn durability(&self) -> Durability {
-        self.shared.durability()
+        self.owners.writes.durability()
     }
 
     /// Ends the writing of this process, so that another may write. Reading goes on; the next
@@ -98,18 +65,20 @@ impl EngineStore {
     /// # Errors
     /// `Io` if that could not be noted in the manifest; nothing is lost then.
     pub fn close(&self) -> Result<()> {
-        self.shared.close()
+        self.owners.writes.close()
     }
 
-    /// Mends a store that cannot be opened because a segment is missing or its header is damaged, or the
-    /// journal is: what can be read becomes a store that opens. Returns what was wrong; nothing, and
-    /// nothing is changed, where the store can be opened. [`Table::repair`] mends the rest.
+    /// Recovers a store that does not open because a segment is missing or its header is damaged, or because
+    /// the journal is damaged: what can be read becomes a store that opens. Returns the problems; none,
+    /// and nothing is changed, if the store opens. [`Table::repair`] repairs the rest.
     ///
     /// # Errors
     /// `Corrupt`, and nothing changes, if something would be lost and that is not accepted, or if
-    /// the manifest or the list of erasures is damaged; `Busy` while another process writes.
-    pub fn mend(disk: Arc<dyn Disk>, root: &Path, accept_loss: bool) -> Result<Vec<Finding>> {
-        Shared::unread(disk, root, MemoryLimits::default()).mend(accept_loss)
+    /// the manifest or a tombstone file is damaged; `Busy` while another process writes.
+    pub fn recover(disk: Arc<dyn Disk>, root: &Path, accept_loss: bool) -> Result<Vec<Finding>> {
+        let versions = Arc::new(VersionSet::unopened(disk, root, MemoryLimits::default()));
+        let lock = WriterLock::new(versions.clone());
+        Recovery { versions: &versions, lock: &lock }.run(accept_loss)
     }
 
     /// Copies a backup to a place where nothing is yet, and opens it.
@@ -118,7 +87,7 @@ impl EngineStore {
     /// Those of [`EngineStore::open`] for the backup; `InvalidArgument` if the place is taken.
     pub fn restore(source: &Path, destination: &Path) -> Result<EngineStore> {
         let backup = EngineStore::open(source)?;
-        if backup.shared.view().tables.is_empty() {
+        if backup.owners.versions.current().tables.is_empty() {
             return Err(Error::new(
                 ErrorKind::NotAStore,
                 format!("{} holds no backup: there is no table in it", source.display()),
@@ -131,50 +100,50 @@ impl EngineStore {
 
 impl Store for EngineStore {
     fn create_table(&self, name: &TableName, options: &TableOptions) -> Result<Arc<dyn Table>> {
-        self.shared.create_table(name, options)?;
+        catalog::create_table(&self.owners.versions, &self.owners.lock, name, options)?;
         self.table(name)
     }
 
     /// Until its first load, questions to it are errors (`TableNotFound`).
     fn new_table(&self, name: &TableName, options: &TableOptions) -> Result<Arc<dyn Table>> {
-        self.shared.check_options(name, options)?;
-        Ok(Arc::new(EngineTable::new(self.shared.clone(), name.clone(), options.clone())))
+        self.owners.versions.check_options(name, options)?;
+        Ok(Arc::new(EngineTable::new(self.owners.clone(), name.clone(), options.clone())))
     }
 
     fn table(&self, name: &TableName) -> Result<Arc<dyn Table>> {
-        let view = self.shared.view();
-        let Some(table) = view.tables.get(name) else {
-            let names: Vec<&str> = view.tables.keys().map(TableName::as_str).collect();
+        let version = self.owners.versions.current();
+        let Some(table) = version.tables.get(name) else {
+            let names: Vec<&str> = version.tables.keys().map(TableName::as_str).collect();
             let there = match names.as_slice() {
                 [] => "it has no tables".to_owned(),
                 names => format!("it has {}", names.join(", ")),
             };
             return Err(Error::new(
                 ErrorKind::TableNotFound,
-                format!("{} has no table {name}; {there}", self.shared.root().display()),
+                format!("{} has no table {name}; {there}", self.owners.versions.root.display()),
             ));
         };
-        Ok(Arc::new(EngineTable::new(self.shared.clone(), name.clone(), table.options.clone())))
+        Ok(Arc::new(EngineTable::new(self.owners.clone(), name.clone(), table.options.clone())))
     }
 
     fn tables(&self) -> Result<Vec<TableName>> {
-        Ok(self.shared.view().tables.keys().cloned().collect())
+        Ok(self.owners.versions.current().tables.keys().cloned().collect())
     }
 
     fn refresh(&self) -> Result<()> {
-        self.shared.refresh()
+        self.owners.lock.refresh()
     }
 
     fn backup(&self, destination: &Path) -> Result<()> {
-        self.shared.backup(destination)
+        self.owners.backup(destination)
     }
 
     fn adopt_erasure_key(&self, key: ErasureKey) -> Result<ErasureKey> {
-        self.shared.adopt_erasure_key(key)
+        self.owners.eraser.adopt_key(key)
     }
 
     fn end(&self) -> Result<()> {
-        self.shared.has_ended.store(true, Relaxed);
-        self.shared.close()
+        self.owners.lock.close();
+        self.owners.writes.close()
     }
 }

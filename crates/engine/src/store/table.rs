@@ -1,16 +1,17 @@
 //! A table of the embedded store.
 
-use super::compacting::pending_bytes;
-use super::distinct::distinct;
-use super::scan::EngineScan;
-use super::shared::User;
-use super::verify::verify;
-use super::view::TableView;
+use super::owners::{Owners, StoreGuard};
+use crate::catalog;
+use crate::compaction::pending_bytes;
+use crate::cpu;
+use crate::encoding::Packer;
 use crate::lookup::{KeyAnswers, pair_dates, places};
 use crate::matching::EngineMatch;
 use crate::memtable::Commit;
-use crate::packed::Packer;
-use crate::workers;
+use crate::recovery::Repair;
+use crate::scan::{EngineScan, distinct};
+use crate::verify::verify_table;
+use crate::versions::TableVersion;
 use idmatch_model::{Keep, Period, SeenAt, Side, TableName, TableOptions, Window, check_id};
 use idmatch_store::{
     Answers, BatchSource, Distinct, Durability, Erased, Erasures, Finding, Ingest, Match,
@@ -19,50 +20,47 @@ use idmatch_store::{
 use std::sync::Arc;
 
 pub(super) struct EngineTable {
-    shared: Arc<User>,
+    owners: Arc<StoreGuard>,
     name: TableName,
     /// What it is made with, if it is not there yet.
     options: TableOptions,
 }
 
 impl EngineTable {
-    pub(super) fn new(shared: Arc<User>, name: TableName, options: TableOptions) -> EngineTable {
-        EngineTable { shared, name, options }
+    pub(super) fn new(
+        owners: Arc<StoreGuard>,
+        name: TableName,
+        options: TableOptions,
+    ) -> EngineTable {
+        EngineTable { owners, name, options }
     }
 
     /// The table as it is now, and the last commit to be read of it.
-    fn view(&self) -> Result<(Arc<TableView>, Commit)> {
-        let table = self.shared.table_of(&self.shared.view(), &self.name)?.clone();
-        Ok((table, self.shared.visible()))
+    fn version(&self) -> Result<(Arc<TableVersion>, Commit)> {
+        let table =
+            self.owners.versions.table_of(&self.owners.versions.current(), &self.name)?.clone();
+        Ok((table, self.owners.versions.last_commit()))
     }
 
     /// The dates of a pair as stored: newest first, repeats included. Asked on the side of
     /// the pair that has fewer rows.
-    fn stored_dates(&self, id: &str, partner_id: &str) -> Result<(Vec<SeenAt>, Arc<TableView>)> {
-        workers::note_short_work();
+    fn stored_dates(&self, id: &str, partner_id: &str) -> Result<(Vec<SeenAt>, Arc<TableVersion>)> {
+        cpu::note_foreground();
         check_id(id.as_bytes())?;
         check_id(partner_id.as_bytes())?;
-        let (view, last) = self.view()?;
+        let (table, last) = self.version()?;
         let mut packers = (Packer::default(), Packer::default());
         let (id, partner_id) =
             (packers.0.pack(id.as_bytes()), packers.1.pack(partner_id.as_bytes()));
-        let by_id = places(&view, Side::Id, id, last)?;
-        let by_partner_id = places(&view, Side::PartnerId, partner_id, last)?;
+        let by_id = places(&table, Side::Id, id, last)?;
+        let by_partner_id = places(&table, Side::PartnerId, partner_id, last)?;
         let rows = |places: &[_]| places.iter().map(crate::lookup::Place::len).sum::<usize>();
         let dates = if rows(&by_id) <= rows(&by_partner_id) {
             pair_dates(&by_id, partner_id)?
         } else {
             pair_dates(&by_partner_id, id)?
         };
-        Ok((dates, view))
-    }
-}
-
-/// The part of a window that a table's retention leaves.
-pub(super) fn visible(table: &TableView, window: Window) -> Window {
-    match &table.options.retention {
-        Some(retention) => window.within_retention(Some(retention), idmatch_store::now()),
-        None => window,
+        Ok((dates, table))
     }
 }
 
@@ -72,17 +70,17 @@ impl Table for EngineTable {
     }
 
     fn options(&self) -> Result<TableOptions> {
-        let view = self.shared.view();
-        let table = view.tables.get(&self.name);
+        let table = self.owners.versions.current();
+        let table = table.tables.get(&self.name);
         Ok(table.map_or_else(|| self.options.clone(), |table| table.options.clone()))
     }
 
     fn set_retention(&self, retention: Option<Period>) -> Result<()> {
-        self.shared.set_retention(&self.name, retention)
+        catalog::set_retention(&self.owners.versions, &self.owners.lock, &self.name, retention)
     }
 
     fn load(&self, source: &mut dyn BatchSource, ingest: &Ingest<'_>) -> Result<()> {
-        self.shared.load(&self.name, &self.options, source, ingest)
+        self.owners.loader.load(&self.name, &self.options, source, ingest)
     }
 
     fn upsert(
@@ -91,8 +89,8 @@ impl Table for EngineTable {
         ingest: &Ingest<'_>,
         durability: Option<Durability>,
     ) -> Result<()> {
-        workers::note_short_work();
-        self.shared.upsert(&self.name, &self.options, source, ingest, durability)
+        cpu::note_foreground();
+        self.owners.writes.upsert(&self.name, &self.options, source, ingest, durability)
     }
 
     fn erase(
@@ -103,45 +101,45 @@ impl Table for EngineTable {
     ) -> Result<Erased> {
         ingest.check_date(at)?;
         let targets = ingest.targets(source)?;
-        self.shared.erase(&self.name, &targets, at)
+        self.owners.eraser.erase(&self.name, &targets, at)
     }
 
     fn erasures(&self) -> Result<Erasures> {
-        let store = self.shared.view();
+        let store = self.owners.versions.current();
         let key = store.manifest.erasure_key()?;
-        let hashes = self.shared.table_of(&store, &self.name)?.rules.erasures.all();
+        let hashes = self.owners.versions.table_of(&store, &self.name)?.rules.erasures.all();
         Ok(Erasures { key, hashes })
     }
 
     fn add_erasures(&self, erasures: &Erasures) -> Result<()> {
-        self.shared.add_erasures(&self.name, erasures)
+        self.owners.eraser.add_tombstones(&self.name, erasures)
     }
 
     fn scan(&self) -> Result<Box<dyn Scan>> {
-        let (view, last) = self.view()?;
-        Ok(Box::new(EngineScan::new(view, last)))
+        let (table, last) = self.version()?;
+        Ok(Box::new(EngineScan::new(table, last)))
     }
 
     fn answers(&self, by: Side, key: &str, window: Window) -> Result<Box<dyn Answers>> {
-        workers::note_short_work();
+        cpu::note_foreground();
         check_id(key.as_bytes())?;
-        let (view, last) = self.view()?;
-        let places = places(&view, by, Packer::default().pack(key.as_bytes()), last)?;
-        Ok(Box::new(KeyAnswers::new(places, view.rules.keep, visible(&view, window))))
+        let (table, last) = self.version()?;
+        let places = places(&table, by, Packer::default().pack(key.as_bytes()), last)?;
+        Ok(Box::new(KeyAnswers::new(places, table.rules.keep, table.visible_window(window))))
     }
 
     fn last_seen(&self, id: &str, partner_id: &str) -> Result<Option<SeenAt>> {
-        let (dates, view) = self.stored_dates(id, partner_id)?;
-        Ok(dates.first().copied().filter(|date| visible(&view, Window::ALL).contains(*date)))
+        let (dates, table) = self.stored_dates(id, partner_id)?;
+        Ok(dates.first().copied().filter(|date| table.visible_window(Window::ALL).contains(*date)))
     }
 
     fn history(&self, id: &str, partner_id: &str) -> Result<Vec<SeenAt>> {
-        let (mut dates, view) = self.stored_dates(id, partner_id)?;
+        let (mut dates, table) = self.stored_dates(id, partner_id)?;
         dates.dedup();
-        if view.rules.keep == Keep::Last {
+        if table.rules.keep == Keep::Last {
             dates.truncate(1);
         }
-        let visible = visible(&view, Window::ALL);
+        let visible = table.visible_window(Window::ALL);
         dates.retain(|date| visible.contains(*date));
         Ok(dates)
     }
@@ -151,44 +149,44 @@ impl Table for EngineTable {
         population: &mut dyn BatchSource,
         query: MatchQuery,
     ) -> Result<Box<dyn Match>> {
-        let (view, last) = self.view()?;
-        let query = MatchQuery { window: visible(&view, query.window), ..query };
+        let (table, last) = self.version()?;
+        let query = MatchQuery { window: table.visible_window(query.window), ..query };
         Ok(Box::new(EngineMatch::run(
-            self.shared.disk(),
-            self.shared.limits().tranche_bytes,
-            (view, last),
+            &*self.owners.versions.disk,
+            self.owners.versions.limits.tranche_bytes,
+            (table, last),
             population,
             query,
         )?))
     }
 
     fn compact(&self) -> Result<()> {
-        self.shared.compact(&self.name)
+        let _guard = self.owners.lock.acquire()?;
+        self.owners.writes.flush_all()?;
+        self.owners.compactor.compact(&self.name)
     }
 
     fn verify(&self) -> Result<Vec<Finding>> {
-        // Nothing is removed that the manifest of now names.
-        let _copying = self.shared.files_stay();
-        let manifest = self.shared.view().manifest.clone();
-        let (view, last) = self.view()?;
-        let place = (self.shared.disk(), &*self.shared.segments());
-        verify(place, manifest.erasures(&self.name), &view, last)
+        let _pins = self.owners.versions.pin_files();
+        let version = self.owners.versions.current();
+        verify_table(&self.owners.versions, &version, &self.name)
     }
 
     fn repair(&self, accept_loss: bool) -> Result<Repaired> {
-        self.shared.repair(&self.name, accept_loss)
+        let Owners { versions, lock, writes, compactor, loader, .. } = &**self.owners;
+        Repair { versions, lock, writes, compactor, loader }.table(&self.name, accept_loss)
     }
 
     fn distinct(&self) -> Result<Distinct> {
-        let (view, last) = self.view()?;
-        distinct(&view, last, self.stats()?.rows)
+        let (table, last) = self.version()?;
+        distinct(&table, last, self.stats()?.rows)
     }
 
     fn stats(&self) -> Result<TableStats> {
-        let (view, _) = self.view()?;
+        let (table, _) = self.version()?;
         let mut stats = TableStats {
-            pending_compaction_bytes: pending_bytes(&view, self.shared.limits()),
-            erasures: view.rules.erasures.len(),
+            pending_compaction_bytes: pending_bytes(&table, self.owners.versions.limits),
+            erasures: table.rules.erasures.len(),
             ..TableStats::default()
         };
         let mut span = |(oldest, newest): (SeenAt, SeenAt)| {
@@ -197,7 +195,7 @@ impl Table for EngineTable {
         };
 
         for side in Side::BOTH {
-            for segment in view.segments(side) {
+            for segment in table.segments(side) {
                 let header = &segment.header;
                 stats.segments += 1;
                 stats.bytes += header.file_len();
@@ -207,7 +205,7 @@ impl Table for EngineTable {
                 span((header.oldest, header.newest));
             }
         }
-        for memtable in view.live() {
+        for memtable in table.memtables() {
             stats.rows += memtable.rows();
             stats.memtable_rows += memtable.rows();
             stats.memtable_bytes += memtable.bytes() as u64;

@@ -1,37 +1,24 @@
 //! Catching up with what other processes have published and written to the journal.
 
-use super::Manifest;
-use super::hold::list;
-use super::shared::Shared;
-use super::view::{LiveSet, Opened};
-use crate::errors::corrupt;
+use super::paths::list;
+use super::{JournalPositions, Manifest, MemtableSet, OpenSegments, VersionSet};
+use crate::disk::corrupt;
 use crate::journal::{self, Entries, Progress};
 use crate::memtable::Memtable;
-use crate::workers::lock;
 use idmatch_store::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Release;
 
 /// A writer may remove files between the reading of the manifest and of what it names.
 const TRIES: u32 = 100;
 
-impl Shared {
-    /// Takes over what any process has published or upserted.
-    pub(crate) fn refresh(&self) -> Result<()> {
-        let held = lock(&self.hold);
-        // What this process writes it has in its view.
-        if held.strong_count() > 0 {
-            return Ok(());
-        }
-        self.catch_up(&mut lock(&self.publishing))
-    }
-
-    /// The same for those that hold `publishing`, whose content it is.
-    pub(super) fn catch_up(&self, read: &mut BTreeMap<u64, usize>) -> Result<()> {
+impl VersionSet {
+    /// Takes over what any process has published or upserted. The caller has the publish lock, whose
+    /// content this is.
+    pub(crate) fn catch_up(&self, read: &mut JournalPositions) -> Result<()> {
         // What one try has opened the next one need not: so a try ends before a writer that merges
         // has replaced everything again.
-        let mut opened = self.view().opened();
+        let mut opened = self.current().opened();
         let mut tries = 0;
         while let Some(manifest) = Manifest::read(&*self.disk, &self.root)? {
             tries += 1;
@@ -47,10 +34,10 @@ impl Shared {
     fn catch_up_with(
         &self,
         manifest: Manifest,
-        read: &mut BTreeMap<u64, usize>,
-        opened: &mut Opened,
+        read: &mut JournalPositions,
+        opened: &mut OpenSegments,
     ) -> Result<()> {
-        let before = self.view();
+        let before = self.current();
         let first = manifest.journal.first;
         let folder = self.journal();
         let numbers: BTreeSet<u64> = list(&*self.disk, &folder)?
@@ -62,20 +49,20 @@ impl Shared {
         let mut read_now = read.clone();
         read_now.retain(|number, _| *number >= first);
         let mut pending = Vec::new();
-        let mut live: Vec<LiveSet> =
-            before.live.iter().filter(|set| set.journal >= first).cloned().collect();
-        let view = match manifest == before.manifest {
+        let mut sets: Vec<MemtableSet> =
+            before.memtables.iter().filter(|set| set.journal >= first).cloned().collect();
+        let version = match manifest == before.manifest {
             true => None,
-            false => Some(self.open_view(manifest.clone(), opened)?),
+            false => Some(self.open_version(manifest.clone(), opened)?),
         };
-        let tables = &view.as_ref().unwrap_or(&before).manifest.tables;
-        let mut commit = self.visible();
+        let tables = &version.as_ref().unwrap_or(&before).manifest.tables;
+        let mut commit = self.last_commit();
         let started = commit;
         for number in numbers {
             let from = read_now.get(&number).copied().unwrap_or(0);
-            let (mut set, is_new) = match live.iter().find(|set| set.journal == number) {
+            let (mut set, is_new) = match sets.iter().find(|set| set.journal == number) {
                 Some(set) => (set.clone(), false),
-                None => (LiveSet { journal: number, tables: BTreeMap::new() }, true),
+                None => (MemtableSet { journal: number, tables: BTreeMap::new() }, true),
             };
             let mut take = |entries: Entries<'_>| {
                 commit += 1;
@@ -109,8 +96,8 @@ impl Shared {
                     read_now.insert(number, end);
                 }
             }
-            live.retain(|other| other.journal != number);
-            live.push(set);
+            sets.retain(|other| other.journal != number);
+            sets.push(set);
         }
         if let Some((number, length)) = manifest.journal.closed
             && number >= first
@@ -121,11 +108,11 @@ impl Shared {
         for (memtable, commit, count, rows) in pending {
             memtable.add(commit, count, &rows).ok_or_else(malformed)?;
         }
-        if view.is_some() || commit != started || live.len() != before.live.len() {
-            let view = view.as_ref().unwrap_or(&before);
-            self.show(view.with_live(live));
+        if version.is_some() || commit != started || sets.len() != before.memtables.len() {
+            let version = version.as_ref().unwrap_or(&before);
+            self.install(version.with_memtables(sets));
         }
-        self.visible.store(commit, Release);
+        self.set_last_commit(commit);
         *read = read_now;
         Ok(())
     }

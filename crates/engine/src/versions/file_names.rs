@@ -1,8 +1,7 @@
 //! Names for new segment files, and which of them one operation took.
 
-use crate::workers::lock;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::sync::Mutex;
+use crate::sync::{AtomicU64, Ordering::Relaxed};
 
 /// Gives every file of a store a name of its own.
 pub(crate) struct FileNames<'a> {
@@ -23,12 +22,12 @@ impl<'a> FileNames<'a> {
     /// A name that no file ever had, with this ending.
     pub(crate) fn take_for(&self, ending: &str) -> String {
         let name = format!("{:010}.{ending}", self.next.fetch_add(1, Relaxed));
-        lock(&self.taken).push(name.clone());
+        self.taken.lock().push(name.clone());
         name
     }
 
     /// All names that were taken here.
     pub(crate) fn taken(&self) -> Vec<String> {
-        lock(&self.taken).clone()
+        self.taken.lock().clone()
     }
 }

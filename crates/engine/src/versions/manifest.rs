@@ -4,8 +4,8 @@
 //! `idmatch-manifest <format> <checksum of the rest, 16 hex digits>`; the rest is JSON.
 
 use crate::disk::Disk;
+use crate::disk::{corrupt, io_error};
 use crate::erasures::ErasureFile;
-use crate::errors::{corrupt, io_error};
 use crate::segment::SegmentInfo;
 use idmatch_model::{ErasureKey, ErasureKeyError, TableName, TableOptions};
 use idmatch_store::{Error, ErrorKind, Result};

@@ -1,53 +1,53 @@
-//! An immutable view of a store: the segments that one manifest names, open, and the memtables
-//! with what was upserted since.
+//! An immutable version of a store: the segments that one manifest names, open, and the memtables with
+//! the rows that were upserted since. Must not know how versions change.
 
 use super::Manifest;
 use crate::disk::Disk;
+use crate::encoding::Packed;
 use crate::erasures::{Erasures, KeyErasures, Rules};
+use crate::hash_partition::Part;
 use crate::memtable::{Commit, Memtable};
-use crate::packed::Packed;
-use crate::part::Part;
 use crate::segment::Segment;
-use idmatch_model::{SeenAt, Side, TableName, TableOptions};
-use idmatch_store::Result;
+use idmatch_model::{SeenAt, Side, TableName, TableOptions, Window};
+use idmatch_store::{Result, now};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
 /// What readers read, for as long as they hold it.
 #[derive(Default)]
-pub(crate) struct View {
+pub(crate) struct Version {
     pub(crate) manifest: Manifest,
-    pub(crate) tables: BTreeMap<TableName, Arc<TableView>>,
+    pub(crate) tables: BTreeMap<TableName, Arc<TableVersion>>,
     /// Oldest first.
-    pub(crate) live: Vec<LiveSet>,
+    pub(crate) memtables: Vec<MemtableSet>,
 }
 
 /// Open segments by the names of their files.
-pub(crate) type Opened = HashMap<String, Arc<Segment>>;
+pub(crate) type OpenSegments = HashMap<String, Arc<Segment>>;
 
 /// The memtables that hold what one journal file does.
 #[derive(Clone)]
-pub(crate) struct LiveSet {
+pub(crate) struct MemtableSet {
     pub(crate) journal: u64,
     pub(crate) tables: BTreeMap<TableName, Arc<Memtable>>,
 }
 
-impl LiveSet {
+impl MemtableSet {
     /// About how much memory the memtables take.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.tables.values().map(|memtable| memtable.bytes()).sum()
     }
 }
 
 /// What there is of a table.
-pub(crate) struct TableView {
+pub(crate) struct TableVersion {
     pub(crate) options: TableOptions,
     pub(crate) rules: Rules,
     by_id: Arc<Direction>,
     by_partner_id: Arc<Direction>,
     /// Oldest first.
-    live: Vec<Arc<Memtable>>,
+    memtables: Vec<Arc<Memtable>>,
 }
 
 /// The segments whose keys are of one side.
@@ -65,9 +65,9 @@ impl Direction {
     }
 }
 
-impl View {
+impl Version {
     /// The segments that are open, by the names of their files.
-    pub(crate) fn opened(&self) -> Opened {
+    pub(crate) fn opened(&self) -> OpenSegments {
         self.tables
             .values()
             .flat_map(|table| table.by_id.all.iter().chain(&table.by_partner_id.all))
@@ -81,9 +81,9 @@ impl View {
         disk: &dyn Disk,
         folder: &Path,
         manifest: Manifest,
-        before: &View,
-        opened: &mut Opened,
-    ) -> Result<View> {
+        before: &Version,
+        opened: &mut OpenSegments,
+    ) -> Result<Version> {
         let mut tables = BTreeMap::new();
         for (name, entry) in &manifest.tables {
             let erasures = open_erasures(disk, folder, &manifest, name, before)?;
@@ -93,9 +93,9 @@ impl View {
                     Some(segment) => Arc::clone(segment),
                     None => Arc::new(Segment::open(disk, folder, info)?),
                 };
-                let gone_before = info.gone_before.unwrap_or(SeenAt::EPOCH);
-                if segment.gone_before() != gone_before {
-                    segment = Arc::new(segment.without_before(gone_before));
+                let retention_watermark = info.retention_watermark.unwrap_or(SeenAt::EPOCH);
+                if segment.retention_watermark() != retention_watermark {
+                    segment = Arc::new(segment.with_watermark(retention_watermark));
                 }
                 opened.insert(info.file.clone(), Arc::clone(&segment));
                 if info.erased {
@@ -106,43 +106,48 @@ impl View {
                     Side::PartnerId => by_partner_id.push(segment),
                 }
             }
-            let table = TableView {
+            let table = TableVersion {
                 options: entry.options.clone(),
                 rules: Rules { keep: entry.options.keep, erasures },
                 by_id: Arc::new(Direction::new(by_id)),
                 by_partner_id: Arc::new(Direction::new(by_partner_id)),
-                live: Vec::new(),
+                memtables: Vec::new(),
             };
             tables.insert(name.clone(), Arc::new(table));
         }
-        Ok(View { manifest, tables, live: Vec::new() }.with_live(before.live.clone()))
+        Ok(Version { manifest, tables, memtables: Vec::new() }
+            .with_memtables(before.memtables.clone()))
     }
 
     /// The same with other memtables.
-    pub(crate) fn with_live(&self, live: Vec<LiveSet>) -> View {
+    pub(crate) fn with_memtables(&self, sets: Vec<MemtableSet>) -> Version {
         let of_table = |name: &TableName| -> Vec<Arc<Memtable>> {
-            live.iter().filter_map(|set| set.tables.get(name).cloned()).collect()
+            sets.iter().filter_map(|set| set.tables.get(name).cloned()).collect()
         };
         let tables = self.tables.iter().map(|(name, table)| {
-            (name.clone(), Arc::new(TableView { live: of_table(name), ..table.shared() }))
+            (name.clone(), Arc::new(TableVersion { memtables: of_table(name), ..table.shared() }))
         });
-        View { manifest: self.manifest.clone(), tables: tables.collect(), live: live.clone() }
+        Version {
+            manifest: self.manifest.clone(),
+            tables: tables.collect(),
+            memtables: sets.clone(),
+        }
     }
 
     /// About how much memory all memtables take.
-    pub(super) fn live_bytes(&self) -> usize {
-        self.live.iter().map(LiveSet::bytes).sum()
+    pub(crate) fn memtable_bytes(&self) -> usize {
+        self.memtables.iter().map(MemtableSet::bytes).sum()
     }
 
     /// The memtable of a table among those that were begun last.
     pub(crate) fn newest_memtable(&self, table: &str) -> Option<&Arc<Memtable>> {
         let (_, memtable) =
-            self.live.last()?.tables.iter().find(|(name, _)| name.as_str() == table)?;
+            self.memtables.last()?.tables.iter().find(|(name, _)| name.as_str() == table)?;
         Some(memtable)
     }
 }
 
-impl TableView {
+impl TableVersion {
     /// The segments whose keys are of this side.
     pub(crate) fn segments(&self, side: Side) -> &[Arc<Segment>] {
         &self.direction(side).all
@@ -159,8 +164,8 @@ impl TableView {
     }
 
     /// What was upserted.
-    pub(crate) fn live(&self) -> &[Arc<Memtable>] {
-        &self.live
+    pub(crate) fn memtables(&self) -> &[Arc<Memtable>] {
+        &self.memtables
     }
 
     /// Every segment that may have rows of some keys of a part, each given with its hash. What was
@@ -173,7 +178,7 @@ impl TableView {
         last: Commit,
     ) -> Result<Vec<Arc<Segment>>> {
         let mut sources = self.segments_of(side, part).to_vec();
-        for memtable in &self.live {
+        for memtable in &self.memtables {
             let rows = memtable.rows_of(side, part, keys.clone(), (&self.rules, last))?;
             sources.extend(rows.map(Arc::new));
         }
@@ -188,7 +193,7 @@ impl TableView {
         last: Commit,
     ) -> Result<Vec<Arc<Segment>>> {
         let mut sources = self.segments_of(side, part).to_vec();
-        for memtable in &self.live {
+        for memtable in &self.memtables {
             let rows = memtable.rows_in(side, part, (&self.rules, last))?;
             sources.extend(rows.map(Arc::new));
         }
@@ -206,6 +211,14 @@ impl TableView {
         may_be.then(|| self.rules.erasures.of_key(side, key).map(Arc::new)).flatten()
     }
 
+    /// The part of a window that the table's retention leaves.
+    pub(crate) fn visible_window(&self, window: Window) -> Window {
+        match &self.options.retention {
+            Some(retention) => window.within_retention(Some(retention), now()),
+            None => window,
+        }
+    }
+
     fn direction(&self, side: Side) -> &Direction {
         match side {
             Side::Id => &self.by_id,
@@ -214,13 +227,13 @@ impl TableView {
     }
 
     /// The same segments, without memtables.
-    fn shared(&self) -> TableView {
-        TableView {
+    fn shared(&self) -> TableVersion {
+        TableVersion {
             options: self.options.clone(),
             rules: self.rules.clone(),
             by_id: self.by_id.clone(),
             by_partner_id: self.by_partner_id.clone(),
-            live: Vec::new(),
+            memtables: Vec::new(),
         }
     }
 }
@@ -231,7 +244,7 @@ fn open_erasures(
     folder: &Path,
     manifest: &Manifest,
     name: &TableName,
-    before: &View,
+    before: &Version,
 ) -> Result<Arc<Erasures>> {
     let files = |manifest: &Manifest| {
         manifest.tables.get(name).map(|entry| entry.erasures.clone()).unwrap_or_default()

@@ -1,278 +1,148 @@
-//! What a store and its tables share: the current view, and how it changes.
-//!
-//! Lock order: `erasing` or `loading`, `writer` (see `live`), `hold`, `publishing`, `view`. Whoever merges has
-//! `compacting` and takes none of those before `publishing`; writers wait for merges (`wait_for_merges`).
-//! A backup has `writer`, then `copying`, then `publishing`.
+//! The current version of a store, and how it changes.
 
-use super::group::Queue;
-use super::hold::{Hold, first_foreign};
-use super::live::Writer;
-use super::manifest::TableEntry;
-use super::view::{Opened, View};
-use super::{Manifest, flush};
-use crate::disk::Disk;
-use crate::erasures::Rules;
-use crate::errors::io_error;
-use crate::limits::MemoryLimits;
-use crate::load::{LoadPlace, load};
+use super::paths::{JOURNAL, SCRATCH, SEGMENTS};
+use super::{FileNames, Manifest, OpenSegments, TableEntry, TableVersion, Version};
+use crate::disk::{Disk, io_error};
 use crate::memtable::Commit;
-use crate::names::FileNames;
-use crate::workers::lock;
-use idmatch_model::{Period, TableName, TableOptions};
-use idmatch_store::{BatchSource, Durability, Error, ErrorKind, Ingest, Result};
+use crate::options::MemoryLimits;
+use crate::sync::Ordering::{Acquire, Relaxed, Release};
+use crate::sync::{
+    AtomicBool, AtomicU64, ExclusiveGuard, Rank, RankedGuard, RankedMutex, RankedRwLock,
+    SharedGuard,
+};
+use arc_swap::ArcSwap;
+use idmatch_model::{TableName, TableOptions};
+use idmatch_store::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Acquire, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
+use std::sync::Arc;
 
-pub(super) const SEGMENTS: &str = "segments";
-pub(super) const SCRATCH: &str = "scratch";
-pub(super) const JOURNAL: &str = "journal";
+/// How far each journal file was read or written, by its number.
+pub(crate) type JournalPositions = BTreeMap<u64, usize>;
 
-pub(crate) struct Shared {
-    pub(super) disk: Arc<dyn Disk>,
-    pub(super) root: PathBuf,
-    pub(super) limits: MemoryLimits,
-    view: RwLock<Arc<View>>,
-    /// The last commit that readers see.
-    pub(super) visible: AtomicU64,
-    /// Held while the view or the manifest changes. Inside: how far each journal file was read.
-    pub(super) publishing: Mutex<BTreeMap<u64, usize>>,
-    /// Held while something is erased: nothing else changes the list of erasures.
-    pub(super) erasing: Mutex<()>,
-    /// One load at a time: it has the scratch folder for itself.
-    pub(super) loading: Mutex<()>,
-    /// The right to write, as long as anything in this process needs it.
-    pub(super) hold: Mutex<Weak<Hold>>,
-    /// The number of the next segment file; set whenever the right to write is obtained.
-    pub(super) next_file: AtomicU64,
-    /// What upserts promise unless they ask for more.
-    pub(super) durability: RwLock<Durability>,
-    pub(super) queue: Mutex<Queue>,
-    pub(super) turn: Condvar,
-    pub(super) writer: Mutex<Option<Writer>>,
-    /// Whether a thread waits to sync, with `writer`; and how it is woken.
-    pub(super) is_syncing: AtomicBool,
-    pub(super) to_sync: Condvar,
-    pub(super) flush: Mutex<flush::State>,
-    pub(super) flushed: Condvar,
+/// The versions of a store: the current one, and the manifest that it is made of.
+pub(crate) struct VersionSet {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) root: PathBuf,
+    pub(crate) limits: MemoryLimits,
+    current: ArcSwap<Version>,
+    last_commit: AtomicU64,
+    /// Held while the manifest or the current version changes.
+    publish_lock: RankedMutex<JournalPositions>,
+    /// The number of the next file; set whenever the writer lock is obtained.
+    next_file: AtomicU64,
     /// Whether the manifest that is in place may not be durable.
-    is_unsure: AtomicBool,
-    /// Whether a thread waits for a time without flushes.
-    pub(super) is_waiting_for_idle: AtomicBool,
-    /// Held while segments are merged.
-    pub(super) compacting: Mutex<()>,
-    /// By how many segments a range has too many.
-    pub(super) backlog: AtomicUsize,
-    /// Held for writing while files are removed that a reader of files may be about to open.
-    pub(super) copying: RwLock<()>,
-    /// Set while what goes on in the background should end.
-    pub(super) closing: AtomicBool,
-    /// Set when the store was closed for good.
-    pub(super) has_ended: AtomicBool,
-    /// The process that opened the store.
-    pub(super) process: u32,
+    manifest_in_doubt: AtomicBool,
+    file_pins: RankedRwLock,
 }
 
-/// Held by every store and table that is in use. When the last one is dropped without the store being
-/// closed, what goes on in the background ends soon, and with it the right to write.
-#[derive(Debug)]
-pub(super) struct User(Arc<Shared>);
-
-impl User {
-    pub(super) fn new(shared: Arc<Shared>) -> Arc<User> {
-        Arc::new(User(shared))
-    }
-}
-
-impl Deref for User {
-    type Target = Arc<Shared>;
-    fn deref(&self) -> &Arc<Shared> {
-        &self.0
-    }
-}
-
-impl Drop for User {
-    fn drop(&mut self) {
-        self.closing.store(true, Relaxed);
-        if !self.is_own_process() {
-            // The lock may be held by a thread that this fork does not have.
-            return;
-        }
-        // With the lock: whoever waits to sync has either seen it or is woken.
-        drop(lock(&self.writer));
-        self.to_sync.notify_all();
-    }
-}
-
-impl Shared {
-    pub(crate) fn open(disk: Arc<dyn Disk>, root: &Path, limits: MemoryLimits) -> Result<Shared> {
-        let shared = Shared::unread(disk, root, limits);
-        if Manifest::read(&*shared.disk, root)?.is_none() {
-            if let Some(name) = first_foreign(&*shared.disk, root)? {
-                return Err(Error::new(
-                    ErrorKind::NotAStore,
-                    format!(
-                        "{} is not a store: it has no MANIFEST, but it has {name:?}; \
-                         name a store, or a folder that is empty or does not exist",
-                        root.display()
-                    ),
-                ));
-            }
-            return Ok(shared);
-        }
-        shared.refresh()?;
-        shared.remove_leftovers_if_free();
-        Ok(shared)
-    }
-
-    /// A store of which nothing was read yet.
-    pub(super) fn unread(disk: Arc<dyn Disk>, root: &Path, limits: MemoryLimits) -> Shared {
-        Shared {
+impl VersionSet {
+    /// A set of which nothing was read from disk yet.
+    pub(crate) fn unopened(disk: Arc<dyn Disk>, root: &Path, limits: MemoryLimits) -> VersionSet {
+        VersionSet {
             disk,
             root: root.to_owned(),
             limits,
-            view: RwLock::new(Arc::new(View::default())),
-            visible: AtomicU64::new(0),
-            publishing: Mutex::default(),
-            erasing: Mutex::new(()),
-            loading: Mutex::new(()),
-            hold: Mutex::default(),
+            current: ArcSwap::from_pointee(Version::default()),
+            last_commit: AtomicU64::new(0),
+            publish_lock: RankedMutex::new(Rank::Publish, JournalPositions::new()),
             next_file: AtomicU64::new(0),
-            durability: RwLock::default(),
-            queue: Mutex::default(),
-            turn: Condvar::new(),
-            writer: Mutex::new(None),
-            is_syncing: AtomicBool::new(false),
-            to_sync: Condvar::new(),
-            flush: Mutex::default(),
-            flushed: Condvar::new(),
-            is_unsure: AtomicBool::new(false),
-            is_waiting_for_idle: AtomicBool::new(false),
-            compacting: Mutex::new(()),
-            backlog: AtomicUsize::new(0),
-            copying: RwLock::new(()),
-            closing: AtomicBool::new(false),
-            has_ended: AtomicBool::new(false),
-            process: std::process::id(),
+            manifest_in_doubt: AtomicBool::new(false),
+            file_pins: RankedRwLock::new(Rank::FilePins),
         }
     }
 
-    pub(crate) fn root(&self) -> &Path {
-        &self.root
+    /// The folder of segments.
+    pub(crate) fn segments(&self) -> PathBuf {
+        self.root.join(SEGMENTS)
     }
 
-    pub(crate) fn limits(&self) -> MemoryLimits {
-        self.limits
+    /// The folder of the journal.
+    pub(crate) fn journal(&self) -> PathBuf {
+        self.root.join(JOURNAL)
     }
 
-    pub(crate) fn disk(&self) -> &dyn Disk {
-        &*self.disk
-    }
-
-    /// While this is held, this process removes no file that is published.
-    pub(crate) fn files_stay(&self) -> RwLockReadGuard<'_, ()> {
-        self.copying.read().unwrap_or_else(PoisonError::into_inner)
+    /// The folder of spill files, made if there is none.
+    pub(crate) fn make_scratch(&self) -> Result<PathBuf> {
+        let scratch = self.root.join(SCRATCH);
+        self.disk.create_dir(&scratch).map_err(|e| io_error("make", &scratch, e))?;
+        Ok(scratch)
     }
 
     /// What is published, as far as this process knows.
-    pub(crate) fn view(&self) -> Arc<View> {
-        self.view.read().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn current(&self) -> Arc<Version> {
+        self.current.load_full()
     }
 
-    /// The last commit that may be read. Asked after [`Shared::view`], so that the view has it.
-    pub(crate) fn visible(&self) -> Commit {
-        self.visible.load(Acquire)
+    /// The last commit that may be read. Asked after [`VersionSet::current`], so that the version has it.
+    pub(crate) fn last_commit(&self) -> Commit {
+        self.last_commit.load(Acquire)
     }
 
-    /// Shows a view to whoever asks from now on. Only while `publishing` is held.
-    pub(super) fn show(&self, view: View) {
-        *self.view.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(view);
+    /// Lets readers see the commits up to this one.
+    pub(crate) fn set_last_commit(&self, commit: Commit) {
+        self.last_commit.store(commit, Release);
     }
 
-    pub(super) fn open_view(&self, manifest: Manifest, opened: &mut Opened) -> Result<View> {
-        View::open(&*self.disk, &self.segments(), manifest, &self.view(), opened)
-    }
-
-    /// Refuses options that a table has not.
-    pub(crate) fn check_options(&self, name: &TableName, options: &TableOptions) -> Result<()> {
-        let view = self.view();
-        view.tables.get(name).map_or(Ok(()), |table| same_options(name, &table.options, options))
-    }
-
-    pub(crate) fn create_table(&self, name: &TableName, options: &TableOptions) -> Result<()> {
-        self.check_options(name, options)?;
-        if self.view().tables.contains_key(name) && !self.is_unsure.load(Relaxed) {
-            return Ok(());
-        }
-        let _hold = self.hold()?;
-        self.publish(|manifest| entry(manifest, name, options).map(drop))
-    }
-
-    /// Makes a table unless it is there; then its options stay.
-    pub(super) fn make_table(&self, name: &TableName, options: &TableOptions) -> Result<()> {
-        let view = self.view();
-        self.create_table(name, view.tables.get(name).map_or(options, |table| &table.options))
-    }
-
-    /// Chooses another retention for a table.
-    pub(crate) fn set_retention(&self, name: &TableName, retention: Option<Period>) -> Result<()> {
-        let _hold = self.hold()?;
-        self.table_of(&self.view(), name)?;
-        self.publish(|manifest| {
-            if let Some(entry) = manifest.tables.get_mut(name) {
-                entry.options.retention = retention;
-            }
-            Ok(())
+    /// A table of a version.
+    ///
+    /// # Errors
+    /// `TableNotFound`.
+    pub(crate) fn table_of<'v>(
+        &self,
+        version: &'v Version,
+        name: &TableName,
+    ) -> Result<&'v Arc<TableVersion>> {
+        version.tables.get(name).ok_or_else(|| {
+            let root = self.root.display();
+            Error::new(ErrorKind::TableNotFound, format!("{root} has no table {name}"))
         })
     }
 
-    /// Loads into a table, which is made if there is none: all of the source is published, or
-    /// nothing.
-    pub(crate) fn load(
-        &self,
-        name: &TableName,
-        options: &TableOptions,
-        source: &mut dyn BatchSource,
-        ingest: &Ingest<'_>,
-    ) -> Result<()> {
-        let _loading = lock(&self.loading);
-        let _hold = self.hold()?;
-        let scratch = self.root.join(SCRATCH);
-        self.disk.create_dir(&scratch).map_err(|e| io_error("make", &scratch, e))?;
-        let view = self.view();
-        let there = view.tables.get(name).map(|table| &table.options);
-        let options = there.unwrap_or(options);
-        self.add_segments(
-            |names| {
-                let place = LoadPlace {
-                    disk: &*self.disk,
-                    segments: &self.segments(),
-                    scratch: &scratch,
-                    names,
-                    limits: self.limits,
-                };
-                let rules = view.tables.get(name).map(|table| table.rules.clone());
-                load(&place, &rules.unwrap_or(Rules::new(options.keep)), source, ingest)
-            },
-            |segments| {
-                self.sync_upserts()?;
-                self.publish(|manifest| {
-                    let made_with = view.manifest.erasures(name);
-                    entry(manifest, name, options)?.add(segments, made_with);
-                    Ok(())
-                })
-            },
-        )
-        .inspect_err(|_| self.remove_scratch())?;
-        self.merge_backlog();
-        Ok(())
+    /// While this is held, this process removes no published file.
+    pub(crate) fn pin_files(&self) -> SharedGuard<'_> {
+        self.file_pins.read()
     }
 
-    /// Makes segment files and publishes them. Where either fails, the files are removed.
-    pub(super) fn add_segments<S>(
+    /// Waits until no file is pinned. Held while published files are removed.
+    pub(crate) fn wait_for_unpinned_files(&self) -> ExclusiveGuard<'_> {
+        self.file_pins.write()
+    }
+
+    /// Locks out every other change of the manifest and of the current version.
+    pub(crate) fn lock_publish(&self) -> RankedGuard<'_, JournalPositions> {
+        self.publish_lock.lock()
+    }
+
+    /// Makes a version the current one. Only while the publish lock is held.
+    pub(crate) fn install(&self, version: Version) {
+        self.current.store(Arc::new(version));
+    }
+
+    /// Opens what a manifest names.
+    pub(crate) fn open_version(
+        &self,
+        manifest: Manifest,
+        opened: &mut OpenSegments,
+    ) -> Result<Version> {
+        Version::open(&*self.disk, &self.segments(), manifest, &self.current(), opened)
+    }
+
+    /// Refuses options that differ from those of an existing table.
+    pub(crate) fn check_options(&self, name: &TableName, options: &TableOptions) -> Result<()> {
+        let version = self.current();
+        let table = version.tables.get(name);
+        table.map_or(Ok(()), |table| same_options(name, &table.options, options))
+    }
+
+    /// Whether a table exists, durably.
+    pub(crate) fn has_table(&self, name: &TableName) -> bool {
+        self.current().tables.contains_key(name) && !self.manifest_in_doubt.load(Relaxed)
+    }
+
+    /// Makes segment files and publishes them. If either fails, the files are removed.
+    pub(crate) fn add_segments<S>(
         &self,
         make: impl FnOnce(&FileNames<'_>) -> Result<S>,
         publish: impl FnOnce(S) -> Result<()>,
@@ -281,49 +151,54 @@ impl Shared {
         make(&names).and_then(publish).inspect_err(|_| self.remove_unpublished(&names.taken()))
     }
 
-    /// Changes the manifest. Whoever calls this holds the right to write.
-    pub(super) fn publish(&self, change: impl FnOnce(&mut Manifest) -> Result<()>) -> Result<()> {
-        let _publishing = lock(&self.publishing);
-        self.publish_locked(change, |view| view)
+    /// Has new files get numbers from this one on, at least.
+    pub(crate) fn raise_next_file(&self, next: u64) {
+        self.next_file.fetch_max(next, Relaxed);
     }
 
-    /// The same for those that hold `publishing`; `adapt` has the last word on the view.
-    pub(super) fn publish_locked(
+    /// Changes the manifest. The caller has the writer lock.
+    pub(crate) fn publish(&self, change: impl FnOnce(&mut Manifest) -> Result<()>) -> Result<()> {
+        let _publishing = self.lock_publish();
+        self.publish_locked(change, |version| version)
+    }
+
+    /// The same for a caller that holds the publish lock; `adapt` may change the new version.
+    pub(crate) fn publish_locked(
         &self,
         change: impl FnOnce(&mut Manifest) -> Result<()>,
-        adapt: impl FnOnce(View) -> View,
+        adapt: impl FnOnce(Version) -> Version,
     ) -> Result<()> {
         let published = self.published()?;
         let mut manifest = published.clone();
         change(&mut manifest)?;
         manifest.next_file = self.next_file.load(Relaxed);
         // Opened before it is published: a segment that cannot be read never is.
-        let view = adapt(self.open_view(manifest.clone(), &mut self.view().opened())?);
-        if manifest == published && !self.is_unsure.load(Relaxed) {
-            self.show(view);
+        let version = adapt(self.open_version(manifest.clone(), &mut self.current().opened())?);
+        if manifest == published && !self.manifest_in_doubt.load(Relaxed) {
+            self.install(version);
             return Ok(());
         }
         if let Err(e) = manifest.publish(&*self.disk, &self.root) {
-            self.is_unsure.store(true, Relaxed);
-            // It may have got as far as replacing the manifest: the one on disk decides.
+            self.manifest_in_doubt.store(true, Relaxed);
+            // The manifest may have been replaced nevertheless: the one on disk decides.
             if let Ok(now) = self.published()
                 && now == manifest
             {
-                self.show(view);
+                self.install(version);
             }
             return Err(e);
         }
-        self.is_unsure.store(false, Relaxed);
-        self.show(view);
+        self.manifest_in_doubt.store(false, Relaxed);
+        self.install(version);
         Ok(())
     }
 
-    /// The manifest on disk. That there is none means an empty store only if there never was
-    /// one: files are removed by its word.
-    pub(super) fn published(&self) -> Result<Manifest> {
+    /// The manifest on disk. A missing one means an empty store only if there never was one: the
+    /// manifest decides which files are removed.
+    pub(crate) fn published(&self) -> Result<Manifest> {
         match Manifest::read(&*self.disk, &self.root)? {
             Some(manifest) => Ok(manifest),
-            None if self.view().manifest == Manifest::default() => Ok(Manifest::default()),
+            None if self.current().manifest == Manifest::default() => Ok(Manifest::default()),
             None => Err(Error::new(
                 ErrorKind::NotAStore,
                 format!("{} has lost its MANIFEST; restore it from a backup", self.root.display()),
@@ -331,27 +206,34 @@ impl Shared {
         }
     }
 
-    pub(super) fn segments(&self) -> PathBuf {
-        self.root.join(SEGMENTS)
-    }
-
-    pub(super) fn journal(&self) -> PathBuf {
-        self.root.join(JOURNAL)
+    /// Makes the names in the store's folder durable, and for a new store its own.
+    pub(crate) fn sync_root(&self) -> Result<()> {
+        let sync = |dir: &Path| self.disk.sync_dir(dir).map_err(|e| io_error("sync", dir, e));
+        if self.current().manifest == Manifest::default() {
+            let parent = self.root.parent().filter(|parent| !parent.as_os_str().is_empty());
+            sync(parent.unwrap_or(Path::new(".")))?;
+        }
+        sync(&self.root)
     }
 }
 
-/// A table's entry, made if there is none.
-fn entry<'m>(
-    manifest: &'m mut Manifest,
-    name: &TableName,
-    options: &TableOptions,
-) -> Result<&'m mut TableEntry> {
-    let table = manifest
-        .tables
-        .entry(name.clone())
-        .or_insert_with(|| TableEntry { options: options.clone(), ..TableEntry::default() });
-    same_options(name, &table.options, options)?;
-    Ok(table)
+impl Manifest {
+    /// A table's entry, made if there is none.
+    ///
+    /// # Errors
+    /// `TableExists` if there is one with other options.
+    pub(crate) fn entry(
+        &mut self,
+        name: &TableName,
+        options: &TableOptions,
+    ) -> Result<&mut TableEntry> {
+        let table = self
+            .tables
+            .entry(name.clone())
+            .or_insert_with(|| TableEntry { options: options.clone(), ..TableEntry::default() });
+        same_options(name, &table.options, options)?;
+        Ok(table)
+    }
 }
 
 fn same_options(name: &TableName, there: &TableOptions, wanted: &TableOptions) -> Result<()> {
@@ -372,8 +254,8 @@ fn same_options(name: &TableName, there: &TableOptions, wanted: &TableOptions) -
     ))
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for VersionSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("root", &self.root).finish_non_exhaustive()
+        f.debug_struct("VersionSet").field("root", &self.root).finish_non_exhaustive()
     }
 }

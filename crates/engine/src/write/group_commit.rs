@@ -1,42 +1,48 @@
-//! Group commit: threads bring batches; one of them leads and takes all that wait as one commit. While
-//! it waits for the disk the next commit gathers. Must not know journal or memtables.
+//! Group commit: threads bring batches; one of them leads and commits all that wait together. While it
+//! waits for the disk, the next group gathers. Must not know the journal or memtables.
 
-use super::shared::Shared;
-use crate::workers::lock;
+use crate::sync::{Condvar, Mutex, Rank, RankedMutex};
 use idmatch_model::TableName;
 use idmatch_store::{Durability, Error, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// A commit takes no more batches than this many bytes.
 const COMMIT_BYTES: usize = 64 << 20;
 
 /// Batches that wait for a leader.
+pub(crate) struct GroupCommit {
+    queue: RankedMutex<Queue>,
+    /// Signalled when a leader is done.
+    led: Condvar,
+}
+
 #[derive(Default)]
-pub(crate) struct Queue {
-    waiting: Vec<Arc<Ticket>>,
+struct Queue {
+    waiting: Vec<Arc<PendingCommit>>,
     is_led: bool,
 }
 
-/// A batch and what became of it.
-pub(super) struct Ticket {
-    pub(super) batch: Batch,
+/// A batch and its outcome.
+pub(crate) struct PendingCommit {
+    pub(crate) batch: Batch,
     outcome: Mutex<Option<Result<()>>>,
 }
 
-pub(super) struct Batch {
-    pub(super) table: TableName,
-    pub(super) durability: Durability,
-    pub(super) count: u32,
-    pub(super) rows: Vec<u8>,
+/// Encoded rows of one table.
+pub(crate) struct Batch {
+    pub(crate) table: TableName,
+    pub(crate) durability: Durability,
+    pub(crate) count: u32,
+    pub(crate) rows: Vec<u8>,
 }
 
 impl Queue {
     /// The batches of the next commit, oldest first: one at least.
-    fn next_group(&mut self) -> Vec<Arc<Ticket>> {
+    fn next_group(&mut self) -> Vec<Arc<PendingCommit>> {
         let mut bytes = 0;
-        let fitting = self.waiting.iter().take_while(|ticket| {
-            bytes += ticket.batch.rows.len();
+        let fitting = self.waiting.iter().take_while(|pending| {
+            bytes += pending.batch.rows.len();
             bytes <= COMMIT_BYTES
         });
         let count = fitting.count().max(1).min(self.waiting.len());
@@ -44,49 +50,50 @@ impl Queue {
     }
 }
 
-impl Shared {
-    /// Makes a batch durable and visible, together with those of other threads.
-    pub(super) fn commit(self: &Arc<Shared>, batch: Batch) -> Result<()> {
-        self.check_writable()?;
-        let ticket = Arc::new(Ticket { batch, outcome: Mutex::new(None) });
-        let mut queue = lock(&self.queue);
-        queue.waiting.push(ticket.clone());
+impl GroupCommit {
+    pub(crate) fn new() -> GroupCommit {
+        let queue = RankedMutex::new(Rank::CommitQueue, Queue::default());
+        GroupCommit { queue, led: Condvar::new() }
+    }
+
+    /// Commits a batch together with those of other threads. `lead` commits a group; `give_up` is called
+    /// after it panicked, and says what the other threads of the group are told.
+    pub(crate) fn commit(
+        &self,
+        batch: Batch,
+        lead: impl Fn(&[Arc<PendingCommit>]) -> Result<()>,
+        give_up: impl Fn() -> Error,
+    ) -> Result<()> {
+        let own = Arc::new(PendingCommit { batch, outcome: Mutex::new(None) });
+        let mut queue = self.queue.lock();
+        queue.waiting.push(own.clone());
         loop {
-            if let Some(outcome) = lock(&ticket.outcome).take() {
+            if let Some(outcome) = own.outcome.lock().take() {
                 return outcome;
             }
             if queue.is_led {
-                queue = self.turn.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                queue.wait(&self.led);
                 continue;
             }
             queue.is_led = true;
             let group = queue.next_group();
             drop(queue);
-            // A panic is for this thread; the others are told.
-            let ended = catch_unwind(AssertUnwindSafe(|| self.commit_group(&group)));
-            let given_up = ended.is_err().then(|| self.give_up());
+            // The panic goes on in this thread; the others get an error.
+            let ended = catch_unwind(AssertUnwindSafe(|| lead(&group)));
+            let given_up = ended.is_err().then(&give_up);
             for member in &group {
                 let outcome = ended.as_ref().ok().and_then(|outcome| outcome.as_ref().err());
                 let told = given_up.as_ref().or(outcome).map_or(Ok(()), Err);
                 let told = told.map_err(|e| Error::new(e.kind(), e.chain()));
-                *lock(&member.outcome) = Some(told);
+                *member.outcome.lock() = Some(told);
             }
-            queue = lock(&self.queue);
+            queue = self.queue.lock();
             queue.is_led = false;
-            self.turn.notify_all();
+            self.led.notify_all();
             if let Err(panic) = ended {
                 drop(queue);
                 resume_unwind(panic);
             }
         }
-    }
-
-    /// After a panic nobody knows how far the writing got, so there is no more of it.
-    fn give_up(&self) -> Error {
-        let why = "a thread panicked while it wrote";
-        if let Some(writer) = lock(&self.writer).as_mut() {
-            writer.failed.get_or_insert_with(|| why.to_owned());
-        }
-        self.read_only(why)
     }
 }

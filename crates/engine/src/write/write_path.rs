@@ -1,27 +1,29 @@
-//! Upserts: how a batch becomes durable, then visible.
+//! The write path: how a batch becomes durable, then visible.
 //!
-//! Batches come as commits ([`super::group`]). A commit is one record of the journal; when that is
-//! durable its rows go into the memtables, and then readers see them, all at once.
+//! A group of batches ([`super::GroupCommit`]) is one record of the journal. When the record is durable, its
+//! rows go into the memtables, and then readers see all of them at once.
 //!
-//! A set of memtables belongs to one journal file. When it has taken half of the memory there
-//! is, a new file is begun and the old set is written as segments ([`super::flush`]).
+//! A set of memtables belongs to one journal file. When it has taken half of the memory limit, a new file
+//! is begun and the old set is flushed ([`super::Flusher`]).
 
-use super::group::{Batch, Ticket};
-use super::hold::Hold;
-use super::shared::Shared;
-use super::view::LiveSet;
-use crate::errors::io_error;
+use super::{Batch, Flusher, GroupCommit, PendingCommit};
+use crate::catalog::create_missing_table;
+use crate::compaction::Compactor;
+use crate::disk::io_error;
+use crate::encoding::{Packer, rows};
 use crate::journal::{Appended, JournalWriter, encode_batch};
 use crate::memtable::Memtable;
-use crate::packed::Packer;
-use crate::rows;
-use crate::workers::lock;
+use crate::sync::Ordering::{AcqRel, Relaxed, Release};
+use crate::sync::{
+    self, AtomicBool, Condvar, Instant, Rank, RankedGuard, RankedMutex, RwLock, SharedGuard,
+};
+use crate::versions::{JournalPositions, MemtableSet, VersionSet};
+use crate::writer_lock::{WriterGuard, WriterLock};
 use idmatch_model::{TableName, TableOptions};
 use idmatch_store::{BatchSource, Durability, Error, ErrorKind, Ingest, Result};
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
-use std::sync::{Arc, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// An upsert of more rows is cut into batches of so many; each is seen whole or not at all.
 const BATCH_ROWS: u32 = 100_000;
@@ -40,9 +42,9 @@ const LIST_ROOM: usize = 2;
 /// One part in so many of the memory is left for lists that grow by more than was reckoned.
 const LISTS_GROW: usize = 64;
 
-/// What this process needs to write to the journal.
-pub(crate) struct Writer {
-    _hold: Arc<Hold>,
+/// The journal as this process writes it.
+struct Writer {
+    _guard: Arc<WriterGuard>,
     /// `None` until the next commit begins a file.
     journal: Option<JournalWriter>,
     /// The number of the next file, and how long the one before is, durably.
@@ -50,10 +52,28 @@ pub(crate) struct Writer {
     before: u64,
     /// When at the latest what was written is synced; `None` if it is.
     sync_by: Option<Instant>,
-    /// By how much it is to be slowed down yet.
-    owed: Duration,
+    /// Delays of a write stall that were too short to sleep for.
+    stall_debt: Duration,
     /// Why nothing can be written any more.
-    pub(super) failed: Option<String>,
+    failed: Option<String>,
+}
+
+/// How upserts are written.
+pub(crate) struct WritePath {
+    versions: Arc<VersionSet>,
+    lock: Arc<WriterLock>,
+    compactor: Arc<Compactor>,
+    flusher: Arc<Flusher>,
+    commits: GroupCommit,
+    /// `None` while this process writes no journal.
+    writer: RankedMutex<Option<Writer>>,
+    /// Whether a thread waits to sync the journal, and how it is woken.
+    is_syncing: AtomicBool,
+    to_sync: Condvar,
+    /// What upserts promise unless they ask for more.
+    durability: RwLock<Durability>,
+    /// Whether the store was dropped, perhaps without being closed.
+    is_dropped: AtomicBool,
 }
 
 impl Writer {
@@ -70,11 +90,30 @@ impl Writer {
     }
 }
 
-impl Shared {
+impl WritePath {
+    pub(crate) fn new(
+        versions: Arc<VersionSet>,
+        lock: Arc<WriterLock>,
+        compactor: Arc<Compactor>,
+    ) -> WritePath {
+        WritePath {
+            flusher: Arc::new(Flusher::new(versions.clone(), lock.clone(), compactor.clone())),
+            versions,
+            lock,
+            compactor,
+            commits: GroupCommit::new(),
+            writer: RankedMutex::new(Rank::Writer, None),
+            is_syncing: AtomicBool::new(false),
+            to_sync: Condvar::new(),
+            durability: RwLock::default(),
+            is_dropped: AtomicBool::new(false),
+        }
+    }
+
     /// Adds observations. When this returns they are durable, and visible to every later
     /// question in this process. After an error, whole batches before it may have been added.
     pub(crate) fn upsert(
-        self: &Arc<Shared>,
+        self: &Arc<WritePath>,
         name: &TableName,
         options: &TableOptions,
         source: &mut dyn BatchSource,
@@ -83,7 +122,7 @@ impl Shared {
     ) -> Result<()> {
         let of_store = self.durability();
         let durability = durability.unwrap_or(of_store).min(of_store);
-        self.make_table(name, options)?;
+        create_missing_table(&self.versions, &self.lock, name, options)?;
         let empty = || Batch { table: name.clone(), durability, count: 0, rows: Vec::new() };
         let mut batch = empty();
         let (mut id_packer, mut partner_packer) = (Packer::default(), Packer::default());
@@ -102,9 +141,24 @@ impl Shared {
         if batch.count == 0 { Ok(()) } else { self.commit(batch) }
     }
 
+    /// Makes a batch durable and visible, together with those of other threads.
+    fn commit(self: &Arc<WritePath>, batch: Batch) -> Result<()> {
+        self.lock.check_writable()?;
+        self.commits.commit(batch, |group| self.commit_group(group), || self.give_up())
+    }
+
+    /// After a panic it is unknown how far the writing got, so nothing is written any more.
+    fn give_up(&self) -> Error {
+        let why = "a thread panicked while it wrote";
+        if let Some(writer) = self.writer.lock().as_mut() {
+            writer.failed.get_or_insert_with(|| why.to_owned());
+        }
+        self.read_only(why)
+    }
+
     /// Makes durable what was upserted, so that nothing that follows is durable without it.
-    pub(super) fn sync_upserts(&self) -> Result<()> {
-        let mut slot = lock(&self.writer);
+    pub(crate) fn sync_upserts(&self) -> Result<()> {
+        let mut slot = self.writer.lock();
         let Some(writer) = slot.as_mut() else { return Ok(()) };
         writer.sync();
         match &writer.failed {
@@ -113,8 +167,8 @@ impl Shared {
         }
     }
 
-    pub(super) fn read_only(&self, why: &str) -> Error {
-        let root = self.root.display();
+    fn read_only(&self, why: &str) -> Error {
+        let root = self.versions.root.display();
         let what = format!(
             "{root} can only be read since writing failed ({why}); \
              check the disk, then open the store again"
@@ -123,16 +177,16 @@ impl Shared {
     }
 
     pub(crate) fn durability(&self) -> Durability {
-        *self.durability.read().unwrap_or_else(PoisonError::into_inner)
+        *self.durability.read()
     }
 
     pub(crate) fn set_durability(&self, durability: Durability) {
-        *self.durability.write().unwrap_or_else(PoisonError::into_inner) = durability;
+        *self.durability.write() = durability;
     }
 
     /// Makes batches durable, then visible.
-    pub(super) fn commit_group(self: &Arc<Shared>, group: &[Arc<Ticket>]) -> Result<()> {
-        let mut slot = lock(&self.writer);
+    fn commit_group(self: &Arc<WritePath>, group: &[Arc<PendingCommit>]) -> Result<()> {
+        let mut slot = self.writer.lock();
         let writer = match &mut *slot {
             Some(writer) => writer,
             None => slot.insert(self.begin_writing()?),
@@ -142,15 +196,17 @@ impl Shared {
         }
         let bytes = group
             .iter()
-            .map(|ticket| ticket.batch.rows.len() * 2 + ticket.batch.count as usize * ROW_OVERHEAD)
+            .map(|pending| {
+                pending.batch.rows.len() * 2 + pending.batch.count as usize * ROW_OVERHEAD
+            })
             .sum();
-        self.make_room(writer, bytes * LIST_ROOM)?;
-        self.slow_down(bytes, &mut writer.owed);
+        self.reserve_memtable(writer, bytes * LIST_ROOM)?;
+        self.compactor.slow_down(bytes, &mut writer.stall_debt);
         let mut entries = Vec::with_capacity(bytes);
-        for Ticket { batch, .. } in group.iter().map(AsRef::as_ref) {
+        for PendingCommit { batch, .. } in group.iter().map(AsRef::as_ref) {
             encode_batch(&mut entries, &batch.table, batch.count, &batch.rows);
         }
-        let strictest = group.iter().map(|ticket| ticket.batch.durability).min();
+        let strictest = group.iter().map(|pending| pending.batch.durability).min();
         let wait = match strictest {
             Some(Durability::Interval(wait)) => Some(wait),
             _ => None,
@@ -171,74 +227,78 @@ impl Shared {
     }
 
     /// Puts the rows into the memtables, then lets readers see them.
-    fn show_rows(&self, group: &[Arc<Ticket>]) -> Result<()> {
-        let commit = self.visible() + 1;
-        for Ticket { batch, .. } in group.iter().map(AsRef::as_ref) {
-            let memtable = match self.view().newest_memtable(batch.table.as_str()) {
+    fn show_rows(&self, group: &[Arc<PendingCommit>]) -> Result<()> {
+        let commit = self.versions.last_commit() + 1;
+        for PendingCommit { batch, .. } in group.iter().map(AsRef::as_ref) {
+            let memtable = match self.versions.current().newest_memtable(batch.table.as_str()) {
                 Some(memtable) => memtable.clone(),
                 None => self.add_memtable(batch),
             };
             let added = memtable.add(commit, batch.count, &batch.rows);
             added.ok_or_else(|| Error::new(ErrorKind::Corrupt, "rows changed in memory"))?;
         }
-        self.visible.store(commit, Release);
+        self.versions.set_last_commit(commit);
         Ok(())
     }
 
     fn add_memtable(&self, batch: &Batch) -> Arc<Memtable> {
-        let _publishing = lock(&self.publishing);
+        let _publishing = self.versions.lock_publish();
         let memtable = Arc::new(Memtable::new());
-        let view = self.view();
-        let mut live = view.live.clone();
-        if let Some(newest) = live.last_mut() {
+        let version = self.versions.current();
+        let mut sets = version.memtables.clone();
+        if let Some(newest) = sets.last_mut() {
             newest.tables.insert(batch.table.clone(), memtable.clone());
         }
-        self.show(view.with_live(live));
+        self.versions.install(version.with_memtables(sets));
         memtable
     }
 
     /// Obtains the right to write. What earlier processes left in the journal stays there until
     /// it is worth a segment.
-    fn begin_writing(self: &Arc<Shared>) -> Result<Writer> {
-        let hold = self.hold()?;
-        let folder = self.journal();
-        self.disk.create_dir(&folder).map_err(|e| io_error("make", &folder, e))?;
-        self.sync_root()?;
-        let read = lock(&self.publishing).clone();
+    fn begin_writing(self: &Arc<WritePath>) -> Result<Writer> {
+        let guard = self.lock.acquire()?;
+        let folder = self.versions.journal();
+        self.versions.disk.create_dir(&folder).map_err(|e| io_error("make", &folder, e))?;
+        self.versions.sync_root()?;
+        let read = JournalPositions::clone(&self.versions.lock_publish());
         let last = read.last_key_value().map(|(number, end)| (*number, *end as u64));
         let (next, before) = match last {
             Some((number, end)) => (number + 1, end),
-            None => (self.view().manifest.journal.first, 0),
+            None => (self.versions.current().manifest.journal.first, 0),
         };
         // Of a file that was not closed nobody knows what is durable. A sync now could succeed
         // without having written what an earlier one lost, so its rows are written anew.
-        if last.is_some() && self.view().manifest.journal.closed != last {
-            self.flush_before(next)?;
+        if last.is_some() && self.versions.current().manifest.journal.closed != last {
+            self.flusher.flush_before(next)?;
         }
         Ok(Writer {
-            _hold: hold,
+            _guard: guard,
             journal: None,
             next,
             before,
             sync_by: None,
-            owed: Duration::ZERO,
+            stall_debt: Duration::ZERO,
             failed: None,
         })
     }
 
     /// The file to append to, begun if there is none.
-    fn journal_of<'w>(self: &Arc<Shared>, writer: &'w mut Writer) -> Result<&'w mut JournalWriter> {
+    fn journal_of<'w>(
+        self: &Arc<WritePath>,
+        writer: &'w mut Writer,
+    ) -> Result<&'w mut JournalWriter> {
         if writer.journal.is_none() {
-            let folder = self.journal();
-            if self.view().live.len() >= FILES_LEFT {
-                self.start_flush(writer.next.saturating_sub(1));
+            let folder = self.versions.journal();
+            if self.versions.current().memtables.len() >= FILES_LEFT {
+                self.flusher.start(writer.next.saturating_sub(1));
             }
-            let begun = JournalWriter::create(&*self.disk, &folder, writer.next, writer.before)?;
-            let _publishing = lock(&self.publishing);
-            let view = self.view();
-            let mut live = view.live.clone();
-            live.push(LiveSet { journal: writer.next, tables: BTreeMap::new() });
-            self.show(view.with_live(live));
+            let begun =
+                JournalWriter::create(&*self.versions.disk, &folder, writer.next, writer.before)?;
+            let _publishing = self.versions.lock_publish();
+            let version = self.versions.current();
+            let mut sets = version.memtables.clone();
+            sets.push(MemtableSet { journal: writer.next, tables: BTreeMap::new() });
+            self.versions.install(version.with_memtables(sets));
             writer.next += 1;
             writer.journal = Some(begun);
         }
@@ -246,16 +306,15 @@ impl Shared {
     }
 
     /// Notes when what was written has to be durable, and sees to it.
-    fn sync_within(self: &Arc<Shared>, writer: &mut Writer, wait: Option<Duration>) {
-        let by = wait.map(|wait| Instant::now() + wait);
+    fn sync_within(self: &Arc<WritePath>, writer: &mut Writer, wait: Option<Duration>) {
+        let by = wait.map(|wait| sync::instant() + wait);
         writer.sync_by = by.map(|by| writer.sync_by.map_or(by, |other| other.min(by)));
         self.to_sync.notify_all();
         if writer.sync_by.is_none() || self.is_syncing.swap(true, AcqRel) {
             return;
         }
         let shared = self.clone();
-        let thread = std::thread::Builder::new().name("idmatch-sync".to_owned());
-        if thread.spawn(move || shared.sync_when_due()).is_err() {
+        if sync::spawn("idmatch-sync", move || shared.sync_when_due()).is_err() {
             // Without a thread to do it later, now.
             self.is_syncing.store(false, Release);
             writer.sync();
@@ -263,77 +322,116 @@ impl Shared {
     }
 
     /// Syncs whenever something has waited long enough, until there is nothing that waits.
-    fn sync_when_due(self: Arc<Shared>) {
-        let mut slot = lock(&self.writer);
+    fn sync_when_due(self: Arc<WritePath>) {
+        let mut slot = self.writer.lock();
         while let Some(writer) = slot.as_mut()
             && let Some(by) = writer.sync_by
         {
-            let left = by.saturating_duration_since(Instant::now());
-            // Or nobody has the store any more: it was dropped without being closed.
-            if left.is_zero() || self.closing.load(Relaxed) {
+            let left = by.saturating_duration_since(sync::instant());
+            // Or the store was dropped without being closed.
+            if left.is_zero() || self.is_dropped.load(Relaxed) {
                 writer.sync();
             } else {
-                let waited = self.to_sync.wait_timeout(slot, left);
-                slot = waited.unwrap_or_else(PoisonError::into_inner).0;
+                slot.wait_for(&self.to_sync, left);
             }
         }
         self.is_syncing.store(false, Release);
     }
 
     /// Ends the file that is appended to, durably; returns its number and length.
-    pub(super) fn end_file(&self, writer: &mut Writer) -> Option<(u64, u64)> {
+    fn end_file(&self, writer: &mut Writer) -> Option<(u64, u64)> {
         writer.sync();
         let ended = writer.journal.take()?;
         writer.before = ended.durable();
-        lock(&self.publishing).insert(ended.number(), ended.durable() as usize);
+        self.versions.lock_publish().insert(ended.number(), ended.durable() as usize);
         Some((ended.number(), ended.durable()))
     }
 
     /// Waits until so many bytes fit into the memtables.
-    fn make_room(self: &Arc<Shared>, writer: &mut Writer, bytes: usize) -> Result<()> {
+    fn reserve_memtable(self: &Arc<WritePath>, writer: &mut Writer, bytes: usize) -> Result<()> {
         // Many lists may grow with one commit, each by more than it was given.
-        let limit = self.limits.memtable_bytes - self.limits.memtable_bytes / LISTS_GROW;
+        let limit =
+            self.versions.limits.memtable_bytes - self.versions.limits.memtable_bytes / LISTS_GROW;
         loop {
-            let view = self.view();
+            let version = self.versions.current();
             let active = match &writer.journal {
-                Some(_) => view.live.last().map_or(0, LiveSet::bytes),
+                Some(_) => version.memtables.last().map_or(0, MemtableSet::bytes),
                 None => 0,
             };
             if active > 0 && active + bytes > (limit / 2).min(LARGEST_SET) {
-                self.wait_for_merges();
+                self.compactor.wait_for_compactions();
                 if let Some((ended, _)) = self.end_file(writer) {
-                    self.start_flush(ended);
+                    self.flusher.start(ended);
                 }
                 continue;
             }
-            if view.live_bytes() + bytes <= limit || view.live_bytes() == active {
+            if version.memtable_bytes() + bytes <= limit || version.memtable_bytes() == active {
                 return Ok(());
             }
-            self.flush_before(writer.journal.as_ref().map_or(writer.next, JournalWriter::number))?;
+            self.flusher
+                .flush_before(writer.journal.as_ref().map_or(writer.next, JournalWriter::number))?;
         }
+    }
+
+    /// Writes all that was upserted as segments.
+    pub(crate) fn flush_all(&self) -> Result<()> {
+        let mut slot = self.writer.lock();
+        if let Some(writer) = slot.as_mut() {
+            self.end_file(writer);
+        }
+        // With the writer at rest nothing is added. An earlier flush may be about fewer memtables.
+        while let Some(last) = self.versions.current().memtables.last().map(|set| set.journal) {
+            self.flusher.flush_before(last + 1)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the journal file, durably. While the guards are held no published file is removed, and neither
+    /// version nor journal positions change.
+    pub(crate) fn end_journal(&self) -> (SharedGuard<'_>, RankedGuard<'_, JournalPositions>) {
+        let mut slot = self.writer.lock();
+        if let Some(writer) = slot.as_mut() {
+            self.end_file(writer);
+        }
+        let pins = self.versions.pin_files();
+        (pins, self.versions.lock_publish())
+    }
+
+    /// Ends background work after the store was dropped: what waits to be synced is synced now.
+    pub(crate) fn store_dropped(&self) {
+        self.is_dropped.store(true, Relaxed);
+        self.compactor.stop();
+        if !self.lock.is_own_process() {
+            // The writer may be locked by a thread that this fork does not have.
+            return;
+        }
+        // With the lock: a thread that waits to sync has either seen it or is woken.
+        drop(self.writer.lock());
+        self.to_sync.notify_all();
     }
 
     /// Ends the writing: what was upserted stays in the journal.
     pub(crate) fn close(&self) -> Result<()> {
-        if !self.is_own_process() {
+        if !self.lock.is_own_process() {
             return Ok(());
         }
-        let mut slot = lock(&self.writer);
+        let mut slot = self.writer.lock();
         let Some(mut writer) = slot.take() else { return Ok(()) };
         self.to_sync.notify_all();
-        self.wait_for_flush();
-        self.without_compacting(move || {
+        self.flusher.wait();
+        self.compactor.without_compacting(move || {
             let could_write = writer.failed.is_none();
             self.end_file(&mut writer);
-            let last = lock(&self.publishing).last_key_value().map(|(at, end)| (*at, *end as u64));
+            let last =
+                self.versions.lock_publish().last_key_value().map(|(at, end)| (*at, *end as u64));
             match (last, &writer.failed) {
                 (_, Some(why)) if could_write => {
-                    let root = self.root.display();
+                    let root = self.versions.root.display();
                     let what = format!("the latest upserts of {root} may not be durable: {why}");
                     Err(Error::new(ErrorKind::Io, what))
                 }
                 // A file of this length from now on: less of it would be damage.
-                (Some(closed), None) => self.publish(|manifest| {
+                (Some(closed), None) => self.versions.publish(|manifest| {
                     manifest.journal.closed = Some(closed);
                     Ok(())
                 }),

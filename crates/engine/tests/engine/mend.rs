@@ -35,7 +35,7 @@ fn original(root: &Path) -> (MemoryStore, Vec<Row>) {
 }
 
 fn mend(root: &Path, accept_loss: bool) -> Result<Vec<Finding>> {
-    EngineStore::mend(Arc::new(OsDisk), root, accept_loss)
+    EngineStore::recover(Arc::new(OsDisk), root, accept_loss)
 }
 
 fn answers(store: &dyn Store, rows: &[Row]) -> Vec<Vec<Row>> {
@@ -294,7 +294,7 @@ fn mending_that_fails_can_be_repeated() {
         let root = dir.path().join(format!("at-{at}"));
         copy_store(&whole, &root);
         let disk = Arc::new(FaultyDisk::new(at..at + 1, Fault::Error(io::ErrorKind::StorageFull)));
-        EngineStore::mend(disk.clone(), &root, false).ok();
+        EngineStore::recover(disk.clone(), &root, false).ok();
         mend(&root, false).unwrap();
         assert_whole(&root, &reference, &rows, &format!("operation {at}"));
         std::fs::remove_dir_all(&root).unwrap();

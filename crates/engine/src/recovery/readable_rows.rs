@@ -1,9 +1,9 @@
-//! What can still be read of a table's segments, as the source of a load.
+//! The rows of a table's segments that can be read, as the source of a load.
 
-use super::view::TableView;
+use crate::encoding::Packed;
 use crate::lookup::RowCursor;
-use crate::packed::Packed;
 use crate::segment::{Block, PAGE_ROWS, Segment};
+use crate::versions::TableVersion;
 use arrow_array::builder::{BinaryBuilder, TimestampMillisecondBuilder};
 use arrow_array::{ArrayRef, RecordBatch};
 use idmatch_model::{SeenAt, Side};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 const BATCH_ROWS: usize = 64 << 10;
 
 /// All rows that can be read, of both directions.
-pub(super) struct Salvage<'t> {
+pub(super) struct ReadableRows<'t> {
     segments: VecDeque<&'t Arc<Segment>>,
     /// The next block of the first of them.
     block: u32,
@@ -32,13 +32,13 @@ struct Columns {
     rows: usize,
 }
 
-impl<'t> Salvage<'t> {
+impl<'t> ReadableRows<'t> {
     /// All rows of the table, and how many more there were in each direction in segments that cannot be opened.
-    pub(super) fn new(table: &'t TableView, missing: [u64; 2]) -> Salvage<'t> {
+    pub(super) fn new(table: &'t TableVersion, missing: [u64; 2]) -> ReadableRows<'t> {
         let rows =
             |side| table.segments(side).iter().map(|segment| segment.header.rows).sum::<u64>();
         let [by_id, by_partner_id] = missing;
-        Salvage {
+        ReadableRows {
             segments: table.all_segments().collect(),
             block: 0,
             stored: [rows(Side::Id) + by_id, rows(Side::PartnerId) + by_partner_id],
@@ -78,7 +78,7 @@ impl<'t> Salvage<'t> {
                 while let Ok(Some(seen_at)) = rows.date()
                     && let Ok(value) = rows.value()
                 {
-                    if !segment.is_gone(seen_at) {
+                    if !segment.is_below_watermark(seen_at) {
                         columns.push(side, key, value, seen_at);
                     }
                     if let Some(read) = self.read.get_mut(usize::from(side == Side::PartnerId)) {
@@ -93,7 +93,7 @@ impl<'t> Salvage<'t> {
     }
 }
 
-impl BatchSource for Salvage<'_> {
+impl BatchSource for ReadableRows<'_> {
     fn next_batch(&mut self) -> Result<Option<SourceBatch>> {
         let mut columns = Columns::default();
         while columns.rows < BATCH_ROWS

@@ -1,0 +1,53 @@
+//! The tables of a store: making them, and changing their options.
+
+use crate::versions::VersionSet;
+use crate::writer_lock::WriterLock;
+use idmatch_model::{Period, TableName, TableOptions};
+use idmatch_store::Result;
+
+/// Makes a table unless there is one with these options.
+///
+/// # Errors
+/// `TableExists` if there is one with others, `Busy` if another process writes, `Io`.
+pub(crate) fn create_table(
+    versions: &VersionSet,
+    lock: &WriterLock,
+    name: &TableName,
+    options: &TableOptions,
+) -> Result<()> {
+    versions.check_options(name, options)?;
+    if versions.has_table(name) {
+        return Ok(());
+    }
+    let _guard = lock.acquire()?;
+    versions.publish(|manifest| manifest.entry(name, options).map(drop))
+}
+
+/// Makes a table unless there is one; then its options stay.
+pub(crate) fn create_missing_table(
+    versions: &VersionSet,
+    lock: &WriterLock,
+    name: &TableName,
+    options: &TableOptions,
+) -> Result<()> {
+    let current = versions.current();
+    let options = current.tables.get(name).map_or(options, |table| &table.options);
+    create_table(versions, lock, name, options)
+}
+
+/// Sets the retention of a table.
+pub(crate) fn set_retention(
+    versions: &VersionSet,
+    lock: &WriterLock,
+    name: &TableName,
+    retention: Option<Period>,
+) -> Result<()> {
+    let _guard = lock.acquire()?;
+    versions.table_of(&versions.current(), name)?;
+    versions.publish(|manifest| {
+        if let Some(entry) = manifest.tables.get_mut(name) {
+            entry.options.retention = retention;
+        }
+        Ok(())
+    })
+}

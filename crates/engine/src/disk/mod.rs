@@ -1,0 +1,15 @@
+//! The one door to the file system.
+//!
+//! Everything the engine does to files goes through [`Disk`], so that a test can make any
+//! single operation fail. `std::fs` is banned everywhere else in this crate.
+//!
+//! A [`Mapped`] file is memory that the operating system fills on demand. An unreadable
+//! sector under a mapping ends the process with SIGBUS; nothing wrong is ever answered.
+
+mod error;
+mod os;
+mod traits;
+
+pub(crate) use error::{corrupt, io_error};
+pub use os::OsDisk;
+pub use traits::{Disk, Lock, Mapped, NewFile, OpenFile};

@@ -1,0 +1,10 @@
+//! Bytes: numbers, packed identifiers, and rows made of them.
+//!
+//! Must not know files, checksums, or what rows are for.
+
+pub(crate) mod bytes;
+mod packed;
+pub(crate) mod record;
+pub(crate) mod rows;
+
+pub(crate) use packed::{Kind, Packed, Packer};

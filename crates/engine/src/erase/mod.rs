@@ -1,0 +1,8 @@
+//! Erasing: which rows an erasure hides, and how its tombstones are published.
+//!
+//! Must not know how readers apply tombstones.
+
+mod eraser;
+mod search;
+
+pub(crate) use eraser::Eraser;

@@ -1,0 +1,84 @@
+//! The bulk loader: one load at a time, published in one change of the manifest.
+
+use super::{LoadPlace, load};
+use crate::compaction::Compactor;
+use crate::erasures::Rules;
+use crate::sync::{Rank, RankedGuard, RankedMutex};
+use crate::versions::VersionSet;
+use crate::write::WritePath;
+use crate::writer_lock::WriterLock;
+use idmatch_model::{TableName, TableOptions};
+use idmatch_store::{BatchSource, Ingest, Result};
+use std::sync::Arc;
+
+/// Loads into the tables of a store.
+pub(crate) struct BulkLoader {
+    versions: Arc<VersionSet>,
+    lock: Arc<WriterLock>,
+    writes: Arc<WritePath>,
+    compactor: Arc<Compactor>,
+    /// Held by the user of the scratch folder.
+    scratch: RankedMutex<()>,
+}
+
+impl BulkLoader {
+    pub(crate) fn new(
+        versions: Arc<VersionSet>,
+        lock: Arc<WriterLock>,
+        writes: Arc<WritePath>,
+        compactor: Arc<Compactor>,
+    ) -> BulkLoader {
+        let scratch = RankedMutex::new(Rank::Operation, ());
+        BulkLoader { versions, lock, writes, compactor, scratch }
+    }
+
+    /// Waits for the scratch folder. A load needs it, and so does a repair.
+    pub(crate) fn lock_scratch(&self) -> RankedGuard<'_, ()> {
+        self.scratch.lock()
+    }
+
+    /// Loads into a table, which is made if there is none. All of the source is published, or nothing.
+    ///
+    /// # Errors
+    /// Those of the source, of `ingest` and of the disk; `Busy` while another process writes.
+    pub(crate) fn load(
+        &self,
+        name: &TableName,
+        options: &TableOptions,
+        source: &mut dyn BatchSource,
+        ingest: &Ingest<'_>,
+    ) -> Result<()> {
+        let _scratch = self.lock_scratch();
+        let _guard = self.lock.acquire()?;
+        let versions = &self.versions;
+        let scratch = versions.make_scratch()?;
+        let version = versions.current();
+        let table = version.tables.get(name);
+        let options = table.map_or(options, |table| &table.options);
+        versions
+            .add_segments(
+                |names| {
+                    let place = LoadPlace {
+                        disk: &*versions.disk,
+                        segments: &versions.segments(),
+                        scratch: &scratch,
+                        names,
+                        limits: versions.limits,
+                    };
+                    let rules = table.map(|table| table.rules.clone());
+                    load(&place, &rules.unwrap_or(Rules::new(options.keep)), source, ingest)
+                },
+                |segments| {
+                    self.writes.sync_upserts()?;
+                    versions.publish(|manifest| {
+                        let made_with = version.manifest.erasures(name);
+                        manifest.entry(name, options)?.add(segments, made_with);
+                        Ok(())
+                    })
+                },
+            )
+            .inspect_err(|_| versions.remove_scratch())?;
+        self.compactor.compact_backlog();
+        Ok(())
+    }
+}

@@ -1,0 +1,21 @@
+//! What every step of a match needs to know.
+
+use crate::segment::Segment;
+use crate::versions::TableVersion;
+use idmatch_model::Keep;
+use idmatch_store::MatchQuery;
+use std::sync::Arc;
+
+/// The query and the table; the segments are those of the hash partition at hand.
+#[derive(Clone, Copy)]
+pub(super) struct MatchContext<'a> {
+    pub(super) segments: &'a [Arc<Segment>],
+    pub(super) table: &'a TableVersion,
+    pub(super) query: MatchQuery,
+}
+
+impl MatchContext<'_> {
+    pub(super) fn keep(&self) -> Keep {
+        self.table.rules.keep
+    }
+}

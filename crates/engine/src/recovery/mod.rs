@@ -1,0 +1,12 @@
+//! Recovery of a store that does not open, and repair of a table of one that does.
+//!
+//! Both rewrite tables from the rows that can still be read. Nothing is lost without the caller's consent.
+//! Must not know how damage came about.
+
+mod readable_rows;
+mod recover;
+mod repair;
+mod rewrite;
+
+pub(crate) use recover::Recovery;
+pub(crate) use repair::Repair;

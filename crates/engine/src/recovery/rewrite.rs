@@ -1,0 +1,50 @@
+//! Rewriting a table: both directions are made anew from all rows that can be read in either.
+//!
+//! It is a load whose source is the table's own segments. So its result is as good as a load's, and nothing
+//! changes before all of it is there. It needs the disk space of a second copy.
+
+use super::readable_rows::ReadableRows;
+use crate::load::{LoadPlace, load};
+use crate::segment::SegmentInfo;
+use crate::versions::{FileNames, TableVersion, VersionSet};
+use idmatch_model::{Side, TableName};
+use idmatch_store::{Error, ErrorKind, Ingest, NoRejects, Result, now};
+
+/// Writes all rows of a table that can be read as new segments; returns how many may be lost,
+/// knowing how many rows were in segments of each direction that are not in the view.
+pub(super) fn rewrite(
+    versions: &VersionSet,
+    names: &FileNames<'_>,
+    name: &TableName,
+    table: &TableVersion,
+    missing: [u64; 2],
+    accept_loss: bool,
+) -> Result<(Vec<SegmentInfo>, u64)> {
+    let (segments, scratch) = (versions.segments(), versions.make_scratch()?);
+    let place = LoadPlace {
+        disk: &*versions.disk,
+        segments: &segments,
+        scratch: &scratch,
+        names,
+        limits: versions.limits,
+    };
+    let mut rows = ReadableRows::new(table, missing);
+    let mut none = NoRejects;
+    let made = load(&place, &table.rules, &mut rows, &Ingest::new(true, now(), &mut none))?;
+    match rows.lost_at_most() {
+        lost if lost == 0 || accept_loss => Ok((made, lost)),
+        lost => Err(would_lose(name, lost, &rows)),
+    }
+}
+
+fn would_lose(name: &TableName, rows: u64, readable: &ReadableRows<'_>) -> Error {
+    Error::new(
+        ErrorKind::Corrupt,
+        format!(
+            "{} rows of table {name} cannot be read by id, {} cannot by partner_id: up to {rows} would \
+             be lost; nothing was changed. Restore the store from a backup, or accept the loss",
+            readable.unreadable(Side::Id),
+            readable.unreadable(Side::PartnerId)
+        ),
+    )
+}

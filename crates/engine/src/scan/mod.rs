@@ -1,0 +1,12 @@
+//! Reading all of a table, key by key in the order of the hash.
+//!
+//! [`for_each_key`] merges all segments and memtables of a hash partition; a scan, the statistics and
+//! verification are made of it. Must not know what is done with the rows.
+
+mod distinct;
+mod export;
+mod key_iterator;
+
+pub(crate) use distinct::distinct;
+pub(crate) use export::EngineScan;
+pub(crate) use key_iterator::{for_each_key, for_each_observation};

@@ -1,0 +1,21 @@
+//! A store on disk: a folder with a manifest and segments.
+//!
+//! ```text
+//! STORE/MANIFEST          the tables, and the segments of each
+//! STORE/LOCK              held by the process that writes, while it writes
+//! STORE/segments/*.seg    immutable, durable before the manifest names them
+//! STORE/journal/*.log     upserted rows that are in no segment yet
+//! STORE/scratch/*.tmp     only while a load runs
+//! ```
+//! Readers read the manifest and keep an immutable version of it; they hold no lock. A writer takes the
+//! lock, adds files and replaces the manifest. The next holder of the lock removes what a killed writer
+//! left.
+//!
+//! [`EngineStore`] and its tables only delegate: to `Owners`, or to a version for reads.
+
+mod backup;
+mod engine_store;
+mod owners;
+mod table;
+
+pub use engine_store::EngineStore;

@@ -1,0 +1,85 @@
+//! The owners of a store's state, and the guard that ends their background work.
+
+use crate::compaction::Compactor;
+use crate::disk::Disk;
+use crate::erase::Eraser;
+use crate::load::BulkLoader;
+use crate::options::MemoryLimits;
+use crate::versions::{Manifest, VersionSet, foreign_file};
+use crate::write::WritePath;
+use crate::writer_lock::WriterLock;
+use idmatch_store::{Error, ErrorKind, Result};
+use std::fmt;
+use std::ops::Deref;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The six owners of a store's state.
+pub(crate) struct Owners {
+    pub(crate) versions: Arc<VersionSet>,
+    pub(crate) lock: Arc<WriterLock>,
+    pub(crate) writes: Arc<WritePath>,
+    pub(crate) compactor: Arc<Compactor>,
+    pub(crate) eraser: Eraser,
+    pub(crate) loader: BulkLoader,
+}
+
+impl Owners {
+    /// Opens a store.
+    ///
+    /// # Errors
+    /// `NotAStore`, `Corrupt`, `UnsupportedFormat`, `Io`.
+    pub(crate) fn open(disk: Arc<dyn Disk>, root: &Path, limits: MemoryLimits) -> Result<Owners> {
+        let versions = Arc::new(VersionSet::unopened(disk, root, limits));
+        let lock = Arc::new(WriterLock::new(versions.clone()));
+        if Manifest::read(&*versions.disk, root)?.is_some() {
+            lock.refresh()?;
+            versions.remove_orphans_if_free();
+        } else if let Some(name) = foreign_file(&*versions.disk, root)? {
+            return Err(Error::new(
+                ErrorKind::NotAStore,
+                format!(
+                    "{} is not a store: it has no MANIFEST, but it has {name:?}; \
+                     name a store, or a folder that is empty or does not exist",
+                    root.display()
+                ),
+            ));
+        }
+        let compactor = Arc::new(Compactor::new(versions.clone(), lock.clone()));
+        let writes = Arc::new(WritePath::new(versions.clone(), lock.clone(), compactor.clone()));
+        let eraser = Eraser::new(versions.clone(), lock.clone(), writes.clone());
+        let loader =
+            BulkLoader::new(versions.clone(), lock.clone(), writes.clone(), compactor.clone());
+        Ok(Owners { versions, lock, writes, compactor, eraser, loader })
+    }
+}
+
+impl fmt::Debug for Owners {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.versions.fmt(f)
+    }
+}
+
+/// Held by every store and table in use. When the last one is dropped without the store being closed,
+/// background work ends soon, and the writer lock is released.
+#[derive(Debug)]
+pub(crate) struct StoreGuard(Owners);
+
+impl StoreGuard {
+    pub(crate) fn new(owners: Owners) -> Arc<StoreGuard> {
+        Arc::new(StoreGuard(owners))
+    }
+}
+
+impl Deref for StoreGuard {
+    type Target = Owners;
+    fn deref(&self) -> &Owners {
+        &self.0
+    }
+}
+
+impl Drop for StoreGuard {
+    fn drop(&mut self) {
+        self.writes.store_dropped();
+    }
+}

@@ -1,0 +1,213 @@
+//! Locks, atomics, threads and the clock. Everything else in this crate takes them from here.
+//!
+//! Locks that are held while others are taken have a [`Rank`]. A thread takes them in ascending order of
+//! rank; debug builds assert that. Locks without a rank are leaves: whoever holds one takes no other.
+//! Must not know what the locks protect.
+#![allow(clippy::disallowed_methods, reason = "the door to threads and the clock")]
+
+pub(crate) use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU64, AtomicUsize, Ordering};
+pub(crate) use std::time::Instant;
+
+use parking_lot::{MutexGuard, RwLockWriteGuard};
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::time::Duration;
+
+/// The order in which locks are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Rank {
+    /// An erasure or a bulk load, one of each at a time.
+    Operation,
+    /// The journal's writer.
+    Writer,
+    /// A compaction.
+    Compaction,
+    /// The slot of the writer lock.
+    WriterLock,
+    /// Published files that must not be removed.
+    FilePins,
+    /// A change of the manifest or of the current version.
+    Publish,
+    /// Batches that wait for a group commit.
+    CommitQueue,
+}
+
+/// A mutex with a rank.
+#[derive(Debug)]
+pub(crate) struct RankedMutex<T> {
+    rank: Rank,
+    inner: Mutex<T>,
+}
+
+impl<T> RankedMutex<T> {
+    pub(crate) fn new(rank: Rank, value: T) -> RankedMutex<T> {
+        RankedMutex { rank, inner: Mutex::new(value) }
+    }
+
+    /// Waits for the lock.
+    pub(crate) fn lock(&self) -> RankedGuard<'_, T> {
+        let held = Held::new(self.rank);
+        RankedGuard { inner: self.inner.lock(), _held: held }
+    }
+
+    /// Takes the lock unless another thread has it.
+    pub(crate) fn try_lock(&self) -> Option<RankedGuard<'_, T>> {
+        let inner = self.inner.try_lock()?;
+        Some(RankedGuard { inner, _held: Held::new(self.rank) })
+    }
+}
+
+/// A ranked mutex, locked.
+pub(crate) struct RankedGuard<'a, T> {
+    inner: MutexGuard<'a, T>,
+    _held: Held,
+}
+
+impl<T> RankedGuard<'_, T> {
+    /// Releases the lock until the condition is signalled.
+    pub(crate) fn wait(&mut self, condition: &Condvar) {
+        condition.wait(&mut self.inner);
+    }
+
+    /// Releases the lock until the condition is signalled or the time is over.
+    pub(crate) fn wait_for(&mut self, condition: &Condvar, time: Duration) {
+        condition.wait_for(&mut self.inner, time);
+    }
+}
+
+impl<T> Deref for RankedGuard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T> DerefMut for RankedGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+}
+
+/// A reader-writer lock with a rank, that protects no value.
+#[derive(Debug)]
+pub(crate) struct RankedRwLock {
+    rank: Rank,
+    inner: RwLock<()>,
+}
+
+/// A ranked reader-writer lock, locked for reading.
+pub(crate) struct SharedGuard<'a> {
+    _inner: RwLockReadGuard<'a, ()>,
+    _held: Held,
+}
+
+/// A ranked reader-writer lock, locked for writing.
+pub(crate) struct ExclusiveGuard<'a> {
+    _inner: RwLockWriteGuard<'a, ()>,
+    _held: Held,
+}
+
+impl RankedRwLock {
+    pub(crate) fn new(rank: Rank) -> RankedRwLock {
+        RankedRwLock { rank, inner: RwLock::new(()) }
+    }
+
+    pub(crate) fn read(&self) -> SharedGuard<'_> {
+        let held = Held::new(self.rank);
+        SharedGuard { _inner: self.inner.read(), _held: held }
+    }
+
+    pub(crate) fn write(&self) -> ExclusiveGuard<'_> {
+        let held = Held::new(self.rank);
+        ExclusiveGuard { _inner: self.inner.write(), _held: held }
+    }
+}
+
+/// Says that this thread holds a lock of a rank. Costs nothing in release builds.
+struct Held {
+    #[cfg(debug_assertions)]
+    rank: Rank,
+}
+
+#[cfg(debug_assertions)]
+thread_local! {
+    static RANKS: std::cell::RefCell<Vec<Rank>> = const { std::cell::RefCell::new(Vec::new()) };
+}
+
+#[cfg(debug_assertions)]
+impl Held {
+    fn new(rank: Rank) -> Held {
+        RANKS.with_borrow_mut(|held| {
+            let is_in_order = held.iter().all(|other| *other < rank);
+            assert!(is_in_order, "a lock of rank {rank:?} is taken while {held:?} are held");
+            held.push(rank);
+        });
+        Held { rank }
+    }
+}
+
+#[cfg(debug_assertions)]
+impl Drop for Held {
+    fn drop(&mut self) {
+        RANKS.with_borrow_mut(|held| {
+            if let Some(at) = held.iter().rposition(|other| *other == self.rank) {
+                held.remove(at);
+            }
+        });
+    }
+}
+
+#[cfg(not(debug_assertions))]
+impl Held {
+    #[inline(always)]
+    fn new(_rank: Rank) -> Held {
+        Held {}
+    }
+}
+
+/// Starts a thread that nobody joins.
+///
+/// # Errors
+/// The system's, where it starts no more threads.
+pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(work).map(drop)
+}
+
+/// The present time of the monotonic clock.
+pub(crate) fn instant() -> Instant {
+    Instant::now()
+}
+
+/// Has this thread sleep.
+pub(crate) fn sleep(time: Duration) {
+    std::thread::sleep(time);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ascending_ranks_are_fine() {
+        let (writer, publish) =
+            (RankedMutex::new(Rank::Writer, 1), RankedMutex::new(Rank::Publish, 2));
+        let first = writer.lock();
+        let second = publish.lock();
+        // Released in any order.
+        drop(first);
+        drop(second);
+        assert!(publish.try_lock().is_some());
+        assert_eq!(*writer.lock(), 1);
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "a lock of rank Writer is taken while [Publish] are held")]
+    fn descending_ranks_panic() {
+        let (writer, publish) =
+            (RankedMutex::new(Rank::Writer, ()), RankedMutex::new(Rank::Publish, ()));
+        let _publish = publish.lock();
+        let _writer = writer.lock();
+    }
+}

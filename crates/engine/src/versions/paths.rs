@@ -1,0 +1,34 @@
+//! The names in a store's folder.
+
+use crate::disk::{Disk, io_error};
+use idmatch_store::Result;
+use std::io;
+use std::path::Path;
+
+/// The lock file of the process that writes.
+pub(crate) const LOCK: &str = "LOCK";
+/// The folder of segments and tombstone files.
+pub(crate) const SEGMENTS: &str = "segments";
+/// The folder of spill files.
+pub(crate) const SCRATCH: &str = "scratch";
+/// The folder of journal files.
+pub(crate) const JOURNAL: &str = "journal";
+
+/// The names in a folder; none if there is no such folder.
+pub(crate) fn list(disk: &dyn Disk, folder: &Path) -> Result<Vec<String>> {
+    match disk.list(folder) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        listed => listed.map_err(|e| io_error("list", folder, e)),
+    }
+}
+
+/// A name in a folder that neither a first write nor a failed backup can have left there.
+pub(crate) fn foreign_file(disk: &dyn Disk, root: &Path) -> Result<Option<String>> {
+    let own = ["MANIFEST.new", LOCK, SEGMENTS, SCRATCH, JOURNAL];
+    let foreign = list(disk, root)?.into_iter().find(|name| !own.contains(&name.as_str()));
+    let inside = |folder| list(disk, &root.join(folder)).map(|names| names.into_iter().next());
+    Ok(match foreign {
+        Some(name) => Some(name),
+        None => inside(SEGMENTS)?.or(inside(JOURNAL)?),
+    })
+}
