@@ -14,6 +14,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+PYTHON_FOLDERS := python tests scripts bench $(wildcard examples)
 RUST   := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
 # The binding is configured by a file in all builds: cargo and maturin would else build it anew for each other.
@@ -85,8 +86,8 @@ check-rust: $(VENV)/tools
 	RUSTDOCFLAGS="--deny warnings" cargo doc --quiet --locked --no-deps
 
 check-python: $(VENV)/built-for-tests
-	$(BIN)/ruff format --quiet --check python tests scripts
-	$(BIN)/ruff check --quiet python tests scripts
+	$(BIN)/ruff format --quiet --check $(PYTHON_FOLDERS)
+	$(BIN)/ruff check --quiet $(PYTHON_FOLDERS)
 	$(BIN)/mypy
 	$(BIN)/stubtest idmatch._core
 
