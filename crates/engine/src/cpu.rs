@@ -80,7 +80,7 @@ pub(crate) fn on_each_thread<T: Send>(
     })
 }
 
-/// Works off `tasks` in order on so many threads. After an error no new task is started.
+/// Works off `tasks` in order on several threads. After an error no new task is started.
 pub(crate) fn for_each<T: Sync>(
     threads: usize,
     tasks: &[T],

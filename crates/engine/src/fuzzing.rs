@@ -7,12 +7,12 @@ use crate::disk::Mapped;
 use crate::encoding::Packed;
 use crate::encoding::bytes::{u16_at, u32_at};
 use crate::encoding::record;
-use crate::erasures::{self, Rules};
-use crate::hash_partition::Part;
+use crate::hash_partition::HashPartition;
 use crate::journal;
 use crate::lookup::RowCursor;
 use crate::memtable::Memtable;
 use crate::segment::{Block, DatePage, Header, IdPage, PAGE_ROWS, Region, Segment, checksum};
+use crate::tombstones::{self, RowFilter};
 use crate::versions::Manifest;
 use idmatch_model::{Keep, Side};
 use idmatch_store::Result;
@@ -49,8 +49,10 @@ pub fn journal(bytes: &[u8]) {
         if journal::scan(Path::new("journal"), 0, 0, bytes, &mut take).is_err() {
             continue;
         }
-        for (side, part) in Side::BOTH.iter().flat_map(|side| Part::all().map(|p| (*side, p))) {
-            assert!(memtable.rows_in(side, part, (&Rules::new(Keep::All), 1)).is_ok());
+        for (side, partition) in
+            Side::BOTH.iter().flat_map(|side| HashPartition::all().map(|p| (*side, p)))
+        {
+            assert!(memtable.rows_in(side, partition, (&RowFilter::new(Keep::All), 1)).is_ok());
         }
     }
 }
@@ -60,7 +62,7 @@ pub fn erasures(bytes: &[u8]) {
     let mut sealed = bytes.to_vec();
     sealed.extend_from_slice(&XxHash3_64::oneshot(bytes).to_le_bytes());
     for bytes in [bytes, &sealed] {
-        erasures::decode(Path::new("0.era"), bytes).map(|layer| layer.sorted()).ok();
+        tombstones::decode(Path::new("0.era"), bytes).map(|layer| layer.sorted()).ok();
     }
 }
 
@@ -93,13 +95,13 @@ pub fn date_page(bytes: &[u8]) {
 
 /// The head of a block.
 pub fn head(bytes: &[u8]) {
-    for bytes in [bytes.to_vec(), sealed_page(Region::Heads, 0, bytes)] {
+    for bytes in [bytes.to_vec(), sealed_page(Region::BlockHeaders, 0, bytes)] {
         let Ok(block) = Block::read(0, &bytes) else { continue };
         for key in (0..block.keys).chain([u32::MAX]) {
             block.rows_of(key);
-            if let Some(residual) = block.residual(key) {
+            if let Some(fingerprint) = block.fingerprint(key) {
                 // Residuals out of order are found by a check, not by a search.
-                block.find(residual);
+                block.find(fingerprint);
             }
         }
         for page in (0..block.rows.div_ceil(PAGE_ROWS)).chain([u32::MAX]) {
@@ -201,7 +203,7 @@ fn sealed_segment(bytes: &[u8]) -> Vec<u8> {
         directory.as_chunks::<4>().0.iter().map(|start| u32::from_le_bytes(*start) as usize);
     let ends = starts.clone().skip(1);
     for (start, end) in starts.zip(ends) {
-        let head = slice_of(slice_of(bytes, header.region(Region::Heads)), start..end);
+        let head = slice_of(slice_of(bytes, header.region(Region::BlockHeaders)), start..end);
         let pages = u32_at(head, 12).map_or(0, |rows| rows.div_ceil(PAGE_ROWS) as usize);
         let field = |at: usize| u32_at(head, at).unwrap_or(0) as usize;
         seal_in(&mut file, &header, Region::Keys, field(16), field(20));
@@ -209,7 +211,7 @@ fn sealed_segment(bytes: &[u8]) -> Vec<u8> {
             seal_in(&mut file, &header, Region::Values, field(entry), field(entry + 4));
             seal_in(&mut file, &header, Region::Dates, field(entry + 8), field(entry + 12));
         }
-        seal_in(&mut file, &header, Region::Heads, start, end.saturating_sub(start));
+        seal_in(&mut file, &header, Region::BlockHeaders, start, end.saturating_sub(start));
     }
     let sum = checksum(Region::Directory, 0, &directory);
     let header = Header { directory_sum: sum, ..header };

@@ -1,9 +1,13 @@
 //! The embedded backend of idmatch: match tables in a folder.
 //!
-//! Data flows down: `store` (what is published, who may write) uses `load` to make segments,
-//! `lookup` for questions by one key and `matching` for populations; all three read and
-//! write `segment`s, whose bytes go through `disk`. `packed` and `part` are what they share:
-//! identifiers in few bytes, and the division of the hash space.
+//! Layers, from the top; each imports only those below:
+//! - `store`: the public store and its tables, which delegate.
+//! - `recovery`, `load`, `erase`, `write`: the operations that change a store.
+//! - `compaction`, `catalog`, `writer_lock`: when segments are compacted; the tables; who may write.
+//! - `matching`, `lookup`, `scan`, `verify`: the reads.
+//! - `versions`: the manifest and the immutable versions that readers hold.
+//! - `memtable`, `journal`, `segment`, `tombstones`: where rows are kept.
+//! - `encoding`, `hash_partition`, `disk`, `cpu`, `sync`, `options`: bytes, files, threads and locks.
 //!
 //! Must not know Python, files of users (Parquet, CSV) or any other backend.
 #![deny(unsafe_code)]
@@ -15,7 +19,6 @@ mod compaction;
 mod cpu;
 mod encoding;
 mod erase;
-mod erasures;
 mod hash_partition;
 mod journal;
 mod load;
@@ -28,6 +31,7 @@ mod scan;
 mod segment;
 mod store;
 mod sync;
+mod tombstones;
 mod verify;
 mod versions;
 mod write;

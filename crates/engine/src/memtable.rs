@@ -1,22 +1,21 @@
-//! Rows that were upserted and are in no segment yet, in both directions.
+//! Memtables: upserted rows that are in no segment yet, in both directions.
 //!
-//! Each direction is divided into the 256 parts of the hash space. A part appends rows to one
-//! buffer and keeps their hashes in two lists: a large sorted one, and a short one of the most recent
-//! rows, which is merged into the other when it has grown.
+//! Each direction has 256 hash partitions. A partition appends rows to one buffer and keeps their hashes in
+//! two lists: a large sorted one, and a short one of recent rows, which is merged into it when it has grown.
 //!
-//! What is read is always a segment: [`Memtable::rows_of`] and [`Memtable::rows_in`] build one
-//! in memory from the rows that are asked for, so that lookups and matches know nothing of memtables.
+//! Readers read segments only: [`Memtable::rows_of`] and [`Memtable::rows_in`] build one in memory from the
+//! requested rows. So lookups and matches know nothing of memtables.
 //!
-//! A row carries the number of the commit it came with. Readers name the last commit that they
-//! see, so a batch is seen whole, in both directions, or not at all. Must not know the journal.
+//! A row carries its commit number. Readers name the last commit that they see, so a batch is seen whole, in
+//! both directions, or not at all. Must not know the journal.
 
 use crate::encoding::Packed;
 use crate::encoding::rows;
-use crate::erasures::Rules;
-use crate::hash_partition::Part;
+use crate::hash_partition::HashPartition;
 use crate::segment::{Segment, sorted};
 use crate::sync::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::sync::{RwLock, RwLockReadGuard};
+use crate::tombstones::RowFilter;
 use idmatch_model::{SeenAt, Side};
 use idmatch_store::Result;
 use std::path::Path;
@@ -24,7 +23,7 @@ use std::path::Path;
 /// The number of a commit. Ever larger within a process.
 pub(crate) type Commit = u64;
 
-/// How long the list of recent rows may get: so much, and a share of the sorted list.
+/// The limit of the list of recent rows: this many, and a share of the sorted list.
 const RECENT_ROWS: usize = 256;
 const RECENT_SHARE: usize = 32;
 
@@ -40,17 +39,17 @@ pub(crate) struct Memtable {
 }
 
 struct Direction {
-    parts: Vec<RwLock<PartRows>>,
+    partitions: Vec<RwLock<PartitionRows>>,
 }
 
 #[derive(Default)]
-struct PartRows {
+struct PartitionRows {
     rows: Vec<u8>,
     sorted: Vec<Entry>,
     recent: Vec<Entry>,
 }
 
-/// A row: the hash of its key, where it starts, and the commit it came with.
+/// A row: the hash of its key, its offset and its commit.
 #[derive(Clone, Copy)]
 struct Entry {
     hash: u64,
@@ -70,8 +69,8 @@ impl Memtable {
         }
     }
 
-    /// Adds encoded rows (`id` is the key) to both directions; one thread at a time adds. `None` where
-    /// they are not so many rows; what could be read of them was added then.
+    /// Adds `count` encoded rows (`id` is the key) to both directions; one thread at a time adds. `None` if
+    /// the bytes are not that many rows; those that could be read were added then.
     pub(crate) fn add(&self, commit: Commit, count: u32, encoded: &[u8]) -> Option<()> {
         let mut at = 0;
         for _ in 0..count {
@@ -92,7 +91,7 @@ impl Memtable {
         self.rows.load(Relaxed)
     }
 
-    /// How much memory is taken.
+    /// The memory taken, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Relaxed)
     }
@@ -105,17 +104,18 @@ impl Memtable {
         Some((date(&self.oldest)?, date(&self.newest)?)).filter(|_| self.rows() > 0)
     }
 
-    /// The rows of some keys of a part, each with its hash, up to a commit; `None` if there are none.
+    /// The rows of some keys of a partition, each given with its hash, up to a commit; `None` if there are
+    /// none.
     pub(crate) fn rows_of<'k>(
         &self,
         side: Side,
-        part: Part,
+        partition: HashPartition,
         keys: impl Iterator<Item = (u64, Packed<'k>)>,
-        (rules, last): (&Rules, Commit),
+        (row_filter, last): (&RowFilter, Commit),
     ) -> Result<Option<Segment>> {
         let mut found = Vec::new();
         {
-            let rows = self.direction(side).read(part);
+            let rows = self.direction(side).read(partition);
             let mut before = None;
             for (hash, key) in keys {
                 // Repeated keys are neighbours, as keys come in the order of their hashes.
@@ -125,24 +125,30 @@ impl Memtable {
                 before = Some(key);
             }
         }
-        segment(side, part, &found, rules)
+        segment(side, partition, &found, row_filter)
     }
 
-    /// All rows of a part, up to a commit; `None` if there are none.
+    /// All rows of a partition, up to a commit; `None` if there are none.
     pub(crate) fn rows_in(
         &self,
         side: Side,
-        part: Part,
-        (rules, last): (&Rules, Commit),
+        partition: HashPartition,
+        (row_filter, last): (&RowFilter, Commit),
     ) -> Result<Option<Segment>> {
         let mut found = Vec::new();
-        self.copy_rows(side, part, last, &mut found);
-        segment(side, part, &found, rules)
+        self.copy_rows(side, partition, last, &mut found);
+        segment(side, partition, &found, row_filter)
     }
 
-    /// Appends the rows of a part, up to a commit.
-    pub(crate) fn copy_rows(&self, side: Side, part: Part, last: Commit, out: &mut Vec<u8>) {
-        let rows = self.direction(side).read(part);
+    /// Appends the rows of a partition, up to a commit.
+    pub(crate) fn copy_rows(
+        &self,
+        side: Side,
+        partition: HashPartition,
+        last: Commit,
+        out: &mut Vec<u8>,
+    ) {
+        let rows = self.direction(side).read(partition);
         let newest = rows.sorted.iter().chain(&rows.recent).map(|entry| entry.commit).max();
         if newest.is_none_or(|newest| newest <= last) {
             out.extend_from_slice(&rows.rows);
@@ -165,16 +171,21 @@ impl Memtable {
     }
 }
 
-fn segment(side: Side, part: Part, found: &[u8], rules: &Rules) -> Result<Option<Segment>> {
+fn segment(
+    side: Side,
+    partition: HashPartition,
+    found: &[u8],
+    row_filter: &RowFilter,
+) -> Result<Option<Segment>> {
     if found.is_empty() {
         return Ok(None);
     }
-    let sorted = sorted(found, rules, side, Part::BITS, part.first_hash())?;
+    let sorted = sorted(found, row_filter, side, HashPartition::BITS, partition.first_hash())?;
     sorted.in_memory(Path::new("(memtable)"))
 }
 
-impl PartRows {
-    /// Bytes taken, with what is kept for the next rows.
+impl PartitionRows {
+    /// Bytes taken, with the capacity for later rows.
     fn memory(&self) -> usize {
         let entries = self.sorted.capacity() + self.recent.capacity();
         self.rows.capacity() + entries * size_of::<Entry>()
@@ -197,32 +208,34 @@ impl PartRows {
 
 impl Direction {
     fn new() -> Direction {
-        Direction { parts: (0..Part::COUNT).map(|_| RwLock::default()).collect() }
+        Direction { partitions: (0..HashPartition::COUNT).map(|_| RwLock::default()).collect() }
     }
 
-    fn read(&self, part: Part) -> RwLockReadGuard<'_, PartRows> {
-        static EMPTY: RwLock<PartRows> =
-            RwLock::new(PartRows { rows: Vec::new(), sorted: Vec::new(), recent: Vec::new() });
-        let part = self.parts.get(usize::from(part.0)).unwrap_or(&EMPTY);
-        part.read()
+    fn read(&self, partition: HashPartition) -> RwLockReadGuard<'_, PartitionRows> {
+        static EMPTY: RwLock<PartitionRows> =
+            RwLock::new(PartitionRows { rows: Vec::new(), sorted: Vec::new(), recent: Vec::new() });
+        let partition = self.partitions.get(usize::from(partition.0)).unwrap_or(&EMPTY);
+        partition.read()
     }
 
     /// Adds a row; returns by how many bytes the memory grew.
     fn add(&self, commit: Commit, seen_at: SeenAt, key: Packed<'_>, value: Packed<'_>) -> usize {
         let hash = key.hash();
-        let Some(part) = self.parts.get(usize::from(Part::of(hash).0)) else { return 0 };
-        let mut part = part.write();
-        let part = &mut *part;
-        let before = part.memory();
-        let at = part.rows.len();
-        rows::push(&mut part.rows, seen_at, key, value);
-        part.recent.push(Entry { hash, at: at as u32, commit });
-        if part.recent.len() >= RECENT_ROWS + part.sorted.len() / RECENT_SHARE {
-            part.recent.sort_unstable_by_key(|entry| entry.hash);
-            part.sorted.append(&mut part.recent);
+        let Some(partition) = self.partitions.get(usize::from(HashPartition::of(hash).0)) else {
+            return 0;
+        };
+        let mut partition = partition.write();
+        let partition = &mut *partition;
+        let before = partition.memory();
+        let at = partition.rows.len();
+        rows::push(&mut partition.rows, seen_at, key, value);
+        partition.recent.push(Entry { hash, at: at as u32, commit });
+        if partition.recent.len() >= RECENT_ROWS + partition.sorted.len() / RECENT_SHARE {
+            partition.recent.sort_unstable_by_key(|entry| entry.hash);
+            partition.sorted.append(&mut partition.recent);
             // Two sorted runs: merged in one pass.
-            part.sorted.sort_by_key(|entry| entry.hash);
+            partition.sorted.sort_by_key(|entry| entry.hash);
         }
-        part.memory().saturating_sub(before)
+        partition.memory().saturating_sub(before)
     }
 }

@@ -5,17 +5,17 @@
 pub struct MemoryLimits {
     /// A segment holds about this many rows, so that it is sorted in little memory.
     pub segment_rows: u64,
-    /// A load's buffer of a part that reaches this many bytes goes to disk. Each thread has one
-    /// for every part and side.
+    /// A load spills a partition's buffer that reaches this many bytes. Each thread has one for every
+    /// partition and side.
     pub chunk_bytes: usize,
-    /// A load sorts rows in pieces of at most this many bytes, or of one chunk. More of one
-    /// range of hashes becomes several segments.
+    /// A load sorts runs of at most this many bytes, or of one chunk. More of one range of hashes becomes
+    /// several segments.
     pub run_bytes: usize,
-    /// A population larger than this many bytes is matched in tranches. The default holds
-    /// about 15 million identifiers of 32 hex digits.
-    pub tranche_bytes: usize,
-    /// What was upserted takes at most about so many bytes before it is written as segments;
-    /// upserts wait where that is not fast enough.
+    /// A population larger than this many bytes is matched in batches. The default holds about 15 million
+    /// identifiers of 32 hex digits.
+    pub population_bytes: usize,
+    /// Memtables take at most about this many bytes before they are flushed; upserts wait if that is not fast
+    /// enough.
     pub memtable_bytes: usize,
 }
 
@@ -25,7 +25,7 @@ impl Default for MemoryLimits {
             segment_rows: 2 << 20,
             chunk_bytes: 256 << 10,
             run_bytes: 640 << 20,
-            tranche_bytes: 512 << 20,
+            population_bytes: 512 << 20,
             memtable_bytes: 256_000_000,
         }
     }

@@ -1,18 +1,18 @@
-//! Reads everything there is of a table and checks it.
+//! Verification of a table: reads and checks all of it.
 //!
-//! Every segment is checked for itself; then both directions are compared by a fingerprint
-//! of what they answer: the sum of a 128-bit hash of every visible observation, which does
-//! not depend on order, nor on how rows are spread over segments.
+//! Every segment is checked by itself. Then both directions are compared by a checksum: the number of their
+//! visible observations, and the sum of a 128-bit hash of each. It depends neither on the order of rows nor on
+//! how they are spread over segments. Must not know how damage is repaired.
 
 use crate::cpu;
 use crate::disk::Disk;
 use crate::encoding::Packed;
-use crate::erasures::ErasureFile;
-use crate::hash_partition::Part;
+use crate::hash_partition::HashPartition;
 use crate::memtable::Commit;
 use crate::scan::for_each_observation;
 use crate::segment::Segment;
 use crate::sync::Mutex;
+use crate::tombstones::TombstoneFile;
 use crate::versions::{TableVersion, Version, VersionSet};
 use idmatch_model::{SeenAt, Side, TableName};
 use idmatch_store::{ErrorKind, Finding, Result};
@@ -32,13 +32,13 @@ pub(crate) fn verify_table(
 ) -> Result<Vec<Finding>> {
     let table = versions.table_of(version, name)?;
     let place = (&*versions.disk, &*versions.segments());
-    verify(place, version.manifest.erasures(name), table, versions.last_commit())
+    verify(place, version.manifest.tombstone_files(name), table, versions.last_commit())
 }
 
 /// The problems of a table and its tombstone files.
 fn verify(
     (disk, folder): (&dyn Disk, &Path),
-    erasures: &[ErasureFile],
+    erasures: &[TombstoneFile],
     table: &TableVersion,
     last: Commit,
 ) -> Result<Vec<Finding>> {
@@ -78,9 +78,9 @@ fn verify(
 /// Visible observations of a direction: how many, and the sum of their hashes.
 fn fingerprint(table: &TableVersion, side: Side, last: Commit) -> Result<(u64, u128)> {
     let total = Mutex::new((0u64, 0u128));
-    let parts: Vec<Part> = Part::all().collect();
-    cpu::for_each(cpu::count(), &parts, |part| {
-        let (count, sum) = fingerprint_part(table, side, *part, last)?;
+    let partitions: Vec<HashPartition> = HashPartition::all().collect();
+    cpu::for_each(cpu::count(), &partitions, |partition| {
+        let (count, sum) = checksum_partition(table, side, *partition, last)?;
         let mut total = total.lock();
         *total = (total.0 + count, total.1.wrapping_add(sum));
         Ok(())
@@ -88,14 +88,14 @@ fn fingerprint(table: &TableVersion, side: Side, last: Commit) -> Result<(u64, u
     Ok(total.into_inner())
 }
 
-fn fingerprint_part(
+fn checksum_partition(
     table: &TableVersion,
     side: Side,
-    part: Part,
+    partition: HashPartition,
     last: Commit,
 ) -> Result<(u64, u128)> {
     let (mut count, mut sum) = (0u64, 0u128);
-    for_each_observation(table, side, part, last, |key, value, seen_at| {
+    for_each_observation(table, side, partition, last, |key, value, seen_at| {
         let (id, partner_id) = match side {
             Side::Id => (key, value),
             Side::PartnerId => (value, key),
@@ -109,10 +109,10 @@ fn fingerprint_part(
 
 fn observation_hash(id: Packed<'_>, partner_id: Packed<'_>, seen_at: SeenAt) -> u128 {
     let mut hash = Hasher::new();
-    for part in [id, partner_id] {
-        hash.write(&[part.kind as u8]);
-        hash.write(&(part.payload.len() as u64).to_le_bytes());
-        hash.write(part.payload);
+    for partition in [id, partner_id] {
+        hash.write(&[partition.kind as u8]);
+        hash.write(&(partition.payload.len() as u64).to_le_bytes());
+        hash.write(partition.payload);
     }
     hash.write(&seen_at.millis().to_le_bytes());
     hash.finish_128()

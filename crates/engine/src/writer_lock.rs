@@ -1,8 +1,7 @@
 //! The writer lock: one process writes a store at a time.
 //!
-//! It is an advisory file lock, shared by everything in the process that writes, and released with the
-//! last of them. Whoever obtains it catches up with the store and removes orphans. Must not know what is
-//! written.
+//! It is an advisory file lock. Everything in the process that writes shares it; it is released with the last
+//! of them. Its new holder catches up with the store and removes orphans. Must not know what is written.
 
 use crate::disk::{Lock, io_error};
 use crate::sync::Ordering::Relaxed;
@@ -105,7 +104,7 @@ impl WriterLock {
         self.slot.lock().upgrade()
     }
 
-    /// Takes over what any process has published or upserted.
+    /// Takes over what other processes have published or upserted.
     pub(crate) fn refresh(&self) -> Result<()> {
         let slot = self.slot.lock();
         // The current version has what this process writes.

@@ -56,15 +56,15 @@ impl Compactor {
         }
     }
 
-    /// Compacts a table until each range has one segment.
+    /// Compacts a table until each range has one segment, with rows that are in segments by now.
     ///
     /// # Errors
     /// Those of reading and writing segments.
     pub(crate) fn compact(&self, table: &TableName) -> Result<()> {
         let _guard = self.writer_lock.acquire()?;
         let _running = self.running.lock();
-        // What comes meanwhile is not for this one, or it might never end. Only names: a view that is
-        // held keeps the disk that merged segments took.
+        // Later files are not included, or it might never end. Only names are kept: a version that is held
+        // keeps the disk space of compacted segments.
         let names = |table: &Arc<TableVersion>| {
             table.all_segments().filter_map(|segment| segment.file_name()).collect()
         };
@@ -82,7 +82,7 @@ impl Compactor {
         Ok(())
     }
 
-    /// Merges what came while all was being merged, where writers wait for that.
+    /// Compacts new segments during a full compaction, if they slow down upserts.
     fn compact_newcomers(&self, left: &HashSet<String>) -> Result<()> {
         for name in self.slowed_tables() {
             let is_new = |file: &str| !left.contains(file);
@@ -94,16 +94,15 @@ impl Compactor {
         Ok(())
     }
 
-    /// Merges what is worth it, in the background of upserts, unless that is being done already.
+    /// Runs background compactions, unless compactions run already.
     pub(crate) fn compact_in_background(&self) {
         let Some(_running) = self.running.try_lock() else { return };
-        // Only while this process writes anyway.
+        // A background compaction does not obtain the writer lock, it only shares it.
         let Some(_guard) = self.writer_lock.held() else { return };
         self.compact_all(CompactionMode::Background);
     }
 
-    /// Merges what is left over when nothing has been flushed for a while. Waits for that here, one
-    /// thread at a time.
+    /// Waits for a time without flushes, then runs idle compactions. Only one thread waits.
     pub(crate) fn compact_when_idle(&self) {
         if self.is_waiting_for_idle.swap(true, AcqRel) {
             return;
@@ -142,7 +141,7 @@ impl Compactor {
         let started = *self.flushed_at.lock();
         let names: Vec<TableName> = self.versions.current().tables.keys().cloned().collect();
         for name in names {
-            // What fails here fails again where somebody is told: at the next full compaction.
+            // An error here comes again, and is returned, at the next full compaction.
             while !self.is_stopped()
                 && (mode != CompactionMode::Idle || *self.flushed_at.lock() == started)
                 && let Ok(Some(_)) = self.compact_step(&name, mode, |_| true)
@@ -150,7 +149,7 @@ impl Compactor {
         }
     }
 
-    /// Does one merge, if there is one to do among certain files.
+    /// Runs one compaction among certain files; `None` if there is nothing to do.
     pub(super) fn compact_step(
         &self,
         name: &TableName,
@@ -203,7 +202,7 @@ impl Compactor {
                     folder: &folder,
                     names,
                     run_bytes: self.versions.limits.run_bytes,
-                    rules: &table.rules,
+                    row_filter: &table.row_filter,
                     oldest,
                     stop: &self.stop,
                 };
@@ -216,7 +215,7 @@ impl Compactor {
                 self.versions.publish(|manifest| {
                     if let Some(entry) = manifest.tables.get_mut(name) {
                         if drops && entry.options.retention != table.options.retention {
-                            // What was left out may be shown by now.
+                            // Rows that were dropped may be visible by now.
                             is_outdated = true;
                             let what = "the retention changed while rows were merged";
                             return Err(Error::new(ErrorKind::Busy, what));
@@ -225,7 +224,7 @@ impl Compactor {
                         if drops {
                             raise_watermark(entry, table, oldest);
                         }
-                        entry.add(merged, version.manifest.erasures(name));
+                        entry.add(merged, version.manifest.tombstone_files(name));
                     }
                     Ok(())
                 })
@@ -236,13 +235,13 @@ impl Compactor {
         }
         published?;
         self.note_stall_level();
-        // Those who have them open keep them; those who copy files have them until they are done.
+        // Readers keep the files open; a copy of files has pinned them.
         let _unpinned = self.versions.wait_for_unpinned_files();
         self.versions.remove_files(inputs.iter().map(|input| input.path().to_owned()));
         Ok(CompactionResult { gone, made, is_finer })
     }
 
-    /// Has merges end, and does something before others begin.
+    /// Stops running compactions, and does something before others begin.
     pub(crate) fn without_compacting<T>(&self, work: impl FnOnce() -> T) -> T {
         self.stop.store(true, Relaxed);
         let _running = self.running.lock();

@@ -2,12 +2,12 @@
 
 use crate::disk::Disk;
 use crate::encoding::rows;
-use crate::erasures::Rules;
-use crate::hash_partition::Part;
+use crate::hash_partition::HashPartition;
 use crate::lookup::RowCursor;
 use crate::segment::{Segment, SegmentInfo, sorted};
 use crate::sync::AtomicBool;
 use crate::sync::Ordering::Relaxed;
+use crate::tombstones::RowFilter;
 use crate::versions::FileNames;
 use idmatch_model::{SeenAt, Side};
 use idmatch_store::{Error, ErrorKind, Result};
@@ -21,7 +21,7 @@ pub(crate) struct CompactionJob<'a> {
     pub(crate) names: &'a FileNames<'a>,
     /// More rows of one range become several segments.
     pub(crate) run_bytes: usize,
-    pub(crate) rules: &'a Rules,
+    pub(crate) row_filter: &'a RowFilter,
     /// Older rows are dropped.
     pub(crate) oldest: SeenAt,
     /// The compaction ends with an error soon after this is set.
@@ -37,21 +37,21 @@ pub(crate) fn run(
     prefix_bits: u8,
 ) -> Result<Vec<SegmentInfo>> {
     let mut written = Vec::new();
-    for parts in Part::groups(prefix_bits) {
-        let prefix = parts.first().map_or(0, |part| part.first_hash());
+    for partitions in HashPartition::groups(prefix_bits) {
+        let prefix = partitions.first().map_or(0, |partition| partition.first_hash());
         let mut found = Vec::new();
         let mut write = |found: &mut Vec<u8>| -> Result<()> {
             if found.is_empty() {
                 return Ok(());
             }
-            let segment = sorted(found, job.rules, side, prefix_bits, prefix)?;
+            let segment = sorted(found, job.row_filter, side, prefix_bits, prefix)?;
             written.extend(segment.finish(job.disk, &job.folder.join(job.names.take()))?);
             found.clear();
             Ok(())
         };
-        for part in &parts {
-            for input in inputs.iter().filter(|input| input.header.overlaps(*part)) {
-                job.copy_part(input, *part, &mut found)?;
+        for partition in &partitions {
+            for input in inputs.iter().filter(|input| input.header.overlaps(*partition)) {
+                job.copy_partition(input, *partition, &mut found)?;
                 if found.len() > job.run_bytes {
                     write(&mut found)?;
                 }
@@ -64,10 +64,15 @@ pub(crate) fn run(
 
 impl CompactionJob<'_> {
     /// Appends the rows of a part.
-    fn copy_part(&self, segment: &Segment, part: Part, out: &mut Vec<u8>) -> Result<()> {
+    fn copy_partition(
+        &self,
+        segment: &Segment,
+        partition: HashPartition,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
         let header = &segment.header;
-        let last_hash = part.first_hash() | (u64::MAX >> Part::BITS);
-        for number in header.block_of(part.first_hash())..=header.block_of(last_hash) {
+        let last_hash = partition.first_hash() | (u64::MAX >> HashPartition::BITS);
+        for number in header.block_of(partition.first_hash())..=header.block_of(last_hash) {
             if self.stop.load(Relaxed) {
                 return Err(Error::new(ErrorKind::Io, "the store is being closed"));
             }
@@ -79,7 +84,7 @@ impl CompactionJob<'_> {
             for at in 0..block.keys {
                 let key = segment.key(&block, at)?;
                 // A small segment's block spans several parts.
-                if Part::of(key.hash()) != part {
+                if HashPartition::of(key.hash()) != partition {
                     continue;
                 }
                 rows = rows.moved_to(block.rows_of(at));

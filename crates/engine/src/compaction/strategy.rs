@@ -1,6 +1,6 @@
 //! The compaction strategy: which segments to compact next. A pure function of segment statistics.
 
-use crate::hash_partition::Part;
+use crate::hash_partition::HashPartition;
 use std::collections::BTreeMap;
 
 /// This many segments of one range and about one size make a tier, which is compacted.
@@ -58,7 +58,7 @@ pub(crate) fn next_compaction(
         inputs.iter().filter_map(|number| segments.get(*number)).map(|segment| segment.rows).sum()
     };
     let finer = |bits: u8, inputs: &[usize]| {
-        (bits + Part::prefix_bits(rows(inputs), segment_rows)).min(Part::BITS)
+        (bits + HashPartition::prefix_bits(rows(inputs), segment_rows)).min(HashPartition::BITS)
     };
     let needs_rewrite = |inputs: &[usize]| {
         inputs
@@ -90,7 +90,7 @@ pub(crate) fn next_compaction(
     };
     let target = {
         let all: Vec<usize> = (0..segments.len()).collect();
-        Part::prefix_bits(rows(&all), segment_rows)
+        HashPartition::prefix_bits(rows(&all), segment_rows)
     };
     let leveled = || {
         ranges.iter().find_map(|((bits, _), inputs)| {
@@ -149,12 +149,12 @@ mod tests {
             !compaction.inputs.contains(&(number - 1))
         });
         let count = 1u64 << (compaction.prefix_bits - bits);
-        for part in 0..count {
+        for partition in 0..count {
             let prefix = match compaction.prefix_bits {
                 0 => 0,
-                bits => prefix | part << (64 - bits),
+                bits => prefix | partition << (64 - bits),
             };
-            let rows = rows / count + u64::from(part < rows % count);
+            let rows = rows / count + u64::from(partition < rows % count);
             segments.push(SegmentStats {
                 prefix_bits: compaction.prefix_bits,
                 prefix,
@@ -180,8 +180,8 @@ mod tests {
                 }
             }
             // Those that one key can be in: at most three of a size, sizes and ranges being few.
-            let met = |part: u64| segments.iter().filter(|segment| {
-                segment.prefix_bits == 0 || (segment.prefix ^ part << 56) >> (64 - segment.prefix_bits) == 0
+            let met = |partition: u64| segments.iter().filter(|segment| {
+                segment.prefix_bits == 0 || (segment.prefix ^ partition << 56) >> (64 - segment.prefix_bits) == 0
             }).count();
             let most = (0..256).map(met).max().unwrap();
             prop_assert!(most <= 40, "{} segments for one key", most);
@@ -193,7 +193,7 @@ mod tests {
             sizes in prop::collection::vec(1u64..2_000, 1..60), loaded in 0u64..40_000,
         ) {
             let mut segments: Vec<SegmentStats> = sizes.iter().map(|size| flushed(*size)).collect();
-            let bits = Part::prefix_bits(loaded, SEGMENT_ROWS);
+            let bits = HashPartition::prefix_bits(loaded, SEGMENT_ROWS);
             if loaded > 0 {
                 segments.push(flushed(loaded));
                 merged(&mut segments, &Compaction { inputs: vec![sizes.len()], prefix_bits: bits });

@@ -18,7 +18,7 @@ pub(crate) fn io_error(doing: &str, path: &Path, e: io::Error) -> Error {
     Error::with_source(ErrorKind::Io, format!("cannot {doing} {}{advice}", path.display()), e)
 }
 
-/// Stored bytes are not what was written.
+/// Stored bytes are damaged.
 pub(crate) fn corrupt(path: &Path, offset: usize, what: &str) -> Error {
     Error::new(
         ErrorKind::Corrupt,

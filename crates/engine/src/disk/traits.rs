@@ -18,7 +18,7 @@ pub trait Disk: Send + Sync + Debug {
     fn read(&self, file: &Path) -> io::Result<Vec<u8>>;
     /// Reads a file that may be growing, from an offset to its end.
     fn read_from(&self, file: &Path, offset: u64) -> io::Result<Vec<u8>>;
-    /// Opens a file for reads of pieces.
+    /// Opens a file for reads at offsets.
     fn open(&self, file: &Path) -> io::Result<Box<dyn OpenFile>>;
     /// Maps a whole file for random reads.
     fn map(&self, file: &Path) -> io::Result<Arc<dyn Mapped>>;
@@ -42,7 +42,7 @@ pub trait NewFile: io::Write + Send {
     fn sync(&mut self) -> io::Result<()>;
 }
 
-/// A file that pieces are read of.
+/// A file that is read at offsets.
 pub trait OpenFile: Send + Sync {
     /// Fills `piece` with the bytes from `offset` on; an error if the file ends before.
     fn read_at(&self, piece: &mut [u8], offset: u64) -> io::Result<()>;

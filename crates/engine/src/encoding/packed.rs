@@ -155,7 +155,7 @@ impl<'a> Packed<'a> {
         (self.kind == Kind::Decimal).then(|| u64::from_be_bytes(payload))
     }
 
-    /// The order of the texts. Cost: a comparison of payloads where that is enough.
+    /// The order of the texts. Cost: a comparison of payloads if both have one kind that keeps the order.
     pub(crate) fn cmp_text(&self, other: &Packed<'_>) -> Ordering {
         let alike = self.kind == other.kind
             && match self.kind {

@@ -3,11 +3,11 @@
 //! New tombstones are a file that the manifest names. Rows stay in their segments, which are marked, until
 //! these are rewritten; memtables are read through the tombstones anyway.
 
-use super::search::find;
+use super::search::search;
 use crate::disk::io_error;
-use crate::erasures::{ErasureFile, Layer, write};
 use crate::segment::SegmentInfo;
 use crate::sync::{Rank, RankedMutex};
+use crate::tombstones::{TombstoneFile, TombstoneSet, write};
 use crate::versions::{FileNames, TableEntry, TableVersion, Version, VersionSet};
 use crate::write::WritePath;
 use crate::writer_lock::WriterLock;
@@ -16,8 +16,8 @@ use idmatch_store::{Erased, Erasures, Error, ErrorKind, Result};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// A new file takes the ones before it in, unless they have so many times its erasures: files stay few,
-/// and an erasure is rewritten a few times in its life.
+/// A new tombstone file takes in the older ones, unless they have this many times its tombstones. So files
+/// stay few, and a tombstone is rewritten a few times in its life.
 const GROWTH: u64 = 4;
 
 /// Erases from the tables of a store, one erasure at a time.
@@ -38,7 +38,7 @@ impl Eraser {
         Eraser { versions, lock, writes, running: RankedMutex::new(Rank::Operation, ()) }
     }
 
-    /// Hides what there is of the targets up to a date, and what arrives later, in both directions.
+    /// Hides all rows of the targets up to a date, in both directions, also rows that arrive later.
     pub(crate) fn erase(&self, name: &TableName, targets: &[Target], at: SeenAt) -> Result<Erased> {
         let _running = self.running.lock();
         let _guard = self.lock.acquire()?;
@@ -47,7 +47,7 @@ impl Eraser {
         if targets.is_empty() {
             return Ok(Erased::default());
         }
-        let found = find(
+        let found = search(
             table,
             self.versions.last_commit(),
             targets,
@@ -58,16 +58,16 @@ impl Eraser {
             Some(key) => key,
             None => new_key()?,
         };
-        let mut layer = Layer::default();
-        targets.iter().for_each(|target| layer.add(key.of(target), at));
-        self.publish_tombstones((name, &version), key, layer, |segment| {
+        let mut tombstones = TombstoneSet::default();
+        targets.iter().for_each(|target| tombstones.add(key.of(target), at));
+        self.publish_tombstones((name, &version), key, tombstones, |segment| {
             found.files.contains(&segment.file)
         })?;
         Ok(found.erased)
     }
 
-    /// Takes over erasures that are hashed with the key of this store. Whether a segment has rows of
-    /// theirs cannot be known without reading it, so all that are old enough are marked.
+    /// Adds tombstones that are hashed with the key of this store. Whether a segment has rows of theirs is
+    /// unknown without reading it, so all that are old enough are marked.
     pub(crate) fn add_tombstones(&self, name: &TableName, theirs: &Erasures) -> Result<()> {
         let _running = self.running.lock();
         let _guard = self.lock.acquire()?;
@@ -75,17 +75,19 @@ impl Eraser {
         let table = self.versions.table_of(&version, name)?;
         let own = version.manifest.erasure_key()?;
         theirs.check_key(own, name)?;
-        let mut layer = Layer::default();
+        let mut tombstones = TombstoneSet::default();
         for (hash, at) in &theirs.hashes {
-            if table.rules.erasures.hidden(*hash) < Some(*at) {
-                layer.add(*hash, *at);
+            if table.row_filter.tombstones.hidden(*hash) < Some(*at) {
+                tombstones.add(*hash, *at);
             }
         }
-        let Some((key, newest)) = own.zip(layer.newest()) else { return Ok(()) };
-        self.publish_tombstones((name, &version), key, layer, |segment| segment.oldest <= newest)
+        let Some((key, newest)) = own.zip(tombstones.newest()) else { return Ok(()) };
+        self.publish_tombstones((name, &version), key, tombstones, |segment| {
+            segment.oldest <= newest
+        })
     }
 
-    /// Has a store that has no key yet use this one; returns the one it uses.
+    /// Gives the store a tombstone key if it has none; returns the key it uses.
     pub(crate) fn adopt_key(&self, key: ErasureKey) -> Result<ErasureKey> {
         let _running = self.running.lock();
         let _guard = self.lock.acquire()?;
@@ -99,29 +101,30 @@ impl Eraser {
         Ok(key)
     }
 
-    /// Writes some erasures and publishes them, and marks the segments that have rows of theirs. Only while
-    /// `running` is held.
+    /// Writes and publishes tombstones, and marks the segments with rows of theirs. The caller holds
+    /// `running`.
     fn publish_tombstones(
         &self,
         (name, version): (&TableName, &Version),
         key: ErasureKey,
-        mut layer: Layer,
+        mut tombstones: TombstoneSet,
         has_some: impl Fn(&SegmentInfo) -> bool,
     ) -> Result<()> {
         let table = self.versions.table_of(version, name)?;
-        // Only erasing changes the list of files.
-        let (kept, replaced) = split(table, version.manifest.erasures(name), &mut layer);
+        // Only erasures change the list of files.
+        let (kept, replaced) =
+            split(table, version.manifest.tombstone_files(name), &mut tombstones);
         let kept = kept.to_vec();
         self.versions.add_segments(
-            |names| self.write_layer(names, &layer),
+            |names| self.write_tombstones(names, &tombstones),
             |file| {
                 self.writes.sync_upserts()?;
                 self.versions.publish(|manifest| {
                     manifest.erasure_key = Some(key.to_string());
                     if let Some(entry) = manifest.tables.get_mut(name) {
-                        entry.erasures = kept;
-                        entry.erasures.push(file);
-                        mark(entry, table, has_some);
+                        entry.tombstones = kept;
+                        entry.tombstones.push(file);
+                        mark_segments(entry, table, has_some);
                     }
                     Ok(())
                 })
@@ -133,35 +136,43 @@ impl Eraser {
         Ok(())
     }
 
-    fn write_layer(&self, names: &FileNames<'_>, layer: &Layer) -> Result<ErasureFile> {
+    fn write_tombstones(
+        &self,
+        names: &FileNames<'_>,
+        tombstones: &TombstoneSet,
+    ) -> Result<TombstoneFile> {
         let folder = self.versions.segments();
-        let written = write(&*self.versions.disk, &folder.join(names.take_for("era")), layer)?;
+        let written = write(&*self.versions.disk, &folder.join(names.take_for("era")), tombstones)?;
         self.versions.disk.sync_dir(&folder).map_err(|e| io_error("sync", &folder, e))?;
         Ok(written)
     }
 }
 
-/// Marks the segments that have something of what was erased, and those that came after the search.
-fn mark(entry: &mut TableEntry, searched: &TableVersion, has_some: impl Fn(&SegmentInfo) -> bool) {
+/// Marks the segments with erased rows, and those that came after the search.
+fn mark_segments(
+    entry: &mut TableEntry,
+    searched: &TableVersion,
+    has_some: impl Fn(&SegmentInfo) -> bool,
+) {
     let known: HashSet<String> = searched.all_segments().filter_map(|s| s.file_name()).collect();
     for segment in &mut entry.segments {
         segment.erased |= has_some(segment) || !known.contains(&segment.file);
     }
 }
 
-/// Adds to a new layer what the files have that are not much larger. Returns the files that stay,
-/// and those that it replaces.
+/// Adds the tombstones of not much larger files to new ones. Returns the files that stay, and those that are
+/// replaced.
 fn split<'f>(
     table: &TableVersion,
-    files: &'f [ErasureFile],
-    layer: &mut Layer,
-) -> (&'f [ErasureFile], &'f [ErasureFile]) {
+    files: &'f [TombstoneFile],
+    tombstones: &mut TombstoneSet,
+) -> (&'f [TombstoneFile], &'f [TombstoneFile]) {
     let mut stay = files.len();
-    for (file, older) in files.iter().zip(table.rules.erasures.layers()).rev() {
-        if file.count >= layer.len() * GROWTH {
+    for (file, older) in files.iter().zip(table.row_filter.tombstones.sets()).rev() {
+        if file.count >= tombstones.len() * GROWTH {
             break;
         }
-        layer.add_all(older);
+        tombstones.add_all(older);
         stay -= 1;
     }
     files.split_at_checked(stay).unwrap_or((files, &[]))

@@ -1,8 +1,8 @@
-//! What an erasure hides: how much, and in which segments.
+//! Finds what an erasure hides: how many rows, and in which segments.
 
 use crate::cpu;
 use crate::encoding::{Kind, Packed, Packer};
-use crate::lookup::{Place, places};
+use crate::lookup::{KeyLocation, locate};
 use crate::memtable::Commit;
 use crate::sync::Mutex;
 use crate::versions::TableVersion;
@@ -11,29 +11,28 @@ use idmatch_store::{Erased, Result};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// An identifier that owns its bytes.
-type Owned = (Kind, Box<[u8]>);
-/// For each key, the values it is to be parted from.
-type Pairs = BTreeMap<Owned, HashSet<Owned>>;
+type OwnedId = (Kind, Box<[u8]>);
+/// For each key, the values whose rows are erased.
+type Pairs = BTreeMap<OwnedId, HashSet<OwnedId>>;
 /// A value, and a date it was seen with the key.
-type Row = (Owned, SeenAt);
+type Row = (OwnedId, SeenAt);
 
-/// What was found.
-pub(crate) struct Found {
+/// The result of a search.
+pub(crate) struct SearchResult {
     pub(crate) erased: Erased,
-    /// The files of the segments that have rows of it.
+    /// The files of the segments with such rows.
     pub(crate) files: HashSet<String>,
 }
 
-/// Counts the rows that erasing these targets at a date hides, in each direction for itself: those
-/// in the window of dates that are shown. Names the segments that have some, shown or not. Cost: a few
-/// lookups for each pair; memory: the pairs.
-pub(crate) fn find(
+/// Counts the rows that erasing these targets at a date hides, by direction: those in the visible window.
+/// Names the segments that have some, visible or not. Cost: a few lookups for each pair; memory: the pairs.
+pub(crate) fn search(
     table: &TableVersion,
     last: Commit,
     targets: &[Target],
     at: SeenAt,
     shown: Window,
-) -> Result<Found> {
+) -> Result<SearchResult> {
     let search = Search { table, last, at, shown };
     let files = Mutex::new(HashSet::new());
     let pairs = Mutex::new((Pairs::new(), Pairs::new()));
@@ -63,10 +62,10 @@ pub(crate) fn find(
         by_partner_id: count(Side::PartnerId, &by_partner_id)?,
     };
     let files = std::mem::take(&mut *files.lock());
-    Ok(Found { erased, files })
+    Ok(SearchResult { erased, files })
 }
 
-/// Where is searched, and for what.
+/// The table, and the erasure that is searched for.
 #[derive(Clone, Copy)]
 struct Search<'t> {
     table: &'t TableVersion,
@@ -78,8 +77,8 @@ struct Search<'t> {
 }
 
 impl Search<'_> {
-    /// The pairs of a target that were seen by then, as (id, partner_id).
-    fn pairs_of(&self, target: &Target) -> Result<Vec<(Owned, Owned)>> {
+    /// The pairs of a target that were seen up to the date, as (id, partner_id).
+    fn pairs_of(&self, target: &Target) -> Result<Vec<(OwnedId, OwnedId)>> {
         let mut packers = (Packer::default(), Packer::default());
         let (side, key, value) = match target {
             Target::Id(id) => (Side::Id, id, None),
@@ -90,8 +89,8 @@ impl Search<'_> {
         };
         let key = packers.0.pack(key.as_bytes());
         let mut pairs = Vec::new();
-        for place in places(self.table, side, key, self.last)? {
-            for_each_row(&place, |found, seen_at| {
+        for location in locate(self.table, side, key, self.last)? {
+            for_each_row(&location, |found, seen_at| {
                 if seen_at <= self.at && value.is_none_or(|value| value == found) {
                     pairs.push(match side {
                         Side::Id => (owned(key), owned(found)),
@@ -103,30 +102,30 @@ impl Search<'_> {
         Ok(pairs)
     }
 
-    /// How many rows of a key with some values are hidden, and where they are.
+    /// How many rows of a key with some values are hidden, and their files.
     fn rows_of(
         &self,
         side: Side,
-        key: &Owned,
-        values: &HashSet<Owned>,
+        key: &OwnedId,
+        values: &HashSet<OwnedId>,
     ) -> Result<(u64, Vec<String>)> {
         let Search { at, shown, .. } = *self;
         let (mut rows, mut files): (Vec<Row>, _) = (Vec::new(), Vec::new());
         let key = Packed { kind: key.0, payload: &key.1 };
-        for place in places(self.table, side, key, self.last)? {
+        for location in locate(self.table, side, key, self.last)? {
             let before = rows.len();
-            for_each_row(&place, |value, seen_at| {
+            for_each_row(&location, |value, seen_at| {
                 let value = owned(value);
                 if values.contains(&value) {
                     rows.push((value, seen_at));
                 }
             })?;
             let some = rows.get(before..).unwrap_or_default().iter().any(|(_, date)| *date <= at);
-            files.extend(place.file_name().filter(|_| some));
+            files.extend(location.file_name().filter(|_| some));
         }
-        if self.table.rules.keep == Keep::Last {
+        if self.table.row_filter.keep == Keep::Last {
             // Of a pair only the newest row is there to be seen.
-            let mut newest: HashMap<Owned, SeenAt> = HashMap::new();
+            let mut newest: HashMap<OwnedId, SeenAt> = HashMap::new();
             for (value, seen_at) in rows {
                 let date = newest.entry(value).or_insert(seen_at);
                 *date = seen_at.max(*date);
@@ -140,8 +139,8 @@ impl Search<'_> {
     }
 }
 
-fn for_each_row(place: &Place, mut take: impl FnMut(Packed<'_>, SeenAt)) -> Result<()> {
-    let mut rows = place.cursor()?;
+fn for_each_row(location: &KeyLocation, mut take: impl FnMut(Packed<'_>, SeenAt)) -> Result<()> {
+    let mut rows = location.cursor()?;
     while let Some(seen_at) = rows.date()? {
         take(rows.value()?, seen_at);
         rows.advance();
@@ -149,6 +148,6 @@ fn for_each_row(place: &Place, mut take: impl FnMut(Packed<'_>, SeenAt)) -> Resu
     Ok(())
 }
 
-fn owned(id: Packed<'_>) -> Owned {
+fn owned(id: Packed<'_>) -> OwnedId {
     (id.kind, id.payload.into())
 }

@@ -1,10 +1,9 @@
-//! The journal: what was acknowledged and is in no segment yet.
+//! The journal: acknowledged rows that are in no segment yet.
 //!
-//! Numbered files, only ever appended to. The rows of one commit are one [`record`]; what is read of
-//! a file ends before the first record that is not whole. Whether that is a write that was
-//! under way when the process or the machine stopped, or damage to something that had been
-//! made durable, is told by the records after it: each says how far its file was durable
-//! when it was written. `spec/format/journal.md` has every byte.
+//! Numbered files, only ever appended to. The rows of one commit are one record. A reader stops before the
+//! first record that is not whole. That record is either a write that was interrupted, or damage to something
+//! durable; the later records tell, since each says how far its file was durable before it was written.
+//! `spec/format/journal.md` has every byte.
 //!
 //! Must not know memtables, or when a commit is visible.
 

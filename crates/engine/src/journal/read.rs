@@ -9,7 +9,7 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 
-/// How far a file was read. It may have grown since, if someone writes it.
+/// How far a file was read. A writer may have appended to it since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// Up to this offset; and how long the file before was, where the header was read.
@@ -62,8 +62,7 @@ pub(crate) fn scan(
         take(Entries::new(entries))?;
         at = next;
     }
-    // What follows was under way when writing stopped, unless something proves that it had
-    // been made durable.
+    // Later bytes are an interrupted write, unless a later record proves that they had been durable.
     let later = tail.last_record_after(at).map_or(0, |record| record.durable);
     check_end(folder, number, at, later)?;
     Ok(Progress::Read { end: at, before: header })
@@ -80,7 +79,7 @@ fn other_format(path: &Path, format: u32) -> Error {
     )
 }
 
-/// Refuses a file that ends at `end` although it is known to have been durable up to `durable`.
+/// Refuses a file that ends at `end` but is known to have been durable up to `durable`.
 pub(crate) fn check_end(folder: &Path, number: u64, end: usize, durable: u64) -> Result<()> {
     if durable <= end as u64 {
         return Ok(());
@@ -89,7 +88,7 @@ pub(crate) fn check_end(folder: &Path, number: u64, end: usize, durable: u64) ->
     Err(corrupt(&file(folder, number), end, what))
 }
 
-/// What a file has, whatever is damaged.
+/// The whole records of a file, which may be damaged.
 #[derive(Default)]
 pub(crate) struct ReadableRecords {
     /// Where each whole record is, with its entries.
@@ -101,7 +100,7 @@ pub(crate) struct ReadableRecords {
 }
 
 impl ReadableRecords {
-    /// Reads all records that are whole.
+    /// Reads all whole records.
     ///
     /// # Errors
     /// `UnsupportedFormat`, and `Io`.
@@ -124,8 +123,8 @@ impl ReadableRecords {
         Ok(readable)
     }
 
-    /// Which bytes are in no record although they were durable, given how far the file was by
-    /// anybody's word.
+    /// The byte ranges that are in no record although they were durable: up to `durable`, by the word of any
+    /// file.
     pub(crate) fn holes(&self, durable: u64) -> Vec<Range<usize>> {
         let durable = usize::try_from(durable).unwrap_or(usize::MAX);
         let mut holes = Vec::new();

@@ -12,7 +12,7 @@ pub(crate) struct JournalWriter {
     path: PathBuf,
     number: u64,
     file: Box<dyn NewFile>,
-    /// So many bytes were written, and so many of them made durable.
+    /// How many bytes are written, and how many of them are durable.
     written: u64,
     durable: u64,
 }
@@ -21,10 +21,10 @@ pub(crate) struct JournalWriter {
 pub(crate) enum Appended {
     /// The record is written, and durable if that was asked for.
     Done,
-    /// It was not written. The file must not be appended to again: what is in it after its
-    /// last record is not known.
+    /// The record was not written. The file must not be appended to again: the bytes after its last record
+    /// are unknown.
     NotWritten(Error),
-    /// It was written and may be durable or not, and so may what is written from now on.
+    /// The record was written, but neither it nor later records are known to be durable.
     NotSynced(Error),
 }
 
@@ -59,7 +59,7 @@ impl JournalWriter {
         self.durable
     }
 
-    /// Whether all that was written is durable.
+    /// Whether all written records are durable.
     pub(crate) fn is_synced(&self) -> bool {
         self.durable == self.written
     }
@@ -77,7 +77,7 @@ impl JournalWriter {
         }
     }
 
-    /// Makes durable what was written.
+    /// Makes all written records durable.
     pub(crate) fn sync(&mut self) -> Result<()> {
         self.file.sync().map_err(|e| io_error("sync", &self.path, e))?;
         self.durable = self.written;

@@ -2,8 +2,8 @@
 
 use super::{LoadPlace, load};
 use crate::compaction::Compactor;
-use crate::erasures::Rules;
 use crate::sync::{Rank, RankedGuard, RankedMutex};
+use crate::tombstones::RowFilter;
 use crate::versions::VersionSet;
 use crate::write::WritePath;
 use crate::writer_lock::WriterLock;
@@ -65,13 +65,18 @@ impl BulkLoader {
                         names,
                         limits: versions.limits,
                     };
-                    let rules = table.map(|table| table.rules.clone());
-                    load(&place, &rules.unwrap_or(Rules::new(options.keep)), source, ingest)
+                    let row_filter = table.map(|table| table.row_filter.clone());
+                    load(
+                        &place,
+                        &row_filter.unwrap_or(RowFilter::new(options.keep)),
+                        source,
+                        ingest,
+                    )
                 },
                 |segments| {
                     self.writes.sync_upserts()?;
                     versions.publish(|manifest| {
-                        let made_with = version.manifest.erasures(name);
+                        let made_with = version.manifest.tombstone_files(name);
                         manifest.entry(name, options)?.add(segments, made_with);
                         Ok(())
                     })

@@ -1,20 +1,20 @@
-//! The steps of a load, and what the second one writes.
+//! The steps of a load, and the sort that writes its segments.
 
-use super::partition::{Sides, partition};
+use super::partition::{Sides, partition_rows};
 use super::spill::Spill;
 use crate::cpu;
 use crate::disk::{Disk, io_error};
-use crate::erasures::Rules;
-use crate::hash_partition::Part;
+use crate::hash_partition::HashPartition;
 use crate::options::MemoryLimits;
 use crate::segment::{SegmentInfo, sorted};
 use crate::sync::Mutex;
+use crate::tombstones::RowFilter;
 use crate::versions::FileNames;
 use idmatch_model::Side;
 use idmatch_store::{BatchSource, Ingest, Result};
 use std::path::Path;
 
-/// What a load needs of its surroundings.
+/// Where a load reads and writes.
 pub(crate) struct LoadPlace<'a> {
     pub(crate) disk: &'a dyn Disk,
     pub(crate) segments: &'a Path,
@@ -30,25 +30,27 @@ pub(crate) struct LoadPlace<'a> {
 /// the caller to remove.
 pub(crate) fn load(
     place: &LoadPlace<'_>,
-    rules: &Rules,
+    row_filter: &RowFilter,
     source: &mut dyn BatchSource,
     ingest: &Ingest<'_>,
 ) -> Result<Vec<SegmentInfo>> {
     let spill = Spill::new(place.disk, place.scratch);
-    let sides = partition(&spill, place.limits.chunk_bytes, source, ingest)?;
+    let sides = partition_rows(&spill, place.limits.chunk_bytes, source, ingest)?;
     let rows = sides.rows();
     if rows == 0 {
         return Ok(Vec::new());
     }
-    let prefix_bits = Part::prefix_bits(rows, place.limits.segment_rows);
-    let tasks: Vec<(Side, Vec<Part>)> = Side::BOTH
+    let prefix_bits = HashPartition::prefix_bits(rows, place.limits.segment_rows);
+    let tasks: Vec<(Side, Vec<HashPartition>)> = Side::BOTH
         .into_iter()
-        .flat_map(|side| Part::groups(prefix_bits).map(move |parts| (side, parts)))
+        .flat_map(|side| {
+            HashPartition::groups(prefix_bits).map(move |partitions| (side, partitions))
+        })
         .collect();
     let written = Mutex::new(Vec::new());
-    cpu::for_each(cpu::count(), &tasks, |(side, parts)| {
-        let segments = write_segments(place, rules, *side, prefix_bits, parts, &sides)?;
-        sides.release(*side, parts)?;
+    cpu::for_each(cpu::count(), &tasks, |(side, partitions)| {
+        let segments = write_segments(place, row_filter, *side, prefix_bits, partitions, &sides)?;
+        sides.release(*side, partitions)?;
         written.lock().extend(segments);
         Ok(())
     })?;
@@ -58,22 +60,22 @@ pub(crate) fn load(
     Ok(written)
 }
 
-/// Writes the rows of neighbouring parts, which together have one prefix.
+/// Writes the rows of neighbouring partitions that share one prefix.
 fn write_segments(
     place: &LoadPlace<'_>,
-    rules: &Rules,
+    row_filter: &RowFilter,
     side: Side,
     prefix_bits: u8,
-    parts: &[Part],
+    partitions: &[HashPartition],
     sides: &Sides<'_>,
 ) -> Result<Vec<SegmentInfo>> {
-    let prefix = parts.first().map_or(0, |part| part.first_hash());
+    let prefix = partitions.first().map_or(0, |partition| partition.first_hash());
     let mut written = Vec::new();
     let mut rows = Vec::new();
-    let total: usize = parts
+    let total: usize = partitions
         .iter()
-        .filter_map(|part| sides.part(side, *part))
-        .flat_map(|part| &part.chunks)
+        .filter_map(|partition| sides.partition(side, *partition))
+        .flat_map(|partition| &partition.chunks)
         .map(|chunk| chunk.len())
         .sum();
     rows.reserve_exact(total.min(place.limits.run_bytes));
@@ -82,18 +84,21 @@ fn write_segments(
             return Ok(());
         }
         let path = place.segments.join(place.names.take());
-        let segment = sorted(rows, rules, side, prefix_bits, prefix)?;
+        let segment = sorted(rows, row_filter, side, prefix_bits, prefix)?;
         written.extend(segment.finish(place.disk, &path)?);
         rows.clear();
         Ok(())
     };
-    for part in parts {
-        let Some(chunks) = sides.part(side, *part).map(|part| &part.chunks) else { continue };
+    for partition in partitions {
+        let Some(chunks) = sides.partition(side, *partition).map(|partition| &partition.chunks)
+        else {
+            continue;
+        };
         for chunk in chunks {
             if rows.len() + chunk.len() > place.limits.run_bytes {
                 write(&mut rows)?;
             }
-            sides.read(side, *part, chunk, &mut rows)?;
+            sides.read(side, *partition, chunk, &mut rows)?;
         }
     }
     write(&mut rows)?;

@@ -1,60 +1,61 @@
-//! The first half of a load: rows go to the parts of the hash space.
+//! The first half of a load: rows go to hash partitions.
 //!
-//! Each row ([`crate::encoding::rows`]) is kept twice: in the part of its id's hash with the id as key, and the other way round.
+//! Each row ([`crate::encoding::rows`]) is kept twice: in the partition of its id with the id as key, and in
+//! that of its partner_id with the partner_id as key.
 
 use super::spill::{Chunk, Spill};
 use crate::cpu;
 use crate::encoding::rows;
 use crate::encoding::{Packed, Packer};
-use crate::hash_partition::Part;
+use crate::hash_partition::HashPartition;
 use crate::sync::Mutex;
 use crate::sync::{AtomicBool, Ordering::Relaxed};
 use idmatch_model::{SeenAt, Side};
 use idmatch_store::{BatchSource, Ingest, Result};
 
-/// Rows of one part.
+/// The rows of one partition.
 #[derive(Default)]
-pub(crate) struct PartRows {
+pub(crate) struct PartitionRows {
     pub(crate) chunks: Vec<Chunk>,
     pub(crate) rows: u64,
 }
 
-/// Every row of a load, by side and part.
+/// Every row of a load, by side and partition.
 pub(crate) struct Sides<'a> {
     spill: &'a Spill<'a>,
-    by_id: Vec<PartRows>,
-    by_partner_id: Vec<PartRows>,
+    by_id: Vec<PartitionRows>,
+    by_partner_id: Vec<PartitionRows>,
 }
 
 impl Sides<'_> {
     /// Rows of the load.
     pub(crate) fn rows(&self) -> u64 {
-        self.by_id.iter().map(|part| part.rows).sum()
+        self.by_id.iter().map(|partition| partition.rows).sum()
     }
 
-    /// The rows of a part.
-    pub(crate) fn part(&self, side: Side, part: Part) -> Option<&PartRows> {
-        let parts = match side {
+    /// The rows of a partition.
+    pub(crate) fn partition(&self, side: Side, partition: HashPartition) -> Option<&PartitionRows> {
+        let partitions = match side {
             Side::Id => &self.by_id,
             Side::PartnerId => &self.by_partner_id,
         };
-        parts.get(usize::from(part.0))
+        partitions.get(usize::from(partition.0))
     }
 
-    /// Appends the rows of a chunk of a part to `rows`.
+    /// Appends the rows of a chunk to `rows`.
     pub(crate) fn read(
         &self,
         side: Side,
-        part: Part,
+        partition: HashPartition,
         chunk: &Chunk,
         rows: &mut Vec<u8>,
     ) -> Result<()> {
-        self.spill.read(side, part, chunk, rows)
+        self.spill.read(side, partition, chunk, rows)
     }
 
-    /// Says that these parts are no longer needed.
-    pub(crate) fn release(&self, side: Side, parts: &[Part]) -> Result<()> {
-        parts.iter().try_for_each(|part| self.spill.release(side, *part))
+    /// Says that these partitions are no longer needed.
+    pub(crate) fn release(&self, side: Side, partitions: &[HashPartition]) -> Result<()> {
+        partitions.iter().try_for_each(|partition| self.spill.release(side, *partition))
     }
 }
 
@@ -63,7 +64,7 @@ struct Buffers {
     side: Side,
     chunk_bytes: usize,
     open: Vec<Vec<u8>>,
-    done: Vec<PartRows>,
+    done: Vec<PartitionRows>,
 }
 
 impl Buffers {
@@ -71,8 +72,8 @@ impl Buffers {
         Buffers {
             side,
             chunk_bytes,
-            open: (0..Part::COUNT).map(|_| Vec::new()).collect(),
-            done: (0..Part::COUNT).map(|_| PartRows::default()).collect(),
+            open: (0..HashPartition::COUNT).map(|_| Vec::new()).collect(),
+            done: (0..HashPartition::COUNT).map(|_| PartitionRows::default()).collect(),
         }
     }
 
@@ -84,21 +85,21 @@ impl Buffers {
         key: Packed<'_>,
         value: Packed<'_>,
     ) -> Result<()> {
-        let part = Part::of(key.hash());
-        let at = usize::from(part.0);
+        let partition = HashPartition::of(key.hash());
+        let at = usize::from(partition.0);
         let (Some(buffer), Some(done)) = (self.open.get_mut(at), self.done.get_mut(at)) else {
             return Ok(());
         };
         rows::push(buffer, seen_at, key, value);
         done.rows += 1;
         if buffer.len() >= self.chunk_bytes {
-            done.chunks.push(spill.write(self.side, part, buffer)?);
+            done.chunks.push(spill.write(self.side, partition, buffer)?);
             buffer.clear();
         }
         Ok(())
     }
 
-    fn finish(mut self) -> Vec<PartRows> {
+    fn finish(mut self) -> Vec<PartitionRows> {
         for (done, open) in self.done.iter_mut().zip(self.open) {
             if !open.is_empty() {
                 done.chunks.push(Chunk::Memory(open));
@@ -109,7 +110,7 @@ impl Buffers {
 }
 
 /// Reads a source to its end on all threads.
-pub(crate) fn partition<'a>(
+pub(crate) fn partition_rows<'a>(
     spill: &'a Spill<'a>,
     chunk_bytes: usize,
     source: &mut dyn BatchSource,
@@ -143,14 +144,15 @@ pub(crate) fn partition<'a>(
     Ok(Sides { spill, by_id: joined(by_id), by_partner_id: joined(by_partner_id) })
 }
 
-/// The rows of all threads, part by part.
-fn joined(threads: Vec<Vec<PartRows>>) -> Vec<PartRows> {
-    let mut parts: Vec<PartRows> = (0..Part::COUNT).map(|_| PartRows::default()).collect();
+/// The rows of all threads, partition by partition.
+fn joined(threads: Vec<Vec<PartitionRows>>) -> Vec<PartitionRows> {
+    let mut partitions: Vec<PartitionRows> =
+        (0..HashPartition::COUNT).map(|_| PartitionRows::default()).collect();
     for thread in threads {
-        for (all, own) in parts.iter_mut().zip(thread) {
+        for (all, own) in partitions.iter_mut().zip(thread) {
             all.rows += own.rows;
             all.chunks.extend(own.chunks);
         }
     }
-    parts
+    partitions
 }

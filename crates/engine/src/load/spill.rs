@@ -1,8 +1,8 @@
-//! Temporary files for rows that do not fit into memory. Made when first needed.
+//! Spill files: rows of a load that do not fit into memory. A file is made when it is first needed.
 
 use crate::disk::{Disk, NewFile, OpenFile};
 use crate::disk::{corrupt, io_error};
-use crate::hash_partition::Part;
+use crate::hash_partition::HashPartition;
 use crate::sync::Mutex;
 use crate::sync::{AtomicUsize, Ordering::Relaxed};
 use idmatch_model::Side;
@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use twox_hash::XxHash3_64;
 
-/// Parts that share a file. A file is removed when all of them have been written as segments.
-const PARTS_PER_FILE: usize = 16;
+/// Partitions that share a file. The file is removed when all of them have been written as segments.
+const PARTITIONS_PER_FILE: usize = 16;
 
-/// Rows of one part, in memory or in a temporary file.
+/// Rows of one partition, in memory or in a spill file.
 pub(crate) enum Chunk {
     Memory(Vec<u8>),
     Spilled { offset: u64, len: usize, checksum: u64 },
@@ -29,7 +29,7 @@ impl Chunk {
     }
 }
 
-/// All temporary files of a load.
+/// All spill files of a load.
 pub(crate) struct Spill<'a> {
     disk: &'a dyn Disk,
     files: Vec<SpillFile>,
@@ -38,9 +38,9 @@ pub(crate) struct Spill<'a> {
 struct SpillFile {
     path: PathBuf,
     writer: Mutex<Option<Writer>>,
-    /// Dropped with the file: what is open keeps its space.
+    /// Dropped with the file, since an open file keeps its disk space.
     reader: Mutex<Option<Arc<dyn OpenFile>>>,
-    parts_left: AtomicUsize,
+    partitions_left: AtomicUsize,
 }
 
 struct Writer {
@@ -51,27 +51,29 @@ struct Writer {
 impl<'a> Spill<'a> {
     pub(crate) fn new(disk: &'a dyn Disk, folder: &Path) -> Spill<'a> {
         let files = Side::BOTH.iter().flat_map(|side| {
-            (0..Part::COUNT / PARTS_PER_FILE).map(|number| SpillFile {
+            (0..HashPartition::COUNT / PARTITIONS_PER_FILE).map(|number| SpillFile {
                 path: folder.join(format!("load-{}-{number:02}.tmp", side.column())),
                 writer: Mutex::new(None),
                 reader: Mutex::new(None),
-                parts_left: AtomicUsize::new(PARTS_PER_FILE),
+                partitions_left: AtomicUsize::new(PARTITIONS_PER_FILE),
             })
         });
         Spill { disk, files: files.collect() }
     }
 
-    fn file(&self, side: Side, part: Part) -> Option<&SpillFile> {
+    fn file(&self, side: Side, partition: HashPartition) -> Option<&SpillFile> {
         let half = match side {
             Side::Id => 0,
-            Side::PartnerId => Part::COUNT / PARTS_PER_FILE,
+            Side::PartnerId => HashPartition::COUNT / PARTITIONS_PER_FILE,
         };
-        self.files.get(half + usize::from(part.0) / PARTS_PER_FILE)
+        self.files.get(half + usize::from(partition.0) / PARTITIONS_PER_FILE)
     }
 
-    /// Writes rows of a part to its file.
-    pub(crate) fn write(&self, side: Side, part: Part, rows: &[u8]) -> Result<Chunk> {
-        let Some(file) = self.file(side, part) else { return Ok(Chunk::Memory(rows.to_vec())) };
+    /// Writes rows of a partition to its file.
+    pub(crate) fn write(&self, side: Side, partition: HashPartition, rows: &[u8]) -> Result<Chunk> {
+        let Some(file) = self.file(side, partition) else {
+            return Ok(Chunk::Memory(rows.to_vec()));
+        };
         let fail = |e| io_error("write", &file.path, e);
         let mut writer = file.writer.lock();
         let writer = match &mut *writer {
@@ -91,7 +93,7 @@ impl<'a> Spill<'a> {
     pub(crate) fn read(
         &self,
         side: Side,
-        part: Part,
+        partition: HashPartition,
         chunk: &Chunk,
         rows: &mut Vec<u8>,
     ) -> Result<()> {
@@ -102,7 +104,7 @@ impl<'a> Spill<'a> {
             }
             Chunk::Spilled { offset, len, checksum } => (*offset, *len, *checksum),
         };
-        let Some(file) = self.file(side, part) else { return Ok(()) };
+        let Some(file) = self.file(side, partition) else { return Ok(()) };
         let fail = |e| io_error("read", &file.path, e);
         let reader = match &mut *file.reader.lock() {
             Some(reader) => Arc::clone(reader),
@@ -118,10 +120,10 @@ impl<'a> Spill<'a> {
         Ok(())
     }
 
-    /// Says that a part is no longer needed; its file goes with the last of them.
-    pub(crate) fn release(&self, side: Side, part: Part) -> Result<()> {
-        let Some(file) = self.file(side, part) else { return Ok(()) };
-        if file.parts_left.fetch_sub(1, Relaxed) == 1 && file.writer.lock().take().is_some() {
+    /// Says that a partition is no longer needed; its file is removed with the last of them.
+    pub(crate) fn release(&self, side: Side, partition: HashPartition) -> Result<()> {
+        let Some(file) = self.file(side, partition) else { return Ok(()) };
+        if file.partitions_left.fetch_sub(1, Relaxed) == 1 && file.writer.lock().take().is_some() {
             file.reader.lock().take();
             self.disk.remove(&file.path).map_err(|e| io_error("remove", &file.path, e))?;
         }

@@ -1,12 +1,12 @@
-//! Answers to a question by one key, for as long as the caller wants them.
+//! Answers to a question by one key, read in batches.
 
-use super::merge::Decided;
-use super::{Merge, RowCursor};
+use super::merge::SeenValues;
+use super::{MergeIterator, RowCursor};
 use crate::encoding::Packed;
-use crate::erasures::KeyErasures;
-use crate::hash_partition::Part;
+use crate::hash_partition::HashPartition;
 use crate::memtable::Commit;
 use crate::segment::Segment;
+use crate::tombstones::KeyTombstones;
 use crate::versions::TableVersion;
 use idmatch_model::{Keep, SeenAt, Side, Window};
 use idmatch_store::{Answers, Result};
@@ -16,20 +16,20 @@ use std::sync::Arc;
 
 /// The rows of a key in one segment.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct KeyLocation {
     segment: Arc<Segment>,
     block: u32,
     rows: Range<u32>,
-    erased: Option<Arc<KeyErasures>>,
+    erased: Option<Arc<KeyTombstones>>,
 }
 
-impl Place {
-    /// The file that the rows are in.
+impl KeyLocation {
+    /// The file of the rows.
     pub(crate) fn file_name(&self) -> Option<String> {
         self.segment.file_name()
     }
 
-    /// How many rows there are, hidden ones among them.
+    /// The number of rows, hidden ones included.
     pub(crate) fn len(&self) -> usize {
         self.rows.len()
     }
@@ -42,30 +42,30 @@ impl Place {
 }
 
 /// Finds a key in every segment that has it.
-pub(crate) fn places(
+pub(crate) fn locate(
     table: &TableVersion,
     by: Side,
     key: Packed<'_>,
     last: Commit,
-) -> Result<Vec<Place>> {
+) -> Result<Vec<KeyLocation>> {
     let hash = key.hash();
-    let mut places = Vec::new();
+    let mut locations = Vec::new();
     let of_key = std::iter::once((hash, key));
-    for segment in table.sources_of(by, Part::of(hash), of_key, last)? {
+    for segment in table.sources_of(by, HashPartition::of(hash), of_key, last)? {
         if let Some((block, at)) = segment.find(hash, key)? {
             let rows = segment.known_block(block)?.rows_of(at);
-            let erased = table.erased_in(&segment, by, key);
-            places.push(Place { segment, block, rows, erased });
+            let erased = table.tombstones_in(&segment, by, key);
+            locations.push(KeyLocation { segment, block, rows, erased });
         }
     }
-    Ok(places)
+    Ok(locations)
 }
 
 /// The dates of the rows whose value is this one, newest first, repeats included.
-pub(crate) fn pair_dates(places: &[Place], value: Packed<'_>) -> Result<Vec<SeenAt>> {
+pub(crate) fn pair_dates(locations: &[KeyLocation], value: Packed<'_>) -> Result<Vec<SeenAt>> {
     let mut dates = Vec::new();
-    for place in places {
-        let mut rows = place.cursor()?;
+    for location in locations {
+        let mut rows = location.cursor()?;
         while rows.has_row()? {
             if rows.value()? == value {
                 dates.extend(rows.date()?);
@@ -77,40 +77,40 @@ pub(crate) fn pair_dates(places: &[Place], value: Packed<'_>) -> Result<Vec<Seen
     Ok(dates)
 }
 
-/// Answers are read in pieces that double from this many up to a page of rows.
-const FIRST_PIECE: usize = 16;
-const LARGEST_PIECE: usize = 1024;
+/// Answers are read in batches that double from this many rows up to a page.
+const FIRST_BATCH: usize = 16;
+const LARGEST_BATCH: usize = 1024;
 
-/// Owns its place in every segment and reads on when asked.
+/// Owns its location in every segment and reads on when asked.
 pub(crate) struct KeyAnswers {
-    places: Vec<Place>,
+    locations: Vec<KeyLocation>,
     keep: Keep,
     window: Window,
-    decided: Decided,
-    piece: usize,
+    seen: SeenValues,
+    batch_rows: usize,
     ready: VecDeque<(String, SeenAt)>,
     current: String,
 }
 
 impl KeyAnswers {
-    pub(crate) fn new(places: Vec<Place>, keep: Keep, window: Window) -> KeyAnswers {
+    pub(crate) fn new(locations: Vec<KeyLocation>, keep: Keep, window: Window) -> KeyAnswers {
         KeyAnswers {
-            places,
+            locations,
             keep,
             window,
-            decided: Decided::new(),
-            piece: FIRST_PIECE,
+            seen: SeenValues::new(),
+            batch_rows: FIRST_BATCH,
             ready: VecDeque::new(),
             current: String::new(),
         }
     }
 
-    fn read_piece(&mut self) -> Result<()> {
-        let cursors = self.places.iter().map(Place::cursor).collect::<Result<Vec<_>>>()?;
-        let mut merge =
-            Merge::new(cursors, self.keep, self.window).resume(std::mem::take(&mut self.decided));
+    fn read_batch(&mut self) -> Result<()> {
+        let cursors = self.locations.iter().map(KeyLocation::cursor).collect::<Result<Vec<_>>>()?;
+        let mut merge = MergeIterator::new(cursors, self.keep, self.window)
+            .resume(std::mem::take(&mut self.seen));
         let mut ended = false;
-        while self.ready.len() < self.piece {
+        while self.ready.len() < self.batch_rows {
             let Some((seen_at, value)) = merge.next()? else {
                 ended = true;
                 break;
@@ -120,25 +120,25 @@ impl KeyAnswers {
             // Only UTF-8 is ever stored, and the page's checksum held.
             self.ready.push_back((String::from_utf8_lossy(&text).into_owned(), seen_at));
         }
-        let (cursors, decided) = merge.suspend();
+        let (cursors, seen) = merge.suspend();
         let left: Vec<Range<u32>> = cursors.iter().map(RowCursor::rows).collect();
         drop(cursors);
-        self.decided = decided;
-        for (place, left) in self.places.iter_mut().zip(left) {
-            place.rows = left;
+        self.seen = seen;
+        for (location, left) in self.locations.iter_mut().zip(left) {
+            location.rows = left;
         }
         if ended {
-            self.places.clear();
+            self.locations.clear();
         }
-        self.piece = (self.piece * 2).min(LARGEST_PIECE);
+        self.batch_rows = (self.batch_rows * 2).min(LARGEST_BATCH);
         Ok(())
     }
 }
 
 impl Answers for KeyAnswers {
     fn next_answer(&mut self) -> Result<Option<(&str, SeenAt)>> {
-        if self.ready.is_empty() && !self.places.is_empty() {
-            self.read_piece()?;
+        if self.ready.is_empty() && !self.locations.is_empty() {
+            self.read_batch()?;
         }
         let Some((text, seen_at)) = self.ready.pop_front() else { return Ok(None) };
         self.current = text;

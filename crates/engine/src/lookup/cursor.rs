@@ -1,14 +1,14 @@
 //! The rows of one key in one segment, newest first.
 
 use crate::encoding::Packed;
-use crate::erasures::KeyErasures;
 use crate::segment::{Block, Damage, DatePage, IdPage, PAGE_ROWS, Region, Segment};
+use crate::tombstones::KeyTombstones;
 use idmatch_model::SeenAt;
 use idmatch_store::Result;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Reads rows in order; pages are read and verified when their first row is.
+/// Reads rows in order. A page is read and verified with its first row.
 #[derive(Clone)]
 pub(crate) struct RowCursor<'s> {
     segment: &'s Segment,
@@ -16,14 +16,14 @@ pub(crate) struct RowCursor<'s> {
     rows: Range<u32>,
     dates: Option<(u32, DatePage<'s>)>,
     values: Option<(u32, IdPage<'s>)>,
-    /// Whether rows that are hidden since the segment was written are passed over.
-    is_visible: bool,
-    /// What to ask whether a row was erased, if that may be.
-    erased: Option<Arc<KeyErasures>>,
+    /// Whether rows that are hidden since the segment was written are skipped.
+    skips_hidden: bool,
+    /// The tombstones that may hide rows of the key.
+    erased: Option<Arc<KeyTombstones>>,
 }
 
 impl<'s> RowCursor<'s> {
-    /// All rows as they are stored, hidden ones among them.
+    /// All stored rows, hidden ones included.
     pub(crate) fn new(segment: &'s Segment, block: Block<'s>, rows: Range<u32>) -> RowCursor<'s> {
         RowCursor {
             segment,
@@ -31,15 +31,14 @@ impl<'s> RowCursor<'s> {
             rows,
             dates: None,
             values: None,
-            is_visible: false,
+            skips_hidden: false,
             erased: None,
         }
     }
 
-    /// The same without the rows that are hidden since the segment was written: erased, or gone for
-    /// good.
-    pub(crate) fn visible(mut self, erased: Option<Arc<KeyErasures>>) -> RowCursor<'s> {
-        self.is_visible = self.segment.has_hidden();
+    /// Skips the rows that are hidden since the segment was written: erased, or below the watermark.
+    pub(crate) fn visible(mut self, erased: Option<Arc<KeyTombstones>>) -> RowCursor<'s> {
+        self.skips_hidden = self.segment.has_hidden();
         self.erased = erased;
         self
     }
@@ -47,12 +46,12 @@ impl<'s> RowCursor<'s> {
     /// The same block and pages, the rows of another key as they are stored.
     pub(crate) fn moved_to(mut self, rows: Range<u32>) -> RowCursor<'s> {
         self.rows = rows;
-        self.is_visible = false;
+        self.skips_hidden = false;
         self.erased = None;
         self
     }
 
-    /// The rows that are left.
+    /// The remaining rows.
     pub(crate) fn rows(&self) -> Range<u32> {
         self.rows.clone()
     }
@@ -62,18 +61,18 @@ impl<'s> RowCursor<'s> {
         self.rows.start += 1;
     }
 
-    /// Whether there is a row. What is hidden is passed over.
+    /// Whether there is a row. Hidden rows are skipped.
     pub(crate) fn has_row(&mut self) -> Result<bool> {
-        match self.is_visible {
+        match self.skips_hidden {
             true => Ok(self.date()?.is_some()),
             false => Ok(!self.rows.is_empty()),
         }
     }
 
-    /// The date of the current row, or `None` after the last. What is hidden is passed over.
+    /// The date of the current row, or `None` after the last. Hidden rows are skipped.
     pub(crate) fn date(&mut self) -> Result<Option<SeenAt>> {
         while let Some(seen_at) = self.stored_date()? {
-            if !self.is_visible {
+            if !self.skips_hidden {
                 return Ok(Some(seen_at));
             }
             if self.segment.is_below_watermark(seen_at) {
@@ -150,7 +149,7 @@ impl<'s> BlockCache<'s> {
         segment: u32,
         block: u32,
         rows: Range<u32>,
-        erased: Option<Arc<KeyErasures>>,
+        erased: Option<Arc<KeyTombstones>>,
     ) -> Result<&mut RowCursor<'s>> {
         let at = segment as usize;
         let (Some(segment), Some(last)) = (self.segments.get(at), self.last.get_mut(at)) else {

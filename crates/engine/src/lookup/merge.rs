@@ -1,8 +1,8 @@
-//! The merge rule of the engine: one stream of answers from several sources.
+//! The merge rule of the engine: an iterator over the rows of one key from several sources.
 //!
-//! Each source has the rows of the key in the order of answers, and no pair twice with
-//! `keep="last"`, no observation twice with `keep="all"`. Reading the newest row of all
-//! sources first, the first row of a value is its newest one; later rows of it are hidden.
+//! Each source has the rows of the key in the order of answers: no pair twice with `keep="last"`, no
+//! observation twice with `keep="all"`. The newest row of all sources comes first, so the first row of a value
+//! is its newest one; later rows of it are hidden.
 
 use super::RowCursor;
 use crate::encoding::{Kind, Packed};
@@ -10,54 +10,58 @@ use idmatch_model::{Keep, SeenAt, Window};
 use idmatch_store::Result;
 use std::collections::HashSet;
 
-/// The values that have been decided on. Grows with the distinct values of one key.
-pub(crate) type Decided = HashSet<(Kind, Box<[u8]>)>;
+/// The values that were met. Grows with the distinct values of one key.
+pub(crate) type SeenValues = HashSet<(Kind, Box<[u8]>)>;
 
 /// Up to this many values are compared one by one, without a set.
 const FEW: usize = 16;
 
 /// Answers for one key, newest first, ties by the text of the value.
-pub(crate) struct Merge<'s> {
+pub(crate) struct MergeIterator<'s> {
     sources: Vec<RowCursor<'s>>,
     keep: Keep,
     window: Window,
     few: Vec<Packed<'s>>,
-    decided: Decided,
+    seen: SeenValues,
 }
 
-impl<'s> Merge<'s> {
-    pub(crate) fn new(sources: Vec<RowCursor<'s>>, keep: Keep, window: Window) -> Merge<'s> {
-        Merge { sources, keep, window, few: Vec::new(), decided: Decided::new() }
+impl<'s> MergeIterator<'s> {
+    pub(crate) fn new(
+        sources: Vec<RowCursor<'s>>,
+        keep: Keep,
+        window: Window,
+    ) -> MergeIterator<'s> {
+        MergeIterator { sources, keep, window, few: Vec::new(), seen: SeenValues::new() }
     }
 
-    /// Goes on where another merge of the same key stopped.
-    pub(crate) fn resume(mut self, decided: Decided) -> Merge<'s> {
-        self.decided = decided;
+    /// Continues where another iterator over the same key stopped.
+    pub(crate) fn resume(mut self, seen: SeenValues) -> MergeIterator<'s> {
+        self.seen = seen;
         self
     }
 
-    /// What is needed to go on later.
-    pub(crate) fn suspend(mut self) -> (Vec<RowCursor<'s>>, Decided) {
-        self.own_few();
-        (self.sources, self.decided)
+    /// The state to continue from.
+    pub(crate) fn suspend(mut self) -> (Vec<RowCursor<'s>>, SeenValues) {
+        self.move_few_to_set();
+        (self.sources, self.seen)
     }
 
-    fn own_few(&mut self) {
+    fn move_few_to_set(&mut self) {
         let owned = self.few.drain(..).map(|value| (value.kind, value.payload.into()));
-        self.decided.extend(owned);
+        self.seen.extend(owned);
     }
 
-    /// Notes a value; false if it was noted before.
-    fn decide(&mut self, value: Packed<'s>) -> bool {
-        if !self.decided.is_empty() {
-            return self.decided.insert((value.kind, value.payload.into()));
+    /// Whether a value is met for the first time.
+    fn is_first(&mut self, value: Packed<'s>) -> bool {
+        if !self.seen.is_empty() {
+            return self.seen.insert((value.kind, value.payload.into()));
         }
         if self.few.contains(&value) {
             return false;
         }
         self.few.push(value);
         if self.few.len() > FEW {
-            self.own_few();
+            self.move_few_to_set();
         }
         true
     }
@@ -71,12 +75,12 @@ impl<'s> Merge<'s> {
     pub(crate) fn next(&mut self) -> Result<Option<(SeenAt, Packed<'s>)>> {
         while let Some((seen_at, value)) = self.next_row()? {
             if !self.window.reaches(seen_at) {
-                // All that follows is older still.
+                // All later rows are older.
                 break;
             }
             let past = self.window.is_past(seen_at);
             // With keep="all" an observation after the window says nothing about those inside.
-            if self.repeats() && !(past && self.keep == Keep::All) && !self.decide(value) {
+            if self.repeats() && !(past && self.keep == Keep::All) && !self.is_first(value) {
                 continue;
             }
             if !past {
@@ -106,7 +110,7 @@ impl<'s> Merge<'s> {
         let mut count = 0;
         for mut source in std::mem::take(&mut self.sources) {
             while source.has_row()? {
-                count += u64::from(self.decide(source.value()?));
+                count += u64::from(self.is_first(source.value()?));
                 source.advance();
             }
         }

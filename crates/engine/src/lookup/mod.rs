@@ -1,13 +1,13 @@
 //! Rows of one key, merged from all segments that have it.
 //!
-//! [`RowCursor`] reads the rows of a key from one segment; [`Merge`] makes one stream of
-//! several and applies `keep` and the window; [`KeyAnswers`] owns what it needs to do that
-//! bit by bit for as long as a caller wants. [`BlockCache`] keeps the last block of each segment.
+//! [`RowCursor`] reads the rows of a key from one segment. [`MergeIterator`] makes one stream of several
+//! cursors and applies `keep` and the window. [`KeyAnswers`] owns its locations, so that a caller can read in
+//! batches. [`BlockCache`] keeps the last block of each segment. Must not know populations.
 
 mod answers;
 mod cursor;
 mod merge;
 
-pub(crate) use answers::{KeyAnswers, Place, pair_dates, places};
+pub(crate) use answers::{KeyAnswers, KeyLocation, locate, pair_dates};
 pub(crate) use cursor::{BlockCache, RowCursor};
-pub(crate) use merge::Merge;
+pub(crate) use merge::MergeIterator;

@@ -1,16 +1,16 @@
-//! Counts hits, reading as little as the context allows.
+//! Counts hits, and reads as little as the query allows.
 
 use super::context::MatchContext;
 use super::hit::Hit;
-use super::population::PopulationPart;
-use crate::lookup::{BlockCache, Merge, RowCursor};
+use super::population::PopulationPartition;
+use crate::lookup::{BlockCache, MergeIterator, RowCursor};
 use idmatch_model::{Keep, Pick};
 use idmatch_store::{MatchCounts, Result};
 
 /// Adds the hits of some entries, ordered by entry, to the counts.
 pub(super) fn count<'s>(
     context: MatchContext<'s>,
-    population: &PopulationPart,
+    population: &PopulationPartition,
     hits: &[Hit],
     cache: &mut BlockCache<'s>,
     counts: &mut MatchCounts,
@@ -28,7 +28,7 @@ pub(super) fn count<'s>(
 
 fn answers<'s>(
     context: MatchContext<'s>,
-    population: &PopulationPart,
+    population: &PopulationPartition,
     hits: &[Hit],
     cache: &mut BlockCache<'s>,
 ) -> Result<u64> {
@@ -45,27 +45,27 @@ fn answers<'s>(
 /// The answers of one entry.
 pub(super) fn merge<'s>(
     context: MatchContext<'s>,
-    population: &PopulationPart,
+    population: &PopulationPartition,
     hits: &[Hit],
     cache: &mut BlockCache<'s>,
-) -> Result<Merge<'s>> {
+) -> Result<MergeIterator<'s>> {
     let sources = hits
         .iter()
         .map(|hit| rows(context, population, hit, cache).cloned())
         .collect::<Result<Vec<_>>>()?;
-    Ok(Merge::new(sources, context.keep(), context.query.window))
+    Ok(MergeIterator::new(sources, context.keep(), context.query.window))
 }
 
-/// The rows of a hit, without those that were erased.
+/// The rows of a hit that are not erased.
 pub(super) fn rows<'c, 's>(
     context: MatchContext<'s>,
-    population: &PopulationPart,
+    population: &PopulationPartition,
     hit: &Hit,
     cache: &'c mut BlockCache<'s>,
 ) -> Result<&'c mut RowCursor<'s>> {
     let segment = context.segments.get(hit.segment as usize).filter(|s| s.has_hidden());
     let key = segment.and_then(|segment| Some((segment, population.entry_key(hit.entry)?)));
     let erased =
-        key.and_then(|(segment, key)| context.table.erased_in(segment, context.query.by, key));
+        key.and_then(|(segment, key)| context.table.tombstones_in(segment, context.query.by, key));
     cache.rows(hit.segment, hit.block, hit.rows(), erased)
 }

@@ -3,12 +3,12 @@
 use super::context::MatchContext;
 use super::hit::Hit;
 use super::output::{self, BatchBuilder};
-use super::population::{Population, PopulationPart};
+use super::population::{Population, PopulationPartition};
 use super::probe::probe;
-use super::spill::SpilledParts;
+use super::spill::SpilledPartitions;
 use crate::cpu;
 use crate::disk::Disk;
-use crate::hash_partition::Part;
+use crate::hash_partition::HashPartition;
 use crate::memtable::Commit;
 use crate::segment::Segment;
 use crate::sync::Mutex;
@@ -16,60 +16,61 @@ use crate::versions::TableVersion;
 use idmatch_store::{BatchSource, Match, MatchCounts, MatchQuery, MatchSink, PlanStep, Result};
 use std::sync::{Arc, OnceLock};
 
-/// Below this, starting a second thread takes longer than it saves.
-const FEW_ROWS: u64 = 512;
+/// Below this many rows, starting a second thread takes longer than it saves.
+const SINGLE_THREAD_ROWS: u64 = 512;
 
-/// So few keys are looked for in the memtables one by one; for more, all rows there are sorted.
-const FEW_KEYS: u64 = 50_000;
+/// Up to this many keys are looked up in the memtables one by one; for more, all their rows are sorted.
+const POINT_LOOKUP_KEYS: u64 = 50_000;
 
-/// How many threads a step with so many rows is worth.
+/// The number of threads for a step over this many rows.
 fn threads_for(rows: u64) -> usize {
-    if rows < FEW_ROWS { 1 } else { cpu::count() }
+    if rows < SINGLE_THREAD_ROWS { 1 } else { cpu::count() }
 }
 
-/// A population that was matched: what was asked, and what was found.
+/// A matched population: the query and its hits.
 pub(crate) struct EngineMatch {
     table: Arc<TableVersion>,
     query: MatchQuery,
     counts: MatchCounts,
-    tranches: Vec<Tranche>,
-    /// The last commit that is seen.
-    last: Commit,
-    /// For each part, where something was upserted: all segments it is matched with.
+    batches: Vec<PopulationBatch>,
+    /// The last commit that the match sees.
+    last_commit: Commit,
+    /// For each partition of a table with memtables: all segments that it is matched with.
     sources: Vec<OnceLock<Vec<Arc<Segment>>>>,
 }
 
-/// A part of a population as large as memory should hold, with its hits.
-enum Tranche {
+/// As much of a population as fits into memory, with its hits.
+enum PopulationBatch {
     Memory(Population, Vec<Vec<Hit>>),
-    Spilled(SpilledParts),
+    Spilled(SpilledPartitions),
 }
 
 impl EngineMatch {
-    /// Reads the population, finds its matches and counts them. Cost: one pass over the
-    /// population, and for each tranche one over the heads and keys that it falls on.
+    /// Reads the population, finds its matches and counts them. Cost: one pass over the population, and for
+    /// each batch one over the block headers and keys that it touches.
     pub(crate) fn run(
         disk: &dyn Disk,
-        tranche_bytes: usize,
-        (table, last): (Arc<TableVersion>, Commit),
+        population_bytes: usize,
+        (table, last_commit): (Arc<TableVersion>, Commit),
         source: &mut dyn BatchSource,
         query: MatchQuery,
     ) -> Result<EngineMatch> {
-        let sources = (0..Part::COUNT).map(|_| OnceLock::new()).collect();
-        let (counts, tranches) = (MatchCounts::default(), Vec::new());
-        let mut matched = EngineMatch { table, query, counts, tranches, last, sources };
+        let sources = (0..HashPartition::COUNT).map(|_| OnceLock::new()).collect();
+        let (counts, batches) = (MatchCounts::default(), Vec::new());
+        let mut matched = EngineMatch { table, query, counts, batches, last_commit, sources };
         loop {
-            let population = Population::read(source, tranche_bytes)?;
+            let population = Population::read(source, population_bytes)?;
             let is_last = population.is_last;
             let (hits, counts) = matched.probe_all(&population)?;
             matched.counts += counts;
-            let only_one = is_last && matched.tranches.is_empty();
-            matched.tranches.push(if only_one {
-                Tranche::Memory(population, hits)
+            let only_one = is_last && matched.batches.is_empty();
+            matched.batches.push(if only_one {
+                PopulationBatch::Memory(population, hits)
             } else {
                 let hits = hits.iter().map(Vec::as_slice);
-                let parts = Part::all().map(|part| population.part(part)).zip(hits);
-                Tranche::Spilled(SpilledParts::write(disk, parts)?)
+                let partitions =
+                    HashPartition::all().map(|partition| population.partition(partition)).zip(hits);
+                PopulationBatch::Spilled(SpilledPartitions::write(disk, partitions)?)
             });
             if is_last {
                 return Ok(matched);
@@ -77,44 +78,51 @@ impl EngineMatch {
         }
     }
 
-    fn context(&self, part: Part) -> MatchContext<'_> {
-        let live = self.sources.get(usize::from(part.0)).and_then(OnceLock::get);
+    fn context(&self, partition: HashPartition) -> MatchContext<'_> {
+        let live = self.sources.get(usize::from(partition.0)).and_then(OnceLock::get);
         let segments = match live {
             Some(sources) => sources.as_slice(),
-            None => self.table.segments_of(self.query.by, part),
+            None => self.table.segments_of(self.query.by, partition),
         };
         MatchContext { segments, table: &self.table, query: self.query }
     }
 
-    /// Makes what was upserted into segments that a part of a population can be matched with:
-    /// all of it, or for a small population what it asks for.
-    fn settle(&self, part: Part, population: &PopulationPart, few: bool) -> Result<()> {
-        let Some(sources) = self.sources.get(usize::from(part.0)) else { return Ok(()) };
+    /// Makes segments of the memtable rows that a partition is matched with: of all rows, or for a small
+    /// population of those it asks for.
+    fn prepare_sources(
+        &self,
+        partition: HashPartition,
+        population: &PopulationPartition,
+        few: bool,
+    ) -> Result<()> {
+        let Some(sources) = self.sources.get(usize::from(partition.0)) else { return Ok(()) };
         if self.table.memtables().is_empty() || sources.get().is_some() {
             return Ok(());
         }
         let by = self.query.by;
         let made = if few {
-            self.table.sources_of(by, part, population.keys(), self.last)?
+            self.table.sources_of(by, partition, population.keys(), self.last_commit)?
         } else {
-            self.table.sources_in(by, part, self.last)?
+            self.table.sources_in(by, partition, self.last_commit)?
         };
         sources.get_or_init(|| made);
         Ok(())
     }
 
-    /// The hits of every part, each ordered by entry.
+    /// The hits of every partition, each ordered by entry.
     fn probe_all(&self, population: &Population) -> Result<(Vec<Vec<Hit>>, MatchCounts)> {
-        let few = population.is_last && self.tranches.is_empty() && population.rows < FEW_KEYS;
+        let few =
+            population.is_last && self.batches.is_empty() && population.rows < POINT_LOOKUP_KEYS;
         let counts = Mutex::new(MatchCounts { population: population.rows, ..Default::default() });
-        let found: Vec<(Part, Mutex<Vec<Hit>>)> =
-            Part::all().map(|part| (part, Mutex::default())).collect();
-        cpu::for_each(threads_for(population.rows), &found, |(part, found)| {
-            let population = population.part(*part);
+        let found: Vec<(HashPartition, Mutex<Vec<Hit>>)> =
+            HashPartition::all().map(|partition| (partition, Mutex::default())).collect();
+        cpu::for_each(threads_for(population.rows), &found, |(partition, found)| {
+            let population = population.partition(*partition);
             if !population.is_empty() {
-                self.settle(*part, population, few)?;
-                let (hits, part_counts) = probe(self.context(*part), *part, population)?;
-                *counts.lock() += part_counts;
+                self.prepare_sources(*partition, population, few)?;
+                let (hits, partition_counts) =
+                    probe(self.context(*partition), *partition, population)?;
+                *counts.lock() += partition_counts;
                 *found.lock() = hits;
             }
             Ok(())
@@ -131,28 +139,29 @@ impl Match for EngineMatch {
     }
 
     fn plan(&self) -> Vec<PlanStep> {
-        let segments: usize = Part::all().map(|part| self.context(part).segments.len()).sum();
+        let segments: usize =
+            HashPartition::all().map(|partition| self.context(partition).segments.len()).sum();
         vec![PlanStep {
             how: "sorted probe",
-            requests: segments as u64 * self.tranches.len() as u64,
+            requests: segments as u64 * self.batches.len() as u64,
             keys: self.counts.population,
             why: format!(
-                "ordered by hash, {} ranges of a population meet segments as a merge; tranches: {}",
-                Part::COUNT,
-                self.tranches.len()
+                "ordered by hash, {} ranges of a population meet segments as a merge; batches: {}",
+                HashPartition::COUNT,
+                self.batches.len()
             ),
         }]
     }
 
     fn write(&self, sink: &dyn MatchSink) -> Result<()> {
         let threads = threads_for(self.counts.rows);
-        let parts: Vec<Part> = Part::all().collect();
-        for tranche in &self.tranches {
+        let partitions: Vec<HashPartition> = HashPartition::all().collect();
+        for population in &self.batches {
             cpu::for_each_with(
                 threads,
-                &parts,
+                &partitions,
                 || Ok(BatchBuilder::new(self.query.by, sink.lane()?)),
-                |batch, part| self.write_part(tranche, *part, batch),
+                |batch, partition| self.write_partition(population, *partition, batch),
                 BatchBuilder::finish,
             )?;
         }
@@ -161,21 +170,21 @@ impl Match for EngineMatch {
 }
 
 impl EngineMatch {
-    fn write_part(
+    fn write_partition(
         &self,
-        tranche: &Tranche,
-        part: Part,
+        population: &PopulationBatch,
+        partition: HashPartition,
         batch: &mut BatchBuilder<'_>,
     ) -> Result<()> {
-        let context = self.context(part);
-        match tranche {
-            Tranche::Memory(population, hits) => {
-                let hits = hits.get(usize::from(part.0)).map_or(&[][..], Vec::as_slice);
-                output::write(context, part, population.part(part), hits, batch)
+        let context = self.context(partition);
+        match population {
+            PopulationBatch::Memory(population, hits) => {
+                let hits = hits.get(usize::from(partition.0)).map_or(&[][..], Vec::as_slice);
+                output::write(context, partition, population.partition(partition), hits, batch)
             }
-            Tranche::Spilled(parts) => {
-                let (population, hits) = parts.read(part)?;
-                output::write(context, part, &population, &hits, batch)
+            PopulationBatch::Spilled(partitions) => {
+                let (population, hits) = partitions.read(partition)?;
+                output::write(context, partition, &population, &hits, batch)
             }
         }
     }

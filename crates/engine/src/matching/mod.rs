@@ -1,15 +1,15 @@
 //! Joins a population with a table.
 //!
-//! 1. [`population`]: the identifiers are packed, hashed, divided into the 256 parts of the
-//!    hash space, and each part is sorted by hash: the order of the segments.
-//! 2. [`probe`]: part by part, every segment is met in that order, which makes the join a
-//!    merge: sequential reads, no search from the top. What is found is a [`probe::Hit`].
-//! 3. [`count`]: hits are counted; only where a key has rows in several segments, or a window
-//!    is asked for, are dates and values read.
-//! 4. [`output`]: hits become Arrow batches, when and as often as the caller wants them.
+//! 1. `population`: identifiers are packed, hashed and divided into hash partitions; each partition is
+//!    sorted by hash, which is the order of the segments.
+//! 2. `probe`: partition by partition, every segment is read in that order. So the join is a merge:
+//!    sequential reads, no search from the top. Its results are hits.
+//! 3. `count`: hits are counted. Dates and values are read only for keys with rows in several segments, or
+//!    with a window.
+//! 4. `output`: hits become Arrow batches, whenever the caller asks.
 //!
-//! A population larger than memory should hold goes through these steps in tranches, whose hits
-//! wait in temporary files ([`spill`]). Must not know where the population comes from or where the batches go.
+//! A population that exceeds its memory limit is matched in batches, whose hits wait in spill files
+//! (`spill`). Must not know where the population comes from or where the result goes.
 
 mod context;
 mod count;

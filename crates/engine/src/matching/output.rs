@@ -3,10 +3,10 @@
 use super::context::MatchContext;
 use super::count::{merge, rows};
 use super::hit::Hit;
-use super::population::PopulationPart;
-use super::probe::announce;
+use super::population::PopulationPartition;
+use super::probe::prefetch_blocks;
 use crate::encoding::Packed;
-use crate::hash_partition::Part;
+use crate::hash_partition::HashPartition;
 use crate::lookup::BlockCache;
 use crate::segment::Region;
 use arrow_array::{RecordBatch, StringArray, TimestampMillisecondArray};
@@ -19,14 +19,14 @@ use std::sync::Arc;
 /// A batch is sent when it has this many rows, or bytes of identifiers.
 const BATCH_ROWS: usize = 64 << 10;
 const BATCH_BYTES: usize = 16 << 20;
-/// Hits that are fetched together.
-const STRIP: usize = 8;
+/// Hits whose pages are prefetched together.
+const CHUNK: usize = 8;
 
-/// Adds the matches of a part of the population to a batch, which is sent whenever it is full.
+/// Adds the matches of a partition to a batch, which is sent whenever it is full.
 pub(super) fn write(
     context: MatchContext<'_>,
-    part: Part,
-    population: &PopulationPart,
+    partition: HashPartition,
+    population: &PopulationPartition,
     hits: &[Hit],
     batch: &mut BatchBuilder<'_>,
 ) -> Result<()> {
@@ -34,7 +34,12 @@ pub(super) fn write(
         return Ok(());
     }
     for segment in context.segments {
-        announce(segment, part, hits.len(), &[Region::Heads, Region::Values, Region::Dates])?;
+        prefetch_blocks(
+            segment,
+            partition,
+            hits.len(),
+            &[Region::BlockHeaders, Region::Values, Region::Dates],
+        )?;
     }
     let mut cache = BlockCache::new(context.segments);
     let (mut rest, mut fetched) = (hits, 0);
@@ -79,21 +84,21 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Starts fetching what the next hits will read, so that memory is waited for once and not at
-/// every page. Returns for how many hits.
+/// Prefetches what the next hits will read, so that memory is waited for once and not at every page. Returns
+/// for how many hits.
 fn fetch(context: MatchContext<'_>, hits: &[Hit]) -> usize {
-    let strip = hits.get(..STRIP).unwrap_or(hits);
+    let chunk = hits.get(..CHUNK).unwrap_or(hits);
     let blocks = || {
         let same = |a: &Hit, b: &Hit| (a.segment, a.block) == (b.segment, b.block);
-        let firsts = strip.chunk_by(same).filter_map(<[Hit]>::first);
+        let firsts = chunk.chunk_by(same).filter_map(<[Hit]>::first);
         firsts.filter_map(|hit| Some((context.segments.get(hit.segment as usize)?, hit)))
     };
-    blocks().for_each(|(segment, hit)| segment.prefetch_head(hit.block));
+    blocks().for_each(|(segment, hit)| segment.prefetch_block_header(hit.block));
     blocks().for_each(|(segment, hit)| segment.prefetch_row(hit.block, hit.rows().start));
-    strip.len()
+    chunk.len()
 }
 
-/// Rows on their way into batches, which are sent to one lane when they are full.
+/// Rows on their way to one lane, in batches that are sent when they are full.
 pub(crate) struct BatchBuilder<'s> {
     lane: Box<dyn MatchLane + 's>,
     schema: SchemaRef,
@@ -124,7 +129,7 @@ impl<'s> BatchBuilder<'s> {
         if self.dates.len() < BATCH_ROWS && bytes < BATCH_BYTES { Ok(()) } else { self.send() }
     }
 
-    /// Sends what is left.
+    /// Sends the last batch.
     pub(crate) fn finish(mut self) -> Result<()> {
         if !self.dates.is_empty() {
             self.send()?;

@@ -3,35 +3,35 @@
 use crate::cpu;
 use crate::encoding::record;
 use crate::encoding::{Packed, Packer};
-use crate::hash_partition::Part;
+use crate::hash_partition::HashPartition;
 use crate::sync::Mutex;
 use crate::sync::{AtomicBool, AtomicIsize, Ordering::Relaxed};
 use idmatch_model::check_id;
 use idmatch_store::{BatchSource, Result, SourceBatch, population_ids};
 
-/// From this many entries on, sorting by digits is faster than by comparing.
-const RADIX_ENTRIES: usize = 512;
+/// From this many entries on, a radix sort is faster than comparisons.
+const RADIX_MIN_ENTRIES: usize = 512;
 
 /// From this many rows on, a second thread sorts more than it costs.
-const WORTH_SORTING_APART: u64 = 1 << 16;
+const PARALLEL_SORT_ROWS: u64 = 1 << 16;
 
-/// Identifiers by part: a population, or as much of it as fits into memory. What is no
-/// identifier is counted and otherwise left out.
+/// The identifiers of a population, or of as much of it as fits into memory, by hash partition. Invalid
+/// identifiers are counted and left out.
 pub(super) struct Population {
-    parts: Vec<PopulationPart>,
+    partitions: Vec<PopulationPartition>,
     /// Rows read.
     pub(super) rows: u64,
     /// Whether the source has ended.
     pub(super) is_last: bool,
 }
 
-/// The identifiers of one part, ordered by the 32 bits of their hash after the part's.
+/// The identifiers of one partition, ordered by the 32 bits of their hash after those of the partition.
 #[derive(Default)]
-pub(super) struct PopulationPart {
+pub(super) struct PopulationPartition {
     entries: Vec<Entry>,
-    /// What each thread read, until it is sorted.
-    pieces: Vec<Vec<Entry>>,
-    /// Where the packed identifiers lie: one arena for each thread that read some.
+    /// The entries of each thread, until they are sorted.
+    unsorted: Vec<Vec<Entry>>,
+    /// The packed identifiers: one arena for each thread.
     arenas: Vec<Vec<u8>>,
 }
 
@@ -43,9 +43,9 @@ pub(super) struct Entry {
     at: u32,
 }
 
-/// What one thread read.
+/// What one thread has read.
 struct Reader {
-    parts: Vec<(Vec<Entry>, Vec<u8>)>,
+    partitions: Vec<(Vec<Entry>, Vec<u8>)>,
     rows: u64,
 }
 
@@ -54,47 +54,49 @@ impl Population {
     pub(super) fn read(source: &mut dyn BatchSource, max_bytes: usize) -> Result<Population> {
         let first: Vec<SourceBatch> =
             [source.next_batch()?, source.next_batch()?].into_iter().flatten().collect();
-        let shared = Shared {
+        let state = ReadState {
             bytes_left: AtomicIsize::new(isize::try_from(max_bytes).unwrap_or(isize::MAX)),
             ended: AtomicBool::new(false),
             source: Mutex::new((first, source)),
         };
         // A single batch is not worth a second thread.
-        let threads = cpu::count().min(shared.source.lock().0.len().max(1));
+        let threads = cpu::count().min(state.source.lock().0.len().max(1));
         let readers = cpu::on_each_thread(threads, |thread| {
-            shared.read(thread as u32).inspect_err(|_| shared.ended.store(true, Relaxed))
+            state.read(thread as u32).inspect_err(|_| state.ended.store(true, Relaxed))
         })?;
-        let is_last = shared.ended.into_inner();
+        let is_last = state.ended.into_inner();
         let rows = readers.iter().map(|reader| reader.rows).sum();
-        let mut read: Vec<_> = readers.into_iter().map(|reader| reader.parts.into_iter()).collect();
-        let mut next_part = || PopulationPart::of(read.iter_mut().filter_map(Iterator::next));
-        let parts: Vec<Mutex<PopulationPart>> =
-            (0..Part::COUNT).map(|_| Mutex::new(next_part())).collect();
-        let threads = if rows < WORTH_SORTING_APART { 1 } else { cpu::count() };
-        cpu::for_each(threads, &parts, |part| {
-            part.lock().sort();
+        let mut read: Vec<_> =
+            readers.into_iter().map(|reader| reader.partitions.into_iter()).collect();
+        let mut next_partition =
+            || PopulationPartition::of(read.iter_mut().filter_map(Iterator::next));
+        let partitions: Vec<Mutex<PopulationPartition>> =
+            (0..HashPartition::COUNT).map(|_| Mutex::new(next_partition())).collect();
+        let threads = if rows < PARALLEL_SORT_ROWS { 1 } else { cpu::count() };
+        cpu::for_each(threads, &partitions, |partition| {
+            partition.lock().sort();
             Ok(())
         })?;
-        let parts = parts.into_iter().map(|part| part.into_inner());
-        Ok(Population { parts: parts.collect(), rows, is_last })
+        let partitions = partitions.into_iter().map(|partition| partition.into_inner());
+        Ok(Population { partitions: partitions.collect(), rows, is_last })
     }
 
-    pub(super) fn part(&self, part: Part) -> &PopulationPart {
-        const EMPTY: &PopulationPart =
-            &PopulationPart { entries: Vec::new(), pieces: Vec::new(), arenas: Vec::new() };
-        self.parts.get(usize::from(part.0)).unwrap_or(EMPTY)
+    pub(super) fn partition(&self, partition: HashPartition) -> &PopulationPartition {
+        const EMPTY: &PopulationPartition =
+            &PopulationPartition { entries: Vec::new(), unsorted: Vec::new(), arenas: Vec::new() };
+        self.partitions.get(usize::from(partition.0)).unwrap_or(EMPTY)
     }
 }
 
 /// What the reading threads share.
-struct Shared<'a> {
+struct ReadState<'a> {
     /// Batches that were read already, and where the others come from.
     source: Mutex<(Vec<SourceBatch>, &'a mut dyn BatchSource)>,
     bytes_left: AtomicIsize,
     ended: AtomicBool,
 }
 
-impl Shared<'_> {
+impl ReadState<'_> {
     fn next_batch(&self) -> Result<Option<SourceBatch>> {
         let (first, source) = &mut *self.source.lock();
         if let Some(batch) = first.pop() {
@@ -111,8 +113,8 @@ impl Shared<'_> {
     }
 
     fn read(&self, thread: u32) -> Result<Reader> {
-        let parts = (0..Part::COUNT).map(|_| (Vec::new(), Vec::new())).collect();
-        let mut reader = Reader { parts, rows: 0 };
+        let partitions = (0..HashPartition::COUNT).map(|_| (Vec::new(), Vec::new())).collect();
+        let mut reader = Reader { partitions, rows: 0 };
         let mut packer = Packer::default();
         while let Some(batch) = self.next_batch()? {
             reader.rows += batch.batch.num_rows() as u64;
@@ -123,7 +125,8 @@ impl Shared<'_> {
                 }
                 let id = packer.pack(id);
                 let hash = id.hash();
-                if let Some((entries, arena)) = reader.parts.get_mut(usize::from(Part::of(hash).0))
+                if let Some((entries, arena)) =
+                    reader.partitions.get_mut(usize::from(HashPartition::of(hash).0))
                 {
                     entries.push(Entry { hash, arena: thread, at: arena.len() as u32 });
                     record::push(arena, id);
@@ -136,20 +139,20 @@ impl Shared<'_> {
     }
 }
 
-impl PopulationPart {
-    /// What each thread has read of a part.
-    fn of(read: impl Iterator<Item = (Vec<Entry>, Vec<u8>)>) -> PopulationPart {
-        let (pieces, arenas) = read.unzip();
-        PopulationPart { entries: Vec::new(), pieces, arenas }
+impl PopulationPartition {
+    /// The partition as the threads have read it.
+    fn of(read: impl Iterator<Item = (Vec<Entry>, Vec<u8>)>) -> PopulationPartition {
+        let (unsorted, arenas) = read.unzip();
+        PopulationPartition { entries: Vec::new(), unsorted, arenas }
     }
 
-    /// Brings all that was read into order.
+    /// Sorts all entries.
     fn sort(&mut self) {
-        let mut pieces = std::mem::take(&mut self.pieces).into_iter();
-        self.entries = pieces.next().unwrap_or_default();
-        pieces.for_each(|piece| self.entries.extend_from_slice(&piece));
-        let place = |entry: &Entry| (entry.hash >> (32 - Part::BITS)) as u32;
-        if self.entries.len() < RADIX_ENTRIES {
+        let mut unsorted = std::mem::take(&mut self.unsorted).into_iter();
+        self.entries = unsorted.next().unwrap_or_default();
+        unsorted.for_each(|entries| self.entries.extend_from_slice(&entries));
+        let place = |entry: &Entry| (entry.hash >> (32 - HashPartition::BITS)) as u32;
+        if self.entries.len() < RADIX_MIN_ENTRIES {
             self.entries.sort_by_key(place);
         } else {
             radsort::sort_by_key(&mut self.entries, place);
@@ -170,10 +173,10 @@ impl PopulationPart {
         self.entries.iter().filter_map(|entry| Some((entry.hash, self.key(entry)?)))
     }
 
-    /// A part whose identifiers, without hashes, lie as records at these offsets.
-    pub(super) fn of_records(records: Vec<u8>, offsets: &[u32]) -> PopulationPart {
+    /// A partition of encoded identifiers, which start at these offsets. Their hashes are not set.
+    pub(super) fn of_records(records: Vec<u8>, offsets: &[u32]) -> PopulationPartition {
         let entries = offsets.iter().map(|at| Entry { hash: 0, arena: 0, at: *at }).collect();
-        PopulationPart { entries, pieces: Vec::new(), arenas: vec![records] }
+        PopulationPartition { entries, unsorted: Vec::new(), arenas: vec![records] }
     }
 
     /// The identifier of the entry with this number.

@@ -1,101 +1,106 @@
-//! Finds the keys of a part of a population in the segments.
+//! Finds the keys of a population partition in the segments.
 //!
-//! Both are in the order of the hash, so each block is read once and blocks are met in
-//! order. Entries go in strips: first the residuals of a whole strip are searched, and the
-//! keys that may be meant are fetched into the cache; then those keys are compared.
+//! Both are in the order of the hash, so each block is read once and blocks come in order. Entries go in
+//! chunks. First the fingerprints of a whole chunk are searched, and the candidate keys are prefetched; then
+//! those keys are compared.
 
 use super::context::MatchContext;
 use super::count::count;
 use super::hit::Hit;
-use super::population::{Entry, PopulationPart};
+use super::population::{Entry, PopulationPartition};
 use crate::cpu::prefetch;
-use crate::hash_partition::Part;
+use crate::hash_partition::HashPartition;
 use crate::lookup::BlockCache;
 use crate::segment::{Block, Region, Segment};
 use idmatch_store::{MatchCounts, Result};
 use std::ops::Range;
 
-/// Entries whose keys are fetched together.
-const STRIP: usize = 256;
-/// From this many keys a block on, a segment is read as a whole instead of here and there.
+/// Entries whose keys are prefetched together.
+const CHUNK: usize = 256;
+/// From this many keys a block on, a segment is read as a whole, because most pages are touched.
 const DENSE_KEYS_PER_BLOCK: f64 = 0.25;
 
-/// A key that has the residual of an entry.
+/// A key with the fingerprint of an entry.
 struct Candidate {
     entry: u32,
     block: u32,
     key: u32,
 }
 
-/// Finds and counts the matches of a part.
+/// Finds and counts the matches of a partition.
 pub(super) fn probe(
     context: MatchContext<'_>,
-    part: Part,
-    population: &PopulationPart,
+    partition: HashPartition,
+    population: &PopulationPartition,
 ) -> Result<(Vec<Hit>, MatchCounts)> {
     let segments = context.segments;
     for segment in segments {
-        announce(segment, part, population.entries().len(), &[Region::Heads, Region::Keys])?;
+        prefetch_blocks(
+            segment,
+            partition,
+            population.entries().len(),
+            &[Region::BlockHeaders, Region::Keys],
+        )?;
     }
     // Neighbouring blocks are fetched by the processor itself.
-    let sparse =
-        segments.iter().any(|segment| population.entries().len() < blocks_of(segment, part).len());
+    let sparse = segments
+        .iter()
+        .any(|segment| population.entries().len() < blocks_of(segment, partition).len());
     let mut prober = Prober { population, blocks: Vec::new(), candidates: Vec::new() };
     let mut last_blocks: Vec<LastBlock<'_>> = segments.iter().map(|_| None).collect();
     let mut cache = BlockCache::new(segments);
     let mut hits = Vec::new();
     let mut counts = MatchCounts::default();
     let mut first_entry = 0;
-    for strip in population.entries().chunks(STRIP) {
+    for chunk in population.entries().chunks(CHUNK) {
         let start = hits.len();
         if sparse {
             for segment in segments {
-                let blocks = || strip.iter().map(|entry| segment.header.block_of(entry.hash));
+                let blocks = || chunk.iter().map(|entry| segment.header.block_of(entry.hash));
                 blocks().for_each(|number| segment.prefetch_entry(number));
-                blocks().for_each(|number| segment.prefetch_head(number));
+                blocks().for_each(|number| segment.prefetch_block_header(number));
             }
         }
         for ((number, segment), last_block) in (0..).zip(segments).zip(&mut last_blocks) {
-            prober.collect_candidates(segment, strip, last_block)?;
-            prober.compare_keys(number, segment, first_entry, strip, &mut hits)?;
+            prober.collect_candidates(segment, chunk, last_block)?;
+            prober.compare_keys(number, segment, first_entry, chunk, &mut hits)?;
         }
         let found = hits.get_mut(start..).unwrap_or_default();
         if segments.len() > 1 {
             found.sort_by_key(|hit| hit.entry);
         }
         count(context, population, found, &mut cache, &mut counts)?;
-        first_entry += strip.len() as u32;
+        first_entry += chunk.len() as u32;
     }
     Ok((hits, counts))
 }
 
-/// Has the disk deliver what `keys` keys of a part will meet, if they are so many that they
-/// meet most of it.
-pub(super) fn announce(
+/// Has the disk deliver the blocks of a partition if its `keys` keys touch most of them.
+pub(super) fn prefetch_blocks(
     segment: &Segment,
-    part: Part,
+    partition: HashPartition,
     keys: usize,
     regions: &[Region],
 ) -> Result<()> {
-    let blocks = blocks_of(segment, part);
+    let blocks = blocks_of(segment, partition);
     if (keys as f64) < DENSE_KEYS_PER_BLOCK * blocks.len() as f64 {
         return Ok(());
     }
     segment.populate(regions, blocks)
 }
 
-/// The blocks of a segment that a part falls on.
-fn blocks_of(segment: &Segment, part: Part) -> Range<u32> {
-    let last_hash = part.first_hash() | (u64::MAX >> Part::BITS);
-    segment.header.block_of(part.first_hash())..segment.header.block_of(last_hash) + 1
+/// The blocks of a segment that a partition overlaps.
+fn blocks_of(segment: &Segment, partition: HashPartition) -> Range<u32> {
+    let last_hash = partition.first_hash() | (u64::MAX >> HashPartition::BITS);
+    segment.header.block_of(partition.first_hash())..segment.header.block_of(last_hash) + 1
 }
 
 /// The block of a segment that was read last; `None` inside for an empty one.
 type LastBlock<'a> = Option<(u32, Option<Block<'a>>)>;
 
-/// The buffers of a strip.
+/// The buffers of a chunk.
 struct Prober<'a> {
-    population: &'a PopulationPart,
+    population: &'a PopulationPartition,
     blocks: Vec<(u32, Block<'a>)>,
     candidates: Vec<Candidate>,
 }
@@ -107,7 +112,7 @@ impl<'a> Prober<'a> {
         number: u32,
         segment: &'a Segment,
         first_entry: u32,
-        strip: &[Entry],
+        chunk: &[Entry],
         hits: &mut Vec<Hit>,
     ) -> Result<()> {
         let keys = segment.region(Region::Keys);
@@ -117,7 +122,7 @@ impl<'a> Prober<'a> {
             let (these, rest) = candidates.split_at_checked(alike).unwrap_or((candidates, &[]));
             candidates = rest;
             let (Some(wanted), Some((block_number, block))) = (
-                strip.get(*entry as usize).and_then(|entry| self.population.key(entry)),
+                chunk.get(*entry as usize).and_then(|entry| self.population.key(entry)),
                 self.blocks.get(*block as usize),
             ) else {
                 continue;
@@ -138,18 +143,18 @@ impl<'a> Prober<'a> {
         Ok(())
     }
 
-    /// First step: finds the keys with the residuals of the strip and has them fetched.
+    /// First step: finds the keys with the fingerprints of the chunk and prefetches them.
     fn collect_candidates(
         &mut self,
         segment: &'a Segment,
-        strip: &[Entry],
+        chunk: &[Entry],
         last_block: &mut LastBlock<'a>,
     ) -> Result<()> {
         self.blocks.clear();
         self.candidates.clear();
         let keys = segment.region(Region::Keys);
         self.blocks.extend(last_block.and_then(|(number, block)| Some((number, block?))));
-        for (entry, Entry { hash, .. }) in (0..).zip(strip) {
+        for (entry, Entry { hash, .. }) in (0..).zip(chunk) {
             let number = segment.header.block_of(*hash);
             let block = match *last_block {
                 Some((open, block)) if open == number => block,
@@ -161,7 +166,7 @@ impl<'a> Prober<'a> {
                 }
             };
             let Some(block) = block else { continue };
-            for key in block.find(segment.header.residual_of(*hash)) {
+            for key in block.find(segment.header.fingerprint_of(*hash)) {
                 if let Some(page) = block.key_page(keys) {
                     prefetch(keys, block.key_page_range().0 + page.guess_offset(key));
                 }

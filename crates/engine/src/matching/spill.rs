@@ -1,16 +1,16 @@
-//! Matched parts of a large population, put aside in a temporary file until they are read.
+//! Matched partitions of a large population, in a spill file until they are read.
 //!
-//! Only identifiers with hits are kept. A part is a sequence of
+//! Only identifiers with hits are kept. A partition is a sequence of
 //! `identifier (see [`crate::encoding::record`]) | hits u32 | hits x (segment, block, first row, end row, 4 x u32)`.
 //! The file has no name once it is complete, so that it goes with the process.
 
 use super::hit::Hit;
-use super::population::PopulationPart;
+use super::population::PopulationPartition;
 use crate::disk::{Disk, OpenFile};
 use crate::disk::{corrupt, io_error};
 use crate::encoding::bytes::u32_at;
 use crate::encoding::record;
-use crate::hash_partition::Part;
+use crate::hash_partition::HashPartition;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 use idmatch_store::Result;
 use std::path::PathBuf;
@@ -20,29 +20,29 @@ use twox_hash::XxHash3_64;
 /// Bytes of a hit in the file.
 const HIT_BYTES: usize = 16;
 
-/// Matched parts in a file.
-pub(super) struct SpilledParts {
+/// Matched partitions in a file.
+pub(super) struct SpilledPartitions {
     path: PathBuf,
     file: Arc<dyn OpenFile>,
-    parts: Vec<Extent>,
+    partitions: Vec<Extent>,
 }
 
-/// Where a part is in the file.
+/// Where a partition is in the file.
 struct Extent {
     offset: u64,
     len: usize,
     checksum: u64,
 }
 
-impl SpilledParts {
-    /// Writes all parts, ascending, with their hits, which are ordered by entry.
+impl SpilledPartitions {
+    /// Writes all partitions, ascending, with their hits, which are ordered by entry.
     ///
     /// # Errors
-    /// `Io` with the path if the system's folder for temporary files cannot take it.
+    /// `Io` with the path, if the system's folder for temporary files cannot take it.
     pub(super) fn write<'a>(
         disk: &dyn Disk,
-        parts: impl Iterator<Item = (&'a PopulationPart, &'a [Hit])>,
-    ) -> Result<SpilledParts> {
+        partitions: impl Iterator<Item = (&'a PopulationPartition, &'a [Hit])>,
+    ) -> Result<SpilledPartitions> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Relaxed);
         let name = format!("idmatch-{}-{number}.tmp", std::process::id());
@@ -51,7 +51,7 @@ impl SpilledParts {
         let write = || {
             let mut file = disk.create(&path)?;
             let mut offset = 0;
-            for (population, hits) in parts {
+            for (population, hits) in partitions {
                 let bytes = encode(population, hits);
                 file.write_all(&bytes)?;
                 extents.push(Extent {
@@ -69,13 +69,13 @@ impl SpilledParts {
             disk.remove(&path).ok();
             io_error("write", &path, e)
         })?;
-        Ok(SpilledParts { path, file: file.into(), parts: extents })
+        Ok(SpilledPartitions { path, file: file.into(), partitions: extents })
     }
 
-    /// Reads a part with its hits.
-    pub(super) fn read(&self, part: Part) -> Result<(PopulationPart, Vec<Hit>)> {
-        let Some(extent) = self.parts.get(usize::from(part.0)) else {
-            return Ok((PopulationPart::default(), Vec::new()));
+    /// Reads a partition with its hits.
+    pub(super) fn read(&self, partition: HashPartition) -> Result<(PopulationPartition, Vec<Hit>)> {
+        let Some(extent) = self.partitions.get(usize::from(partition.0)) else {
+            return Ok((PopulationPartition::default(), Vec::new()));
         };
         let mut bytes = vec![0; extent.len];
         self.file
@@ -87,7 +87,7 @@ impl SpilledParts {
     }
 }
 
-fn encode(population: &PopulationPart, hits: &[Hit]) -> Vec<u8> {
+fn encode(population: &PopulationPartition, hits: &[Hit]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for hits in hits.chunk_by(|a, b| a.entry == b.entry) {
         let Some(key) = hits.first().and_then(|hit| population.entry_key(hit.entry)) else {
@@ -105,7 +105,7 @@ fn encode(population: &PopulationPart, hits: &[Hit]) -> Vec<u8> {
     bytes
 }
 
-fn decode(bytes: Vec<u8>) -> Option<(PopulationPart, Vec<Hit>)> {
+fn decode(bytes: Vec<u8>) -> Option<(PopulationPartition, Vec<Hit>)> {
     let (mut keys, mut hits) = (Vec::new(), Vec::new());
     let mut at = 0;
     while at < bytes.len() {
@@ -119,5 +119,5 @@ fn decode(bytes: Vec<u8>) -> Option<(PopulationPart, Vec<Hit>)> {
             at += HIT_BYTES;
         }
     }
-    Some((PopulationPart::of_records(bytes, &keys), hits))
+    Some((PopulationPartition::of_records(bytes, &keys), hits))
 }

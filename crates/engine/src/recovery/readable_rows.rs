@@ -33,7 +33,7 @@ struct Columns {
 }
 
 impl<'t> ReadableRows<'t> {
-    /// All rows of the table, and how many more there were in each direction in segments that cannot be opened.
+    /// All rows of the table; `missing` is the number of rows of each direction in segments that do not open.
     pub(super) fn new(table: &'t TableVersion, missing: [u64; 2]) -> ReadableRows<'t> {
         let rows =
             |side| table.segments(side).iter().map(|segment| segment.header.rows).sum::<u64>();
@@ -59,12 +59,12 @@ impl<'t> ReadableRows<'t> {
         }
     }
 
-    /// What is unreadable in one direction only is in the other.
+    /// How many rows may be lost: rows that are unreadable in one direction only are in the other.
     pub(super) fn lost_at_most(&self) -> u64 {
         self.unreadable(Side::Id).min(self.unreadable(Side::PartnerId))
     }
 
-    /// Adds the rows of a block; what is damaged is passed over, a page at a time.
+    /// Adds the rows of a block; damage is skipped, a page at a time.
     fn read_block(&mut self, segment: &Segment, block: Block<'_>, columns: &mut Columns) {
         if segment.check_keys(&block).is_err() {
             return;

@@ -15,18 +15,18 @@ use idmatch_store::{Error, ErrorKind, Finding, Result};
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
-/// What keeps a store from being opened.
+/// What keeps a store from opening.
 #[derive(Default)]
 struct Damage {
     findings: Vec<Finding>,
-    /// The tables with segments that cannot be opened, and how many rows these have in each direction.
+    /// The tables with segments that do not open, and how many rows these have in each direction.
     tables: BTreeMap<TableName, [u64; 2]>,
-    /// Whether the journal has to be written anew, and how many of its bytes that had been durable cannot be read.
+    /// Whether the journal has to be rewritten, and how many of its durable bytes cannot be read.
     is_of_journal: bool,
     journal_bytes: usize,
 }
 
-/// The files of the journal that count, as far as they can be read.
+/// The current files of the journal, as far as they can be read.
 type Journal = BTreeMap<u64, ReadableRecords>;
 
 /// A store that is being recovered.
@@ -83,7 +83,7 @@ impl Recovery<'_> {
         Ok(damage.findings)
     }
 
-    /// Takes out of a manifest what cannot be opened.
+    /// Takes segments that do not open out of a manifest.
     fn check_segments(&self, manifest: &mut Manifest, damage: &mut Damage) -> Result<()> {
         let folder = self.versions.segments();
         let there: HashSet<String> = list(&*self.versions.disk, &folder)?.into_iter().collect();
@@ -107,7 +107,7 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// Why a segment cannot be opened; `None` if it can.
+    /// Why a segment does not open; `None` if it does.
     fn problem_of(&self, info: &SegmentInfo, there: &HashSet<String>) -> Result<Option<String>> {
         if !there.contains(&info.file) {
             return Ok(Some("the file is gone".to_owned()));
@@ -187,7 +187,7 @@ impl Recovery<'_> {
         };
         self.versions.publish(|manifest| {
             for (name, segments) in made {
-                let made_with = readable.erasures(&name);
+                let made_with = readable.tombstone_files(&name);
                 if let Some(entry) = manifest.tables.get_mut(&name) {
                     entry.segments.clear();
                     entry.add(segments, made_with);
@@ -202,7 +202,7 @@ impl Recovery<'_> {
         })
     }
 
-    /// Writes what is left of the journal as one file, durably; returns its number and length.
+    /// Writes the readable records as one journal file, durably; returns its number and length.
     fn write_journal(&self, manifest: &Manifest, journal: &Journal) -> Result<Option<(u64, u64)>> {
         let Some((last, _)) = journal.last_key_value() else { return Ok(None) };
         let mut file =
@@ -221,7 +221,7 @@ impl Recovery<'_> {
     }
 }
 
-/// Whether all of a record is about tables that there are.
+/// Whether a record is only about existing tables.
 fn makes_sense(manifest: &Manifest, entries: &[u8]) -> bool {
     Entries::new(entries).all(|batch| {
         batch.is_some_and(|batch| manifest.tables.keys().any(|name| name.as_str() == batch.table))

@@ -33,7 +33,7 @@ impl Repair<'_> {
         let versions = self.versions;
         let version = versions.current();
         let table = versions.table_of(&version, name)?;
-        let made_with = version.manifest.erasures(name);
+        let made_with = version.manifest.tombstone_files(name);
         let findings = verify_table(versions, &version, name)?;
         if findings.is_empty() {
             return Ok(Repaired::default());

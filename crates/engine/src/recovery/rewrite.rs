@@ -1,4 +1,4 @@
-//! Rewriting a table: both directions are made anew from all rows that can be read in either.
+//! Rewriting a table: both directions are rebuilt from all rows that can be read in either.
 //!
 //! It is a load whose source is the table's own segments. So its result is as good as a load's, and nothing
 //! changes before all of it is there. It needs the disk space of a second copy.
@@ -10,8 +10,8 @@ use crate::versions::{FileNames, TableVersion, VersionSet};
 use idmatch_model::{Side, TableName};
 use idmatch_store::{Error, ErrorKind, Ingest, NoRejects, Result, now};
 
-/// Writes all rows of a table that can be read as new segments; returns how many may be lost,
-/// knowing how many rows were in segments of each direction that are not in the view.
+/// Writes all readable rows of a table as new segments; returns how many may be lost. `missing` is the number
+/// of rows of each direction in segments that do not open.
 pub(super) fn rewrite(
     versions: &VersionSet,
     names: &FileNames<'_>,
@@ -30,7 +30,7 @@ pub(super) fn rewrite(
     };
     let mut rows = ReadableRows::new(table, missing);
     let mut none = NoRejects;
-    let made = load(&place, &table.rules, &mut rows, &Ingest::new(true, now(), &mut none))?;
+    let made = load(&place, &table.row_filter, &mut rows, &Ingest::new(true, now(), &mut none))?;
     match rows.lost_at_most() {
         lost if lost == 0 || accept_loss => Ok((made, lost)),
         lost => Err(would_lose(name, lost, &rows)),

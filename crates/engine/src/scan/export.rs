@@ -1,12 +1,12 @@
-//! All observations of a table at one point, for whoever copies or compares it.
+//! All observations of a table at one point, for copies and comparisons.
 //!
-//! Segments are ordered by the hash of the packed key, so its highest bits are the part of an id: a scan
-//! meets the parts in their order. Must not know what is done with the rows.
+//! Segments are ordered by the hash of the packed key, whose highest bits name the scan range of an id. So a
+//! scan meets the ranges in their order. Must not know what is done with the rows.
 
 use super::for_each_observation;
 use crate::cpu;
 use crate::encoding::Packer;
-use crate::hash_partition::Part;
+use crate::hash_partition::HashPartition;
 use crate::matching::BatchBuilder;
 use crate::memtable::Commit;
 use crate::versions::TableVersion;
@@ -15,9 +15,9 @@ use idmatch_store::{MatchSink, PARTS, Parts, Result, Scan};
 use std::sync::Arc;
 
 /// Parts of a scan in each part of the hash space.
-const IN_EACH: usize = PARTS / Part::COUNT;
+const IN_EACH: usize = PARTS / HashPartition::COUNT;
 
-/// A view of a table, and what is seen of it.
+/// A version of a table, and the window that its retention leaves.
 pub(crate) struct EngineScan {
     table: Arc<TableVersion>,
     last: Commit,
@@ -30,7 +30,12 @@ impl EngineScan {
         EngineScan { table, last, shown }
     }
 
-    fn read_part(&self, part: Part, parts: &Parts, batch: &mut BatchBuilder<'_>) -> Result<()> {
+    fn read_part(
+        &self,
+        part: HashPartition,
+        parts: &Parts,
+        batch: &mut BatchBuilder<'_>,
+    ) -> Result<()> {
         for_each_observation(&self.table, Side::Id, part, self.last, |key, value, seen_at| {
             match self.shown.contains(seen_at) && parts.contains(part_of(key.hash())) {
                 true => batch.push(key, value, seen_at),
@@ -51,11 +56,11 @@ impl Scan for EngineScan {
 
     /// Cost: every segment of the direction by id is read once, where parts of it are wanted.
     fn read(&self, parts: &Parts, sink: &dyn MatchSink) -> Result<()> {
-        let is_wanted = |part: &Part| {
+        let is_wanted = |part: &HashPartition| {
             let first = usize::from(part.0) * IN_EACH;
             (first..first + IN_EACH).any(|part| parts.contains(part))
         };
-        let wanted: Vec<Part> = Part::all().filter(is_wanted).collect();
+        let wanted: Vec<HashPartition> = HashPartition::all().filter(is_wanted).collect();
         cpu::for_each_with(
             cpu::count(),
             &wanted,

@@ -1,26 +1,26 @@
-//! All keys of a part of the hash space, each with its rows from everywhere.
+//! All keys of a hash partition, each with its rows from all sources.
 
 use crate::encoding::Packed;
-use crate::hash_partition::Part;
-use crate::lookup::{Merge, RowCursor};
+use crate::hash_partition::HashPartition;
+use crate::lookup::{MergeIterator, RowCursor};
 use crate::memtable::Commit;
 use crate::segment::{Block, Segment};
 use crate::versions::TableVersion;
 use idmatch_model::{Keep, SeenAt, Side, Window};
 use idmatch_store::Result;
 
-/// Calls `take` with every key of a part, in order, and its visible rows. Cost: the part is read
+/// Calls `take` with every key of a partition, in order, and its visible rows. Cost: the partition is read
 /// once.
 pub(crate) fn for_each_key(
     table: &TableVersion,
     side: Side,
-    part: Part,
+    partition: HashPartition,
     last: Commit,
-    mut take: impl FnMut(Packed<'_>, Merge<'_>) -> Result<()>,
+    mut take: impl FnMut(Packed<'_>, MergeIterator<'_>) -> Result<()>,
 ) -> Result<()> {
-    let segments = table.sources_in(side, part, last)?;
-    let mut sources: Vec<KeyWalk<'_>> =
-        segments.iter().map(|segment| KeyWalk::new(table, segment, part)).collect();
+    let segments = table.sources_in(side, partition, last)?;
+    let mut sources: Vec<KeyIterator<'_>> =
+        segments.iter().map(|segment| KeyIterator::new(table, segment, partition)).collect();
     loop {
         let mut next: Option<(u64, Packed<'_>)> = None;
         for source in &mut sources {
@@ -37,21 +37,21 @@ pub(crate) fn for_each_key(
                 cursors.extend(source.take()?);
             }
         }
-        take(key, Merge::new(cursors, table.rules.keep, Window::ALL))?;
+        take(key, MergeIterator::new(cursors, table.row_filter.keep, Window::ALL))?;
     }
 }
 
-/// Calls `take` with every visible observation of a part, each once: key, value, date. Cost: the part is
-/// read once.
+/// Calls `take` with every visible observation of a partition, each once: key, value, date. Cost: the
+/// partition is read once.
 pub(crate) fn for_each_observation(
     table: &TableVersion,
     side: Side,
-    part: Part,
+    partition: HashPartition,
     last: Commit,
     mut take: impl FnMut(Packed<'_>, Packed<'_>, SeenAt) -> Result<()>,
 ) -> Result<()> {
-    for_each_key(table, side, part, last, |key, mut merge| {
-        match table.rules.keep {
+    for_each_key(table, side, partition, last, |key, mut merge| {
+        match table.row_filter.keep {
             Keep::Last => {
                 while let Some((seen_at, value)) = merge.next()? {
                     take(key, value, seen_at)?;
@@ -76,12 +76,12 @@ fn order<'a>((hash, key): (u64, Packed<'a>)) -> (u64, crate::encoding::Kind, &'a
     (hash, key.kind, key.payload)
 }
 
-/// The keys of a segment in a part of the hash space, in order. What is verified of a block is kept while
-/// its keys are met.
-struct KeyWalk<'s> {
+/// The keys of a segment in a hash partition, in order. The pages of a block stay verified while its keys are
+/// read.
+struct KeyIterator<'s> {
     table: &'s TableVersion,
     segment: &'s Segment,
-    part: Part,
+    partition: HashPartition,
     number: u32,
     /// The block of that number, and a cursor that has its latest pages.
     block: Option<(Block<'s>, RowCursor<'s>)>,
@@ -90,10 +90,14 @@ struct KeyWalk<'s> {
     current: Option<(u64, Packed<'s>)>,
 }
 
-impl<'s> KeyWalk<'s> {
-    fn new(table: &'s TableVersion, segment: &'s Segment, part: Part) -> KeyWalk<'s> {
-        let number = segment.header.block_of(part.first_hash());
-        KeyWalk { table, segment, part, number, block: None, at: 0, current: None }
+impl<'s> KeyIterator<'s> {
+    fn new(
+        table: &'s TableVersion,
+        segment: &'s Segment,
+        partition: HashPartition,
+    ) -> KeyIterator<'s> {
+        let number = segment.header.block_of(partition.first_hash());
+        KeyIterator { table, segment, partition, number, block: None, at: 0, current: None }
     }
 
     /// The current key and its hash, or `None` after the last one of the part.
@@ -114,7 +118,7 @@ impl<'s> KeyWalk<'s> {
                     let key = self.segment.key(block, self.at)?;
                     let hash = key.hash();
                     // A small segment's block spans several parts.
-                    match Part::of(hash).0.cmp(&self.part.0) {
+                    match HashPartition::of(hash).0.cmp(&self.partition.0) {
                         std::cmp::Ordering::Less => self.at += 1,
                         std::cmp::Ordering::Equal => {
                             self.current = Some((hash, key));
@@ -141,7 +145,7 @@ impl<'s> KeyWalk<'s> {
             of_key.value()?;
         }
         rows.clone_from(&of_key);
-        let erased = self.table.erased_in(self.segment, self.segment.header.side, key);
+        let erased = self.table.tombstones_in(self.segment, self.segment.header.side, key);
         self.at += 1;
         self.current = None;
         Ok(Some(of_key.visible(erased)))

@@ -4,11 +4,11 @@
 //! head   0 checksum u64 | 8 keys u32 | 12 rows u32 | 16 key page: offset u32, length u32
 //!       24 its kind u8 | 25 zero | 26 its width u16
 //!       28 pages, ceil(rows / 1024) x (value offset, length, date offset, length, 4 x u32)
-//!          residuals, keys x u16
-//!          surplus, keys x (0, 1, 2 or 4 bytes, see [`surplus_width`])
+//!          fingerprints, keys x u16
+//!          row_count_delta, keys x (0, 1, 2 or 4 bytes, see [`count_delta_width`])
 //! ```
-//! The surplus of a key is how many more rows than keys there are up to and including it:
-//! its rows end at (its number + 1 + surplus). Where every key has one row it takes no room.
+//! The row_count_delta of a key is how many more rows than keys there are up to and including it:
+//! its rows end at (its number + 1 + row_count_delta). Where every key has one row it takes no room.
 //! Offsets count from the start of the region. Keys are in the order of their hashes, then
 //! of their bytes; the rows of a key come newest first, ties by the text of the value.
 
@@ -18,7 +18,7 @@ use crate::encoding::bytes::{slice, u16_at, u32_at, u64_at};
 use std::ops::Range;
 
 /// Bytes before the page table.
-pub(crate) const HEAD_FIXED: usize = 28;
+pub(crate) const BLOCK_HEADER_FIXED: usize = 28;
 /// Bytes of an entry of the page table.
 pub(crate) const PAGE_ENTRY: usize = 16;
 
@@ -31,35 +31,35 @@ pub(crate) struct Block<'a> {
     kind: u8,
     width: u16,
     pages: &'a [u8],
-    residuals: &'a [u8],
-    surplus: &'a [u8],
+    fingerprints: &'a [u8],
+    row_count_delta: &'a [u8],
 }
 
-/// How many residuals are searched at once.
-const GUESS: usize = 32;
+/// How many fingerprints are searched at once.
+const WINDOW: usize = 32;
 
-/// How many residuals are smaller. They are uniform, so the place of one can be guessed to
+/// How many fingerprints are smaller. They are uniform, so the place of one can be guessed to
 /// within a few; that neighbourhood is searched without a branch.
 #[inline(always)]
-fn lower_bound(residuals: &[[u8; 2]], residual: u16) -> usize {
-    let smaller = |r: &[u8; 2]| u16::from_le_bytes(*r) < residual;
-    let guess = (usize::from(residual) * residuals.len()) >> 16;
-    let last_start = residuals.len().saturating_sub(GUESS);
-    let start = guess.saturating_sub(GUESS / 2).min(last_start);
-    if let Some(near) = residuals.get(start..).and_then(|rest| rest.first_chunk::<GUESS>()) {
+fn lower_bound(fingerprints: &[[u8; 2]], fingerprint: u16) -> usize {
+    let smaller = |r: &[u8; 2]| u16::from_le_bytes(*r) < fingerprint;
+    let guess = (usize::from(fingerprint) * fingerprints.len()) >> 16;
+    let last_start = fingerprints.len().saturating_sub(WINDOW);
+    let start = guess.saturating_sub(WINDOW / 2).min(last_start);
+    if let Some(near) = fingerprints.get(start..).and_then(|rest| rest.first_chunk::<WINDOW>()) {
         let count = near.iter().map(|r| u16::from(smaller(r))).sum::<u16>();
         let starts_before = count > 0 || start == 0;
-        let ends_after = usize::from(count) < GUESS || start == last_start;
+        let ends_after = usize::from(count) < WINDOW || start == last_start;
         if starts_before && ends_after {
             return start + usize::from(count);
         }
     }
-    residuals.partition_point(smaller)
+    fingerprints.partition_point(smaller)
 }
 
-/// Bytes of a key's surplus in a block with that many more rows than keys.
-pub(crate) fn surplus_width(surplus: u32) -> usize {
-    match surplus {
+/// Bytes of a key's row_count_delta in a block with that many more rows than keys.
+pub(crate) fn count_delta_width(row_count_delta: u32) -> usize {
+    match row_count_delta {
         0 => 0,
         1..=0xff => 1,
         0x100..=0xffff => 2,
@@ -73,9 +73,9 @@ pub(crate) type PageRange = (usize, usize);
 impl<'a> Block<'a> {
     /// Verifies and reads a head.
     pub(crate) fn read(offset: usize, head: &'a [u8]) -> Result<Block<'a>, Damage> {
-        let damage = |what| Damage { region: Region::Heads, offset, what };
+        let damage = |what| Damage { region: Region::BlockHeaders, offset, what };
         let good = match (u64_at(head, 0), head.get(8..)) {
-            (Some(sum), Some(rest)) => sum == checksum(Region::Heads, offset, rest),
+            (Some(sum), Some(rest)) => sum == checksum(Region::BlockHeaders, offset, rest),
             _ => false,
         };
         if !good {
@@ -93,11 +93,11 @@ impl<'a> Block<'a> {
     fn fields(head: &'a [u8]) -> Option<Block<'a>> {
         let (keys, rows) = (u32_at(head, 8)?, u32_at(head, 12)?);
         let pages_len = rows.div_ceil(PAGE_ROWS) as usize * PAGE_ENTRY;
-        let pages = slice(head, HEAD_FIXED, pages_len)?;
-        let residuals = slice(head, HEAD_FIXED + pages_len, keys as usize * 2)?;
-        let surplus = head.get(HEAD_FIXED + pages_len + residuals.len()..)?;
-        let expected = surplus_width(rows.checked_sub(keys)?) * keys as usize;
-        (surplus.len() == expected).then_some(())?;
+        let pages = slice(head, BLOCK_HEADER_FIXED, pages_len)?;
+        let fingerprints = slice(head, BLOCK_HEADER_FIXED + pages_len, keys as usize * 2)?;
+        let row_count_delta = head.get(BLOCK_HEADER_FIXED + pages_len + fingerprints.len()..)?;
+        let expected = count_delta_width(rows.checked_sub(keys)?) * keys as usize;
+        (row_count_delta.len() == expected).then_some(())?;
         Some(Block {
             keys,
             rows,
@@ -105,42 +105,43 @@ impl<'a> Block<'a> {
             kind: *head.get(24)?,
             width: u16_at(head, 26)?,
             pages,
-            residuals,
-            surplus,
+            fingerprints,
+            row_count_delta,
         })
     }
 
-    /// The keys whose hash has this residual, as a range of their numbers.
+    /// The keys whose hash has this fingerprint, as a range of their numbers.
     #[inline(always)]
-    pub(crate) fn find(&self, residual: u16) -> Range<u32> {
-        let (residuals, _) = self.residuals.as_chunks::<2>();
-        let start = lower_bound(residuals, residual);
-        let same = residuals
+    pub(crate) fn find(&self, fingerprint: u16) -> Range<u32> {
+        let (fingerprints, _) = self.fingerprints.as_chunks::<2>();
+        let start = lower_bound(fingerprints, fingerprint);
+        let same = fingerprints
             .get(start..)
             .unwrap_or_default()
             .iter()
-            .take_while(|r| u16::from_le_bytes(**r) == residual)
+            .take_while(|r| u16::from_le_bytes(**r) == fingerprint)
             .count();
         start as u32..(start + same) as u32
     }
 
-    pub(crate) fn residual(&self, key: u32) -> Option<u16> {
-        u16_at(self.residuals, key as usize * 2)
+    pub(crate) fn fingerprint(&self, key: u32) -> Option<u16> {
+        u16_at(self.fingerprints, key as usize * 2)
     }
 
     /// The rows of a key, as a range of their numbers in the block.
     #[inline(always)]
     pub(crate) fn rows_of(&self, key: u32) -> Range<u32> {
         let at = key as usize;
-        let surplus = |at: usize| match surplus_width(self.rows - self.keys) {
+        let row_count_delta = |at: usize| match count_delta_width(self.rows - self.keys) {
             0 => Some(0),
-            1 => self.surplus.get(at).copied().map(u32::from),
-            2 => u16_at(self.surplus, at * 2).map(u32::from),
-            _ => u32_at(self.surplus, at * 4),
+            1 => self.row_count_delta.get(at).copied().map(u32::from),
+            2 => u16_at(self.row_count_delta, at * 2).map(u32::from),
+            _ => u32_at(self.row_count_delta, at * 4),
         };
-        // The head was verified: every key has a surplus, and no key before it a larger one.
-        let before = at.checked_sub(1).and_then(surplus).unwrap_or(0);
-        key.saturating_add(before)..key.saturating_add(1).saturating_add(surplus(at).unwrap_or(0))
+        // The head was verified: every key has a row_count_delta, and no key before it a larger one.
+        let before = at.checked_sub(1).and_then(row_count_delta).unwrap_or(0);
+        key.saturating_add(before)
+            ..key.saturating_add(1).saturating_add(row_count_delta(at).unwrap_or(0))
     }
 
     /// Where the page of keys lies in its region.
@@ -194,17 +195,17 @@ mod tests {
     proptest! {
         #[test]
         fn a_guess_finds_what_a_search_finds(
-            mut residuals in prop::collection::vec(any::<u16>(), 0..400),
+            mut fingerprints in prop::collection::vec(any::<u16>(), 0..400),
             clustered in any::<bool>(),
             wanted in any::<u16>(),
         ) {
             if clustered {
-                residuals.iter_mut().for_each(|r| *r %= 64);
+                fingerprints.iter_mut().for_each(|r| *r %= 64);
             }
-            residuals.sort_unstable();
-            let bytes: Vec<[u8; 2]> = residuals.iter().map(|r| r.to_le_bytes()).collect();
-            for wanted in residuals.iter().copied().chain([wanted, 0, 63, 64, u16::MAX]) {
-                let expected = residuals.partition_point(|r| *r < wanted);
+            fingerprints.sort_unstable();
+            let bytes: Vec<[u8; 2]> = fingerprints.iter().map(|r| r.to_le_bytes()).collect();
+            for wanted in fingerprints.iter().copied().chain([wanted, 0, 63, 64, u16::MAX]) {
+                let expected = fingerprints.partition_point(|r| *r < wanted);
                 prop_assert_eq!(lower_bound(&bytes, wanted), expected);
             }
         }

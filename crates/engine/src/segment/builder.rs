@@ -1,7 +1,7 @@
 //! Builds a segment in memory from rows in order, then writes it in one go, or leaves it there.
 
-use super::block::{HEAD_FIXED, surplus_width};
-use super::header::{HEADER_BYTES, MAX_BLOCK_BITS, block_of, residual_of};
+use super::block::{BLOCK_HEADER_FIXED, count_delta_width};
+use super::header::{HEADER_BYTES, MAX_BLOCK_BITS, block_of, fingerprint_of};
 use super::page::{IdPageBuilder, write_dates};
 use super::{BLOCK_ROWS, Header, PAGE_ROWS, Region, Segment, SegmentInfo, checksum};
 use crate::disk::io_error;
@@ -23,7 +23,7 @@ pub(crate) struct SegmentBuilder {
     block_bits: u8,
     directory: Vec<u32>,
     encoded_directory: Vec<u8>,
-    heads: Vec<u8>,
+    block_headers: Vec<u8>,
     keys: Vec<u8>,
     values: Vec<u8>,
     dates: Vec<u8>,
@@ -37,7 +37,7 @@ pub(crate) struct SegmentBuilder {
 #[derive(Default)]
 struct OpenBlock {
     number: u32,
-    residuals: Vec<u16>,
+    fingerprints: Vec<u16>,
     row_ends: Vec<u32>,
     keys: IdPageBuilder,
     rows: u32,
@@ -58,7 +58,7 @@ impl SegmentBuilder {
             block_bits,
             directory: vec![0],
             encoded_directory: Vec::new(),
-            heads: Vec::new(),
+            block_headers: Vec::new(),
             keys: Vec::new(),
             values: Vec::new(),
             dates: Vec::new(),
@@ -75,8 +75,8 @@ impl SegmentBuilder {
         if number != self.open.number {
             self.close_blocks_before(number);
         }
-        let residual = residual_of(hash, self.prefix_bits, self.block_bits);
-        self.open.residuals.push(residual);
+        let fingerprint = fingerprint_of(hash, self.prefix_bits, self.block_bits);
+        self.open.fingerprints.push(fingerprint);
         self.open.row_ends.push(self.open.rows);
         self.open.keys.push(key);
         self.total_keys += 1;
@@ -112,13 +112,13 @@ impl SegmentBuilder {
     }
 
     fn close_blocks_before(&mut self, number: u32) {
-        if !self.open.residuals.is_empty() {
+        if !self.open.fingerprints.is_empty() {
             self.close_page();
             self.write_head();
         }
         // Empty blocks start where the next one does.
         while self.directory.len() <= number as usize {
-            self.directory.push(self.heads.len() as u32);
+            self.directory.push(self.block_headers.len() as u32);
         }
         self.open.number = number;
     }
@@ -127,28 +127,29 @@ impl SegmentBuilder {
         let open = &mut self.open;
         let keys_at = self.keys.len();
         let (kind, width) = open.keys.write(Region::Keys, &mut self.keys);
-        let offset = self.heads.len();
-        let keys = open.residuals.len() as u32;
-        self.heads.reserve(HEAD_FIXED + open.pages.len() + open.residuals.len() * 6);
-        self.heads.extend_from_slice(&[0; 8]);
+        let offset = self.block_headers.len();
+        let keys = open.fingerprints.len() as u32;
+        self.block_headers
+            .reserve(BLOCK_HEADER_FIXED + open.pages.len() + open.fingerprints.len() * 6);
+        self.block_headers.extend_from_slice(&[0; 8]);
         for number in [keys, open.rows, keys_at as u32, (self.keys.len() - keys_at) as u32] {
-            self.heads.extend_from_slice(&number.to_le_bytes());
+            self.block_headers.extend_from_slice(&number.to_le_bytes());
         }
-        self.heads.extend_from_slice(&[kind, 0]);
-        self.heads.extend_from_slice(&width.to_le_bytes());
-        self.heads.extend_from_slice(&open.pages);
-        self.heads.extend(open.residuals.iter().flat_map(|r| r.to_le_bytes()));
-        let width = surplus_width(open.rows - keys);
+        self.block_headers.extend_from_slice(&[kind, 0]);
+        self.block_headers.extend_from_slice(&width.to_le_bytes());
+        self.block_headers.extend_from_slice(&open.pages);
+        self.block_headers.extend(open.fingerprints.iter().flat_map(|r| r.to_le_bytes()));
+        let width = count_delta_width(open.rows - keys);
         for (end, number) in open.row_ends.iter().zip(1..) {
-            let surplus = (end - number).to_le_bytes();
-            self.heads.extend_from_slice(surplus.get(..width).unwrap_or_default());
+            let row_count_delta = (end - number).to_le_bytes();
+            self.block_headers.extend_from_slice(row_count_delta.get(..width).unwrap_or_default());
         }
         if let Some((sum, rest)) =
-            self.heads.get_mut(offset..).and_then(|head| head.split_at_mut_checked(8))
+            self.block_headers.get_mut(offset..).and_then(|head| head.split_at_mut_checked(8))
         {
-            sum.copy_from_slice(&checksum(Region::Heads, offset, rest).to_le_bytes());
+            sum.copy_from_slice(&checksum(Region::BlockHeaders, offset, rest).to_le_bytes());
         }
-        open.residuals.clear();
+        open.fingerprints.clear();
         open.row_ends.clear();
         open.pages.clear();
         open.rows = 0;
@@ -229,7 +230,7 @@ impl SegmentBuilder {
     }
 
     fn regions(&self) -> [&[u8]; 5] {
-        [&self.encoded_directory, &self.heads, &self.keys, &self.values, &self.dates]
+        [&self.encoded_directory, &self.block_headers, &self.keys, &self.values, &self.dates]
     }
 }
 

@@ -42,7 +42,7 @@ impl Segment {
     }
 
     fn check_block(&self, number: u32, block: &Block<'_>) -> Result<()> {
-        let at = self.head_range(number).start;
+        let at = self.block_header_range(number).start;
         let (offset, len) = block.key_page_range();
         let page = crate::encoding::bytes::slice(self.region(Region::Keys), offset, len)
             .unwrap_or_default();
@@ -54,7 +54,7 @@ impl Segment {
             let hash = key.hash();
             let placed = self.header.covers(hash)
                 && self.header.block_of(hash) == number
-                && block.residual(number_in_block) == Some(self.header.residual_of(hash));
+                && block.fingerprint(number_in_block) == Some(self.header.fingerprint_of(hash));
             if !placed {
                 return Err(self.wrong(Region::Keys, offset, "a key is not where its hash is"));
             }
@@ -65,12 +65,16 @@ impl Segment {
             last_key = Some(place);
             let rows = block.rows_of(number_in_block);
             if rows.is_empty() || rows.start != last_row {
-                return Err(self.wrong(Region::Heads, at, "the rows of a key are not its own"));
+                return Err(self.wrong(
+                    Region::BlockHeaders,
+                    at,
+                    "the rows of a key are not its own",
+                ));
             }
             last_row = rows.end;
         }
         if last_row != block.rows {
-            return Err(self.wrong(Region::Heads, at, "some rows belong to no key"));
+            return Err(self.wrong(Region::BlockHeaders, at, "some rows belong to no key"));
         }
         self.check_rows(block)
     }

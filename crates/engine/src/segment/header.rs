@@ -3,14 +3,14 @@
 //! ```text
 //!   0 magic "IDMSEG\r\n" | 8 format u32 | 12 side u8 | 13 prefix bits u8 | 14 block bits u8 | 15 zero
 //!  16 prefix u64 | 24 keys u64 | 32 rows u64 | 40 oldest u64 | 48 newest u64
-//!  56 the ends of directory, heads, keys, values and dates, 5 x u64
+//!  56 the ends of directory, block_headers, keys, values and dates, 5 x u64
 //!  96 checksum of the directory u64 | 104 checksum of the header u64
 //! ```
 
 use super::{Region, checksum};
 use crate::disk;
 use crate::encoding::bytes::{array, u32_at, u64_at};
-use crate::hash_partition::Part;
+use crate::hash_partition::HashPartition;
 use idmatch_model::{SeenAt, Side};
 use idmatch_store::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
@@ -42,7 +42,7 @@ pub(crate) struct Header {
     pub(crate) rows: u64,
     pub(crate) oldest: SeenAt,
     pub(crate) newest: SeenAt,
-    /// Where directory, heads, keys, values and dates end in the file.
+    /// Where directory, block_headers, keys, values and dates end in the file.
     pub(crate) ends: [u64; 5],
     pub(crate) directory_sum: u64,
 }
@@ -62,7 +62,7 @@ pub(crate) struct SegmentInfo {
     /// Whether some of its rows may have been erased since it was written.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) erased: bool,
-    /// Older rows are gone for good: the other direction may not have them any more.
+    /// Older rows are hidden for good: the other direction may not have them any more.
     #[serde(rename = "gone_before", default, skip_serializing_if = "Option::is_none")]
     pub(crate) retention_watermark: Option<SeenAt>,
 }
@@ -150,7 +150,7 @@ impl Header {
         let blocks = 1usize.checked_shl(u32::from(self.block_bits)).unwrap_or(usize::MAX);
         let directory = blocks.saturating_add(1).saturating_mul(4);
         ascending
-            && self.prefix_bits <= Part::BITS
+            && self.prefix_bits <= HashPartition::BITS
             && self.block_bits <= MAX_BLOCK_BITS
             && self.region(Region::Directory).len() == directory
             && self.ends.last() == Some(&(file_len as u64))
@@ -167,7 +167,7 @@ impl Header {
         match region {
             Region::Header => 0..HEADER_BYTES,
             Region::Directory => HEADER_BYTES..end(0),
-            Region::Heads => end(0)..end(1),
+            Region::BlockHeaders => end(0)..end(1),
             Region::Keys => end(1)..end(2),
             Region::Values => end(2)..end(3),
             Region::Dates => end(3)..end(4),
@@ -182,8 +182,8 @@ impl Header {
 
     /// The 16 bits of a hash that follow the number of its block.
     #[inline(always)]
-    pub(crate) fn residual_of(&self, hash: u64) -> u16 {
-        residual_of(hash, self.prefix_bits, self.block_bits)
+    pub(crate) fn fingerprint_of(&self, hash: u64) -> u16 {
+        fingerprint_of(hash, self.prefix_bits, self.block_bits)
     }
 
     /// Whether keys of this hash can be in this segment.
@@ -192,9 +192,9 @@ impl Header {
     }
 
     /// Whether the segment shares hashes with a part of the hash space.
-    pub(crate) fn overlaps(&self, part: Part) -> bool {
-        let bits = self.prefix_bits.min(Part::BITS);
-        bits == 0 || (self.prefix ^ part.first_hash()) >> (64 - u32::from(bits)) == 0
+    pub(crate) fn overlaps(&self, partition: HashPartition) -> bool {
+        let bits = self.prefix_bits.min(HashPartition::BITS);
+        bits == 0 || (self.prefix ^ partition.first_hash()) >> (64 - u32::from(bits)) == 0
     }
 }
 
@@ -209,6 +209,6 @@ pub(super) fn block_of(hash: u64, prefix_bits: u8, block_bits: u8) -> u32 {
 
 /// The 16 bits after those.
 #[inline(always)]
-pub(super) fn residual_of(hash: u64, prefix_bits: u8, block_bits: u8) -> u16 {
+pub(super) fn fingerprint_of(hash: u64, prefix_bits: u8, block_bits: u8) -> u16 {
     ((hash << (prefix_bits + block_bits)) >> 48) as u16
 }

@@ -1,20 +1,19 @@
 //! Segments: immutable files of one table and one direction, ordered by the hash of the key.
 //!
 //! ```text
-//! header | directory | heads | key pages | value pages | date pages
+//! header | directory | block headers | key pages | value pages | date pages
 //! ```
-//! A segment covers the hashes that start with its prefix. The bits after the prefix number
-//! its blocks; the directory says where each block's head is. A head holds the next 16 bits
-//! of every key's hash (its residual), how many rows each key has, and where the block's
-//! pages are. Keys, values and dates have regions of their own, so that a count reads no
-//! values and a scan of one column is sequential. `spec/format/segment.md` has every byte.
+//! A segment covers the hashes that start with its prefix. The bits after the prefix number its blocks; the
+//! directory says where the header of each block is. A block header has the fingerprint of every key (the next
+//! 16 bits of its hash), the number of rows of each key, and the places of the block's pages. Keys, values and
+//! dates have regions of their own, so that a count reads no values and a scan of one column is sequential.
+//! `spec/format/segment.md` has every byte.
 //!
-//! What makes a read safe without reading everything: head, value page and date page carry
-//! checksums that are verified at every read. A key page need not be: a key was found by
-//! its hash, so a damaged key shows as a residual that fits and a key that does not, and
-//! then, and only then, its page's checksum is looked at.
+//! A read is safe without reading everything: block header, value page and date page carry checksums that are
+//! verified at every read. A key page need not be: a key is found by its hash, so a damaged key shows as a
+//! fingerprint that fits and a key that does not. Only then the checksum of its page is verified.
 //!
-//! This folder knows bytes, not tables: merging segments is for `lookup` and `matching`.
+//! Must not know tables: merging segments is for `lookup` and `matching`.
 
 mod block;
 mod builder;

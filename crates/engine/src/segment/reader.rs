@@ -15,13 +15,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Shorter ranges are read page by page: asking for them would cost more than it saves.
-const WORTH_POPULATING: usize = 256 << 10;
+const POPULATE_MIN_BYTES: usize = 256 << 10;
 
-/// Of a range, so many bytes are fetched early; by then the processor sees where it goes.
-const FETCHED_EARLY: usize = 2 << 10;
+/// At most this much of a range is prefetched; by then the processor's own prefetcher follows.
+const PREFETCH_MAX_BYTES: usize = 2 << 10;
 
 fn prefetch_range(bytes: &[u8], range: Range<usize>) {
-    let end = range.end.min(range.start + FETCHED_EARLY);
+    let end = range.end.min(range.start + PREFETCH_MAX_BYTES);
     (range.start..end).step_by(64).for_each(|at| prefetch(bytes, at));
 }
 
@@ -30,9 +30,9 @@ pub(crate) struct Segment {
     path: PathBuf,
     map: Arc<dyn Mapped>,
     pub(crate) header: Header,
-    /// Whether some of its rows may be hidden since it was written: erased, or gone for good.
+    /// Whether some of its rows may be hidden since it was written: erased, or below the watermark.
     has_hidden: AtomicBool,
-    /// Rows before this are gone for good.
+    /// Rows before this date are hidden for good.
     retention_watermark: SeenAt,
 }
 
@@ -69,19 +69,20 @@ impl Segment {
         Ok(())
     }
 
-    /// Whether its rows have to be asked for one by one: some may be hidden.
+    /// Whether its rows have to be checked one by one: some may be hidden.
     #[inline(always)]
     pub(crate) fn has_hidden(&self) -> bool {
         self.has_hidden.load(Relaxed)
     }
 
-    /// Notes that some of its rows were erased. Never taken back: earlier views ask in vain.
+    /// Notes that some of its rows were erased. It is never taken back: readers of earlier versions check in
+    /// vain.
     pub(crate) fn mark_erased(&self) {
         self.has_hidden.store(true, Relaxed);
     }
 
-    /// The same without the rows before a date. Another one, so that who reads this one goes on to
-    /// see in both directions what it saw.
+    /// The same segment without the rows before a date. It is another one, so that present readers go on to
+    /// see the same rows in both directions.
     pub(crate) fn with_watermark(&self, date: SeenAt) -> Segment {
         Segment {
             path: self.path.clone(),
@@ -92,18 +93,18 @@ impl Segment {
         }
     }
 
-    /// Rows before this are gone for good.
+    /// Rows before this date are hidden for good.
     pub(crate) fn retention_watermark(&self) -> SeenAt {
         self.retention_watermark
     }
 
-    /// Whether a row of this date is gone for good.
+    /// Whether a row of this date is hidden for good.
     #[inline(always)]
     pub(crate) fn is_below_watermark(&self, seen_at: SeenAt) -> bool {
         seen_at < self.retention_watermark
     }
 
-    /// Looks again at what was checked when the segment was opened.
+    /// Repeats the checks of the opening.
     pub(crate) fn check_opening(&self) -> Result<()> {
         if Header::decode(&self.path, self.map.bytes())? != self.header {
             return Err(corrupt(&self.path, 0, "the header changed after the file was opened"));
@@ -133,9 +134,9 @@ impl Segment {
         corrupt(&self.path, start + damage.offset, damage.what)
     }
 
-    /// Where the head of a block lies in its region; empty for an empty block.
+    /// Where the header of a block lies in its region; empty for an empty block.
     #[inline(always)]
-    pub(crate) fn head_range(&self, number: u32) -> Range<usize> {
+    pub(crate) fn block_header_range(&self, number: u32) -> Range<usize> {
         let directory = self.region(Region::Directory);
         let at = |n: usize| u32_at(directory, n * 4).unwrap_or(0) as usize;
         at(number as usize)..at(number as usize + 1)
@@ -144,12 +145,12 @@ impl Segment {
     /// A block, or `None` if it has no keys.
     #[inline(always)]
     pub(crate) fn block(&self, number: u32) -> Result<Option<Block<'_>>> {
-        let range = self.head_range(number);
+        let range = self.block_header_range(number);
         if range.is_empty() {
             return Ok(None);
         }
         let offset = range.start;
-        let head = self.region(Region::Heads).get(range).unwrap_or_default();
+        let head = self.region(Region::BlockHeaders).get(range).unwrap_or_default();
         Block::read(offset, head).map(Some).map_err(|damage| self.damaged(damage))
     }
 
@@ -160,23 +161,26 @@ impl Segment {
         self.block(number)?.ok_or_else(|| self.damaged(gone))
     }
 
-    /// Starts fetching a block's entry of the directory. The three of these are hints: they
-    /// may be called with any number, and what they read is not verified.
+    /// Prefetches a block's entry of the directory. These three are hints: any number is allowed, and nothing
+    /// that they read is verified.
     #[inline(always)]
     pub(crate) fn prefetch_entry(&self, number: u32) {
         prefetch(self.region(Region::Directory), number as usize * 4);
     }
 
-    /// Starts fetching the head of a block, whose entry should be there.
+    /// Prefetches the header of a block, whose directory entry should be in the cache.
     #[inline(always)]
-    pub(crate) fn prefetch_head(&self, number: u32) {
-        prefetch_range(self.region(Region::Heads), self.head_range(number));
+    pub(crate) fn prefetch_block_header(&self, number: u32) {
+        prefetch_range(self.region(Region::BlockHeaders), self.block_header_range(number));
     }
 
-    /// Starts fetching the pages of values and dates of a row, whose head should be there.
+    /// Prefetches the pages of values and dates of a row, whose block header should be in the cache.
     #[inline(always)]
     pub(crate) fn prefetch_row(&self, number: u32, row: u32) {
-        let head = self.region(Region::Heads).get(self.head_range(number)).unwrap_or_default();
+        let head = self
+            .region(Region::BlockHeaders)
+            .get(self.block_header_range(number))
+            .unwrap_or_default();
         let ranges = Block::unverified(head).and_then(|block| block.page_ranges(row / PAGE_ROWS));
         if let Some((values, dates)) = ranges {
             prefetch_range(self.region(Region::Values), values.0..values.0 + values.1);
@@ -184,13 +188,13 @@ impl Segment {
         }
     }
 
-    /// Whether key number `at` of a block is this one. `None` where the key cannot be read.
+    /// Whether key number `at` of a block is this one. `None` if the key cannot be read.
     #[inline(always)]
     pub(crate) fn is_key(&self, block: &Block<'_>, at: u32, key: Packed<'_>) -> Option<bool> {
         Some(block.key_page(self.region(Region::Keys))?.get(at)? == key)
     }
 
-    /// Looks at the checksum of a block's keys: for when a residual fits and its key does not.
+    /// Verifies the checksum of a block's keys: for a fingerprint that fits and a key that does not.
     #[cold]
     pub(crate) fn check_keys(&self, block: &Block<'_>) -> Result<()> {
         let (offset, len) = block.key_page_range();
@@ -202,7 +206,7 @@ impl Segment {
     pub(crate) fn find(&self, hash: u64, key: Packed<'_>) -> Result<Option<(u32, u32)>> {
         let number = self.header.block_of(hash);
         let Some(block) = self.block(number)? else { return Ok(None) };
-        let candidates = block.find(self.header.residual_of(hash));
+        let candidates = block.find(self.header.fingerprint_of(hash));
         let some = !candidates.is_empty();
         for at in candidates {
             if self.is_key(&block, at, key) == Some(true) {
@@ -217,14 +221,14 @@ impl Segment {
 
     /// Brings blocks into memory and the page tables, in few large requests to the disk.
     pub(crate) fn populate(&self, regions: &[Region], blocks: Range<u32>) -> Result<()> {
-        for range in self.file_ranges(regions, blocks).filter(|r| r.len() >= WORTH_POPULATING) {
+        for range in self.file_ranges(regions, blocks).filter(|r| r.len() >= POPULATE_MIN_BYTES) {
             self.map.populate(range).map_err(|e| io_error("read", &self.path, e))?;
         }
         Ok(())
     }
 
-    /// The part of each region that a range of blocks is about: regions are in the order of
-    /// blocks and blocks of about equal size, so a share of the blocks is that share of the bytes.
+    /// The share of each region that a range of blocks covers: regions are in the order of blocks, and blocks
+    /// of about equal size.
     fn file_ranges(
         &self,
         regions: &[Region],

@@ -20,7 +20,7 @@ pub(crate) fn checksum(region: Region, offset: usize, bytes: &[u8]) -> u64 {
 pub(crate) enum Region {
     Header = 0,
     Directory = 1,
-    Heads = 2,
+    BlockHeaders = 2,
     Keys = 3,
     Values = 4,
     Dates = 5,

@@ -3,26 +3,26 @@
 use super::SegmentBuilder;
 use crate::cpu::prefetch;
 use crate::encoding::rows::{self, Row};
-use crate::erasures::Rules;
+use crate::tombstones::RowFilter;
 use idmatch_model::{Keep, Side};
 use idmatch_store::{Error, ErrorKind, Result};
 use std::cmp::Ordering;
 
-/// How many rows ahead the next ones are fetched into the cache.
-const AHEAD: usize = 12;
+/// How many rows ahead the next ones are prefetched.
+const PREFETCH_AHEAD_ROWS: usize = 12;
 
-/// A row: its key's hash and where it starts.
+/// A row: the hash of its key, and its offset.
 #[derive(Clone, Copy)]
 struct Entry {
     hash: u64,
     at: u32,
 }
 
-/// Sorts rows, whose keys' hashes all have this prefix, into a segment: each pair or
-/// observation once, and none that was erased. All segments are made here.
+/// Sorts rows whose key hashes all have this prefix into a segment: each pair or observation once, and no
+/// erased row. All segments are made here.
 pub(crate) fn sorted(
     rows: &[u8],
-    rules: &Rules,
+    row_filter: &RowFilter,
     side: Side,
     prefix_bits: u8,
     prefix: u64,
@@ -35,21 +35,21 @@ pub(crate) fn sorted(
     let mut group = Vec::new();
     let mut rest = entries.as_slice();
     while let Some(first) = rest.first() {
-        if let Some(ahead) = rest.get(AHEAD) {
+        if let Some(ahead) = rest.get(PREFETCH_AHEAD_ROWS) {
             prefetch(rows, ahead.at as usize);
         }
-        let alike = rest.iter().take_while(|entry| sort_key(entry) == sort_key(first)).count();
-        let (these, others) = rest.split_at_checked(alike).unwrap_or((rest, &[]));
+        let same = rest.iter().take_while(|entry| sort_key(entry) == sort_key(first)).count();
+        let (these, others) = rest.split_at_checked(same).unwrap_or((rest, &[]));
         rest = others;
         group.clear();
         for entry in these {
             group.push(row_at(rows, *entry)?.0);
         }
         if group.len() > 1 {
-            settle(&mut group, rules.keep);
+            sort_and_dedup(&mut group, row_filter.keep);
         }
         for of_key in group.chunk_by(|a, b| a.key == b.key) {
-            let erased = of_key.first().and_then(|row| rules.erasures.of_key(side, row.key));
+            let erased = of_key.first().and_then(|row| row_filter.tombstones.of_key(side, row.key));
             let mut is_begun = false;
             for row in of_key {
                 if let Some(erased) = &erased
@@ -90,8 +90,8 @@ fn row_at(bytes: &[u8], entry: Entry) -> Result<(Row<'_>, usize)> {
     Ok((Row { hash: entry.hash, ..row }, next))
 }
 
-/// Removes what is not kept and puts the rest into the order of a segment.
-fn settle(rows: &mut Vec<Row<'_>>, keep: Keep) {
+/// Removes rows that are not kept, and sorts the others into the order of a segment.
+fn sort_and_dedup(rows: &mut Vec<Row<'_>>, keep: Keep) {
     rows.sort_unstable_by(|a, b| {
         by_key(a, b).then_with(|| by_value(a, b)).then_with(|| b.seen_at.cmp(&a.seen_at))
     });

@@ -12,8 +12,8 @@ use std::path::Path;
 const TRIES: u32 = 5;
 
 impl Owners {
-    /// Copies what is visible now to a new place; its manifest comes last, so that half a copy is
-    /// no store. Upserts wait while the journal is copied.
+    /// Copies what is visible now to a new place. The manifest comes last, so that half a copy is no store.
+    /// Upserts wait while the journal is copied.
     pub(crate) fn backup(&self, destination: &Path) -> Result<()> {
         self.lock.check_writable()?;
         let destination = &std::path::absolute(destination)

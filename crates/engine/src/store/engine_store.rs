@@ -81,7 +81,7 @@ impl EngineStore {
         Recovery { versions: &versions, lock: &lock }.run(accept_loss)
     }
 
-    /// Copies a backup to a place where nothing is yet, and opens it.
+    /// Copies a backup to an empty place, and opens it.
     ///
     /// # Errors
     /// Those of [`EngineStore::open`] for the backup; `InvalidArgument` if the place is taken.

@@ -1,11 +1,11 @@
-//! A table of the embedded store.
+//! A table of the embedded store. Must not do more than delegate.
 
 use super::owners::{Owners, StoreGuard};
 use crate::catalog;
 use crate::compaction::pending_bytes;
 use crate::cpu;
 use crate::encoding::Packer;
-use crate::lookup::{KeyAnswers, pair_dates, places};
+use crate::lookup::{KeyAnswers, locate, pair_dates};
 use crate::matching::EngineMatch;
 use crate::memtable::Commit;
 use crate::recovery::Repair;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 pub(super) struct EngineTable {
     owners: Arc<StoreGuard>,
     name: TableName,
-    /// What it is made with, if it is not there yet.
+    /// The options it is made with, if there is no such table yet.
     options: TableOptions,
 }
 
@@ -52,9 +52,10 @@ impl EngineTable {
         let mut packers = (Packer::default(), Packer::default());
         let (id, partner_id) =
             (packers.0.pack(id.as_bytes()), packers.1.pack(partner_id.as_bytes()));
-        let by_id = places(&table, Side::Id, id, last)?;
-        let by_partner_id = places(&table, Side::PartnerId, partner_id, last)?;
-        let rows = |places: &[_]| places.iter().map(crate::lookup::Place::len).sum::<usize>();
+        let by_id = locate(&table, Side::Id, id, last)?;
+        let by_partner_id = locate(&table, Side::PartnerId, partner_id, last)?;
+        let rows =
+            |locations: &[_]| locations.iter().map(crate::lookup::KeyLocation::len).sum::<usize>();
         let dates = if rows(&by_id) <= rows(&by_partner_id) {
             pair_dates(&by_id, partner_id)?
         } else {
@@ -107,7 +108,7 @@ impl Table for EngineTable {
     fn erasures(&self) -> Result<Erasures> {
         let store = self.owners.versions.current();
         let key = store.manifest.erasure_key()?;
-        let hashes = self.owners.versions.table_of(&store, &self.name)?.rules.erasures.all();
+        let hashes = self.owners.versions.table_of(&store, &self.name)?.row_filter.tombstones.all();
         Ok(Erasures { key, hashes })
     }
 
@@ -124,8 +125,12 @@ impl Table for EngineTable {
         cpu::note_foreground();
         check_id(key.as_bytes())?;
         let (table, last) = self.version()?;
-        let places = places(&table, by, Packer::default().pack(key.as_bytes()), last)?;
-        Ok(Box::new(KeyAnswers::new(places, table.rules.keep, table.visible_window(window))))
+        let locations = locate(&table, by, Packer::default().pack(key.as_bytes()), last)?;
+        Ok(Box::new(KeyAnswers::new(
+            locations,
+            table.row_filter.keep,
+            table.visible_window(window),
+        )))
     }
 
     fn last_seen(&self, id: &str, partner_id: &str) -> Result<Option<SeenAt>> {
@@ -136,7 +141,7 @@ impl Table for EngineTable {
     fn history(&self, id: &str, partner_id: &str) -> Result<Vec<SeenAt>> {
         let (mut dates, table) = self.stored_dates(id, partner_id)?;
         dates.dedup();
-        if table.rules.keep == Keep::Last {
+        if table.row_filter.keep == Keep::Last {
             dates.truncate(1);
         }
         let visible = table.visible_window(Window::ALL);
@@ -153,7 +158,7 @@ impl Table for EngineTable {
         let query = MatchQuery { window: table.visible_window(query.window), ..query };
         Ok(Box::new(EngineMatch::run(
             &*self.owners.versions.disk,
-            self.owners.versions.limits.tranche_bytes,
+            self.owners.versions.limits.population_bytes,
             (table, last),
             population,
             query,
@@ -186,7 +191,7 @@ impl Table for EngineTable {
         let (table, _) = self.version()?;
         let mut stats = TableStats {
             pending_compaction_bytes: pending_bytes(&table, self.owners.versions.limits),
-            erasures: table.rules.erasures.len(),
+            erasures: table.row_filter.tombstones.len(),
             ..TableStats::default()
         };
         let mut span = |(oldest, newest): (SeenAt, SeenAt)| {

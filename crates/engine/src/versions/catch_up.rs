@@ -9,21 +9,21 @@ use idmatch_store::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// A writer may remove files between the reading of the manifest and of what it names.
+/// A writer may remove files between the reading of the manifest and of its segments.
 const TRIES: u32 = 100;
 
 impl VersionSet {
     /// Takes over what any process has published or upserted. The caller has the publish lock, whose
     /// content this is.
     pub(crate) fn catch_up(&self, read: &mut JournalPositions) -> Result<()> {
-        // What one try has opened the next one need not: so a try ends before a writer that merges
-        // has replaced everything again.
+        // A try keeps what the one before has opened. So it ends before a writer that compacts has replaced
+        // everything again.
         let mut opened = self.current().opened();
         let mut tries = 0;
         while let Some(manifest) = Manifest::read(&*self.disk, &self.root)? {
             tries += 1;
             let done = self.catch_up_with(manifest.clone(), read, &mut opened);
-            // What a changed manifest no longer names may have been missing.
+            // Files that a changed manifest no longer names may have been missing.
             if tries == TRIES || self.published()? == manifest {
                 return done;
             }
@@ -45,7 +45,7 @@ impl VersionSet {
             .filter_map(|name| journal::number_of(name))
             .filter(|number| *number >= first)
             .collect();
-        // What was read counts only when all of it is shown.
+        // Positions count only when all of it is visible.
         let mut read_now = read.clone();
         read_now.retain(|number, _| *number >= first);
         let mut pending = Vec::new();
@@ -75,7 +75,8 @@ impl VersionSet {
                     if is_new {
                         memtable.add(commit, batch.count, batch.rows).ok_or_else(malformed)?;
                     } else {
-                        // Others read this one: it gets nothing that might have to be taken back.
+                        // Other threads read this memtable: it gets nothing that might have to be taken
+                        // back.
                         pending.push((memtable.clone(), commit, batch.count, batch.rows.to_vec()));
                     }
                 }

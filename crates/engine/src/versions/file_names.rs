@@ -1,4 +1,4 @@
-//! Names for new segment files, and which of them one operation took.
+//! Names of new segment and tombstone files, and the names that one operation took.
 
 use crate::sync::Mutex;
 use crate::sync::{AtomicU64, Ordering::Relaxed};

@@ -1,12 +1,12 @@
-//! The manifest: which tables there are, and which segments each has.
+//! The manifest: the tables of a store, and the segments of each.
 //!
 //! One small file, replaced atomically. Its first line is
 //! `idmatch-manifest <format> <checksum of the rest, 16 hex digits>`; the rest is JSON.
 
 use crate::disk::Disk;
 use crate::disk::{corrupt, io_error};
-use crate::erasures::ErasureFile;
 use crate::segment::SegmentInfo;
+use crate::tombstones::TombstoneFile;
 use idmatch_model::{ErasureKey, ErasureKeyError, TableName, TableOptions};
 use idmatch_store::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
@@ -20,14 +20,14 @@ const NEW_NAME: &str = "MANIFEST.new";
 const MAGIC: &str = "idmatch-manifest";
 const FORMAT: &str = "1";
 
-/// What is in a store.
+/// The content of a store.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Manifest {
     /// The number of the next segment file.
     pub(crate) next_file: u64,
     #[serde(default)]
     pub(crate) journal: JournalEntry,
-    /// The secret that erasures are hashed with; made with the first one.
+    /// The secret key of tombstone hashes; made with the first tombstone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) erasure_key: Option<String>,
     pub(crate) tables: BTreeMap<TableName, TableEntry>,
@@ -36,9 +36,9 @@ pub(crate) struct Manifest {
 /// What the manifest says of the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct JournalEntry {
-    /// The number of the first file that is not in segments yet. Earlier ones are worthless.
+    /// The number of the first file with rows that are in no segment. Earlier files are orphans.
     pub(crate) first: u64,
-    /// The file that was written last when the store was closed, and how long it is.
+    /// The last file when the store was closed, and its length.
     pub(crate) closed: Option<(u64, u64)>,
 }
 
@@ -48,15 +48,15 @@ pub(crate) struct TableEntry {
     pub(crate) options: TableOptions,
     pub(crate) segments: Vec<SegmentInfo>,
     /// Oldest first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) erasures: Vec<ErasureFile>,
+    #[serde(rename = "erasures", default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) tombstones: Vec<TombstoneFile>,
 }
 
 impl TableEntry {
-    /// Adds segments that were made when these were the erasures. What was erased since may be in
-    /// them.
-    pub(crate) fn add(&mut self, segments: Vec<SegmentInfo>, made_with: &[ErasureFile]) {
-        let erased = self.erasures != made_with;
+    /// Adds segments that were made with these tombstones. Segments made with older ones may have rows that
+    /// were erased since.
+    pub(crate) fn add(&mut self, segments: Vec<SegmentInfo>, made_with: &[TombstoneFile]) {
+        let erased = self.tombstones != made_with;
         self.segments.extend(segments.into_iter().map(|segment| SegmentInfo { erased, ..segment }));
     }
 }
@@ -105,16 +105,17 @@ impl Manifest {
     pub(crate) fn files(&self) -> HashSet<&str> {
         let tables = || self.tables.values();
         let segments = tables().flat_map(|table| &table.segments).map(|segment| &segment.file);
-        let erasures = tables().flat_map(|table| &table.erasures).map(|erasures| &erasures.file);
-        segments.chain(erasures).map(String::as_str).collect()
+        let tombstones =
+            tables().flat_map(|table| &table.tombstones).map(|tombstones| &tombstones.file);
+        segments.chain(tombstones).map(String::as_str).collect()
     }
 
-    /// The erasures of a table; none if there is no such table.
-    pub(crate) fn erasures(&self, table: &TableName) -> &[ErasureFile] {
-        self.tables.get(table).map_or(&[], |entry| &entry.erasures)
+    /// The tombstone files of a table; none if there is no such table.
+    pub(crate) fn tombstone_files(&self, table: &TableName) -> &[TombstoneFile] {
+        self.tables.get(table).map_or(&[], |entry| &entry.tombstones)
     }
 
-    /// The key that erasures are hashed with.
+    /// The key of tombstone hashes.
     pub(crate) fn erasure_key(&self) -> Result<Option<ErasureKey>> {
         let parsed = self.erasure_key.as_deref().map(str::parse).transpose();
         parsed.map_err(|e: ErasureKeyError| {

@@ -4,10 +4,10 @@
 use super::Manifest;
 use crate::disk::Disk;
 use crate::encoding::Packed;
-use crate::erasures::{Erasures, KeyErasures, Rules};
-use crate::hash_partition::Part;
+use crate::hash_partition::HashPartition;
 use crate::memtable::{Commit, Memtable};
 use crate::segment::Segment;
+use crate::tombstones::{KeyTombstones, RowFilter, Tombstones};
 use idmatch_model::{SeenAt, Side, TableName, TableOptions, Window};
 use idmatch_store::{Result, now};
 use std::collections::{BTreeMap, HashMap};
@@ -26,7 +26,7 @@ pub(crate) struct Version {
 /// Open segments by the names of their files.
 pub(crate) type OpenSegments = HashMap<String, Arc<Segment>>;
 
-/// The memtables that hold what one journal file does.
+/// The memtables with the rows of one journal file.
 #[derive(Clone)]
 pub(crate) struct MemtableSet {
     pub(crate) journal: u64,
@@ -40,10 +40,10 @@ impl MemtableSet {
     }
 }
 
-/// What there is of a table.
+/// A table of a version.
 pub(crate) struct TableVersion {
     pub(crate) options: TableOptions,
-    pub(crate) rules: Rules,
+    pub(crate) row_filter: RowFilter,
     by_id: Arc<Direction>,
     by_partner_id: Arc<Direction>,
     /// Oldest first.
@@ -53,15 +53,16 @@ pub(crate) struct TableVersion {
 /// The segments whose keys are of one side.
 struct Direction {
     all: Vec<Arc<Segment>>,
-    /// Those that each part of the hash space falls on, so that nobody has to look through all.
-    by_part: Vec<Vec<Arc<Segment>>>,
+    /// The segments that each hash partition overlaps, so that readers need not look through all.
+    by_partition: Vec<Vec<Arc<Segment>>>,
 }
 
 impl Direction {
     fn new(all: Vec<Arc<Segment>>) -> Direction {
-        let of_part = |part| all.iter().filter(move |s| s.header.overlaps(part)).cloned().collect();
-        let by_part = Part::all().map(of_part).collect();
-        Direction { all, by_part }
+        let of_partition =
+            |partition| all.iter().filter(move |s| s.header.overlaps(partition)).cloned().collect();
+        let by_partition = HashPartition::all().map(of_partition).collect();
+        Direction { all, by_partition }
     }
 }
 
@@ -75,8 +76,8 @@ impl Version {
             .collect()
     }
 
-    /// Opens what a manifest names. Segments that are open are shared, and those that get
-    /// opened are added to them, also when a later one cannot be. Memtables stay as they are in `before`.
+    /// Opens what a manifest names. Open segments are shared. Newly opened ones are added to `opened`, also
+    /// if a later one fails. Memtables stay as they are in `before`.
     pub(crate) fn open(
         disk: &dyn Disk,
         folder: &Path,
@@ -86,7 +87,7 @@ impl Version {
     ) -> Result<Version> {
         let mut tables = BTreeMap::new();
         for (name, entry) in &manifest.tables {
-            let erasures = open_erasures(disk, folder, &manifest, name, before)?;
+            let tombstones = open_tombstones(disk, folder, &manifest, name, before)?;
             let (mut by_id, mut by_partner_id) = (Vec::new(), Vec::new());
             for info in &entry.segments {
                 let mut segment = match opened.get(&info.file) {
@@ -108,7 +109,7 @@ impl Version {
             }
             let table = TableVersion {
                 options: entry.options.clone(),
-                rules: Rules { keep: entry.options.keep, erasures },
+                row_filter: RowFilter { keep: entry.options.keep, tombstones },
                 by_id: Arc::new(Direction::new(by_id)),
                 by_partner_id: Arc::new(Direction::new(by_partner_id)),
                 memtables: Vec::new(),
@@ -139,7 +140,7 @@ impl Version {
         self.memtables.iter().map(MemtableSet::bytes).sum()
     }
 
-    /// The memtable of a table among those that were begun last.
+    /// The memtable of a table in the newest set.
     pub(crate) fn newest_memtable(&self, table: &str) -> Option<&Arc<Memtable>> {
         let (_, memtable) =
             self.memtables.last()?.tables.iter().find(|(name, _)| name.as_str() == table)?;
@@ -153,9 +154,9 @@ impl TableVersion {
         &self.direction(side).all
     }
 
-    /// Those of them that a part of the hash space falls on.
-    pub(crate) fn segments_of(&self, side: Side, part: Part) -> &[Arc<Segment>] {
-        self.direction(side).by_part.get(usize::from(part.0)).map_or(&[], Vec::as_slice)
+    /// Those of them that a hash partition overlaps.
+    pub(crate) fn segments_of(&self, side: Side, partition: HashPartition) -> &[Arc<Segment>] {
+        self.direction(side).by_partition.get(usize::from(partition.0)).map_or(&[], Vec::as_slice)
     }
 
     /// The segments of both directions.
@@ -163,52 +164,52 @@ impl TableVersion {
         self.by_id.all.iter().chain(&self.by_partner_id.all)
     }
 
-    /// What was upserted.
+    /// The memtables of the table.
     pub(crate) fn memtables(&self) -> &[Arc<Memtable>] {
         &self.memtables
     }
 
-    /// Every segment that may have rows of some keys of a part, each given with its hash. What was
-    /// upserted up to a commit is made into further ones.
+    /// Every segment that may have rows of some keys of a partition, each given with its hash. Memtable rows
+    /// up to a commit are made into further ones.
     pub(crate) fn sources_of<'k>(
         &self,
         side: Side,
-        part: Part,
+        partition: HashPartition,
         keys: impl Iterator<Item = (u64, Packed<'k>)> + Clone,
         last: Commit,
     ) -> Result<Vec<Arc<Segment>>> {
-        let mut sources = self.segments_of(side, part).to_vec();
+        let mut sources = self.segments_of(side, partition).to_vec();
         for memtable in &self.memtables {
-            let rows = memtable.rows_of(side, part, keys.clone(), (&self.rules, last))?;
+            let rows = memtable.rows_of(side, partition, keys.clone(), (&self.row_filter, last))?;
             sources.extend(rows.map(Arc::new));
         }
         Ok(sources)
     }
 
-    /// The same for all keys of a part.
+    /// The same for all keys of a partition.
     pub(crate) fn sources_in(
         &self,
         side: Side,
-        part: Part,
+        partition: HashPartition,
         last: Commit,
     ) -> Result<Vec<Arc<Segment>>> {
-        let mut sources = self.segments_of(side, part).to_vec();
+        let mut sources = self.segments_of(side, partition).to_vec();
         for memtable in &self.memtables {
-            let rows = memtable.rows_in(side, part, (&self.rules, last))?;
+            let rows = memtable.rows_in(side, partition, (&self.row_filter, last))?;
             sources.extend(rows.map(Arc::new));
         }
         Ok(sources)
     }
 
-    /// What to ask for the rows of a key in a segment; `None` where none of them was erased.
-    pub(crate) fn erased_in(
+    /// The tombstones for the rows of a key in a segment; `None` if none of them was erased.
+    pub(crate) fn tombstones_in(
         &self,
         segment: &Segment,
         side: Side,
         key: Packed<'_>,
-    ) -> Option<Arc<KeyErasures>> {
+    ) -> Option<Arc<KeyTombstones>> {
         let may_be = segment.has_hidden();
-        may_be.then(|| self.rules.erasures.of_key(side, key).map(Arc::new)).flatten()
+        may_be.then(|| self.row_filter.tombstones.of_key(side, key).map(Arc::new)).flatten()
     }
 
     /// The part of a window that the table's retention leaves.
@@ -230,7 +231,7 @@ impl TableVersion {
     fn shared(&self) -> TableVersion {
         TableVersion {
             options: self.options.clone(),
-            rules: self.rules.clone(),
+            row_filter: self.row_filter.clone(),
             by_id: self.by_id.clone(),
             by_partner_id: self.by_partner_id.clone(),
             memtables: Vec::new(),
@@ -238,30 +239,30 @@ impl TableVersion {
     }
 }
 
-/// The erasures of a table. Files that `before` has open are shared.
-fn open_erasures(
+/// The tombstones of a table. Files that `before` has open are shared.
+fn open_tombstones(
     disk: &dyn Disk,
     folder: &Path,
     manifest: &Manifest,
     name: &TableName,
     before: &Version,
-) -> Result<Arc<Erasures>> {
+) -> Result<Arc<Tombstones>> {
     let files = |manifest: &Manifest| {
-        manifest.tables.get(name).map(|entry| entry.erasures.clone()).unwrap_or_default()
+        manifest.tables.get(name).map(|entry| entry.tombstones.clone()).unwrap_or_default()
     };
     let (wanted, had) = (files(manifest), files(&before.manifest));
-    let open = before.tables.get(name).map(|table| &table.rules.erasures);
+    let open = before.tables.get(name).map(|table| &table.row_filter.tombstones);
     if let Some(open) = open.filter(|_| wanted == had) {
         return Ok(Arc::clone(open));
     }
-    let mut layers = Vec::new();
+    let mut tombstone_sets = Vec::new();
     for file in &wanted {
         let number = had.iter().position(|other| other == file);
-        let layer = number.and_then(|number| open?.layers().get(number).cloned());
-        layers.push(match layer {
-            Some(layer) => layer,
+        let set = number.and_then(|number| open?.sets().get(number).cloned());
+        tombstone_sets.push(match set {
+            Some(set) => set,
             None => Arc::new(file.read(disk, folder)?),
         });
     }
-    Ok(Arc::new(Erasures::new(manifest.erasure_key()?, layers)))
+    Ok(Arc::new(Tombstones::new(manifest.erasure_key()?, tombstone_sets)))
 }

@@ -70,7 +70,7 @@ impl VersionSet {
         Ok(scratch)
     }
 
-    /// What is published, as far as this process knows.
+    /// The version that is published, as far as this process knows.
     pub(crate) fn current(&self) -> Arc<Version> {
         self.current.load_full()
     }

@@ -3,12 +3,12 @@
 use crate::compaction::Compactor;
 use crate::cpu;
 use crate::disk::io_error;
-use crate::erasures::Rules;
-use crate::hash_partition::Part;
+use crate::hash_partition::HashPartition;
 use crate::journal;
 use crate::memtable::{Commit, Memtable};
 use crate::segment::{SegmentInfo, sorted};
 use crate::sync::{self, Condvar, Mutex};
+use crate::tombstones::RowFilter;
 use crate::versions::{FileNames, Manifest, MemtableSet, VersionSet};
 use crate::writer_lock::WriterLock;
 use idmatch_model::{Keep, Side, TableName};
@@ -45,8 +45,8 @@ impl Flusher {
         Flusher { versions, lock, compactor, state, ended }
     }
 
-    /// Starts writing the memtables of all journal files up to this one, in the background,
-    /// unless that goes on already.
+    /// Starts a flush of the memtables of all journal files up to this one, in the background, unless one
+    /// runs.
     pub(crate) fn start(self: &Arc<Flusher>, last: u64) {
         // Kept while the flush runs: the store may be dropped meanwhile.
         let guard = self.lock.held();
@@ -114,8 +114,9 @@ impl Flusher {
                     .collect();
                 cpu::for_each(Side::BOTH.len(), &tasks, |(name, memtables, side)| {
                     let table = version.tables.get(*name);
-                    let rules = table.map_or_else(|| Rules::new(Keep::All), |t| t.rules.clone());
-                    let segments = self.write_side(names, &rules, *side, memtables)?;
+                    let row_filter =
+                        table.map_or_else(|| RowFilter::new(Keep::All), |t| t.row_filter.clone());
+                    let segments = self.write_side(names, &row_filter, *side, memtables)?;
                     made.lock().push(((*name).clone(), segments));
                     Ok(())
                 })?;
@@ -134,7 +135,7 @@ impl Flusher {
         Ok(())
     }
 
-    /// From here on the rows are in segments, and no longer in memtables.
+    /// Publishes the segments and drops the memtables, at once.
     fn publish_flushed(
         &self,
         made: Vec<(TableName, Vec<SegmentInfo>)>,
@@ -146,7 +147,7 @@ impl Flusher {
             |manifest| {
                 for (name, segments) in made {
                     if let Some(table) = manifest.tables.get_mut(&name) {
-                        table.add(segments, made_with.erasures(&name));
+                        table.add(segments, made_with.tombstone_files(&name));
                     }
                 }
                 manifest.journal.first = last + 1;
@@ -170,25 +171,25 @@ impl Flusher {
     fn write_side(
         &self,
         names: &FileNames<'_>,
-        rules: &Rules,
+        row_filter: &RowFilter,
         side: Side,
         memtables: &[&Memtable],
     ) -> Result<Vec<SegmentInfo>> {
         let total = memtables.iter().map(|memtable| memtable.rows()).sum();
-        let prefix_bits = Part::prefix_bits(total, self.versions.limits.segment_rows);
+        let prefix_bits = HashPartition::prefix_bits(total, self.versions.limits.segment_rows);
         let mut written = Vec::new();
-        for parts in Part::groups(prefix_bits) {
+        for partitions in HashPartition::groups(prefix_bits) {
             let mut found = Vec::new();
-            for part in &parts {
+            for partition in &partitions {
                 for memtable in memtables {
-                    memtable.copy_rows(side, *part, Commit::MAX, &mut found);
+                    memtable.copy_rows(side, *partition, Commit::MAX, &mut found);
                 }
             }
             if found.is_empty() {
                 continue;
             }
-            let prefix = parts.first().map_or(0, |part| part.first_hash());
-            let sorted = sorted(&found, rules, side, prefix_bits, prefix)?;
+            let prefix = partitions.first().map_or(0, |partition| partition.first_hash());
+            let sorted = sorted(&found, row_filter, side, prefix_bits, prefix)?;
             written.extend(
                 sorted
                     .finish(&*self.versions.disk, &self.versions.segments().join(names.take()))?,

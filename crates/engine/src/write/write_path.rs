@@ -25,22 +25,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// An upsert of more rows is cut into batches of so many; each is seen whole or not at all.
+/// A larger upsert is cut into batches of this many rows or bytes; each is seen whole or not at all.
 const BATCH_ROWS: u32 = 100_000;
 const BATCH_BYTES: usize = 32 << 20;
 
-/// From so many journal files on, those that are ended are written as segments.
-const FILES_LEFT: usize = 8;
+/// From this many journal files on, ended files are flushed.
+const FLUSH_AT_FILES: usize = 8;
 
-/// A set of memtables takes no more, however much memory there may be: places are 32 bits.
-const LARGEST_SET: usize = 1 << 30;
+/// A memtable set takes no more bytes, whatever the memory limit: offsets have 32 bits.
+const MAX_SET_BYTES: usize = 1 << 30;
 
-/// About what a row takes in memory beyond its bytes, in both directions; and by how much the lists that
-/// it goes to may be larger than what is in them.
-const ROW_OVERHEAD: usize = 48;
-const LIST_ROOM: usize = 2;
-/// One part in so many of the memory is left for lists that grow by more than was reckoned.
-const LISTS_GROW: usize = 64;
+/// About the memory of a row beyond its bytes, in both directions; and the growth factor of its lists.
+const ROW_OVERHEAD_BYTES: usize = 48;
+const LIST_GROWTH: usize = 2;
+/// One part in this many of the memory limit is reserved for lists that grow by more than estimated.
+const RESERVE_SHARE: usize = 64;
 
 /// The journal as this process writes it.
 struct Writer {
@@ -50,7 +49,7 @@ struct Writer {
     /// The number of the next file, and how long the one before is, durably.
     next: u64,
     before: u64,
-    /// When at the latest what was written is synced; `None` if it is.
+    /// When written records have to be synced at the latest; `None` if all are.
     sync_by: Option<Instant>,
     /// Delays of a write stall that were too short to sleep for.
     stall_debt: Duration,
@@ -77,8 +76,8 @@ pub(crate) struct WritePath {
 }
 
 impl Writer {
-    /// Makes durable what was written. Where that fails nothing is written any more: a second sync
-    /// could succeed without having written what the first one lost.
+    /// Makes written records durable. After a failure nothing is written any more: a second sync could
+    /// succeed without having written what the first one lost.
     fn sync(&mut self) {
         self.sync_by = None;
         if let Some(journal) = self.journal.as_mut().filter(|journal| !journal.is_synced())
@@ -110,8 +109,8 @@ impl WritePath {
         }
     }
 
-    /// Adds observations. When this returns they are durable, and visible to every later
-    /// question in this process. After an error, whole batches before it may have been added.
+    /// Adds observations. When this returns they are durable, and visible to every later read in this
+    /// process. After an error, whole batches may have been added.
     pub(crate) fn upsert(
         self: &Arc<WritePath>,
         name: &TableName,
@@ -156,7 +155,7 @@ impl WritePath {
         self.read_only(why)
     }
 
-    /// Makes durable what was upserted, so that nothing that follows is durable without it.
+    /// Makes all upserts durable, so that nothing later is durable without them.
     pub(crate) fn sync_upserts(&self) -> Result<()> {
         let mut slot = self.writer.lock();
         let Some(writer) = slot.as_mut() else { return Ok(()) };
@@ -197,10 +196,10 @@ impl WritePath {
         let bytes = group
             .iter()
             .map(|pending| {
-                pending.batch.rows.len() * 2 + pending.batch.count as usize * ROW_OVERHEAD
+                pending.batch.rows.len() * 2 + pending.batch.count as usize * ROW_OVERHEAD_BYTES
             })
             .sum();
-        self.reserve_memtable(writer, bytes * LIST_ROOM)?;
+        self.reserve_memtable(writer, bytes * LIST_GROWTH)?;
         self.compactor.slow_down(bytes, &mut writer.stall_debt);
         let mut entries = Vec::with_capacity(bytes);
         for PendingCommit { batch, .. } in group.iter().map(AsRef::as_ref) {
@@ -214,7 +213,7 @@ impl WritePath {
         match self.journal_of(writer)?.append(&entries, wait.is_some()) {
             Appended::Done => self.sync_within(writer, wait),
             Appended::NotWritten(e) => {
-                // What is in the file now is not known: the next commit begins another.
+                // The end of the file is unknown: the next commit begins another.
                 self.end_file(writer);
                 return Err(e);
             }
@@ -253,8 +252,8 @@ impl WritePath {
         memtable
     }
 
-    /// Obtains the right to write. What earlier processes left in the journal stays there until
-    /// it is worth a segment.
+    /// Obtains the writer lock. Rows in the journal of earlier processes stay there until they are worth a
+    /// segment.
     fn begin_writing(self: &Arc<WritePath>) -> Result<Writer> {
         let guard = self.lock.acquire()?;
         let folder = self.versions.journal();
@@ -266,8 +265,8 @@ impl WritePath {
             Some((number, end)) => (number + 1, end),
             None => (self.versions.current().manifest.journal.first, 0),
         };
-        // Of a file that was not closed nobody knows what is durable. A sync now could succeed
-        // without having written what an earlier one lost, so its rows are written anew.
+        // It is unknown how much of an unclosed file is durable. A sync now could succeed without having
+        // written what an earlier one lost, so its rows are flushed to segments.
         if last.is_some() && self.versions.current().manifest.journal.closed != last {
             self.flusher.flush_before(next)?;
         }
@@ -289,7 +288,7 @@ impl WritePath {
     ) -> Result<&'w mut JournalWriter> {
         if writer.journal.is_none() {
             let folder = self.versions.journal();
-            if self.versions.current().memtables.len() >= FILES_LEFT {
+            if self.versions.current().memtables.len() >= FLUSH_AT_FILES {
                 self.flusher.start(writer.next.saturating_sub(1));
             }
             let begun =
@@ -305,7 +304,7 @@ impl WritePath {
         writer.journal.as_mut().ok_or_else(|| Error::new(ErrorKind::Io, "there is no journal"))
     }
 
-    /// Notes when what was written has to be durable, and sees to it.
+    /// Notes when written records have to be durable, and sees to it.
     fn sync_within(self: &Arc<WritePath>, writer: &mut Writer, wait: Option<Duration>) {
         let by = wait.map(|wait| sync::instant() + wait);
         writer.sync_by = by.map(|by| writer.sync_by.map_or(by, |other| other.min(by)));
@@ -321,7 +320,7 @@ impl WritePath {
         }
     }
 
-    /// Syncs whenever something has waited long enough, until there is nothing that waits.
+    /// Syncs whenever something is due, until nothing waits.
     fn sync_when_due(self: Arc<WritePath>) {
         let mut slot = self.writer.lock();
         while let Some(writer) = slot.as_mut()
@@ -338,7 +337,7 @@ impl WritePath {
         self.is_syncing.store(false, Release);
     }
 
-    /// Ends the file that is appended to, durably; returns its number and length.
+    /// Ends the current journal file, durably; returns its number and length.
     fn end_file(&self, writer: &mut Writer) -> Option<(u64, u64)> {
         writer.sync();
         let ended = writer.journal.take()?;
@@ -347,18 +346,18 @@ impl WritePath {
         Some((ended.number(), ended.durable()))
     }
 
-    /// Waits until so many bytes fit into the memtables.
+    /// Waits until this many bytes fit into the memtables.
     fn reserve_memtable(self: &Arc<WritePath>, writer: &mut Writer, bytes: usize) -> Result<()> {
         // Many lists may grow with one commit, each by more than it was given.
-        let limit =
-            self.versions.limits.memtable_bytes - self.versions.limits.memtable_bytes / LISTS_GROW;
+        let limit = self.versions.limits.memtable_bytes
+            - self.versions.limits.memtable_bytes / RESERVE_SHARE;
         loop {
             let version = self.versions.current();
             let active = match &writer.journal {
                 Some(_) => version.memtables.last().map_or(0, MemtableSet::bytes),
                 None => 0,
             };
-            if active > 0 && active + bytes > (limit / 2).min(LARGEST_SET) {
+            if active > 0 && active + bytes > (limit / 2).min(MAX_SET_BYTES) {
                 self.compactor.wait_for_compactions();
                 if let Some((ended, _)) = self.end_file(writer) {
                     self.flusher.start(ended);
@@ -410,7 +409,7 @@ impl WritePath {
         self.to_sync.notify_all();
     }
 
-    /// Ends the writing: what was upserted stays in the journal.
+    /// Ends the writing of this process: upserted rows stay in the journal.
     pub(crate) fn close(&self) -> Result<()> {
         if !self.lock.is_own_process() {
             return Ok(());

@@ -18,7 +18,7 @@ const LIMITS: MemoryLimits = MemoryLimits {
     segment_rows: 40,
     chunk_bytes: 1_000,
     run_bytes: 60_000,
-    tranche_bytes: 1_000,
+    population_bytes: 1_000,
     memtable_bytes: 8_000,
 };
 

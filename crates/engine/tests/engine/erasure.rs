@@ -19,7 +19,7 @@ const LIMITS: MemoryLimits = MemoryLimits {
     segment_rows: 200,
     chunk_bytes: 4_000,
     run_bytes: 60_000,
-    tranche_bytes: 4_000,
+    population_bytes: 4_000,
     memtable_bytes: 20_000,
 };
 

@@ -33,7 +33,7 @@ const LIMITS: MemoryLimits = MemoryLimits {
     segment_rows: 64,
     chunk_bytes: 400,
     run_bytes: 2_500,
-    tranche_bytes: 500,
+    population_bytes: 500,
     memtable_bytes: 2_000,
 };
 

@@ -44,7 +44,7 @@ impl Place {
             segment_rows: [2_000, 1 << 20][random.below(2)],
             chunk_bytes: 4_000,
             run_bytes: 8 << 20,
-            tranche_bytes: 20_000,
+            population_bytes: 20_000,
             memtable_bytes: [64 << 20, 200_000, 1 << 20][number % 3],
         };
         let place = Place {

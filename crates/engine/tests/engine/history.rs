@@ -28,7 +28,7 @@ const LIMITS: MemoryLimits = MemoryLimits {
     segment_rows: 2_000,
     chunk_bytes: 2_000,
     run_bytes: 4 << 20,
-    tranche_bytes: 5_000,
+    population_bytes: 5_000,
     memtable_bytes: 60_000,
 };
 

@@ -48,7 +48,7 @@ const LIMITS: MemoryLimits = MemoryLimits {
     segment_rows: 500,
     chunk_bytes: 2_000,
     run_bytes: 1 << 20,
-    tranche_bytes: 5_000,
+    population_bytes: 5_000,
     memtable_bytes: 15_000,
 };
 

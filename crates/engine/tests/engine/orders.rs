@@ -102,7 +102,7 @@ fn limits(random: &mut Random) -> MemoryLimits {
         segment_rows,
         chunk_bytes: 1_000,
         run_bytes: 200_000,
-        tranche_bytes: 1_000,
+        population_bytes: 1_000,
         memtable_bytes,
     }
 }

@@ -21,7 +21,7 @@ const LIMITS: MemoryLimits = MemoryLimits {
     segment_rows: 60,
     chunk_bytes: 500,
     run_bytes: 3_500,
-    tranche_bytes: 1_000,
+    population_bytes: 1_000,
     memtable_bytes: 9_000,
 };
 

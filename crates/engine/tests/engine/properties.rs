@@ -105,14 +105,14 @@ fn limits() -> impl Strategy<Value = MemoryLimits> {
             segment_rows: 30,
             chunk_bytes: 200,
             run_bytes: 600,
-            tranche_bytes: 100,
+            population_bytes: 100,
             memtable_bytes: 5_000,
         }),
         1 => Just(MemoryLimits {
             segment_rows: 1,
             chunk_bytes: 1,
             run_bytes: 1,
-            tranche_bytes: 40,
+            population_bytes: 40,
             memtable_bytes: 1
         }),
     ]
@@ -217,7 +217,7 @@ fn a_hot_key_answers_like_the_reference() {
         segment_rows: 600,
         chunk_bytes: 10_000,
         run_bytes: 60_000,
-        tranche_bytes: 1_000,
+        population_bytes: 1_000,
         memtable_bytes: 20_000,
     };
     for (keep, limits) in [(Keep::Last, MemoryLimits::default()), (Keep::All, limits)] {

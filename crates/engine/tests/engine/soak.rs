@@ -53,7 +53,7 @@ fn limits(random: &mut Random) -> MemoryLimits {
         segment_rows: [2_000, 50_000][random.below(2)],
         chunk_bytes: 4_000,
         run_bytes: 64 << 20,
-        tranche_bytes: [500, 20_000][random.below(2)],
+        population_bytes: [500, 20_000][random.below(2)],
         memtable_bytes: [60_000, 300_000, 1 << 20][random.below(3)],
     }
 }

@@ -23,7 +23,7 @@ const LIMITS: MemoryLimits = MemoryLimits {
     segment_rows: 100,
     chunk_bytes: 1_000,
     run_bytes: 3_500,
-    tranche_bytes: 1_000,
+    population_bytes: 1_000,
     memtable_bytes: 20_000,
 };
 

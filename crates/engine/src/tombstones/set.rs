@@ -1,4 +1,4 @@
-//! Sets of erasures, and which rows they hide.
+//! Sets of tombstones, and which rows they hide.
 
 use crate::encoding::Packed;
 use idmatch_model::{ErasureKey, Keep, SeenAt, Side};
@@ -8,28 +8,28 @@ use std::sync::Arc;
 
 /// Which rows of a table count.
 #[derive(Clone)]
-pub(crate) struct Rules {
+pub(crate) struct RowFilter {
     pub(crate) keep: Keep,
-    pub(crate) erasures: Arc<Erasures>,
+    pub(crate) tombstones: Arc<Tombstones>,
 }
 
-/// All erasures of a table.
+/// All tombstones of a table.
 #[derive(Default)]
-pub(crate) struct Erasures {
+pub(crate) struct Tombstones {
     key: Option<ErasureKey>,
-    layers: Vec<Arc<Layer>>,
+    sets: Vec<Arc<TombstoneSet>>,
     newest: Option<SeenAt>,
 }
 
-/// Some erasures: hashes, each with the date up to which it hides.
+/// Some tombstones: hashes, each with the date up to which it hides.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Layer {
+pub(crate) struct TombstoneSet {
     hidden: HashMap<u128, SeenAt, BuildHasherDefault<HashIsHashed>>,
 }
 
-/// The erasures that matter for the rows of one key.
-pub(crate) struct KeyErasures {
-    erasures: Arc<Erasures>,
+/// The tombstones that matter for the rows of one key.
+pub(crate) struct KeyTombstones {
+    tombstones: Arc<Tombstones>,
     secret: ErasureKey,
     side: Side,
     key: Vec<u8>,
@@ -37,32 +37,36 @@ pub(crate) struct KeyErasures {
     hidden: Option<SeenAt>,
 }
 
-impl Rules {
-    /// Rules for what was not erased yet.
-    pub(crate) fn new(keep: Keep) -> Rules {
-        Rules { keep, erasures: Arc::default() }
+impl RowFilter {
+    /// A filter without tombstones.
+    pub(crate) fn new(keep: Keep) -> RowFilter {
+        RowFilter { keep, tombstones: Arc::default() }
     }
 }
 
-impl Erasures {
-    /// Those of some layers. Without a key there are none.
-    pub(crate) fn new(key: Option<ErasureKey>, layers: Vec<Arc<Layer>>) -> Erasures {
-        let newest = layers.iter().flat_map(|layer| layer.hidden.values()).max().copied();
-        Erasures { key, layers, newest }
+impl Tombstones {
+    /// The tombstones of some sets. Without a key there are none.
+    pub(crate) fn new(key: Option<ErasureKey>, sets: Vec<Arc<TombstoneSet>>) -> Tombstones {
+        let newest = sets.iter().flat_map(|set| set.hidden.values()).max().copied();
+        Tombstones { key, sets, newest }
     }
 
     /// How many there are.
     pub(crate) fn len(&self) -> u64 {
-        self.layers.iter().map(|layer| layer.len()).sum()
+        self.sets.iter().map(|set| set.len()).sum()
     }
 
-    /// The layers, oldest first.
-    pub(crate) fn layers(&self) -> &[Arc<Layer>] {
-        &self.layers
+    /// The sets, oldest first.
+    pub(crate) fn sets(&self) -> &[Arc<TombstoneSet>] {
+        &self.sets
     }
 
-    /// What to ask for the rows of a key; `None` where nothing was erased.
-    pub(crate) fn of_key(self: &Arc<Erasures>, side: Side, key: Packed<'_>) -> Option<KeyErasures> {
+    /// The tombstones for the rows of a key; `None` if nothing was erased.
+    pub(crate) fn of_key(
+        self: &Arc<Tombstones>,
+        side: Side,
+        key: Packed<'_>,
+    ) -> Option<KeyTombstones> {
         self.newest?;
         let secret = self.key?;
         let mut text = Vec::new();
@@ -71,30 +75,30 @@ impl Erasures {
             Side::Id => secret.id(&text),
             Side::PartnerId => secret.partner_id(&text),
         });
-        Some(KeyErasures { erasures: self.clone(), secret, side, key: text, hidden })
+        Some(KeyTombstones { tombstones: self.clone(), secret, side, key: text, hidden })
     }
 
-    /// All of them, in the order of the hashes: of several of one target the latest.
+    /// All of them, in the order of the hashes; the latest of each target.
     pub(crate) fn all(&self) -> Vec<(u128, SeenAt)> {
-        let mut all = Layer::default();
-        self.layers.iter().for_each(|layer| all.add_all(layer));
+        let mut all = TombstoneSet::default();
+        self.sets.iter().for_each(|set| all.add_all(set));
         all.sorted()
     }
 
     /// Up to when a target is hidden.
     pub(crate) fn hidden(&self, hash: u128) -> Option<SeenAt> {
-        self.layers.iter().filter_map(|layer| layer.hidden.get(&hash).copied()).max()
+        self.sets.iter().filter_map(|set| set.hidden.get(&hash).copied()).max()
     }
 }
 
-impl KeyErasures {
+impl KeyTombstones {
     /// Whether a row of the key is hidden. Asks for the value only if it matters.
     pub(crate) fn hides<'v, E>(
         &self,
         seen_at: SeenAt,
         value: impl FnOnce() -> Result<Packed<'v>, E>,
     ) -> Result<bool, E> {
-        if self.erasures.newest < Some(seen_at) {
+        if self.tombstones.newest < Some(seen_at) {
             return Ok(false);
         }
         if self.hidden >= Some(seen_at) {
@@ -106,20 +110,20 @@ impl KeyErasures {
             Side::Id => (self.secret.partner_id(&text), self.secret.pair(&self.key, &text)),
             Side::PartnerId => (self.secret.id(&text), self.secret.pair(&text, &self.key)),
         };
-        let is_hidden = |hash| self.erasures.hidden(hash) >= Some(seen_at);
+        let is_hidden = |hash| self.tombstones.hidden(hash) >= Some(seen_at);
         Ok(is_hidden(one) || is_hidden(both))
     }
 }
 
-impl Layer {
-    /// Adds an erasure: of two of one target the later counts.
+impl TombstoneSet {
+    /// Adds a tombstone: of two of one target the later counts.
     pub(crate) fn add(&mut self, hash: u128, at: SeenAt) {
         let hidden = self.hidden.entry(hash).or_insert(at);
         *hidden = at.max(*hidden);
     }
 
     /// Adds all of another.
-    pub(crate) fn add_all(&mut self, other: &Layer) {
+    pub(crate) fn add_all(&mut self, other: &TombstoneSet) {
         other.hidden.iter().for_each(|(hash, at)| self.add(*hash, *at));
     }
 

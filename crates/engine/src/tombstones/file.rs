@@ -1,4 +1,4 @@
-//! The files of erasures.
+//! Tombstone files.
 //!
 //! ```text
 //! 0 magic 8 | 8 format u32 | 12 zero u32 | 16 count u64
@@ -6,7 +6,7 @@
 //! then checksum u64 of all before
 //! ```
 
-use super::Layer;
+use super::TombstoneSet;
 use crate::disk::Disk;
 use crate::disk::{corrupt, io_error};
 use crate::encoding::bytes::{array, u32_at, u64_at};
@@ -22,9 +22,9 @@ const HEADER_BYTES: usize = 24;
 const ENTRY_BYTES: usize = 24;
 const SUM_BYTES: usize = 8;
 
-/// What the manifest says of a file of erasures.
+/// What the manifest says of a tombstone file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ErasureFile {
+pub(crate) struct TombstoneFile {
     /// Its name in the folder of segments.
     pub(crate) file: String,
     pub(crate) count: u64,
@@ -32,27 +32,27 @@ pub(crate) struct ErasureFile {
     pub(crate) sum: u64,
 }
 
-impl ErasureFile {
+impl TombstoneFile {
     /// Reads the file.
     ///
     /// # Errors
     /// `Io`; `Corrupt`, also for another file than the manifest names; `UnsupportedFormat`.
-    pub(crate) fn read(&self, disk: &dyn Disk, folder: &Path) -> Result<Layer> {
+    pub(crate) fn read(&self, disk: &dyn Disk, folder: &Path) -> Result<TombstoneSet> {
         let path = folder.join(&self.file);
         let bytes = disk.read(&path).map_err(|e| io_error("read", &path, e))?;
-        let layer = decode(&path, &bytes)?;
+        let set = decode(&path, &bytes)?;
         let sum = bytes.len().checked_sub(SUM_BYTES).and_then(|at| u64_at(&bytes, at));
-        if sum != Some(self.sum) || layer.len() != self.count {
-            let what = "these are other erasures than the manifest names";
+        if sum != Some(self.sum) || set.len() != self.count {
+            let what = "these are other tombstones than the manifest names";
             return Err(corrupt(&path, 0, what));
         }
-        Ok(layer)
+        Ok(set)
     }
 }
 
 /// Writes a file and makes it durable; its name is not yet.
-pub(crate) fn write(disk: &dyn Disk, path: &Path, layer: &Layer) -> Result<ErasureFile> {
-    let (bytes, sum) = encode(layer);
+pub(crate) fn write(disk: &dyn Disk, path: &Path, set: &TombstoneSet) -> Result<TombstoneFile> {
+    let (bytes, sum) = encode(set);
     let write = || {
         let mut file = disk.create(path)?;
         file.write_all(&bytes)?;
@@ -60,12 +60,12 @@ pub(crate) fn write(disk: &dyn Disk, path: &Path, layer: &Layer) -> Result<Erasu
     };
     write().map_err(|e| io_error("write", path, e))?;
     let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    Ok(ErasureFile { file, count: layer.len(), sum })
+    Ok(TombstoneFile { file, count: set.len(), sum })
 }
 
 /// The bytes of a file, and the checksum at their end.
-fn encode(layer: &Layer) -> (Vec<u8>, u64) {
-    let entries = layer.sorted();
+fn encode(set: &TombstoneSet) -> (Vec<u8>, u64) {
+    let entries = set.sorted();
     let mut out = Vec::with_capacity(HEADER_BYTES + entries.len() * ENTRY_BYTES + SUM_BYTES);
     out.extend_from_slice(&MAGIC);
     out.extend_from_slice(&FORMAT.to_le_bytes());
@@ -81,13 +81,13 @@ fn encode(layer: &Layer) -> (Vec<u8>, u64) {
 }
 
 /// Reads the bytes of a file.
-pub(crate) fn decode(path: &Path, bytes: &[u8]) -> Result<Layer> {
+pub(crate) fn decode(path: &Path, bytes: &[u8]) -> Result<TombstoneSet> {
     match u32_at(bytes, 8) {
         Some(format) if bytes.starts_with(&MAGIC) && format != FORMAT => {
             return Err(Error::new(
                 ErrorKind::UnsupportedFormat,
                 format!(
-                    "{} has erasures format {format}, this version reads format {FORMAT}; \
+                    "{} has tombstones format {format}, this version reads format {FORMAT}; \
                      use the version of idmatch that wrote it, or a later one",
                     path.display()
                 ),
@@ -99,23 +99,23 @@ pub(crate) fn decode(path: &Path, bytes: &[u8]) -> Result<Layer> {
     let sum_at = bytes.len().saturating_sub(SUM_BYTES);
     let (body, sum) = bytes.split_at_checked(sum_at).unwrap_or_default();
     if u64_at(sum, 0) != Some(XxHash3_64::oneshot(body)) {
-        return Err(corrupt(path, sum_at, "the checksum of the erasures is wrong"));
+        return Err(corrupt(path, sum_at, "the checksum of the tombstones is wrong"));
     }
-    read_entries(body).ok_or_else(|| corrupt(path, HEADER_BYTES, "the erasures make no sense"))
+    read_entries(body).ok_or_else(|| corrupt(path, HEADER_BYTES, "the tombstones make no sense"))
 }
 
-fn read_entries(body: &[u8]) -> Option<Layer> {
+fn read_entries(body: &[u8]) -> Option<TombstoneSet> {
     let (header, entries) = body.split_at_checked(HEADER_BYTES)?;
     let (entries, rest) = entries.as_chunks::<ENTRY_BYTES>();
     let is_whole = rest.is_empty() && u64_at(header, 16)? == entries.len() as u64;
-    let (mut layer, mut before) = (Layer::default(), None);
+    let (mut set, mut before) = (TombstoneSet::default(), None);
     for entry in entries {
         let hash = u128::from_le_bytes(array(entry, 0)?);
         if u32_at(header, 12)? != 0 || before >= Some(hash) {
             return None;
         }
         before = Some(hash);
-        layer.add(hash, SeenAt::from_millis(i64::try_from(u64_at(entry, 16)?).ok()?).ok()?);
+        set.add(hash, SeenAt::from_millis(i64::try_from(u64_at(entry, 16)?).ok()?).ok()?);
     }
-    is_whole.then_some(layer)
+    is_whole.then_some(set)
 }

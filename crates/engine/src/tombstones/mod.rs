@@ -1,0 +1,14 @@
+//! Tombstones: which rows are hidden for good.
+//!
+//! A table remembers each erasure as a tombstone: a keyed hash and a date ([`idmatch_model::ErasureKey`]), in
+//! a few files ([`TombstoneFile`]) of growing size. Nothing here knows an identifier that was erased.
+//!
+//! Every segment is written without the rows that are erased by then, so readers need not check them. Only a
+//! segment with rows that were erased *since* is marked; its rows are checked one by one ([`KeyTombstones`])
+//! until it is rewritten. Must not know manifests or versions.
+
+mod file;
+mod set;
+
+pub(crate) use file::{TombstoneFile, decode, write};
+pub(crate) use set::{KeyTombstones, RowFilter, TombstoneSet, Tombstones};
