@@ -1,3 +1,3 @@
-//! The head of a block.
+//! The header of a block.
 #![no_main]
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| idmatch_engine::fuzzing::head(bytes));

@@ -57,12 +57,12 @@ pub fn journal(bytes: &[u8]) {
     }
 }
 
-/// A file of erasures.
+/// A tombstone file.
 pub fn erasures(bytes: &[u8]) {
     let mut sealed = bytes.to_vec();
     sealed.extend_from_slice(&XxHash3_64::oneshot(bytes).to_le_bytes());
     for bytes in [bytes, &sealed] {
-        tombstones::decode(Path::new("0.era"), bytes).map(|layer| layer.sorted()).ok();
+        tombstones::decode(Path::new("0.era"), bytes).map(|set| set.sorted()).ok();
     }
 }
 
@@ -93,14 +93,14 @@ pub fn date_page(bytes: &[u8]) {
     }
 }
 
-/// The head of a block.
+/// The header of a block.
 pub fn head(bytes: &[u8]) {
     for bytes in [bytes.to_vec(), sealed_page(Region::BlockHeaders, 0, bytes)] {
         let Ok(block) = Block::read(0, &bytes) else { continue };
         for key in (0..block.keys).chain([u32::MAX]) {
             block.rows_of(key);
             if let Some(fingerprint) = block.fingerprint(key) {
-                // Residuals out of order are found by a check, not by a search.
+                // Fingerprints out of order are found by a check, not by a search.
                 block.find(fingerprint);
             }
         }
@@ -132,7 +132,7 @@ pub fn segment(bytes: &[u8]) {
         let Ok(segment) = Segment::of_map("0.seg".into(), Arc::new(Memory(bytes))) else {
             continue;
         };
-        // Errors are what bad bytes deserve.
+        // Errors are fine: the bytes are bad.
         let walked = walk(&segment, segment.check().is_ok());
         walked.ok();
     }
@@ -178,7 +178,7 @@ impl Mapped for Memory {
     }
 }
 
-/// A page, or a head, whose checksum is that of its other bytes.
+/// A page, or a block header, whose checksum is that of its other bytes.
 fn sealed_page(region: Region, offset: usize, page: &[u8]) -> Vec<u8> {
     let mut page = page.to_vec();
     seal(region, offset, &mut page);
@@ -203,11 +203,11 @@ fn sealed_segment(bytes: &[u8]) -> Vec<u8> {
         directory.as_chunks::<4>().0.iter().map(|start| u32::from_le_bytes(*start) as usize);
     let ends = starts.clone().skip(1);
     for (start, end) in starts.zip(ends) {
-        let head = slice_of(slice_of(bytes, header.region(Region::BlockHeaders)), start..end);
-        let pages = u32_at(head, 12).map_or(0, |rows| rows.div_ceil(PAGE_ROWS) as usize);
-        let field = |at: usize| u32_at(head, at).unwrap_or(0) as usize;
+        let block = slice_of(slice_of(bytes, header.region(Region::BlockHeaders)), start..end);
+        let pages = u32_at(block, 12).map_or(0, |rows| rows.div_ceil(PAGE_ROWS) as usize);
+        let field = |at: usize| u32_at(block, at).unwrap_or(0) as usize;
         seal_in(&mut file, &header, Region::Keys, field(16), field(20));
-        for entry in (0..pages.min(head.len() / 16)).map(|page| 28 + page * 16) {
+        for entry in (0..pages.min(block.len() / 16)).map(|page| 28 + page * 16) {
             seal_in(&mut file, &header, Region::Values, field(entry), field(entry + 4));
             seal_in(&mut file, &header, Region::Dates, field(entry + 8), field(entry + 12));
         }

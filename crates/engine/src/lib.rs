@@ -29,6 +29,7 @@ mod options;
 mod recovery;
 mod scan;
 mod segment;
+mod spill_file;
 mod store;
 mod sync;
 mod tombstones;

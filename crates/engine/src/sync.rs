@@ -1,7 +1,7 @@
 //! Locks, atomics, threads and the clock. Everything else in this crate takes them from here.
 //!
 //! Locks that are held while others are taken have a [`Rank`]. A thread takes them in ascending order of
-//! rank; debug builds assert that. Locks without a rank are leaves: whoever holds one takes no other.
+//! rank; debug builds assert that. Locks without a rank are leaves: a thread that holds one takes no other.
 //! Must not know what the locks protect.
 #![allow(clippy::disallowed_methods, reason = "the door to threads and the clock")]
 
@@ -166,10 +166,10 @@ impl Held {
     }
 }
 
-/// Starts a thread that nobody joins.
+/// Starts a detached thread.
 ///
 /// # Errors
-/// The system's, where it starts no more threads.
+/// The system's, if it starts no more threads.
 pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     std::thread::Builder::new().name(name.to_owned()).spawn(work).map(drop)
 }

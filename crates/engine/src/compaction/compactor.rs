@@ -37,7 +37,7 @@ pub(crate) struct Compactor {
 /// The files of a compaction; none if it has to be repeated.
 #[derive(Default)]
 pub(super) struct CompactionResult {
-    gone: HashSet<String>,
+    inputs: HashSet<String>,
     made: Vec<String>,
     /// Whether the new files cover finer ranges, and may have to be compacted once more.
     is_finer: bool,
@@ -73,7 +73,7 @@ impl Compactor {
         while let Some(merged) =
             self.compact_step(table, CompactionMode::Full, |file| left.contains(file))?
         {
-            left.retain(|file| !merged.gone.contains(file));
+            left.retain(|file| !merged.inputs.contains(file));
             if merged.is_finer {
                 left.extend(merged.made);
             }
@@ -190,7 +190,8 @@ impl Compactor {
     ) -> Result<CompactionResult> {
         let table = self.versions.table_of(version, name)?;
         let (folder, mut made) = (self.versions.segments(), Vec::new());
-        let gone: HashSet<String> = inputs.iter().filter_map(|input| input.file_name()).collect();
+        let replaced: HashSet<String> =
+            inputs.iter().filter_map(|input| input.file_name()).collect();
         let oldest = oldest_kept(table);
         let drops = inputs.iter().any(|input| input.header.oldest < oldest);
         let mut is_outdated = false;
@@ -217,10 +218,10 @@ impl Compactor {
                         if drops && entry.options.retention != table.options.retention {
                             // Rows that were dropped may be visible by now.
                             is_outdated = true;
-                            let what = "the retention changed while rows were merged";
+                            let what = "the retention changed while rows were compacted";
                             return Err(Error::new(ErrorKind::Busy, what));
                         }
-                        entry.segments.retain(|segment| !gone.contains(&segment.file));
+                        entry.segments.retain(|segment| !replaced.contains(&segment.file));
                         if drops {
                             raise_watermark(entry, table, oldest);
                         }
@@ -238,7 +239,7 @@ impl Compactor {
         // Readers keep the files open; a copy of files has pinned them.
         let _unpinned = self.versions.wait_for_unpinned_files();
         self.versions.remove_files(inputs.iter().map(|input| input.path().to_owned()));
-        Ok(CompactionResult { gone, made, is_finer })
+        Ok(CompactionResult { inputs: replaced, made, is_finer })
     }
 
     /// Stops running compactions, and does something before others begin.

@@ -63,7 +63,7 @@ pub(crate) fn run(
 }
 
 impl CompactionJob<'_> {
-    /// Appends the rows of a part.
+    /// Appends the rows of a partition.
     fn copy_partition(
         &self,
         segment: &Segment,
@@ -83,7 +83,7 @@ impl CompactionJob<'_> {
             let mut rows = RowCursor::new(segment, block, 0..0);
             for at in 0..block.keys {
                 let key = segment.key(&block, at)?;
-                // A small segment's block spans several parts.
+                // A block of a small segment spans several partitions.
                 if HashPartition::of(key.hash()) != partition {
                     continue;
                 }

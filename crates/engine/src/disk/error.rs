@@ -23,7 +23,7 @@ pub(crate) fn corrupt(path: &Path, offset: usize, what: &str) -> Error {
     Error::new(
         ErrorKind::Corrupt,
         format!(
-            "{}, offset {offset}: {what}; `verify --repair` may mend it, else restore the store from a backup",
+            "{}, offset {offset}: {what}; `verify --repair` may repair it, else restore the store from a backup",
             path.display()
         ),
     )

@@ -5,7 +5,7 @@
 //!        24 before u64: how long the file before was, durably | 32 checksum u64 of 0..32
 //!        40 records, each at a multiple of 8
 //! record  0 checksum u64 of the rest | 8 mark u32 | 12 length of the entries u32
-//!        16 durable u64: so many bytes of the file were durable before
+//!        16 durable u64: how many bytes of the file were durable before
 //!        24 entries, then zeros up to a multiple of 8
 //! entry   0 length of the table's name u8 | name | rows u32 | length of the rows u32 | rows
 //! row     seen_at, 6 bytes | id | partner_id, as in crate::encoding::record
@@ -79,7 +79,8 @@ pub(crate) fn record(number: u64, offset: u64, durable: u64, entries: &[u8]) -> 
     out
 }
 
-/// The place is part of the checksum: what an older file left on the disk is no record.
+/// The checksum of a record. It covers the place of the record, so that bytes of an older file on the disk
+/// are no record.
 fn checksum(number: u64, offset: u64, bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot_with_seed(number << 40 ^ offset, bytes)
 }

@@ -79,8 +79,8 @@ impl EngineMatch {
     }
 
     fn context(&self, partition: HashPartition) -> MatchContext<'_> {
-        let live = self.sources.get(usize::from(partition.0)).and_then(OnceLock::get);
-        let segments = match live {
+        let made = self.sources.get(usize::from(partition.0)).and_then(OnceLock::get);
+        let segments = match made {
             Some(sources) => sources.as_slice(),
             None => self.table.segments_of(self.query.by, partition),
         };

@@ -5,9 +5,9 @@ use std::ops::Range;
 /// The rows of an entry's key in one segment.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Hit {
-    /// The entry's number in its part.
+    /// The entry's number in its partition.
     pub(super) entry: u32,
-    /// The segment's number among those of the part.
+    /// The segment's number among those of the partition.
     pub(super) segment: u32,
     pub(super) block: u32,
     first_row: u32,

@@ -6,32 +6,22 @@
 
 use super::hit::Hit;
 use super::population::PopulationPartition;
-use crate::disk::{Disk, OpenFile};
-use crate::disk::{corrupt, io_error};
+use crate::disk::Disk;
 use crate::encoding::bytes::u32_at;
 use crate::encoding::record;
 use crate::hash_partition::HashPartition;
-use crate::sync::{AtomicU64, Ordering::Relaxed};
-use idmatch_store::Result;
-use std::path::PathBuf;
-use std::sync::Arc;
-use twox_hash::XxHash3_64;
+use crate::spill_file::{Extent, SpillFile};
+use crate::sync::AtomicU64;
+use crate::sync::Ordering::Relaxed;
+use idmatch_store::{Error, ErrorKind, Result};
 
 /// Bytes of a hit in the file.
 const HIT_BYTES: usize = 16;
 
 /// Matched partitions in a file.
 pub(super) struct SpilledPartitions {
-    path: PathBuf,
-    file: Arc<dyn OpenFile>,
+    file: SpillFile,
     partitions: Vec<Extent>,
-}
-
-/// Where a partition is in the file.
-struct Extent {
-    offset: u64,
-    len: usize,
-    checksum: u64,
 }
 
 impl SpilledPartitions {
@@ -46,30 +36,17 @@ impl SpilledPartitions {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Relaxed);
         let name = format!("idmatch-{}-{number}.tmp", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        let mut extents = Vec::new();
-        let write = || {
-            let mut file = disk.create(&path)?;
-            let mut offset = 0;
-            for (population, hits) in partitions {
-                let bytes = encode(population, hits);
-                file.write_all(&bytes)?;
-                extents.push(Extent {
-                    offset,
-                    len: bytes.len(),
-                    checksum: XxHash3_64::oneshot(&bytes),
-                });
-                offset += bytes.len() as u64;
+        let file = SpillFile::new(std::env::temp_dir().join(name));
+        let extents: Result<Vec<Extent>> = partitions
+            .map(|(population, hits)| file.write(disk, &encode(population, hits)))
+            .collect();
+        match extents.and_then(|extents| file.unlink(disk).map(|()| extents)) {
+            Ok(partitions) => Ok(SpilledPartitions { file, partitions }),
+            Err(e) => {
+                file.remove(disk).ok();
+                Err(e)
             }
-            let file = disk.open(&path)?;
-            disk.remove(&path)?;
-            Ok(file)
-        };
-        let file = write().map_err(|e| {
-            disk.remove(&path).ok();
-            io_error("write", &path, e)
-        })?;
-        Ok(SpilledPartitions { path, file: file.into(), partitions: extents })
+        }
     }
 
     /// Reads a partition with its hits.
@@ -77,13 +54,9 @@ impl SpilledPartitions {
         let Some(extent) = self.partitions.get(usize::from(partition.0)) else {
             return Ok((PopulationPartition::default(), Vec::new()));
         };
-        let mut bytes = vec![0; extent.len];
-        self.file
-            .read_at(&mut bytes, extent.offset)
-            .map_err(|e| io_error("read", &self.path, e))?;
-        let good =
-            if XxHash3_64::oneshot(&bytes) == extent.checksum { decode(bytes) } else { None };
-        good.ok_or_else(|| corrupt(&self.path, extent.offset as usize, "a temporary file changed"))
+        let mut bytes = Vec::new();
+        self.file.read(extent, &mut bytes)?;
+        decode(bytes).ok_or_else(|| Error::new(ErrorKind::Corrupt, "a temporary file is malformed"))
     }
 }
 

@@ -5,13 +5,13 @@
 //! never a store that opens and has lost something. The manifest and the tombstones exist
 //! once: a store without them has to be restored from a backup.
 
-use super::rewrite::rewrite;
+use super::rewrite::{rewrite, would_lose};
 use crate::journal::{self, Appended, Entries, JournalWriter, ReadableRecords};
 use crate::segment::{Segment, SegmentInfo};
 use crate::versions::{Manifest, OpenSegments, VersionSet, list};
 use crate::writer_lock::WriterLock;
 use idmatch_model::{Side, TableName};
-use idmatch_store::{Error, ErrorKind, Finding, Result};
+use idmatch_store::{ErrorKind, Finding, Result};
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
@@ -52,7 +52,10 @@ impl Recovery<'_> {
             return Ok(Vec::new());
         }
         if damage.journal_bytes > 0 && !accept_loss {
-            return Err(would_lose(&damage));
+            let places: Vec<String> =
+                damage.findings.iter().map(|f| format!("{}: {}", f.place, f.problem)).collect();
+            let lost = format!("{}; {} bytes of upserts", places.join("; "), damage.journal_bytes);
+            return Err(would_lose(&lost));
         }
         self.versions.raise_next_file(manifest.next_file);
         self.versions.remove_files(self.versions.orphans(&self.versions.published()?)?);
@@ -166,8 +169,8 @@ impl Recovery<'_> {
                 note(hole.len(), problem);
             }
             for (place, entries) in &readable.records {
-                if !makes_sense(manifest, entries) {
-                    let problem = format!("the record at byte {} makes no sense", place.start);
+                if !is_valid_record(manifest, entries) {
+                    let problem = format!("the record at byte {} is malformed", place.start);
                     note(place.len(), problem);
                 }
             }
@@ -208,7 +211,7 @@ impl Recovery<'_> {
         let mut file =
             JournalWriter::create(&*self.versions.disk, &self.versions.journal(), last + 1, 0)?;
         for (_, entries) in journal.values().flat_map(|readable| &readable.records) {
-            if !makes_sense(manifest, entries) {
+            if !is_valid_record(manifest, entries) {
                 continue;
             }
             match file.append(entries, true) {
@@ -222,24 +225,10 @@ impl Recovery<'_> {
 }
 
 /// Whether a record is only about existing tables.
-fn makes_sense(manifest: &Manifest, entries: &[u8]) -> bool {
+fn is_valid_record(manifest: &Manifest, entries: &[u8]) -> bool {
     Entries::new(entries).all(|batch| {
         batch.is_some_and(|batch| manifest.tables.keys().any(|name| name.as_str() == batch.table))
     })
-}
-
-fn would_lose(damage: &Damage) -> Error {
-    let places: Vec<String> =
-        damage.findings.iter().map(|found| format!("{}: {}", found.place, found.problem)).collect();
-    Error::new(
-        ErrorKind::Corrupt,
-        format!(
-            "{} bytes of upserts would be lost; nothing was changed. Restore the store from a backup, \
-             or accept the loss. {}",
-            damage.journal_bytes,
-            places.join("; ")
-        ),
-    )
 }
 
 impl Damage {

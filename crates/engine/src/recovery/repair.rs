@@ -66,7 +66,7 @@ impl Repair<'_> {
             None => Ok(Repaired { findings, lost_at_most }),
             Some(Finding { place, problem }) => Err(Error::new(
                 ErrorKind::Corrupt,
-                format!("{place}: {problem}; all else of table {name} was mended"),
+                format!("{place}: {problem}; all else of table {name} was repaired"),
             )),
         }
     }

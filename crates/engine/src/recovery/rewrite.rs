@@ -33,18 +33,21 @@ pub(super) fn rewrite(
     let made = load(&place, &table.row_filter, &mut rows, &Ingest::new(true, now(), &mut none))?;
     match rows.lost_at_most() {
         lost if lost == 0 || accept_loss => Ok((made, lost)),
-        lost => Err(would_lose(name, lost, &rows)),
+        lost => Err(would_lose(&format!(
+            "{} rows of table {name} cannot be read by id, {} cannot by partner_id: up to {lost}",
+            rows.unreadable(Side::Id),
+            rows.unreadable(Side::PartnerId)
+        ))),
     }
 }
 
-fn would_lose(name: &TableName, rows: u64, readable: &ReadableRows<'_>) -> Error {
+/// The error of an operation that would lose something without the caller's consent.
+pub(super) fn would_lose(lost: &str) -> Error {
     Error::new(
         ErrorKind::Corrupt,
         format!(
-            "{} rows of table {name} cannot be read by id, {} cannot by partner_id: up to {rows} would \
-             be lost; nothing was changed. Restore the store from a backup, or accept the loss",
-            readable.unreadable(Side::Id),
-            readable.unreadable(Side::PartnerId)
+            "{lost} would be lost; nothing was changed. Restore the store from a backup, or accept \
+             the loss"
         ),
     )
 }

@@ -14,58 +14,64 @@ use idmatch_model::{Side, Window};
 use idmatch_store::{MatchSink, PARTS, Parts, Result, Scan};
 use std::sync::Arc;
 
-/// Parts of a scan in each part of the hash space.
-const IN_EACH: usize = PARTS / HashPartition::COUNT;
+/// Scan ranges in each hash partition.
+const RANGES_PER_PARTITION: usize = PARTS / HashPartition::COUNT;
 
 /// A version of a table, and the window that its retention leaves.
 pub(crate) struct EngineScan {
     table: Arc<TableVersion>,
-    last: Commit,
-    shown: Window,
+    last_commit: Commit,
+    visible: Window,
 }
 
 impl EngineScan {
-    pub(crate) fn new(table: Arc<TableVersion>, last: Commit) -> EngineScan {
-        let shown = table.visible_window(Window::ALL);
-        EngineScan { table, last, shown }
+    pub(crate) fn new(table: Arc<TableVersion>, last_commit: Commit) -> EngineScan {
+        let visible = table.visible_window(Window::ALL);
+        EngineScan { table, last_commit, visible }
     }
 
-    fn read_part(
+    fn read_partition(
         &self,
-        part: HashPartition,
-        parts: &Parts,
+        partition: HashPartition,
+        ranges: &Parts,
         batch: &mut BatchBuilder<'_>,
     ) -> Result<()> {
-        for_each_observation(&self.table, Side::Id, part, self.last, |key, value, seen_at| {
-            match self.shown.contains(seen_at) && parts.contains(part_of(key.hash())) {
+        for_each_observation(
+            &self.table,
+            Side::Id,
+            partition,
+            self.last_commit,
+            |key, value, seen_at| match self.visible.contains(seen_at)
+                && ranges.contains(range_of(key.hash()))
+            {
                 true => batch.push(key, value, seen_at),
                 false => Ok(()),
-            }
-        })
+            },
+        )
     }
 }
 
-fn part_of(hash: u64) -> usize {
+fn range_of(hash: u64) -> usize {
     (hash >> (u64::BITS - PARTS.trailing_zeros())) as usize
 }
 
 impl Scan for EngineScan {
     fn part(&self, id: &str) -> usize {
-        part_of(Packer::default().pack(id.as_bytes()).hash())
+        range_of(Packer::default().pack(id.as_bytes()).hash())
     }
 
-    /// Cost: every segment of the direction by id is read once, where parts of it are wanted.
-    fn read(&self, parts: &Parts, sink: &dyn MatchSink) -> Result<()> {
-        let is_wanted = |part: &HashPartition| {
-            let first = usize::from(part.0) * IN_EACH;
-            (first..first + IN_EACH).any(|part| parts.contains(part))
+    /// Cost: every segment of the direction by id is read once, if any range is wanted.
+    fn read(&self, ranges: &Parts, sink: &dyn MatchSink) -> Result<()> {
+        let is_wanted = |partition: &HashPartition| {
+            let first = usize::from(partition.0) * RANGES_PER_PARTITION;
+            (first..first + RANGES_PER_PARTITION).any(|range| ranges.contains(range))
         };
         let wanted: Vec<HashPartition> = HashPartition::all().filter(is_wanted).collect();
         cpu::for_each_with(
             cpu::count(),
             &wanted,
             || Ok(BatchBuilder::new(Side::Id, sink.lane()?)),
-            |batch, part| self.read_part(*part, parts, batch),
+            |batch, partition| self.read_partition(*partition, ranges, batch),
             BatchBuilder::finish,
         )
     }

@@ -100,7 +100,7 @@ impl<'s> KeyIterator<'s> {
         KeyIterator { table, segment, partition, number, block: None, at: 0, current: None }
     }
 
-    /// The current key and its hash, or `None` after the last one of the part.
+    /// The current key and its hash, or `None` after the last one of the partition.
     fn key(&mut self) -> Result<Option<(u64, Packed<'s>)>> {
         if self.current.is_some() {
             return Ok(self.current);
@@ -117,7 +117,7 @@ impl<'s> KeyIterator<'s> {
                 while self.at < block.keys {
                     let key = self.segment.key(block, self.at)?;
                     let hash = key.hash();
-                    // A small segment's block spans several parts.
+                    // A block of a small segment spans several partitions.
                     match HashPartition::of(hash).0.cmp(&self.partition.0) {
                         std::cmp::Ordering::Less => self.at += 1,
                         std::cmp::Ordering::Equal => {

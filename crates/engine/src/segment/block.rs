@@ -1,13 +1,13 @@
 //! Blocks: the keys whose hashes share a prefix, with their rows.
 //!
 //! ```text
-//! head   0 checksum u64 | 8 keys u32 | 12 rows u32 | 16 key page: offset u32, length u32
+//! header   0 checksum u64 | 8 keys u32 | 12 rows u32 | 16 key page: offset u32, length u32
 //!       24 its kind u8 | 25 zero | 26 its width u16
 //!       28 pages, ceil(rows / 1024) x (value offset, length, date offset, length, 4 x u32)
 //!          fingerprints, keys x u16
 //!          row_count_delta, keys x (0, 1, 2 or 4 bytes, see [`count_delta_width`])
 //! ```
-//! The row_count_delta of a key is how many more rows than keys there are up to and including it:
+//! The delta of a key is how many more rows than keys there are up to and including it:
 //! its rows end at (its number + 1 + row_count_delta). Where every key has one row it takes no room.
 //! Offsets count from the start of the region. Keys are in the order of their hashes, then
 //! of their bytes; the rows of a key come newest first, ties by the text of the value.
@@ -22,7 +22,7 @@ pub(crate) const BLOCK_HEADER_FIXED: usize = 28;
 /// Bytes of an entry of the page table.
 pub(crate) const PAGE_ENTRY: usize = 16;
 
-/// A verified head.
+/// A verified header.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Block<'a> {
     pub(crate) keys: u32,
@@ -71,39 +71,39 @@ pub(crate) fn count_delta_width(row_count_delta: u32) -> usize {
 pub(crate) type PageRange = (usize, usize);
 
 impl<'a> Block<'a> {
-    /// Verifies and reads a head.
-    pub(crate) fn read(offset: usize, head: &'a [u8]) -> Result<Block<'a>, Damage> {
+    /// Verifies and reads a header.
+    pub(crate) fn read(offset: usize, header: &'a [u8]) -> Result<Block<'a>, Damage> {
         let damage = |what| Damage { region: Region::BlockHeaders, offset, what };
-        let good = match (u64_at(head, 0), head.get(8..)) {
+        let good = match (u64_at(header, 0), header.get(8..)) {
             (Some(sum), Some(rest)) => sum == checksum(Region::BlockHeaders, offset, rest),
             _ => false,
         };
         if !good {
             return Err(damage("the checksum of a block is wrong"));
         }
-        Block::fields(head).ok_or(damage("the head of a block contradicts itself"))
+        Block::fields(header).ok_or(damage("the header of a block contradicts itself"))
     }
 
-    /// A head as it is: for hints only.
+    /// A header as it is: for hints only.
     #[inline(always)]
-    pub(crate) fn unverified(head: &'a [u8]) -> Option<Block<'a>> {
-        Block::fields(head)
+    pub(crate) fn unverified(header: &'a [u8]) -> Option<Block<'a>> {
+        Block::fields(header)
     }
 
-    fn fields(head: &'a [u8]) -> Option<Block<'a>> {
-        let (keys, rows) = (u32_at(head, 8)?, u32_at(head, 12)?);
+    fn fields(header: &'a [u8]) -> Option<Block<'a>> {
+        let (keys, rows) = (u32_at(header, 8)?, u32_at(header, 12)?);
         let pages_len = rows.div_ceil(PAGE_ROWS) as usize * PAGE_ENTRY;
-        let pages = slice(head, BLOCK_HEADER_FIXED, pages_len)?;
-        let fingerprints = slice(head, BLOCK_HEADER_FIXED + pages_len, keys as usize * 2)?;
-        let row_count_delta = head.get(BLOCK_HEADER_FIXED + pages_len + fingerprints.len()..)?;
+        let pages = slice(header, BLOCK_HEADER_FIXED, pages_len)?;
+        let fingerprints = slice(header, BLOCK_HEADER_FIXED + pages_len, keys as usize * 2)?;
+        let row_count_delta = header.get(BLOCK_HEADER_FIXED + pages_len + fingerprints.len()..)?;
         let expected = count_delta_width(rows.checked_sub(keys)?) * keys as usize;
         (row_count_delta.len() == expected).then_some(())?;
         Some(Block {
             keys,
             rows,
-            key_page: (u32_at(head, 16)?, u32_at(head, 20)?),
-            kind: *head.get(24)?,
-            width: u16_at(head, 26)?,
+            key_page: (u32_at(header, 16)?, u32_at(header, 20)?),
+            kind: *header.get(24)?,
+            width: u16_at(header, 26)?,
             pages,
             fingerprints,
             row_count_delta,
@@ -138,7 +138,7 @@ impl<'a> Block<'a> {
             2 => u16_at(self.row_count_delta, at * 2).map(u32::from),
             _ => u32_at(self.row_count_delta, at * 4),
         };
-        // The head was verified: every key has a row_count_delta, and no key before it a larger one.
+        // The header was verified: every key has a delta, and no key before it a larger one.
         let before = at.checked_sub(1).and_then(row_count_delta).unwrap_or(0);
         key.saturating_add(before)
             ..key.saturating_add(1).saturating_add(row_count_delta(at).unwrap_or(0))
@@ -149,7 +149,7 @@ impl<'a> Block<'a> {
         (self.key_page.0 as usize, self.key_page.1 as usize)
     }
 
-    /// The page of keys, not verified: see the head of this folder.
+    /// The page of keys, not verified: see the module documentation of `segment`.
     #[inline(always)]
     pub(crate) fn key_page<'b>(&self, keys: &'b [u8]) -> Option<IdPage<'b>> {
         let (offset, len) = self.key_page_range();

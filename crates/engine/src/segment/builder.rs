@@ -145,7 +145,7 @@ impl SegmentBuilder {
             self.block_headers.extend_from_slice(row_count_delta.get(..width).unwrap_or_default());
         }
         if let Some((sum, rest)) =
-            self.block_headers.get_mut(offset..).and_then(|head| head.split_at_mut_checked(8))
+            self.block_headers.get_mut(offset..).and_then(|header| header.split_at_mut_checked(8))
         {
             sum.copy_from_slice(&checksum(Region::BlockHeaders, offset, rest).to_le_bytes());
         }

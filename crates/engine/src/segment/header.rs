@@ -191,7 +191,7 @@ impl Header {
         self.prefix_bits == 0 || (hash ^ self.prefix) >> (64 - u32::from(self.prefix_bits)) == 0
     }
 
-    /// Whether the segment shares hashes with a part of the hash space.
+    /// Whether the segment shares hashes with a hash partition.
     pub(crate) fn overlaps(&self, partition: HashPartition) -> bool {
         let bits = self.prefix_bits.min(HashPartition::BITS);
         bits == 0 || (self.prefix ^ partition.first_hash()) >> (64 - u32::from(bits)) == 0

@@ -22,7 +22,7 @@ pub(crate) const DATE_HEADER: usize = 24;
 pub(crate) const MIXED: u8 = 0xff;
 
 /// Identifiers of a page. Made from parts whose checksum was verified, or, for keys, from
-/// a verified head.
+/// a verified block header.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IdPage<'a> {
     kind: u8,

@@ -150,8 +150,8 @@ impl Segment {
             return Ok(None);
         }
         let offset = range.start;
-        let head = self.region(Region::BlockHeaders).get(range).unwrap_or_default();
-        Block::read(offset, head).map(Some).map_err(|damage| self.damaged(damage))
+        let header = self.region(Region::BlockHeaders).get(range).unwrap_or_default();
+        Block::read(offset, header).map(Some).map_err(|damage| self.damaged(damage))
     }
 
     /// A block in which a key was found.
@@ -177,11 +177,11 @@ impl Segment {
     /// Prefetches the pages of values and dates of a row, whose block header should be in the cache.
     #[inline(always)]
     pub(crate) fn prefetch_row(&self, number: u32, row: u32) {
-        let head = self
+        let header = self
             .region(Region::BlockHeaders)
             .get(self.block_header_range(number))
             .unwrap_or_default();
-        let ranges = Block::unverified(head).and_then(|block| block.page_ranges(row / PAGE_ROWS));
+        let ranges = Block::unverified(header).and_then(|block| block.page_ranges(row / PAGE_ROWS));
         if let Some((values, dates)) = ranges {
             prefetch_range(self.region(Region::Values), values.0..values.0 + values.1);
             prefetch_range(self.region(Region::Dates), dates.0..dates.0 + dates.1);

@@ -5,16 +5,16 @@ use twox_hash::XxHash3_64;
 /// Rows on a full page of values and of dates.
 pub(crate) const PAGE_ROWS: u32 = 1024;
 
-/// Blocks are numbered so that this many rows fall on each, or up to twice as many.
+/// A block has this many rows, or up to twice as many.
 pub(crate) const BLOCK_ROWS: u64 = 128;
 
-/// The checksum of a part of a file. Its place is part of it, so that bytes that were
-/// written well but in the wrong place are found out.
+/// The checksum of some bytes of a file. It covers their place, so that bytes written well but in the wrong
+/// place are detected.
 pub(crate) fn checksum(region: Region, offset: usize, bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot_with_seed((region as u64) << 56 | offset as u64, bytes)
 }
 
-/// The parts of a segment file.
+/// The regions of a segment file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Region {

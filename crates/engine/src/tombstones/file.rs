@@ -94,14 +94,14 @@ pub(crate) fn decode(path: &Path, bytes: &[u8]) -> Result<TombstoneSet> {
             ));
         }
         Some(_) if bytes.starts_with(&MAGIC) => {}
-        _ => return Err(corrupt(path, 0, "these are no erasures")),
+        _ => return Err(corrupt(path, 0, "this is no tombstone file")),
     }
     let sum_at = bytes.len().saturating_sub(SUM_BYTES);
     let (body, sum) = bytes.split_at_checked(sum_at).unwrap_or_default();
     if u64_at(sum, 0) != Some(XxHash3_64::oneshot(body)) {
         return Err(corrupt(path, sum_at, "the checksum of the tombstones is wrong"));
     }
-    read_entries(body).ok_or_else(|| corrupt(path, HEADER_BYTES, "the tombstones make no sense"))
+    read_entries(body).ok_or_else(|| corrupt(path, HEADER_BYTES, "the tombstones are malformed"))
 }
 
 fn read_entries(body: &[u8]) -> Option<TombstoneSet> {

@@ -1,9 +1,9 @@
 //! Sets of tombstones, and which rows they hide.
 
 use crate::encoding::Packed;
+use foldhash::fast::FixedState;
 use idmatch_model::{ErasureKey, Keep, SeenAt, Side};
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 /// Which rows of a table count.
@@ -24,7 +24,7 @@ pub(crate) struct Tombstones {
 /// Some tombstones: hashes, each with the date up to which it hides.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct TombstoneSet {
-    hidden: HashMap<u128, SeenAt, BuildHasherDefault<HashIsHashed>>,
+    hidden: HashMap<u128, SeenAt, FixedState>,
 }
 
 /// The tombstones that matter for the rows of one key.
@@ -51,7 +51,7 @@ impl Tombstones {
         Tombstones { key, sets, newest }
     }
 
-    /// How many there are.
+    /// How many tombstones there are.
     pub(crate) fn len(&self) -> u64 {
         self.sets.iter().map(|set| set.len()).sum()
     }
@@ -142,23 +142,5 @@ impl TombstoneSet {
         let mut all: Vec<_> = self.hidden.iter().map(|(hash, at)| (*hash, *at)).collect();
         all.sort_unstable();
         all
-    }
-}
-
-/// The keys are hashes already.
-#[derive(Default)]
-pub(crate) struct HashIsHashed(u64);
-
-impl Hasher for HashIsHashed {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
-    }
-
-    fn write_u128(&mut self, hash: u128) {
-        self.0 = hash as u64;
     }
 }

@@ -120,7 +120,6 @@ impl VersionSet {
 }
 
 fn malformed() -> Error {
-    let what =
-        "a record of the journal is whole but makes no sense; restore the store from a backup";
+    let what = "a record of the journal is whole but malformed; restore the store from a backup";
     Error::new(ErrorKind::Corrupt, what)
 }

@@ -143,7 +143,7 @@ impl Manifest {
             (Some(MAGIC), Some(format)) if is_number(format) => format,
             _ => return Err(corrupt(path, 0, "this is no manifest")),
         };
-        // Before anything else: what follows the number may have other rules there.
+        // Checked first: the rest may have another format.
         if format != FORMAT {
             return Err(Error::new(
                 ErrorKind::UnsupportedFormat,

@@ -126,7 +126,10 @@ impl Version {
             sets.iter().filter_map(|set| set.tables.get(name).cloned()).collect()
         };
         let tables = self.tables.iter().map(|(name, table)| {
-            (name.clone(), Arc::new(TableVersion { memtables: of_table(name), ..table.shared() }))
+            (
+                name.clone(),
+                Arc::new(TableVersion { memtables: of_table(name), ..table.without_memtables() }),
+            )
         });
         Version {
             manifest: self.manifest.clone(),
@@ -228,7 +231,7 @@ impl TableVersion {
     }
 
     /// The same segments, without memtables.
-    fn shared(&self) -> TableVersion {
+    fn without_memtables(&self) -> TableVersion {
         TableVersion {
             options: self.options.clone(),
             row_filter: self.row_filter.clone(),

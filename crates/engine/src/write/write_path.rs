@@ -38,7 +38,7 @@ const MAX_SET_BYTES: usize = 1 << 30;
 /// About the memory of a row beyond its bytes, in both directions; and the growth factor of its lists.
 const ROW_OVERHEAD_BYTES: usize = 48;
 const LIST_GROWTH: usize = 2;
-/// One part in this many of the memory limit is reserved for lists that grow by more than estimated.
+/// This share of the memory limit is reserved for lists that grow by more than estimated.
 const RESERVE_SHARE: usize = 64;
 
 /// The journal as this process writes it.
@@ -312,8 +312,8 @@ impl WritePath {
         if writer.sync_by.is_none() || self.is_syncing.swap(true, AcqRel) {
             return;
         }
-        let shared = self.clone();
-        if sync::spawn("idmatch-sync", move || shared.sync_when_due()).is_err() {
+        let writes = self.clone();
+        if sync::spawn("idmatch-sync", move || writes.sync_when_due()).is_err() {
             // Without a thread to do it later, now.
             self.is_syncing.store(false, Release);
             writer.sync();
