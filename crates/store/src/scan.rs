@@ -5,9 +5,9 @@
 //! and a repeated copy skips the parts that are equal. Must not know the use of the rows.
 
 use crate::{Error, ErrorKind, MatchLane, MatchSink, Result, match_schema};
-use arrow_array::builder::StringBuilder;
-use arrow_array::{ArrayRef, RecordBatch, TimestampMillisecondArray};
-use arrow_schema::SchemaRef;
+use arrow_array::{ArrayRef, RecordBatch, StringArray, TimestampMillisecondArray};
+use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
+use arrow_schema::{ArrowError, SchemaRef};
 use idmatch_model::{SeenAt, Side};
 use std::sync::Arc;
 
@@ -63,60 +63,94 @@ pub trait Scan: Send + Sync {
 /// Rows on their way into a batch of [`match_schema`].
 pub struct RowBatch {
     schema: SchemaRef,
-    keys: StringBuilder,
-    values: StringBuilder,
+    keys: TextColumn,
+    values: TextColumn,
     dates: Vec<i64>,
-    bytes: usize,
-    /// Rows of the last batch, and the bytes of its keys and of its values: the next will be about as large.
-    usual: (usize, usize, usize),
+    /// A batch is full with this many rows, or bytes of identifiers.
+    limits: (usize, usize),
+}
+
+/// A text column being built. Its bytes are checked to be UTF-8 once for a whole batch.
+#[derive(Default)]
+struct TextColumn {
+    text: Vec<u8>,
+    ends: Vec<i32>,
 }
 
 impl RowBatch {
     /// An empty batch, whose keys are of this side.
     pub fn new(by: Side) -> RowBatch {
-        let (keys, values) = (StringBuilder::new(), StringBuilder::new());
-        let (dates, usual) = (Vec::new(), (0, 0, 0));
-        RowBatch { schema: match_schema(by), keys, values, dates, bytes: 0, usual }
+        RowBatch::with_limits(by, BATCH_ROWS, BATCH_BYTES)
+    }
+
+    /// The same for batches of up to this many rows, or bytes of identifiers: less than 2 GiB.
+    pub fn with_limits(by: Side, rows: usize, bytes: usize) -> RowBatch {
+        let (keys, values) = (TextColumn::default(), TextColumn::default());
+        let limits = (rows, bytes);
+        RowBatch { schema: match_schema(by), keys, values, dates: Vec::new(), limits }
     }
 
     /// Adds a row; gives the batch when it is full.
     pub fn push(&mut self, key: &str, value: &str, seen_at: SeenAt) -> Result<Option<RecordBatch>> {
-        if self.dates.is_empty() {
-            let (rows, of_keys, of_values) = self.usual;
-            self.keys = StringBuilder::with_capacity(rows, of_keys);
-            self.values = StringBuilder::with_capacity(rows, of_values);
-            self.dates.reserve(rows);
-        }
-        self.keys.append_value(key);
-        self.values.append_value(value);
-        self.dates.push(seen_at.millis_i64());
-        self.bytes += key.len() + value.len();
-        let is_full = self.dates.len() >= BATCH_ROWS || self.bytes >= BATCH_BYTES;
+        let is_full = self.push_with(
+            |text| text.extend_from_slice(key.as_bytes()),
+            |text| text.extend_from_slice(value.as_bytes()),
+            seen_at,
+        );
         if is_full { self.take() } else { Ok(None) }
     }
 
+    /// Adds a row whose key and value are appended to a buffer; says whether the batch is full.
+    #[inline]
+    pub fn push_with(
+        &mut self,
+        key: impl FnOnce(&mut Vec<u8>),
+        value: impl FnOnce(&mut Vec<u8>),
+        seen_at: SeenAt,
+    ) -> bool {
+        self.keys.push(key);
+        self.values.push(value);
+        self.dates.push(seen_at.millis_i64());
+        let (rows, bytes) = self.limits;
+        self.dates.len() >= rows || self.keys.text.len() + self.values.text.len() >= bytes
+    }
+
     /// Takes the rows of an unfinished batch; `None` when there are none.
+    ///
+    /// # Errors
+    /// `Corrupt` if a key or value is not UTF-8.
     pub fn take(&mut self) -> Result<Option<RecordBatch>> {
         if self.dates.is_empty() {
             return Ok(None);
         }
-        self.bytes = 0;
-        self.usual = (self.dates.len(), text_bytes(&self.keys), text_bytes(&self.values));
-        let dates = TimestampMillisecondArray::from(std::mem::take(&mut self.dates));
-        let columns: Vec<ArrayRef> = vec![
-            Arc::new(self.keys.finish()),
-            Arc::new(self.values.finish()),
-            Arc::new(dates.with_timezone("UTC")),
-        ];
-        let batch = RecordBatch::try_new(self.schema.clone(), columns);
-        batch.map(Some).map_err(|e| {
-            Error::with_source(ErrorKind::InvalidArgument, "cannot build a batch of rows", e)
+        let next = Vec::with_capacity(self.dates.len());
+        let dates = std::mem::replace(&mut self.dates, next);
+        let columns = || -> Result<RecordBatch, ArrowError> {
+            let dates = TimestampMillisecondArray::from(dates).with_timezone("UTC");
+            let columns: Vec<ArrayRef> =
+                vec![Arc::new(self.keys.take()?), Arc::new(self.values.take()?), Arc::new(dates)];
+            RecordBatch::try_new(self.schema.clone(), columns)
+        };
+        columns().map(Some).map_err(|e| {
+            Error::with_source(ErrorKind::Corrupt, "stored identifiers are not UTF-8", e)
         })
     }
 }
 
-fn text_bytes(column: &StringBuilder) -> usize {
-    column.values_slice().len()
+impl TextColumn {
+    #[inline]
+    fn push(&mut self, append: impl FnOnce(&mut Vec<u8>)) {
+        append(&mut self.text);
+        self.ends.push(self.text.len() as i32);
+    }
+
+    fn take(&mut self) -> Result<StringArray, ArrowError> {
+        let offsets: Vec<i32> = std::iter::once(0).chain(self.ends.drain(..)).collect();
+        // The next batch is about as large.
+        let text = Vec::with_capacity(self.text.len());
+        let text = Buffer::from_vec(std::mem::replace(&mut self.text, text));
+        StringArray::try_new(OffsetBuffer::new(ScalarBuffer::from(offsets)), text, None)
+    }
 }
 
 /// Rows by id on their way to one lane.

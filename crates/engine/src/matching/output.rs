@@ -9,12 +9,8 @@ use crate::encoding::Packed;
 use crate::hash_partition::HashPartition;
 use crate::lookup::BlockCache;
 use crate::segment::Region;
-use arrow_array::{RecordBatch, StringArray, TimestampMillisecondArray};
-use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
-use arrow_schema::SchemaRef;
 use idmatch_model::{Keep, Pick, SeenAt, Side};
-use idmatch_store::{Error, ErrorKind, MatchLane, Result, match_schema};
-use std::sync::Arc;
+use idmatch_store::{MatchLane, Result, RowBatch};
 
 /// A batch is sent when it has this many rows, or bytes of identifiers.
 const BATCH_ROWS: usize = 64 << 10;
@@ -101,17 +97,12 @@ fn fetch(context: MatchContext<'_>, hits: &[Hit]) -> usize {
 /// Rows on their way to one lane, in batches that are sent when they are full.
 pub(crate) struct BatchBuilder<'s> {
     lane: Box<dyn MatchLane + 's>,
-    schema: SchemaRef,
-    keys: TextBuilder,
-    values: TextBuilder,
-    dates: Vec<i64>,
+    rows: RowBatch,
 }
 
 impl<'s> BatchBuilder<'s> {
     pub(crate) fn new(by: Side, lane: Box<dyn MatchLane + 's>) -> BatchBuilder<'s> {
-        let schema = match_schema(by);
-        let (keys, values) = (TextBuilder::default(), TextBuilder::default());
-        BatchBuilder { lane, schema, keys, values, dates: Vec::new() }
+        BatchBuilder { lane, rows: RowBatch::with_limits(by, BATCH_ROWS, BATCH_BYTES) }
     }
 
     /// Adds a row.
@@ -122,58 +113,21 @@ impl<'s> BatchBuilder<'s> {
         value: Packed<'_>,
         seen_at: SeenAt,
     ) -> Result<()> {
-        self.keys.push(key);
-        self.values.push(value);
-        self.dates.push(seen_at.millis_i64());
-        let bytes = self.keys.text.len() + self.values.text.len();
-        if self.dates.len() < BATCH_ROWS && bytes < BATCH_BYTES { Ok(()) } else { self.send() }
+        let key = |text: &mut Vec<u8>| key.unpack_into(text);
+        let value = |text: &mut Vec<u8>| value.unpack_into(text);
+        if self.rows.push_with(key, value, seen_at) { self.send() } else { Ok(()) }
     }
 
     /// Sends the last batch.
     pub(crate) fn finish(mut self) -> Result<()> {
-        if !self.dates.is_empty() {
-            self.send()?;
-        }
+        self.send()?;
         self.lane.finish()
     }
 
     fn send(&mut self) -> Result<()> {
-        let dates = TimestampMillisecondArray::from(std::mem::take(&mut self.dates));
-        let batch = RecordBatch::try_new(
-            self.schema.clone(),
-            vec![
-                Arc::new(self.keys.finish()?),
-                Arc::new(self.values.finish()?),
-                Arc::new(dates.with_timezone("UTC")),
-            ],
-        );
-        self.lane.push(batch.map_err(not_arrow)?)
+        match self.rows.take()? {
+            Some(batch) => self.lane.push(batch),
+            None => Ok(()),
+        }
     }
-}
-
-/// A text column being built. Bytes are checked to be UTF-8 once for a whole batch.
-#[derive(Default)]
-struct TextBuilder {
-    text: Vec<u8>,
-    ends: Vec<i32>,
-}
-
-impl TextBuilder {
-    #[inline]
-    fn push(&mut self, id: Packed<'_>) {
-        id.unpack_into(&mut self.text);
-        self.ends.push(self.text.len() as i32);
-    }
-
-    fn finish(&mut self) -> Result<StringArray> {
-        let ends = std::mem::take(&mut self.ends);
-        let offsets: Vec<i32> = std::iter::once(0).chain(ends).collect();
-        let text = Buffer::from_vec(std::mem::take(&mut self.text));
-        let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
-        StringArray::try_new(offsets, text, None).map_err(not_arrow)
-    }
-}
-
-fn not_arrow(e: arrow_schema::ArrowError) -> Error {
-    Error::with_source(ErrorKind::Corrupt, "stored identifiers are not UTF-8", e)
 }
