@@ -1,18 +1,18 @@
 //! Bulk load: from batches to published segments, without the journal.
 //!
-//! 1. [`partition`]: threads pull batches, validate and pack the rows, and put every row into two hash
+//! 1. `partition`: threads pull batches, validate and pack the rows, and put every row into two hash
 //!    partitions: that of its id, and that of its partner_id.
-//! 2. [`spill`]: full buffers go to spill files, one for 16 partitions.
-//! 3. [`load`]: threads take partitions, sort their rows in memory and write segments.
+//! 2. `spill`: full buffers go to spill files, one for 16 partitions.
+//! 3. `pipeline`: threads take partitions, sort their rows in memory and write segments.
 //!
 //! The [`BulkLoader`] publishes all segments in one change of the manifest. Memory is bounded by
 //! [`crate::options::MemoryLimits`]. A partition that exceeds the sort memory becomes several segments of the
 //! same hashes, which readers merge. Must not know how rows are read.
 
 mod bulk_loader;
-mod load;
 mod partition;
+mod pipeline;
 mod spill;
 
 pub(crate) use bulk_loader::BulkLoader;
-pub(crate) use load::{LoadPlace, load};
+pub(crate) use pipeline::{LoadPlace, load};
