@@ -1,6 +1,6 @@
 # Targets of the benchmark; the Makefile at the top includes this file.
 #
-#   make bench                      everything at full size: hours, about 80 GB of disk; root for the cold runs
+#   make bench                      everything at full size: hours, about 60 GB of disk; root for the cold runs
 #   make bench BENCH_ARGS="--rows 4M"    everything, small: minutes
 #   make bench-live                 writing while reading: an hour, about 40 GB of disk
 #   make bench-live LIVE_ARGS="--rows 2M --seconds 10"    the same, small: minutes

@@ -15,12 +15,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from heat import disk_bytes_read
 from machine import free_bytes
 from peers.base import Setting
 from sampling import Peak, Sampler, private_bytes
 
 _SAMPLE_SECONDS = 0.005
 _REASON_CHARACTERS = 300
+_BLOCK_BYTES = 512  # of `ru_inblock`
 _HERE = Path(__file__).parent
 
 
@@ -31,12 +33,13 @@ class ContestantFailed(Exception):
 @dataclass(frozen=True)
 class Call:
     """What came of one call: its result, its time inside the contestant, its peak of private
-    memory.
+    memory, and what it read from disk.
     """
 
     value: Any
     seconds: float
     private_bytes: int
+    read_bytes: int
 
 
 @dataclass(frozen=True)
@@ -84,11 +87,13 @@ class Contestant:
             elif free_bytes(self._workspace) < self._limits.free_bytes:
                 self._end("ended because it had nearly filled the disk")
 
+        read_before = disk_bytes_read(self._process.pid)
         with Sampler(watch, _SAMPLE_SECONDS):
             answer = self._ask({"call": method, "arguments": arguments})
         if "error" in answer:
             raise ContestantFailed(answer["error"].splitlines()[0][:_REASON_CHARACTERS])
-        return Call(answer["value"], answer["seconds"], peak.value)
+        read = disk_bytes_read(self._process.pid) - read_before
+        return Call(answer["value"], answer["seconds"], peak.value, read)
 
     def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
         assert self._process.stdin
@@ -128,3 +133,25 @@ class Contestant:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+def run_command(command: list[str], threads: int) -> Call:
+    """Runs a command with its share of the processors; it prints a number, or JSON with `rows`."""
+    processors = sorted(os.sched_getaffinity(0))[:threads]
+    began = time.perf_counter()
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: os.sched_setaffinity(0, processors),
+    )
+    assert process.stdout
+    printed = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    seconds = time.perf_counter() - began
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise ContestantFailed(f"{command[0]} ended with status {process.returncode}")
+    answer = json.loads(printed)
+    rows = answer["rows"] if isinstance(answer, dict) else answer
+    return Call(rows, seconds, usage.ru_maxrss * 1024, usage.ru_inblock * _BLOCK_BYTES)

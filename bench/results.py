@@ -1,13 +1,13 @@
 """The results as one JSON document, kept after every step so that nothing is lost when a run is
 stopped.
 
-about         machine, versions, command, date, seed, rows, sizes of the data
-counts        rows -> the count that every contestant gave
-checksums     rows -> a checksum of the rows that every contestant wrote
-contestants   name -> version, and per mode its seconds and private memory, or why it has none
-bare          seconds of each step of the least any join must do
-idmatch       load, ten_loads, open, lookups, lookups_rust
-skipped       what was left out, and why
+    about         machine, versions, command, date, seed, rows, sizes of the data
+    counts        rows -> the count that every contestant gave
+    checksums     rows -> a checksum of the rows that every contestant wrote
+    contestants   name -> version, and per mode its seconds, private memory and bytes from disk
+    bare          seconds of each step of the least any join must do
+    idmatch       load, ten_loads, open, lookups, lookups_rust
+    skipped       what was left out, and why
 """
 
 from __future__ import annotations

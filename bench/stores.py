@@ -10,7 +10,8 @@ from typing import Any
 
 from contestant import ContestantFailed
 from data import DataSet
-from joins import Bench, can_drop_page_cache, drop_page_cache, hot, say
+from heat import can_drop_page_cache, drop_page_cache
+from joins import Bench, hot, say
 from programs import CannotBuild, program
 from results import timing
 from sampling import DiskPeak, Sampler

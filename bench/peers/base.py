@@ -59,6 +59,20 @@ class Peer(ABC):
         "snappy" or "none".
         """
 
+    def inputs(self) -> list[str]:
+        """Files that a count reads: they are read once before it is called hot."""
+        return [str(file) for file in (*self.data.files, self.data.population)]
+
+    def opened_bytes(self) -> int:
+        """Bytes of the files that a count opens."""
+        return sum(Path(file).stat().st_size for file in self.inputs())
+
+    def typed(self) -> list[str]:
+        """The command of a shell that answers the question and prints the number; none where it is
+        not measured.
+        """
+        return []
+
     def rehearse(self, directory: str, rows: int) -> None:
         """Does all of it with small data, so that a cold run does not time the reading of the
         libraries' own files.

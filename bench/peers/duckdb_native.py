@@ -22,6 +22,9 @@ class DuckDbNative(DuckDbParquet):
         self.connection.execute("CHECKPOINT")
         self.connection.close()
 
+    def inputs(self) -> list[str]:
+        return [self.database, str(self.data.population)]
+
     def matches(self) -> str:
         return "matches"
 

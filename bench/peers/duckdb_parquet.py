@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import duckdb
 
 from peers.base import Codec, Peer
@@ -28,12 +30,21 @@ class DuckDbParquet(Peer):
         )
 
     def count(self) -> int:
-        query = (
-            f"SELECT count(m.partner_id) FROM {self._population()} p JOIN {self.matches()} m ON"
-            " p.id = m.id"
-        )
-        (count,) = self.connection.execute(query).fetchall()[0]
+        (count,) = self.connection.execute(self._question()).fetchall()[0]
         return int(count)
+
+    def typed(self) -> list[str]:
+        # Without its progress bar, which it prints before the number.
+        settings = {
+            "threads": self.setting.threads,
+            "memory_limit": f"{self.setting.memory_bytes // 10**6}MB",
+        }
+        code = (
+            f"import duckdb; database = duckdb.connect({self.database!r}, config={settings!r});"
+            " database.execute('SET enable_progress_bar = false');"
+            f" print(database.execute({self._question()!r}).fetchall()[0][0])"
+        )
+        return [sys.executable, "-c", code]
 
     def write(self, path: str, compression: Codec) -> None:
         # Rows may come in any order from every contestant; without this DuckDB would keep the
@@ -52,6 +63,12 @@ class DuckDbParquet(Peer):
         """The match rows, as SQL."""
         files = ", ".join(f"'{file}'" for file in self.data.files)
         return f"read_parquet([{files}])"
+
+    def _question(self) -> str:
+        return (
+            f"SELECT count(m.partner_id) FROM {self._population()} p"
+            f" JOIN {self.matches()} m ON p.id = m.id"
+        )
 
     def _population(self) -> str:
         return f"read_parquet('{self.data.population}')"

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import statistics
+import sys
 import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import idmatch
 import pyarrow as arrow
 import pyarrow.parquet as parquet
+from units import directory_bytes
 
 from peers.base import Codec, Peer
 
@@ -52,6 +55,20 @@ class IdMatch(Peer):
 
     def write(self, path: str, compression: Codec) -> None:
         self.table.match(str(self.data.population)).write_parquet(path, compression=compression)
+
+    def inputs(self) -> list[str]:
+        """The population alone: which files of a store a count reads is the store's own business,
+        so runs that do not count bring them into the page cache.
+        """
+        return [str(self.data.population)]
+
+    def opened_bytes(self) -> int:
+        """A count reads one of the two directions."""
+        return super().opened_bytes() + directory_bytes(Path(self.store_path)) // 2
+
+    def typed(self) -> list[str]:
+        program = Path(sys.executable).with_name("idmatch")
+        return [str(program), "match", "--json", self.store_path, _TABLE, str(self.data.population)]
 
     def open_and_close(self) -> None:
         """Opens the store and its table, as a new reader does."""
