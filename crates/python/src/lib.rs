@@ -13,6 +13,7 @@ mod matches;
 mod parquet;
 mod sources;
 mod stores;
+mod stream;
 mod tables;
 mod times;
 

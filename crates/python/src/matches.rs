@@ -3,19 +3,15 @@
 use crate::errors::OrRaise;
 use crate::interrupt::{interruptible, not_stopped, uninterrupted};
 use crate::parquet;
-use arrow_array::{RecordBatch, RecordBatchReader};
-use arrow_schema::{ArrowError, SchemaRef};
+use crate::stream::{self, BatchStream};
 use idmatch_model::Side;
-use idmatch_store::{Error, ErrorKind, Result, match_schema};
+use idmatch_store::{Result, match_schema};
 use pyo3::prelude::*;
 use pyo3_arrow::{PyRecordBatchReader, PyTable};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Batches that may wait to be read: what bounds the memory of a stream.
-const WAITING_BATCHES: usize = 4;
 /// So few matches are read before Ctrl-C would be noticed.
 const FEW_ROWS: u64 = 10_000;
 
@@ -92,47 +88,10 @@ impl Match {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let stream = MatchStream::start(self.matched.clone(), self.by);
+        let matched = self.matched.clone();
+        let write = move |send: &stream::Send<'_>| matched.write(&|batch| send(batch));
+        let stream = BatchStream::start(match_schema(self.by), write).or_raise(py)?;
         let reader = Bound::new(py, PyRecordBatchReader::new(Box::new(stream)))?;
         reader.call_method1("__arrow_c_stream__", (requested_schema,))
-    }
-}
-
-/// Reads what a thread of its own writes. Dropping it ends the thread.
-struct MatchStream {
-    schema: SchemaRef,
-    batches: Receiver<Result<RecordBatch>>,
-}
-
-impl MatchStream {
-    fn start(matched: Arc<dyn idmatch_store::Match>, by: Side) -> MatchStream {
-        let (sender, batches) = sync_channel(WAITING_BATCHES);
-        std::thread::spawn(move || {
-            let send = |batch| {
-                sender.send(Ok(batch)).map_err(|_| {
-                    Error::new(ErrorKind::InvalidArgument, "the reader of a match is gone")
-                })
-            };
-            if let Err(e) = matched.write(&send) {
-                // Where the reader is gone, nobody is left to be told.
-                sender.send(Err(e)).ok();
-            }
-        });
-        MatchStream { schema: match_schema(by), batches }
-    }
-}
-
-impl Iterator for MatchStream {
-    type Item = std::result::Result<RecordBatch, ArrowError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let next = self.batches.recv().ok()?;
-        Some(next.map_err(|e| ArrowError::ExternalError(Box::new(e))))
-    }
-}
-
-impl RecordBatchReader for MatchStream {
-    fn schema(&self) -> SchemaRef {
-        self.schema.clone()
     }
 }

@@ -1,0 +1,72 @@
+//! Batches that a writer thread sends to a reader, with a bound on those in memory.
+//!
+//! Must not know Python or what a match is. A stream ends in one of two ways: with the end that the
+//! writer sent, or with an error. A writer that panics sends no end, so its reader gets an error.
+
+use arrow_array::{RecordBatch, RecordBatchReader};
+use arrow_schema::{ArrowError, SchemaRef};
+use idmatch_store::{Error, ErrorKind, Result};
+use std::sync::mpsc::{Receiver, sync_channel};
+
+/// Batches that may wait for the reader: they bound the memory of a stream.
+const WAITING_BATCHES: usize = 4;
+
+/// What the writer sends a batch to.
+pub(crate) type Send<'a> = dyn Fn(RecordBatch) -> Result<()> + Sync + 'a;
+
+/// Reads what a writer thread sends. Dropping it ends the thread at its next batch.
+pub(crate) struct BatchStream {
+    schema: SchemaRef,
+    /// `None` is the end. A closed channel without it means that the writer failed.
+    messages: Receiver<Result<Option<RecordBatch>>>,
+    has_ended: bool,
+}
+
+impl BatchStream {
+    /// Starts a thread that runs `write`. Fails when the system gives no thread.
+    pub(crate) fn start(
+        schema: SchemaRef,
+        write: impl FnOnce(&Send<'_>) -> Result<()> + std::marker::Send + 'static,
+    ) -> Result<BatchStream> {
+        let (sender, messages) = sync_channel(WAITING_BATCHES);
+        let run = move || {
+            let send = |batch| {
+                let reader_is_gone =
+                    |_| Error::new(ErrorKind::InvalidArgument, "the reader of a match is gone");
+                sender.send(Ok(Some(batch))).map_err(reader_is_gone)
+            };
+            let end = write(&send).map(|()| None);
+            // A reader that is gone needs no end.
+            sender.send(end).ok();
+        };
+        let spawned = std::thread::Builder::new().name("match-stream".into()).spawn(run);
+        spawned.map_err(|e| {
+            let text = "cannot start a thread that reads a match; free threads or memory";
+            Error::with_source(ErrorKind::Io, text, e)
+        })?;
+        Ok(BatchStream { schema, messages, has_ended: false })
+    }
+}
+
+impl Iterator for BatchStream {
+    type Item = std::result::Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.has_ended {
+            return None;
+        }
+        let panicked = |_| {
+            let text = "the thread that reads a match panicked; the rows so far are not all";
+            Err(Error::new(ErrorKind::Io, text))
+        };
+        let next = self.messages.recv().unwrap_or_else(panicked).transpose();
+        self.has_ended = !matches!(next, Some(Ok(_)));
+        next.map(|batch| batch.map_err(|e| ArrowError::ExternalError(Box::new(e))))
+    }
+}
+
+impl RecordBatchReader for BatchStream {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+}
