@@ -30,7 +30,7 @@ def main(directory: str, people: int = 1_000_000) -> int:
     with idmatch.open(home / "store") as store:
         print("Loading ...")
         crm = store.create_table("crm")
-        report = crm.load(home / "crm.parquet", id="email", partner_id="cookie")
+        report = crm.load(home / "crm.parquet", columns=["email", "cookie"])
         print(f"  crm: {report.rows:,} rows in {report.seconds:.1f} s")
         partners = {}
         for name in truth["partners"]:

@@ -117,7 +117,7 @@ def test_date_columns(empty: idmatch.Table, kind: str) -> None:
 def test_types_that_cannot_be_read(empty: idmatch.Table, column: str, values: list[Any]) -> None:
     rows = {"id": ["a"], "partner_id": ["x"], "seen_at": [NOON], column: values}
     with pytest.raises(idmatch.InvalidArgument, match=column):
-        empty.load(pa.table(rows), id="id", partner_id="partner_id", seen_at="seen_at")
+        empty.load(pa.table(rows), columns=["id", "partner_id", "seen_at"])
 
 
 def test_large_batches_are_sliced(empty: idmatch.Table) -> None:
@@ -126,3 +126,34 @@ def test_large_batches_are_sliced(empty: idmatch.Table) -> None:
     rows = pa.table({"id": ids, "partner_id": ids, "seen_at": [NOON] * count})
     assert empty.load(rows).rows == count
     assert empty.match(rows.select(["id"])).matched == count
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        ["k1", "k2", "k3"],
+        ["k1", "", "k3"],
+        ("k1", None, "k3"),
+        ["k1", "k2"],
+        {"id": "k1", "seen_at": "k3"},
+        {"id": "k1", "partner_id": None, "seen_at": ""},
+    ],
+)
+def test_columns_by_name(empty: idmatch.Table, columns: list[str] | dict[str, str]) -> None:
+    report = empty.load(SMALL.rename_columns(["k1", "k2", "k3"]), columns=columns)
+    assert report.columns == {"id": ["k1"], "partner_id": ["k2"], "seen_at": ["k3"]}
+    assert empty.latest_partner_id("a") == ("x", NOON)
+
+
+@pytest.mark.parametrize(
+    "columns", ["id", ["a", "b", "c", "d"], {"uid": "k1"}, [1], 1, {"id": 1}, None]
+)
+def test_what_names_no_columns(empty: idmatch.Table, columns: object) -> None:
+    with pytest.raises(idmatch.InvalidArgument, match="id, partner_id, seen_at"):
+        empty.load(SMALL, columns=columns)  # type: ignore[arg-type]
+
+
+def test_sources_with_different_columns(empty: idmatch.Table) -> None:
+    report = empty.load([SMALL, SMALL.rename_columns(["cookie", "uid", "date"])])
+    assert report.columns["id"] == ["id", "cookie"]
+    assert empty.match(pa.table({"email": ["a"]})).columns == ["email"]

@@ -182,14 +182,14 @@ def test_progress_is_for_terminals(loaded: Cli) -> None:
 
 def test_from_python(table: idmatch.Table, tmp_path: Path) -> None:
     with idmatch.open(tmp_path / "copied") as copied:
-        report = table.copy_to(copied, "twin")
+        report = table.copy_to(copied, name="twin")
         assert (report.table, report.name) == ("small", "twin")
         assert (report.rows, report.sent, report.rows_there) == (4, 4, 4)
         assert everything(copied.table("twin")) == everything(table)
         copied.table("twin").upsert_one("z", "z", NOON)
         with pytest.raises(idmatch.Differs, match="has 5 rows"):
-            table.copy_to(copied, "twin")
-        assert table.copy_to(copied, "twin", merge=True).rows_there == 5
+            table.copy_to(copied, name="twin")
+        assert table.copy_to(copied, name="twin", merge=True).rows_there == 5
         with pytest.raises(idmatch.InvalidArgument, match="portion"):
             table.copy_to(copied, portion=0)
     with pytest.raises(idmatch.InvalidArgument, match="closed"):

@@ -67,8 +67,8 @@ def test_a_list_in_a_csv_file(store: idmatch.Store, tmp_path: Path) -> None:
     table = store.create_table("t")
     table.load(SMALL)
     (tmp_path / "list.csv").write_text('email,uid\na,\n,z\n"",x\nb,x\n')
-    report = table.erase(
-        tmp_path / "list.csv", id="email", partner_id="uid", rejects=tmp_path / "rejects.csv"
+    report = table.erase_from(
+        tmp_path / "list.csv", columns=["email", "uid"], rejects=tmp_path / "rejects.csv"
     )
     # Nothing between two commas is no identifier; an empty one in quotes is a bad one.
     assert (report.targets, report.rejected, report.by_id) == (4, 1, 4)
@@ -83,7 +83,7 @@ def test_a_list_of_targets(store: idmatch.Store, tmp_path: Path) -> None:
     table = store.create_table("t")
     table.load(SMALL)
     targets = pa.table({"email": ["a", None, "", None], "uid": [None, "z", "x", None]})
-    report = table.erase(targets, id="email", partner_id="uid", rejects=tmp_path / "rejects.csv")
+    report = table.erase_from(targets, columns=["email", "uid"], rejects=tmp_path / "rejects.csv")
     assert (report.targets, report.rejected) == (4, 2)
     rejects = (tmp_path / "rejects.csv").read_text()
     assert "is empty" in rejects
@@ -91,7 +91,7 @@ def test_a_list_of_targets(store: idmatch.Store, tmp_path: Path) -> None:
     assert table.partner_ids("a").num_rows == table.ids("z").num_rows == 0
     assert table.ids("x").num_rows > 0
     with pytest.raises(idmatch.BadInput, match="nothing was erased"):
-        table.erase(targets, id="email", partner_id="uid", strict=True)
+        table.erase_from(targets, columns=["email", "uid"], strict=True)
 
 
 def test_what_cannot_be_erased(store: idmatch.Store) -> None:
@@ -99,8 +99,8 @@ def test_what_cannot_be_erased(store: idmatch.Store) -> None:
     table.load(SMALL)
     for call in (
         lambda: table.erase(),
-        lambda: table.erase(SMALL),
-        lambda: table.erase(SMALL, id="nope"),
+        lambda: table.erase_from(SMALL, columns=[]),
+        lambda: table.erase_from(SMALL, columns=["nope"]),
         lambda: table.erase(id="a", at="2999-01-01"),
     ):
         with pytest.raises(idmatch.InvalidArgument):

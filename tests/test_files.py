@@ -104,7 +104,7 @@ def test_a_file_whose_name_looks_like_a_glob(empty: idmatch.Table, tmp_path: Pat
 def test_csv_dialects(empty: idmatch.Table, tmp_path: Path) -> None:
     lines = '\ufeff\n"an; id";"partner_id";when\n"a";"x;y";2026-03-01\n\n'
     (tmp_path / "rows.csv").write_text(lines.replace("\n", "\r\n"), newline="")
-    assert empty.load(tmp_path / "rows.csv", id="an; id", seen_at="when").rows == 1
+    assert empty.load(tmp_path / "rows.csv", columns=["an; id", "", "when"]).rows == 1
     assert empty.latest_partner_id("a").value == "x;y"
 
 
@@ -115,7 +115,7 @@ def test_partitions_are_columns(empty: idmatch.Table, tmp_path: Path) -> None:
             home.mkdir(parents=True)
             pq.write_table(pa.table({"cookie": ["a"]}), home / "0.parquet")
             write_csv(pa.table({"cookie": ["a", "b"]}), home / "1.csv")
-    assert empty.load(tmp_path / "in", seen_at="day").rows == 12
+    assert empty.load(tmp_path / "in", columns={"seen_at": "day"}).rows == 12
     answers = empty.partner_ids("b")
     assert answers.column("partner_id").to_pylist() == ["x/y", "z"]
     assert {f"{date:%Y-%m-%d}" for date in answers.column("seen_at").to_pylist()} == {"2026-01-02"}
@@ -190,8 +190,8 @@ def test_columns_are_named(empty: idmatch.Table, tmp_path: Path) -> None:
     with pytest.raises(idmatch.InvalidArgument, match=r"k1.*k2.*when \(timestamp.*n \(int64"):
         empty.load(tmp_path / "rows.parquet")
     with pytest.raises(idmatch.InvalidArgument, match=r"'k9'.*k1.*k2"):
-        empty.load(tmp_path / "rows.parquet", id="k9")
-    empty.load(tmp_path / "rows.parquet", id="k1", partner_id="k2", seen_at="when")
+        empty.load(tmp_path / "rows.parquet", columns=["k9"])
+    empty.load(tmp_path / "rows.parquet", columns=["k1", "k2", "when"])
     assert loaded_pairs(empty) == 4
 
 
@@ -206,7 +206,7 @@ def test_columns_are_named(empty: idmatch.Table, tmp_path: Path) -> None:
     ],
 )
 def test_columns_are_guessed(empty: idmatch.Table, names: list[str], named: dict[str, str]) -> None:
-    empty.load(SMALL.rename_columns(names), **named)
+    empty.load(SMALL.rename_columns(names), columns=named)
     assert empty.latest_partner_id("a") == ("x", NOON)
 
 
@@ -219,4 +219,4 @@ def test_columns_are_not_guessed_where_two_fit(empty: idmatch.Table, names: list
 def test_two_columns_of_one_name(empty: idmatch.Table) -> None:
     rows = SMALL.append_column("id", SMALL.column("id"))
     with pytest.raises(idmatch.InvalidArgument, match="2"):
-        empty.load(rows, id="id")
+        empty.load(rows, columns=["id"])

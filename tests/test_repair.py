@@ -53,7 +53,7 @@ def test_a_store_that_does_not_open_is_mended(loaded: Cli) -> None:
     assert [found["problem"] for found in mended["store"]] == ["the file is gone"]
     assert mended["tables"][0]["problems"] == []
     assert loaded("lookup", "store", "small", "--id", "a", "--json").json() == before
-    assert idmatch.mend(loaded.home / "store") == []
+    assert idmatch.recover(loaded.home / "store") == []
 
 
 def test_damage_in_the_middle_of_the_journal(loaded: Cli) -> None:

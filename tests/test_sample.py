@@ -122,7 +122,7 @@ def test_truth_is_what_sql_says(made: Path, truth: Any) -> None:
 
 def test_truth_is_what_idmatch_says(made: Path, truth: Any, store: idmatch.Store) -> None:
     crm = store.create_table("crm")
-    assert crm.load(made / "crm.parquet", id="email").rows == truth["rows"]["crm.parquet"]
+    assert crm.load(made / "crm.parquet", columns=["email"]).rows == truth["rows"]["crm.parquet"]
     cookies = crm.match(made / "donors.parquet")
     assert figures(cookies) == truth["crm"]
     for name, partner in truth["partners"].items():

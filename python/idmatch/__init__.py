@@ -5,7 +5,7 @@ identifier in microseconds, and matches a whole population of them at once:
 
     store = idmatch.open("./store")
     table = store.create_table("appnexus", keep="last", retention="13mo")
-    table.load("matches/*.parquet", id="cookie", partner_id="uid", seen_at="date")
+    table.load("matches/*.parquet", columns=["cookie", "uid", "date"])
     table.latest_partner_id("3f1c...")
     table.match("population.parquet").write_parquet("matched.parquet")
 """
@@ -19,6 +19,7 @@ from ._errors import (
     Error,
     InvalidArgument,
     IoError,
+    MissingExtra,
     NotAStore,
     SourceError,
     TableExists,
@@ -38,7 +39,7 @@ from ._results import (
     RepairReport,
     TableStats,
 )
-from ._store import Store, mend, open, restore
+from ._store import Store, open, recover, restore
 from ._table import Table
 
 __all__ = [
@@ -55,6 +56,7 @@ __all__ = [
     "Latest",
     "LoadReport",
     "MatchResult",
+    "MissingExtra",
     "NotAStore",
     "PlanStep",
     "RepairReport",
@@ -68,7 +70,7 @@ __all__ = [
     "UnknownOutcome",
     "UnsupportedFormat",
     "__version__",
-    "mend",
     "open",
+    "recover",
     "restore",
 ]

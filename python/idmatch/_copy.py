@@ -2,10 +2,19 @@
 
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from . import _core
+from ._core import Store as CoreStore
 from ._errors import InvalidArgument
 from ._results import CopyReport
+
+
+class Destination(Protocol):
+    """A store to copy to: `idmatch.Store`."""
+
+    @property
+    def _core(self) -> CoreStore: ...
 
 
 def copy(

@@ -5,7 +5,11 @@ Every call releases the GIL while it works and raises the errors of `idmatch._er
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, final
+from typing import final
+
+import pyarrow as pa
+
+from ._types import ArrowStream, By, Compression, CopyFigures, CountFigures, Keep, Pick, Reject
 
 __all__ = [
     "Match",
@@ -15,11 +19,11 @@ __all__ = [
     "copy_table",
     "explain_address",
     "format_instant",
-    "mend",
     "open_servers",
     "open_store",
     "parse_instant",
     "parse_period",
+    "recover",
     "restore",
 ]
 
@@ -40,7 +44,7 @@ def copy_table(
     merge: bool,
     accept_lost_erasures: bool,
     on_progress: Callable[[str, int], object] | None,
-) -> dict[str, Any]:
+) -> CopyFigures:
     """Copies a table to a table of `store` with this name, which is made if there is none.
 
     Returns what `CopyReport` has from `rows` to `erasures_lost`, under the same names.
@@ -54,8 +58,8 @@ def open_servers(address: str) -> Store:
 def explain_address(address: str) -> list[tuple[str, str, str]]:
     """The settings of a cql:// address, given or not: name, value, what it is for."""
 
-def mend(path: str, accept_loss: bool) -> list[tuple[str, str]]:
-    """Mends a store that cannot be opened; returns places and problems that were found."""
+def recover(path: str, accept_loss: bool) -> list[tuple[str, str]]:
+    """Recovers a store that cannot be opened; returns the places and problems that it found."""
 
 def restore(source: str, destination: str) -> None:
     """Copies a backup to a place where nothing is yet, after checking every file of it."""
@@ -73,9 +77,9 @@ def format_instant(millis: int) -> str:
 class Store:
     @property
     def path(self) -> str: ...
-    def create_table(self, name: str, keep: str, retention: str | None) -> Table:
+    def create_table(self, name: str, keep: Keep, retention: str | None) -> Table:
         """keep is "last" or "all". A table that exists with the same options is returned."""
-    def new_table(self, name: str, keep: str, retention: str | None) -> Table:
+    def new_table(self, name: str, keep: Keep, retention: str | None) -> Table:
         """A table that its first load makes: a load that fails leaves no table behind."""
     def table(self, name: str) -> Table: ...
     def tables(self) -> list[str]: ...
@@ -90,16 +94,16 @@ class Table:
     @property
     def name(self) -> str: ...
     @property
-    def keep(self) -> str: ...
+    def keep(self) -> Keep: ...
     @property
     def retention(self) -> str | None: ...
     def set_retention(self, retention: str | None) -> None:
         """Chooses another retention; it counts at once."""
     def load(
         self,
-        sources: Iterable[tuple[str, Any]],
+        sources: Iterable[tuple[str, ArrowStream]],
         strict: bool,
-        on_rejects: Callable[[list[tuple[str, int, str, str]]], object],
+        on_rejects: Callable[[list[Reject]], object],
     ) -> tuple[int, int]:
         """Loads all sources in one step, all or nothing; returns (rows read, rows rejected).
 
@@ -111,9 +115,9 @@ class Table:
         """
     def upsert(
         self,
-        sources: Iterable[tuple[str, Any]],
+        sources: Iterable[tuple[str, ArrowStream]],
         strict: bool,
-        on_rejects: Callable[[list[tuple[str, int, str, str]]], object],
+        on_rejects: Callable[[list[Reject]], object],
         short: bool,
         always: bool,
     ) -> tuple[int, int]:
@@ -132,9 +136,9 @@ class Table:
         """
     def erase(
         self,
-        sources: Iterable[tuple[str, Any]],
+        sources: Iterable[tuple[str, ArrowStream]],
         strict: bool,
-        on_rejects: Callable[[list[tuple[str, int, str, str]]], object],
+        on_rejects: Callable[[list[Reject]], object],
         at: int | None,
     ) -> tuple[int, int, int, int]:
         """Hides what the rows name up to `at` (default: now), all or nothing.
@@ -143,20 +147,20 @@ class Table:
         rejected, and how many rows of the table were erased by id and by partner_id.
         """
     def answers(
-        self, by: str, key: str, since: int | None, until: int | None, limit: int | None
-    ) -> Any:
+        self, by: By, key: str, since: int | None, until: int | None, limit: int | None
+    ) -> pa.Table:
         """What goes with a key, newest first: a pyarrow.Table of the other side's column
         (string) and seen_at (timestamp[ms, UTC])."""
     def latest(
-        self, by: str, key: str, since: int | None, until: int | None
+        self, by: By, key: str, since: int | None, until: int | None
     ) -> tuple[str, int] | None: ...
     def last_seen(self, id: str, partner_id: str) -> int | None: ...
     def history(self, id: str, partner_id: str) -> list[int]: ...
     def match(
         self,
-        sources: Iterable[tuple[str, Any]],
-        by: str,
-        pick: str,
+        sources: Iterable[tuple[str, ArrowStream]],
+        by: By,
+        pick: Pick,
         since: int | None,
         until: int | None,
         short: bool,
@@ -171,12 +175,12 @@ class Table:
     def verify(self) -> list[tuple[str, str]]:
         """What is wrong, as (place, problem); empty when all is well."""
     def repair(self, accept_loss: bool) -> tuple[list[tuple[str, str]], int]:
-        """Mends the table; returns what was wrong, and how many rows were lost at most.
+        """Repairs the table; returns what was wrong, and how many rows were lost at most.
 
         Raises Corrupt where rows would be lost and that is not accepted; nothing changes then.
         """
-    def stats(self) -> dict[str, Any]:
-        """What `TableStats` has, under the same names; oldest and newest are instants or None."""
+    def stats(self) -> tuple[CountFigures, int | None, int | None]:
+        """What `TableStats` has, under the same names, and the oldest and newest instant."""
 
 @final
 class Match:
@@ -189,9 +193,9 @@ class Match:
     @property
     def plan(self) -> list[tuple[str, int, int, str]]:
         """How the population was read: way, requests, keys, and why."""
-    def to_arrow(self) -> Any:
+    def to_arrow(self) -> pa.Table:
         """All matches: a pyarrow.Table of what `__arrow_c_stream__` gives."""
-    def write_parquet(self, path: str, compression: str) -> None:
+    def write_parquet(self, path: str, compression: Compression) -> None:
         """Writes them to a Parquet file, which takes its name when it is whole.
 
         compression is "none", "snappy", "lz4", "zstd" or "gzip".

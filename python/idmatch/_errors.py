@@ -13,7 +13,8 @@ Error
 ├── IoError (also OSError)              the disk, the operating system or the servers refused
 ├── Unavailable                         too few servers answer; to repeat it is safe
 ├── UnknownOutcome                      a write was not acknowledged; to repeat it is safe
-└── Differs                             a copy is not, or cannot be, the same as its source
+├── Differs                             a copy is not, or cannot be, the same as its source
+└── MissingExtra (also ImportError)     a package is missing that an extra installs
 
 Each has a `code`, which never changes, and a text that says what was wrong, with what,
 and what to do.
@@ -108,3 +109,9 @@ class Differs(Error):
     """What should be the same is not: a copy and its source, or much of a table's directions."""
 
     code = "differs"
+
+
+class MissingExtra(Error, ImportError):
+    """A package is not installed that `pip install 'idmatch[...]'` brings."""
+
+    code = "missing-extra"

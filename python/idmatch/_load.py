@@ -1,115 +1,159 @@
-"""Loads and matches: the core at work on the sources that users name."""
+"""Loads, upserts, erasures and matches: the core at work on the sources that users name."""
 
-import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Self
 
 from . import _core
 from ._errors import BadInput, InvalidArgument, UnknownOutcome
+from ._lazy import LazyModule
 from ._match import MatchResult
 from ._rejects import Rejects
 from ._results import EraseReport, LoadReport
-from ._sources import OnMalformed, Pieces, Source, Wanted, are_short, find
+from ._types import By, Columns, Path, Pick, Reject
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from . import _sources
+else:
+    # Brings pyarrow.
+    _sources = LazyModule("idmatch._sources")
+
+_ROLES = ("id", "partner_id", "seen_at")
 
 
 def load(
-    table: _core.Table,
-    sources: Sequence[Source],
-    columns: Wanted,
-    strict: bool,
-    rejects: str | os.PathLike[str] | None,
+    table: _core.Table, source: object, columns: Columns, strict: bool, rejects: Path | None
 ) -> LoadReport:
-    """Loads all sources into a table in one step; see `Table.load`."""
+    """Loads all of a source into a table in one step; see `Table.load`."""
+    wanted = _sources.Wanted(_names(columns, _ROLES))
+    sources = _sources.find(source)
     with _Report(table, strict, rejects, otherwise="nothing was loaded") as report:
-        streams = _streams(sources, columns, report.log.take_malformed)
+        streams = _streams(sources, wanted, report.log.take_malformed)
         report.add(table.load(streams, strict, report.log.take))
-    return report.made()
+    return report.made(wanted)
 
 
 def upsert(
     table: _core.Table,
-    sources: Sequence[Source],
-    columns: Wanted,
+    source: object,
+    columns: Columns,
     strict: bool,
-    rejects: str | os.PathLike[str] | None,
+    rejects: Path | None,
     always: bool,
 ) -> LoadReport:
-    """Upserts all sources into a table; see `Table.upsert`."""
+    """Upserts all of a source into a table; see `Table.upsert`."""
+    wanted = _sources.Wanted(_names(columns, _ROLES))
+    sources = _sources.find(source)
     with _Report(table, strict, rejects, otherwise="batches before it stay") as report:
-        if are_short(sources):
-            tables = [(source.name, source.read(columns)) for source in sources]
+        if _sources.are_short(sources):
+            tables = [(source.name, source.read(wanted)) for source in sources]
             report.add(table.upsert(tables, strict, report.log.take, True, always))
         else:
-            streams = _streams(sources, columns, report.log.take_malformed)
+            streams = _streams(sources, wanted, report.log.take_malformed)
             report.add(table.upsert(streams, strict, report.log.take, False, always))
-    return report.made()
+    return report.made(wanted)
 
 
 def upsert_pieces(
     table: _core.Table,
-    pieces: Pieces,
-    columns: Wanted,
+    pieces: "_sources.Pieces",
+    columns: Columns,
     strict: bool,
-    rejects: str | os.PathLike[str] | None,
+    rejects: Path | None,
 ) -> LoadReport:
-    """Upserts what arrives on a stream, piece by piece."""
+    """Upserts rows of a stream as they arrive."""
+    wanted = _sources.Wanted(_names(columns, _ROLES))
     with _Report(table, strict, rejects, otherwise="rows before it stay") as report:
-        for piece in pieces.read(columns, report.log.take_malformed):
+        for piece in pieces.read(wanted, report.log.take_malformed):
             # The core numbers the rows of each piece from 1.
             before = report.rows
 
-            def take(found: list[tuple[str, int, str, str]], before: int = before) -> None:
+            def take(found: list[Reject], before: int = before) -> None:
                 report.log.take(
                     [(name, row + before, column, why) for name, row, column, why in found]
                 )
 
             streams = [(pieces.name, piece)]
             report.add(table.upsert(streams, strict, take, short=True, always=False))
-    return report.made()
+    return report.made(wanted)
 
 
 def erase(
+    table: _core.Table, id: str | None, partner_id: str | None, at: int | None
+) -> EraseReport:
+    """Erases one identifier or one pair; see `Table.erase`."""
+    given = {"id": id, "partner_id": partner_id}
+    values = {role: value for role, value in given.items() if value is not None}
+    if not values:
+        raise InvalidArgument("name the identifiers to erase: id, partner_id or both")
+    for role, value in values.items():
+        if not isinstance(value, str):
+            raise TypeError(f"{role} is {value!r}; an identifier is a str")
+    sources = _sources.one_row(values)
+    return _erase(table, sources, dict.fromkeys(values), at, strict=True, rejects=None)
+
+
+def erase_from(
     table: _core.Table,
-    source: Any,
-    id: str | None,
-    partner_id: str | None,
+    source: object,
+    columns: Columns,
     at: int | None,
     strict: bool,
-    rejects: str | os.PathLike[str] | None,
+    rejects: Path | None,
 ) -> EraseReport:
-    """Erases one target, or those that a source names; see `Table.erase`."""
-    named = {"id": id, "partner_id": partner_id}
-    named = {role: name for role, name in named.items() if name is not None}
+    """Erases what the rows of a source name; see `Table.erase_from`."""
+    named = {role: name for role, name in _names(columns, _ROLES[:2]).items() if name is not None}
     if not named:
-        what = "columns of the source" if source is not None else "the identifiers to erase"
-        raise InvalidArgument(f"name {what}: id, partner_id or both")
-    if source is None:
-        for role, value in named.items():
-            if not isinstance(value, str):
-                raise TypeError(f"{role} is {value!r}; an identifier is a str")
-        # Its columns have the names of their roles; one bad value is an error.
-        source = pa.table({role: pa.array([value], pa.string()) for role, value in named.items()})
-        named, strict = {role: role for role in named}, True
+        raise InvalidArgument("name the columns of the source: id, partner_id or both")
+    return _erase(table, _sources.find(source), named, at, strict, rejects)
+
+
+def _erase(
+    table: _core.Table,
+    sources: "Sequence[_sources.Source]",
+    names: Mapping[str, str | None],
+    at: int | None,
+    strict: bool,
+    rejects: Path | None,
+) -> EraseReport:
+    wanted = _sources.Wanted(names)
     with _Report(table, strict, rejects, otherwise="nothing was erased") as report:
-        streams = _streams(find(source), named, report.log.take_malformed)
+        streams = _streams(sources, wanted, report.log.take_malformed)
         rows, rejected, by_id, by_partner_id = table.erase(streams, strict, report.log.take, at)
         report.add((rows, rejected))
-    made = report.made()
+    made = report.made(wanted)
     return EraseReport(made.rows, made.rejected, by_id, by_partner_id, made.seconds, made.rejects)
 
 
+def match(
+    table: _core.Table,
+    population: object,
+    column: str | None,
+    by: By,
+    pick: Pick,
+    since: int | None,
+    until: int | None,
+) -> MatchResult:
+    """Matches a population; see `Table.match`."""
+    started = time.perf_counter()
+    sources = _sources.find(population)
+    wanted = _sources.Wanted({by: column})
+    streams = _streams(sources, wanted, None)
+    matched = table.match(streams, by, pick, since, until, _sources.are_short(sources))
+    return MatchResult(matched, time.perf_counter() - started, wanted.chosen[by])
+
+
 class _Report:
-    """Adds up what a load or an upsert does; when strict, words the bad row as the error it is."""
+    """Adds up what a load or an upsert does. With `strict` it raises the bad row as BadInput."""
 
     def __init__(
         self,
         table: _core.Table,
         strict: bool,
-        rejects: str | os.PathLike[str] | None,
+        rejects: Path | None,
         otherwise: str,
     ) -> None:
         self.log = Rejects(rejects or f"{table.name}.rejects.csv", strict)
@@ -124,13 +168,14 @@ class _Report:
         self.rows += counted[0]
         self._rejected += counted[1]
 
-    def made(self) -> LoadReport:
-        """The sums."""
+    def made(self, wanted: "_sources.Wanted") -> LoadReport:
+        """The sums, and the columns that were read."""
         return LoadReport(
             rows=self.rows + self.log.malformed,
             rejected=self._rejected + self.log.malformed,
             seconds=time.perf_counter() - self._started,
             rejects=self.log.path if self.log.written else None,
+            columns=wanted.chosen,
         )
 
     def __enter__(self) -> Self:
@@ -155,24 +200,29 @@ class _Report:
             raise BadInput(f"{error}; {self._otherwise}") from error
 
 
-def match(
-    table: _core.Table,
-    population: Sequence[Source],
-    column: str | None,
-    by: str,
-    pick: str,
-    since: int | None,
-    until: int | None,
-) -> MatchResult:
-    """Matches a population; see `Table.match`."""
-    started = time.perf_counter()
-    streams = _streams(population, {by: column}, None)
-    matched = table.match(streams, by, pick, since, until, are_short(population))
-    return MatchResult(matched, time.perf_counter() - started)
-
-
 def _streams(
-    sources: Iterable[Source], columns: Wanted, on_malformed: OnMalformed | None
-) -> Iterator[tuple[str, pa.RecordBatchReader]]:
+    sources: "Iterable[_sources.Source]",
+    wanted: "_sources.Wanted",
+    on_malformed: "_sources.OnMalformed | None",
+) -> "Iterator[tuple[str, pa.RecordBatchReader]]":
     for source in sources:
-        yield source.name, source.open(columns, on_malformed)
+        yield source.name, source.open(wanted, on_malformed)
+
+
+def _names(columns: Columns, roles: Sequence[str]) -> dict[str, str | None]:
+    """The column of each role, None where it is to be guessed."""
+    expected = f"name up to {len(roles)} columns, {', '.join(roles)}, in a list or a dict"
+    if isinstance(columns, Mapping):
+        if unknown := set(columns) - set(roles):
+            raise InvalidArgument(f"columns has the key {min(unknown, key=str)!r}; {expected}")
+        named = dict(columns)
+    elif isinstance(columns, str) or not isinstance(columns, Sequence):
+        raise InvalidArgument(f"columns is {columns!r}; {expected}")
+    elif len(columns) > len(roles):
+        raise InvalidArgument(f"columns has {len(columns)} names; {expected}")
+    else:
+        named = dict(zip(roles, columns, strict=False))
+    for role, name in named.items():
+        if name is not None and not isinstance(name, str):
+            raise InvalidArgument(f"the column named for {role} is {name!r}; {expected}")
+    return {role: named.get(role) or None for role in roles}

@@ -1,16 +1,16 @@
 """The result of matching a population."""
 
 import os
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from . import _core
 from ._errors import InvalidArgument
 from ._results import PlanStep
+from ._types import Compression
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-Compression: TypeAlias = Literal["none", "snappy", "lz4", "zstd", "gzip"]
 
 
 class MatchResult:
@@ -24,10 +24,12 @@ class MatchResult:
     no particular order.
     """
 
-    __slots__ = ("_core", "seconds")
+    __slots__ = ("_core", "columns", "seconds")
 
-    def __init__(self, core: _core.Match, seconds: float) -> None:
+    def __init__(self, core: _core.Match, seconds: float, columns: Sequence[str]) -> None:
         self._core = core
+        self.columns = columns
+        """The population's column that was read; several where its sources differ."""
         self.seconds = seconds
         """How long the matching took."""
 
@@ -58,11 +60,10 @@ class MatchResult:
 
     def to_arrow(self) -> "pa.Table":
         """All matches as one Arrow table, in memory."""
-        table: pa.Table = self._core.to_arrow()
-        return table
+        return self._core.to_arrow()
 
     def write_parquet(
-        self, path: str | os.PathLike[str], compression: Compression = "none"
+        self, path: str | os.PathLike[str], *, compression: Compression = "none"
     ) -> None:
         """Writes the matches to a Parquet file, which appears only when it is whole.
 

@@ -8,9 +8,13 @@ from collections import defaultdict
 from contextlib import ExitStack
 from threading import Lock
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
 
 from ._errors import IoError
+from ._types import Reject
+
+if TYPE_CHECKING:
+    from _csv import Writer
 
 HEADER = ("file", "row", "column", "reason")
 
@@ -34,9 +38,9 @@ class Rejects:
         self._malformed_rows: defaultdict[str, array[int]] = defaultdict(lambda: array("Q"))
         self._lock = Lock()
         self._file = ExitStack()
-        self._writer: Any = None
+        self._writer: Writer | None = None
 
-    def take(self, rejects: list[tuple[str, int, str, str]]) -> None:
+    def take(self, rejects: list[Reject]) -> None:
         """Writes rows that the core rejected: (source, row, column, reason)."""
         with self._lock:
             self._write(
@@ -72,7 +76,7 @@ class Rejects:
     ) -> None:
         self._file.close()
 
-    def _write(self, rows: list[tuple[str, int, str, str]]) -> None:
+    def _write(self, rows: list[Reject]) -> None:
         try:
             if self._writer is None:
                 file = open(self.path, "w", encoding="utf-8", newline="")  # noqa: SIM115

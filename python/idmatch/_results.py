@@ -15,6 +15,9 @@ class LoadReport(NamedTuple):
     """How long it took."""
     rejects: str | None
     """The CSV file that names every rejected row; None when there is none."""
+    columns: dict[str, list[str]]
+    """The columns that were read as id, partner_id and seen_at: one name each, more where the
+    sources differ, none where there was no source to read."""
 
 
 class Latest(NamedTuple):

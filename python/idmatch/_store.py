@@ -2,18 +2,20 @@
 
 import os
 from types import TracebackType
-from typing import Literal, Self
+from typing import Self
 
 from . import _core
 from ._errors import InvalidArgument
 from ._results import Finding
 from ._sizes import parse_size
 from ._table import Table
+from ._types import Durability, Keep
 
 
 def open(
     path: str | os.PathLike[str],
-    durability: Literal["always", "interval"] = "always",
+    *,
+    durability: Durability = "always",
     interval_ms: int = 100,
     memtable: int | str = "256M",
 ) -> "Store":
@@ -57,17 +59,17 @@ def restore(source: str | os.PathLike[str], destination: str | os.PathLike[str])
     _core.restore(_directory(source), _directory(destination))
 
 
-def mend(path: str | os.PathLike[str], accept_loss: bool = False) -> list[Finding]:
-    """Mends a store that cannot be opened, and returns what was wrong: nothing where it can be.
+def recover(path: str | os.PathLike[str], *, accept_loss: bool = False) -> list[Finding]:
+    """Recovers a store that does not open. Returns the problems found; none if it does open.
 
-    A segment that is gone, or whose header is damaged, is made anew from the other direction. A
-    damaged journal is written anew with the upserts that can be read. For damage that does not
-    keep a store from being opened there is `Table.repair`.
+    A segment that is missing, or whose header is damaged, is rebuilt from the other direction. A
+    damaged journal is rewritten with the upserts that can be read. `Table.repair` repairs a table
+    of a store that opens.
 
     Raises Corrupt, and changes nothing, where something would be lost, unless that is accepted
     with `accept_loss`; and for a damaged manifest or list of erasures, which need a backup.
     """
-    return [Finding(*found) for found in _core.mend(_directory(path), accept_loss)]
+    return [Finding(*found) for found in _core.recover(_directory(path), accept_loss)]
 
 
 class Store:
@@ -84,7 +86,7 @@ class Store:
         return self._core.path
 
     def create_table(
-        self, name: str, keep: Literal["last", "all"] = "last", retention: str | None = None
+        self, name: str, *, keep: Keep = "last", retention: str | None = None
     ) -> Table:
         """Makes a table, or returns the one that is there already with the same options.
 
@@ -95,7 +97,7 @@ class Store:
         """
         return Table(self._core.create_table(name, keep, retention))
 
-    def _new_table(self, name: str, keep: str, retention: str | None) -> Table:
+    def _new_table(self, name: str, keep: Keep, retention: str | None) -> Table:
         """A table that its first load makes: a load that fails leaves no table behind."""
         return Table(self._core.new_table(name, keep, retention))
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from datetime import date, datetime
-from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from . import _core
+from . import _copy, _core, _load
 from ._errors import InvalidArgument
 from ._results import (
     CopyReport,
@@ -18,12 +17,12 @@ from ._results import (
     TableStats,
 )
 from ._times import Moment, observed_at, to_datetime, to_millis
+from ._types import By, Columns, Keep, Path, Pick, Source
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from ._match import MatchResult
-    from ._store import Store
 
 
 class Table:
@@ -48,7 +47,7 @@ class Table:
         return self._core.name
 
     @property
-    def keep(self) -> str:
+    def keep(self) -> Keep:
         """Which observations of a pair are kept: "last" or "all"."""
         return self._core.keep
 
@@ -59,83 +58,66 @@ class Table:
 
     def load(
         self,
-        source: Any,
-        id: str | None = None,
-        partner_id: str | None = None,
-        seen_at: str | None = None,
+        source: Source,
+        *,
+        columns: Columns = (),
         strict: bool = False,
-        rejects: str | PathLike[str] | None = None,
+        rejects: Path | None = None,
     ) -> LoadReport:
         """Adds observations, all or nothing.
 
         `source` is a Parquet, CSV (plain, .gz, .zst) or ORC file, a glob, a directory, a URL of
         a filesystem that pyarrow opens, a list of these, or an object that speaks the Arrow
         PyCapsule protocol: pyarrow, polars, pandas, a DuckDB relation, a MatchResult. It is
-        streamed. `id`, `partner_id` and `seen_at` name its columns; one that is not named is
-        guessed where exactly one column fits.
+        streamed. `columns` names its columns in the order id, partner_id, seen_at, or is a dict
+        with these keys. A name that is None, empty or left out is guessed where exactly one
+        column fits; the report's `columns` says which.
 
-        Rows that break the rules are not taken, but counted and written, with file, row,
-        column and reason, to the CSV file `rejects` (by default `<table>.rejects.csv` in the
-        working directory), which is made when the first one is met. With `strict` the first
-        one raises BadInput and nothing is loaded.
+        Rows that break the rules are rejected. The CSV file `rejects` (by default
+        `<table>.rejects.csv` in the working directory) lists them with file, row, column and
+        reason; the first one creates it. With `strict` the first one raises BadInput and nothing
+        is loaded.
 
         Raises SourceError when the source cannot be read, InvalidArgument when a column is
         missing or cannot be guessed, Busy while another process writes the store.
         """
-        from . import _load, _sources
-
-        return _load.load(
-            self._core,
-            _sources.find(source),
-            columns={"id": id, "partner_id": partner_id, "seen_at": seen_at},
-            strict=strict,
-            rejects=rejects,
-        )
+        return _load.load(self._core, source, columns, strict, rejects)
 
     def upsert(
         self,
-        source: Any,
-        id: str | None = None,
-        partner_id: str | None = None,
-        seen_at: str | None = None,
+        source: Source,
+        *,
+        columns: Columns = (),
         strict: bool = False,
-        rejects: str | PathLike[str] | None = None,
+        rejects: Path | None = None,
         durability: Literal["always"] | None = None,
     ) -> LoadReport:
-        """Adds observations at once: when this returns they are on disk, and every later
-        question in this process has them, in both directions. Any number of threads may call it.
+        """Adds observations at once. When this returns they are on disk, and every later question
+        in this process sees them, in both directions. Any number of threads may call it.
 
-        Of a store that was opened with `durability="interval"` they are on disk a little later,
+        In a store that was opened with `durability="interval"` they are on disk a little later,
         unless this call asks for `durability="always"`.
 
-        Arguments are those of `load`. Up to 100,000 rows are seen whole or not at all; more are
-        cut into batches of that kind. After an error, which with `strict` a bad row is, the batches
-        before it stay; to repeat an upsert is always safe. For one observation `upsert_one` is
-        faster.
+        The other arguments are those of `load`. A batch of up to 100,000 rows is visible whole or
+        not at all; more rows are cut into such batches. After an error (with `strict` a bad row is
+        one) the batches before it stay. Repeating an upsert is always safe. For one observation
+        `upsert_one` is faster, for millions of rows `load` is.
 
-        The first upsert makes this process the one that writes the store, until the store is
-        closed. Other processes see what was upserted when they refresh. For millions of rows
-        at a time `load` is faster.
+        The first upsert makes this process the writer of the store until the store is closed.
+        Other processes see the rows when they refresh.
 
-        Raises Busy while another process writes the store, IoError when the disk refuses; after a
+        Raises Busy while another process writes the store, IoError when the disk refuses. After a
         failed sync the store can only be read until it is opened again.
         """
-        from . import _load, _sources
-
-        return _load.upsert(
-            self._core,
-            _sources.find(source),
-            columns={"id": id, "partner_id": partner_id, "seen_at": seen_at},
-            strict=strict,
-            rejects=rejects,
-            always=_is_always(durability),
-        )
+        always = _is_always(durability)
+        return _load.upsert(self._core, source, columns, strict, rejects, always)
 
     def upsert_one(
         self,
         id: str,
         partner_id: str,
         seen_at: datetime | date | str | None = None,
+        *,
         durability: Literal["always"] | None = None,
     ) -> None:
         """Adds one observation: that these two were seen together at `seen_at` (default: now), a
@@ -151,32 +133,40 @@ class Table:
         self._core.upsert_one(id, partner_id, at, _is_always(durability))
 
     def erase(
+        self, *, id: str | None = None, partner_id: str | None = None, at: Moment | None = None
+    ) -> EraseReport:
+        """Hides every observation of an id, a partner ID or the pair of both, up to `at` (default:
+        now), in both directions and for good. `erase_from` erases many.
+
+        An erased observation stays hidden when it arrives again, late: the store remembers a keyed
+        hash of what was erased, never the identifier. Its bytes are gone from the store's files
+        after `compact`; a backup made before still has them.
+
+        Raises InvalidArgument without a value or for a date more than a day ahead, BadInput for
+        what is no identifier, Busy while another process writes the store.
+        """
+        return _load.erase(self._core, id, partner_id, _millis_or_none(at))
+
+    def erase_from(
         self,
-        source: Any = None,
-        id: str | None = None,
-        partner_id: str | None = None,
+        source: Source,
+        *,
+        columns: Columns,
         at: Moment | None = None,
         strict: bool = False,
-        rejects: str | PathLike[str] | None = None,
+        rejects: Path | None = None,
     ) -> EraseReport:
-        """Hides every observation up to `at` (default: now), in both directions and for good.
+        """Erases what each row of a source names: an id, a partner ID or a pair. All or nothing.
 
-        Without a `source`, of an `id`, of a `partner_id`, or of the pair of both. With a
-        `source`, which is what `load` takes, of all that its rows name: then `id` and
-        `partner_id` name its columns, at least one of them; of both, a row may leave one empty
-        (null). All or nothing.
+        `source`, `strict` and `rejects` are those of `load`. `columns` names the columns in the
+        order id, partner_id, or is a dict with these keys; at least one, and none is guessed.
+        With both, a row may leave one empty (null). What an erasure does, `erase` says.
 
-        What is hidden stays hidden when it arrives again, late: the store remembers a keyed hash
-        of what was erased, never the identifier. Its bytes are gone from the store's files after
-        `compact`; a backup made before still has them.
-
-        Raises InvalidArgument for no target or a date more than a day ahead, Busy while another
+        Raises InvalidArgument for no column or a date more than a day ahead, Busy while another
         process writes the store, and what `load` raises.
         """
-        from . import _load
-
         moment = _millis_or_none(at)
-        return _load.erase(self._core, source, id, partner_id, moment, strict, rejects)
+        return _load.erase_from(self._core, source, columns, moment, strict, rejects)
 
     def set_retention(self, retention: str | None) -> None:
         """Chooses how long an observation is shown, such as "13mo"; None is for ever.
@@ -189,6 +179,7 @@ class Table:
     def partner_ids(
         self,
         id: str,
+        *,
         since: Moment | None = None,
         until: Moment | None = None,
         limit: int | None = None,
@@ -199,6 +190,7 @@ class Table:
     def ids(
         self,
         partner_id: str,
+        *,
         since: Moment | None = None,
         until: Moment | None = None,
         limit: int | None = None,
@@ -207,13 +199,13 @@ class Table:
         return self._answers("partner_id", partner_id, since, until, limit)
 
     def latest_partner_id(
-        self, id: str, since: Moment | None = None, until: Moment | None = None
+        self, id: str, *, since: Moment | None = None, until: Moment | None = None
     ) -> Latest | None:
         """The newest partner ID of an id and its date; None when there is none."""
         return self._latest("id", id, since, until)
 
     def latest_id(
-        self, partner_id: str, since: Moment | None = None, until: Moment | None = None
+        self, partner_id: str, *, since: Moment | None = None, until: Moment | None = None
     ) -> Latest | None:
         """The newest id of a partner ID and its date; None when there is none."""
         return self._latest("partner_id", partner_id, since, until)
@@ -228,10 +220,11 @@ class Table:
 
     def match(
         self,
-        population: Any,
+        population: Source,
+        *,
         column: str | None = None,
-        by: Literal["id", "partner_id"] = "id",
-        pick: Literal["all", "latest"] = "all",
+        by: By = "id",
+        pick: Pick = "all",
         since: Moment | None = None,
         until: Moment | None = None,
     ) -> MatchResult:
@@ -243,11 +236,9 @@ class Table:
         its matches; `pick="latest"` gives at most the newest match of each population row. What
         is no identifier (missing, empty, too long) matches nothing.
         """
-        from . import _load, _sources
-
         return _load.match(
             self._core,
-            _sources.find(population),
+            population,
             column=column,
             by=by,
             pick=pick,
@@ -257,7 +248,8 @@ class Table:
 
     def copy_to(
         self,
-        store: Store,
+        store: _copy.Destination,
+        *,
         name: str | None = None,
         merge: bool = False,
         accept_lost_erasures: bool = False,
@@ -279,8 +271,6 @@ class Table:
         it has rows or newer dates that this table lacks, unless a `merge` is asked for: that
         leaves the rows of both, and of each pair the newest date.
         """
-        from . import _copy
-
         return _copy.copy(self._core, store._core, name, merge, accept_lost_erasures, portion)
 
     def compact(self) -> None:
@@ -298,8 +288,8 @@ class Table:
         """Reads and checks everything stored of the table; an empty list when all is well."""
         return [Finding(place, problem) for place, problem in self._core.verify()]
 
-    def repair(self, accept_loss: bool = False) -> RepairReport:
-        """Checks the table and mends what is wrong: each direction is rebuilt from the other.
+    def repair(self, *, accept_loss: bool = False) -> RepairReport:
+        """Checks the table and repairs what is wrong: each direction is rebuilt from the other.
 
         Takes about as long as verifying and loading the table, and the disk of a second copy of
         it; nothing changes before all of that is there. Where rows are damaged in both directions
@@ -314,26 +304,23 @@ class Table:
     def stats(self) -> TableStats:
         """Figures about the table. Takes up to about half a second: to count different
         identifiers and pairs some of it is read."""
-        stats = self._core.stats()
-        dates = {name: _datetime_or_none(stats[name]) for name in ("oldest", "newest")}
-        return TableStats(**stats | dates)
+        counts, oldest, newest = self._core.stats()
+        dates = {"oldest": _datetime_or_none(oldest), "newest": _datetime_or_none(newest)}
+        return TableStats(**counts, **dates)
 
     def __repr__(self) -> str:
         retention = f" retention={self.retention!r}" if self.retention else ""
         return f"<idmatch.Table {self.name!r} keep={self.keep!r}{retention}>"
 
     def _answers(
-        self, by: str, key: str, since: Moment | None, until: Moment | None, limit: int | None
+        self, by: By, key: str, since: Moment | None, until: Moment | None, limit: int | None
     ) -> pa.Table:
         if limit is not None and limit < 0:
             raise InvalidArgument(f"limit is {limit}; use 0 or more, or leave it out")
-        answers: pa.Table = self._core.answers(
-            by, key, _millis_or_none(since), _millis_or_none(until), limit
-        )
-        return answers
+        return self._core.answers(by, key, _millis_or_none(since), _millis_or_none(until), limit)
 
     def _latest(
-        self, by: str, key: str, since: Moment | None, until: Moment | None
+        self, by: By, key: str, since: Moment | None, until: Moment | None
     ) -> Latest | None:
         found = self._core.latest(by, key, _millis_or_none(since), _millis_or_none(until))
         return None if found is None else Latest(found[0], to_datetime(found[1]))

@@ -33,6 +33,12 @@ pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
     exception().unwrap_or_else(|e| e)
 }
 
+/// The exception for any use of a store that was closed.
+pub(crate) fn closed(py: Python<'_>, path: &str) -> PyErr {
+    let text = format!("the store {path} is closed; open it again");
+    raise(py, &Error::new(ErrorKind::InvalidArgument, text))
+}
+
 /// `?` for results of the stores.
 pub(crate) trait OrRaise<T> {
     /// The value, or the error as an exception.

@@ -30,7 +30,7 @@ mod _core {
     #[pymodule_export]
     use crate::matches::Match;
     #[pymodule_export]
-    use crate::stores::{Store, explain_address, mend, open_servers, open_store, restore};
+    use crate::stores::{Store, explain_address, open_servers, open_store, recover, restore};
     #[pymodule_export]
     use crate::tables::Table;
     #[pymodule_export]

@@ -1,6 +1,6 @@
 //! Stores.
 
-use crate::errors::{OrRaise, raise};
+use crate::errors::{OrRaise, closed, raise};
 use crate::tables::Table;
 use idmatch_cql::{CqlStore, Settings};
 use idmatch_engine::disk::OsDisk;
@@ -71,15 +71,15 @@ pub(crate) fn restore(py: Python<'_>, source: PathBuf, destination: PathBuf) -> 
     py.detach(|| EngineStore::restore(&source, &destination)).or_raise(py).map(drop)
 }
 
-/// Mends a store that cannot be opened; returns what was wrong.
+/// Recovers a store that cannot be opened; returns what was wrong.
 #[pyfunction]
-pub(crate) fn mend(
+pub(crate) fn recover(
     py: Python<'_>,
     path: PathBuf,
     accept_loss: bool,
 ) -> PyResult<Vec<(String, String)>> {
-    let mend = || EngineStore::recover(Arc::new(OsDisk), &path, accept_loss);
-    let findings = py.detach(mend).or_raise(py)?;
+    let recover = || EngineStore::recover(Arc::new(OsDisk), &path, accept_loss);
+    let findings = py.detach(recover).or_raise(py)?;
     Ok(findings.into_iter().map(|found| (found.place, found.problem)).collect())
 }
 
@@ -103,12 +103,6 @@ fn named_options(
 ) -> PyResult<(TableName, TableOptions)> {
     let retention = retention.map(Period::parse).transpose().or_raise(py)?;
     Ok((name.parse().or_raise(py)?, TableOptions { keep: self::keep(py, keep)?, retention }))
-}
-
-/// The error of whoever uses what was closed.
-pub(crate) fn closed(py: Python<'_>, path: &str) -> PyErr {
-    let text = format!("the store {path} is closed; open it again");
-    raise(py, &Error::new(ErrorKind::InvalidArgument, text))
 }
 
 impl Store {

@@ -1,11 +1,10 @@
 //! Tables.
 
 use crate::answers::Columns;
-use crate::errors::{OrRaise, raise};
+use crate::errors::{OrRaise, closed, raise};
 use crate::interrupt::{interruptible, uninterrupted};
 use crate::matches::Match;
 use crate::sources::{PyRejects, PySource, Raised, ReadSource};
-use crate::stores::closed;
 use crate::times::window;
 use arrow_array::{ArrayRef, StringArray, TimestampMillisecondArray};
 use idmatch_model::{Keep, Period, Pick, SeenAt, Side};
@@ -24,6 +23,9 @@ enum Date {
     Millis(i64),
     Text(String),
 }
+
+/// Counts by their names, and the oldest and newest date.
+type Stats<'py> = (Bound<'py, PyDict>, Option<i64>, Option<i64>);
 
 /// A named set of observations.
 #[pyclass(frozen, module = "idmatch._core")]
@@ -276,7 +278,7 @@ impl Table {
         Ok(findings.into_iter().map(|finding| (finding.place, finding.problem)).collect())
     }
 
-    /// Mends the table; returns what was wrong, as (place, problem), and how many rows were lost.
+    /// Repairs the table; returns what was wrong, as (place, problem), and how many rows were lost.
     fn repair(&self, py: Python<'_>, accept_loss: bool) -> PyResult<(Vec<(String, String)>, u64)> {
         let table = self.open(py)?;
         let repaired = stoppable(py, table, |table, _| table.repair(accept_loss))?.or_raise(py)?;
@@ -285,7 +287,7 @@ impl Table {
     }
 
     /// Figures about the table.
-    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Stats<'py>> {
         let table = self.open(py)?;
         let figures = || Ok::<_, Error>((table.stats()?, table.distinct()?));
         let (stats, distinct) = py.detach(figures).or_raise(py)?;
@@ -301,10 +303,9 @@ impl Table {
         shown.set_item("memtable_bytes", stats.memtable_bytes)?;
         shown.set_item("pending_compaction_bytes", stats.pending_compaction_bytes)?;
         shown.set_item("erasures", stats.erasures)?;
-        shown.set_item("oldest", stats.oldest.map(SeenAt::millis_i64))?;
-        shown.set_item("newest", stats.newest.map(SeenAt::millis_i64))?;
         shown.set_item("expected_rows", stats.expected_rows)?;
-        Ok(shown)
+        let [oldest, newest] = [stats.oldest, stats.newest].map(|at| at.map(SeenAt::millis_i64));
+        Ok((shown, oldest, newest))
     }
 }
 

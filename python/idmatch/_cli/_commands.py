@@ -3,7 +3,7 @@
 import time
 from argparse import Namespace
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from .. import _store
 from .._core import explain_address, format_instant
@@ -41,7 +41,7 @@ def match(options: Namespace) -> int:
         )
         if options.output:
             result.write_parquet(options.output)
-    figures = {
+    figures: dict[str, int | float] = {
         "population": result.population,
         "matched": result.matched,
         "rate": result.rate,
@@ -49,8 +49,10 @@ def match(options: Namespace) -> int:
         "seconds": round(time.perf_counter() - started, 3),
     }
     if options.json:
-        plan = {"plan": [step._asdict() for step in result.plan]} if options.explain else {}
-        print_json(figures | plan)
+        document: dict[str, object] = {**figures}
+        if options.explain:
+            document["plan"] = [step._asdict() for step in result.plan]
+        print_json(document)
         return _DONE
     shown = figures | {"rate": f"{result.rate:.2%}"}
     print_columns(["", ""], [[key, _grouped(value)] for key, value in shown.items()])
@@ -118,11 +120,11 @@ def verify(options: Namespace) -> int:
         raise InvalidArgument("--accept-loss says how to --repair; name both")
     # Only a store in files can be such that it does not open.
     has_files = options.repair and not _store.is_address(options.store)
-    mended = _store.mend(options.store, options.accept_loss) if has_files else []
+    recovered = _store.recover(options.store, accept_loss=options.accept_loss) if has_files else []
     with open_existing(options.store) as store:
         names = [options.table] if options.table else store.tables()
         if options.repair:
-            return _repair(mended, {name: store.table(name) for name in names}, options)
+            return _repair(recovered, {name: store.table(name) for name in names}, options)
         findings = {name: store.table(name).verify() for name in names}
     if options.json:
         checked = [
@@ -138,8 +140,10 @@ def verify(options: Namespace) -> int:
     return _FOUND_PROBLEMS if any(findings.values()) else _DONE
 
 
-def _repair(mended: list[Finding], tables: dict[str, Table], options: Namespace) -> int:
-    repaired = {name: table.repair(options.accept_loss) for name, table in tables.items()}
+def _repair(recovered: list[Finding], tables: dict[str, Table], options: Namespace) -> int:
+    repaired = {
+        name: table.repair(accept_loss=options.accept_loss) for name, table in tables.items()
+    }
     if options.json:
         of_tables = [
             {
@@ -149,11 +153,11 @@ def _repair(mended: list[Finding], tables: dict[str, Table], options: Namespace)
             }
             for name, report in repaired.items()
         ]
-        print_json({"store": [found._asdict() for found in mended], "tables": of_tables})
+        print_json({"store": [found._asdict() for found in recovered], "tables": of_tables})
         return _DONE
-    if mended:
-        print(f"{options.store} could not be opened: {len(mended):,} problems mended")
-        for place, problem in mended:
+    if recovered:
+        print(f"{options.store} could not be opened: {len(recovered):,} problems mended")
+        for place, problem in recovered:
             print(f"  {place}: {problem}")
     for name, (findings, lost) in repaired.items():
         mended_text = f"{len(findings):,} problems mended, up to {lost:,} rows lost"
@@ -272,8 +276,8 @@ def _show_answers(answers: "pa.Table", options: Namespace) -> None:
     import pyarrow as pa
 
     side = answers.column_names[0]
-    values: list[Any] = answers.column(side).to_pylist()
-    dates: list[Any] = answers.column("seen_at").cast(pa.int64()).to_pylist()
+    values = cast("list[str]", answers.column(side).to_pylist())
+    dates = cast("list[int]", answers.column("seen_at").cast(pa.int64()).to_pylist())
     rows = list(zip(values, map(format_instant, dates), strict=True))
     if options.json:
         print_json({"matches": [{side: value, "seen_at": seen_at} for value, seen_at in rows]})
@@ -281,7 +285,7 @@ def _show_answers(answers: "pa.Table", options: Namespace) -> None:
         print_columns([side, "seen_at"], rows)
 
 
-def _table_as_json(table: Table, stats: TableStats) -> dict[str, Any]:
+def _table_as_json(table: Table, stats: TableStats) -> dict[str, object]:
     return {
         "name": table.name,
         "keep": table.keep,

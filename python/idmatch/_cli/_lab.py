@@ -3,7 +3,6 @@
 import sys
 from argparse import Namespace
 from pathlib import Path
-from typing import Any
 
 from .._lab import Lab, Node, cache, contact_points
 from .._sizes import show_size
@@ -32,28 +31,32 @@ def lab(options: Namespace) -> int:
 
 
 def _show(nodes: list[Node], folder: Path, as_json: bool) -> None:
-    shown = [_figures(node) for node in nodes]
     if as_json:
-        print_json({"folder": str(folder), "nodes": shown})
+        print_json({"folder": str(folder), "nodes": [_figures(node) for node in nodes]})
         return
     if not nodes:
         print(f"no lab in {folder}")
         return
     rows = [
-        [str(node["node"]), node["address"], node["state"], show_size(node["memory"]), node["log"]]
-        for node in shown
+        [str(node.number), node.address, node.state, show_size(_memory(node)), str(node.log)]
+        for node in nodes
     ]
     print_columns(["node", "address", "state", "memory", "log"], rows)
     print(f"contact points: {contact_points(nodes)}")
 
 
-def _figures(node: Node) -> dict[str, Any]:
+def _figures(node: Node) -> dict[str, object]:
     state, process = node.state, node.process
     return {
         "node": node.number,
         "address": node.address,
         "state": state,
         "pid": process.pid if process and state != "down" else None,
-        "memory": process.memory_info().rss if process and state != "down" else 0,
+        "memory": _memory(node),
         "log": str(node.log),
     }
+
+
+def _memory(node: Node) -> int:
+    process = node.process
+    return process.memory_info().rss if process and node.state != "down" else 0

@@ -3,10 +3,9 @@
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 
-def print_json(document: Mapping[str, Any]) -> None:
+def print_json(document: Mapping[str, object]) -> None:
     """One JSON document on a line of its own."""
     print(json.dumps(document, ensure_ascii=False))
 

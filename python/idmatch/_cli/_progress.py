@@ -6,19 +6,20 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from .._sources import OnMalformed, Source, Wanted
+    from .._types import Source as AnySource
 
 _BAR_WIDTH = 30
 _SECONDS_BETWEEN_DRAWINGS = 0.1
 
 
 @contextmanager
-def watched(paths: Sequence[str]) -> Iterator[Any]:
+def watched(paths: Sequence[str]) -> "Iterator[AnySource]":
     """What to load or match: the paths, or their sources, which draw a bar while they are read."""
     if not sys.stderr.isatty():
         yield paths
@@ -28,7 +29,8 @@ def watched(paths: Sequence[str]) -> Iterator[Any]:
     sources = find(list(paths))
     bar = _Bar(len(sources))
     try:
-        yield [_Watched(source, bar) for source in sources]
+        # `find` takes the package's own kind of source too, which is not public.
+        yield cast("AnySource", [_Watched(source, bar) for source in sources])
     finally:
         _clear()
 

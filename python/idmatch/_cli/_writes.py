@@ -4,7 +4,7 @@ import sys
 import time
 from argparse import Namespace
 from io import BufferedReader
-from typing import Any, cast
+from typing import cast
 
 from .. import _store
 from .._errors import InvalidArgument
@@ -24,9 +24,11 @@ def load(options: Namespace) -> int:
     with _store.open(options.store) as store, watched(options.files) as sources:
         report = _table_to_load(store, options).load(
             sources,
-            id=options.id,
-            partner_id=options.partner_id,
-            seen_at=options.seen_at,
+            columns={
+                "id": options.id,
+                "partner_id": options.partner_id,
+                "seen_at": options.seen_at,
+            },
             strict=options.strict,
             rejects=options.rejects,
         )
@@ -60,14 +62,19 @@ def erase(options: Namespace) -> int:
             return _show_erased(
                 table.erase(id=options.id, partner_id=options.partner_id, at=options.at), options
             )
-        names: dict[str, Any] = {**_named_columns(options.columns, ("id", "partner_id"))}
-        if not names:
+        if not any(columns := _columns(options.columns, at_most=2)):
             raise InvalidArgument(
                 "name the columns of FILE: --columns ID,PARTNER_ID, or one of them"
             )
-        how: dict[str, Any] = {"strict": options.strict, "rejects": options.rejects}
         with watched([options.file]) as sources:
-            return _show_erased(table.erase(sources, **names, at=options.at, **how), options)
+            report = table.erase_from(
+                sources,
+                columns=columns,
+                at=options.at,
+                strict=options.strict,
+                rejects=options.rejects,
+            )
+        return _show_erased(report, options)
 
 
 def alter(options: Namespace) -> int:
@@ -88,29 +95,28 @@ def _upsert(table: Table, options: Namespace) -> LoadReport:
     from .. import _load
     from .._sources import Pieces
 
-    names: dict[str, Any] = {"id": None, "partner_id": None, "seen_at": None}
-    names |= _named_columns(options.columns)
-    how: dict[str, Any] = {"strict": options.strict, "rejects": options.rejects}
+    columns = _columns(options.columns, at_most=3)
     if options.file == "-":
         pieces = Pieces(cast("BufferedReader", sys.stdin.buffer), "standard input")
-        return _load.upsert_pieces(table._core, pieces, names, **how)
+        return _load.upsert_pieces(table._core, pieces, columns, options.strict, options.rejects)
     with watched([options.file]) as sources:
-        return table.upsert(sources, **names, **how)
+        return table.upsert(
+            sources, columns=columns, strict=options.strict, rejects=options.rejects
+        )
 
 
 def _upsert_one(table: Table, options: Namespace) -> LoadReport:
     started = time.perf_counter()
     table.upsert_one(options.id, options.partner_id, options.seen_at)
-    return LoadReport(rows=1, rejected=0, seconds=time.perf_counter() - started, rejects=None)
+    seconds = time.perf_counter() - started
+    return LoadReport(rows=1, rejected=0, seconds=seconds, rejects=None, columns={})
 
 
-def _named_columns(
-    text: str | None, roles: tuple[str, ...] = ("id", "partner_id", "seen_at")
-) -> dict[str, str]:
+def _columns(text: str | None, at_most: int) -> list[str]:
     names = text.split(",") if text else []
-    if len(names) > len(roles):
-        raise InvalidArgument(f"--columns has {len(names)} names; there are {len(roles)} columns")
-    return {role: name for role, name in zip(roles, names, strict=False) if name}
+    if len(names) > at_most:
+        raise InvalidArgument(f"--columns has {len(names)} names; there are {at_most} columns")
+    return names
 
 
 def _table_to_upsert(store: Store, name: str) -> Table:

@@ -1,8 +1,10 @@
 """From what users name to Arrow streams whose columns carry the names that the core knows."""
 
 import os
-from collections.abc import Sequence
-from typing import Any, TypeGuard
+from collections.abc import Mapping, Sequence
+from typing import TypeGuard
+
+import pyarrow as pa
 
 from .._errors import InvalidArgument
 from ._columns import Wanted
@@ -13,10 +15,10 @@ from ._source import OnMalformed, Source
 
 _FEW_ROWS = 10_000
 
-__all__ = ["OnMalformed", "Pieces", "Source", "Wanted", "are_short", "find"]
+__all__ = ["OnMalformed", "Pieces", "Source", "Wanted", "are_short", "find", "one_row"]
 
 
-def find(source: Any) -> Sequence[Source]:
+def find(source: object) -> Sequence[Source]:
     """The files of a path, glob, directory or URL, an Arrow object, or what a list of these has.
 
     Raises SourceError when no file is found, InvalidArgument for what is none of these.
@@ -33,6 +35,11 @@ def find(source: Any) -> Sequence[Source]:
         f"{type(source).__name__} is no source; use a path, glob, directory or URL, an object that "
         "exports Arrow data (pyarrow, polars, pandas 2.2, DuckDB), or a list of these"
     )
+
+
+def one_row(values: Mapping[str, str]) -> Sequence[Source]:
+    """A source with one row of text: its columns and their values."""
+    return [ArrowObject(pa.table({name: [value] for name, value in values.items()}))]
 
 
 def are_short(sources: Sequence[Source]) -> TypeGuard[Sequence[ArrowObject]]:

@@ -8,7 +8,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyarrow.fs import FileSystem, LocalFileSystem
 
-from ._columns import Wanted, choose, project
+from ._columns import Wanted, project
 
 _BATCH_ROWS = 1 << 17
 _BATCHES_AHEAD = 8
@@ -37,7 +37,7 @@ def open_columnar(
     schema = fragment.physical_schema
     constants = {key: value for key, value in partition.items() if key not in schema.names}
     visible = pa.schema([*schema, *(pa.field(key, pa.string()) for key in constants)])
-    chosen = choose(wanted, visible, name)
+    chosen = wanted.choose(visible, name)
 
     if _largest_group_rows(fragment) > _MAX_SCANNED_GROUP_ROWS:
         columns = [column for column in chosen.values() if column not in constants]

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import types
 
 from .._errors import InvalidArgument
-
-Wanted: TypeAlias = Mapping[str, str | None]
-"""The roles to fill ("id", "partner_id", "seen_at"), each with a column's name or None to guess."""
 
 _MAX_BATCH_ROWS = 1 << 18
 
@@ -22,38 +19,31 @@ _USUAL_NAMES = {
 }
 
 
-def choose(wanted: Wanted, schema: pa.Schema, source: str) -> dict[str, str]:
-    """The name of each role's column, in the order of `wanted`.
+class Wanted:
+    """The columns to read, and which ones the sources turned out to have.
 
-    A column that is not named is guessed: by a usual name of its role and, failing that, by
-    its type, if exactly one that no other role has taken fits.
-
-    Raises InvalidArgument, which lists the columns, when one is missing or cannot be told.
+    Takes the roles to fill ("id", "partner_id", "seen_at"), each with a column's name, or None to
+    guess it.
     """
-    chosen = {role: name for role, name in wanted.items() if name is not None}
-    for role, name in chosen.items():
-        if schema.names.count(name) != 1:
-            count = schema.names.count(name) or "no"
-            raise _unclear(f"{source} has {count} column(s) {name!r}, named for {role}", schema)
-    # Usual names of every role come first: that leaves fewer columns for bare types.
-    for fits in (_has_usual_name, _has_usual_type):
-        for role in wanted:
-            if role in chosen:
-                continue
-            fitting = [
-                field.name
-                for field in schema
-                if field.name not in chosen.values() and fits(role, field)
-            ]
-            if len(fitting) > 1:
-                columns = ", ".join(fitting)
-                raise _unclear(f"{source} has several columns for {role} ({columns})", schema)
-            if fitting:
-                chosen[role] = fitting[0]
-    for role in wanted:
-        if role not in chosen:
-            raise _unclear(f"{source} has no column that is plainly {role}", schema)
-    return {role: chosen[role] for role in wanted}
+
+    def __init__(self, names: Mapping[str, str | None]) -> None:
+        self._names = names
+        self.chosen: dict[str, list[str]] = {role: [] for role in names}
+        """The columns that played each role; several where sources differ, none before a read."""
+
+    def choose(self, schema: pa.Schema, source: str) -> dict[str, str]:
+        """The name of each role's column in a source of this schema.
+
+        A column that is not named is guessed: by a usual name of its role and, failing that, by
+        its type, if exactly one that no other role has taken fits.
+
+        Raises InvalidArgument, which lists the columns, when one is missing or ambiguous.
+        """
+        chosen = _choose(self._names, schema, source)
+        for role, name in chosen.items():
+            if name not in self.chosen[role]:
+                self.chosen[role].append(name)
+        return chosen
 
 
 def project(
@@ -85,6 +75,33 @@ def project(
 
     out = pa.schema(fields)
     return pa.RecordBatchReader.from_batches(out, projected())
+
+
+def _choose(wanted: Mapping[str, str | None], schema: pa.Schema, source: str) -> dict[str, str]:
+    chosen = {role: name for role, name in wanted.items() if name is not None}
+    for role, name in chosen.items():
+        if schema.names.count(name) != 1:
+            count = schema.names.count(name) or "no"
+            raise _unclear(f"{source} has {count} column(s) {name!r}, named for {role}", schema)
+    # Usual names of every role come first: that leaves fewer columns for bare types.
+    for fits in (_has_usual_name, _has_usual_type):
+        for role in wanted:
+            if role in chosen:
+                continue
+            fitting = [
+                field.name
+                for field in schema
+                if field.name not in chosen.values() and fits(role, field)
+            ]
+            if len(fitting) > 1:
+                columns = ", ".join(fitting)
+                raise _unclear(f"{source} has several columns for {role} ({columns})", schema)
+            if fitting:
+                chosen[role] = fitting[0]
+    for role in wanted:
+        if role not in chosen:
+            raise _unclear(f"{source} has no column that is plainly {role}", schema)
+    return {role: chosen[role] for role in wanted}
 
 
 def _unclear(what: str, schema: pa.Schema) -> InvalidArgument:

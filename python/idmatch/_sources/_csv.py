@@ -17,7 +17,7 @@ import pyarrow.csv as pc
 from pyarrow.fs import FileSystem
 
 from .._errors import SourceError
-from ._columns import Wanted, choose, project
+from ._columns import Wanted, project
 from ._source import OnMalformed
 
 _BLOCK_BYTES = 4 << 20
@@ -41,7 +41,7 @@ def open_csv(
     constants = {key: value for key, value in partition.items() if key not in columns}
     schema = pa.schema([(column, pa.binary()) for column in columns])
     visible = pa.schema([*schema, *(pa.field(key, pa.string()) for key in constants)])
-    chosen = choose(wanted, visible, name)
+    chosen = wanted.choose(visible, name)
     stored = [column for column in chosen.values() if column not in constants]
 
     reader = pc.open_csv(

@@ -2,15 +2,16 @@
 
 import math
 from collections.abc import Sized
-from typing import Any
+from typing import TypeGuard
 
 import pyarrow as pa
 
-from ._columns import Wanted, choose, project
+from .._types import ArrowArray, ArrowStream
+from ._columns import Wanted, project
 from ._source import OnMalformed, reading
 
 
-def is_arrow(source: Any) -> bool:
+def is_arrow(source: object) -> TypeGuard[ArrowArray | ArrowStream]:
     """Whether an object exports Arrow data."""
     return hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__")
 
@@ -18,7 +19,7 @@ def is_arrow(source: Any) -> bool:
 class ArrowObject:
     """A table, data frame, relation, stream or column; an array counts as a table of one column."""
 
-    def __init__(self, source: Any) -> None:
+    def __init__(self, source: ArrowArray | ArrowStream) -> None:
         self._source = source
         self.name = type(source).__name__
 
@@ -31,18 +32,18 @@ class ArrowObject:
         """See `Source`; an object has no malformed lines."""
         with reading(self.name):
             reader = _reader(self._source)
-        chosen = choose(wanted, reader.schema, self.name)
+        chosen = wanted.choose(reader.schema, self.name)
         return project(reader, reader.schema, chosen, constants={})
 
     def read(self, wanted: Wanted) -> pa.Table:
         """The same as a table: no Python, and no thread of the object's, runs later."""
         with reading(self.name):
             table = _table(self._source)
-        chosen = choose(wanted, table.schema, self.name)
+        chosen = wanted.choose(table.schema, self.name)
         return pa.table([table.column(name) for name in chosen.values()], names=list(chosen))
 
 
-def _table(source: Any) -> pa.Table:
+def _table(source: ArrowArray | ArrowStream) -> pa.Table:
     if isinstance(source, pa.Table):
         return source
     if isinstance(source, pa.RecordBatch):
@@ -50,10 +51,10 @@ def _table(source: Any) -> pa.Table:
     return _reader(source).read_all()
 
 
-def _reader(source: Any) -> pa.RecordBatchReader:
+def _reader(source: ArrowArray | ArrowStream) -> pa.RecordBatchReader:
     try:
-        if hasattr(source, "__arrow_c_stream__"):
+        if isinstance(source, ArrowStream):
             return pa.RecordBatchReader.from_stream(source)
         return pa.table(pa.record_batch(source)).to_reader()
     except (pa.ArrowInvalid, TypeError, ValueError):
-        return pa.table({"values": pa.chunked_array(source)}).to_reader()
+        return pa.table({"values": pa.chunked_array(source)}).to_reader()  # type: ignore[call-overload]

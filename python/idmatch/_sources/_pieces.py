@@ -14,7 +14,7 @@ import pyarrow as pa
 from .._core import format_instant
 from .._errors import SourceError
 from . import _csv
-from ._columns import Wanted, choose, project
+from ._columns import Wanted, project
 from ._source import OnMalformed, reading
 
 _PIECE_BYTES = 4 << 20
@@ -54,7 +54,7 @@ class Pieces:
     def _arrow(self, wanted: Wanted) -> Iterator[pa.RecordBatchReader]:
         with reading(self.name):
             reader = pa.ipc.open_stream(self._stream)
-        chosen = choose(wanted, reader.schema, self.name)
+        chosen = wanted.choose(reader.schema, self.name)
         while True:
             try:
                 with reading(self.name):
@@ -70,7 +70,7 @@ class Pieces:
             if chosen is None:
                 header, delimiter = _csv.read_header(piece, self.name)
                 schema = pa.schema([(name, pa.binary()) for name in header])
-                chosen = choose(wanted, schema, self.name)
+                chosen = wanted.choose(schema, self.name)
                 piece = piece.lstrip(b"\r\n").partition(b"\n")[2]
             if not piece.strip():
                 continue
@@ -99,7 +99,7 @@ class Pieces:
                 if row is not None:
                     if chosen is None:
                         schema = pa.schema([(name, pa.string()) for name in row])
-                        chosen = choose(wanted, schema, self.name)
+                        chosen = wanted.choose(schema, self.name)
                     try:
                         values = tuple(_value(role, row.get(at)) for role, at in chosen.items())
                         found.append(values)

@@ -1,0 +1,77 @@
+"""Types of arguments and of what the core returns. Imports nothing of idmatch."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Literal, Protocol, TypeAlias, TypedDict, runtime_checkable
+
+By: TypeAlias = Literal["id", "partner_id"]
+"""The side of the keys of a match."""
+
+Keep: TypeAlias = Literal["last", "all"]
+"""Which observations of a pair a table keeps."""
+
+Pick: TypeAlias = Literal["all", "latest"]
+"""Which matches of a population row are given."""
+
+Durability: TypeAlias = Literal["always", "interval"]
+"""When an upsert is acknowledged: once it is on disk, or before."""
+
+Compression: TypeAlias = Literal["none", "snappy", "lz4", "zstd", "gzip"]
+"""Compressions of a Parquet file."""
+
+Path: TypeAlias = str | os.PathLike[str]
+
+
+@runtime_checkable
+class ArrowStream(Protocol):
+    """Anything that exports an Arrow stream: pyarrow, polars, pandas, DuckDB, a MatchResult."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """A PyCapsule of an ArrowArrayStream."""
+
+
+class ArrowArray(Protocol):
+    """Anything that exports one Arrow array: a record batch, or a column."""
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
+        """PyCapsules of an ArrowSchema and an ArrowArray."""
+
+
+Source: TypeAlias = "Path | ArrowStream | ArrowArray | Sequence[Source]"
+"""A path, glob, directory or URL, an Arrow object, or a list of these."""
+
+Columns: TypeAlias = Sequence[str | None] | Mapping[str, str | None]
+"""Column names in the order id, partner_id, seen_at, or a dict with these keys. A name that is
+None, empty or left out is guessed."""
+
+Reject: TypeAlias = tuple[str, int, str, str]
+"""A rejected row: source, row from 1, column, reason."""
+
+
+class CopyFigures(TypedDict):
+    """What the core returns of a copy; `CopyReport` describes each field."""
+
+    rows: int
+    sent: int
+    rows_there: int
+    checksum: str
+    checksum_there: str
+    erasures: int
+    erasures_lost: int
+
+
+class CountFigures(TypedDict):
+    """What the core returns of a table's stats; `TableStats` describes each field."""
+
+    rows: int
+    ids: int
+    partner_ids: int
+    pairs: int
+    is_exact: bool
+    bytes: int
+    segments: int
+    memtable_rows: int
+    memtable_bytes: int
+    pending_compaction_bytes: int
+    erasures: int
+    expected_rows: int | None
