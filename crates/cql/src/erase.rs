@@ -9,15 +9,29 @@ use crate::hot::{HotRows, Which};
 use crate::state::Known;
 use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{Keep, SeenAt, Side, Target, Window};
-use idmatch_store::{Erased, Error, Result};
+use idmatch_store::{Erased, Erasures, Error, Result};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-/// Targets that are worked on at once.
-const AT_ONCE: usize = 32;
+/// Targets, and rows of each, that are erased concurrently.
+const CONCURRENT_TARGETS: usize = 32;
 
 /// A row of one direction: key, value, date.
 type Row = (String, String, SeenAt);
+
+/// Imports the tombstones of another table; returns when every client knows. Hidden rows that are stored stay
+/// on disk until a compaction. Cost: a lease, and a few requests for each ten thousand that are new.
+pub(crate) async fn import(handle: &Arc<Handle>, theirs: &Erasures) -> Result<()> {
+    let before = handle.state.refresh().await?;
+    theirs.check_key(Some(before.erasures.key()), handle.name())?;
+    let is_new = |(hash, at): &(u128, _)| !before.erasures.covers(*hash, *at);
+    let new: Vec<_> = theirs.hashes.iter().copied().filter(is_new).collect();
+    if new.is_empty() {
+        return Ok(());
+    }
+    let notes: Vec<_> = new.into_iter().map(|(hash, at)| (hash, Note::Erased(at))).collect();
+    handle.publish(&before, &notes).await
+}
 
 /// Erases some targets up to a date. Cost: a lease, then a few requests for each target and each of
 /// its rows; memory: the targets, and of 32 of them all rows, some hundred bytes each.
@@ -37,7 +51,7 @@ pub(crate) async fn erase(
     let targets: BTreeSet<Target> = targets.into_iter().collect();
     let rows: Vec<[BTreeSet<Row>; 2]> = stream::iter(targets)
         .map(|target| remove(handle, &before, target, at))
-        .buffer_unordered(AT_ONCE)
+        .buffer_unordered(CONCURRENT_TARGETS)
         .try_collect()
         .await
         .map_err(|e| {
@@ -99,8 +113,11 @@ async fn remove(
             Ok::<_, Error>(date.map(|date| (value.clone(), key.clone(), date)))
         }
     };
-    let there: Vec<Option<Row>> =
-        stream::iter(&stored).map(remove_row).buffer_unordered(AT_ONCE).try_collect().await?;
+    let there: Vec<Option<Row>> = stream::iter(&stored)
+        .map(remove_row)
+        .buffer_unordered(CONCURRENT_TARGETS)
+        .try_collect()
+        .await?;
     let there = there.into_iter().flatten().collect();
     let visible = before.visible(Window::ALL);
     let shown = |by: Side, rows: Vec<Row>| -> BTreeSet<Row> {

@@ -18,7 +18,6 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::indexing_slicing))]
 
-mod adopt;
 mod answers;
 mod bucket;
 mod catalog;

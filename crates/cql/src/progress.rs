@@ -16,7 +16,8 @@ use idmatch_store::{Error, Result};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-const AT_ONCE: usize = 16;
+/// Concurrent requests about the chunks of a load.
+const CONCURRENT_CHECKS: usize = 16;
 /// So many rows of a chunk are looked for, in both directions.
 const LOOKED_FOR: usize = 16;
 
@@ -61,7 +62,7 @@ impl Progress {
             let values = (name, chunk.to_be_bytes().to_vec());
             handle.client.write(&what, &handle.loads().delete, values)
         });
-        deletions.buffer_unordered(AT_ONCE).for_each(async |_| ()).await;
+        deletions.buffer_unordered(CONCURRENT_CHECKS).for_each(async |_| ()).await;
     }
 }
 
@@ -92,7 +93,7 @@ async fn is_there(handle: &Arc<Handle>, rows: &Rows) -> Result<bool> {
             let date = handle.row(known, by, (key, value, seen_at)).await?;
             Ok(date.is_some_and(|date| date >= seen_at))
         })
-        .buffer_unordered(AT_ONCE)
+        .buffer_unordered(CONCURRENT_CHECKS)
         .try_collect()
         .await?;
     Ok(found.into_iter().all(|is_there| is_there))

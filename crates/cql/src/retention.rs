@@ -14,8 +14,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use twox_hash::XxHash3_128;
 
-/// Rows that one task removes at once.
-const AT_ONCE: usize = 16;
+/// Concurrent deletes of one task: lookups and writes share the servers with it.
+const CONCURRENT_DELETES: usize = 16;
 
 /// Chooses another retention. What the former one hid stays hidden. Where rows are to live longer, or for
 /// ever, they are written anew with their new time to live: the whole table is read.
@@ -130,7 +130,7 @@ impl Visit for Sweep {
             let ((key, value), seen_at) = (rows.pair(row, Side::Id), rows.seen_at(row));
             self.handle.delete_row(&self.known, self.by, (key, value, seen_at), seen_at)
         };
-        let removed = stream::iter(0..rows.len()).map(remove).buffer_unordered(AT_ONCE);
+        let removed = stream::iter(0..rows.len()).map(remove).buffer_unordered(CONCURRENT_DELETES);
         removed.try_collect().await
     }
 }
@@ -162,7 +162,7 @@ async fn sweep_hot(
                 }
                 false => handle.delete_row(known, by, (key, value, seen_at), seen_at).await,
             })
-            .buffer_unordered(AT_ONCE)
+            .buffer_unordered(CONCURRENT_DELETES)
             .try_for_each(async |()| Ok(()))
             .await?;
     }

@@ -13,7 +13,8 @@ use std::collections::HashSet;
 const BUCKETS: i32 = 16;
 /// And so many keys with very many rows.
 const HOT_KEYS: usize = 64;
-const AT_ONCE: usize = 8;
+/// Buckets that are read concurrently.
+const CONCURRENT_BUCKETS: usize = 8;
 
 /// What was found in some buckets of one direction.
 #[derive(Debug, Clone, Copy, Default)]
@@ -68,7 +69,7 @@ pub(crate) async fn sample(handle: &Handle, known: &Known, by: Side) -> Result<S
     });
     let samples: Vec<Sample> = stream::iter(buckets)
         .map(|bucket| sample_bucket(handle, by, bucket))
-        .buffer_unordered(AT_ONCE)
+        .buffer_unordered(CONCURRENT_BUCKETS)
         .try_collect()
         .await?;
     let mut sum = Sample::default();

@@ -17,8 +17,8 @@ use tokio::task::JoinSet;
 /// Buckets of a range, on average: each range is read, and repeated, for itself. Servers give up a read that
 /// meets 100,000 rows that were removed, so that a range must not have many more.
 const BUCKETS_PER_RANGE: usize = 16_000 / bucket::ROWS;
-/// Ranges that are read at once.
-const AT_ONCE: usize = 8;
+/// Token ranges that are read concurrently: a scan leaves most of the servers to others.
+const CONCURRENT_RANGES: usize = 8;
 /// Wanted rows that are handed over together, or a page more.
 const PORTION: usize = 10_000;
 
@@ -101,10 +101,10 @@ async fn scan_buckets<V: Visit>(
     hot: Hot,
 ) -> Result<BTreeMap<String, u64>> {
     let buckets = known.definition.buckets.unsigned_abs() as usize;
-    let ranges = buckets.div_ceil(BUCKETS_PER_RANGE).max(AT_ONCE);
+    let ranges = buckets.div_ceil(BUCKETS_PER_RANGE).max(CONCURRENT_RANGES);
     let next = Arc::new(AtomicUsize::new(0));
     let mut tasks = JoinSet::new();
-    for _ in 0..AT_ONCE {
+    for _ in 0..CONCURRENT_RANGES {
         let next = Arc::clone(&next);
         let mut task = Task {
             handle: Arc::clone(handle),

@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 use uuid::Uuid;
 
-/// Entries of the log that are read at once.
-const AT_ONCE: usize = 32;
+/// Log entries that are read concurrently: a table with many erasures opens in few round trips.
+const CONCURRENT_LOG_READS: usize = 32;
 
 /// A table as it is known at one moment.
 #[derive(Debug, Clone)]
@@ -173,7 +173,7 @@ async fn read(
     let named: Vec<(Uuid, bool)> =
         entries.iter().filter_map(|entry| Some((entry.portion?, entry.is_old))).collect();
     let notes = async |(portion, is_old)| Ok::<_, Error>((catalog.notes(portion).await?, is_old));
-    let mut portions = stream::iter(named).map(notes).buffer_unordered(AT_ONCE);
+    let mut portions = stream::iter(named).map(notes).buffer_unordered(CONCURRENT_LOG_READS);
     while let Some((notes, is_old)) = portions.try_next().await? {
         // Not before it was published.
         let since = (!is_old).then(Instant::now);

@@ -1,10 +1,9 @@
 //! A table in the servers.
 
-use crate::adopt::adopt;
 use crate::answers::{answers, history, last_seen};
 use crate::bucket::expected_rows;
 use crate::client::Use;
-use crate::erase::erase;
+use crate::erase::{erase, import};
 use crate::export::CqlScan;
 use crate::handle::Handle;
 use crate::load::{load, upsert};
@@ -74,7 +73,7 @@ impl Table for CqlTable {
     }
 
     fn add_erasures(&self, erasures: &Erasures) -> Result<()> {
-        self.handle.client.wait(adopt(&self.handle, erasures))
+        self.handle.client.wait(import(&self.handle, erasures))
     }
 
     fn scan(&self) -> Result<Box<dyn Scan>> {

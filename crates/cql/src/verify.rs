@@ -27,8 +27,8 @@ const MOST_ROWS: usize = 5_000_000;
 /// More than so many in differing cells, by estimate, are divided before they are compared.
 const MANY_ROWS: u64 = MOST_ROWS as u64 / 10;
 
-/// Rows that are asked for again at a time.
-const AT_ONCE: usize = 32;
+/// Concurrent reads of single rows that differ.
+const CONCURRENT_ROW_READS: usize = 32;
 /// Writes to both directions are done after this long, unless servers are in trouble.
 const UNDER_WAY: Duration = Duration::from_secs(1);
 /// So often a row is asked for that changes all the time.
@@ -166,7 +166,7 @@ async fn ask(
 ) -> Result<Vec<Asked>> {
     stream::iter(rows)
         .map(async |row| Ok(ask_one(handle, shown, &row).await?.map(|found| (row, found))))
-        .buffered(AT_ONCE)
+        .buffered(CONCURRENT_ROW_READS)
         .try_filter_map(async |found| Ok(found))
         .try_collect()
         .await

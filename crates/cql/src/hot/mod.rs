@@ -38,8 +38,8 @@ const STEPS: [i32; 2] = [FEW_PARTS, MANY_PARTS];
 /// Rows of a part at which a key goes on to the next number: well below the 100,000 of which
 /// servers warn.
 const ROWS_PER_PART: u64 = 50_000;
-/// Requests for parts of one key that are under way at once.
-const AT_ONCE: usize = 64;
+/// Concurrent deletes of the parts of one key.
+const CONCURRENT_PART_DELETES: usize = 64;
 
 /// The keys that are noted, by their keyed hash.
 #[derive(Debug, Clone)]
@@ -145,7 +145,7 @@ pub(crate) async fn delete_key(
             let values = (erased_at(at), name, side, key, parts, part);
             handle.client.write(&what, delete, values)
         })
-        .buffer_unordered(AT_ONCE)
+        .buffer_unordered(CONCURRENT_PART_DELETES)
         .try_for_each(async |_| Ok(()))
         .await
 }

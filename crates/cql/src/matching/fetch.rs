@@ -18,8 +18,8 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use twox_hash::XxHash3_128;
 
-/// Requests that are under way at once: more of a match only wait in the servers.
-const AT_ONCE: usize = 64;
+/// Concurrent requests of a match: more would only queue in the servers.
+const MATCH_READ_TASKS: usize = 64;
 /// Keys with very many rows that are read at once.
 const HOT_AT_ONCE: usize = 2;
 
@@ -52,7 +52,7 @@ impl Fetch {
     /// Answers all of it.
     pub(super) async fn run(self) -> Result<Answered> {
         let (fetch, mut running) = (Arc::new(self), JoinSet::new());
-        for _ in 0..fetch.sections().len().min(AT_ONCE) {
+        for _ in 0..fetch.sections().len().min(MATCH_READ_TASKS) {
             let fetch = Arc::clone(&fetch);
             running.spawn(async move { fetch.work().await });
         }
