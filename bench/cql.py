@@ -9,11 +9,11 @@ One Cassandra node and one client at a time share the processors of this machine
 times are in seconds:
 
     about      machine, commands, date, rows, populations, the node's version and settings
-    warm_up    what was done before the first figure, and is not counted
-    load       contestant -> its runs, in turns; what the server had to do after each
+    warm_up    rows and reads before the first figure, not counted
+    load       contestant -> its runs, in rounds; flush and compaction after each
     match      contestant -> population, in percent of the rows -> its runs; version and settings
     lookups    contestant -> its runs, each of many lookups one after the other
-    hot        the newest values of a key with very many
+    hot        the newest values of a hot key
     skipped    what gave no figure, and why
 
 A wrong answer ends the run with exit code 1; so does idmatch when it gives none.
@@ -34,8 +34,9 @@ import data as data_sets
 import machine
 from cql_programs import CONTESTANTS, Figures, client, run
 from cql_questions import Questions
-from cql_steps import Bench, WrongAnswer, say
+from cql_steps import Bench, WrongAnswer
 from programs import program
+from progress import log
 from units import parse_count, parse_names, show_count
 
 DEFAULT_ROWS = 5_000_000
@@ -61,9 +62,9 @@ def main() -> int:
             document["about"] = _about(options, questions, document, node)
             _run(options, Bench(options, node, questions, document, path))
     except WrongAnswer as wrong:
-        say(f"WRONG ANSWER: {wrong}")
+        log(f"WRONG ANSWER: {wrong}")
         return 1
-    say(f"results: {path}")
+    log(f"results: {path}")
     missing = [step for step in document.get("skipped", {}) if "idmatch" in step or step == "hot"]
     return 1 if missing else 0
 
@@ -115,7 +116,9 @@ def _options() -> argparse.Namespace:
     add("--rounds", type=int, default=3, help="in which the contestants take turns")
     add("--runs", type=int, default=3, help="measured runs of each figure in a round")
     add("--load-runs", type=int, default=3, help="measured loads of each contestant")
-    add("--seconds", type=float, default=40, help="begin no further run of a figure after so long")
+    add(
+        "--seconds", type=float, default=40, help="start no further run of a figure after this long"
+    )
     add(
         "--warm-up-requests",
         type=parse_count,
@@ -132,7 +135,7 @@ def _options() -> argparse.Namespace:
     add("--heap", type=parse_count, default=4 << 30, help="of the node, in bytes")
     add("--dir", type=Path, default=data_sets.DEFAULT_DIRECTORY, help="data, node and results")
     add("--seed", type=int, default=data_sets.DEFAULT_SEED)
-    add("--keep", action="store_true", help="keep the tables, and take those that were kept")
+    add("--keep", action="store_true", help="keep the tables, and use kept ones")
     add("--results", type=Path, help="the results file (default: in --dir)")
     return parser.parse_args()
 

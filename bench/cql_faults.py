@@ -31,12 +31,13 @@ import idmatch
 import machine
 import pyarrow as pa
 from idmatch._lab import Lab
+from progress import log
 from units import parse_count, parse_names, show_count
 
 Figures = dict[str, Any]
 
 THEN = datetime(2026, 1, 1, tzinfo=UTC)
-SECONDS = 20_000_000  # dates repeat after so many, so that none is ahead
+SECONDS = 20_000_000  # dates repeat after this many seconds, so none is in the future
 PARTNERS = 1_000_000  # that many partner_ids
 # p99 is to be back after so long.
 BACK = 2.0
@@ -92,7 +93,7 @@ class Calls:
 
 
 class Repeated:
-    """Repeats a call in a thread, so many seconds apart at least, until the block ends.
+    """Repeats a call in a thread until the block ends, at least `every` seconds apart.
 
     What idmatch raises is noted, and the same call made again: rows that were not acknowledged are
     written until they are. Anything else ends the benchmark.
@@ -137,7 +138,7 @@ class Repeated:
 
 
 class Faults:
-    """Three nodes, a table, and what is done to them."""
+    """Three nodes, a table, and the faults."""
 
     def __init__(self, options: argparse.Namespace, lab: Lab) -> None:
         self._options, self._lab = options, lab
@@ -148,9 +149,9 @@ class Faults:
         self._store = idmatch.open(self._address)
         self._table = self._store.create_table("t", keep="last")
         self._rows = self._spare = 0
-        say("loading")
+        log("loading")
         self._add(options.rows)
-        say("warming up")
+        log("warming up")
         with ExitStack() as stack:
             for name, call in self._doings().items():
                 if name != "load":  # that was done
@@ -168,7 +169,7 @@ class Faults:
         }
 
     def frozen(self) -> Figures:
-        """A node hangs meanwhile."""
+        """A node stops responding meanwhile."""
         doings = self._doings()
         return {
             name: self._away(doings[name], self._lab.freeze, self._lab.resume)
@@ -278,7 +279,7 @@ class Faults:
         self,
         call: Callable[[int], object],
         fail: Callable[[int], object],
-        mend: Callable[[int], object],
+        restore: Callable[[int], object],
     ) -> Figures:
         seconds = self._options.seconds
         self._wait_for_hints()
@@ -287,14 +288,14 @@ class Faults:
             failed = time.perf_counter()
             fail(2)
             time.sleep(2 * seconds)
-        mend(2)
+        restore(2)
         # Until the others see that it is back.
         time.sleep(BETWEEN)
         back = failed + BACK
         return {
-            # Without what was not warm yet.
+            # The last calls before the fault: the first ones are not warm.
             "before": calls.where(lambda b, e: b >= failed - seconds and e < failed),
-            # Also those that it came upon.
+            # With the calls that were in flight when the node failed.
             "at_first": calls.where(lambda b, e: e >= failed and b < back),
             "after": calls.where(lambda b, _: b >= back),
             "errors": calls.errors,
@@ -317,7 +318,7 @@ class Faults:
 
 
 class WrongAnswer(Exception):
-    """An answer that is not what was written."""
+    """An answer differs from the written rows."""
 
 
 def _always(_began: float, _ended: float) -> bool:
@@ -348,11 +349,6 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
-def say(text: str) -> None:
-    """Tells on standard error what is going on."""
-    print(text, file=sys.stderr, flush=True)
-
-
 STEPS: Sequence[str] = ("killed", "frozen", "rolling", "overload")
 
 
@@ -371,13 +367,13 @@ def main() -> int:
     path: Path = options.dir / f"results-cql-faults-{show_count(options.rows)}.json"
     document: Figures = json.loads(path.read_text()) if path.exists() else {}
     folder = options.dir / "work" / "faults"
-    lab = Lab(folder, say, _JAVA_OPTIONS, SETTINGS)
+    lab = Lab(folder, log, _JAVA_OPTIONS, SETTINGS)
     lab.up(3, options.heap, options.network)
     try:
         with closing(Faults(options, lab)) as faults:
             for step in options.only:
                 found: Figures = getattr(faults, step)()
-                say(f"{step}: {json.dumps(found)[:2_000]}")
+                log(f"{step}: {json.dumps(found)[:2_000]}")
                 document[step] = {
                     "found": found,
                     "machine": machine.describe(options.dir),
@@ -392,7 +388,7 @@ def main() -> int:
     finally:
         lab.down(delete=True)
         shutil.rmtree(folder, ignore_errors=True)
-    say(f"results: {path}")
+    log(f"results: {path}")
     return 0
 
 

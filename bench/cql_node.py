@@ -5,7 +5,7 @@ lab has other ones: a lab is made for three small nodes on one machine, and to l
 Assertions are left off, as in a lab. Three settings are others than Cassandra's: the cache of
 chunks is on, without which each read of a row decompresses 16 KiB; files are `bti` with an index
 entry every 4 KiB, as docs/operations.md and Cassandra's `cassandra_latest.yaml` have it; and
-requests have 30 s, so that a pause of the node makes one slow and is no error.
+requests have 30 s, so a pause of the node slows a request and does not fail it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Self
 
 from idmatch._lab import Lab, jars
+from progress import log
 
 # Cassandra's own defaults for a heap of 4 GiB, but for three, see above.
 SETTINGS: dict[str, object] = {
@@ -58,7 +59,7 @@ JAVA_OPTIONS = (
 # What a page of results says of the node: these, and one that the lab itself sets.
 SHOWN = (*SETTINGS, "sstable.selected_format")
 _DIRECT_MEMORY = "2g"
-_PATIENCE_SECONDS = 600
+_NODETOOL_TIMEOUT_SECONDS = 600
 
 _LOG_TO_STDERR = """<configuration>
   <appender name="E" class="ch.qos.logback.core.ConsoleAppender">
@@ -81,7 +82,7 @@ class Node:
             f"-XX:MaxDirectMemorySize={_DIRECT_MEMORY}",
             *JAVA_OPTIONS,
         ]
-        self._lab = Lab(folder, _say, options, SETTINGS)
+        self._lab = Lab(folder, log, options, SETTINGS)
         self.address = ""
 
     def __enter__(self) -> Self:
@@ -132,7 +133,7 @@ class Node:
                 *what,
             ],
             stdout=sys.stderr,
-            timeout=_PATIENCE_SECONDS,
+            timeout=_NODETOOL_TIMEOUT_SECONDS,
             check=True,
         )
         return time.perf_counter() - began
@@ -153,10 +154,6 @@ def main() -> None:
             node.flush()
             node.compact(line.strip())
             print("done", flush=True)
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What is asked of the contestants on servers, and the answers, worked out from the data alone."""
+"""Questions for the contestants on servers, with answers computed from the data alone."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Questions:
 
 
 def prepare(directory: Path, rows: int, seed: int, matching: int, lookups: int) -> Questions:
-    """Makes the data and the populations under `directory`, or takes those that are there."""
+    """Makes the data and the populations under `directory`, or reuses them."""
     data = data_sets.prepare(directory, rows, seed)
     matches = [
         _question(data, str(percent), rows * percent // 100, matching) for percent in PERCENTAGES

@@ -30,17 +30,18 @@ from cql_programs import (
 )
 from cql_questions import Question, Questions
 from programs import driver_version
+from progress import log
 from units import show_count, show_seconds
 
 # Who fills the tables of a keyspace.
 _OWNERS = {OURS: "idmatch", ONE_ROW: "driver"}
 _NEWEST = 10
-# The server is warmed up so many times as long as a contestant.
+# The server is warmed up this many times as long as a contestant.
 WARM_UPS = 4
 
 
 class WrongAnswer(Exception):
-    """A contestant did not find what is in the data."""
+    """An answer differs from the data."""
 
 
 class Bench:
@@ -143,7 +144,7 @@ class Bench:
                 self._record(measure, "lookups", name, f"round {number + 1}")
 
     def hot(self, names: Iterable[str]) -> None:
-        """The newest values of a key that has very many."""
+        """The newest values of a hot key."""
         if "idmatch" not in names:
             return
         values, idmatch = self._options.values, CONTESTANTS["idmatch"]
@@ -152,7 +153,7 @@ class Bench:
             self._drop(SCRATCH)
             loaded = self._ask(idmatch, "load-hot", SCRATCH, "--values", str(values))
             loaded |= self._settle()
-            found = self._ask(idmatch, "newest", SCRATCH, *self._pace())
+            found = self._ask(idmatch, "newest", SCRATCH, *self._run_limits())
             expected = hot.newest(values, _NEWEST)
             for one in found["warm_up"] + found["runs"]:
                 if one["newest"] != expected:
@@ -178,7 +179,7 @@ class Bench:
             "match",
             contestant.keyspace,
             *("--warm-up", str(warm.file)),
-            *self._pace(runs, seconds),
+            *self._run_limits(runs, seconds),
             *(str(question.file) for question in asked),
         )
         _check(f"{name}: warm-up", found["warm_up"], warm.expected)
@@ -206,7 +207,7 @@ class Bench:
         contestant = CONTESTANTS[name]
         self._fill(contestant.keyspace)
         found = self._ask(
-            contestant, "lookups", contestant.keyspace, *self._pace(), str(question.file)
+            contestant, "lookups", contestant.keyspace, *self._run_limits(), str(question.file)
         )
         for one in found["warm_up"] + found["runs"]:
             if (one["lookups"], one["rows"]) != (question.rows, question.expected.rows):
@@ -240,7 +241,7 @@ class Bench:
             self._compact(keyspace)
             self._filled[keyspace] = files
             return
-        say(f"filling {keyspace}")
+        log(f"filling {keyspace}")
         self._load(_OWNERS[keyspace], keyspace, files)
 
     def _is_there(self, keyspace: str) -> bool:
@@ -271,7 +272,7 @@ class Bench:
             return files
         return files[: max(1, len(files) * self._options.slow_load_percent // 100)]
 
-    def _pace(self, runs: int | None = None, seconds: float | None = None) -> list[str]:
+    def _run_limits(self, runs: int | None = None, seconds: float | None = None) -> list[str]:
         options = self._options
         seconds = options.seconds if seconds is None else seconds
         return [
@@ -305,10 +306,10 @@ class Bench:
                 self._document.setdefault(part, {})[key] = figures
             else:
                 self._document[part] = figures
-            say(f"{title}: {_told(figures)}")
+            log(f"{title}: {_told(figures)}")
         except ContestantFailed as failure:
             skipped[f"{part} {key}".strip()] = str(failure)
-            say(f"{title}: FAILED: {failure}")
+            log(f"{title}: FAILED: {failure}")
         self._path.write_text(json.dumps(self._document, indent=2) + "\n")
 
 
@@ -358,8 +359,3 @@ def _told(figures: Figures) -> str:
     if "median" in figures:
         parts.append(show_seconds(figures["median"]))
     return ", ".join([*parts, f"all took {show_seconds(figures['took'])}"])
-
-
-def say(text: str) -> None:
-    """Tells on standard error what is going on."""
-    print(text, file=sys.stderr, flush=True)

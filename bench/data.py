@@ -135,7 +135,7 @@ def prepare(
 
 
 def prepare_population(data: DataSet, rows: int, matching_percent: int) -> Path:
-    """A further population, of any size: so many percent are ids of the data, all different, the
+    """A further population of any size: `matching_percent` are ids of the data, all different; the
     others are in no row.
 
     It has many row groups, so that readers can share it. It is made when it is not there yet.
@@ -225,7 +225,7 @@ def _write_population(data: DataSet) -> float:
 
 
 def _population(seed: int, among_rows: int, matching: int, unknown: int) -> str:
-    """SQL for so many ids of the first rows, and so many that are in no row."""
+    """SQL for `matching` ids of the first rows, and `unknown` ids that are in no row."""
     return f"""
         WITH source AS (SELECT range AS i FROM range(0, {among_rows})),
         keyed AS ({_key_of_row(seed)}),

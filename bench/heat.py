@@ -1,4 +1,4 @@
-"""What a run finds in the page cache, and what it reads from disk.
+"""Page cache before a run, and bytes read from disk by it.
 
 Bytes are those that Linux counts for a process in `/proc/PID/io` as `read_bytes`: fetched from the
 block device for it, by reads and by page faults of mapped files, with its threads and the children
@@ -32,7 +32,7 @@ def can_drop_page_cache() -> bool:
 
 
 def drop_page_cache() -> None:
-    """Writes what is dirty and forgets all cached file contents."""
+    """Writes dirty pages and evicts all cached file contents."""
     os.sync()
     _DROP_CACHES.write_text("3\n")
 

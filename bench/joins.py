@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from contestant import Call, Contestant, ContestantFailed, Limits, run_command
 from data import DataSet, prepare
 from heat import HOT_SHARE, drop_page_cache, give_page_cache_to
 from peers.base import Setting
+from progress import log
 from results import Results, timing
 from units import show_bytes, show_count, show_seconds
 
@@ -54,11 +54,6 @@ class Bench:
     def remove(self, name: str, data: DataSet, place: str = "") -> None:
         """Deletes all that a contestant has on disk."""
         shutil.rmtree(self.workspace(name, data, place), ignore_errors=True)
-
-
-def say(text: str) -> None:
-    """Tells on standard error what is going on."""
-    print(text, file=sys.stderr, flush=True)
 
 
 def hot(bench: Bench, name: str, data: DataSet, place: str = "") -> dict[str, Any]:
@@ -140,7 +135,7 @@ def with_best_limit(bench: Bench, measure: Callable[[Bench], dict[str, Any]]) ->
         try:
             found[limit] = measure(replace(bench, memory_bytes=limit))
         except ContestantFailed as failed:
-            say(f"with a memory limit of {show_bytes(limit)}: FAILED: {failed}")
+            log(f"with a memory limit of {show_bytes(limit)}: FAILED: {failed}")
             failure = failed
     if not found:
         raise failure
@@ -156,7 +151,7 @@ def attempt(bench: Bench, measure: Callable[[], dict[str, Any]], part: str, *key
     try:
         value = measure()
     except ContestantFailed as failure:
-        say(f"{' '.join(keys)}: FAILED: {failure}")
+        log(f"{' '.join(keys)}: FAILED: {failure}")
         bench.results.skip(part, *keys, reason=str(failure))
         return False
     bench.results.put(part, *keys, value=value)
@@ -196,7 +191,7 @@ def _told(
         is_hot = max(read) <= HOT_SHARE * opened
         figures |= {"warm_up": warm_ups[0].seconds, "opened_bytes": opened, "is_hot": is_hot}
         heat = f" of {show_bytes(opened)}, {'hot' if is_hot else 'NOT HOT'}"
-    say(
+    log(
         f"{what}: {show_seconds(figures['median'])} ({show_seconds(figures['min'])} to"
         f" {show_seconds(figures['max'])}, {len(calls)} runs), private memory"
         f" {show_bytes(private)}; read from disk {', '.join(map(show_bytes, read))}{heat}"

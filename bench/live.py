@@ -38,13 +38,14 @@ import idmatch
 import machine
 from data import DataSet
 from programs import program
+from progress import log
 from units import directory_bytes, parse_count, show_bytes, show_count, show_seconds
 
 DEFAULT_ROWS = 100_000_000
 DEFAULT_SECONDS = 300
 MOST_PAIRS = 25_000_000
 TABLE = "matches"
-_PIECE_BYTES = 16 << 20
+_CHUNK_BYTES = 16 << 20
 STEPS = ("disk", "batches", "singles", "mixed", "growth", "reopen")
 
 Figures = dict[str, Any]
@@ -70,7 +71,7 @@ class Live:
             files = [str(file) for file in self.data.files]
             partial = self.pairs.with_suffix(".partial")
             made = run("pairs", "--out", str(partial), "--at-most", str(MOST_PAIRS), *files)
-            say(f"pairs: {made['pairs']}")
+            log(f"pairs: {made['pairs']}")
             partial.rename(self.pairs)
         figures = (
             load(self.base, [str(file) for file in self.data.files])
@@ -184,7 +185,7 @@ class Copy:
         # Into the page cache, wherever earlier steps left it: all steps are hot.
         for file in sorted(self._path.glob("segments/*")):
             with file.open("rb") as segment:
-                while segment.read(_PIECE_BYTES):
+                while segment.read(_CHUNK_BYTES):
                     pass
         return self._path
 
@@ -203,7 +204,7 @@ def load(path: Path, files: list[str]) -> Figures:
         segments = table.stats().segments
     seconds = time.perf_counter() - began
     partial.rename(path)
-    say(f"load of {show_count(report.rows)} rows: {show_seconds(seconds)}, {segments} segments")
+    log(f"load of {show_count(report.rows)} rows: {show_seconds(seconds)}, {segments} segments")
     return {
         "rows": report.rows,
         "seconds": seconds,
@@ -237,15 +238,10 @@ def read_document(process: subprocess.Popen[str]) -> Figures:
     raise SystemExit(f"fill ended with status {process.wait()}")
 
 
-def say(text: str) -> None:
-    """Tells on standard error what is going on."""
-    print(text, file=sys.stderr, flush=True)
-
-
 def tell(step: str, figures: Figures) -> None:
     """Says the figures that matter."""
     for line in _TOLD[step](figures):
-        say(f"{step}: {line}")
+        log(f"{step}: {line}")
 
 
 def _latency(figures: Figures) -> str:
@@ -365,7 +361,7 @@ def main() -> int:
         path.write_text(json.dumps(document, indent=2) + "\n")
     if not options.keep:
         live.remove()
-    say(f"results: {path}")
+    log(f"results: {path}")
     return 0
 
 

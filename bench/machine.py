@@ -34,5 +34,5 @@ def memory_bytes() -> int:
 
 
 def free_bytes(directory: Path) -> int:
-    """What is free on the file system of `directory`."""
+    """Free bytes of the file system of `directory`."""
     return shutil.disk_usage(directory).free

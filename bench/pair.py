@@ -31,6 +31,7 @@ import machine
 from data import DataSet
 from pair_builds import Build, Builds, has_changes
 from pair_stores import Directory, Failed, Servers, Stores
+from progress import log
 from report.pages import table
 from units import parse_count, show_bytes, show_count, show_seconds
 
@@ -61,13 +62,13 @@ def main() -> int:
         machine.free_bytes(options.dir),
     )
     if needed > free:
-        _say(
+        log(
             f"{options.dir}: {show_bytes(free)} of disk are free, about {show_bytes(needed)} are"
             " needed; use fewer --rows"
         )
         return 1
     if has_changes():
-        _say("this checkout has changes that are not committed; they are not measured")
+        log("this checkout has changes that are not committed; they are not measured")
     work = options.dir / "pair"
     try:
         with Builds(work / "builds", options.keep) as builds:
@@ -82,7 +83,7 @@ def main() -> int:
                 pair = Pair(base, other, data, stores, options)
                 pair.run()
     except Failed as failed:
-        _say(str(failed))
+        log(str(failed))
         return 1
     finally:
         shutil.rmtree(work / "store", ignore_errors=True)
@@ -92,7 +93,7 @@ def main() -> int:
     path = options.results or options.dir / name
     path.write_text(json.dumps(document, indent=2) + "\n")
     print(_page(document))
-    _say(f"results: {path}")
+    log(f"results: {path}")
     return 0
 
 
@@ -116,13 +117,13 @@ class Pair:
     def run(self) -> None:
         """All rounds, after one of the baseline that does not count: it reads the data into memory
         and lets a server compile its code."""
-        _say(f"warm-up: {_told(self._measure(BASE))}")
+        log(f"warm-up: {_told(self._measure(BASE))}")
         for number in range(self._options.rounds):
             order = (BASE, AGAIN, OTHER) if number % 2 == 0 else (OTHER, AGAIN, BASE)
             figures = {}
             for name in order:
                 figures[name] = self._measure(name)
-                _say(f"round {number + 1}, {name}: {_told(figures[name])}")
+                log(f"round {number + 1}, {name}: {_told(figures[name])}")
             self._rounds.append(figures)
 
     def document(self) -> Figures:
@@ -231,10 +232,6 @@ def _page(document: Figures) -> str:
         f" {show_count(about['population_rows'])}, {len(document['rounds'])} rounds"
     )
     return f"{title}\n\n{table(head, rows)}"
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def _options() -> argparse.Namespace:

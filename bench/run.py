@@ -28,8 +28,9 @@ import stores
 from contestant import Limits
 from data import DataSet
 from heat import can_drop_page_cache
-from joins import Bench, attempt, cold, hot, hot_write, say, typed, with_best_limit
+from joins import Bench, attempt, cold, hot, hot_write, typed, with_best_limit
 from peers.rocksdb import BYTES_PER_ROW, RocksDb, RocksDbFailed
+from progress import log
 from results import Disagreement, Results
 from units import parse_count, parse_names, show_bytes, show_count
 
@@ -66,7 +67,7 @@ def main() -> int:
     options.dir.mkdir(parents=True, exist_ok=True)
     rows = options.rows or _rows_that_fit(options.dir, data_sets.DEFAULT_ROWS)
     data = data_sets.prepare(options.dir, rows, options.seed)
-    say(
+    log(
         f"data: {show_bytes(data.parquet_bytes())} of match files, population of"
         f" {show_count(data.population_rows)} rows"
     )
@@ -106,12 +107,12 @@ def main() -> int:
     try:
         run(bench, options.only, options.modes, options.keep)
     except Disagreement as disagreement:
-        say(f"WRONG ANSWER: {disagreement}")
+        log(f"WRONG ANSWER: {disagreement}")
         return 1
-    say(f"results: {results.path}")
+    log(f"results: {results.path}")
     failed = [step for step in results.document["skipped"] if "idmatch" in step.split()]
     for step in failed:
-        say(f"no result for {step}: {results.document['skipped'][step]}")
+        log(f"no result for {step}: {results.document['skipped'][step]}")
     return 1 if failed else 0
 
 
@@ -201,15 +202,15 @@ def _rocksdb(bench: Bench) -> None:
     rows = min(ROCKSDB_ROWS, bench.data.rows)
     if not _fits(bench, BYTES_PER_ROW * rows, "contestants", "rocksdb", "hot"):
         return
-    say(f"rocksdb: filling {show_count(rows)} rows")
+    log(f"rocksdb: filling {show_count(rows)} rows")
     peer = RocksDb(bench.directory / "work" / "rocksdb", rows, bench.threads)
     try:
         figures = peer.measure(keys=bench.data.population_rows, runs=min(3, bench.runs))
     except RocksDbFailed as failure:
-        say(f"rocksdb: FAILED: {failure}")
+        log(f"rocksdb: FAILED: {failure}")
         bench.results.skip("contestants", "rocksdb", "hot", reason=str(failure))
         return
-    say(f"rocksdb: {figures['seconds']} s")
+    log(f"rocksdb: {figures['seconds']} s")
     bench.results.put("contestants", "rocksdb", "hot", value=figures)
 
 
@@ -255,7 +256,7 @@ def _idmatch_store(bench: Bench, modes: list[str], keep: bool) -> bool:
         return False
     whole = bench.workspace(stores.NAME, bench.data) / "whole"
     if keep and "load" not in modes and whole.exists():
-        say("idmatch: using the store that was kept")
+        log("idmatch: using the store that was kept")
         return True
     bench.remove(stores.NAME, bench.data)
     if not _fits(bench, _STORE_SPACE * bench.data.parquet_bytes(), "idmatch", "load"):
@@ -277,7 +278,7 @@ def _fits(bench: Bench, needed: float, part: str, *keys: str) -> bool:
     if needed <= free:
         return True
     reason = f"needs about {show_bytes(needed)} of disk while it runs, {show_bytes(free)} are free"
-    say(f"{' '.join((part, *keys))}: skipped: {reason}")
+    log(f"{' '.join((part, *keys))}: skipped: {reason}")
     bench.results.skip(part, *keys, reason=reason)
     return False
 
@@ -291,7 +292,7 @@ def _rows_that_fit(directory: Path, wanted: int) -> int:
     while rows > step and rows * _DATA_BYTES_PER_ROW * (1 + _STORE_SPACE) > room:
         rows -= step
     if rows < wanted:
-        say(
+        log(
             f"{show_bytes(room)} of disk are too few for {show_count(wanted)} rows: taking"
             f" {show_count(rows)}"
         )

@@ -11,8 +11,9 @@ from typing import Any
 from contestant import ContestantFailed
 from data import DataSet
 from heat import can_drop_page_cache, drop_page_cache
-from joins import Bench, hot, say
+from joins import Bench, hot
 from programs import CannotBuild, program
+from progress import log
 from results import timing
 from sampling import DiskPeak, Sampler
 from units import directory_bytes, show_bytes, show_count, show_seconds
@@ -43,12 +44,12 @@ def load(bench: Bench, data: DataSet, loads: int = 1, place: str = "") -> dict[s
     store, parquet = directory_bytes(workspace), data.parquet_bytes()
     total = sum(seconds)
     if disk.filesystem_bytes > disk.directory_bytes * 1.1:
-        say(
+        log(
             f"the file system lost {show_bytes(disk.filesystem_bytes)}, the store's directory grew"
             f" to {show_bytes(disk.directory_bytes)}: something else is writing, or the load keeps"
             " files elsewhere"
         )
-    say(
+    log(
         f"load of {show_count(data.rows)} rows in {len(seconds)}: {show_seconds(total)},"
         f" {show_count(data.rows / total)} rows/s, store {show_bytes(store)} ({store / parquet:.2f}"
         f" of Parquet), private memory {show_bytes(private)}"
@@ -91,7 +92,7 @@ def opening(bench: Bench, data: DataSet) -> dict[str, Any]:
             cold_seconds = contestant.call("open_and_close").seconds
         calls = [contestant.call("open_and_close") for _ in range(max(5, bench.runs))]
     figures = timing([call.seconds for call in calls], max(call.private_bytes for call in calls))
-    say(
+    log(
         f"open: {show_seconds(figures['median'])} hot"
         + (f", {show_seconds(cold_seconds)} cold" if cold_seconds else "")
     )
@@ -104,7 +105,7 @@ def lookups(bench: Bench, data: DataSet) -> dict[str, Any]:
         contestant.call("open")
         figures = contestant.call("lookups").value
     for question, figure in figures.items():
-        say(
+        log(
             f"{question}: median {show_seconds(figure['median'])}, 99th percentile"
             f" {show_seconds(figure['p99'])}"
         )
@@ -122,7 +123,7 @@ def lookups_from_rust(bench: Bench, data: DataSet) -> dict[str, Any]:
         )
     finally:
         keys.unlink(missing_ok=True)
-    say(
+    log(
         "latest partner id from Rust: median"
         f" {show_seconds(figures['latest_partner_id']['median'])}"
     )
@@ -144,7 +145,7 @@ def bare_cost(bench: Bench, data: DataSet) -> dict[str, Any]:
             str(bench.runs),
         ],
     )
-    say(f"bare cost: {show_seconds(figures['total']['median'])}")
+    log(f"bare cost: {show_seconds(figures['total']['median'])}")
     return figures
 
 

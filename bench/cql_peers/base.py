@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-IN_FLIGHT = 512  # requests of one row each, of whoever sends such
+IN_FLIGHT = 512  # requests of one row each
 REQUEST_SECONDS = 30.0  # how long one is waited for
 START_MILLIS = 1_735_689_600_000  # 2025-01-01: sums of dates count from here
 
@@ -25,9 +25,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What every contestant has to find: so many rows, whose dates have this sum in milliseconds.
+    """The answer that every contestant has to find: rows, and the sum of their dates in
+    milliseconds.
 
-    The sum needs every row, so that nobody can answer without having received it.
+    The sum needs every row: no contestant can answer without receiving all.
     """
 
     rows: int
@@ -69,11 +70,11 @@ class CqlPeer(ABC):
         raise NotAsked
 
     def plan(self) -> list[dict[str, str | int]]:
-        """How the last match was read, by whoever chooses that and says so."""
+        """How the last match was read; empty where a contestant has one way."""
         return []
 
     def close(self) -> None:  # noqa: B027
-        """Gives up what it holds."""
+        """Closes connections."""
 
 
 def one_row_statements(keyspace: str) -> list[str]:

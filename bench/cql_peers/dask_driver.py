@@ -54,7 +54,7 @@ _INSERTS = (
 )
 _META = {"rows": "int64", "dates": "int64"}
 # Few, because 512 requests in flight run dry at the end of each.
-_PIECES_PER_WORKER = 2
+_CHUNKS_PER_WORKER = 2
 _START = pd.Timestamp(START_MILLIS, unit="ms").to_pydatetime()
 
 
@@ -90,8 +90,8 @@ class DaskDriver(CqlPeer):
 
     def match(self, population: Path) -> Answer:
         groups = list(range(pq.ParquetFile(population).num_row_groups))
-        pieces = min(len(groups), self._workers * _PIECES_PER_WORKER)
-        parts = [groups[number::pieces] for number in range(pieces)]
+        chunks = min(len(groups), self._workers * _CHUNKS_PER_WORKER)
+        parts = [groups[number::chunks] for number in range(chunks)]
         look_up = partial(_look_up, population=population)
         found = self._sum(dd.from_map(look_up, parts, place=self.place, meta=_META))
         return Answer(int(found["rows"]), int(found["dates"]))

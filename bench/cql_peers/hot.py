@@ -1,4 +1,4 @@
-"""A key with very many values: made by a rule, so that its newest ones are known."""
+"""A hot key: its values follow a rule, so its newest ones are known."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PARTNER_IDS_FROM = 10**18
 
 
 def rows(values: int) -> pa.Table:
-    """The key with so many partner ids, each seen at another time."""
+    """The hot key with `values` partner ids, each seen at another time."""
     dates = _OLDEST_MILLIS + _order(values) * _step(values)
     partner_ids = (np.arange(values) + _PARTNER_IDS_FROM).astype(str)
     return pa.table(
@@ -26,7 +26,7 @@ def rows(values: int) -> pa.Table:
 
 
 def newest(values: int, count: int) -> list[list[str | int]]:
-    """The newest so many: partner id and date in milliseconds, newest first."""
+    """The newest `count` values: partner id and date in milliseconds, newest first."""
     order = _order(values)
     found = np.argsort(order)[::-1][:count]
     return [

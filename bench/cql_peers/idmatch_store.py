@@ -66,7 +66,7 @@ class Idmatch(CqlPeer):
         self._store.close()
 
     def load_hot(self, values: int) -> None:
-        """Makes a table with a key of so many values."""
+        """Makes a table with a key of `values` values."""
         with idmatch.open(self._address(values)) as store:
             store.create_table(hot.KEY, keep="last").load(hot.rows(values))
 

@@ -4,7 +4,7 @@
 to join it in Spark, which is what it should do for a large part of a table.
 
 Settings: one task for each processor, so many requests in flight as the connector's default is,
-which is the others' number too (512). A population is read in as many pieces as keep all tasks
+which is the others' number too (512). A population is read in as many partitions as keep all tasks
 busy, which needs no shuffle. With DirectJoin, plans are not adapted while they run and exchanges
 not shared, because to compare plans fails with it in Spark 3.5; this plan has nothing to share.
 """

@@ -92,8 +92,9 @@ def _newest(peer: Any, options: argparse.Namespace) -> Figures:
 
 
 def _timed(most: int | None, seconds: float, ask: Callable[[], Figures]) -> list[Figures]:
-    """What each run gave, with the seconds it took: up to so many, and none is begun after so
-    many seconds, but at least one."""
+    """The answer of each run, with its seconds: at most `most` runs, at least one, and none starts
+    after `seconds`.
+    """
     runs: list[Figures] = []
     start = time.perf_counter()
     while not runs or time.perf_counter() - start < seconds:

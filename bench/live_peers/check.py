@@ -40,8 +40,8 @@ class Model:
         self._sample(keys)
         wanted_k, wanted_j = np.unique(self._sampled.k), np.unique(self._sampled.j)
         newest: dict[tuple[int, int], int] = {}
-        for piece in self._pieces():
-            part = piece.only(np.isin(piece.k, wanted_k) | np.isin(piece.j, wanted_j))
+        for chunk in self._chunks():
+            part = chunk.only(np.isin(chunk.k, wanted_k) | np.isin(chunk.j, wanted_j))
             for k, j, seen_at in zip(
                 part.k.tolist(), part.j.tolist(), part.seen_at.tolist(), strict=True
             ):
@@ -72,7 +72,7 @@ class Model:
             np.concatenate([part.seen_at for part in parts]),
         )
 
-    def _pieces(self) -> Iterator[Keyed]:
+    def _chunks(self) -> Iterator[Keyed]:
         """All rows that the peer has."""
         for start in range(0, self._rows.fill, _PIECE):
             yield self._rows.filled(

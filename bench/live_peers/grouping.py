@@ -1,7 +1,6 @@
-"""One sync for all who wait: how a program uses a store that has one writer and syncs at each
-commit.
+"""Group commit: how a program uses a store that has one writer and syncs at each commit.
 
-RocksDB, PostgreSQL and Redis do this by themselves. For SQLite and LMDB the program has to.
+RocksDB, PostgreSQL and Redis do this by themselves. SQLite and LMDB need it in the program.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ class GroupCommit:
             self._waiting.append(mine)
             first = len(self._waiting) == 1
         if not first:
-            mine.turn.acquire()
+            mine.wake.acquire()
         if not mine.done:
             self._write_group()
         if mine.error:
             raise mine.error
 
     def _write_group(self) -> None:
-        """Writes what waits now; wakes those who waited for it, and the next who has to write."""
+        """Writes the waiting batches; wakes their threads and the next writer."""
         with self._lock:
             group = list(self._waiting)
         error: Exception | None = None
@@ -52,15 +51,15 @@ class GroupCommit:
                 self._waiting.popleft()
             following = list(self._waiting)[:1]
         for waiting in group[1:] + following:
-            waiting.turn.release()
+            waiting.wake.release()
 
 
 class _Waiting:
-    """A batch that somebody waits for."""
+    """A batch that waits for its commit."""
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
-        self.turn = Lock()
-        self.turn.acquire()
+        self.wake = Lock()
+        self.wake.acquire()
         self.done = False
         self.error: Exception | None = None

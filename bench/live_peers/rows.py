@@ -67,7 +67,7 @@ class Rows:
         return self._made(numbers, of_fill=True)
 
     def chunks(self) -> Iterator[Batch]:
-        """The fill, in pieces."""
+        """The fill, in chunks."""
         for start in range(0, self.fill, _CHUNK):
             yield self.filled(
                 np.arange(start, min(start + _CHUNK, self.fill), dtype=np.uint64)
@@ -101,14 +101,14 @@ class Rows:
         ]
 
     def questions(self, count: int, known_percent: int) -> tuple[list[str], list[str]]:
-        """Ids and partner ids to look up, spread over the fill; some of them nobody has."""
+        """Ids and partner ids to look up, spread over the fill; some are unknown."""
         draw = _mixed(self.seed, "question", np.arange(count, dtype=np.uint64))
         rows = self._made(draw % np.uint64(self.fill), of_fill=True)
         unknown = (draw >> np.uint64(32)) % np.uint64(100) >= known_percent
-        nobody = np.arange(_UNKNOWN, _UNKNOWN + count, dtype=np.uint64)
+        strangers = np.arange(_UNKNOWN, _UNKNOWN + count, dtype=np.uint64)
         return (
-            id_texts(self.seed, np.where(unknown, nobody, rows.k)),
-            partner_id_texts(self.seed, np.where(unknown, nobody, rows.j)),
+            id_texts(self.seed, np.where(unknown, strangers, rows.k)),
+            partner_id_texts(self.seed, np.where(unknown, strangers, rows.j)),
         )
 
     def _made(self, numbers: Numbers, of_fill: bool) -> Keyed:

@@ -24,8 +24,15 @@ from cql_steps import WARM_UPS
 from units import show_count, show_seconds
 
 from report import charts
-from report.aims import Document, choice_ratio, growth_curve, join_aims, live_aims, servers_aims
 from report.pages import fill, put
+from report.targets import (
+    Document,
+    choice_ratio,
+    growth_curve,
+    join_targets,
+    live_targets,
+    servers_targets,
+)
 
 _FOLDER = Path(__file__).resolve().parents[2] / "docs" / "benchmarks"
 _JOIN_ORDER = ("idmatch", "duckdb-native", "duckdb", "clickhouse", "polars")
@@ -58,7 +65,7 @@ def join(document: Document, folder: Path, _: argparse.Namespace) -> str:
         titles=peers.TITLES,
         joined=known,
         drawings=drawings,
-        aims=join_aims(document),
+        targets=join_targets(document),
         curves={name: curve for name, curve in curves.items() if len(curve) > 1},
         days=_span(_all(document, "measured")) or document["about"]["date"],
     )
@@ -119,7 +126,7 @@ def live(document: Document, folder: Path, options: argparse.Namespace) -> str:
         peers=done,
         left_out={name: one for name, one in others.items() if name not in done},
         drawings=drawings,
-        aims=live_aims(document),
+        targets=live_targets(document),
         remarks=options.remark,
         **_when(document.values(), document["about"]),
     )
@@ -166,7 +173,7 @@ def servers(document: Document, folder: Path, options: argparse.Namespace) -> st
         compared=compared,
         choice_ratio=choice_ratio(document),
         drawings=drawings,
-        aims=servers_aims(document),
+        targets=servers_targets(document),
         remarks=options.remark,
         bare=bare,
         warm_ups=WARM_UPS,

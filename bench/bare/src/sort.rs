@@ -44,9 +44,9 @@ fn gather(mut out: &mut [u64], spread: &[Vec<Vec<u64>>], buckets: &[usize]) {
         out = rest;
         let mut at = 0;
         for list in spread {
-            let piece = &list[*bucket];
-            own[at..at + piece.len()].copy_from_slice(piece);
-            at += piece.len();
+            let chunk = &list[*bucket];
+            own[at..at + chunk.len()].copy_from_slice(chunk);
+            at += chunk.len();
         }
         own.sort_unstable();
     }

@@ -9,7 +9,7 @@ const AHEAD: usize = 16;
 
 pub(crate) struct Table {
     hashes: Vec<u64>,
-    /// Where the hashes of each prefix begin; one entry more than there are prefixes.
+    /// Start of the hashes of each prefix; one entry more than there are prefixes.
     starts: Vec<u32>,
     shift: u32,
 }

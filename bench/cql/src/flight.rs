@@ -1,4 +1,4 @@
-//! Many requests, so many of them under way at once.
+//! Many requests, of which a limited number is in flight.
 
 use crate::Failure;
 use scylla::value::CqlTimestamp;

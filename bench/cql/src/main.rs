@@ -23,7 +23,7 @@ mod tables;
 
 use clap::{Parser, Subcommand};
 use reads::{Reader, Way};
-use repeat::Pace;
+use repeat::RunLimits;
 use scylla::client::execution_profile::ExecutionProfile;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
@@ -65,7 +65,7 @@ enum Step {
         #[arg(long)]
         warm_up: PathBuf,
         #[command(flatten)]
-        pace: Pace,
+        limits: RunLimits,
         populations: Vec<PathBuf>,
     },
     Lookups {
@@ -74,14 +74,14 @@ enum Step {
         #[arg(long)]
         keyspace: String,
         #[command(flatten)]
-        pace: Pace,
+        limits: RunLimits,
         population: PathBuf,
     },
     Ours {
         #[arg(long)]
         keyspace: String,
         #[command(flatten)]
-        pace: Pace,
+        limits: RunLimits,
         population: PathBuf,
     },
     Load {
@@ -128,26 +128,26 @@ async fn connect(address: &str) -> Result<Session, Failure> {
 
 async fn run(session: &Arc<Session>, address: &str, step: Step) -> Result<Value, Failure> {
     match step {
-        Step::Match { read, keyspace, in_flight, warm_up, pace, populations } => {
+        Step::Match { read, keyspace, in_flight, warm_up, limits, populations } => {
             let reader = Arc::new(Reader::new(session, &keyspace, read, in_flight).await?);
             let ask = async |file: &PathBuf| reader.answer(parquets::ids(file)?).await;
-            let warm = pace.warm_up(async || ask(&warm_up).await).await?;
+            let warm = limits.warm_up(async || ask(&warm_up).await).await?;
             let mut answers = Vec::new();
             for file in &populations {
-                answers.push(pace.repeat(async || ask(file).await).await?);
+                answers.push(limits.repeat(async || ask(file).await).await?);
             }
             Ok(json!({ "warm_up": warm, "populations": answers, "in_flight": in_flight }))
         }
-        Step::Lookups { read, keyspace, pace, population } => {
+        Step::Lookups { read, keyspace, limits, population } => {
             let reader = Reader::new(session, &keyspace, read, 1).await?;
             let ids = parquets::ids(&population)?;
             let ask = async || reader.one_by_one(&ids).await;
-            let warm = pace.warm_up(ask).await?;
-            Ok(json!({ "warm_up": warm, "runs": pace.repeat(ask).await? }))
+            let warm = limits.warm_up(ask).await?;
+            Ok(json!({ "warm_up": warm, "runs": limits.repeat(ask).await? }))
         }
-        Step::Ours { keyspace, pace, population } => {
+        Step::Ours { keyspace, limits, population } => {
             let store = format!("cql://{address}/{keyspace}");
-            ours::lookups(store, parquets::ids(&population)?, pace).await
+            ours::lookups(store, parquets::ids(&population)?, limits).await
         }
         Step::Load { keyspace, in_flight, files } => {
             load::load(session, &keyspace, in_flight, &files).await

@@ -2,7 +2,7 @@
 
 use crate::Failure;
 use crate::flight::Answer;
-use crate::repeat::Pace;
+use crate::repeat::RunLimits;
 use crate::tables::TABLE;
 use arrow_array::StringArray;
 use hdrhistogram::Histogram;
@@ -19,7 +19,7 @@ use std::time::Instant;
 pub(crate) async fn lookups(
     address: String,
     ids: StringArray,
-    pace: Pace,
+    limits: RunLimits,
 ) -> Result<Value, Failure> {
     let open = move || -> Result<_, Failure> {
         let store = CqlStore::open(Settings::parse(&address, &|_| None)?)?;
@@ -31,8 +31,8 @@ pub(crate) async fn lookups(
         let (table, ids) = (Arc::clone(&table), Arc::clone(&ids));
         tokio::task::spawn_blocking(move || one_by_one(&*table, &ids)).await?
     };
-    let warm = pace.warm_up(ask).await?;
-    Ok(json!({ "warm_up": warm, "runs": pace.repeat(ask).await? }))
+    let warm = limits.warm_up(ask).await?;
+    Ok(json!({ "warm_up": warm, "runs": limits.repeat(ask).await? }))
 }
 
 fn one_by_one(table: &dyn Table, ids: &StringArray) -> Result<Value, Failure> {

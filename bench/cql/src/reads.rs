@@ -29,7 +29,7 @@ use std::time::Instant;
 /// Keys of one `IN`: the most that ScyllaDB takes by default.
 const MOST_KEYS: usize = 100;
 const PAGE_ROWS: i32 = 5_000;
-/// Into so many ranges all tokens are cut.
+/// Token ranges of a scan.
 const RANGES: i128 = 256;
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -213,7 +213,7 @@ impl Ordered {
         Ordered { ids, placed }
     }
 
-    /// Runs of at most so many keys of the same bucket.
+    /// Runs of at most `most` keys of the same bucket.
     fn groups(&self, most: usize) -> Vec<Range<usize>> {
         let (mut groups, mut start) = (Vec::new(), 0);
         for bucket in self.placed.chunk_by(|a, b| a.0 == b.0) {

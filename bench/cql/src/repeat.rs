@@ -6,19 +6,19 @@ use serde_json::Value;
 use std::time::Instant;
 
 #[derive(Args)]
-pub(crate) struct Pace {
+pub(crate) struct RunLimits {
     /// Runs that count.
     #[arg(long)]
     runs: usize,
-    /// No further run is begun after so long.
+    /// Seconds after which no further run starts.
     #[arg(long)]
     seconds: f64,
-    /// Runs that do not count are repeated for so long, at least one.
+    /// Seconds of runs that do not count; at least one run.
     #[arg(long)]
     warm_up_seconds: f64,
 }
 
-impl Pace {
+impl RunLimits {
     pub(crate) async fn repeat(
         &self,
         ask: impl AsyncFn() -> Result<Value, Failure>,
@@ -34,7 +34,7 @@ impl Pace {
     }
 }
 
-/// What each run gave, with the seconds it took.
+/// The answer of each run, with its seconds.
 async fn timed(
     most: usize,
     seconds: f64,

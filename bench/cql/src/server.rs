@@ -1,4 +1,4 @@
-//! What is asked of the server itself.
+//! Questions about the server itself: its version, settings and compactions.
 
 use crate::Failure;
 use crate::flight::{Answer, send};

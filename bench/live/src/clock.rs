@@ -1,4 +1,4 @@
-//! Waiting for a moment, exactly and without burning a processor.
+//! Waits until a moment, to the microsecond and without a busy loop.
 
 use std::time::{Duration, Instant};
 
@@ -8,8 +8,8 @@ pub(crate) fn wake_exactly() {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000 as libc::c_ulong) };
 }
 
-/// Sleeps until shortly before a moment, then spins. The sleep ends at an absolute time, so that
-/// being put aside before it begins makes nobody late.
+/// Sleeps until shortly before a moment, then spins. The sleep ends at an absolute time, so a
+/// preemption before it starts delays nothing.
 pub(crate) fn wait_until(moment: Instant, spin: Duration) {
     let left = moment.saturating_duration_since(Instant::now()).saturating_sub(spin);
     if !left.is_zero() {
@@ -18,8 +18,8 @@ pub(crate) fn wait_until(moment: Instant, spin: Duration) {
             tv_sec: until.as_secs() as libc::time_t,
             tv_nsec: until.subsec_nanos().into(),
         };
-        // SAFETY: `until` lives through the call, and what is left of the time is not asked for.
-        // A signal may end the sleep early; the spinning makes up for it.
+        // SAFETY: `until` lives through the call, and no remaining time is requested.
+        // A signal may end the sleep early; the spin loop waits for the rest.
         unsafe {
             libc::clock_nanosleep(
                 libc::CLOCK_MONOTONIC,

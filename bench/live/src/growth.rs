@@ -49,7 +49,7 @@ pub(crate) fn compare(options: &Options) -> Result<Value, Failure> {
     let limits = MemoryLimits::default();
     let grown = options.open(limits)?.1;
     let fresh = options.open_at(Path::new(options.text("fresh")?), limits)?.1;
-    let [grown, fresh] = joins::in_turns([&*grown, &*fresh], &options.population()?)?;
+    let [grown, fresh] = joins::in_alternation([&*grown, &*fresh], &options.population()?)?;
     Ok(
         json!({ "join": grown.json(), "fresh_join": fresh.json(), "join_ratio": grown.median() / fresh.median() }),
     )

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::Instant;
 
 const RUNS: usize = 5;
-const TURNS: usize = 9;
+const ROUNDS: usize = 9;
 const QUERY: MatchQuery = MatchQuery { by: Side::Id, pick: Pick::All, window: Window::ALL };
 
 /// Runs of the join, one after another.
@@ -74,8 +74,8 @@ pub(crate) fn for_seconds(
     Ok(joins)
 }
 
-/// The same of two tables, in turns, so that what else the machine does strikes both.
-pub(crate) fn in_turns(
+/// Joins of two tables in alternation, so that other work on the machine slows both.
+pub(crate) fn in_alternation(
     tables: [&dyn Table; 2],
     population: &Path,
 ) -> std::result::Result<[Joins; 2], Failure> {
@@ -83,7 +83,7 @@ pub(crate) fn in_turns(
     for table in tables {
         join(table, population)?;
     }
-    for _ in 0..TURNS {
+    for _ in 0..ROUNDS {
         for (joins, table) in joins.iter_mut().zip(tables) {
             joins.run(table, population)?;
         }

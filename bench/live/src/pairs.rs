@@ -1,5 +1,5 @@
 //! Pairs that are in the table already: a flat file of 24 bytes each, so that it can be mapped
-//! and counts as nobody's private memory.
+//! and counts as no private memory.
 
 use crate::Failure;
 use arrow_array::RecordBatch;
@@ -19,9 +19,9 @@ pub(crate) struct Pairs(Mmap);
 
 impl Pairs {
     pub(crate) fn map(path: &Path) -> Result<Pairs, Failure> {
-        // SAFETY: made by an earlier run of this program; nobody writes it any more.
+        // SAFETY: an earlier run of this program made the file, and nothing writes it.
         let map = unsafe { Mmap::map(&File::open(path)?)? };
-        // In memory before anybody is timed: to wait for these pages would count as a late answer.
+        // In memory before timing starts: a page fault would count as latency.
         map.advise(memmap2::Advice::Random)?;
         map.advise(memmap2::Advice::PopulateRead)?;
         if map.len() < BYTES { Err("there are no pairs".into()) } else { Ok(Pairs(map)) }

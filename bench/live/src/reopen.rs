@@ -9,7 +9,7 @@ use idmatch_store::Table;
 use serde_json::{Value, json};
 use std::time::Instant;
 
-const PIECE: u64 = 50_000;
+const CHUNK_ROWS: u64 = 50_000;
 
 /// Upserts until the memtables hold what they may, prints how much that is, and waits.
 pub(crate) fn fill(options: &Options) -> Result<Value, Failure> {
@@ -21,8 +21,14 @@ pub(crate) fn fill(options: &Options) -> Result<Value, Failure> {
     let mut first = 0;
     while table.stats()?.memtable_bytes < usual.memtable_bytes as u64 {
         let (threads, batch) = (4, 1_000);
-        let plan =
-            Plan { first, threads, batch, rows: Some(PIECE), seconds: None, rows_per_second: None };
+        let plan = Plan {
+            first,
+            threads,
+            batch,
+            rows: Some(CHUNK_ROWS),
+            seconds: None,
+            rows_per_second: None,
+        };
         first += write(&*table, &rows, &Progress::new(plan))?.rows;
     }
     let mut full = watch::state(&*table, &options.store()?);

@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// 2026-11-01: older than this is all that the table has.
 const FIRST_DATE: i64 = 1_793_491_200_000;
 
-/// Dates begin anew after so many milliseconds.
+/// Dates repeat after this many milliseconds.
 const DATES: u64 = 1 << 30;
 
 pub(crate) struct Rows {

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 /// Calls that take longer are stalls.
 const STALL: Duration = Duration::from_millis(100);
 
-/// Of so many stalls it is noted when they were.
-const NOTED_STALLS: usize = 200;
+/// Stalls whose time is recorded; the others are only counted.
+const MAX_RECORDED_STALLS: usize = 200;
 
 /// Batch i has the rows from `first + i * batch` on and belongs to thread i modulo `threads`.
 #[derive(Clone, Copy)]
@@ -37,7 +37,7 @@ pub(crate) struct Progress {
     stop: AtomicBool,
 }
 
-/// What was written, and how long it took.
+/// Rows written, and the time that they took.
 pub(crate) struct Written {
     pub(crate) rows: u64,
     pub(crate) seconds: f64,
@@ -114,7 +114,7 @@ fn one_thread(
         let mut began = Instant::now();
         written.making += (began - made).as_secs_f64();
         if let Some(rate) = plan.rows_per_second {
-            // Counted from when it should have begun, so that nobody who is late hides it.
+            // Latency counts from the scheduled time: no coordinated omission.
             began = start + Duration::from_secs_f64((at * plan.batch) as f64 / rate);
             clock::wait_until(began, Duration::ZERO);
         }
@@ -161,7 +161,7 @@ impl Written {
         self.rows as f64 / self.seconds
     }
 
-    /// Rows per second of each slice of so many seconds; the last one counts only if it is whole.
+    /// Rows per second of each slice of `seconds`; a last, shorter slice does not count.
     fn slices(&self, seconds: usize) -> Vec<f64> {
         let whole = &self.per_second[..(self.seconds as usize).min(self.per_second.len())];
         let slices = whole.chunks_exact(seconds);
@@ -178,7 +178,7 @@ impl Written {
             "latency": self.latency.json(),
             "stalls": {
                 "over": STALL.as_secs_f64(), "calls": self.stalls.len(),
-                "began_and_lasted": self.stalls[..self.stalls.len().min(NOTED_STALLS)],
+                "began_and_lasted": self.stalls[..self.stalls.len().min(MAX_RECORDED_STALLS)],
             },
             "making_rows_seconds": self.making, "per_second": self.per_second,
         })

@@ -1,4 +1,4 @@
-"""What idmatch aims at: figures of the results, each held against its aim."""
+"""Targets of idmatch: figures of the results, each compared with its target."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ MOST_OF_THE_BEST = 1.2
 
 
 @dataclass(frozen=True)
-class Aim:
-    """One figure, what was measured and what was aimed at; `reached` is None without a
+class Target:
+    """One figure, what was measured and its target; `reached` is None without a
     measurement.
     """
 
     figure: str
     measured: str
-    aim: str
+    target: str
     reached: bool | None
 
 
@@ -41,33 +41,35 @@ def _held(
     figure: str,
     value: float | None,
     show: Callable[[float], str],
-    aim: str,
+    target: str,
     reached: Callable[[float], bool],
-) -> Aim:
+) -> Target:
     if value is None:
-        return Aim(figure, "not measured", aim, None)
-    return Aim(figure, show(value), aim, reached(value))
+        return Target(figure, "not measured", target, None)
+    return Target(figure, show(value), target, reached(value))
 
 
-def _under(figure: str, value: float | None, aim: float, show: Callable[[float], str]) -> Aim:
-    return _held(figure, value, show, f"under {show(aim)}", lambda found: found < aim)
+def _under(figure: str, value: float | None, target: float, show: Callable[[float], str]) -> Target:
+    return _held(figure, value, show, f"under {show(target)}", lambda found: found < target)
 
 
-def _at_least(figure: str, value: float | None, aim: float, show: Callable[[float], str]) -> Aim:
-    return _held(figure, value, show, f"at least {show(aim)}", lambda found: found >= aim)
+def _at_least(
+    figure: str, value: float | None, target: float, show: Callable[[float], str]
+) -> Target:
+    return _held(figure, value, show, f"at least {show(target)}", lambda found: found >= target)
 
 
-def _at_most(figure: str, ratio: float | None, aim: float) -> Aim:
-    return _held(figure, ratio, _times, f"at most {aim:g} times", lambda found: found <= aim)
+def _at_most(figure: str, ratio: float | None, target: float) -> Target:
+    return _held(figure, ratio, _times, f"at most {target:g} times", lambda found: found <= target)
 
 
-def _faster(figure: str, ratio: float | None, aim: float) -> Aim:
+def _faster(figure: str, ratio: float | None, target: float) -> Target:
     return _held(
         figure,
         ratio,
         lambda found: f"{found:.1f} times as fast",
-        f"at least {aim:g} times as fast",
-        lambda found: found >= aim,
+        f"at least {target:g} times as fast",
+        lambda found: found >= target,
     )
 
 
@@ -88,16 +90,19 @@ def growth_curve(document: Document, name: str) -> dict[int, float]:
     return curve
 
 
-def join_aims(document: Document) -> list[Aim]:
-    """Aims of the join, in the order of the page."""
+def join_targets(document: Document) -> list[Target]:
+    """Targets of the join, in the order of the page."""
     us, duckdb = "contestants.idmatch", "contestants.duckdb"
 
     def against_duckdb(mode: str) -> float | None:
         return _ratio(document, f"{duckdb}.{mode}.median", f"{us}.{mode}.median")
 
-    def lookup(figure: str, step: str, question: str, aim: float) -> Aim:
+    def lookup(figure: str, step: str, question: str, target: float) -> Target:
         return _under(
-            figure, get(document, f"idmatch.{step}.questions.{question}.median"), aim, show_seconds
+            figure,
+            get(document, f"idmatch.{step}.questions.{question}.median"),
+            target,
+            show_seconds,
         )
 
     curve = growth_curve(document, "idmatch")
@@ -157,8 +162,8 @@ def join_aims(document: Document) -> list[Aim]:
     ]
 
 
-def live_aims(document: Document) -> list[Aim]:
-    """Aims of writing while reading, in the order of the page."""
+def live_targets(document: Document) -> list[Target]:
+    """Targets of writing while reading, in the order of the page."""
     under_all = "lookups to a schedule under the join and the upserts"
     memtables = [sample["memtable_bytes"] for sample in get(document, "batches.series") or ()]
     return [
@@ -220,8 +225,8 @@ def live_aims(document: Document) -> list[Aim]:
     ]
 
 
-def servers_aims(document: Document) -> list[Aim]:
-    """Aims on servers, in the order of the page."""
+def servers_targets(document: Document) -> list[Target]:
+    """Targets on servers, in the order of the page."""
 
     def match(size: str) -> str:
         return (
@@ -229,11 +234,11 @@ def servers_aims(document: Document) -> list[Aim]:
             " table)"
         )
 
-    def against(size: str, peer: str, title: str, aim: float) -> Aim:
+    def against(size: str, peer: str, title: str, target: float) -> Target:
         ratio = _ratio(document, f"match.{peer}.{size}.median", f"match.idmatch.{size}.median")
-        return _faster(f"{match(size)}, against {title}", ratio, aim)
+        return _faster(f"{match(size)}, against {title}", ratio, target)
 
-    def lookup(name: str, language: str) -> Aim:
+    def lookup(name: str, language: str) -> Target:
         ratio = _ratio(document, f"lookups.{name}.median", "lookups.driver.median")
         return _at_most(f"single lookup from {language}, against the bare Rust driver", ratio, 1.2)
 
