@@ -84,12 +84,7 @@ class Calls:
         if not took:
             return {"calls": 0}
         p99 = took[min(len(took) - 1, int(len(took) * 0.99))]
-        return {
-            "calls": len(took),
-            "median": statistics.median(took),
-            "p99": p99,
-            "max": took[-1],
-        }
+        return {"calls": len(took), "median": statistics.median(took), "p99": p99, "max": took[-1]}
 
 
 class Repeated:

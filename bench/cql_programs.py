@@ -80,11 +80,7 @@ CONTESTANTS = {
     contestant.name: contestant
     for contestant in (
         Contestant(
-            "idmatch",
-            "idmatch, from Python",
-            OURS,
-            ("load", "match", "lookups"),
-            venv=".venv",
+            "idmatch", "idmatch, from Python", OURS, ("load", "match", "lookups"), venv=".venv"
         ),
         Contestant("idmatch-rust", "idmatch, from Rust", OURS, ("lookups",)),
         *(

@@ -135,10 +135,7 @@ class Live:
         return (
             figures
             | joins
-            | {
-                "fresh": loading,
-                "bytes_ratio": figures["store_bytes"] / loading["bytes"],
-            }
+            | {"fresh": loading, "bytes_ratio": figures["store_bytes"] / loading["bytes"]}
         )
 
     def reopen(self) -> Figures:
@@ -318,7 +315,7 @@ _TOLD: dict[str, Callable[[Figures], list[str]]] = {
             f"journal {show_bytes(figures['journal_bytes'])}: open {show_seconds(figures['open'])},"
             f" first lookup {show_seconds(figures['first_lookup'])}, first upsert"
             f" {show_seconds(figures['first_upsert'])}"
-        ),
+        )
     ],
 }
 

@@ -75,8 +75,7 @@ class _Connection(Client):
 
 def _arrow(batch: Batch) -> pa.RecordBatch:
     return pa.record_batch(
-        [batch.ids, batch.partner_ids, pa.array(batch.seen_at, _SEEN_AT)],
-        schema=_SCHEMA,
+        [batch.ids, batch.partner_ids, pa.array(batch.seen_at, _SEEN_AT)], schema=_SCHEMA
     )
 
 
