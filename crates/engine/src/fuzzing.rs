@@ -133,8 +133,8 @@ pub fn segment(bytes: &[u8]) {
             continue;
         };
         // Errors are fine: the bytes are bad.
-        let walked = walk(&segment, segment.check().is_ok());
-        walked.ok();
+        let read = read_segment(&segment, segment.check().is_ok());
+        read.ok();
     }
 }
 
@@ -145,7 +145,7 @@ pub fn is_good_segment(bytes: &[u8]) -> bool {
 }
 
 /// Reads every row. In a segment that passed its check every key is found, with all rows.
-fn walk(segment: &Segment, is_good: bool) -> Result<()> {
+fn read_segment(segment: &Segment, is_good: bool) -> Result<()> {
     let mut keys = 0;
     for number in 0..1u32 << segment.header.block_bits {
         let Some(block) = segment.block(number)? else { continue };

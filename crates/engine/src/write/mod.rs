@@ -6,6 +6,7 @@
 mod flush;
 mod group_commit;
 mod write_path;
+mod writer;
 
 pub(crate) use flush::Flusher;
 pub(crate) use group_commit::{Batch, GroupCommit, PendingCommit};

@@ -6,31 +6,25 @@
 //! A set of memtables belongs to one journal file. When it has taken half of the memory limit, a new file
 //! is begun and the old set is flushed ([`super::Flusher`]).
 
+use super::writer::Writer;
 use super::{Batch, Flusher, GroupCommit, PendingCommit};
 use crate::catalog::create_missing_table;
 use crate::compaction::Compactor;
-use crate::disk::io_error;
 use crate::encoding::{Packer, rows};
 use crate::journal::{Appended, JournalWriter, encode_batch};
 use crate::memtable::Memtable;
 use crate::sync::Ordering::{AcqRel, Relaxed, Release};
-use crate::sync::{
-    self, AtomicBool, Condvar, Instant, Rank, RankedGuard, RankedMutex, RwLock, SharedGuard,
-};
+use crate::sync::{self, AtomicBool, Condvar, Rank, RankedGuard, RankedMutex, RwLock, SharedGuard};
 use crate::versions::{JournalPositions, MemtableSet, VersionSet};
-use crate::writer_lock::{WriterGuard, WriterLock};
+use crate::writer_lock::WriterLock;
 use idmatch_model::{TableName, TableOptions};
 use idmatch_store::{BatchSource, Durability, Error, ErrorKind, Ingest, Result};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A larger upsert is cut into batches of this many rows or bytes; each is seen whole or not at all.
 const BATCH_ROWS: u32 = 100_000;
 const BATCH_BYTES: usize = 32 << 20;
-
-/// From this many journal files on, ended files are flushed.
-const FLUSH_AT_FILES: usize = 8;
 
 /// A memtable set takes no more bytes, whatever the memory limit: offsets have 32 bits.
 const MAX_SET_BYTES: usize = 1 << 30;
@@ -40,22 +34,6 @@ const ROW_OVERHEAD_BYTES: usize = 48;
 const LIST_GROWTH: usize = 2;
 /// This share of the memory limit is reserved for lists that grow by more than estimated.
 const RESERVE_SHARE: usize = 64;
-
-/// The journal as this process writes it.
-struct Writer {
-    _guard: Arc<WriterGuard>,
-    /// `None` until the next commit begins a file.
-    journal: Option<JournalWriter>,
-    /// The number of the next file, and how long the one before is, durably.
-    next: u64,
-    before: u64,
-    /// When written records have to be synced at the latest; `None` if all are.
-    sync_by: Option<Instant>,
-    /// Delays of a write stall that were too short to sleep for.
-    stall_debt: Duration,
-    /// Why nothing can be written any more.
-    failed: Option<String>,
-}
 
 /// How upserts are written.
 pub(crate) struct WritePath {
@@ -73,20 +51,6 @@ pub(crate) struct WritePath {
     durability: RwLock<Durability>,
     /// Whether the store was dropped, perhaps without being closed.
     is_dropped: AtomicBool,
-}
-
-impl Writer {
-    /// Makes written records durable. After a failure nothing is written any more: a second sync could
-    /// succeed without having written what the first one lost.
-    fn sync(&mut self) {
-        self.sync_by = None;
-        if let Some(journal) = self.journal.as_mut().filter(|journal| !journal.is_synced())
-            && self.failed.is_none()
-            && let Err(e) = journal.sync()
-        {
-            self.failed = Some(e.chain());
-        }
-    }
 }
 
 impl WritePath {
@@ -188,7 +152,7 @@ impl WritePath {
         let mut slot = self.writer.lock();
         let writer = match &mut *slot {
             Some(writer) => writer,
-            None => slot.insert(self.begin_writing()?),
+            None => slot.insert(Writer::begin(&self.versions, &self.lock, &self.flusher)?),
         };
         if let Some(why) = &writer.failed {
             return Err(self.read_only(why));
@@ -210,11 +174,11 @@ impl WritePath {
             Some(Durability::Interval(wait)) => Some(wait),
             _ => None,
         };
-        match self.journal_of(writer)?.append(&entries, wait.is_some()) {
+        match writer.journal_file(&self.versions, &self.flusher)?.append(&entries, wait.is_some()) {
             Appended::Done => self.sync_within(writer, wait),
             Appended::NotWritten(e) => {
                 // The end of the file is unknown: the next commit begins another.
-                self.end_file(writer);
+                writer.end_file(&self.versions);
                 return Err(e);
             }
             Appended::NotSynced(e) => {
@@ -252,58 +216,6 @@ impl WritePath {
         memtable
     }
 
-    /// Obtains the writer lock. Rows in the journal of earlier processes stay there until they are worth a
-    /// segment.
-    fn begin_writing(self: &Arc<WritePath>) -> Result<Writer> {
-        let guard = self.lock.acquire()?;
-        let folder = self.versions.journal();
-        self.versions.disk.create_dir(&folder).map_err(|e| io_error("make", &folder, e))?;
-        self.versions.sync_root()?;
-        let read = JournalPositions::clone(&self.versions.lock_publish());
-        let last = read.last_key_value().map(|(number, end)| (*number, *end as u64));
-        let (next, before) = match last {
-            Some((number, end)) => (number + 1, end),
-            None => (self.versions.current().manifest.journal.first, 0),
-        };
-        // It is unknown how much of an unclosed file is durable. A sync now could succeed without having
-        // written what an earlier one lost, so its rows are flushed to segments.
-        if last.is_some() && self.versions.current().manifest.journal.closed != last {
-            self.flusher.flush_before(next)?;
-        }
-        Ok(Writer {
-            _guard: guard,
-            journal: None,
-            next,
-            before,
-            sync_by: None,
-            stall_debt: Duration::ZERO,
-            failed: None,
-        })
-    }
-
-    /// The file to append to, begun if there is none.
-    fn journal_of<'w>(
-        self: &Arc<WritePath>,
-        writer: &'w mut Writer,
-    ) -> Result<&'w mut JournalWriter> {
-        if writer.journal.is_none() {
-            let folder = self.versions.journal();
-            if self.versions.current().memtables.len() >= FLUSH_AT_FILES {
-                self.flusher.start(writer.next.saturating_sub(1));
-            }
-            let begun =
-                JournalWriter::create(&*self.versions.disk, &folder, writer.next, writer.before)?;
-            let _publishing = self.versions.lock_publish();
-            let version = self.versions.current();
-            let mut sets = version.memtables.clone();
-            sets.push(MemtableSet { journal: writer.next, tables: BTreeMap::new() });
-            self.versions.install(version.with_memtables(sets));
-            writer.next += 1;
-            writer.journal = Some(begun);
-        }
-        writer.journal.as_mut().ok_or_else(|| Error::new(ErrorKind::Io, "there is no journal"))
-    }
-
     /// Notes when written records have to be durable, and sees to it.
     fn sync_within(self: &Arc<WritePath>, writer: &mut Writer, wait: Option<Duration>) {
         let by = wait.map(|wait| sync::instant() + wait);
@@ -337,15 +249,6 @@ impl WritePath {
         self.is_syncing.store(false, Release);
     }
 
-    /// Ends the current journal file, durably; returns its number and length.
-    fn end_file(&self, writer: &mut Writer) -> Option<(u64, u64)> {
-        writer.sync();
-        let ended = writer.journal.take()?;
-        writer.before = ended.durable();
-        self.versions.lock_publish().insert(ended.number(), ended.durable() as usize);
-        Some((ended.number(), ended.durable()))
-    }
-
     /// Waits until this many bytes fit into the memtables.
     fn reserve_memtable(self: &Arc<WritePath>, writer: &mut Writer, bytes: usize) -> Result<()> {
         // Many lists may grow with one commit, each by more than it was given.
@@ -359,7 +262,7 @@ impl WritePath {
             };
             if active > 0 && active + bytes > (limit / 2).min(MAX_SET_BYTES) {
                 self.compactor.wait_for_compactions();
-                if let Some((ended, _)) = self.end_file(writer) {
+                if let Some((ended, _)) = writer.end_file(&self.versions) {
                     self.flusher.start(ended);
                 }
                 continue;
@@ -376,7 +279,7 @@ impl WritePath {
     pub(crate) fn flush_all(&self) -> Result<()> {
         let mut slot = self.writer.lock();
         if let Some(writer) = slot.as_mut() {
-            self.end_file(writer);
+            writer.end_file(&self.versions);
         }
         // With the writer at rest nothing is added. An earlier flush may be about fewer memtables.
         while let Some(last) = self.versions.current().memtables.last().map(|set| set.journal) {
@@ -390,7 +293,7 @@ impl WritePath {
     pub(crate) fn end_journal(&self) -> (SharedGuard<'_>, RankedGuard<'_, JournalPositions>) {
         let mut slot = self.writer.lock();
         if let Some(writer) = slot.as_mut() {
-            self.end_file(writer);
+            writer.end_file(&self.versions);
         }
         let pins = self.versions.pin_files();
         (pins, self.versions.lock_publish())
@@ -420,7 +323,7 @@ impl WritePath {
         self.flusher.wait();
         self.compactor.without_compacting(move || {
             let could_write = writer.failed.is_none();
-            self.end_file(&mut writer);
+            writer.end_file(&self.versions);
             let last =
                 self.versions.lock_publish().last_key_value().map(|(at, end)| (*at, *end as u64));
             match (last, &writer.failed) {

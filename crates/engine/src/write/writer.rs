@@ -1,0 +1,110 @@
+//! The journal as this process writes it: its current file, and the writer lock that goes with it.
+
+use super::Flusher;
+use crate::disk::io_error;
+use crate::journal::JournalWriter;
+use crate::sync::Instant;
+use crate::versions::{JournalPositions, MemtableSet, VersionSet};
+use crate::writer_lock::{WriterGuard, WriterLock};
+use idmatch_store::{Error, ErrorKind, Result};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// From this many journal files on, ended files are flushed.
+const FLUSH_AT_FILES: usize = 8;
+
+/// The journal as this process writes it.
+pub(super) struct Writer {
+    _guard: Arc<WriterGuard>,
+    /// `None` until the next commit begins a file.
+    pub(super) journal: Option<JournalWriter>,
+    /// The number of the next file, and how long the one before is, durably.
+    pub(super) next: u64,
+    before: u64,
+    /// When written records have to be synced at the latest; `None` if all are.
+    pub(super) sync_by: Option<Instant>,
+    /// Delays of a write stall that were too short to sleep for.
+    pub(super) stall_debt: Duration,
+    /// Why nothing can be written any more.
+    pub(super) failed: Option<String>,
+}
+
+impl Writer {
+    /// Makes written records durable. After a failure nothing is written any more: a second sync could
+    /// succeed without having written what the first one lost.
+    pub(super) fn sync(&mut self) {
+        self.sync_by = None;
+        if let Some(journal) = self.journal.as_mut().filter(|journal| !journal.is_synced())
+            && self.failed.is_none()
+            && let Err(e) = journal.sync()
+        {
+            self.failed = Some(e.chain());
+        }
+    }
+
+    /// Obtains the writer lock. Rows in the journal of earlier processes stay there until they are worth a
+    /// segment.
+    pub(super) fn begin(
+        versions: &VersionSet,
+        lock: &WriterLock,
+        flusher: &Arc<Flusher>,
+    ) -> Result<Writer> {
+        let guard = lock.acquire()?;
+        let folder = versions.journal();
+        versions.disk.create_dir(&folder).map_err(|e| io_error("make", &folder, e))?;
+        versions.sync_root()?;
+        let read = JournalPositions::clone(&versions.lock_publish());
+        let last = read.last_key_value().map(|(number, end)| (*number, *end as u64));
+        let (next, before) = match last {
+            Some((number, end)) => (number + 1, end),
+            None => (versions.current().manifest.journal.first, 0),
+        };
+        // It is unknown how much of an unclosed file is durable. A sync now could succeed without having
+        // written what an earlier one lost, so its rows are flushed to segments.
+        if last.is_some() && versions.current().manifest.journal.closed != last {
+            flusher.flush_before(next)?;
+        }
+        Ok(Writer {
+            _guard: guard,
+            journal: None,
+            next,
+            before,
+            sync_by: None,
+            stall_debt: Duration::ZERO,
+            failed: None,
+        })
+    }
+
+    /// The file to append to, begun if there is none.
+    pub(super) fn journal_file(
+        &mut self,
+        versions: &VersionSet,
+        flusher: &Arc<Flusher>,
+    ) -> Result<&mut JournalWriter> {
+        if self.journal.is_none() {
+            let folder = versions.journal();
+            if versions.current().memtables.len() >= FLUSH_AT_FILES {
+                flusher.start(self.next.saturating_sub(1));
+            }
+            let begun = JournalWriter::create(&*versions.disk, &folder, self.next, self.before)?;
+            let _publishing = versions.lock_publish();
+            let version = versions.current();
+            let mut sets = version.memtables.clone();
+            sets.push(MemtableSet { journal: self.next, tables: BTreeMap::new() });
+            versions.install(version.with_memtables(sets));
+            self.next += 1;
+            self.journal = Some(begun);
+        }
+        self.journal.as_mut().ok_or_else(|| Error::new(ErrorKind::Io, "there is no journal"))
+    }
+
+    /// Ends the current journal file, durably; returns its number and length.
+    pub(super) fn end_file(&mut self, versions: &VersionSet) -> Option<(u64, u64)> {
+        self.sync();
+        let ended = self.journal.take()?;
+        self.before = ended.durable();
+        versions.lock_publish().insert(ended.number(), ended.durable() as usize);
+        Some((ended.number(), ended.durable()))
+    }
+}
