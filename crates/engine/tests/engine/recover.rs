@@ -1,5 +1,4 @@
-//! A store that cannot be opened is mended: from the other direction, or by giving up what cannot be read,
-//! which has to be accepted.
+//! Recovery of a store that does not open: from the other direction, or by accepting a loss.
 
 use crate::common::{
     Batches, Fault, FaultyDisk, Question, Row, ask, assert_nothing_leaked, copy_store, create,
@@ -34,7 +33,7 @@ fn original(root: &Path) -> (MemoryStore, Vec<Row>) {
     (reference, rows)
 }
 
-fn mend(root: &Path, accept_loss: bool) -> Result<Vec<Finding>> {
+fn recover(root: &Path, accept_loss: bool) -> Result<Vec<Finding>> {
     EngineStore::recover(Arc::new(OsDisk), root, accept_loss)
 }
 
@@ -99,10 +98,10 @@ fn assert_whole(root: &Path, reference: &dyn Store, rows: &[Row], place: &str) {
 #[test]
 fn a_store_that_opens_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();
-    assert_eq!(mend(dir.path(), true).unwrap(), [], "there is none");
+    assert_eq!(recover(dir.path(), true).unwrap(), [], "there is none");
     original(dir.path());
     let before = contents(dir.path());
-    assert_eq!(mend(dir.path(), true).unwrap(), []);
+    assert_eq!(recover(dir.path(), true).unwrap(), []);
     assert!(contents(dir.path()) == before);
 }
 
@@ -122,7 +121,7 @@ fn a_segment_that_cannot_be_opened_comes_from_the_other_direction() {
                 Some(at) => flip(&harmed, at),
             }
             EngineStore::open(&root).unwrap_err();
-            let found = mend(&root, false).unwrap();
+            let found = recover(&root, false).unwrap();
             assert_eq!(found.len(), 1, "{place}: {found:?}");
             assert_eq!(found[0].place, harmed.display().to_string());
             assert_whole(&root, &reference, &rows, &place);
@@ -131,17 +130,17 @@ fn a_segment_that_cannot_be_opened_comes_from_the_other_direction() {
 }
 
 #[test]
-fn what_is_gone_in_both_directions_needs_a_word() {
+fn recovery_requires_accept_loss() {
     let dir = tempfile::tempdir().unwrap();
     let (reference, rows) = original(dir.path());
     let segments = ending(dir.path(), "seg");
     segments.iter().for_each(|segment| std::fs::remove_file(segment).unwrap());
     let before = contents(dir.path());
-    let refused = mend(dir.path(), false).unwrap_err();
+    let refused = recover(dir.path(), false).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Corrupt);
     assert!(refused.to_string().contains("would be lost; nothing was changed"), "{refused}");
     assert!(contents(dir.path()) == before);
-    let found = mend(dir.path(), true).unwrap();
+    let found = recover(dir.path(), true).unwrap();
     assert_eq!(found.len(), 3, "{found:?}");
     let store = EngineStore::open(dir.path()).unwrap();
     assert_eq!(store.table(&name("t")).unwrap().verify().unwrap(), []);
@@ -166,10 +165,10 @@ fn every_byte_of_a_journal_may_be_damaged() {
         let before = contents(&root);
         let Err(refused) = EngineStore::open(&root) else { panic!("{place} was not noticed") };
         if refused.kind() == ErrorKind::UnsupportedFormat {
-            // It says that it is of another version, which is not for us to mend.
-            assert_eq!(mend(&root, true).unwrap_err().kind(), refused.kind(), "{place}");
+            // It says that it is of another version, which is not for us to recover.
+            assert_eq!(recover(&root, true).unwrap_err().kind(), refused.kind(), "{place}");
         } else {
-            match mend(&root, false) {
+            match recover(&root, false) {
                 Ok(found) => {
                     assert!(found.len() == 1 && at < 40, "{place}: {found:?}");
                     assert_whole(&root, &reference, &rows, &place);
@@ -179,7 +178,7 @@ fn every_byte_of_a_journal_may_be_damaged() {
                     let text = refused.to_string();
                     assert!(text.contains("bytes of upserts would be lost"), "{place}: {text}");
                     assert!(contents(&root) == before, "{place}");
-                    let found = mend(&root, true).unwrap();
+                    let found = recover(&root, true).unwrap();
                     assert_eq!(found.len(), 1, "{place}: {found:?}");
                     let store = EngineStore::open(&root).unwrap();
                     assert_eq!(store.table(&name("t")).unwrap().verify().unwrap(), [], "{place}");
@@ -218,8 +217,8 @@ fn a_journal_that_is_gone_or_cut_short_is_given_up() {
                 .unwrap(),
         }
         EngineStore::open(&root).unwrap_err();
-        mend(&root, false).unwrap_err();
-        assert!(!mend(&root, true).unwrap().is_empty(), "{place}");
+        recover(&root, false).unwrap_err();
+        assert!(!recover(&root, true).unwrap().is_empty(), "{place}");
         let store = EngineStore::open(&root).unwrap();
         assert!(is_part_of(&pairs(&store, &rows), &right), "{place}");
         let table = store.table(&name("t")).unwrap();
@@ -252,7 +251,7 @@ fn any_file_of_the_journal_may_be_gone() {
                 let (root, harmed) = copied(&whole, &journal);
                 empty += u64::from(harmed.metadata().unwrap().len() == 40);
                 std::fs::remove_file(harmed).unwrap();
-                mend(&root, true).unwrap();
+                recover(&root, true).unwrap();
                 let store = EngineStore::open(&root).unwrap();
                 if let Ok(table) = store.table(&name("t")) {
                     assert_eq!(table.verify().unwrap(), [], "operation {at}, {journal:?}");
@@ -278,13 +277,13 @@ fn what_exists_once_needs_a_backup() {
         flip(&harmed, 40);
         std::fs::remove_file(&ending(&root, "seg")[0]).unwrap();
         let before = contents(&root);
-        assert_eq!(mend(&root, true).unwrap_err().kind(), ErrorKind::Corrupt, "{file:?}");
+        assert_eq!(recover(&root, true).unwrap_err().kind(), ErrorKind::Corrupt, "{file:?}");
         assert!(contents(&root) == before, "{file:?}");
     }
 }
 
 #[test]
-fn mending_that_fails_can_be_repeated() {
+fn failed_recovery_can_be_repeated() {
     let dir = tempfile::tempdir().unwrap();
     let whole = dir.path().join("whole");
     let (reference, rows) = original(&whole);
@@ -295,7 +294,7 @@ fn mending_that_fails_can_be_repeated() {
         copy_store(&whole, &root);
         let disk = Arc::new(FaultyDisk::new(at..at + 1, Fault::Error(io::ErrorKind::StorageFull)));
         EngineStore::recover(disk.clone(), &root, false).ok();
-        mend(&root, false).unwrap();
+        recover(&root, false).unwrap();
         assert_whole(&root, &reference, &rows, &format!("operation {at}"));
         std::fs::remove_dir_all(&root).unwrap();
         if !disk.was_hit() {

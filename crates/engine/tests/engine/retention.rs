@@ -99,7 +99,7 @@ fn merged_under_a_retention(root: &Path, today: i64) -> (EngineStore, Arc<dyn Ta
 }
 
 #[test]
-fn what_is_gone_is_no_loss_when_a_table_is_mended() {
+fn expired_rows_are_no_loss_in_repair() {
     let (dir, today) = (tempfile::tempdir().unwrap(), now().millis_i64());
     let (_store, table) = merged_under_a_retention(dir.path(), today);
     assert_eq!(table.verify().unwrap(), []);
