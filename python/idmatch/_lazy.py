@@ -1,31 +1,33 @@
 """Modules that are imported when they are first used.
 
-`import idmatch` and a lookup must not wait for pyarrow, rich, numpy or psutil. The last two come
-with extras, so they may be missing: then the error names the extra.
+`import idmatch` and a lookup must not wait for pyarrow, numpy or psutil. The last two come with
+extras and may be missing; then the error names the extra.
 """
 
 from importlib import import_module
 
 from ._errors import MissingExtra
 
+_EXTRAS = {"numpy": "sample", "psutil": "lab"}
+
 
 class LazyModule:
-    """Stands for a module, which the first use of an attribute imports.
+    """Stands for a module. The first use of an attribute imports it.
 
-    With an `extra`, a module that is not installed raises MissingExtra.
+    Raises MissingExtra where a package is missing that an extra installs.
     """
 
-    def __init__(self, name: str, extra: str | None = None) -> None:
+    def __init__(self, name: str) -> None:
         self._name = name
-        self._extra = extra
 
     def __getattr__(self, attribute: str) -> object:
         try:
             module = import_module(self._name)
         except ModuleNotFoundError as error:
-            if self._extra is None or error.name != self._name:
+            if error.name not in _EXTRAS:
                 raise
             raise MissingExtra(
-                f"{self._name} is not installed; run: pip install 'idmatch[{self._extra}]'"
+                f"this needs {error.name}, which is not installed; "
+                f"run: pip install 'idmatch[{_EXTRAS[error.name]}]'"
             ) from error
         return getattr(module, attribute)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 from .. import _store
 from .._core import explain_address, format_instant
 from .._errors import InvalidArgument
+from .._lazy import LazyModule
 from .._results import Finding, TableStats
 from .._sizes import show_size
 from .._table import Table
@@ -22,6 +23,11 @@ from ._writes import alter, erase, load, upsert
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from .. import _sample
+else:
+    # Brings numpy.
+    _sample = LazyModule("idmatch._sample")
 
 _DONE = 0
 _FOUND_PROBLEMS = 1
@@ -218,8 +224,6 @@ def restore(options: Namespace) -> int:
 
 def sample(options: Namespace) -> int:
     """`idmatch sample`"""
-    from .. import _sample
-
     started = time.perf_counter()
     made = _sample.generate(options.directory, options.people, options.partners, options.seed)
     seconds = round(time.perf_counter() - started, 3)

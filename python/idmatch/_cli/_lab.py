@@ -3,18 +3,25 @@
 import sys
 from argparse import Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from .._lab import Lab, Node, cache, contact_points
+from .._lazy import LazyModule
 from .._sizes import show_size
 from ._output import print_columns, print_json
+
+if TYPE_CHECKING:
+    from .. import _lab
+else:
+    # Brings psutil.
+    _lab = LazyModule("idmatch._lab")
 
 _DONE = 0
 
 
 def lab(options: Namespace) -> int:
     """`idmatch lab`"""
-    folder = Path(options.dir) if options.dir else cache() / "lab"
-    cluster = Lab(folder, tell=lambda line: print(line, file=sys.stderr))
+    folder = Path(options.dir) if options.dir else _lab.cache() / "lab"
+    cluster = _lab.Lab(folder, tell=lambda line: print(line, file=sys.stderr))
     match options.action:
         case "up":
             cluster.up(options.nodes, options.heap, options.network)
@@ -30,7 +37,7 @@ def lab(options: Namespace) -> int:
     return _DONE
 
 
-def _show(nodes: list[Node], folder: Path, as_json: bool) -> None:
+def _show(nodes: "list[_lab.Node]", folder: Path, as_json: bool) -> None:
     if as_json:
         print_json({"folder": str(folder), "nodes": [_figures(node) for node in nodes]})
         return
@@ -42,10 +49,10 @@ def _show(nodes: list[Node], folder: Path, as_json: bool) -> None:
         for node in nodes
     ]
     print_columns(["node", "address", "state", "memory", "log"], rows)
-    print(f"contact points: {contact_points(nodes)}")
+    print(f"contact points: {_lab.contact_points(nodes)}")
 
 
-def _figures(node: Node) -> dict[str, object]:
+def _figures(node: "_lab.Node") -> dict[str, object]:
     state, process = node.state, node.process
     return {
         "node": node.number,
@@ -57,6 +64,6 @@ def _figures(node: Node) -> dict[str, object]:
     }
 
 
-def _memory(node: Node) -> int:
+def _memory(node: "_lab.Node") -> int:
     process = node.process
     return process.memory_info().rss if process and node.state != "down" else 0

@@ -1,0 +1,69 @@
+"""What is imported when, and what works without the packages of the extras."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import idmatch
+import pytest
+from conftest import Cli
+
+# Makes an import of numpy or psutil fail, as it does where they are not installed.
+BLOCKED = """
+import json, sys
+sys.modules["numpy"] = sys.modules["psutil"] = None
+from idmatch._cli import main
+sys.exit(main(json.loads(sys.argv[1])))
+"""
+
+
+def without_extras(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs a command where neither numpy nor psutil can be imported."""
+    command = [sys.executable, "-c", BLOCKED, json.dumps(arguments)]
+    return subprocess.run(command, cwd=home, capture_output=True, text=True)
+
+
+def loaded_modules(code: str) -> set[str]:
+    """The packages that Python has loaded after it ran this code."""
+    code += "\nimport sys; print(*{name.partition('.')[0] for name in sys.modules})"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(ran.stdout.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import idmatch",
+        "from idmatch._cli import main\ntry: main(['--help'])\nexcept SystemExit: pass",
+        "from idmatch._cli import main\nmain(['lookup', 'nowhere', 't', '--id', 'a'])",
+    ],
+)
+def test_imports_are_lazy(code: str) -> None:
+    assert loaded_modules(code).isdisjoint({"numpy", "psutil", "pyarrow", "rich"})
+
+
+def test_commands_work_without_extras(loaded: Cli) -> None:
+    ran = without_extras(loaded.home, "load", "store", "again", "small.parquet", "--json")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    ran = without_extras(loaded.home, "match", "store", "again", "people.parquet", "--json")
+    assert json.loads(ran.stdout)["rows"] == 3
+    ran = without_extras(loaded.home, "lookup", "store", "again", "--id", "a", "--json")
+    assert len(json.loads(ran.stdout)["matches"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("extra", "package", "command"),
+    [("sample", "numpy", ["sample", "made"]), ("lab", "psutil", ["lab", "status"])],
+)
+def test_errors_name_the_extra(
+    tmp_path: Path, extra: str, package: str, command: list[str]
+) -> None:
+    ran = without_extras(tmp_path, *command)
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert package in ran.stderr
+    assert f"pip install 'idmatch[{extra}]'" in ran.stderr
+
+
+def test_a_missing_extra_is_an_import_error() -> None:
+    assert issubclass(idmatch.MissingExtra, ImportError)
