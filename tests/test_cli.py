@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import shlex
 import subprocess
 from typing import Any
 
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from conftest import SMALL, Cli
 from idmatch._cli import _commands, main
+from idmatch._cli._parser import EXAMPLES, parser
 
 
 def test_load(cli: Cli) -> None:
@@ -20,7 +22,8 @@ def test_load(cli: Cli) -> None:
     ran = cli("load", "store", "t", "a.parquet", *columns, "--json")
     assert (ran.code, ran.err) == (0, "")
     report = ran.json()
-    assert set(report) == {"rows", "rejected", "seconds"}
+    assert set(report) == {"rows", "rejected", "seconds", "columns"}
+    assert report["columns"] == {"id": ["k1"], "partner_id": ["k2"], "seen_at": ["k3"]}
     assert (report["rows"], report["rejected"]) == (5, 0)
     assert cli("load", "store", "t", "a.parquet", "a.parquet", *columns).out.startswith("10 rows")
 
@@ -63,13 +66,14 @@ def test_match(loaded: Cli) -> None:
     ran = loaded("match", "store", "small", "people.parquet", "--json")
     assert (ran.code, ran.err) == (0, "")
     result = ran.json()
-    assert list(result) == ["population", "matched", "rate", "rows", "seconds"]
+    assert list(result) == ["population", "matched", "rate", "rows", "seconds", "columns"]
     assert result | {"seconds": 0} == {
         "population": 3,
         "matched": 2,
         "rate": 2 / 3,
         "rows": 3,
         "seconds": 0,
+        "columns": ["id"],
     }
     assert "66.67%" in loaded("match", "store", "small", "people.parquet").out
 
@@ -291,6 +295,35 @@ def test_help_names_every_option(cli: Cli) -> None:
     for option in ("--id", "--partner-id", "--seen-at", "--keep", "--retention", "--strict"):
         assert option in shown
     assert cli("--version").out == f"idmatch {idmatch.__version__}\n"
+
+
+def test_bare_command_prints_help(cli: Cli) -> None:
+    ran = cli()
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out == cli("--help").out
+
+
+@pytest.mark.parametrize("command", _commands.COMMANDS)
+def test_help_has_an_example(cli: Cli, command: str) -> None:
+    assert f"Example: idmatch {command} " in cli(command, "--help").out
+
+
+@pytest.mark.parametrize("command", EXAMPLES)
+def test_examples_are_valid(command: str) -> None:
+    arguments = shlex.split(f"{command} {EXAMPLES[command]}")
+    assert parser(_commands.COMMANDS).parse_args(arguments).run is not None
+
+
+def test_guessed_columns_are_said(loaded: Cli) -> None:
+    guessed = loaded("match", "store", "small", "people.parquet")
+    assert guessed.err == 'idmatch: matching by column "id"\n'
+    assert loaded("match", "store", "small", "people.parquet", "--column", "id").err == ""
+    guessed = loaded("load", "store", "small", "small.parquet", "--id", "id")
+    assert guessed.err == (
+        'idmatch: reading column "partner_id" as partner_id, "seen_at" as seen_at\n'
+    )
+    guessed = loaded("upsert", "store", "small", "small.parquet", "--columns", "id,,seen_at")
+    assert guessed.err == 'idmatch: reading column "partner_id" as partner_id\n'
 
 
 def test_a_reader_that_goes_away(loaded: Cli) -> None:

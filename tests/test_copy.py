@@ -4,7 +4,7 @@ import os
 import pty
 import signal
 import subprocess
-import time
+import sys
 from pathlib import Path
 
 import idmatch
@@ -126,6 +126,20 @@ def test_wrong_usage_and_failures(loaded: Cli, arguments: list[str], code: int) 
     assert not (loaded.home / "copied" / "MANIFEST").exists()
 
 
+# Kills itself while it reads on after its first portion, which is there as segments.
+COPY_AND_DIE = """
+import glob, os, signal, idmatch
+from idmatch import _copy
+
+def on_progress(stage, rows):
+    if stage == "copying" and glob.glob("copied/segments/*.seg"):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+with idmatch.open("store") as store, idmatch.open("copied") as copied:
+    _copy.copy(store.table("t")._core, copied._core, None, False, False, 20_000, on_progress)
+"""
+
+
 def test_killed_in_the_middle_and_repeated(cli: Cli) -> None:
     ids = pa.array([f"id{n}" for n in range(600_000)])
     dates = pa.array(["2026-01-01"] * len(ids))
@@ -145,15 +159,8 @@ def test_killed_in_the_middle_and_repeated(cli: Cli) -> None:
         "partner_id",
     )
     assert loaded.code == 0, loaded.err
-    copying = subprocess.Popen(
-        cli.command("copy", "store", "copied", "t", "--portion", "20k"), cwd=cli.home
-    )
-    # From its first portion on, which is there as a few segments.
-    while not list((cli.home / "copied").glob("segments/*.seg")):
-        assert copying.poll() is None
-        time.sleep(0.005)
-    copying.send_signal(signal.SIGKILL)
-    assert copying.wait() == -signal.SIGKILL
+    copying = subprocess.run([sys.executable, "-c", COPY_AND_DIE], cwd=cli.home)
+    assert copying.returncode == -signal.SIGKILL
     with idmatch.open(cli.home / "copied") as store:
         there = store.table("t").stats().rows
     assert there < 600_000

@@ -223,14 +223,14 @@ def test_a_copy_to_servers_and_back_remembers_what_was_erased(
         # And on: a row that was added there, and what was erased there.
         on_servers.upsert(observations(("d", "x", NOON)))
         on_servers.erase(id="c")
-        again = on_servers.copy_to(back, "other")
+        again = on_servers.copy_to(back, name="other")
         assert (again.rows, again.sent, again.rows_there, again.erasures) == (4, 4, 4, 2)
         copy = back.table("other")
         copy.load(late)
         copy.load(SMALL)
         assert copy.ids("x").column("id").to_pylist() == ["a", "d"]
         assert copy.ids("z").num_rows == 0
-        assert on_servers.copy_to(back, "other").checksum == again.checksum
+        assert on_servers.copy_to(back, name="other").checksum == again.checksum
         with pytest.raises(idmatch.Differs, match="of its own"):
             table.copy_to(store)
         assert copy.verify() == on_servers.verify() == []
@@ -248,12 +248,15 @@ def test_what_is_written_meanwhile_is_no_problem(table: idmatch.Table) -> None:
     writing = threading.Thread(target=write)
     writing.start()
     try:
-        found = [table.verify() for _ in range(3)]
+        found = [table.verify()]
+        # A check must have run while rows were written, however slow the machine is.
+        while len(found) < 3 or len(written) <= 3:
+            assert writing.is_alive()
+            found.append(table.verify())
     finally:
         stop.set()
         writing.join()
-    assert found == [[], [], []]
-    assert len(written) > 3
+    assert not any(found)
     assert table.latest_partner_id("i8") == ("p1", written[-1])
 
 

@@ -15,7 +15,7 @@ from .._table import Table
 from .._times import to_millis
 from ._copy import copy
 from ._lab import lab
-from ._output import print_columns, print_json, warn
+from ._output import print_columns, print_json, say_guessed, warn
 from ._parser import Command
 from ._progress import watched
 from ._stores import open_existing
@@ -55,11 +55,12 @@ def match(options: Namespace) -> int:
         "seconds": round(time.perf_counter() - started, 3),
     }
     if options.json:
-        document: dict[str, object] = {**figures}
+        document: dict[str, object] = {**figures, "columns": result.columns}
         if options.explain:
             document["plan"] = [step._asdict() for step in result.plan]
         print_json(document)
         return _DONE
+    say_guessed("matching by", {"": result.columns}, named=[""] if options.column else [])
     shown = figures | {"rate": f"{result.rate:.2%}"}
     print_columns(["", ""], [[key, _grouped(value)] for key, value in shown.items()])
     if options.explain:

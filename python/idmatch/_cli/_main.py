@@ -8,6 +8,7 @@ from .._errors import Error, InvalidArgument
 from . import _commands
 from ._parser import parser
 
+_DONE = 0
 _FAILED = 1
 _WRONG_USAGE = 2
 _INTERRUPTED = 130
@@ -19,7 +20,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     After Ctrl-C 130, after the reader of a pipe has gone 141, as shells show the signals.
     """
-    options = parser(_commands.COMMANDS).parse_args(arguments)
+    typed = parser(_commands.COMMANDS)
+    options = typed.parse_args(arguments)
+    if options.run is None:
+        typed.print_help()
+        return _DONE
     try:
         code: int = options.run(options)
         sys.stdout.flush()

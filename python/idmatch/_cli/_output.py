@@ -2,12 +2,24 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 
 def print_json(document: Mapping[str, object]) -> None:
     """One JSON document on a line of its own."""
     print(json.dumps(document, ensure_ascii=False))
+
+
+def say_guessed(what: str, columns: Mapping[str, Sequence[str]], named: Collection[str]) -> None:
+    """A line on stderr about the columns that were guessed: those of the roles not `named`."""
+    guessed = [
+        " and ".join(f'"{_shown(name)}"' for name in names)
+        + (f" as {role}" if len(columns) > 1 else "")
+        for role, names in columns.items()
+        if names and role not in named
+    ]
+    if guessed:
+        warn(f"{what} column {', '.join(guessed)}")
 
 
 def print_columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -11,6 +11,24 @@ _SINCE = "start of the window, inside it: ISO 8601, or a period before now such 
 _UNTIL = "end of the window, outside it: like --since"
 _FILES = "Parquet, CSV (.gz, .zst) or ORC: files, globs, directories or URLs"
 
+EXAMPLES: Mapping[str, str] = {
+    "load": "./store appnexus 'matches/*.parquet' --id cookie --retention 13mo",
+    "upsert": "./store appnexus --id 9f86d081 --partner-id 4821",
+    "erase": "./store appnexus --id 9f86d081",
+    "match": "./store appnexus population.parquet --pick latest -o matched.parquet",
+    "lookup": "./store appnexus --id 9f86d081 --since 90d",
+    "tables": "./store --json",
+    "alter": "./store appnexus --retention 13mo",
+    "verify": "./store appnexus --repair",
+    "compact": "./store appnexus",
+    "copy": "./store cql://10.0.0.1,10.0.0.2/matches appnexus",
+    "backup": "./store /backups/monday",
+    "restore": "/backups/monday ./restored",
+    "lab": "up --nodes 3",
+    "sample": "./sample --people 100k",
+}
+"""An example of each command, without `idmatch` and the command's name."""
+
 Command = Callable[[argparse.Namespace], int]
 
 
@@ -22,7 +40,8 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
         epilog="Exit codes: 0 done, 1 failed, 2 wrong usage, 3 done with rejected rows.",
     )
     root.add_argument("--version", action="version", version=f"idmatch {__version__}")
-    subparsers = root.add_subparsers(metavar="COMMAND", required=True)
+    root.set_defaults(run=None)
+    subparsers = root.add_subparsers(metavar="COMMAND")
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument(
         "--json", action="store_true", help="print one JSON document on stdout and nothing else"
@@ -30,51 +49,74 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
 
     def command(name: str, description: str) -> argparse.ArgumentParser:
         added = subparsers.add_parser(
-            name, parents=[common], help=description, description=description
+            name,
+            parents=[common],
+            help=description,
+            description=description,
+            epilog=f"Example: idmatch {name} {EXAMPLES[name]}",
         )
         added.set_defaults(run=commands[name])
         return added
 
-    _add_load(command("load", "Load files into a table, all or nothing; make it if need be."))
-    _add_upsert(command("upsert", "Add observations at once: one, a file, or a stream on stdin."))
-    _add_erase(
-        command("erase", "Hide what is known of an identifier, in both directions, for good.")
+    _add_load(
+        command("load", "Load files into a table, all or nothing. A missing table is created.")
     )
-    _add_match(command("match", "Find what goes with every identifier of a population."))
-    _add_lookup(command("lookup", "Find what goes with one identifier, newest first."))
+    _add_upsert(
+        command(
+            "upsert",
+            "Add observations that are visible at once: one, a file, or a stream on stdin.",
+        )
+    )
+    _add_erase(
+        command(
+            "erase",
+            "Erase an identifier or a pair: hide its observations for good, in both directions.",
+        )
+    )
+    _add_match(
+        command("match", "Match a population: find the matches of every identifier in a file.")
+    )
+    _add_lookup(command("lookup", "Look up the matches of one identifier, newest first."))
 
     tables = command("tables", "Show the tables of a store.")
     _add_store(tables)
     tables.add_argument(
         "--explain",
         action="store_true",
-        help="show how servers are asked instead: each setting of the address, given or not",
+        help="show every setting of a cql:// address and its value, instead of tables",
     )
-    alter = command("alter", "Change how long a table shows its observations.")
+    alter = command("alter", "Change the retention of a table.")
     _add_store(alter)
     alter.add_argument("table", metavar="TABLE")
     alter.add_argument(
-        "--retention", metavar="PERIOD", required=True, help="such as 13mo or 90d; none is for ever"
+        "--retention",
+        metavar="PERIOD",
+        required=True,
+        help="such as 13mo or 90d; `none` keeps observations for ever",
     )
     verify = command("verify", "Read and check everything that is stored.")
     _add_store(verify)
     verify.add_argument("table", metavar="TABLE", nargs="?", help="check this table only")
     verify.add_argument(
-        "--repair", action="store_true", help="mend what is wrong: each direction from the other"
+        "--repair",
+        action="store_true",
+        help="repair what is wrong: rebuild each direction from the other",
     )
     verify.add_argument(
         "--accept-loss", action="store_true", help="with --repair, also where rows would be lost"
     )
-    compact = command("compact", "Rewrite tables as few large segments, without what is too old.")
+    compact = command(
+        "compact", "Compact tables: rewrite them as few large segments, without expired rows."
+    )
     _add_store(compact)
     compact.add_argument("table", metavar="TABLE", nargs="?", help="compact this table only")
     _add_copy(command("copy", "Copy tables to another store, in a directory or on servers."))
-    backup = command("backup", "Copy a store as it is now.")
+    backup = command("backup", "Back up a store: copy a consistent snapshot of it.")
     _add_store(backup)
-    backup.add_argument("destination", metavar="DEST", help="a directory that is not there yet")
-    restore = command("restore", "Copy a backup to a place where nothing is yet, checking it.")
+    backup.add_argument("destination", metavar="DEST", help="a directory that does not exist yet")
+    restore = command("restore", "Restore a backup to a new directory, and check every file.")
     restore.add_argument("source", metavar="SRC", help="the backup's directory")
-    restore.add_argument("store", metavar="STORE", help="a directory that is not there yet")
+    restore.add_argument("store", metavar="STORE", help="a directory that does not exist yet")
     _add_lab(command("lab", "Run a Cassandra cluster on this machine, to try things out."))
     _add_sample(command("sample", "Make sample data: a population, a CRM and match tables."))
     return root
@@ -85,7 +127,7 @@ def _add_load(load: argparse.ArgumentParser) -> None:
     load.add_argument("table", metavar="TABLE")
     load.add_argument("files", metavar="FILES", nargs="+", help=_FILES)
     for option in ("--id", "--partner-id", "--seen-at"):
-        load.add_argument(option, metavar="COL", help="the column; guessed where just one fits")
+        load.add_argument(option, metavar="COL", help="its column; guessed where exactly one fits")
     load.add_argument("--keep", choices=["last", "all"], help="newest date of a pair, or all dates")
     load.add_argument("--retention", metavar="PERIOD", help="never show older dates: 13mo, 90d")
     load.add_argument("--strict", action="store_true", help="stop at the first bad row")
@@ -151,13 +193,26 @@ def _add_match(match: argparse.ArgumentParser) -> None:
     _add_store(match)
     match.add_argument("table", metavar="TABLE")
     match.add_argument("population", metavar="POPULATION", help=_FILES)
-    match.add_argument("--column", metavar="COL", help="its column; guessed where just one fits")
-    match.add_argument("--by", choices=["id", "partner-id"], default="id", help="its side")
-    match.add_argument("--pick", choices=["all", "latest"], default="all", help="matches of a row")
+    match.add_argument(
+        "--column", metavar="COL", help="the column of identifiers; guessed where exactly one fits"
+    )
+    match.add_argument(
+        "--by", choices=["id", "partner-id"], default="id", help="which side the population has"
+    )
+    match.add_argument(
+        "--pick",
+        choices=["all", "latest"],
+        default="all",
+        help="all matches of a row, or its newest one",
+    )
     match.add_argument("--since", metavar="T", help=_SINCE)
     match.add_argument("--until", metavar="T", help=_UNTIL)
-    match.add_argument("-o", "--output", metavar="OUT.parquet", help="write the matches there")
-    match.add_argument("--explain", action="store_true", help="say how it was read, and why")
+    match.add_argument(
+        "-o", "--output", metavar="OUT.parquet", help="write the matches to this file"
+    )
+    match.add_argument(
+        "--explain", action="store_true", help="print how the population was read, and why"
+    )
 
 
 def _add_lookup(lookup: argparse.ArgumentParser) -> None:
@@ -166,13 +221,13 @@ def _add_lookup(lookup: argparse.ArgumentParser) -> None:
     lookup.add_argument("--id", metavar="X", help="show its partner IDs")
     lookup.add_argument("--partner-id", metavar="Y", help="show its ids; with --id, the last date")
     lookup.add_argument("--since", metavar="T", help=_SINCE)
-    lookup.add_argument("--limit", metavar="N", type=_size, help="show the newest N only")
+    lookup.add_argument("--limit", metavar="N", type=_size, help="show only the newest N")
 
 
 def _add_copy(copy: argparse.ArgumentParser) -> None:
     place = "a directory, or cql://HOST,HOST/KEYSPACE"
     copy.add_argument("source", metavar="SRC", help=place)
-    copy.add_argument("destination", metavar="DST", help=f"{place}; made if need be")
+    copy.add_argument("destination", metavar="DST", help=f"{place}; created if missing")
     copy.add_argument("tables", metavar="TABLE", nargs="*", help="copy these (default: all)")
     copy.add_argument("--as", dest="name", metavar="NAME", help="copy one TABLE to this name")
     copy.add_argument(

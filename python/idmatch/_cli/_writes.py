@@ -3,6 +3,7 @@
 import sys
 import time
 from argparse import Namespace
+from collections.abc import Collection
 from io import BufferedReader
 from typing import cast
 
@@ -11,7 +12,7 @@ from .._errors import InvalidArgument
 from .._results import EraseReport, LoadReport
 from .._store import Store
 from .._table import Table
-from ._output import print_json, warn
+from ._output import print_json, say_guessed, warn
 from ._progress import watched
 from ._stores import open_existing
 
@@ -21,18 +22,19 @@ _REJECTED_ROWS = 3
 
 def load(options: Namespace) -> int:
     """`idmatch load`"""
+    columns = {
+        "id": options.id,
+        "partner_id": options.partner_id,
+        "seen_at": options.seen_at,
+    }
     with _store.open(options.store) as store, watched(options.files) as sources:
         report = _table_to_load(store, options).load(
             sources,
-            columns={
-                "id": options.id,
-                "partner_id": options.partner_id,
-                "seen_at": options.seen_at,
-            },
+            columns=columns,
             strict=options.strict,
             rejects=options.rejects,
         )
-    return _show_report(report, options)
+    return _show_report(report, options, named=[role for role, name in columns.items() if name])
 
 
 def upsert(options: Namespace) -> int:
@@ -46,7 +48,9 @@ def upsert(options: Namespace) -> int:
         raise InvalidArgument("--seen-at is for one observation; rows have dates of their own")
     with _store.open(options.store, durability=options.durability) as store:
         table = _table_to_upsert(store, options.table)
-        return _show_report((_upsert_one if one else _upsert)(table, options), options)
+        report = (_upsert_one if one else _upsert)(table, options)
+    columns = zip(("id", "partner_id", "seen_at"), _columns(options.columns, 3), strict=False)
+    return _show_report(report, options, named=[role for role, name in columns if name])
 
 
 def erase(options: Namespace) -> int:
@@ -62,7 +66,7 @@ def erase(options: Namespace) -> int:
             return _show_erased(
                 table.erase(id=options.id, partner_id=options.partner_id, at=options.at), options
             )
-        if not any(columns := _columns(options.columns, at_most=2)):
+        if not any(columns := _columns(options.columns, 2)):
             raise InvalidArgument(
                 "name the columns of FILE: --columns ID,PARTNER_ID, or one of them"
             )
@@ -95,7 +99,7 @@ def _upsert(table: Table, options: Namespace) -> LoadReport:
     from .. import _load
     from .._sources import Pieces
 
-    columns = _columns(options.columns, at_most=3)
+    columns = _columns(options.columns, 3)
     if options.file == "-":
         pieces = Pieces(cast("BufferedReader", sys.stdin.buffer), "standard input")
         return _load.upsert_pieces(table._core, pieces, columns, options.strict, options.rejects)
@@ -124,11 +128,13 @@ def _table_to_upsert(store: Store, name: str) -> Table:
     return store.table(name) if name in store.tables() else store._new_table(name, "last", None)
 
 
-def _show_report(report: LoadReport, options: Namespace) -> int:
+def _show_report(report: LoadReport, options: Namespace, named: Collection[str]) -> int:
     seconds = round(report.seconds, 3)
     if options.json:
-        print_json({"rows": report.rows, "rejected": report.rejected, "seconds": seconds})
+        figures = {"rows": report.rows, "rejected": report.rejected, "seconds": seconds}
+        print_json({**figures, "columns": report.columns})
     else:
+        say_guessed("reading", report.columns, named)
         print(f"{report.rows:,} rows read, {report.rejected:,} rejected, in {seconds:,} s")
     if report.rejected:
         warn(f"{report.rejected:,} rows were rejected; {report.rejects} says which and why")
