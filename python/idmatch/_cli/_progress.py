@@ -1,114 +1,75 @@
-"""Progress on stderr, when that is a terminal."""
+"""Progress bars on stderr, when that is a terminal."""
 
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import pyarrow as pa
+    from rich.progress import Progress, TaskID
 
     from .._sources import OnMalformed, Source, Wanted
     from .._types import Source as AnySource
 
-_BAR_WIDTH = 30
-_SECONDS_BETWEEN_DRAWINGS = 0.1
-
 
 @contextmanager
 def watched(paths: Sequence[str]) -> "Iterator[AnySource]":
-    """What to load or match: the paths, or their sources, which draw a bar while they are read."""
+    """What to load or match: the paths, or their sources, which move a bar while they are read."""
     if not sys.stderr.isatty():
         yield paths
         return
     from .._sources import find
 
     sources = find(list(paths))
-    bar = _Bar(len(sources))
-    try:
+    with _progress("file {task.completed:.0f} of {task.total:.0f}") as progress:
+        bar = progress.add_task("", total=len(sources), rows=0)
         # `find` takes the package's own kind of source too, which is not public.
-        yield cast("AnySource", [_Watched(source, bar) for source in sources])
-    finally:
-        _clear()
+        yield cast("AnySource", [_Watched(source, progress, bar) for source in sources])
 
 
 @contextmanager
 def counted(name: str) -> Iterator[Callable[[str, int], None] | None]:
-    """What to tell of rows that are compared and copied; None where nobody would see it."""
+    """A function to tell of rows that are compared or copied, from any thread; None where nobody
+    would see it.
+    """
     if not sys.stderr.isatty():
         yield None
         return
-    count = _Count(name)
-    try:
-        yield count.add
-    finally:
-        count.draw()
-        _clear()
+    stages: dict[str, TaskID] = {}
+    lock = threading.Lock()
+    with _progress("{task.description}") as progress:
+
+        def add(stage: str, rows: int) -> None:
+            with lock:
+                if stage not in stages:
+                    text = f"{name}: {stage}"
+                    stages[stage] = progress.add_task(text, total=None, rows=0)
+                _add_rows(progress, stages[stage], rows)
+
+        yield add
 
 
-class _Count:
-    """The rows of a table that were read, stage by stage. Several threads may tell it of some."""
+def _progress(text: str) -> "Progress":
+    """A line for each task: `text`, a bar, rows and the time since its start."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._stage = ""
-        self._rows = 0
-        self._started = self._drawn = time.monotonic()
-        self._lock = threading.Lock()
-
-    def add(self, stage: str, rows: int) -> None:
-        with self._lock:
-            now = time.monotonic()
-            if stage != self._stage:
-                self.draw()
-                self._stage, self._rows, self._started, self._drawn = stage, 0, now, 0.0
-            self._rows += rows
-            if now - self._drawn >= _SECONDS_BETWEEN_DRAWINGS:
-                self.draw()
-
-    def draw(self) -> None:
-        """Draws what the stage came to: the last time all of it."""
-        if not self._stage:
-            return
-        self._drawn = time.monotonic()
-        speed = f"{self._rows / max(self._drawn - self._started, 0.001):,.0f} rows/s"
-        _draw(f"{self._name}: {self._stage}, {self._rows:,} rows, {speed}")
+    return Progress(
+        BarColumn(bar_width=30),
+        TextColumn(text + ", {task.fields[rows]:,} rows", markup=False),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
 
 
-def _draw(text: str) -> None:
-    print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
-
-
-def _clear() -> None:
-    _draw("")
-
-
-class _Bar:
-    """How many of the sources have been opened, and the rows read so far."""
-
-    def __init__(self, sources: int) -> None:
-        self._sources = sources
-        self._opened = 0
-        self._rows = 0
-        self._started = time.monotonic()
-        self._drawn = 0.0
-
-    def next_source(self) -> None:
-        self._opened += 1
-
-    def add(self, rows: int) -> None:
-        self._rows += rows
-        now = time.monotonic()
-        if now - self._drawn < _SECONDS_BETWEEN_DRAWINGS:
-            return
-        self._drawn = now
-        bar = ("#" * (_BAR_WIDTH * self._opened // self._sources)).ljust(_BAR_WIDTH, ".")
-        files = f"file {self._opened} of {self._sources}"
-        speed = f"{self._rows / (now - self._started):,.0f} rows/s"
-        _draw(f"[{bar}] {files}, {self._rows:,} rows, {speed}")
+def _add_rows(progress: "Progress", task: "TaskID", rows: int) -> None:
+    progress.update(task, rows=progress.tasks[task].fields["rows"] + rows)
 
 
 @dataclass(frozen=True)
@@ -116,7 +77,8 @@ class _Watched:
     """A source that tells the bar what is read of it."""
 
     source: "Source"
-    bar: _Bar
+    progress: "Progress"
+    bar: "TaskID"
 
     @property
     def name(self) -> str:
@@ -126,10 +88,10 @@ class _Watched:
         import pyarrow as pa
 
         reader = self.source.open(wanted, on_malformed)
-        self.bar.next_source()
+        self.progress.advance(self.bar)
         return pa.RecordBatchReader.from_batches(reader.schema, self._counted(reader))
 
     def _counted(self, reader: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         for batch in reader:
-            self.bar.add(batch.num_rows)
+            _add_rows(self.progress, self.bar, batch.num_rows)
             yield batch
