@@ -126,7 +126,7 @@ def test_wrong_usage_and_failures(loaded: Cli, arguments: list[str], code: int) 
     assert not (loaded.home / "copied" / "MANIFEST").exists()
 
 
-# Kills itself while it reads on after its first portion, which is there as segments.
+# Kills itself while it reads on after its first batch, which is there as segments.
 COPY_AND_DIE = """
 import glob, os, signal, idmatch
 from idmatch import _copy
@@ -197,7 +197,7 @@ def test_from_python(table: idmatch.Table, tmp_path: Path) -> None:
         with pytest.raises(idmatch.Differs, match="has 5 rows"):
             table.copy_to(copied, name="twin")
         assert table.copy_to(copied, name="twin", merge=True).rows_there == 5
-        with pytest.raises(idmatch.InvalidArgument, match="portion"):
-            table.copy_to(copied, portion=0)
+        with pytest.raises(idmatch.InvalidArgument, match="batch_rows"):
+            table.copy_to(copied, batch_rows=0)
     with pytest.raises(idmatch.InvalidArgument, match="closed"):
         table.copy_to(copied)

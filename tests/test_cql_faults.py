@@ -93,7 +93,7 @@ def going_on(work: Callable[[], object]) -> Iterator[list[BaseException]]:
         while not stop.is_set() and not raised:
             try:
                 work()
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001
                 raised.append(error)
 
     thread = threading.Thread(target=repeat)

@@ -42,16 +42,16 @@ def test_a_loss_has_to_be_accepted(loaded: Cli) -> None:
         assert store.table("small").repair() == ([], 0)
 
 
-def test_a_store_that_does_not_open_is_mended(loaded: Cli) -> None:
+def test_a_store_that_does_not_open_is_recovered(loaded: Cli) -> None:
     before = loaded("lookup", "store", "small", "--id", "a", "--json").json()
     segment = min((loaded.home / "store").glob("segments/*.seg"))
     segment.unlink()
     assert loaded("tables", "store").code == 1
     with pytest.raises(idmatch.Error):
         idmatch.open(loaded.home / "store")
-    mended = loaded("verify", "store", "--repair", "--json").json()
-    assert [found["problem"] for found in mended["store"]] == ["the file is gone"]
-    assert mended["tables"][0]["problems"] == []
+    recovered = loaded("verify", "store", "--repair", "--json").json()
+    assert [found["problem"] for found in recovered["store"]] == ["the file is gone"]
+    assert recovered["tables"][0]["problems"] == []
     assert loaded("lookup", "store", "small", "--id", "a", "--json").json() == before
     assert idmatch.recover(loaded.home / "store") == []
 
@@ -72,7 +72,7 @@ def test_damage_in_the_middle_of_the_journal(loaded: Cli) -> None:
     assert refused.code == 1
     assert "bytes of upserts would be lost; nothing was changed" in refused.err
     accepted = loaded("verify", "store", "--repair", "--accept-loss")
-    assert (accepted.code, "could not be opened: 1 problems mended" in accepted.out) == (0, True)
+    assert (accepted.code, "could not be opened: 1 problems repaired" in accepted.out) == (0, True)
     found = [
         loaded("lookup", "store", "small", "--id", f"new-{number}", "--json").json()
         for number in range(3)

@@ -23,14 +23,16 @@ def copy(
     name: str | None,
     merge: bool,
     accept_lost_erasures: bool,
-    portion: int,
+    batch_rows: int,
     on_progress: Callable[[str, int], object] | None = None,
 ) -> CopyReport:
     """Copies a table to a store; see `Table.copy_to`."""
-    if portion < 1:
-        raise InvalidArgument(f"portion is {portion}; use 1 or more rows")
+    if batch_rows < 1:
+        raise InvalidArgument(f"batch_rows is {batch_rows}; use 1 or more rows")
     started = time.perf_counter()
     name = table.name if name is None else name
-    done = _core.copy_table(table, store, name, portion, merge, accept_lost_erasures, on_progress)
+    done = _core.copy_table(
+        table, store, name, batch_rows, merge, accept_lost_erasures, on_progress
+    )
     seconds = time.perf_counter() - started
     return CopyReport(table=table.name, name=name, **done, seconds=seconds)

@@ -40,7 +40,7 @@ def copy_table(
     table: Table,
     store: Store,
     name: str,
-    portion: int,
+    batch_rows: int,
     merge: bool,
     accept_lost_erasures: bool,
     on_progress: Callable[[str, int], object] | None,

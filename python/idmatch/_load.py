@@ -57,9 +57,9 @@ def upsert(
     return report.made(wanted)
 
 
-def upsert_pieces(
+def upsert_stream(
     table: _core.Table,
-    pieces: "_sources.Pieces",
+    stream: "_sources.ByteStream",
     columns: Columns,
     strict: bool,
     rejects: Path | None,
@@ -67,8 +67,8 @@ def upsert_pieces(
     """Upserts rows of a stream as they arrive."""
     wanted = _sources.Wanted(_names(columns, _ROLES))
     with _Report(table, strict, rejects, otherwise="rows before it stay") as report:
-        for piece in pieces.read(wanted, report.log.take_malformed):
-            # The core numbers the rows of each piece from 1.
+        for chunk in stream.read(wanted, report.log.take_malformed):
+            # The core numbers the rows of each chunk from 1.
             before = report.rows
 
             def take(found: list[Reject], before: int = before) -> None:
@@ -76,7 +76,7 @@ def upsert_pieces(
                     [(name, row + before, column, why) for name, row, column, why in found]
                 )
 
-            streams = [(pieces.name, piece)]
+            streams = [(stream.name, chunk)]
             report.add(table.upsert(streams, strict, take, short=True, always=False))
     return report.made(wanted)
 

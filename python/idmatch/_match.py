@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 class MatchResult:
     """A population that has been matched.
 
-    The matches are read from the store when they are asked for, any number of times, always
-    as they were at the time of the match, and never all at once: anything that takes Arrow
-    streams (`pyarrow`, `polars`, `duckdb`, another table's `match`) takes this object.
+    Every read streams the matches from the store, as they were at the time of the match.
+    Anything that takes Arrow streams (`pyarrow`, `polars`, `duckdb`, another table's `match`)
+    takes this object.
     Their columns are the population's side, the other side (both text) and `seen_at`
     (`timestamp[ms, UTC]`); a population row's matches come newest first, population rows in
     no particular order.

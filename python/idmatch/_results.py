@@ -98,7 +98,7 @@ class TableStats(NamedTuple):
     memtable_bytes: int
     """The memory that these take."""
     pending_compaction_bytes: int
-    """Bytes that merges in the background are yet to write anew."""
+    """Bytes that compactions in the background have yet to rewrite."""
     erasures: int
     """Erasures that are remembered."""
     oldest: datetime | None
@@ -143,4 +143,4 @@ class RepairReport(NamedTuple):
     findings: list[Finding]
     """What was wrong; empty if nothing was, and then nothing was done."""
     lost: int
-    """Rows that could be read in neither direction: so many at most."""
+    """Rows that could be read in neither direction, at most."""

@@ -253,15 +253,14 @@ class Table:
         name: str | None = None,
         merge: bool = False,
         accept_lost_erasures: bool = False,
-        portion: int = 20_000_000,
+        batch_rows: int = 20_000_000,
     ) -> CopyReport:
         """Copies the table to another store, in a directory or on servers, or to another `name`.
 
-        A table that is not there yet is made with the same `keep` and retention. Rows are sent in
-        portions, each of which stays; then the whole destination is read back and compared. A
-        repeated copy sends only what differs, so after a crash it goes on where it was. Nothing
-        is removed there. The table is copied as it was when this began; what is written to it
-        meanwhile is for the next copy.
+        A missing table is created with the same `keep` and retention. Rows are sent in batches of
+        `batch_rows`, each of which stays. Then the whole destination is read back and compared. A
+        repeated copy sends only what differs, so after a crash it goes on where it was. It removes
+        nothing there. It copies a snapshot: rows that are written meanwhile are for the next copy.
 
         Erasures are taken over: what is hidden here stays hidden there, also when it arrives
         late. A store whose erasures are hashed with a secret of its own cannot take them over;
@@ -271,14 +270,14 @@ class Table:
         it has rows or newer dates that this table lacks, unless a `merge` is asked for: that
         leaves the rows of both, and of each pair the newest date.
         """
-        return _copy.copy(self._core, store._core, name, merge, accept_lost_erasures, portion)
+        return _copy.copy(self._core, store._core, name, merge, accept_lost_erasures, batch_rows)
 
     def compact(self) -> None:
-        """Writes what was upserted or loaded in many steps anew, as few large segments, without
-        what is older than the retention. Answers stay the same; reading and upserting go on.
+        """Rewrites the table as few large segments, without rows older than the retention. Answers
+        stay the same; reads and upserts go on.
 
-        Upserts compact in the background by themselves. This does all of it at once; it takes
-        about as long as loading the rows that it rewrites, and little disk beyond the table's.
+        Upserts start compactions in the background. This call does all of the work at once. It
+        takes about as long as loading the rows that it rewrites, and little additional disk.
 
         Raises Busy while another process writes the store.
         """
@@ -291,10 +290,10 @@ class Table:
     def repair(self, *, accept_loss: bool = False) -> RepairReport:
         """Checks the table and repairs what is wrong: each direction is rebuilt from the other.
 
-        Takes about as long as verifying and loading the table, and the disk of a second copy of
-        it; nothing changes before all of that is there. Where rows are damaged in both directions
-        some would be lost: then Corrupt says how many at most, and nothing changes, unless
-        `accept_loss`.
+        It takes about as long as verifying and loading the table, and the disk of a second copy.
+        Nothing changes before that copy is complete. Where rows are damaged in both directions some
+        would be lost: then it raises Corrupt with the largest possible number and changes nothing,
+        unless `accept_loss` is set.
 
         Raises Busy while another process writes the store.
         """

@@ -12,21 +12,21 @@ use pyo3::types::PyDict;
 
 /// Copies a table to a store.
 #[pyfunction]
-#[pyo3(signature = (table, store, name, portion, merge, accept_lost_erasures, on_progress))]
+#[pyo3(signature = (table, store, name, batch_rows, merge, accept_lost_erasures, on_progress))]
 #[allow(clippy::too_many_arguments, reason = "Python names them")]
 pub(crate) fn copy_table<'py>(
     py: Python<'py>,
     table: &Bound<'py, Table>,
     store: &Bound<'py, Store>,
     name: &str,
-    portion: u64,
+    batch_rows: u64,
     merge: bool,
     accept_lost_erasures: bool,
     on_progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let name: TableName = name.parse().or_raise(py)?;
     let (source, destination) = (table.get().open(py)?, store.get().open(py)?);
-    let options = CopyOptions { batch_rows: portion, merge, accept_lost_erasures };
+    let options = CopyOptions { batch_rows, merge, accept_lost_erasures };
     let raised = Raised::default();
     let tell = |stage: Stage, rows: u64| -> Result<()> {
         let Some(callable) = &on_progress else { return Ok(()) };

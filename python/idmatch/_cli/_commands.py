@@ -163,12 +163,12 @@ def _repair(recovered: list[Finding], tables: dict[str, Table], options: Namespa
         print_json({"store": [found._asdict() for found in recovered], "tables": of_tables})
         return _DONE
     if recovered:
-        print(f"{options.store} could not be opened: {len(recovered):,} problems mended")
+        print(f"{options.store} could not be opened: {len(recovered):,} problems repaired")
         for place, problem in recovered:
             print(f"  {place}: {problem}")
     for name, (findings, lost) in repaired.items():
-        mended_text = f"{len(findings):,} problems mended, up to {lost:,} rows lost"
-        print(f"{name}: {mended_text if findings else 'all is well'}")
+        repaired_text = f"{len(findings):,} problems repaired, up to {lost:,} rows lost"
+        print(f"{name}: {repaired_text if findings else 'all is well'}")
         for place, problem in findings:
             print(f"  {place}: {problem}")
     return _DONE

@@ -245,7 +245,7 @@ def _add_copy(copy: argparse.ArgumentParser) -> None:
         metavar="ROWS",
         type=_size,
         default="20M",
-        help="load so many rows at once: as many are sent again after a crash (default: 20M)",
+        help="rows of one load; a crash loses at most one of them (default: 20M)",
     )
 
 

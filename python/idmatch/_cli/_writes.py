@@ -97,12 +97,12 @@ def alter(options: Namespace) -> int:
 
 def _upsert(table: Table, options: Namespace) -> LoadReport:
     from .. import _load
-    from .._sources import Pieces
+    from .._sources import ByteStream
 
     columns = _columns(options.columns, 3)
     if options.file == "-":
-        pieces = Pieces(cast("BufferedReader", sys.stdin.buffer), "standard input")
-        return _load.upsert_pieces(table._core, pieces, columns, options.strict, options.rejects)
+        stream = ByteStream(cast("BufferedReader", sys.stdin.buffer), "standard input")
+        return _load.upsert_stream(table._core, stream, columns, options.strict, options.rejects)
     with watched([options.file]) as sources:
         return table.upsert(
             sources, columns=columns, strict=options.strict, rejects=options.rejects

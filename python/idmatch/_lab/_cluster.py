@@ -37,7 +37,7 @@ class Lab:
     def __init__(
         self,
         folder: Path,
-        tell: Tell = lambda line: None,
+        tell: Tell = lambda _: None,
         jvm_options: Sequence[str] = (),
         settings: Mapping[str, object] | None = None,
     ) -> None:

@@ -10,12 +10,12 @@ from .._errors import InvalidArgument
 from ._columns import Wanted
 from ._files import find_files
 from ._objects import ArrowObject, is_arrow
-from ._pieces import Pieces
 from ._source import OnMalformed, Source
+from ._stream import ByteStream
 
 _FEW_ROWS = 10_000
 
-__all__ = ["OnMalformed", "Pieces", "Source", "Wanted", "are_short", "find", "one_row"]
+__all__ = ["ByteStream", "OnMalformed", "Source", "Wanted", "are_short", "find", "one_row"]
 
 
 def find(source: object) -> Sequence[Source]:

@@ -55,8 +55,8 @@ def open_csv(
     return project(reader, schema, chosen, constants)
 
 
-def read_piece(
-    piece: bytes,
+def read_chunk(
+    chunk: bytes,
     header: Sequence[str],
     delimiter: str,
     chosen: Mapping[str, str],
@@ -68,7 +68,7 @@ def read_piece(
         return on_malformed is not None and on_malformed(row, reason)
 
     read = pc.read_csv(
-        io.BytesIO(piece),
+        io.BytesIO(chunk),
         pc.ReadOptions(use_threads=False, column_names=list(header)),
         parse_options(delimiter, _handler("", told, 0) if on_malformed else None),
         convert_options(list(chosen.values())),

@@ -1,4 +1,4 @@
-"""A byte stream as pieces of rows, each as soon as it has arrived.
+"""A byte stream as chunks of rows, each as soon as it has arrived.
 
 The stream's first bytes tell its format: an Arrow IPC stream, JSON lines (one object a line) or
 CSV with a header.
@@ -17,7 +17,7 @@ from . import _csv
 from ._columns import Wanted, project
 from ._source import OnMalformed, reading
 
-_PIECE_BYTES = 4 << 20
+_CHUNK_BYTES = 4 << 20
 _LONGEST_LINE = 16 << 20
 _ARROW_START = b"\xff\xff\xff\xff"
 
@@ -25,7 +25,7 @@ _OnLine: TypeAlias = Callable[[int, str], bool]
 """Told of a malformed line: its number from 1, and why. False ends the reading."""
 
 
-class Pieces:
+class ByteStream:
     """Rows that arrive, such as on standard input."""
 
     def __init__(self, stream: io.BufferedReader, name: str) -> None:
@@ -35,7 +35,7 @@ class Pieces:
     def read(self, wanted: Wanted, on_malformed: OnMalformed) -> Iterator[pa.RecordBatchReader]:
         """Gives what has arrived, under the names of the roles, again and again until the end.
 
-        Rows that are no rows are told to `on_malformed`, numbered from 1 over all pieces.
+        Rows that are no rows are told to `on_malformed`, numbered from 1 over the whole stream.
         Raises SourceError when the stream cannot be read, InvalidArgument when it lacks a column.
         """
 
@@ -66,13 +66,13 @@ class Pieces:
     def _csv(self, wanted: Wanted, on_line: _OnLine) -> Iterator[pa.RecordBatchReader]:
         chosen: dict[str, str] | None = None
         rows = 0
-        for piece in self._lines(quoted=True):
+        for chunk in self._lines(quoted=True):
             if chosen is None:
-                header, delimiter = _csv.read_header(piece, self.name)
+                header, delimiter = _csv.read_header(chunk, self.name)
                 schema = pa.schema([(name, pa.binary()) for name in header])
                 chosen = wanted.choose(schema, self.name)
-                piece = piece.lstrip(b"\r\n").partition(b"\n")[2]
-            if not piece.strip():
+                chunk = chunk.lstrip(b"\r\n").partition(b"\n")[2]
+            if not chunk.strip():
                 continue
             malformed = 0
 
@@ -82,16 +82,16 @@ class Pieces:
                 return on_line(before + row, reason)
 
             with reading(self.name):
-                found = _csv.read_piece(piece, header, delimiter, chosen, told).read_all()
+                found = _csv.read_chunk(chunk, header, delimiter, chosen, told).read_all()
             rows += found.num_rows + malformed
             yield found.to_reader()
 
     def _json(self, wanted: Wanted, on_line: _OnLine) -> Iterator[pa.RecordBatchReader]:
         chosen: dict[str, str] | None = None
         rows = 0
-        for piece in self._lines(quoted=False):
+        for chunk in self._lines(quoted=False):
             found: list[tuple[str | None, ...]] = []
-            for line in piece.splitlines():
+            for line in chunk.splitlines():
                 if not line.strip():
                     continue
                 rows += 1
@@ -116,7 +116,7 @@ class Pieces:
         rest = b""
         while True:
             with reading(self.name):
-                arrived = self._stream.read1(_PIECE_BYTES)
+                arrived = self._stream.read1(_CHUNK_BYTES)
             if not arrived:
                 break
             rest += arrived
