@@ -1,8 +1,8 @@
 //! The store on ScyllaDB or Cassandra: the same questions and answers as the embedded one.
 //!
-//! Data flows from [`CqlStore`] to a table (`table`), from there to what it is asked: `write` and
-//! `load`, `answers`, `matching`, `erase`, `verify`. They all speak to the servers through
-//! `client`, and know from `state` what the table is and what was erased in it.
+//! Imports go one way: `store` and `table` -> `matching`, `maintain`, `write` -> `read` -> `context` ->
+//! `schema` -> `client` -> `settings`, `error`. Reads never publish: the hot keys that they meet go through a
+//! channel to a task of the store (`write::hot_keys`).
 //!
 //! Must not know files of the embedded engine, Python, or where batches come from. The tables in the
 //! servers are those of `spec/cql/`; nothing else is read or written there.
@@ -18,31 +18,16 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::indexing_slicing))]
 
-mod answers;
-mod bucket;
-mod catalog;
 mod client;
-mod erase;
-mod erasures;
-mod errors;
-mod export;
-mod handle;
-mod hot;
-mod load;
+mod context;
+mod error;
+mod maintain;
 mod matching;
-mod pages;
-mod progress;
-mod retention;
-mod rows;
-mod sample;
-mod scan;
+mod read;
 mod schema;
 mod settings;
-mod state;
-mod statements;
 mod store;
 mod table;
-mod verify;
 mod write;
 
 pub use settings::{Effective, MatchReads, Settings};

@@ -1,13 +1,14 @@
 //! A keyspace as a store.
 
-use crate::bucket::buckets_for;
-use crate::catalog::{Catalog, Definition};
 use crate::client::Client;
-use crate::handle::Handle;
-use crate::schema::{self, StoreRow};
+use crate::context::Handle;
+use crate::schema::bucket::buckets_for;
+use crate::schema::catalog::{Catalog, Definition};
+use crate::schema::keyspace::{self, StoreRow};
+use crate::schema::metadata_cache::State;
 use crate::settings::Settings;
-use crate::state::State;
 use crate::table::CqlTable;
+use crate::write::hot_keys::note_detected;
 use idmatch_model::{ErasureKey, TableName, TableOptions};
 use idmatch_store::{Error, ErrorKind, Result, Store, Table};
 use parking_lot::{Mutex, RwLock};
@@ -43,7 +44,7 @@ impl CqlStore {
     /// made, `UnsupportedFormat` where it has tables of another version, `InvalidArgument` where clocks differ.
     pub fn open(settings: Settings) -> Result<CqlStore> {
         let client = Arc::new(Client::connect(settings)?);
-        let store = RwLock::new(client.wait(schema::find(&client))?);
+        let store = RwLock::new(client.wait(keyspace::find(&client))?);
         let (maker, tables) = (Uuid::new_v4(), Mutex::default());
         Ok(CqlStore(Arc::new(Inner { client, store, maker, tables })))
     }
@@ -62,7 +63,7 @@ impl CqlStore {
         if let Some(found) = self.found() {
             return Ok(Some(found));
         }
-        let found = schema::find(&self.0.client).await?;
+        let found = keyspace::find(&self.0.client).await?;
         *self.0.store.write() = found;
         Ok(found)
     }
@@ -81,7 +82,12 @@ impl CqlStore {
         };
         let state = State::open(Arc::clone(&client), store, name.clone()).await?;
         let keep = state.current().await?.definition.keep;
-        let table = Arc::new(CqlTable::new(Arc::new(Handle::open(client, state, keep).await?)));
+        let table = {
+            let (handle, detected) = Handle::open(client, state, keep).await?;
+            let handle = Arc::new(handle);
+            tokio::spawn(note_detected(Arc::downgrade(&handle), detected));
+            Arc::new(CqlTable::new(handle))
+        };
         let mut tables = self.0.tables.lock();
         Ok(Arc::clone(tables.entry(name.clone()).or_insert(table)))
     }
@@ -91,7 +97,7 @@ impl CqlStore {
         if let Some(found) = self.find().await? {
             return Ok(found);
         }
-        let made = schema::make(&self.0.client, key).await?;
+        let made = keyspace::make(&self.0.client, key).await?;
         *self.0.store.write() = Some(made);
         Ok(made)
     }
@@ -121,7 +127,7 @@ impl CqlStore {
             }
             // Two clients that make one table at once could each make their own.
             if definition.maker == new.maker || Instant::now() > until {
-                schema::create(&self.0.client, name, definition.keep).await?;
+                keyspace::create(&self.0.client, name, definition.keep).await?;
                 catalog.set_ready(name).await?;
             } else {
                 tokio::time::sleep(ASK_AGAIN).await;

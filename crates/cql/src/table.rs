@@ -1,17 +1,17 @@
 //! A table in the servers.
 
-use crate::answers::{answers, history, last_seen};
-use crate::bucket::expected_rows;
 use crate::client::Use;
-use crate::erase::{erase, import};
-use crate::export::CqlScan;
-use crate::handle::Handle;
-use crate::load::{load, upsert};
+use crate::context::Handle;
+use crate::maintain::retention;
+use crate::maintain::verify::{Difference, differences, mend};
 use crate::matching::CqlMatch;
-use crate::retention;
-use crate::sample::{Sample, is_exact, sample};
-use crate::state::Known;
-use crate::verify::{Difference, differences, mend};
+use crate::read::export::CqlScan;
+use crate::read::lookup::{answers, history, last_seen};
+use crate::read::statistics::{Sample, is_exact, sample};
+use crate::schema::bucket::expected_rows;
+use crate::schema::metadata_cache::Known;
+use crate::write::erase::{erase, import};
+use crate::write::load::{load, upsert};
 use idmatch_model::{Period, SeenAt, Side, TableName, TableOptions, Window, check_id};
 use idmatch_store::{
     Answers, BatchSource, Distinct, Durability, Erased, Erasures, Finding, Ingest, Match,

@@ -1,9 +1,9 @@
 //! The connection to the servers: requests with their limits and repetitions.
 //!
 //! Owns the runtime that the driver works in; the rest of the crate is called from other threads;
-//! `waiting` is how they wait. `connect` makes the session, `answering` does while a node hangs, `tls`
-//! encrypts it, `flow` says when a request may be sent, `patience` when another node is asked too,
-//! `attempts` what became of it, `alive` what it needed. Must not know any table.
+//! `runtime` is how they wait. `connection` makes the session, `bootstrap` does while a node hangs, `tls`
+//! encrypts it, `limiter` says when a request may be sent, `speculation` when another node is asked too,
+//! `history` what became of it, `replicas` what it needed. Must not know any table.
 //!
 //! Invariants:
 //! - every statement is idempotent, so that it may be sent again, and to two nodes at once; only a
@@ -11,28 +11,28 @@
 //! - requests about rows wait for their turn. Those of the catalog do not, but count: others wait for
 //!   them while having turns.
 
-mod alive;
-mod answering;
-mod attempts;
-mod connect;
-mod flow;
-mod patience;
+mod bootstrap;
+mod connect_error;
+mod connection;
+mod history;
+mod limiter;
+pub(crate) mod paging;
 mod prepare;
-mod refused;
+mod replicas;
+mod runtime;
+mod speculation;
 mod tls;
-mod waiting;
 
-use crate::errors::{Failure, is_unheard_of, outcome, unread, unwritten};
+use crate::error::{Failure, is_unheard_of, outcome, unread, unwritten};
 use crate::settings::Settings;
-use alive::Needs;
-use attempts::Attempts;
-use connect::Connection;
-use flow::Flow;
+use connection::Connection;
+use history::Attempts;
 use idmatch_store::{Error, ErrorKind, Result};
+use limiter::Flow;
 use parking_lot::Mutex;
-use patience::Patience;
 use prepare::Pace;
 pub(crate) use prepare::Prepared;
+use replicas::Needs;
 use scylla::client::session::Session;
 use scylla::errors::ExecutionError;
 use scylla::policies::load_balancing::{
@@ -43,6 +43,7 @@ use scylla::response::{PagingState, PagingStateResponse};
 use scylla::serialize::row::SerializeRow;
 use scylla::statement::Statement;
 use scylla::statement::batch::{Batch, BatchType};
+use speculation::Patience;
 use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
 use std::sync::Arc;
@@ -90,7 +91,7 @@ pub(crate) enum Use {
 /// prepared when the turn has come, because that may take long.
 pub(crate) struct Turn<'c> {
     client: &'c Client,
-    turn: flow::Turn<'c>,
+    turn: limiter::Turn<'c>,
 }
 
 impl Client {
@@ -100,9 +101,9 @@ impl Client {
     /// `Unavailable` where no contact point answers, `InvalidArgument` where the servers do not take
     /// what the address says of user, password, TLS or datacenter, or a file of TLS is wrong.
     pub(crate) fn connect(settings: Settings) -> Result<Client> {
-        let runtime = waiting::runtime()?;
-        let bulk = Arc::new(Patience::new(&settings, patience::BULK));
-        let connection = runtime.block_on(connect::connect(&settings, &bulk))?;
+        let runtime = runtime::runtime()?;
+        let bulk = Arc::new(Patience::new(&settings, speculation::BULK));
+        let connection = runtime.block_on(connection::connect(&settings, &bulk))?;
         let flow = Flow::new(settings.in_flight, settings.max_requests_per_second);
         let (handle, prepared) = (runtime.handle().clone(), Mutex::default());
         Ok(Client { connection, handle, runtime: Some(runtime), flow, bulk, prepared, settings })
@@ -122,7 +123,7 @@ impl Client {
         Turn { client: self, turn: self.flow.turn().await }
     }
 
-    async fn turn_for(&self, prepared: &Prepared) -> Option<flow::Turn<'_>> {
+    async fn turn_for(&self, prepared: &Prepared) -> Option<limiter::Turn<'_>> {
         if prepared.of_catalog { None } else { Some(self.flow.turn().await) }
     }
 
@@ -191,7 +192,7 @@ impl Client {
 
     async fn write_in(
         &self,
-        turn: Option<&flow::Turn<'_>>,
+        turn: Option<&limiter::Turn<'_>>,
         what: &str,
         prepared: &Prepared,
         values: impl SerializeRow,
@@ -204,7 +205,7 @@ impl Client {
 
     async fn write_batch_in<V: SerializeRow>(
         &self,
-        turn: Option<&flow::Turn<'_>>,
+        turn: Option<&limiter::Turn<'_>>,
         what: &str,
         prepared: &Prepared,
         values: &[V],
@@ -288,7 +289,7 @@ impl Client {
     /// while a request waits for its turn.
     async fn repeat<T, F>(
         &self,
-        turn: Option<&flow::Turn<'_>>,
+        turn: Option<&limiter::Turn<'_>>,
         attempts: &Attempts,
         pace: Pace<'_>,
         attempt: impl Fn() -> F,
@@ -392,5 +393,5 @@ fn nth_node(session: &Session, n: usize) -> Option<Arc<dyn LoadBalancingPolicy>>
 }
 
 fn rows(what: &str, result: QueryResult) -> Result<QueryRowsResult> {
-    result.into_rows_result().map_err(|e| crate::errors::unexpected(what, e))
+    result.into_rows_result().map_err(|e| crate::error::unexpected(what, e))
 }

@@ -1,10 +1,10 @@
 //! Prepares statements: once, with whom they ask, and again while nodes do not answer.
 
-use super::alive::Needs;
-use super::attempts::Attempts;
-use super::patience::{self, Patience};
-use super::{Client, FIRST_PAUSE, Use, connect};
-use crate::errors::{preparation_outcome, unprepared};
+use super::history::Attempts;
+use super::replicas::Needs;
+use super::speculation::Patience;
+use super::{Client, FIRST_PAUSE, Use, connection, speculation};
+use crate::error::{preparation_outcome, unprepared};
 use idmatch_store::{Error, ErrorKind, Result};
 use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::{Consistency, SerialConsistency, Statement};
@@ -61,7 +61,7 @@ impl Client {
     pub(crate) async fn prepare(&self, cql: &str, used: Use) -> Result<Prepared> {
         let least = match used {
             Use::Read | Use::List | Use::Write => Duration::ZERO,
-            Use::Scan => patience::BULK,
+            Use::Scan => speculation::BULK,
         };
         let consistency = match used {
             Use::Read | Use::List | Use::Scan => self.settings.read_consistency,
@@ -84,7 +84,7 @@ impl Client {
         let (least, needs) = match cql.starts_with("SELECT") {
             // Requests about rows wait for it.
             true => (Duration::ZERO, Needs::Copies(Consistency::LocalQuorum)),
-            false => (patience::CONDITIONAL, Needs::Agreement(Consistency::EachQuorum)),
+            false => (speculation::CONDITIONAL, Needs::Agreement(Consistency::EachQuorum)),
         };
         let mut prepared = self.prepared(cql, least, true, needs).await?;
         prepared.statement.set_serial_consistency(Some(SerialConsistency::Serial));
@@ -101,7 +101,8 @@ impl Client {
     ) -> Result<Prepared> {
         let patience = Arc::new(Patience::new(&self.settings, least));
         let mut statement = self.statement(cql).await?;
-        statement.set_execution_profile_handle(Some(connect::profile(&self.settings, &patience)));
+        statement
+            .set_execution_profile_handle(Some(connection::profile(&self.settings, &patience)));
         if let Needs::Copies(consistency) | Needs::Agreement(consistency) = needs {
             statement.set_consistency(consistency);
         }

@@ -4,9 +4,8 @@ use super::Question;
 use super::output::{Output, RowBuilder};
 use super::plan::{Plan, Read, Tally};
 use super::population::{Key, Keys, Section};
-use crate::answers::KeyRows;
-use crate::handle::Row;
-use crate::hot;
+use crate::context::Row;
+use crate::read::lookup::KeyRows;
 use idmatch_model::{Keep, Pick, SeenAt, newest_first};
 use idmatch_store::{Error, ErrorKind, MatchCounts, Result};
 use parking_lot::{Mutex, MutexGuard};
@@ -246,7 +245,7 @@ impl Meeting<'_, '_> {
             (std::mem::take(&mut answers.text), std::mem::take(&mut answers.found));
         let value = |row: &(usize, usize, SeenAt)| text.get(row.0..row.1).unwrap_or_default();
         let Question { handle, known, query, .. } = &answers.fetch.question;
-        hot::note_later(handle, query.by, key, found.len() as u64);
+        handle.report_rows(query.by, key, found.len() as u64);
         match known.definition.keep {
             Keep::Last => found.sort_unstable_by(|a, b| {
                 newest_first((a.2, value(a).as_bytes()), (b.2, value(b).as_bytes()))

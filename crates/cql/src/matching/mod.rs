@@ -16,8 +16,8 @@ mod plan;
 mod population;
 
 use crate::client::Use;
-use crate::handle::Handle;
-use crate::state::{Known, Visible};
+use crate::context::Handle;
+use crate::schema::metadata_cache::{Known, Visible};
 use fetch::Fetch;
 use idmatch_store::{
     BatchSource, Error, ErrorKind, Match, MatchCounts, MatchQuery, MatchSink, PlanStep, Result,

@@ -3,8 +3,8 @@
 //! Must not know how reads are sent.
 
 use super::population::{Key, Keys};
-use crate::bucket::{self, BucketRows};
-use crate::hot::HotKeys;
+use crate::schema::bucket::{self, BucketRows};
+use crate::schema::hot_keys::HotKeys;
 use crate::settings::MatchReads;
 use idmatch_model::Side;
 use idmatch_store::PlanStep;

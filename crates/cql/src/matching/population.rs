@@ -5,7 +5,7 @@
 //! into order when its turn comes, beside the requests that are under way. It fits in the processor's caches
 //! then, which all keys at once would not.
 
-use crate::bucket::bucket;
+use crate::schema::bucket::bucket;
 use arrow_array::Array;
 use idmatch_model::check_id;
 use idmatch_store::{BatchSource, Error, ErrorKind, Result, SourceBatch, population_ids};

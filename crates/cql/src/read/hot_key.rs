@@ -3,16 +3,17 @@
 //! Each place gives its rows newest first, page by page. What comes before the last row that each unfinished
 //! place has given can be handed over: nothing newer will follow.
 
-use super::{part, part_values, steps};
-use crate::bucket::bucket;
-use crate::handle::Handle;
-use crate::pages::Pages;
-use crate::state::{Dates, Known};
+use crate::client::paging::Pages;
+use crate::context::Handle;
+use crate::schema::bucket::bucket;
+use crate::schema::hot_keys::{part, steps};
+use crate::schema::metadata_cache::{Dates, Known};
 use futures::future::try_join_all;
 use idmatch_model::{Keep, SeenAt, Side, newest_first};
 use idmatch_store::Result;
+use scylla::value::CqlTimestamp;
 use std::cmp::Ordering;
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 use twox_hash::XxHash3_128;
 
@@ -167,4 +168,36 @@ impl Place {
 
 fn order(a: &Row, b: &Row) -> Ordering {
     newest_first((a.1, a.0.as_bytes()), (b.1, b.0.as_bytes()))
+}
+
+/// What the rows of a part that were seen between some dates are asked for with.
+pub(crate) fn part_values(
+    handle: &Handle,
+    (by, key, parts, part): (Side, &str, i32, i32),
+    Dates(since, until): Dates,
+) -> PartValues {
+    (handle.name().to_string(), by.column(), key.to_owned(), parts, part, since, until)
+}
+
+/// Table, side, key, parts, part; from when on and before when.
+type PartValues = (String, &'static str, String, i32, i32, CqlTimestamp, CqlTimestamp);
+
+/// The keys of a direction that have rows in parts, and are known to.
+pub(crate) async fn keys(handle: &Handle, known: &Known, by: Side) -> Result<BTreeSet<String>> {
+    let mut found = BTreeSet::new();
+    if known.hot.is_empty() {
+        return Ok(found);
+    }
+    let keys = &handle.hot().keys;
+    let mut pages = handle.pages(keys, ());
+    while let Some(page) = pages.next().await? {
+        page.each(|(name, side, key, _, _): (&str, &str, &str, i32, i32)| {
+            let is_here = name == handle.name().as_str() && side == by.column();
+            if is_here && known.hot.parts(by, key).is_some() && !found.contains(key) {
+                found.insert(key.to_owned());
+            }
+            Ok(())
+        })?;
+    }
+    Ok(found)
 }

@@ -2,8 +2,8 @@
 //! of the last attempt alone, such as that a connection is broken. Must not know what was asked.
 
 use super::Client;
-use super::attempts::Attempts;
-use crate::errors::counts_copies;
+use super::history::Attempts;
+use crate::error::counts_copies;
 use crate::settings::name_of_consistency;
 use scylla::cluster::metadata::Strategy;
 use scylla::errors::ExecutionError;

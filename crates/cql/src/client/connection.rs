@@ -1,8 +1,8 @@
 //! Makes the session: where it connects to, as whom, and why it may not. While a node hangs there is
 //! one with a single node at first, and the one with all nodes takes its place as soon as it is there.
 
-use super::patience::Patience;
-use super::{answering, tls};
+use super::speculation::Patience;
+use super::{bootstrap, tls};
 use crate::settings::Settings;
 use futures::future::{Either, select};
 use idmatch_store::{Error, ErrorKind, Result};
@@ -81,7 +81,7 @@ pub(super) async fn connect(settings: &Settings, patience: &Arc<Patience>) -> Re
         if let Ok(connected) = tokio::time::timeout(HASTE, &mut whole).await {
             return (connected, None);
         }
-        match select(whole, pin!(answering::session(settings, &builder))).await {
+        match select(whole, pin!(bootstrap::session(settings, &builder))).await {
             Either::Left((connected, _)) => (connected, None),
             Either::Right((Some(session), whole)) => (Ok(session), Some(whole)),
             Either::Right((None, whole)) => (whole.await, None),
@@ -89,8 +89,8 @@ pub(super) async fn connect(settings: &Settings, patience: &Arc<Patience>) -> Re
     };
     let (session, whole) = match tokio::time::timeout(settings.timeout, connected).await {
         Ok((Ok(session), whole)) => (Arc::new(session), whole),
-        Ok((Err(error), _)) => return Err(super::refused::unconnected(settings, error)),
-        Err(late) => return Err(super::refused::unanswered(settings, late)),
+        Ok((Err(error), _)) => return Err(super::connect_error::unconnected(settings, error)),
+        Err(late) => return Err(super::connect_error::unanswered(settings, late)),
     };
     check_datacenter(settings, &session)?;
     let (sender, receiver) = watch::channel(Current { session, is_whole: whole.is_none() });

@@ -5,11 +5,11 @@
 //! nothing is answered with what is older than a lease. An erasure waits for one lease after it was
 //! published: from then on every question that begins anywhere knows of it.
 
-use crate::catalog::{Catalog, Definition, Note};
 use crate::client::Client;
-use crate::erasures::Erasures;
-use crate::hot::HotKeys;
-use crate::schema::StoreRow;
+use crate::schema::catalog::{Catalog, Definition, Note};
+use crate::schema::hot_keys::HotKeys;
+use crate::schema::keyspace::StoreRow;
+use crate::schema::tombstones::Erasures;
 use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{SeenAt, Side, TableName, Window};
 use idmatch_store::{Error, ErrorKind, Result, now};

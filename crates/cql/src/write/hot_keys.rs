@@ -1,13 +1,15 @@
 //! Finds the keys that have very many rows, and notes them in the table's log.
 
-use super::{MANY_PARTS, parts_for};
-use crate::catalog::Note;
-use crate::handle::Handle;
-use crate::state::Known;
+use crate::context::{Detected, Handle};
+use crate::read::row::count;
+use crate::schema::catalog::Note;
+use crate::schema::hot_keys::{MANY_PARTS, parts_for};
+use crate::schema::metadata_cache::Known;
 use idmatch_model::Side;
 use idmatch_store::Result;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use tokio::sync::mpsc::Receiver;
 
 /// One of so many rows that are written has its key looked at: of a key with ten times as many, one has been
 /// by then with near certainty, and a look costs as much as a lookup.
@@ -36,18 +38,13 @@ pub(crate) async fn note(
     handle.publish(&known, &notes).await
 }
 
-/// Notes a key of so many rows, beside what the caller does. A failure is nobody's: who meets
-/// the key next tries again.
-pub(crate) fn note_later(handle: &Arc<Handle>, by: Side, key: &str, rows: u64) {
-    let Some(parts) = parts_for(rows, handle.client.settings().hot_key_rows) else { return };
-    let is_enough = handle.state.known().hot.parts(by, key).is_some_and(|now| now >= parts);
-    // One at a time: a hot key is asked for often.
-    if is_enough || handle.noting.try_lock().is_err() {
-        return;
+/// Notes the keys that reads report, until their table is dropped. A failure is nobody's: who meets the key next
+/// reports it again.
+pub(crate) async fn note_detected(handle: Weak<Handle>, mut detected: Receiver<Detected>) {
+    while let Some((by, key, rows)) = detected.recv().await {
+        let Some(handle) = handle.upgrade() else { return };
+        note(&handle, by, [(key, rows)]).await.ok();
     }
-    let (handle, key) = (Arc::clone(handle), key.to_owned());
-    let client = Arc::clone(&handle.client);
-    client.start(async move { note(&handle, by, [(key, rows)]).await });
 }
 
 /// The keys of some rows that have very many of them, and how many.
@@ -82,7 +79,7 @@ pub(crate) fn look_at_some<'k>(
     let (handle, key) = (Arc::clone(handle), key.to_owned());
     let client = Arc::clone(&handle.client);
     client.start(async move {
-        let rows = handle.count(by, &key).await?;
+        let rows = count(&handle, by, &key).await?;
         note(&handle, by, [(key, rows)]).await
     });
 }

@@ -1,10 +1,10 @@
 //! Takes observations from a source and writes them in chunks, reading one while another is written.
 
-use crate::bucket;
-use crate::handle::Handle;
-use crate::progress::{Note, Progress};
-use crate::rows::Rows;
-use crate::write::write;
+use crate::context::Handle;
+use crate::read::row_buffer::Rows;
+use crate::schema::bucket;
+use crate::write::batch::write;
+use crate::write::load_progress::{Note, Progress};
 use idmatch_store::{BatchSource, Error, ErrorKind, Ingest, Result};
 use std::ops::RangeInclusive;
 use std::sync::Arc;

@@ -3,10 +3,12 @@
 //! What was published hides rows from every question, whenever they arrive. Removing them is for
 //! the disk: rows that are written later, by who did not know yet, are removed by a compaction.
 
-use crate::catalog::Note;
-use crate::handle::Handle;
-use crate::hot::{HotRows, Which};
-use crate::state::Known;
+use super::delete::{delete_key, delete_row};
+use crate::context::Handle;
+use crate::read::hot_key::{HotRows, Which};
+use crate::read::row::row as read_row;
+use crate::schema::catalog::Note;
+use crate::schema::metadata_cache::Known;
 use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{Keep, SeenAt, Side, Target, Window};
 use idmatch_store::{Erased, Erasures, Error, Result};
@@ -90,24 +92,24 @@ async fn remove(
     let here: Vec<Row> = newest.filter(|row| is_hidden(row)).cloned().collect();
     stored.retain(is_hidden);
     if value.is_none() {
-        handle.delete_key(before, by, key, at).await?;
+        delete_key(handle, before, by, key, at).await?;
     }
     let remove_row = |row: &Row| {
         let row = row.clone();
         async move {
             // What the other direction has is read there: it may differ.
             let (key, value, seen_at) = (&row.0, &row.1, row.2);
-            let found = handle.row(before, by.other(), (value, key, seen_at)).await?;
-            handle.delete_row(before, by.other(), (value, key, seen_at), at).await?;
+            let found = read_row(handle, before, by.other(), (value, key, seen_at)).await?;
+            delete_row(handle, before, by.other(), (value, key, seen_at), at).await?;
             if before.hot.parts(by.other(), value).is_some() {
                 // Older rows of the pair too, which this direction need not have.
                 let older = rows_of(handle, before, (by.other(), value), Some(key)).await?;
                 for row in older.iter().filter(|row| row.2 <= at) {
-                    handle.delete_row(before, by.other(), (&row.0, &row.1, row.2), at).await?;
+                    delete_row(handle, before, by.other(), (&row.0, &row.1, row.2), at).await?;
                 }
             }
             if is_pair {
-                handle.delete_row(before, by, (key, value, seen_at), at).await?;
+                delete_row(handle, before, by, (key, value, seen_at), at).await?;
             }
             let date = found.filter(|date| *date <= at);
             Ok::<_, Error>(date.map(|date| (value.clone(), key.clone(), date)))

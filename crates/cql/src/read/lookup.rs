@@ -3,10 +3,11 @@
 //! With keep="all", and where a key has very many rows, they come newest first and are read page by page.
 //! With keep="last" the servers have the others by value, so that all of a key are read and ordered here.
 
-use crate::handle::Handle;
-use crate::hot::{self, HotRows, Which};
-use crate::pages::Pages;
-use crate::state::{Known, Visible};
+use super::hot_key::{HotRows, Which};
+use super::row::row;
+use crate::client::paging::Pages;
+use crate::context::Handle;
+use crate::schema::metadata_cache::{Known, Visible};
 use idmatch_model::{Keep, SeenAt, Side, Window, newest_first};
 use idmatch_store::{Answers, Result};
 use std::collections::HashSet;
@@ -72,7 +73,7 @@ impl KeyRows {
                 rows
             }
         };
-        hot::note_later(&self.handle, self.by, &self.key, self.read);
+        self.handle.report_rows(self.by, &self.key, self.read);
         Ok(Some(page))
     }
 
@@ -170,7 +171,7 @@ async fn dates(
     let visible = known.visible(Window::ALL);
     let shows = |date: SeenAt| known.shows(&visible, by, (key, value, date));
     if known.definition.keep == Keep::Last {
-        let date = handle.row(&known, by, (key, value, SeenAt::EPOCH)).await?;
+        let date = row(handle, &known, by, (key, value, SeenAt::EPOCH)).await?;
         return Ok(date.filter(|date| shows(*date)).into_iter().collect());
     }
     let mut found = Vec::new();

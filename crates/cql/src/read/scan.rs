@@ -1,11 +1,11 @@
 //! Reads a whole direction of a table, by ranges of tokens.
 
-use crate::bucket;
-use crate::errors::unexpected;
-use crate::handle::{Handle, Row};
-use crate::hot::{self, HotRows, Which};
-use crate::rows::Rows;
-use crate::state::{Dates, Known};
+use super::hot_key::{self, HotRows, Which};
+use crate::context::{Handle, Row};
+use crate::error::unexpected;
+use crate::read::row_buffer::Rows;
+use crate::schema::bucket;
+use crate::schema::metadata_cache::{Dates, Known};
 use idmatch_model::{SeenAt, Side};
 use idmatch_store::Result;
 use std::collections::BTreeMap;
@@ -52,7 +52,7 @@ pub(crate) async fn scan(handle: &Arc<Handle>, by: Side, visit: impl Visit) -> R
     let known = handle.state.current().await?;
     let visit = Arc::new(visit);
     let met = scan_buckets(handle, &known, by, &visit, Hot::Leave).await?;
-    let mut keys = hot::keys(handle, &known, by).await?;
+    let mut keys = hot_key::keys(handle, &known, by).await?;
     keys.extend(met.into_keys());
     let mut portion = Rows::default();
     for key in keys {

@@ -122,7 +122,7 @@ impl Rows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bucket::bucket;
+    use crate::schema::bucket::bucket;
 
     #[test]
     fn groups_have_every_row_once_and_keep_their_bounds() {

@@ -3,7 +3,7 @@
 //! The driver itself tells of the last one only; it may have asked several nodes, one after another and
 //! at once.
 
-use crate::errors::{attempt_outcome, counts_copies, is_overload};
+use crate::error::{attempt_outcome, counts_copies, is_overload};
 use parking_lot::Mutex;
 use scylla::errors::{DbError, RequestAttemptError, RequestError};
 use scylla::observability::history::{AttemptId, HistoryListener, RequestId, SpeculativeId};

@@ -6,10 +6,11 @@
 //!
 //! Nothing here is needed for a load to be right: what fails costs the time that it would have saved.
 
-use crate::errors::unexpected;
-use crate::handle::Handle;
-use crate::rows::Rows;
-use crate::state::Known;
+use crate::context::Handle;
+use crate::error::unexpected;
+use crate::read::row::row as read_row;
+use crate::read::row_buffer::Rows;
+use crate::schema::metadata_cache::Known;
 use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{Side, Window};
 use idmatch_store::{Error, Result};
@@ -90,7 +91,7 @@ async fn is_there(handle: &Arc<Handle>, rows: &Rows) -> Result<bool> {
             if !known.shows(&visible, by, (key, value, seen_at)) {
                 return Ok::<bool, Error>(true);
             }
-            let date = handle.row(known, by, (key, value, seen_at)).await?;
+            let date = read_row(handle, known, by, (key, value, seen_at)).await?;
             Ok(date.is_some_and(|date| date >= seen_at))
         })
         .buffer_unordered(CONCURRENT_CHECKS)

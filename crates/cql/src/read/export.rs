@@ -4,12 +4,12 @@
 //! bits of the token are the part of an id, and a scan meets the parts about one after another. Must not
 //! know how a direction is read, nor what is done with the rows.
 
-use crate::bucket::bucket;
-use crate::errors::unexpected;
-use crate::handle::Handle;
-use crate::rows::Rows;
-use crate::scan::{Visit, scan};
-use crate::state::Visible;
+use crate::context::Handle;
+use crate::error::unexpected;
+use crate::read::row_buffer::Rows;
+use crate::read::scan::{Visit, scan};
+use crate::schema::bucket::bucket;
+use crate::schema::metadata_cache::Visible;
 use idmatch_model::{SeenAt, Side, Window};
 use idmatch_store::{Error, ErrorKind, MatchSink, PARTS, Parts, Result, RowLane, Scan};
 use scylla::routing::partitioner::{Murmur3Partitioner, Partitioner};

@@ -2,12 +2,14 @@
 //!
 //! Invariant: rows count as written when both directions have acknowledged them.
 
-use crate::bucket::bucket;
+use super::hot_keys::{crowded as crowded_keys, look_at_some, note};
+use super::timestamp::{time_to_live, written_at};
 use crate::client::{Prepared, Turn};
-use crate::handle::{Handle, time_to_live, written_at};
-use crate::hot;
-use crate::rows::Rows;
-use crate::state::Known;
+use crate::context::Handle;
+use crate::read::row_buffer::Rows;
+use crate::schema::bucket::bucket;
+use crate::schema::hot_keys::part;
+use crate::schema::metadata_cache::Known;
 use idmatch_model::Side;
 use idmatch_store::{Error, ErrorKind, Result};
 use scylla::serialize::row::SerializeRow;
@@ -98,7 +100,7 @@ async fn note_crowded(handle: &Arc<Handle>, rows: &Rows) {
     for by in Side::BOTH {
         let crowded = crowded(rows, by, &known, hot_rows);
         if !crowded.is_empty() {
-            hot::note(handle, by, crowded).await.ok();
+            note(handle, by, crowded).await.ok();
         }
     }
 }
@@ -112,7 +114,7 @@ fn groups(handle: &Handle, known: &Known, rows: &Rows, by: Side) -> Vec<Group> {
         match known.hot.parts_to_write(by, key, lease) {
             None => Place::Bucket(bucket(key, buckets)),
             Some(parts) => {
-                let part = hot::part(value, parts);
+                let part = part(value, parts);
                 Place::Part { key: *keys.entry(key).or_insert(row), parts, part }
             }
         }
@@ -131,7 +133,7 @@ fn crowded(rows: &Rows, by: Side, known: &Known, hot_rows: u64) -> HashMap<Strin
     if in_bucket.is_empty() {
         return HashMap::new();
     }
-    hot::crowded(keys().filter(|key| in_bucket.contains_key(&bucket(key, buckets))), hot_rows)
+    crowded_keys(keys().filter(|key| in_bucket.contains_key(&bucket(key, buckets))), hot_rows)
 }
 
 async fn write_group(handle: &Arc<Handle>, rows: &Rows, by: Side, group: &Group) -> Result<()> {
@@ -161,7 +163,7 @@ async fn write_group(handle: &Arc<Handle>, rows: &Rows, by: Side, group: &Group)
             write_rows(turn, &what, insert, &alive.map(row).collect::<Vec<_>>()).await?;
         }
     }
-    hot::look_at_some(handle, &known, by, group.rows.iter().map(|row| rows.pair(*row, by).0));
+    look_at_some(handle, &known, by, group.rows.iter().map(|row| rows.pair(*row, by).0));
     Ok(())
 }
 

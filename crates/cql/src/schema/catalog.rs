@@ -5,8 +5,8 @@
 //! first and was not told reads what is there.
 
 use crate::client::Client;
-use crate::errors::unexpected;
-use crate::pages::Pages;
+use crate::client::paging::Pages;
+use crate::error::unexpected;
 use idmatch_model::{Keep, Period, SeenAt, TableName, TableOptions};
 use idmatch_store::{Error, ErrorKind, Result, now};
 use scylla::value::CqlTimestamp;
@@ -305,7 +305,7 @@ impl<'c> Catalog<'c> {
         }
     }
 
-    /// Prepares what is asked of a table's log while others use it: as [`crate::statements`] says.
+    /// Prepares what is asked of a table's log while others use it: as [`crate::schema::statements`] says.
     pub(crate) async fn prepare(&self) -> Result<()> {
         let (notes, entry, select) =
             (self.insert_notes(), self.insert_entry(), self.select_notes());

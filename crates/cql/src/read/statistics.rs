@@ -1,9 +1,10 @@
 //! Figures about a table, from a part of its buckets.
 
-use crate::handle::Handle;
-use crate::hot;
-use crate::pages::Pages;
-use crate::state::{Dates, Known};
+use super::hot_key;
+use crate::client::paging::Pages;
+use crate::context::Handle;
+use crate::schema::hot_keys::steps;
+use crate::schema::metadata_cache::{Dates, Known};
 use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{SeenAt, Side};
 use idmatch_store::Result;
@@ -88,11 +89,11 @@ async fn sample_bucket(handle: &Handle, by: Side, bucket: i32) -> Result<Sample>
 async fn sample_hot(handle: &Handle, known: &Known, by: Side) -> Result<Sample> {
     let statement = &handle.hot().part;
     let mut all = Sample::default();
-    let keys = hot::keys(handle, known, by).await?;
+    let keys = hot_key::keys(handle, known, by).await?;
     let read = keys.len().min(HOT_KEYS);
     for key in keys.iter().take(read) {
-        for parts in hot::steps(known.hot.parts(by, key).unwrap_or_default()) {
-            let values = hot::part_values(handle, (by, key, parts, 0), Dates::ALL);
+        for parts in steps(known.hot.parts(by, key).unwrap_or_default()) {
+            let values = hot_key::part_values(handle, (by, key, parts, 0), Dates::ALL);
             let part = sum(handle, handle.pages(statement, values)).await?;
             // The key itself is among those of the buckets, or does not count beside them.
             all.add(&Sample { keys: 0, ..part.scaled(1, i64::from(parts)) });

@@ -1,8 +1,8 @@
 //! The statements for one table. All are prepared when it is opened: to prepare waits for every node that is
 //! connected, also for one that has come to hang, and nothing that is done with an open table is to wait so.
 
+use super::keyspace::direction_name;
 use crate::client::{Client, Prepared, Use};
-use crate::schema::direction_name;
 use idmatch_model::{Keep, Side, TableName};
 use idmatch_store::Result;
 use tokio::try_join;

@@ -5,11 +5,12 @@
 //! where these are many, as in a large table that is written meanwhile, they are first divided and summed
 //! up once more. What differs then is asked for again, row by row: it may have been on its way.
 
-use crate::handle::Handle;
-use crate::rows::Rows;
-use crate::scan::{Visit, scan};
-use crate::state::{Known, Visible};
-use crate::write::write;
+use crate::context::Handle;
+use crate::read::row::row;
+use crate::read::row_buffer::Rows;
+use crate::read::scan::{Visit, scan};
+use crate::schema::metadata_cache::{Known, Visible};
+use crate::write::batch::write;
 use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{Keep, SeenAt, Side, Window};
 use idmatch_store::{Error, ErrorKind, Finding, Result};
@@ -179,10 +180,10 @@ async fn ask_one(
 ) -> Result<Option<Difference>> {
     let asked = date.unwrap_or(SeenAt::EPOCH);
     let known = &shown.known;
-    let read_by_id = || handle.row(known, Side::Id, (id, partner_id, asked));
+    let read_by_id = || row(handle, known, Side::Id, (id, partner_id, asked));
     let mut by_id = read_by_id().await?;
     for _ in 0..TRIES {
-        let by_partner_id = handle.row(known, Side::PartnerId, (partner_id, id, asked)).await?;
+        let by_partner_id = row(handle, known, Side::PartnerId, (partner_id, id, asked)).await?;
         if by_id == by_partner_id {
             return Ok(None);
         }

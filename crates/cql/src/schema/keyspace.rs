@@ -1,7 +1,7 @@
 //! The tables in the servers: those of `spec/cql/`, and nothing else.
 
 use crate::client::Client;
-use crate::errors::unexpected;
+use crate::error::unexpected;
 use crate::settings::Settings;
 use idmatch_model::{ErasureKey, Keep, Side, TableName};
 use idmatch_store::{Error, ErrorKind, Result, now};
@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use twox_hash::XxHash3_64;
 
-const STORE: &str = include_str!("../../../spec/cql/store.cql");
-const TABLE_LAST: &str = include_str!("../../../spec/cql/table-last.cql");
-const TABLE_ALL: &str = include_str!("../../../spec/cql/table-all.cql");
+const STORE: &str = include_str!("../../../../spec/cql/store.cql");
+const TABLE_LAST: &str = include_str!("../../../../spec/cql/table-last.cql");
+const TABLE_ALL: &str = include_str!("../../../../spec/cql/table-all.cql");
 
 /// The version of all of them together.
 const VERSION: i32 = 1;

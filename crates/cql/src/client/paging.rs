@@ -1,7 +1,7 @@
 //! Reads the rows of a statement page by page.
 
 use crate::client::{Client, Prepared};
-use crate::errors::unexpected;
+use crate::error::unexpected;
 use idmatch_store::Result;
 use scylla::deserialize::row::DeserializeRow;
 use scylla::response::PagingState;

@@ -1,12 +1,14 @@
 //! Changes a table's retention, and removes what is hidden for good.
 
-use crate::catalog::Catalog;
-use crate::handle::Handle;
-use crate::hot::{self, HotRows, Which};
-use crate::rows::Rows;
-use crate::scan::{Visit, scan, scan_stored};
-use crate::state::{Known, Visible};
-use crate::write::write;
+use crate::context::Handle;
+use crate::read::hot_key::{self, HotRows, Which};
+use crate::read::row_buffer::Rows;
+use crate::read::scan::{Visit, scan, scan_stored};
+use crate::schema::catalog::Catalog;
+use crate::schema::metadata_cache::{Known, Visible};
+use crate::write::batch::write;
+use crate::write::delete::{delete_part_row, delete_row};
+use crate::write::hot_keys::note;
 use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{Keep, Period, SeenAt, Side, Window};
 use idmatch_store::{Error, Finding, Result, now};
@@ -104,8 +106,8 @@ pub(crate) async fn sweep(handle: &Arc<Handle>) -> Result<()> {
         let (table, known) = (Arc::clone(handle), Arc::clone(&known));
         let sweep = Sweep { handle: table, known: Arc::clone(&known), visible, by };
         let met = scan_stored(handle, by, sweep).await?;
-        hot::note(handle, by, met).await?;
-        for key in hot::keys(handle, &known, by).await? {
+        note(handle, by, met).await?;
+        for key in hot_key::keys(handle, &known, by).await? {
             sweep_hot(handle, &known, visible, (by, &key)).await?;
         }
     }
@@ -128,7 +130,7 @@ impl Visit for Sweep {
     async fn portion(&self, rows: Rows) -> Result<()> {
         let remove = |row: usize| {
             let ((key, value), seen_at) = (rows.pair(row, Side::Id), rows.seen_at(row));
-            self.handle.delete_row(&self.known, self.by, (key, value, seen_at), seen_at)
+            delete_row(&self.handle, &self.known, self.by, (key, value, seen_at), seen_at)
         };
         let removed = stream::iter(0..rows.len()).map(remove).buffer_unordered(CONCURRENT_DELETES);
         removed.try_collect().await
@@ -158,9 +160,9 @@ async fn sweep_hot(
             .map(async |(value, seen_at, is_shown)| match is_shown {
                 true => {
                     // A question that knows of fewer parts still needs it there.
-                    hot::delete_from(handle, (by, key, parts), (value, seen_at), seen_at).await
+                    delete_part_row(handle, (by, key, parts), (value, seen_at), seen_at).await
                 }
-                false => handle.delete_row(known, by, (key, value, seen_at), seen_at).await,
+                false => delete_row(handle, known, by, (key, value, seen_at), seen_at).await,
             })
             .buffer_unordered(CONCURRENT_DELETES)
             .try_for_each(async |()| Ok(()))

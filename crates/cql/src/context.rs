@@ -1,0 +1,159 @@
+//! What everything that is done with one table needs: the connection, the statements, the metadata.
+//!
+//! Must not know how rows are read, written or matched.
+
+use crate::client::paging::{Page, Pages};
+use crate::client::{Client, Prepared};
+use crate::error::unexpected;
+use crate::schema::bucket::{BucketRows, bucket};
+use crate::schema::catalog::{Catalog, Note};
+use crate::schema::hot_keys::parts_for;
+use crate::schema::metadata_cache::{Dates, Known, State};
+use crate::schema::statements::{Direction, Hot, Loads, Statements};
+use idmatch_model::{Keep, SeenAt, Side, TableName};
+use idmatch_store::Result;
+use scylla::serialize::row::SerializeRow;
+use scylla::value::CqlTimestamp;
+use std::sync::Arc;
+use tokio::sync::Mutex;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::try_join;
+
+/// A row of a direction: key, value, date.
+pub(crate) type Row<'r> = (&'r str, &'r str, SeenAt);
+
+/// A key that a read met so many rows of.
+pub(crate) type Detected = (Side, String, u64);
+
+/// Reports of hot keys that may wait: each takes a lease to publish.
+const DETECTED_KEYS: usize = 16;
+
+/// A table's connection, statements and state.
+pub(crate) struct Handle {
+    pub(crate) client: Arc<Client>,
+    pub(crate) state: Arc<State>,
+    /// Keys with very many rows that reads met.
+    detected: Sender<Detected>,
+    /// Held while keys with very many rows are noted.
+    pub(crate) noting: Mutex<()>,
+    statements: Statements,
+    /// By id and by partner_id.
+    bucket_rows: [BucketRows; 2],
+}
+
+impl Handle {
+    /// Prepares the statements. Also gives the hot keys that reads will detect, for who publishes them.
+    pub(crate) async fn open(
+        client: Arc<Client>,
+        state: Arc<State>,
+        keep: Keep,
+    ) -> Result<(Handle, Receiver<Detected>)> {
+        let catalog = Catalog::new(&client);
+        let prepared = Statements::prepare(&client, state.name(), keep);
+        let (statements, ()) = try_join!(prepared, catalog.prepare())?;
+        let (noting, bucket_rows) = (Mutex::default(), Default::default());
+        let (detected, received) = channel(DETECTED_KEYS);
+        Ok((Handle { client, state, detected, noting, statements, bucket_rows }, received))
+    }
+
+    /// How many rows the buckets of a direction have.
+    pub(crate) fn bucket_rows(&self, by: Side) -> &BucketRows {
+        let [by_id, by_partner_id] = &self.bucket_rows;
+        match by {
+            Side::Id => by_id,
+            Side::PartnerId => by_partner_id,
+        }
+    }
+
+    /// Reports that a read met so many rows of a key. Dropped while many reports wait, or while one is being
+    /// published: a hot key is asked for often.
+    pub(crate) fn report_rows(&self, by: Side, key: &str, rows: u64) {
+        let Some(parts) = parts_for(rows, self.client.settings().hot_key_rows) else { return };
+        let is_known = self.state.known().hot.parts(by, key).is_some_and(|now| now >= parts);
+        if !is_known && self.noting.try_lock().is_ok() {
+            self.detected.try_send((by, key.to_owned(), rows)).ok();
+        }
+    }
+
+    pub(crate) fn name(&self) -> &TableName {
+        self.state.name()
+    }
+
+    pub(crate) fn by(&self, by: Side) -> &Direction {
+        self.statements.by(by)
+    }
+
+    /// The statements for keys with very many rows.
+    pub(crate) fn hot(&self) -> &Hot {
+        &self.statements.hot
+    }
+
+    /// The statements for what loads have written.
+    pub(crate) fn loads(&self) -> &Loads {
+        &self.statements.loads
+    }
+
+    /// What is read, as an error names it.
+    pub(crate) fn what(&self) -> String {
+        format!("table {}", self.name())
+    }
+
+    /// Enters notes into the table's log, after what was known then; returns when every client knows.
+    pub(crate) async fn publish(&self, known: &Known, notes: &[(u128, Note)]) -> Result<()> {
+        Catalog::new(&self.client).publish(self.name(), known.last_entry, notes).await?;
+        self.state.refresh().await?;
+        tokio::time::sleep(self.state.lease()).await;
+        Ok(())
+    }
+
+    /// The rows that a key has in its bucket. With keep="all" they are newest first, and only those that
+    /// were seen between these dates; with keep="last" all, in the order of values.
+    pub(crate) fn key_pages(
+        &self,
+        known: &Known,
+        (by, key): (Side, &str),
+        Dates(since, until): Dates,
+    ) -> Pages {
+        let statement = &self.by(by).key;
+        let (bucket, key) = (bucket(key, known.definition.buckets), key.to_owned());
+        match known.definition.keep {
+            Keep::Last => self.pages(statement, (bucket, key)),
+            Keep::All => self.pages(statement, (bucket, key, since, until)),
+        }
+    }
+
+    /// The same for some keys of one bucket, key by key.
+    pub(crate) fn keys_pages(
+        &self,
+        known: &Known,
+        (by, bucket, keys): (Side, i32, Vec<String>),
+        Dates(since, until): Dates,
+    ) -> Pages {
+        let statement = &self.by(by).keys;
+        match known.definition.keep {
+            Keep::Last => self.pages(statement, (bucket, keys)),
+            Keep::All => self.pages(statement, (bucket, keys, since, until)),
+        }
+    }
+
+    /// The rows that a statement gives.
+    pub(crate) fn pages(
+        &self,
+        statement: &Prepared,
+        values: impl SerializeRow + Send + Sync + 'static,
+    ) -> Pages {
+        Pages::new(&self.client, &self.what(), statement, values)
+    }
+
+    /// Takes the rows of a page of a direction.
+    pub(crate) fn each_row<'p>(
+        &self,
+        page: &'p Page,
+        mut take: impl FnMut(Row<'p>) -> Result<()>,
+    ) -> Result<()> {
+        page.each(|(key, value, CqlTimestamp(date)): (&str, &str, CqlTimestamp)| {
+            let date = SeenAt::from_millis(date).map_err(|e| unexpected(&self.what(), e))?;
+            take((key, value, date))
+        })
+    }
+}

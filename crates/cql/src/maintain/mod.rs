@@ -1,0 +1,4 @@
+//! Keeps a table in order: compares and repairs its directions, changes its retention, purges expired rows.
+
+pub(crate) mod retention;
+pub(crate) mod verify;

@@ -1,0 +1,11 @@
+//! Writes and erases rows, in both directions.
+//!
+//! Invariant: every write is idempotent and carries the timestamp of its row, so that it may be repeated.
+
+pub(crate) mod batch;
+pub(crate) mod delete;
+pub(crate) mod erase;
+pub(crate) mod hot_keys;
+pub(crate) mod load;
+mod load_progress;
+mod timestamp;
