@@ -35,7 +35,7 @@ def main(directory: str, people: int = 1_000_000) -> int:
         partners = {}
         for name in truth["partners"]:
             partners[name] = store.create_table(name)
-            report = partners[name].load(home / f"{name}.parquet", id="cookie")
+            report = partners[name].load(home / f"{name}.parquet", columns=["cookie"])
             print(f"  {name}: {report.rows:,} rows in {report.seconds:.1f} s")
 
         print("\nThe cookies of the donors, and what each partner calls them:\n")
