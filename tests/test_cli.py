@@ -245,7 +245,6 @@ def test_settings_of_an_address_are_shown_without_its_password(cli: Cli) -> None
 @pytest.mark.parametrize(
     "arguments",
     [
-        [],
         ["nonsense"],
         ["load", "store"],
         ["match", "store", "small", "people.parquet", "--pick", "first"],
