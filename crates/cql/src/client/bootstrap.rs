@@ -3,7 +3,7 @@
 //!
 //! Must not know what a session is used for.
 
-use super::connection::{is_near, knows_cluster};
+use super::cluster::{is_near, knows_cluster};
 use crate::settings::Settings;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;

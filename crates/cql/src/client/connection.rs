@@ -1,6 +1,7 @@
 //! Makes the session: where it connects to, as whom, and why it may not. While a node hangs there is
 //! one with a single node at first, and the one with all nodes takes its place as soon as it is there.
 
+use super::cluster::knows_cluster;
 use super::speculation::Patience;
 use super::{bootstrap, tls};
 use crate::settings::Settings;
@@ -10,7 +11,6 @@ use scylla::client::PoolSize;
 use scylla::client::execution_profile::{ExecutionProfile, ExecutionProfileHandle};
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
-use scylla::cluster::Node;
 use scylla::policies::load_balancing::DefaultPolicy;
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
@@ -124,16 +124,6 @@ pub(super) fn profile(settings: &Settings, patience: &Arc<Patience>) -> Executio
         profile = profile.speculative_execution_policy(Some(Arc::clone(patience) as _));
     }
     profile.build().into_handle()
-}
-
-/// Whether the driver has learnt anything of the cluster: it also gives sessions that have not.
-pub(super) fn knows_cluster(session: &Session) -> bool {
-    !session.get_cluster_state().cluster_name().is_empty()
-}
-
-/// Whether a node is one of those that are asked.
-pub(super) fn is_near(settings: &Settings, node: &Node) -> bool {
-    settings.datacenter.is_none() || settings.datacenter == node.datacenter
 }
 
 /// LOCAL_QUORUM is of the datacenter of whoever is asked: it has to be the same one each time.

@@ -1,9 +1,10 @@
 //! Prepares statements: once, with whom they ask, and again while nodes do not answer.
 
-use super::history::Attempts;
+use super::prepared::Prepared;
 use super::replicas::Needs;
+use super::session::{Client, FIRST_PAUSE, Use};
 use super::speculation::Patience;
-use super::{Client, FIRST_PAUSE, Use, connection, speculation};
+use super::{connection, speculation};
 use crate::error::{preparation_outcome, unprepared};
 use idmatch_store::{Error, ErrorKind, Result};
 use scylla::statement::prepared::PreparedStatement;
@@ -15,46 +16,6 @@ const PAGE_ROWS: i32 = 5_000;
 /// Requests for many keys or rows are repeated so many times as long while servers have too much to do:
 /// nobody waits for one of them, and each takes all of the servers' time to fail.
 const BULK_TIMES: u32 = 3;
-
-/// A statement that the servers know, and what its answers take.
-#[derive(Debug, Clone)]
-pub(crate) struct Prepared {
-    pub(super) statement: PreparedStatement,
-    patience: Arc<Patience>,
-    /// How long it is repeated while servers have too much to do.
-    within: Duration,
-    /// Not about rows.
-    pub(super) of_catalog: bool,
-    needs: Needs,
-}
-
-/// How a request is repeated, and what it needs.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Pace<'p> {
-    /// How long, while servers have too much to do.
-    pub(super) within: Duration,
-    /// What tells when another node is asked too.
-    pub(super) patience: Option<&'p Patience>,
-    pub(super) needs: Needs,
-}
-
-impl Prepared {
-    /// The pages of its answers are to have at most so many rows.
-    pub(crate) fn set_page_size(&mut self, rows: i32) {
-        self.statement.set_page_size(rows);
-    }
-
-    pub(super) fn pace(&self) -> Pace<'_> {
-        Pace { within: self.within, patience: Some(&self.patience), needs: self.needs }
-    }
-
-    /// For one request, of which every attempt is noted.
-    pub(super) fn watched(&self) -> (PreparedStatement, Arc<Attempts>) {
-        let (mut statement, attempts) = (self.statement.clone(), Arc::new(Attempts::default()));
-        statement.set_history_listener(Arc::clone(&attempts) as _);
-        (statement, attempts)
-    }
-}
 
 impl Client {
     /// Prepares a statement about rows.

@@ -1,10 +1,10 @@
 //! What a request needed of the servers, and which nodes were connected when it was given up: the driver tells
 //! of the last attempt alone, such as that a connection is broken. Must not know what was asked.
 
-use super::Client;
 use super::history::Attempts;
 use crate::error::counts_copies;
-use crate::settings::name_of_consistency;
+use crate::settings::{Settings, name_of_consistency};
+use scylla::client::session::Session;
 use scylla::cluster::metadata::Strategy;
 use scylla::errors::ExecutionError;
 use scylla::statement::Consistency;
@@ -23,42 +23,35 @@ pub(super) enum Needs {
     Agreement(Consistency),
 }
 
-impl Client {
-    /// What was required, which nodes are not connected, and what a node said of its replicas, unless that is
-    /// the last error.
-    pub(super) fn needed_and_alive(
-        &self,
-        needs: Needs,
-        attempts: &Attempts,
-        last: &ExecutionError,
-    ) -> String {
-        let is_last =
-            matches!(last, ExecutionError::LastAttemptError(last) if counts_copies(last).is_some());
-        let said = attempts.counted().filter(|_| !is_last);
-        let said = said.map(|said| format!("a node said: {said}"));
-        let parts = [self.needed(needs), Some(self.alive()), said];
-        parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
-    }
+/// What was required, which nodes are not connected, and what a node said of its replicas, unless that is the
+/// last error.
+pub(super) fn needed_and_alive(
+    (session, settings, has_all_nodes): (&Session, &Settings, bool),
+    (needs, attempts, last): (Needs, &Attempts, &ExecutionError),
+) -> String {
+    let is_last =
+        matches!(last, ExecutionError::LastAttemptError(last) if counts_copies(last).is_some());
+    let said = attempts.counted().filter(|_| !is_last);
+    let said = said.map(|said| format!("a node said: {said}"));
+    let state = session.get_cluster_state();
+    let keyspace = state.get_keyspace(&settings.keyspace);
+    let near = settings.datacenter.as_deref();
+    let required = required(needs, keyspace.map_or(0, |keyspace| copies(&keyspace.strategy, near)));
+    let parts = [required, Some(alive(session, has_all_nodes)), said];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
+}
 
-    fn needed(&self, needs: Needs) -> Option<String> {
-        let state = self.session().get_cluster_state();
-        let keyspace = state.get_keyspace(&self.settings.keyspace);
-        let near = self.settings.datacenter.as_deref();
-        required(needs, keyspace.map_or(0, |keyspace| copies(&keyspace.strategy, near)))
-    }
-
-    /// Which nodes are not connected.
-    pub(super) fn alive(&self) -> String {
-        let state = self.session().get_cluster_state();
-        let nodes = state.get_nodes_info().iter().filter(|node| node.is_enabled());
-        let away = nodes.clone().filter(|node| !node.is_connected());
-        let mut away: Vec<String> = away.map(|node| node.address.to_string()).collect();
-        away.sort();
-        let text = connected(nodes.count(), &away);
-        match self.connection.is_whole() {
-            true => text,
-            false => format!("{text}; others are still being connected to"),
-        }
+/// Which nodes are not connected.
+pub(super) fn alive(session: &Session, has_all_nodes: bool) -> String {
+    let state = session.get_cluster_state();
+    let nodes = state.get_nodes_info().iter().filter(|node| node.is_enabled());
+    let away = nodes.clone().filter(|node| !node.is_connected());
+    let mut away: Vec<String> = away.map(|node| node.address.to_string()).collect();
+    away.sort();
+    let text = connected(nodes.count(), &away);
+    match has_all_nodes {
+        true => text,
+        false => format!("{text}; others are still being connected to"),
     }
 }
 

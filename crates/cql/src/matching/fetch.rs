@@ -1,9 +1,9 @@
 //! Sends the requests of a match and turns rows into answers.
 
-use super::Question;
 use super::output::{Output, RowBuilder};
 use super::plan::{Plan, Read, Tally};
 use super::population::{Key, Keys, Section};
+use super::question::Question;
 use crate::context::Row;
 use crate::read::lookup::KeyRows;
 use idmatch_model::{Keep, Pick, SeenAt, newest_first};

@@ -2,7 +2,7 @@
 //!
 //! Must not know which options there are.
 
-use super::Login;
+use super::login::Login;
 use idmatch_store::{Error, ErrorKind, Result};
 use percent_encoding::percent_decode_str;
 use scylla::statement::Consistency;

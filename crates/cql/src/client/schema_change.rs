@@ -1,0 +1,76 @@
+//! Changes of tables: with all nodes at hand, sent to one node at a time.
+
+use super::history::Attempts;
+use super::prepared::Pace;
+use super::replicas::Needs;
+use super::session::Client;
+use crate::error::unwritten;
+use idmatch_store::{Error, ErrorKind, Result};
+use scylla::client::session::Session;
+use scylla::policies::load_balancing::{
+    LoadBalancingPolicy, NodeIdentifier, SingleTargetLoadBalancingPolicy,
+};
+use scylla::statement::Statement;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+use uuid::Uuid;
+
+/// Changes of tables take longer than requests.
+const SCHEMA_TIMEOUT: Duration = Duration::from_secs(60);
+
+impl Client {
+    /// Changes what tables there are, and waits until all servers know.
+    pub(crate) async fn change_schema(&self, cql: &str) -> Result<()> {
+        let attempts = Arc::new(Attempts::default());
+        let mut statement = Statement::new(cql);
+        statement.set_request_timeout(Some(SCHEMA_TIMEOUT));
+        statement.set_history_listener(Arc::clone(&attempts) as _);
+        // Two nodes that make a table at once may each make their own. So it is sent to one at a time,
+        // and all clients that can ask the same nodes begin with the same one.
+        statement.set_is_idempotent(false);
+        let repetition = AtomicUsize::new(0);
+        let change = || async {
+            let (mut statement, session) = (statement.clone(), self.session());
+            let node = nth_node(&session, repetition.fetch_add(1, Relaxed));
+            statement.set_load_balancing_policy(node);
+            session.query_unpaged(statement, ()).await?;
+            // The driver waits only for what was changed just now.
+            session.await_schema_agreement().await?;
+            Ok(())
+        };
+        let pace = Pace { patience: None, ..self.bulk_pace(Needs::Node) };
+        // One node alone would agree with itself.
+        let whole = tokio::time::timeout(SCHEMA_TIMEOUT, self.connection.whole()).await;
+        whole.map_err(|late| {
+            let text = format!("no tables were changed: {}", self.alive());
+            Error::with_source(ErrorKind::Unavailable, text, late)
+        })?;
+        let result = self.repeat(None, &attempts, pace, change).await;
+        result.map_err(|failure| unwritten("a change of tables", failure))
+    }
+
+    /// Learns which nodes have which rows of a keyspace that was made.
+    pub(crate) async fn learn_of_keyspace(&self) -> Result<()> {
+        let what = "cannot learn where the rows of a new keyspace are";
+        let learnt = self.session().refresh_metadata().await;
+        learnt.map_err(|e| Error::with_source(ErrorKind::Unavailable, what, e))
+    }
+
+    /// Waits until all nodes that can be asked know the same tables, as long as requests are repeated.
+    pub(crate) async fn wait_for_agreement(&self) {
+        let agreement = async { self.connection.whole().await.await_schema_agreement().await };
+        // What is asked next tells whether it was reached.
+        let _ = tokio::time::timeout(self.settings.timeout, agreement).await;
+    }
+}
+
+/// To ask one of the nodes that can be asked, in an order that is the same for all clients.
+fn nth_node(session: &Session, n: usize) -> Option<Arc<dyn LoadBalancingPolicy>> {
+    let state = session.get_cluster_state();
+    let able = state.get_nodes_info().iter().filter(|node| node.is_connected());
+    let nodes: BTreeSet<Uuid> = able.map(|node| node.host_id).collect();
+    let node = *nodes.iter().nth(n % nodes.len().max(1))?;
+    Some(SingleTargetLoadBalancingPolicy::new(NodeIdentifier::HostId(node), None))
+}

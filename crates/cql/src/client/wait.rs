@@ -1,0 +1,55 @@
+//! How callers, in threads of their own, wait for work that goes on in the client's.
+
+use super::session::{Client, Use};
+use idmatch_store::{Error, ErrorKind, Result};
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+/// How often to look whether a caller still waits.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+impl Client {
+    /// Waits for work. Must not be called from a task.
+    pub(crate) fn wait<F: Future>(&self, work: F) -> F::Output {
+        self.handle.block_on(work)
+    }
+
+    /// Waits for work that may fail, unless `stop` is set before it ends: it is given up then.
+    ///
+    /// # Errors
+    /// When it was given up, `UnknownOutcome` for what writes and `Source` for what only reads; those of
+    /// the work.
+    pub(crate) fn wait_unless<T>(
+        &self,
+        stop: Option<&AtomicBool>,
+        used: Use,
+        work: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let Some(stop) = stop else { return self.wait(work) };
+        self.wait(async {
+            let mut work = pin!(work);
+            while !stop.load(Relaxed) {
+                if let Ok(done) = tokio::time::timeout(LOOK_EVERY, &mut work).await {
+                    return done;
+                }
+            }
+            Err(match used {
+                Use::Read | Use::List | Use::Scan => Error::new(ErrorKind::Source, "interrupted"),
+                Use::Write => Error::new(
+                    ErrorKind::UnknownOutcome,
+                    "interrupted: what was sent of it stays; repeat it",
+                ),
+            })
+        })
+    }
+
+    /// Starts work that goes on beside the caller.
+    pub(crate) fn start<F>(&self, work: F) -> tokio::task::JoinHandle<F::Output>
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        self.handle.spawn(work)
+    }
+}

@@ -1,0 +1,85 @@
+//! Runs a match, one batch of the population after another that fits in memory.
+
+use super::fetch::Fetch;
+use super::output::Output;
+use super::plan::Tally;
+use super::population::Population;
+use super::question::Question;
+use crate::client::Use;
+use crate::context::Handle;
+use idmatch_store::{
+    BatchSource, Error, ErrorKind, Match, MatchCounts, MatchQuery, MatchSink, PlanStep, Result,
+};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// A population that was matched.
+pub(crate) struct CqlMatch {
+    counts: MatchCounts,
+    output: Output,
+    plan: Vec<PlanStep>,
+}
+
+impl CqlMatch {
+    /// Reads the population and finds its matches, unless `stop` is set before. Memory: a tranche of the
+    /// population, and results up to a bound. Cost: requests for each bucket that the population falls
+    /// in, tranche by tranche.
+    pub(crate) fn run(
+        handle: &Arc<Handle>,
+        stop: Option<&AtomicBool>,
+        source: &mut dyn BatchSource,
+        query: MatchQuery,
+    ) -> Result<CqlMatch> {
+        let known = handle.client.wait_unless(stop, Use::Read, handle.state.current())?;
+        let visible = known.visible(query.window);
+        let question = Question { handle: Arc::clone(handle), known, query, visible };
+        let most = handle.client.settings().match_memory;
+        let output = Arc::new(Output::new(query.by, most));
+        let (mut counts, mut tally) = (MatchCounts::default(), Tally::default());
+        loop {
+            let buckets = question.known.definition.buckets;
+            let (population, is_last) = Population::read(source, buckets, most)?;
+            let Population { sections, rows, valid } = population;
+            let fetch = Fetch::new(question.clone(), sections, Arc::clone(&output));
+            let answered = handle.client.wait_unless(stop, Use::Read, fetch.run())?;
+            let tranche = answered.counts;
+            tally += answered.tally;
+            if tranche.population != valid {
+                return Err(Error::new(
+                    ErrorKind::Corrupt,
+                    format!(
+                        "a match of {} answered {} of {valid} population rows; match again",
+                        handle.what(),
+                        tranche.population
+                    ),
+                ));
+            }
+            counts += MatchCounts { population: rows, ..tranche };
+            if is_last {
+                break;
+            }
+        }
+        let output = Arc::into_inner(output).ok_or_else(|| {
+            Error::new(ErrorKind::Io, "a request of this match has not ended; match again")
+        })?;
+        output.finish()?;
+        let plan = tally.steps(question.chooser());
+        Ok(CqlMatch { counts, output, plan })
+    }
+}
+
+impl Match for CqlMatch {
+    fn counts(&self) -> MatchCounts {
+        self.counts
+    }
+
+    fn plan(&self) -> Vec<PlanStep> {
+        self.plan.clone()
+    }
+
+    fn write(&self, sink: &dyn MatchSink) -> Result<()> {
+        let mut lane = sink.lane()?;
+        self.output.read(|batch| lane.push(batch))?;
+        lane.finish()
+    }
+}
