@@ -22,7 +22,8 @@ def open(
     """Opens the store in a directory; one that is not there yet is made by the first write.
 
     Or on ScyllaDB or Cassandra: "cql://10.0.0.1,10.0.0.2/keyspace", with options after "?" (see
-    docs/operations.md). There the servers say what `durability` and `memtable` say here.
+    docs/reference/cql-addresses.md). There the servers set what `durability` and `memtable` set
+    here.
 
     An upsert is acknowledged when it is on disk (`durability="always"`), or at once, and on disk
     within `interval_ms` milliseconds (`"interval"`): then a failure of power or system may lose

@@ -45,7 +45,7 @@ impl Table for CqlTable {
         load(&self.handle, source, ingest)
     }
 
-    /// What an acknowledgement means is for the servers' commit log to say; see `docs/operations.md`.
+    /// What an acknowledgement means is for the servers' commit log to say; see `docs/explanation/servers.md`.
     fn upsert(
         &self,
         source: &mut dyn BatchSource,

@@ -1,6 +1,6 @@
 //! The options of an address: their names, defaults, and what each is for.
 //!
-//! Must not know what values look like. The table in `docs/operations.md` has the same rows; a test
+//! Must not know what values look like. The table in `docs/reference/cql-addresses.md` has the same rows; a test
 //! compares them.
 
 use super::values::wrong;
@@ -185,7 +185,8 @@ mod tests {
 
     /// Name, default and text of each row of the document's table.
     fn documented() -> Vec<[String; 3]> {
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operations.md");
+        let file =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/cql-addresses.md");
         let text = std::fs::read_to_string(file).unwrap();
         let table = text.split("| option |").nth(1).unwrap();
         let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));

@@ -42,7 +42,7 @@ pub(crate) fn places() -> impl Iterator<Item = u64> {
     (seed() % stride() as u64..).step_by(stride())
 }
 
-/// Says what a test has done, for `docs/reliability.md` to quote.
+/// Says what a test has done, for `docs/benchmarks/reliability.md` to quote.
 pub(crate) fn report(figures: &str) {
     println!("{figures}");
 }
