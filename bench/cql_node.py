@@ -4,8 +4,8 @@ It is a lab of idmatch, with the settings and Java options that Cassandra itself
 lab has other ones: a lab is made for three small nodes on one machine, and to lose nothing.
 Assertions are left off, as in a lab. Three settings are others than Cassandra's: the cache of
 chunks is on, without which each read of a row decompresses 16 KiB; files are `bti` with an index
-entry every 4 KiB, as docs/how-to/operate-servers.md and Cassandra's `cassandra_latest.yaml` have it; and
-requests have 30 s, so a pause of the node slows a request and does not fail it.
+entry every 4 KiB, as docs/how-to/operate-servers.md and Cassandra's `cassandra_latest.yaml` have
+it; and requests have 30 s, so a pause of the node slows a request and does not fail it.
 """
 
 from __future__ import annotations
