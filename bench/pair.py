@@ -19,6 +19,7 @@ import argparse
 import json
 import shlex
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -55,6 +56,8 @@ Figures = dict[str, Any]
 def main() -> int:
     """Builds, measures and compares; 1 when a step failed or answers differ."""
     options = _options()
+    # So that a run that is ended removes what it made.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     rows = options.rows or DEFAULT_ROWS[options.backend]
     options.dir.mkdir(parents=True, exist_ok=True)
     needed, free = (
