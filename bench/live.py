@@ -39,7 +39,7 @@ import machine
 from data import DataSet
 from programs import program
 from progress import log
-from units import directory_bytes, parse_count, show_bytes, show_count, show_seconds
+from units import directory_bytes, parse_count, parse_names, show_bytes, show_count, show_seconds
 
 DEFAULT_ROWS = 100_000_000
 DEFAULT_SECONDS = 300
@@ -383,20 +383,12 @@ def _options() -> argparse.Namespace:
         help="where data, stores and results go",
     )
     parser.add_argument("--seed", type=int, default=data_sets.DEFAULT_SEED)
-    parser.add_argument("--only", type=_steps, default=list(STEPS), help=f"of {','.join(STEPS)}")
+    parser.add_argument(
+        "--only", type=parse_names(STEPS), default=list(STEPS), help=f"of {','.join(STEPS)}"
+    )
     parser.add_argument("--keep", action="store_true", help="keep the loaded store for another run")
     parser.add_argument("--results", type=Path, help="the results file (default: in --dir)")
     return parser.parse_args()
-
-
-def _steps(text: str) -> list[str]:
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    unknown = set(names) - set(STEPS)
-    if unknown:
-        raise argparse.ArgumentTypeError(
-            f"{', '.join(sorted(unknown))}: not among {', '.join(STEPS)}"
-        )
-    return names
 
 
 if __name__ == "__main__":
