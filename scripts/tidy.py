@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 MAX_LINES = 400
-FOLDERS = ("crates", "python", "tests", "scripts")
+FOLDERS = ("crates", "python", "tests", "scripts", "bench", "examples")
 HEADS = {
     ".rs": re.compile(r"(#!\[.*\]\n)*//! "),
     ".py": re.compile(r'(#!.*\n)?"""'),

@@ -8,7 +8,7 @@ use crate::error::unexpected;
 use crate::schema::bucket::{BucketRows, bucket};
 use crate::schema::catalog::{Catalog, Note};
 use crate::schema::hot_keys::parts_for;
-use crate::schema::metadata_cache::{Dates, Known, State};
+use crate::schema::metadata_cache::{Dates, MetadataCache, TableMetadata};
 use crate::schema::statements::{Direction, Hot, Loads, Statements};
 use idmatch_model::{Keep, SeenAt, Side, TableName};
 use idmatch_store::Result;
@@ -29,9 +29,9 @@ pub(crate) type Detected = (Side, String, u64);
 const DETECTED_KEYS: usize = 16;
 
 /// A table's connection, statements and state.
-pub(crate) struct Handle {
+pub(crate) struct TableContext {
     pub(crate) client: Arc<Client>,
-    pub(crate) state: Arc<State>,
+    pub(crate) metadata_cache: Arc<MetadataCache>,
     /// Keys with very many rows that reads met.
     detected: Sender<Detected>,
     /// Held while keys with very many rows are noted.
@@ -41,19 +41,22 @@ pub(crate) struct Handle {
     bucket_rows: [BucketRows; 2],
 }
 
-impl Handle {
+impl TableContext {
     /// Prepares the statements. Also gives the hot keys that reads will detect, for who publishes them.
     pub(crate) async fn open(
         client: Arc<Client>,
-        state: Arc<State>,
+        metadata_cache: Arc<MetadataCache>,
         keep: Keep,
-    ) -> Result<(Handle, Receiver<Detected>)> {
+    ) -> Result<(TableContext, Receiver<Detected>)> {
         let catalog = Catalog::new(&client);
-        let prepared = Statements::prepare(&client, state.name(), keep);
+        let prepared = Statements::prepare(&client, metadata_cache.name(), keep);
         let (statements, ()) = try_join!(prepared, catalog.prepare())?;
         let (noting, bucket_rows) = (Mutex::default(), Default::default());
         let (detected, received) = channel(DETECTED_KEYS);
-        Ok((Handle { client, state, detected, noting, statements, bucket_rows }, received))
+        Ok((
+            TableContext { client, metadata_cache, detected, noting, statements, bucket_rows },
+            received,
+        ))
     }
 
     /// How many rows the buckets of a direction have.
@@ -69,14 +72,15 @@ impl Handle {
     /// published: a hot key is asked for often.
     pub(crate) fn report_rows(&self, by: Side, key: &str, rows: u64) {
         let Some(parts) = parts_for(rows, self.client.settings().hot_key_rows) else { return };
-        let is_known = self.state.known().hot.parts(by, key).is_some_and(|now| now >= parts);
+        let is_known =
+            self.metadata_cache.metadata().hot.parts(by, key).is_some_and(|now| now >= parts);
         if !is_known && self.noting.try_lock().is_ok() {
             self.detected.try_send((by, key.to_owned(), rows)).ok();
         }
     }
 
     pub(crate) fn name(&self) -> &TableName {
-        self.state.name()
+        self.metadata_cache.name()
     }
 
     pub(crate) fn by(&self, by: Side) -> &Direction {
@@ -99,10 +103,14 @@ impl Handle {
     }
 
     /// Enters notes into the table's log, after what was known then; returns when every client knows.
-    pub(crate) async fn publish(&self, known: &Known, notes: &[(u128, Note)]) -> Result<()> {
-        Catalog::new(&self.client).publish(self.name(), known.last_entry, notes).await?;
-        self.state.refresh().await?;
-        tokio::time::sleep(self.state.lease()).await;
+    pub(crate) async fn publish(
+        &self,
+        metadata: &TableMetadata,
+        notes: &[(u128, Note)],
+    ) -> Result<()> {
+        Catalog::new(&self.client).publish(self.name(), metadata.last_entry, notes).await?;
+        self.metadata_cache.refresh().await?;
+        tokio::time::sleep(self.metadata_cache.metadata_ttl()).await;
         Ok(())
     }
 
@@ -110,13 +118,13 @@ impl Handle {
     /// were seen between these dates; with keep="last" all, in the order of values.
     pub(crate) fn key_pages(
         &self,
-        known: &Known,
+        metadata: &TableMetadata,
         (by, key): (Side, &str),
         Dates(since, until): Dates,
     ) -> Pages {
         let statement = &self.by(by).key;
-        let (bucket, key) = (bucket(key, known.definition.buckets), key.to_owned());
-        match known.definition.keep {
+        let (bucket, key) = (bucket(key, metadata.definition.buckets), key.to_owned());
+        match metadata.definition.keep {
             Keep::Last => self.pages(statement, (bucket, key)),
             Keep::All => self.pages(statement, (bucket, key, since, until)),
         }
@@ -125,12 +133,12 @@ impl Handle {
     /// The same for some keys of one bucket, key by key.
     pub(crate) fn keys_pages(
         &self,
-        known: &Known,
+        metadata: &TableMetadata,
         (by, bucket, keys): (Side, i32, Vec<String>),
         Dates(since, until): Dates,
     ) -> Pages {
         let statement = &self.by(by).keys;
-        match known.definition.keep {
+        match metadata.definition.keep {
             Keep::Last => self.pages(statement, (bucket, keys)),
             Keep::All => self.pages(statement, (bucket, keys, since, until)),
         }

@@ -1,11 +1,11 @@
 //! A keyspace as a store.
 
 use crate::client::Client;
-use crate::context::Handle;
+use crate::context::TableContext;
 use crate::schema::bucket::buckets_for;
 use crate::schema::catalog::{Catalog, Definition};
 use crate::schema::keyspace::{self, StoreRow};
-use crate::schema::metadata_cache::State;
+use crate::schema::metadata_cache::MetadataCache;
 use crate::settings::Settings;
 use crate::table::CqlTable;
 use crate::write::hot_keys::note_detected;
@@ -69,8 +69,8 @@ impl CqlStore {
     }
 
     async fn open_table(&self, name: &TableName) -> Result<Arc<CqlTable>> {
-        let known = self.0.tables.lock().get(name).cloned();
-        if let Some(table) = known {
+        let metadata = self.0.tables.lock().get(name).cloned();
+        if let Some(table) = metadata {
             return Ok(table);
         }
         let client = Arc::clone(&self.0.client);
@@ -80,13 +80,13 @@ impl CqlStore {
                 format!("{} has no table {name}; it has none yet", self.settings().shown()),
             ));
         };
-        let state = State::open(Arc::clone(&client), store, name.clone()).await?;
-        let keep = state.current().await?.definition.keep;
+        let metadata_cache = MetadataCache::open(Arc::clone(&client), store, name.clone()).await?;
+        let keep = metadata_cache.current().await?.definition.keep;
         let table = {
-            let (handle, detected) = Handle::open(client, state, keep).await?;
-            let handle = Arc::new(handle);
-            tokio::spawn(note_detected(Arc::downgrade(&handle), detected));
-            Arc::new(CqlTable::new(handle))
+            let (context, detected) = TableContext::open(client, metadata_cache, keep).await?;
+            let context = Arc::new(context);
+            tokio::spawn(note_detected(Arc::downgrade(&context), detected));
+            Arc::new(CqlTable::new(context))
         };
         let mut tables = self.0.tables.lock();
         Ok(Arc::clone(tables.entry(name.clone()).or_insert(table)))
@@ -167,7 +167,7 @@ impl Store for CqlStore {
         };
         self.0.client.wait(async {
             for table in tables {
-                table.handle.state.refresh().await?;
+                table.context.metadata_cache.refresh().await?;
             }
             Ok(())
         })

@@ -1,15 +1,15 @@
 //! A table in the servers.
 
 use crate::client::Use;
-use crate::context::Handle;
+use crate::context::TableContext;
 use crate::maintain::retention;
-use crate::maintain::verify::{Difference, differences, mend};
+use crate::maintain::verify::{Difference, differences, repair};
 use crate::matching::CqlMatch;
 use crate::read::export::CqlScan;
 use crate::read::lookup::{answers, history, last_seen};
 use crate::read::statistics::{Sample, is_exact, sample};
 use crate::schema::bucket::expected_rows;
-use crate::schema::metadata_cache::Known;
+use crate::schema::metadata_cache::TableMetadata;
 use crate::write::erase::{erase, import};
 use crate::write::load::{load, upsert};
 use idmatch_model::{Period, SeenAt, Side, TableName, TableOptions, Window, check_id};
@@ -23,26 +23,26 @@ use std::sync::atomic::AtomicBool;
 
 /// One table.
 pub(crate) struct CqlTable {
-    pub(crate) handle: Arc<Handle>,
+    pub(crate) context: Arc<TableContext>,
     /// Set when its caller gives up.
     stop: Option<Arc<AtomicBool>>,
 }
 
 impl Table for CqlTable {
     fn name(&self) -> &TableName {
-        self.handle.name()
+        self.context.name()
     }
 
     fn options(&self) -> Result<TableOptions> {
-        Ok(self.read(self.handle.state.current())?.definition.options())
+        Ok(self.read(self.context.metadata_cache.current())?.definition.options())
     }
 
     fn set_retention(&self, retention: Option<Period>) -> Result<()> {
-        self.change(retention::set(&self.handle, retention))
+        self.change(retention::set(&self.context, retention))
     }
 
     fn load(&self, source: &mut dyn BatchSource, ingest: &Ingest<'_>) -> Result<()> {
-        load(&self.handle, source, ingest)
+        load(&self.context, source, ingest)
     }
 
     /// What an acknowledgement means is for the servers' commit log to say; see `docs/explanation/servers.md`.
@@ -52,7 +52,7 @@ impl Table for CqlTable {
         ingest: &Ingest<'_>,
         _: Option<Durability>,
     ) -> Result<()> {
-        upsert(&self.handle, source, ingest)
+        upsert(&self.context, source, ingest)
     }
 
     fn erase(
@@ -63,38 +63,38 @@ impl Table for CqlTable {
     ) -> Result<Erased> {
         ingest.check_date(at)?;
         let targets = ingest.targets(source)?;
-        self.change(erase(&self.handle, targets, at))
+        self.change(erase(&self.context, targets, at))
     }
 
     fn erasures(&self) -> Result<Erasures> {
-        let known = self.read(self.handle.state.refresh())?;
-        let hashes = known.erasures.iter().collect();
-        Ok(Erasures { key: Some(known.erasures.key()), hashes })
+        let metadata = self.read(self.context.metadata_cache.refresh())?;
+        let hashes = metadata.erasures.iter().collect();
+        Ok(Erasures { key: Some(metadata.erasures.key()), hashes })
     }
 
     fn add_erasures(&self, erasures: &Erasures) -> Result<()> {
-        self.handle.client.wait(import(&self.handle, erasures))
+        self.context.client.wait(import(&self.context, erasures))
     }
 
     fn scan(&self) -> Result<Box<dyn Scan>> {
-        Ok(Box::new(self.read(CqlScan::begin(&self.handle))?))
+        Ok(Box::new(self.read(CqlScan::begin(&self.context))?))
     }
 
     fn answers(&self, by: Side, key: &str, window: Window) -> Result<Box<dyn Answers>> {
         check_id(key.as_bytes())?;
-        Ok(Box::new(self.read(answers(&self.handle, by, key, window))?))
+        Ok(Box::new(self.read(answers(&self.context, by, key, window))?))
     }
 
     fn last_seen(&self, id: &str, partner_id: &str) -> Result<Option<SeenAt>> {
         check_id(id.as_bytes())?;
         check_id(partner_id.as_bytes())?;
-        self.read(last_seen(&self.handle, id, partner_id))
+        self.read(last_seen(&self.context, id, partner_id))
     }
 
     fn history(&self, id: &str, partner_id: &str) -> Result<Vec<SeenAt>> {
         check_id(id.as_bytes())?;
         check_id(partner_id.as_bytes())?;
-        self.read(history(&self.handle, id, partner_id))
+        self.read(history(&self.context, id, partner_id))
     }
 
     fn match_population(
@@ -102,37 +102,37 @@ impl Table for CqlTable {
         population: &mut dyn BatchSource,
         query: MatchQuery,
     ) -> Result<Box<dyn Match>> {
-        Ok(Box::new(CqlMatch::run(&self.handle, self.stop.as_deref(), population, query)?))
+        Ok(Box::new(CqlMatch::run(&self.context, self.stop.as_deref(), population, query)?))
     }
 
     fn compact(&self) -> Result<()> {
-        self.change(retention::sweep(&self.handle))
+        self.change(retention::purge_expired(&self.context))
     }
 
     fn verify(&self) -> Result<Vec<Finding>> {
-        self.read(async { Ok(findings(&self.handle, &differences(&self.handle).await?)) })
+        self.read(async { Ok(findings(&self.context, &differences(&self.context).await?)) })
     }
 
     fn repair(&self, _: bool) -> Result<Repaired> {
         self.change(async {
-            let differences = differences(&self.handle).await?;
-            let findings = findings(&self.handle, &differences);
-            mend(&self.handle, &differences).await?;
-            retention::finish(&self.handle).await?;
+            let differences = differences(&self.context).await?;
+            let findings = findings(&self.context, &differences);
+            repair(&self.context, &differences).await?;
+            retention::finish(&self.context).await?;
             Ok(Repaired { findings, lost_at_most: 0 })
         })
     }
 
     fn stats(&self) -> Result<TableStats> {
         self.read(async {
-            let (known, by_id, by_partner_id) = self.sample().await?;
+            let (metadata, by_id, by_partner_id) = self.sample().await?;
             Ok(TableStats {
                 rows: by_id.rows,
                 bytes: by_id.bytes + by_partner_id.bytes,
-                erasures: known.erasures.len() as u64,
+                erasures: metadata.erasures.len() as u64,
                 oldest: by_id.oldest,
                 newest: by_id.newest,
-                expected_rows: Some(expected_rows(known.definition.buckets)),
+                expected_rows: Some(expected_rows(metadata.definition.buckets)),
                 ..TableStats::default()
             })
         })
@@ -140,47 +140,47 @@ impl Table for CqlTable {
 
     fn distinct(&self) -> Result<Distinct> {
         self.read(async {
-            let (known, by_id, by_partner_id) = self.sample().await?;
+            let (metadata, by_id, by_partner_id) = self.sample().await?;
             Ok(Distinct {
                 ids: by_id.keys,
                 partner_ids: by_partner_id.keys,
                 pairs: by_id.pairs,
-                is_exact: is_exact(&known),
+                is_exact: is_exact(&metadata),
             })
         })
     }
 
     fn stopped_by(&self, stop: &Arc<AtomicBool>) -> Option<Arc<dyn Table>> {
-        let (handle, stop) = (Arc::clone(&self.handle), Some(Arc::clone(stop)));
-        Some(Arc::new(CqlTable { handle, stop }))
+        let (context, stop) = (Arc::clone(&self.context), Some(Arc::clone(stop)));
+        Some(Arc::new(CqlTable { context, stop }))
     }
 }
 
 impl CqlTable {
-    pub(crate) fn new(handle: Arc<Handle>) -> CqlTable {
-        CqlTable { handle, stop: None }
+    pub(crate) fn new(context: Arc<TableContext>) -> CqlTable {
+        CqlTable { context, stop: None }
     }
 
     /// Waits for what only reads, as long as the caller does.
     fn read<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
-        self.handle.client.wait_unless(self.stop.as_deref(), Use::Read, work)
+        self.context.client.wait_unless(self.stop.as_deref(), Use::Read, work)
     }
 
     /// The same for what changes the table.
     fn change<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
-        self.handle.client.wait_unless(self.stop.as_deref(), Use::Write, work)
+        self.context.client.wait_unless(self.stop.as_deref(), Use::Write, work)
     }
 
     /// What is known, and a sample of both directions.
-    async fn sample(&self) -> Result<(Arc<Known>, Sample, Sample)> {
-        let known = self.handle.state.refresh().await?;
-        let by_id = sample(&self.handle, &known, Side::Id).await?;
-        let by_partner_id = sample(&self.handle, &known, Side::PartnerId).await?;
-        Ok((known, by_id, by_partner_id))
+    async fn sample(&self) -> Result<(Arc<TableMetadata>, Sample, Sample)> {
+        let metadata = self.context.metadata_cache.refresh().await?;
+        let by_id = sample(&self.context, &metadata, Side::Id).await?;
+        let by_partner_id = sample(&self.context, &metadata, Side::PartnerId).await?;
+        Ok((metadata, by_id, by_partner_id))
     }
 }
 
-fn findings(handle: &Handle, differences: &[Difference]) -> Vec<Finding> {
-    let differences = differences.iter().map(|difference| difference.finding(handle));
-    differences.chain(retention::unfinished(handle)).collect()
+fn findings(context: &TableContext, differences: &[Difference]) -> Vec<Finding> {
+    let differences = differences.iter().map(|difference| difference.finding(context));
+    differences.chain(retention::unfinished(context)).collect()
 }

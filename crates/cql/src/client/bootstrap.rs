@@ -46,8 +46,8 @@ async fn with_one(
     let only = AllowListHostFilter::new([node]).ok()?;
     let builder = builder.clone().known_node_addr(node).host_filter(Arc::new(only));
     let session = builder.build().await.ok()?;
-    let state = session.get_cluster_state();
-    let mut nodes = state.get_nodes_info().iter();
+    let metadata_cache = session.get_cluster_state();
+    let mut nodes = metadata_cache.get_nodes_info().iter();
     let can_be_asked = nodes.any(|node| node.is_connected() && is_near(settings, node));
     (can_be_asked && knows_cluster(&session)).then_some(session)
 }

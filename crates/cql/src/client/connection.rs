@@ -2,7 +2,7 @@
 //! one with a single node at first, and the one with all nodes takes its place as soon as it is there.
 
 use super::cluster::knows_cluster;
-use super::speculation::Patience;
+use super::speculation::AdaptiveSpeculation;
 use super::{bootstrap, tls};
 use crate::settings::Settings;
 use futures::future::{Either, select};
@@ -56,7 +56,10 @@ impl Connection {
 }
 
 /// Connects to the contact points that answer. What is sent by itself has `patience`.
-pub(super) async fn connect(settings: &Settings, patience: &Arc<Patience>) -> Result<Connection> {
+pub(super) async fn connect(
+    settings: &Settings,
+    speculation: &Arc<AdaptiveSpeculation>,
+) -> Result<Connection> {
     let mut builder = SessionBuilder::new()
         .connection_timeout(settings.request_timeout)
         .keepalive_interval(KEEPALIVE)
@@ -66,7 +69,7 @@ pub(super) async fn connect(settings: &Settings, patience: &Arc<Patience>) -> Re
         .refresh_metadata_on_auto_schema_agreement(false)
         .schema_agreement_interval(AGREEMENT_INTERVAL)
         .keyspaces_to_fetch([settings.keyspace.as_str()])
-        .default_execution_profile_handle(profile(settings, patience));
+        .default_execution_profile_handle(profile(settings, speculation));
     if let Some(login) = &settings.login {
         builder = builder.user(&login.user, &login.password);
     }
@@ -111,7 +114,10 @@ pub(super) async fn connect(settings: &Settings, patience: &Arc<Patience>) -> Re
 }
 
 /// How requests are sent for which another node is asked when `patience` is over.
-pub(super) fn profile(settings: &Settings, patience: &Arc<Patience>) -> ExecutionProfileHandle {
+pub(super) fn profile(
+    settings: &Settings,
+    speculation: &Arc<AdaptiveSpeculation>,
+) -> ExecutionProfileHandle {
     let mut balancing = DefaultPolicy::builder().token_aware(true);
     if let Some(datacenter) = &settings.datacenter {
         balancing = balancing.prefer_datacenter(datacenter.clone());
@@ -121,15 +127,15 @@ pub(super) fn profile(settings: &Settings, patience: &Arc<Patience>) -> Executio
         .consistency(settings.read_consistency)
         .load_balancing_policy(balancing.build());
     if settings.speculate_after.is_some() {
-        profile = profile.speculative_execution_policy(Some(Arc::clone(patience) as _));
+        profile = profile.speculative_execution_policy(Some(Arc::clone(speculation) as _));
     }
     profile.build().into_handle()
 }
 
 /// LOCAL_QUORUM is of the datacenter of whoever is asked: it has to be the same one each time.
 fn check_datacenter(settings: &Settings, session: &Session) -> Result<()> {
-    let state = session.get_cluster_state();
-    let nodes = state.get_nodes_info().iter();
+    let metadata_cache = session.get_cluster_state();
+    let nodes = metadata_cache.get_nodes_info().iter();
     let there: BTreeSet<&str> = nodes.filter_map(|node| node.datacenter.as_deref()).collect();
     let names = || there.iter().copied().collect::<Vec<_>>().join(", ");
     let wrong = match &settings.datacenter {

@@ -22,14 +22,14 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 const BURST: u32 = 10;
 
 /// Gives turns.
-pub(super) struct Flow {
-    turns: Semaphore,
-    level: Mutex<Level>,
-    ceiling: Option<Ceiling>,
+pub(super) struct RequestLimiter {
+    permits: Semaphore,
+    limit: Mutex<AdaptiveLimit>,
+    rate_limit: Option<RateLimit>,
 }
 
 /// How many turns there are.
-struct Level {
+struct AdaptiveLimit {
     most: usize,
     /// So many at present.
     limit: usize,
@@ -44,100 +44,101 @@ struct Level {
 /// The moment at which a request was sent, as counted by what was lowered until then. All that was sent
 /// before a cut tells of the same overload, and lowers the limit once.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Moment(u64);
+pub(super) struct LimitEpoch(u64);
 
 /// The right to have one request under way.
-pub(super) struct Turn<'f> {
-    flow: &'f Flow,
+pub(super) struct Permit<'f> {
+    limiter: &'f RequestLimiter,
     permit: Option<SemaphorePermit<'f>>,
 }
 
-impl Flow {
-    pub(super) fn new(in_flight: usize, per_second: Option<NonZeroU32>) -> Flow {
-        let level = Level { most: in_flight, limit: in_flight, excess: 0, answers: 0, cuts: 0 };
-        let ceiling = per_second.map(Ceiling::new);
-        Flow { turns: Semaphore::new(in_flight), level: Mutex::new(level), ceiling }
+impl RequestLimiter {
+    pub(super) fn new(in_flight: usize, per_second: Option<NonZeroU32>) -> RequestLimiter {
+        let limit =
+            AdaptiveLimit { most: in_flight, limit: in_flight, excess: 0, answers: 0, cuts: 0 };
+        let rate_limit = per_second.map(RateLimit::new);
+        RequestLimiter { permits: Semaphore::new(in_flight), limit: Mutex::new(limit), rate_limit }
     }
 
     /// Waits for a turn, and for what the ceiling allows.
-    pub(super) async fn turn(&self) -> Turn<'_> {
+    pub(super) async fn permit(&self) -> Permit<'_> {
         // It is never closed.
-        let permit = self.turns.acquire().await.ok();
-        let turn = Turn { flow: self, permit };
+        let permit = self.permits.acquire().await.ok();
+        let permit = Permit { limiter: self, permit };
         self.below_ceiling().await;
-        turn
+        permit
     }
 
     /// Waits for what the ceiling allows, to send a request again.
     pub(super) async fn below_ceiling(&self) {
-        if let Some(ceiling) = &self.ceiling {
-            ceiling.wait().await;
+        if let Some(rate_limit) = &self.rate_limit {
+            rate_limit.wait().await;
         }
     }
 
     /// Notes requests that were sent without waiting for the ceiling.
-    pub(super) fn owe(&self, requests: u64) {
-        if let Some(ceiling) = &self.ceiling {
-            ceiling.debt.fetch_add(requests, Relaxed);
+    pub(super) fn charge(&self, requests: u64) {
+        if let Some(rate_limit) = &self.rate_limit {
+            rate_limit.debt.fetch_add(requests, Relaxed);
         }
     }
 
-    pub(super) fn moment(&self) -> Moment {
-        Moment(self.level().cuts)
+    pub(super) fn epoch(&self) -> LimitEpoch {
+        LimitEpoch(self.limit().cuts)
     }
 
     /// Notes a request that was answered.
     pub(super) fn answered(&self) {
-        let mut level = self.level();
-        if level.limit == level.most {
+        let mut limit = self.limit();
+        if limit.limit == limit.most {
             return;
         }
-        level.answers += 1;
-        if level.answers < level.limit {
+        limit.answers += 1;
+        if limit.answers < limit.limit {
             return;
         }
-        level.answers = 0;
-        level.limit += 1;
-        if level.excess > 0 {
-            level.excess -= 1;
+        limit.answers = 0;
+        limit.limit += 1;
+        if limit.excess > 0 {
+            limit.excess -= 1;
         } else {
-            self.turns.add_permits(1);
+            self.permits.add_permits(1);
         }
     }
 
     /// Notes that servers had too much to do to answer a request.
-    pub(super) fn overloaded(&self, moment: Moment) {
-        let mut level = self.level();
-        if moment.0 != level.cuts {
+    pub(super) fn overloaded(&self, epoch: LimitEpoch) {
+        let mut limit = self.limit();
+        if epoch.0 != limit.cuts {
             return;
         }
-        level.cuts += 1;
-        level.answers = 0;
-        let lower = (level.limit / 2).max(1);
-        let fewer = level.limit - lower;
-        level.limit = lower;
-        level.excess += fewer - self.turns.forget_permits(fewer);
+        limit.cuts += 1;
+        limit.answers = 0;
+        let lower = (limit.limit / 2).max(1);
+        let fewer = limit.limit - lower;
+        limit.limit = lower;
+        limit.excess += fewer - self.permits.forget_permits(fewer);
     }
 
-    fn level(&self) -> MutexGuard<'_, Level> {
-        self.level.lock()
+    fn limit(&self) -> MutexGuard<'_, AdaptiveLimit> {
+        self.limit.lock()
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        let mut level = self.flow.level();
-        if level.excess > 0
+        let mut limit = self.limiter.limit();
+        if limit.excess > 0
             && let Some(permit) = self.permit.take()
         {
-            level.excess -= 1;
+            limit.excess -= 1;
             permit.forget();
         }
     }
 }
 
 /// So many requests in a second.
-struct Ceiling {
+struct RateLimit {
     limiter: DefaultDirectRateLimiter,
     /// Requests that were sent and not counted yet.
     debt: AtomicU64,
@@ -145,11 +146,11 @@ struct Ceiling {
     next: tokio::sync::Mutex<()>,
 }
 
-impl Ceiling {
-    fn new(per_second: NonZeroU32) -> Ceiling {
+impl RateLimit {
+    fn new(per_second: NonZeroU32) -> RateLimit {
         let burst = NonZeroU32::new(per_second.get() / BURST).unwrap_or(NonZeroU32::MIN);
         let quota = Quota::per_second(per_second).allow_burst(burst);
-        Ceiling {
+        RateLimit {
             limiter: RateLimiter::direct(quota),
             debt: AtomicU64::default(),
             next: tokio::sync::Mutex::default(),
@@ -174,68 +175,69 @@ mod tests {
     use futures::FutureExt;
 
     /// Turns that can be had without waiting.
-    fn free(flow: &Flow) -> usize {
-        let mut turns = Vec::new();
-        while let Some(turn) = flow.turn().now_or_never() {
-            turns.push(turn);
+    fn free(limiter: &RequestLimiter) -> usize {
+        let mut permits = Vec::new();
+        while let Some(permit) = limiter.permit().now_or_never() {
+            permits.push(permit);
         }
-        turns.len()
+        permits.len()
     }
 
     #[test]
     fn overload_halves_the_turns_and_answers_bring_them_back() {
-        let flow = Flow::new(8, None);
-        assert_eq!(free(&flow), 8);
+        let limiter = RequestLimiter::new(8, None);
+        assert_eq!(free(&limiter), 8);
         for left in [4, 2, 1, 1, 1] {
-            flow.overloaded(flow.moment());
-            assert_eq!(free(&flow), left);
+            limiter.overloaded(limiter.epoch());
+            assert_eq!(free(&limiter), left);
         }
-        for (answers, turns) in [(1, 2), (2, 3), (3, 4), (4, 5), (5, 6), (6, 7), (7, 8), (99, 8)] {
-            assert_eq!(free(&flow), turns - usize::from(answers < 99));
-            (0..answers).for_each(|_| flow.answered());
-            assert_eq!(free(&flow), turns);
+        for (answers, permits) in [(1, 2), (2, 3), (3, 4), (4, 5), (5, 6), (6, 7), (7, 8), (99, 8)]
+        {
+            assert_eq!(free(&limiter), permits - usize::from(answers < 99));
+            (0..answers).for_each(|_| limiter.answered());
+            assert_eq!(free(&limiter), permits);
         }
     }
 
     #[test]
     fn what_was_sent_before_a_cut_cuts_once() {
-        let flow = Flow::new(100, None);
-        let moments = [flow.moment(), flow.moment(), flow.moment()];
-        moments.into_iter().for_each(|moment| flow.overloaded(moment));
-        assert_eq!(free(&flow), 50);
+        let limiter = RequestLimiter::new(100, None);
+        let moments = [limiter.epoch(), limiter.epoch(), limiter.epoch()];
+        moments.into_iter().for_each(|epoch| limiter.overloaded(epoch));
+        assert_eq!(free(&limiter), 50);
     }
 
     #[test]
     fn turns_that_others_have_end_with_their_requests() {
-        let flow = Flow::new(4, None);
-        let turn = || flow.turn().now_or_never().unwrap();
-        let mut taken = vec![turn(), turn(), turn()];
-        flow.overloaded(flow.moment());
-        assert_eq!(free(&flow), 0);
+        let limiter = RequestLimiter::new(4, None);
+        let permit = || limiter.permit().now_or_never().unwrap();
+        let mut taken = vec![permit(), permit(), permit()];
+        limiter.overloaded(limiter.epoch());
+        assert_eq!(free(&limiter), 0);
         taken.pop();
-        assert_eq!(free(&flow), 0);
+        assert_eq!(free(&limiter), 0);
         taken.pop();
-        assert_eq!(free(&flow), 1);
+        assert_eq!(free(&limiter), 1);
         taken.pop();
-        assert_eq!(free(&flow), 2);
+        assert_eq!(free(&limiter), 2);
         // One that is back before the excess has ended takes from that.
-        let mut taken = vec![turn(), turn()];
-        flow.overloaded(flow.moment());
-        flow.answered();
+        let mut taken = vec![permit(), permit()];
+        limiter.overloaded(limiter.epoch());
+        limiter.answered();
         taken.pop();
-        assert_eq!(free(&flow), 1);
+        assert_eq!(free(&limiter), 1);
         taken.pop();
-        assert_eq!(free(&flow), 2);
+        assert_eq!(free(&limiter), 2);
     }
 
     #[test]
     fn a_ceiling_counts_what_was_sent_without_a_turn() {
-        let flow = Flow::new(1_000, NonZeroU32::new(10));
+        let limiter = RequestLimiter::new(1_000, NonZeroU32::new(10));
         // A burst of one.
-        assert!(flow.turn().now_or_never().is_some());
-        assert!(flow.turn().now_or_never().is_none());
-        let flow = Flow::new(1_000, NonZeroU32::new(100));
-        flow.owe(4);
-        assert_eq!(free(&flow), 6);
+        assert!(limiter.permit().now_or_never().is_some());
+        assert!(limiter.permit().now_or_never().is_none());
+        let limiter = RequestLimiter::new(1_000, NonZeroU32::new(100));
+        limiter.charge(4);
+        assert_eq!(free(&limiter), 6);
     }
 }

@@ -29,4 +29,4 @@ mod tls;
 mod wait;
 
 pub(crate) use prepared::Prepared;
-pub(crate) use session::{Client, Turn, Use};
+pub(crate) use session::{Client, Permit, Use};

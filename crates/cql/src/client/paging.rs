@@ -35,9 +35,9 @@ impl Pages {
     /// The next page; `None` after the last.
     pub(crate) async fn next(&mut self) -> Result<Option<Page>> {
         // It stays where it is if this fails, so that nobody takes an error for the end.
-        let Some(state) = self.next.clone() else { return Ok(None) };
+        let Some(metadata_cache) = self.next.clone() else { return Ok(None) };
         let (rows, next) =
-            self.client.read_page(&self.what, &self.prepared, &self.values, state).await?;
+            self.client.read_page(&self.what, &self.prepared, &self.values, metadata_cache).await?;
         self.next = next;
         Ok(Some(Page { rows, what: Arc::clone(&self.what) }))
     }

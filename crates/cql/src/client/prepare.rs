@@ -3,7 +3,7 @@
 use super::prepared::Prepared;
 use super::replicas::Needs;
 use super::session::{Client, FIRST_PAUSE, Use};
-use super::speculation::Patience;
+use super::speculation::AdaptiveSpeculation;
 use super::{connection, speculation};
 use crate::error::{preparation_outcome, unprepared};
 use idmatch_store::{Error, ErrorKind, Result};
@@ -38,9 +38,9 @@ impl Client {
     /// Prepares a statement of the catalog, once: all clients have to agree on that, whatever they
     /// choose for rows, and in all datacenters.
     pub(crate) async fn prepare_catalog(&self, cql: &str) -> Result<Prepared> {
-        let known = self.prepared.lock().get(cql).cloned();
-        if let Some(known) = known {
-            return Ok(known);
+        let metadata = self.prepared.lock().get(cql).cloned();
+        if let Some(metadata) = metadata {
+            return Ok(metadata);
         }
         let (least, needs) = match cql.starts_with("SELECT") {
             // Requests about rows wait for it.
@@ -60,14 +60,14 @@ impl Client {
         of_catalog: bool,
         needs: Needs,
     ) -> Result<Prepared> {
-        let patience = Arc::new(Patience::new(&self.settings, least));
+        let speculation = Arc::new(AdaptiveSpeculation::new(&self.settings, least));
         let mut statement = self.statement(cql).await?;
         statement
-            .set_execution_profile_handle(Some(connection::profile(&self.settings, &patience)));
+            .set_execution_profile_handle(Some(connection::profile(&self.settings, &speculation)));
         if let Needs::Copies(consistency) | Needs::Agreement(consistency) = needs {
             statement.set_consistency(consistency);
         }
-        Ok(Prepared { statement, patience, within: self.settings.timeout, of_catalog, needs })
+        Ok(Prepared { statement, speculation, within: self.settings.timeout, of_catalog, needs })
     }
 
     async fn statement(&self, cql: &str) -> Result<PreparedStatement> {
@@ -91,10 +91,10 @@ impl Client {
                 Ok(Err(error))
                     if !preparation_outcome(&error).may_pass() || Instant::now() >= until =>
                 {
-                    return Err(unprepared(cql, &self.alive(), error));
+                    return Err(unprepared(cql, &self.replica_status(), error));
                 }
                 Err(late) if Instant::now() >= until => {
-                    let servers = self.alive();
+                    let servers = self.replica_status();
                     let text = format!("the servers do not prepare statements in time; {servers}");
                     return Err(Error::with_source(ErrorKind::Unavailable, text, late));
                 }

@@ -2,7 +2,7 @@
 
 use super::history::Attempts;
 use super::replicas::Needs;
-use super::speculation::Patience;
+use super::speculation::AdaptiveSpeculation;
 use scylla::statement::prepared::PreparedStatement;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 pub(crate) struct Prepared {
     pub(super) statement: PreparedStatement,
-    pub(super) patience: Arc<Patience>,
+    pub(super) speculation: Arc<AdaptiveSpeculation>,
     /// How long it is repeated while servers have too much to do.
     pub(super) within: Duration,
     /// Not about rows.
@@ -21,11 +21,11 @@ pub(crate) struct Prepared {
 
 /// How a request is repeated, and what it needs.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pace<'p> {
+pub(super) struct RetryPolicy<'p> {
     /// How long, while servers have too much to do.
     pub(super) within: Duration,
     /// What tells when another node is asked too.
-    pub(super) patience: Option<&'p Patience>,
+    pub(super) speculation: Option<&'p AdaptiveSpeculation>,
     pub(super) needs: Needs,
 }
 
@@ -35,8 +35,8 @@ impl Prepared {
         self.statement.set_page_size(rows);
     }
 
-    pub(super) fn pace(&self) -> Pace<'_> {
-        Pace { within: self.within, patience: Some(&self.patience), needs: self.needs }
+    pub(super) fn retry_policy(&self) -> RetryPolicy<'_> {
+        RetryPolicy { within: self.within, speculation: Some(&self.speculation), needs: self.needs }
     }
 
     /// For one request, of which every attempt is noted.

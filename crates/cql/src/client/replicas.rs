@@ -33,18 +33,18 @@ pub(super) fn needed_and_alive(
         matches!(last, ExecutionError::LastAttemptError(last) if counts_copies(last).is_some());
     let said = attempts.counted().filter(|_| !is_last);
     let said = said.map(|said| format!("a node said: {said}"));
-    let state = session.get_cluster_state();
-    let keyspace = state.get_keyspace(&settings.keyspace);
+    let metadata_cache = session.get_cluster_state();
+    let keyspace = metadata_cache.get_keyspace(&settings.keyspace);
     let near = settings.datacenter.as_deref();
     let required = required(needs, keyspace.map_or(0, |keyspace| copies(&keyspace.strategy, near)));
-    let parts = [required, Some(alive(session, has_all_nodes)), said];
+    let parts = [required, Some(replica_status(session, has_all_nodes)), said];
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 /// Which nodes are not connected.
-pub(super) fn alive(session: &Session, has_all_nodes: bool) -> String {
-    let state = session.get_cluster_state();
-    let nodes = state.get_nodes_info().iter().filter(|node| node.is_enabled());
+pub(super) fn replica_status(session: &Session, has_all_nodes: bool) -> String {
+    let metadata_cache = session.get_cluster_state();
+    let nodes = metadata_cache.get_nodes_info().iter().filter(|node| node.is_enabled());
     let away = nodes.clone().filter(|node| !node.is_connected());
     let mut away: Vec<String> = away.map(|node| node.address.to_string()).collect();
     away.sort();

@@ -1,7 +1,7 @@
 //! Changes of tables: with all nodes at hand, sent to one node at a time.
 
 use super::history::Attempts;
-use super::prepared::Pace;
+use super::prepared::RetryPolicy;
 use super::replicas::Needs;
 use super::session::Client;
 use crate::error::unwritten;
@@ -40,14 +40,14 @@ impl Client {
             session.await_schema_agreement().await?;
             Ok(())
         };
-        let pace = Pace { patience: None, ..self.bulk_pace(Needs::Node) };
+        let retry_policy = RetryPolicy { speculation: None, ..self.bulk_pace(Needs::Node) };
         // One node alone would agree with itself.
         let whole = tokio::time::timeout(SCHEMA_TIMEOUT, self.connection.whole()).await;
         whole.map_err(|late| {
-            let text = format!("no tables were changed: {}", self.alive());
+            let text = format!("no tables were changed: {}", self.replica_status());
             Error::with_source(ErrorKind::Unavailable, text, late)
         })?;
-        let result = self.repeat(None, &attempts, pace, change).await;
+        let result = self.repeat(None, &attempts, retry_policy, change).await;
         result.map_err(|failure| unwritten("a change of tables", failure))
     }
 
@@ -68,8 +68,8 @@ impl Client {
 
 /// To ask one of the nodes that can be asked, in an order that is the same for all clients.
 fn nth_node(session: &Session, n: usize) -> Option<Arc<dyn LoadBalancingPolicy>> {
-    let state = session.get_cluster_state();
-    let able = state.get_nodes_info().iter().filter(|node| node.is_connected());
+    let metadata_cache = session.get_cluster_state();
+    let able = metadata_cache.get_nodes_info().iter().filter(|node| node.is_connected());
     let nodes: BTreeSet<Uuid> = able.map(|node| node.host_id).collect();
     let node = *nodes.iter().nth(n % nodes.len().max(1))?;
     Some(SingleTargetLoadBalancingPolicy::new(NodeIdentifier::HostId(node), None))

@@ -4,10 +4,10 @@
 
 use super::connection::Connection;
 use super::history::Attempts;
-use super::limiter::Flow;
-use super::prepared::{Pace, Prepared};
-use super::replicas::{Needs, alive, needed_and_alive};
-use super::speculation::Patience;
+use super::limiter::RequestLimiter;
+use super::prepared::{Prepared, RetryPolicy};
+use super::replicas::{Needs, needed_and_alive, replica_status};
+use super::speculation::AdaptiveSpeculation;
 use crate::error::{Failure, is_unheard_of, outcome, unread, unwritten};
 use crate::settings::Settings;
 use idmatch_store::Result;
@@ -34,12 +34,12 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 pub(crate) struct Client {
     pub(super) connection: Connection,
     /// Where work is started; it may outlive the runtime, and then does nothing.
-    pub(super) handle: Handle,
+    pub(super) runtime_handle: Handle,
     /// There until this is dropped.
     runtime: Option<Runtime>,
-    flow: Flow,
+    limiter: RequestLimiter,
     /// Of what is not prepared by itself: batches, and what is asked once.
-    bulk: Arc<Patience>,
+    bulk: Arc<AdaptiveSpeculation>,
     /// The statements of the catalog.
     pub(super) prepared: Mutex<HashMap<String, Prepared>>,
     pub(super) settings: Settings,
@@ -60,9 +60,9 @@ pub(crate) enum Use {
 
 /// The right to send one write about rows. What is written may depend on the moment: it is to be
 /// prepared when the turn has come, because that may take long.
-pub(crate) struct Turn<'c> {
+pub(crate) struct Permit<'c> {
     client: &'c Client,
-    turn: super::limiter::Turn<'c>,
+    permit: super::limiter::Permit<'c>,
 }
 
 impl Client {
@@ -73,11 +73,19 @@ impl Client {
     /// what the address says of user, password, TLS or datacenter, or a file of TLS is wrong.
     pub(crate) fn connect(settings: Settings) -> Result<Client> {
         let runtime = super::runtime::runtime()?;
-        let bulk = Arc::new(Patience::new(&settings, super::speculation::BULK));
+        let bulk = Arc::new(AdaptiveSpeculation::new(&settings, super::speculation::BULK));
         let connection = runtime.block_on(super::connection::connect(&settings, &bulk))?;
-        let flow = Flow::new(settings.in_flight, settings.max_requests_per_second);
-        let (handle, prepared) = (runtime.handle().clone(), Mutex::default());
-        Ok(Client { connection, handle, runtime: Some(runtime), flow, bulk, prepared, settings })
+        let limiter = RequestLimiter::new(settings.in_flight, settings.max_requests_per_second);
+        let (runtime_handle, prepared) = (runtime.handle().clone(), Mutex::default());
+        Ok(Client {
+            connection,
+            runtime_handle,
+            runtime: Some(runtime),
+            limiter,
+            bulk,
+            prepared,
+            settings,
+        })
     }
 
     pub(super) fn session(&self) -> Arc<Session> {
@@ -90,12 +98,12 @@ impl Client {
     }
 
     /// Waits for the right to send a write about rows.
-    pub(crate) async fn turn(&self) -> Turn<'_> {
-        Turn { client: self, turn: self.flow.turn().await }
+    pub(crate) async fn permit(&self) -> Permit<'_> {
+        Permit { client: self, permit: self.limiter.permit().await }
     }
 
-    async fn turn_for(&self, prepared: &Prepared) -> Option<super::limiter::Turn<'_>> {
-        if prepared.of_catalog { None } else { Some(self.flow.turn().await) }
+    async fn turn_for(&self, prepared: &Prepared) -> Option<super::limiter::Permit<'_>> {
+        if prepared.of_catalog { None } else { Some(self.limiter.permit().await) }
     }
 
     /// Reads all rows there are, when they are known to be few. Repeats until it is answered, or its
@@ -106,10 +114,10 @@ impl Client {
         prepared: &Prepared,
         values: impl SerializeRow,
     ) -> Result<QueryRowsResult> {
-        let turn = self.turn_for(prepared).await;
+        let permit = self.turn_for(prepared).await;
         let (statement, attempts) = prepared.watched();
         let read = || async { self.session().execute_unpaged(&statement, &values).await };
-        let result = self.repeat(turn.as_ref(), &attempts, prepared.pace(), read).await;
+        let result = self.repeat(permit.as_ref(), &attempts, prepared.retry_policy(), read).await;
         rows(what, result.map_err(|failure| unread(what, failure))?)
     }
 
@@ -121,12 +129,12 @@ impl Client {
         values: impl SerializeRow,
         state: PagingState,
     ) -> Result<(QueryRowsResult, Option<PagingState>)> {
-        let turn = self.turn_for(prepared).await;
+        let permit = self.turn_for(prepared).await;
         let (statement, attempts) = prepared.watched();
         let read = || async {
             self.session().execute_single_page(&statement, &values, state.clone()).await
         };
-        let result = self.repeat(turn.as_ref(), &attempts, prepared.pace(), read).await;
+        let result = self.repeat(permit.as_ref(), &attempts, prepared.retry_policy(), read).await;
         let (result, next) = result.map_err(|failure| unread(what, failure))?;
         let next = match next {
             PagingStateResponse::HasMorePages { state } => Some(state),
@@ -146,8 +154,8 @@ impl Client {
         prepared: &Prepared,
         values: impl SerializeRow,
     ) -> Result<QueryResult> {
-        let turn = self.turn_for(prepared).await;
-        self.write_in(turn.as_ref(), what, prepared, values).await
+        let permit = self.turn_for(prepared).await;
+        self.write_in(permit.as_ref(), what, prepared, values).await
     }
 
     /// The same for the same statement with several values, all for one partition.
@@ -157,26 +165,26 @@ impl Client {
         prepared: &Prepared,
         values: &[V],
     ) -> Result<()> {
-        let turn = self.turn_for(prepared).await;
-        self.write_batch_in(turn.as_ref(), what, prepared, values).await
+        let permit = self.turn_for(prepared).await;
+        self.write_batch_in(permit.as_ref(), what, prepared, values).await
     }
 
     async fn write_in(
         &self,
-        turn: Option<&super::limiter::Turn<'_>>,
+        permit: Option<&super::limiter::Permit<'_>>,
         what: &str,
         prepared: &Prepared,
         values: impl SerializeRow,
     ) -> Result<QueryResult> {
         let (statement, attempts) = prepared.watched();
         let write = || async { self.session().execute_unpaged(&statement, &values).await };
-        let result = self.repeat(turn, &attempts, prepared.pace(), write).await;
+        let result = self.repeat(permit, &attempts, prepared.retry_policy(), write).await;
         result.map_err(|failure| unwritten(what, failure))
     }
 
     async fn write_batch_in<V: SerializeRow>(
         &self,
-        turn: Option<&super::limiter::Turn<'_>>,
+        permit: Option<&super::limiter::Permit<'_>>,
         what: &str,
         prepared: &Prepared,
         values: &[V],
@@ -190,14 +198,14 @@ impl Client {
         let attempts = Arc::new(Attempts::default());
         batch.set_history_listener(Arc::clone(&attempts) as _);
         let write = || async { self.session().batch(&batch, values).await };
-        let pace = self.bulk_pace(prepared.pace().needs);
-        let result = self.repeat(turn, &attempts, pace, write).await.map(drop);
+        let retry_policy = self.bulk_pace(prepared.retry_policy().needs);
+        let result = self.repeat(permit, &attempts, retry_policy, write).await.map(drop);
         result.map_err(|failure| unwritten(what, failure))
     }
 
     /// Which nodes are not connected.
-    pub(super) fn alive(&self) -> String {
-        alive(&self.session(), self.connection.is_whole())
+    pub(super) fn replica_status(&self) -> String {
+        replica_status(&self.session(), self.connection.is_whole())
     }
 
     /// Asks once, without preparation.
@@ -212,8 +220,8 @@ impl Client {
     }
 
     /// That of requests that are not prepared by themselves.
-    pub(super) fn bulk_pace(&self, needs: Needs) -> Pace<'_> {
-        Pace { within: self.settings.timeout, patience: Some(&self.bulk), needs }
+    pub(super) fn bulk_pace(&self, needs: Needs) -> RetryPolicy<'_> {
+        RetryPolicy { within: self.settings.timeout, speculation: Some(&self.bulk), needs }
     }
 
     /// Tries until it goes well, its time is over, or trying does not help. Its time is that of `pace` for
@@ -221,9 +229,9 @@ impl Client {
     /// while a request waits for its turn.
     pub(super) async fn repeat<T, F>(
         &self,
-        turn: Option<&super::limiter::Turn<'_>>,
+        permit: Option<&super::limiter::Permit<'_>>,
         attempts: &Attempts,
-        pace: Pace<'_>,
+        retry_policy: RetryPolicy<'_>,
         attempt: impl Fn() -> F,
     ) -> std::result::Result<T, Failure>
     where
@@ -232,25 +240,26 @@ impl Client {
         let start = Instant::now();
         let (mut pause, mut counted, mut agreed) = (FIRST_PAUSE, 0, false);
         loop {
-            let moment = self.flow.moment();
+            let epoch = self.limiter.epoch();
             let began = Instant::now();
             let result = attempt().await;
             // One was waited for; more are those that the driver added, or sent without a turn.
             let sent = attempts.sent() - counted;
             counted += sent;
-            self.flow.owe(sent.saturating_sub(u64::from(turn.is_some())));
+            self.limiter.charge(sent.saturating_sub(u64::from(permit.is_some())));
             let late = matches!(result, Err(ExecutionError::RequestTimeout(_)));
             let is_overload = attempts.met_overload() || late;
-            let until = start + if is_overload { pace.within } else { self.settings.timeout };
+            let until =
+                start + if is_overload { retry_policy.within } else { self.settings.timeout };
             if is_overload {
-                self.flow.overloaded(moment);
+                self.limiter.overloaded(epoch);
             } else if result.is_ok() {
-                self.flow.answered();
+                self.limiter.answered();
             }
             let error = match result {
                 Ok(done) => {
-                    if let Some(patience) = pace.patience {
-                        patience.answered(began.elapsed());
+                    if let Some(speculation) = retry_policy.speculation {
+                        speculation.answered(began.elapsed());
                     }
                     return Ok(done);
                 }
@@ -259,7 +268,7 @@ impl Client {
             let failure = |error| {
                 let servers = needed_and_alive(
                     (&self.session(), &self.settings, self.connection.is_whole()),
-                    (pace.needs, attempts, &error),
+                    (retry_policy.needs, attempts, &error),
                 );
                 Failure { may_be_done: attempts.may_be_done(), servers, error }
             };
@@ -276,8 +285,8 @@ impl Client {
             }
             // Not all at the same moment.
             tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
-            if turn.is_some() {
-                let ready = tokio::time::timeout_at(until, self.flow.below_ceiling()).await;
+            if permit.is_some() {
+                let ready = tokio::time::timeout_at(until, self.limiter.below_ceiling()).await;
                 if ready.is_err() {
                     return Err(failure(error));
                 }
@@ -287,7 +296,7 @@ impl Client {
     }
 }
 
-impl Turn<'_> {
+impl Permit<'_> {
     /// As [`Client::write`].
     pub(crate) async fn write(
         self,
@@ -295,7 +304,7 @@ impl Turn<'_> {
         prepared: &Prepared,
         values: impl SerializeRow,
     ) -> Result<()> {
-        self.client.write_in(Some(&self.turn), what, prepared, values).await.map(drop)
+        self.client.write_in(Some(&self.permit), what, prepared, values).await.map(drop)
     }
 
     /// As [`Client::write_batch`].
@@ -305,7 +314,7 @@ impl Turn<'_> {
         prepared: &Prepared,
         values: &[V],
     ) -> Result<()> {
-        self.client.write_batch_in(Some(&self.turn), what, prepared, values).await
+        self.client.write_batch_in(Some(&self.permit), what, prepared, values).await
     }
 }
 

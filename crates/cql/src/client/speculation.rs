@@ -30,7 +30,7 @@ const MOST: u32 = 2;
 
 /// What answers to one kind of request take.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(super) struct AdaptiveSpeculation {
     least: Duration,
     most: Duration,
     /// About the median of the last answers in nanoseconds: each that took longer raises it, each
@@ -41,17 +41,17 @@ pub(super) struct Patience {
     start: Instant,
 }
 
-impl Patience {
+impl AdaptiveSpeculation {
     /// No other node is asked before `least` and `speculate_after` are over. Without a meaning where
     /// that is off: then no other node is asked at all.
-    pub(super) fn new(settings: &Settings, least: Duration) -> Patience {
+    pub(super) fn new(settings: &Settings, least: Duration) -> AdaptiveSpeculation {
         let least = settings.speculate_after.unwrap_or_default().max(least);
-        Patience::between(least, least.max(settings.request_timeout / MOST))
+        AdaptiveSpeculation::between(least, least.max(settings.request_timeout / MOST))
     }
 
-    fn between(least: Duration, most: Duration) -> Patience {
+    fn between(least: Duration, most: Duration) -> AdaptiveSpeculation {
         let (usual, heard) = (AtomicU64::new(lowest(least)), AtomicU64::default());
-        Patience { least, most, usual, heard, start: Instant::now() }
+        AdaptiveSpeculation { least, most, usual, heard, start: Instant::now() }
     }
 
     /// Notes an answer. One that another thread notes at the same moment may be lost.
@@ -85,7 +85,7 @@ impl Patience {
     }
 }
 
-impl SpeculativeExecutionPolicy for Patience {
+impl SpeculativeExecutionPolicy for AdaptiveSpeculation {
     fn max_retry_count(&self, _: &Context) -> usize {
         MORE
     }
@@ -112,48 +112,48 @@ mod tests {
     const MOST_EVER: Duration = Duration::from_secs(3);
 
     /// What is waited after answers that took as many milliseconds each, in turn.
-    fn after(patience: &Patience, answers: usize, millis: &[u64]) -> Duration {
+    fn after(speculation: &AdaptiveSpeculation, answers: usize, millis: &[u64]) -> Duration {
         let each = millis.iter().cycle().take(answers);
-        each.for_each(|&took| patience.note(Duration::from_millis(took), Duration::ZERO));
-        patience.over_after(Duration::ZERO)
+        each.for_each(|&took| speculation.note(Duration::from_millis(took), Duration::ZERO));
+        speculation.over_after(Duration::ZERO)
     }
 
     #[test]
     fn quick_answers_leave_it_at_the_least() {
-        let patience = Patience::between(LEAST, MOST_EVER);
-        assert_eq!(patience.over_after(Duration::ZERO), LEAST);
-        assert_eq!(after(&patience, 1_000, &[1, 2, 0, 15]), LEAST);
+        let speculation = AdaptiveSpeculation::between(LEAST, MOST_EVER);
+        assert_eq!(speculation.over_after(Duration::ZERO), LEAST);
+        assert_eq!(after(&speculation, 1_000, &[1, 2, 0, 15]), LEAST);
     }
 
     #[test]
     fn slow_servers_are_waited_for() {
-        let patience = Patience::between(LEAST, MOST_EVER);
-        let slow = after(&patience, 100, &[300]);
+        let speculation = AdaptiveSpeculation::between(LEAST, MOST_EVER);
+        let slow = after(&speculation, 100, &[300]);
         assert!(slow >= Duration::from_millis(800) && slow <= Duration::from_secs(1), "{slow:?}");
         // Not because of what they were like before.
-        assert_eq!(patience.over_after(2 * STALE), LEAST);
+        assert_eq!(speculation.over_after(2 * STALE), LEAST);
         // And no longer when they are quick again.
-        assert_eq!(after(&patience, 100, &[1]), LEAST);
+        assert_eq!(after(&speculation, 100, &[1]), LEAST);
         // Not for longer than answers are waited for at all.
-        assert_eq!(after(&patience, 1_000, &[20_000]), MOST_EVER);
+        assert_eq!(after(&speculation, 1_000, &[20_000]), MOST_EVER);
     }
 
     #[test]
     fn what_slow_servers_said_last_counts_for_longer() {
-        let patience = Patience::between(LEAST, MOST_EVER);
-        after(&patience, 100, &[600]);
+        let speculation = AdaptiveSpeculation::between(LEAST, MOST_EVER);
+        after(&speculation, 100, &[600]);
         let next = 2 * STALE;
-        assert!(patience.over_after(next) > Duration::from_secs(1));
-        assert_eq!(patience.over_after(2 * next), LEAST);
+        assert!(speculation.over_after(next) > Duration::from_secs(1));
+        assert_eq!(speculation.over_after(2 * next), LEAST);
     }
 
     #[test]
     fn one_node_of_three_that_hangs_is_not_waited_for() {
-        let patience = Patience::between(LEAST, MOST_EVER);
-        assert_eq!(after(&patience, 3_000, &[2, 60, 3]), LEAST);
-        assert_eq!(after(&patience, 3_000, &[2, 10_000, 3]), LEAST);
+        let speculation = AdaptiveSpeculation::between(LEAST, MOST_EVER);
+        assert_eq!(after(&speculation, 3_000, &[2, 60, 3]), LEAST);
+        assert_eq!(after(&speculation, 3_000, &[2, 10_000, 3]), LEAST);
         // The others wait for its rows until the servers ask a third.
-        let both = after(&patience, 3_000, &[2, 42, 92, 1, 41, 130]);
+        let both = after(&speculation, 3_000, &[2, 42, 92, 1, 41, 130]);
         assert!(both <= Duration::from_millis(150), "{both:?}");
     }
 }

@@ -13,7 +13,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 impl Client {
     /// Waits for work. Must not be called from a task.
     pub(crate) fn wait<F: Future>(&self, work: F) -> F::Output {
-        self.handle.block_on(work)
+        self.runtime_handle.block_on(work)
     }
 
     /// Waits for work that may fail, unless `stop` is set before it ends: it is given up then.
@@ -50,6 +50,6 @@ impl Client {
     where
         F: Future<Output: Send> + Send + 'static,
     {
-        self.handle.spawn(work)
+        self.runtime_handle.spawn(work)
     }
 }

@@ -5,11 +5,11 @@
 //! where these are many, as in a large table that is written meanwhile, they are first divided and summed
 //! up once more. What differs then is asked for again, row by row: it may have been on its way.
 
-use crate::context::Handle;
+use crate::context::TableContext;
 use crate::read::row::row;
 use crate::read::row_buffer::Rows;
-use crate::read::scan::{Visit, scan};
-use crate::schema::metadata_cache::{Known, Visible};
+use crate::read::scan::{RowVisitor, scan};
+use crate::schema::metadata_cache::{TableMetadata, Visible};
 use crate::write::batch::write;
 use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{Keep, SeenAt, Side, Window};
@@ -49,10 +49,15 @@ impl Difference {
         self.by_id.max(self.by_partner_id)
     }
 
-    pub(crate) fn finding(&self, handle: &Handle) -> Finding {
+    pub(crate) fn finding(&self, context: &TableContext) -> Finding {
         let shown = |date: Option<SeenAt>| date.map_or("nothing".to_owned(), |d| d.to_string());
         Finding {
-            place: format!("{}, id {:?}, partner_id {:?}", handle.what(), self.id, self.partner_id),
+            place: format!(
+                "{}, id {:?}, partner_id {:?}",
+                context.what(),
+                self.id,
+                self.partner_id
+            ),
             problem: format!(
                 "by id there is {}, by partner_id {}",
                 shown(self.by_id),
@@ -65,13 +70,13 @@ impl Difference {
 /// What is compared: a retention that ends a row between the two readings is no difference.
 #[derive(Clone)]
 struct Shown {
-    known: Arc<Known>,
+    metadata: Arc<TableMetadata>,
     visible: Visible,
 }
 
 impl Shown {
     fn shows(&self, by: Side, row: (&str, &str, SeenAt)) -> bool {
-        self.known.shows(&self.visible, by, row)
+        self.metadata.shows(&self.visible, by, row)
     }
 }
 
@@ -102,12 +107,12 @@ fn cell(pair: u64, division: usize) -> usize {
 ///
 /// # Errors
 /// `Differs` where these are too many to be compared.
-pub(crate) async fn differences(handle: &Arc<Handle>) -> Result<Vec<Difference>> {
-    let known = handle.state.refresh().await?;
-    let shown = Shown { visible: known.visible(Window::ALL), known };
+pub(crate) async fn differences(context: &Arc<TableContext>) -> Result<Vec<Difference>> {
+    let metadata = context.metadata_cache.refresh().await?;
+    let shown = Shown { visible: metadata.visible(Window::ALL), metadata };
     let mut chosen = Chosen::default();
     for _ in 0..2 {
-        let (cells, rows) = differing(handle, &shown, &chosen).await?;
+        let (cells, rows) = differing(context, &shown, &chosen).await?;
         if cells.is_empty() {
             return Ok(Vec::new());
         }
@@ -120,23 +125,23 @@ pub(crate) async fn differences(handle: &Arc<Handle>) -> Result<Vec<Difference>>
     let found = Arc::new(Mutex::new(Found::new()));
     for by in Side::BOTH {
         let (shown, chosen, found) = (shown.clone(), chosen.clone(), Arc::clone(&found));
-        scan(handle, by, Collect { shown, by, chosen, found }).await?;
+        scan(context, by, Collect { shown, by, chosen, found }).await?;
     }
     let found = std::mem::take(&mut *found.lock());
     // What was erased meanwhile is hidden, however much of it is still there.
-    let known = handle.state.refresh().await?;
-    let shown = Shown { known, ..shown };
+    let metadata = context.metadata_cache.refresh().await?;
+    let shown = Shown { metadata, ..shown };
     let suspects = found.into_iter().filter(|(_, (by_id, by_partner_id))| by_id != by_partner_id);
     let suspects: Vec<_> = suspects.map(|(row, _)| row).collect();
-    let first = ask(handle, &shown, suspects).await?;
+    let first = ask(context, &shown, suspects).await?;
     if first.is_empty() {
         return Ok(Vec::new());
     }
     // One direction of a row is written before the other; what has changed since was being written.
     tokio::time::sleep(UNDER_WAY).await;
-    let known = handle.state.refresh().await?;
-    let shown = Shown { known, ..shown };
-    let again = ask(handle, &shown, first.iter().map(|(row, _)| row.clone()).collect()).await?;
+    let metadata = context.metadata_cache.refresh().await?;
+    let shown = Shown { metadata, ..shown };
+    let again = ask(context, &shown, first.iter().map(|(row, _)| row.clone()).collect()).await?;
     let before: BTreeMap<_, _> = first.into_iter().collect();
     let lasting = again.into_iter().filter(|(row, now)| before.get(row) == Some(now));
     Ok(lasting.map(|(_, difference)| difference).collect())
@@ -144,12 +149,12 @@ pub(crate) async fn differences(handle: &Arc<Handle>) -> Result<Vec<Difference>>
 
 /// Which cells of the next division differ, and how many rows a direction has that are chosen.
 async fn differing(
-    handle: &Arc<Handle>,
+    context: &Arc<TableContext>,
     shown: &Shown,
     chosen: &Chosen,
 ) -> Result<(HashSet<usize>, u64)> {
-    let (by_id, rows) = sums(handle, shown, chosen, Side::Id).await?;
-    let (by_partner_id, _) = sums(handle, shown, chosen, Side::PartnerId).await?;
+    let (by_id, rows) = sums(context, shown, chosen, Side::Id).await?;
+    let (by_partner_id, _) = sums(context, shown, chosen, Side::PartnerId).await?;
     let differs = |(n, (a, b)): (usize, (&AtomicU64, &AtomicU64))| {
         (a.load(Relaxed) != b.load(Relaxed)).then_some(n)
     };
@@ -161,12 +166,12 @@ type Asked = ((Pair, Option<SeenAt>), Difference);
 
 /// Asks for rows again; gives those that differ.
 async fn ask(
-    handle: &Arc<Handle>,
+    context: &Arc<TableContext>,
     shown: &Shown,
     rows: Vec<(Pair, Option<SeenAt>)>,
 ) -> Result<Vec<Asked>> {
     stream::iter(rows)
-        .map(async |row| Ok(ask_one(handle, shown, &row).await?.map(|found| (row, found))))
+        .map(async |row| Ok(ask_one(context, shown, &row).await?.map(|found| (row, found))))
         .buffered(CONCURRENT_ROW_READS)
         .try_filter_map(async |found| Ok(found))
         .try_collect()
@@ -174,16 +179,17 @@ async fn ask(
 }
 
 async fn ask_one(
-    handle: &Arc<Handle>,
+    context: &Arc<TableContext>,
     shown: &Shown,
     ((id, partner_id), date): &(Pair, Option<SeenAt>),
 ) -> Result<Option<Difference>> {
     let asked = date.unwrap_or(SeenAt::EPOCH);
-    let known = &shown.known;
-    let read_by_id = || row(handle, known, Side::Id, (id, partner_id, asked));
+    let metadata = &shown.metadata;
+    let read_by_id = || row(context, metadata, Side::Id, (id, partner_id, asked));
     let mut by_id = read_by_id().await?;
     for _ in 0..TRIES {
-        let by_partner_id = row(handle, known, Side::PartnerId, (partner_id, id, asked)).await?;
+        let by_partner_id =
+            row(context, metadata, Side::PartnerId, (partner_id, id, asked)).await?;
         if by_id == by_partner_id {
             return Ok(None);
         }
@@ -202,19 +208,19 @@ async fn ask_one(
 }
 
 /// Writes to both directions what one of them lacks.
-pub(crate) async fn mend(handle: &Arc<Handle>, differences: &[Difference]) -> Result<()> {
+pub(crate) async fn repair(context: &Arc<TableContext>, differences: &[Difference]) -> Result<()> {
     let mut rows = Rows::default();
     for difference in differences {
         if let Some(date) = difference.newest() {
             rows.push(&difference.id, &difference.partner_id, date);
         }
     }
-    write(handle, rows).await
+    write(context, rows).await
 }
 
 /// The sums of the next division's cells, and how many rows are in them.
 async fn sums(
-    handle: &Arc<Handle>,
+    context: &Arc<TableContext>,
     shown: &Shown,
     chosen: &Chosen,
     by: Side,
@@ -223,7 +229,7 @@ async fn sums(
     let rows = Arc::new(AtomicU64::new(0));
     let (shown, chosen) = (shown.clone(), chosen.clone());
     let sum = Sum { shown, by, chosen, cells: Arc::clone(&cells), rows: Arc::clone(&rows) };
-    scan(handle, by, sum).await?;
+    scan(context, by, sum).await?;
     let rows = rows.load(Relaxed);
     Ok((cells, rows))
 }
@@ -236,7 +242,7 @@ struct Sum {
     rows: Arc<AtomicU64>,
 }
 
-impl Visit for Sum {
+impl RowVisitor for Sum {
     fn row(&self, key: &str, value: &str, seen_at: SeenAt) -> bool {
         let (pair, row) = hashes(self.by, key, value, seen_at);
         if self.chosen.has(pair) && self.shown.shows(self.by, (key, value, seen_at)) {
@@ -273,14 +279,14 @@ struct Collect {
     found: Arc<Mutex<Found>>,
 }
 
-impl Visit for Collect {
+impl RowVisitor for Collect {
     fn row(&self, key: &str, value: &str, seen_at: SeenAt) -> bool {
         self.chosen.has(hashes(self.by, key, value, seen_at).0)
             && self.shown.shows(self.by, (key, value, seen_at))
     }
 
     async fn portion(&self, rows: Rows) -> Result<()> {
-        let each_date = self.shown.known.definition.keep == Keep::All;
+        let each_date = self.shown.metadata.definition.keep == Keep::All;
         let mut found = self.found.lock();
         for row in 0..rows.len() {
             // What a portion calls id is the key of its direction.

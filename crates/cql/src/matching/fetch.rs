@@ -85,11 +85,11 @@ impl Fetch {
     }
 
     async fn work(&self) -> Result<Answered> {
-        let (mut answers, mut tally) = (Answering::new(self), Tally::default());
+        let (mut answers, mut tally) = (MatchWriter::new(self), Tally::default());
         while let Some(all) = self.next_keys() {
             for bucket in all.buckets() {
-                let Question { known, query, .. } = &self.question;
-                let given = (query.by, known.hot.as_ref(), self.question.chooser());
+                let Question { metadata, query, .. } = &self.question;
+                let given = (query.by, metadata.hot.as_ref(), self.question.chooser());
                 let plan = Plan::new((&all, bucket), given);
                 for (read, keys) in plan.requests() {
                     if self.has_failed.load(Relaxed) {
@@ -107,9 +107,9 @@ impl Fetch {
     async fn answer(
         &self,
         (read, all, keys): (Read, &Keys, &[Key]),
-        answers: &mut Answering<'_>,
+        answers: &mut MatchWriter<'_>,
     ) -> Result<()> {
-        let Question { handle, known, query, visible, .. } = &self.question;
+        let Question { context, metadata, query, visible, .. } = &self.question;
         let Some(first) = keys.first() else { return Ok(()) };
         if read == Read::Hot {
             return self.answer_hot((all.text(first), first.times), answers).await;
@@ -118,26 +118,26 @@ impl Fetch {
         let mut pages = match read {
             Read::Key | Read::Hot => {
                 let key = all.text(first);
-                handle.key_pages(known, (query.by, key), visible.dates())
+                context.key_pages(metadata, (query.by, key), visible.dates())
             }
             Read::Keys => {
                 let texts = keys.iter().map(|key| all.text(key).to_owned()).collect();
                 let asked = (query.by, first.bucket, texts);
-                handle.keys_pages(known, asked, visible.dates())
+                context.keys_pages(metadata, asked, visible.dates())
             }
             Read::Bucket => {
-                let statement = &handle.by(query.by).bucket;
-                handle.pages(statement, (first.bucket,))
+                let statement = &context.by(query.by).bucket;
+                context.pages(statement, (first.bucket,))
             }
         };
         let mut meeting = Meeting { all, keys, answers };
         while let Some(page) = pages.next().await? {
             rows += page.len() as u64;
-            handle.each_row(&page, |row| meeting.take(row))?;
+            context.each_row(&page, |row| meeting.take(row))?;
         }
         meeting.end()?;
         if read == Read::Bucket {
-            handle.bucket_rows(query.by).count(rows);
+            context.bucket_rows(query.by).count(rows);
         }
         Ok(())
     }
@@ -146,15 +146,15 @@ impl Fetch {
     async fn answer_hot(
         &self,
         (key, times): (&str, u64),
-        answers: &mut Answering<'_>,
+        answers: &mut MatchWriter<'_>,
     ) -> Result<()> {
-        let Question { handle, known, query, visible, .. } = &self.question;
+        let Question { context, metadata, query, visible, .. } = &self.question;
         let _few = self.hot.acquire().await;
-        let mut rows = KeyRows::new(handle, known, (query.by, key), *visible).await?;
+        let mut rows = KeyRows::new(context, metadata, (query.by, key), *visible).await?;
         let (mut given, mut found) = (HashSet::new(), 0);
         while let Some(mut page) = rows.page().await? {
             page.retain(|(value, _)| {
-                known.definition.keep == Keep::Last
+                metadata.definition.keep == Keep::Last
                     || given.insert(XxHash3_128::oneshot(value.as_bytes()))
             });
             if query.pick == Pick::Latest {
@@ -174,7 +174,7 @@ impl Fetch {
 }
 
 /// What a task has answered, and the memory that it does so in.
-struct Answering<'f> {
+struct MatchWriter<'f> {
     fetch: &'f Fetch,
     rows: RowBuilder<'f>,
     counts: MatchCounts,
@@ -183,10 +183,10 @@ struct Answering<'f> {
     found: Vec<(usize, usize, SeenAt)>,
 }
 
-impl<'f> Answering<'f> {
-    fn new(fetch: &'f Fetch) -> Answering<'f> {
+impl<'f> MatchWriter<'f> {
+    fn new(fetch: &'f Fetch) -> MatchWriter<'f> {
         let (rows, counts) = (RowBuilder::new(&fetch.output), MatchCounts::default());
-        Answering { fetch, rows, counts, text: String::new(), found: Vec::new() }
+        MatchWriter { fetch, rows, counts, text: String::new(), found: Vec::new() }
     }
 
     /// Counts a key of the population with so many answers.
@@ -207,7 +207,7 @@ struct Meeting<'m, 'f> {
     all: &'m Keys,
     /// Those that are not answered yet.
     keys: &'m [Key],
-    answers: &'m mut Answering<'f>,
+    answers: &'m mut MatchWriter<'f>,
 }
 
 impl Meeting<'_, '_> {
@@ -219,8 +219,8 @@ impl Meeting<'_, '_> {
                 order => break order,
             }
         };
-        let Question { known, query, visible, .. } = &self.answers.fetch.question;
-        if order == Ordering::Equal && known.shows(visible, query.by, (key, value, date)) {
+        let Question { metadata, query, visible, .. } = &self.answers.fetch.question;
+        if order == Ordering::Equal && metadata.shows(visible, query.by, (key, value, date)) {
             let start = self.answers.text.len();
             self.answers.text.push_str(value);
             self.answers.found.push((start, self.answers.text.len(), date));
@@ -244,9 +244,9 @@ impl Meeting<'_, '_> {
         let (text, mut found) =
             (std::mem::take(&mut answers.text), std::mem::take(&mut answers.found));
         let value = |row: &(usize, usize, SeenAt)| text.get(row.0..row.1).unwrap_or_default();
-        let Question { handle, known, query, .. } = &answers.fetch.question;
-        handle.report_rows(query.by, key, found.len() as u64);
-        match known.definition.keep {
+        let Question { context, metadata, query, .. } = &answers.fetch.question;
+        context.report_rows(query.by, key, found.len() as u64);
+        match metadata.definition.keep {
             Keep::Last => found.sort_unstable_by(|a, b| {
                 newest_first((a.2, value(a).as_bytes()), (b.2, value(b).as_bytes()))
             }),

@@ -6,7 +6,7 @@ use super::plan::Tally;
 use super::population::Population;
 use super::question::Question;
 use crate::client::Use;
-use crate::context::Handle;
+use crate::context::TableContext;
 use idmatch_store::{
     BatchSource, Error, ErrorKind, Match, MatchCounts, MatchQuery, MatchSink, PlanStep, Result,
 };
@@ -25,23 +25,24 @@ impl CqlMatch {
     /// population, and results up to a bound. Cost: requests for each bucket that the population falls
     /// in, tranche by tranche.
     pub(crate) fn run(
-        handle: &Arc<Handle>,
+        context: &Arc<TableContext>,
         stop: Option<&AtomicBool>,
         source: &mut dyn BatchSource,
         query: MatchQuery,
     ) -> Result<CqlMatch> {
-        let known = handle.client.wait_unless(stop, Use::Read, handle.state.current())?;
-        let visible = known.visible(query.window);
-        let question = Question { handle: Arc::clone(handle), known, query, visible };
-        let most = handle.client.settings().match_memory;
+        let metadata =
+            context.client.wait_unless(stop, Use::Read, context.metadata_cache.current())?;
+        let visible = metadata.visible(query.window);
+        let question = Question { context: Arc::clone(context), metadata, query, visible };
+        let most = context.client.settings().match_memory;
         let output = Arc::new(Output::new(query.by, most));
         let (mut counts, mut tally) = (MatchCounts::default(), Tally::default());
         loop {
-            let buckets = question.known.definition.buckets;
+            let buckets = question.metadata.definition.buckets;
             let (population, is_last) = Population::read(source, buckets, most)?;
             let Population { sections, rows, valid } = population;
             let fetch = Fetch::new(question.clone(), sections, Arc::clone(&output));
-            let answered = handle.client.wait_unless(stop, Use::Read, fetch.run())?;
+            let answered = context.client.wait_unless(stop, Use::Read, fetch.run())?;
             let tranche = answered.counts;
             tally += answered.tally;
             if tranche.population != valid {
@@ -49,7 +50,7 @@ impl CqlMatch {
                     ErrorKind::Corrupt,
                     format!(
                         "a match of {} answered {} of {valid} population rows; match again",
-                        handle.what(),
+                        context.what(),
                         tranche.population
                     ),
                 ));

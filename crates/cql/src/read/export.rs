@@ -4,10 +4,10 @@
 //! bits of the token are the part of an id, and a scan meets the parts about one after another. Must not
 //! know how a direction is read, nor what is done with the rows.
 
-use crate::context::Handle;
+use crate::context::TableContext;
 use crate::error::unexpected;
 use crate::read::row_buffer::Rows;
-use crate::read::scan::{Visit, scan};
+use crate::read::scan::{RowVisitor, scan};
 use crate::schema::bucket::bucket;
 use crate::schema::metadata_cache::Visible;
 use idmatch_model::{SeenAt, Side, Window};
@@ -21,16 +21,16 @@ const WAITING: usize = 2;
 
 /// A table, and what its retention left when this was begun.
 pub(crate) struct CqlScan {
-    handle: Arc<Handle>,
+    context: Arc<TableContext>,
     shown: Visible,
     buckets: i32,
 }
 
 impl CqlScan {
-    pub(crate) async fn begin(handle: &Arc<Handle>) -> Result<CqlScan> {
-        let known = handle.state.refresh().await?;
-        let (shown, buckets) = (known.visible(Window::ALL), known.definition.buckets);
-        Ok(CqlScan { handle: Arc::clone(handle), shown, buckets })
+    pub(crate) async fn begin(context: &Arc<TableContext>) -> Result<CqlScan> {
+        let metadata = context.metadata_cache.refresh().await?;
+        let (shown, buckets) = (metadata.visible(Window::ALL), metadata.definition.buckets);
+        Ok(CqlScan { context: Arc::clone(context), shown, buckets })
     }
 }
 
@@ -41,12 +41,12 @@ impl Scan for CqlScan {
 
     /// Cost: the direction by id is read, whichever parts are wanted.
     fn read(&self, parts: &Parts, sink: &dyn MatchSink) -> Result<()> {
-        let client = &self.handle.client;
+        let client = &self.context.client;
         let (portions, mut received) = channel(WAITING);
-        let (handle, parts) = (Arc::clone(&self.handle), parts.clone());
+        let (context, parts) = (Arc::clone(&self.context), parts.clone());
         let (shown, buckets) = (self.shown, self.buckets);
-        let export = Export { handle: Arc::clone(&handle), shown, buckets, parts, portions };
-        let scanning = client.start(async move { scan(&handle, Side::Id, export).await });
+        let export = Export { context: Arc::clone(&context), shown, buckets, parts, portions };
+        let scanning = client.start(async move { scan(&context, Side::Id, export).await });
         let mut lane = RowLane::new(sink.lane()?);
         let mut taken = Ok(());
         while taken.is_ok()
@@ -61,7 +61,7 @@ impl Scan for CqlScan {
         drop(received);
         let read = client.wait(scanning);
         taken?;
-        read.unwrap_or_else(|e| Err(unexpected(&self.handle.what(), e)))?;
+        read.unwrap_or_else(|e| Err(unexpected(&self.context.what(), e)))?;
         lane.finish()
     }
 }
@@ -76,25 +76,25 @@ fn part(id: &str, buckets: i32) -> usize {
 
 /// Sends the rows that are wanted and to be seen.
 struct Export {
-    handle: Arc<Handle>,
+    context: Arc<TableContext>,
     shown: Visible,
     buckets: i32,
     parts: Parts,
     portions: Sender<Rows>,
 }
 
-impl Visit for Export {
+impl RowVisitor for Export {
     fn row(&self, key: &str, _: &str, seen_at: SeenAt) -> bool {
         self.shown.contains(seen_at) && self.parts.contains(part(key, self.buckets))
     }
 
     async fn portion(&self, rows: Rows) -> Result<()> {
         // What was erased before the rows were read is known now, however long the scan takes.
-        let known = self.handle.state.current().await?;
-        let rows = match known.erasures.len() {
+        let metadata = self.context.metadata_cache.current().await?;
+        let rows = match metadata.erasures.len() {
             0 => rows,
             _ => rows.filtered(|id, partner_id, seen_at| {
-                !known.erasures.hides(Side::Id, id, partner_id, seen_at)
+                !metadata.erasures.hides(Side::Id, id, partner_id, seen_at)
             }),
         };
         let sent = self.portions.send(rows).await;

@@ -4,10 +4,10 @@
 //! place has given can be handed over: nothing newer will follow.
 
 use crate::client::paging::Pages;
-use crate::context::Handle;
+use crate::context::TableContext;
 use crate::schema::bucket::bucket;
 use crate::schema::hot_keys::{part, steps};
-use crate::schema::metadata_cache::{Dates, Known};
+use crate::schema::metadata_cache::{Dates, TableMetadata};
 use futures::future::try_join_all;
 use idmatch_model::{Keep, SeenAt, Side, newest_first};
 use idmatch_store::Result;
@@ -39,7 +39,7 @@ type Row = (String, SeenAt);
 /// The rows of one key. Memory: 200,000 rows or a page of 50 of each place, and with keep="last" 32 bytes
 /// for each value that was given.
 pub(crate) struct HotRows {
-    handle: Arc<Handle>,
+    context: Arc<TableContext>,
     places: Vec<Place>,
     /// Rows of each page after the first.
     page_rows: usize,
@@ -57,13 +57,13 @@ struct Place {
 impl HotRows {
     /// The rows of a key; of one value only, if that is named, and of some others.
     pub(crate) async fn new(
-        handle: &Arc<Handle>,
-        known: &Known,
+        context: &Arc<TableContext>,
+        metadata: &TableMetadata,
         (by, key): (Side, &str),
         value: Option<&str>,
         which: Which,
     ) -> Result<HotRows> {
-        let keep = known.definition.keep;
+        let keep = metadata.definition.keep;
         // With keep="last" a row of these dates may be an older one of its pair.
         let dates = match which {
             Which::Counting(dates) if keep == Keep::All => dates,
@@ -71,22 +71,22 @@ impl HotRows {
         };
         let in_bucket = match value {
             Some(value) if keep == Keep::Last => {
-                let statement = &handle.by(by).row;
-                let bucket = bucket(key, known.definition.buckets);
-                handle.pages(statement, (bucket, key.to_owned(), value.to_owned()))
+                let statement = &context.by(by).row;
+                let bucket = bucket(key, metadata.definition.buckets);
+                context.pages(statement, (bucket, key.to_owned(), value.to_owned()))
             }
-            _ => handle.key_pages(known, (by, key), dates),
+            _ => context.key_pages(metadata, (by, key), dates),
         };
         let mut places = vec![Place::new(in_bucket, keep == Keep::Last)];
-        let statement = &handle.hot().part;
-        for parts in steps(known.hot.parts(by, key).unwrap_or_default()) {
+        let statement = &context.hot().part;
+        for parts in steps(metadata.hot.parts(by, key).unwrap_or_default()) {
             let wanted = match value {
                 Some(value) => part(value, parts)..part(value, parts) + 1,
                 None => 0..parts,
             };
             for part in wanted {
                 let part = (by, key, parts, part);
-                let mut pages = handle.pages(statement, part_values(handle, part, dates));
+                let mut pages = context.pages(statement, part_values(context, part, dates));
                 pages.set_page_rows(FIRST_PAGE);
                 places.push(Place::new(pages, false));
             }
@@ -94,7 +94,7 @@ impl HotRows {
         let counts = keep == Keep::Last && matches!(which, Which::Counting(_));
         let page_rows = (NEXT_PAGES / places.len()).clamp(FIRST_PAGE as usize, NEXT_PAGE);
         let given = counts.then(HashSet::new);
-        Ok(HotRows { handle: Arc::clone(handle), places, page_rows, given })
+        Ok(HotRows { context: Arc::clone(context), places, page_rows, given })
     }
 
     /// The next rows; `None` after the last.
@@ -136,10 +136,10 @@ impl HotRows {
             return Ok(());
         }
         // Also those that will be short soon: they are read beside the others.
-        let (handle, rows) = (&self.handle, self.page_rows);
+        let (context, rows) = (&self.context, self.page_rows);
         let few = self.places.iter_mut().filter(|p| p.pages.has_more() && p.rows.len() < rows / 4);
         // The client bounds what is under way at once.
-        try_join_all(few.map(|place| place.fill(handle, rows))).await.map(drop)
+        try_join_all(few.map(|place| place.fill(context, rows))).await.map(drop)
     }
 }
 
@@ -148,9 +148,9 @@ impl Place {
         Place { pages, rows: VecDeque::new(), is_by_value }
     }
 
-    async fn fill(&mut self, handle: &Handle, page_rows: usize) -> Result<()> {
+    async fn fill(&mut self, context: &TableContext, page_rows: usize) -> Result<()> {
         while let Some(page) = self.pages.next().await? {
-            handle.each_row(&page, |(_, value, seen_at)| {
+            context.each_row(&page, |(_, value, seen_at)| {
                 self.rows.push_back((value.to_owned(), seen_at));
                 Ok(())
             })?;
@@ -172,28 +172,32 @@ fn order(a: &Row, b: &Row) -> Ordering {
 
 /// What the rows of a part that were seen between some dates are asked for with.
 pub(crate) fn part_values(
-    handle: &Handle,
+    context: &TableContext,
     (by, key, parts, part): (Side, &str, i32, i32),
     Dates(since, until): Dates,
 ) -> PartValues {
-    (handle.name().to_string(), by.column(), key.to_owned(), parts, part, since, until)
+    (context.name().to_string(), by.column(), key.to_owned(), parts, part, since, until)
 }
 
 /// Table, side, key, parts, part; from when on and before when.
 type PartValues = (String, &'static str, String, i32, i32, CqlTimestamp, CqlTimestamp);
 
 /// The keys of a direction that have rows in parts, and are known to.
-pub(crate) async fn keys(handle: &Handle, known: &Known, by: Side) -> Result<BTreeSet<String>> {
+pub(crate) async fn keys(
+    context: &TableContext,
+    metadata: &TableMetadata,
+    by: Side,
+) -> Result<BTreeSet<String>> {
     let mut found = BTreeSet::new();
-    if known.hot.is_empty() {
+    if metadata.hot.is_empty() {
         return Ok(found);
     }
-    let keys = &handle.hot().keys;
-    let mut pages = handle.pages(keys, ());
+    let keys = &context.hot().keys;
+    let mut pages = context.pages(keys, ());
     while let Some(page) = pages.next().await? {
         page.each(|(name, side, key, _, _): (&str, &str, &str, i32, i32)| {
-            let is_here = name == handle.name().as_str() && side == by.column();
-            if is_here && known.hot.parts(by, key).is_some() && !found.contains(key) {
+            let is_here = name == context.name().as_str() && side == by.column();
+            if is_here && metadata.hot.parts(by, key).is_some() && !found.contains(key) {
                 found.insert(key.to_owned());
             }
             Ok(())

@@ -6,8 +6,8 @@
 use super::hot_key::{HotRows, Which};
 use super::row::row;
 use crate::client::paging::Pages;
-use crate::context::Handle;
-use crate::schema::metadata_cache::{Known, Visible};
+use crate::context::TableContext;
+use crate::schema::metadata_cache::{TableMetadata, Visible};
 use idmatch_model::{Keep, SeenAt, Side, Window, newest_first};
 use idmatch_store::{Answers, Result};
 use std::collections::HashSet;
@@ -16,8 +16,8 @@ use std::vec;
 
 /// The rows of one key that are to be seen.
 pub(crate) struct KeyRows {
-    handle: Arc<Handle>,
-    known: Arc<Known>,
+    context: Arc<TableContext>,
+    metadata: Arc<TableMetadata>,
     visible: Visible,
     by: Side,
     key: String,
@@ -34,31 +34,31 @@ enum Source {
 
 impl KeyRows {
     pub(crate) async fn new(
-        handle: &Arc<Handle>,
-        known: &Arc<Known>,
+        context: &Arc<TableContext>,
+        metadata: &Arc<TableMetadata>,
         (by, key): (Side, &str),
         visible: Visible,
     ) -> Result<KeyRows> {
-        let source = if known.hot.parts(by, key).is_some() {
+        let source = if metadata.hot.parts(by, key).is_some() {
             let which = Which::Counting(visible.dates());
-            Source::Places(Box::new(HotRows::new(handle, known, (by, key), None, which).await?))
+            Source::Places(Box::new(HotRows::new(context, metadata, (by, key), None, which).await?))
         } else {
-            Source::Bucket(Box::new(handle.key_pages(known, (by, key), visible.dates())))
+            Source::Bucket(Box::new(context.key_pages(metadata, (by, key), visible.dates())))
         };
-        let (handle, known) = (Arc::clone(handle), Arc::clone(known));
-        Ok(KeyRows { handle, known, visible, by, key: key.to_owned(), source, read: 0 })
+        let (context, metadata) = (Arc::clone(context), Arc::clone(metadata));
+        Ok(KeyRows { context, metadata, visible, by, key: key.to_owned(), source, read: 0 })
     }
 
     /// The rows of the next page; `None` after the last.
     pub(crate) async fn page(&mut self) -> Result<Option<Vec<(String, SeenAt)>>> {
-        let (known, key) = (&self.known, self.key.as_str());
-        let shows = |value: &str, date| known.shows(&self.visible, self.by, (key, value, date));
+        let (metadata, key) = (&self.metadata, self.key.as_str());
+        let shows = |value: &str, date| metadata.shows(&self.visible, self.by, (key, value, date));
         let page = match &mut self.source {
             Source::Bucket(pages) => {
                 let Some(page) = pages.next().await? else { return Ok(None) };
                 self.read += page.len() as u64;
                 let mut rows = Vec::with_capacity(page.len());
-                self.handle.each_row(&page, |(_, value, date)| {
+                self.context.each_row(&page, |(_, value, date)| {
                     if shows(value, date) {
                         rows.push((value.to_owned(), date));
                     }
@@ -73,13 +73,13 @@ impl KeyRows {
                 rows
             }
         };
-        self.handle.report_rows(self.by, &self.key, self.read);
+        self.context.report_rows(self.by, &self.key, self.read);
         Ok(Some(page))
     }
 
     /// Whether rows come newest first.
     fn is_ordered(&self) -> bool {
-        self.known.definition.keep == Keep::All || matches!(self.source, Source::Places(_))
+        self.metadata.definition.keep == Keep::All || matches!(self.source, Source::Places(_))
     }
 }
 
@@ -95,13 +95,13 @@ pub(crate) struct KeyAnswers {
 /// Asks what goes with a key. Cost: one request for each 5,000 rows of it; of a key with very many rows,
 /// a request for each of its parts and then for each 5,000 rows.
 pub(crate) async fn answers(
-    handle: &Arc<Handle>,
+    context: &Arc<TableContext>,
     by: Side,
     key: &str,
     window: Window,
 ) -> Result<KeyAnswers> {
-    let known = handle.state.current().await?;
-    let mut rows = KeyRows::new(handle, &known, (by, key), known.visible(window)).await?;
+    let metadata = context.metadata_cache.current().await?;
+    let mut rows = KeyRows::new(context, &metadata, (by, key), metadata.visible(window)).await?;
     let mut page = rows.page().await?.unwrap_or_default();
     if !rows.is_ordered() {
         while let Some(more) = rows.page().await? {
@@ -109,7 +109,7 @@ pub(crate) async fn answers(
         }
         page.sort_unstable_by(|a, b| newest_first((a.1, a.0.as_bytes()), (b.1, b.0.as_bytes())));
     }
-    let given = (known.definition.keep == Keep::All).then(HashSet::new);
+    let given = (metadata.definition.keep == Keep::All).then(HashSet::new);
     let current = (String::new(), SeenAt::EPOCH);
     Ok(KeyAnswers { rows, page: page.into_iter(), given, current })
 }
@@ -118,7 +118,7 @@ impl Answers for KeyAnswers {
     fn next_answer(&mut self) -> Result<Option<(&str, SeenAt)>> {
         loop {
             let Some(row) = self.page.next() else {
-                let client = Arc::clone(&self.rows.handle.client);
+                let client = Arc::clone(&self.rows.context.client);
                 match client.wait(self.rows.page())? {
                     Some(page) => self.page = page.into_iter(),
                     None => return Ok(None),
@@ -135,31 +135,31 @@ impl Answers for KeyAnswers {
 
 /// The newest date of a pair. Cost: one request; with keep="all" as many as rows are newer.
 pub(crate) async fn last_seen(
-    handle: &Arc<Handle>,
+    context: &Arc<TableContext>,
     id: &str,
     partner_id: &str,
 ) -> Result<Option<SeenAt>> {
-    Ok(dates(handle, id, partner_id, 1).await?.first().copied())
+    Ok(dates(context, id, partner_id, 1).await?.first().copied())
 }
 
 /// The dates of a pair, newest first. Cost: one request; with keep="all" as for [`answers`].
 pub(crate) async fn history(
-    handle: &Arc<Handle>,
+    context: &Arc<TableContext>,
     id: &str,
     partner_id: &str,
 ) -> Result<Vec<SeenAt>> {
-    dates(handle, id, partner_id, usize::MAX).await
+    dates(context, id, partner_id, usize::MAX).await
 }
 
 async fn dates(
-    handle: &Arc<Handle>,
+    context: &Arc<TableContext>,
     id: &str,
     partner_id: &str,
     most: usize,
 ) -> Result<Vec<SeenAt>> {
-    let known = handle.state.current().await?;
+    let metadata = context.metadata_cache.current().await?;
     // Both directions have the pair; the end with few rows is asked.
-    let is_hot = |by, key| known.hot.parts(by, key).is_some();
+    let is_hot = |by, key| metadata.hot.parts(by, key).is_some();
     let by = match is_hot(Side::Id, id) && !is_hot(Side::PartnerId, partner_id) {
         true => Side::PartnerId,
         false => Side::Id,
@@ -168,15 +168,15 @@ async fn dates(
         Side::Id => (id, partner_id),
         Side::PartnerId => (partner_id, id),
     };
-    let visible = known.visible(Window::ALL);
-    let shows = |date: SeenAt| known.shows(&visible, by, (key, value, date));
-    if known.definition.keep == Keep::Last {
-        let date = row(handle, &known, by, (key, value, SeenAt::EPOCH)).await?;
+    let visible = metadata.visible(Window::ALL);
+    let shows = |date: SeenAt| metadata.shows(&visible, by, (key, value, date));
+    if metadata.definition.keep == Keep::Last {
+        let date = row(context, &metadata, by, (key, value, SeenAt::EPOCH)).await?;
         return Ok(date.filter(|date| shows(*date)).into_iter().collect());
     }
     let mut found = Vec::new();
     let which = Which::Counting(visible.dates());
-    let mut places = HotRows::new(handle, &known, (by, key), Some(value), which).await?;
+    let mut places = HotRows::new(context, &metadata, (by, key), Some(value), which).await?;
     while found.len() < most
         && let Some(rows) = places.next().await?
     {

@@ -1,10 +1,10 @@
 //! Single rows, and how many a key has.
 
 use super::hot_key::{HotRows, Which, part_values};
-use crate::context::{Handle, Row};
+use crate::context::{Row, TableContext};
 use crate::schema::bucket::bucket;
 use crate::schema::hot_keys::ROWS_PER_PART;
-use crate::schema::metadata_cache::{Dates, Known};
+use crate::schema::metadata_cache::{Dates, TableMetadata};
 use idmatch_model::{Keep, SeenAt, Side};
 use idmatch_store::Result;
 use scylla::value::CqlTimestamp;
@@ -13,15 +13,15 @@ use std::sync::Arc;
 /// The date of a row, if it is there: with keep="last" whatever that is, with keep="all" the one
 /// that is asked for.
 pub(crate) async fn row(
-    handle: &Arc<Handle>,
-    known: &Known,
+    context: &Arc<TableContext>,
+    metadata: &TableMetadata,
     by: Side,
     (key, value, seen_at): Row<'_>,
 ) -> Result<Option<SeenAt>> {
-    let keep = known.definition.keep;
-    if known.hot.parts(by, key).is_some() {
+    let keep = metadata.definition.keep;
+    if metadata.hot.parts(by, key).is_some() {
         let which = Which::Counting(Dates::of(seen_at));
-        let mut rows = HotRows::new(handle, known, (by, key), Some(value), which).await?;
+        let mut rows = HotRows::new(context, metadata, (by, key), Some(value), which).await?;
         let is_it =
             |row: &(String, SeenAt)| row.0 == value && (keep == Keep::Last || row.1 == seen_at);
         while let Some(some) = rows.next().await? {
@@ -31,19 +31,19 @@ pub(crate) async fn row(
         }
         return Ok(None);
     }
-    let select = &handle.by(by).row;
+    let select = &context.by(by).row;
     let (bucket, key, value) =
-        (bucket(key, known.definition.buckets), key.to_owned(), value.to_owned());
+        (bucket(key, metadata.definition.buckets), key.to_owned(), value.to_owned());
     let mut pages = match keep {
-        Keep::Last => handle.pages(select, (bucket, key, value)),
+        Keep::Last => context.pages(select, (bucket, key, value)),
         Keep::All => {
             let seen_at = CqlTimestamp(seen_at.millis_i64());
-            handle.pages(select, (bucket, key, value, seen_at))
+            context.pages(select, (bucket, key, value, seen_at))
         }
     };
     let mut found = None;
     while let Some(page) = pages.next().await? {
-        handle.each_row(&page, |row| {
+        context.each_row(&page, |row| {
             found = Some(row.2);
             Ok(())
         })?;
@@ -52,19 +52,19 @@ pub(crate) async fn row(
 }
 
 /// How many rows a key has at least: counting ends soon after they are very many.
-pub(crate) async fn count(handle: &Arc<Handle>, by: Side, key: &str) -> Result<u64> {
-    let known = handle.state.current().await?;
-    if let Some(parts) = known.hot.parts(by, key) {
-        return count_parts(handle, (by, key, parts)).await;
+pub(crate) async fn count(context: &Arc<TableContext>, by: Side, key: &str) -> Result<u64> {
+    let metadata = context.metadata_cache.current().await?;
+    if let Some(parts) = metadata.hot.parts(by, key) {
+        return count_parts(context, (by, key, parts)).await;
     }
-    let pages = handle.key_pages(&known, (by, key), Dates::ALL);
-    pages.count(handle.client.settings().hot_key_rows).await
+    let pages = context.key_pages(&metadata, (by, key), Dates::ALL);
+    pages.count(context.client.settings().hot_key_rows).await
 }
 
 /// How many rows a key has, about: one part is looked at, and not much further than where it is too
 /// large.
-async fn count_parts(handle: &Handle, (by, key, parts): (Side, &str, i32)) -> Result<u64> {
-    let statement = &handle.hot().part;
-    let pages = handle.pages(statement, part_values(handle, (by, key, parts, 0), Dates::ALL));
+async fn count_parts(context: &TableContext, (by, key, parts): (Side, &str, i32)) -> Result<u64> {
+    let statement = &context.hot().part;
+    let pages = context.pages(statement, part_values(context, (by, key, parts, 0), Dates::ALL));
     Ok(pages.count(ROWS_PER_PART).await? * u64::from(parts.unsigned_abs()))
 }

@@ -1,11 +1,11 @@
 //! Reads a whole direction of a table, by ranges of tokens.
 
 use super::hot_key::{self, HotRows, Which};
-use crate::context::{Handle, Row};
+use crate::context::{Row, TableContext};
 use crate::error::unexpected;
 use crate::read::row_buffer::Rows;
 use crate::schema::bucket;
-use crate::schema::metadata_cache::{Dates, Known};
+use crate::schema::metadata_cache::{Dates, TableMetadata};
 use idmatch_model::{SeenAt, Side};
 use idmatch_store::Result;
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ fn tokens(range: usize, ranges: usize) -> (i64, i64) {
 }
 
 /// What is done with the rows of a scan.
-pub(crate) trait Visit: Send + Sync + 'static {
+pub(crate) trait RowVisitor: Send + Sync + 'static {
     /// Sees a row: key, value, date. Says whether it is wanted.
     fn row(&self, key: &str, value: &str, seen_at: SeenAt) -> bool;
 
@@ -48,16 +48,20 @@ pub(crate) trait Visit: Send + Sync + 'static {
 /// Shows every row of a direction that counts to a visitor: with keep="last" each pair once. Several
 /// tasks call at once; rows of one key come to one of them. Cost: the whole direction is read; memory: a
 /// few portions.
-pub(crate) async fn scan(handle: &Arc<Handle>, by: Side, visit: impl Visit) -> Result<()> {
-    let known = handle.state.current().await?;
+pub(crate) async fn scan(
+    context: &Arc<TableContext>,
+    by: Side,
+    visit: impl RowVisitor,
+) -> Result<()> {
+    let metadata = context.metadata_cache.current().await?;
     let visit = Arc::new(visit);
-    let met = scan_buckets(handle, &known, by, &visit, Hot::Leave).await?;
-    let mut keys = hot_key::keys(handle, &known, by).await?;
+    let met = scan_buckets(context, &metadata, by, &visit, Hot::Leave).await?;
+    let mut keys = hot_key::keys(context, &metadata, by).await?;
     keys.extend(met.into_keys());
     let mut portion = Rows::default();
     for key in keys {
         let which = Which::Counting(Dates::ALL);
-        let mut places = HotRows::new(handle, &known, (by, &key), None, which).await?;
+        let mut places = HotRows::new(context, &metadata, (by, &key), None, which).await?;
         while let Some(rows) = places.next().await? {
             for (value, seen_at) in rows {
                 if visit.row(&key, &value, seen_at) {
@@ -75,12 +79,12 @@ pub(crate) async fn scan(handle: &Arc<Handle>, by: Side, visit: impl Visit) -> R
 /// Shows every row that buckets have to a visitor, whether it counts or not. Gives the keys that have
 /// very many there, and how many.
 pub(crate) async fn scan_stored(
-    handle: &Arc<Handle>,
+    context: &Arc<TableContext>,
     by: Side,
-    visit: impl Visit,
+    visit: impl RowVisitor,
 ) -> Result<BTreeMap<String, u64>> {
-    let known = handle.state.current().await?;
-    scan_buckets(handle, &known, by, &Arc::new(visit), Hot::Take).await
+    let metadata = context.metadata_cache.current().await?;
+    scan_buckets(context, &metadata, by, &Arc::new(visit), Hot::Take).await
 }
 
 /// What is done with the rows in buckets of keys that are noted to have very many rows.
@@ -93,22 +97,22 @@ enum Hot {
 }
 
 /// Gives the keys that are noted to have very many rows, or do.
-async fn scan_buckets<V: Visit>(
-    handle: &Arc<Handle>,
-    known: &Arc<Known>,
+async fn scan_buckets<V: RowVisitor>(
+    context: &Arc<TableContext>,
+    metadata: &Arc<TableMetadata>,
     by: Side,
     visit: &Arc<V>,
     hot: Hot,
 ) -> Result<BTreeMap<String, u64>> {
-    let buckets = known.definition.buckets.unsigned_abs() as usize;
+    let buckets = metadata.definition.buckets.unsigned_abs() as usize;
     let ranges = buckets.div_ceil(BUCKETS_PER_RANGE).max(CONCURRENT_RANGES);
     let next = Arc::new(AtomicUsize::new(0));
     let mut tasks = JoinSet::new();
     for _ in 0..CONCURRENT_RANGES {
         let next = Arc::clone(&next);
         let mut task = Task {
-            handle: Arc::clone(handle),
-            known: Arc::clone(known),
+            context: Arc::clone(context),
+            metadata: Arc::clone(metadata),
             by,
             visit: Arc::clone(visit),
             hot,
@@ -131,15 +135,15 @@ async fn scan_buckets<V: Visit>(
     }
     let mut met = BTreeMap::new();
     while let Some(done) = tasks.join_next().await {
-        met.extend(done.unwrap_or_else(|e| Err(unexpected(&handle.what(), e)))?);
+        met.extend(done.unwrap_or_else(|e| Err(unexpected(&context.what(), e)))?);
     }
     Ok(met)
 }
 
 /// One of those that read ranges at once.
 struct Task<V> {
-    handle: Arc<Handle>,
-    known: Arc<Known>,
+    context: Arc<TableContext>,
+    metadata: Arc<TableMetadata>,
     by: Side,
     visit: Arc<V>,
     hot: Hot,
@@ -152,13 +156,13 @@ struct Task<V> {
     is_noted: bool,
 }
 
-impl<V: Visit> Task<V> {
+impl<V: RowVisitor> Task<V> {
     async fn read(&mut self, tokens: (i64, i64)) -> Result<()> {
-        let handle = Arc::clone(&self.handle);
-        let statement = &handle.by(self.by).range;
-        let mut pages = handle.pages(statement, tokens);
+        let context = Arc::clone(&self.context);
+        let statement = &context.by(self.by).range;
+        let mut pages = context.pages(statement, tokens);
         while let Some(page) = pages.next().await? {
-            handle.each_row(&page, |row| {
+            context.each_row(&page, |row| {
                 self.take(row);
                 Ok(())
             })?;
@@ -174,7 +178,7 @@ impl<V: Visit> Task<V> {
         if key != self.key {
             self.end_key();
             key.clone_into(&mut self.key);
-            self.is_noted = self.known.hot.parts(self.by, key).is_some();
+            self.is_noted = self.metadata.hot.parts(self.by, key).is_some();
         }
         self.rows += 1;
         if self.hot == Hot::Leave && self.is_noted {
@@ -188,7 +192,7 @@ impl<V: Visit> Task<V> {
     fn end_key(&mut self) {
         let wanted = match self.hot {
             Hot::Leave => self.rows > 0 && self.is_noted,
-            Hot::Take => self.rows > self.handle.client.settings().hot_key_rows,
+            Hot::Take => self.rows > self.context.client.settings().hot_key_rows,
         };
         if wanted {
             self.met.insert(std::mem::take(&mut self.key), self.rows);

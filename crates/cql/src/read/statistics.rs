@@ -2,9 +2,9 @@
 
 use super::hot_key;
 use crate::client::paging::Pages;
-use crate::context::Handle;
+use crate::context::TableContext;
 use crate::schema::hot_keys::steps;
-use crate::schema::metadata_cache::{Dates, Known};
+use crate::schema::metadata_cache::{Dates, TableMetadata};
 use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{SeenAt, Side};
 use idmatch_store::Result;
@@ -55,46 +55,50 @@ impl Sample {
 }
 
 /// Whether a sample of a table with so many buckets is all of it.
-pub(crate) fn is_exact(known: &Known) -> bool {
-    known.definition.buckets <= BUCKETS && known.hot.is_empty()
+pub(crate) fn is_exact(metadata: &TableMetadata) -> bool {
+    metadata.definition.buckets <= BUCKETS && metadata.hot.is_empty()
 }
 
 /// Reads buckets that lie evenly among all and takes the rest to be alike. Cost: 16 partitions, one or
 /// two for each of at most 64 keys with very many rows, and the list of their parts.
-pub(crate) async fn sample(handle: &Handle, known: &Known, by: Side) -> Result<Sample> {
-    let all = known.definition.buckets;
+pub(crate) async fn sample(
+    context: &TableContext,
+    metadata: &TableMetadata,
+    by: Side,
+) -> Result<Sample> {
+    let all = metadata.definition.buckets;
     let read = all.min(BUCKETS);
     let buckets = (0..read).map(|n| {
         // Lossless: less than `all`.
         (i64::from(n) * i64::from(all) / i64::from(read)) as i32
     });
     let samples: Vec<Sample> = stream::iter(buckets)
-        .map(|bucket| sample_bucket(handle, by, bucket))
+        .map(|bucket| sample_bucket(context, by, bucket))
         .buffer_unordered(CONCURRENT_BUCKETS)
         .try_collect()
         .await?;
     let mut sum = Sample::default();
     samples.iter().for_each(|sample| sum.add(sample));
     let mut sum = sum.scaled(i64::from(read), i64::from(all));
-    sum.add(&sample_hot(handle, known, by).await?);
+    sum.add(&sample_hot(context, metadata, by).await?);
     Ok(sum)
 }
 
-async fn sample_bucket(handle: &Handle, by: Side, bucket: i32) -> Result<Sample> {
-    let statement = &handle.by(by).bucket;
-    sum(handle, handle.pages(statement, (bucket,))).await
+async fn sample_bucket(context: &TableContext, by: Side, bucket: i32) -> Result<Sample> {
+    let statement = &context.by(by).bucket;
+    sum(context, context.pages(statement, (bucket,))).await
 }
 
 /// One part of some keys with very many rows, taken for all of them.
-async fn sample_hot(handle: &Handle, known: &Known, by: Side) -> Result<Sample> {
-    let statement = &handle.hot().part;
+async fn sample_hot(context: &TableContext, metadata: &TableMetadata, by: Side) -> Result<Sample> {
+    let statement = &context.hot().part;
     let mut all = Sample::default();
-    let keys = hot_key::keys(handle, known, by).await?;
+    let keys = hot_key::keys(context, metadata, by).await?;
     let read = keys.len().min(HOT_KEYS);
     for key in keys.iter().take(read) {
-        for parts in steps(known.hot.parts(by, key).unwrap_or_default()) {
-            let values = hot_key::part_values(handle, (by, key, parts, 0), Dates::ALL);
-            let part = sum(handle, handle.pages(statement, values)).await?;
+        for parts in steps(metadata.hot.parts(by, key).unwrap_or_default()) {
+            let values = hot_key::part_values(context, (by, key, parts, 0), Dates::ALL);
+            let part = sum(context, context.pages(statement, values)).await?;
             // The key itself is among those of the buckets, or does not count beside them.
             all.add(&Sample { keys: 0, ..part.scaled(1, i64::from(parts)) });
         }
@@ -102,10 +106,10 @@ async fn sample_hot(handle: &Handle, known: &Known, by: Side) -> Result<Sample> 
     Ok(all.scaled(read as i64, keys.len() as i64))
 }
 
-async fn sum(handle: &Handle, mut pages: Pages) -> Result<Sample> {
+async fn sum(context: &TableContext, mut pages: Pages) -> Result<Sample> {
     let (mut sample, mut last_key, mut values) = (Sample::default(), String::new(), HashSet::new());
     while let Some(page) = pages.next().await? {
-        handle.each_row(&page, |(key, value, date)| {
+        context.each_row(&page, |(key, value, date)| {
             if last_key != key {
                 sample.keys += 1;
                 key.clone_into(&mut last_key);

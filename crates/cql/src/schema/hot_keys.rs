@@ -81,9 +81,14 @@ impl HotKeys {
 
     /// In how many parts new rows of a key are written: those of which every client knows. `None` for
     /// its bucket.
-    pub(crate) fn parts_to_write(&self, by: Side, key: &str, lease: Duration) -> Option<i32> {
+    pub(crate) fn parts_to_write(
+        &self,
+        by: Side,
+        key: &str,
+        metadata_ttl: Duration,
+    ) -> Option<i32> {
         let is_everywhere =
-            |parts: &&Parts| parts.since.is_none_or(|since| since.elapsed() >= lease);
+            |parts: &&Parts| parts.since.is_none_or(|since| since.elapsed() >= metadata_ttl);
         self.of(by, key).iter().filter(is_everywhere).map(|parts| parts.number).max()
     }
 }

@@ -24,7 +24,7 @@ const MOST_SKEW_MILLIS: i64 = 60_000;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StoreRow {
     pub(crate) erasure_key: ErasureKey,
-    pub(crate) lease: Duration,
+    pub(crate) metadata_ttl: Duration,
 }
 
 /// Finds the store in its keyspace; `None` if nothing is there yet. Checks clocks and versions.
@@ -53,7 +53,7 @@ pub(crate) async fn find(client: &Arc<Client>) -> Result<Option<StoreRow>> {
 /// Makes the store in its keyspace, and that too where it is missing. Of two clients that do so at once
 /// both get the same. Its erasures are hashed with this key, or a random one.
 pub(crate) async fn make(client: &Arc<Client>, key: Option<ErasureKey>) -> Result<StoreRow> {
-    let Settings { keyspace, replication, lease, .. } = client.settings();
+    let Settings { keyspace, replication, metadata_ttl, .. } = client.settings();
     if let Some(copies) = replication
         && !has_keyspace(client, keyspace).await?
     {
@@ -71,13 +71,13 @@ pub(crate) async fn make(client: &Arc<Client>, key: Option<ErasureKey>) -> Resul
     getrandom::fill(&mut random)
         .map_err(|e| Error::with_source(ErrorKind::Io, "the system has no random numbers", e))?;
     let key = key.unwrap_or(ErasureKey::new(random)).to_string();
-    let lease = i32::try_from(lease.as_millis()).unwrap_or(i32::MAX).max(1);
+    let metadata_ttl = i32::try_from(metadata_ttl.as_millis()).unwrap_or(i32::MAX).max(1);
     let cql = format!(
         "INSERT INTO {keyspace}.idmatch_store (part, version, erasure_key, lease_ms) \
          VALUES ('store', ?, ?, ?) IF NOT EXISTS"
     );
     let insert = client.prepare_catalog(&cql).await?;
-    client.write("the store", &insert, (VERSION, key, lease)).await?;
+    client.write("the store", &insert, (VERSION, key, metadata_ttl)).await?;
     // Whoever was first, this is what all use.
     store_row(client).await?.ok_or_else(|| {
         Error::new(ErrorKind::Corrupt, format!("keyspace {keyspace} lost what was just written"))
@@ -93,7 +93,7 @@ async fn store_row(client: &Arc<Client>) -> Result<Option<StoreRow>> {
     let read = client.prepare_catalog(&cql).await?;
     let rows = client.read(what, &read, ()).await?;
     let row = rows.maybe_first_row::<(i32, String, i32)>();
-    let Some((version, key, lease)) = row.map_err(|e| unexpected(what, e))? else {
+    let Some((version, key, metadata_ttl)) = row.map_err(|e| unexpected(what, e))? else {
         return Ok(None);
     };
     if version != VERSION {
@@ -107,8 +107,8 @@ async fn store_row(client: &Arc<Client>) -> Result<Option<StoreRow>> {
         ));
     }
     let erasure_key = key.parse().map_err(|e| unexpected(what, e))?;
-    let lease = Duration::from_millis(u64::try_from(lease).unwrap_or_default());
-    Ok(Some(StoreRow { erasure_key, lease }))
+    let metadata_ttl = Duration::from_millis(u64::try_from(metadata_ttl).unwrap_or_default());
+    Ok(Some(StoreRow { erasure_key, metadata_ttl }))
 }
 
 async fn check_clock(client: &Arc<Client>) -> Result<()> {

@@ -25,7 +25,7 @@ const CONCURRENT_LOG_READS: usize = 32;
 
 /// A table as it is known at one moment.
 #[derive(Debug, Clone)]
-pub(crate) struct Known {
+pub(crate) struct TableMetadata {
     pub(crate) definition: Definition,
     pub(crate) erasures: Arc<Erasures>,
     pub(crate) hot: Arc<HotKeys>,
@@ -34,7 +34,7 @@ pub(crate) struct Known {
     read_at: Instant,
 }
 
-impl Known {
+impl TableMetadata {
     /// Which dates a question about a window is answered with.
     pub(crate) fn visible(&self, window: Window) -> Visible {
         let window = window.within_retention(self.definition.retention.as_ref(), now());
@@ -83,26 +83,32 @@ impl Dates {
 }
 
 /// Keeps what is known up to date.
-pub(crate) struct State {
+pub(crate) struct MetadataCache {
     client: Arc<Client>,
     name: TableName,
-    lease: Duration,
-    known: RwLock<Arc<Known>>,
+    metadata_ttl: Duration,
+    metadata: RwLock<Arc<TableMetadata>>,
     /// Held while the catalog is read.
     reading: Mutex<()>,
 }
 
-impl State {
+impl MetadataCache {
     /// Reads what a table is. `TableNotFound` where there is none, or none that is ready.
     pub(crate) async fn open(
         client: Arc<Client>,
         store: StoreRow,
         name: TableName,
-    ) -> Result<Arc<State>> {
+    ) -> Result<Arc<MetadataCache>> {
         let erasures = Arc::new(Erasures::new(store.erasure_key));
         let hot = Arc::new(HotKeys::new(store.erasure_key));
-        let known = RwLock::new(Arc::new(read(&client, &name, (erasures, hot), 0).await?));
-        Ok(Arc::new(State { client, name, lease: store.lease, known, reading: Mutex::default() }))
+        let metadata = RwLock::new(Arc::new(read(&client, &name, (erasures, hot), 0).await?));
+        Ok(Arc::new(MetadataCache {
+            client,
+            name,
+            metadata_ttl: store.metadata_ttl,
+            metadata,
+            reading: Mutex::default(),
+        }))
     }
 
     pub(crate) fn name(&self) -> &TableName {
@@ -110,45 +116,45 @@ impl State {
     }
 
     /// How long it takes until what was published is known everywhere.
-    pub(crate) fn lease(&self) -> Duration {
-        self.lease
+    pub(crate) fn metadata_ttl(&self) -> Duration {
+        self.metadata_ttl
     }
 
     /// What is known, at most a lease old.
-    pub(crate) async fn current(self: &Arc<State>) -> Result<Arc<Known>> {
-        let known = self.known();
-        let age = known.read_at.elapsed();
-        if age < self.lease / 2 {
-            return Ok(known);
+    pub(crate) async fn current(self: &Arc<MetadataCache>) -> Result<Arc<TableMetadata>> {
+        let metadata = self.metadata();
+        let age = metadata.read_at.elapsed();
+        if age < self.metadata_ttl / 2 {
+            return Ok(metadata);
         }
-        if age < self.lease {
+        if age < self.metadata_ttl {
             if self.reading.try_lock().is_ok() {
-                let state = Arc::clone(self);
+                let metadata_cache = Arc::clone(self);
                 // A failure shows when the lease is over.
-                tokio::spawn(async move { state.refresh().await.map(drop) });
+                tokio::spawn(async move { metadata_cache.refresh().await.map(drop) });
             }
-            return Ok(known);
+            return Ok(metadata);
         }
         self.refresh().await
     }
 
     /// What is known now.
-    pub(crate) async fn refresh(&self) -> Result<Arc<Known>> {
+    pub(crate) async fn refresh(&self) -> Result<Arc<TableMetadata>> {
         let asked = Instant::now();
         let _reading = self.reading.lock().await;
-        let known = self.known();
-        if known.read_at > asked {
-            return Ok(known);
+        let metadata = self.metadata();
+        if metadata.read_at > asked {
+            return Ok(metadata);
         }
-        let so_far = (Arc::clone(&known.erasures), Arc::clone(&known.hot));
-        let fresh = Arc::new(read(&self.client, &self.name, so_far, known.last_entry).await?);
-        *self.known.write() = Arc::clone(&fresh);
+        let so_far = (Arc::clone(&metadata.erasures), Arc::clone(&metadata.hot));
+        let fresh = Arc::new(read(&self.client, &self.name, so_far, metadata.last_entry).await?);
+        *self.metadata.write() = Arc::clone(&fresh);
         Ok(fresh)
     }
 
     /// What was known last, however old that is.
-    pub(crate) fn known(&self) -> Arc<Known> {
-        Arc::clone(&self.known.read())
+    pub(crate) fn metadata(&self) -> Arc<TableMetadata> {
+        Arc::clone(&self.metadata.read())
     }
 }
 
@@ -158,7 +164,7 @@ async fn read(
     name: &TableName,
     (mut erasures, mut hot): (Arc<Erasures>, Arc<HotKeys>),
     last_entry: i64,
-) -> Result<Known> {
+) -> Result<TableMetadata> {
     let read_at = Instant::now();
     let catalog = Catalog::new(client);
     let definition = catalog.definition(name).await?;
@@ -185,5 +191,5 @@ async fn read(
         }
     }
     drop(portions);
-    Ok(Known { definition, erasures, hot, last_entry: newest, read_at })
+    Ok(TableMetadata { definition, erasures, hot, last_entry: newest, read_at })
 }

@@ -31,7 +31,7 @@ impl Erasures {
 
     /// Whether one of at least this date is known.
     pub(crate) fn covers(&self, hash: u128, at: SeenAt) -> bool {
-        self.at.get(&hash).is_some_and(|known| at <= *known)
+        self.at.get(&hash).is_some_and(|metadata| at <= *metadata)
     }
 
     /// How many there are.
@@ -46,8 +46,8 @@ impl Erasures {
 
     /// Adds one; of two for the same target the later counts.
     pub(crate) fn add(&mut self, hash: u128, at: SeenAt) {
-        let known = self.at.entry(hash).or_insert(at);
-        *known = at.max(*known);
+        let metadata = self.at.entry(hash).or_insert(at);
+        *metadata = at.max(*metadata);
         self.newest = at.max(self.newest);
     }
 

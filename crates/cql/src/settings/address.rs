@@ -56,7 +56,7 @@ pub struct Settings {
     /// Bytes of a population that are in memory at once, and of its matches.
     pub match_memory: usize,
     /// How long an erasure waits until every client knows of it; chosen when a keyspace is made.
-    pub lease: Duration,
+    pub metadata_ttl: Duration,
 }
 
 /// Which reads a match makes, where there is a choice.
@@ -152,7 +152,7 @@ impl Settings {
             hot_key_rows: read("hot_key_rows", 1, 1 << 50)?,
             match_reads: one_of("match_reads", given.of("match_reads"), &MATCH_READS)?,
             match_memory: read("match_memory", 1, 1 << 40)? as usize,
-            lease: period("lease")?,
+            metadata_ttl: period("lease")?,
         })
     }
 
@@ -194,7 +194,7 @@ impl Settings {
             "hot_key_rows" => self.hot_key_rows.to_string(),
             "match_reads" => name_of(&self.match_reads, &MATCH_READS),
             "match_memory" => self.match_memory.to_string(),
-            _ => shown(self.lease),
+            _ => shown(self.metadata_ttl),
         };
         let each = |o: &super::options::Choice| Effective {
             name: o.name,

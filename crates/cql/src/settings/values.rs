@@ -117,5 +117,9 @@ pub(super) fn one_of<T: Copy>(name: &str, text: &str, all: &[(&str, T)]) -> Resu
 
 /// How a value is named in an address.
 pub(super) fn name_of<T: PartialEq>(value: &T, all: &[(&'static str, T)]) -> String {
-    all.iter().find(|(_, known)| known == value).map(|(name, _)| *name).unwrap_or_default().into()
+    all.iter()
+        .find(|(_, metadata)| metadata == value)
+        .map(|(name, _)| *name)
+        .unwrap_or_default()
+        .into()
 }

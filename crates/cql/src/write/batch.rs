@@ -2,14 +2,14 @@
 //!
 //! Invariant: rows count as written when both directions have acknowledged them.
 
-use super::hot_keys::{crowded as crowded_keys, look_at_some, note};
+use super::hot_keys::{hot_candidates as crowded_keys, look_at_some, note};
 use super::timestamp::{time_to_live, written_at};
-use crate::client::{Prepared, Turn};
-use crate::context::Handle;
+use crate::client::{Permit, Prepared};
+use crate::context::TableContext;
 use crate::read::row_buffer::Rows;
 use crate::schema::bucket::bucket;
 use crate::schema::hot_keys::part;
-use crate::schema::metadata_cache::Known;
+use crate::schema::metadata_cache::TableMetadata;
 use idmatch_model::Side;
 use idmatch_store::{Error, ErrorKind, Result};
 use scylla::serialize::row::SerializeRow;
@@ -30,47 +30,47 @@ const NAMED: usize = 3;
 ///
 /// # Errors
 /// With the rows that not both directions acknowledged. `UnknownOutcome` where one may have any of them.
-pub(crate) async fn write(handle: &Arc<Handle>, rows: Rows) -> Result<()> {
-    let known = handle.state.current().await?;
-    let rows = if needs_filter(&known) {
+pub(crate) async fn write(context: &Arc<TableContext>, rows: Rows) -> Result<()> {
+    let metadata = context.metadata_cache.current().await?;
+    let rows = if needs_filter(&metadata) {
         rows.filtered(|id, partner_id, seen_at| {
-            seen_at >= known.definition.gone_before
-                && !known.erasures.hides(Side::Id, id, partner_id, seen_at)
+            seen_at >= metadata.definition.gone_before
+                && !metadata.erasures.hides(Side::Id, id, partner_id, seen_at)
         })
     } else {
         rows
     };
     let rows = Arc::new(rows);
     // Before anything is sent: what fails here was not begun.
-    note_crowded(handle, &rows).await;
-    let known = handle.state.current().await?;
-    let (mut tasks, mut told) = (JoinSet::new(), Told::about(rows.len()));
+    note_crowded(context, &rows).await;
+    let metadata = context.metadata_cache.current().await?;
+    let (mut tasks, mut acks) = (JoinSet::new(), AckTracker::about(rows.len()));
     for by in Side::BOTH {
-        for group in groups(handle, &known, &rows, by) {
-            while tasks.len() >= handle.client.settings().in_flight
+        for group in groups(context, &metadata, &rows, by) {
+            while tasks.len() >= context.client.settings().in_flight
                 && let Some(done) = tasks.join_next().await
             {
-                told.note(done);
+                acks.note(done);
             }
-            if told.error.is_some() {
+            if acks.error.is_some() {
                 // The caller repeats it all.
                 break;
             }
-            let (handle, rows) = (Arc::clone(handle), Arc::clone(&rows));
+            let (context, rows) = (Arc::clone(context), Arc::clone(&rows));
             tasks.spawn(async move {
-                let written = write_group(&handle, &rows, by, &group).await;
+                let written = write_group(&context, &rows, by, &group).await;
                 written.map(|()| group.rows)
             });
         }
     }
     while let Some(done) = tasks.join_next().await {
-        told.note(done);
+        acks.note(done);
     }
-    told.into_result(handle, &rows)
+    acks.into_result(context, &rows)
 }
 
-fn needs_filter(known: &Known) -> bool {
-    known.erasures.len() > 0 || known.definition.gone_before.millis() > 0
+fn needs_filter(metadata: &TableMetadata) -> bool {
+    metadata.erasures.len() > 0 || metadata.definition.gone_before.millis() > 0
 }
 
 /// Rows for one partition.
@@ -91,27 +91,28 @@ enum Place {
 }
 
 /// Notes the keys that have very many of these rows. Where that fails they go to their bucket.
-async fn note_crowded(handle: &Arc<Handle>, rows: &Rows) {
-    let hot_rows = handle.client.settings().hot_key_rows;
+async fn note_crowded(context: &Arc<TableContext>, rows: &Rows) {
+    let hot_rows = context.client.settings().hot_key_rows;
     if rows.len() as u64 <= hot_rows {
         return;
     }
-    let known = handle.state.known();
+    let metadata = context.metadata_cache.metadata();
     for by in Side::BOTH {
-        let crowded = crowded(rows, by, &known, hot_rows);
-        if !crowded.is_empty() {
-            note(handle, by, crowded).await.ok();
+        let hot_candidates = hot_candidates(rows, by, &metadata, hot_rows);
+        if !hot_candidates.is_empty() {
+            note(context, by, hot_candidates).await.ok();
         }
     }
 }
 
 /// Which rows of one direction go where.
-fn groups(handle: &Handle, known: &Known, rows: &Rows, by: Side) -> Vec<Group> {
-    let (buckets, lease) = (known.definition.buckets, handle.state.lease());
+fn groups(context: &TableContext, metadata: &TableMetadata, rows: &Rows, by: Side) -> Vec<Group> {
+    let (buckets, metadata_ttl) =
+        (metadata.definition.buckets, context.metadata_cache.metadata_ttl());
     let mut keys: HashMap<&str, usize> = HashMap::new();
     let place = |row: usize| {
         let (key, value) = rows.pair(row, by);
-        match known.hot.parts_to_write(by, key, lease) {
+        match metadata.hot.parts_to_write(by, key, metadata_ttl) {
             None => Place::Bucket(bucket(key, buckets)),
             Some(parts) => {
                 let part = part(value, parts);
@@ -124,8 +125,13 @@ fn groups(handle: &Handle, known: &Known, rows: &Rows, by: Side) -> Vec<Group> {
 }
 
 /// The keys that have very many of these rows: only in a bucket that has very many.
-fn crowded(rows: &Rows, by: Side, known: &Known, hot_rows: u64) -> HashMap<String, u64> {
-    let buckets = known.definition.buckets;
+fn hot_candidates(
+    rows: &Rows,
+    by: Side,
+    metadata: &TableMetadata,
+    hot_rows: u64,
+) -> HashMap<String, u64> {
+    let buckets = metadata.definition.buckets;
     let keys = || (0..rows.len()).map(|row| rows.pair(row, by).0);
     let mut in_bucket: HashMap<i32, u64> = HashMap::new();
     keys().for_each(|key| *in_bucket.entry(bucket(key, buckets)).or_default() += 1);
@@ -136,47 +142,52 @@ fn crowded(rows: &Rows, by: Side, known: &Known, hot_rows: u64) -> HashMap<Strin
     crowded_keys(keys().filter(|key| in_bucket.contains_key(&bucket(key, buckets))), hot_rows)
 }
 
-async fn write_group(handle: &Arc<Handle>, rows: &Rows, by: Side, group: &Group) -> Result<()> {
+async fn write_group(
+    context: &Arc<TableContext>,
+    rows: &Rows,
+    by: Side,
+    group: &Group,
+) -> Result<()> {
     let insert = match group.place {
-        Place::Bucket(_) => &handle.by(by).insert,
-        Place::Part { .. } => &handle.hot().insert,
+        Place::Bucket(_) => &context.by(by).insert,
+        Place::Part { .. } => &context.hot().insert,
     };
-    let turn = handle.client.turn().await;
+    let permit = context.client.permit().await;
     // A retention may have been changed since the first of these rows was sent, or while others were.
-    let known = handle.state.current().await?;
-    let alive = group.rows.iter().filter_map(|row| {
+    let metadata = context.metadata_cache.current().await?;
+    let replica_status = group.rows.iter().filter_map(|row| {
         let seen_at = rows.seen_at(*row);
-        let ttl = time_to_live(&known, seen_at)?;
+        let ttl = time_to_live(&metadata, seen_at)?;
         let date = CqlTimestamp(seen_at.millis_i64());
-        Some((rows.pair(*row, by), date, written_at(&known, seen_at), ttl))
+        Some((rows.pair(*row, by), date, written_at(&metadata, seen_at), ttl))
     });
-    let (what, name, side) = (handle.what(), handle.name().as_str(), by.column());
+    let (what, name, side) = (context.what(), context.name().as_str(), by.column());
     match group.place {
         Place::Bucket(bucket) => {
             let row = |((key, value), date, at, ttl)| (bucket, key, value, date, at, ttl);
-            write_rows(turn, &what, insert, &alive.map(row).collect::<Vec<_>>()).await?;
+            write_rows(permit, &what, insert, &replica_status.map(row).collect::<Vec<_>>()).await?;
         }
         Place::Part { parts, part, .. } => {
             let row = |((key, value), date, at, ttl)| {
                 (name, side, key, parts, part, value, date, at, ttl)
             };
-            write_rows(turn, &what, insert, &alive.map(row).collect::<Vec<_>>()).await?;
+            write_rows(permit, &what, insert, &replica_status.map(row).collect::<Vec<_>>()).await?;
         }
     }
-    look_at_some(handle, &known, by, group.rows.iter().map(|row| rows.pair(*row, by).0));
+    look_at_some(context, &metadata, by, group.rows.iter().map(|row| rows.pair(*row, by).0));
     Ok(())
 }
 
 async fn write_rows<V: SerializeRow>(
-    turn: Turn<'_>,
+    permit: Permit<'_>,
     what: &str,
     insert: &Prepared,
     values: &[V],
 ) -> Result<()> {
     match values {
         [] => Ok(()),
-        [one] => turn.write(what, insert, one).await,
-        some => turn.write_batch(what, insert, some).await,
+        [one] => permit.write(what, insert, one).await,
+        some => permit.write_batch(what, insert, some).await,
     }
 }
 
@@ -184,15 +195,15 @@ async fn write_rows<V: SerializeRow>(
 type Done = std::result::Result<Result<Vec<usize>>, tokio::task::JoinError>;
 
 /// What the servers said of some rows.
-struct Told {
+struct AckTracker {
     /// How many directions have acknowledged each.
     directions: Vec<u8>,
     error: Option<Error>,
 }
 
-impl Told {
-    fn about(rows: usize) -> Told {
-        Told { directions: vec![0; rows], error: None }
+impl AckTracker {
+    fn about(rows: usize) -> AckTracker {
+        AckTracker { directions: vec![0; rows], error: None }
     }
 
     fn note(&mut self, done: Done) {
@@ -218,7 +229,7 @@ impl Told {
         }
     }
 
-    fn into_result(self, handle: &Handle, rows: &Rows) -> Result<()> {
+    fn into_result(self, context: &TableContext, rows: &Rows) -> Result<()> {
         let Some(error) = self.error else { return Ok(()) };
         // What was refused is half done where the other direction, or another row, was not.
         let is_begun = self.directions.iter().any(|directions| *directions > 0);
@@ -235,7 +246,7 @@ impl Told {
              write all again, which is always safe",
             missing.clone().count(),
             rows.len(),
-            handle.name(),
+            context.name(),
             named.collect::<Vec<_>>().join(", ")
         );
         Err(Error::with_source(kind, text, error))

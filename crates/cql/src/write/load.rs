@@ -1,6 +1,6 @@
 //! Takes observations from a source and writes them in chunks, reading one while another is written.
 
-use crate::context::Handle;
+use crate::context::TableContext;
 use crate::read::row_buffer::Rows;
 use crate::schema::bucket;
 use crate::write::batch::write;
@@ -22,55 +22,55 @@ const UPSERT_ROWS: usize = 20_000;
 /// chunks that one before has written, if that did not end. Where the caller wants to stop at the first bad
 /// row with nothing published, all rows are judged before the first is written, and wait in memory.
 pub(crate) fn load(
-    handle: &Arc<Handle>,
+    context: &Arc<TableContext>,
     source: &mut dyn BatchSource,
     ingest: &Ingest<'_>,
 ) -> Result<()> {
     if !ingest.is_strict() {
-        let known = handle.client.wait(handle.state.current())?;
-        let wanted = known.definition.buckets.unsigned_abs() as usize * ROWS_PER_BUCKET;
+        let metadata = context.client.wait(context.metadata_cache.current())?;
+        let wanted = metadata.definition.buckets.unsigned_abs() as usize * ROWS_PER_BUCKET;
         let most_rows = wanted.clamp(*LOAD_ROWS.start(), *LOAD_ROWS.end());
-        let mut progress = handle.client.wait(Progress::read(handle))?;
-        run(handle, source, ingest, most_rows, Some(&mut progress))?;
-        handle.client.wait(progress.end(handle));
+        let mut progress = context.client.wait(Progress::read(context))?;
+        run(context, source, ingest, most_rows, Some(&mut progress))?;
+        context.client.wait(progress.end(context));
         return Ok(());
     }
     let mut rows = Rows::default();
     while let Some(batch) = source.next_batch()? {
         rows.extend(&ingest.observations(&batch)?)?;
     }
-    handle.client.wait(write(handle, rows))
+    context.client.wait(write(context, rows))
 }
 
 /// Upserts all rows of a source.
 pub(crate) fn upsert(
-    handle: &Arc<Handle>,
+    context: &Arc<TableContext>,
     source: &mut dyn BatchSource,
     ingest: &Ingest<'_>,
 ) -> Result<()> {
-    run(handle, source, ingest, UPSERT_ROWS, None)
+    run(context, source, ingest, UPSERT_ROWS, None)
 }
 
 fn run(
-    handle: &Arc<Handle>,
+    context: &Arc<TableContext>,
     source: &mut dyn BatchSource,
     ingest: &Ingest<'_>,
     most_rows: usize,
     progress: Option<&mut Progress>,
 ) -> Result<()> {
     let mut writing = None;
-    let read = read_chunks(handle, (source, ingest), most_rows, progress, &mut writing);
+    let read = read_chunks(context, (source, ingest), most_rows, progress, &mut writing);
     // What became of rows that were sent is worse to miss than why no more came.
-    finish(handle, writing)?;
+    finish(context, writing)?;
     let last = read?;
-    if last.is_empty() { Ok(()) } else { handle.client.wait(write(handle, last)) }
+    if last.is_empty() { Ok(()) } else { context.client.wait(write(context, last)) }
 }
 
 type Writing = Option<JoinHandle<Result<()>>>;
 
 /// Starts to write each chunk when the one before is written; gives what is left at the end.
 fn read_chunks(
-    handle: &Arc<Handle>,
+    context: &Arc<TableContext>,
     (source, ingest): (&mut dyn BatchSource, &Ingest<'_>),
     most_rows: usize,
     mut progress: Option<&mut Progress>,
@@ -80,24 +80,24 @@ fn read_chunks(
     while let Some(batch) = source.next_batch()? {
         rows.extend(&ingest.observations(&batch)?)?;
         if rows.len() >= most_rows || rows.text_bytes() >= LOAD_BYTES {
-            finish(handle, writing.take())?;
+            finish(context, writing.take())?;
             let chunk = std::mem::take(&mut rows);
             let note = match progress.as_mut() {
-                Some(progress) => match handle.client.wait(progress.meet(handle, &chunk))? {
+                Some(progress) => match context.client.wait(progress.meet(context, &chunk))? {
                     // A load before has written it.
                     None => continue,
                     note => note,
                 },
                 None => None,
             };
-            let table = Arc::clone(handle);
-            *writing = Some(handle.client.start(write_chunk(table, chunk, note)));
+            let table = Arc::clone(context);
+            *writing = Some(context.client.start(write_chunk(table, chunk, note)));
         }
     }
     Ok(rows)
 }
 
-async fn write_chunk(table: Arc<Handle>, chunk: Rows, note: Option<Note>) -> Result<()> {
+async fn write_chunk(table: Arc<TableContext>, chunk: Rows, note: Option<Note>) -> Result<()> {
     write(&table, chunk).await?;
     if let Some(note) = note {
         note.write(&table).await;
@@ -105,9 +105,9 @@ async fn write_chunk(table: Arc<Handle>, chunk: Rows, note: Option<Note>) -> Res
     Ok(())
 }
 
-fn finish(handle: &Handle, writing: Writing) -> Result<()> {
+fn finish(context: &TableContext, writing: Writing) -> Result<()> {
     let Some(writing) = writing else { return Ok(()) };
-    handle.client.wait(writing).unwrap_or_else(|e| {
+    context.client.wait(writing).unwrap_or_else(|e| {
         Err(Error::with_source(ErrorKind::UnknownOutcome, "a write ended early", e))
     })
 }

@@ -6,11 +6,11 @@
 //!
 //! Nothing here is needed for a load to be right: what fails costs the time that it would have saved.
 
-use crate::context::Handle;
+use crate::context::TableContext;
 use crate::error::unexpected;
 use crate::read::row::row as read_row;
 use crate::read::row_buffer::Rows;
-use crate::schema::metadata_cache::Known;
+use crate::schema::metadata_cache::TableMetadata;
 use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{Side, Window};
 use idmatch_store::{Error, Result};
@@ -25,43 +25,47 @@ const LOOKED_FOR: usize = 16;
 /// The chunks of a load, by their hash.
 pub(crate) struct Progress {
     /// Those that were written by a load that did not end.
-    known: HashSet<u128>,
+    metadata: HashSet<u128>,
     /// Those of this load.
     met: Vec<u128>,
 }
 
 impl Progress {
     /// Reads what is known. Cost: a request.
-    pub(crate) async fn read(handle: &Arc<Handle>) -> Result<Progress> {
-        let what = handle.what();
-        let mut pages = handle.pages(&handle.loads().chunks, (handle.name().to_string(),));
-        let mut known = HashSet::new();
+    pub(crate) async fn read(context: &Arc<TableContext>) -> Result<Progress> {
+        let what = context.what();
+        let mut pages = context.pages(&context.loads().chunks, (context.name().to_string(),));
+        let mut metadata = HashSet::new();
         while let Some(page) = pages.next().await? {
             page.each(|(chunk,): (&[u8],)| {
                 let chunk = <[u8; 16]>::try_from(chunk).map_err(|e| unexpected(&what, e))?;
-                known.insert(u128::from_be_bytes(chunk));
+                metadata.insert(u128::from_be_bytes(chunk));
                 Ok(())
             })?;
         }
-        Ok(Progress { known, met: Vec::new() })
+        Ok(Progress { metadata, met: Vec::new() })
     }
 
     /// What is to be noted of a chunk when it is written; `None` if it is there already.
-    pub(crate) async fn meet(&mut self, handle: &Arc<Handle>, rows: &Rows) -> Result<Option<Note>> {
+    pub(crate) async fn meet(
+        &mut self,
+        context: &Arc<TableContext>,
+        rows: &Rows,
+    ) -> Result<Option<Note>> {
         let chunk = rows.hash();
         self.met.push(chunk);
-        if self.known.contains(&chunk) && is_there(handle, rows).await? {
+        if self.metadata.contains(&chunk) && is_there(context, rows).await? {
             return Ok(None);
         }
         Ok(Some(Note(chunk)))
     }
 
     /// Forgets the chunks of a load that has ended. What fails is forgotten by the servers in a week.
-    pub(crate) async fn end(self, handle: &Arc<Handle>) {
-        let (what, name) = (handle.what(), handle.name().as_str());
+    pub(crate) async fn end(self, context: &Arc<TableContext>) {
+        let (what, name) = (context.what(), context.name().as_str());
         let deletions = stream::iter(self.met).map(|chunk| {
             let values = (name, chunk.to_be_bytes().to_vec());
-            handle.client.write(&what, &handle.loads().delete, values)
+            context.client.write(&what, &context.loads().delete, values)
         });
         deletions.buffer_unordered(CONCURRENT_CHECKS).for_each(async |_| ()).await;
     }
@@ -72,26 +76,26 @@ pub(crate) struct Note(u128);
 
 impl Note {
     /// Notes that the chunk is written.
-    pub(crate) async fn write(self, handle: &Handle) {
-        let values = (handle.name().as_str(), self.0.to_be_bytes().to_vec());
+    pub(crate) async fn write(self, context: &TableContext) {
+        let values = (context.name().as_str(), self.0.to_be_bytes().to_vec());
         // Without it the chunk is written again, if it comes to that.
-        handle.client.write(&handle.what(), &handle.loads().insert, values).await.ok();
+        context.client.write(&context.what(), &context.loads().insert, values).await.ok();
     }
 }
 
 /// Whether some rows of a chunk are there, as far as they are to be seen at all.
-async fn is_there(handle: &Arc<Handle>, rows: &Rows) -> Result<bool> {
-    let known: &Known = &*handle.state.current().await?;
-    let visible = known.visible(Window::ALL);
+async fn is_there(context: &Arc<TableContext>, rows: &Rows) -> Result<bool> {
+    let metadata: &TableMetadata = &*context.metadata_cache.current().await?;
+    let visible = metadata.visible(Window::ALL);
     let asked =
         (0..LOOKED_FOR).flat_map(|n| Side::BOTH.map(|by| (n * rows.len() / LOOKED_FOR, by)));
     let found: Vec<bool> = stream::iter(asked)
         .map(async |(row, by)| {
             let ((key, value), seen_at) = (rows.pair(row, by), rows.seen_at(row));
-            if !known.shows(&visible, by, (key, value, seen_at)) {
+            if !metadata.shows(&visible, by, (key, value, seen_at)) {
                 return Ok::<bool, Error>(true);
             }
-            let date = read_row(handle, known, by, (key, value, seen_at)).await?;
+            let date = read_row(context, metadata, by, (key, value, seen_at)).await?;
             Ok(date.is_some_and(|date| date >= seen_at))
         })
         .buffer_unordered(CONCURRENT_CHECKS)

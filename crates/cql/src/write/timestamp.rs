@@ -2,7 +2,7 @@
 //!
 //! Must not know how rows are sent.
 
-use crate::schema::metadata_cache::Known;
+use crate::schema::metadata_cache::TableMetadata;
 use idmatch_model::SeenAt;
 use idmatch_store::now;
 
@@ -18,8 +18,8 @@ const TTL_MARGIN_SECONDS: i64 = 4 * 86_400;
 const MILLIS: i64 = 1_000;
 
 /// The timestamp of a row: of two with one pair the newer has the greater one.
-pub(crate) fn written_at(known: &Known, seen_at: SeenAt) -> i64 {
-    let generation = i64::from(known.definition.generation);
+pub(crate) fn written_at(metadata: &TableMetadata, seen_at: SeenAt) -> i64 {
+    let generation = i64::from(metadata.definition.generation);
     seen_at.millis_i64() * STEPS + generation.clamp(0, STEPS - 2)
 }
 
@@ -29,8 +29,8 @@ pub(crate) fn erased_at(at: SeenAt) -> i64 {
 }
 
 /// How long a row is to live, in seconds: 0 is for ever, `None` is that its time is over.
-pub(crate) fn time_to_live(known: &Known, seen_at: SeenAt) -> Option<i32> {
-    let Some(retention) = &known.definition.retention else { return Some(0) };
+pub(crate) fn time_to_live(metadata: &TableMetadata, seen_at: SeenAt) -> Option<i32> {
+    let Some(retention) = &metadata.definition.retention else { return Some(0) };
     let now = now();
     let oldest = retention.before(now);
     if oldest == SeenAt::EPOCH {

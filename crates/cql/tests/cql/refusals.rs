@@ -11,7 +11,7 @@ use std::sync::Arc;
 const CLOCK: &str = "toTimestamp(now())";
 
 /// Asserts that nobody opens it, for a reason with these words.
-fn refused(points: &str, keyspace: &str, options: &str, kind: ErrorKind, said: &[&str]) {
+fn assert_rejected(points: &str, keyspace: &str, options: &str, kind: ErrorKind, said: &[&str]) {
     let opened = CqlStore::open(settings_of(points, keyspace, options));
     let error = opened.err().expect("a store that cannot be opened");
     let text = error.chain();
@@ -33,7 +33,7 @@ fn everything(beside: &Beside, keyspace: &str) -> Vec<String> {
 fn a_missing_keyspace_is_not_made() {
     let beside = fresh("missing");
     let said = ["no keyspace missing", "replication="];
-    refused(&contact_points(), "missing", "", ErrorKind::NotAStore, &said);
+    assert_rejected(&contact_points(), "missing", "", ErrorKind::NotAStore, &said);
     let keyspaces = "SELECT keyspace_name FROM system_schema.keyspaces";
     assert!(!beside.texts(keyspaces).contains(&"missing".to_owned()));
 }
@@ -45,7 +45,7 @@ fn tables_of_another_version_are_left_alone() {
     beside.run("UPDATE versions.idmatch_store SET version = 2 WHERE part = 'store'");
     let before = everything(&beside, "versions");
     let said = ["versions", "version 2", "version 1"];
-    refused(&contact_points(), "versions", "", ErrorKind::UnsupportedFormat, &said);
+    assert_rejected(&contact_points(), "versions", "", ErrorKind::UnsupportedFormat, &said);
     assert_eq!(everything(&beside, "versions"), before);
 }
 

@@ -14,7 +14,7 @@ const DAY: i64 = 86_400;
 /// What a row lives longer than it is shown, so that no clock cuts it short.
 const MARGIN: i64 = 4 * DAY;
 /// Seconds that a test may take.
-const PATIENCE: i64 = 600;
+const GRACE_S: i64 = 600;
 
 fn days(count: i64) -> Option<Period> {
     Some(Period::parse(&format!("{count}d")).unwrap())
@@ -48,7 +48,7 @@ fn assert_live(beside: &Beside, keyspace: &str, retention: Option<i64>, ago: &[i
             let seconds = seconds.map(i64::from);
             match (seconds, expected) {
                 (Some(seconds), Some(expected)) => {
-                    let is_right = (expected - PATIENCE..=expected).contains(&seconds);
+                    let is_right = (expected - GRACE_S..=expected).contains(&seconds);
                     assert!(is_right, "{pair:?}: {seconds} s, not {expected}");
                 }
                 _ => assert_eq!(seconds, expected, "{pair:?}"),
