@@ -30,7 +30,7 @@ export IDMATCH_SEED ?= $(shell printf '%d' 0x$(COMMIT))
 export IDMATCH_TEST_WAYS ?= $(word $(shell expr $(IDMATCH_SEED) % 4 + 1),reversed repeated upserted mixed)
 
 .PHONY: demo test test-long check build clean hooks java \
-	test-rust test-python test-cql check-structure check-rust check-python
+	test-rust test-python test-cql check-structure check-rust check-python check-docs
 
 demo: build
 	$(BIN)/python scripts/demo.py demo
@@ -69,7 +69,7 @@ test-long: $(VENV)/built-for-tests java
 	$(BIN)/python scripts/with_lab.py --nodes 3 -- $(FILTERED) cql --skip conformance:: --skip hot::
 	IDMATCH_TEST_NODES=3 $(BIN)/pytest --quiet tests/test_cql_secure.py tests/test_cql_faults.py
 
-check: check-structure check-rust check-python
+check: check-structure check-rust check-python check-docs
 
 build: $(VENV)/built
 
@@ -90,6 +90,10 @@ check-python: $(VENV)/built-for-tests
 	$(BIN)/ruff check --quiet $(PYTHON_FOLDERS)
 	$(BIN)/mypy
 	$(BIN)/stubtest idmatch._core
+
+# Links, paths, and the reference of commands, options, settings, errors and names. The rest of it runs code.
+check-docs: $(VENV)/built-for-tests
+	$(BIN)/pytest --quiet tests/test_docs.py -k "not run"
 
 hooks:
 	ln -sf ../../scripts/commit_subject.py "$$(git rev-parse --git-path hooks)/commit-msg"
