@@ -125,7 +125,7 @@ def test_bad_rows_are_told(
 def test_one_observation(cli: Cli) -> None:
     ran = cli("upsert", "store", "t", "--id", "a", "--partner-id", "x", "--json")
     assert ran.code == 0
-    assert set(ran.json()) == {"rows", "rejected", "seconds"}
+    assert set(ran.json()) == {"rows", "rejected", "seconds", "columns"}
     cli("upsert", "store", "t", "--id", "a", "--partner-id", "y", "--seen-at", "2026-03-01T12:00Z")
     matches = cli("lookup", "store", "t", "--id", "a", "--json").json()["matches"]
     assert [match["partner_id"] for match in matches] == ["x", "y"]
@@ -213,9 +213,10 @@ def test_arrow(cli: Cli) -> None:
     with pa.ipc.new_stream(data, SMALL.schema) as writer:
         for batch in SMALL.to_batches(max_chunksize=2):
             writer.write_batch(batch)
+    named = {column: [column] for column in ("id", "partner_id", "seen_at")}
     assert piped(cli, data.getvalue())[:2] == (
         0,
-        {"rows": 5, "rejected": 0, "seconds": pytest.approx(0, abs=60)},
+        {"rows": 5, "rejected": 0, "seconds": pytest.approx(0, abs=60), "columns": named},
     )
     torn = piped(cli, data.getvalue()[:-200])
     assert torn[0] == 1
@@ -223,9 +224,10 @@ def test_arrow(cli: Cli) -> None:
 
 
 def test_nothing_on_standard_input(cli: Cli) -> None:
+    none: dict[str, list[str]] = {"id": [], "partner_id": [], "seen_at": []}
     assert piped(cli, b"")[:2] == (
         0,
-        {"rows": 0, "rejected": 0, "seconds": pytest.approx(0, abs=60)},
+        {"rows": 0, "rejected": 0, "seconds": pytest.approx(0, abs=60), "columns": none},
     )
 
 
