@@ -53,7 +53,7 @@ test-rust test-python: export TMPDIR := $(or $(TMPDIR),$(shell \
 # These need a cluster in IDMATCH_TEST_CQL: `make test` starts one. Many wait for servers: more than two threads.
 test-rust: export RUST_TEST_THREADS ?= 4
 test-rust:
-	$(RUST_TESTS)
+	MAKEFLAGS= $(RUST_TESTS)
 
 test-python: $(VENV)/built-for-tests
 	$(BIN)/pytest --quiet --numprocesses 2 --dist loadfile --ignore tests/test_cql_faults.py
