@@ -76,7 +76,7 @@ def test_a_population_is_matched(table: idmatch.Table, tmp_path: Path) -> None:
     assert rows == [*twice, ("b", "x", NOON - 30 * DAY)]
     result.write_parquet(tmp_path / "matched.parquet")
     # Three ids in 16 buckets: each in one of its own, or two together.
-    assert {step.how for step in result.plan} <= {"single keys", "lists of keys"}
+    assert {step.how for step in result.plan} <= {"single keys", "IN queries"}
     assert sum(step.keys for step in result.plan) == 3
     assert all(step.requests > 0 and step.why for step in result.plan)
 
@@ -92,13 +92,13 @@ def test_a_match_reads_what_costs_least(store: idmatch.Store) -> None:
         assert (result.matched, result.rows) == (8_000, 8_000)
         assert sum(step.keys for step in result.plan) == 8_000
         ways |= {step.how for step in result.plan}
-    assert ways == {"lists of keys", "whole buckets"}
+    assert ways == {"IN queries", "partition scans"}
     # One id in a bucket of 500 rows.
     (step,) = table.match(pa.table({"id": ["i1"]})).plan
     assert (step.how, step.requests, step.keys) == ("single keys", 1, 1)
     few = table.match(pa.table({"id": [f"i{n}" for n in range(64)]}))
     assert few.matched == 64
-    assert "whole buckets" not in {step.how for step in few.plan}
+    assert "partition scans" not in {step.how for step in few.plan}
 
 
 @pytest.mark.parametrize("keep", ["last", "all"])
@@ -122,10 +122,10 @@ def test_all_ways_of_reading_a_population_agree(node: str, keep: Literal["last",
             steps = {step.how: step for step in result.plan}
             assert sum(step.keys for step in result.plan) == len(set(asked))
             # The load noted that it has more than a hundred rows.
-            assert steps["keys with very many rows"].keys == 1
+            assert steps["hot keys"].keys == 1
             if reads == "lists":
                 # At most a hundred in each, as few lists as may be for each of 16 buckets.
-                lists = steps["lists of keys"]
+                lists = steps["IN queries"]
                 assert lists.keys / 100 <= lists.requests < lists.keys / 100 + 16
 
 

@@ -118,8 +118,8 @@ class PlanStep(NamedTuple):
     """A way in which identifiers of a population were read."""
 
     how: str
-    """The way: in a directory "sorted probe"; on servers "single keys", "lists of keys",
-    "whole buckets" or "keys with very many rows"."""
+    """The way: in a directory "sorted probe"; on servers "single keys", "IN queries",
+    "partition scans" or "hot keys"."""
     requests: int
     """How often: segments, once for each range of hashes; on servers, requests or buckets."""
     keys: int

@@ -1,4 +1,4 @@
-//! What everything that is done with one table needs: the connection, the statements, the metadata.
+//! The context of one table, which every request uses: client, statements, metadata.
 //!
 //! Must not know how rows are read, written or matched.
 
@@ -6,8 +6,8 @@ use crate::client::paging::{Page, Pages};
 use crate::client::{Client, Prepared};
 use crate::error::unexpected;
 use crate::schema::bucket::{BucketRows, bucket};
-use crate::schema::catalog::{Catalog, Note};
-use crate::schema::hot_keys::parts_for;
+use crate::schema::catalog::{Catalog, LogRecord};
+use crate::schema::hot_keys::shards_for;
 use crate::schema::metadata_cache::{Dates, MetadataCache, TableMetadata};
 use crate::schema::statements::{Direction, Hot, Loads, Statements};
 use idmatch_model::{Keep, SeenAt, Side, TableName};
@@ -22,27 +22,27 @@ use tokio::try_join;
 /// A row of a direction: key, value, date.
 pub(crate) type Row<'r> = (&'r str, &'r str, SeenAt);
 
-/// A key that a read met so many rows of.
+/// A hot key that a read met, with its row count.
 pub(crate) type Detected = (Side, String, u64);
 
-/// Reports of hot keys that may wait: each takes a lease to publish.
+/// Reports of hot keys that may wait: each takes a metadata TTL to publish.
 const DETECTED_KEYS: usize = 16;
 
-/// A table's connection, statements and state.
+/// A table's client, statements and metadata.
 pub(crate) struct TableContext {
     pub(crate) client: Arc<Client>,
     pub(crate) metadata_cache: Arc<MetadataCache>,
-    /// Keys with very many rows that reads met.
+    /// Hot keys that reads met.
     detected: Sender<Detected>,
-    /// Held while keys with very many rows are noted.
-    pub(crate) noting: Mutex<()>,
+    /// Held while hot keys are published.
+    pub(crate) publishing: Mutex<()>,
     statements: Statements,
     /// By id and by partner_id.
     bucket_rows: [BucketRows; 2],
 }
 
 impl TableContext {
-    /// Prepares the statements. Also gives the hot keys that reads will detect, for who publishes them.
+    /// Prepares the statements. Also returns the receiver of the hot keys that reads report.
     pub(crate) async fn open(
         client: Arc<Client>,
         metadata_cache: Arc<MetadataCache>,
@@ -51,15 +51,15 @@ impl TableContext {
         let catalog = Catalog::new(&client);
         let prepared = Statements::prepare(&client, metadata_cache.name(), keep);
         let (statements, ()) = try_join!(prepared, catalog.prepare())?;
-        let (noting, bucket_rows) = (Mutex::default(), Default::default());
+        let (publishing, bucket_rows) = (Mutex::default(), Default::default());
         let (detected, received) = channel(DETECTED_KEYS);
         Ok((
-            TableContext { client, metadata_cache, detected, noting, statements, bucket_rows },
+            TableContext { client, metadata_cache, detected, publishing, statements, bucket_rows },
             received,
         ))
     }
 
-    /// How many rows the buckets of a direction have.
+    /// The average rows of the buckets of a direction.
     pub(crate) fn bucket_rows(&self, by: Side) -> &BucketRows {
         let [by_id, by_partner_id] = &self.bucket_rows;
         match by {
@@ -68,13 +68,13 @@ impl TableContext {
         }
     }
 
-    /// Reports that a read met so many rows of a key. Dropped while many reports wait, or while one is being
-    /// published: a hot key is asked for often.
+    /// Reports a key with this many rows. The report is dropped while many wait, or while one is
+    /// being published: a hot key is read often.
     pub(crate) fn report_rows(&self, by: Side, key: &str, rows: u64) {
-        let Some(parts) = parts_for(rows, self.client.settings().hot_key_rows) else { return };
+        let Some(shards) = shards_for(rows, self.client.settings().hot_key_rows) else { return };
         let is_known =
-            self.metadata_cache.metadata().hot.parts(by, key).is_some_and(|now| now >= parts);
-        if !is_known && self.noting.try_lock().is_ok() {
+            self.metadata_cache.metadata().hot.shards(by, key).is_some_and(|now| now >= shards);
+        if !is_known && self.publishing.try_lock().is_ok() {
             self.detected.try_send((by, key.to_owned(), rows)).ok();
         }
     }
@@ -87,12 +87,12 @@ impl TableContext {
         self.statements.by(by)
     }
 
-    /// The statements for keys with very many rows.
+    /// The statements for hot keys.
     pub(crate) fn hot(&self) -> &Hot {
         &self.statements.hot
     }
 
-    /// The statements for what loads have written.
+    /// The statements for the written chunks of loads.
     pub(crate) fn loads(&self) -> &Loads {
         &self.statements.loads
     }
@@ -102,20 +102,21 @@ impl TableContext {
         format!("table {}", self.name())
     }
 
-    /// Enters notes into the table's log, after what was known then; returns when every client knows.
+    /// Adds records to the table's log, after the entry that was known then; returns when every
+    /// client knows them.
     pub(crate) async fn publish(
         &self,
         metadata: &TableMetadata,
-        notes: &[(u128, Note)],
+        records: &[(u128, LogRecord)],
     ) -> Result<()> {
-        Catalog::new(&self.client).publish(self.name(), metadata.last_entry, notes).await?;
+        Catalog::new(&self.client).publish(self.name(), metadata.last_entry, records).await?;
         self.metadata_cache.refresh().await?;
         tokio::time::sleep(self.metadata_cache.metadata_ttl()).await;
         Ok(())
     }
 
-    /// The rows that a key has in its bucket. With keep="all" they are newest first, and only those that
-    /// were seen between these dates; with keep="last" all, in the order of values.
+    /// The rows of a key in its bucket. With keep="all" they are newest first, and within these
+    /// dates; with keep="last" they are all, in the order of values.
     pub(crate) fn key_pages(
         &self,
         metadata: &TableMetadata,
@@ -130,7 +131,7 @@ impl TableContext {
         }
     }
 
-    /// The same for some keys of one bucket, key by key.
+    /// The rows of several keys of one bucket, key by key.
     pub(crate) fn keys_pages(
         &self,
         metadata: &TableMetadata,
@@ -144,7 +145,7 @@ impl TableContext {
         }
     }
 
-    /// The rows that a statement gives.
+    /// The rows of a statement.
     pub(crate) fn pages(
         &self,
         statement: &Prepared,
@@ -153,7 +154,7 @@ impl TableContext {
         Pages::new(&self.client, &self.what(), statement, values)
     }
 
-    /// Takes the rows of a page of a direction.
+    /// Decodes the rows of a page of a direction.
     pub(crate) fn each_row<'p>(
         &self,
         page: &'p Page,

@@ -1,63 +1,63 @@
-//! What the driver reports, as errors of a store.
+//! Maps the driver's errors to errors of a store.
 //!
-//! Invariant: what may have been done is never called refused. Of an error that is not known here
-//! nothing is known.
+//! Invariant: a write that may have been applied is never reported as refused. An error that is not
+//! known here says nothing about its outcome.
 
 use idmatch_store::{Error, ErrorKind};
 use scylla::errors::{DbError, ExecutionError, PrepareError, RequestAttemptError};
 
-/// What to do when servers do not answer, or too few of them do.
+/// The advice where servers do not answer, or too few of them do.
 const SERVERS_ARE_AWAY: &str = "see whether its nodes are up, or allow more time with timeout=";
 
-/// What may have become of a request that failed.
+/// The possible outcome of a failed request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It may have been done; trying again may help.
+    /// It may have been applied; a retry may help.
     Unknown,
-    /// It may have been done, and was answered in a way that is not understood.
+    /// It may have been applied; the answer is not understood.
     Garbled,
-    /// It was not done; trying again may help.
+    /// It was not applied; a retry may help.
     NotDone,
-    /// It was not done, and never will be.
+    /// It was not applied; a retry does not help.
     Refused,
 }
 
 impl Outcome {
-    /// Whether trying again may help.
+    /// Whether a retry may help.
     pub(crate) fn may_pass(self) -> bool {
         matches!(self, Outcome::Unknown | Outcome::NotDone)
     }
 
-    /// Whether it may have been done.
+    /// Whether it may have been applied.
     pub(crate) fn may_be_done(self) -> bool {
         matches!(self, Outcome::Unknown | Outcome::Garbled)
     }
 }
 
-/// A request that was given up.
+/// A request that failed and is not retried any more.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// Whether any of its attempts may have been done.
+    /// Whether any of its attempts may have been applied.
     pub(crate) may_be_done: bool,
-    /// What it needed of the servers, and what there was of them.
+    /// The consistency that it needed, and the nodes that were connected.
     pub(crate) servers: String,
-    /// What the last attempt met.
+    /// The error of the last attempt.
     pub(crate) error: ExecutionError,
 }
 
-/// Judges a failure.
+/// Classifies an error.
 pub(crate) fn outcome(error: &ExecutionError) -> Outcome {
     match error {
-        // No server was asked.
+        // No server received it.
         ExecutionError::ConnectionPoolError(_) | ExecutionError::EmptyPlan => Outcome::NotDone,
         ExecutionError::BadQuery(_) | ExecutionError::PrepareError(_) => Outcome::Refused,
         ExecutionError::LastAttemptError(error) => attempt_outcome(error),
-        // Time was over, or what follows a change of tables failed.
+        // The request timed out, or a step after a schema change failed.
         _ => Outcome::Unknown,
     }
 }
 
-/// Judges what one node said, or did not say.
+/// Classifies the error of an attempt at one node.
 pub(crate) fn attempt_outcome(error: &RequestAttemptError) -> Outcome {
     match error {
         RequestAttemptError::DbError(error, _) => answer_outcome(error),
@@ -72,14 +72,14 @@ pub(crate) fn attempt_outcome(error: &RequestAttemptError) -> Outcome {
         | RequestAttemptError::CqlErrorParseError(_)
         | RequestAttemptError::UnexpectedResponse(_)
         | RequestAttemptError::NonfinishedPagingState => Outcome::Garbled,
-        // A connection that broke, and what later drivers add.
+        // A connection that broke, and errors of later drivers.
         _ => Outcome::Unknown,
     }
 }
 
 fn answer_outcome(error: &DbError) -> Outcome {
     match error {
-        // Said before anything is done.
+        // Returned before anything is applied.
         DbError::SyntaxError
         | DbError::Invalid
         | DbError::AlreadyExists { .. }
@@ -91,14 +91,14 @@ fn answer_outcome(error: &DbError) -> Outcome {
         DbError::IsBootstrapping
         | DbError::Unprepared { .. }
         | DbError::RateLimitReached { rejected_by_coordinator: true, .. } => Outcome::NotDone,
-        // A replica may have done it before another was too busy (Overloaded, RateLimitReached); a
-        // conditional write may have been agreed on before too few nodes were left (Unavailable).
-        // Errors of newer servers have numbers that are not known here.
+        // A replica may have applied it before another one was overloaded (Overloaded,
+        // RateLimitReached); a conditional write may have been agreed on before too few nodes were
+        // left (Unavailable). Newer servers have error codes that are not known here.
         _ => Outcome::Unknown,
     }
 }
 
-/// Whether a node had more to do than it can.
+/// Whether a node is overloaded.
 pub(crate) fn is_overload(error: &RequestAttemptError) -> bool {
     match error {
         RequestAttemptError::DbError(error, _) => matches!(
@@ -113,7 +113,7 @@ pub(crate) fn is_overload(error: &RequestAttemptError) -> bool {
     }
 }
 
-/// What a node said of how many copies were needed, and how many there were.
+/// The required and available replicas in a node's error.
 pub(crate) fn counts_copies(error: &RequestAttemptError) -> Option<&DbError> {
     let RequestAttemptError::DbError(error, _) = error else { return None };
     let counts = matches!(
@@ -127,9 +127,9 @@ pub(crate) fn counts_copies(error: &RequestAttemptError) -> Option<&DbError> {
     counts.then_some(error)
 }
 
-/// Whether a node does not know a keyspace or a table. One that was away may not have heard of it yet.
-/// Servers have no number of its own for that, only words, each its own.
-pub(crate) fn is_unheard_of(error: &ExecutionError) -> bool {
+/// Whether a node does not know a keyspace or a table. A node that was down may not know it yet.
+/// Servers have no code for this, only texts, each its own.
+pub(crate) fn names_unknown_table(error: &ExecutionError) -> bool {
     const WORDS: [&str; 3] = ["does not exist", "doesn't exist", "unconfigured table"];
     match error {
         ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::Invalid, text)) => {
@@ -139,7 +139,7 @@ pub(crate) fn is_unheard_of(error: &ExecutionError) -> bool {
     }
 }
 
-/// Judges a preparation that failed.
+/// Classifies the error of a preparation.
 pub(crate) fn preparation_outcome(error: &PrepareError) -> Outcome {
     match error {
         PrepareError::ConnectionPoolError(_) => Outcome::NotDone,
@@ -148,7 +148,7 @@ pub(crate) fn preparation_outcome(error: &PrepareError) -> Outcome {
     }
 }
 
-/// The error of a read that was given up.
+/// The error of a read that failed.
 pub(crate) fn unread(what: &str, failure: Failure) -> Error {
     let Failure { servers, error, .. } = failure;
     let kind = kind_of(outcome(&error));
@@ -159,8 +159,9 @@ pub(crate) fn unread(what: &str, failure: Failure) -> Error {
     Error::with_source(kind, text, error)
 }
 
-/// The error of a write that was given up. Also what was certainly not done is `UnknownOutcome`, as long
-/// as it could be done later: it is a part of something, other parts of which are done.
+/// The error of a write that was given up. A write that was certainly not applied is
+/// `UnknownOutcome` too, as long as a retry could apply it: it is part of an operation whose other
+/// parts are done.
 pub(crate) fn unwritten(what: &str, failure: Failure) -> Error {
     let Failure { may_be_done, servers, error } = failure;
     let (kind, text) = match outcome(&error) {
@@ -177,7 +178,7 @@ pub(crate) fn unwritten(what: &str, failure: Failure) -> Error {
     Error::with_source(kind, text, error)
 }
 
-/// The error of rows that are not what the tables of `spec/cql/` hold.
+/// The error of rows that do not match the tables of `spec/cql/`.
 pub(crate) fn unexpected(
     what: &str,
     error: impl Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -195,7 +196,7 @@ pub(crate) fn unprepared(statement: &str, servers: &str, error: PrepareError) ->
     Error::with_source(kind_of(outcome), text, error)
 }
 
-/// The kind of error of what changes nothing.
+/// The error kind of a request that changes nothing.
 fn kind_of(outcome: Outcome) -> ErrorKind {
     if outcome.may_pass() { ErrorKind::Unavailable } else { ErrorKind::Io }
 }
@@ -232,7 +233,7 @@ mod tests {
             (unavailable, Outcome::Unknown),
             (DbError::Overloaded, Outcome::Unknown),
             (DbError::ServerError, Outcome::Unknown),
-            // What servers of protocol 5 say of a conditional write.
+            // The error of protocol 5 for a conditional write.
             (DbError::Other(0x1700), Outcome::Unknown),
             (limited(false), Outcome::Unknown),
             (limited(true), Outcome::NotDone),

@@ -1,19 +1,19 @@
-//! The store on ScyllaDB or Cassandra: the same questions and answers as the embedded one.
+//! The store on ScyllaDB or Cassandra: the same requests and answers as the embedded one.
 //!
-//! Imports go one way: `store` and `table` -> `matching`, `maintain`, `write` -> `read` -> `context` ->
-//! `schema` -> `client` -> `settings`, `error`. Reads never publish: the hot keys that they meet go through a
-//! channel to a task of the store (`write::hot_keys`).
+//! Imports go one way: `store` and `table` -> `matching`, `maintain`, `write` -> `read` ->
+//! `context` -> `schema` -> `client` -> `settings`, `error`. Reads never publish: they report hot
+//! keys through a channel to a task of the store (`write::hot_keys`).
 //!
-//! Must not know files of the embedded engine, Python, or where batches come from. The tables in the
-//! servers are those of `spec/cql/`; nothing else is read or written there.
+//! Must not know the files of the embedded engine, Python, or the source of batches. The CQL tables
+//! are those of `spec/cql/`; this crate reads and writes no others.
 //!
 //! Invariants:
-//! - every row is written to both directions, with the date it was seen as its timestamp: the order of
-//!   writes, repeated ones and concurrent ones never change what is there in the end;
-//! - every statement is idempotent; it is repeated until it is acknowledged or its time is over, and
-//!   then a write is reported as unknown, never as failed;
-//! - no question begins with a knowledge of erasures that is older than the lease; what it gives is as of
-//!   then, however long it takes.
+//! - Every row is written to both directions, with the date it was seen as its timestamp. Order,
+//!   repetition and concurrency of writes never change the final state.
+//! - Every statement is idempotent. It is retried until it is acknowledged or times out; a write
+//!   that times out is reported as unknown, never as failed.
+//! - No request starts with tombstones older than the metadata TTL. Its answer is as of its start,
+//!   however long it takes.
 #![forbid(unsafe_code)]
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::indexing_slicing))]

@@ -8,7 +8,7 @@ use crate::schema::keyspace::{self, StoreRow};
 use crate::schema::metadata_cache::MetadataCache;
 use crate::settings::Settings;
 use crate::table::CqlTable;
-use crate::write::hot_keys::note_detected;
+use crate::write::hot_keys::publish_detected;
 use idmatch_model::{ErasureKey, TableName, TableOptions};
 use idmatch_store::{Error, ErrorKind, Result, Store, Table};
 use parking_lot::{Mutex, RwLock};
@@ -85,7 +85,7 @@ impl CqlStore {
         let table = {
             let (context, detected) = TableContext::open(client, metadata_cache, keep).await?;
             let context = Arc::new(context);
-            tokio::spawn(note_detected(Arc::downgrade(&context), detected));
+            tokio::spawn(publish_detected(Arc::downgrade(&context), detected));
             Arc::new(CqlTable::new(context))
         };
         let mut tables = self.0.tables.lock();

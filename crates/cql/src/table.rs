@@ -1,4 +1,4 @@
-//! A table in the servers.
+//! A table on servers.
 
 use crate::client::Use;
 use crate::context::TableContext;
@@ -21,7 +21,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// One table.
+/// A table of the store.
 pub(crate) struct CqlTable {
     pub(crate) context: Arc<TableContext>,
     /// Set when its caller gives up.
@@ -45,7 +45,8 @@ impl Table for CqlTable {
         load(&self.context, source, ingest)
     }
 
-    /// What an acknowledgement means is for the servers' commit log to say; see `docs/explanation/servers.md`.
+    /// The servers' commit log decides what an acknowledgement means; see
+    /// `docs/explanation/servers.md`.
     fn upsert(
         &self,
         source: &mut dyn BatchSource,
@@ -161,17 +162,17 @@ impl CqlTable {
         CqlTable { context, stop: None }
     }
 
-    /// Waits for what only reads, as long as the caller does.
+    /// Waits for a read, as long as the caller does.
     fn read<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         self.context.client.wait_unless(self.stop.as_deref(), Use::Read, work)
     }
 
-    /// The same for what changes the table.
+    /// Waits for a change of the table, as long as the caller does.
     fn change<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         self.context.client.wait_unless(self.stop.as_deref(), Use::Write, work)
     }
 
-    /// What is known, and a sample of both directions.
+    /// The metadata, and a sample of both directions.
     async fn sample(&self) -> Result<(Arc<TableMetadata>, Sample, Sample)> {
         let metadata = self.context.metadata_cache.refresh().await?;
         let by_id = sample(&self.context, &metadata, Side::Id).await?;

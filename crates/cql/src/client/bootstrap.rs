@@ -1,7 +1,7 @@
-//! Connects to one contact point that answers, while a node hangs: until such a connection is given up,
-//! the driver waits for the contact point that it happens to ask first, and then for every other node.
+//! Connects to one contact point that answers, while another node does not respond.
 //!
-//! Must not know what a session is used for.
+//! The driver itself waits for the first contact point that it picks, and then for every other node,
+//! until the connection times out. Must not know what a session is used for.
 
 use super::cluster::{is_near, knows_cluster};
 use crate::settings::Settings;
@@ -15,11 +15,11 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 
-/// So many contact points are tried at once, and so many addresses of each.
-const TRIED: usize = 5;
+/// Contact points that are tried at once, and addresses of each.
+const CONCURRENT_TRIES: usize = 5;
 
-/// A session with one node. `None` where no contact point is a node that can be asked: none answers, or
-/// servers know each other by other addresses.
+/// A session with one node. `None` if no contact point is usable: none answers, or the servers know
+/// each other by other addresses.
 pub(super) async fn session(settings: &Settings, builder: &SessionBuilder) -> Option<Session> {
     let mut names: Vec<&String> = settings.nodes.iter().collect();
     fastrand::shuffle(&mut names);
@@ -27,12 +27,12 @@ pub(super) async fn session(settings: &Settings, builder: &SessionBuilder) -> Op
         let mut addresses: Vec<_> = tokio::net::lookup_host(name).await.ok()?.collect();
         fastrand::shuffle(&mut addresses);
         let with_one = |address| with_one(settings, builder, address);
-        first(addresses.into_iter().take(TRIED).map(with_one)).await
+        first(addresses.into_iter().take(CONCURRENT_TRIES).map(with_one)).await
     };
-    first(names.into_iter().take(TRIED).map(by_name)).await
+    first(names.into_iter().take(CONCURRENT_TRIES).map(by_name)).await
 }
 
-/// The first that there is.
+/// The first success; `None` if every try fails.
 async fn first<T>(tries: impl Iterator<Item: Future<Output = Option<T>>>) -> Option<T> {
     let tries: FuturesUnordered<_> = tries.collect();
     pin!(tries.filter_map(ready)).next().await
@@ -46,8 +46,8 @@ async fn with_one(
     let only = AllowListHostFilter::new([node]).ok()?;
     let builder = builder.clone().known_node_addr(node).host_filter(Arc::new(only));
     let session = builder.build().await.ok()?;
-    let metadata_cache = session.get_cluster_state();
-    let mut nodes = metadata_cache.get_nodes_info().iter();
-    let can_be_asked = nodes.any(|node| node.is_connected() && is_near(settings, node));
-    (can_be_asked && knows_cluster(&session)).then_some(session)
+    let cluster_state = session.get_cluster_state();
+    let mut nodes = cluster_state.get_nodes_info().iter();
+    let is_usable = nodes.any(|node| node.is_connected() && is_near(settings, node));
+    (is_usable && knows_cluster(&session)).then_some(session)
 }

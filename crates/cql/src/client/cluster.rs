@@ -1,15 +1,15 @@
-//! What a session knows of its cluster.
+//! The metadata of the cluster in a session.
 
 use crate::settings::Settings;
 use scylla::client::session::Session;
 use scylla::cluster::Node;
 
-/// Whether the driver has learnt anything of the cluster: it also gives sessions that have not.
+/// Whether the driver has metadata of the cluster: it also returns sessions without any.
 pub(super) fn knows_cluster(session: &Session) -> bool {
     !session.get_cluster_state().cluster_name().is_empty()
 }
 
-/// Whether a node is one of those that are asked.
+/// Whether requests go to a node: it is in the chosen datacenter, or none is chosen.
 pub(super) fn is_near(settings: &Settings, node: &Node) -> bool {
     settings.datacenter.is_none() || settings.datacenter == node.datacenter
 }

@@ -1,7 +1,9 @@
-//! Why there is no connection, and what to do about it.
+//! Explains connection errors, and what to do about them.
 //!
-//! Invariant: what the address or the files that it names have to be changed for is `InvalidArgument`;
-//! what may pass is `Unavailable`. No password is in any text.
+//! Invariants:
+//! - an error is `InvalidArgument` if the address or a file that it names must change;
+//! - an error that may pass is `Unavailable`;
+//! - no text has a password.
 
 use crate::settings::{Settings, Tls};
 use idmatch_store::{Error, ErrorKind};
@@ -17,13 +19,13 @@ use std::io;
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// The error of servers that do not answer in time.
+/// The error if servers do not answer in time.
 pub(super) fn unanswered(settings: &Settings, cause: impl Into<Cause>) -> Error {
     let text = format!("cannot connect to {}; check that the servers run", all(settings));
     Error::with_source(ErrorKind::Unavailable, text, cause)
 }
 
-/// The error of a session that was not made.
+/// The error if the driver makes no session.
 pub(super) fn unconnected(settings: &Settings, error: NewSessionError) -> Error {
     let NewSessionError::MetadataError(MetadataError::ConnectionPoolError(
         ConnectionPoolError::Broken { last_connection_error },
@@ -66,17 +68,17 @@ fn all(settings: &Settings) -> String {
 
 type Reason = Option<(ErrorKind, String)>;
 
-/// What ends a connection before anything is asked on it.
+/// Why a connection ends before the first request on it.
 fn in_handshake(tls: Option<&Tls>, error: &io::Error) -> Reason {
     let tls = tls?;
     let Some(error) = error.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>()) else {
         return is_end(error).then(|| (ErrorKind::Unavailable, ended(tls)));
     };
-    Some((ErrorKind::InvalidArgument, alarm(tls, error)))
+    Some((ErrorKind::InvalidArgument, tls_failure(tls, error)))
 }
 
-/// What ends a connection while the first things are asked on it. Servers judge a client's certificate
-/// when the client already goes on.
+/// Why a connection ends during the first requests on it. Servers verify a client's certificate when
+/// the client already goes on.
 fn after_handshake(tls: Option<&Tls>, error: Option<&BrokenConnectionErrorKind>) -> Reason {
     let header = match error? {
         BrokenConnectionErrorKind::FrameHeaderParseError(header) => header,
@@ -94,7 +96,7 @@ fn after_handshake(tls: Option<&Tls>, error: Option<&BrokenConnectionErrorKind>)
     };
     let alert = io.and_then(|io| io.get_ref()).and_then(|e| e.downcast_ref::<rustls::Error>());
     Some(match alert {
-        Some(alert) => (ErrorKind::InvalidArgument, alarm(tls, alert)),
+        Some(alert) => (ErrorKind::InvalidArgument, tls_failure(tls, alert)),
         None => (ErrorKind::Unavailable, ended(tls)),
     })
 }
@@ -104,7 +106,7 @@ fn is_end(error: &io::Error) -> bool {
     matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
 }
 
-/// A connection that ended without a word, with TLS.
+/// The text for a TLS connection that ends without an alert.
 fn ended(tls: &Tls) -> String {
     match &tls.client {
         None => "they end the connection; if they ask for a client's certificate, name it: \
@@ -117,8 +119,8 @@ fn ended(tls: &Tls) -> String {
     }
 }
 
-/// What TLS says on either side.
-fn alarm(tls: &Tls, error: &rustls::Error) -> String {
+/// The text for a TLS error of either side.
+fn tls_failure(tls: &Tls, error: &rustls::Error) -> String {
     let ca = tls.ca.display();
     match error {
         rustls::Error::InvalidCertificate(wrong) => match wrong {

@@ -1,5 +1,7 @@
-//! Makes the session: where it connects to, as whom, and why it may not. While a node hangs there is
-//! one with a single node at first, and the one with all nodes takes its place as soon as it is there.
+//! Makes the session: its nodes, its login, and its connection errors.
+//!
+//! While a node does not respond, the first session has a single node. The session with all nodes
+//! replaces it as soon as it is made.
 
 use super::cluster::knows_cluster;
 use super::speculation::AdaptiveSpeculation;
@@ -19,26 +21,26 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How often nodes are asked whether all know of a change of tables.
+/// How often the driver checks for schema agreement.
 const AGREEMENT_INTERVAL: Duration = Duration::from_millis(50);
-/// A connection on which nothing is heard for so long is given up.
+/// A connection that does not answer a keepalive for this long is closed.
 const KEEPALIVE: Duration = Duration::from_secs(5);
-/// After so long without a session, it is looked which contact points answer: a node may hang.
-const HASTE: Duration = Duration::from_millis(500);
-/// A session with all nodes that was not made is tried again after so long.
-const AGAIN: Duration = Duration::from_secs(1);
+/// After this long without a session, single contact points are tried: a node may not respond.
+const BOOTSTRAP_DELAY: Duration = Duration::from_millis(500);
+/// The pause before a session with all nodes is tried again.
+const RECONNECT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The session that is used.
+/// The session in use.
 pub(super) struct Connection(watch::Receiver<Current>);
 
 struct Current {
     session: Arc<Session>,
-    /// Whether it may ask all nodes.
+    /// Whether it has all nodes.
     is_whole: bool,
 }
 
 impl Connection {
-    /// The session to be used now. It may be another one the next time.
+    /// The session to use now. The next call may return another.
     pub(super) fn session(&self) -> Arc<Session> {
         Arc::clone(&self.0.borrow().session)
     }
@@ -47,15 +49,15 @@ impl Connection {
         self.0.borrow().is_whole
     }
 
-    /// The session that may ask all nodes, when it is there.
+    /// Waits for the session with all nodes.
     pub(super) async fn whole(&self) -> Arc<Session> {
-        // Whoever sends it does not end before.
+        // The sender does not end before it sends that session.
         let _ = self.0.clone().wait_for(|current| current.is_whole).await;
         self.session()
     }
 }
 
-/// Connects to the contact points that answer. What is sent by itself has `patience`.
+/// Connects to the contact points that answer. Unprepared requests use `speculation`.
 pub(super) async fn connect(
     settings: &Settings,
     speculation: &Arc<AdaptiveSpeculation>,
@@ -65,7 +67,7 @@ pub(super) async fn connect(
         .keepalive_interval(KEEPALIVE)
         .keepalive_timeout(KEEPALIVE)
         .pool_size(PoolSize::PerShard(NonZeroUsize::MIN))
-        // What changes here are tables, whose columns are known.
+        // Only tables change here, and their columns are known.
         .refresh_metadata_on_auto_schema_agreement(false)
         .schema_agreement_interval(AGREEMENT_INTERVAL)
         .keyspaces_to_fetch([settings.keyspace.as_str()])
@@ -81,7 +83,7 @@ pub(super) async fn connect(
     // The driver tries every contact point.
     let mut whole = Box::pin(async move { all.build().await });
     let connected = async {
-        if let Ok(connected) = tokio::time::timeout(HASTE, &mut whole).await {
+        if let Ok(connected) = tokio::time::timeout(BOOTSTRAP_DELAY, &mut whole).await {
             return (connected, None);
         }
         match select(whole, pin!(bootstrap::session(settings, &builder))).await {
@@ -103,7 +105,7 @@ pub(super) async fn connect(
             let session = loop {
                 match connected {
                     Ok(session) if knows_cluster(&session) => break Arc::new(session),
-                    _ => tokio::time::sleep(AGAIN).await,
+                    _ => tokio::time::sleep(RECONNECT_INTERVAL).await,
                 }
                 connected = again.build().await;
             };
@@ -113,7 +115,7 @@ pub(super) async fn connect(
     Ok(Connection(receiver))
 }
 
-/// How requests are sent for which another node is asked when `patience` is over.
+/// The execution profile of requests with the speculative delay of `speculation`.
 pub(super) fn profile(
     settings: &Settings,
     speculation: &Arc<AdaptiveSpeculation>,
@@ -132,10 +134,10 @@ pub(super) fn profile(
     profile.build().into_handle()
 }
 
-/// LOCAL_QUORUM is of the datacenter of whoever is asked: it has to be the same one each time.
+/// LOCAL_QUORUM counts the coordinator's datacenter, which must be the same for every request.
 fn check_datacenter(settings: &Settings, session: &Session) -> Result<()> {
-    let metadata_cache = session.get_cluster_state();
-    let nodes = metadata_cache.get_nodes_info().iter();
+    let cluster_state = session.get_cluster_state();
+    let nodes = cluster_state.get_nodes_info().iter();
     let there: BTreeSet<&str> = nodes.filter_map(|node| node.datacenter.as_deref()).collect();
     let names = || there.iter().copied().collect::<Vec<_>>().join(", ");
     let wrong = match &settings.datacenter {

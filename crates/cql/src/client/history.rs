@@ -1,7 +1,7 @@
-//! What became of each attempt that the driver made for one request.
+//! Records the outcome of each attempt that the driver makes for one request.
 //!
-//! The driver itself tells of the last one only; it may have asked several nodes, one after another and
-//! at once.
+//! The driver itself reports the last attempt only. It may have asked several nodes, one after another
+//! and at once.
 
 use crate::error::{attempt_outcome, counts_copies, is_overload};
 use parking_lot::Mutex;
@@ -11,37 +11,37 @@ use scylla::policies::retry::RetryDecision;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// The attempts for one request, repeated or not.
+/// The attempts for one request, with its retries.
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
-    /// What was sent.
+    /// Attempts that were sent.
     sent: AtomicU64,
-    /// What was answered so that it certainly was not done.
+    /// Attempts whose answer says that they were certainly not done.
     undone: AtomicU64,
-    /// Whether a server had too much to do.
+    /// Whether a server was overloaded.
     met_overload: AtomicBool,
-    /// The last answer that counts copies.
+    /// The last answer that counts replicas.
     counted: Mutex<Option<DbError>>,
 }
 
 impl Attempts {
-    /// What was sent until now.
+    /// The attempts that were sent until now.
     pub(super) fn sent(&self) -> u64 {
         self.sent.load(Relaxed)
     }
 
-    /// Whether an attempt may have been done. When this is asked, all that was sent has been noted: the
-    /// driver does it in the caller's own task.
+    /// Whether an attempt may have been done. All attempts are recorded at the time of this call: the
+    /// driver records them in the caller's own task.
     pub(super) fn may_be_done(&self) -> bool {
         self.sent() > self.undone.load(Relaxed)
     }
 
-    /// The last answer that says how many copies were needed, and how many there were.
+    /// The last answer that counts the required and the available replicas.
     pub(super) fn counted(&self) -> Option<DbError> {
         self.counted.lock().clone()
     }
 
-    /// Whether a server had too much to do since this was last asked.
+    /// Whether a server was overloaded since the last call.
     pub(super) fn met_overload(&self) -> bool {
         self.met_overload.swap(false, Relaxed)
     }

@@ -1,15 +1,15 @@
-//! How much is asked of the servers: so many requests at once, and so many in a second.
+//! Limits the requests to the servers: the number in flight, and the number per second.
 //!
-//! Whoever has a request waits for its turn, first come, first served; nothing is refused for lack of
-//! it. Must not know what is asked.
+//! A request waits for its permit, first come, first served; the limiter refuses none. Must not know
+//! what a request asks.
 //!
-//! How many there are at once follows what servers say (AIMD, as TCP does it): half as many when they
-//! are overloaded, one more after as many answers as there are turns.
+//! The concurrency limit adapts to the servers (AIMD, as in TCP). An overload halves it; it grows by
+//! one after as many answers as there are permits.
 //!
 //! Invariants:
-//! - there are never more turns than `in_flight`, and always one;
-//! - requests that were sent without a turn are taken off the ceiling of later ones, so that over time
-//!   it holds for all.
+//! - there is always one permit, and never more than `in_flight`;
+//! - requests that were sent without a permit count against later ones, so that over time the rate
+//!   limit holds for all.
 
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use parking_lot::{Mutex, MutexGuard};
@@ -17,36 +17,36 @@ use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// What a ceiling allows at once, as a part of what it allows in a second: timers are too coarse to
-/// tell each request of many thousands apart.
-const BURST: u32 = 10;
+/// The burst is the rate limit divided by this: timers are too coarse to schedule each of many
+/// thousands of requests.
+const BURST_DIVISOR: u32 = 10;
 
-/// Gives turns.
+/// Gives permits.
 pub(super) struct RequestLimiter {
     permits: Semaphore,
     limit: Mutex<AdaptiveLimit>,
     rate_limit: Option<RateLimit>,
 }
 
-/// How many turns there are.
+/// The concurrency limit.
 struct AdaptiveLimit {
     most: usize,
-    /// So many at present.
+    /// The current limit.
     limit: usize,
-    /// Turns that end with their requests: others have them, but the limit was lowered.
+    /// Permits to forget when their requests end: requests hold them, but the limit was lowered.
     excess: usize,
-    /// Answers since the limit was changed.
+    /// Answers since the last change of the limit.
     answers: usize,
     /// How often the limit was lowered.
     cuts: u64,
 }
 
-/// The moment at which a request was sent, as counted by what was lowered until then. All that was sent
-/// before a cut tells of the same overload, and lowers the limit once.
+/// The number of cuts of the limit when a request was sent. All requests sent before a cut report the
+/// same overload, and lower the limit once.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LimitEpoch(u64);
 
-/// The right to have one request under way.
+/// The right to have one request in flight.
 pub(super) struct Permit<'f> {
     limiter: &'f RequestLimiter,
     permit: Option<SemaphorePermit<'f>>,
@@ -60,23 +60,23 @@ impl RequestLimiter {
         RequestLimiter { permits: Semaphore::new(in_flight), limit: Mutex::new(limit), rate_limit }
     }
 
-    /// Waits for a turn, and for what the ceiling allows.
+    /// Waits for a permit, and for the rate limit.
     pub(super) async fn permit(&self) -> Permit<'_> {
-        // It is never closed.
+        // The semaphore is never closed.
         let permit = self.permits.acquire().await.ok();
         let permit = Permit { limiter: self, permit };
-        self.below_ceiling().await;
+        self.wait_for_rate().await;
         permit
     }
 
-    /// Waits for what the ceiling allows, to send a request again.
-    pub(super) async fn below_ceiling(&self) {
+    /// Waits for the rate limit, to retry a request.
+    pub(super) async fn wait_for_rate(&self) {
         if let Some(rate_limit) = &self.rate_limit {
             rate_limit.wait().await;
         }
     }
 
-    /// Notes requests that were sent without waiting for the ceiling.
+    /// Counts requests that did not wait for the rate limit.
     pub(super) fn charge(&self, requests: u64) {
         if let Some(rate_limit) = &self.rate_limit {
             rate_limit.debt.fetch_add(requests, Relaxed);
@@ -87,7 +87,7 @@ impl RequestLimiter {
         LimitEpoch(self.limit().cuts)
     }
 
-    /// Notes a request that was answered.
+    /// Counts an answered request.
     pub(super) fn answered(&self) {
         let mut limit = self.limit();
         if limit.limit == limit.most {
@@ -106,7 +106,7 @@ impl RequestLimiter {
         }
     }
 
-    /// Notes that servers had too much to do to answer a request.
+    /// Halves the limit, once per epoch: servers were too overloaded to answer a request.
     pub(super) fn overloaded(&self, epoch: LimitEpoch) {
         let mut limit = self.limit();
         if epoch.0 != limit.cuts {
@@ -137,18 +137,18 @@ impl Drop for Permit<'_> {
     }
 }
 
-/// So many requests in a second.
+/// The limit of requests per second.
 struct RateLimit {
     limiter: DefaultDirectRateLimiter,
-    /// Requests that were sent and not counted yet.
+    /// Requests that were sent and are not counted yet.
     debt: AtomicU64,
-    /// Held by who is next: the limiter itself knows no order, and would wake all.
+    /// Held by the next request: the limiter itself keeps no order, and would wake all.
     next: tokio::sync::Mutex<()>,
 }
 
 impl RateLimit {
     fn new(per_second: NonZeroU32) -> RateLimit {
-        let burst = NonZeroU32::new(per_second.get() / BURST).unwrap_or(NonZeroU32::MIN);
+        let burst = NonZeroU32::new(per_second.get() / BURST_DIVISOR).unwrap_or(NonZeroU32::MIN);
         let quota = Quota::per_second(per_second).allow_burst(burst);
         RateLimit {
             limiter: RateLimiter::direct(quota),
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
     use futures::FutureExt;
 
-    /// Turns that can be had without waiting.
+    /// The permits that are free without waiting.
     fn free(limiter: &RequestLimiter) -> usize {
         let mut permits = Vec::new();
         while let Some(permit) = limiter.permit().now_or_never() {
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn overload_halves_the_turns_and_answers_bring_them_back() {
+    fn overload_halves_the_limit_and_answers_restore_it() {
         let limiter = RequestLimiter::new(8, None);
         assert_eq!(free(&limiter), 8);
         for left in [4, 2, 1, 1, 1] {
@@ -200,15 +200,15 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_before_a_cut_cuts_once() {
+    fn requests_sent_before_a_cut_cut_once() {
         let limiter = RequestLimiter::new(100, None);
-        let moments = [limiter.epoch(), limiter.epoch(), limiter.epoch()];
-        moments.into_iter().for_each(|epoch| limiter.overloaded(epoch));
+        let epochs = [limiter.epoch(), limiter.epoch(), limiter.epoch()];
+        epochs.into_iter().for_each(|epoch| limiter.overloaded(epoch));
         assert_eq!(free(&limiter), 50);
     }
 
     #[test]
-    fn turns_that_others_have_end_with_their_requests() {
+    fn held_permits_end_with_their_requests() {
         let limiter = RequestLimiter::new(4, None);
         let permit = || limiter.permit().now_or_never().unwrap();
         let mut taken = vec![permit(), permit(), permit()];
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(free(&limiter), 1);
         taken.pop();
         assert_eq!(free(&limiter), 2);
-        // One that is back before the excess has ended takes from that.
+        // A raise before the excess has ended reduces the excess.
         let mut taken = vec![permit(), permit()];
         limiter.overloaded(limiter.epoch());
         limiter.answered();
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ceiling_counts_what_was_sent_without_a_turn() {
+    fn a_rate_limit_counts_requests_sent_without_a_permit() {
         let limiter = RequestLimiter::new(1_000, NonZeroU32::new(10));
         // A burst of one.
         assert!(limiter.permit().now_or_never().is_some());

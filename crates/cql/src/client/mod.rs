@@ -1,15 +1,15 @@
-//! The connection to the servers: requests with their limits and repetitions.
+//! The connection to the servers: requests with their limits and retries.
 //!
-//! Owns the runtime that the driver works in; the rest of the crate is called from other threads;
-//! `wait` is how they wait. `connection` makes the session, `bootstrap` does while a node hangs, `tls`
-//! encrypts it, `limiter` says when a request may be sent, `speculation` when another node is asked too,
-//! `history` what became of it, `replicas` what it needed. Must not know any table.
+//! Owns the runtime that the driver works in. Other threads call the rest of the crate, and wait with
+//! `wait`. `connection` makes the session, `bootstrap` makes it while a node does not respond, and
+//! `tls` encrypts it. `limiter` gives permits, `speculation` sets the speculative delay, `history`
+//! records attempts, and `replicas` describes requirements. Must not know any table.
 //!
 //! Invariants:
-//! - every statement is idempotent, so that it may be sent again, and to two nodes at once; only a
-//!   change of tables is sent to one node at a time;
-//! - requests about rows wait for their turn. Those of the catalog do not, but count: others wait for
-//!   them while having turns.
+//! - every statement is idempotent, so that it may be retried, and sent to two nodes at once; only a
+//!   change of tables goes to one node at a time;
+//! - requests about rows wait for a permit. Catalog requests do not, but count against the rate limit:
+//!   requests with permits wait for them.
 
 mod bootstrap;
 mod cluster;

@@ -9,10 +9,10 @@ use scylla::response::query_result::QueryRowsResult;
 use scylla::serialize::row::SerializeRow;
 use std::sync::Arc;
 
-/// What a statement is asked with.
+/// The bound values of a statement.
 type Values = Box<dyn SerializeRow + Send + Sync>;
 
-/// The rows of a statement. Pages are read when they are asked for.
+/// The pages of a statement, each read on demand.
 pub(crate) struct Pages {
     client: Arc<Client>,
     what: Arc<str>,
@@ -34,15 +34,15 @@ impl Pages {
 
     /// The next page; `None` after the last.
     pub(crate) async fn next(&mut self) -> Result<Option<Page>> {
-        // It stays where it is if this fails, so that nobody takes an error for the end.
-        let Some(metadata_cache) = self.next.clone() else { return Ok(None) };
+        // The paging state stays after an error, so that no caller takes the error for the end.
+        let Some(paging_state) = self.next.clone() else { return Ok(None) };
         let (rows, next) =
-            self.client.read_page(&self.what, &self.prepared, &self.values, metadata_cache).await?;
+            self.client.read_page(&self.what, &self.prepared, &self.values, paging_state).await?;
         self.next = next;
         Ok(Some(Page { rows, what: Arc::clone(&self.what) }))
     }
 
-    /// Counts rows, until they are more than so many.
+    /// Counts rows, until there are more than `enough`.
     pub(crate) async fn count(mut self, enough: u64) -> Result<u64> {
         let mut rows = 0;
         while rows <= enough
@@ -58,13 +58,13 @@ impl Pages {
         self.next.is_some()
     }
 
-    /// Reads the pages that follow so large.
+    /// Sets the rows of the pages that follow.
     pub(crate) fn set_page_rows(&mut self, rows: i32) {
         self.prepared.set_page_size(rows);
     }
 }
 
-/// Some rows as the servers gave them.
+/// A page of rows as the servers sent it.
 pub(crate) struct Page {
     rows: QueryRowsResult,
     what: Arc<str>,
@@ -76,7 +76,7 @@ impl Page {
         self.rows.rows_num()
     }
 
-    /// Takes each row, in order.
+    /// Calls `take` with each row, in order.
     pub(crate) fn each<'p, R: DeserializeRow<'p, 'p>>(
         &'p self,
         mut take: impl FnMut(R) -> Result<()>,

@@ -1,4 +1,4 @@
-//! Prepares statements: once, with whom they ask, and again while nodes do not answer.
+//! Prepares statements with their consistency, and retries while nodes do not respond.
 
 use super::prepared::Prepared;
 use super::replicas::Needs;
@@ -13,14 +13,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const PAGE_ROWS: i32 = 5_000;
-/// Requests for many keys or rows are repeated so many times as long while servers have too much to do:
-/// nobody waits for one of them, and each takes all of the servers' time to fail.
-const BULK_TIMES: u32 = 3;
+/// While servers are overloaded, IN queries and scans are retried for this many times the timeout:
+/// no caller waits for one of them, and each takes all of the servers' time to fail.
+const BULK_TIMEOUT_FACTOR: u32 = 3;
 
 impl Client {
     /// Prepares a statement about rows.
     pub(crate) async fn prepare(&self, cql: &str, used: Use) -> Result<Prepared> {
-        let least = match used {
+        let min_delay = match used {
             Use::Read | Use::List | Use::Write => Duration::ZERO,
             Use::Scan => speculation::BULK,
         };
@@ -28,26 +28,26 @@ impl Client {
             Use::Read | Use::List | Use::Scan => self.settings.read_consistency,
             Use::Write => self.settings.write_consistency,
         };
-        let mut prepared = self.prepared(cql, least, false, Needs::Copies(consistency)).await?;
+        let mut prepared = self.prepared(cql, min_delay, false, Needs::Copies(consistency)).await?;
         if matches!(used, Use::List | Use::Scan) {
-            prepared.within = self.settings.timeout.saturating_mul(BULK_TIMES);
+            prepared.within = self.settings.timeout.saturating_mul(BULK_TIMEOUT_FACTOR);
         }
         Ok(prepared)
     }
 
-    /// Prepares a statement of the catalog, once: all clients have to agree on that, whatever they
-    /// choose for rows, and in all datacenters.
+    /// Prepares a statement of the catalog, once. All clients in all datacenters must agree on the
+    /// catalog, whatever consistency they choose for rows.
     pub(crate) async fn prepare_catalog(&self, cql: &str) -> Result<Prepared> {
-        let metadata = self.prepared.lock().get(cql).cloned();
-        if let Some(metadata) = metadata {
-            return Ok(metadata);
+        let cached = self.prepared.lock().get(cql).cloned();
+        if let Some(cached) = cached {
+            return Ok(cached);
         }
-        let (least, needs) = match cql.starts_with("SELECT") {
-            // Requests about rows wait for it.
+        let (min_delay, needs) = match cql.starts_with("SELECT") {
+            // Requests about rows wait for this read.
             true => (Duration::ZERO, Needs::Copies(Consistency::LocalQuorum)),
             false => (speculation::CONDITIONAL, Needs::Agreement(Consistency::EachQuorum)),
         };
-        let mut prepared = self.prepared(cql, least, true, needs).await?;
+        let mut prepared = self.prepared(cql, min_delay, true, needs).await?;
         prepared.statement.set_serial_consistency(Some(SerialConsistency::Serial));
         let mut all = self.prepared.lock();
         Ok(all.entry(cql.to_owned()).or_insert(prepared).clone())
@@ -56,11 +56,11 @@ impl Client {
     async fn prepared(
         &self,
         cql: &str,
-        least: Duration,
+        min_delay: Duration,
         of_catalog: bool,
         needs: Needs,
     ) -> Result<Prepared> {
-        let speculation = Arc::new(AdaptiveSpeculation::new(&self.settings, least));
+        let speculation = Arc::new(AdaptiveSpeculation::new(&self.settings, min_delay));
         let mut statement = self.statement(cql).await?;
         statement
             .set_execution_profile_handle(Some(connection::profile(&self.settings, &speculation)));
@@ -77,13 +77,13 @@ impl Client {
             statement.set_is_idempotent(true);
             let (is_whole, session) = (self.connection.is_whole(), self.session());
             let preparing = session.prepare(statement);
-            // The driver waits for every node, also for one that hangs.
+            // The driver waits for every node, also for one that does not respond.
             match tokio::time::timeout(self.settings.request_timeout, preparing).await {
                 Ok(Ok(mut prepared)) => {
                     prepared.set_use_cached_result_metadata(true);
                     return Ok(prepared);
                 }
-                // One node may not have heard of a table that others know.
+                // One node may not know a table yet that others know.
                 Ok(Err(_)) if !is_whole && Instant::now() < until => {
                     let left = until.saturating_duration_since(Instant::now());
                     let _ = tokio::time::timeout(left, self.connection.whole()).await;

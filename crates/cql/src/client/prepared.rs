@@ -1,4 +1,4 @@
-//! A prepared statement, and how its requests are repeated.
+//! A prepared statement, and the retry policy of its requests.
 
 use super::history::Attempts;
 use super::replicas::Needs;
@@ -7,30 +7,30 @@ use scylla::statement::prepared::PreparedStatement;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A statement that the servers know, and what its answers take.
+/// A statement that the servers know, and the latency of its answers.
 #[derive(Debug, Clone)]
 pub(crate) struct Prepared {
     pub(super) statement: PreparedStatement,
     pub(super) speculation: Arc<AdaptiveSpeculation>,
-    /// How long it is repeated while servers have too much to do.
+    /// How long it is retried while servers are overloaded.
     pub(super) within: Duration,
-    /// Not about rows.
+    /// Whether it is about the catalog, not about rows.
     pub(super) of_catalog: bool,
     pub(super) needs: Needs,
 }
 
-/// How a request is repeated, and what it needs.
+/// How a request is retried, and what it requires.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RetryPolicy<'p> {
-    /// How long, while servers have too much to do.
+    /// How long it is retried while servers are overloaded.
     pub(super) within: Duration,
-    /// What tells when another node is asked too.
+    /// Determines the speculative delay.
     pub(super) speculation: Option<&'p AdaptiveSpeculation>,
     pub(super) needs: Needs,
 }
 
 impl Prepared {
-    /// The pages of its answers are to have at most so many rows.
+    /// Sets the most rows of a page.
     pub(crate) fn set_page_size(&mut self, rows: i32) {
         self.statement.set_page_size(rows);
     }
@@ -39,7 +39,7 @@ impl Prepared {
         RetryPolicy { within: self.within, speculation: Some(&self.speculation), needs: self.needs }
     }
 
-    /// For one request, of which every attempt is noted.
+    /// The statement for one request, and the record of its attempts.
     pub(super) fn watched(&self) -> (PreparedStatement, Arc<Attempts>) {
         let (mut statement, attempts) = (self.statement.clone(), Arc::new(Attempts::default()));
         statement.set_history_listener(Arc::clone(&attempts) as _);

@@ -1,5 +1,7 @@
-//! What a request needed of the servers, and which nodes were connected when it was given up: the driver tells
-//! of the last attempt alone, such as that a connection is broken. Must not know what was asked.
+//! Describes what a failed request required of the servers, and which nodes were connected then.
+//!
+//! The driver reports the last attempt alone, such as a broken connection. Must not know what was
+//! asked.
 
 use super::history::Attempts;
 use crate::error::counts_copies;
@@ -9,22 +11,22 @@ use scylla::cluster::metadata::Strategy;
 use scylla::errors::ExecutionError;
 use scylla::statement::Consistency;
 
-/// Nodes that are named.
+/// Nodes that an error names at most.
 const NAMED_NODES: usize = 5;
 
-/// What a request needs, to say so when it fails.
+/// What a request requires, for the error when it fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Needs {
     /// Any node.
     Node,
     /// This consistency.
     Copies(Consistency),
-    /// This consistency, and a majority of all replicas that agree on who is first.
+    /// This consistency, and a majority of all replicas that agree on the order (serial).
     Agreement(Consistency),
 }
 
-/// What was required, which nodes are not connected, and what a node said of its replicas, unless that is the
-/// last error.
+/// The requirement, the nodes that are not connected, and a node's count of replicas, unless that is
+/// the last error.
 pub(super) fn needed_and_alive(
     (session, settings, has_all_nodes): (&Session, &Settings, bool),
     (needs, attempts, last): (Needs, &Attempts, &ExecutionError),
@@ -33,29 +35,29 @@ pub(super) fn needed_and_alive(
         matches!(last, ExecutionError::LastAttemptError(last) if counts_copies(last).is_some());
     let said = attempts.counted().filter(|_| !is_last);
     let said = said.map(|said| format!("a node said: {said}"));
-    let metadata_cache = session.get_cluster_state();
-    let keyspace = metadata_cache.get_keyspace(&settings.keyspace);
+    let cluster_state = session.get_cluster_state();
+    let keyspace = cluster_state.get_keyspace(&settings.keyspace);
     let near = settings.datacenter.as_deref();
     let required = required(needs, keyspace.map_or(0, |keyspace| copies(&keyspace.strategy, near)));
     let parts = [required, Some(replica_status(session, has_all_nodes)), said];
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
-/// Which nodes are not connected.
+/// Describes which nodes are not connected.
 pub(super) fn replica_status(session: &Session, has_all_nodes: bool) -> String {
-    let metadata_cache = session.get_cluster_state();
-    let nodes = metadata_cache.get_nodes_info().iter().filter(|node| node.is_enabled());
-    let away = nodes.clone().filter(|node| !node.is_connected());
-    let mut away: Vec<String> = away.map(|node| node.address.to_string()).collect();
-    away.sort();
-    let text = connected(nodes.count(), &away);
+    let cluster_state = session.get_cluster_state();
+    let nodes = cluster_state.get_nodes_info().iter().filter(|node| node.is_enabled());
+    let disconnected = nodes.clone().filter(|node| !node.is_connected());
+    let mut disconnected: Vec<String> = disconnected.map(|node| node.address.to_string()).collect();
+    disconnected.sort();
+    let text = connected(nodes.count(), &disconnected);
     match has_all_nodes {
         true => text,
         false => format!("{text}; others are still being connected to"),
     }
 }
 
-/// What was required, where the datacenter that is asked has so many copies; 0 where that is not known.
+/// The requirement, for the number of replicas in the local datacenter; 0 if that is unknown.
 fn required(needs: Needs, copies: usize) -> Option<String> {
     let (consistency, also, verb) = match needs {
         Needs::Node => return None,
@@ -71,7 +73,7 @@ fn required(needs: Needs, copies: usize) -> Option<String> {
     })
 }
 
-/// How many copies a datacenter has, or the only one; 0 where that is not known.
+/// The number of replicas in the chosen or the only datacenter; 0 if that is unknown.
 fn copies(strategy: &Strategy, near: Option<&str>) -> usize {
     match (strategy, near) {
         (Strategy::SimpleStrategy { replication_factor }, _) => *replication_factor,
@@ -85,15 +87,15 @@ fn copies(strategy: &Strategy, near: Option<&str>) -> usize {
     }
 }
 
-/// Which nodes are not connected.
-fn connected(nodes: usize, away: &[String]) -> String {
-    let there = nodes - away.len();
+/// Describes which nodes are not connected.
+fn connected(nodes: usize, disconnected: &[String]) -> String {
+    let there = nodes - disconnected.len();
     let text = format!(
         "{there} of {nodes} nodes {}",
         if there == 1 { "is connected" } else { "are connected" }
     );
-    let named = away.iter().take(NAMED_NODES).cloned().collect::<Vec<_>>().join(", ");
-    match away.len() {
+    let named = disconnected.iter().take(NAMED_NODES).cloned().collect::<Vec<_>>().join(", ");
+    match disconnected.len() {
         0 => text,
         1..=NAMED_NODES => format!("{text}; not {named}"),
         more => format!("{text}; not {named} and {} more", more - NAMED_NODES),
@@ -105,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quorum_is_of_the_copies_that_it_is_about() {
+    fn a_quorum_counts_the_replicas_of_its_datacenter() {
         let simple = Strategy::SimpleStrategy { replication_factor: 3 };
         let places = |of: &[(&str, usize)]| Strategy::NetworkTopologyStrategy {
             datacenter_repfactors: of.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect(),
@@ -115,7 +117,7 @@ mod tests {
             (&simple, None, 3),
             (&one, None, 3),
             (&two, Some("west"), 5),
-            // Datacenters without a copy, and two where none is chosen.
+            // Datacenters without a replica, and two of which none is chosen.
             (&one, Some("west"), 0),
             (&two, Some("north"), 0),
             (&two, None, 0),
@@ -125,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_required_is_said() {
+    fn an_error_names_the_required_consistency() {
         let text = |needs, copies| required(needs, copies).unwrap_or_default();
         for (copies, expected) in [
             (3, "local_quorum was required, which is 2 of 3 copies"),
@@ -141,11 +143,12 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_are_away_are_named() {
-        let away = |count: u8| (1..=count).map(|n| format!("10.0.0.{n}:9042")).collect::<Vec<_>>();
+    fn disconnected_nodes_are_named() {
+        let disconnected =
+            |count: u8| (1..=count).map(|n| format!("10.0.0.{n}:9042")).collect::<Vec<_>>();
         assert_eq!(connected(3, &[]), "3 of 3 nodes are connected");
         let expected = "1 of 3 nodes is connected; not 10.0.0.1:9042, 10.0.0.2:9042";
-        assert_eq!(connected(3, &away(2)), expected);
-        assert!(connected(9, &away(7)).ends_with("10.0.0.5:9042 and 2 more"));
+        assert_eq!(connected(3, &disconnected(2)), expected);
+        assert!(connected(9, &disconnected(7)).ends_with("10.0.0.5:9042 and 2 more"));
     }
 }

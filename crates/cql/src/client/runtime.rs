@@ -1,9 +1,9 @@
-//! The threads that the driver works in.
+//! The threads of the driver.
 
 use idmatch_store::{Error, ErrorKind, Result};
 use tokio::runtime::{Builder, Runtime};
 
-/// The client's own threads.
+/// Starts the client's own threads.
 pub(super) fn runtime() -> Result<Runtime> {
     Builder::new_multi_thread()
         .worker_threads(threads())
@@ -13,8 +13,8 @@ pub(super) fn runtime() -> Result<Runtime> {
         .map_err(|e| Error::with_source(ErrorKind::Io, "cannot start threads", e))
 }
 
-/// Threads that wait for the servers: half as many as there are processors. The caller's is another one,
-/// and on two processors a second one made lookups wait: it is woken as well, and finds nothing to do.
+/// Threads that wait for the servers: half as many as processors. The caller's thread is one more.
+/// On two processors a second thread made lookups wait: it wakes as well, and finds nothing to do.
 fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, |processors| processors.get().div_ceil(2))
 }

@@ -1,4 +1,4 @@
-//! Changes of tables: with all nodes at hand, sent to one node at a time.
+//! Changes tables: with a session of all nodes, and through one node at a time.
 
 use super::history::Attempts;
 use super::prepared::RetryPolicy;
@@ -21,27 +21,27 @@ use uuid::Uuid;
 const SCHEMA_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Client {
-    /// Changes what tables there are, and waits until all servers know.
+    /// Changes tables, and waits for schema agreement.
     pub(crate) async fn change_schema(&self, cql: &str) -> Result<()> {
         let attempts = Arc::new(Attempts::default());
         let mut statement = Statement::new(cql);
         statement.set_request_timeout(Some(SCHEMA_TIMEOUT));
         statement.set_history_listener(Arc::clone(&attempts) as _);
-        // Two nodes that make a table at once may each make their own. So it is sent to one at a time,
-        // and all clients that can ask the same nodes begin with the same one.
+        // Two nodes that create a table at once may each create their own. So the change goes to one
+        // node at a time, and all clients of the same connected nodes begin with the same one.
         statement.set_is_idempotent(false);
-        let repetition = AtomicUsize::new(0);
+        let retries = AtomicUsize::new(0);
         let change = || async {
             let (mut statement, session) = (statement.clone(), self.session());
-            let node = nth_node(&session, repetition.fetch_add(1, Relaxed));
+            let node = nth_node(&session, retries.fetch_add(1, Relaxed));
             statement.set_load_balancing_policy(node);
             session.query_unpaged(statement, ()).await?;
-            // The driver waits only for what was changed just now.
+            // The driver itself waits only after a statement that changed tables.
             session.await_schema_agreement().await?;
             Ok(())
         };
-        let retry_policy = RetryPolicy { speculation: None, ..self.bulk_pace(Needs::Node) };
-        // One node alone would agree with itself.
+        let retry_policy = RetryPolicy { speculation: None, ..self.bulk_retry_policy(Needs::Node) };
+        // A session with one node would agree with itself.
         let whole = tokio::time::timeout(SCHEMA_TIMEOUT, self.connection.whole()).await;
         whole.map_err(|late| {
             let text = format!("no tables were changed: {}", self.replica_status());
@@ -51,26 +51,26 @@ impl Client {
         result.map_err(|failure| unwritten("a change of tables", failure))
     }
 
-    /// Learns which nodes have which rows of a keyspace that was made.
+    /// Refreshes the driver's metadata: which nodes have which rows of a new keyspace.
     pub(crate) async fn learn_of_keyspace(&self) -> Result<()> {
         let what = "cannot learn where the rows of a new keyspace are";
         let learnt = self.session().refresh_metadata().await;
         learnt.map_err(|e| Error::with_source(ErrorKind::Unavailable, what, e))
     }
 
-    /// Waits until all nodes that can be asked know the same tables, as long as requests are repeated.
+    /// Waits for schema agreement of all connected nodes, for at most the total timeout.
     pub(crate) async fn wait_for_agreement(&self) {
         let agreement = async { self.connection.whole().await.await_schema_agreement().await };
-        // What is asked next tells whether it was reached.
+        // The next request shows whether they agree.
         let _ = tokio::time::timeout(self.settings.timeout, agreement).await;
     }
 }
 
-/// To ask one of the nodes that can be asked, in an order that is the same for all clients.
+/// Targets the n-th connected node, in an order that is the same for all clients.
 fn nth_node(session: &Session, n: usize) -> Option<Arc<dyn LoadBalancingPolicy>> {
-    let metadata_cache = session.get_cluster_state();
-    let able = metadata_cache.get_nodes_info().iter().filter(|node| node.is_connected());
-    let nodes: BTreeSet<Uuid> = able.map(|node| node.host_id).collect();
+    let cluster_state = session.get_cluster_state();
+    let connected = cluster_state.get_nodes_info().iter().filter(|node| node.is_connected());
+    let nodes: BTreeSet<Uuid> = connected.map(|node| node.host_id).collect();
     let node = *nodes.iter().nth(n % nodes.len().max(1))?;
     Some(SingleTargetLoadBalancingPolicy::new(NodeIdentifier::HostId(node), None))
 }

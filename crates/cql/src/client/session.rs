@@ -1,4 +1,4 @@
-//! A session with its limits and repetitions: sends requests until they are answered, or their time is over.
+//! A session with its limits and retries: sends a request until it is answered, or its time is over.
 //!
 //! Must not know any table.
 
@@ -8,7 +8,7 @@ use super::limiter::RequestLimiter;
 use super::prepared::{Prepared, RetryPolicy};
 use super::replicas::{Needs, needed_and_alive, replica_status};
 use super::speculation::AdaptiveSpeculation;
-use crate::error::{Failure, is_unheard_of, outcome, unread, unwritten};
+use crate::error::{Failure, names_unknown_table, outcome, unread, unwritten};
 use crate::settings::Settings;
 use idmatch_store::Result;
 use parking_lot::Mutex;
@@ -26,31 +26,31 @@ use std::time::Duration;
 use tokio::runtime::{Handle, Runtime};
 use tokio::time::Instant;
 
-/// The first wait before a request is repeated, and the longest.
+/// The first backoff before a retry, and the longest.
 pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// A session, and how it is used.
+/// A session with its runtime, limits and settings.
 pub(crate) struct Client {
     pub(super) connection: Connection,
-    /// Where work is started; it may outlive the runtime, and then does nothing.
+    /// Starts work. It may outlive the runtime, and then does nothing.
     pub(super) runtime_handle: Handle,
-    /// There until this is dropped.
+    /// `None` only while the client is dropped.
     runtime: Option<Runtime>,
     limiter: RequestLimiter,
-    /// Of what is not prepared by itself: batches, and what is asked once.
+    /// The speculation of requests that are not prepared alone: batches and unprepared statements.
     bulk: Arc<AdaptiveSpeculation>,
-    /// The statements of the catalog.
+    /// The prepared statements of the catalog, by their CQL.
     pub(super) prepared: Mutex<HashMap<String, Prepared>>,
     pub(super) settings: Settings,
 }
 
-/// What a statement is for, or work with many.
+/// The purpose of a statement, or of work with many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
     /// Reads few rows.
     Read,
-    /// Reads the rows of a list of keys.
+    /// Reads the rows of an IN query.
     List,
     /// Reads many rows.
     Scan,
@@ -58,8 +58,8 @@ pub(crate) enum Use {
     Write,
 }
 
-/// The right to send one write about rows. What is written may depend on the moment: it is to be
-/// prepared when the turn has come, because that may take long.
+/// The right to send one write about rows. The wait for it may take long, and the values may depend on
+/// the moment: make them after the wait.
 pub(crate) struct Permit<'c> {
     client: &'c Client,
     permit: super::limiter::Permit<'c>,
@@ -69,8 +69,8 @@ impl Client {
     /// Connects.
     ///
     /// # Errors
-    /// `Unavailable` where no contact point answers, `InvalidArgument` where the servers do not take
-    /// what the address says of user, password, TLS or datacenter, or a file of TLS is wrong.
+    /// `Unavailable` if no contact point answers. `InvalidArgument` if the servers reject the user,
+    /// password, TLS or datacenter of the address, or if a TLS file is wrong.
     pub(crate) fn connect(settings: Settings) -> Result<Client> {
         let runtime = super::runtime::runtime()?;
         let bulk = Arc::new(AdaptiveSpeculation::new(&settings, super::speculation::BULK));
@@ -92,29 +92,28 @@ impl Client {
         self.connection.session()
     }
 
-    /// What it was told.
+    /// The settings of the client.
     pub(crate) fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Waits for the right to send a write about rows.
+    /// Waits for a permit to send a write about rows.
     pub(crate) async fn permit(&self) -> Permit<'_> {
         Permit { client: self, permit: self.limiter.permit().await }
     }
 
-    async fn turn_for(&self, prepared: &Prepared) -> Option<super::limiter::Permit<'_>> {
+    async fn permit_for(&self, prepared: &Prepared) -> Option<super::limiter::Permit<'_>> {
         if prepared.of_catalog { None } else { Some(self.limiter.permit().await) }
     }
 
-    /// Reads all rows there are, when they are known to be few. Repeats until it is answered, or its
-    /// time is over.
+    /// Reads all rows of a statement that has few. Retries until it is answered, or its time is over.
     pub(crate) async fn read(
         &self,
         what: &str,
         prepared: &Prepared,
         values: impl SerializeRow,
     ) -> Result<QueryRowsResult> {
-        let permit = self.turn_for(prepared).await;
+        let permit = self.permit_for(prepared).await;
         let (statement, attempts) = prepared.watched();
         let read = || async { self.session().execute_unpaged(&statement, &values).await };
         let result = self.repeat(permit.as_ref(), &attempts, prepared.retry_policy(), read).await;
@@ -129,7 +128,7 @@ impl Client {
         values: impl SerializeRow,
         state: PagingState,
     ) -> Result<(QueryRowsResult, Option<PagingState>)> {
-        let permit = self.turn_for(prepared).await;
+        let permit = self.permit_for(prepared).await;
         let (statement, attempts) = prepared.watched();
         let read = || async {
             self.session().execute_single_page(&statement, &values, state.clone()).await
@@ -143,29 +142,29 @@ impl Client {
         Ok((rows(what, result)?, next))
     }
 
-    /// Writes. Repeats until it is acknowledged, or its time is over.
+    /// Writes. Retries until it is acknowledged, or its time is over.
     ///
     /// # Errors
-    /// `UnknownOutcome` when its time is over; `Io` when the servers refuse it, and none of them may
-    /// have done it.
+    /// `UnknownOutcome` if its time is over; `Io` if the servers refuse it, and none of them may have
+    /// done it.
     pub(crate) async fn write(
         &self,
         what: &str,
         prepared: &Prepared,
         values: impl SerializeRow,
     ) -> Result<QueryResult> {
-        let permit = self.turn_for(prepared).await;
+        let permit = self.permit_for(prepared).await;
         self.write_in(permit.as_ref(), what, prepared, values).await
     }
 
-    /// The same for the same statement with several values, all for one partition.
+    /// Writes several values with one statement, all to one partition, as [`Client::write`] does.
     pub(crate) async fn write_batch<V: SerializeRow>(
         &self,
         what: &str,
         prepared: &Prepared,
         values: &[V],
     ) -> Result<()> {
-        let permit = self.turn_for(prepared).await;
+        let permit = self.permit_for(prepared).await;
         self.write_batch_in(permit.as_ref(), what, prepared, values).await
     }
 
@@ -198,35 +197,35 @@ impl Client {
         let attempts = Arc::new(Attempts::default());
         batch.set_history_listener(Arc::clone(&attempts) as _);
         let write = || async { self.session().batch(&batch, values).await };
-        let retry_policy = self.bulk_pace(prepared.retry_policy().needs);
+        let retry_policy = self.bulk_retry_policy(prepared.retry_policy().needs);
         let result = self.repeat(permit, &attempts, retry_policy, write).await.map(drop);
         result.map_err(|failure| unwritten(what, failure))
     }
 
-    /// Which nodes are not connected.
+    /// Describes which nodes are not connected.
     pub(super) fn replica_status(&self) -> String {
         replica_status(&self.session(), self.connection.is_whole())
     }
 
-    /// Asks once, without preparation.
+    /// Reads with a statement that is not prepared.
     pub(crate) async fn ask(&self, what: &str, cql: &str) -> Result<QueryRowsResult> {
         let attempts = Arc::new(Attempts::default());
         let mut statement = Statement::new(cql);
         statement.set_is_idempotent(true);
         statement.set_history_listener(Arc::clone(&attempts) as _);
         let ask = || async { self.session().query_unpaged(statement.clone(), ()).await };
-        let result = self.repeat(None, &attempts, self.bulk_pace(Needs::Node), ask).await;
+        let result = self.repeat(None, &attempts, self.bulk_retry_policy(Needs::Node), ask).await;
         rows(what, result.map_err(|failure| unread(what, failure))?)
     }
 
-    /// That of requests that are not prepared by themselves.
-    pub(super) fn bulk_pace(&self, needs: Needs) -> RetryPolicy<'_> {
+    /// The retry policy of requests that are not prepared alone.
+    pub(super) fn bulk_retry_policy(&self, needs: Needs) -> RetryPolicy<'_> {
         RetryPolicy { within: self.settings.timeout, speculation: Some(&self.bulk), needs }
     }
 
-    /// Tries until it goes well, its time is over, or trying does not help. Its time is that of `pace` for
-    /// servers that have too much to do, for others `timeout`; it is counted from here, and does not begin
-    /// while a request waits for its turn.
+    /// Retries until an attempt succeeds, its time is over, or a retry does not help. Its time is that of
+    /// `retry_policy` while servers are overloaded, and `timeout` otherwise. It starts here, after the
+    /// wait for a permit.
     pub(super) async fn repeat<T, F>(
         &self,
         permit: Option<&super::limiter::Permit<'_>>,
@@ -243,7 +242,7 @@ impl Client {
             let epoch = self.limiter.epoch();
             let began = Instant::now();
             let result = attempt().await;
-            // One was waited for; more are those that the driver added, or sent without a turn.
+            // With a permit, one attempt waited for the rate limit. All others did not.
             let sent = attempts.sent() - counted;
             counted += sent;
             self.limiter.charge(sent.saturating_sub(u64::from(permit.is_some())));
@@ -272,21 +271,22 @@ impl Client {
                 );
                 Failure { may_be_done: attempts.may_be_done(), servers, error }
             };
-            // What one node does not know, another may; what is unknown when they agree, is not there.
-            let unheard_of = is_unheard_of(&error) && !agreed;
-            let may_pass = unheard_of || outcome(&error).may_pass();
+            // Another node may know a table that this one does not. After schema agreement, an unknown
+            // table does not exist.
+            let is_unknown_table = names_unknown_table(&error) && !agreed;
+            let may_pass = is_unknown_table || outcome(&error).may_pass();
             if !may_pass || Instant::now() + pause >= until {
                 return Err(failure(error));
             }
-            if unheard_of {
+            if is_unknown_table {
                 let check = async { self.connection.whole().await.check_schema_agreement().await };
                 let checked = tokio::time::timeout(self.settings.request_timeout, check).await;
                 agreed = matches!(checked, Ok(Ok(Some(_))));
             }
-            // Not all at the same moment.
+            // Jitter: clients do not retry at the same moment.
             tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
             if permit.is_some() {
-                let ready = tokio::time::timeout_at(until, self.limiter.below_ceiling()).await;
+                let ready = tokio::time::timeout_at(until, self.limiter.wait_for_rate()).await;
                 if ready.is_err() {
                     return Err(failure(error));
                 }
@@ -297,7 +297,7 @@ impl Client {
 }
 
 impl Permit<'_> {
-    /// As [`Client::write`].
+    /// Writes with this permit, as [`Client::write`] does.
     pub(crate) async fn write(
         self,
         what: &str,
@@ -307,7 +307,7 @@ impl Permit<'_> {
         self.client.write_in(Some(&self.permit), what, prepared, values).await.map(drop)
     }
 
-    /// As [`Client::write_batch`].
+    /// Writes with this permit, as [`Client::write_batch`] does.
     pub(crate) async fn write_batch<V: SerializeRow>(
         self,
         what: &str,
@@ -319,7 +319,7 @@ impl Permit<'_> {
 }
 
 impl Drop for Client {
-    /// The last owner may be one of the runtime's own tasks, where it cannot be waited for.
+    /// The last owner may be a task of the runtime, which cannot wait for the runtime.
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();

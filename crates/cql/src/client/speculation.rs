@@ -1,103 +1,110 @@
-//! When another node is asked as well, because the first takes long to answer.
+//! Speculative execution: asks another node when the first takes long to answer.
 //!
-//! A node that hangs is to cost little; servers that are merely slow must not be sent everything twice,
-//! which would make them slower. What is long is therefore a matter of what requests of the same kind
-//! take at present. Must not know what is asked.
+//! A node that does not respond must cost little. Merely slow servers must not get every request
+//! twice, which would make them slower. So the delay follows the current latency of requests of the
+//! same kind. Must not know what is asked.
 //!
-//! Invariant: fewer than half of the answers may be late, as those are for which one node of three that
-//! hangs was asked, and another node is still asked soon. It is asked before the request is given up.
+//! Invariants:
+//! - the delay stays short while fewer than half of the answers are late: one node of three that does
+//!   not respond makes fewer than half late;
+//! - another node is asked before the request times out.
 
 use crate::settings::Settings;
 use scylla::policies::speculative_execution::{Context, SpeculativeExecutionPolicy};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Requests of many rows take longer in themselves.
+/// The least delay of requests for many rows, which take longer in themselves.
 pub(super) const BULK: Duration = Duration::from_millis(250);
-/// Two nodes that write under a condition get in each other's way.
+/// The least delay of conditional writes: two coordinators contend with each other.
 pub(super) const CONDITIONAL: Duration = Duration::from_secs(1);
-/// So many more nodes are asked.
-const MORE: usize = 2;
-/// An answer that takes so many times as long as the median is late.
-const LATE: u32 = 3;
-/// An answer moves the median by this part of it.
-const STEP: u64 = 16;
-/// What was heard so long ago tells nothing, or so many medians ago if that is longer.
-const STALE: Duration = Duration::from_secs(1);
-const STALE_TIMES: u64 = 4;
-/// Another node is asked after this part of what an answer is waited for, or sooner.
-const MOST: u32 = 2;
+/// Nodes that are asked after the first.
+const EXTRA_NODES: usize = 2;
+/// An answer that takes this many times the median is late.
+const LATE_FACTOR: u32 = 3;
+/// An answer moves the median by the median divided by this.
+const STEP_DIVISOR: u64 = 16;
+/// The median expires after this long without an answer, or after 4 medians if that is longer.
+const EXPIRY: Duration = Duration::from_secs(1);
+const EXPIRY_MEDIANS: u64 = 4;
+/// The longest delay is the timeout per attempt divided by this.
+const MAX_DELAY_DIVISOR: u32 = 2;
 
-/// What answers to one kind of request take.
+/// The latency of one kind of request.
 #[derive(Debug)]
 pub(super) struct AdaptiveSpeculation {
-    least: Duration,
-    most: Duration,
-    /// About the median of the last answers in nanoseconds: each that took longer raises it, each
-    /// other one lowers it.
-    usual: AtomicU64,
-    /// When the last answer came, in nanoseconds since `start`.
-    heard: AtomicU64,
+    min_delay: Duration,
+    max_delay: Duration,
+    /// About the median latency of the last answers in nanoseconds: a slower answer raises it, any
+    /// other lowers it.
+    median: AtomicU64,
+    /// The time of the last answer, in nanoseconds since `start`.
+    last_answer: AtomicU64,
     start: Instant,
 }
 
 impl AdaptiveSpeculation {
-    /// No other node is asked before `least` and `speculate_after` are over. Without a meaning where
-    /// that is off: then no other node is asked at all.
-    pub(super) fn new(settings: &Settings, least: Duration) -> AdaptiveSpeculation {
-        let least = settings.speculate_after.unwrap_or_default().max(least);
-        AdaptiveSpeculation::between(least, least.max(settings.request_timeout / MOST))
+    /// The delay is at least `min_delay` and `speculate_after`. If `speculate_after` is off, this has
+    /// no effect: no other node is asked at all.
+    pub(super) fn new(settings: &Settings, min_delay: Duration) -> AdaptiveSpeculation {
+        let min_delay = settings.speculate_after.unwrap_or_default().max(min_delay);
+        AdaptiveSpeculation::between(
+            min_delay,
+            min_delay.max(settings.request_timeout / MAX_DELAY_DIVISOR),
+        )
     }
 
-    fn between(least: Duration, most: Duration) -> AdaptiveSpeculation {
-        let (usual, heard) = (AtomicU64::new(lowest(least)), AtomicU64::default());
-        AdaptiveSpeculation { least, most, usual, heard, start: Instant::now() }
+    fn between(min_delay: Duration, max_delay: Duration) -> AdaptiveSpeculation {
+        let (median, last_answer) = (AtomicU64::new(min_median(min_delay)), AtomicU64::default());
+        AdaptiveSpeculation { min_delay, max_delay, median, last_answer, start: Instant::now() }
     }
 
-    /// Notes an answer. One that another thread notes at the same moment may be lost.
+    /// Counts an answer. Two that are counted at the same moment may count as one.
     pub(super) fn answered(&self, after: Duration) {
         self.note(after, self.start.elapsed());
     }
 
     fn note(&self, after: Duration, now: Duration) {
-        let usual = self.usual(now);
-        let step = usual / STEP + 1;
-        let moved = match nanos(after) > usual {
-            true => usual.saturating_add(step),
-            false => usual.saturating_sub(step).max(lowest(self.least)),
+        let median = self.median(now);
+        let step = median / STEP_DIVISOR + 1;
+        let moved = match nanos(after) > median {
+            true => median.saturating_add(step),
+            false => median.saturating_sub(step).max(min_median(self.min_delay)),
         };
-        self.usual.store(moved, Relaxed);
-        self.heard.store(nanos(now), Relaxed);
+        self.median.store(moved, Relaxed);
+        self.last_answer.store(nanos(now), Relaxed);
     }
 
-    fn usual(&self, now: Duration) -> u64 {
-        let usual = self.usual.load(Relaxed);
-        let stale = nanos(STALE).max(usual.saturating_mul(STALE_TIMES));
-        match nanos(now).saturating_sub(self.heard.load(Relaxed)) > stale {
-            true => lowest(self.least),
-            false => usual,
+    fn median(&self, now: Duration) -> u64 {
+        let median = self.median.load(Relaxed);
+        let expiry = nanos(EXPIRY).max(median.saturating_mul(EXPIRY_MEDIANS));
+        match nanos(now).saturating_sub(self.last_answer.load(Relaxed)) > expiry {
+            true => min_median(self.min_delay),
+            false => median,
         }
     }
 
-    /// After how long without an answer another node is asked.
-    fn over_after(&self, now: Duration) -> Duration {
-        Duration::from_nanos(self.usual(now)).saturating_mul(LATE).clamp(self.least, self.most)
+    /// The speculative delay.
+    fn speculative_delay(&self, now: Duration) -> Duration {
+        Duration::from_nanos(self.median(now))
+            .saturating_mul(LATE_FACTOR)
+            .clamp(self.min_delay, self.max_delay)
     }
 }
 
 impl SpeculativeExecutionPolicy for AdaptiveSpeculation {
     fn max_retry_count(&self, _: &Context) -> usize {
-        MORE
+        EXTRA_NODES
     }
 
     fn retry_interval(&self, _: &Context) -> Duration {
-        self.over_after(self.start.elapsed())
+        self.speculative_delay(self.start.elapsed())
     }
 }
 
-/// A median that is lower makes no difference.
-fn lowest(least: Duration) -> u64 {
-    nanos(least / LATE)
+/// The least median: a lower one makes no difference.
+fn min_median(min_delay: Duration) -> u64 {
+    nanos(min_delay / LATE_FACTOR)
 }
 
 fn nanos(time: Duration) -> u64 {
@@ -108,51 +115,51 @@ fn nanos(time: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    const LEAST: Duration = Duration::from_millis(50);
-    const MOST_EVER: Duration = Duration::from_secs(3);
+    const MIN_DELAY: Duration = Duration::from_millis(50);
+    const MAX_DELAY: Duration = Duration::from_secs(3);
 
-    /// What is waited after answers that took as many milliseconds each, in turn.
+    /// The delay after answers that took these milliseconds, in turn.
     fn after(speculation: &AdaptiveSpeculation, answers: usize, millis: &[u64]) -> Duration {
         let each = millis.iter().cycle().take(answers);
         each.for_each(|&took| speculation.note(Duration::from_millis(took), Duration::ZERO));
-        speculation.over_after(Duration::ZERO)
+        speculation.speculative_delay(Duration::ZERO)
     }
 
     #[test]
-    fn quick_answers_leave_it_at_the_least() {
-        let speculation = AdaptiveSpeculation::between(LEAST, MOST_EVER);
-        assert_eq!(speculation.over_after(Duration::ZERO), LEAST);
-        assert_eq!(after(&speculation, 1_000, &[1, 2, 0, 15]), LEAST);
+    fn quick_answers_keep_the_least_delay() {
+        let speculation = AdaptiveSpeculation::between(MIN_DELAY, MAX_DELAY);
+        assert_eq!(speculation.speculative_delay(Duration::ZERO), MIN_DELAY);
+        assert_eq!(after(&speculation, 1_000, &[1, 2, 0, 15]), MIN_DELAY);
     }
 
     #[test]
-    fn slow_servers_are_waited_for() {
-        let speculation = AdaptiveSpeculation::between(LEAST, MOST_EVER);
+    fn slow_servers_raise_the_delay() {
+        let speculation = AdaptiveSpeculation::between(MIN_DELAY, MAX_DELAY);
         let slow = after(&speculation, 100, &[300]);
         assert!(slow >= Duration::from_millis(800) && slow <= Duration::from_secs(1), "{slow:?}");
-        // Not because of what they were like before.
-        assert_eq!(speculation.over_after(2 * STALE), LEAST);
-        // And no longer when they are quick again.
-        assert_eq!(after(&speculation, 100, &[1]), LEAST);
-        // Not for longer than answers are waited for at all.
-        assert_eq!(after(&speculation, 1_000, &[20_000]), MOST_EVER);
+        // An old median does not count.
+        assert_eq!(speculation.speculative_delay(2 * EXPIRY), MIN_DELAY);
+        // The delay is short again when they are quick again.
+        assert_eq!(after(&speculation, 100, &[1]), MIN_DELAY);
+        // The delay has an upper bound.
+        assert_eq!(after(&speculation, 1_000, &[20_000]), MAX_DELAY);
     }
 
     #[test]
-    fn what_slow_servers_said_last_counts_for_longer() {
-        let speculation = AdaptiveSpeculation::between(LEAST, MOST_EVER);
+    fn the_median_of_slow_servers_expires_later() {
+        let speculation = AdaptiveSpeculation::between(MIN_DELAY, MAX_DELAY);
         after(&speculation, 100, &[600]);
-        let next = 2 * STALE;
-        assert!(speculation.over_after(next) > Duration::from_secs(1));
-        assert_eq!(speculation.over_after(2 * next), LEAST);
+        let next = 2 * EXPIRY;
+        assert!(speculation.speculative_delay(next) > Duration::from_secs(1));
+        assert_eq!(speculation.speculative_delay(2 * next), MIN_DELAY);
     }
 
     #[test]
-    fn one_node_of_three_that_hangs_is_not_waited_for() {
-        let speculation = AdaptiveSpeculation::between(LEAST, MOST_EVER);
-        assert_eq!(after(&speculation, 3_000, &[2, 60, 3]), LEAST);
-        assert_eq!(after(&speculation, 3_000, &[2, 10_000, 3]), LEAST);
-        // The others wait for its rows until the servers ask a third.
+    fn one_unresponsive_node_of_three_keeps_the_delay_short() {
+        let speculation = AdaptiveSpeculation::between(MIN_DELAY, MAX_DELAY);
+        assert_eq!(after(&speculation, 3_000, &[2, 60, 3]), MIN_DELAY);
+        assert_eq!(after(&speculation, 3_000, &[2, 10_000, 3]), MIN_DELAY);
+        // The other nodes wait for its rows until they ask a third replica.
         let both = after(&speculation, 3_000, &[2, 42, 92, 1, 41, 130]);
         assert!(both <= Duration::from_millis(150), "{both:?}");
     }

@@ -1,7 +1,7 @@
-//! Encrypted connections: what the files that the address names say of whom to trust.
+//! Configures TLS from the files that the address names.
 //!
-//! Must not connect to anything. Invariant: a server that no named authority vouches for is never
-//! spoken to, whatever else is chosen.
+//! Must not connect to anything. Invariant: the client never talks to a server whose certificate no
+//! named authority signs, whatever else is chosen.
 
 use crate::settings::Tls;
 use idmatch_store::{Error, ErrorKind, Result};
@@ -15,7 +15,7 @@ use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme
 use std::path::Path;
 use std::sync::Arc;
 
-/// Reads the files.
+/// Reads the TLS files into a client configuration.
 ///
 /// # Errors
 /// `InvalidArgument`, with the file and what is wrong with it.
@@ -89,7 +89,7 @@ fn bad(
     Error::with_source(ErrorKind::InvalidArgument, text, cause)
 }
 
-/// Takes every certificate that an authority vouches for, whichever server it names.
+/// Accepts every certificate that an authority signs, whichever server it names.
 #[derive(Debug)]
 struct AnyName {
     roots: Arc<RootCertStore>,
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
     use std::path::PathBuf;
 
-    /// The error of files with these texts, each of which may be missing.
+    /// The error of files with these texts; a `ca` of `None` does not exist.
     fn error(ca: Option<&str>, client: Option<(&str, &str)>) -> (ErrorKind, String, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str, text: Option<&str>| {

@@ -1,4 +1,4 @@
-//! How callers, in threads of their own, wait for work that goes on in the client's.
+//! Lets callers on their own threads wait for work on the client's threads.
 
 use super::session::{Client, Use};
 use idmatch_store::{Error, ErrorKind, Result};
@@ -7,8 +7,8 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-/// How often to look whether a caller still waits.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How often a wait checks whether its caller has stopped it.
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 impl Client {
     /// Waits for work. Must not be called from a task.
@@ -16,11 +16,11 @@ impl Client {
         self.runtime_handle.block_on(work)
     }
 
-    /// Waits for work that may fail, unless `stop` is set before it ends: it is given up then.
+    /// Waits for work that may fail, and gives it up if `stop` is set before it ends.
     ///
     /// # Errors
-    /// When it was given up, `UnknownOutcome` for what writes and `Source` for what only reads; those of
-    /// the work.
+    /// `UnknownOutcome` for a write that is given up, `Source` for a read; otherwise the errors of the
+    /// work.
     pub(crate) fn wait_unless<T>(
         &self,
         stop: Option<&AtomicBool>,
@@ -31,7 +31,7 @@ impl Client {
         self.wait(async {
             let mut work = pin!(work);
             while !stop.load(Relaxed) {
-                if let Ok(done) = tokio::time::timeout(LOOK_EVERY, &mut work).await {
+                if let Ok(done) = tokio::time::timeout(STOP_CHECK_INTERVAL, &mut work).await {
                     return done;
                 }
             }
@@ -45,7 +45,7 @@ impl Client {
         })
     }
 
-    /// Starts work that goes on beside the caller.
+    /// Starts work that runs beside the caller.
     pub(crate) fn start<F>(&self, work: F) -> tokio::task::JoinHandle<F::Output>
     where
         F: Future<Output: Send> + Send + 'static,

@@ -1,4 +1,5 @@
-//! Keeps a table in order: compares and repairs its directions, changes its retention, purges expired rows.
+//! Keeps a table in order: compares and repairs its directions, changes its retention, purges
+//! hidden rows.
 
 pub(crate) mod retention;
 pub(crate) mod verify;

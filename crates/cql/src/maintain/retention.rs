@@ -1,4 +1,4 @@
-//! Changes a table's retention, and removes what is hidden for good.
+//! Changes a table's retention, and purges rows that are hidden for good.
 
 use crate::context::TableContext;
 use crate::read::hot_key::{self, HotRows, Which};
@@ -7,8 +7,8 @@ use crate::read::scan::{RowVisitor, scan, scan_stored};
 use crate::schema::catalog::Catalog;
 use crate::schema::metadata_cache::{TableMetadata, Visible};
 use crate::write::batch::write;
-use crate::write::delete::{delete_part_row, delete_row};
-use crate::write::hot_keys::note;
+use crate::write::delete::{delete_row, delete_shard_row};
+use crate::write::hot_keys::publish_hot_keys;
 use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{Keep, Period, SeenAt, Side, Window};
 use idmatch_store::{Error, Finding, Result, now};
@@ -16,11 +16,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use twox_hash::XxHash3_128;
 
-/// Concurrent deletes of one task: lookups and writes share the servers with it.
+/// Concurrent deletes of one task: they share the servers with lookups and writes.
 const CONCURRENT_DELETES: usize = 16;
 
-/// Chooses another retention. What the former one hid stays hidden. Where rows are to live longer, or for
-/// ever, they are written anew with their new time to live: the whole table is read.
+/// Changes the retention. Rows that the former one hid stay hidden. A longer or absent retention
+/// rewrites all rows with their new TTL: it scans the whole table.
 pub(crate) async fn set(context: &Arc<TableContext>, retention: Option<Period>) -> Result<()> {
     let metadata = context.metadata_cache.refresh().await?;
     let definition = &metadata.definition;
@@ -48,7 +48,7 @@ pub(crate) async fn set(context: &Arc<TableContext>, retention: Option<Period>) 
     catalog.set_rewritten(context.name(), generation + 1).await
 }
 
-/// Where rows live too short for the latest retention, because to lengthen it did not end, or does not yet.
+/// Whether rows have a TTL that is too short, because an extension of the retention did not finish.
 pub(crate) fn unfinished(context: &TableContext) -> Option<Finding> {
     let definition = &context.metadata_cache.metadata().definition;
     (definition.rewritten < definition.generation).then(|| Finding {
@@ -59,7 +59,7 @@ pub(crate) fn unfinished(context: &TableContext) -> Option<Finding> {
     })
 }
 
-/// Writes rows anew where that did not end.
+/// Rewrites rows where an extension did not finish.
 pub(crate) async fn finish(context: &Arc<TableContext>) -> Result<()> {
     match unfinished(context) {
         Some(_) => {
@@ -69,20 +69,20 @@ pub(crate) async fn finish(context: &Arc<TableContext>) -> Result<()> {
     }
 }
 
-/// Waits until everyone has the latest retention; writes all rows anew by it, if that is needed.
+/// Waits until every client knows the latest retention; then rewrites all rows, if that is needed.
 async fn rewrite(context: &Arc<TableContext>, is_needed: bool) -> Result<()> {
     let metadata = context.metadata_cache.refresh().await?;
     tokio::time::sleep(context.metadata_cache.metadata_ttl()).await;
     if !is_needed {
         return Ok(());
     }
-    // Rows that were under way have the former time to live; they are there by then, or unknown.
+    // Rows in flight had the former TTL; by now they are stored, or unknown.
     tokio::time::sleep(context.client.settings().longest_write()).await;
     let visible = metadata.visible(Window::ALL);
     scan(context, Side::Id, Rewrite { context: Arc::clone(context), metadata, visible }).await
 }
 
-/// Writes the rows anew that are to be seen.
+/// Rewrites the visible rows.
 struct Rewrite {
     context: Arc<TableContext>,
     metadata: Arc<TableMetadata>,
@@ -94,13 +94,13 @@ impl RowVisitor for Rewrite {
         self.metadata.shows(&self.visible, Side::Id, (key, value, seen_at))
     }
 
-    async fn portion(&self, rows: Rows) -> Result<()> {
+    async fn batch(&self, rows: Rows) -> Result<()> {
         write(&self.context, rows).await
     }
 }
 
-/// Removes the rows that nobody will see again: erased, or older than the retention. Notes the keys
-/// that have very many. Cost: both directions are read.
+/// Purges hidden rows: erased, or older than the retention. Records the hot keys that it meets.
+/// Cost: a scan of both directions.
 pub(crate) async fn purge_expired(context: &Arc<TableContext>) -> Result<()> {
     let metadata = context.metadata_cache.refresh().await?;
     let visible = metadata.visible(Window::ALL);
@@ -108,7 +108,7 @@ pub(crate) async fn purge_expired(context: &Arc<TableContext>) -> Result<()> {
         let (table, metadata) = (Arc::clone(context), Arc::clone(&metadata));
         let purge_expired = Purge { context: table, metadata: Arc::clone(&metadata), visible, by };
         let met = scan_stored(context, by, purge_expired).await?;
-        note(context, by, met).await?;
+        publish_hot_keys(context, by, met).await?;
         for key in hot_key::keys(context, &metadata, by).await? {
             sweep_hot(context, &metadata, visible, (by, &key)).await?;
         }
@@ -116,7 +116,7 @@ pub(crate) async fn purge_expired(context: &Arc<TableContext>) -> Result<()> {
     Ok(())
 }
 
-/// Removes the rows that are not to be seen.
+/// Removes hidden rows.
 struct Purge {
     context: Arc<TableContext>,
     metadata: Arc<TableMetadata>,
@@ -129,7 +129,7 @@ impl RowVisitor for Purge {
         !self.metadata.shows(&self.visible, self.by, (key, value, seen_at))
     }
 
-    async fn portion(&self, rows: Rows) -> Result<()> {
+    async fn batch(&self, rows: Rows) -> Result<()> {
         let remove = |row: usize| {
             let ((key, value), seen_at) = (rows.pair(row, Side::Id), rows.seen_at(row));
             delete_row(&self.context, &self.metadata, self.by, (key, value, seen_at), seen_at)
@@ -139,15 +139,14 @@ impl RowVisitor for Purge {
     }
 }
 
-/// Removes from a key with very many rows those that are not to be seen, and with keep="last" those of
-/// a pair that was seen again later.
+/// Removes hidden rows of a hot key, and with keep="last" the older rows of each pair.
 async fn sweep_hot(
     context: &Arc<TableContext>,
     metadata: &TableMetadata,
     visible: Visible,
     (by, key): (Side, &str),
 ) -> Result<()> {
-    let Some(parts) = metadata.hot.parts(by, key) else { return Ok(()) };
+    let Some(shards) = metadata.hot.shards(by, key) else { return Ok(()) };
     let mut given = HashSet::new();
     let mut places = HotRows::new(context, metadata, (by, key), None, Which::Stored).await?;
     while let Some(rows) = places.next().await? {
@@ -161,8 +160,8 @@ async fn sweep_hot(
         stream::iter(removals)
             .map(async |(value, seen_at, is_shown)| match is_shown {
                 true => {
-                    // A question that knows of fewer parts still needs it there.
-                    delete_part_row(context, (by, key, parts), (value, seen_at), seen_at).await
+                    // A client that knows fewer shards still needs this row in its place.
+                    delete_shard_row(context, (by, key, shards), (value, seen_at), seen_at).await
                 }
                 false => delete_row(context, metadata, by, (key, value, seen_at), seen_at).await,
             })

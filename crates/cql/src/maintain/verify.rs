@@ -1,9 +1,10 @@
-//! Compares both directions of a table, and mends what only one of them has.
+//! Compares both directions of a table, and repairs rows that only one direction has.
 //!
-//! First each direction is read once and summed up: the hash of every row is added to one of many
-//! cells, which does not depend on the order. Only rows of cells that differ are read again and compared;
-//! where these are many, as in a large table that is written meanwhile, they are first divided and summed
-//! up once more. What differs then is asked for again, row by row: it may have been on its way.
+//! One scan of each direction sums up its rows: the hash of every row is added to one of many
+//! cells, so the order of rows does not matter. Only rows of cells that differ are read again and
+//! compared. Where these are many, as in a large table under writes, another scan first divides
+//! them into more cells. Each row that still differs is read once more, because a write may have
+//! been in flight.
 
 use crate::context::TableContext;
 use crate::read::row::row;
@@ -21,21 +22,22 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use twox_hash::XxHash3_64;
 
-/// Cells of the comparison. A table with one difference is read again, but one row in so many is kept.
+/// Cells of the comparison. A table with one difference is scanned again, but keeps one row in this
+/// many.
 const CELLS: usize = 1 << 22;
 /// Rows of differing cells that are compared in memory, a few hundred bytes each.
 const MOST_ROWS: usize = 5_000_000;
-/// More than so many in differing cells, by estimate, are divided before they are compared.
+/// Rows of differing cells, by estimate, above which they are divided before they are compared.
 const MANY_ROWS: u64 = MOST_ROWS as u64 / 10;
 
 /// Concurrent reads of single rows that differ.
 const CONCURRENT_ROW_READS: usize = 32;
-/// Writes to both directions are done after this long, unless servers are in trouble.
+/// A write reaches both directions within this time, unless servers are in trouble.
 const UNDER_WAY: Duration = Duration::from_secs(1);
-/// So often a row is asked for that changes all the time.
+/// Number of reads of a row that changes all the time.
 const TRIES: usize = 5;
 
-/// A row that the directions do not agree on, and what each has of it.
+/// A row on which the directions differ, and what each has of it.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Difference {
     pub(crate) id: String,
@@ -67,7 +69,7 @@ impl Difference {
     }
 }
 
-/// What is compared: a retention that ends a row between the two readings is no difference.
+/// What is compared: a retention that ends a row between the two scans is no difference.
 #[derive(Clone)]
 struct Shown {
     metadata: Arc<TableMetadata>,
@@ -86,8 +88,8 @@ type Found = BTreeMap<(Pair, Option<SeenAt>), (Option<SeenAt>, Option<SeenAt>)>;
 /// An id and a partner_id.
 type Pair = (String, String);
 
-/// Which rows are looked at: those of pairs that are in these cells of the first division, in those of the
-/// second, and so on. Without any all are.
+/// Selects rows: those whose pair is in these cells of the first division, in those of the second,
+/// and so on. Without divisions it selects all.
 #[derive(Clone, Default)]
 struct Chosen(Vec<Arc<HashSet<usize>>>);
 
@@ -102,8 +104,8 @@ fn cell(pair: u64, division: usize) -> usize {
     (pair.rotate_right(CELLS.ilog2() * division as u32) % CELLS as u64) as usize
 }
 
-/// The rows that the directions do not agree on. Cost: both are read, twice where they differ, three
-/// times where much does; memory: 64 MiB, and the rows of cells that differ.
+/// The rows on which the directions differ. Cost: a scan of each direction, a second one where they
+/// differ, a third where many rows do; memory: 64 MiB, and the rows of cells that differ.
 ///
 /// # Errors
 /// `Differs` where these are too many to be compared.
@@ -128,7 +130,7 @@ pub(crate) async fn differences(context: &Arc<TableContext>) -> Result<Vec<Diffe
         scan(context, by, Collect { shown, by, chosen, found }).await?;
     }
     let found = std::mem::take(&mut *found.lock());
-    // What was erased meanwhile is hidden, however much of it is still there.
+    // Rows that were erased meanwhile are hidden, even if they are still stored.
     let metadata = context.metadata_cache.refresh().await?;
     let shown = Shown { metadata, ..shown };
     let suspects = found.into_iter().filter(|(_, (by_id, by_partner_id))| by_id != by_partner_id);
@@ -137,7 +139,8 @@ pub(crate) async fn differences(context: &Arc<TableContext>) -> Result<Vec<Diffe
     if first.is_empty() {
         return Ok(Vec::new());
     }
-    // One direction of a row is written before the other; what has changed since was being written.
+    // A write of a row reaches one direction before the other; a row that changed since was in
+    // flight.
     tokio::time::sleep(UNDER_WAY).await;
     let metadata = context.metadata_cache.refresh().await?;
     let shown = Shown { metadata, ..shown };
@@ -147,7 +150,7 @@ pub(crate) async fn differences(context: &Arc<TableContext>) -> Result<Vec<Diffe
     Ok(lasting.map(|(_, difference)| difference).collect())
 }
 
-/// Which cells of the next division differ, and how many rows a direction has that are chosen.
+/// The cells of the next division that differ, and the number of selected rows in a direction.
 async fn differing(
     context: &Arc<TableContext>,
     shown: &Shown,
@@ -161,10 +164,10 @@ async fn differing(
     Ok((by_id.iter().zip(by_partner_id.iter()).enumerate().filter_map(differs).collect(), rows))
 }
 
-/// A row that is asked for, and in what the directions differ.
+/// A row to read again, and how the directions differ.
 type Asked = ((Pair, Option<SeenAt>), Difference);
 
-/// Asks for rows again; gives those that differ.
+/// Reads rows again; returns those that still differ.
 async fn ask(
     context: &Arc<TableContext>,
     shown: &Shown,
@@ -194,7 +197,7 @@ async fn ask_one(
             return Ok(None);
         }
         let before = std::mem::replace(&mut by_id, read_by_id().await?);
-        // Else it was written between the two readings.
+        // Otherwise it was written between the two scans.
         if before == by_id {
             let (id, partner_id) = (id.clone(), partner_id.clone());
             let found = Difference { id, partner_id, by_id, by_partner_id };
@@ -203,11 +206,11 @@ async fn ask_one(
             return Ok(is_shown.then_some(found));
         }
     }
-    // It is written all the time, so that nobody can say.
+    // Writes never stop changing it, so nobody can say.
     Ok(None)
 }
 
-/// Writes to both directions what one of them lacks.
+/// Writes to each direction the rows that it lacks.
 pub(crate) async fn repair(context: &Arc<TableContext>, differences: &[Difference]) -> Result<()> {
     let mut rows = Rows::default();
     for difference in differences {
@@ -218,7 +221,7 @@ pub(crate) async fn repair(context: &Arc<TableContext>, differences: &[Differenc
     write(context, rows).await
 }
 
-/// The sums of the next division's cells, and how many rows are in them.
+/// The sums of the next division's cells, and the number of rows in them.
 async fn sums(
     context: &Arc<TableContext>,
     shown: &Shown,
@@ -254,7 +257,7 @@ impl RowVisitor for Sum {
         false
     }
 
-    async fn portion(&self, _: Rows) -> Result<()> {
+    async fn batch(&self, _: Rows) -> Result<()> {
         Ok(())
     }
 }
@@ -285,11 +288,11 @@ impl RowVisitor for Collect {
             && self.shown.shows(self.by, (key, value, seen_at))
     }
 
-    async fn portion(&self, rows: Rows) -> Result<()> {
+    async fn batch(&self, rows: Rows) -> Result<()> {
         let each_date = self.shown.metadata.definition.keep == Keep::All;
         let mut found = self.found.lock();
         for row in 0..rows.len() {
-            // What a portion calls id is the key of its direction.
+            // A scan calls the key of its direction id.
             let (id, partner_id) = rows.pair(row, self.by);
             let (seen_at, pair) = (rows.seen_at(row), (id.to_owned(), partner_id.to_owned()));
             let dates = found.entry((pair, each_date.then_some(seen_at))).or_default();

@@ -1,7 +1,7 @@
 //! Sends the requests of a match and turns rows into answers.
 
 use super::output::{Output, RowBuilder};
-use super::plan::{Plan, Read, Tally};
+use super::plan::{Plan, Read, ReadCounts};
 use super::population::{Key, Keys, Section};
 use super::question::Question;
 use crate::context::Row;
@@ -19,26 +19,26 @@ use twox_hash::XxHash3_128;
 
 /// Concurrent requests of a match: more would only queue in the servers.
 const MATCH_READ_TASKS: usize = 64;
-/// Keys with very many rows that are read at once.
+/// Hot keys that are read at once.
 const HOT_AT_ONCE: usize = 2;
 
-/// A tranche of a population on its way.
+/// A tranche that is being answered.
 pub(super) struct Fetch {
     question: Question,
-    /// Those whose turn has not come.
+    /// Sections that no task has taken yet.
     sections: Mutex<Vec<Section>>,
     output: Arc<Output>,
     has_failed: AtomicBool,
-    /// For keys with very many rows: each takes memory.
+    /// Permits for hot keys: each takes memory.
     hot: Semaphore,
 }
 
-/// What was answered, and how.
+/// Counts of answers and of reads.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Answered {
-    /// As its population, the rows that were answered.
+    /// The counts, with the answered rows as the population.
     pub(super) counts: MatchCounts,
-    pub(super) tally: Tally,
+    pub(super) read_counts: ReadCounts,
 }
 
 impl Fetch {
@@ -48,7 +48,7 @@ impl Fetch {
         Fetch { question, sections, output, has_failed, hot }
     }
 
-    /// Answers all of it.
+    /// Answers the whole tranche.
     pub(super) async fn run(self) -> Result<Answered> {
         let (fetch, mut running) = (Arc::new(self), JoinSet::new());
         for _ in 0..fetch.sections().len().min(MATCH_READ_TASKS) {
@@ -60,7 +60,7 @@ impl Fetch {
             match done {
                 Ok(Ok(some)) => {
                     answered.counts += some.counts;
-                    answered.tally += some.tally;
+                    answered.read_counts += some.read_counts;
                 }
                 Ok(Err(error)) => failed = failed.or(Some(error)),
                 Err(e) => {
@@ -85,23 +85,23 @@ impl Fetch {
     }
 
     async fn work(&self) -> Result<Answered> {
-        let (mut answers, mut tally) = (MatchWriter::new(self), Tally::default());
+        let (mut answers, mut read_counts) = (MatchWriter::new(self), ReadCounts::default());
         while let Some(all) = self.next_keys() {
             for bucket in all.buckets() {
                 let Question { metadata, query, .. } = &self.question;
-                let given = (query.by, metadata.hot.as_ref(), self.question.chooser());
+                let given = (query.by, metadata.hot.as_ref(), self.question.planner());
                 let plan = Plan::new((&all, bucket), given);
                 for (read, keys) in plan.requests() {
                     if self.has_failed.load(Relaxed) {
                         return Ok(Answered::default());
                     }
-                    tally.add(read, keys.len());
+                    read_counts.add(read, keys.len());
                     self.answer((read, &all, keys), &mut answers).await?;
                 }
             }
         }
         answers.rows.finish()?;
-        Ok(Answered { counts: answers.counts, tally })
+        Ok(Answered { counts: answers.counts, read_counts })
     }
 
     async fn answer(
@@ -142,7 +142,7 @@ impl Fetch {
         Ok(())
     }
 
-    /// Answers for a key with very many rows, as they come.
+    /// Answers a hot key page by page.
     async fn answer_hot(
         &self,
         (key, times): (&str, u64),
@@ -173,7 +173,7 @@ impl Fetch {
     }
 }
 
-/// What a task has answered, and the memory that it does so in.
+/// Writes the answers of a task, in reused memory.
 struct MatchWriter<'f> {
     fetch: &'f Fetch,
     rows: RowBuilder<'f>,
@@ -189,23 +189,23 @@ impl<'f> MatchWriter<'f> {
         MatchWriter { fetch, rows, counts, text: String::new(), found: Vec::new() }
     }
 
-    /// Counts a key of the population with so many answers.
+    /// Counts a key of the population with this many answers.
     fn count(&mut self, times: u64, answers: usize) {
         self.counts.population += times;
         self.counts.matched += if answers > 0 { times } else { 0 };
         self.counts.rows += times * answers as u64;
     }
 
-    /// Gives an answer, as often as the population has the key.
+    /// Writes an answer once for each population row of the key.
     fn give(&mut self, (key, times): (&str, u64), value: &str, date: SeenAt) -> Result<()> {
         (0..times).try_for_each(|_| self.rows.push(key, value, date))
     }
 }
 
-/// Rows of a request meet its keys: both are in the order of keys.
+/// Merges the rows of a request with its keys: both are in the order of keys.
 struct Meeting<'m, 'f> {
     all: &'m Keys,
-    /// Those that are not answered yet.
+    /// Keys without an answer yet.
     keys: &'m [Key],
     answers: &'m mut MatchWriter<'f>,
 }
@@ -228,7 +228,7 @@ impl Meeting<'_, '_> {
         Ok(())
     }
 
-    /// After the last row of a request.
+    /// Finishes after the last row of a request.
     fn end(&mut self) -> Result<()> {
         while !self.keys.is_empty() {
             self.close_key()?;
@@ -236,7 +236,7 @@ impl Meeting<'_, '_> {
         Ok(())
     }
 
-    /// All rows of the first key are there: gives its answers and goes on to the next.
+    /// Writes the answers of the first key, which has all its rows, and moves to the next.
     fn close_key(&mut self) -> Result<()> {
         let Some((first, rest)) = self.keys.split_first() else { return Ok(()) };
         self.keys = rest;
@@ -251,7 +251,7 @@ impl Meeting<'_, '_> {
                 newest_first((a.2, value(a).as_bytes()), (b.2, value(b).as_bytes()))
             }),
             Keep::All => {
-                // Newest first already; of a value the first date is the one to be shown.
+                // The newest row comes first; the first date of a value is its answer.
                 let mut given = HashSet::new();
                 found.retain(|row| given.insert(value(row)));
             }

@@ -1,4 +1,4 @@
-//! The rows of a match, kept until they are read: in memory, and beyond a bound in a temporary file.
+//! The rows of a match until they are read: in memory, and beyond a limit in a temporary file.
 
 use arrow_array::RecordBatch;
 use arrow_ipc::reader::StreamReader;
@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter};
 use tempfile::NamedTempFile;
 
-/// All rows of a match. Rows that one task hands over keep their order.
+/// All rows of a match. Rows of one task keep their order.
 pub(super) struct Output {
     by: Side,
     /// Bytes that stay in memory.
@@ -22,7 +22,7 @@ pub(super) struct Output {
 struct Kept {
     batches: Vec<RecordBatch>,
     bytes: usize,
-    /// What came later.
+    /// Later rows.
     spilled: Option<Spilled>,
 }
 
@@ -60,7 +60,7 @@ impl Output {
         }
     }
 
-    /// There are no more rows.
+    /// No more rows follow.
     pub(super) fn finish(&self) -> Result<()> {
         match &mut self.lock().spilled {
             Some(spilled) => spilled.writer.finish().map_err(unspilled),
@@ -68,7 +68,7 @@ impl Output {
         }
     }
 
-    /// Gives all rows, in the order in which they came.
+    /// Returns all rows, in the order in which they came.
     pub(super) fn read(&self, mut take: impl FnMut(RecordBatch) -> Result<()>) -> Result<()> {
         let (batches, file) = {
             let kept = self.lock();
@@ -89,7 +89,7 @@ fn unspilled(e: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
     Error::with_source(ErrorKind::Io, what, e)
 }
 
-/// The rows of one task on their way into batches.
+/// Collects the rows of one task into batches.
 pub(super) struct RowBuilder<'o> {
     output: &'o Output,
     rows: RowBatch,
@@ -107,7 +107,7 @@ impl<'o> RowBuilder<'o> {
         }
     }
 
-    /// Hands over what is left.
+    /// Passes on the remaining rows.
     pub(super) fn finish(mut self) -> Result<()> {
         match self.rows.take()? {
             Some(batch) => self.output.push(batch),

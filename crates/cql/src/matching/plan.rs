@@ -1,4 +1,5 @@
-//! Which reads answer the keys of a bucket: an IN query or a scan of the partition, whichever costs less.
+//! The read planner: an IN query or a partition scan for the keys of a bucket, whichever costs
+//! less.
 //!
 //! Must not know how reads are sent.
 
@@ -10,16 +11,16 @@ use idmatch_model::Side;
 use idmatch_store::PlanStep;
 use std::borrow::Cow;
 
-/// How some keys are read.
+/// How a request reads its keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Read {
-    /// The only one of its bucket.
+    /// The only key of its bucket.
     Key,
-    /// By their list.
+    /// An IN query.
     Keys,
-    /// With all others of their bucket.
+    /// A partition scan.
     Bucket,
-    /// The only one, which has very many rows.
+    /// The only key, which is hot.
     Hot,
 }
 
@@ -29,39 +30,39 @@ impl Read {
     fn name(self) -> &'static str {
         match self {
             Read::Key => "single keys",
-            Read::Keys => "lists of keys",
-            Read::Bucket => "whole buckets",
-            Read::Hot => "keys with very many rows",
+            Read::Keys => "IN queries",
+            Read::Bucket => "partition scans",
+            Read::Hot => "hot keys",
         }
     }
 }
 
-/// Keys that one request lists at most: ScyllaDB takes no more by default
+/// Keys of one IN query at most: ScyllaDB takes no more by default
 /// (`max_clustering_key_restrictions_per_query`).
 const MOST_KEYS: usize = 100;
 
-/// How many keys each list has: as few lists as may be, and of one length.
+/// The keys of each IN query: as few queries as possible, of one length.
 fn list_of(keys: usize) -> usize {
     keys.div_ceil(keys.div_ceil(MOST_KEYS).max(1))
 }
 
-/// A key of an IN query costs as much as this many rows of a partition scan. Found on one warm
-/// Cassandra node.
+/// The cost of a key in an IN query, in rows of a partition scan. Measured on one warm Cassandra
+/// node.
 const READ_COST_RATIO: f64 = 2.2;
-/// One bucket in this many is scanned to count its rows, the first one among them: a table may outgrow the
-/// number of rows that it was made for.
+/// One bucket in this many is scanned to count its rows, the first one included: a table may
+/// outgrow its expected number of rows.
 const COUNTED_EVERY_BUCKETS: u64 = 1_024;
-/// Only where this many keys of it are asked for: for fewer, a scan costs too much for the count alone.
+/// The least keys of such a bucket: for fewer, the count is not worth a scan.
 const COUNTED_FROM_KEYS: usize = bucket::ROWS / 50;
 
-/// What decides between the ways.
+/// Chooses how each bucket is read.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Chooser<'c> {
+pub(super) struct ReadPlanner<'c> {
     pub(super) reads: MatchReads,
     pub(super) rows: &'c BucketRows,
 }
 
-impl Chooser<'_> {
+impl ReadPlanner<'_> {
     fn cheaper(&self, keys: usize) -> Read {
         let is_counted =
             keys >= COUNTED_FROM_KEYS && self.rows.choose().is_multiple_of(COUNTED_EVERY_BUCKETS);
@@ -78,23 +79,23 @@ impl Chooser<'_> {
     }
 }
 
-/// How the keys of a bucket are read.
+/// The plan for the keys of a bucket.
 pub(super) struct Plan<'k> {
-    /// Those that have very many rows.
+    /// The hot keys.
     hot: Vec<Key>,
     others: Cow<'k, [Key]>,
     read: Read,
-    /// So many of the others in a request.
+    /// Keys of each request for the others.
     at_once: usize,
 }
 
 impl<'k> Plan<'k> {
-    /// For the keys of a bucket, which are among `all`.
+    /// Plans the keys of a bucket, which are among `all`.
     pub(super) fn new(
         (all, bucket): (&Keys, &'k [Key]),
-        (by, hot, chooser): (Side, &HotKeys, Chooser<'_>),
+        (by, hot, planner): (Side, &HotKeys, ReadPlanner<'_>),
     ) -> Plan<'k> {
-        let is_hot = |key: &Key| hot.parts(by, all.text(key)).is_some();
+        let is_hot = |key: &Key| hot.shards(by, all.text(key)).is_some();
         let (hot, others) = if bucket.iter().any(is_hot) {
             let (hot, others) = bucket.iter().cloned().partition(is_hot);
             (hot, Cow::Owned(others))
@@ -103,12 +104,12 @@ impl<'k> Plan<'k> {
         };
         let keys = others.len();
         let list = list_of(keys);
-        let read = match chooser.reads {
+        let read = match planner.reads {
             MatchReads::Keys => Read::Key,
             _ if keys <= 1 => Read::Key,
             MatchReads::Lists => Read::Keys,
             MatchReads::Buckets => Read::Bucket,
-            MatchReads::Auto => chooser.cheaper(keys),
+            MatchReads::Auto => planner.cheaper(keys),
         };
         let at_once = match read {
             Read::Key | Read::Hot => 1,
@@ -118,18 +119,18 @@ impl<'k> Plan<'k> {
         Plan { hot, others, read, at_once }
     }
 
-    /// Which keys are read together, and how.
+    /// The keys of each request, and how it reads them.
     pub(super) fn requests(&self) -> impl Iterator<Item = (Read, &[Key])> {
         let hot = self.hot.chunks(1).map(|key| (Read::Hot, key));
         hot.chain(self.others.chunks(self.at_once).map(|keys| (self.read, keys)))
     }
 }
 
-/// How often something was read in each way, and for how many keys.
+/// Requests and keys of each kind of read.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Tally([(u64, u64); Read::ALL.len()]);
+pub(super) struct ReadCounts([(u64, u64); Read::ALL.len()]);
 
-impl Tally {
+impl ReadCounts {
     pub(super) fn add(&mut self, read: Read, keys: usize) {
         for (kind, (reads, all)) in Read::ALL.iter().zip(&mut self.0) {
             if *kind == read {
@@ -139,9 +140,9 @@ impl Tally {
         }
     }
 
-    /// What was read in which ways, and why.
-    pub(super) fn steps(&self, chooser: Chooser<'_>) -> Vec<PlanStep> {
-        let is_told = chooser.reads != MatchReads::Auto;
+    /// The steps of the plan, each with its reason.
+    pub(super) fn steps(&self, planner: ReadPlanner<'_>) -> Vec<PlanStep> {
+        let is_told = planner.reads != MatchReads::Auto;
         let step = |(read, (requests, keys)): (&Read, &(u64, u64))| PlanStep {
             how: read.name(),
             requests: *requests,
@@ -151,16 +152,21 @@ impl Tally {
                     "match_reads says so".to_owned()
                 }
                 Read::Key => "no other key of their bucket is asked for".to_owned(),
-                Read::Keys | Read::Bucket => chooser.reason(),
-                Read::Hot => "they are kept apart, in parts".to_owned(),
+                Read::Keys | Read::Bucket => planner.reason(),
+                Read::Hot => "their rows are in shards".to_owned(),
             },
         };
-        Read::ALL.iter().zip(&self.0).filter(|(_, tally)| tally.0 > 0).map(step).collect()
+        Read::ALL
+            .iter()
+            .zip(&self.0)
+            .filter(|(_, read_counts)| read_counts.0 > 0)
+            .map(step)
+            .collect()
     }
 }
 
-impl std::ops::AddAssign for Tally {
-    fn add_assign(&mut self, other: Tally) {
+impl std::ops::AddAssign for ReadCounts {
+    fn add_assign(&mut self, other: ReadCounts) {
         for ((reads, keys), (more, others)) in self.0.iter_mut().zip(other.0) {
             *reads += more;
             *keys += others;
@@ -173,15 +179,15 @@ mod tests {
     use super::*;
 
     fn chosen(keys: usize, rows: &BucketRows) -> Vec<Read> {
-        let chooser = Chooser { reads: MatchReads::Auto, rows };
-        (0..1_000).map(|_| chooser.cheaper(keys)).collect()
+        let planner = ReadPlanner { reads: MatchReads::Auto, rows };
+        (0..1_000).map(|_| planner.cheaper(keys)).collect()
     }
 
     #[test]
     fn lists_or_buckets_by_cost_ratio() {
         for (keys, better) in [(60, Read::Keys), (400, Read::Keys), (3_200, Read::Bucket)] {
             let reads = chosen(keys, &BucketRows::default());
-            // The first one counts rows, where enough keys are asked for.
+            // The first bucket counts rows, where enough keys are asked for.
             assert_eq!(reads[0] == Read::Bucket, keys > 60);
             assert!(reads[1..].iter().all(|read| *read == better), "{keys}");
         }

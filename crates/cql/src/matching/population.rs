@@ -1,9 +1,9 @@
 //! A population in memory, in the order of the servers' partitions.
 //!
-//! While it is read, the servers have nothing to do; so only what must be is done then: its identifiers are
-//! divided into sections, each for some buckets, by a thread beside the one that reads. A section is brought
-//! into order when its turn comes, beside the requests that are under way. It fits in the processor's caches
-//! then, which all keys at once would not.
+//! The servers are idle while a population is read, so reading does little: a thread beside it
+//! divides identifiers into sections, each for some buckets. A section is sorted when a task takes
+//! it, beside the requests in flight. It then fits in the processor's caches, unlike all keys at
+//! once.
 
 use crate::schema::bucket::bucket;
 use arrow_array::Array;
@@ -14,49 +14,49 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::{panic, thread};
 
-/// An identifier and what is noted of it count as at least so many bytes.
+/// The least memory that an identifier and its row count for, in bytes.
 const LEAST_BYTES: usize = 64;
-/// A tranche has so many sections, or one for each bucket if these are fewer: enough that the tasks
-/// which take one after the other end at about the same time.
+/// Sections of a tranche, or one for each bucket if these are fewer: enough that all tasks end at
+/// about the same time.
 const SECTIONS: usize = 1_024;
-/// The memory of a section grows by so many bytes of text. An identifier is shorter.
+/// Bytes of text by which a section's memory grows. An identifier is shorter.
 const BLOCK_BYTES: usize = 8 << 10;
 /// Batches that wait to be divided.
 const BATCHES_WAITING: usize = 2;
-/// So long are identifiers often; the number of those in a block follows.
+/// The usual length of an identifier; the number of identifiers in a block follows.
 const USUAL_BYTES: usize = 32;
 
-/// A tranche of a population.
+/// A tranche: as much of a population as fits in memory.
 #[derive(Debug)]
 pub(super) struct Population {
-    /// Those that have identifiers.
+    /// Sections that have identifiers.
     pub(super) sections: Vec<Section>,
     /// Rows read.
     pub(super) rows: u64,
-    /// Rows that are identifiers: others match nothing.
+    /// Rows with a valid identifier: others match nothing.
     pub(super) valid: u64,
 }
 
-/// The identifiers of some buckets, as they were read.
+/// The identifiers of some buckets, in the order of the population.
 #[derive(Debug, Default)]
 pub(super) struct Section(Vec<Block>);
 
-/// Some of them, one after the other.
+/// A block of identifiers.
 #[derive(Debug)]
 struct Block {
     text: String,
-    /// The bucket of each, and its bytes.
+    /// Bucket and length of each identifier.
     each: Vec<(i32, u16)>,
 }
 
-/// The keys of some buckets: each once, ordered by bucket and then by their bytes.
+/// The distinct keys of some buckets, ordered by bucket and then by bytes.
 #[derive(Debug)]
 pub(super) struct Keys {
     text: String,
     keys: Vec<Key>,
 }
 
-/// A key, and how often the population has it.
+/// A key, and its number of rows in the population.
 #[derive(Debug, Clone)]
 pub(super) struct Key {
     pub(super) bucket: i32,
@@ -65,8 +65,8 @@ pub(super) struct Key {
 }
 
 impl Population {
-    /// Reads a tranche, which ends soon after the batch that makes it larger than `most` bytes; says
-    /// whether it is the last.
+    /// Reads a tranche, which ends soon after the batch that makes it larger than `most` bytes;
+    /// returns whether it is the last.
     pub(super) fn read(
         source: &mut dyn BatchSource,
         buckets: i32,
@@ -86,14 +86,14 @@ impl Population {
                     Err(error) => break Err(error),
                 };
                 rows += batch.batch.num_rows();
-                // Nobody takes it if one before was wrong.
+                // The receiver is gone if an earlier batch was bad.
                 let is_wanted = batches.send(batch).is_ok();
                 if !is_wanted || bytes.load(Relaxed) >= most || rows >= most_rows {
                     break Ok(false);
                 }
             };
             drop(batches);
-            // What was wrong with a batch comes before what was wrong with those after it.
+            // The error of a batch comes before the errors of later ones.
             let population = divided.join().unwrap_or_else(|e| panic::resume_unwind(e))?;
             Ok((population, is_last?))
         })
@@ -145,7 +145,7 @@ impl Section {
         }
     }
 
-    /// Its keys. Cost: orders them.
+    /// The keys of the section. Cost: sorts them.
     pub(super) fn keys(&self) -> Keys {
         let mut all = Vec::with_capacity(self.0.iter().map(|block| block.each.len()).sum());
         for block in &self.0 {
@@ -153,7 +153,7 @@ impl Section {
             for (bucket, length) in &block.each {
                 let (key, more) = rest.split_at_checked(usize::from(*length)).unwrap_or_default();
                 rest = more;
-                // Most are told apart by their first bytes, without a look at the text.
+                // The first bytes order most keys without a look at the text.
                 all.push((*bucket, prefix(key), key));
             }
         }
@@ -192,7 +192,7 @@ impl Keys {
     }
 }
 
-/// The first eight bytes, so that their order is that of the text as far as they go.
+/// The first eight bytes as a number, ordered as the text is.
 fn prefix(key: &str) -> u64 {
     let mut first = [0; 8];
     first.iter_mut().zip(key.bytes()).for_each(|(to, byte)| *to = byte);

@@ -1,12 +1,12 @@
-//! What a match asks, and what is known of the table while it is answered.
+//! A match's query, with the metadata of the table that it uses.
 
-use super::plan::Chooser;
+use super::plan::ReadPlanner;
 use crate::context::TableContext;
 use crate::schema::metadata_cache::{TableMetadata, Visible};
 use idmatch_store::MatchQuery;
 use std::sync::Arc;
 
-/// What is asked, and what is known while it is answered.
+/// The query, and the metadata that answers it.
 #[derive(Clone)]
 pub(super) struct Question {
     pub(super) context: Arc<TableContext>,
@@ -16,9 +16,9 @@ pub(super) struct Question {
 }
 
 impl Question {
-    pub(super) fn chooser(&self) -> Chooser<'_> {
+    pub(super) fn planner(&self) -> ReadPlanner<'_> {
         let (reads, rows) =
             (self.context.client.settings().match_reads, self.context.bucket_rows(self.query.by));
-        Chooser { reads, rows }
+        ReadPlanner { reads, rows }
     }
 }

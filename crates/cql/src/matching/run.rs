@@ -1,8 +1,8 @@
-//! Runs a match, one batch of the population after another that fits in memory.
+//! Runs a match, one tranche of the population after another.
 
 use super::fetch::Fetch;
 use super::output::Output;
-use super::plan::Tally;
+use super::plan::ReadCounts;
 use super::population::Population;
 use super::question::Question;
 use crate::client::Use;
@@ -13,7 +13,7 @@ use idmatch_store::{
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// A population that was matched.
+/// The result of a match.
 pub(crate) struct CqlMatch {
     counts: MatchCounts,
     output: Output,
@@ -21,9 +21,9 @@ pub(crate) struct CqlMatch {
 }
 
 impl CqlMatch {
-    /// Reads the population and finds its matches, unless `stop` is set before. Memory: a tranche of the
-    /// population, and results up to a bound. Cost: requests for each bucket that the population falls
-    /// in, tranche by tranche.
+    /// Reads the population and finds its matches, unless `stop` is set before. Memory: a tranche
+    /// of the population, and results up to a limit. Cost: requests for each bucket that has a key
+    /// of the population, tranche by tranche.
     pub(crate) fn run(
         context: &Arc<TableContext>,
         stop: Option<&AtomicBool>,
@@ -36,7 +36,7 @@ impl CqlMatch {
         let question = Question { context: Arc::clone(context), metadata, query, visible };
         let most = context.client.settings().match_memory;
         let output = Arc::new(Output::new(query.by, most));
-        let (mut counts, mut tally) = (MatchCounts::default(), Tally::default());
+        let (mut counts, mut read_counts) = (MatchCounts::default(), ReadCounts::default());
         loop {
             let buckets = question.metadata.definition.buckets;
             let (population, is_last) = Population::read(source, buckets, most)?;
@@ -44,7 +44,7 @@ impl CqlMatch {
             let fetch = Fetch::new(question.clone(), sections, Arc::clone(&output));
             let answered = context.client.wait_unless(stop, Use::Read, fetch.run())?;
             let tranche = answered.counts;
-            tally += answered.tally;
+            read_counts += answered.read_counts;
             if tranche.population != valid {
                 return Err(Error::new(
                     ErrorKind::Corrupt,
@@ -64,7 +64,7 @@ impl CqlMatch {
             Error::new(ErrorKind::Io, "a request of this match has not ended; match again")
         })?;
         output.finish()?;
-        let plan = tally.steps(question.chooser());
+        let plan = read_counts.steps(question.planner());
         Ok(CqlMatch { counts, output, plan })
     }
 }

@@ -1,8 +1,8 @@
-//! All observations of a table, for whoever copies or compares it.
+//! All observations of a table, for a copy or a comparison.
 //!
-//! Ranges of tokens are read in their order, and the bucket of an id is what its token is of: so the highest
-//! bits of the token are the part of an id, and a scan meets the parts about one after another. Must not
-//! know how a direction is read, nor what is done with the rows.
+//! A scan reads token ranges in their order. The token of an id's bucket decides its part: the
+//! highest bits of that token. So a scan meets the parts about one after another. Must not know how
+//! a direction is scanned, nor the use of its rows.
 
 use crate::context::TableContext;
 use crate::error::unexpected;
@@ -16,21 +16,21 @@ use scylla::routing::partitioner::{Murmur3Partitioner, Partitioner};
 use std::sync::Arc;
 use tokio::sync::mpsc::{Sender, channel};
 
-/// Portions of rows that may wait to be taken.
-const WAITING: usize = 2;
+/// Batches of rows that may wait for the receiver.
+const QUEUED_BATCHES: usize = 2;
 
-/// A table, and what its retention left when this was begun.
+/// A table, and the dates that its retention left when the export began.
 pub(crate) struct CqlScan {
     context: Arc<TableContext>,
-    shown: Visible,
+    visible: Visible,
     buckets: i32,
 }
 
 impl CqlScan {
     pub(crate) async fn begin(context: &Arc<TableContext>) -> Result<CqlScan> {
         let metadata = context.metadata_cache.refresh().await?;
-        let (shown, buckets) = (metadata.visible(Window::ALL), metadata.definition.buckets);
-        Ok(CqlScan { context: Arc::clone(context), shown, buckets })
+        let (visible, buckets) = (metadata.visible(Window::ALL), metadata.definition.buckets);
+        Ok(CqlScan { context: Arc::clone(context), visible, buckets })
     }
 }
 
@@ -39,13 +39,13 @@ impl Scan for CqlScan {
         part(id, self.buckets)
     }
 
-    /// Cost: the direction by id is read, whichever parts are wanted.
+    /// Cost: a scan of the direction by id, whichever parts are wanted.
     fn read(&self, parts: &Parts, sink: &dyn MatchSink) -> Result<()> {
         let client = &self.context.client;
-        let (portions, mut received) = channel(WAITING);
+        let (batches, mut received) = channel(QUEUED_BATCHES);
         let (context, parts) = (Arc::clone(&self.context), parts.clone());
-        let (shown, buckets) = (self.shown, self.buckets);
-        let export = Export { context: Arc::clone(&context), shown, buckets, parts, portions };
+        let (visible, buckets) = (self.visible, self.buckets);
+        let export = Export { context: Arc::clone(&context), visible, buckets, parts, batches };
         let scanning = client.start(async move { scan(&context, Side::Id, export).await });
         let mut lane = RowLane::new(sink.lane()?);
         let mut taken = Ok(());
@@ -57,7 +57,7 @@ impl Scan for CqlScan {
                 lane.push(id, partner_id, rows.seen_at(row))
             });
         }
-        // Whoever sends into it ends.
+        // The sender of the rows ends.
         drop(received);
         let read = client.wait(scanning);
         taken?;
@@ -69,27 +69,28 @@ impl Scan for CqlScan {
 /// The highest bits of the token of an id's bucket.
 fn part(id: &str, buckets: i32) -> usize {
     let token = Murmur3Partitioner.hash_one(&bucket(id, buckets).to_be_bytes()).value();
-    // Tokens are signed; the ranges begin with the least.
+    // Tokens are signed; the token ranges begin with the least.
     let from_least = token.cast_unsigned() ^ (1 << (u64::BITS - 1));
     (from_least >> (u64::BITS - PARTS.trailing_zeros())) as usize
 }
 
-/// Sends the rows that are wanted and to be seen.
+/// Sends the wanted and visible rows.
 struct Export {
     context: Arc<TableContext>,
-    shown: Visible,
+    visible: Visible,
     buckets: i32,
     parts: Parts,
-    portions: Sender<Rows>,
+    batches: Sender<Rows>,
 }
 
 impl RowVisitor for Export {
     fn row(&self, key: &str, _: &str, seen_at: SeenAt) -> bool {
-        self.shown.contains(seen_at) && self.parts.contains(part(key, self.buckets))
+        self.visible.contains(seen_at) && self.parts.contains(part(key, self.buckets))
     }
 
-    async fn portion(&self, rows: Rows) -> Result<()> {
-        // What was erased before the rows were read is known now, however long the scan takes.
+    async fn batch(&self, rows: Rows) -> Result<()> {
+        // Erasures that were published before the rows were read are known now, however long the
+        // scan takes.
         let metadata = self.context.metadata_cache.current().await?;
         let rows = match metadata.erasures.len() {
             0 => rows,
@@ -97,7 +98,7 @@ impl RowVisitor for Export {
                 !metadata.erasures.hides(Side::Id, id, partner_id, seen_at)
             }),
         };
-        let sent = self.portions.send(rows).await;
+        let sent = self.batches.send(rows).await;
         sent.map_err(|_| Error::new(ErrorKind::Source, "the reader of a scan is gone"))
     }
 }
@@ -108,11 +109,12 @@ mod tests {
 
     #[test]
     fn a_part_is_the_share_of_the_ring_that_its_token_is_in() {
-        // Murmur3 tokens of the ints 0 and 1, as Cassandra's token() gives them.
+        // Murmur3 tokens of the ints 0 and 1, as Cassandra's token() returns them.
         let token = |bucket: i32| Murmur3Partitioner.hash_one(&bucket.to_be_bytes()).value();
         assert_eq!(token(0), -3_485_513_579_396_041_028);
         assert_eq!(token(1), -4_069_959_284_402_364_209);
-        // One bucket: all ids are in the part of token(0), which is 5,737,858,457,458,734,780 above the least.
+        // One bucket: all ids are in the part of token(0), which is 5,737,858,457,458,734,780 above
+        // the least.
         assert_eq!(part("anybody", 1), (5_737_858_457_458_734_780_u64 >> 52) as usize);
         assert!((0..1_000).all(|n| part(&n.to_string(), 1_000) < PARTS));
     }

@@ -1,12 +1,12 @@
-//! The rows of a key from all places where they may be, newest first.
+//! Merges the rows of a key from all their places, newest first.
 //!
-//! Each place gives its rows newest first, page by page. What comes before the last row that each unfinished
-//! place has given can be handed over: nothing newer will follow.
+//! Each place returns its rows newest first, page by page. Rows are final up to the last row that
+//! every unfinished place has returned: no newer row follows.
 
 use crate::client::paging::Pages;
 use crate::context::TableContext;
 use crate::schema::bucket::bucket;
-use crate::schema::hot_keys::{part, steps};
+use crate::schema::hot_keys::{shard, steps};
 use crate::schema::metadata_cache::{Dates, TableMetadata};
 use futures::future::try_join_all;
 use idmatch_model::{Keep, SeenAt, Side, newest_first};
@@ -17,45 +17,46 @@ use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 use twox_hash::XxHash3_128;
 
-/// Rows of the first page of each part: who asks for the newest few has them soon.
-const FIRST_PAGE: i32 = 50;
-/// Rows of the next pages of all places together, and of one at most.
-const NEXT_PAGES: usize = 200_000;
-const NEXT_PAGE: usize = 5_000;
+/// Rows of the first page of each shard: a caller who wants the newest few has them soon.
+const FIRST_PAGE_ROWS: i32 = 50;
+/// Rows of the next pages of all places together, and of one page at most.
+const NEXT_PAGES_ROWS: usize = 200_000;
+const MAX_PAGE_ROWS: usize = 5_000;
 
-/// Which rows of a key are wanted.
+/// The wanted rows of a key.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Which {
-    /// Those that count: with keep="last" the newest of each value, with keep="all" those between some
+    /// Current rows: with keep="last" the newest of each value, with keep="all" those within some
     /// dates.
     Counting(Dates),
-    /// All that are stored.
+    /// All stored rows.
     Stored,
 }
 
 /// A value and its date.
 type Row = (String, SeenAt);
 
-/// The rows of one key. Memory: 200,000 rows or a page of 50 of each place, and with keep="last" 32 bytes
-/// for each value that was given.
+/// The rows of one key. Memory: 200,000 rows or a page of 50 of each place, and with keep="last" 32
+/// bytes for each returned value.
 pub(crate) struct HotRows {
     context: Arc<TableContext>,
     places: Vec<Place>,
     /// Rows of each page after the first.
     page_rows: usize,
-    /// With keep="last", the values that were given, as hashes: what follows of them is older.
+    /// With keep="last", hashes of the returned values: later rows of them are older.
     given: Option<HashSet<u128>>,
 }
 
 struct Place {
     pages: Pages,
     rows: VecDeque<Row>,
-    /// Whether its rows come in the order of values: then all are read before the first is given.
+    /// Whether its rows come in the order of values: then all are read before the first is
+    /// returned.
     is_by_value: bool,
 }
 
 impl HotRows {
-    /// The rows of a key; of one value only, if that is named, and of some others.
+    /// The rows of a key; if a value is given, all of its rows and some others.
     pub(crate) async fn new(
         context: &Arc<TableContext>,
         metadata: &TableMetadata,
@@ -64,7 +65,7 @@ impl HotRows {
         which: Which,
     ) -> Result<HotRows> {
         let keep = metadata.definition.keep;
-        // With keep="last" a row of these dates may be an older one of its pair.
+        // With keep="last" a row within these dates may be an older one of its pair.
         let dates = match which {
             Which::Counting(dates) if keep == Keep::All => dates,
             _ => Dates::ALL,
@@ -78,21 +79,22 @@ impl HotRows {
             _ => context.key_pages(metadata, (by, key), dates),
         };
         let mut places = vec![Place::new(in_bucket, keep == Keep::Last)];
-        let statement = &context.hot().part;
-        for parts in steps(metadata.hot.parts(by, key).unwrap_or_default()) {
+        let statement = &context.hot().shard;
+        for shards in steps(metadata.hot.shards(by, key).unwrap_or_default()) {
             let wanted = match value {
-                Some(value) => part(value, parts)..part(value, parts) + 1,
-                None => 0..parts,
+                Some(value) => shard(value, shards)..shard(value, shards) + 1,
+                None => 0..shards,
             };
-            for part in wanted {
-                let part = (by, key, parts, part);
-                let mut pages = context.pages(statement, part_values(context, part, dates));
-                pages.set_page_rows(FIRST_PAGE);
+            for shard in wanted {
+                let shard = (by, key, shards, shard);
+                let mut pages = context.pages(statement, shard_values(context, shard, dates));
+                pages.set_page_rows(FIRST_PAGE_ROWS);
                 places.push(Place::new(pages, false));
             }
         }
         let counts = keep == Keep::Last && matches!(which, Which::Counting(_));
-        let page_rows = (NEXT_PAGES / places.len()).clamp(FIRST_PAGE as usize, NEXT_PAGE);
+        let page_rows =
+            (NEXT_PAGES_ROWS / places.len()).clamp(FIRST_PAGE_ROWS as usize, MAX_PAGE_ROWS);
         let given = counts.then(HashSet::new);
         Ok(HotRows { context: Arc::clone(context), places, page_rows, given })
     }
@@ -129,16 +131,16 @@ impl HotRows {
         }
     }
 
-    /// Reads until each place has rows at hand, or no more.
+    /// Reads until each place has rows ready, or no more.
     async fn fill(&mut self) -> Result<()> {
         let is_short = |place: &Place| place.pages.has_more() && place.rows.is_empty();
         if !self.places.iter().any(is_short) {
             return Ok(());
         }
-        // Also those that will be short soon: they are read beside the others.
+        // This includes places that will soon run out: their reads overlap with the others.
         let (context, rows) = (&self.context, self.page_rows);
         let few = self.places.iter_mut().filter(|p| p.pages.has_more() && p.rows.len() < rows / 4);
-        // The client bounds what is under way at once.
+        // The client bounds the requests in flight.
         try_join_all(few.map(|place| place.fill(context, rows))).await.map(drop)
     }
 }
@@ -170,19 +172,19 @@ fn order(a: &Row, b: &Row) -> Ordering {
     newest_first((a.1, a.0.as_bytes()), (b.1, b.0.as_bytes()))
 }
 
-/// What the rows of a part that were seen between some dates are asked for with.
-pub(crate) fn part_values(
+/// The values of the statement that reads a shard within some dates.
+pub(crate) fn shard_values(
     context: &TableContext,
-    (by, key, parts, part): (Side, &str, i32, i32),
+    (by, key, shards, shard): (Side, &str, i32, i32),
     Dates(since, until): Dates,
 ) -> PartValues {
-    (context.name().to_string(), by.column(), key.to_owned(), parts, part, since, until)
+    (context.name().to_string(), by.column(), key.to_owned(), shards, shard, since, until)
 }
 
-/// Table, side, key, parts, part; from when on and before when.
+/// Table, side, key, number of shards, shard; first date and end.
 type PartValues = (String, &'static str, String, i32, i32, CqlTimestamp, CqlTimestamp);
 
-/// The keys of a direction that have rows in parts, and are known to.
+/// The keys of a direction that have rows in shards and are known to be hot.
 pub(crate) async fn keys(
     context: &TableContext,
     metadata: &TableMetadata,
@@ -197,7 +199,7 @@ pub(crate) async fn keys(
     while let Some(page) = pages.next().await? {
         page.each(|(name, side, key, _, _): (&str, &str, &str, i32, i32)| {
             let is_here = name == context.name().as_str() && side == by.column();
-            if is_here && metadata.hot.parts(by, key).is_some() && !found.contains(key) {
+            if is_here && metadata.hot.shards(by, key).is_some() && !found.contains(key) {
                 found.insert(key.to_owned());
             }
             Ok(())

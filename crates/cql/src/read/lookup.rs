@@ -1,7 +1,7 @@
-//! What goes with one key.
+//! Looks up the rows of one key.
 //!
-//! With keep="all", and where a key has very many rows, they come newest first and are read page by page.
-//! With keep="last" the servers have the others by value, so that all of a key are read and ordered here.
+//! With keep="all", and for a hot key, rows come newest first, page by page. With keep="last" the
+//! servers order the other rows by value, so a lookup reads all rows of the key and sorts them.
 
 use super::hot_key::{HotRows, Which};
 use super::row::row;
@@ -14,7 +14,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::vec;
 
-/// The rows of one key that are to be seen.
+/// The visible rows of one key.
 pub(crate) struct KeyRows {
     context: Arc<TableContext>,
     metadata: Arc<TableMetadata>,
@@ -26,7 +26,7 @@ pub(crate) struct KeyRows {
 }
 
 enum Source {
-    /// With keep="last" in the order of values, with keep="all" newest first.
+    /// Ordered by value with keep="last", newest first with keep="all".
     Bucket(Box<Pages>),
     /// Newest first; with keep="last" each value once.
     Places(Box<HotRows>),
@@ -39,7 +39,7 @@ impl KeyRows {
         (by, key): (Side, &str),
         visible: Visible,
     ) -> Result<KeyRows> {
-        let source = if metadata.hot.parts(by, key).is_some() {
+        let source = if metadata.hot.shards(by, key).is_some() {
             let which = Which::Counting(visible.dates());
             Source::Places(Box::new(HotRows::new(context, metadata, (by, key), None, which).await?))
         } else {
@@ -83,17 +83,17 @@ impl KeyRows {
     }
 }
 
-/// The answers to a question by one key.
+/// The answers of a lookup by one key.
 pub(crate) struct KeyAnswers {
     rows: KeyRows,
     page: vec::IntoIter<(String, SeenAt)>,
-    /// With keep="all", what was given: later rows of the same value are older.
+    /// With keep="all", the values that were returned: later rows of the same value are older.
     given: Option<HashSet<String>>,
     current: (String, SeenAt),
 }
 
-/// Asks what goes with a key. Cost: one request for each 5,000 rows of it; of a key with very many rows,
-/// a request for each of its parts and then for each 5,000 rows.
+/// Looks up a key. Cost: one request for each 5,000 rows; for a hot key one request for each shard,
+/// then one for each 5,000 rows.
 pub(crate) async fn answers(
     context: &Arc<TableContext>,
     by: Side,
@@ -133,7 +133,7 @@ impl Answers for KeyAnswers {
     }
 }
 
-/// The newest date of a pair. Cost: one request; with keep="all" as many as rows are newer.
+/// The newest date of a pair. Cost: one request; with keep="all" as many as newer rows take.
 pub(crate) async fn last_seen(
     context: &Arc<TableContext>,
     id: &str,
@@ -158,8 +158,8 @@ async fn dates(
     most: usize,
 ) -> Result<Vec<SeenAt>> {
     let metadata = context.metadata_cache.current().await?;
-    // Both directions have the pair; the end with few rows is asked.
-    let is_hot = |by, key| metadata.hot.parts(by, key).is_some();
+    // Both directions have the pair; the lookup uses the key that is not hot.
+    let is_hot = |by, key| metadata.hot.shards(by, key).is_some();
     let by = match is_hot(Side::Id, id) && !is_hot(Side::PartnerId, partner_id) {
         true => Side::PartnerId,
         false => Side::Id,

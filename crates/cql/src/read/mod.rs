@@ -1,4 +1,4 @@
-//! Reads rows: single ones, those of a key, and whole directions of a table.
+//! Reads rows: single rows, the rows of a key, and whole directions of a table.
 //!
 //! Must not write to the servers.
 

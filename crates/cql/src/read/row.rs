@@ -1,17 +1,17 @@
-//! Single rows, and how many a key has.
+//! Single rows, and the row count of a key.
 
-use super::hot_key::{HotRows, Which, part_values};
+use super::hot_key::{HotRows, Which, shard_values};
 use crate::context::{Row, TableContext};
 use crate::schema::bucket::bucket;
-use crate::schema::hot_keys::ROWS_PER_PART;
+use crate::schema::hot_keys::ROWS_PER_SHARD;
 use crate::schema::metadata_cache::{Dates, TableMetadata};
 use idmatch_model::{Keep, SeenAt, Side};
 use idmatch_store::Result;
 use scylla::value::CqlTimestamp;
 use std::sync::Arc;
 
-/// The date of a row, if it is there: with keep="last" whatever that is, with keep="all" the one
-/// that is asked for.
+/// The date of a row; `None` if it does not exist. With keep="last" any date matches, with
+/// keep="all" only the given one.
 pub(crate) async fn row(
     context: &Arc<TableContext>,
     metadata: &TableMetadata,
@@ -19,7 +19,7 @@ pub(crate) async fn row(
     (key, value, seen_at): Row<'_>,
 ) -> Result<Option<SeenAt>> {
     let keep = metadata.definition.keep;
-    if metadata.hot.parts(by, key).is_some() {
+    if metadata.hot.shards(by, key).is_some() {
         let which = Which::Counting(Dates::of(seen_at));
         let mut rows = HotRows::new(context, metadata, (by, key), Some(value), which).await?;
         let is_it =
@@ -51,20 +51,19 @@ pub(crate) async fn row(
     Ok(found)
 }
 
-/// How many rows a key has at least: counting ends soon after they are very many.
+/// Counts the rows of a key, and stops soon after it is hot.
 pub(crate) async fn count(context: &Arc<TableContext>, by: Side, key: &str) -> Result<u64> {
     let metadata = context.metadata_cache.current().await?;
-    if let Some(parts) = metadata.hot.parts(by, key) {
-        return count_parts(context, (by, key, parts)).await;
+    if let Some(shards) = metadata.hot.shards(by, key) {
+        return count_shards(context, (by, key, shards)).await;
     }
     let pages = context.key_pages(&metadata, (by, key), Dates::ALL);
     pages.count(context.client.settings().hot_key_rows).await
 }
 
-/// How many rows a key has, about: one part is looked at, and not much further than where it is too
-/// large.
-async fn count_parts(context: &TableContext, (by, key, parts): (Side, &str, i32)) -> Result<u64> {
-    let statement = &context.hot().part;
-    let pages = context.pages(statement, part_values(context, (by, key, parts, 0), Dates::ALL));
-    Ok(pages.count(ROWS_PER_PART).await? * u64::from(parts.unsigned_abs()))
+/// Estimates the rows of a key from one shard, and stops soon after that shard is too large.
+async fn count_shards(context: &TableContext, (by, key, shards): (Side, &str, i32)) -> Result<u64> {
+    let statement = &context.hot().shard;
+    let pages = context.pages(statement, shard_values(context, (by, key, shards, 0), Dates::ALL));
+    Ok(pages.count(ROWS_PER_SHARD).await? * u64::from(shards.unsigned_abs()))
 }

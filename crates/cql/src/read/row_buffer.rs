@@ -1,14 +1,14 @@
-//! Observations on their way to the servers.
+//! Buffers observations on their way to the servers.
 
 use idmatch_model::{SeenAt, Side, check_id};
 use idmatch_store::{Observations, Result};
 use twox_hash::XxHash3_128;
 
-/// Rows of id, partner_id and date, their text in one piece.
+/// Rows of id, partner_id and date, with all text in one buffer.
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
     text: String,
-    /// Where the text of each id ends, and that of its partner_id.
+    /// The end of each id's text, and of its partner_id's.
     ends: Vec<(usize, usize)>,
     seen_at: Vec<SeenAt>,
 }
@@ -36,7 +36,7 @@ impl Rows {
         self.seen_at.push(seen_at);
     }
 
-    /// Adds rows that were judged good.
+    /// Adds rows that were found valid.
     pub(crate) fn extend(&mut self, rows: &Observations) -> Result<()> {
         let pairs = rows.ids.iter().zip(rows.partner_ids.iter());
         for ((id, partner_id), seen_at) in pairs.zip(&rows.seen_at) {
@@ -45,7 +45,7 @@ impl Rows {
         Ok(())
     }
 
-    /// The identifiers of a row as one direction has them: key and value.
+    /// The identifiers of a row in one direction: key and value.
     pub(crate) fn pair(&self, row: usize, by: Side) -> (&str, &str) {
         let start = match row.checked_sub(1).and_then(|before| self.ends.get(before)) {
             Some((_, end)) => *end,
@@ -76,7 +76,7 @@ impl Rows {
         hasher.finish_128()
     }
 
-    /// The rows that `take` takes.
+    /// The rows that `take` selects.
     pub(crate) fn filtered(&self, mut take: impl FnMut(&str, &str, SeenAt) -> bool) -> Rows {
         let mut rows = Rows::default();
         for row in 0..self.len() {
@@ -88,8 +88,8 @@ impl Rows {
         rows
     }
 
-    /// The rows of each place, as their numbers, cut where they would be too many or too large
-    /// for one request.
+    /// Groups row numbers by place, and splits a group that is too many rows or bytes for one
+    /// request.
     pub(crate) fn grouped<P: Copy + Ord>(
         &self,
         place: impl FnMut(usize) -> P,

@@ -1,4 +1,4 @@
-//! Reads a whole direction of a table, by ranges of tokens.
+//! Scans a whole direction of a table by token ranges.
 
 use super::hot_key::{self, HotRows, Which};
 use crate::context::{Row, TableContext};
@@ -14,15 +14,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tokio::task::JoinSet;
 
-/// Buckets of a range, on average: each range is read, and repeated, for itself. Servers give up a read that
-/// meets 100,000 rows that were removed, so that a range must not have many more.
+/// Average buckets of a range. Each range is read and retried by itself. Servers abort a read that
+/// meets 100,000 CQL tombstones, so a range must not have many more rows.
 const BUCKETS_PER_RANGE: usize = 16_000 / bucket::ROWS;
-/// Token ranges that are read concurrently: a scan leaves most of the servers to others.
+/// Token ranges that are read concurrently: a scan leaves most of the servers to other requests.
 const CONCURRENT_RANGES: usize = 8;
-/// Wanted rows that are handed over together, or a page more.
-const PORTION: usize = 10_000;
+/// Wanted rows of one batch, which may be larger by a page.
+const BATCH_ROWS: usize = 10_000;
 
-/// One of so many ranges of tokens: after the first, up to and with the second.
+/// A token range: exclusive start, inclusive end.
 fn tokens(range: usize, ranges: usize) -> (i64, i64) {
     let edge = |n: usize| {
         let width = (1_i128 << 64) / ranges.max(1) as i128;
@@ -32,22 +32,22 @@ fn tokens(range: usize, ranges: usize) -> (i64, i64) {
         };
         i64::try_from(edge).unwrap_or(i64::MAX)
     };
-    // No key has the least token; the servers keep it for themselves.
+    // No key has the least token; the servers reserve it.
     (edge(range), edge(range + 1))
 }
 
-/// What is done with the rows of a scan.
+/// Receives the rows of a scan.
 pub(crate) trait RowVisitor: Send + Sync + 'static {
-    /// Sees a row: key, value, date. Says whether it is wanted.
+    /// Sees a row: key, value, date. Returns whether it is wanted.
     fn row(&self, key: &str, value: &str, seen_at: SeenAt) -> bool;
 
-    /// Takes some wanted rows, as key and value.
-    fn portion(&self, rows: Rows) -> impl Future<Output = Result<()>> + Send;
+    /// Takes a batch of wanted rows, as key and value.
+    fn batch(&self, rows: Rows) -> impl Future<Output = Result<()>> + Send;
 }
 
-/// Shows every row of a direction that counts to a visitor: with keep="last" each pair once. Several
-/// tasks call at once; rows of one key come to one of them. Cost: the whole direction is read; memory: a
-/// few portions.
+/// Shows a visitor every current row of a direction: with keep="last" each pair once. Several tasks
+/// call the visitor at once; one task sees all rows of a key. Cost: reads the whole direction;
+/// memory: a few batches.
 pub(crate) async fn scan(
     context: &Arc<TableContext>,
     by: Side,
@@ -58,26 +58,26 @@ pub(crate) async fn scan(
     let met = scan_buckets(context, &metadata, by, &visit, Hot::Leave).await?;
     let mut keys = hot_key::keys(context, &metadata, by).await?;
     keys.extend(met.into_keys());
-    let mut portion = Rows::default();
+    let mut batch = Rows::default();
     for key in keys {
         let which = Which::Counting(Dates::ALL);
         let mut places = HotRows::new(context, &metadata, (by, &key), None, which).await?;
         while let Some(rows) = places.next().await? {
             for (value, seen_at) in rows {
                 if visit.row(&key, &value, seen_at) {
-                    portion.push(&key, &value, seen_at);
+                    batch.push(&key, &value, seen_at);
                 }
             }
-            if portion.len() >= PORTION {
-                visit.portion(std::mem::take(&mut portion)).await?;
+            if batch.len() >= BATCH_ROWS {
+                visit.batch(std::mem::take(&mut batch)).await?;
             }
         }
     }
-    visit.portion(portion).await
+    visit.batch(batch).await
 }
 
-/// Shows every row that buckets have to a visitor, whether it counts or not. Gives the keys that have
-/// very many there, and how many.
+/// Shows a visitor every stored row of the buckets, current or not. Returns the hot keys that it
+/// meets there, with their row counts.
 pub(crate) async fn scan_stored(
     context: &Arc<TableContext>,
     by: Side,
@@ -87,16 +87,16 @@ pub(crate) async fn scan_stored(
     scan_buckets(context, &metadata, by, &Arc::new(visit), Hot::Take).await
 }
 
-/// What is done with the rows in buckets of keys that are noted to have very many rows.
+/// The bucket rows of keys that are recorded as hot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Hot {
-    /// They are seen like others.
+    /// Shown as others are.
     Take,
-    /// They are seen with the others of their key.
+    /// Shown together with the other rows of their key.
     Leave,
 }
 
-/// Gives the keys that are noted to have very many rows, or do.
+/// Returns the keys that are hot, recorded or not.
 async fn scan_buckets<V: RowVisitor>(
     context: &Arc<TableContext>,
     metadata: &Arc<TableMetadata>,
@@ -116,17 +116,17 @@ async fn scan_buckets<V: RowVisitor>(
             by,
             visit: Arc::clone(visit),
             hot,
-            portion: Rows::default(),
+            batch: Rows::default(),
             met: BTreeMap::new(),
             key: String::new(),
             rows: 0,
-            is_noted: false,
+            is_hot: false,
         };
         tasks.spawn(async move {
             loop {
                 let range = next.fetch_add(1, Relaxed);
                 if range >= ranges {
-                    task.visit.portion(task.portion).await?;
+                    task.visit.batch(task.batch).await?;
                     return Ok(task.met);
                 }
                 task.read(tokens(range, ranges)).await?;
@@ -140,20 +140,20 @@ async fn scan_buckets<V: RowVisitor>(
     Ok(met)
 }
 
-/// One of those that read ranges at once.
+/// A task that reads ranges.
 struct Task<V> {
     context: Arc<TableContext>,
     metadata: Arc<TableMetadata>,
     by: Side,
     visit: Arc<V>,
     hot: Hot,
-    portion: Rows,
-    /// Keys with very many rows, and how many.
+    batch: Rows,
+    /// Hot keys, with their row counts.
     met: BTreeMap<String, u64>,
-    /// The last key, and its rows so far.
+    /// The last key, and the number of its rows so far.
     key: String,
     rows: u64,
-    is_noted: bool,
+    is_hot: bool,
 }
 
 impl<V: RowVisitor> Task<V> {
@@ -166,8 +166,8 @@ impl<V: RowVisitor> Task<V> {
                 self.take(row);
                 Ok(())
             })?;
-            if self.portion.len() >= PORTION {
-                self.visit.portion(std::mem::take(&mut self.portion)).await?;
+            if self.batch.len() >= BATCH_ROWS {
+                self.visit.batch(std::mem::take(&mut self.batch)).await?;
             }
         }
         self.end_key();
@@ -178,20 +178,20 @@ impl<V: RowVisitor> Task<V> {
         if key != self.key {
             self.end_key();
             key.clone_into(&mut self.key);
-            self.is_noted = self.metadata.hot.parts(self.by, key).is_some();
+            self.is_hot = self.metadata.hot.shards(self.by, key).is_some();
         }
         self.rows += 1;
-        if self.hot == Hot::Leave && self.is_noted {
+        if self.hot == Hot::Leave && self.is_hot {
             return;
         }
         if self.visit.row(key, value, seen_at) {
-            self.portion.push(key, value, seen_at);
+            self.batch.push(key, value, seen_at);
         }
     }
 
     fn end_key(&mut self) {
         let wanted = match self.hot {
-            Hot::Leave => self.rows > 0 && self.is_noted,
+            Hot::Leave => self.rows > 0 && self.is_hot,
             Hot::Take => self.rows > self.context.client.settings().hot_key_rows,
         };
         if wanted {

@@ -1,4 +1,4 @@
-//! Figures about a table, from a part of its buckets.
+//! Statistics of a table, from a sample of its buckets.
 
 use super::hot_key;
 use crate::client::paging::Pages;
@@ -10,14 +10,14 @@ use idmatch_model::{SeenAt, Side};
 use idmatch_store::Result;
 use std::collections::HashSet;
 
-/// So many buckets of each direction are read; of fewer, all.
-const BUCKETS: i32 = 16;
-/// And so many keys with very many rows.
-const HOT_KEYS: usize = 64;
+/// Buckets of a direction that are read; a table with fewer has all read.
+const SAMPLE_BUCKETS: i32 = 16;
+/// Hot keys that are read.
+const SAMPLE_HOT_KEYS: usize = 64;
 /// Buckets that are read concurrently.
 const CONCURRENT_BUCKETS: usize = 8;
 
-/// What was found in some buckets of one direction.
+/// The sums over some buckets of one direction.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Sample {
     pub(crate) rows: u64,
@@ -54,20 +54,20 @@ impl Sample {
     }
 }
 
-/// Whether a sample of a table with so many buckets is all of it.
+/// Whether the sample covers all buckets.
 pub(crate) fn is_exact(metadata: &TableMetadata) -> bool {
-    metadata.definition.buckets <= BUCKETS && metadata.hot.is_empty()
+    metadata.definition.buckets <= SAMPLE_BUCKETS && metadata.hot.is_empty()
 }
 
-/// Reads buckets that lie evenly among all and takes the rest to be alike. Cost: 16 partitions, one or
-/// two for each of at most 64 keys with very many rows, and the list of their parts.
+/// Reads evenly spaced buckets and extrapolates. Cost: 16 partitions, one or two for each of at
+/// most 64 hot keys, and the list of shards.
 pub(crate) async fn sample(
     context: &TableContext,
     metadata: &TableMetadata,
     by: Side,
 ) -> Result<Sample> {
     let all = metadata.definition.buckets;
-    let read = all.min(BUCKETS);
+    let read = all.min(SAMPLE_BUCKETS);
     let buckets = (0..read).map(|n| {
         // Lossless: less than `all`.
         (i64::from(n) * i64::from(all) / i64::from(read)) as i32
@@ -89,18 +89,18 @@ async fn sample_bucket(context: &TableContext, by: Side, bucket: i32) -> Result<
     sum(context, context.pages(statement, (bucket,))).await
 }
 
-/// One part of some keys with very many rows, taken for all of them.
+/// Reads one shard of each of some hot keys, and extrapolates to the others.
 async fn sample_hot(context: &TableContext, metadata: &TableMetadata, by: Side) -> Result<Sample> {
-    let statement = &context.hot().part;
+    let statement = &context.hot().shard;
     let mut all = Sample::default();
     let keys = hot_key::keys(context, metadata, by).await?;
-    let read = keys.len().min(HOT_KEYS);
+    let read = keys.len().min(SAMPLE_HOT_KEYS);
     for key in keys.iter().take(read) {
-        for parts in steps(metadata.hot.parts(by, key).unwrap_or_default()) {
-            let values = hot_key::part_values(context, (by, key, parts, 0), Dates::ALL);
-            let part = sum(context, context.pages(statement, values)).await?;
-            // The key itself is among those of the buckets, or does not count beside them.
-            all.add(&Sample { keys: 0, ..part.scaled(1, i64::from(parts)) });
+        for shards in steps(metadata.hot.shards(by, key).unwrap_or_default()) {
+            let values = hot_key::shard_values(context, (by, key, shards, 0), Dates::ALL);
+            let shard = sum(context, context.pages(statement, values)).await?;
+            // The key itself is counted with the buckets, or is negligible.
+            all.add(&Sample { keys: 0, ..shard.scaled(1, i64::from(shards)) });
         }
     }
     Ok(all.scaled(read as i64, keys.len() as i64))

@@ -1,22 +1,22 @@
-//! Which partition a key is in, and how many rows partitions have.
+//! Buckets: the partition that a key belongs to, and the average number of rows in one.
 
 use parking_lot::Mutex;
 use twox_hash::XxHash3_64;
 
-/// Rows of a bucket, when a table has as many as it was made for.
+/// Rows of a bucket when a table has its expected number of rows.
 pub(crate) const ROWS: usize = 4_000;
 
-/// The bucket of a key among so many: XXH3 (64 bits) of its bytes, modulo their number. Fixed for
-/// the life of a table.
+/// The bucket of a key: XXH3 (64 bits) of its bytes, modulo the number of buckets. Fixed for the
+/// life of a table.
 pub(crate) fn bucket(key: &str, buckets: i32) -> i32 {
     let buckets = u64::from(buckets.unsigned_abs()).max(1);
     // Lossless: less than `buckets`.
     (XxHash3_64::oneshot(key.as_bytes()) % buckets) as i32
 }
 
-/// How many buckets a table of so many rows has: four thousand rows in each, so that a page of a bucket
-/// that is read whole has all of it, a list has many keys also where few of a table are asked for, and a
-/// partition that outgrows its plan 25 times is still one that servers take without a warning.
+/// The number of buckets of a table with this many expected rows: 4,000 rows in each. A page then
+/// holds a whole bucket, and an IN query has many keys even where a match asks for few rows. A
+/// partition that grows to 25 times this size still causes no warning.
 pub(crate) fn buckets_for(expected_rows: u64) -> i32 {
     const FEWEST: u64 = 16;
     const MOST: u64 = 1 << 24;
@@ -24,28 +24,29 @@ pub(crate) fn buckets_for(expected_rows: u64) -> i32 {
     expected_rows.div_ceil(ROWS as u64).clamp(FEWEST, MOST) as i32
 }
 
-/// How many rows a table with so many buckets was made for.
+/// The number of rows that a table with this many buckets was created for.
 pub(crate) fn expected_rows(buckets: i32) -> u64 {
     u64::from(buckets.unsigned_abs()) * ROWS as u64
 }
 
-/// A bucket's row count moves the average by this part of it, so that a table that grows is noticed.
+/// Weight of one bucket's row count in the moving average: it follows a table that grows.
 const AVERAGE_OVER_BUCKETS: u64 = 8;
 
-/// The average number of rows in the buckets of one direction. It is [`ROWS`] until one was counted.
+/// The moving average of the rows in a bucket of one direction. It is [`ROWS`] until a bucket is
+/// counted.
 #[derive(Debug, Default)]
 pub(crate) struct BucketRows(Mutex<Counted>);
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Counted {
-    /// Choices between the ways to read a bucket.
+    /// Decisions between an IN query and a partition scan.
     choices: u64,
     buckets: u64,
     rows: f64,
 }
 
 impl BucketRows {
-    /// Adds the row count of a bucket that was read whole.
+    /// Adds the row count of a bucket that was scanned.
     pub(crate) fn count(&self, rows: u64) {
         let mut counted = self.0.lock();
         counted.buckets += 1;
@@ -53,14 +54,14 @@ impl BucketRows {
             (rows as f64 - counted.rows) / counted.buckets.min(AVERAGE_OVER_BUCKETS) as f64;
     }
 
-    /// Counts a choice between the ways to read a bucket; gives how many there were before.
+    /// Counts a decision between an IN query and a scan; returns the count before it.
     pub(crate) fn choose(&self) -> u64 {
         let mut counted = self.0.lock();
         counted.choices += 1;
         counted.choices - 1
     }
 
-    /// How many rows a bucket is expected to have.
+    /// The expected number of rows in a bucket.
     pub(crate) fn expected(&self) -> f64 {
         let counted = *self.0.lock();
         if counted.buckets == 0 { ROWS as f64 } else { counted.rows }

@@ -1,8 +1,8 @@
-//! The rows of `idmatch_tables` and `idmatch_hashes`: what a table is, and the log of what was erased in
-//! it and of which keys have very many rows.
+//! The catalog: the rows of `idmatch_tables` and `idmatch_hashes`. They hold the options of each
+//! table, and its log of tombstones and hot keys.
 //!
-//! Each change is made by a conditional write, so that of two clients one is first; who may have been
-//! first and was not told reads what is there.
+//! Every change is a conditional write, so one of two clients comes first. A client that may have
+//! been first and got no answer reads the result.
 
 use crate::client::Client;
 use crate::client::paging::Pages;
@@ -16,26 +16,27 @@ use std::time::Duration;
 use tokio::try_join;
 use uuid::Uuid;
 
-/// Generations that the timestamps of rows have room for.
+/// Generations that fit in a row's timestamp.
 const MOST_GENERATIONS: i32 = 998;
-/// Notes that are written in one request.
+/// Log records of one request.
 const ROWS_AT_ONCE: usize = 500;
-/// An entry that is older by the servers' clocks is old: far more than a lease, and than clocks may differ.
+/// Age, by the servers' clocks, from which a log entry is old: far above a metadata TTL plus the
+/// clock difference.
 const OLD: Duration = Duration::from_secs(600);
-/// Notes that one entry of a log has.
+/// Log records of one entry.
 const ENTRY: usize = 10_000;
 
-/// What a table is.
+/// A table's options and state.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Definition {
     pub(crate) keep: Keep,
     pub(crate) retention: Option<Period>,
-    /// Rows before this are gone for good: a retention hid them once.
+    /// Rows before this date are gone for good: an earlier retention hid them.
     pub(crate) gone_before: SeenAt,
-    /// How often the retention was changed. Part of the rows' timestamps, so that a row
-    /// that is written again takes the newer time to live.
+    /// The number of retention changes. It is part of the rows' timestamps, so a row that is
+    /// written again takes the newer TTL.
     pub(crate) generation: i32,
-    /// The generation to which all rows have been written anew.
+    /// The generation to which all rows have been rewritten.
     pub(crate) rewritten: i32,
     pub(crate) buckets: i32,
     pub(crate) maker: Uuid,
@@ -89,24 +90,24 @@ impl Definition {
     }
 }
 
-/// An entry of the log: a portion of notes. The first entry of a table is its making.
+/// An entry of the log, with its records. Entry 0 is the table's creation.
 pub(crate) struct Entry {
     pub(crate) number: i64,
     pub(crate) portion: Option<Uuid>,
-    /// Whether it was there long before: every client knows of it.
+    /// Whether the entry is old: every client knows it.
     pub(crate) is_old: bool,
 }
 
-/// What the log has of an identifier or a pair, which it knows by a hash.
+/// What the log records for an identifier or a pair, under its hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Note {
-    /// It was erased up to a date.
+pub(crate) enum LogRecord {
+    /// Erased up to a date.
     Erased(SeenAt),
-    /// It has very many rows; they are kept in so many parts.
+    /// A hot key, with its number of shards.
     Hot(i32),
 }
 
-/// Keep, retention, gone_before, generation, rewritten, buckets, maker, is_ready.
+/// Columns: keep, retention, gone_before, generation, rewritten, buckets, maker, is_ready.
 type Statics = (
     Option<String>,
     Option<String>,
@@ -129,7 +130,7 @@ impl<'c> Catalog<'c> {
         Catalog { client, keyspace: &client.settings().keyspace }
     }
 
-    /// The names of all tables that are ready, ascending.
+    /// The names of all ready tables, ascending.
     pub(crate) async fn names(&self) -> Result<Vec<TableName>> {
         let what = "the names of tables";
         let cql = format!("SELECT DISTINCT name, is_ready FROM {}.idmatch_tables", self.keyspace);
@@ -146,7 +147,7 @@ impl<'c> Catalog<'c> {
         Ok(names)
     }
 
-    /// What a table is; `None` if there is no such table.
+    /// The definition of a table; `None` if there is no such table.
     pub(crate) async fn definition(&self, name: &TableName) -> Result<Option<Definition>> {
         let what = format!("what table {name} is");
         let cql = format!(
@@ -160,7 +161,7 @@ impl<'c> Catalog<'c> {
         statics.map(|statics| Definition::read(&what, statics)).transpose()
     }
 
-    /// The log of a table after an entry.
+    /// The entries of a table's log after this one.
     pub(crate) async fn entries(&self, name: &TableName, after: i64) -> Result<Vec<Entry>> {
         let what = format!("the log of table {name}");
         let cql = format!(
@@ -184,7 +185,7 @@ impl<'c> Catalog<'c> {
         Ok(entries)
     }
 
-    /// Enters a table that is not there yet. Whoever comes second finds the first one's.
+    /// Adds a new table. The second of two clients finds the first one's definition.
     pub(crate) async fn enter(&self, name: &TableName, new: &Definition) -> Result<()> {
         let cql = format!(
             "INSERT INTO {}.idmatch_tables \
@@ -203,7 +204,7 @@ impl<'c> Catalog<'c> {
         self.client.write(&format!("table {name}"), &insert, values).await.map(drop)
     }
 
-    /// Notes that a table can be used.
+    /// Marks a table as ready.
     pub(crate) async fn set_ready(&self, name: &TableName) -> Result<()> {
         let cql = format!(
             "UPDATE {}.idmatch_tables SET is_ready = true WHERE name = ? IF is_ready = false",
@@ -213,8 +214,8 @@ impl<'c> Catalog<'c> {
         self.client.write(&format!("table {name}"), &update, (name.as_str(),)).await.map(drop)
     }
 
-    /// Changes the retention of a table from one generation to the next. `Busy` when another client
-    /// did so meanwhile.
+    /// Moves a table's retention from one generation to the next. `Busy` if another client did so
+    /// meanwhile.
     pub(crate) async fn set_retention(
         &self,
         name: &TableName,
@@ -246,7 +247,7 @@ impl<'c> Catalog<'c> {
         }
     }
 
-    /// Notes that all rows were written anew since a generation began.
+    /// Records that all rows have been rewritten for a generation.
     pub(crate) async fn set_rewritten(&self, name: &TableName, generation: i32) -> Result<()> {
         let cql = format!(
             "UPDATE {}.idmatch_tables SET rewritten = ? WHERE name = ? IF generation = ?",
@@ -257,46 +258,46 @@ impl<'c> Catalog<'c> {
         self.client.write(&format!("table {name}"), &update, values).await.map(drop)
     }
 
-    /// Writes some notes and enters them into a table's log, after the entry `last`. When this
+    /// Writes log records and adds them to a table's log, after the entry `last`. When this
     /// returns, every client that reads the log has them.
     pub(crate) async fn publish(
         &self,
         name: &TableName,
         mut last: i64,
-        notes: &[(u128, Note)],
+        records: &[(u128, LogRecord)],
     ) -> Result<()> {
-        for notes in notes.chunks(ENTRY) {
-            last = self.enter_notes(name, last, notes).await?;
+        for records in records.chunks(ENTRY) {
+            last = self.enter_records(name, last, records).await?;
         }
         Ok(())
     }
 
-    async fn enter_notes(
+    async fn enter_records(
         &self,
         name: &TableName,
         mut last: i64,
-        notes: &[(u128, Note)],
+        records: &[(u128, LogRecord)],
     ) -> Result<i64> {
         let what = format!("the log of table {name}");
         let portion = Uuid::new_v4();
         let insert = self.client.prepare_catalog(&self.insert_notes()).await?;
-        let row = |(hash, note): &(u128, Note)| {
-            let (erased_at, parts) = match note {
-                // A null would be a tombstone.
-                Note::Erased(at) => (Set(CqlTimestamp(at.millis_i64())), Unset),
-                Note::Hot(parts) => (Unset, Set(*parts)),
+        let row = |(hash, record): &(u128, LogRecord)| {
+            let (erased_at, shards) = match record {
+                // A null would be a CQL tombstone.
+                LogRecord::Erased(at) => (Set(CqlTimestamp(at.millis_i64())), Unset),
+                LogRecord::Hot(shards) => (Unset, Set(*shards)),
             };
-            (portion, hash.to_be_bytes().to_vec(), erased_at, parts)
+            (portion, hash.to_be_bytes().to_vec(), erased_at, shards)
         };
-        for notes in notes.chunks(ROWS_AT_ONCE) {
-            let rows: Vec<_> = notes.iter().map(row).collect();
+        for records in records.chunks(ROWS_AT_ONCE) {
+            let rows: Vec<_> = records.iter().map(row).collect();
             self.client.write_batch(&what, &insert, &rows).await?;
         }
         let enter = self.client.prepare_catalog(&self.insert_entry()).await?;
         loop {
             let values = (name.as_str(), last.saturating_add(1), portion);
             self.client.write(&what, &enter, values).await?;
-            // Whether it was this one or another client's, who came first is in the log.
+            // The log tells whether this entry or another client's came first.
             let entries = self.entries(name, last).await?;
             if let Some(entry) = entries.iter().find(|entry| entry.portion == Some(portion)) {
                 return Ok(entry.number);
@@ -305,12 +306,13 @@ impl<'c> Catalog<'c> {
         }
     }
 
-    /// Prepares what is asked of a table's log while others use it: as [`crate::schema::statements`] says.
+    /// Prepares the statements that read a table's log while it is open: see
+    /// [`crate::schema::statements`].
     pub(crate) async fn prepare(&self) -> Result<()> {
-        let (notes, entry, select) =
+        let (records, entry, select) =
             (self.insert_notes(), self.insert_entry(), self.select_notes());
         try_join!(
-            self.client.prepare_catalog(&notes),
+            self.client.prepare_catalog(&records),
             self.client.prepare_catalog(&entry),
             self.client.prepare_catalog(&select),
         )
@@ -332,23 +334,23 @@ impl<'c> Catalog<'c> {
         format!("SELECT hash, erased_at, parts FROM {table} WHERE portion = ?")
     }
 
-    /// The notes of an entry.
-    pub(crate) async fn notes(&self, portion: Uuid) -> Result<Vec<(u128, Note)>> {
+    /// The records of an entry.
+    pub(crate) async fn records(&self, portion: Uuid) -> Result<Vec<(u128, LogRecord)>> {
         let what = "the log of a table";
         let read = self.client.prepare_catalog(&self.select_notes()).await?;
         let mut found = Vec::new();
         let mut pages = Pages::new(self.client, what, &read, (portion,));
         while let Some(page) = pages.next().await? {
-            page.each(|(hash, erased_at, parts): NoteRow<'_>| {
+            page.each(|(hash, erased_at, shards): LogRecordRow<'_>| {
                 let hash = <[u8; 16]>::try_from(hash).map_err(|e| unexpected(what, e))?;
-                let note = match (erased_at, parts) {
+                let record = match (erased_at, shards) {
                     (Some(CqlTimestamp(at)), None) => {
-                        Note::Erased(SeenAt::from_millis(at).map_err(|e| unexpected(what, e))?)
+                        LogRecord::Erased(SeenAt::from_millis(at).map_err(|e| unexpected(what, e))?)
                     }
-                    (None, Some(parts)) => Note::Hot(parts),
+                    (None, Some(shards)) => LogRecord::Hot(shards),
                     _ => return Err(unexpected(what, "a note that is no erasure and no hot key")),
                 };
-                found.push((u128::from_be_bytes(hash), note));
+                found.push((u128::from_be_bytes(hash), record));
                 Ok(())
             })?;
         }
@@ -356,5 +358,5 @@ impl<'c> Catalog<'c> {
     }
 }
 
-/// Hash, erased_at, parts.
-type NoteRow<'r> = (&'r [u8], Option<CqlTimestamp>, Option<i32>);
+/// Columns: hash, erased_at, parts.
+type LogRecordRow<'r> = (&'r [u8], Option<CqlTimestamp>, Option<i32>);

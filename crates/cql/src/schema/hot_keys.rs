@@ -1,65 +1,65 @@
-//! Keys with very many rows, which would make their bucket too large for the servers.
+//! Hot keys: keys whose rows would make their bucket too large for the servers.
 //!
-//! Such a key is noted in the table's log. From then on its rows are written to partitions of its own,
-//! a fixed number of parts, newest first in each. Rows that were there before stay in the bucket: what a
-//! key has is always read from all places where it may be, and merged.
+//! The table's log records each hot key. From then on its new rows go to shards: partitions of its
+//! own, each ordered newest first. Older rows stay in the bucket, so a read merges the bucket and
+//! all shards.
 //!
-//! A key is noted by who meets it: a write that has very many rows of it, or that looks at one of so
-//! many rows by chance; a lookup; a compaction, which meets all.
+//! Four places detect a hot key: a write with many rows of it, a write that samples it, a lookup,
+//! and a compaction, which reads every key.
 //!
 //! Invariants:
-//! - no row is written to parts before every client knows that it may be there: who learns of a note
-//!   waits for a lease before writing by it;
-//! - a row that was seen again is removed only where the later one is too: who does not know that place
-//!   yet sees the former;
-//! - the value decides about the part, so that all dates of a pair are in one.
+//! - No row goes to a shard before every client reads that shard. A client waits for one metadata
+//!   TTL after it learns of a log record, and writes by it only then.
+//! - An older row of a pair is removed only where the newer row is, too: a client that does not
+//!   know that place yet reads the older row.
+//! - The value determines the shard, so all dates of a pair are in one shard.
 
 use super::bucket::bucket;
 use idmatch_model::{ErasureKey, Side};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// The numbers of parts there are: a key begins with few. Many hold more rows, and cost more requests
+/// The numbers of shards: a key starts with few. More shards hold more rows, and take more requests
 /// to find the newest.
-const FEW_PARTS: i32 = 32;
-pub(crate) const MANY_PARTS: i32 = 1_024;
-const STEPS: [i32; 2] = [FEW_PARTS, MANY_PARTS];
-/// Rows of a part at which a key goes on to the next number: well below the 100,000 of which
-/// servers warn.
-pub(crate) const ROWS_PER_PART: u64 = 50_000;
-/// The keys that are noted, by their keyed hash.
+const FEW_SHARDS: i32 = 32;
+pub(crate) const MANY_SHARDS: i32 = 1_024;
+const STEPS: [i32; 2] = [FEW_SHARDS, MANY_SHARDS];
+/// Rows of a shard at which a key moves to the next number of shards: well below the 100,000 at
+/// which servers warn.
+pub(crate) const ROWS_PER_SHARD: u64 = 50_000;
+/// The hot keys of a table, by keyed hash.
 #[derive(Debug, Clone)]
 pub(crate) struct HotKeys {
     key: ErasureKey,
-    notes: HashMap<u128, Vec<Parts>>,
+    shards_of: HashMap<u128, Vec<Shards>>,
 }
 
-/// A number of parts that a key has, and since when that is known here; `None` for long.
+/// A number of shards of a key, and when this process learned of it; `None` if long ago.
 #[derive(Debug, Clone, Copy)]
-struct Parts {
+struct Shards {
     number: i32,
     since: Option<Instant>,
 }
 
 impl HotKeys {
     pub(crate) fn new(key: ErasureKey) -> HotKeys {
-        HotKeys { key, notes: HashMap::new() }
+        HotKeys { key, shards_of: HashMap::new() }
     }
 
-    /// Whether there are any.
+    /// Whether there is no hot key.
     pub(crate) fn is_empty(&self) -> bool {
-        self.notes.is_empty()
+        self.shards_of.is_empty()
     }
 
-    /// Adds a number of parts of a key, which is known since then; `None` for long.
+    /// Adds a number of shards of a key, and when this process learned of it; `None` if long ago.
     pub(crate) fn add(&mut self, hash: u128, number: i32, since: Option<Instant>) {
-        let notes = self.notes.entry(hash).or_default();
-        if notes.iter().all(|parts| parts.number != number) {
-            notes.push(Parts { number, since });
+        let known = self.shards_of.entry(hash).or_default();
+        if known.iter().all(|shards| shards.number != number) {
+            known.push(Shards { number, since });
         }
     }
 
-    /// What is noted of a key.
+    /// The keyed hash of a key.
     pub(crate) fn hash(&self, by: Side, key: &str) -> u128 {
         match by {
             Side::Id => self.key.id(key.as_bytes()),
@@ -67,46 +67,46 @@ impl HotKeys {
         }
     }
 
-    fn of(&self, by: Side, key: &str) -> &[Parts] {
-        if self.notes.is_empty() {
+    fn of(&self, by: Side, key: &str) -> &[Shards] {
+        if self.shards_of.is_empty() {
             return &[];
         }
-        self.notes.get(&self.hash(by, key)).map_or(&[], Vec::as_slice)
+        self.shards_of.get(&self.hash(by, key)).map_or(&[], Vec::as_slice)
     }
 
-    /// In how many parts a key may have rows; `None` if it is a key like others.
-    pub(crate) fn parts(&self, by: Side, key: &str) -> Option<i32> {
-        self.of(by, key).iter().map(|parts| parts.number).max()
+    /// The number of shards in which a key may have rows; `None` if it is not hot.
+    pub(crate) fn shards(&self, by: Side, key: &str) -> Option<i32> {
+        self.of(by, key).iter().map(|shards| shards.number).max()
     }
 
-    /// In how many parts new rows of a key are written: those of which every client knows. `None` for
-    /// its bucket.
-    pub(crate) fn parts_to_write(
+    /// The number of shards for new rows of a key: the largest that every client knows. `None`
+    /// means its bucket.
+    pub(crate) fn shards_to_write(
         &self,
         by: Side,
         key: &str,
         metadata_ttl: Duration,
     ) -> Option<i32> {
         let is_everywhere =
-            |parts: &&Parts| parts.since.is_none_or(|since| since.elapsed() >= metadata_ttl);
-        self.of(by, key).iter().filter(is_everywhere).map(|parts| parts.number).max()
+            |shards: &&Shards| shards.since.is_none_or(|since| since.elapsed() >= metadata_ttl);
+        self.of(by, key).iter().filter(is_everywhere).map(|shards| shards.number).max()
     }
 }
 
-/// The part that a value is in.
-pub(crate) fn part(value: &str, parts: i32) -> i32 {
-    bucket(value, parts)
+/// The shard of a value.
+pub(crate) fn shard(value: &str, shards: i32) -> i32 {
+    bucket(value, shards)
 }
 
-/// How many parts a key of so many rows has to have.
-pub(crate) fn parts_for(rows: u64, hot_rows: u64) -> Option<i32> {
-    let step = |parts: &i32| rows <= u64::from(parts.unsigned_abs()) * ROWS_PER_PART;
-    (rows > hot_rows).then(|| STEPS.into_iter().find(step).unwrap_or(MANY_PARTS))
+/// The number of shards for a key with this many rows; `None` if it is not hot.
+pub(crate) fn shards_for(rows: u64, hot_rows: u64) -> Option<i32> {
+    let step = |shards: &i32| rows <= u64::from(shards.unsigned_abs()) * ROWS_PER_SHARD;
+    (rows > hot_rows).then(|| STEPS.into_iter().find(step).unwrap_or(MANY_SHARDS))
 }
 
-/// The numbers of parts that a key may have rows in.
-pub(crate) fn steps(parts: i32) -> impl Iterator<Item = i32> {
-    STEPS.into_iter().filter(move |step| *step <= parts)
+/// All numbers of shards in which a key may have rows.
+pub(crate) fn steps(shards: i32) -> impl Iterator<Item = i32> {
+    STEPS.into_iter().filter(move |step| *step <= shards)
 }
 
 #[cfg(test)]
@@ -115,8 +115,8 @@ mod tests {
 
     #[test]
     fn a_key_has_as_many_parts_as_its_rows_need() {
-        let parts = [10, 11, 1_600_000, 1_600_001, u64::MAX].map(|rows| parts_for(rows, 10));
-        assert_eq!(parts, [None, Some(32), Some(32), Some(1_024), Some(1_024)]);
+        let shards = [10, 11, 1_600_000, 1_600_001, u64::MAX].map(|rows| shards_for(rows, 10));
+        assert_eq!(shards, [None, Some(32), Some(32), Some(1_024), Some(1_024)]);
         assert_eq!(steps(32).collect::<Vec<_>>(), [32]);
         assert_eq!(steps(1_024).collect::<Vec<_>>(), [32, 1_024]);
     }

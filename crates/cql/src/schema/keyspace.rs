@@ -1,4 +1,4 @@
-//! The tables in the servers: those of `spec/cql/`, and nothing else.
+//! The keyspace: creates and checks the CQL tables of `spec/cql/`, and nothing else.
 
 use crate::client::Client;
 use crate::error::unexpected;
@@ -14,23 +14,23 @@ const STORE: &str = include_str!("../../../../spec/cql/store.cql");
 const TABLE_LAST: &str = include_str!("../../../../spec/cql/table-last.cql");
 const TABLE_ALL: &str = include_str!("../../../../spec/cql/table-all.cql");
 
-/// The version of all of them together.
+/// The version of the whole schema.
 const VERSION: i32 = 1;
-/// How far the clocks of client and servers may be apart: dates are judged by one, and rows expire
-/// by the other.
+/// Allowed difference between the clocks of client and servers. The client's clock judges dates;
+/// the servers' clocks expire rows.
 const MOST_SKEW_MILLIS: i64 = 60_000;
 
-/// What a keyspace was made with.
+/// The settings that a keyspace was created with.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StoreRow {
     pub(crate) erasure_key: ErasureKey,
     pub(crate) metadata_ttl: Duration,
 }
 
-/// Finds the store in its keyspace; `None` if nothing is there yet. Checks clocks and versions.
+/// Finds the store in its keyspace; `None` if the keyspace is empty. Checks clocks and versions.
 ///
 /// # Errors
-/// `NotAStore` where the keyspace is missing and none is to be made.
+/// `NotAStore` where the keyspace is missing and the address does not say to create it.
 pub(crate) async fn find(client: &Arc<Client>) -> Result<Option<StoreRow>> {
     check_clock(client).await?;
     let Settings { keyspace, replication, .. } = client.settings();
@@ -43,15 +43,15 @@ pub(crate) async fn find(client: &Arc<Client>) -> Result<Option<StoreRow>> {
             ),
         ));
     }
-    // The last one that is made.
+    // This table is created last.
     if has_table(client, keyspace, "idmatch_hot").await? {
         return store_row(client).await;
     }
     Ok(None)
 }
 
-/// Makes the store in its keyspace, and that too where it is missing. Of two clients that do so at once
-/// both get the same. Its erasures are hashed with this key, or a random one.
+/// Creates the store in its keyspace, and the keyspace where it is missing. Two clients that do so
+/// at once get the same store. Its tombstones are hashed with this key, or a random one.
 pub(crate) async fn make(client: &Arc<Client>, key: Option<ErasureKey>) -> Result<StoreRow> {
     let Settings { keyspace, replication, metadata_ttl, .. } = client.settings();
     if let Some(copies) = replication
@@ -78,7 +78,7 @@ pub(crate) async fn make(client: &Arc<Client>, key: Option<ErasureKey>) -> Resul
     );
     let insert = client.prepare_catalog(&cql).await?;
     client.write("the store", &insert, (VERSION, key, metadata_ttl)).await?;
-    // Whoever was first, this is what all use.
+    // The first client's key is the one that all clients use.
     store_row(client).await?.ok_or_else(|| {
         Error::new(ErrorKind::Corrupt, format!("keyspace {keyspace} lost what was just written"))
     })
@@ -137,7 +137,7 @@ async fn has_keyspace(client: &Arc<Client>, keyspace: &str) -> Result<bool> {
     Ok(client.ask("the keyspaces", &cql).await?.rows_num() > 0)
 }
 
-/// The same; a node that was away may not have heard of it, and is waited for.
+/// Reads the settings again. A node that was down may not know the table yet, so this waits for it.
 async fn has_keyspace_by_now(client: &Arc<Client>, keyspace: &str) -> Result<bool> {
     if has_keyspace(client, keyspace).await? {
         return Ok(true);
@@ -154,20 +154,20 @@ async fn has_table(client: &Arc<Client>, keyspace: &str, table: &str) -> Result<
     Ok(client.ask("the tables", &cql).await?.rows_num() > 0)
 }
 
-/// The name that one direction of a table has in the servers: as much as fits of its own, a hash of
-/// the whole, and the direction. CQL takes 48 of a-z 0-9 _.
+/// The CQL name of one direction of a table: the start of the table's name, a hash of the whole
+/// name, and the direction. CQL takes 48 characters of a-z 0-9 _.
 pub(crate) fn direction_name(table: &TableName, by: Side) -> String {
     const SHOWN: usize = 20;
     let shown = table.as_str().chars().take(SHOWN).map(|c| match c {
         c if c.is_ascii_alphanumeric() => c.to_ascii_lowercase(),
         _ => '_',
     });
-    // Half of 64 bits: the name is shown beside it.
+    // Half of the 64 bits: the name stands beside it.
     let hash = XxHash3_64::oneshot(table.as_str().as_bytes()) >> 32;
     format!("m_{}_{hash:08x}_by_{}", shown.collect::<String>(), by.column())
 }
 
-/// Makes both directions of a table.
+/// Creates both directions of a table.
 pub(crate) async fn create(client: &Arc<Client>, table: &TableName, keep: Keep) -> Result<()> {
     let definition = match keep {
         Keep::Last => TABLE_LAST,

@@ -1,12 +1,11 @@
-//! What this process knows of a table: what it is, what was erased in it, and which keys have very many
-//! rows.
+//! Caches a table's metadata: its definition, tombstones and hot keys.
 //!
-//! Other clients change both. Their changes are read from the catalog at most once in half a lease, and
-//! nothing is answered with what is older than a lease. An erasure waits for one lease after it was
-//! published: from then on every question that begins anywhere knows of it.
+//! Other clients change the tombstones and the hot keys. The cache reads the catalog at most once
+//! in half a metadata TTL, and never serves metadata older than one TTL. An erasure waits for one
+//! TTL after it is published: every request that starts later, at any client, knows it.
 
 use crate::client::Client;
-use crate::schema::catalog::{Catalog, Definition, Note};
+use crate::schema::catalog::{Catalog, Definition, LogRecord};
 use crate::schema::hot_keys::HotKeys;
 use crate::schema::keyspace::StoreRow;
 use crate::schema::tombstones::Erasures;
@@ -20,34 +19,34 @@ use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 use uuid::Uuid;
 
-/// Log entries that are read concurrently: a table with many erasures opens in few round trips.
+/// Log entries that are read concurrently: a table with many tombstones opens in few round trips.
 const CONCURRENT_LOG_READS: usize = 32;
 
-/// A table as it is known at one moment.
+/// A table's metadata at one moment.
 #[derive(Debug, Clone)]
 pub(crate) struct TableMetadata {
     pub(crate) definition: Definition,
     pub(crate) erasures: Arc<Erasures>,
     pub(crate) hot: Arc<HotKeys>,
     pub(crate) last_entry: i64,
-    /// When the reading of it began.
+    /// When its reading began.
     read_at: Instant,
 }
 
 impl TableMetadata {
-    /// Which dates a question about a window is answered with.
+    /// The dates that a question about a window covers.
     pub(crate) fn visible(&self, window: Window) -> Visible {
         let window = window.within_retention(self.definition.retention.as_ref(), now());
         Visible { window, gone_before: self.definition.gone_before }
     }
 
-    /// Whether a row is to be seen.
+    /// Whether a row is visible.
     pub(crate) fn shows(&self, visible: &Visible, by: Side, row: (&str, &str, SeenAt)) -> bool {
         visible.contains(row.2) && !self.erasures.hides(by, row.0, row.1, row.2)
     }
 }
 
-/// A window without what a retention hides, now or once before.
+/// A window without the dates that a present or earlier retention hides.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Visible {
     window: Window,
@@ -55,7 +54,7 @@ pub(crate) struct Visible {
 }
 
 impl Visible {
-    /// From when on, and before when a row can have been seen to be visible.
+    /// The dates at which a visible row can have been seen: first, and end.
     pub(crate) fn dates(&self) -> Dates {
         let since = self.window.since().max(Some(self.gone_before));
         let at = |date: SeenAt| CqlTimestamp(date.millis_i64());
@@ -68,21 +67,21 @@ impl Visible {
     }
 }
 
-/// Dates that servers are asked for: from the first on, before the second.
+/// Dates as a request states them: inclusive first, exclusive end.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Dates(pub(crate) CqlTimestamp, pub(crate) CqlTimestamp);
 
 impl Dates {
     pub(crate) const ALL: Dates = Dates(CqlTimestamp(0), CqlTimestamp(i64::MAX));
 
-    /// Only this one.
+    /// Only this date.
     pub(crate) fn of(seen_at: SeenAt) -> Dates {
         let millis = seen_at.millis_i64();
         Dates(CqlTimestamp(millis), CqlTimestamp(millis + 1))
     }
 }
 
-/// Keeps what is known up to date.
+/// Keeps the metadata up to date.
 pub(crate) struct MetadataCache {
     client: Arc<Client>,
     name: TableName,
@@ -93,7 +92,7 @@ pub(crate) struct MetadataCache {
 }
 
 impl MetadataCache {
-    /// Reads what a table is. `TableNotFound` where there is none, or none that is ready.
+    /// Reads a table's metadata. `TableNotFound` where there is no ready table of this name.
     pub(crate) async fn open(
         client: Arc<Client>,
         store: StoreRow,
@@ -115,12 +114,12 @@ impl MetadataCache {
         &self.name
     }
 
-    /// How long it takes until what was published is known everywhere.
+    /// The time until a published change is known to every client.
     pub(crate) fn metadata_ttl(&self) -> Duration {
         self.metadata_ttl
     }
 
-    /// What is known, at most a lease old.
+    /// The cached metadata, at most one TTL old.
     pub(crate) async fn current(self: &Arc<MetadataCache>) -> Result<Arc<TableMetadata>> {
         let metadata = self.metadata();
         let age = metadata.read_at.elapsed();
@@ -130,7 +129,7 @@ impl MetadataCache {
         if age < self.metadata_ttl {
             if self.reading.try_lock().is_ok() {
                 let metadata_cache = Arc::clone(self);
-                // A failure shows when the lease is over.
+                // A failure surfaces when the TTL is over.
                 tokio::spawn(async move { metadata_cache.refresh().await.map(drop) });
             }
             return Ok(metadata);
@@ -138,7 +137,7 @@ impl MetadataCache {
         self.refresh().await
     }
 
-    /// What is known now.
+    /// The metadata as of now.
     pub(crate) async fn refresh(&self) -> Result<Arc<TableMetadata>> {
         let asked = Instant::now();
         let _reading = self.reading.lock().await;
@@ -152,13 +151,13 @@ impl MetadataCache {
         Ok(fresh)
     }
 
-    /// What was known last, however old that is.
+    /// The metadata that was read last, whatever its age.
     pub(crate) fn metadata(&self) -> Arc<TableMetadata> {
         Arc::clone(&self.metadata.read())
     }
 }
 
-/// Reads what a table is, and what was entered into its log since.
+/// Reads a table's definition, and the log entries since the last reading.
 async fn read(
     client: &Arc<Client>,
     name: &TableName,
@@ -178,15 +177,16 @@ async fn read(
     let newest = entries.iter().map(|entry| entry.number).max().unwrap_or(last_entry);
     let named: Vec<(Uuid, bool)> =
         entries.iter().filter_map(|entry| Some((entry.portion?, entry.is_old))).collect();
-    let notes = async |(portion, is_old)| Ok::<_, Error>((catalog.notes(portion).await?, is_old));
-    let mut portions = stream::iter(named).map(notes).buffer_unordered(CONCURRENT_LOG_READS);
-    while let Some((notes, is_old)) = portions.try_next().await? {
+    let records =
+        async |(portion, is_old)| Ok::<_, Error>((catalog.records(portion).await?, is_old));
+    let mut portions = stream::iter(named).map(records).buffer_unordered(CONCURRENT_LOG_READS);
+    while let Some((records, is_old)) = portions.try_next().await? {
         // Not before it was published.
         let since = (!is_old).then(Instant::now);
-        for (hash, note) in notes {
-            match note {
-                Note::Erased(at) => Arc::make_mut(&mut erasures).add(hash, at),
-                Note::Hot(parts) => Arc::make_mut(&mut hot).add(hash, parts, since),
+        for (hash, record) in records {
+            match record {
+                LogRecord::Erased(at) => Arc::make_mut(&mut erasures).add(hash, at),
+                LogRecord::Hot(shards) => Arc::make_mut(&mut hot).add(hash, shards, since),
             }
         }
     }

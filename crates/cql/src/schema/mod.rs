@@ -1,4 +1,5 @@
-//! What the servers hold besides rows: the keyspace, the catalog of tables, and what this process knows of them.
+//! Everything that the servers hold besides rows: the keyspace, the catalog of tables, and the
+//! metadata that this process caches.
 //!
 //! Must not know how rows are read or written.
 

@@ -1,5 +1,6 @@
-//! The statements for one table. All are prepared when it is opened: to prepare waits for every node that is
-//! connected, also for one that has come to hang, and nothing that is done with an open table is to wait so.
+//! The prepared statements of one table. Opening a table prepares all of them: the driver prepares
+//! on every connected node and waits for a node that does not respond. An open table never waits
+//! so.
 
 use super::keyspace::direction_name;
 use crate::client::{Client, Prepared, Use};
@@ -7,51 +8,53 @@ use idmatch_model::{Keep, Side, TableName};
 use idmatch_store::Result;
 use tokio::try_join;
 
-/// Of rows that are in the order of dates.
+/// Of rows in the order of dates.
 const BETWEEN: &str = " AND seen_at >= ? AND seen_at < ?";
 
-/// The statements for one direction. Those that read give rows of key, value and seen_at.
+/// The statements of one direction. Reads return key, value and seen_at.
 pub(crate) struct Direction {
-    /// Adds a row: bucket, key, value, seen_at, timestamp, time to live in seconds.
+    /// Adds a row: bucket, key, value, seen_at, timestamp, TTL in seconds.
     pub(crate) insert: Prepared,
-    /// The rows of a key: bucket, key, and with keep="all" from when on and before when.
+    /// The rows of a key: bucket, key, and with keep="all" the first date and the date that ends
+    /// the range.
     pub(crate) key: Prepared,
     /// One row: bucket, key, value, and with keep="all" seen_at.
     pub(crate) row: Prepared,
-    /// The rows of some keys of a bucket: bucket, keys, and with keep="all" the same dates.
+    /// The rows of several keys of a bucket: bucket, keys, and with keep="all" the same dates.
     pub(crate) keys: Prepared,
     /// The rows of a bucket: bucket.
     pub(crate) bucket: Prepared,
-    /// The rows of a range of tokens: after which, and up to which.
+    /// The rows of a token range: exclusive start, inclusive end.
     pub(crate) range: Prepared,
-    /// Removes what a key has up to a timestamp: timestamp, bucket, key.
+    /// Removes the rows of a key up to a timestamp: timestamp, bucket, key.
     pub(crate) delete_key: Prepared,
     /// Removes a row up to a timestamp: timestamp, bucket, key, value, and with keep="all" seen_at.
     pub(crate) delete_row: Prepared,
 }
 
-/// The statements for keys with very many rows. A part is named by table, side, key, number of parts,
-/// and its own number.
+/// The statements for hot keys. A shard is named by table, side, key, number of shards, and its own
+/// number.
 pub(crate) struct Hot {
-    /// Adds a row: its part, value, seen_at, timestamp, time to live in seconds.
+    /// Adds a row: its shard, value, seen_at, timestamp, TTL in seconds.
     pub(crate) insert: Prepared,
-    /// The rows of a part, newest first: its name, from when on and before when.
-    pub(crate) part: Prepared,
-    /// The parts that there are, of all tables: table, side, key.
+    /// The rows of a shard, newest first: its name, the first date, and the date that ends the
+    /// range.
+    pub(crate) shard: Prepared,
+    /// The existing shards of all tables: table, side, key.
     pub(crate) keys: Prepared,
-    /// Removes what a part has up to a timestamp: timestamp, part.
-    pub(crate) delete_part: Prepared,
-    /// Removes a row up to a timestamp: timestamp, part, value, seen_at.
+    /// Removes the rows of a shard up to a timestamp: timestamp, shard.
+    pub(crate) delete_shard: Prepared,
+    /// Removes a row up to a timestamp: timestamp, shard, value, seen_at.
     pub(crate) delete_row: Prepared,
 }
 
-/// The statements for what loads have written, as far as they did not end.
+/// The statements for the written chunks of loads that did not finish.
 pub(crate) struct Loads {
-    /// Notes a chunk: table, hash.
+    /// Records a chunk: table, hash.
     pub(crate) insert: Prepared,
     /// The chunks of a table's loads: table.
     pub(crate) chunks: Prepared,
-    /// Forgets a chunk: table, hash.
+    /// Deletes a chunk: table, hash.
     pub(crate) delete: Prepared,
 }
 
@@ -133,18 +136,18 @@ impl Hot {
             "INSERT INTO {table} (name, side, key, parts, part, value, seen_at) \
              VALUES (?, ?, ?, ?, ?, ?, ?) USING TIMESTAMP ? AND TTL ?"
         );
-        let part = format!("SELECT key, value, seen_at FROM {table} WHERE {exactly}{BETWEEN}");
+        let shard = format!("SELECT key, value, seen_at FROM {table} WHERE {exactly}{BETWEEN}");
         let keys = format!("SELECT DISTINCT name, side, key, parts, part FROM {table}");
-        let delete_part = format!("{delete} WHERE {exactly}");
+        let delete_shard = format!("{delete} WHERE {exactly}");
         let delete_row = format!("{delete} WHERE {exactly} AND value = ? AND seen_at = ?");
-        let (insert, part, keys, delete_part, delete_row) = try_join!(
+        let (insert, shard, keys, delete_shard, delete_row) = try_join!(
             client.prepare(&insert, Use::Write),
-            client.prepare(&part, Use::Read),
+            client.prepare(&shard, Use::Read),
             client.prepare(&keys, Use::Scan),
-            client.prepare(&delete_part, Use::Write),
+            client.prepare(&delete_shard, Use::Write),
             client.prepare(&delete_row, Use::Write),
         )?;
-        Ok(Hot { insert, part, keys, delete_part, delete_row })
+        Ok(Hot { insert, shard, keys, delete_shard, delete_row })
     }
 }
 

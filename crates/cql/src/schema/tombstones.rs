@@ -1,16 +1,16 @@
-//! What was erased in a table, as this process knows it.
+//! The tombstones of a table that this process knows.
 //!
-//! Held in memory: about 40 bytes an erasure.
+//! They are in memory: about 40 bytes each.
 
 use idmatch_model::{ErasureKey, SeenAt, Side, Target};
 use std::collections::HashMap;
 
-/// Erasures by the keyed hash of their target.
+/// Tombstones by the keyed hash of their target.
 #[derive(Debug, Clone)]
 pub(crate) struct Erasures {
     key: ErasureKey,
     at: HashMap<u128, SeenAt>,
-    /// No erasure is later.
+    /// The latest date of all tombstones.
     newest: SeenAt,
 }
 
@@ -19,39 +19,39 @@ impl Erasures {
         Erasures { key, at: HashMap::new(), newest: SeenAt::EPOCH }
     }
 
-    /// What they are hashed with.
+    /// The key of the hashes.
     pub(crate) fn key(&self) -> ErasureKey {
         self.key
     }
 
-    /// Each hash, and up to when its target is hidden.
+    /// Each hash, and the date up to which its target is hidden.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u128, SeenAt)> {
         self.at.iter().map(|(hash, at)| (*hash, *at))
     }
 
-    /// Whether one of at least this date is known.
+    /// Whether a tombstone with this date or a later one exists.
     pub(crate) fn covers(&self, hash: u128, at: SeenAt) -> bool {
         self.at.get(&hash).is_some_and(|metadata| at <= *metadata)
     }
 
-    /// How many there are.
+    /// The number of tombstones.
     pub(crate) fn len(&self) -> usize {
         self.at.len()
     }
 
-    /// What is remembered of a target.
+    /// The tombstone of a target.
     pub(crate) fn hash(&self, target: &Target) -> u128 {
         self.key.of(target)
     }
 
-    /// Adds one; of two for the same target the later counts.
+    /// Adds a tombstone; of two for the same target the later counts.
     pub(crate) fn add(&mut self, hash: u128, at: SeenAt) {
         let metadata = self.at.entry(hash).or_insert(at);
         *metadata = at.max(*metadata);
         self.newest = at.max(self.newest);
     }
 
-    /// Whether a row is hidden by one.
+    /// Whether a tombstone hides a row.
     pub(crate) fn hides(&self, by: Side, key: &str, value: &str, seen_at: SeenAt) -> bool {
         if seen_at > self.newest || self.at.is_empty() {
             return false;

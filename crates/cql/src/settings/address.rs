@@ -1,4 +1,4 @@
-//! Reads an address into settings, and shows settings as an address has them.
+//! Parses an address into settings, and shows settings as address options.
 
 use super::login::Login;
 use super::options::{Given, OPTIONS};
@@ -13,12 +13,12 @@ const SCHEME: &str = "cql://";
 const MOST_IN_FLIGHT: u64 = 100_000;
 const MOST_PER_SECOND: u64 = 10_000_000;
 
-/// How a consistency is named.
+/// The name of a consistency level.
 pub(crate) fn name_of_consistency(consistency: Consistency) -> String {
     name_of(&consistency, &CONSISTENCIES)
 }
 
-/// How a store on ScyllaDB or Cassandra is reached and asked.
+/// How idmatch connects to a store on ScyllaDB or Cassandra, and how it sends requests.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     /// The contact points, each as `host:port`.
@@ -27,48 +27,49 @@ pub struct Settings {
     pub keyspace: String,
     /// User and password.
     pub login: Option<Login>,
-    /// The datacenter whose nodes are asked.
+    /// The datacenter whose nodes are coordinators.
     pub datacenter: Option<String>,
-    /// How many copies a keyspace has that is made; without it none is made.
+    /// The replication factor of a keyspace that is created; without it none is created.
     pub replication: Option<u8>,
-    /// Who has to answer a read.
+    /// Consistency of reads.
     pub read_consistency: Consistency,
-    /// Who has to acknowledge a write.
+    /// Consistency of writes.
     pub write_consistency: Consistency,
-    /// How long one request is waited for.
+    /// Timeout of one attempt.
     pub request_timeout: Duration,
-    /// How long a request is repeated that the servers do not answer well.
+    /// How long a request is retried.
     pub timeout: Duration,
-    /// After how long without an answer a second node is asked too.
+    /// Speculative delay: the least time before a second node is asked too.
     pub speculate_after: Option<Duration>,
-    /// Requests that may be under way at once.
+    /// Requests in flight at once.
     pub in_flight: usize,
-    /// Requests that may be sent in a second.
+    /// Requests a second.
     pub max_requests_per_second: Option<NonZeroU32>,
-    /// How connections are encrypted; without it they are not.
+    /// TLS; without it connections are not encrypted.
     pub tls: Option<Tls>,
-    /// How many rows a table is made for.
+    /// Expected rows of a table.
     pub expected_rows: u64,
-    /// How many rows make a key one with very many, which are kept apart.
+    /// Rows from which a key is hot.
     pub hot_key_rows: u64,
-    /// Which reads a match makes.
+    /// The reads of a match.
     pub match_reads: MatchReads,
     /// Bytes of a population that are in memory at once, and of its matches.
     pub match_memory: usize,
-    /// How long an erasure waits until every client knows of it; chosen when a keyspace is made.
+    /// Metadata TTL: how long an erasure waits until every client knows it; fixed when a keyspace
+    /// is created.
     pub metadata_ttl: Duration,
 }
 
-/// Which reads a match makes, where there is a choice.
+/// The reads of a match, where there is a choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MatchReads {
-    /// Those that cost less.
+    /// The cheaper one.
     Auto,
     /// One key in a request.
     Keys,
-    /// Lists of keys.
+    /// IN queries.
     Lists,
-    /// Whole buckets.
+    /// Partition scans.
     Buckets,
 }
 
@@ -79,25 +80,25 @@ const MATCH_READS: [(&str, MatchReads); 4] = [
     ("buckets", MatchReads::Buckets),
 ];
 
-/// Which files say whom to trust, and who this client is. They are read when it connects.
+/// The files of TLS. They are read when the client connects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tls {
-    /// The authorities that sign the servers' certificates.
+    /// The certificate authorities of the servers.
     pub ca: PathBuf,
     /// This client's certificate, and its private key.
     pub client: Option<(PathBuf, PathBuf)>,
-    /// Whether a certificate has to name the address of its server.
+    /// Whether a certificate must name the address of its server.
     pub verify_hostname: bool,
 }
 
-/// A setting as an address, the environment and the defaults give it.
+/// A setting from the address, the environment or the defaults.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Effective {
     /// Its name in the address.
     pub name: &'static str,
     /// Its value.
     pub value: String,
-    /// What it is, and why its default is what it is.
+    /// What it means, and why its default is chosen.
     pub about: &'static str,
 }
 
@@ -107,17 +108,17 @@ impl Settings {
         text.starts_with(SCHEME)
     }
 
-    /// Reads `cql://[user[:password]@]host[:port][,host...]/keyspace[?name=value&...]`. What the
-    /// address leaves out comes from the environment: `user` and `password`, as `environment` gives
-    /// them for `IDMATCH_CQL_USER` and `IDMATCH_CQL_PASSWORD`, and the files of TLS, as
+    /// Parses `cql://[user[:password]@]host[:port][,host...]/keyspace[?name=value&...]`. The
+    /// environment gives what the address leaves out: `user` and `password`, as `environment`
+    /// returns them for `IDMATCH_CQL_USER` and `IDMATCH_CQL_PASSWORD`, and the files of TLS, as
     /// `IDMATCH_CQL_TLS_CA`, `IDMATCH_CQL_TLS_CERTIFICATE` and `IDMATCH_CQL_TLS_KEY`.
     ///
     /// # Errors
-    /// `InvalidArgument`, which names the part that is wrong and never the password.
+    /// `InvalidArgument`, which names the wrong part and never the password.
     pub fn parse(address: &str, environment: &dyn Fn(&str) -> Option<String>) -> Result<Settings> {
         let rest = address.strip_prefix(SCHEME).ok_or_else(|| wrong("it starts with cql://"))?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
-        // Before the keyspace, so that no text has a part of a password with `/`.
+        // This comes before the keyspace, so that no error shows a part of a password with `/`.
         let (login, place) = match place.rsplit_once('@') {
             Some((login, place)) => (Some(login), place),
             None => (None, place),
@@ -156,7 +157,7 @@ impl Settings {
         })
     }
 
-    /// For how long a write may be under way.
+    /// The longest time that a write may be in flight.
     pub(crate) fn longest_write(&self) -> Duration {
         self.timeout + self.request_timeout
     }
@@ -166,7 +167,8 @@ impl Settings {
         format!("{SCHEME}{}/{}", self.nodes.join(","), self.keyspace)
     }
 
-    /// Every setting, without the password. What is chosen when a keyspace or table is made may differ there.
+    /// Every setting, without the password. The settings of an existing keyspace or table may
+    /// differ.
     pub fn effective(&self) -> Vec<Effective> {
         let shown = |duration: Duration| format!("{duration:?}");
         let client = self.tls.as_ref().and_then(|tls| tls.client.as_ref());
@@ -205,8 +207,8 @@ impl Settings {
     }
 }
 
-/// TLS is on where an authority is named. All that needs it is refused without it, so that nothing
-/// that looks encrypted goes in the clear.
+/// TLS is on where an authority is named. Every other TLS option is refused without it, so that
+/// nothing that looks encrypted is sent in the clear.
 fn tls(given: &Given, environment: &dyn Fn(&str) -> Option<String>) -> Result<Option<Tls>> {
     let file = |option: &str, variable: &str| {
         let named = given.some(option).map(str::to_owned).or_else(|| environment(variable));

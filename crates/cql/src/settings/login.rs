@@ -1,8 +1,8 @@
-//! Who connects.
+//! The credentials of a client.
 
 use std::fmt;
 
-/// User and password. The password is not shown.
+/// User and password. `Debug` hides the password.
 #[derive(Clone, PartialEq)]
 pub struct Login {
     /// The user.

@@ -1,7 +1,7 @@
-//! What `cql://` addresses say: where the servers are, and how they are asked.
+//! Settings from `cql://` addresses: where the servers are, and how requests are sent.
 //!
-//! `options` has the names, `values` reads what they are set to. Must not connect to anything, nor
-//! open the files that are named.
+//! `options` has the names, `values` parses the values. Must not connect to anything, nor open the
+//! named files.
 
 mod address;
 mod login;

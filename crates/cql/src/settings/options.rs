@@ -1,7 +1,7 @@
-//! The options of an address: their names, defaults, and what each is for.
+//! The options of an address: their names, defaults and meanings.
 //!
-//! Must not know what values look like. The table in `docs/reference/cql-addresses.md` has the same rows; a test
-//! compares them.
+//! Must not know the form of values. The table in `docs/reference/cql-addresses.md` has the same
+//! rows; a test compares them.
 
 use super::values::wrong;
 use idmatch_store::Result;
@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 pub(super) struct Choice {
     /// Its name.
     pub(super) name: &'static str,
-    /// Its value where the address does not say another; empty for none.
+    /// Its default; empty for none.
     pub(super) default: &'static str,
-    /// What it is, and why its default is what it is.
+    /// What it means, and why its default is chosen.
     pub(super) about: &'static str,
 }
 
@@ -21,126 +21,127 @@ const fn choice(name: &'static str, default: &'static str, about: &'static str) 
     Choice { name, default, about }
 }
 
-/// What an address may say after `?`.
+/// The options that may follow `?`.
 pub(super) const OPTIONS: [Choice; 18] = [
     choice(
         "datacenter",
         "",
-        "the datacenter whose nodes are asked. It has to be named where there are several: a quorum \
-         of one datacenter is to be the same one each time",
+        "the datacenter of the coordinators. Required where there are several: LOCAL_QUORUM must \
+         be a quorum of the same one each time",
     ),
     choice(
         "replication",
         "",
-        "copies of each row in a keyspace that is made. Without it a missing keyspace is an error, so \
-         that a mistyped name makes nothing",
+        "replication factor of a keyspace that is created. Without it a missing keyspace is an \
+         error, so that a mistyped name creates nothing",
     ),
     choice(
         "read_consistency",
         "local_quorum",
-        "who answers a read. With local_quorum on both sides a read sees every acknowledged write",
+        "consistency level of reads. With local_quorum on both sides a read sees every \
+         acknowledged write",
     ),
     choice(
         "write_consistency",
         "local_quorum",
-        "who acknowledges a write. One node of three may then be down",
+        "consistency level of writes. With local_quorum, one node of three may be down",
     ),
     choice(
         "request_timeout",
         "6s",
-        "how long one request is waited for. Longer than the servers' own limits (2 s for writes, 5 s \
-         for reads), so that their reason is seen",
+        "timeout of one attempt. Longer than the servers' own timeouts (2 s for writes, 5 s for \
+         reads), so that their error is seen",
     ),
     choice(
         "timeout",
         "20s",
-        "how long a request is repeated before it is an error; one for many keys or rows, as a match \
-         has, three times as long while servers have too much to do. Longer than a node needs to be \
-         seen as down",
+        "total timeout of a request with all its retries. While servers are overloaded, requests \
+         for many keys or rows have three times as long. Longer than servers take to mark a node \
+         as down",
     ),
     choice(
         "speculate_after",
         "50ms",
-        "after how long without an answer another node is asked too: at least so long, 250 ms for \
-         requests of many rows, 1 s for conditional writes, and three times what such requests take at \
-         present; off for never. So a node that hangs costs little, and servers that are slow are \
-         seldom sent everything twice",
+        "speculative delay: after this time without an answer a second node is asked too. The \
+         least delay is 250 ms for requests of many rows, 1 s for conditional writes, and three \
+         times the median of such requests; off for never. A node that does not respond costs \
+         little, and slow servers seldom get a request twice",
     ),
     choice(
         "in_flight",
         "256",
-        "requests under way at once, at most. Enough to keep nodes busy, few enough to bound memory \
-         and queues. Fewer while servers say that they are overloaded",
+        "most requests in flight. Enough to keep nodes busy, few enough to bound memory and \
+         queues. The limit falls while servers are overloaded",
     ),
     choice(
         "max_requests_per_second",
         "",
-        "requests that are sent in a second, at most; what is beyond waits. For servers that others \
-         use too. None by default: what servers can do is not known here",
+        "rate limit of requests; others wait. For servers that other clients use too. None by \
+         default: the capacity of the servers is unknown here",
     ),
     choice(
         "tls_ca",
         "",
-        "PEM file with the authorities that sign the servers' certificates. It turns TLS on: without \
-         it nobody could tell the servers from who sits in between",
+        "PEM file with the certificate authorities of the servers. It turns TLS on: without it a \
+         client cannot tell the servers from an attacker in between",
     ),
     choice(
         "tls_certificate",
         "",
-        "PEM file with this client's certificate, and those between it and its authority. For servers \
-         that ask for one",
+        "PEM file with this client's certificate and its intermediates. For servers that require \
+         one",
     ),
     choice(
         "tls_key",
         "",
-        "PEM file with the private key of tls_certificate, without a passphrase: that would be kept \
-         beside it",
+        "PEM file with the private key of tls_certificate, without a passphrase: that would be \
+         stored beside it",
     ),
     choice(
         "tls_verify_hostname",
         "on",
-        "whether a server's certificate has to name the IP address that is connected to. With off, \
-         whoever has any certificate of tls_ca can pass for a server",
+        "whether a server's certificate must name the IP address of the connection. With off, the \
+         owner of any certificate of tls_ca can pose as a server",
     ),
     choice(
         "expected_rows",
         "10M",
-        "rows that a table is made for: four thousand in each partition. Good from a hundredth to \
-         25 times of it",
+        "expected rows of a table that is created: four thousand in each partition. Good from a \
+         hundredth to 25 times of it",
     ),
     choice(
         "hot_key_rows",
         "10k",
-        "rows of one key from where on they are kept apart: a tenth of what servers warn of in one \
-         partition",
+        "rows from which a key is hot and has shards of its own: a tenth of the rows at which \
+         servers warn of one partition",
     ),
     choice(
         "match_reads",
         "auto",
-        "which reads a match makes: keys, lists, buckets, or auto for those that cost less. For \
-         measuring",
+        "reads of a match: keys, lists (IN queries), buckets (partition scans), or auto for the \
+         cheaper ones. For measurements",
     ),
     choice(
         "match_memory",
         "256M",
-        "bytes of a population that a match has in memory at once, about, and of its results before \
-         others wait in a file in TMPDIR. To order identifiers takes more for a moment, most where a \
-         table has few buckets. Four million ids of up to 64 bytes are looked up together: a larger \
+        "bytes of a population that a match has in memory at once, about, and of its results \
+         before others go to a file in TMPDIR. Sorting takes more for a moment, most where a \
+         table has few buckets. Four million ids of up to 64 bytes fit at once: a larger \
          population reads the same partitions again",
     ),
     choice(
         "lease",
         "1s",
-        "how long an erasure waits until every client knows of it; set when the keyspace is made. \
-         Clients ask twice in it what was erased",
+        "metadata TTL: how long an erasure waits until every client knows it; fixed when the \
+         keyspace is created. Clients read new erasures twice in this time",
     ),
 ];
 
-/// What an address says of its options.
+/// The options of one address.
 pub(super) struct Given(BTreeMap<&'static str, String>);
 
 impl Given {
-    /// Reads what follows `?`.
+    /// Parses the text after `?`.
     pub(super) fn parse(query: &str) -> Result<Given> {
         let mut given = BTreeMap::new();
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
@@ -167,7 +168,7 @@ impl Given {
         self.0.get(name).map_or(default, String::as_str)
     }
 
-    /// The value of an option that may be none.
+    /// The value of an option without a default.
     pub(super) fn some(&self, name: &str) -> Option<&str> {
         Some(self.of(name)).filter(|value| !value.is_empty())
     }

@@ -1,6 +1,6 @@
-//! The values in an address: what each kind looks like, and what is said of one that is wrong.
+//! The values in an address: the form of each kind, and the error of a wrong one.
 //!
-//! Must not know which options there are.
+//! Must not know which options exist.
 
 use super::login::Login;
 use idmatch_store::{Error, ErrorKind, Result};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const PORT: u16 = 9042;
 
-/// Who can have to answer.
+/// A consistency level.
 pub(super) const CONSISTENCIES: [(&str, Consistency); 8] = [
     ("one", Consistency::One),
     ("local_one", Consistency::LocalOne),
@@ -23,7 +23,7 @@ pub(super) const CONSISTENCIES: [(&str, Consistency); 8] = [
     ("all", Consistency::All),
 ];
 
-/// The error of an address, of which a part is named.
+/// The error of an address, with the name of the wrong part.
 pub(super) fn wrong(what: &str) -> Error {
     let text = format!(
         "an address of servers is wrong: {what}; write it like \
@@ -106,7 +106,7 @@ pub(super) fn consistency(name: &str, text: &str) -> Result<Consistency> {
     one_of(name, text, &CONSISTENCIES)
 }
 
-/// One of several named values, in capitals or not.
+/// One of several named values, in upper or lower case.
 pub(super) fn one_of<T: Copy>(name: &str, text: &str, all: &[(&str, T)]) -> Result<T> {
     let found = all.iter().find(|(name, _)| text.eq_ignore_ascii_case(name));
     found.map(|(_, value)| *value).ok_or_else(|| {
@@ -115,7 +115,7 @@ pub(super) fn one_of<T: Copy>(name: &str, text: &str, all: &[(&str, T)]) -> Resu
     })
 }
 
-/// How a value is named in an address.
+/// The name of a value in an address.
 pub(super) fn name_of<T: PartialEq>(value: &T, all: &[(&'static str, T)]) -> String {
     all.iter()
         .find(|(_, metadata)| metadata == value)

@@ -1,14 +1,14 @@
-//! Writes rows to both directions: batches of one partition each, so many at once as is allowed.
+//! Writes rows to both directions: batches of one partition each, within the concurrency limit.
 //!
-//! Invariant: rows count as written when both directions have acknowledged them.
+//! Invariant: a row counts as written when both directions have acknowledged it.
 
-use super::hot_keys::{hot_candidates as crowded_keys, look_at_some, note};
+use super::hot_keys::{count_sample, hot_candidates as hot_among, publish_hot_keys};
 use super::timestamp::{time_to_live, written_at};
 use crate::client::{Permit, Prepared};
 use crate::context::TableContext;
 use crate::read::row_buffer::Rows;
 use crate::schema::bucket::bucket;
-use crate::schema::hot_keys::part;
+use crate::schema::hot_keys::shard;
 use crate::schema::metadata_cache::TableMetadata;
 use idmatch_model::Side;
 use idmatch_store::{Error, ErrorKind, Result};
@@ -18,18 +18,19 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
-/// What one request has at most: below the limits from which servers warn of large batches (ScyllaDB:
-/// 128 KiB; Cassandra has none for a single partition).
+/// The largest request: below the limits at which servers warn of large batches (ScyllaDB: 128 KiB;
+/// Cassandra has none for a single partition).
 const MOST_ROWS: usize = 400;
 const MOST_BYTES: usize = 48 << 10;
-/// So many rows that are not acknowledged are named in an error.
+/// Unacknowledged rows that an error names at most.
 const NAMED: usize = 3;
 
-/// Writes rows; returns when all are there for good. Rows that are erased or too old to be shown count
-/// as written. Cost: two requests for each bucket that they fall in.
+/// Writes rows; returns when all are durable. Rows that are erased or too old to be visible count
+/// as written. Cost: two requests for each bucket of the rows.
 ///
 /// # Errors
-/// With the rows that not both directions acknowledged. `UnknownOutcome` where one may have any of them.
+/// Names the rows that not both directions acknowledged. `UnknownOutcome` where a direction may
+/// have any of them.
 pub(crate) async fn write(context: &Arc<TableContext>, rows: Rows) -> Result<()> {
     let metadata = context.metadata_cache.current().await?;
     let rows = if needs_filter(&metadata) {
@@ -41,8 +42,8 @@ pub(crate) async fn write(context: &Arc<TableContext>, rows: Rows) -> Result<()>
         rows
     };
     let rows = Arc::new(rows);
-    // Before anything is sent: what fails here was not begun.
-    note_crowded(context, &rows).await;
+    // Nothing is sent yet: an error here means that nothing began.
+    publish_crowded(context, &rows).await;
     let metadata = context.metadata_cache.current().await?;
     let (mut tasks, mut acks) = (JoinSet::new(), AckTracker::about(rows.len()));
     for by in Side::BOTH {
@@ -50,10 +51,10 @@ pub(crate) async fn write(context: &Arc<TableContext>, rows: Rows) -> Result<()>
             while tasks.len() >= context.client.settings().in_flight
                 && let Some(done) = tasks.join_next().await
             {
-                acks.note(done);
+                acks.record(done);
             }
             if acks.error.is_some() {
-                // The caller repeats it all.
+                // The caller repeats the whole write.
                 break;
             }
             let (context, rows) = (Arc::clone(context), Arc::clone(&rows));
@@ -64,7 +65,7 @@ pub(crate) async fn write(context: &Arc<TableContext>, rows: Rows) -> Result<()>
         }
     }
     while let Some(done) = tasks.join_next().await {
-        acks.note(done);
+        acks.record(done);
     }
     acks.into_result(context, &rows)
 }
@@ -82,16 +83,16 @@ struct Group {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
     Bucket(i32),
-    /// Of so many parts of a key with very many rows, the one; and a row with the key.
-    Part {
+    /// A shard of a hot key: the number of shards, the shard, and a row with the key.
+    Shard {
         key: usize,
-        parts: i32,
-        part: i32,
+        shards: i32,
+        shard: i32,
     },
 }
 
-/// Notes the keys that have very many of these rows. Where that fails they go to their bucket.
-async fn note_crowded(context: &Arc<TableContext>, rows: &Rows) {
+/// Publishes the keys that these rows make hot. If that fails, their rows go to their bucket.
+async fn publish_crowded(context: &Arc<TableContext>, rows: &Rows) {
     let hot_rows = context.client.settings().hot_key_rows;
     if rows.len() as u64 <= hot_rows {
         return;
@@ -100,23 +101,23 @@ async fn note_crowded(context: &Arc<TableContext>, rows: &Rows) {
     for by in Side::BOTH {
         let hot_candidates = hot_candidates(rows, by, &metadata, hot_rows);
         if !hot_candidates.is_empty() {
-            note(context, by, hot_candidates).await.ok();
+            publish_hot_keys(context, by, hot_candidates).await.ok();
         }
     }
 }
 
-/// Which rows of one direction go where.
+/// The partition of each row of one direction.
 fn groups(context: &TableContext, metadata: &TableMetadata, rows: &Rows, by: Side) -> Vec<Group> {
     let (buckets, metadata_ttl) =
         (metadata.definition.buckets, context.metadata_cache.metadata_ttl());
     let mut keys: HashMap<&str, usize> = HashMap::new();
     let place = |row: usize| {
         let (key, value) = rows.pair(row, by);
-        match metadata.hot.parts_to_write(by, key, metadata_ttl) {
+        match metadata.hot.shards_to_write(by, key, metadata_ttl) {
             None => Place::Bucket(bucket(key, buckets)),
-            Some(parts) => {
-                let part = part(value, parts);
-                Place::Part { key: *keys.entry(key).or_insert(row), parts, part }
+            Some(shards) => {
+                let shard = shard(value, shards);
+                Place::Shard { key: *keys.entry(key).or_insert(row), shards, shard }
             }
         }
     };
@@ -124,7 +125,7 @@ fn groups(context: &TableContext, metadata: &TableMetadata, rows: &Rows, by: Sid
     groups.into_iter().map(|(place, rows)| Group { place, rows }).collect()
 }
 
-/// The keys that have very many of these rows: only in a bucket that has very many.
+/// The keys that these rows make hot: only a bucket with many rows can have one.
 fn hot_candidates(
     rows: &Rows,
     by: Side,
@@ -139,7 +140,7 @@ fn hot_candidates(
     if in_bucket.is_empty() {
         return HashMap::new();
     }
-    crowded_keys(keys().filter(|key| in_bucket.contains_key(&bucket(key, buckets))), hot_rows)
+    hot_among(keys().filter(|key| in_bucket.contains_key(&bucket(key, buckets))), hot_rows)
 }
 
 async fn write_group(
@@ -150,10 +151,10 @@ async fn write_group(
 ) -> Result<()> {
     let insert = match group.place {
         Place::Bucket(_) => &context.by(by).insert,
-        Place::Part { .. } => &context.hot().insert,
+        Place::Shard { .. } => &context.hot().insert,
     };
     let permit = context.client.permit().await;
-    // A retention may have been changed since the first of these rows was sent, or while others were.
+    // A retention may have changed since the first of these rows was sent, or while others were.
     let metadata = context.metadata_cache.current().await?;
     let replica_status = group.rows.iter().filter_map(|row| {
         let seen_at = rows.seen_at(*row);
@@ -167,14 +168,14 @@ async fn write_group(
             let row = |((key, value), date, at, ttl)| (bucket, key, value, date, at, ttl);
             write_rows(permit, &what, insert, &replica_status.map(row).collect::<Vec<_>>()).await?;
         }
-        Place::Part { parts, part, .. } => {
+        Place::Shard { shards, shard, .. } => {
             let row = |((key, value), date, at, ttl)| {
-                (name, side, key, parts, part, value, date, at, ttl)
+                (name, side, key, shards, shard, value, date, at, ttl)
             };
             write_rows(permit, &what, insert, &replica_status.map(row).collect::<Vec<_>>()).await?;
         }
     }
-    look_at_some(context, &metadata, by, group.rows.iter().map(|row| rows.pair(*row, by).0));
+    count_sample(context, &metadata, by, group.rows.iter().map(|row| rows.pair(*row, by).0));
     Ok(())
 }
 
@@ -191,12 +192,12 @@ async fn write_rows<V: SerializeRow>(
     }
 }
 
-/// The rows of a request that was acknowledged.
+/// The rows of an acknowledged request.
 type Done = std::result::Result<Result<Vec<usize>>, tokio::task::JoinError>;
 
-/// What the servers said of some rows.
+/// What the servers answered for some rows.
 struct AckTracker {
-    /// How many directions have acknowledged each.
+    /// The number of directions that have acknowledged each row.
     directions: Vec<u8>,
     error: Option<Error>,
 }
@@ -206,7 +207,7 @@ impl AckTracker {
         AckTracker { directions: vec![0; rows], error: None }
     }
 
-    fn note(&mut self, done: Done) {
+    fn record(&mut self, done: Done) {
         let ended_early =
             |e| Error::with_source(ErrorKind::UnknownOutcome, "a write ended early", e);
         let error = match done.unwrap_or_else(|e| Err(ended_early(e))) {
@@ -220,7 +221,7 @@ impl AckTracker {
             }
             Err(error) => error,
         };
-        // What is unknown is worse than what was not done.
+        // An unknown outcome is worse than a refusal.
         let is_worse = |first: &Error| {
             first.kind() != ErrorKind::UnknownOutcome && error.kind() == ErrorKind::UnknownOutcome
         };
@@ -231,7 +232,7 @@ impl AckTracker {
 
     fn into_result(self, context: &TableContext, rows: &Rows) -> Result<()> {
         let Some(error) = self.error else { return Ok(()) };
-        // What was refused is half done where the other direction, or another row, was not.
+        // A refused row is half done where the other direction, or another row, was written.
         let is_begun = self.directions.iter().any(|directions| *directions > 0);
         let kind = if is_begun { ErrorKind::UnknownOutcome } else { error.kind() };
         let both = Side::BOTH.len();

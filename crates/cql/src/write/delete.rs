@@ -1,19 +1,19 @@
-//! Deletes rows and keys in one direction, in their bucket and in the parts of a hot key.
+//! Deletes rows and keys in one direction, in their bucket and in the shards of a hot key.
 
 use super::timestamp::erased_at;
 use crate::context::{Row, TableContext};
 use crate::schema::bucket::bucket;
-use crate::schema::hot_keys::{part, steps};
+use crate::schema::hot_keys::{shard, steps};
 use crate::schema::metadata_cache::TableMetadata;
 use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{Keep, SeenAt, Side};
 use idmatch_store::Result;
 use scylla::value::CqlTimestamp;
 
-/// Concurrent deletes of the parts of one key.
+/// Concurrent deletes of the shards of one key.
 const CONCURRENT_PART_DELETES: usize = 64;
 
-/// Removes a row that was seen by then, in one direction. What was seen later stays.
+/// Removes a row that was seen up to a date, in one direction. Later rows stay.
 pub(crate) async fn delete_row(
     context: &TableContext,
     metadata: &TableMetadata,
@@ -21,8 +21,8 @@ pub(crate) async fn delete_row(
     (key, value, seen_at): Row<'_>,
     at: SeenAt,
 ) -> Result<()> {
-    if let Some(parts) = metadata.hot.parts(by, key) {
-        delete_hot_row(context, (by, key, parts), (value, seen_at), at).await?;
+    if let Some(shards) = metadata.hot.shards(by, key) {
+        delete_hot_row(context, (by, key, shards), (value, seen_at), at).await?;
     }
     let delete = &context.by(by).delete_row;
     let bucket = bucket(key, metadata.definition.buckets);
@@ -37,7 +37,7 @@ pub(crate) async fn delete_row(
     .map(drop)
 }
 
-/// Removes what a key has that was seen by then, in one direction.
+/// Removes the rows of a key that were seen up to a date, in one direction.
 pub(crate) async fn delete_key(
     context: &TableContext,
     metadata: &TableMetadata,
@@ -45,27 +45,27 @@ pub(crate) async fn delete_key(
     key: &str,
     at: SeenAt,
 ) -> Result<()> {
-    if let Some(parts) = metadata.hot.parts(by, key) {
-        delete_hot_key(context, (by, key, parts), at).await?;
+    if let Some(shards) = metadata.hot.shards(by, key) {
+        delete_hot_key(context, (by, key, shards), at).await?;
     }
     let delete = &context.by(by).delete_key;
     let values = (erased_at(at), bucket(key, metadata.definition.buckets), key);
     context.client.write(&context.what(), delete, values).await.map(drop)
 }
 
-/// Removes what a key has in its parts that was seen by then.
+/// Removes the rows of a key that were seen up to a date, in its shards.
 async fn delete_hot_key(
     context: &TableContext,
-    (by, key, parts): (Side, &str, i32),
+    (by, key, shards): (Side, &str, i32),
     at: SeenAt,
 ) -> Result<()> {
-    let delete = &context.hot().delete_part;
+    let delete = &context.hot().delete_shard;
     let what = context.what();
-    let all = steps(parts).flat_map(|parts| (0..parts).map(move |part| (parts, part)));
+    let all = steps(shards).flat_map(|shards| (0..shards).map(move |shard| (shards, shard)));
     stream::iter(all)
-        .map(|(parts, part)| {
+        .map(|(shards, shard)| {
             let (name, side) = (context.name().as_str(), by.column());
-            let values = (erased_at(at), name, side, key, parts, part);
+            let values = (erased_at(at), name, side, key, shards, shard);
             context.client.write(&what, delete, values)
         })
         .buffer_unordered(CONCURRENT_PART_DELETES)
@@ -73,29 +73,29 @@ async fn delete_hot_key(
         .await
 }
 
-/// Removes one row of a key from its parts, if that was seen by then.
+/// Removes one row of a key from its shards, if it was seen up to a date.
 async fn delete_hot_row(
     context: &TableContext,
-    (by, key, parts): (Side, &str, i32),
+    (by, key, shards): (Side, &str, i32),
     (value, seen_at): (&str, SeenAt),
     at: SeenAt,
 ) -> Result<()> {
-    for parts in steps(parts) {
-        delete_part_row(context, (by, key, parts), (value, seen_at), at).await?;
+    for shards in steps(shards) {
+        delete_shard_row(context, (by, key, shards), (value, seen_at), at).await?;
     }
     Ok(())
 }
 
-/// Removes one row of a key from this number of parts, if that was seen by then.
-pub(crate) async fn delete_part_row(
+/// Removes one row of a key from this number of shards, if it was seen up to a date.
+pub(crate) async fn delete_shard_row(
     context: &TableContext,
-    (by, key, parts): (Side, &str, i32),
+    (by, key, shards): (Side, &str, i32),
     (value, seen_at): (&str, SeenAt),
     at: SeenAt,
 ) -> Result<()> {
     let delete = &context.hot().delete_row;
-    let (name, side, part) = (context.name().as_str(), by.column(), part(value, parts));
+    let (name, side, shard) = (context.name().as_str(), by.column(), shard(value, shards));
     let date = CqlTimestamp(seen_at.millis_i64());
-    let values = (erased_at(at), name, side, key, parts, part, value, date);
+    let values = (erased_at(at), name, side, key, shards, shard, value, date);
     context.client.write(&context.what(), delete, values).await.map(drop)
 }

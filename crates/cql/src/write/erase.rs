@@ -1,13 +1,14 @@
-//! Erases: publishes what is hidden, waits until every client knows, then removes what is there.
+//! Erases: publishes tombstones, waits until every client knows them, then deletes stored rows.
 //!
-//! What was published hides rows from every question, whenever they arrive. Removing them is for
-//! the disk: rows that are written later, by who did not know yet, are removed by a compaction.
+//! A published tombstone hides its rows from every request, whenever they arrive. Deleting rows
+//! only frees disk: a compaction removes rows that another client wrote before it knew the
+//! tombstone.
 
 use super::delete::{delete_key, delete_row};
 use crate::context::TableContext;
 use crate::read::hot_key::{HotRows, Which};
 use crate::read::row::row as read_row;
-use crate::schema::catalog::Note;
+use crate::schema::catalog::LogRecord;
 use crate::schema::metadata_cache::TableMetadata;
 use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{Keep, SeenAt, Side, Target, Window};
@@ -21,8 +22,9 @@ const CONCURRENT_TARGETS: usize = 32;
 /// A row of one direction: key, value, date.
 type Row = (String, String, SeenAt);
 
-/// Imports the tombstones of another table; returns when every client knows. Hidden rows that are stored stay
-/// on disk until a compaction. Cost: a lease, and a few requests for each ten thousand that are new.
+/// Imports the tombstones of another table; returns when every client knows them. Hidden rows stay
+/// on disk until a compaction. Cost: a metadata TTL, and a few requests for each 10,000 new
+/// tombstones.
 pub(crate) async fn import(context: &Arc<TableContext>, theirs: &Erasures) -> Result<()> {
     let before = context.metadata_cache.refresh().await?;
     theirs.check_key(Some(before.erasures.key()), context.name())?;
@@ -31,12 +33,12 @@ pub(crate) async fn import(context: &Arc<TableContext>, theirs: &Erasures) -> Re
     if new.is_empty() {
         return Ok(());
     }
-    let notes: Vec<_> = new.into_iter().map(|(hash, at)| (hash, Note::Erased(at))).collect();
-    context.publish(&before, &notes).await
+    let records: Vec<_> = new.into_iter().map(|(hash, at)| (hash, LogRecord::Erased(at))).collect();
+    context.publish(&before, &records).await
 }
 
-/// Erases some targets up to a date. Cost: a lease, then a few requests for each target and each of
-/// its rows; memory: the targets, and of 32 of them all rows, some hundred bytes each.
+/// Erases targets up to a date. Cost: a metadata TTL, then a few requests for each target and each
+/// of its rows; memory: the targets, and all rows of 32 targets, some hundred bytes each.
 pub(crate) async fn erase(
     context: &Arc<TableContext>,
     targets: Vec<Target>,
@@ -46,9 +48,9 @@ pub(crate) async fn erase(
         return Ok(Erased::default());
     }
     let before = context.metadata_cache.refresh().await?;
-    let note = |target| (before.erasures.hash(target), Note::Erased(at));
-    let notes: Vec<(u128, Note)> = targets.iter().map(note).collect();
-    context.publish(&before, &notes).await?;
+    let record = |target| (before.erasures.hash(target), LogRecord::Erased(at));
+    let records: Vec<(u128, LogRecord)> = targets.iter().map(record).collect();
+    context.publish(&before, &records).await?;
     // A row that several targets hide counts once.
     let targets: BTreeSet<Target> = targets.into_iter().collect();
     let rows: Vec<[BTreeSet<Row>; 2]> = stream::iter(targets)
@@ -71,7 +73,7 @@ pub(crate) async fn erase(
     Ok(Erased { by_id: count(0), by_partner_id: count(1) })
 }
 
-/// Removes what there is of a target; gives the rows of each direction that were shown before.
+/// Deletes the rows of a target; returns the rows of each direction that were visible before.
 async fn remove(
     context: &Arc<TableContext>,
     before: &TableMetadata,
@@ -86,7 +88,7 @@ async fn remove(
     let is_pair = value.is_some();
     let mut stored = rows_of(context, before, (by, key), value.map(String::as_str)).await?;
     let is_hidden = |row: &Row| row.2 <= at;
-    // A pair that was seen later is not erased, even if an older row of it is still there.
+    // A pair that was seen later is not erased, even if an older row of it is still stored.
     let (keep, mut given) = (before.definition.keep, HashSet::new());
     let newest = stored.iter().filter(|row| keep == Keep::All || given.insert(&row.1));
     let here: Vec<Row> = newest.filter(|row| is_hidden(row)).cloned().collect();
@@ -97,12 +99,12 @@ async fn remove(
     let remove_row = |row: &Row| {
         let row = row.clone();
         async move {
-            // What the other direction has is read there: it may differ.
+            // The rows of the other direction are read there: they may differ.
             let (key, value, seen_at) = (&row.0, &row.1, row.2);
             let found = read_row(context, before, by.other(), (value, key, seen_at)).await?;
             delete_row(context, before, by.other(), (value, key, seen_at), at).await?;
-            if before.hot.parts(by.other(), value).is_some() {
-                // Older rows of the pair too, which this direction need not have.
+            if before.hot.shards(by.other(), value).is_some() {
+                // This includes older rows of the pair, which this direction need not have.
                 let older = rows_of(context, before, (by.other(), value), Some(key)).await?;
                 for row in older.iter().filter(|row| row.2 <= at) {
                     delete_row(context, before, by.other(), (&row.0, &row.1, row.2), at).await?;
@@ -133,7 +135,7 @@ async fn remove(
     })
 }
 
-/// All rows of a key as they are stored, newest first; of one value, if that is named.
+/// All stored rows of a key, newest first; of one value, if it is given.
 async fn rows_of(
     context: &Arc<TableContext>,
     metadata: &TableMetadata,

@@ -1,26 +1,27 @@
-//! Takes observations from a source and writes them in chunks, reading one while another is written.
+//! Reads observations from a source and writes them in chunks: it reads one chunk while it writes
+//! another.
 
 use crate::context::TableContext;
 use crate::read::row_buffer::Rows;
 use crate::schema::bucket;
 use crate::write::batch::write;
-use crate::write::load_progress::{Note, Progress};
+use crate::write::load_progress::{ChunkRecord, Progress};
 use idmatch_store::{BatchSource, Error, ErrorKind, Ingest, Result};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use tokio::task::JoinHandle;
 
-/// A chunk of a load: large, so that about so many of its rows share a bucket, within bounds. Two are
-/// in memory at once.
+/// Rows of a load's chunk: many, so that about this many rows share a bucket, within limits. Two
+/// chunks are in memory at once.
 const ROWS_PER_BUCKET: usize = bucket::ROWS / 10;
 const LOAD_ROWS: RangeInclusive<usize> = 50_000..=4_000_000;
 const LOAD_BYTES: usize = 256 << 20;
-/// A chunk of an upsert: small, so that it is acknowledged soon.
+/// Rows of an upsert's chunk: few, so that it is acknowledged soon.
 const UPSERT_ROWS: usize = 20_000;
 
-/// Loads all rows of a source. They are seen as they are written; a load that is repeated leaves out the
-/// chunks that one before has written, if that did not end. Where the caller wants to stop at the first bad
-/// row with nothing published, all rows are judged before the first is written, and wait in memory.
+/// Loads all rows of a source. Rows are visible as they are written. A repeated load skips the
+/// chunks that an unfinished one has written. A caller that stops at the first bad row wants
+/// nothing published: all rows then wait in memory until the last one is valid.
 pub(crate) fn load(
     context: &Arc<TableContext>,
     source: &mut dyn BatchSource,
@@ -60,7 +61,7 @@ fn run(
 ) -> Result<()> {
     let mut writing = None;
     let read = read_chunks(context, (source, ingest), most_rows, progress, &mut writing);
-    // What became of rows that were sent is worse to miss than why no more came.
+    // The fate of sent rows is more important than the reason why no more came.
     finish(context, writing)?;
     let last = read?;
     if last.is_empty() { Ok(()) } else { context.client.wait(write(context, last)) }
@@ -68,7 +69,7 @@ fn run(
 
 type Writing = Option<JoinHandle<Result<()>>>;
 
-/// Starts to write each chunk when the one before is written; gives what is left at the end.
+/// Writes each chunk once the one before is written; returns the remaining rows at the end.
 fn read_chunks(
     context: &Arc<TableContext>,
     (source, ingest): (&mut dyn BatchSource, &Ingest<'_>),
@@ -82,25 +83,29 @@ fn read_chunks(
         if rows.len() >= most_rows || rows.text_bytes() >= LOAD_BYTES {
             finish(context, writing.take())?;
             let chunk = std::mem::take(&mut rows);
-            let note = match progress.as_mut() {
+            let chunk_record = match progress.as_mut() {
                 Some(progress) => match context.client.wait(progress.meet(context, &chunk))? {
-                    // A load before has written it.
+                    // An earlier load has written it.
                     None => continue,
-                    note => note,
+                    chunk_record => chunk_record,
                 },
                 None => None,
             };
             let table = Arc::clone(context);
-            *writing = Some(context.client.start(write_chunk(table, chunk, note)));
+            *writing = Some(context.client.start(write_chunk(table, chunk, chunk_record)));
         }
     }
     Ok(rows)
 }
 
-async fn write_chunk(table: Arc<TableContext>, chunk: Rows, note: Option<Note>) -> Result<()> {
+async fn write_chunk(
+    table: Arc<TableContext>,
+    chunk: Rows,
+    chunk_record: Option<ChunkRecord>,
+) -> Result<()> {
     write(&table, chunk).await?;
-    if let Some(note) = note {
-        note.write(&table).await;
+    if let Some(chunk_record) = chunk_record {
+        chunk_record.write(&table).await;
     }
     Ok(())
 }

@@ -1,10 +1,11 @@
-//! Which chunks of a load are written, so that one that is repeated after a crash goes on where it ended.
+//! Records the written chunks of a load, so that a repeated load continues after a crash.
 //!
-//! A chunk is known by what is in it: the same source gives the same chunks again, and another one none
-//! of them. Some of its rows are looked for before it is left out: tables may have been emptied or
-//! restored meanwhile. The chunks of a load are forgotten when it ends.
+//! A chunk is identified by the hash of its rows: the same source gives the same chunks again, and
+//! another source gives others. A load checks some rows of a chunk before it skips it, because
+//! tables may have been emptied or restored meanwhile. A load that ends deletes its records.
 //!
-//! Nothing here is needed for a load to be right: what fails costs the time that it would have saved.
+//! A load is correct without these records: a failure here costs only the time that they would have
+//! saved.
 
 use crate::context::TableContext;
 use crate::error::unexpected;
@@ -19,19 +20,19 @@ use std::sync::Arc;
 
 /// Concurrent requests about the chunks of a load.
 const CONCURRENT_CHECKS: usize = 16;
-/// So many rows of a chunk are looked for, in both directions.
+/// Rows of a chunk that are checked, in both directions.
 const LOOKED_FOR: usize = 16;
 
-/// The chunks of a load, by their hash.
+/// The chunks of a load, by hash.
 pub(crate) struct Progress {
-    /// Those that were written by a load that did not end.
+    /// Chunks that an unfinished load has written.
     metadata: HashSet<u128>,
-    /// Those of this load.
+    /// Chunks of this load.
     met: Vec<u128>,
 }
 
 impl Progress {
-    /// Reads what is known. Cost: a request.
+    /// Reads the records. Cost: a request.
     pub(crate) async fn read(context: &Arc<TableContext>) -> Result<Progress> {
         let what = context.what();
         let mut pages = context.pages(&context.loads().chunks, (context.name().to_string(),));
@@ -46,21 +47,21 @@ impl Progress {
         Ok(Progress { metadata, met: Vec::new() })
     }
 
-    /// What is to be noted of a chunk when it is written; `None` if it is there already.
+    /// The record to write once the chunk is written; `None` if it is already written.
     pub(crate) async fn meet(
         &mut self,
         context: &Arc<TableContext>,
         rows: &Rows,
-    ) -> Result<Option<Note>> {
+    ) -> Result<Option<ChunkRecord>> {
         let chunk = rows.hash();
         self.met.push(chunk);
         if self.metadata.contains(&chunk) && is_there(context, rows).await? {
             return Ok(None);
         }
-        Ok(Some(Note(chunk)))
+        Ok(Some(ChunkRecord(chunk)))
     }
 
-    /// Forgets the chunks of a load that has ended. What fails is forgotten by the servers in a week.
+    /// Deletes the records of a finished load. Servers expire those that remain in a week.
     pub(crate) async fn end(self, context: &Arc<TableContext>) {
         let (what, name) = (context.what(), context.name().as_str());
         let deletions = stream::iter(self.met).map(|chunk| {
@@ -71,19 +72,19 @@ impl Progress {
     }
 }
 
-/// A chunk that is to be noted, by its hash.
-pub(crate) struct Note(u128);
+/// The record of a chunk, by its hash.
+pub(crate) struct ChunkRecord(u128);
 
-impl Note {
-    /// Notes that the chunk is written.
+impl ChunkRecord {
+    /// Records that the chunk is written.
     pub(crate) async fn write(self, context: &TableContext) {
         let values = (context.name().as_str(), self.0.to_be_bytes().to_vec());
-        // Without it the chunk is written again, if it comes to that.
+        // Without the record, a repeated load writes the chunk again.
         context.client.write(&context.what(), &context.loads().insert, values).await.ok();
     }
 }
 
-/// Whether some rows of a chunk are there, as far as they are to be seen at all.
+/// Whether some rows of a chunk are stored, as far as they are visible.
 async fn is_there(context: &Arc<TableContext>, rows: &Rows) -> Result<bool> {
     let metadata: &TableMetadata = &*context.metadata_cache.current().await?;
     let visible = metadata.visible(Window::ALL);

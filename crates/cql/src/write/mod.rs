@@ -1,6 +1,7 @@
 //! Writes and erases rows, in both directions.
 //!
-//! Invariant: every write is idempotent and carries the timestamp of its row, so that it may be repeated.
+//! Invariant: every write is idempotent and carries the timestamp of its row, so it can be
+//! repeated.
 
 pub(crate) mod batch;
 pub(crate) mod delete;

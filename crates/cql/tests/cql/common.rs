@@ -98,13 +98,20 @@ impl Beside {
         self.run(&format!("TRUNCATE {keyspace}.{}", self.table(keyspace, ("m_", end))));
     }
 
-    /// How many rows are kept apart, of all keys with very many by id.
-    pub(crate) fn hot_rows(&self, keyspace: &str) -> i64 {
-        self.hot_parts(keyspace).into_iter().sum()
+    /// How many hot keys the logs of all tables record.
+    pub(crate) fn hot_records(&self, keyspace: &str) -> usize {
+        let rows = self.ask(format!("SELECT parts FROM {keyspace}.idmatch_hashes"));
+        let parts = rows.rows::<(Option<i32>,)>().unwrap().map(|row| row.unwrap().0);
+        parts.filter(Option::is_some).count()
     }
 
-    /// How many rows each part has of keys with very many by id.
-    pub(crate) fn hot_parts(&self, keyspace: &str) -> Vec<i64> {
+    /// How many rows the shards of all hot keys by id have.
+    pub(crate) fn hot_rows(&self, keyspace: &str) -> i64 {
+        self.hot_shards(keyspace).into_iter().sum()
+    }
+
+    /// How many rows each shard of the hot keys by id has.
+    pub(crate) fn hot_shards(&self, keyspace: &str) -> Vec<i64> {
         let rows = self.ask(format!(
             "SELECT side, count(*) FROM {keyspace}.idmatch_hot GROUP BY name, side, key, parts, part"
         ));

@@ -27,7 +27,7 @@ fn work_ends_when_its_caller_gives_up() {
     let rows: Vec<_> = ids.iter().map(|id| (id.clone(), format!("of-{id}"), THEN)).collect();
     let table = open("");
     upsert(table.as_ref(), &rows);
-    // A read of all 16 buckets takes seconds.
+    // A read of all 16 buckets takes seconds, on any machine.
     let slow = open("&max_requests_per_second=1");
     let query = MatchQuery { by: Side::Id, pick: Pick::All, window: Window::ALL };
     let is_stopped = |what: &str, kind: ErrorKind, work: Work<'_>, has_begun: &dyn Fn() -> bool| {
