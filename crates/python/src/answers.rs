@@ -1,8 +1,8 @@
-//! What goes with one key, as a pyarrow table.
+//! The answers for one key, as a pyarrow table.
 //!
-//! A lookup takes microseconds, and how pyarrow makes a table would be a good part of them. So it is asked for
-//! what it needs once, and then takes only columns, by Arrow's C data interface: it knows the schema already.
-//! What hands over batches otherwise, `pyo3_arrow`, has the schema read again for each.
+//! A lookup takes microseconds, and the making of a pyarrow table would be a good part of them.
+//! So [`Maker`] gets the schema and the functions of pyarrow once. Each lookup then passes only
+//! columns, by Arrow's C data interface. `pyo3_arrow` would have the schema read for each batch.
 
 use arrow_array::builder::StringBuilder;
 use arrow_array::ffi::FFI_ArrowArray;
@@ -16,13 +16,13 @@ use pyo3_arrow::PySchema;
 use pyo3_arrow::error::PyArrowError;
 use std::sync::Arc;
 
-/// The columns of a match that are answers; the other is the key.
+/// The columns of a match that hold answers; the remaining column is the key.
 const COLUMNS: [usize; 2] = [1, 2];
-/// Most keys have no more; for others columns grow.
-const USUAL_ROWS: usize = 4;
-const USUAL_BYTES: usize = 128;
+/// Initial capacities: most keys have no more answers, and columns grow for other keys.
+const INITIAL_ROWS: usize = 4;
+const INITIAL_BYTES: usize = 128;
 
-/// Makes tables of the answers by one side.
+/// Makes tables of answers for keys of one side.
 struct Maker {
     fields: Fields,
     schema: Py<PyAny>,
@@ -61,15 +61,15 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    /// Reads up to so many answers.
+    /// Reads up to `limit` answers.
     pub(crate) fn read(
         table: &dyn Table,
         (by, key): (Side, &str),
         window: Window,
         limit: usize,
     ) -> Result<Columns> {
-        let mut values = StringBuilder::with_capacity(USUAL_ROWS, USUAL_BYTES);
-        let mut dates = Vec::with_capacity(USUAL_ROWS);
+        let mut values = StringBuilder::with_capacity(INITIAL_ROWS, INITIAL_BYTES);
+        let mut dates = Vec::with_capacity(INITIAL_ROWS);
         let mut answers = table.answers(by, key, window)?;
         while dates.len() < limit
             && let Some((value, seen_at)) = answers.next_answer()?
@@ -81,13 +81,13 @@ impl Columns {
         Ok(Columns { by, values: Arc::new(values.finish()), dates: Arc::new(dates) })
     }
 
-    /// Hands them over to pyarrow.
+    /// Moves the columns to a pyarrow table.
     pub(crate) fn into_pyarrow(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         let maker = Maker::of(py, self.by)?;
         let columns = vec![self.values, self.dates];
         let rows = StructArray::try_new(maker.fields.clone(), columns, None)
             .map_err(PyArrowError::from)?;
-        // pyarrow moves out what is in it, and marks it as moved; what it leaves is dropped here.
+        // pyarrow moves the content out and marks the array as moved; the drop here frees the rest.
         let mut array = FFI_ArrowArray::new(&rows.into_data());
         let address = std::ptr::from_mut(&mut array) as usize;
         let batch = maker.import_batch.bind(py).call1((address, &maker.schema))?;

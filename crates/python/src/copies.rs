@@ -28,17 +28,17 @@ pub(crate) fn copy_table<'py>(
     let (source, destination) = (table.get().open(py)?, store.get().open(py)?);
     let options = CopyOptions { batch_rows, merge, accept_lost_erasures };
     let raised = Raised::default();
-    let tell = |stage: Stage, rows: u64| -> Result<()> {
+    let report = |stage: Stage, rows: u64| -> Result<()> {
         let Some(callable) = &on_progress else { return Ok(()) };
         let stage = match stage {
             Stage::Comparing => "comparing",
             Stage::Copying => "copying",
         };
-        let told = Python::attach(|py| callable.call1(py, (stage, rows)).map(drop));
-        told.map_err(|e| raised.keep(e))
+        let reported = Python::attach(|py| callable.call1(py, (stage, rows)).map(drop));
+        reported.map_err(|e| raised.keep(e))
     };
     let copied = interruptible(py, |stop| {
-        let watch = |stage, rows| not_stopped(stop).and_then(|()| tell(stage, rows));
+        let watch = |stage, rows| not_stopped(stop).and_then(|()| report(stage, rows));
         idmatch_store::copy_table(source, destination.as_ref(), &name, options, &watch)
     })?;
     let copied = finish(py, copied, &raised)?;

@@ -23,7 +23,7 @@ fn class(kind: ErrorKind) -> &'static str {
     }
 }
 
-/// The exception that tells of an error.
+/// The exception for an error.
 pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
     let exception = || -> PyResult<PyErr> {
         let module = py.import("idmatch._errors")?;
@@ -33,7 +33,7 @@ pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
     exception().unwrap_or_else(|e| e)
 }
 
-/// The exception for any use of a store that was closed.
+/// The exception for the use of a closed store.
 pub(crate) fn closed(py: Python<'_>, path: &str) -> PyErr {
     let text = format!("the store {path} is closed; open it again");
     raise(py, &Error::new(ErrorKind::InvalidArgument, text))

@@ -7,11 +7,11 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How often Python's signals are looked at.
-const PAUSE: Duration = Duration::from_millis(50);
+/// The time between two checks for Python's signals.
+const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Runs `work` on another thread without the GIL, while this one waits for signals. After
-/// Ctrl-C the flag that `work` gets is set; it should end soon, and its result is dropped.
+/// Runs `work` on another thread without the GIL, while this thread checks for signals. Ctrl-C
+/// sets the flag that `work` gets: `work` should then end soon, and its result is dropped.
 pub(crate) fn interruptible<T: Send>(
     py: Python<'_>,
     work: impl FnOnce(&Arc<AtomicBool>) -> T + Send,
@@ -21,12 +21,12 @@ pub(crate) fn interruptible<T: Send>(
         let stop = &stop;
         let (sender, receiver) = sync_channel(1);
         scope.spawn(move || sender.send(work(stop)));
-        // Only what may be shared can be used without the GIL.
+        // `detach` takes only values that threads can share.
         let receiver = Mutex::new(receiver);
         let mut interrupt = Ok(());
         loop {
             let waited = py.detach(|| match receiver.lock() {
-                Ok(receiver) => receiver.recv_timeout(PAUSE),
+                Ok(receiver) => receiver.recv_timeout(SIGNAL_CHECK_INTERVAL),
                 Err(_) => Err(RecvTimeoutError::Disconnected),
             });
             match waited {
@@ -36,7 +36,7 @@ pub(crate) fn interruptible<T: Send>(
                     stop.store(interrupt.is_err(), Relaxed);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
-                // The worker panicked; the scope passes that on.
+                // The worker panicked; the scope propagates the panic.
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(pyo3::exceptions::PyRuntimeError::new_err("the work ended early"));
                 }
@@ -53,7 +53,7 @@ pub(crate) fn uninterrupted<T: Send>(
     py.detach(|| work(&AtomicBool::new(false)))
 }
 
-/// An error that ends the work, whose result nobody will see.
+/// Fails when `stop` is set, which ends the work; its result is dropped.
 pub(crate) fn not_stopped(stop: &AtomicBool) -> Result<()> {
     if stop.load(Relaxed) {
         return Err(Error::new(ErrorKind::Source, "interrupted"));

@@ -1,7 +1,7 @@
 //! `idmatch._core`: the stores as Python sees them.
 //!
-//! Conversions, GIL release and error mapping; no rules. `python/idmatch/_core.pyi` is its
-//! contract. Must not know file formats or options beyond what the stub names.
+//! It converts values, releases the GIL and maps errors, and has no rules of its own. Its contract
+//! is `python/idmatch/_core.pyi`. Must not know file formats, or options beyond this stub's.
 #![deny(unsafe_code)]
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 

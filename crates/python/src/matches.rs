@@ -12,10 +12,10 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// So few matches are read before Ctrl-C would be noticed.
-const FEW_ROWS: u64 = 10_000;
+/// Fewer rows are read before a check for Ctrl-C would come.
+const SHORT_MATCH_ROWS: u64 = 10_000;
 
-/// A population that has been matched.
+/// A matched population.
 #[pyclass(frozen, module = "idmatch._core")]
 pub(crate) struct Match {
     matched: Arc<dyn idmatch_store::Match>,
@@ -45,7 +45,7 @@ impl Match {
         self.matched.counts().rows
     }
 
-    /// How the population was read: way, requests, keys, and why.
+    /// The steps that read the population, as (how, requests, keys, why).
     #[getter]
     fn plan(&self) -> Vec<(&'static str, u64, u64, String)> {
         let steps = self.matched.plan().into_iter();
@@ -64,7 +64,7 @@ impl Match {
             self.matched.write(&take)?;
             Ok(batches.into_inner().unwrap_or_else(PoisonError::into_inner))
         };
-        let batches: Result<_> = if self.matched.counts().rows < FEW_ROWS {
+        let batches: Result<_> = if self.matched.counts().rows < SHORT_MATCH_ROWS {
             uninterrupted(py, collect)
         } else {
             interruptible(py, |stop| collect(stop))?
@@ -72,7 +72,7 @@ impl Match {
         PyTable::try_new(batches.or_raise(py)?, match_schema(self.by))?.into_pyarrow(py)
     }
 
-    /// Writes the matches to a Parquet file, which takes its name when it is whole.
+    /// Writes the matches to a Parquet file, which gets its name when it is complete.
     fn write_parquet(&self, py: Python<'_>, path: PathBuf, compression: &str) -> PyResult<()> {
         let compression = parquet::compression(compression).or_raise(py)?;
         let write = |stop: &AtomicBool| {
@@ -81,7 +81,7 @@ impl Match {
         interruptible(py, |stop| write(stop))?.or_raise(py)
     }
 
-    /// The matches, streamed.
+    /// The matches as an Arrow stream.
     #[pyo3(signature = (requested_schema = None))]
     fn __arrow_c_stream__<'py>(
         &self,

@@ -1,5 +1,7 @@
-//! Matches as a Parquet file. Every lane encodes row groups of its own, so that all threads
-//! compress; only the finished bytes of a group are written one group at a time.
+//! Writes matches to a Parquet file.
+//!
+//! Each lane encodes its own row groups, so all threads compress. The file takes the finished bytes
+//! of one row group at a time.
 
 use crate::interrupt::not_stopped;
 use arrow_array::RecordBatch;
@@ -21,16 +23,16 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use tempfile::Builder;
 
-/// Rows of a group. Each lane holds one encoded group in memory.
+/// Rows of a row group. Each lane holds one encoded row group in memory.
 const GROUP_ROWS: usize = 1 << 18;
-/// Values that are encoded at once; a page is closed between two such batches only.
+/// Values encoded per batch; the writer closes a page only between two batches.
 const ENCODE_ROWS: usize = 4_096;
-const WRITE_BUFFER: usize = 1 << 20;
+const WRITE_BUFFER_BYTES: usize = 1 << 20;
 
-/// The names of the compressions that can be asked for.
+/// The names of the supported compressions.
 const COMPRESSIONS: [&str; 5] = ["none", "snappy", "lz4", "zstd", "gzip"];
 
-/// The compression of that name.
+/// The compression with a name; InvalidArgument for an unknown name.
 pub(crate) fn compression(name: &str) -> Result<Compression> {
     Ok(match name {
         "none" => Compression::UNCOMPRESSED,
@@ -45,8 +47,8 @@ pub(crate) fn compression(name: &str) -> Result<Compression> {
     })
 }
 
-/// Writes a match to a file, which takes its name when it is whole; nothing is left behind
-/// when that fails, or when `stop` is set meanwhile.
+/// Writes a match to a file, which gets its name when it is complete. A failure, or `stop`, leaves
+/// no file behind.
 pub(crate) fn write(
     matched: &dyn Match,
     by: Side,
@@ -72,7 +74,7 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// The file, which takes one group at a time.
+/// The file, which takes one row group at a time.
 struct ParquetSink<'a> {
     schema: SchemaRef,
     groups: ArrowRowGroupWriterFactory,
@@ -90,7 +92,7 @@ impl<'a> ParquetSink<'a> {
         let seen_at = schema.field(schema.fields().len() - 1).name().as_str();
         let mut properties = WriterProperties::builder()
             .set_compression(compression)
-            // Identifiers seldom repeat; building dictionaries would double the time.
+            // Identifiers rarely repeat, and dictionaries would double the time.
             .set_dictionary_enabled(false)
             .set_statistics_enabled(EnabledStatistics::None)
             .set_column_statistics_enabled(seen_at.into(), EnabledStatistics::Chunk)
@@ -100,7 +102,7 @@ impl<'a> ParquetSink<'a> {
         add_encoded_arrow_schema_to_metadata(&schema, &mut properties);
         let columns = ArrowSchemaConverter::new().convert(&schema)?;
         let file = SerializedFileWriter::new(
-            BufWriter::with_capacity(WRITE_BUFFER, file),
+            BufWriter::with_capacity(WRITE_BUFFER_BYTES, file),
             columns.root_schema_ptr(),
             Arc::new(properties),
         )?;
@@ -120,7 +122,7 @@ impl MatchSink for ParquetSink<'_> {
     }
 }
 
-/// Encodes groups.
+/// Encodes row groups.
 struct GroupLane<'a> {
     sink: &'a ParquetSink<'a>,
     columns: Vec<ArrowColumnWriter>,
@@ -130,7 +132,7 @@ struct GroupLane<'a> {
 impl GroupLane<'_> {
     fn encode(&mut self, batch: &RecordBatch) -> std::result::Result<(), ParquetError> {
         if self.columns.is_empty() {
-            // The number of a group only matters to encrypted files.
+            // Only encrypted files use the number of a row group.
             self.columns = self.sink.groups.create_column_writers(0)?;
         }
         let fields = self.sink.schema.fields().iter().zip(batch.columns());

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Where an exception from Python's side waits until it can be raised.
+/// Keeps an exception of Python code until it can be raised.
 #[derive(Clone, Default)]
 pub(crate) struct Raised(Arc<Mutex<Option<PyErr>>>);
 
@@ -83,11 +83,11 @@ impl BatchSource for PySource<'_> {
     }
 }
 
-/// The batches of a short source.
+/// The batches of a short source, in memory.
 pub(crate) struct ReadSource(VecDeque<SourceBatch>);
 
 impl ReadSource {
-    /// Reads all of a source.
+    /// Reads all batches of a source.
     pub(crate) fn read(source: &mut dyn BatchSource) -> Result<ReadSource> {
         let mut batches = VecDeque::new();
         while let Some(batch) = source.next_batch()? {

@@ -1,4 +1,4 @@
-//! Stores.
+//! Stores in a folder or on servers.
 
 use crate::errors::{OrRaise, closed, raise};
 use crate::tables::Table;
@@ -19,7 +19,7 @@ pub(crate) struct Store {
     #[pyo3(get)]
     path: String,
     store: RwLock<Option<Arc<dyn idmatch_store::Store>>>,
-    /// For its tables: whether it was closed.
+    /// Whether the store is closed; shared with its tables.
     is_closed: Arc<AtomicBool>,
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn open_store(
     Ok(Store::new(path, Arc::new(store)))
 }
 
-/// Opens the store on servers that an address names.
+/// Opens the store on the servers of an address.
 #[pyfunction]
 pub(crate) fn open_servers(py: Python<'_>, address: &str) -> PyResult<Store> {
     let settings = settings(address).or_raise(py)?;
@@ -51,7 +51,7 @@ pub(crate) fn open_servers(py: Python<'_>, address: &str) -> PyResult<Store> {
     Ok(Store::new(path, Arc::new(store)))
 }
 
-/// The settings that an address has, as (name, value, what it is for).
+/// The effective settings of an address, as (name, value, description).
 #[pyfunction]
 pub(crate) fn explain_address(
     py: Python<'_>,
@@ -65,13 +65,13 @@ fn settings(address: &str) -> idmatch_store::Result<Settings> {
     Settings::parse(address, &|name| std::env::var(name).ok())
 }
 
-/// Copies a backup to a place where nothing is yet, after checking every file of it.
+/// Copies a backup to a new place, after a check of all its files.
 #[pyfunction]
 pub(crate) fn restore(py: Python<'_>, source: PathBuf, destination: PathBuf) -> PyResult<()> {
     py.detach(|| EngineStore::restore(&source, &destination)).or_raise(py).map(drop)
 }
 
-/// Recovers a store that cannot be opened; returns what was wrong.
+/// Recovers a store that cannot be opened; returns problems as (place, problem).
 #[pyfunction]
 pub(crate) fn recover(
     py: Python<'_>,
@@ -83,7 +83,7 @@ pub(crate) fn recover(
     Ok(findings.into_iter().map(|found| (found.place, found.problem)).collect())
 }
 
-/// `keep` from its name.
+/// Parses `keep`; InvalidArgument for an unknown name.
 fn keep(py: Python<'_>, name: &str) -> PyResult<Keep> {
     match name {
         "last" => Ok(Keep::Last),
@@ -110,7 +110,7 @@ impl Store {
         Store { path, store: RwLock::new(Some(store)), is_closed: Arc::default() }
     }
 
-    /// The store, unless it was closed.
+    /// The store; InvalidArgument after it was closed.
     pub(crate) fn open(&self, py: Python<'_>) -> PyResult<Arc<dyn idmatch_store::Store>> {
         let store = self.store.read().unwrap_or_else(PoisonError::into_inner);
         store.clone().ok_or_else(|| closed(py, &self.path))
@@ -123,7 +123,7 @@ impl Store {
 
 #[pymethods]
 impl Store {
-    /// Makes a table. One that exists with the same options is returned.
+    /// Creates a table, or returns an existing one with the same options.
     #[pyo3(signature = (name, keep, retention))]
     fn create_table(
         &self,
@@ -138,7 +138,7 @@ impl Store {
         Ok(self.table_of(table))
     }
 
-    /// A table that its first load makes.
+    /// A table that its first load creates.
     #[pyo3(signature = (name, keep, retention))]
     fn new_table(
         &self,
@@ -153,7 +153,7 @@ impl Store {
         Ok(self.table_of(table))
     }
 
-    /// A table that exists.
+    /// An existing table.
     fn table(&self, py: Python<'_>, name: &str) -> PyResult<Table> {
         let name: TableName = name.parse().or_raise(py)?;
         let store = self.open(py)?;
@@ -167,19 +167,19 @@ impl Store {
         Ok(names.into_iter().map(String::from).collect())
     }
 
-    /// Lets this store and its tables see what other processes have published.
+    /// Makes changes that other processes published visible to this store and its tables.
     fn refresh(&self, py: Python<'_>) -> PyResult<()> {
         let store = self.open(py)?;
         py.detach(|| store.refresh()).or_raise(py)
     }
 
-    /// Copies a consistent point of the whole store to a new place.
+    /// Copies a consistent snapshot of the whole store to a new place.
     fn backup(&self, py: Python<'_>, destination: PathBuf) -> PyResult<()> {
         let store = self.open(py)?;
         py.detach(|| store.backup(&destination)).or_raise(py)
     }
 
-    /// Ends the use of the store and its tables, and its writing.
+    /// Closes the store and its tables, and ends its writes.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.is_closed.store(true, Relaxed);
         let store = self.store.write().unwrap_or_else(PoisonError::into_inner).take();

@@ -1,20 +1,20 @@
-//! Batches that a writer thread sends to a reader, with a bound on those in memory.
+//! A stream of batches from a writer thread to a reader, with a bound on batches in memory.
 //!
-//! Must not know Python or what a match is. A stream ends in one of two ways: with the end that the
-//! writer sent, or with an error. A writer that panics sends no end, so its reader gets an error.
+//! Must not know Python or matches. A stream ends with the end that the writer sent, or with an
+//! error. A writer that panics sends no end, so its reader gets an error.
 
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
 use idmatch_store::{Error, ErrorKind, Result};
 use std::sync::mpsc::{Receiver, sync_channel};
 
-/// Batches that may wait for the reader: they bound the memory of a stream.
+/// Batches that wait for the reader at most. This bounds the memory of a stream.
 const WAITING_BATCHES: usize = 4;
 
-/// What the writer sends a batch to.
+/// The function by which the writer sends a batch.
 pub(crate) type Send<'a> = dyn Fn(RecordBatch) -> Result<()> + Sync + 'a;
 
-/// Reads what a writer thread sends. Dropping it ends the thread at its next batch.
+/// Reads the batches of a writer thread. Its drop ends the thread at the next batch.
 pub(crate) struct BatchStream {
     schema: SchemaRef,
     /// `None` is the end. A closed channel without it means that the writer failed.

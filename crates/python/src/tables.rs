@@ -17,21 +17,21 @@ use pyo3::types::PyDict;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// A date as Python gives it, to be judged with the rest of its row.
+/// A date from Python, which is validated with the rest of its row.
 #[derive(FromPyObject)]
 enum Date {
     Millis(i64),
     Text(String),
 }
 
-/// Counts by their names, and the oldest and newest date.
+/// Counts by name, and the oldest and newest date.
 type Stats<'py> = (Bound<'py, PyDict>, Option<i64>, Option<i64>);
 
 /// A named set of observations.
 #[pyclass(frozen, module = "idmatch._core")]
 pub(crate) struct Table {
     table: Arc<dyn idmatch_store::Table>,
-    /// The store's.
+    /// The path of its store.
     path: String,
     is_closed: Arc<AtomicBool>,
 }
@@ -45,7 +45,7 @@ impl Table {
         Table { table, path, is_closed }
     }
 
-    /// The table, unless its store was closed.
+    /// The table; InvalidArgument after its store was closed.
     pub(crate) fn open(&self, py: Python<'_>) -> PyResult<&dyn idmatch_store::Table> {
         if self.is_closed.load(Relaxed) { Err(closed(py, &self.path)) } else { Ok(&*self.table) }
     }
@@ -71,7 +71,7 @@ impl Table {
         Ok(self.table.options().or_raise(py)?.retention.as_ref().map(ToString::to_string))
     }
 
-    /// Chooses another retention; `None` is for ever.
+    /// Sets the retention; `None` keeps observations for ever.
     fn set_retention(&self, py: Python<'_>, retention: Option<&str>) -> PyResult<()> {
         let table = self.open(py)?;
         let retention = retention.map(Period::parse).transpose().or_raise(py)?;
@@ -118,7 +118,7 @@ impl Table {
             Ok((ingest.rows(), ingest.rejected()))
         };
         let upserted = if short {
-            // Read with the GIL, so that among many threads it is given up, and waited for, once.
+            // Read with the GIL: among many threads, it is then released and awaited only once.
             let never = AtomicBool::new(false);
             let mut source = PySource::new(iterator, raised.clone(), &never);
             let read = ReadSource::read(&mut source);
@@ -129,7 +129,7 @@ impl Table {
         finish(py, upserted, &raised)
     }
 
-    /// Upserts one observation; a bad one raises.
+    /// Upserts one observation; raises for an invalid one.
     #[pyo3(signature = (id, partner_id, seen_at, always))]
     fn upsert_one(
         &self,
@@ -156,7 +156,7 @@ impl Table {
         py.detach(upsert).or_raise(py)
     }
 
-    /// Erases what all sources name; returns (rows read, rejected, erased by id, by partner_id).
+    /// Erases all targets; returns (rows read, rejected, erased by id, by partner_id).
     #[pyo3(signature = (sources, strict, on_rejects, at))]
     fn erase(
         &self,
@@ -180,7 +180,7 @@ impl Table {
         finish(py, erased, &raised)
     }
 
-    /// What goes with a key, newest first.
+    /// The answers for a key, newest first.
     #[pyo3(signature = (by, key, since, until, limit))]
     fn answers<'py>(
         &self,
@@ -256,7 +256,7 @@ impl Table {
             let mut source = PySource::new(iterator, raised.clone(), stop);
             table.match_population(&mut source, query)
         };
-        // Where servers are waited for, nothing is short for sure.
+        // A match that waits for servers may take long for any population.
         let matched = if short && table.stopped_by(&Arc::default()).is_none() {
             uninterrupted(py, |stop| run(table, stop))
         } else {
@@ -265,20 +265,20 @@ impl Table {
         finish(py, matched, &raised).map(|matched| Match::new(matched.into(), query.by))
     }
 
-    /// Rewrites what makes reading slow.
+    /// Compacts the table.
     fn compact(&self, py: Python<'_>) -> PyResult<()> {
         let table = self.open(py)?;
         stoppable(py, table, |table, _| table.compact())?.or_raise(py)
     }
 
-    /// What is wrong with the table, as (place, problem).
+    /// Checks the table; returns problems as (place, problem).
     fn verify(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
         let table = self.open(py)?;
         let findings = stoppable(py, table, |table, _| table.verify())?.or_raise(py)?;
         Ok(findings.into_iter().map(|finding| (finding.place, finding.problem)).collect())
     }
 
-    /// Repairs the table; returns what was wrong, as (place, problem), and how many rows were lost.
+    /// Repairs the table; returns problems as (place, problem), and the most rows lost.
     fn repair(&self, py: Python<'_>, accept_loss: bool) -> PyResult<(Vec<(String, String)>, u64)> {
         let table = self.open(py)?;
         let repaired = stoppable(py, table, |table, _| table.repair(accept_loss))?.or_raise(py)?;
@@ -309,8 +309,8 @@ impl Table {
     }
 }
 
-/// The result, or the exception from Python's side that caused it to fail. That some rows may be there or
-/// not is worse to miss: it is raised with such an exception as its cause.
+/// The result, or the exception of Python code that made it fail. `UnknownOutcome` takes
+/// precedence, since some rows may be stored: it is raised with that exception as its cause.
 pub(crate) fn finish<T>(py: Python<'_>, result: Result<T>, raised: &Raised) -> PyResult<T> {
     match (raised.take(), &result) {
         (Some(exception), Err(e)) if e.kind() == ErrorKind::UnknownOutcome => {
@@ -323,7 +323,7 @@ pub(crate) fn finish<T>(py: Python<'_>, result: Result<T>, raised: &Raised) -> P
     }
 }
 
-/// Runs long work on a table as [`interruptible`] does; Ctrl-C ends it also where it waits for servers.
+/// Runs long work on a table as [`interruptible`] does; Ctrl-C also ends its waits for servers.
 fn stoppable<T: Send>(
     py: Python<'_>,
     table: &dyn idmatch_store::Table,

@@ -14,14 +14,14 @@ pub(crate) fn window(py: Python<'_>, since: Option<i64>, until: Option<i64>) -> 
     Window::new(instant(since).or_raise(py)?, instant(until).or_raise(py)?).or_raise(py)
 }
 
-/// Reads ISO 8601, or a period before now.
+/// Parses ISO 8601, or a period before now; returns milliseconds since 1970, 0 for earlier dates.
 #[pyfunction]
 pub(crate) fn parse_instant(py: Python<'_>, text: &str) -> PyResult<i64> {
     if let Ok(period) = Period::parse(text) {
         return Ok(period.before(now()).millis_i64());
     }
     match SeenAt::parse(text) {
-        // Nothing is older than 1970.
+        // No date is before 1970.
         Err(SeenAtError::BeforeEpoch(_)) => return Ok(0),
         parsed => parsed,
     }
@@ -38,13 +38,13 @@ pub(crate) fn parse_instant(py: Python<'_>, text: &str) -> PyResult<i64> {
     .or_raise(py)
 }
 
-/// Checks a length of time and returns it.
+/// Parses a period and returns it as text.
 #[pyfunction]
 pub(crate) fn parse_period(py: Python<'_>, text: &str) -> PyResult<String> {
     Period::parse(text).map(|period| period.to_string()).or_raise(py)
 }
 
-/// ISO 8601 in UTC with milliseconds.
+/// Formats an instant as ISO 8601 in UTC with milliseconds.
 #[pyfunction]
 pub(crate) fn format_instant(py: Python<'_>, millis: i64) -> PyResult<String> {
     SeenAt::from_millis(millis).map(|instant| instant.to_string()).or_raise(py)

@@ -1,4 +1,7 @@
-"""The commands. Here are those that read a store, copy or compact it; each returns an exit code."""
+"""Commands that read, check, compact or back up a store, and `COMMANDS`, the map of all commands.
+
+Each command returns an exit code; errors are raised.
+"""
 
 import time
 from argparse import Namespace
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 
     from .. import _sample
 else:
-    # Brings numpy.
+    # Imports numpy.
     _sample = LazyModule("idmatch._sample")
 
 _DONE = 0
@@ -125,7 +128,7 @@ def verify(options: Namespace) -> int:
     """`idmatch verify`"""
     if options.accept_loss and not options.repair:
         raise InvalidArgument("--accept-loss says how to --repair; name both")
-    # Only a store in files can be such that it does not open.
+    # Only a store in files may need recovery before it opens.
     has_files = options.repair and not _store.is_address(options.store)
     recovered = _store.recover(options.store, accept_loss=options.accept_loss) if has_files else []
     with open_existing(options.store) as store:

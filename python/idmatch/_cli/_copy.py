@@ -28,7 +28,7 @@ def copy(options: Namespace) -> int:
             raise NotAStore(f"there is no table in {options.source}; nothing to copy")
         if options.name in (None, *names) and _is_same(options.source, options.destination):
             raise InvalidArgument("both stores are the same; name another, or --as another table")
-        # One that is missing is found out before anything is copied.
+        # A missing table raises before anything is copied.
         tables = [source.table(name) for name in names]
         with _store.open(options.destination) as destination:
             reports = [_copy_one(table, destination, options) for table in tables]
@@ -63,13 +63,14 @@ def _copy_one(table: Table, destination: Store, options: Namespace) -> CopyRepor
 def _is_same(source: str, destination: str) -> bool:
     addresses = [_store.is_address(store) for store in (source, destination)]
     if all(addresses):
-        (hosts, keyspace), (others, other_keyspace) = _place(source), _place(destination)
+        hosts, keyspace = _hosts_and_keyspace(source)
+        others, other_keyspace = _hosts_and_keyspace(destination)
         return keyspace == other_keyspace and not hosts.isdisjoint(others)
     return not any(addresses) and os.path.realpath(source) == os.path.realpath(destination)
 
 
-def _place(address: str) -> tuple[set[str], str]:
-    """The hosts and the keyspace of an address, whatever else it says."""
+def _hosts_and_keyspace(address: str) -> tuple[set[str], str]:
+    """The hosts and the keyspace of an address, without user, settings and default port."""
     place = address.removeprefix("cql://").partition("?")[0].rpartition("@")[2]
     hosts, _, keyspace = place.partition("/")
     return {host.removesuffix(":9042") for host in hosts.split(",")}, keyspace

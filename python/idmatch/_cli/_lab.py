@@ -12,7 +12,7 @@ from ._output import print_columns, print_json
 if TYPE_CHECKING:
     from .. import _lab
 else:
-    # Brings psutil.
+    # Imports psutil.
     _lab = LazyModule("idmatch._lab")
 
 _DONE = 0

@@ -1,4 +1,4 @@
-"""From the command line to an exit code."""
+"""The entry point: parses arguments, runs a command and turns errors into exit codes."""
 
 import os
 import sys
@@ -12,13 +12,13 @@ _DONE = 0
 _FAILED = 1
 _WRONG_USAGE = 2
 _INTERRUPTED = 130
-_READER_GONE = 141
+_BROKEN_PIPE = 141
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command: 0 done, 1 failed, 2 wrong usage, 3 done with rejected rows.
+    """Runs a command; returns 0 done, 1 failed, 2 wrong usage, 3 done with rejected rows.
 
-    After Ctrl-C 130, after the reader of a pipe has gone 141, as shells show the signals.
+    Returns 130 after Ctrl-C and 141 after a broken pipe, as shells show these signals.
     """
     typed = parser(_commands.COMMANDS)
     options = typed.parse_args(arguments)
@@ -30,9 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        # Python flushes stdout once more at its end; let that go nowhere.
+        # Python flushes stdout again at exit; send that to /dev/null.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _READER_GONE
+        return _BROKEN_PIPE
     except KeyboardInterrupt:
         return _fail("interrupted", _INTERRUPTED)
     except InvalidArgument as error:

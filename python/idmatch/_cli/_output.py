@@ -1,4 +1,4 @@
-"""How results are printed: for people, or as one JSON document."""
+"""Prints results as text or as one JSON document, and notes on stderr."""
 
 import json
 import sys
@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 
 
 def print_json(document: Mapping[str, object]) -> None:
-    """One JSON document on a line of its own."""
+    """Prints one JSON document on one line."""
     print(json.dumps(document, ensure_ascii=False))
 
 
 def say_guessed(what: str, columns: Mapping[str, Sequence[str]], named: Collection[str]) -> None:
-    """A line on stderr about the columns that were guessed: those of the roles not `named`."""
+    """Prints a line on stderr about guessed columns: columns of roles not in `named`."""
     guessed = [
         " and ".join(f'"{_shown(name)}"' for name in names)
         + (f" as {role}" if len(columns) > 1 else "")
@@ -23,9 +23,9 @@ def say_guessed(what: str, columns: Mapping[str, Sequence[str]], named: Collecti
 
 
 def print_columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Rows as aligned columns under a header, which is left out when it is empty.
+    """Prints rows as aligned columns, under the header unless that is empty.
 
-    Columns of numbers are aligned to the right. What a terminal would obey is shown as an escape.
+    Columns of numbers are right-aligned. Unprintable characters are printed as escapes.
     """
     rows = [[_shown(cell) for cell in row] for row in rows]
     lines = [header, *rows] if any(header) else rows
@@ -38,7 +38,7 @@ def print_columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def warn(message: str) -> None:
-    """A line on stderr."""
+    """Prints a line on stderr."""
     print(f"idmatch: {message}", file=sys.stderr)
 
 

@@ -1,4 +1,4 @@
-"""What can be typed: commands, options and their help."""
+"""The command-line parser: commands, options and their help."""
 
 import argparse
 from collections.abc import Callable, Mapping
@@ -33,7 +33,7 @@ Command = Callable[[argparse.Namespace], int]
 
 
 def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
-    """A parser whose result has `run`, the function among `commands` that was asked for."""
+    """A parser whose result has `run`: the function of the chosen command, or None."""
     root = argparse.ArgumentParser(
         prog="idmatch",
         description="Match tables: which id goes with which partner ID, and since when.",
@@ -264,7 +264,7 @@ def _add_lab(lab: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="where the nodes keep their data (default: in the user's cache)",
     )
-    # No default, or it would undo what was said before the action.
+    # A default would overwrite an option given before the action.
     common.add_argument(
         "--json",
         action="store_true",

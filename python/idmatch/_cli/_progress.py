@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def watched(paths: Sequence[str]) -> "Iterator[AnySource]":
-    """What to load or match: the paths, or their sources, which move a bar while they are read."""
+    """Yields the paths or, on a terminal, their sources, which move a bar as they are read."""
     if not sys.stderr.isatty():
         yield paths
         return
@@ -28,14 +28,15 @@ def watched(paths: Sequence[str]) -> "Iterator[AnySource]":
     sources = find(list(paths))
     with _progress("file {task.completed:.0f} of {task.total:.0f}") as progress:
         bar = progress.add_task("", total=len(sources), rows=0)
-        # `find` takes the package's own kind of source too, which is not public.
+        # `find` also takes the package's own sources, which the public type leaves out.
         yield cast("AnySource", [_Watched(source, progress, bar) for source in sources])
 
 
 @contextmanager
 def counted(name: str) -> Iterator[Callable[[str, int], None] | None]:
-    """A function to tell of rows that are compared or copied, from any thread; None where nobody
-    would see it.
+    """Yields a function that adds compared or copied rows to a bar, from any thread.
+
+    Yields None when stderr is no terminal.
     """
     if not sys.stderr.isatty():
         yield None
@@ -74,7 +75,7 @@ def _add_rows(progress: "Progress", task: "TaskID", rows: int) -> None:
 
 @dataclass(frozen=True)
 class _Watched:
-    """A source that tells the bar what is read of it."""
+    """A source that adds its rows to the bar as they are read."""
 
     source: "Source"
     progress: "Progress"

@@ -1,4 +1,4 @@
-"""Stores that commands work on."""
+"""Opens existing stores for commands."""
 
 import os
 
@@ -8,7 +8,7 @@ from .._store import Store
 
 
 def open_existing(path: str) -> Store:
-    """A store that is there; only a load or an upsert makes one."""
+    """Opens a store; raises NotAStore for a missing directory instead of creating a store."""
     store = _store.open(path)
     if not _store.is_address(path) and not os.path.isdir(path):
         raise NotAStore(f"there is no store at {path}; load a table to make one")

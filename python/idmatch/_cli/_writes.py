@@ -1,4 +1,4 @@
-"""The commands that change a table. Each returns the exit code; errors are raised."""
+"""Commands that change a table. Each returns an exit code; errors are raised."""
 
 import sys
 import time
@@ -124,7 +124,7 @@ def _columns(text: str | None, at_most: int) -> list[str]:
 
 
 def _table_to_upsert(store: Store, name: str) -> Table:
-    """The table that is there, or a new one."""
+    """The existing table, or a new one."""
     return store.table(name) if name in store.tables() else store._new_table(name, "last", None)
 
 
@@ -164,7 +164,7 @@ def _show_erased(report: EraseReport, options: Namespace) -> int:
 
 
 def _table_to_load(store: Store, options: Namespace) -> Table:
-    """The table that is there or, where options say how it must be, one that is so."""
+    """The existing table or a new one; with --keep or --retention, a table with these options."""
     chosen = options.keep or options.retention
     if not chosen and options.table in store.tables():
         return store.table(options.table)

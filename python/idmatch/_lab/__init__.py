@@ -1,7 +1,7 @@
-"""The lab: a real Apache Cassandra cluster on this machine's loopback, to try things out.
+"""The lab: a real Apache Cassandra cluster on this machine's loopback, for experiments.
 
-Knows nothing of stores. `_cluster.py` has the nodes together, `_nodes.py` one of them, `_jars.py`
-what they run.
+Must not know stores. `_cluster.py` manages all nodes, `_nodes.py` one node, and `_jars.py` their
+Java and Cassandra.
 """
 
 from ._cluster import MOST_NODES, Lab, contact_points

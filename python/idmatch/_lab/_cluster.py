@@ -1,7 +1,7 @@
-"""The nodes of a lab together: started, stopped and harmed, by this process or a later one.
+"""All nodes of a lab: starts, stops, kills and freezes them, from this process or a later one.
 
-What is known of a lab is in its folder: `lab.json` names the nodes and their processes; each
-node has a folder with its data, settings and log.
+The folder of a lab holds its state. `lab.json` lists the nodes and their pids. Each node has a
+folder with its data, settings and log.
 """
 
 import ipaddress
@@ -20,18 +20,18 @@ from .._errors import Busy, Error, InvalidArgument
 from ._nodes import CQL_PORT, Node
 
 MOST_NODES: Final = 9
-_HEAP = 512 << 20
+_HEAP_BYTES = 512 << 20
 _STOP_SECONDS = 30.0
 
 Tell = Callable[[str], object]
-"""Takes a line about what is being done."""
+"""Takes a line about progress."""
 
 
 class Lab:
     """A Cassandra cluster on loopback addresses of this machine, in a folder.
 
-    Any process may have one for the folder; what one starts, another finds. One changes it at a
-    time: the second gets Busy.
+    Several processes may use one folder: each finds the nodes that another started. Only one
+    process changes a lab at a time; a second one gets Busy.
     """
 
     def __init__(
@@ -41,27 +41,24 @@ class Lab:
         jvm_options: Sequence[str] = (),
         settings: Mapping[str, object] | None = None,
     ) -> None:
-        """`jvm_options` and `settings`, which are cassandra.yaml's, are further ones for the nodes
-        that this object starts.
-        """
+        """Nodes that this object starts also get `jvm_options` and cassandra.yaml `settings`."""
         self.folder = folder.absolute()
         self._tell = tell
         self._jvm_options = jvm_options
         self._settings = settings
 
     def up(self, nodes: int, heap: int | None = None, network: str = "127.0.0") -> list[Node]:
-        """Starts the nodes that do not run, and returns when all answer.
+        """Starts nodes that are down, resumes frozen ones, and returns when all answer.
 
-        A lab that is there keeps its number of nodes and its network; to ask for others is
-        InvalidArgument, and so is another heap for a node that runs. Without a `heap` nodes
-        keep the one they had, 512 MiB at first. Raises Busy where a port is taken, Error when
-        Java or Maven is missing or a node does not start: then the nodes that did are left
-        running.
+        An existing lab keeps its number of nodes and its network: other values raise
+        InvalidArgument. So does another `heap` for a running node. Without `heap`, nodes keep
+        their heap, which is 512 MiB at first. Raises Busy when a port is taken, and Error when
+        Java or Maven is missing or a node does not start. Nodes that started keep running.
         """
         if not 1 <= nodes <= MOST_NODES:
             raise InvalidArgument(f"a lab has 1 to {MOST_NODES} nodes, not {nodes}")
-        with self._changing():
-            known = self._read() or self._planned(nodes, heap or _HEAP, network)
+        with self._locked():
+            known = self._read() or self._planned(nodes, heap or _HEAP_BYTES, network)
             found = known[0].address.rpartition(".")[0]
             if len(known) != nodes or found != network:
                 raise InvalidArgument(
@@ -87,12 +84,12 @@ class Lab:
         return known
 
     def nodes(self) -> list[Node]:
-        """Its nodes; none when it was never started."""
+        """Its nodes; an empty list for a lab that was never started."""
         return self._read() or []
 
     def down(self, delete: bool = False) -> list[Node]:
-        """Stops all nodes; their data stays for the next time unless it is to be deleted."""
-        with self._changing():
+        """Stops all nodes. Their data stays for the next start unless `delete` is set."""
+        with self._locked():
             known = self._read() or []
             for node in known:
                 if process := node.process:
@@ -112,8 +109,8 @@ class Lab:
         return known
 
     def kill(self, number: int) -> Node:
-        """Ends a node as a crash would: it gets no chance to say good-bye."""
-        with self._changing():
+        """Kills a node as a crash would, without a shutdown."""
+        with self._locked():
             node = self._running(number)
             if process := node.process:
                 process.kill()
@@ -121,8 +118,8 @@ class Lab:
         return node
 
     def freeze(self, number: int) -> Node:
-        """Stops a node in its tracks: connections stay, nothing is answered."""
-        with self._changing():
+        """Suspends a node: its connections stay open, and it answers nothing."""
+        with self._locked():
             node = self._running(number)
             if process := node.process:
                 process.suspend()
@@ -130,8 +127,8 @@ class Lab:
         return node
 
     def resume(self, number: int) -> Node:
-        """Lets a frozen node go on, or starts one that does not run; returns when it answers."""
-        with self._changing():
+        """Resumes a frozen node, or starts one that is down; returns when it answers."""
+        with self._locked():
             known = self._read() or []
             node = self._named(known, number)
             if node.state == "frozen":
@@ -206,7 +203,7 @@ class Lab:
         scratch.replace(self._file)
 
     @contextmanager
-    def _changing(self) -> Iterator[None]:
+    def _locked(self) -> Iterator[None]:
         import fcntl
 
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -221,7 +218,7 @@ class Lab:
 
 
 def contact_points(nodes: list[Node]) -> str:
-    """What a program is told to connect to."""
+    """The contact points of the nodes: `address:port`, separated by commas."""
     return ",".join(f"{node.address}:{CQL_PORT}" for node in nodes)
 
 

@@ -1,4 +1,4 @@
-"""The Java parts of a node: found on this machine, or fetched with Maven once for all labs."""
+"""Finds Java on this machine, and fetches the jars of Cassandra with Maven, once for all labs."""
 
 import os
 import re
@@ -13,20 +13,20 @@ from .._errors import Error
 VERSION = "5.0.9"
 """Of Apache Cassandra."""
 
-_JAVAS = (11, 17)
-"""Those that Cassandra 5.0 runs on."""
+_JAVA_VERSIONS = (11, 17)
+"""The Java versions that Cassandra 5.0 supports."""
 
 _INSTALL_JAVA = "install a Java 17 runtime (Debian: apt install openjdk-17-jre-headless)"
 
 
 def cache() -> Path:
-    """Where what was fetched is kept, and labs are unless another place is named."""
+    """The folder for fetched jars and, by default, for labs."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "idmatch"
 
 
 def java() -> str:
-    """The Java to run: of JAVA_HOME, or of PATH. Raises Error for none, or a wrong version."""
+    """The Java of JAVA_HOME, else of PATH. Raises Error for a missing one or a wrong version."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
     if found is None:
@@ -34,8 +34,8 @@ def java() -> str:
         raise Error(f"the lab needs Java, and there is none in {place}; {_INSTALL_JAVA}")
     shown = subprocess.run([found, "-version"], capture_output=True, text=True).stderr
     version = re.search(r'version "(\d+)', shown)
-    if version is None or int(version[1]) not in _JAVAS:
-        which = " or ".join(map(str, _JAVAS))
+    if version is None or int(version[1]) not in _JAVA_VERSIONS:
+        which = " or ".join(map(str, _JAVA_VERSIONS))
         number = version[1] if version else "of an unknown version"
         raise Error(
             f"Cassandra {VERSION} runs on Java {which}, and {found} is {number}; {_INSTALL_JAVA} "
@@ -45,7 +45,7 @@ def java() -> str:
 
 
 def jars() -> Path:
-    """The folder with the jars of Cassandra, fetched if they are not there yet (about 70 MB).
+    """The folder with the jars of Cassandra; fetches them (about 70 MB) if they are missing.
 
     Raises Error when Maven is missing or fails.
     """
@@ -73,7 +73,7 @@ def jars() -> Path:
         if ran.returncode != 0:
             why = " ".join((ran.stdout + ran.stderr).split())[-600:]
             raise Error(f"Maven could not fetch Cassandra {VERSION}: {why}")
-        # Whoever fetches at the same time may have been first.
+        # Another process may have fetched them meanwhile.
         if not folder.is_dir():
             fetched.rename(folder)
     return folder

@@ -1,4 +1,4 @@
-"""One node: its files, its process, and whether it answers."""
+"""One node: its files, its process and its state."""
 
 import json
 import os
@@ -27,7 +27,7 @@ State = Literal["up", "starting", "frozen", "down"]
 
 @dataclass(frozen=True)
 class Node:
-    """A node by number, and the number of its process if it was started."""
+    """A node by number, and the pid of its process if it was started."""
 
     number: int
     address: str
@@ -37,7 +37,7 @@ class Node:
 
     @property
     def state(self) -> State:
-        """Whether it answers, is on its way to that, was frozen, or does not run."""
+        """Whether it answers, runs without answering yet, is suspended, or does not run."""
         try:
             process = self.process
             status = process.status() if process else None
@@ -51,20 +51,20 @@ class Node:
 
     @property
     def process(self) -> psutil.Process | None:
-        """Its process, while it is there. A later one of the same number has another command."""
+        """Its process while that exists. A later process with the same pid has another command."""
         if self.pid is None:
             return None
         try:
             process = psutil.Process(self.pid)
             command = process.cmdline()
-            # There is none for a moment while it begins; then it leads a session already.
-            is_its_own = f"@{self._jvm_options}" in command if command else _leads(self.pid)
+            # A process has no command line at first, but it leads its session already.
+            is_its_own = f"@{self._jvm_options}" in command if command else _leads_session(self.pid)
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             return None
         return process if is_its_own else None
 
     def wait_for_status(self, stopped: bool, seconds: float) -> None:
-        """Returns when it is stopped or is not: a signal is only noted when it is sent."""
+        """Waits for the effect of a signal, which comes after the call that sends it."""
         until = time.monotonic() + seconds
         while (self.state == "frozen") != stopped and time.monotonic() < until:
             time.sleep(0.02)
@@ -75,9 +75,9 @@ class Node:
         jvm_options: Sequence[str] = (),
         further: Mapping[str, object] | None = None,
     ) -> "Node":
-        """The node, on its way up. Raises Busy where a port that it needs is taken.
+        """Starts the node without waiting for it. Raises Busy when a port that it needs is taken.
 
-        `further` settings of cassandra.yaml take the place of the lab's own.
+        `further` settings of cassandra.yaml replace the lab's own.
         """
         for port in (CQL_PORT, _STORAGE_PORT):
             _check_free(self.address, port)
@@ -102,7 +102,7 @@ class Node:
         command += [f"-javaagent:{agent}", "-cp", f"{jars}/*"]
         command.append("org.apache.cassandra.service.CassandraDaemon")
         with (self.folder / "stdout").open("wb") as log:
-            # It goes on when this process ends.
+            # The node outlives this process.
             started = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -110,7 +110,7 @@ class Node:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        # The handle is not kept; whether it runs is asked of the system, as any later command does.
+        # The handle is dropped: `process` asks the system, as any later command does.
         started.returncode = 0
         return replace(self, pid=started.pid)
 
@@ -133,7 +133,7 @@ class Node:
             f"-Djava.io.tmpdir={folder}/tmp",
             f"-Djna.tmpdir={folder}/tmp",
             "-Dcassandra-foreground=yes",
-            # A new cluster on one machine: nothing to wait for, and nothing to stream.
+            # A new cluster on one machine has nothing to wait for and nothing to stream.
             "-Dcassandra.ring_delay_ms=2000",
             "-Dcassandra.skip_wait_for_gossip_to_settle=0",
             "-Dcassandra.auto_bootstrap=false",
@@ -141,11 +141,11 @@ class Node:
         ]
 
     def wait_until_up(self) -> None:
-        """Returns when it answers. Raises Error, with what its log says, when it ends before."""
+        """Waits until it answers. Raises Error, with its last error, when it ends first."""
         until = time.monotonic() + _READY_SECONDS
         while (state := self.state) != "up":
             if state == "down":
-                raise Error(f"node {self.number} ended while it started: {self._last_words()}")
+                raise Error(f"node {self.number} ended while it started: {self._last_error()}")
             if time.monotonic() > until:
                 raise Error(
                     f"node {self.number} did not answer within {_READY_SECONDS:.0f} s; "
@@ -155,10 +155,10 @@ class Node:
 
     @property
     def log(self) -> Path:
-        """Where it says what it does."""
+        """Its log file."""
         return self.folder / "log" / "system.log"
 
-    def _last_words(self) -> str:
+    def _last_error(self) -> str:
         """The last error of its log, or the end of what it printed."""
         for file in (self.log, self.folder / "stdout"):
             lines = file.read_text(errors="replace").splitlines() if file.exists() else []
@@ -168,8 +168,8 @@ class Node:
         return f"see {self.folder}"
 
 
-def _leads(pid: int) -> bool:
-    """Whether a process is the first of a session, as no process of the system's own is."""
+def _leads_session(pid: int) -> bool:
+    """Whether a process leads a session; the system's own processes lead none."""
     try:
         return os.getsid(pid) == pid
     except OSError:
@@ -177,24 +177,24 @@ def _leads(pid: int) -> bool:
 
 
 def _with_settings(document: str, further: Mapping[str, object]) -> str:
-    """A cassandra.yaml with further settings; JSON is YAML too."""
+    """A cassandra.yaml with further settings, written as JSON, which is valid YAML."""
     own = (line for line in document.splitlines() if line.partition(":")[0] not in further)
     return "\n".join([*own, *(f"{name}: {json.dumps(value)}" for name, value in further.items())])
 
 
 def answers(address: str) -> bool:
-    """Whether something listens on a node's CQL port. Cassandra opens it last of all."""
-    with socket.socket() as asking:
-        asking.settimeout(1)
-        return asking.connect_ex((address, CQL_PORT)) == 0
+    """Whether something listens on a node's CQL port, which Cassandra opens last."""
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex((address, CQL_PORT)) == 0
 
 
 def _check_free(address: str, port: int) -> None:
-    with socket.socket() as trying:
-        # What was closed a moment ago does not count, as it does not for Cassandra.
-        trying.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with socket.socket() as probe:
+        # Recently closed connections do not block the port, as they do not for Cassandra.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            trying.bind((address, port))
+            probe.bind((address, port))
         except OSError as error:
             raise Busy(
                 f"cannot listen on {address}:{port} ({error.strerror}): another lab or Cassandra "

@@ -1,9 +1,9 @@
-"""Sample data to try idmatch with: realistic match tables whose exact answers are known.
+"""Sample data for idmatch: realistic match tables with known exact answers.
 
-A company has donors' e-mail addresses (`donors.parquet`), a CRM that knows the cookies of
-those who are its customers (`crm.parquet`), and from each advertising partner a match table of
-cookies and the partner's own IDs (`partner1.parquet`, ...). Matching the donors with the CRM,
-and the cookies found with a partner, gives the figures in `truth.json`.
+`donors.parquet` has the e-mail addresses of a company's donors. `crm.parquet` has the cookies of
+its customers. `partner1.parquet` and so on are the match tables of advertising partners: cookies
+and the partner's own IDs. `truth.json` has the figures for two matches: the donors with the CRM,
+and the cookies found there with each partner.
 """
 
 import json
@@ -23,28 +23,28 @@ from ._world import REFERENCE_MILLIS, Partner, People
 __all__ = ["Made", "generate"]
 
 _PEOPLE_AT_ONCE = 1 << 16
-_MOST_PEOPLE = 10**9
-_MOST_PARTNERS = 100
+_MAX_PEOPLE = 10**9
+_MAX_PARTNERS = 100
 
 
 @dataclass(frozen=True)
 class Made:
-    """What was made."""
+    """The rows of each file that was written, and commands to try next."""
 
     rows_by_file: dict[str, int]
     commands_to_try: list[str]
 
 
 def generate(directory: str | os.PathLike[str], people: int, partners: int, seed: int) -> Made:
-    """Writes a sample into a directory; the same numbers give the same bytes.
+    """Writes a sample into a directory; the same arguments give the same bytes.
 
     Memory does not grow with the number of people.
 
     Raises InvalidArgument for numbers of people or partners that are out of range.
     """
     for what, number, most in (
-        ("people", people, _MOST_PEOPLE),
-        ("partners", partners, _MOST_PARTNERS),
+        ("people", people, _MAX_PEOPLE),
+        ("partners", partners, _MAX_PARTNERS),
     ):
         if not 1 <= number <= most:
             raise InvalidArgument(f"a sample has 1 to {most:,} {what}, not {number:,}")
@@ -80,7 +80,7 @@ def generate(directory: str | os.PathLike[str], people: int, partners: int, seed
 
 
 class _Files:
-    """Parquet files that are written side by side, and the rows in each."""
+    """Parquet files that are open for writing at the same time, and the rows in each."""
 
     def __init__(self, home: Path, stack: ExitStack) -> None:
         self.rows: dict[str, int] = {}
@@ -89,7 +89,7 @@ class _Files:
         self._writers: dict[str, pq.ParquetWriter] = {}
 
     def append(self, name: str, table: pa.Table) -> None:
-        """Adds rows to a file as a row group of its own; the first ones make it."""
+        """Appends rows to a file as one row group; the first call creates the file."""
         if name not in self._writers:
             writer = pq.ParquetWriter(self._home / name, table.schema, use_dictionary=False)
             self._writers[name] = self._stack.enter_context(writer)

@@ -1,4 +1,4 @@
-"""Identifiers of the kinds that are met in practice, one for each key, all different."""
+"""Identifiers in common formats: one for each key, all distinct."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
@@ -53,7 +53,7 @@ def base64_27(seed: int, purpose: str, keys: Numbers) -> Ids:
     """20 bytes as 27 characters of URL-safe base64."""
     high, low = _bits128(seed, purpose, keys)
     rest = draw(seed, f"{purpose}, rest", keys) << np.uint64(32)
-    octets = np.hstack([_octets(high), _octets(low), _octets(rest)[:, :5]])  # the 21st is zero
+    octets = np.hstack([_octets(high), _octets(low), _octets(rest)[:, :5]])  # byte 21 is zero
     threes = octets.reshape(len(keys), 7, 3).astype(np.uint32)
     joined = threes[..., 0] << 16 | threes[..., 1] << 8 | threes[..., 2]
     sixes = np.stack([joined >> shift & 63 for shift in (18, 12, 6, 0)], axis=-1)
@@ -79,7 +79,7 @@ PARTNER_KINDS: Mapping[str, MakeIds] = {
     "URL-safe base64": base64_27,
     "32-digit hex": hex32,
 }
-"""What the partners call their identifiers, in turn."""
+"""The formats of partner IDs; partners take them in turn."""
 
 
 def _bits128(seed: int, purpose: str, keys: Numbers) -> tuple[Numbers, Numbers]:

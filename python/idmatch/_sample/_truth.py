@@ -1,7 +1,7 @@
-"""The exact answers about a sample, worked out from the numbers it is made of.
+"""The exact answers about a sample, computed from the numbers that it is made of.
 
-Nothing here reads the files or uses a store. Tables are thought to have `keep="last"`: a
-window looks at the newest date of a pair.
+Must not read the files or use a store. The answers are for tables with `keep="last"`: a window
+tests the newest date of a pair.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ WINDOWS: dict[str, tuple[int | None, int | None]] = {
         REFERENCE_MILLIS - 90 * DAY_MILLIS,
     ),
 }
-"""The windows with exact answers: since (inside) and until (outside)."""
+"""The windows with exact answers: since (inclusive) and until (exclusive)."""
 
 _NEWEST_SHOWN = 10
 
@@ -44,13 +44,13 @@ def windows_as_text() -> dict[str, dict[str, str | None]]:
 
 
 class CrmTruth:
-    """What matching the donors with the CRM gives: their cookies."""
+    """Counts of matching the donors with the CRM, which gives their cookies."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
 
     def add(self, people: People, population: int) -> None:
-        """Counts a chunk of people with that many donor rows."""
+        """Adds a chunk of people with `population` donor rows."""
         self._counts["population"] += population
         self._counts["matched"] += int(people.donations.sum())
         self._counts["rows"] += int((people.donations * people.cookie_counts).sum())
@@ -61,7 +61,7 @@ class CrmTruth:
 
 
 class PartnerTruth:
-    """What matching those cookies with a partner's table gives, and two lookups."""
+    """Counts of matching the donors' cookies with a partner's table, and answers of two lookups."""
 
     def __init__(self, partner: Partner) -> None:
         self._partner = partner
@@ -73,7 +73,7 @@ class PartnerTruth:
         self._shared_newest: list[tuple[int, str]] = []
 
     def add(self, people: People, seen: Sightings) -> None:
-        """Counts a chunk of people, and what the partner saw of them."""
+        """Adds a chunk of people and the partner's sightings of them."""
         self._pairs += len(seen.pairs)
         self._observations += len(seen.observations)
         self._population += int((people.donations * people.cookie_counts).sum())
@@ -91,7 +91,7 @@ class PartnerTruth:
         self._note_lookups(seen)
 
     def answers(self) -> dict[str, Any]:
-        """Everything known, for `truth.json`."""
+        """All counts and lookups, for `truth.json`."""
         newest = [
             {"id": cookie, "seen_at": format_instant(-age)} for age, cookie in self._shared_newest
         ]

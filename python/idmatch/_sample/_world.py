@@ -1,8 +1,8 @@
-"""Who has which cookies, what partners know of them, and whom the donors name.
+"""People and their cookies, the partners' sightings of these cookies, and the donors.
 
-Everything follows from a seed and a person's number, so that people can be made in chunks of
-any size. A person is a number from 0; a cookie, a pair and an observation have keys that tell
-whose they are (see `numbered`). Times are milliseconds since 1970.
+All values follow from a seed and a person's number, so chunks of people can have any size. A
+person is a number from 0. The key of a cookie, a pair or an observation contains the key of its
+owner (see `numbered`). Times are milliseconds since 1970.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from ._draws import Counts, Numbers, ages, chance, draw, heavy_tailed, numbered
 from ._ids import PARTNER_KINDS, Ids, MakeIds, email, hex32
 
 REFERENCE_MILLIS = 1_767_225_600_000
-"""2026-01-01T00:00:00Z: every date is before it."""
+"""2026-01-01T00:00:00Z: all dates are earlier."""
 
 _MOST_COOKIES = 1000
 _MOST_IDS = 16
@@ -30,7 +30,7 @@ _SHARED_IDS = 10
 
 @dataclass(frozen=True)
 class People:
-    """A range of people: their cookies in the CRM, and the donors among and near them."""
+    """A range of people: their cookies, in the CRM or not, and the donor population."""
 
     seed: int
     start: int
@@ -42,7 +42,7 @@ class People:
 
     @cached_property
     def cookie_counts(self) -> Counts:
-        """How many cookies each person has: heavy-tailed, 1.6 on average."""
+        """The number of CRM cookies of each person: heavy-tailed, 1.6 on average."""
         return heavy_tailed(self.seed, "cookies", self.persons, power=2, most=_MOST_COOKIES)
 
     @cached_property
@@ -52,25 +52,25 @@ class People:
 
     @cached_property
     def nameless_cookies(self) -> Numbers:
-        """Cookies that the CRM does not know: about one for two persons."""
+        """Cookies that the CRM does not have: about one for every two persons."""
         return self.persons[chance(self.seed, "nameless", self.persons, 50)] + _NAMELESS_COOKIE
 
     @cached_property
     def donations(self) -> Counts:
-        """How often each person is named by the donor population: 0, 1 or, seldom, 2 times."""
+        """How often each person is in the donor population: 0, 1 or, rarely, 2 times."""
         donor = chance(self.seed, "donor", self.persons, 30)
         twice = chance(self.seed, "named twice", self.persons, 1)
         return donor * (1 + twice.astype(np.int64))
 
     def cookie_donations(self, cookies: Numbers) -> Counts:
-        """How often the owner of each of these cookies is named; 0 for nameless ones."""
+        """How often each cookie's owner is in the donor population; 0 for nameless cookies."""
         named = cookies < _NAMELESS_COOKIE
         owners = np.where(named, cookies // np.uint64(_MOST_COOKIES), self.persons[0])
         donations: Counts = self.donations[owners - self.persons[0]] * named
         return donations
 
     def donors(self) -> pa.Table:
-        """The population: email. 60 % of it is in the CRM."""
+        """The donor population: email. 60 % of it is in the CRM."""
         strangers = self.persons[chance(self.seed, "stranger", self.persons, 20)] + _STRANGER
         named = np.concatenate([np.repeat(self.persons, self.donations), strangers])
         return pa.table({"email": email(self.seed, "email", named)})
@@ -88,7 +88,7 @@ class People:
 
 @dataclass(frozen=True)
 class Partner:
-    """An advertising partner: how it calls cookies, and how many of them it knows."""
+    """An advertising partner: the format of its IDs, and its share of the cookies."""
 
     seed: int
     number: int
@@ -99,16 +99,16 @@ class Partner:
 
     @property
     def kind(self) -> str:
-        """The kind of its IDs, of `PARTNER_KINDS`."""
+        """The format of its IDs: a key of `PARTNER_KINDS`."""
         return list(PARTNER_KINDS)[(self.number - 1) % len(PARTNER_KINDS)]
 
     @property
     def coverage_percent(self) -> int:
-        """How many of the cookies it knows: 70 %, 55 %, 40 %, 25 %, and again."""
+        """Its share of the cookies: 70 %, 55 %, 40 % or 25 %; partners take these in turn."""
         return 70 - 15 * ((self.number - 1) % 4)
 
     def sightings(self, people: People) -> "Sightings":
-        """What it saw of some people's cookies."""
+        """Its pairs and observations of some people's cookies."""
         cookies = np.concatenate([people.cookies, people.nameless_cookies])
         known = cookies[chance(self.seed, self.name, cookies, self.coverage_percent)]
         counts = heavy_tailed(self.seed, f"{self.name} ids", known, power=3, most=_MOST_IDS)
@@ -119,7 +119,7 @@ class Partner:
         return Sightings(self, known, pairs, first_pairs, observations, first_observations, dates)
 
     def ids(self, pairs: Numbers) -> Ids:
-        """Its ID in each pair. One cookie in 200 has one that many others share."""
+        """Its ID in each pair. One cookie in 200 has an ID that many other cookies share."""
         make: MakeIds = PARTNER_KINDS[self.kind]
         return make(self.seed, f"{self.name} id", self.id_keys(pairs))
 
@@ -144,10 +144,10 @@ class Sightings:
     cookies: Numbers
     pairs: Numbers
     first_pairs: Counts
-    """Where each cookie's pairs start."""
+    """The index of each cookie's first pair."""
     observations: Numbers
     first_observations: Counts
-    """Where each pair's observations start."""
+    """The index of each pair's first observation."""
     dates: NDArray[np.int64]
     """The date of each observation."""
 
@@ -157,7 +157,7 @@ class Sightings:
         return np.maximum.reduceat(self.dates, self.first_observations)
 
     def table(self) -> pa.Table:
-        """The match table: cookie, partner_id, seen_at; a row for each observation."""
+        """The match table: cookie, partner_id, seen_at; one row for each observation."""
         pairs = self.observations // np.uint64(_MOST_DATES)
         return pa.table(
             {
@@ -174,7 +174,7 @@ def cookies_of(pairs: Numbers) -> Numbers:
 
 
 def cookie_ids(seed: int, cookies: Numbers) -> Ids:
-    """Own cookies as they are written: 32 hexadecimal digits."""
+    """The company's cookies as text: 32 hexadecimal digits."""
     return hex32(seed, "cookie", cookies)
 
 
