@@ -1,4 +1,4 @@
-//! A keyspace as a store.
+//! The store of a keyspace. Only delegates: to `schema` for tables, to `client` for the session.
 
 use crate::client::Client;
 use crate::context::TableContext;

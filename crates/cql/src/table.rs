@@ -1,4 +1,4 @@
-//! A table on servers.
+//! The table of a keyspace. Only delegates: to `read`, `write`, `matching` and `maintain`.
 
 use crate::client::Use;
 use crate::context::TableContext;

@@ -1,7 +1,7 @@
-//! What takes bytes from a disk, open to fuzzers and to tests that feed it damaged bytes.
+//! Entry points of the fuzz targets: one for each parser of bytes from a disk.
 //!
-//! Each function takes any bytes at all and must return. It hands them over as they are,
-//! and once more with checksums that fit, because no fuzzer finds those by itself.
+//! Each function takes any bytes and must return. It parses them twice: as they are, and with corrected
+//! checksums, because no fuzzer finds those by itself.
 
 use crate::disk::Mapped;
 use crate::encoding::Packed;

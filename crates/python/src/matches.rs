@@ -1,4 +1,5 @@
-//! Matched populations.
+//! Results of matches, for Python: their counts, Arrow C streams of their rows (PyCapsules), and Parquet
+//! files.
 
 use crate::errors::OrRaise;
 use crate::interrupt::{interruptible, not_stopped, uninterrupted};

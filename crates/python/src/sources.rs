@@ -1,4 +1,4 @@
-//! Python iterables of Arrow streams as batch sources.
+//! Sources of batches: Python iterables of Arrow C streams (PyCapsules), on their way into a store.
 
 use crate::interrupt::not_stopped;
 use arrow_array::RecordBatchReader;

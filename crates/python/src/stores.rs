@@ -1,4 +1,4 @@
-//! Stores in a folder or on servers.
+//! The class `Store` of Python, in a directory or on servers, and the recovery of a directory.
 
 use crate::errors::{OrRaise, closed, raise};
 use crate::tables::Table;

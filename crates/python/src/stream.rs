@@ -1,4 +1,5 @@
-//! A stream of batches from a writer thread to a reader, with a bound on batches in memory.
+//! The batches behind an Arrow C stream: a writer thread sends them to a reader, with a bound on batches in
+//! memory.
 //!
 //! Must not know Python or matches. A stream ends with the end that the writer sent, or with an
 //! error. A writer that panics sends no end, so its reader gets an error.

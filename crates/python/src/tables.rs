@@ -1,4 +1,4 @@
-//! Tables.
+//! The class `Table` of Python: converts arguments and answers, and runs each call without the GIL.
 
 use crate::answers::Columns;
 use crate::errors::{OrRaise, closed, raise};

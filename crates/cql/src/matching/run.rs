@@ -1,4 +1,4 @@
-//! Runs a match, one tranche of the population after another.
+//! Runs a match: probes the table with one tranche of the population after another.
 
 use super::fetch::Fetch;
 use super::output::Output;

@@ -1,4 +1,4 @@
-//! Appending.
+//! Appends records to the journal, and syncs them.
 
 use super::file::file;
 use super::record::{HEADER_BYTES, header, record};

@@ -1,4 +1,4 @@
-//! A population, packed and in the order of the hash.
+//! A population in memory: its identifiers are packed, divided into hash partitions, and sorted by hash.
 
 use crate::cpu;
 use crate::encoding::record;

@@ -1,4 +1,4 @@
-//! The embedded store.
+//! The store of a directory: opens it, and delegates to the owners.
 
 use super::owners::{Owners, StoreGuard};
 use super::table::EngineTable;

@@ -2,6 +2,7 @@
 //!
 //! [`GroupCommit`] gathers the batches of threads, [`WritePath`] makes them durable and visible, [`Flusher`]
 //! writes full memtables as segments in the background. Must not know how segments are read.
+//! Write stalls are in `compaction`.
 
 mod flush;
 mod group_commit;
