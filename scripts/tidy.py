@@ -20,7 +20,7 @@ def main() -> int:
         file
         for folder in FOLDERS
         for file in sorted(Path(folder).rglob("*"))
-        if file.suffix in HEADS and "target" not in file.parts
+        if file.suffix in HEADS and not {"target", ".venv"}.intersection(file.parts)
     ]
     wrong = [f"{file}: {fault}" for file in files for fault in _faults(file)]
     print("\n".join(wrong), end="\n" if wrong else "")
