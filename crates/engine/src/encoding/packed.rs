@@ -125,12 +125,14 @@ fn is_lower_hex(text: &[u8]) -> bool {
 
 impl<'a> Packed<'a> {
     /// The 64-bit hash that orders segments.
+    #[inline]
     pub(crate) fn hash(&self) -> u64 {
         XxHash3_64::oneshot_with_seed(self.kind as u64, self.payload)
     }
 
     /// Appends the text. Payloads of a wrong length, which only a damaged file can hold,
     /// give some other text; who reads them has checked a checksum.
+    #[inline]
     pub(crate) fn unpack_into(&self, text: &mut Vec<u8>) {
         if let Some(number) = self.number() {
             text.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());

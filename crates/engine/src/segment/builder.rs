@@ -70,6 +70,7 @@ impl SegmentBuilder {
     }
 
     /// Starts a key; its rows follow.
+    #[inline]
     pub(crate) fn key(&mut self, hash: u64, key: Packed<'_>) {
         let number = block_of(hash, self.prefix_bits, self.block_bits);
         if number != self.open.number {
@@ -83,6 +84,7 @@ impl SegmentBuilder {
     }
 
     /// Adds a row to the key that was started last.
+    #[inline]
     pub(crate) fn row(&mut self, seen_at: SeenAt, value: Packed<'_>) {
         self.open.page_values.push(value);
         self.open.page_dates.push(seen_at);
