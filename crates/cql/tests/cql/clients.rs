@@ -78,7 +78,7 @@ fn contact_points_that_hang_are_passed_over() {
 }
 
 #[test]
-fn what_one_direction_lacks_is_found_and_mended() {
+fn rows_of_one_direction_only_are_found_and_repaired() {
     let beside = fresh("lacking");
     let store = open("lacking");
     for keep in [Keep::Last, Keep::All] {

@@ -7,7 +7,7 @@ use idmatch_model::{Keep, Pick, SeenAt, Side, TableOptions, Target, Window};
 use idmatch_store::{MatchQuery, Store, Table};
 use idmatch_testkit::MemoryStore;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const KEYSPACE: &str = "hot";
 const FIRST: i64 = 1_700_000_000_000;
@@ -188,6 +188,15 @@ fn keys_with_very_many_rows_are_like_others() {
     }
 }
 
+/// Waits for an event, and fails where it does not come: a bound for broken code, not for slow machines.
+fn until(event: &str, mut has_come: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !has_come() {
+        assert!(started.elapsed() < Duration::from_secs(300), "{event}: not in 300 s");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 #[test]
 fn a_key_that_grows_slowly_becomes_hot() {
     let keyspace = format!("{KEYSPACE}_grows");
@@ -195,19 +204,22 @@ fn a_key_that_grows_slowly_becomes_hot() {
     let pair = pair(&keyspace, Keep::Last);
     // No lookup reads it. One in a thousand of these rows has its key counted, beside the writes.
     pair.upsert(&(0..25_000).map(crowd).collect::<Vec<_>>());
-    while beside.hot_records(&keyspace) == 0 {
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    while beside.hot_rows(&keyspace) == 0 {
+    until("the key is recorded as hot", || beside.hot_records(&keyspace) > 0);
+    until("rows of the key go to its shards", || {
         pair.upsert(&[("crowd".into(), "later".into(), FIRST)]);
-    }
+        beside.hot_rows(&keyspace) > 0
+    });
+    let (bucket, shards) = (beside.largest(&keyspace, "by_id"), beside.hot_rows(&keyspace));
+    pair.upsert(&(25_000..26_000).map(crowd).collect::<Vec<_>>());
+    assert_eq!(beside.largest(&keyspace, "by_id"), bucket);
+    assert_eq!(beside.hot_rows(&keyspace), shards + 1_000);
     let [here, right] = [&pair.table, &pair.reference]
         .map(|table| answers(table.as_ref(), Side::Id, "crowd", Window::ALL));
     assert!(here == right);
 }
 
 #[test]
-fn a_lookup_and_a_compaction_note_a_key() {
+fn a_lookup_and_a_compaction_make_a_key_hot() {
     for way in ["lookup", "compact"] {
         let keyspace = format!("{KEYSPACE}_{way}");
         let beside = fresh(&keyspace);
@@ -224,9 +236,10 @@ fn a_lookup_and_a_compaction_note_a_key() {
             }
             _ => pair.table.compact().unwrap(),
         }
-        while beside.hot_rows(&keyspace) == 0 {
+        until(way, || {
             pair.upsert(&[("crowd".into(), "later".into(), FIRST)]);
-        }
+            beside.hot_rows(&keyspace) > 0
+        });
         let right = answers(pair.reference.as_ref(), Side::Id, "crowd", Window::ALL);
         for table in [&pair.table, &table] {
             assert!(answers(table.as_ref(), Side::Id, "crowd", Window::ALL) == right, "{way}");

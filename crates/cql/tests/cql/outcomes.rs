@@ -258,7 +258,7 @@ fn a_write_whose_answer_is_lost_is_unknown_and_there() {
 }
 
 #[test]
-fn a_direction_that_is_not_written_is_unknown_and_mended() {
+fn a_direction_that_is_not_written_is_unknown_and_repaired() {
     let mut between = Between::start();
     let table = table(&between, "half", BRIEF);
     // Values follow one another, each after its length: by partner_id that comes first.
