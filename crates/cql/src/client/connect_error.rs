@@ -16,6 +16,7 @@ use scylla::errors::{
     NewSessionError,
 };
 use std::io;
+use std::path::Path;
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
@@ -34,7 +35,7 @@ pub(super) fn unconnected(settings: &Settings, error: NewSessionError) -> Error 
         return unanswered(settings, error);
     };
     let reason = match &last_connection_error {
-        ConnectionError::IoError(error) => in_handshake(settings.tls.as_ref(), error),
+        ConnectionError::IoError(error) => in_handshake(&settings.tls, error),
         ConnectionError::ConnectionSetupRequestError(request) => match &request.error {
             ConnectionSetupRequestErrorKind::MissingAuthentication => Some((
                 ErrorKind::InvalidArgument,
@@ -47,7 +48,7 @@ pub(super) fn unconnected(settings: &Settings, error: NewSessionError) -> Error 
                 "they do not accept this user with this password; check both".to_owned(),
             )),
             ConnectionSetupRequestErrorKind::BrokenConnection(broken) => {
-                after_handshake(settings.tls.as_ref(), broken.downcast_ref())
+                after_handshake(&settings.tls, broken.downcast_ref())
             }
             _ => None,
         },
@@ -69,34 +70,34 @@ fn all(settings: &Settings) -> String {
 type Reason = Option<(ErrorKind, String)>;
 
 /// Why a connection ends before the first request on it.
-fn in_handshake(tls: Option<&Tls>, error: &io::Error) -> Reason {
-    let tls = tls?;
+fn in_handshake(tls: &Tls, error: &io::Error) -> Reason {
+    let ca = tls.ca.as_deref()?;
     let Some(error) = error.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>()) else {
         return is_end(error).then(|| (ErrorKind::Unavailable, ended(tls)));
     };
-    Some((ErrorKind::InvalidArgument, tls_failure(tls, error)))
+    Some((ErrorKind::InvalidArgument, tls_failure(tls, ca, error)))
 }
 
 /// Why a connection ends during the first requests on it. Servers verify a client's certificate when
 /// the client already goes on.
-fn after_handshake(tls: Option<&Tls>, error: Option<&BrokenConnectionErrorKind>) -> Reason {
+fn after_handshake(tls: &Tls, error: Option<&BrokenConnectionErrorKind>) -> Reason {
     let header = match error? {
         BrokenConnectionErrorKind::FrameHeaderParseError(header) => header,
-        _ => return tls.map(|tls| (ErrorKind::Unavailable, ended(tls))),
+        _ => return tls.is_on().then(|| (ErrorKind::Unavailable, ended(tls))),
     };
     let io = match header {
         FrameHeaderParseError::HeaderIoError(io) => Some(io),
         FrameHeaderParseError::BodyChunkIoError(_, io) => Some(io),
         _ => None,
     };
-    let Some(tls) = tls else {
+    let Some(ca) = tls.ca.as_deref() else {
         let text = "they do not answer in the protocol of Cassandra; if they want TLS, name their \
                     authority: tls_ca=FILE";
         return Some((ErrorKind::Unavailable, text.to_owned()));
     };
     let alert = io.and_then(|io| io.get_ref()).and_then(|e| e.downcast_ref::<rustls::Error>());
     Some(match alert {
-        Some(alert) => (ErrorKind::InvalidArgument, tls_failure(tls, alert)),
+        Some(alert) => (ErrorKind::InvalidArgument, tls_failure(tls, ca, alert)),
         None => (ErrorKind::Unavailable, ended(tls)),
     })
 }
@@ -108,11 +109,11 @@ fn is_end(error: &io::Error) -> bool {
 
 /// The text for a TLS connection that ends without an alert.
 fn ended(tls: &Tls) -> String {
-    match &tls.client {
+    match &tls.certificate {
         None => "they end the connection; if they ask for a client's certificate, name it: \
                  tls_certificate=FILE&tls_key=FILE"
             .to_owned(),
-        Some((certificate, _)) => format!(
+        Some(certificate) => format!(
             "they end the connection; check that they speak TLS there and trust tls_certificate={}",
             certificate.display()
         ),
@@ -120,8 +121,7 @@ fn ended(tls: &Tls) -> String {
 }
 
 /// The text for a TLS error of either side.
-fn tls_failure(tls: &Tls, error: &rustls::Error) -> String {
-    let ca = tls.ca.display();
+fn tls_failure(tls: &Tls, ca: &Path, error: &rustls::Error) -> String {
     match error {
         rustls::Error::InvalidCertificate(wrong) => match wrong {
             NotValidForName | NotValidForNameContext { .. } => {
@@ -130,6 +130,7 @@ fn tls_failure(tls: &Tls, error: &rustls::Error) -> String {
                     .to_owned()
             }
             UnknownIssuer | CertificateError::BadSignature => {
+                let ca = ca.display();
                 format!("their certificate is not signed by an authority of tls_ca={ca}")
             }
             Expired | ExpiredContext { .. } => "their certificate has expired; renew it".to_owned(),
@@ -139,10 +140,10 @@ fn tls_failure(tls: &Tls, error: &rustls::Error) -> String {
             "they do not speak TLS there; name the port where they do, or leave out tls_ca"
                 .to_owned()
         }
-        rustls::Error::AlertReceived(_) => match &tls.client {
+        rustls::Error::AlertReceived(_) => match &tls.certificate {
             None => "they want a client's certificate; name it: tls_certificate=FILE&tls_key=FILE"
                 .to_owned(),
-            Some((certificate, _)) => format!(
+            Some(certificate) => format!(
                 "they do not take the certificate of tls_certificate={}",
                 certificate.display()
             ),

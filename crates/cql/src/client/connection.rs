@@ -71,12 +71,10 @@ pub(super) async fn connect(
         .refresh_metadata_on_auto_schema_agreement(false)
         .schema_agreement_interval(AGREEMENT_INTERVAL)
         .keyspaces_to_fetch([settings.keyspace.as_str()])
-        .default_execution_profile_handle(profile(settings, speculation));
+        .default_execution_profile_handle(profile(settings, speculation))
+        .tls_context(tls::config(&settings.tls)?);
     if let Some(login) = &settings.login {
         builder = builder.user(&login.user, &login.password);
-    }
-    if let Some(tls) = &settings.tls {
-        builder = builder.tls_context(Some(tls::config(tls)?));
     }
     let all = builder.clone().known_nodes(&settings.nodes);
     let again = all.clone();

@@ -15,17 +15,18 @@ use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme
 use std::path::Path;
 use std::sync::Arc;
 
-/// Reads the TLS files into a client configuration.
+/// Reads the TLS files into a client configuration; `None` where TLS is off.
 ///
 /// # Errors
 /// `InvalidArgument`, with the file and what is wrong with it.
-pub(super) fn config(tls: &Tls) -> Result<Arc<ClientConfig>> {
+pub(super) fn config(tls: &Tls) -> Result<Option<Arc<ClientConfig>>> {
+    let Some(ca) = &tls.ca else { return Ok(None) };
     let mut roots = RootCertStore::empty();
-    for certificate in certificates("tls_ca", &tls.ca)? {
-        roots.add(certificate).map_err(|e| bad("tls_ca", &tls.ca, "has a bad certificate", e))?;
+    for certificate in certificates("tls_ca", ca)? {
+        roots.add(certificate).map_err(|e| bad("tls_ca", ca, "has a bad certificate", e))?;
     }
     let roots = Arc::new(roots);
-    let unusable = |e| bad("tls_ca", &tls.ca, "cannot be used", e);
+    let unusable = |e| bad("tls_ca", ca, "cannot be used", e);
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
@@ -36,19 +37,19 @@ pub(super) fn config(tls: &Tls) -> Result<Arc<ClientConfig>> {
         let inner =
             WebPkiServerVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider))
                 .build()
-                .map_err(|e| bad("tls_ca", &tls.ca, "cannot be used", e))?;
+                .map_err(|e| bad("tls_ca", ca, "cannot be used", e))?;
         let verifier = AnyName { roots, provider, inner };
         builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
     };
-    let Some((certificate, key)) = &tls.client else {
-        return Ok(Arc::new(builder.with_no_client_auth()));
+    let (Some(certificate), Some(key)) = (&tls.certificate, &tls.key) else {
+        return Ok(Some(Arc::new(builder.with_no_client_auth())));
     };
     let (chain, private) = (certificates("tls_certificate", certificate)?, private_key(key)?);
     let config = builder.with_client_auth_cert(chain, private).map_err(|e| {
         let what = format!("does not go with tls_key={}", key.display());
         bad("tls_certificate", certificate, &what, e)
     })?;
-    Ok(Arc::new(config))
+    Ok(Some(Arc::new(config)))
 }
 
 fn certificates(option: &str, file: &Path) -> Result<Vec<CertificateDer<'static>>> {
@@ -146,20 +147,14 @@ mod tests {
     use super::*;
     use std::path::PathBuf;
 
-    /// The error of files with these texts; a `ca` of `None` does not exist.
-    fn error(ca: Option<&str>, client: Option<(&str, &str)>) -> (ErrorKind, String, PathBuf) {
+    /// The error of a file with this text; `None` does not exist.
+    fn error(ca: Option<&str>) -> (ErrorKind, String, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
-        let file = |name: &str, text: Option<&str>| {
-            let path = folder.path().join(name);
-            if let Some(text) = text {
-                std::fs::write(&path, text).unwrap();
-            }
-            path
-        };
-        let client = client.map(|(certificate, key)| {
-            (file("certificate", Some(certificate)), file("key", Some(key)))
-        });
-        let tls = Tls { ca: file("ca", ca), client, verify_hostname: true };
+        let path = folder.path().join("ca");
+        if let Some(text) = ca {
+            std::fs::write(&path, text).unwrap();
+        }
+        let tls = Tls { ca: Some(path), ..Tls::default() };
         let error = config(&tls).unwrap_err();
         (error.kind(), error.chain(), folder.path().to_owned())
     }
@@ -176,7 +171,7 @@ mod tests {
             (Some("-----BEGIN CERTIFICATE-----\n!!!!\n-----END CERTIFICATE-----"), "no PEM file"),
             (Some("-----BEGIN CERTIFICATE-----\nAAAA\n"), "no PEM file"),
         ] {
-            let (kind, text, folder) = error(ca, None);
+            let (kind, text, folder) = error(ca);
             assert_eq!(kind, ErrorKind::InvalidArgument);
             let named = format!("tls_ca={}", folder.join("ca").display());
             assert!(text.contains(said) && text.contains(&named), "{text}");

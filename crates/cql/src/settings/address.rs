@@ -1,94 +1,19 @@
 //! Parses an address into settings, and shows settings as address options.
 
-use super::login::Login;
-use super::options::{Given, OPTIONS};
-use super::values::{CONSISTENCIES, consistency, duration, name_of, number, one_of, switch, wrong};
+use super::fields::Settings;
+use super::options::{AddressOption, OPTIONS};
+use super::values::{self, CONSISTENCIES, name_of, wrong};
 use idmatch_store::Result;
 use scylla::statement::Consistency;
-use std::num::NonZeroU32;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::collections::BTreeMap;
 
 const SCHEME: &str = "cql://";
-const MOST_IN_FLIGHT: u64 = 100_000;
-const MOST_PER_SECOND: u64 = 10_000_000;
+/// The options that an environment variable can give: `IDMATCH_CQL_` and their names.
+const IN_ENVIRONMENT: [&str; 3] = ["tls_ca", "tls_certificate", "tls_key"];
 
 /// The name of a consistency level.
-pub(crate) fn name_of_consistency(consistency: Consistency) -> String {
+pub(crate) fn name_of_consistency(consistency: Consistency) -> &'static str {
     name_of(&consistency, &CONSISTENCIES)
-}
-
-/// How idmatch connects to a store on ScyllaDB or Cassandra, and how it sends requests.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Settings {
-    /// The contact points, each as `host:port`.
-    pub nodes: Vec<String>,
-    /// The keyspace.
-    pub keyspace: String,
-    /// User and password.
-    pub login: Option<Login>,
-    /// The datacenter whose nodes are coordinators.
-    pub datacenter: Option<String>,
-    /// The replication factor of a keyspace that is created; without it none is created.
-    pub replication: Option<u8>,
-    /// Consistency of reads.
-    pub read_consistency: Consistency,
-    /// Consistency of writes.
-    pub write_consistency: Consistency,
-    /// Timeout of one attempt.
-    pub request_timeout: Duration,
-    /// How long a request is retried.
-    pub timeout: Duration,
-    /// Speculative delay: the least time before a second node is asked too.
-    pub speculate_after: Option<Duration>,
-    /// Requests in flight at once.
-    pub in_flight: usize,
-    /// Requests a second.
-    pub max_requests_per_second: Option<NonZeroU32>,
-    /// TLS; without it connections are not encrypted.
-    pub tls: Option<Tls>,
-    /// Expected rows of a table.
-    pub expected_rows: u64,
-    /// Rows from which a key is hot.
-    pub hot_key_rows: u64,
-    /// The reads of a match.
-    pub match_reads: MatchReads,
-    /// Bytes of a population that are in memory at once, and of its matches.
-    pub match_memory: usize,
-    /// Metadata TTL: how long an erasure waits until every client knows it; fixed when a keyspace
-    /// is created.
-    pub metadata_ttl: Duration,
-}
-
-/// The reads of a match, where there is a choice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MatchReads {
-    /// The cheaper one.
-    Auto,
-    /// One key in a request.
-    Keys,
-    /// IN queries.
-    Lists,
-    /// Partition scans.
-    Buckets,
-}
-
-const MATCH_READS: [(&str, MatchReads); 4] = [
-    ("auto", MatchReads::Auto),
-    ("keys", MatchReads::Keys),
-    ("lists", MatchReads::Lists),
-    ("buckets", MatchReads::Buckets),
-];
-
-/// The files of TLS. They are read when the client connects.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tls {
-    /// The certificate authorities of the servers.
-    pub ca: PathBuf,
-    /// This client's certificate, and its private key.
-    pub client: Option<(PathBuf, PathBuf)>,
-    /// Whether a certificate must name the address of its server.
-    pub verify_hostname: bool,
 }
 
 /// A setting from the address, the environment or the defaults.
@@ -125,40 +50,32 @@ impl Settings {
         };
         let (hosts, keyspace) =
             place.split_once('/').ok_or_else(|| wrong("the keyspace follows the hosts"))?;
-        let nodes = hosts.split(',').map(super::values::node).collect::<Result<Vec<_>>>()?;
-        let given = Given::parse(query)?;
-        let read = |name: &str, least, most| number(name, given.of(name), least, most);
-        let read_some =
-            |name: &str, most| given.some(name).map(|text| number(name, text, 1, most)).transpose();
-        let period = |name: &str| duration(name, given.of(name));
-        Ok(Settings {
-            nodes,
-            keyspace: super::values::keyspace(keyspace)?,
-            login: super::values::login(login, environment)?,
-            datacenter: given.some("datacenter").map(str::to_owned),
-            replication: read_some("replication", 9)?.map(|copies| copies as u8),
-            read_consistency: consistency("read_consistency", given.of("read_consistency"))?,
-            write_consistency: consistency("write_consistency", given.of("write_consistency"))?,
-            request_timeout: period("request_timeout")?,
-            timeout: period("timeout")?,
-            speculate_after: match given.of("speculate_after") {
-                "off" => None,
-                _ => Some(period("speculate_after")?),
-            },
-            in_flight: read("in_flight", 1, MOST_IN_FLIGHT)? as usize,
-            max_requests_per_second: read_some("max_requests_per_second", MOST_PER_SECOND)?
-                .and_then(|most| NonZeroU32::new(most as u32)),
-            tls: tls(&given, environment)?,
-            expected_rows: read("expected_rows", 1, 1 << 50)?,
-            hot_key_rows: read("hot_key_rows", 1, 1 << 50)?,
-            match_reads: one_of("match_reads", given.of("match_reads"), &MATCH_READS)?,
-            match_memory: read("match_memory", 1, 1 << 40)? as usize,
-            metadata_ttl: period("lease")?,
-        })
+        let mut settings = Settings {
+            nodes: hosts.split(',').map(values::node).collect::<Result<_>>()?,
+            keyspace: values::keyspace(keyspace)?,
+            login: values::login(login, environment)?,
+            ..Settings::default()
+        };
+        let given = given(query)?;
+        for option in &OPTIONS {
+            let name = option.name;
+            let variable = || match IN_ENVIRONMENT.contains(&name) {
+                true => environment(&format!("IDMATCH_CQL_{}", name.to_uppercase())),
+                false => None,
+            };
+            let named = given.get(name).filter(|value| !value.is_empty()).cloned();
+            let value = named.or_else(variable).unwrap_or_else(|| option.default.to_owned());
+            if !value.is_empty() {
+                (option.set)(&mut settings, &value)
+                    .map_err(|error| wrong(&format!("{name}={value:?} {error}")))?;
+            }
+        }
+        check_tls(&settings, given.contains_key("tls_verify_hostname"))?;
+        Ok(settings)
     }
 
     /// The longest time that a write may be in flight.
-    pub(crate) fn longest_write(&self) -> Duration {
+    pub(crate) fn longest_write(&self) -> std::time::Duration {
         self.timeout + self.request_timeout
     }
 
@@ -170,71 +87,53 @@ impl Settings {
     /// Every setting, without the password. The settings of an existing keyspace or table may
     /// differ.
     pub fn effective(&self) -> Vec<Effective> {
-        let shown = |duration: Duration| format!("{duration:?}");
-        let client = self.tls.as_ref().and_then(|tls| tls.client.as_ref());
-        let path = |path: Option<&PathBuf>| path.map(|p| p.display().to_string());
-        let of = |name| match name {
-            "datacenter" => self.datacenter.clone().unwrap_or_default(),
-            "replication" => self.replication.map(|n| n.to_string()).unwrap_or_default(),
-            "read_consistency" => name_of(&self.read_consistency, &CONSISTENCIES),
-            "write_consistency" => name_of(&self.write_consistency, &CONSISTENCIES),
-            "request_timeout" => shown(self.request_timeout),
-            "timeout" => shown(self.timeout),
-            "speculate_after" => self.speculate_after.map_or("off".to_owned(), shown),
-            "in_flight" => self.in_flight.to_string(),
-            "max_requests_per_second" => {
-                self.max_requests_per_second.map(|n| n.to_string()).unwrap_or_default()
-            }
-            "tls_ca" => path(self.tls.as_ref().map(|tls| &tls.ca)).unwrap_or_default(),
-            "tls_certificate" => path(client.map(|client| &client.0)).unwrap_or_default(),
-            "tls_key" => path(client.map(|client| &client.1)).unwrap_or_default(),
-            "tls_verify_hostname" => {
-                let verifies = self.tls.as_ref().is_none_or(|tls| tls.verify_hostname);
-                if verifies { "on".to_owned() } else { "off".to_owned() }
-            }
-            "expected_rows" => self.expected_rows.to_string(),
-            "hot_key_rows" => self.hot_key_rows.to_string(),
-            "match_reads" => name_of(&self.match_reads, &MATCH_READS),
-            "match_memory" => self.match_memory.to_string(),
-            _ => shown(self.metadata_ttl),
-        };
-        let each = |o: &super::options::Choice| Effective {
-            name: o.name,
-            value: of(o.name),
-            about: o.about,
+        let each = |option: &AddressOption| Effective {
+            name: option.name,
+            value: (option.show)(self),
+            about: option.about,
         };
         OPTIONS.iter().map(each).collect()
     }
 }
 
+/// The options of an address, from the text after `?`.
+fn given(query: &str) -> Result<BTreeMap<&'static str, String>> {
+    let mut given = BTreeMap::new();
+    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        let Some(option) = OPTIONS.iter().find(|option| option.name == name) else {
+            if name.contains('@') {
+                return Err(wrong("a ? in a password is written as %3F"));
+            }
+            let names: Vec<&str> = OPTIONS.iter().map(|option| option.name).collect();
+            return Err(wrong(&format!("{name:?} is no option; there are {}", names.join(", "))));
+        };
+        if given.insert(option.name, value.into_owned()).is_some() {
+            return Err(wrong(&format!("{name} is there twice")));
+        }
+    }
+    Ok(given)
+}
+
 /// TLS is on where an authority is named. Every other TLS option is refused without it, so that
 /// nothing that looks encrypted is sent in the clear.
-fn tls(given: &Given, environment: &dyn Fn(&str) -> Option<String>) -> Result<Option<Tls>> {
-    let file = |option: &str, variable: &str| {
-        let named = given.some(option).map(str::to_owned).or_else(|| environment(variable));
-        named.map(PathBuf::from)
-    };
-    let certificate = file("tls_certificate", "IDMATCH_CQL_TLS_CERTIFICATE");
-    let key = file("tls_key", "IDMATCH_CQL_TLS_KEY");
-    let verify_hostname = switch("tls_verify_hostname", given.of("tls_verify_hostname"))?;
-    let client = match (certificate, key) {
-        (Some(certificate), Some(key)) => Some((certificate, key)),
-        (None, None) => None,
+fn check_tls(settings: &Settings, names_verify_hostname: bool) -> Result<()> {
+    let tls = &settings.tls;
+    match (&tls.certificate, &tls.key) {
         (Some(_), None) => return Err(wrong("tls_certificate needs its tls_key")),
         (None, Some(_)) => return Err(wrong("tls_key needs its tls_certificate")),
-    };
-    let Some(ca) = file("tls_ca", "IDMATCH_CQL_TLS_CA") else {
-        if client.is_some() || given.has("tls_verify_hostname") {
-            return Err(wrong("without tls_ca, which names whom to trust, there is no TLS"));
-        }
-        return Ok(None);
-    };
-    Ok(Some(Tls { ca, client, verify_hostname }))
+        _ => {}
+    }
+    if !tls.is_on() && (tls.key.is_some() || names_verify_hostname) {
+        return Err(wrong("without tls_ca, which names whom to trust, there is no TLS"));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::fields::Tls;
+    use std::time::Duration;
 
     fn parse(address: &str) -> std::result::Result<Settings, String> {
         Settings::parse(address, &|_| None).map_err(|e| e.to_string())
@@ -288,7 +187,7 @@ mod tests {
             ("cql://h/ids?tls_ca=a&tls_key=b", "tls_certificate"),
             ("cql://h/ids?tls_certificate=a&tls_key=b", "tls_ca"),
             ("cql://h/ids?tls_verify_hostname=off", "tls_ca"),
-            ("cql://h/ids?tls_ca=a&tls_verify_hostname=maybe", "neither on nor off"),
+            ("cql://h/ids?tls_ca=a&tls_verify_hostname=maybe", "none of on, off"),
         ] {
             let text = parse(address).unwrap_err();
             assert!(text.contains(named), "{address}: {text}");
@@ -297,17 +196,19 @@ mod tests {
 
     #[test]
     fn tls_is_on_where_an_authority_is_named() {
-        assert_eq!(parse("cql://h/ids").unwrap().tls, None);
-        let tls = parse("cql://h/ids?tls_ca=/etc/ca.pem").unwrap().tls.unwrap();
-        assert_eq!(tls, Tls { ca: "/etc/ca.pem".into(), client: None, verify_hostname: true });
+        assert!(!parse("cql://h/ids").unwrap().tls.is_on());
+        let tls = parse("cql://h/ids?tls_ca=/etc/ca.pem").unwrap().tls;
+        let ca = Some("/etc/ca.pem".into());
+        assert_eq!(tls, Tls { ca, certificate: None, key: None, verify_hostname: true });
         let files = "tls_ca=a&tls_certificate=b&tls_key=c&tls_verify_hostname=off";
-        let tls = parse(&format!("cql://h/ids?{files}")).unwrap().tls.unwrap();
-        let client = Some(("b".into(), "c".into()));
-        assert_eq!(tls, Tls { ca: "a".into(), client, verify_hostname: false });
+        let tls = parse(&format!("cql://h/ids?{files}")).unwrap().tls;
+        let (ca, certificate, key) = (Some("a".into()), Some("b".into()), Some("c".into()));
+        assert_eq!(tls, Tls { ca, certificate, key, verify_hostname: false });
         let environment = |name: &str| name.starts_with("IDMATCH_CQL_TLS").then(|| name.to_owned());
-        let tls = Settings::parse("cql://h/ids?tls_ca=a", &environment).unwrap().tls.unwrap();
-        let client = ("IDMATCH_CQL_TLS_CERTIFICATE".into(), "IDMATCH_CQL_TLS_KEY".into());
-        assert_eq!((tls.ca, tls.client), ("a".into(), Some(client)));
+        let tls = Settings::parse("cql://h/ids?tls_ca=a", &environment).unwrap().tls;
+        assert_eq!(tls.ca, Some("a".into()));
+        assert_eq!(tls.certificate, Some("IDMATCH_CQL_TLS_CERTIFICATE".into()));
+        assert_eq!(tls.key, Some("IDMATCH_CQL_TLS_KEY".into()));
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! Settings from `cql://` addresses: where the servers are, and how requests are sent.
 //!
-//! `options` has the names, `values` parses the values. Must not connect to anything, nor open the
-//! named files.
+//! `fields` has the settings as values, `address` parses an address, `options` declares each option
+//! once, `values` parses the values. Must not connect to anything, nor open the named files.
 
 mod address;
-mod login;
+mod fields;
 mod options;
 mod values;
 
-pub use address::{Effective, MatchReads, Settings};
-pub(crate) use address::{Tls, name_of_consistency};
+pub use address::Effective;
+pub(crate) use address::name_of_consistency;
+pub(crate) use fields::Tls;
+pub use fields::{MatchReads, Settings};

@@ -1,183 +1,213 @@
-//! The options of an address: their names, defaults and meanings.
+//! The options of an address: the name, default, meaning and setting of each one.
 //!
-//! Must not know the form of values. The table in `docs/reference/cql-addresses.md` has the same
+//! Must not know how an address is split, nor the form of values. The table in `docs/reference/cql-addresses.md` has the same
 //! rows; a test compares them.
 
-use super::values::wrong;
-use idmatch_store::Result;
-use std::collections::BTreeMap;
+use super::fields::{MatchReads, Settings};
+use super::values::{CONSISTENCIES, SWITCH, duration, name_of, number, one_of};
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const MOST_IN_FLIGHT: u64 = 100_000;
+const MOST_PER_SECOND: u64 = 10_000_000;
+
+const MATCH_READS: [(&str, MatchReads); 4] = [
+    ("auto", MatchReads::Auto),
+    ("keys", MatchReads::Keys),
+    ("lists", MatchReads::Lists),
+    ("buckets", MatchReads::Buckets),
+];
 
 /// An option of an address.
-pub(super) struct Choice {
+pub(super) struct AddressOption {
     /// Its name.
     pub(super) name: &'static str,
     /// Its default; empty for none.
     pub(super) default: &'static str,
     /// What it means, and why its default is chosen.
     pub(super) about: &'static str,
+    /// Parses its value into the settings; the error goes on after `name=value`.
+    pub(super) set: fn(&mut Settings, &str) -> Result<(), String>,
+    /// Its value in the settings; empty for none.
+    pub(super) show: fn(&Settings) -> String,
 }
 
-const fn choice(name: &'static str, default: &'static str, about: &'static str) -> Choice {
-    Choice { name, default, about }
+fn given<T: for<'t> From<&'t str>>(text: &str) -> Result<T, String> {
+    Ok(T::from(text))
+}
+
+fn some(value: Option<impl ToString>) -> String {
+    value.map(|value| value.to_string()).unwrap_or_default()
+}
+
+fn path(value: &Option<PathBuf>) -> String {
+    some(value.as_ref().map(|path| path.display()))
+}
+
+fn time(value: Duration) -> String {
+    format!("{value:?}")
 }
 
 /// The options that may follow `?`.
-pub(super) const OPTIONS: [Choice; 18] = [
-    choice(
-        "datacenter",
-        "",
-        "the datacenter of the coordinators. Required where there are several: LOCAL_QUORUM must \
+pub(super) const OPTIONS: [AddressOption; 18] = [
+    AddressOption {
+        name: "datacenter",
+        default: "",
+        about: "the datacenter of the coordinators. Required where there are several: LOCAL_QUORUM must \
          be a quorum of the same one each time",
-    ),
-    choice(
-        "replication",
-        "",
-        "replication factor of a keyspace that is created. Without it a missing keyspace is an \
+        set: |s, text| given(text).map(|value| s.datacenter = Some(value)),
+        show: |s| s.datacenter.clone().unwrap_or_default(),
+    },
+    AddressOption {
+        name: "replication",
+        default: "",
+        about: "replication factor of a keyspace that is created. Without it a missing keyspace is an \
          error, so that a mistyped name creates nothing",
-    ),
-    choice(
-        "read_consistency",
-        "local_quorum",
-        "consistency level of reads. With local_quorum on both sides a read sees every \
+        set: |s, text| number(text, 1, 9).map(|n| s.replication = Some(n as u8)),
+        show: |s| some(s.replication),
+    },
+    AddressOption {
+        name: "read_consistency",
+        default: "local_quorum",
+        about: "consistency level of reads. With local_quorum on both sides a read sees every \
          acknowledged write",
-    ),
-    choice(
-        "write_consistency",
-        "local_quorum",
-        "consistency level of writes. With local_quorum, one node of three may be down",
-    ),
-    choice(
-        "request_timeout",
-        "6s",
-        "timeout of one attempt. Longer than the servers' own timeouts (2 s for writes, 5 s for \
+        set: |s, text| one_of(text, &CONSISTENCIES).map(|value| s.read_consistency = value),
+        show: |s| name_of(&s.read_consistency, &CONSISTENCIES).to_owned(),
+    },
+    AddressOption {
+        name: "write_consistency",
+        default: "local_quorum",
+        about: "consistency level of writes. With local_quorum, one node of three may be down",
+        set: |s, text| one_of(text, &CONSISTENCIES).map(|value| s.write_consistency = value),
+        show: |s| name_of(&s.write_consistency, &CONSISTENCIES).to_owned(),
+    },
+    AddressOption {
+        name: "request_timeout",
+        default: "6s",
+        about: "timeout of one attempt. Longer than the servers' own timeouts (2 s for writes, 5 s for \
          reads), so that their error is seen",
-    ),
-    choice(
-        "timeout",
-        "20s",
-        "total timeout of a request with all its retries. While servers are overloaded, requests \
+        set: |s, text| duration(text).map(|value| s.request_timeout = value),
+        show: |s| time(s.request_timeout),
+    },
+    AddressOption {
+        name: "timeout",
+        default: "20s",
+        about: "total timeout of a request with all its retries. While servers are overloaded, requests \
          for many keys or rows have three times as long. Longer than servers take to mark a node \
          as down",
-    ),
-    choice(
-        "speculate_after",
-        "50ms",
-        "speculative delay: after this time without an answer a second node is asked too. The \
+        set: |s, text| duration(text).map(|value| s.timeout = value),
+        show: |s| time(s.timeout),
+    },
+    AddressOption {
+        name: "speculate_after",
+        default: "50ms",
+        about: "speculative delay: after this time without an answer a second node is asked too. The \
          least delay is 250 ms for requests of many rows, 1 s for conditional writes, and three \
          times the median of such requests; off for never. A node that does not respond costs \
          little, and slow servers seldom get a request twice",
-    ),
-    choice(
-        "in_flight",
-        "256",
-        "most requests in flight. Enough to keep nodes busy, few enough to bound memory and \
+        set: |s, text| {
+            (text != "off")
+                .then(|| duration(text))
+                .transpose()
+                .map(|value| s.speculate_after = value)
+        },
+        show: |s| s.speculate_after.map_or("off".to_owned(), time),
+    },
+    AddressOption {
+        name: "in_flight",
+        default: "256",
+        about: "most requests in flight. Enough to keep nodes busy, few enough to bound memory and \
          queues. The limit falls while servers are overloaded",
-    ),
-    choice(
-        "max_requests_per_second",
-        "",
-        "rate limit of requests; others wait. For servers that other clients use too. None by \
+        set: |s, text| number(text, 1, MOST_IN_FLIGHT).map(|n| s.in_flight = n as usize),
+        show: |s| s.in_flight.to_string(),
+    },
+    AddressOption {
+        name: "max_requests_per_second",
+        default: "",
+        about: "rate limit of requests; others wait. For servers that other clients use too. None by \
          default: the capacity of the servers is unknown here",
-    ),
-    choice(
-        "tls_ca",
-        "",
-        "PEM file with the certificate authorities of the servers. It turns TLS on: without it a \
+        set: |s, text| {
+            let most = number(text, 1, MOST_PER_SECOND);
+            most.map(|n| s.max_requests_per_second = NonZeroU32::new(n as u32))
+        },
+        show: |s| some(s.max_requests_per_second),
+    },
+    AddressOption {
+        name: "tls_ca",
+        default: "",
+        about: "PEM file with the certificate authorities of the servers. It turns TLS on: without it a \
          client cannot tell the servers from an attacker in between",
-    ),
-    choice(
-        "tls_certificate",
-        "",
-        "PEM file with this client's certificate and its intermediates. For servers that require \
+        set: |s, text| given(text).map(|value| s.tls.ca = Some(value)),
+        show: |s| path(&s.tls.ca),
+    },
+    AddressOption {
+        name: "tls_certificate",
+        default: "",
+        about: "PEM file with this client's certificate and its intermediates. For servers that require \
          one",
-    ),
-    choice(
-        "tls_key",
-        "",
-        "PEM file with the private key of tls_certificate, without a passphrase: that would be \
+        set: |s, text| given(text).map(|value| s.tls.certificate = Some(value)),
+        show: |s| path(&s.tls.certificate),
+    },
+    AddressOption {
+        name: "tls_key",
+        default: "",
+        about: "PEM file with the private key of tls_certificate, without a passphrase: that would be \
          stored beside it",
-    ),
-    choice(
-        "tls_verify_hostname",
-        "on",
-        "whether a server's certificate must name the IP address of the connection. With off, the \
+        set: |s, text| given(text).map(|value| s.tls.key = Some(value)),
+        show: |s| path(&s.tls.key),
+    },
+    AddressOption {
+        name: "tls_verify_hostname",
+        default: "on",
+        about: "whether a server's certificate must name the IP address of the connection. With off, the \
          owner of any certificate of tls_ca can pose as a server",
-    ),
-    choice(
-        "expected_rows",
-        "10M",
-        "expected rows of a table that is created: four thousand in each partition. Good from a \
+        set: |s, text| one_of(text, &SWITCH).map(|value| s.tls.verify_hostname = value),
+        show: |s| name_of(&s.tls.verify_hostname, &SWITCH).to_owned(),
+    },
+    AddressOption {
+        name: "expected_rows",
+        default: "10M",
+        about: "expected rows of a table that is created: four thousand in each partition. Good from a \
          hundredth to 25 times of it",
-    ),
-    choice(
-        "hot_key_rows",
-        "10k",
-        "rows from which a key is hot and has shards of its own: a tenth of the rows at which \
+        set: |s, text| number(text, 1, 1 << 50).map(|value| s.expected_rows = value),
+        show: |s| s.expected_rows.to_string(),
+    },
+    AddressOption {
+        name: "hot_key_rows",
+        default: "10k",
+        about: "rows from which a key is hot and has shards of its own: a tenth of the rows at which \
          servers warn of one partition",
-    ),
-    choice(
-        "match_reads",
-        "auto",
-        "reads of a match: keys, lists (IN queries), buckets (partition scans), or auto for the \
+        set: |s, text| number(text, 1, 1 << 50).map(|value| s.hot_key_rows = value),
+        show: |s| s.hot_key_rows.to_string(),
+    },
+    AddressOption {
+        name: "match_reads",
+        default: "auto",
+        about: "reads of a match: keys, lists (IN queries), buckets (partition scans), or auto for the \
          cheaper ones. For measurements",
-    ),
-    choice(
-        "match_memory",
-        "256M",
-        "bytes of a population that a match has in memory at once, about, and of its results \
+        set: |s, text| one_of(text, &MATCH_READS).map(|value| s.match_reads = value),
+        show: |s| name_of(&s.match_reads, &MATCH_READS).to_owned(),
+    },
+    AddressOption {
+        name: "match_memory",
+        default: "256M",
+        about: "bytes of a population that a match has in memory at once, about, and of its results \
          before others go to a file in TMPDIR. Sorting takes more for a moment, most where a \
          table has few buckets. Four million ids of up to 64 bytes fit at once: a larger \
          population reads the same partitions again",
-    ),
-    choice(
-        "lease",
-        "1s",
-        "metadata TTL: how long an erasure waits until every client knows it; fixed when the \
+        set: |s, text| number(text, 1, 1 << 40).map(|n| s.match_memory = n as usize),
+        show: |s| s.match_memory.to_string(),
+    },
+    AddressOption {
+        name: "lease",
+        default: "1s",
+        about: "metadata TTL: how long an erasure waits until every client knows it; fixed when the \
          keyspace is created. Clients read new erasures twice in this time",
-    ),
+        set: |s, text| duration(text).map(|value| s.metadata_ttl = value),
+        show: |s| time(s.metadata_ttl),
+    },
 ];
-
-/// The options of one address.
-pub(super) struct Given(BTreeMap<&'static str, String>);
-
-impl Given {
-    /// Parses the text after `?`.
-    pub(super) fn parse(query: &str) -> Result<Given> {
-        let mut given = BTreeMap::new();
-        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-            let Some(option) = OPTIONS.iter().find(|option| option.name == name) else {
-                if name.contains('@') {
-                    return Err(wrong("a ? in a password is written as %3F"));
-                }
-                let names: Vec<&str> = OPTIONS.iter().map(|option| option.name).collect();
-                return Err(wrong(&format!(
-                    "{name:?} is no option; there are {}",
-                    names.join(", ")
-                )));
-            };
-            if given.insert(option.name, value.into_owned()).is_some() {
-                return Err(wrong(&format!("{name} is there twice")));
-            }
-        }
-        Ok(Given(given))
-    }
-
-    /// The value of an option, or its default.
-    pub(super) fn of(&self, name: &str) -> &str {
-        let default = OPTIONS.iter().find(|option| option.name == name).map_or("", |o| o.default);
-        self.0.get(name).map_or(default, String::as_str)
-    }
-
-    /// The value of an option without a default.
-    pub(super) fn some(&self, name: &str) -> Option<&str> {
-        Some(self.of(name)).filter(|value| !value.is_empty())
-    }
-
-    /// Whether the address names an option.
-    pub(super) fn has(&self, name: &str) -> bool {
-        self.0.contains_key(name)
-    }
-}
 
 #[cfg(test)]
 mod tests {

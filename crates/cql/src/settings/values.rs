@@ -2,7 +2,7 @@
 //!
 //! Must not know which options exist.
 
-use super::login::Login;
+use super::fields::Login;
 use idmatch_store::{Error, ErrorKind, Result};
 use percent_encoding::percent_decode_str;
 use scylla::statement::Consistency;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const PORT: u16 = 9042;
 
-/// A consistency level.
+/// Consistency levels.
 pub(super) const CONSISTENCIES: [(&str, Consistency); 8] = [
     ("one", Consistency::One),
     ("local_one", Consistency::LocalOne),
@@ -22,6 +22,9 @@ pub(super) const CONSISTENCIES: [(&str, Consistency); 8] = [
     ("each_quorum", Consistency::EachQuorum),
     ("all", Consistency::All),
 ];
+
+/// On and off.
+pub(super) const SWITCH: [(&str, bool); 2] = [("on", true), ("off", false)];
 
 /// The error of an address, with the name of the wrong part.
 pub(super) fn wrong(what: &str) -> Error {
@@ -74,7 +77,10 @@ pub(super) fn login(
     Ok(Some(Login { user, password }))
 }
 
-pub(super) fn number(name: &str, text: &str, least: u64, most: u64) -> Result<u64> {
+/// What is wrong with the value of an option, after its name and itself.
+type Parsed<T> = std::result::Result<T, String>;
+
+pub(super) fn number(text: &str, least: u64, most: u64) -> Parsed<u64> {
     let (digits, factor) = match text.char_indices().last() {
         Some((at, 'k')) => (text.get(..at), 1_000),
         Some((at, 'M')) => (text.get(..at), 1_000_000),
@@ -82,44 +88,28 @@ pub(super) fn number(name: &str, text: &str, least: u64, most: u64) -> Result<u6
         _ => (Some(text), 1),
     };
     let number = digits.and_then(|digits| digits.parse::<u64>().ok()?.checked_mul(factor));
-    number.filter(|number| (least..=most).contains(number)).ok_or_else(|| {
-        wrong(&format!("{name}={text:?} is no number from {least} to {most}, such as 100 or 5M"))
-    })
+    number
+        .filter(|number| (least..=most).contains(number))
+        .ok_or_else(|| format!("is no number from {least} to {most}, such as 100 or 5M"))
 }
 
-pub(super) fn duration(name: &str, text: &str) -> Result<Duration> {
+pub(super) fn duration(text: &str) -> Parsed<Duration> {
     let parsed = jiff::SignedDuration::from_str(text).ok().and_then(|d| Duration::try_from(d).ok());
-    parsed.filter(|d| !d.is_zero() && *d <= Duration::from_secs(86_400)).ok_or_else(|| {
-        wrong(&format!("{name}={text:?} is no length of time, such as 50ms, 10s or 2m"))
-    })
-}
-
-pub(super) fn switch(name: &str, text: &str) -> Result<bool> {
-    match text {
-        "on" => Ok(true),
-        "off" => Ok(false),
-        _ => Err(wrong(&format!("{name}={text:?} is neither on nor off"))),
-    }
-}
-
-pub(super) fn consistency(name: &str, text: &str) -> Result<Consistency> {
-    one_of(name, text, &CONSISTENCIES)
+    parsed
+        .filter(|d| !d.is_zero() && *d <= Duration::from_secs(86_400))
+        .ok_or_else(|| "is no length of time, such as 50ms, 10s or 2m".to_owned())
 }
 
 /// One of several named values, in upper or lower case.
-pub(super) fn one_of<T: Copy>(name: &str, text: &str, all: &[(&str, T)]) -> Result<T> {
+pub(super) fn one_of<T: Copy>(text: &str, all: &[(&str, T)]) -> Parsed<T> {
     let found = all.iter().find(|(name, _)| text.eq_ignore_ascii_case(name));
     found.map(|(_, value)| *value).ok_or_else(|| {
         let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
-        wrong(&format!("{name}={text:?} is none of {}", names.join(", ")))
+        format!("is none of {}", names.join(", "))
     })
 }
 
 /// The name of a value in an address.
-pub(super) fn name_of<T: PartialEq>(value: &T, all: &[(&'static str, T)]) -> String {
-    all.iter()
-        .find(|(_, metadata)| metadata == value)
-        .map(|(name, _)| *name)
-        .unwrap_or_default()
-        .into()
+pub(super) fn name_of<T: PartialEq>(value: &T, all: &[(&'static str, T)]) -> &'static str {
+    all.iter().find(|(_, other)| other == value).map(|(name, _)| *name).unwrap_or_default()
 }
