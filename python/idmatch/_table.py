@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Literal
 
-from . import _copy, _core, _load
+from . import _copy, _core, _operations
 from ._errors import InvalidArgument
 from ._results import (
     CopyReport,
@@ -81,7 +81,7 @@ class Table:
         Raises SourceError when the source cannot be read, InvalidArgument when a column is
         missing or cannot be guessed, Busy while another process writes the store.
         """
-        return _load.load(self._core, source, columns, strict, rejects)
+        return _operations.load(self._core, source, columns, strict, rejects)
 
     def upsert(
         self,
@@ -110,7 +110,7 @@ class Table:
         failed sync the store can only be read until it is opened again.
         """
         always = _is_always(durability)
-        return _load.upsert(self._core, source, columns, strict, rejects, always)
+        return _operations.upsert(self._core, source, columns, strict, rejects, always)
 
     def upsert_one(
         self,
@@ -145,7 +145,7 @@ class Table:
         Raises InvalidArgument without a value or for a date more than a day ahead, BadInput for
         what is no identifier, Busy while another process writes the store.
         """
-        return _load.erase(self._core, id, partner_id, _millis_or_none(at))
+        return _operations.erase(self._core, id, partner_id, _millis_or_none(at))
 
     def erase_from(
         self,
@@ -166,7 +166,7 @@ class Table:
         process writes the store, and what `load` raises.
         """
         moment = _millis_or_none(at)
-        return _load.erase_from(self._core, source, columns, moment, strict, rejects)
+        return _operations.erase_from(self._core, source, columns, moment, strict, rejects)
 
     def set_retention(self, retention: str | None) -> None:
         """Chooses how long an observation is shown, such as "13mo"; None is for ever.
@@ -236,7 +236,7 @@ class Table:
         its matches; `pick="latest"` gives at most the newest match of each population row. What
         is no identifier (missing, empty, too long) matches nothing.
         """
-        return _load.match(
+        return _operations.match(
             self._core,
             population,
             column=column,

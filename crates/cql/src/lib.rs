@@ -24,6 +24,7 @@ mod error;
 mod maintain;
 mod matching;
 mod read;
+mod row_buffer;
 mod schema;
 mod settings;
 mod store;

@@ -1,4 +1,5 @@
-//! Hash partitions: the 256 equal ranges of the hash space by which loads and matches are divided.
+//! Hash partitions: the 256 equal ranges of the hash space by which loads, matches, memtables and scans
+//! are divided.
 
 /// The hashes whose highest eight bits are this number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,11 +3,12 @@
 //! Layers, from the top; each imports only those below:
 //! - `store`: the public store and its tables, which delegate.
 //! - `recovery`, `load`, `erase`, `write`: the operations that change a store.
-//! - `compaction`, `catalog`, `writer_lock`: when segments are compacted; the tables; who may write.
+//! - `compaction`: fewer and larger segments. `catalog`: the tables. `writer_lock`: who may write.
 //! - `matching`, `lookup`, `scan`, `verify`: the reads.
 //! - `versions`: the manifest and the immutable versions that readers hold.
 //! - `memtable`, `journal`, `segment`, `tombstones`: where rows are kept.
-//! - `encoding`, `hash_partition`, `disk`, `cpu`, `sync`, `options`: bytes, files, threads and locks.
+//! - `encoding`, `hash_partition`, `disk`, `spill_file`, `cpu`, `sync`, `options`: bytes, files, threads and
+//!   locks.
 //!
 //! Must not know Python, files of users (Parquet, CSV) or any other backend.
 #![deny(unsafe_code)]

@@ -1,4 +1,4 @@
-//! Locks, atomics, threads and the clock. Everything else in this crate takes them from here.
+//! Locks, atomics, threads and the clock of waits. Everything else in this crate takes them from here.
 //!
 //! Locks that are held while others are taken have a [`Rank`]. A thread takes them in ascending order of
 //! rank; debug builds assert that. Locks without a rank are leaves: a thread that holds one takes no other.

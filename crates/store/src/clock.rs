@@ -1,4 +1,4 @@
-//! The clock that every backend asks, so that retention means the same everywhere.
+//! The wall clock that every backend asks for dates, so that retention means the same everywhere.
 
 use idmatch_model::SeenAt;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -96,13 +96,13 @@ def alter(options: Namespace) -> int:
 
 
 def _upsert(table: Table, options: Namespace) -> LoadReport:
-    from .. import _load
+    from .. import _operations
     from .._sources import ByteStream
 
     columns = _columns(options.columns, 3)
     if options.file == "-":
         stream = ByteStream(cast("BufferedReader", sys.stdin.buffer), "standard input")
-        return _load.upsert_stream(table._core, stream, columns, options.strict, options.rejects)
+        return _operations.upsert_stream(table._core, stream, columns, options.strict, options.rejects)
     with watched([options.file]) as sources:
         return table.upsert(
             sources, columns=columns, strict=options.strict, rejects=options.rejects

@@ -11,7 +11,7 @@ from ._columns import Wanted
 from ._files import find_files
 from ._objects import ArrowObject, is_arrow
 from ._source import OnMalformed, Source
-from ._stream import ByteStream
+from ._byte_stream import ByteStream
 
 _FEW_ROWS = 10_000
 

@@ -7,7 +7,7 @@
 //! one after as many answers as there are permits.
 //!
 //! Invariants:
-//! - there is always one permit, and never more than `in_flight`;
+//! - there is at least one permit, and never more than `in_flight`;
 //! - requests that were sent without a permit count against later ones, so that over time the rate
 //!   limit holds for all.
 

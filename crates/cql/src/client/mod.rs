@@ -1,9 +1,15 @@
 //! The connection to the servers: requests with their limits and retries.
 //!
-//! Owns the runtime that the driver works in. Other threads call the rest of the crate, and wait with
-//! `wait`. `connection` makes the session, `bootstrap` makes it while a node does not respond, and
-//! `tls` encrypts it. `limiter` gives permits, `speculation` sets the speculative delay, `history`
-//! records attempts, and `replicas` describes requirements. Must not know any table.
+//! - `connection` makes the session, `bootstrap` makes it while a node does not respond, and `tls`
+//!   encrypts it.
+//! - `prepare` makes a `statement`; `session` sends it, page by page with `paging`; `schema_change`
+//!   sends changes of tables.
+//! - `limiter` gives permits, `retry` repeats attempts, `speculation` sets the speculative delay.
+//! - `history` records attempts, and `requirements` explains what a failed request required.
+//! - `runtime` is where the driver works. Other threads call the rest of the crate, and wait with
+//!   `wait`.
+//!
+//! Must not know any table.
 //!
 //! Invariants:
 //! - every statement is idempotent, so that it may be retried, and sent to two nodes at once; only a
@@ -19,14 +25,15 @@ mod history;
 mod limiter;
 pub(crate) mod paging;
 mod prepare;
-mod prepared;
-mod replicas;
+mod requirements;
+mod retry;
 mod runtime;
 mod schema_change;
 mod session;
 mod speculation;
+mod statement;
 mod tls;
 mod wait;
 
-pub(crate) use prepared::Prepared;
 pub(crate) use session::{Client, Permit, Use};
+pub(crate) use statement::Prepared;

@@ -1,9 +1,11 @@
-//! Prepares statements with their consistency, and retries while nodes do not respond.
+//! Prepares statements with their consistency. A node that does not respond does not stop it: it tries
+//! again.
 
-use super::prepared::Prepared;
-use super::replicas::Needs;
-use super::session::{Client, FIRST_PAUSE, Use};
+use super::requirements::Needs;
+use super::retry::FIRST_PAUSE;
+use super::session::{Client, Use};
 use super::speculation::AdaptiveSpeculation;
+use super::statement::Prepared;
 use super::{connection, speculation};
 use crate::error::{preparation_outcome, unprepared};
 use idmatch_store::{Error, ErrorKind, Result};

@@ -1,8 +1,8 @@
 //! Changes tables: with a session of all nodes, and through one node at a time.
 
 use super::history::Attempts;
-use super::prepared::RetryPolicy;
-use super::replicas::Needs;
+use super::requirements::Needs;
+use super::retry::RetryPolicy;
 use super::session::Client;
 use crate::error::unwritten;
 use idmatch_store::{Error, ErrorKind, Result};
@@ -47,7 +47,7 @@ impl Client {
             let text = format!("no tables were changed: {}", self.replica_status());
             Error::with_source(ErrorKind::Unavailable, text, late)
         })?;
-        let result = self.repeat(None, &attempts, retry_policy, change).await;
+        let result = self.retries().repeat(None, &attempts, retry_policy, change).await;
         result.map_err(|failure| unwritten("a change of tables", failure))
     }
 

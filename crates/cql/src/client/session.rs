@@ -1,34 +1,27 @@
-//! A session with its limits and retries: sends a request until it is answered, or its time is over.
+//! A session with its limits: sends reads, writes and batches, each with its permit and its retries.
 //!
-//! Must not know any table.
+//! `retry` repeats attempts. Must not know any table.
 
 use super::connection::Connection;
 use super::history::Attempts;
 use super::limiter::RequestLimiter;
-use super::prepared::{Prepared, RetryPolicy};
-use super::replicas::{Needs, needed_and_alive, replica_status};
+use super::requirements::{Needs, replica_status};
+use super::retry::{Retries, RetryPolicy};
 use super::speculation::AdaptiveSpeculation;
-use crate::error::{Failure, names_unknown_table, outcome, unread, unwritten};
+use super::statement::Prepared;
+use crate::error::{unread, unwritten};
 use crate::settings::Settings;
 use idmatch_store::Result;
 use parking_lot::Mutex;
 use scylla::client::session::Session;
-use scylla::errors::ExecutionError;
 use scylla::response::query_result::{QueryResult, QueryRowsResult};
 use scylla::response::{PagingState, PagingStateResponse};
 use scylla::serialize::row::SerializeRow;
 use scylla::statement::Statement;
 use scylla::statement::batch::{Batch, BatchType};
 use std::collections::HashMap;
-use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::runtime::{Handle, Runtime};
-use tokio::time::Instant;
-
-/// The first backoff before a retry, and the longest.
-pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// A session with its runtime, limits and settings.
 pub(crate) struct Client {
@@ -116,7 +109,8 @@ impl Client {
         let permit = self.permit_for(prepared).await;
         let (statement, attempts) = prepared.watched();
         let read = || async { self.session().execute_unpaged(&statement, &values).await };
-        let result = self.repeat(permit.as_ref(), &attempts, prepared.retry_policy(), read).await;
+        let result =
+            self.retries().repeat(permit.as_ref(), &attempts, prepared.retry_policy(), read).await;
         rows(what, result.map_err(|failure| unread(what, failure))?)
     }
 
@@ -133,7 +127,8 @@ impl Client {
         let read = || async {
             self.session().execute_single_page(&statement, &values, state.clone()).await
         };
-        let result = self.repeat(permit.as_ref(), &attempts, prepared.retry_policy(), read).await;
+        let result =
+            self.retries().repeat(permit.as_ref(), &attempts, prepared.retry_policy(), read).await;
         let (result, next) = result.map_err(|failure| unread(what, failure))?;
         let next = match next {
             PagingStateResponse::HasMorePages { state } => Some(state),
@@ -177,7 +172,7 @@ impl Client {
     ) -> Result<QueryResult> {
         let (statement, attempts) = prepared.watched();
         let write = || async { self.session().execute_unpaged(&statement, &values).await };
-        let result = self.repeat(permit, &attempts, prepared.retry_policy(), write).await;
+        let result = self.retries().repeat(permit, &attempts, prepared.retry_policy(), write).await;
         result.map_err(|failure| unwritten(what, failure))
     }
 
@@ -198,7 +193,7 @@ impl Client {
         batch.set_history_listener(Arc::clone(&attempts) as _);
         let write = || async { self.session().batch(&batch, values).await };
         let retry_policy = self.bulk_retry_policy(prepared.retry_policy().needs);
-        let result = self.repeat(permit, &attempts, retry_policy, write).await.map(drop);
+        let result = self.retries().repeat(permit, &attempts, retry_policy, write).await.map(drop);
         result.map_err(|failure| unwritten(what, failure))
     }
 
@@ -214,7 +209,8 @@ impl Client {
         statement.set_is_idempotent(true);
         statement.set_history_listener(Arc::clone(&attempts) as _);
         let ask = || async { self.session().query_unpaged(statement.clone(), ()).await };
-        let result = self.repeat(None, &attempts, self.bulk_retry_policy(Needs::Node), ask).await;
+        let result =
+            self.retries().repeat(None, &attempts, self.bulk_retry_policy(Needs::Node), ask).await;
         rows(what, result.map_err(|failure| unread(what, failure))?)
     }
 
@@ -223,76 +219,10 @@ impl Client {
         RetryPolicy { within: self.settings.timeout, speculation: Some(&self.bulk), needs }
     }
 
-    /// Retries until an attempt succeeds, its time is over, or a retry does not help. Its time is that of
-    /// `retry_policy` while servers are overloaded, and `timeout` otherwise. It starts here, after the
-    /// wait for a permit.
-    pub(super) async fn repeat<T, F>(
-        &self,
-        permit: Option<&super::limiter::Permit<'_>>,
-        attempts: &Attempts,
-        retry_policy: RetryPolicy<'_>,
-        attempt: impl Fn() -> F,
-    ) -> std::result::Result<T, Failure>
-    where
-        F: Future<Output = std::result::Result<T, ExecutionError>>,
-    {
-        let start = Instant::now();
-        let (mut pause, mut counted, mut agreed) = (FIRST_PAUSE, 0, false);
-        loop {
-            let epoch = self.limiter.epoch();
-            let began = Instant::now();
-            let result = attempt().await;
-            // With a permit, one attempt waited for the rate limit. All others did not.
-            let sent = attempts.sent() - counted;
-            counted += sent;
-            self.limiter.charge(sent.saturating_sub(u64::from(permit.is_some())));
-            let late = matches!(result, Err(ExecutionError::RequestTimeout(_)));
-            let is_overload = attempts.met_overload() || late;
-            let until =
-                start + if is_overload { retry_policy.within } else { self.settings.timeout };
-            if is_overload {
-                self.limiter.overloaded(epoch);
-            } else if result.is_ok() {
-                self.limiter.answered();
-            }
-            let error = match result {
-                Ok(done) => {
-                    if let Some(speculation) = retry_policy.speculation {
-                        speculation.answered(began.elapsed());
-                    }
-                    return Ok(done);
-                }
-                Err(error) => error,
-            };
-            let failure = |error| {
-                let servers = needed_and_alive(
-                    (&self.session(), &self.settings, self.connection.is_whole()),
-                    (retry_policy.needs, attempts, &error),
-                );
-                Failure { may_be_done: attempts.may_be_done(), servers, error }
-            };
-            // Another node may know a table that this one does not. After schema agreement, an unknown
-            // table does not exist.
-            let is_unknown_table = names_unknown_table(&error) && !agreed;
-            let may_pass = is_unknown_table || outcome(&error).may_pass();
-            if !may_pass || Instant::now() + pause >= until {
-                return Err(failure(error));
-            }
-            if is_unknown_table {
-                let check = async { self.connection.whole().await.check_schema_agreement().await };
-                let checked = tokio::time::timeout(self.settings.request_timeout, check).await;
-                agreed = matches!(checked, Ok(Ok(Some(_))));
-            }
-            // Jitter: clients do not retry at the same moment.
-            tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
-            if permit.is_some() {
-                let ready = tokio::time::timeout_at(until, self.limiter.wait_for_rate()).await;
-                if ready.is_err() {
-                    return Err(failure(error));
-                }
-            }
-            pause = (pause * 2).min(LONGEST_PAUSE);
-        }
+    /// Repeats attempts as the retry policy says.
+    pub(super) fn retries(&self) -> Retries<'_> {
+        let (connection, limiter, settings) = (&self.connection, &self.limiter, &self.settings);
+        Retries { connection, limiter, settings }
     }
 }
 

@@ -1,9 +1,9 @@
-//! Changes a table's retention, and purges rows that are hidden for good.
+//! Changes a table's retention, and purges expired, superseded and erased rows.
 
 use crate::context::TableContext;
-use crate::read::hot_key::{self, HotRows, Which};
-use crate::read::row_buffer::Rows;
 use crate::read::scan::{RowVisitor, scan, scan_stored};
+use crate::read::shard_merge::{self, HotRows, Which};
+use crate::row_buffer::Rows;
 use crate::schema::catalog::Catalog;
 use crate::schema::metadata_cache::{TableMetadata, Visible};
 use crate::write::batch::write;
@@ -109,7 +109,7 @@ pub(crate) async fn purge_expired(context: &Arc<TableContext>) -> Result<()> {
         let purge_expired = Purge { context: table, metadata: Arc::clone(&metadata), visible, by };
         let met = scan_stored(context, by, purge_expired).await?;
         publish_hot_keys(context, by, met).await?;
-        for key in hot_key::keys(context, &metadata, by).await? {
+        for key in shard_merge::keys(context, &metadata, by).await? {
             sweep_hot(context, &metadata, visible, (by, &key)).await?;
         }
     }

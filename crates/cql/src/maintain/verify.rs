@@ -8,8 +8,8 @@
 
 use crate::context::TableContext;
 use crate::read::row::row;
-use crate::read::row_buffer::Rows;
 use crate::read::scan::{RowVisitor, scan};
+use crate::row_buffer::Rows;
 use crate::schema::metadata_cache::{TableMetadata, Visible};
 use crate::write::batch::write;
 use futures::{StreamExt, TryStreamExt, stream};

@@ -5,12 +5,13 @@
 //!    takes it.
 //! 2. [`plan`]: turns each bucket's keys into reads: a single key, an IN query, or a partition
 //!    scan, whichever costs less.
-//! 3. [`fetch`]: sends requests within the concurrency limit; merges rows with the sorted keys into
-//!    answers.
+//! 3. [`fetch`]: sends the reads as [`question`] binds them, within the concurrency limit; merges
+//!    rows with the sorted keys into answers.
 //! 4. [`output`]: turns answers into Arrow batches, which wait in memory and then in a temporary
 //!    file. The servers go on to change, but a match stays as it was counted.
 //!
-//! Invariant: exactly one request answers each population row, or the match is an error.
+//! [`run`] takes one tranche after another through these steps. Invariant: each population row is
+//! answered exactly once, or the match is an error.
 
 mod fetch;
 mod output;

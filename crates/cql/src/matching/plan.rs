@@ -1,5 +1,5 @@
-//! The read planner: an IN query or a partition scan for the keys of a bucket, whichever costs
-//! less.
+//! The read planner: for the keys of a bucket an IN query (a single-key read where there is one
+//! key) or a partition scan, whichever costs less.
 //!
 //! Must not know how reads are sent.
 

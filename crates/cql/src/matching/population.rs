@@ -1,4 +1,4 @@
-//! A population in memory, in the order of the servers' partitions.
+//! One tranche of a population in memory, in the order of the servers' partitions.
 //!
 //! The servers are idle while a population is read, so reading does little: a thread beside it
 //! divides identifiers into sections, each for some buckets. A section is sorted when a task takes

@@ -1,4 +1,5 @@
-//! Runs a match: probes the table with one tranche of the population after another.
+//! Runs a match: takes one tranche of the population after another through `population`, `plan` and
+//! `fetch` to `output`.
 
 use super::fetch::Fetch;
 use super::output::Output;

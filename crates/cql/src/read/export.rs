@@ -6,8 +6,8 @@
 
 use crate::context::TableContext;
 use crate::error::unexpected;
-use crate::read::row_buffer::Rows;
 use crate::read::scan::{RowVisitor, scan};
+use crate::row_buffer::Rows;
 use crate::schema::bucket::bucket;
 use crate::schema::metadata_cache::Visible;
 use idmatch_model::{SeenAt, Side, Window};

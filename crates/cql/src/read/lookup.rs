@@ -3,8 +3,8 @@
 //! With keep="all", and for a hot key, rows come newest first, page by page. With keep="last" the
 //! servers order the other rows by value, so a lookup reads all rows of the key and sorts them.
 
-use super::hot_key::{HotRows, Which};
 use super::row::row;
+use super::shard_merge::{HotRows, Which};
 use crate::client::paging::Pages;
 use crate::context::TableContext;
 use crate::schema::metadata_cache::{TableMetadata, Visible};

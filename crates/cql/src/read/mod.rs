@@ -3,9 +3,8 @@
 //! Must not write to the servers.
 
 pub(crate) mod export;
-pub(crate) mod hot_key;
 pub(crate) mod lookup;
 pub(crate) mod row;
-pub(crate) mod row_buffer;
 pub(crate) mod scan;
+pub(crate) mod shard_merge;
 pub(crate) mod statistics;

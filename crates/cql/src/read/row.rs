@@ -1,6 +1,6 @@
 //! Single rows, and the row count of a key.
 
-use super::hot_key::{HotRows, Which, shard_values};
+use super::shard_merge::{HotRows, Which, shard_values};
 use crate::context::{Row, TableContext};
 use crate::schema::bucket::bucket;
 use crate::schema::hot_keys::ROWS_PER_SHARD;

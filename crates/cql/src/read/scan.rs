@@ -1,9 +1,9 @@
 //! Scans a whole direction of a table by token ranges.
 
-use super::hot_key::{self, HotRows, Which};
+use super::shard_merge::{self, HotRows, Which};
 use crate::context::{Row, TableContext};
 use crate::error::unexpected;
-use crate::read::row_buffer::Rows;
+use crate::row_buffer::Rows;
 use crate::schema::bucket;
 use crate::schema::metadata_cache::{Dates, TableMetadata};
 use idmatch_model::{SeenAt, Side};
@@ -56,7 +56,7 @@ pub(crate) async fn scan(
     let metadata = context.metadata_cache.current().await?;
     let visit = Arc::new(visit);
     let met = scan_buckets(context, &metadata, by, &visit, Hot::Leave).await?;
-    let mut keys = hot_key::keys(context, &metadata, by).await?;
+    let mut keys = shard_merge::keys(context, &metadata, by).await?;
     keys.extend(met.into_keys());
     let mut batch = Rows::default();
     for key in keys {

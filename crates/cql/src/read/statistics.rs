@@ -1,6 +1,6 @@
 //! Statistics of a table, from a sample of its buckets.
 
-use super::hot_key;
+use super::shard_merge;
 use crate::client::paging::Pages;
 use crate::context::TableContext;
 use crate::schema::hot_keys::steps;
@@ -93,11 +93,11 @@ async fn sample_bucket(context: &TableContext, by: Side, bucket: i32) -> Result<
 async fn sample_hot(context: &TableContext, metadata: &TableMetadata, by: Side) -> Result<Sample> {
     let statement = &context.hot().shard;
     let mut all = Sample::default();
-    let keys = hot_key::keys(context, metadata, by).await?;
+    let keys = shard_merge::keys(context, metadata, by).await?;
     let read = keys.len().min(SAMPLE_HOT_KEYS);
     for key in keys.iter().take(read) {
         for shards in steps(metadata.hot.shards(by, key).unwrap_or_default()) {
-            let values = hot_key::shard_values(context, (by, key, shards, 0), Dates::ALL);
+            let values = shard_merge::shard_values(context, (by, key, shards, 0), Dates::ALL);
             let shard = sum(context, context.pages(statement, values)).await?;
             // The key itself is counted with the buckets, or is negligible.
             all.add(&Sample { keys: 0, ..shard.scaled(1, i64::from(shards)) });

@@ -4,14 +4,15 @@
 //! own, each ordered newest first. Older rows stay in the bucket, so a read merges the bucket and
 //! all shards.
 //!
-//! Four places detect a hot key: a write with many rows of it, a write that samples it, a lookup,
-//! and a compaction, which reads every key.
+//! A hot key is detected in four ways: by a write with many rows of it, by a write that samples it,
+//! by a lookup, and by a purge, which reads every key. `write::hot_keys` publishes it, and
+//! `write::batch` sends rows to shards.
 //!
 //! Invariants:
 //! - No row goes to a shard before every client reads that shard. A client waits for one metadata
 //!   TTL after it learns of a log record, and writes by it only then.
-//! - An older row of a pair is removed only where the newer row is, too: a client that does not
-//!   know that place yet reads the older row.
+//! - An older row of a pair is removed only from the partition of the newer row: a client that does
+//!   not know the shards yet reads the older row in the bucket.
 //! - The value determines the shard, so all dates of a pair are in one shard.
 
 use super::bucket::bucket;

@@ -1,4 +1,5 @@
-//! Writes rows to both directions: batches of one partition each, within the concurrency limit.
+//! Writes rows to both directions: batches of one partition each, within the
+//! concurrency limit of `client::limiter`. Rows of a hot key go to its shards.
 //!
 //! Invariant: a row counts as written when both directions have acknowledged it.
 
@@ -6,7 +7,7 @@ use super::hot_keys::{count_sample, hot_candidates as hot_among, publish_hot_key
 use super::timestamp::{time_to_live, written_at};
 use crate::client::{Permit, Prepared};
 use crate::context::TableContext;
-use crate::read::row_buffer::Rows;
+use crate::row_buffer::Rows;
 use crate::schema::bucket::bucket;
 use crate::schema::hot_keys::shard;
 use crate::schema::metadata_cache::TableMetadata;

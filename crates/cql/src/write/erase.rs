@@ -1,13 +1,13 @@
 //! Erases: publishes tombstones, waits until every client knows them, then deletes stored rows.
 //!
 //! A published tombstone hides its rows from every request, whenever they arrive. Deleting rows
-//! only frees disk: a compaction removes rows that another client wrote before it knew the
+//! only frees disk: a purge removes rows that another client wrote before it knew the
 //! tombstone.
 
 use super::delete::{delete_key, delete_row};
 use crate::context::TableContext;
-use crate::read::hot_key::{HotRows, Which};
 use crate::read::row::row as read_row;
+use crate::read::shard_merge::{HotRows, Which};
 use crate::schema::catalog::LogRecord;
 use crate::schema::metadata_cache::TableMetadata;
 use futures::{StreamExt, TryStreamExt, stream};

@@ -2,7 +2,7 @@
 //! another.
 
 use crate::context::TableContext;
-use crate::read::row_buffer::Rows;
+use crate::row_buffer::Rows;
 use crate::schema::bucket;
 use crate::write::batch::write;
 use crate::write::load_progress::{ChunkRecord, Progress};

@@ -10,7 +10,7 @@
 use crate::context::TableContext;
 use crate::error::unexpected;
 use crate::read::row::row as read_row;
-use crate::read::row_buffer::Rows;
+use crate::row_buffer::Rows;
 use crate::schema::metadata_cache::TableMetadata;
 use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{Side, Window};

@@ -1,4 +1,4 @@
-//! The spill files of a load: rows that do not fit into memory.
+//! The spill files of a load: full buffers of rows, until their hash partition is sorted.
 
 use crate::disk::Disk;
 use crate::hash_partition::HashPartition;

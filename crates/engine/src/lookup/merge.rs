@@ -2,7 +2,7 @@
 //!
 //! Each source has the rows of the key in the order of answers: no pair twice with `keep="last"`, no
 //! observation twice with `keep="all"`. The newest row of all sources comes first, so the first row of a value
-//! is its newest one; later rows of it are hidden.
+//! is its newest one; later rows of it are superseded.
 
 use super::RowCursor;
 use crate::encoding::{Kind, Packed};

@@ -1,7 +1,7 @@
 //! Rows of one key, merged from all segments that have it.
 //!
 //! [`RowCursor`] reads the rows of a key from one segment. [`MergeIterator`] makes one stream of several
-//! cursors and applies `keep` and the window. [`KeyAnswers`] owns its locations, so that a caller can read in
+//! cursors and applies `keep`, the window and tombstones. [`KeyAnswers`] owns its locations, so that a caller can read in
 //! batches. [`BlockCache`] keeps the last block of each segment. Must not know populations.
 
 mod answers;

@@ -1,4 +1,4 @@
-//! A population in memory: its identifiers are packed, divided into hash partitions, and sorted by hash.
+//! One batch of a population in memory: its identifiers are packed, divided into hash partitions, and sorted by hash.
 
 use crate::cpu;
 use crate::encoding::record;

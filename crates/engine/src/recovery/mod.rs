@@ -1,7 +1,8 @@
 //! Recovery of a store that does not open, and repair of a table of one that does.
 //!
 //! Both rewrite tables from the rows that can still be read. Nothing is lost without the caller's consent.
-//! Must not know how damage came about.
+//! After a crash a store opens by itself: `versions::catch_up` reads the journal. Must not know how damage came
+//! about.
 
 mod readable_rows;
 mod recover;

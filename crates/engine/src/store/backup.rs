@@ -1,4 +1,4 @@
-//! Copies of a whole store at one point.
+//! Backups of a whole store at one point.
 
 use super::owners::Owners;
 use crate::disk::io_error;

@@ -3,9 +3,10 @@
 //! ```text
 //! STORE/MANIFEST          the tables, and the segments of each
 //! STORE/LOCK              held by the process that writes, while it writes
-//! STORE/segments/*.seg    immutable, durable before the manifest names them
+//! STORE/segments/*.seg    rows; immutable, durable before the manifest names them
+//! STORE/segments/*.era    tombstones; immutable, too
 //! STORE/journal/*.log     upserted rows that are in no segment yet
-//! STORE/scratch/*.tmp     only while a load runs
+//! STORE/scratch/*.tmp     spill files, only while a load or a repair runs
 //! ```
 //! Readers read the manifest and keep an immutable version of it; they hold no lock. A writer takes the
 //! lock, adds files and replaces the manifest. The next holder of the lock removes what a killed writer

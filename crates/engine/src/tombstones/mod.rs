@@ -1,4 +1,4 @@
-//! Tombstones: which rows are hidden for good.
+//! Tombstones: which rows are erased.
 //!
 //! A table remembers each erasure as a tombstone: a keyed hash and a date ([`idmatch_model::ErasureKey`]), in
 //! a few files ([`TombstoneFile`]) of growing size. Nothing here knows an identifier that was erased.

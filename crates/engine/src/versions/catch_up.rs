@@ -1,4 +1,5 @@
-//! Catching up with what other processes have published and written to the journal.
+//! Catching up with what other processes, running or dead, have published and written to the journal. So
+//! a store opens after a crash.
 
 use super::paths::list;
 use super::{JournalPositions, Manifest, MemtableSet, OpenSegments, VersionSet};

@@ -1,4 +1,4 @@
-//! The names in a store's folder.
+//! The fixed paths in a store's folder.
 
 use crate::disk::{Disk, io_error};
 use idmatch_store::Result;

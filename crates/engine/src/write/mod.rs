@@ -6,8 +6,8 @@
 
 mod flush;
 mod group_commit;
+mod journal_writer;
 mod write_path;
-mod writer;
 
 pub(crate) use flush::Flusher;
 pub(crate) use group_commit::{Batch, GroupCommit, PendingCommit};

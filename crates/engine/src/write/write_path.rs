@@ -6,7 +6,7 @@
 //! A set of memtables belongs to one journal file. When it has taken half of the memory limit, a new file
 //! is begun and the old set is flushed ([`super::Flusher`]).
 
-use super::writer::Writer;
+use super::journal_writer::Writer;
 use super::{Batch, Flusher, GroupCommit, PendingCommit};
 use crate::catalog::create_missing_table;
 use crate::compaction::Compactor;

@@ -1,4 +1,4 @@
-//! Buffers observations on their way to the servers.
+//! Observations in one buffer: a scan fills it from the servers, a write sends it to them.
 
 use idmatch_model::{SeenAt, Side, check_id};
 use idmatch_store::{Observations, Result};

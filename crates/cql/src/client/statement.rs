@@ -1,7 +1,8 @@
-//! A prepared statement, and the retry policy of its requests.
+//! A prepared statement, with the latency of its answers.
 
 use super::history::Attempts;
-use super::replicas::Needs;
+use super::requirements::Needs;
+use super::retry::RetryPolicy;
 use super::speculation::AdaptiveSpeculation;
 use scylla::statement::prepared::PreparedStatement;
 use std::sync::Arc;
@@ -16,16 +17,6 @@ pub(crate) struct Prepared {
     pub(super) within: Duration,
     /// Whether it is about the catalog, not about rows.
     pub(super) of_catalog: bool,
-    pub(super) needs: Needs,
-}
-
-/// How a request is retried, and what it requires.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct RetryPolicy<'p> {
-    /// How long it is retried while servers are overloaded.
-    pub(super) within: Duration,
-    /// Determines the speculative delay.
-    pub(super) speculation: Option<&'p AdaptiveSpeculation>,
     pub(super) needs: Needs,
 }
 

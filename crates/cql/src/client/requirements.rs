@@ -1,4 +1,4 @@
-//! Describes what a failed request required of the servers, and which nodes were connected then.
+//! Explains a failed request: what it required of the servers, and which nodes were connected then.
 //!
 //! The driver reports the last attempt alone, such as a broken connection. Must not know what was
 //! asked.

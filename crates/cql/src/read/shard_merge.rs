@@ -1,7 +1,7 @@
-//! Merges the rows of a key from all their places, newest first.
+//! Merges the rows of a hot key from its bucket and its shards, newest first.
 //!
-//! Each place returns its rows newest first, page by page. Rows are final up to the last row that
-//! every unfinished place has returned: no newer row follows.
+//! Each of these partitions returns its rows newest first, page by page. Rows are final up to the
+//! last row that every unfinished partition has returned: no newer row follows.
 
 use crate::client::paging::Pages;
 use crate::context::TableContext;

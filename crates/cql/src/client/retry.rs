@@ -1,0 +1,112 @@
+//! The retry policy: repeats the attempts of a request until one succeeds, its time is over, or a
+//! retry does not help.
+//!
+//! The backoff doubles from 20 ms to 2 s, with jitter. `history` says what the attempts met, and
+//! [`outcome`] whether an error may pass. Must not know what a request asks.
+
+use super::connection::Connection;
+use super::history::Attempts;
+use super::limiter::{Permit, RequestLimiter};
+use super::requirements::{Needs, needed_and_alive};
+use super::speculation::AdaptiveSpeculation;
+use crate::error::{Failure, names_unknown_table, outcome};
+use crate::settings::Settings;
+use scylla::errors::ExecutionError;
+use std::future::Future;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The first backoff before a retry, and the longest.
+pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// How a request is retried, and what it requires.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RetryPolicy<'p> {
+    /// How long it is retried while servers are overloaded.
+    pub(super) within: Duration,
+    /// Determines the speculative delay.
+    pub(super) speculation: Option<&'p AdaptiveSpeculation>,
+    pub(super) needs: Needs,
+}
+
+/// Repeats attempts of one client's requests.
+pub(super) struct Retries<'c> {
+    pub(super) connection: &'c Connection,
+    pub(super) limiter: &'c RequestLimiter,
+    pub(super) settings: &'c Settings,
+}
+
+impl Retries<'_> {
+    /// Retries until an attempt succeeds, its time is over, or a retry does not help. Its time is that of
+    /// `retry_policy` while servers are overloaded, and `timeout` otherwise. It starts here, after the
+    /// wait for a permit.
+    pub(super) async fn repeat<T, F>(
+        &self,
+        permit: Option<&Permit<'_>>,
+        attempts: &Attempts,
+        retry_policy: RetryPolicy<'_>,
+        attempt: impl Fn() -> F,
+    ) -> std::result::Result<T, Failure>
+    where
+        F: Future<Output = std::result::Result<T, ExecutionError>>,
+    {
+        let start = Instant::now();
+        let (mut pause, mut counted, mut agreed) = (FIRST_PAUSE, 0, false);
+        loop {
+            let epoch = self.limiter.epoch();
+            let began = Instant::now();
+            let result = attempt().await;
+            // With a permit, one attempt waited for the rate limit. All others did not.
+            let sent = attempts.sent() - counted;
+            counted += sent;
+            self.limiter.charge(sent.saturating_sub(u64::from(permit.is_some())));
+            let late = matches!(result, Err(ExecutionError::RequestTimeout(_)));
+            let is_overload = attempts.met_overload() || late;
+            let until =
+                start + if is_overload { retry_policy.within } else { self.settings.timeout };
+            if is_overload {
+                self.limiter.overloaded(epoch);
+            } else if result.is_ok() {
+                self.limiter.answered();
+            }
+            let error = match result {
+                Ok(done) => {
+                    if let Some(speculation) = retry_policy.speculation {
+                        speculation.answered(began.elapsed());
+                    }
+                    return Ok(done);
+                }
+                Err(error) => error,
+            };
+            let failure = |error| {
+                let servers = needed_and_alive(
+                    (&self.connection.session(), self.settings, self.connection.is_whole()),
+                    (retry_policy.needs, attempts, &error),
+                );
+                Failure { may_be_done: attempts.may_be_done(), servers, error }
+            };
+            // Another node may know a table that this one does not. After schema agreement, an unknown
+            // table does not exist.
+            let is_unknown_table = names_unknown_table(&error) && !agreed;
+            let may_pass = is_unknown_table || outcome(&error).may_pass();
+            if !may_pass || Instant::now() + pause >= until {
+                return Err(failure(error));
+            }
+            if is_unknown_table {
+                let check = async { self.connection.whole().await.check_schema_agreement().await };
+                let checked = tokio::time::timeout(self.settings.request_timeout, check).await;
+                agreed = matches!(checked, Ok(Ok(Some(_))));
+            }
+            // Jitter: clients do not retry at the same moment.
+            tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+            if permit.is_some() {
+                let ready = tokio::time::timeout_at(until, self.limiter.wait_for_rate()).await;
+                if ready.is_err() {
+                    return Err(failure(error));
+                }
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+}
