@@ -78,7 +78,8 @@ class Calls:
 
     def where(self, wanted: Callable[[float, float], bool]) -> Figures:
         """Of those that began and ended at such times: how many, their median, 99th percentile and
-        longest."""
+        longest.
+        """
         each = zip(self.began, self.took, strict=True)
         took = sorted(taken for began, taken in each if wanted(began, began + taken))
         if not took:
@@ -173,7 +174,8 @@ class Faults:
 
     def rolling(self) -> Figures:
         """All nodes are restarted, one after the other, each after a match has begun, and rows are
-        upserted all the time."""
+        upserted all the time.
+        """
         known, first = ids(0, self._rows), self._rows
         found: list[int] = []
         is_matching = threading.Event()

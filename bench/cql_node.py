@@ -102,12 +102,14 @@ class Node:
 
     def flush(self) -> float:
         """Writes what is in memtables to disk, so that all tables are read from there; returns
-        the seconds."""
+        the seconds.
+        """
         return self._tell("flush")
 
     def compact(self, keyspace: str) -> float:
         """Compacts the tables of a keyspace, so that the rows of a partition are in one file;
-        returns the seconds."""
+        returns the seconds.
+        """
         return self._tell("compact", keyspace)
 
     def _tell(self, *what: str) -> float:
@@ -141,7 +143,8 @@ class Node:
 
 def main() -> None:
     """Starts a node and prints its address; for each keyspace on standard input flushes and
-    compacts it, and prints `done`; ends with the input."""
+    compacts it, and prints `done`; ends with the input.
+    """
     parser = argparse.ArgumentParser(description="Run a Cassandra node until the input ends.")
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--network", required=True)

@@ -61,7 +61,8 @@ class Bench:
 
     def warm_up_writes(self) -> None:
         """Lets the server compile what writes: the same number of rows in both ways of writing,
-        which nobody counts."""
+        which nobody counts.
+        """
         data = self._questions.data
         files = data.files[: math.ceil(self._options.warm_up_requests / 2 / data.rows_per_file)]
         for name in _OWNERS.values():
@@ -99,7 +100,8 @@ class Bench:
 
     def match(self, names: Iterable[str]) -> None:
         """Matches the populations, in rounds, because the server and the machine change with time.
-        Who had its seconds with a population is not asked for it again."""
+        Who had its seconds with a population is not asked for it again.
+        """
         kept: dict[str, Figures] = {name: {} for name in names}
         for number in range(self._options.rounds):
             for name in _in_turn(kept, number):
@@ -259,7 +261,8 @@ class Bench:
 
     def _compact(self, keyspace: str) -> None:
         """It is a matter of chance whether the last rows of a load are merged with the others or
-        stay in a file of their own, where they make a match of most of a table an eighth slower."""
+        stay in a file of their own, where they make a match of most of a table an eighth slower.
+        """
         self._node.compact(keyspace)
 
     def _drop(self, keyspace: str) -> None:
@@ -292,7 +295,8 @@ class Bench:
 
     def _record(self, measure: Callable[[], Figures], part: str, *names: str) -> None:
         """Puts what a step gave into the document, or why it gave nothing; what is named after
-        the first name is for those who look on."""
+        the first name is for those who look on.
+        """
         title, key = " ".join((part, *names)), names[0] if names else ""
         stamp: Figures = {
             "measured": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -119,7 +119,8 @@ class Pair:
 
     def run(self) -> None:
         """All rounds, after one of the baseline that does not count: it reads the data into memory
-        and lets a server compile its code."""
+        and lets a server compile its code.
+        """
         log(f"warm-up: {_told(self._measure(BASE))}")
         for number in range(self._options.rounds):
             order = (BASE, AGAIN, OTHER) if number % 2 == 0 else (OTHER, AGAIN, BASE)

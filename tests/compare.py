@@ -1,13 +1,15 @@
 """Asks idmatch what the oracle was asked, in the same form."""
 
-from typing import Any
+from datetime import datetime
 
 import idmatch
 import pyarrow as pa
+from conftest import Window
+from idmatch._types import By, Pick
 from oracle import Oracle, Rows
 
 
-def millis(date: Any) -> int:
+def millis(date: datetime) -> int:
     """Milliseconds since 1970 of an aware datetime."""
     return round(date.timestamp() * 1000)
 
@@ -28,7 +30,7 @@ def assert_same_lookups(
     table: idmatch.Table, oracle: Oracle, since: int | None, until: int | None
 ) -> None:
     """Every key of both sides has the oracle's answers, in its order; so has the latest one."""
-    window = {"since": text(since), "until": text(until)}
+    window: Window = {"since": text(since), "until": text(until)}
     for by, ask, latest in (
         ("id", table.partner_ids, table.latest_partner_id),
         ("partner_id", table.ids, table.latest_id),
@@ -57,8 +59,8 @@ def assert_same_match(
     table: idmatch.Table,
     oracle: Oracle,
     population: pa.Table,
-    by: Any,
-    pick: Any,
+    by: By,
+    pick: Pick,
     since: int | None,
     until: int | None,
 ) -> None:

@@ -6,12 +6,13 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import idmatch
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from idmatch._times import Moment
 
 DAY = timedelta(days=1)
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -37,6 +38,25 @@ SMALL = observations(
     ("c", "z", NOON - 400 * DAY),
 )
 """Three ids with three partner IDs; the pair (a, y) was seen twice."""
+
+
+class Window(TypedDict):
+    """The ends of a window, as arguments of a question."""
+
+    since: Moment | None
+    until: Moment | None
+
+
+def answer_schema(*sides: str) -> pa.Schema:
+    """The schema of answers: identifiers of these sides and their date, never null."""
+    types = [*((side, pa.string()) for side in sides), ("seen_at", pa.timestamp("ms", "UTC"))]
+    return pa.schema([pa.field(name, type, nullable=False) for name, type in types])
+
+
+def pairs(answers: pa.Table) -> list[tuple[object, object]]:
+    """The rows of an answer: identifier and date."""
+    side, seen_at = answers.columns
+    return list(zip(side.to_pylist(), seen_at.to_pylist(), strict=True))
 
 
 @pytest.fixture

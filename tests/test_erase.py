@@ -1,5 +1,6 @@
 """Erasure, another retention, durability and figures: from Python and from the command line."""
 
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -76,7 +77,7 @@ def test_a_list_in_a_csv_file(store: idmatch.Store, tmp_path: Path) -> None:
     for id in "abc":
         assert table.partner_ids(id).num_rows == 0
     with pytest.raises(TypeError, match="an identifier is a str"):
-        table.erase(id=1)  # type: ignore[arg-type]
+        table.erase(id=1)  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_a_list_of_targets(store: idmatch.Store, tmp_path: Path) -> None:
@@ -97,12 +98,13 @@ def test_a_list_of_targets(store: idmatch.Store, tmp_path: Path) -> None:
 def test_what_cannot_be_erased(store: idmatch.Store) -> None:
     table = store.create_table("t")
     table.load(SMALL)
-    for call in (
+    calls: list[Callable[[], object]] = [
         lambda: table.erase(),
         lambda: table.erase_from(SMALL, columns=[]),
         lambda: table.erase_from(SMALL, columns=["nope"]),
         lambda: table.erase(id="a", at="2999-01-01"),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(idmatch.InvalidArgument):
             call()
     with pytest.raises(idmatch.BadInput, match="nothing was erased"):
@@ -152,7 +154,7 @@ def test_durability_and_memory_are_chosen_when_a_store_is_opened(tmp_path: Path)
         table.upsert(observations(("b", "y", NOON)), durability="always")
         assert table.latest_partner_id("a") == ("x", NOON)
         with pytest.raises(idmatch.InvalidArgument, match="always"):
-            table.upsert(SMALL, durability="never")  # type: ignore[arg-type]
+            table.upsert(SMALL, durability="never")  # type: ignore[arg-type]  # wrong on purpose
         for start in range(0, 60_000, 5_000):
             rows = [(f"id-{n}", f"partner-{n}", NOON) for n in range(start, start + 5_000)]
             table.upsert(observations(*rows))
@@ -164,7 +166,7 @@ def test_durability_and_memory_are_chosen_when_a_store_is_opened(tmp_path: Path)
         {"durability": "sometimes"}, {"interval_ms": 0}, {"memtable": "1k"}, {"memtable": "much"},
     ):  # fmt: skip
         with pytest.raises(idmatch.InvalidArgument):
-            idmatch.open(place, **wrong)  # type: ignore[arg-type]
+            idmatch.open(place, **wrong)
 
 
 def test_distinct_identifiers_and_pairs_are_counted(store: idmatch.Store) -> None:

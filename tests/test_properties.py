@@ -9,8 +9,12 @@ import pyarrow as pa
 from compare import assert_same_histories, assert_same_lookups, assert_same_match
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from idmatch._types import By, Keep, Pick
 from oracle import Oracle
 
+SIDES: list[By] = ["id", "partner_id"]
+KEEPS: list[Keep] = ["last", "all"]
+PICKS: list[Pick] = ["all", "latest"]
 ALIKE = ["a", "A", "a ", "á", "a\u0301", "0", "00", "ff", "FF", "0a1b", "0A1B", "7", "-7", "07"]
 IDS = st.one_of(
     st.sampled_from(ALIKE),
@@ -47,7 +51,7 @@ def _table(rows: list[tuple[str, str, int]]) -> pa.Table:
 @given(data=st.data())
 @settings(max_examples=150, deadline=None)
 def test_idmatch_answers_as_sql_does(data: st.DataObject) -> None:
-    keep = data.draw(st.sampled_from(["last", "all"]))
+    keep = data.draw(st.sampled_from(KEEPS))
     rows = _rows(data.draw)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(rows)), max_size=3)))
     since, until = data.draw(WINDOW_ENDS), data.draw(WINDOW_ENDS)
@@ -61,11 +65,11 @@ def test_idmatch_answers_as_sql_does(data: st.DataObject) -> None:
         assert_same_lookups(table, oracle, None, None)
         assert_same_lookups(table, oracle, since, until)
         assert_same_histories(table, oracle)
-        for by in ("id", "partner_id"):
+        for by in SIDES:
             at = 0 if by == "id" else 1
             known = st.sampled_from([row[at] for row in rows] or ["nobody"])
             values = data.draw(st.lists(st.one_of(known, IDS), max_size=20))
             population = pa.table({by: pa.array(values, pa.string())})
-            for pick in ("all", "latest"):
+            for pick in PICKS:
                 assert_same_match(table, oracle, population, by, pick, since, until)
         assert table.verify() == []

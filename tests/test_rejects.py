@@ -61,8 +61,9 @@ def test_csv_rows_keep_their_numbers(empty: idmatch.Table, tmp_path: Path) -> No
     assert text.startswith("file,row,column,reason\n")
     assert "rows.csv,3,,has 2 fields instead of 3\n" in text
     assert "rows.csv,4,,has 4 fields instead of 3\n" in text
-    assert empty.latest_partner_id("d").value == 'quo"ted\nline'
-    assert empty.latest_partner_id("007").value == "NA"
+    midnight = NOON.replace(hour=0)
+    assert empty.latest_partner_id("d") == ('quo"ted\nline', midnight)
+    assert empty.latest_partner_id("007") == ("NA", midnight)
 
 
 def test_parquet_rows_have_numbers_of_their_file(empty: idmatch.Table, tmp_path: Path) -> None:
@@ -77,8 +78,8 @@ def test_parquet_rows_have_numbers_of_their_file(empty: idmatch.Table, tmp_path:
 
 
 def test_every_reason(empty: idmatch.Table) -> None:
-    good = {"id": b"a", "partner_id": b"x", "seen_at": "2026-03-01"}
-    wrong = {
+    good: dict[str, bytes | str | None] = {"id": b"a", "partner_id": b"x", "seen_at": "2026-03-01"}
+    wrong: dict[str, list[bytes | str | None]] = {
         "id": [None, b"", b"\xff", b"x" * 1025],
         "partner_id": [None, b"", b"\xff", b"x" * 1025],
         "seen_at": [None, "", "soon", "1969-12-31T23:59:59Z", "9999-01-01"],

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import idmatch
+import pyarrow as pa
 import pytest
 from conftest import Cli
 
@@ -91,7 +92,5 @@ def test_a_writer_elsewhere_is_respected(loaded: Cli) -> None:
             second.table("small").repair()
 
 
-def _row() -> object:
-    import pyarrow as pa
-
+def _row() -> pa.Table:
     return pa.table({"id": ["a"], "partner_id": ["x"], "seen_at": ["2026-01-01"]})

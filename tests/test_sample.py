@@ -3,7 +3,7 @@
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import duckdb
 import idmatch
@@ -14,7 +14,9 @@ from idmatch import _sample
 from idmatch._sample import _draws, _ids
 
 PEOPLE = 5000
-BY_ALL = [(name, "ascending") for name in ("cookie", "partner_id", "seen_at")]
+BY_ALL: list[tuple[str, Literal["ascending", "descending"]]] = [
+    (name, "ascending") for name in ("cookie", "partner_id", "seen_at")
+]
 KINDS = {
     "partner1": r"[1-9][0-9]{18}",
     "partner2": r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}",
@@ -71,7 +73,9 @@ def test_ids_are_of_their_kinds(made: Path) -> None:
             [pattern],
         )
         assert strange.fetchall() == [(0,)]
-    emails = duckdb.sql(f"SELECT count(*) FROM '{made}/donors.parquet' WHERE email LIKE '%_@_%._%'")
+    emails = duckdb.execute(
+        f"SELECT count(*) FROM '{made}/donors.parquet' WHERE email LIKE '%_@_%._%'"
+    )
     assert emails.fetchall() == [(pq.read_metadata(made / "donors.parquet").num_rows,)]
 
 
@@ -86,7 +90,7 @@ def test_ids_are_different(made: Path) -> None:
 
 def test_shapes_are_realistic(made: Path, truth: Any) -> None:
     assert 0.55 < truth["crm"]["matched"] / truth["crm"]["population"] < 0.65
-    counts = duckdb.sql(f"""
+    counts = duckdb.execute(f"""
         SELECT max(n), avg(n) FROM (SELECT count(*) AS n FROM '{made}/crm.parquet' GROUP BY email)
     """)
     ((most, mean),) = counts.fetchall()

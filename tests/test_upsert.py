@@ -12,12 +12,7 @@ import idmatch
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import NOON, SMALL, Cli, observations
-
-
-def pairs(answers: pa.Table) -> list[tuple[Any, ...]]:
-    """The rows of an answer."""
-    return [tuple(row.values()) for row in answers.to_pylist()]
+from conftest import NOON, SMALL, Cli, observations, pairs
 
 
 def test_an_upsert_is_seen_at_once_in_both_directions(store: idmatch.Store) -> None:
@@ -53,7 +48,12 @@ def test_upserts_outlive_the_store(tmp_path: Path) -> None:
 
 def test_one_by_one(store: idmatch.Store) -> None:
     table = store.create_table("t", keep="all")
-    dates = [NOON, NOON.replace(tzinfo=None), NOON.isoformat(), NOON + timedelta(microseconds=999)]
+    dates: list[datetime | str] = [
+        NOON,
+        NOON.replace(tzinfo=None),
+        NOON.isoformat(),
+        NOON + timedelta(microseconds=999),
+    ]
     for seen_at in dates:
         table.upsert_one("a", "x", seen_at)
     assert table.history("a", "x") == [NOON]

@@ -1,6 +1,6 @@
 """LMDB, through its Python package.
 
-Layout: two named databases with composite keys, `id \\0 partner_id` and `partner_id \\0 id`; the
+Layout: two named databases with composite keys, `id NUL partner_id` and `partner_id NUL id`; the
 value is the date, 8 bytes. Sorted duplicates would save the repeated first half of a key only where
 an id has many partner ids, and make the newest date a deletion and an insertion. Newest date: read
 before write, which is safe because LMDB has one writer.

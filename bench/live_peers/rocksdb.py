@@ -1,6 +1,6 @@
 """RocksDB, through its own C interface.
 
-Layout: one key space, `i id \\0 partner_id` and `p partner_id \\0 id`; the value is the date, 8
+Layout: one key space, `i id NUL partner_id` and `p partner_id NUL id`; the value is the date, 8
 bytes, largest first. Newest date: the merge operator `max` that RocksDB has built in, so that no
 write reads. A batch is one WriteBatch with both directions of its rows. A question is a seek and a
 scan of a prefix.

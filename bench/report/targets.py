@@ -276,7 +276,8 @@ def servers_targets(document: Document) -> list[Target]:
 
 def choice_ratio(document: Document) -> float | None:
     """Seconds of the largest match as idmatch chooses to read it, against the better of the ways
-    that it can be told to take."""
+    that it can be told to take.
+    """
     told = {name for name in document.get("match", {}) if name.startswith("idmatch:")}
     known = [
         seconds
