@@ -16,8 +16,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from idmatch._core import parse_size
 from idmatch._lab import Lab
-from idmatch._sizes import parse_size
 
 # Tests make hundreds of tables, which need not survive the machine.
 FOR_TESTS = ("-Dcassandra.unsafesystem=true",)

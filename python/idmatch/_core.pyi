@@ -58,6 +58,9 @@ def open_servers(address: str) -> Store:
 def explain_address(address: str) -> list[tuple[str, str, str]]:
     """The settings of a cql:// address, given or not: name, value, what it is for."""
 
+def address_parts(address: str) -> tuple[list[str], str]:
+    """The contact points of a cql:// address, each as host:port, and its keyspace."""
+
 def recover(path: str, accept_loss: bool) -> list[tuple[str, str]]:
     """Recovers a store that cannot be opened; returns the places and problems that it found."""
 
@@ -69,6 +72,9 @@ def parse_instant(text: str) -> int:
 
 def parse_period(text: str) -> str:
     """Checks a length of time such as "13mo" and returns it."""
+
+def parse_size(text: str) -> int:
+    """Reads "200000", "1.5G" (10**9) or "512Mi" (2**20)."""
 
 def format_instant(millis: int) -> str:
     """ISO 8601 in UTC with milliseconds: "2026-03-01T12:30:00.000Z"."""
@@ -150,7 +156,8 @@ class Table:
         self, by: By, key: str, since: int | None, until: int | None, limit: int | None
     ) -> pa.Table:
         """What goes with a key, newest first: a pyarrow.Table of the other side's column
-        (string) and seen_at (timestamp[ms, UTC])."""
+        (string) and seen_at (timestamp[ms, UTC]).
+        """
     def latest(
         self, by: By, key: str, since: int | None, until: int | None
     ) -> tuple[str, int] | None: ...

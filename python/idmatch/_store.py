@@ -7,7 +7,6 @@ from typing import Self
 from . import _core
 from ._errors import InvalidArgument
 from ._results import Finding
-from ._sizes import parse_size
 from ._table import Table
 from ._types import Durability, Keep
 
@@ -46,7 +45,7 @@ def open(
         raise InvalidArgument(f'durability is {durability!r}; use "always" or "interval"')
     if interval_ms < 1:
         raise InvalidArgument(f"interval_ms is {interval_ms}; use 1 or more")
-    size = parse_size(memtable) if isinstance(memtable, str) else memtable
+    size = _core.parse_size(memtable) if isinstance(memtable, str) else memtable
     if not 1_000_000 <= size < 1 << 40:
         raise InvalidArgument(
             f"memtable is {memtable!r}; use at least 1M of memory, and less than 1T"

@@ -302,7 +302,8 @@ class Table:
 
     def stats(self) -> TableStats:
         """Figures about the table. Takes up to about half a second: to count different
-        identifiers and pairs some of it is read."""
+        identifiers and pairs some of it is read.
+        """
         counts, oldest, newest = self._core.stats()
         dates = {"oldest": _datetime_or_none(oldest), "newest": _datetime_or_none(newest)}
         return TableStats(**counts, **dates)

@@ -15,7 +15,7 @@ mod sources;
 mod stores;
 mod stream;
 mod tables;
-mod times;
+mod values;
 
 use pyo3::prelude::*;
 
@@ -30,11 +30,13 @@ mod _core {
     #[pymodule_export]
     use crate::matches::Match;
     #[pymodule_export]
-    use crate::stores::{Store, explain_address, open_servers, open_store, recover, restore};
+    use crate::stores::{
+        Store, address_parts, explain_address, open_servers, open_store, recover, restore,
+    };
     #[pymodule_export]
     use crate::tables::Table;
     #[pymodule_export]
-    use crate::times::{format_instant, parse_instant, parse_period};
+    use crate::values::{format_instant, parse_instant, parse_period, parse_size};
     use pyo3::prelude::*;
 
     #[pymodule_init]

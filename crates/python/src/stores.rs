@@ -61,6 +61,13 @@ pub(crate) fn explain_address(
     Ok(effective.into_iter().map(|one| (one.name, one.value, one.about)).collect())
 }
 
+/// The contact points and the keyspace of an address.
+#[pyfunction]
+pub(crate) fn address_parts(py: Python<'_>, address: &str) -> PyResult<(Vec<String>, String)> {
+    let settings = settings(address).or_raise(py)?;
+    Ok((settings.nodes, settings.keyspace))
+}
+
 fn settings(address: &str) -> idmatch_store::Result<Settings> {
     Settings::parse(address, &|name| std::env::var(name).ok())
 }

@@ -5,7 +5,7 @@ use crate::errors::{OrRaise, closed, raise};
 use crate::interrupt::{interruptible, uninterrupted};
 use crate::matches::Match;
 use crate::sources::{PyRejects, PySource, Raised, ReadSource};
-use crate::times::window;
+use crate::values::window;
 use arrow_array::{ArrayRef, StringArray, TimestampMillisecondArray};
 use idmatch_model::{Keep, Period, Pick, SeenAt, Side};
 use idmatch_store::{

@@ -8,14 +8,15 @@ from argparse import Namespace
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
-from .. import _store
-from .._core import explain_address, format_instant
-from .._errors import InvalidArgument
-from .._lazy import LazyModule
-from .._results import Finding, TableStats
-from .._sizes import show_size
-from .._table import Table
-from .._times import to_millis
+from idmatch import _store
+from idmatch._core import explain_address, format_instant
+from idmatch._errors import InvalidArgument
+from idmatch._lazy import LazyModule
+from idmatch._results import Finding, TableStats
+from idmatch._sizes import show_size
+from idmatch._table import Table
+from idmatch._times import to_millis
+
 from ._copy import copy
 from ._lab import lab
 from ._output import print_columns, print_json, say_guessed, warn
@@ -27,7 +28,7 @@ from ._writes import alter, erase, load, upsert
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from .. import _sample
+    from idmatch import _sample
 else:
     # Imports numpy.
     _sample = LazyModule("idmatch._sample")

@@ -4,11 +4,12 @@ import os
 import time
 from argparse import Namespace
 
-from .. import _copy, _store
-from .._errors import InvalidArgument, NotAStore
-from .._results import CopyReport
-from .._store import Store
-from .._table import Table
+from idmatch import _copy, _core, _store
+from idmatch._errors import InvalidArgument, NotAStore
+from idmatch._results import CopyReport
+from idmatch._store import Store
+from idmatch._table import Table
+
 from ._output import print_columns, print_json, warn
 from ._progress import counted
 from ._stores import open_existing
@@ -63,17 +64,10 @@ def _copy_one(table: Table, destination: Store, options: Namespace) -> CopyRepor
 def _is_same(source: str, destination: str) -> bool:
     addresses = [_store.is_address(store) for store in (source, destination)]
     if all(addresses):
-        hosts, keyspace = _hosts_and_keyspace(source)
-        others, other_keyspace = _hosts_and_keyspace(destination)
-        return keyspace == other_keyspace and not hosts.isdisjoint(others)
+        nodes, keyspace = _core.address_parts(source)
+        others, other_keyspace = _core.address_parts(destination)
+        return keyspace == other_keyspace and not set(nodes).isdisjoint(others)
     return not any(addresses) and os.path.realpath(source) == os.path.realpath(destination)
-
-
-def _hosts_and_keyspace(address: str) -> tuple[set[str], str]:
-    """The hosts and the keyspace of an address, without user, settings and default port."""
-    place = address.removeprefix("cql://").partition("?")[0].rpartition("@")[2]
-    hosts, _, keyspace = place.partition("/")
-    return {host.removesuffix(":9042") for host in hosts.split(",")}, keyspace
 
 
 def _as_json(report: CopyReport) -> dict[str, object]:

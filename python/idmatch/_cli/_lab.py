@@ -5,12 +5,13 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .._lazy import LazyModule
-from .._sizes import show_size
+from idmatch._lazy import LazyModule
+from idmatch._sizes import show_size
+
 from ._output import print_columns, print_json
 
 if TYPE_CHECKING:
-    from .. import _lab
+    from idmatch import _lab
 else:
     # Imports psutil.
     _lab = LazyModule("idmatch._lab")

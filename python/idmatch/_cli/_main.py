@@ -4,7 +4,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from .._errors import Error, InvalidArgument
+from idmatch._errors import Error, InvalidArgument
+
 from . import _commands
 from ._parser import parser
 

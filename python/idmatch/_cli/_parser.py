@@ -3,9 +3,8 @@
 import argparse
 from collections.abc import Callable, Mapping
 
-from .. import __version__
-from .._errors import InvalidArgument
-from .._sizes import parse_size
+from idmatch import __version__, _core
+from idmatch._errors import InvalidArgument
 
 _SINCE = "start of the window, inside it: ISO 8601, or a period before now such as 90d or 13mo"
 _UNTIL = "end of the window, outside it: like --since"
@@ -303,6 +302,6 @@ def _add_store(command: argparse.ArgumentParser) -> None:
 
 def _size(text: str) -> int:
     try:
-        return parse_size(text)
+        return _core.parse_size(text)
     except InvalidArgument as error:
         raise argparse.ArgumentTypeError(str(error)) from error

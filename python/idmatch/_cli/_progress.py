@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from rich.progress import Progress, TaskID
 
-    from .._sources import OnMalformed, Source, Wanted
-    from .._types import Source as AnySource
+    from idmatch._sources import OnMalformed, Source, Wanted
+    from idmatch._types import Source as AnySource
 
 
 @contextmanager
@@ -23,7 +23,7 @@ def watched(paths: Sequence[str]) -> "Iterator[AnySource]":
     if not sys.stderr.isatty():
         yield paths
         return
-    from .._sources import find
+    from idmatch._sources import find
 
     sources = find(list(paths))
     with _progress("file {task.completed:.0f} of {task.total:.0f}") as progress:

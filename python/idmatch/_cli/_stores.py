@@ -2,9 +2,9 @@
 
 import os
 
-from .. import _store
-from .._errors import NotAStore
-from .._store import Store
+from idmatch import _store
+from idmatch._errors import NotAStore
+from idmatch._store import Store
 
 
 def open_existing(path: str) -> Store:

@@ -7,11 +7,12 @@ from collections.abc import Collection
 from io import BufferedReader
 from typing import cast
 
-from .. import _store
-from .._errors import InvalidArgument
-from .._results import EraseReport, LoadReport
-from .._store import Store
-from .._table import Table
+from idmatch import _store
+from idmatch._errors import InvalidArgument
+from idmatch._results import EraseReport, LoadReport
+from idmatch._store import Store
+from idmatch._table import Table
+
 from ._output import print_json, say_guessed, warn
 from ._progress import watched
 from ._stores import open_existing
@@ -96,13 +97,15 @@ def alter(options: Namespace) -> int:
 
 
 def _upsert(table: Table, options: Namespace) -> LoadReport:
-    from .. import _operations
-    from .._sources import ByteStream
+    from idmatch import _operations
+    from idmatch._sources import ByteStream
 
     columns = _columns(options.columns, 3)
     if options.file == "-":
         stream = ByteStream(cast("BufferedReader", sys.stdin.buffer), "standard input")
-        return _operations.upsert_stream(table._core, stream, columns, options.strict, options.rejects)
+        return _operations.upsert_stream(
+            table._core, stream, columns, options.strict, options.rejects
+        )
     with watched([options.file]) as sources:
         return table.upsert(
             sources, columns=columns, strict=options.strict, rejects=options.rejects

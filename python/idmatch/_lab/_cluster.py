@@ -16,7 +16,8 @@ from typing import Any, Final
 
 import psutil
 
-from .._errors import Busy, Error, InvalidArgument
+from idmatch._errors import Busy, Error, InvalidArgument
+
 from ._nodes import CQL_PORT, Node
 
 MOST_NODES: Final = 9

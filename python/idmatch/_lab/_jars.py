@@ -8,7 +8,7 @@ import tempfile
 from importlib import resources
 from pathlib import Path
 
-from .._errors import Error
+from idmatch._errors import Error
 
 VERSION = "5.0.9"
 """Of Apache Cassandra."""

@@ -15,7 +15,8 @@ from typing import Literal
 
 import psutil
 
-from .._errors import Busy, Error
+from idmatch._errors import Busy, Error
+
 from . import _jars
 
 CQL_PORT = 9042

@@ -15,8 +15,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from .._core import format_instant
-from .._errors import InvalidArgument
+from idmatch._core import format_instant
+from idmatch._errors import InvalidArgument
+
 from ._truth import CrmTruth, PartnerTruth, windows_as_text
 from ._world import REFERENCE_MILLIS, Partner, People
 

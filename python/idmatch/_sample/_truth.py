@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from .._core import format_instant
+from idmatch._core import format_instant
+
 from ._draws import DAY_MILLIS, Numbers
 from ._world import (
     REFERENCE_MILLIS,

@@ -6,12 +6,13 @@ from typing import TypeGuard
 
 import pyarrow as pa
 
-from .._errors import InvalidArgument
+from idmatch._errors import InvalidArgument
+
+from ._byte_stream import ByteStream
 from ._columns import Wanted
 from ._files import find_files
 from ._objects import ArrowObject, is_arrow
 from ._source import OnMalformed, Source
-from ._byte_stream import ByteStream
 
 _FEW_ROWS = 10_000
 

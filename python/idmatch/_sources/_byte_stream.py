@@ -11,8 +11,9 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from .._core import format_instant
-from .._errors import SourceError
+from idmatch._core import format_instant
+from idmatch._errors import SourceError
+
 from . import _csv
 from ._columns import Wanted, project
 from ._source import OnMalformed, reading

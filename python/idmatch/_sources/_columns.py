@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import types
 
-from .._errors import InvalidArgument
+from idmatch._errors import InvalidArgument
 
 _MAX_BATCH_ROWS = 1 << 18
 

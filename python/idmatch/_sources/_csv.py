@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.csv as pc
 from pyarrow.fs import FileSystem
 
-from .._errors import SourceError
+from idmatch._errors import SourceError
+
 from ._columns import Wanted, project
 from ._source import OnMalformed
 

@@ -9,7 +9,8 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType, LocalFileSystem
 
-from .._errors import SourceError
+from idmatch._errors import SourceError
+
 from ._columnar import open_columnar
 from ._columns import Wanted
 from ._csv import open_csv

@@ -6,7 +6,8 @@ from typing import TypeGuard
 
 import pyarrow as pa
 
-from .._types import ArrowArray, ArrowStream
+from idmatch._types import ArrowArray, ArrowStream
+
 from ._columns import Wanted, project
 from ._source import OnMalformed, reading
 

@@ -6,7 +6,8 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
 
-from .._errors import Error, SourceError
+from idmatch._errors import Error, SourceError
+
 from ._columns import Wanted
 
 OnMalformed: TypeAlias = Callable[[str, int, str], bool]

@@ -81,13 +81,7 @@ pub(super) fn login(
 type Parsed<T> = std::result::Result<T, String>;
 
 pub(super) fn number(text: &str, least: u64, most: u64) -> Parsed<u64> {
-    let (digits, factor) = match text.char_indices().last() {
-        Some((at, 'k')) => (text.get(..at), 1_000),
-        Some((at, 'M')) => (text.get(..at), 1_000_000),
-        Some((at, 'G')) => (text.get(..at), 1_000_000_000),
-        _ => (Some(text), 1),
-    };
-    let number = digits.and_then(|digits| digits.parse::<u64>().ok()?.checked_mul(factor));
+    let number = parse_size::parse_size(text).ok();
     number
         .filter(|number| (least..=most).contains(number))
         .ok_or_else(|| format!("is no number from {least} to {most}, such as 100 or 5M"))

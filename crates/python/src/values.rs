@@ -1,8 +1,8 @@
-//! Instants, windows and periods between Python and the model.
+//! Instants, windows, periods and sizes between Python and the model.
 
 use crate::errors::OrRaise;
 use idmatch_model::{Period, SeenAt, SeenAtError, Window};
-use idmatch_store::now;
+use idmatch_store::{Error, ErrorKind, now};
 use pyo3::prelude::*;
 
 /// A window from two optional numbers of milliseconds.
@@ -27,15 +27,24 @@ pub(crate) fn parse_instant(py: Python<'_>, text: &str) -> PyResult<i64> {
     }
     .map(SeenAt::millis_i64)
     .map_err(|_| {
-        idmatch_store::Error::new(
-            idmatch_store::ErrorKind::InvalidArgument,
-            format!(
-                "{text:?} is no point in time; write a date such as 2026-03-01, a time such as \
-                     2026-03-01T12:30:00Z, or a length of time before now such as 90d or 13mo"
-            ),
-        )
+        wrong(format!(
+            "{text:?} is no point in time; write a date such as 2026-03-01, a time such as \
+             2026-03-01T12:30:00Z, or a length of time before now such as 90d or 13mo"
+        ))
     })
     .or_raise(py)
+}
+
+/// Parses a count or a size: `k` is 1,000, `Ki` is 1,024.
+#[pyfunction]
+pub(crate) fn parse_size(py: Python<'_>, text: &str) -> PyResult<u64> {
+    let size = parse_size::parse_size(text);
+    let text = || format!("{text:?} is no size; write it like 200000, 1M, 1.5G or 512Mi");
+    size.map_err(|_| wrong(text())).or_raise(py)
+}
+
+fn wrong(text: String) -> Error {
+    Error::new(ErrorKind::InvalidArgument, text)
 }
 
 /// Parses a period and returns it as text.
