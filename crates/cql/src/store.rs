@@ -15,7 +15,8 @@ use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 /// A table that another client makes is waited for so long, and then made by this one.

@@ -274,7 +274,7 @@ def _add_lab(lab: argparse.ArgumentParser) -> None:
     def action(name: str, description: str) -> argparse.ArgumentParser:
         return actions.add_parser(name, parents=[common], help=description, description=description)
 
-    up = action("up", "Start it, or what of it does not run.")
+    up = action("up", "Start the cluster, or those of its nodes that do not run.")
     up.add_argument("--nodes", metavar="N", type=_size, default=1, help="how many (default: 1)")
     up.add_argument(
         "--heap", metavar="SIZE", type=_size, help="of each node (what it had, or 512Mi)"
@@ -285,13 +285,13 @@ def _add_lab(lab: argparse.ArgumentParser) -> None:
         default="127.0.0",
         help="nodes listen on loopback addresses A.B.C.1, A.B.C.2 ... (default: 127.0.0)",
     )
-    action("status", "Show its nodes.")
-    down = action("down", "Stop it; its data stays.")
+    action("status", "Show the nodes.")
+    down = action("down", "Stop the cluster; its data stays.")
     down.add_argument("--delete", action="store_true", help="delete its data too")
     for name, description in (
-        ("kill", "End a node as a crash would."),
-        ("freeze", "Stop a node in its tracks: it keeps its connections and answers nothing."),
-        ("resume", "Let a frozen node go on, or start one again that does not run."),
+        ("kill", "Kill a node, as a crash does."),
+        ("freeze", "Hang a node: it keeps its connections and does not respond."),
+        ("resume", "Resume a hung node, or start one that does not run."),
     ):
         action(name, description).add_argument("node", metavar="N", type=int)
 

@@ -12,7 +12,8 @@ use idmatch_store::{Error, ErrorKind, Result};
 use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::{Consistency, SerialConsistency, Statement};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 const PAGE_ROWS: i32 = 5_000;
 /// While servers are overloaded, IN queries and scans are retried for this many times the timeout:

@@ -12,7 +12,8 @@
 use crate::settings::Settings;
 use scylla::policies::speculative_execution::{Context, SpeculativeExecutionPolicy};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// The least delay of requests for many rows, which take longer in themselves.
 pub(super) const BULK: Duration = Duration::from_millis(250);

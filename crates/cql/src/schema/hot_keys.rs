@@ -18,7 +18,8 @@
 use super::bucket::bucket;
 use idmatch_model::{ErasureKey, Side};
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// The numbers of shards: a key starts with few. More shards hold more rows, and take more requests
 /// to find the newest.

@@ -15,8 +15,9 @@ use idmatch_store::{Error, ErrorKind, Result, now};
 use parking_lot::RwLock;
 use scylla::value::CqlTimestamp;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 /// Log entries that are read concurrently: a table with many tombstones opens in few round trips.

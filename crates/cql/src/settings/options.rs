@@ -210,6 +210,7 @@ pub(super) const OPTIONS: [AddressOption; 18] = [
 ];
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "reads the document")]
 mod tests {
     use super::OPTIONS;
     use std::path::Path;

@@ -1,5 +1,6 @@
 //! The backend on a real Cassandra, which `scripts/with_lab.py` starts: `make test-cql`.
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
+#![allow(clippy::disallowed_methods, reason = "tests have threads and clocks of their own")]
 
 mod catalog;
 mod clients;
