@@ -26,7 +26,7 @@ export PIP_QUIET := 1
 COMMIT := $(or $(shell git rev-parse HEAD 2>/dev/null | cut -c1-4),0007)
 export IDMATCH_SEED ?= $(shell printf '%d' 0x$(COMMIT))
 
-# Conformance cases are played on servers as written and in one other way, chosen by the commit.
+# Conformance cases run on servers as written and in one other way, chosen by the commit.
 export IDMATCH_TEST_WAYS ?= $(word $(shell expr $(IDMATCH_SEED) % 4 + 1),reversed repeated upserted mixed)
 
 .PHONY: demo test test-long check build clean hooks java \

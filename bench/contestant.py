@@ -1,4 +1,4 @@
-"""Runs one contestant in its own process, measures each call's private memory, and stops it when it
+"""Runs one system in its own process, measures each call's peak memory, and stops it when it
 goes too far.
 """
 
@@ -27,13 +27,13 @@ _HERE = Path(__file__).parent
 
 
 class ContestantFailed(Exception):
-    """A contestant gave no answer; the text says why."""
+    """A system gave no answer; the text says why."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """What came of one call: its result, its time inside the contestant, its peak of private
-    memory, and what it read from disk.
+    """What came of one call: its result, its time inside the system, its peak memory,
+    and what it read from disk.
     """
 
     value: Any
@@ -44,7 +44,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Limits:
-    """A contestant that passes one of these is ended, and the page says so."""
+    """A system that passes one of these is ended, and the page says so."""
 
     seconds: float
     private_bytes: int
@@ -52,7 +52,7 @@ class Limits:
 
 
 class Contestant:
-    """A contestant's process; use it in a `with` block."""
+    """A system's process; use it in a `with` block."""
 
     def __init__(self, name: str, setting: Setting, limits: Limits) -> None:
         self.name = name
@@ -70,7 +70,7 @@ class Contestant:
         )
 
     def call(self, method: str, **arguments: Any) -> Call:
-        """Makes the contestant run one of its methods and waits for the answer."""
+        """Makes the system run one of its methods and waits for the answer."""
         began = time.perf_counter()
         peak = Peak()
 
@@ -79,8 +79,7 @@ class Contestant:
             peak.see(now)
             if now > self._limits.private_bytes:
                 self._end(
-                    "ended after its private memory passed"
-                    f" {self._limits.private_bytes / 1e9:.0f} GB"
+                    f"ended after its memory passed {self._limits.private_bytes / 1e9:.0f} GB"
                 )
             elif time.perf_counter() - began > self._limits.seconds:
                 self._end(f"ended after {self._limits.seconds:.0f} s without an answer")

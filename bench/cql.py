@@ -10,9 +10,9 @@ times are in seconds:
 
     about      machine, commands, date, rows, populations, the node's version and settings
     warm_up    rows and reads before the first figure, not counted
-    load       contestant -> its runs, in rounds; flush and compaction after each
-    match      contestant -> population, in percent of the rows -> its runs; version and settings
-    lookups    contestant -> its runs, each of many lookups one after the other
+    load       system -> its runs, in rounds; flush and compaction after each
+    match      system -> population, in percent of the rows -> its runs; version and settings
+    lookups    system -> its runs, each of many lookups one after the other
     hot        the newest values of a hot key
     skipped    what gave no figure, and why
 
@@ -113,9 +113,9 @@ def _options() -> argparse.Namespace:
     add("--matching", type=int, default=data_sets.MATCHING_PERCENT, help="percent that are found")
     add("--lookups", type=parse_count, default=5_000, help="single lookups of a run")
     add("--values", type=parse_count, default=10**6, help="values of the hot key")
-    add("--rounds", type=int, default=3, help="in which the contestants take turns")
+    add("--rounds", type=int, default=3, help="in which the systems take turns")
     add("--runs", type=int, default=3, help="measured runs of each figure in a round")
-    add("--load-runs", type=int, default=3, help="measured loads of each contestant")
+    add("--load-runs", type=int, default=3, help="measured loads of each system")
     add(
         "--seconds", type=float, default=40, help="start no further run of a figure after this long"
     )
@@ -125,9 +125,9 @@ def _options() -> argparse.Namespace:
         default=1_500_000,
         help="rows written at first, discarded",
     )
-    add("--warm-up-seconds", type=float, default=15, help="of each contestant, discarded too")
+    add("--warm-up-seconds", type=float, default=15, help="of each system, discarded too")
     add("--slow-load-percent", type=int, default=10, help="rows that the slow ones load")
-    add("--give-up-after", type=float, default=3600, help="end a contestant that takes longer")
+    add("--give-up-after", type=float, default=3600, help="end a system that takes longer")
     add("--only", type=parse_names(tuple(CONTESTANTS)), default=list(CONTESTANTS))
     add("--steps", type=parse_names(STEPS), default=list(STEPS), help=f"of {','.join(STEPS)}")
     add("--network", default="127.73.35", help="first three numbers of the node's address")

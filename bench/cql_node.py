@@ -1,4 +1,4 @@
-"""The Cassandra node that all contestants of the benchmark on servers share.
+"""The Cassandra node that all systems of the benchmark on servers share.
 
 It is a lab of idmatch, with the settings and Java options that Cassandra itself comes with where a
 lab has other ones: a lab is made for three small nodes on one machine, and to lose nothing.

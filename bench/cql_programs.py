@@ -1,4 +1,4 @@
-"""The contestants of the benchmark on servers: how each is started, and what it is asked.
+"""The systems of the benchmark on servers: how each is started, and what it is asked.
 
 All take the same options and print documents of the same form, whether it is the program in `cql/`
 or `cql_peers/worker.py` in a virtual environment of its own.
@@ -30,7 +30,7 @@ SCRATCH = "scratch_bench"
 
 
 class ContestantFailed(Exception):
-    """A contestant gave no answer; the text says why."""
+    """A system gave no answer; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ CONTESTANTS = {
         *(
             Contestant(
                 f"idmatch:{name}",
-                f"idmatch, told to read by {name}",
+                f"idmatch, match_reads={name}",
                 OURS,
                 _READS,
                 venv=".venv",
@@ -122,20 +122,25 @@ CONTESTANTS = {
         ),
         Contestant(
             "bare-keys",
-            "bare: one key a request",
+            "lower bound: one key a request",
             OURS,
             ("match", "lookups"),
             read="keys",
             in_flight=IN_FLIGHT,
         ),
         Contestant(
-            "bare-lists", "bare: `IN` of 100 keys", OURS, _READS, read="lists", in_flight=64
+            "bare-lists", "lower bound: `IN` of 100 keys", OURS, _READS, read="lists", in_flight=64
         ),
         Contestant(
-            "bare-buckets", "bare: whole buckets", OURS, _READS, read="buckets", in_flight=64
+            "bare-buckets",
+            "lower bound: partition scans",
+            OURS,
+            _READS,
+            read="buckets",
+            in_flight=64,
         ),
         Contestant(
-            "bare-ranges", "bare: ranges of tokens", OURS, _READS, read="ranges", in_flight=8
+            "bare-ranges", "lower bound: token ranges", OURS, _READS, read="ranges", in_flight=8
         ),
     )
 }

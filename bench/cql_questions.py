@@ -1,4 +1,4 @@
-"""Questions for the contestants on servers, with answers computed from the data alone."""
+"""Questions for the systems on servers, with answers computed from the data alone."""
 
 from __future__ import annotations
 

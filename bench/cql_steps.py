@@ -36,7 +36,7 @@ from units import show_count, show_seconds
 # Who fills the tables of a keyspace.
 _OWNERS = {OURS: "idmatch", ONE_ROW: "driver"}
 _NEWEST = 10
-# The server is warmed up this many times as long as a contestant.
+# The server is warmed up this many times as long as a system.
 WARM_UPS = 4
 
 
@@ -70,7 +70,7 @@ class Bench:
         self._drop(SCRATCH)
 
     def warm_up_reads(self) -> None:
-        """The same for reads, for as long each: single keys, lists of keys, and whole buckets."""
+        """The same for reads, for as long each: single keys, IN queries, partition scans."""
         _, tenth, _ = self._questions.matches
         seconds = WARM_UPS * self._options.warm_up_seconds
         for name in ("driver", "bare-lists", "bare-buckets"):
@@ -81,7 +81,7 @@ class Bench:
             )
 
     def load(self, names: Iterable[str]) -> None:
-        """Loads new tables, several times, one contestant after the other."""
+        """Loads new tables, several times, one system after the other."""
         kept: dict[str, list[Figures]] = {}
         contestants = [CONTESTANTS[name] for name in names if "load" in CONTESTANTS[name].steps]
         for number in range(self._options.load_runs):

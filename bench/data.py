@@ -244,7 +244,7 @@ def _write_parquet(
     """Writes the query's rows to `file`, which appears only when it is whole; returns the
     seconds.
     """
-    import duckdb  # here, so that a contestant that is not DuckDB does not load it
+    import duckdb  # here, so that a system that is not DuckDB does not load it
 
     began = time.perf_counter()
     partial = file.with_suffix(".parquet.partial")

@@ -36,11 +36,11 @@ class Bench:
     limits: Limits
 
     def setting(self, name: str, data: DataSet, place: str = "") -> Setting:
-        """A contestant's setting; `place` tells several stores of one contestant apart."""
+        """A system's setting; `place` tells several stores of one system apart."""
         return Setting(data, self.workspace(name, data, place), self.threads, self.memory_bytes)
 
     def workspace(self, name: str, data: DataSet, place: str = "") -> Path:
-        """The directory that a contestant has for itself."""
+        """The directory that a system has for itself."""
         return (
             self.directory
             / "work"
@@ -48,11 +48,11 @@ class Bench:
         )
 
     def start(self, name: str, data: DataSet, place: str = "") -> Contestant:
-        """Starts a contestant's process."""
+        """Starts a system's process."""
         return Contestant(name, self.setting(name, data, place), self.limits)
 
     def remove(self, name: str, data: DataSet, place: str = "") -> None:
-        """Deletes all that a contestant has on disk."""
+        """Deletes all that a system has on disk."""
         shutil.rmtree(self.workspace(name, data, place), ignore_errors=True)
 
 
@@ -145,7 +145,7 @@ def with_best_limit(bench: Bench, measure: Callable[[Bench], dict[str, Any]]) ->
 
 
 def attempt(bench: Bench, measure: Callable[[], dict[str, Any]], part: str, *keys: str) -> bool:
-    """Measures and stores; a contestant that fails is noted with its reason. Returns whether there
+    """Measures and stores; a system that fails is noted with its reason. Returns whether there
     is a result.
     """
     try:
@@ -159,7 +159,7 @@ def attempt(bench: Bench, measure: Callable[[], dict[str, Any]], part: str, *key
 
 
 def _give_page_cache(contestant: Contestant) -> int:
-    """Lets a contestant have the page cache for itself; returns the bytes of the files it opens."""
+    """Lets a system have the page cache for itself; returns the bytes of the files it opens."""
     give_page_cache_to(Path(file) for file in contestant.call("inputs").value)
     return int(contestant.call("opened_bytes").value)
 
@@ -193,7 +193,7 @@ def _told(
         heat = f" of {show_bytes(opened)}, {'hot' if is_hot else 'NOT HOT'}"
     log(
         f"{what}: {show_seconds(figures['median'])} ({show_seconds(figures['min'])} to"
-        f" {show_seconds(figures['max'])}, {len(calls)} runs), private memory"
+        f" {show_seconds(figures['max'])}, {len(calls)} runs), peak memory"
         f" {show_bytes(private)}; read from disk {', '.join(map(show_bytes, read))}{heat}"
     )
     return figures

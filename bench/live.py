@@ -257,7 +257,7 @@ def _flood(figures: Figures) -> list[str]:
             f" {_latency(written['latency'])}; {written['stalls']['calls']} stalls"
         ),
         (
-            f"private memory {show_bytes(figures['private_bytes'])}; segments"
+            f"peak memory {show_bytes(figures['private_bytes'])}; segments"
             f" {figures['before']['segments']}, after the writes {figures['after']['segments']},"
             f" idle {show_seconds(figures['idle_after_seconds'])} later"
             f" {figures['idle']['segments']}"

@@ -161,7 +161,7 @@ class Pair:
         } | {"ratio": ratio, "least": min(again), "most": max(again), "verdict": verdict}
 
     def _measure(self, name: str) -> Figures:
-        """All steps of one contestant, with a store of its own."""
+        """All steps of one system, with a store of its own."""
         figures: Figures = {}
         store = self._stores.begin()
         for step in STEPS:

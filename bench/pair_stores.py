@@ -1,6 +1,6 @@
 """Where the paired benchmark puts stores: in a directory, or on a Cassandra node of its own.
 
-Each contestant gets a new, empty place; the place of the one before is removed.
+Each system gets a new, empty place; the place of the one before is removed.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 stopped.
 
     about         machine, versions, command, date, seed, rows, sizes of the data
-    counts        rows -> the count that every contestant gave
-    checksums     rows -> a checksum of the rows that every contestant wrote
-    contestants   name -> version, and per mode its seconds, private memory and bytes from disk
+    counts        rows -> the count that every system gave
+    checksums     rows -> a checksum of the rows that every system wrote
+    contestants   name -> version, and per mode its seconds, peak memory and bytes from disk
     bare          seconds of each step of the least any join must do
     idmatch       load, ten_loads, open, lookups, lookups_rust
     skipped       what was left out, and why
@@ -21,7 +21,7 @@ from typing import Any
 
 
 class Disagreement(Exception):
-    """Two contestants gave different answers to the same question."""
+    """Two systems gave different answers to the same question."""
 
 
 class Results:

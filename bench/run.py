@@ -142,7 +142,7 @@ def run(bench: Bench, only: list[str], modes: list[str], keep: bool) -> None:
 
 
 def _joins(bench: Bench, name: str, modes: list[str]) -> None:
-    """The modes that every contestant takes part in, over all rows, and the smaller sizes for those
+    """The modes that every system takes part in, over all rows, and the smaller sizes for those
     that read Parquet.
     """
 
@@ -332,7 +332,7 @@ def _options() -> argparse.Namespace:
         "--give-up-after",
         type=float,
         default=3600,
-        help="end a contestant that takes longer for one call",
+        help="end a system that takes longer for one call",
     )
     parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1))
     parser.add_argument(

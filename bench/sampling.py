@@ -1,4 +1,4 @@
-"""Watches what a process or a directory uses while something runs: private memory, disk space,
+"""Watches what a process or a directory uses while something runs: anonymous memory, disk space,
 time.
 """
 

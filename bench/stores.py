@@ -52,7 +52,7 @@ def load(bench: Bench, data: DataSet, loads: int = 1, place: str = "") -> dict[s
     log(
         f"load of {show_count(data.rows)} rows in {len(seconds)}: {show_seconds(total)},"
         f" {show_count(data.rows / total)} rows/s, store {show_bytes(store)} ({store / parquet:.2f}"
-        f" of Parquet), private memory {show_bytes(private)}"
+        f" of Parquet), peak memory {show_bytes(private)}"
     )
     return {
         "rows": data.rows,
@@ -131,7 +131,7 @@ def lookups_from_rust(bench: Bench, data: DataSet) -> dict[str, Any]:
 
 
 def bare_cost(bench: Bench, data: DataSet) -> dict[str, Any]:
-    """The least that any such join must do, as timed by the program in `bare/`."""
+    """The lower bound of a hash join, as timed by the program in `bare/`."""
     figures = run_program(
         "bare",
         [
@@ -145,7 +145,7 @@ def bare_cost(bench: Bench, data: DataSet) -> dict[str, Any]:
             str(bench.runs),
         ],
     )
-    log(f"bare cost: {show_seconds(figures['total']['median'])}")
+    log(f"lower bound: {show_seconds(figures['total']['median'])}")
     return figures
 
 

@@ -1,4 +1,4 @@
-"""The contestants of the benchmark on servers that are driven from Python, one module each.
+"""The systems of the benchmark on servers that are driven from Python, one module each.
 
 A module is imported only in a process that runs it, in the virtual environment that has what it
 needs: `cassandra-driver`, Spark and idmatch are never in one.

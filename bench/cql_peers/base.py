@@ -1,4 +1,4 @@
-"""What the benchmark on servers asks of every contestant that is driven from Python."""
+"""What the benchmark on servers asks of every system that is driven from Python."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer that every contestant has to find: rows, and the sum of their dates in
+    """The answer that every system has to find: rows, and the sum of their dates in
     milliseconds.
 
-    The sum needs every row: no contestant can answer without receiving all.
+    The sum needs every row: no system can answer without receiving all.
     """
 
     rows: int
@@ -36,7 +36,7 @@ class Answer:
 
 
 class NotAsked(Exception):
-    """A contestant does not do this."""
+    """A system does not do this."""
 
 
 class CqlPeer(ABC):
@@ -70,7 +70,7 @@ class CqlPeer(ABC):
         raise NotAsked
 
     def plan(self) -> list[dict[str, str | int]]:
-        """How the last match was read; empty where a contestant has one way."""
+        """How the last match was read; empty where a system has one way."""
         return []
 
     def close(self) -> None:  # noqa: B027

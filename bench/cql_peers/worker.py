@@ -1,4 +1,4 @@
-"""Runs one step of one contestant in this process, and prints one JSON document as the last line.
+"""Runs one step of one system in this process, and prints one JSON document as the last line.
 
     python -m cql_peers.worker match idmatch --address A --keyspace K --rows N ... POPULATIONS...
 
@@ -116,7 +116,7 @@ _STEPS: dict[str, Callable[[Any, argparse.Namespace], Figures]] = {
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Run one step of one contestant.")
+    parser = argparse.ArgumentParser(description="Run one step of one system.")
     parser.add_argument("step", choices=_STEPS)
     parser.add_argument("peer")
     parser.add_argument("--address", required=True)

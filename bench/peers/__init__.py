@@ -1,6 +1,6 @@
-"""The contestants: one module each, all with the interface of `peers.base.Peer`.
+"""The systems: one module each, all with the interface of `peers.base.Peer`.
 
-A contestant is imported only in the process that runs it, so that one which is not installed stops
+A system is imported only in the process that runs it, so that one which is not installed stops
 only itself.
 """
 
@@ -31,6 +31,6 @@ TITLES = {
 
 
 def peer_class(name: str) -> type[Peer]:
-    """The class of the contestant called `name`."""
+    """The class of the system called `name`."""
     found: type[Peer] = importlib.import_module(_MODULES[name]).PEER
     return found

@@ -1,4 +1,4 @@
-"""What the harness asks of every contestant."""
+"""What the harness asks of every system."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Codec = Literal["snappy", "none"]
 
 @dataclass(frozen=True)
 class Setting:
-    """What a contestant is given: the data, a directory of its own, and its share of the
+    """What a system is given: the data, a directory of its own, and its share of the
     machine.
     """
 
@@ -27,7 +27,7 @@ class Setting:
 
 
 class Peer(ABC):
-    """One contestant. All methods run in one process that no other contestant shares.
+    """One system. All methods run in one process that no other system shares.
 
     The question is `SELECT count(m.partner_id) FROM population p JOIN matches m ON p.id = m.id`.
     """
@@ -41,7 +41,7 @@ class Peer(ABC):
         """The version that is measured."""
 
     def prepare(self) -> None:  # noqa: B027
-        """Builds what the contestant keeps on disk, durably. Nothing where it reads the Parquet
+        """Builds what the system keeps on disk, durably. Nothing where it reads the Parquet
         files.
         """
 

@@ -47,7 +47,7 @@ class DuckDbParquet(Peer):
         return [sys.executable, "-c", code]
 
     def write(self, path: str, compression: Codec) -> None:
-        # Rows may come in any order from every contestant; without this DuckDB would keep the
+        # Rows may come in any order from every system; without this DuckDB would keep the
         # input's.
         self.connection.execute("SET preserve_insertion_order = false")
         codec = "uncompressed" if compression == "none" else compression

@@ -2,7 +2,7 @@
 
 It answers a simpler question than the others: every key is there, keys and values have the size of
 an id and of a partner id with its date, nothing is decoded from Parquet, and nothing is verified.
-It is a floor for what a key-value store needs, not a contestant that gives a count.
+It is a floor for what a key-value store needs, not a system that gives a count.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class RocksDb:
         }
 
     def _run(self, benchmark: str, threads: int, extra: list[str]) -> tuple[str, float, int]:
-        """Version, seconds and peak private memory of one run of db_bench."""
+        """Version, seconds and peak memory of one run of db_bench."""
         command = [
             "db_bench",
             f"--benchmarks={benchmark}",

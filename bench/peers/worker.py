@@ -1,4 +1,4 @@
-"""The process of one contestant: reads calls as JSON lines, makes them one at a time, answers with
+"""The process of one system: reads calls as JSON lines, makes them one at a time, answers with
 JSON lines.
 
 Started by `contestant.Contestant` as `python -m peers.worker NAME SETTING`, where SETTING is the
@@ -45,9 +45,7 @@ def _answer(peer: Peer, call: dict[str, Any]) -> dict[str, Any]:
     began = time.perf_counter()
     try:
         value = getattr(peer, call["call"])(**call["arguments"])
-    except (
-        Exception
-    ) as error:  # a contestant may fail in any way; the harness reports it and goes on
+    except Exception as error:  # a system may fail in any way; the harness reports it and goes on
         traceback.print_exc()
         return {"error": f"{type(error).__name__}: {error}"}
     return {"value": value, "seconds": time.perf_counter() - began}
@@ -58,7 +56,7 @@ def main() -> None:
     name, setting_text = sys.argv[1:]
     answers = _keep_stdout_for_answers()
     setting = read_setting(setting_text)
-    # The same processors for everyone: a contestant cannot use more than its share by starting more
+    # The same processors for everyone: a system cannot use more than its share by starting more
     # threads.
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: setting.threads])
     peer: Peer | None = None

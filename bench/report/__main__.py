@@ -48,7 +48,7 @@ def join(document: Document, folder: Path, _: argparse.Namespace) -> str:
     }
     drawings = _drawn(
         (
-            "Seconds of the join, per contestant",
+            "Seconds of the join, per system",
             "comparison.svg",
             charts.draw_bars(_join_bars(document), folder / "comparison.svg", show_seconds),
         ),
@@ -84,7 +84,7 @@ def _join_bars(document: Document) -> dict[str, list[charts.Bar]]:
             if "median" in figures.get(mode, {})
         ]
         if mode == "hot" and bars and "total" in document["bare"]:
-            bars.append(charts.Bar("bare cost", document["bare"]["total"]["median"], charts.BARE))
+            bars.append(charts.Bar("lower bound", document["bare"]["total"]["median"], charts.BARE))
         panels[title] = sorted(bars, key=lambda bar: bar.value)
     return panels
 
@@ -108,7 +108,7 @@ def live(document: Document, folder: Path, options: argparse.Namespace) -> str:
     }
     drawings = _drawn(
         (
-            "Rows a second, per contestant",
+            "Rows a second, per system",
             "live-peers.svg",
             charts.draw_rates(rates, folder / "live-peers.svg"),
         ),
@@ -153,7 +153,7 @@ def servers(document: Document, folder: Path, options: argparse.Namespace) -> st
     }
     drawings = _drawn(
         (
-            "Population rows a second, per contestant",
+            "Population rows a second, per system",
             "servers.svg",
             charts.draw_rates(rates, folder / "servers.svg"),
         )

@@ -70,7 +70,7 @@ def draw_bars(panels: dict[str, list[Bar]], path: Path, show: Callable[[float], 
 
 
 def draw_rates(panels: dict[str, dict[str, float]], path: Path) -> bool:
-    """Bars of rates by title and contestant, the fastest first."""
+    """Bars of rates by title and system, the fastest first."""
     return draw_bars(
         {
             title: [

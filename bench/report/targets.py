@@ -111,7 +111,7 @@ def join_targets(document: Document) -> list[Target]:
     return [
         _faster("count, hot, against DuckDB on Parquet", against_duckdb("hot"), 10),
         _at_most(
-            "count, hot, against the bare cost",
+            "count, hot, against the lower bound",
             _ratio(document, f"{us}.hot.median", "bare.total.median"),
             2.5,
         ),
@@ -136,7 +136,7 @@ def join_targets(document: Document) -> list[Target]:
             _rate,
         ),
         _under(
-            "private memory of a load", get(document, "idmatch.load.private_bytes"), 4e9, show_bytes
+            "peak memory of a load", get(document, "idmatch.load.private_bytes"), 4e9, show_bytes
         ),
         _at_most(
             "store, against the Parquet files",
@@ -149,7 +149,7 @@ def join_targets(document: Document) -> list[Target]:
             1.2,
         ),
         _under(
-            "private memory of a match",
+            "peak memory of a match",
             max((one for one in memory if one is not None), default=None),
             1.5e9,
             show_bytes,
@@ -163,7 +163,7 @@ def join_targets(document: Document) -> list[Target]:
 
 
 def live_targets(document: Document) -> list[Target]:
-    """Targets of writing while reading, in the order of the page."""
+    """Targets of concurrent reads and writes, in the order of the page."""
     under_all = "lookups to a schedule under the join and the upserts"
     memtables = [sample["memtable_bytes"] for sample in get(document, "batches.series") or ()]
     return [
@@ -240,7 +240,11 @@ def servers_targets(document: Document) -> list[Target]:
 
     def lookup(name: str, language: str) -> Target:
         ratio = _ratio(document, f"lookups.{name}.median", "lookups.driver.median")
-        return _at_most(f"single lookup from {language}, against the bare Rust driver", ratio, 1.2)
+        return _at_most(
+            f"single lookup from {language}, against the Rust driver with one row a request",
+            ratio,
+            1.2,
+        )
 
     return [
         against("10", "dask", "Dask and the Python driver", 30),

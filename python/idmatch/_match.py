@@ -19,9 +19,9 @@ class MatchResult:
     Every read streams the matches from the store, as they were at the time of the match.
     Anything that takes Arrow streams (`pyarrow`, `polars`, `duckdb`, another table's `match`)
     takes this object.
-    Their columns are the population's side, the other side (both text) and `seen_at`
-    (`timestamp[ms, UTC]`); a population row's matches come newest first, population rows in
-    no particular order.
+    The first column is `id` or `partner_id`, as in the population; the second is the other one
+    (both text), the third `seen_at` (`timestamp[ms, UTC]`). A population row's matches come newest
+    first, population rows in no particular order.
     """
 
     __slots__ = ("_core", "columns", "seconds")

@@ -24,7 +24,7 @@ class Latest(NamedTuple):
     """The newest answer to a question about one identifier."""
 
     value: str
-    """The identifier of the other side."""
+    """The other identifier of the pair."""
     seen_at: datetime
     """When the two were last seen together, in UTC."""
 

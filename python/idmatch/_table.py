@@ -64,7 +64,8 @@ class Table:
         strict: bool = False,
         rejects: Path | None = None,
     ) -> LoadReport:
-        """Adds observations, all or nothing.
+        """Adds observations; in a directory, all or nothing. On servers, a load that fails may have
+        added a part; repeating it is safe.
 
         `source` is a Parquet, CSV (plain, .gz, .zst) or ORC file, a glob, a directory, a URL of
         a filesystem that pyarrow opens, a list of these, or an object that speaks the Arrow
@@ -92,16 +93,15 @@ class Table:
         rejects: Path | None = None,
         durability: Literal["always"] | None = None,
     ) -> LoadReport:
-        """Adds observations at once. When this returns they are on disk, and every later question
-        in this process sees them, in both directions. Any number of threads may call it.
+        """Adds observations at once. When this returns, every later query in this process sees
+        them, in both directions. They are on disk, too, unless the store was opened with
+        `durability="interval"`: then they are on disk a little later. `durability="always"`, the
+        only other value, makes this one call durable. Any number of threads may call it.
 
-        In a store that was opened with `durability="interval"` they are on disk a little later,
-        unless this call asks for `durability="always"`.
-
-        The other arguments are those of `load`. A batch of up to 100,000 rows is visible whole or
-        not at all; more rows are cut into such batches. After an error (with `strict` a bad row is
-        one) the batches before it stay. Repeating an upsert is always safe. For one observation
-        `upsert_one` is faster, for millions of rows `load` is.
+        The other arguments are those of `load`. The rows are cut into batches of at most 100,000
+        rows or about 32 MiB. In a directory, each batch is visible whole or not at all. After an
+        error (with `strict` a bad row is one) the batches before it stay. Repeating an upsert is
+        always safe. For one observation `upsert_one` is faster, for millions of rows `load` is.
 
         The first upsert makes this process the writer of the store until the store is closed.
         Other processes see the rows when they refresh.
@@ -156,7 +156,8 @@ class Table:
         strict: bool = False,
         rejects: Path | None = None,
     ) -> EraseReport:
-        """Erases what each row of a source names: an id, a partner ID or a pair. All or nothing.
+        """Erases what each row of a source names: an id, a partner ID or a pair. In a directory,
+        all or nothing.
 
         `source`, `strict` and `rejects` are those of `load`. `columns` names the columns in the
         order id, partner_id, or is a dict with these keys; at least one, and none is guessed.
@@ -231,10 +232,10 @@ class Table:
         """Finds what goes with every identifier of a population.
 
         `population` is anything that `load` takes. `column` names the one that holds the
-        identifiers, which are of the side `by`; without it the column is guessed where exactly
-        one fits. `pick="all"` gives what SQL's JOIN gives, a repeated population row repeating
-        its matches; `pick="latest"` gives at most the newest match of each population row. What
-        is no identifier (missing, empty, too long) matches nothing.
+        identifiers, which `by` says are ids or partner IDs; without it the column is guessed where
+        exactly one fits. `pick="all"` gives what SQL's JOIN gives, a repeated population row
+        repeating its matches; `pick="latest"` gives at most the newest match of each population
+        row. What is no identifier (missing, empty, too long) matches nothing.
         """
         return _operations.match(
             self._core,
@@ -273,8 +274,8 @@ class Table:
         return _copy.copy(self._core, store._core, name, merge, accept_lost_erasures, batch_rows)
 
     def compact(self) -> None:
-        """Rewrites the table as few large segments, without rows older than the retention. Answers
-        stay the same; reads and upserts go on.
+        """Rewrites the table as few large segments, without expired or erased rows. Answers stay
+        the same; reads and upserts go on. On servers, it deletes hidden rows and finds hot keys.
 
         Upserts start compactions in the background. This call does all of the work at once. It
         takes about as long as loading the rows that it rewrites, and little additional disk.
@@ -284,7 +285,9 @@ class Table:
         self._core.compact()
 
     def verify(self) -> list[Finding]:
-        """Reads and checks everything stored of the table; an empty list when all is well."""
+        """Compares both directions of the table; an empty list when all is well. In a directory, it
+        also reads every byte and verifies all checksums.
+        """
         return [Finding(place, problem) for place, problem in self._core.verify()]
 
     def repair(self, *, accept_loss: bool = False) -> RepairReport:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol, TypeAlias, TypedDict, runtime_checkable
 
 By: TypeAlias = Literal["id", "partner_id"]
-"""The side of the keys of a match."""
+"""Which identifiers a population has."""
 
 Keep: TypeAlias = Literal["last", "all"]
 """Which observations of a pair a table keeps."""

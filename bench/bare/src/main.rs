@@ -1,4 +1,4 @@
-//! The bare cost of joining a population with a table: what any engine that works by hashes
+//! The lower bound of a hash join of a population with a table: what any engine that works by hashes
 //! has to do at the very least, without storage, verification of ids, or answers.
 //!
 //! 1. decode the population's `id` column from Parquet, row groups spread over the threads

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 /// 2025-01-01, in milliseconds since 1970: sums of dates count from here, so that they stay small.
 const START: i64 = 1_735_689_600_000;
 
-/// What came of requests: rows, and the sum of their dates, by which all contestants are checked.
+/// What came of requests: rows, and the sum of their dates, by which all systems are checked.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Answer {
     pub(crate) rows: u64,

@@ -41,7 +41,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// As long as the other contestants wait for a request.
+/// As long as the other systems wait for a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Parser)]

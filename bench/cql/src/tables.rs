@@ -5,7 +5,7 @@ use clap::ValueEnum;
 use scylla::client::session::Session;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Made for every contestant that has no tables of its own.
+/// Made for every system that has no tables of its own.
 const ONE_ROW: &str = include_str!("../../cql_peers/one_row.cql");
 
 /// The table of idmatch that is measured.

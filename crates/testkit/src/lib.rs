@@ -1,6 +1,6 @@
 //! What tests of backends share: the in-memory reference store and the conformance runner.
 //!
-//! [`MemoryStore`] is the simplest store that answers right; [`conformance`] plays the cases of
+//! [`MemoryStore`] is the simplest store that answers right; [`conformance`] runs the cases of
 //! `spec/cases` on any store. Only tests depend on this crate. Must not know any backend.
 #![forbid(unsafe_code)]
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]

@@ -270,7 +270,7 @@ COMMANDS: Mapping[str, Command] = {
 
 def _lookup_pair(table: Table, options: Namespace) -> None:
     if options.limit is not None:
-        raise InvalidArgument("--limit is for lookups by one side; leave it out")
+        raise InvalidArgument("--limit is for lookups by one identifier; leave it out")
     seen = table.last_seen(options.id, options.partner_id)
     if seen and options.since and to_millis(seen) < to_millis(options.since):
         seen = None

@@ -196,7 +196,10 @@ def _add_match(match: argparse.ArgumentParser) -> None:
         "--column", metavar="COL", help="the column of identifiers; guessed where exactly one fits"
     )
     match.add_argument(
-        "--by", choices=["id", "partner-id"], default="id", help="which side the population has"
+        "--by",
+        choices=["id", "partner-id"],
+        default="id",
+        help="which identifiers the population has",
     )
     match.add_argument(
         "--pick",

@@ -54,8 +54,8 @@ pub(super) const OPTIONS: [AddressOption; 18] = [
     AddressOption {
         name: "datacenter",
         default: "",
-        about: "the datacenter of the coordinators. Required where there are several: LOCAL_QUORUM must \
-         be a quorum of the same one each time",
+        about: "the datacenter of the coordinators. Required if the cluster has several: every \
+         LOCAL_QUORUM must be in the same datacenter",
         set: |s, text| given(text).map(|value| s.datacenter = Some(value)),
         show: |s| s.datacenter.clone().unwrap_or_default(),
     },
@@ -70,8 +70,8 @@ pub(super) const OPTIONS: [AddressOption; 18] = [
     AddressOption {
         name: "read_consistency",
         default: "local_quorum",
-        about: "consistency level of reads. With local_quorum on both sides a read sees every \
-         acknowledged write",
+        about: "consistency level of reads. With local_quorum for reads and writes, a read sees \
+         every acknowledged write",
         set: |s, text| one_of(text, &CONSISTENCIES).map(|value| s.read_consistency = value),
         show: |s| name_of(&s.read_consistency, &CONSISTENCIES).to_owned(),
     },
@@ -102,10 +102,10 @@ pub(super) const OPTIONS: [AddressOption; 18] = [
     AddressOption {
         name: "speculate_after",
         default: "50ms",
-        about: "speculative delay: after this time without an answer a second node is asked too. The \
-         least delay is 250 ms for requests of many rows, 1 s for conditional writes, and three \
-         times the median of such requests; off for never. A node that does not respond costs \
-         little, and slow servers seldom get a request twice",
+        about: "speculative delay: a request without an answer after this time also goes to another \
+         node, and after the same time to a third. The delay is at least 250 ms for requests of \
+         many rows, 1 s for conditional writes, and three times the median latency. So a hung \
+         node costs little, and slow servers seldom receive a request twice. off disables it",
         set: |s, text| {
             (text != "off")
                 .then(|| duration(text))
@@ -192,10 +192,10 @@ pub(super) const OPTIONS: [AddressOption; 18] = [
     AddressOption {
         name: "match_memory",
         default: "256M",
-        about: "bytes of a population that a match has in memory at once, about, and of its results \
-         before others go to a file in TMPDIR. Sorting takes more for a moment, most where a \
-         table has few buckets. Four million ids of up to 64 bytes fit at once: a larger \
-         population reads the same partitions again",
+        about: "approximate bytes of a population in memory, and of buffered results; further results go \
+         to a file in TMPDIR. Sorting briefly takes more, most in a table with few buckets. The \
+         default holds four million ids of up to 64 bytes. A larger population reads the same \
+         partitions several times",
         set: |s, text| number(text, 1, 1 << 40).map(|n| s.match_memory = n as usize),
         show: |s| s.match_memory.to_string(),
     },

@@ -1,7 +1,7 @@
 //! The backend answers as the conformance cases say: one test for each case file.
 //!
-//! `IDMATCH_TEST_WAYS` says in which ways the cases are played: `all` (the default), or the name of one,
-//! which is played beside the cases as written. `IDMATCH_TEST_OPTIONS` are further options of the address,
+//! `IDMATCH_TEST_WAYS` says in which ways the cases run: `all` (the default), or the name of one,
+//! which runs beside the cases as written. `IDMATCH_TEST_OPTIONS` are further options of the address,
 //! such as `&hot_key_rows=1&match_memory=1`.
 
 use crate::common::{Beside, open_with};

@@ -66,7 +66,7 @@ impl Flusher {
             state.is_running = false;
             flusher.ended.notify_all();
             drop(state);
-            // Flushes, which others wait for, keep their priority.
+            // Nobody waits for what follows. The flush itself has low priority only after foreground work.
             cpu::lower_priority();
             flusher.compactor.compact_in_background();
             flusher.compactor.compact_when_idle();

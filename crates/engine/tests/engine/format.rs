@@ -122,7 +122,7 @@ impl<'a> Segment<'a> {
     fn region(&self, number: usize) -> &'a [u8] {
         let ends = [
             "end of the directory",
-            "end of the heads",
+            "end of the block headers",
             "end of the key pages",
             "end of the value pages",
             "end of the date pages",
@@ -166,14 +166,14 @@ impl<'a> Segment<'a> {
         let field = |name| layout.read(name, head) as usize;
         let (keys, rows) = (field("keys"), field("rows"));
         let (pages, rest) = head[layout.len()..].split_at(rows.div_ceil(1_024) * 16);
-        let (residuals, surplus) = rest.split_at(keys * 2);
+        let (fingerprints, deltas) = rest.split_at(keys * 2);
         let width = match rows - keys {
             0 => 0,
             1..=255 => 1,
             256..=65_535 => 2,
             _ => 4,
         };
-        assert_eq!(surplus.len(), keys * width);
+        assert_eq!(deltas.len(), keys * width);
         let key_page = self.page(3, field("offset of the page of keys"), field("its length"));
         assert_eq!(field("kind"), usize::from(key_page[8]));
         let (mut values, mut seen) = (Vec::new(), Vec::new());
@@ -186,12 +186,12 @@ impl<'a> Segment<'a> {
         let mut found = Vec::new();
         for (key, (text, hash)) in ids(key_page).into_iter().enumerate() {
             let shift = self.field("prefix bits") + self.field("block bits");
-            assert_eq!(number(&residuals[key * 2..key * 2 + 2]), (hash << shift) >> 48);
+            assert_eq!(number(&fingerprints[key * 2..key * 2 + 2]), (hash << shift) >> 48);
             if self.field("block bits") > 0 {
                 let after_prefix = hash << self.field("prefix bits");
                 assert_eq!(after_prefix >> (64 - self.field("block bits")), block);
             }
-            let end = key + 1 + number(&surplus[key * width..(key + 1) * width]) as usize;
+            let end = key + 1 + number(&deltas[key * width..(key + 1) * width]) as usize;
             for row in found.len()..end {
                 found.push((text.clone(), values[row].0.clone(), seen[row]));
             }
@@ -206,7 +206,7 @@ fn segments_are_as_the_page_says() {
     let dir = tempfile::tempdir().unwrap();
     let store = EngineStore::open(dir.path()).unwrap();
     let mut rows = rows_of_all_kinds(700);
-    // A key with three pages of rows, and blocks with every width of a surplus.
+    // A key with three pages of rows, and blocks with every width of a row count delta.
     rows.extend((0..2_500).map(|n| (format!("{n:032x}"), "hot".to_owned(), n)));
     let table = create(&store, "t", Keep::All).unwrap();
     load(&*table, &mut Batches::of_rows(&rows, 100)).unwrap();
@@ -234,13 +234,13 @@ fn segments_are_as_the_page_says() {
         assert_eq!(millis().max(), Some(segment.field("newest date")));
         // What the manifest says of the file.
         assert_eq!(info["file"], path.file_name().unwrap().to_str().unwrap());
-        assert_eq!(info["side"], ["id", "partner_id"][segment.field("side") as usize]);
+        assert_eq!(info["side"], ["id", "partner_id"][segment.field("direction") as usize]);
         assert_eq!(info["bytes"], file.len());
         for (key, field) in [("rows", "rows"), ("oldest", "oldest"), ("newest", "newest")] {
             assert_eq!(info[key], segment.field(field), "{key}");
         }
         assert_eq!(info["header_sum"], sum);
-        if segment.field("side") == 1 {
+        if segment.field("direction") == 1 {
             found = found.into_iter().map(|(key, value, date)| (value, key, date)).collect();
         }
         assert_eq!(found.len(), expected.len(), "each observation once");

@@ -54,7 +54,7 @@ fn mutated() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Any bytes, and ones with the structure that pages and heads have: small numbers.
+/// Any bytes, and ones with the structure that pages and block headers have: small numbers.
 fn arbitrary() -> impl Strategy<Value = Vec<u8>> {
     let small = prop_oneof![3 => Just(0u8), 2 => 0u8..5, 1 => any::<u8>()];
     prop_oneof![prop::collection::vec(any::<u8>(), 0..300), prop::collection::vec(small, 0..300),]

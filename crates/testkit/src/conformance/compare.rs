@@ -10,7 +10,7 @@ use std::fmt;
 pub(super) struct Mismatch {
     pub(super) file: String,
     pub(super) case: String,
-    /// The way in which the case was played, and the load or question.
+    /// The way in which the case ran, and the load or question.
     pub(super) step: String,
     pub(super) difference: Difference,
 }

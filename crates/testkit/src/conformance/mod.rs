@@ -1,7 +1,7 @@
 //! Runs the cases of `spec/cases/` against a backend.
 //!
 //! The cases are data; `spec/cases/README.md` describes their format. Every case is
-//! played several times: its loads as they are written, reversed, and repeated, in large
+//! run several times: its loads as they are written, reversed, and repeated, in large
 //! and small batches, with the store opened anew before the questions. The answers must
 //! be the same each time.
 //!
@@ -24,14 +24,14 @@ mod generate;
 mod input;
 mod load;
 mod outcome;
-mod play;
 mod population;
 mod run;
+mod runner;
 mod tables;
 mod value;
 mod ways;
 
 pub use outcome::{Failures, Tally};
-pub use play::OpenStore;
 pub use run::{case_files, run, run_file, run_table_rules};
+pub use runner::OpenStore;
 pub use ways::Ways;

@@ -1,4 +1,4 @@
-//! What a run of cases came to: how much was played, and where a backend was wrong.
+//! What a run of cases came to: how much has run, and where a backend was wrong.
 
 use super::compare::Mismatch;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::fmt;
 pub struct Tally {
     /// Case files read.
     pub files: usize,
-    /// Cases played, each in all its ways.
+    /// Cases run, each in all its ways.
     pub cases: usize,
     /// Questions asked, those of every way counted.
     pub questions: usize,

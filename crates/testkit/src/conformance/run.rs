@@ -1,39 +1,39 @@
-//! Reads case files and has them played.
+//! Reads case files and has them run.
 
 use super::format::CaseFile;
 use super::outcome::{Failures, Tally};
-use super::play::{OpenStore, Player};
+use super::runner::{OpenStore, Runner};
 use super::ways::Ways;
 use idmatch_store::{Error, ErrorKind, Result};
 use std::path::{Path, PathBuf};
 
-/// Plays all case files of a directory, in all ways, in the stores that `open` opens.
+/// Runs all case files of a directory, in all ways, in the stores that `open` opens.
 ///
 /// # Errors
 /// Every mismatch, each with file, case, question, what was expected and what was got.
 /// A file that cannot be read is one, and so is a run in which no question was asked.
 pub fn run(directory: &Path, open: OpenStore<'_>) -> Result<Tally, Failures> {
-    let mut player = Player::new(open, Ways::ALL);
+    let mut runner = Runner::new(open, Ways::ALL);
     match case_files(directory) {
         Ok(paths) => {
             for path in paths {
-                player.play_file(&file_name(&path), read_cases(&path));
+                runner.run_file(&file_name(&path), read_cases(&path));
             }
         }
-        Err(error) => player.play_file(&directory.to_string_lossy(), Err(error)),
+        Err(error) => runner.run_file(&directory.to_string_lossy(), Err(error)),
     }
-    player.play_table_rules();
-    judged(player)
+    runner.run_table_rules();
+    judged(runner)
 }
 
-/// Plays one case file in some ways.
+/// Runs one case file in some ways.
 ///
 /// # Errors
 /// As for [`run`].
 pub fn run_file(path: &Path, ways: Ways, open: OpenStore<'_>) -> Result<Tally, Failures> {
-    let mut player = Player::new(open, ways);
-    player.play_file(&file_name(path), read_cases(path));
-    judged(player)
+    let mut runner = Runner::new(open, ways);
+    runner.run_file(&file_name(path), read_cases(path));
+    judged(runner)
 }
 
 /// Checks the rules for making and finding tables, which no case can express.
@@ -41,14 +41,14 @@ pub fn run_file(path: &Path, ways: Ways, open: OpenStore<'_>) -> Result<Tally, F
 /// # Errors
 /// As for [`run`].
 pub fn run_table_rules(open: OpenStore<'_>) -> Result<(), Failures> {
-    let mut player = Player::new(open, Ways::ALL);
-    player.play_table_rules();
-    let (tally, mismatches) = player.finish();
+    let mut runner = Runner::new(open, Ways::ALL);
+    runner.run_table_rules();
+    let (tally, mismatches) = runner.finish();
     if mismatches.is_empty() { Ok(()) } else { Err(Failures { tally, mismatches }) }
 }
 
-fn judged(player: Player<'_>) -> Result<Tally, Failures> {
-    let (tally, mismatches) = player.finish();
+fn judged(runner: Runner<'_>) -> Result<Tally, Failures> {
+    let (tally, mismatches) = runner.finish();
     if mismatches.is_empty() && tally.questions > 0 {
         return Ok(tally);
     }

@@ -46,7 +46,7 @@ pub(super) enum DateValue {
     Unreadable(String),
 }
 
-/// What a value is seen in: the clock of the play and the number of a generated row.
+/// What a value is seen in: the clock of the run and the number of a generated row.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scope {
     pub(super) now: SeenAt,

@@ -1,11 +1,11 @@
-//! The ways in which a case is played, and the choice of a short form.
+//! The ways in which a case runs, and the choice of a short form.
 
 use super::format::{Case, Load};
 use super::input::Cut;
 use std::fmt;
 use std::str::FromStr;
 
-/// The ways in which cases are played: all five, or as written and one other.
+/// The ways in which cases run: all five, or as written and one other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Ways(Option<Way>);
 
@@ -13,7 +13,7 @@ impl Ways {
     /// All five.
     pub const ALL: Ways = Ways(None);
 
-    /// The ways of a case. Generated rows are too many to play them in every way.
+    /// The ways of a case. Generated rows are too many to run them in every way.
     pub(super) fn of(self, case: &Case) -> Vec<Way> {
         let others: &[Way] = match &self.0 {
             _ if case.loads.iter().any(Load::is_generated) => &[],
@@ -35,7 +35,7 @@ impl FromStr for Ways {
         let way = OTHERS.into_iter().find(|way| way.name() == text);
         way.map(|way| Ways(Some(way))).ok_or_else(|| {
             let names = OTHERS.map(Way::name).join(", ");
-            format!("{text:?} is no way to play a case; use all, {names}")
+            format!("{text:?} is no way to run a case; use all, {names}")
         })
     }
 }
@@ -51,7 +51,7 @@ impl fmt::Display for Ways {
 
 const OTHERS: [Way; 4] = [Way::Reversed, Way::Repeated, Way::Upserted, Way::Mixed];
 
-/// A way to play a case. None may change an answer.
+/// A way to run a case. None may change an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     /// The loads as they are written, and the questions at once.

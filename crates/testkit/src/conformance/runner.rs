@@ -1,4 +1,4 @@
-//! Plays cases: makes a table, loads, asks.
+//! Runs cases: makes a table, loads, asks.
 
 use super::ask::ask;
 use super::compare::{Difference, Mismatch, shown_error};
@@ -16,36 +16,36 @@ use std::sync::Arc;
 /// The most tables in one store: each costs a server memory.
 const TABLES_IN_STORE: usize = 40;
 
-/// Opens the store with this number, in which some of the cases are played: the same one each time. It
+/// Opens the store with this number, in which some of the cases run: the same one each time. It
 /// has no tables before its first opening. The runner drops one opening before it asks for the next,
 /// and when it asks for a store it no longer needs the ones before. All may be one; but a case makes a
 /// table, and a store of hundreds may be slow to open.
 pub type OpenStore<'a> = &'a dyn Fn(usize) -> Result<Arc<dyn Store>>;
 
-/// Plays cases and collects what goes wrong.
-pub(super) struct Player<'a> {
+/// Runs cases and collects what goes wrong.
+pub(super) struct Runner<'a> {
     open: OpenStore<'a>,
     ways: Ways,
     tally: Tally,
-    /// The file and the case that is played.
+    /// The file and the case that runs.
     place: (String, String),
     tables: usize,
     mismatches: Vec<Mismatch>,
 }
 
-impl<'a> Player<'a> {
-    pub(super) fn new(open: OpenStore<'a>, ways: Ways) -> Player<'a> {
+impl<'a> Runner<'a> {
+    pub(super) fn new(open: OpenStore<'a>, ways: Ways) -> Runner<'a> {
         let place = (String::new(), String::new());
-        Player { open, ways, tally: Tally::default(), place, tables: 0, mismatches: Vec::new() }
+        Runner { open, ways, tally: Tally::default(), place, tables: 0, mismatches: Vec::new() }
     }
 
-    /// How much was played, and everything that went wrong.
+    /// How much has run, and everything that went wrong.
     pub(super) fn finish(self) -> (Tally, Vec<Mismatch>) {
         (self.tally, self.mismatches)
     }
 
-    /// Plays all cases of a file.
-    pub(super) fn play_file(&mut self, name: &str, file: Result<CaseFile>) {
+    /// Runs all cases of a file.
+    pub(super) fn run_file(&mut self, name: &str, file: Result<CaseFile>) {
         self.tally.files += 1;
         name.clone_into(&mut self.place.0);
         self.place.1.clear();
@@ -55,7 +55,7 @@ impl<'a> Player<'a> {
             case.name.clone_into(&mut self.place.1);
             for keep in case.keep.each() {
                 for way in self.ways.of(case) {
-                    let outcome = self.play(case, *keep, way);
+                    let outcome = self.run_case(case, *keep, way);
                     self.take(&format!("keep {keep:?}, {way:?}"), outcome);
                 }
             }
@@ -63,7 +63,7 @@ impl<'a> Player<'a> {
     }
 
     /// Checks the rules for making and finding tables, which no case can express.
-    pub(super) fn play_table_rules(&mut self) {
+    pub(super) fn run_table_rules(&mut self) {
         self.place = ("(no file)".to_owned(), "the rules of tables".to_owned());
         let outcome = self.open().and_then(|store| tables::check(store.as_ref()));
         self.take_all("", outcome);
@@ -74,7 +74,7 @@ impl<'a> Player<'a> {
         (self.open)(self.tables / TABLES_IN_STORE)
     }
 
-    fn play(&mut self, case: &Case, keep: Keep, way: Way) -> Result<()> {
+    fn run_case(&mut self, case: &Case, keep: Keep, way: Way) -> Result<()> {
         let scope = Scope::new(idmatch_store::now());
         self.tables += 1;
         let name: TableName = format!("case-{}", self.tables).parse()?;
@@ -146,7 +146,7 @@ fn copied(table: &dyn Table, reference: &MemoryStore) -> Result<Arc<dyn Table>> 
     reference.table(table.name())
 }
 
-/// A table whose cases have been played must have nothing wrong with it.
+/// A table whose cases have run must have nothing wrong with it.
 fn verify(table: &dyn Table) -> Result<Vec<Difference>> {
     let difference = |Finding { place, problem }| Difference {
         expected: "no findings".to_owned(),
