@@ -16,6 +16,7 @@ __all__ = [
     "Store",
     "Table",
     "__version__",
+    "address_parts",
     "copy_table",
     "explain_address",
     "format_instant",
@@ -23,6 +24,7 @@ __all__ = [
     "open_store",
     "parse_instant",
     "parse_period",
+    "parse_size",
     "recover",
     "restore",
 ]
