@@ -115,13 +115,9 @@ impl CqlStore {
             there = catalog.definition(name).await?;
         }
         while let Some(definition) = there {
-            if definition.options() != *options {
-                return Err(Error::new(
-                    ErrorKind::TableExists,
-                    format!(
-                        "table {name} exists with other options; open it or choose another name"
-                    ),
-                ));
+            let found = definition.options();
+            if found != *options {
+                return Err(Error::other_options(name, &found, options));
             }
             if definition.is_ready {
                 return Ok(());

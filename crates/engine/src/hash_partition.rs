@@ -1,5 +1,5 @@
 //! Hash partitions: the 256 equal ranges of the hash space by which loads, matches, memtables and scans
-//! are divided.
+//! are divided. The hash is that of a packed identifier (`encoding::packed`).
 
 /// The hashes whose highest eight bits are this number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

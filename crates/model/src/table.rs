@@ -70,6 +70,15 @@ pub enum Keep {
     All,
 }
 
+impl fmt::Display for Keep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Keep::Last => "last",
+            Keep::All => "all",
+        })
+    }
+}
+
 /// Which matches of a population row are given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -119,6 +128,14 @@ pub struct TableOptions {
     pub keep: Keep,
     /// How long an observation is shown; `None` is for ever.
     pub retention: Option<Period>,
+}
+
+/// Such as `keep last and retention 13mo`.
+impl fmt::Display for TableOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let retention = self.retention.as_ref().map_or("none".to_owned(), ToString::to_string);
+        write!(f, "keep {} and retention {retention}", self.keep)
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! The batches behind an Arrow C stream: a writer thread sends them to a reader, with a bound on batches in
-//! memory.
+//! A bounded channel of batches: a writer thread sends them to one reader. `matches` makes an Arrow C stream
+//! of it.
 //!
-//! Must not know Python or matches: `matches` hands it to Python as a PyCapsule. A stream ends with the end that the writer sent, or with an
+//! Must not know Python or matches. A stream ends with the end that the writer sent, or with an
 //! error. A writer that panics sends no end, so its reader gets an error.
 
 use arrow_array::{RecordBatch, RecordBatchReader};

@@ -2,6 +2,7 @@
 //!
 //! The text speaks for this level alone; a cause from below is in `source()`.
 
+use idmatch_model::{TableName, TableOptions};
 use std::fmt;
 
 /// The result of anything a store does.
@@ -98,6 +99,15 @@ impl Error {
         source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
     ) -> Error {
         Error { kind, message: message.into(), source: Some(source.into()) }
+    }
+
+    /// A table that is to be created exists with other options.
+    pub fn other_options(name: &TableName, there: &TableOptions, wanted: &TableOptions) -> Error {
+        let text = format!(
+            "table {name} exists with {there}, not with {wanted}; use it as it is, or choose another \
+             name"
+        );
+        Error::new(ErrorKind::TableExists, text)
     }
 
     /// Its kind.

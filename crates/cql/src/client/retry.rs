@@ -2,7 +2,7 @@
 //! retry does not help.
 //!
 //! The backoff doubles from 20 ms to 2 s, with jitter. `history` says what the attempts met, and
-//! [`outcome`] whether an error may pass. Must not know what a request asks.
+//! [`crate::error::outcome`] whether an error may pass. Must not know what a request asks.
 
 use super::connection::Connection;
 use super::history::Attempts;

@@ -6,7 +6,8 @@
 //! 2. [`plan`]: turns each bucket's keys into reads: a single key, an IN query, or a partition
 //!    scan, whichever costs less.
 //! 3. [`fetch`]: sends the reads as [`question`] binds them, within the concurrency limit; merges
-//!    rows with the sorted keys into answers.
+//!    rows with the sorted keys into answers. A hot key is read by itself, from its bucket and its
+//!    shards.
 //! 4. [`output`]: turns answers into Arrow batches, which wait in memory and then in a temporary
 //!    file. The servers go on to change, but a match stays as it was counted.
 //!

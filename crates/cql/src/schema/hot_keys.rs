@@ -1,4 +1,5 @@
-//! Hot keys: keys whose rows would make their bucket too large for the servers.
+//! Which keys are hot, and which shard a value belongs to. The rows of a hot key would make its bucket
+//! too large for the servers.
 //!
 //! The table's log records each hot key. From then on its new rows go to shards: partitions of its
 //! own, each ordered newest first. Older rows stay in the bucket, so a read merges the bucket and

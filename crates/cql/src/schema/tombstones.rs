@@ -1,8 +1,8 @@
 //! The tombstones of a table that this process knows: keyed hashes of what was erased, each with a
 //! date. The servers' own tombstones have nothing to do with them.
 //!
-//! `write::erase` publishes them in the table's log, `metadata_cache` reads them from there, and
-//! `read::row` and `matching::fetch` apply them. They are in memory: about 40 bytes each.
+//! `write::erase` publishes them in the table's log, and `metadata_cache` reads them from there. Every
+//! read asks `TableMetadata::shows` for each row. They are in memory: about 40 bytes each.
 
 use idmatch_model::{ErasureKey, SeenAt, Side, Target};
 use std::collections::HashMap;

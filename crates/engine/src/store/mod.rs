@@ -6,7 +6,8 @@
 //! STORE/segments/*.seg    rows; immutable, durable before the manifest names them
 //! STORE/segments/*.era    tombstones; immutable, too
 //! STORE/journal/*.log     upserted rows that are in no segment yet
-//! STORE/scratch/*.tmp     spill files, only while a load or a repair runs
+//! STORE/scratch/*.tmp     spill files, only while a load or a repair runs (those of a match are
+//!                         in TMPDIR)
 //! ```
 //! Readers read the manifest and keep an immutable version of it; they hold no lock. A writer takes the
 //! lock, adds files and replaces the manifest. The next holder of the lock removes what a killed writer

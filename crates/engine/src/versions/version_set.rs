@@ -237,21 +237,7 @@ impl Manifest {
 }
 
 fn same_options(name: &TableName, there: &TableOptions, wanted: &TableOptions) -> Result<()> {
-    if there == wanted {
-        return Ok(());
-    }
-    let words = |options: &TableOptions| {
-        let retention = options.retention.as_ref().map_or("none".to_owned(), ToString::to_string);
-        format!("keep {:?} and retention {retention}", options.keep).to_lowercase()
-    };
-    Err(Error::new(
-        ErrorKind::TableExists,
-        format!(
-            "table {name} exists with {}, asked for were {}; use it as it is, or another name",
-            words(there),
-            words(wanted)
-        ),
-    ))
+    if there == wanted { Ok(()) } else { Err(Error::other_options(name, there, wanted)) }
 }
 
 impl fmt::Debug for VersionSet {

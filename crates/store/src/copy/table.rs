@@ -5,7 +5,7 @@ use super::send::send;
 use super::sums::{Compared, RangeSums, Sum, Summation};
 use super::tombstones::TombstoneCopy;
 use crate::{Error, ErrorKind, PARTS, Parts, Result, Scan, Store, Table};
-use idmatch_model::{Keep, TableName, TableOptions};
+use idmatch_model::{TableName, TableOptions};
 use std::sync::Arc;
 
 /// Why a destination may have what the source lacks.
@@ -119,21 +119,10 @@ fn existing(
     Err(Error::new(
         ErrorKind::TableExists,
         format!(
-            "the destination has a table {name} with {}, the one to copy has {}; \
-             give both the same retention, or copy to another name",
-            describe(&there),
-            describe(wanted)
+            "the destination has a table {name} with {there}, the one to copy has {wanted}; \
+             give both the same retention, or copy to another name"
         ),
     ))
-}
-
-fn describe(options: &TableOptions) -> String {
-    let keep = match options.keep {
-        Keep::Last => "last",
-        Keep::All => "all",
-    };
-    let retention = options.retention.as_ref().map_or("none".to_owned(), ToString::to_string);
-    format!("keep {keep} and retention {retention}")
 }
 
 /// A copy into an existing table.

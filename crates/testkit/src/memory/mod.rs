@@ -42,11 +42,9 @@ impl Store for MemoryStore {
             let key = self.erasure_key.clone();
             Arc::new(MemoryTable::new(name.clone(), options.clone(), key))
         });
-        if table.options()? != *options {
-            return Err(Error::new(
-                ErrorKind::TableExists,
-                format!("table {name} exists with other options; open it or choose another name"),
-            ));
+        let there = table.options()?;
+        if there != *options {
+            return Err(Error::other_options(name, &there, options));
         }
         Ok(table.clone())
     }
