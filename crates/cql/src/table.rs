@@ -2,8 +2,10 @@
 
 use crate::client::Use;
 use crate::context::TableContext;
+use crate::maintain::purge::purge;
+use crate::maintain::repair::repair;
 use crate::maintain::retention;
-use crate::maintain::verify::{Difference, differences, repair};
+use crate::maintain::verify::{Difference, differences};
 use crate::matching::CqlMatch;
 use crate::read::export::CqlScan;
 use crate::read::lookup::{answers, history, last_seen};
@@ -107,7 +109,7 @@ impl Table for CqlTable {
     }
 
     fn compact(&self) -> Result<()> {
-        self.change(retention::purge_expired(&self.context))
+        self.change(purge(&self.context))
     }
 
     fn verify(&self) -> Result<Vec<Finding>> {

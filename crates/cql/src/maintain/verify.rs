@@ -1,4 +1,4 @@
-//! Compares both directions of a table, and repairs rows that only one direction has.
+//! Compares both directions of a table.
 //!
 //! One scan of each direction sums up its rows: the hash of every row is added to one of many
 //! cells, so the order of rows does not matter. Only rows of cells that differ are read again and
@@ -11,7 +11,6 @@ use crate::read::row::row;
 use crate::read::scan::{RowVisitor, scan};
 use crate::row_buffer::Rows;
 use crate::schema::metadata_cache::{TableMetadata, Visible};
-use crate::write::batch::write;
 use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{Keep, SeenAt, Side, Window};
 use idmatch_store::{Error, ErrorKind, Finding, Result};
@@ -47,7 +46,7 @@ pub(crate) struct Difference {
 }
 
 impl Difference {
-    fn newest(&self) -> Option<SeenAt> {
+    pub(super) fn newest(&self) -> Option<SeenAt> {
         self.by_id.max(self.by_partner_id)
     }
 
@@ -208,17 +207,6 @@ async fn ask_one(
     }
     // Writes never stop changing it, so nobody can say.
     Ok(None)
-}
-
-/// Writes to each direction the rows that it lacks.
-pub(crate) async fn repair(context: &Arc<TableContext>, differences: &[Difference]) -> Result<()> {
-    let mut rows = Rows::default();
-    for difference in differences {
-        if let Some(date) = difference.newest() {
-            rows.push(&difference.id, &difference.partner_id, date);
-        }
-    }
-    write(context, rows).await
 }
 
 /// The sums of the next division's cells, and the number of rows in them.
