@@ -20,6 +20,7 @@ mod compaction;
 mod cpu;
 mod encoding;
 mod erase;
+mod file_name;
 mod hash_partition;
 mod journal;
 mod load;

@@ -1,5 +1,6 @@
 //! Names of new segment and tombstone files, and the names that one operation took.
 
+use crate::file_name::file_name;
 use crate::sync::Mutex;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 
@@ -21,7 +22,7 @@ impl<'a> FileNames<'a> {
 
     /// A name that no file ever had, with this ending.
     pub(crate) fn take_for(&self, ending: &str) -> String {
-        let name = format!("{:010}.{ending}", self.next.fetch_add(1, Relaxed));
+        let name = file_name(self.next.fetch_add(1, Relaxed), ending);
         self.taken.lock().push(name.clone());
         name
     }

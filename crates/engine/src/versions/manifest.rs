@@ -5,6 +5,7 @@
 
 use crate::disk::Disk;
 use crate::disk::{corrupt, io_error};
+use crate::file_name::file_number;
 use crate::segment::SegmentInfo;
 use crate::tombstones::TombstoneFile;
 use idmatch_model::{ErasureKey, ErasureKeyError, TableName, TableOptions};
@@ -158,13 +159,35 @@ impl Manifest {
         if (words.next(), words.next()) != (Some(&sum), None) {
             return Err(corrupt(path, 0, "the checksum of the manifest is wrong"));
         }
-        serde_json::from_slice(json).map_err(|e| {
+        let manifest: Manifest = serde_json::from_slice(json).map_err(|e| {
             Error::with_source(
                 ErrorKind::Corrupt,
                 format!("{}, offset {}: the manifest is no valid JSON", path.display(), line.len()),
                 e,
             )
-        })
+        })?;
+        manifest.check_files(path)?;
+        Ok(manifest)
+    }
+
+    /// Refuses names that no file of a store has, and a file that two entries name: nothing is read or
+    /// removed by such a manifest.
+    fn check_files(&self, path: &Path) -> Result<()> {
+        let mut named = HashSet::new();
+        for table in self.tables.values() {
+            let segments = table.segments.iter().map(|segment| (&segment.file, "seg"));
+            let tombstones = table.tombstones.iter().map(|tombstones| (&tombstones.file, "era"));
+            for (file, ending) in segments.chain(tombstones) {
+                let number = file_number(file, ending).filter(|number| *number < self.next_file);
+                if number.is_none_or(|number| !named.insert(number)) {
+                    let what = format!(
+                        "the manifest names {file:?}, which is no {ending} file of its own"
+                    );
+                    return Err(corrupt(path, 0, &what));
+                }
+            }
+        }
+        Ok(())
     }
 }
 

@@ -247,3 +247,45 @@ fn exchanged_files_are_refused() {
         }
     }
 }
+
+#[test]
+fn a_manifest_that_names_a_file_elsewhere_or_twice_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("store");
+    let rows = rows_of_all_kinds(2_000);
+    {
+        let store = EngineStore::open(&root).unwrap();
+        let table = create(&store, "t", Keep::Last).unwrap();
+        load(&*table, &mut Batches::of_rows(&rows, 1_000)).unwrap();
+    }
+    let outside = dir.path().join("0000000000.seg");
+    std::fs::write(&outside, "of somebody else").unwrap();
+    let manifest = std::fs::read_to_string(root.join("MANIFEST")).unwrap();
+    let json: serde_json::Value =
+        serde_json::from_str(manifest.split_once('\n').unwrap().1).unwrap();
+    let there =
+        |at: usize| json["tables"]["t"]["segments"][at]["file"].as_str().unwrap().to_owned();
+    let absolute = outside.to_str().unwrap().to_owned();
+    let elsewhere = "../../0000000000.seg".to_owned();
+    let unmade = format!("{:010}.seg", json["next_file"].as_u64().unwrap());
+    for name in [elsewhere, absolute, there(1), unmade, there(0).replace(".seg", ".era")] {
+        let mut json = json.clone();
+        json["tables"]["t"]["segments"][0]["file"] = name.clone().into();
+        let json = serde_json::to_string_pretty(&json).unwrap();
+        let sum = xxhash_rust::xxh3::xxh3_64(json.as_bytes());
+        std::fs::write(root.join("MANIFEST"), format!("idmatch-manifest 1 {sum:016x}\n{json}"))
+            .unwrap();
+        let before = files(&root);
+        let copy = dir.path().join("copy");
+        for refused in
+            [EngineStore::open(&root).map(drop), EngineStore::restore(&root, &copy).map(drop)]
+        {
+            let error = refused.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "{name}: {error}");
+            assert!(error.to_string().contains(&name), "{error}");
+        }
+        assert!(!copy.join("MANIFEST").exists());
+        assert_eq!(files(&root), before);
+    }
+    assert_eq!(std::fs::read_to_string(outside).unwrap(), "of somebody else");
+}
