@@ -1,7 +1,7 @@
 //! The options of an address: the name, default, meaning and setting of each one.
 //!
-//! Must not know how an address is split, nor the form of values. The table in `docs/reference/cql-addresses.md` has the same
-//! rows; a test compares them.
+//! Must not know how an address is split, nor the form of values. The table in
+//! `docs/reference/cql-addresses.md` has the same rows; a test compares them.
 
 use super::fields::{MatchReads, Settings};
 use super::values::{CONSISTENCIES, SWITCH, duration, name_of, number, one_of};
