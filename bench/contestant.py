@@ -145,12 +145,14 @@ def run_command(command: list[str], threads: int) -> Call:
         preexec_fn=lambda: os.sched_setaffinity(0, processors),
     )
     assert process.stdout
-    printed = process.stdout.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    seconds = time.perf_counter() - began
+    peak = Peak()
+    with Sampler(lambda: peak.see(private_bytes(process.pid)), _SAMPLE_SECONDS):
+        printed = process.stdout.read()
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - began
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise ContestantFailed(f"{command[0]} ended with status {process.returncode}")
     answer = json.loads(printed)
     rows = answer["rows"] if isinstance(answer, dict) else answer
-    return Call(rows, seconds, usage.ru_maxrss * 1024, usage.ru_inblock * _BLOCK_BYTES)
+    return Call(rows, seconds, peak.value, usage.ru_inblock * _BLOCK_BYTES)
