@@ -28,6 +28,12 @@ def test_refused(text: str) -> None:
         parse_size(text)
 
 
+@pytest.mark.parametrize("text", ["1.5", "1.2B", "0.1Ki", "5e-1"])
+def test_a_fraction_of_a_byte_is_refused(text: str) -> None:
+    with pytest.raises(idmatch.InvalidArgument, match="a size is a whole number of bytes"):
+        parse_size(text)
+
+
 @pytest.mark.parametrize(
     ("size", "text"),
     [(0, "0"), (999, "999"), (1000, "1k"), (1_234_567, "1.23M"), (22 * 10**9, "22G")],

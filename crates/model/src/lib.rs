@@ -1,6 +1,6 @@
 //! What is true of the data, whatever stores it.
 //!
-//! Identifiers, instants, windows, table options and the order of answers. Pure: no
+//! Identifiers, instants, windows, sizes, table options and the order of answers. Pure: no
 //! I/O, no clock (callers pass `now`), no Arrow, no knowledge of any backend.
 //!
 //! Invariants that every other crate relies on:
@@ -14,6 +14,7 @@ mod erasure;
 mod id;
 mod period;
 mod seen_at;
+mod size;
 mod table;
 mod window;
 
@@ -21,5 +22,6 @@ pub use erasure::{Erasure, ErasureKey, ErasureKeyError, Target};
 pub use id::{IdError, MAX_ID_BYTES, check_id};
 pub use period::{Period, PeriodError};
 pub use seen_at::{SeenAt, SeenAtError, newest_first};
+pub use size::{SizeError, parse_size};
 pub use table::{Keep, MAX_TABLE_NAME_BYTES, NameError, Pick, Side, TableName, TableOptions};
 pub use window::{Window, WindowError};

@@ -1,7 +1,7 @@
 //! Instants, windows, periods and sizes between Python and the model.
 
 use crate::errors::OrRaise;
-use idmatch_model::{Period, SeenAt, SeenAtError, Window};
+use idmatch_model::{self as model, Period, SeenAt, SeenAtError, Window};
 use idmatch_store::{Error, ErrorKind, now};
 use pyo3::prelude::*;
 
@@ -38,9 +38,7 @@ pub(crate) fn parse_instant(py: Python<'_>, text: &str) -> PyResult<i64> {
 /// Parses a count or a size: `k` is 1,000, `Ki` is 1,024.
 #[pyfunction]
 pub(crate) fn parse_size(py: Python<'_>, text: &str) -> PyResult<u64> {
-    let size = ::parse_size::parse_size(text);
-    let text = || format!("{text:?} is no size; write it like 200000, 1M, 1.5G or 512Mi");
-    size.map_err(|_| wrong(text())).or_raise(py)
+    model::parse_size(text).or_raise(py)
 }
 
 fn wrong(text: String) -> Error {

@@ -160,6 +160,7 @@ invalid_argument_from!(
     idmatch_model::NameError,
     idmatch_model::PeriodError,
     idmatch_model::SeenAtError,
+    idmatch_model::SizeError,
     idmatch_model::WindowError
 );
 

@@ -183,6 +183,7 @@ mod tests {
             ("cql://h/ids?in_flight=1&in_flight=2", "twice"),
             ("cql://h/ids?read_consistency=some", "local_quorum"),
             ("cql://h/ids?max_requests_per_second=0", "max_requests_per_second"),
+            ("cql://h/ids?in_flight=1.5", "in_flight=\"1.5\" is no whole number"),
             ("cql://h/ids?tls_ca=a&tls_certificate=b", "tls_key"),
             ("cql://h/ids?tls_ca=a&tls_key=b", "tls_certificate"),
             ("cql://h/ids?tls_certificate=a&tls_key=b", "tls_ca"),

@@ -3,6 +3,7 @@
 //! Must not know which options exist.
 
 use super::fields::Login;
+use idmatch_model::parse_size;
 use idmatch_store::{Error, ErrorKind, Result};
 use percent_encoding::percent_decode_str;
 use scylla::statement::Consistency;
@@ -81,10 +82,10 @@ pub(super) fn login(
 type Parsed<T> = std::result::Result<T, String>;
 
 pub(super) fn number(text: &str, least: u64, most: u64) -> Parsed<u64> {
-    let number = parse_size::parse_size(text).ok();
+    let number = parse_size(text).ok();
     number
         .filter(|number| (least..=most).contains(number))
-        .ok_or_else(|| format!("is no number from {least} to {most}, such as 100 or 5M"))
+        .ok_or_else(|| format!("is no whole number from {least} to {most}, such as 100 or 5M"))
 }
 
 pub(super) fn duration(text: &str) -> Parsed<Duration> {
