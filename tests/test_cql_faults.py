@@ -181,7 +181,7 @@ def test_two_of_three_nodes_are_not_enough(cluster: Cluster) -> None:
         # The nodes may have died with a request in their hands.
         assert isinstance(writing.value, idmatch.Unavailable | idmatch.UnknownOutcome)
         assert isinstance(matching.value, idmatch.Unavailable)
-        required = "local_quorum was required, which is 2 of 3 copies"
+        required = "local_quorum (2 of 3 replicas) was required"
         alive = f"1 of 3 nodes is connected; not {NETWORK}.2:9042, {NETWORK}.3:9042"
         for raised in (reading, writing, matching):
             assert f"{required}; {alive}" in str(raised.value)
@@ -203,7 +203,7 @@ def test_what_times_out_is_unknown_and_may_be_repeated(cluster: Cluster) -> None
         cluster.lab.freeze(3)
         with pytest.raises(idmatch.UnknownOutcome, match="100 of 100 rows for table t") as raised:
             table.upsert(rows(50, 100))
-        assert "local_quorum was required, which is 2 of 3 copies" in str(raised.value)
+        assert "local_quorum (2 of 3 replicas) was required" in str(raised.value)
     cluster.whole()
     with idmatch.open(cluster.address("late")) as store:
         table = store.table("t")

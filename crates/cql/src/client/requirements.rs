@@ -10,6 +10,7 @@ use scylla::client::session::Session;
 use scylla::cluster::metadata::Strategy;
 use scylla::errors::ExecutionError;
 use scylla::statement::Consistency;
+use std::collections::BTreeMap;
 
 /// Nodes that an error names at most.
 const NAMED_NODES: usize = 5;
@@ -37,8 +38,9 @@ pub(super) fn needed_and_alive(
     let said = said.map(|said| format!("a node said: {said}"));
     let cluster_state = session.get_cluster_state();
     let keyspace = cluster_state.get_keyspace(&settings.keyspace);
-    let near = settings.datacenter.as_deref();
-    let required = required(needs, keyspace.map_or(0, |keyspace| copies(&keyspace.strategy, near)));
+    let datacenter = settings.datacenter.as_deref();
+    let replicas = keyspace.map(|keyspace| Replicas::of(&keyspace.strategy, datacenter));
+    let required = required(needs, &replicas.unwrap_or_default());
     let parts = [required, Some(replica_status(session, has_all_nodes)), said];
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
@@ -57,33 +59,71 @@ pub(super) fn replica_status(session: &Session, has_all_nodes: bool) -> String {
     }
 }
 
-/// The requirement, for the number of replicas in the local datacenter; 0 if that is unknown.
-fn required(needs: Needs, copies: usize) -> Option<String> {
-    let (consistency, also, verb) = match needs {
-        Needs::Node => return None,
-        Needs::Copies(consistency) => (consistency, "", "was"),
-        Needs::Agreement(consistency) => (consistency, "serial and ", "were"),
+/// The requirement, with the number of replicas that it takes where these are known.
+fn required(needs: Needs, replicas: &Replicas) -> Option<String> {
+    let level = |name: &str, consistency| match replicas.needed(consistency) {
+        Some(needed) => format!("{name} ({needed})"),
+        None => name.to_owned(),
     };
-    let text = format!("{also}{} {verb} required", name_of_consistency(consistency));
-    Some(match consistency {
-        Consistency::LocalQuorum if copies > 0 => {
-            format!("{text}, which is {} of {copies} copies", copies / 2 + 1)
+    let named = |consistency| level(name_of_consistency(consistency), consistency);
+    match needs {
+        Needs::Node => None,
+        Needs::Copies(consistency) => Some(format!("{} was required", named(consistency))),
+        Needs::Agreement(consistency) => {
+            let serial = level("serial", Consistency::Quorum);
+            Some(format!("{serial} and {} were required", named(consistency)))
         }
-        _ => text,
-    })
+    }
 }
 
-/// The number of replicas in the chosen or the only datacenter; 0 if that is unknown.
-fn copies(strategy: &Strategy, near: Option<&str>) -> usize {
-    match (strategy, near) {
-        (Strategy::SimpleStrategy { replication_factor }, _) => *replication_factor,
-        (Strategy::NetworkTopologyStrategy { datacenter_repfactors: all }, Some(near)) => {
-            all.get(near).copied().unwrap_or_default()
-        }
-        (Strategy::NetworkTopologyStrategy { datacenter_repfactors: all }, None) => {
-            all.values().next().copied().filter(|_| all.len() == 1).unwrap_or_default()
-        }
-        _ => 0,
+/// The replicas of each row of a keyspace.
+#[derive(Debug, Default)]
+struct Replicas {
+    /// By datacenter; without a name where the strategy does not distinguish them.
+    each: BTreeMap<String, usize>,
+    /// In the local datacenter; 0 if that is unknown.
+    local: usize,
+}
+
+impl Replicas {
+    /// The replicas of a strategy, for the chosen or the only datacenter.
+    fn of(strategy: &Strategy, datacenter: Option<&str>) -> Replicas {
+        let each = match strategy {
+            Strategy::SimpleStrategy { replication_factor } => {
+                BTreeMap::from([(String::new(), *replication_factor)])
+            }
+            Strategy::NetworkTopologyStrategy { datacenter_repfactors } => {
+                datacenter_repfactors.iter().map(|(name, n)| (name.clone(), *n)).collect()
+            }
+            _ => BTreeMap::new(),
+        };
+        let local = match datacenter {
+            Some(name) => each.get(name).or_else(|| each.get("")),
+            None => each.values().next().filter(|_| each.len() == 1),
+        };
+        Replicas { local: local.copied().unwrap_or_default(), each }
+    }
+
+    /// The number of replicas that a consistency level takes, of how many; `None` if that is unknown.
+    fn needed(&self, consistency: Consistency) -> Option<String> {
+        let (all, local) = (self.each.values().sum(), self.local);
+        let (needed, of) = match consistency {
+            Consistency::One => (1, all),
+            Consistency::Two => (2, all),
+            Consistency::Three => (3, all),
+            Consistency::LocalOne => (1, local),
+            Consistency::Quorum => (all / 2 + 1, all),
+            Consistency::LocalQuorum => (local / 2 + 1, local),
+            Consistency::All => (all, all),
+            Consistency::EachQuorum if self.each.len() > 1 => {
+                let each = self.each.iter().filter(|(_, of)| **of > 0);
+                let each = each.map(|(name, of)| format!("{} of {of} in {name}", of / 2 + 1));
+                return Some(format!("replicas: {}", each.collect::<Vec<_>>().join(", ")));
+            }
+            Consistency::EachQuorum => (all / 2 + 1, all),
+            _ => (0, 0),
+        };
+        (of > 0).then(|| format!("{needed} of {of} replicas"))
     }
 }
 
@@ -106,40 +146,75 @@ fn connected(nodes: usize, disconnected: &[String]) -> String {
 mod tests {
     use super::*;
 
+    fn replicas(of: &[(&str, usize)], datacenter: Option<&str>) -> Replicas {
+        let all = of.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
+        let strategy = Strategy::NetworkTopologyStrategy { datacenter_repfactors: all };
+        Replicas::of(&strategy, datacenter)
+    }
+
     #[test]
-    fn a_quorum_counts_the_replicas_of_its_datacenter() {
-        let simple = Strategy::SimpleStrategy { replication_factor: 3 };
-        let places = |of: &[(&str, usize)]| Strategy::NetworkTopologyStrategy {
-            datacenter_repfactors: of.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect(),
-        };
-        let (one, two) = (places(&[("east", 3)]), places(&[("east", 3), ("west", 5)]));
-        for (strategy, near, expected) in [
-            (&simple, None, 3),
-            (&one, None, 3),
-            (&two, Some("west"), 5),
+    fn the_replicas_of_the_local_datacenter_are_known_where_it_is() {
+        let (one, two) = ([("east", 3)].as_slice(), [("east", 3), ("west", 5)].as_slice());
+        for (of, datacenter, expected) in [
+            (one, None, 3),
+            (two, Some("west"), 5),
             // Datacenters without a replica, and two of which none is chosen.
-            (&one, Some("west"), 0),
-            (&two, Some("north"), 0),
-            (&two, None, 0),
+            (one, Some("west"), 0),
+            (two, Some("north"), 0),
+            (two, None, 0),
         ] {
-            assert_eq!(copies(strategy, near), expected, "{near:?}");
+            assert_eq!(replicas(of, datacenter).local, expected, "{datacenter:?}");
+        }
+        let simple = Strategy::SimpleStrategy { replication_factor: 3 };
+        assert_eq!(Replicas::of(&simple, Some("east")).local, 3);
+        assert_eq!(Replicas::of(&Strategy::LocalStrategy, None).local, 0);
+    }
+
+    #[test]
+    fn an_error_names_the_required_replicas_of_each_consistency_level() {
+        let simple = Strategy::SimpleStrategy { replication_factor: 3 };
+        let (simple, one) = (Replicas::of(&simple, None), replicas(&[("east", 3)], None));
+        let two = replicas(&[("east", 3), ("west", 5)], Some("west"));
+        let unchosen = replicas(&[("east", 3), ("west", 5)], None);
+        let unknown = Replicas::default();
+        let each = "each_quorum (replicas: 2 of 3 in east, 3 of 5 in west) was required";
+        for (consistency, replicas, expected) in [
+            (Consistency::One, &two, "one (1 of 8 replicas) was required"),
+            (Consistency::LocalOne, &two, "local_one (1 of 5 replicas) was required"),
+            (Consistency::LocalOne, &unchosen, "local_one was required"),
+            (Consistency::Two, &one, "two (2 of 3 replicas) was required"),
+            (Consistency::Three, &two, "three (3 of 8 replicas) was required"),
+            (Consistency::Quorum, &one, "quorum (2 of 3 replicas) was required"),
+            (Consistency::Quorum, &two, "quorum (5 of 8 replicas) was required"),
+            (Consistency::Quorum, &unchosen, "quorum (5 of 8 replicas) was required"),
+            (Consistency::LocalQuorum, &one, "local_quorum (2 of 3 replicas) was required"),
+            (Consistency::LocalQuorum, &two, "local_quorum (3 of 5 replicas) was required"),
+            (Consistency::LocalQuorum, &unchosen, "local_quorum was required"),
+            (Consistency::EachQuorum, &simple, "each_quorum (2 of 3 replicas) was required"),
+            (Consistency::EachQuorum, &one, "each_quorum (2 of 3 replicas) was required"),
+            (Consistency::EachQuorum, &two, each),
+            (Consistency::EachQuorum, &unchosen, each),
+            (Consistency::All, &one, "all (3 of 3 replicas) was required"),
+            (Consistency::All, &two, "all (8 of 8 replicas) was required"),
+            (Consistency::All, &unknown, "all was required"),
+            (Consistency::EachQuorum, &unknown, "each_quorum was required"),
+        ] {
+            let text = required(Needs::Copies(consistency), replicas);
+            assert_eq!(text.as_deref(), Some(expected));
         }
     }
 
     #[test]
-    fn an_error_names_the_required_consistency() {
-        let text = |needs, copies| required(needs, copies).unwrap_or_default();
-        for (copies, expected) in [
-            (3, "local_quorum was required, which is 2 of 3 copies"),
-            (5, "local_quorum was required, which is 3 of 5 copies"),
-            (0, "local_quorum was required"),
-        ] {
-            assert_eq!(text(Needs::Copies(Consistency::LocalQuorum), copies), expected);
-        }
-        let agreement = text(Needs::Agreement(Consistency::EachQuorum), 3);
-        assert_eq!(agreement, "serial and each_quorum were required");
-        assert_eq!(text(Needs::Copies(Consistency::One), 3), "one was required");
-        assert_eq!(required(Needs::Node, 3), None);
+    fn a_conditional_write_requires_a_majority_of_all_replicas_too() {
+        let needs = Needs::Agreement(Consistency::EachQuorum);
+        let agreement = |replicas: Replicas| required(needs, &replicas);
+        let two = agreement(replicas(&[("east", 3), ("west", 5)], Some("west")));
+        let expected = "serial (5 of 8 replicas) and \
+                        each_quorum (replicas: 2 of 3 in east, 3 of 5 in west) were required";
+        assert_eq!(two.as_deref(), Some(expected));
+        let unknown = agreement(Replicas::default());
+        assert_eq!(unknown.as_deref(), Some("serial and each_quorum were required"));
+        assert_eq!(required(Needs::Node, &Replicas::default()), None);
     }
 
     #[test]
