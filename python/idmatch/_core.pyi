@@ -9,7 +9,8 @@ from typing import final
 
 import pyarrow as pa
 
-from ._types import ArrowStream, By, Compression, CopyFigures, CountFigures, Keep, Pick, Reject
+from ._results import TableStats
+from ._types import ArrowStream, By, Compression, CopyFigures, Keep, Pick, Reject
 
 __all__ = [
     "Match",
@@ -188,8 +189,8 @@ class Table:
 
         Raises Corrupt where rows would be lost and that is not accepted; nothing changes then.
         """
-    def stats(self) -> tuple[CountFigures, int | None, int | None]:
-        """What `TableStats` has, under the same names, and the oldest and newest instant."""
+    def stats(self) -> tuple[TableStats, int | None, int | None]:
+        """Figures about the table without its dates, then the oldest and newest instant."""
 
 @final
 class Match:

@@ -307,9 +307,8 @@ class Table:
         """Figures about the table. Takes up to about half a second: to count different
         identifiers and pairs some of it is read.
         """
-        counts, oldest, newest = self._core.stats()
-        dates = {"oldest": _datetime_or_none(oldest), "newest": _datetime_or_none(newest)}
-        return TableStats(**counts, **dates)
+        stats, oldest, newest = self._core.stats()
+        return stats._replace(oldest=_datetime_or_none(oldest), newest=_datetime_or_none(newest))
 
     def __repr__(self) -> str:
         retention = f" retention={self.retention!r}" if self.retention else ""

@@ -58,20 +58,3 @@ class CopyFigures(TypedDict):
     checksum_there: str
     erasures: int
     erasures_lost: int
-
-
-class CountFigures(TypedDict):
-    """What the core returns of a table's stats; `TableStats` describes each field."""
-
-    rows: int
-    ids: int
-    partner_ids: int
-    pairs: int
-    is_exact: bool
-    bytes: int
-    segments: int
-    memtable_rows: int
-    memtable_bytes: int
-    pending_compaction_bytes: int
-    erasures: int
-    expected_rows: int | None

@@ -24,8 +24,8 @@ enum Date {
     Text(String),
 }
 
-/// Counts by name, and the oldest and newest date.
-type Stats<'py> = (Bound<'py, PyDict>, Option<i64>, Option<i64>);
+/// A `TableStats` without dates, and the oldest and newest date.
+type Stats<'py> = (Bound<'py, PyAny>, Option<i64>, Option<i64>);
 
 /// A named set of observations.
 #[pyclass(frozen, module = "idmatch._core")]
@@ -292,6 +292,8 @@ impl Table {
         let figures = || Ok::<_, Error>((table.stats()?, table.distinct()?));
         let (stats, distinct) = py.detach(figures).or_raise(py)?;
         let shown = PyDict::new(py);
+        shown.set_item("oldest", py.None())?;
+        shown.set_item("newest", py.None())?;
         shown.set_item("rows", stats.rows)?;
         shown.set_item("ids", distinct.ids)?;
         shown.set_item("partner_ids", distinct.partner_ids)?;
@@ -305,7 +307,8 @@ impl Table {
         shown.set_item("erasures", stats.erasures)?;
         shown.set_item("expected_rows", stats.expected_rows)?;
         let [oldest, newest] = [stats.oldest, stats.newest].map(|at| at.map(SeenAt::millis_i64));
-        Ok((shown, oldest, newest))
+        let class = py.import("idmatch._results")?.getattr("TableStats")?;
+        Ok((class.call((), Some(&shown))?, oldest, newest))
     }
 }
 
