@@ -76,7 +76,7 @@ def test_a_list_in_a_csv_file(store: idmatch.Store, tmp_path: Path) -> None:
     assert "3,id,is empty" in (tmp_path / "rejects.csv").read_text()
     for id in "abc":
         assert table.partner_ids(id).num_rows == 0
-    with pytest.raises(TypeError, match="an identifier is a str"):
+    with pytest.raises(TypeError, match="id is of type int; an identifier is a str"):
         table.erase(id=1)  # type: ignore[arg-type]  # wrong on purpose
 
 

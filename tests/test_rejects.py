@@ -4,6 +4,7 @@ import csv
 import os
 import signal
 import time
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -115,10 +116,16 @@ def test_rejects_that_cannot_be_written(empty: idmatch.Table) -> None:
     assert empty.partner_ids("a").num_rows == 0
 
 
-def test_a_malformed_population_is_an_error(empty: idmatch.Table, tmp_path: Path) -> None:
-    (tmp_path / "people.csv").write_text("id,name\na,Anna\nb\n")
-    with pytest.raises(idmatch.SourceError, match=r"people\.csv.*Expected 2 columns, got 1"):
+@pytest.mark.parametrize("rows", [1, 1_000_000])
+def test_a_malformed_population_is_an_error(
+    empty: idmatch.Table, tmp_path: Path, rows: int
+) -> None:
+    (tmp_path / "people.csv").write_text("id,name\n" + "a,Anna\n" * rows + "marked\n")
+    problem = r"people\.csv.*Expected 2 columns, got 1"
+    with pytest.raises(idmatch.SourceError, match=problem) as raised:
         empty.match("people.csv", column="id")
+    # The line has an identifier.
+    assert "marked" not in "".join(traceback.format_exception(raised.value))
 
 
 def test_ctrl_c_loads_nothing(empty: idmatch.Table) -> None:

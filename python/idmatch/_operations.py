@@ -91,7 +91,7 @@ def erase(
         raise InvalidArgument("name the identifiers to erase: id, partner_id or both")
     for role, value in values.items():
         if not isinstance(value, str):
-            raise TypeError(f"{role} is {value!r}; an identifier is a str")
+            raise TypeError(f"{role} is of type {type(value).__name__}; an identifier is a str")
     sources = _sources.one_row(values)
     return _erase(table, sources, dict.fromkeys(values), at, strict=True, rejects=None)
 

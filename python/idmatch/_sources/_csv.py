@@ -9,7 +9,8 @@ rows.
 import csv
 import io
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import IO, Literal, TypeAlias, cast
 
 import pyarrow as pa
@@ -24,6 +25,9 @@ from ._source import OnMalformed
 _BLOCK_BYTES = 4 << 20
 MAX_HEADER_BYTES = 64 << 10
 _DELIMITERS = ",\t;|"
+
+# What follows is the line itself.
+_MALFORMED = re.compile(r"(Expected \d+ columns, got \d+):.*", re.DOTALL)
 
 _OnInvalid: TypeAlias = Callable[[pc.InvalidRow], Literal["skip", "error"]]
 
@@ -45,15 +49,16 @@ def open_csv(
     chosen = wanted.choose(visible, name)
     stored = [column for column in chosen.values() if column not in constants]
 
-    reader = pc.open_csv(
-        cast(IO[bytes], filesystem.open_input_stream(path, compression="detect")),
-        # With threads the reader could not tell the numbers of malformed lines.
-        pc.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES),
-        # The reader counts the header as a row; rows are counted from the one after it.
-        parse_options(delimiter, _handler(name, on_malformed, -1) if on_malformed else None),
-        convert_options(stored),
-    )
-    return project(reader, schema, chosen, constants)
+    with _without_lines():
+        reader = pc.open_csv(
+            cast(IO[bytes], filesystem.open_input_stream(path, compression="detect")),
+            # With threads the reader could not tell the numbers of malformed lines.
+            pc.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES),
+            # The reader counts the header as a row; rows are counted from the one after it.
+            parse_options(delimiter, _handler(name, on_malformed, -1) if on_malformed else None),
+            convert_options(stored),
+        )
+    return project(_batches(reader), schema, chosen, constants)
 
 
 def read_chunk(
@@ -68,12 +73,13 @@ def read_chunk(
     def told(_: str, row: int, reason: str) -> bool:
         return on_malformed is not None and on_malformed(row, reason)
 
-    read = pc.read_csv(
-        io.BytesIO(chunk),
-        pc.ReadOptions(use_threads=False, column_names=list(header)),
-        parse_options(delimiter, _handler("", told, 0) if on_malformed else None),
-        convert_options(list(chosen.values())),
-    )
+    with _without_lines():
+        read = pc.read_csv(
+            io.BytesIO(chunk),
+            pc.ReadOptions(use_threads=False, column_names=list(header)),
+            parse_options(delimiter, _handler("", told, 0) if on_malformed else None),
+            convert_options(list(chosen.values())),
+        )
     return project(read.to_batches(), read.schema, chosen, constants={})
 
 
@@ -94,6 +100,20 @@ def convert_options(stored: list[str]) -> pc.ConvertOptions:
         column_types=dict.fromkeys(stored, pa.binary()),
         include_columns=stored,
     )
+
+
+@contextmanager
+def _without_lines() -> Iterator[None]:
+    """Removes the malformed line from an error: it has identifiers, and errors go to logs."""
+    try:
+        yield
+    except pa.ArrowInvalid as error:
+        raise pa.ArrowInvalid(_MALFORMED.sub(r"\1", str(error))) from None
+
+
+def _batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    with _without_lines():
+        yield from reader
 
 
 def _handler(name: str, on_malformed: OnMalformed, shift: int) -> _OnInvalid:
