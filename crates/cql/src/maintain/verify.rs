@@ -10,6 +10,7 @@ use crate::context::TableContext;
 use crate::read::row::row;
 use crate::read::scan::{RowVisitor, scan};
 use crate::row_buffer::Rows;
+use crate::schema::bucket::bucket;
 use crate::schema::metadata_cache::{TableMetadata, Visible};
 use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{Keep, SeenAt, Side, Window};
@@ -50,14 +51,15 @@ impl Difference {
         self.by_id.max(self.by_partner_id)
     }
 
+    /// Names the partitions of the row. Findings go to logs, so they name no identifier.
     pub(crate) fn finding(&self, context: &TableContext) -> Finding {
         let shown = |date: Option<SeenAt>| date.map_or("nothing".to_owned(), |d| d.to_string());
+        let buckets = context.metadata_cache.metadata().definition.buckets;
+        let [by_id, by_partner_id] = [&self.id, &self.partner_id].map(|key| bucket(key, buckets));
         Finding {
             place: format!(
-                "{}, id {:?}, partner_id {:?}",
-                context.what(),
-                self.id,
-                self.partner_id
+                "{}, a row of bucket {by_id} by id, {by_partner_id} by partner_id",
+                context.what()
             ),
             problem: format!(
                 "by id there is {}, by partner_id {}",

@@ -23,14 +23,12 @@ use tokio::task::JoinSet;
 /// Cassandra has none for a single partition).
 const MOST_ROWS: usize = 400;
 const MOST_BYTES: usize = 48 << 10;
-/// Unacknowledged rows that an error names at most.
-const NAMED: usize = 3;
 
 /// Writes rows; returns when all are durable. Rows that are erased or too old to be visible count
 /// as written. Cost: two requests for each bucket of the rows.
 ///
 /// # Errors
-/// Names the rows that not both directions acknowledged. `UnknownOutcome` where a direction may
+/// Says how many rows not both directions acknowledged. `UnknownOutcome` where a direction may
 /// have any of them.
 pub(crate) async fn write(context: &Arc<TableContext>, rows: Rows) -> Result<()> {
     let metadata = context.metadata_cache.current().await?;
@@ -68,7 +66,7 @@ pub(crate) async fn write(context: &Arc<TableContext>, rows: Rows) -> Result<()>
     while let Some(done) = tasks.join_next().await {
         acks.record(done);
     }
-    acks.into_result(context, &rows)
+    acks.into_result(context)
 }
 
 fn needs_filter(metadata: &TableMetadata) -> bool {
@@ -231,25 +229,18 @@ impl AckTracker {
         }
     }
 
-    fn into_result(self, context: &TableContext, rows: &Rows) -> Result<()> {
+    fn into_result(self, context: &TableContext) -> Result<()> {
         let Some(error) = self.error else { return Ok(()) };
         // A refused row is half done where the other direction, or another row, was written.
         let is_begun = self.directions.iter().any(|directions| *directions > 0);
         let kind = if is_begun { ErrorKind::UnknownOutcome } else { error.kind() };
         let both = Side::BOTH.len();
-        let missing = self.directions.iter().enumerate();
-        let missing = missing.filter_map(|(row, n)| (usize::from(*n) < both).then_some(row));
-        let named = missing.clone().take(NAMED).map(|row| {
-            let (id, partner_id) = rows.pair(row, Side::Id);
-            format!("({id:?}, {partner_id:?})")
-        });
+        let missing = self.directions.iter().filter(|n| usize::from(**n) < both).count();
         let text = format!(
-            "{} of {} rows for table {} were not acknowledged by both directions, among them {}; \
+            "{missing} of {} rows for table {} were not acknowledged by both directions; \
              write all again, which is always safe",
-            missing.clone().count(),
-            rows.len(),
+            self.directions.len(),
             context.name(),
-            named.collect::<Vec<_>>().join(", ")
         );
         Err(Error::with_source(kind, text, error))
     }

@@ -1,6 +1,6 @@
 //! Several clients of one store: what one does, the others see.
 
-use crate::common::{answers, contact_points, erase, fresh, open, settings_of, upsert};
+use crate::common::{answers, bucket, contact_points, erase, fresh, open, settings_of, upsert};
 use idmatch_cql::CqlStore;
 use idmatch_model::{Keep, Side, TableOptions, Target, Window};
 use idmatch_store::{ErrorKind, Store, Table};
@@ -93,7 +93,12 @@ fn rows_of_one_direction_only_are_found_and_repaired() {
         assert_eq!(partners(table.as_ref(), "half"), [""; 0]);
         let findings = table.verify().unwrap();
         assert_eq!(findings.len(), 1, "{findings:?}");
-        assert!(findings[0].place.contains("id \"half\""), "{findings:?}");
+        let [by_id, by_partner_id] = ["half", "p"].map(bucket);
+        let place =
+            format!("table {name}, a row of bucket {by_id} by id, {by_partner_id} by partner_id");
+        assert_eq!(findings[0].place, place);
+        let problem = "by id there is nothing, by partner_id 2025-06-15T15:06:40.000Z";
+        assert_eq!(findings[0].problem, problem);
         assert_eq!(table.repair(false).unwrap().findings, findings);
         assert_eq!(table.verify().unwrap(), []);
         assert_eq!(partners(table.as_ref(), "half"), ["p"]);

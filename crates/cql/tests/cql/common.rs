@@ -142,13 +142,18 @@ impl Beside {
     pub(crate) fn add(&self, keyspace: &str, ends: (&str, &str), row: (&str, &str, i64)) {
         let table = self.table(keyspace, ends);
         let (key, value, seen_at) = row;
-        let bucket = XxHash3_64::oneshot(key.as_bytes()) % 16;
+        let bucket = bucket(key);
         self.run(&format!(
             "INSERT INTO {keyspace}.{table} (bucket, key, value, seen_at) \
              VALUES ({bucket}, '{key}', '{value}', {seen_at}) USING TIMESTAMP {}",
             seen_at * 1000
         ));
     }
+}
+
+/// The bucket of a key, in a table of 16.
+pub(crate) fn bucket(key: &str) -> u64 {
+    XxHash3_64::oneshot(key.as_bytes()) % 16
 }
 
 /// Batches that are in memory.

@@ -12,6 +12,7 @@ mod matches;
 mod orders;
 mod outcomes;
 mod overload;
+mod privacy;
 mod proxy;
 mod refusals;
 mod retention;
