@@ -4,10 +4,13 @@ import os
 import shutil
 import socket
 import struct
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import idmatch
 import pytest
 from conftest import Cli, Ran
 
@@ -103,6 +106,26 @@ def test_a_node_is_started_harmed_and_stopped(lab: LabCli) -> None:
     assert (lab.folder / "node1" / "data").is_dir()
     assert lab("down", "--delete").out.startswith("no lab in")
     assert not (lab.folder / "node1").exists()
+
+
+def test_options_from_a_frozen_node_do_not_stop_python(lab: LabCli) -> None:
+    lab.node("up", "--network", NETWORK)
+    asking = threading.Event()
+    # Cached options are stale at once. The node has all of `timeout` to be resumed.
+    address = f"cql://{ADDRESS}/frozen?replication=1&lease=10ms&timeout=2m"
+    with idmatch.open(address) as store, ThreadPoolExecutor() as threads:
+        table = store.create_table("t", retention="13mo")
+        lab.node("freeze", 1)
+
+        def ask() -> tuple[str | None, str]:
+            asking.set()
+            return table.retention, repr(table)
+
+        answer = threads.submit(ask)
+        assert asking.wait(60)
+        # Python runs, or nobody resumes the node before the question fails.
+        lab.node("resume", 1)
+        assert answer.result() == ("13mo", "<idmatch.Table 't' keep='last' retention='13mo'>")
 
 
 def test_a_port_that_is_taken(lab: LabCli) -> None:

@@ -190,6 +190,6 @@ impl Store {
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.is_closed.store(true, Relaxed);
         let store = self.store.write().unwrap_or_else(PoisonError::into_inner).take();
-        store.map_or(Ok(()), |store| py.detach(|| store.end()).or_raise(py))
+        store.map_or(Ok(()), |store| py.detach(move || store.end()).or_raise(py))
     }
 }

@@ -7,7 +7,7 @@ use crate::matches::Match;
 use crate::sources::{PyRejects, PySource, Raised, ReadSource};
 use crate::values::window;
 use arrow_array::{ArrayRef, StringArray, TimestampMillisecondArray};
-use idmatch_model::{Keep, Period, Pick, SeenAt, Side};
+use idmatch_model::{Keep, Period, Pick, SeenAt, Side, TableOptions};
 use idmatch_store::{
     BatchSource, Durability, Error, ErrorKind, Ingest, MatchQuery, NoRejects, OneObservation,
     Result, now,
@@ -49,6 +49,11 @@ impl Table {
     pub(crate) fn open(&self, py: Python<'_>) -> PyResult<&dyn idmatch_store::Table> {
         if self.is_closed.load(Relaxed) { Err(closed(py, &self.path)) } else { Ok(&*self.table) }
     }
+
+    /// The options, without the GIL: servers are asked for options that are not cached.
+    fn options(&self, py: Python<'_>) -> PyResult<TableOptions> {
+        py.detach(|| self.table.options()).or_raise(py)
+    }
 }
 
 #[pymethods]
@@ -60,7 +65,7 @@ impl Table {
 
     #[getter]
     fn keep(&self, py: Python<'_>) -> PyResult<&'static str> {
-        Ok(match self.table.options().or_raise(py)?.keep {
+        Ok(match self.options(py)?.keep {
             Keep::Last => "last",
             Keep::All => "all",
         })
@@ -68,7 +73,7 @@ impl Table {
 
     #[getter]
     fn retention(&self, py: Python<'_>) -> PyResult<Option<String>> {
-        Ok(self.table.options().or_raise(py)?.retention.as_ref().map(ToString::to_string))
+        Ok(self.options(py)?.retention.as_ref().map(ToString::to_string))
     }
 
     /// Sets the retention; `None` keeps observations for ever.
