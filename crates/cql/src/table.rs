@@ -14,10 +14,10 @@ use crate::schema::bucket::expected_rows;
 use crate::schema::metadata_cache::TableMetadata;
 use crate::write::erase::{erase, import};
 use crate::write::load::{load, upsert};
-use idmatch_model::{Period, SeenAt, Side, TableName, TableOptions, Window, check_id};
+use idmatch_model::{Period, SeenAt, Side, TableName, TableOptions, Target, Window, check_id};
 use idmatch_store::{
-    Answers, BatchSource, Distinct, Durability, Erased, Erasures, Finding, Ingest, Match,
-    MatchQuery, Repaired, Result, Scan, Table, TableStats,
+    Answers, BatchSource, Distinct, Durability, Erased, Erasures, Finding, Match, MatchQuery,
+    ObservationSource, Repaired, Result, Scan, Table, TableStats,
 };
 use std::future::Future;
 use std::sync::Arc;
@@ -43,29 +43,17 @@ impl Table for CqlTable {
         self.change(retention::set(&self.context, retention))
     }
 
-    fn load(&self, source: &mut dyn BatchSource, ingest: &Ingest<'_>) -> Result<()> {
-        load(&self.context, source, ingest)
+    fn load(&self, rows: &dyn ObservationSource) -> Result<()> {
+        load(&self.context, rows)
     }
 
     /// The servers' commit log decides what an acknowledgement means; see
     /// `docs/explanation/servers.md`.
-    fn upsert(
-        &self,
-        source: &mut dyn BatchSource,
-        ingest: &Ingest<'_>,
-        _: Option<Durability>,
-    ) -> Result<()> {
-        upsert(&self.context, source, ingest)
+    fn upsert(&self, rows: &dyn ObservationSource, _: Option<Durability>) -> Result<()> {
+        upsert(&self.context, rows)
     }
 
-    fn erase(
-        &self,
-        source: &mut dyn BatchSource,
-        ingest: &Ingest<'_>,
-        at: SeenAt,
-    ) -> Result<Erased> {
-        ingest.check_date(at)?;
-        let targets = ingest.targets(source)?;
+    fn erase(&self, targets: &[Target], at: SeenAt) -> Result<Erased> {
         self.change(erase(&self.context, targets, at))
     }
 

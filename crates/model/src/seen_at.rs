@@ -34,6 +34,8 @@ pub enum SeenAtError {
 impl SeenAt {
     /// 1970-01-01T00:00:00Z.
     pub const EPOCH: SeenAt = SeenAt(0);
+    /// The latest instant that can be stored.
+    pub const MAX: SeenAt = SeenAt(MAX_MILLIS);
 
     /// An instant from milliseconds since 1970; any year up to 9999.
     pub fn from_millis(millis: i64) -> Result<SeenAt, SeenAtError> {

@@ -97,7 +97,7 @@ impl Table {
         let loaded = interruptible(py, |stop| {
             let mut source = PySource::new(iterator, raised.clone(), stop);
             let ingest = Ingest::new(strict, now(), &mut rejects);
-            table.load(&mut source, &ingest)?;
+            table.load(&ingest.judged(&mut source))?;
             Ok((ingest.rows(), ingest.rejected()))
         })?;
         finish(py, loaded, &raised)
@@ -119,7 +119,7 @@ impl Table {
         let mut run = |source: &mut dyn BatchSource| {
             let ingest = Ingest::new(strict, now(), &mut rejects);
             let durability = always.then_some(Durability::Always);
-            table.upsert(source, &ingest, durability)?;
+            table.upsert(&ingest.judged(source), durability)?;
             Ok((ingest.rows(), ingest.rejected()))
         };
         let upserted = if short {
@@ -156,7 +156,7 @@ impl Table {
             let mut no_rejects = NoRejects;
             let ingest = Ingest::new(true, now, &mut no_rejects);
             let mut source = OneObservation::new(id, partner_id, seen_at)?;
-            table.upsert(&mut source, &ingest, always.then_some(Durability::Always))
+            table.upsert(&ingest.judged(&mut source), always.then_some(Durability::Always))
         };
         py.detach(upsert).or_raise(py)
     }
@@ -179,7 +179,7 @@ impl Table {
         let erased = stoppable(py, table, |table, stop| {
             let mut source = PySource::new(iterator, raised.clone(), stop);
             let ingest = Ingest::new(strict, now, &mut rejects);
-            let erased = table.erase(&mut source, &ingest, at)?;
+            let erased = table.erase(&ingest.targets(&mut source, at)?, at)?;
             Ok((ingest.rows(), ingest.rejected(), erased.by_id, erased.by_partner_id))
         })?;
         finish(py, erased, &raised)

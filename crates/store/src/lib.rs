@@ -2,7 +2,8 @@
 //! and the way Arrow batches become observations.
 //!
 //! Must not know any backend, file format or network. Arrow batches are the only bulk
-//! interface: a [`BatchSource`] goes in, a [`MatchSink`] receives what comes out.
+//! interface: a [`BatchSource`] goes in, a [`MatchSink`] receives what comes out. Rows are judged
+//! here, so that a backend gets [`Observations`].
 #![forbid(unsafe_code)]
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
@@ -18,8 +19,8 @@ pub use clock::now;
 pub use copy::{Copied, CopyOptions, Stage, Sum, Watch, copy_table};
 pub use error::{Error, ErrorKind, Result};
 pub use ingest::{
-    BatchSource, IdColumn, Ingest, NoRejects, Observations, OneObservation, Reject, RejectSink,
-    SourceBatch, population_ids,
+    BatchSource, IdColumn, Ingest, NoRejects, ObservationSource, Observations, OneObservation,
+    Reject, RejectSink, SourceBatch, population_ids, stored_rows,
 };
 pub use matching::{Match, MatchCounts, MatchLane, MatchQuery, MatchSink, PlanStep, match_schema};
 pub use scan::{PARTS, Parts, RowBatch, RowLane, Scan};

@@ -1,7 +1,7 @@
 //! The questions a store answers. Batch-first and synchronous.
 
-use crate::{BatchSource, Error, ErrorKind, Ingest, Match, MatchQuery, Result, Scan};
-use idmatch_model::{ErasureKey, Period, SeenAt, Side, TableName, TableOptions, Window};
+use crate::{BatchSource, Error, ErrorKind, Match, MatchQuery, ObservationSource, Result, Scan};
+use idmatch_model::{ErasureKey, Period, SeenAt, Side, TableName, TableOptions, Target, Window};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -54,30 +54,19 @@ pub trait Table: Send + Sync {
     /// compacted; what it shows again is what is still there.
     fn set_retention(&self, retention: Option<Period>) -> Result<()>;
 
-    /// Adds observations, all or nothing. Batches have the columns `id`, `partner_id` and
-    /// `seen_at`; `ingest` turns them into observations, and counts and reports bad rows.
-    fn load(&self, source: &mut dyn BatchSource, ingest: &Ingest<'_>) -> Result<()>;
+    /// Adds observations, all or nothing where the backend can do that; else nothing of a strict source
+    /// that fails.
+    fn load(&self, rows: &dyn ObservationSource) -> Result<()>;
 
     /// Adds observations at once and for good: when this returns they are durable, and every
     /// later question has them, in both directions. Up to 100,000 rows are seen whole or not at
     /// all; more are cut into batches of that kind. After an error those before it stay. Of the
     /// store's durability and this one the stricter counts.
-    fn upsert(
-        &self,
-        source: &mut dyn BatchSource,
-        ingest: &Ingest<'_>,
-        durability: Option<Durability>,
-    ) -> Result<()>;
+    fn upsert(&self, rows: &dyn ObservationSource, durability: Option<Durability>) -> Result<()>;
 
     /// Hides every observation with `seen_at <= at` of some identifiers or pairs, in both directions
-    /// and for good: also those that arrive later. Batches have the columns `id`, `partner_id` or
-    /// both, see [`Ingest::targets`]. All or nothing; the targets are held in memory.
-    fn erase(
-        &self,
-        source: &mut dyn BatchSource,
-        ingest: &Ingest<'_>,
-        at: SeenAt,
-    ) -> Result<Erased>;
+    /// and for good: also those that arrive later. All or nothing.
+    fn erase(&self, targets: &[Target], at: SeenAt) -> Result<Erased>;
 
     /// All that it remembers of what was erased: no identifier, but what hides it, also when it
     /// arrives late.

@@ -1,7 +1,7 @@
 //! What a copy does and refuses, between stores in memory: what it counts is worked out here.
 
 use arrow_array::{ArrayRef, RecordBatch, StringArray, TimestampMillisecondArray};
-use idmatch_model::{ErasureKey, Keep, Period, SeenAt, TableName, TableOptions};
+use idmatch_model::{ErasureKey, Keep, Period, SeenAt, TableName, TableOptions, Target};
 use idmatch_store::{
     BatchSource, Copied, CopyOptions, ErrorKind, Ingest, NoRejects, Result, SourceBatch, Stage,
     Store, Sum, Table, copy_table, now,
@@ -34,14 +34,12 @@ fn load(table: &dyn Table, rows: &[Row]) {
         ("seen_at", Arc::new(dates)),
     ];
     let mut batches = Batches(Some(RecordBatch::try_from_iter(columns).unwrap()));
-    table.load(&mut batches, &Ingest::new(true, now(), &mut NoRejects)).unwrap();
+    table.load(&Ingest::new(true, now(), &mut NoRejects).judged(&mut batches)).unwrap();
 }
 
 fn erase(table: &dyn Table, id: &str, at: i64) {
-    let ids: ArrayRef = Arc::new(StringArray::from(vec![id]));
-    let mut targets = Batches(Some(RecordBatch::try_from_iter([("id", ids)]).unwrap()));
     let at = SeenAt::from_millis(at).unwrap();
-    table.erase(&mut targets, &Ingest::new(true, now(), &mut NoRejects), at).unwrap();
+    table.erase(&[Target::Id(id.to_owned())], at).unwrap();
 }
 
 fn name(text: &str) -> TableName {

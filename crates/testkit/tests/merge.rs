@@ -44,7 +44,7 @@ fn table(keep: Keep, loads: &[Vec<Observation>]) -> Arc<dyn Table> {
         ];
         let mut source = Load(Some(RecordBatch::try_from_iter(columns).unwrap()));
         let now = SeenAt::from_millis(1_000).unwrap();
-        table.load(&mut source, &Ingest::new(true, now, &mut NoRejects)).unwrap();
+        table.load(&Ingest::new(true, now, &mut NoRejects).judged(&mut source)).unwrap();
     }
     table
 }

@@ -41,7 +41,7 @@ pub(crate) async fn import(context: &Arc<TableContext>, theirs: &Erasures) -> Re
 /// of its rows; memory: the targets, and all rows of 32 targets, some hundred bytes each.
 pub(crate) async fn erase(
     context: &Arc<TableContext>,
-    targets: Vec<Target>,
+    targets: &[Target],
     at: SeenAt,
 ) -> Result<Erased> {
     if targets.is_empty() {
@@ -52,7 +52,7 @@ pub(crate) async fn erase(
     let records: Vec<(u128, LogRecord)> = targets.iter().map(record).collect();
     context.publish(&before, &records).await?;
     // A row that several targets hide counts once.
-    let targets: BTreeSet<Target> = targets.into_iter().collect();
+    let targets: BTreeSet<&Target> = targets.iter().collect();
     let rows: Vec<[BTreeSet<Row>; 2]> = stream::iter(targets)
         .map(|target| remove(context, &before, target, at))
         .buffer_unordered(CONCURRENT_TARGETS)
@@ -77,10 +77,10 @@ pub(crate) async fn erase(
 async fn remove(
     context: &Arc<TableContext>,
     before: &TableMetadata,
-    target: Target,
+    target: &Target,
     at: SeenAt,
 ) -> Result<[BTreeSet<Row>; 2]> {
-    let (by, key, value) = match &target {
+    let (by, key, value) = match target {
         Target::Id(id) => (Side::Id, id, None),
         Target::PartnerId(partner_id) => (Side::PartnerId, partner_id, None),
         Target::Pair { id, partner_id } => (Side::Id, id, Some(partner_id)),

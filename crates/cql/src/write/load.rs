@@ -6,7 +6,7 @@ use crate::row_buffer::Rows;
 use crate::schema::bucket;
 use crate::write::batch::write;
 use crate::write::load_progress::{ChunkRecord, Progress};
-use idmatch_store::{BatchSource, Error, ErrorKind, Ingest, Result};
+use idmatch_store::{Error, ErrorKind, ObservationSource, Result};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use tokio::task::JoinHandle;
@@ -22,45 +22,36 @@ const UPSERT_ROWS: usize = 20_000;
 /// Loads all rows of a source. Rows are visible as they are written. A repeated load skips the
 /// chunks that an unfinished one has written. A caller that stops at the first bad row wants
 /// nothing published: all rows then wait in memory until the last one is valid.
-pub(crate) fn load(
-    context: &Arc<TableContext>,
-    source: &mut dyn BatchSource,
-    ingest: &Ingest<'_>,
-) -> Result<()> {
-    if !ingest.is_strict() {
+pub(crate) fn load(context: &Arc<TableContext>, source: &dyn ObservationSource) -> Result<()> {
+    if !source.is_strict() {
         let metadata = context.client.wait(context.metadata_cache.current())?;
         let wanted = metadata.definition.buckets.unsigned_abs() as usize * ROWS_PER_BUCKET;
         let most_rows = wanted.clamp(*LOAD_ROWS.start(), *LOAD_ROWS.end());
         let mut progress = context.client.wait(Progress::read(context))?;
-        run(context, source, ingest, most_rows, Some(&mut progress))?;
+        run(context, source, most_rows, Some(&mut progress))?;
         context.client.wait(progress.end(context));
         return Ok(());
     }
     let mut rows = Rows::default();
     while let Some(batch) = source.next_batch()? {
-        rows.extend(&ingest.observations(&batch)?)?;
+        rows.extend(&batch)?;
     }
     context.client.wait(write(context, rows))
 }
 
 /// Upserts all rows of a source.
-pub(crate) fn upsert(
-    context: &Arc<TableContext>,
-    source: &mut dyn BatchSource,
-    ingest: &Ingest<'_>,
-) -> Result<()> {
-    run(context, source, ingest, UPSERT_ROWS, None)
+pub(crate) fn upsert(context: &Arc<TableContext>, source: &dyn ObservationSource) -> Result<()> {
+    run(context, source, UPSERT_ROWS, None)
 }
 
 fn run(
     context: &Arc<TableContext>,
-    source: &mut dyn BatchSource,
-    ingest: &Ingest<'_>,
+    source: &dyn ObservationSource,
     most_rows: usize,
     progress: Option<&mut Progress>,
 ) -> Result<()> {
     let mut writing = None;
-    let read = read_chunks(context, (source, ingest), most_rows, progress, &mut writing);
+    let read = read_chunks(context, source, most_rows, progress, &mut writing);
     // The fate of sent rows is more important than the reason why no more came.
     finish(context, writing)?;
     let last = read?;
@@ -72,14 +63,14 @@ type Writing = Option<JoinHandle<Result<()>>>;
 /// Writes each chunk once the one before is written; returns the remaining rows at the end.
 fn read_chunks(
     context: &Arc<TableContext>,
-    (source, ingest): (&mut dyn BatchSource, &Ingest<'_>),
+    source: &dyn ObservationSource,
     most_rows: usize,
     mut progress: Option<&mut Progress>,
     writing: &mut Writing,
 ) -> Result<Rows> {
     let mut rows = Rows::default();
     while let Some(batch) = source.next_batch()? {
-        rows.extend(&ingest.observations(&batch)?)?;
+        rows.extend(&batch)?;
         if rows.len() >= most_rows || rows.text_bytes() >= LOAD_BYTES {
             finish(context, writing.take())?;
             let chunk = std::mem::take(&mut rows);

@@ -178,21 +178,6 @@ impl Batches {
         let ids = Arc::new(StringArray::from_iter_values(ids)) as ArrayRef;
         Batches(vec![RecordBatch::try_from_iter([("id", ids)]).unwrap()].into_iter())
     }
-
-    /// What is to be erased, one batch.
-    fn of_targets(targets: &[Target]) -> Batches {
-        let parts = targets.iter().map(|target| match target {
-            Target::Id(id) => (Some(id.as_str()), None),
-            Target::PartnerId(partner_id) => (None, Some(partner_id.as_str())),
-            Target::Pair { id, partner_id } => (Some(id.as_str()), Some(partner_id.as_str())),
-        });
-        let (ids, partner_ids): (Vec<_>, Vec<_>) = parts.unzip();
-        let batch = RecordBatch::try_from_iter_with_nullable([
-            ("id", Arc::new(StringArray::from(ids)) as ArrayRef, true),
-            ("partner_id", Arc::new(StringArray::from(partner_ids)) as ArrayRef, true),
-        ]);
-        Batches(vec![batch.unwrap()].into_iter())
-    }
 }
 
 impl BatchSource for Batches {
@@ -205,7 +190,7 @@ impl BatchSource for Batches {
 pub(crate) fn load(table: &dyn Table, rows: &[(String, String, i64)]) {
     let mut no_rejects = NoRejects;
     let ingest = Ingest::new(false, now(), &mut no_rejects);
-    table.load(&mut Batches::of_rows(rows), &ingest).unwrap();
+    table.load(&ingest.judged(&mut Batches::of_rows(rows))).unwrap();
     assert_eq!(ingest.rejected(), 0);
 }
 
@@ -215,7 +200,7 @@ pub(crate) fn upsert(table: &dyn Table, rows: &[(String, String, i64)]) {
 
 pub(crate) fn try_upsert(table: &dyn Table, rows: &[(String, String, i64)]) -> Result<()> {
     let rejects = &mut NoRejects;
-    table.upsert(&mut Batches::of_rows(rows), &Ingest::new(true, now(), rejects), None)
+    table.upsert(&Ingest::new(true, now(), rejects).judged(&mut Batches::of_rows(rows)), None)
 }
 
 /// The same rows, so many in each batch.
@@ -246,7 +231,5 @@ pub(crate) fn erase(table: &dyn Table, targets: &[Target], at: i64) -> Erased {
 }
 
 pub(crate) fn try_erase(table: &dyn Table, targets: &[Target], at: i64) -> Result<Erased> {
-    let at = SeenAt::from_millis(at).unwrap();
-    let rejects = &mut NoRejects;
-    table.erase(&mut Batches::of_targets(targets), &Ingest::new(true, now(), rejects), at)
+    table.erase(targets, SeenAt::from_millis(at).unwrap())
 }

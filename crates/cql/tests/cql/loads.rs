@@ -42,7 +42,7 @@ fn partners(table: &dyn Table, id: &str) -> usize {
 }
 
 fn run(table: &dyn Table, mut source: Breaks) -> Result<()> {
-    table.load(&mut source, &Ingest::new(false, now(), &mut NoRejects))
+    table.load(&Ingest::new(false, now(), &mut NoRejects).judged(&mut source))
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn a_ceiling_holds_writers_back_without_errors() {
     let mut source = Watched { batches, seen: &seen, sent: Vec::new() };
     let rejects = &mut NoRejects;
     let began = Instant::now();
-    table.upsert(&mut source, &Ingest::new(true, now(), rejects), None).unwrap();
+    table.upsert(&Ingest::new(true, now(), rejects).judged(&mut source), None).unwrap();
     let seconds = began.elapsed().as_secs_f64();
     let allowed = PER_SECOND as f64 * seconds + PER_SECOND as f64 / 10.0 + 1.0;
     assert!(seen.len() as f64 <= allowed, "{} requests in {seconds} s", seen.len());

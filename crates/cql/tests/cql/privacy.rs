@@ -31,7 +31,7 @@ fn operations(table: &dyn Table) -> Vec<(&'static str, Result<(), Error>)> {
         Ok(())
     };
     vec![
-        ("load", table.load(&mut batches, &ingest)),
+        ("load", table.load(&ingest.judged(&mut batches))),
         ("upsert", try_upsert(table, &rows)),
         ("upsert of one row", try_upsert(table, &rows[..1])),
         ("lookup by id", answers(table, Side::Id, &id).map(drop)),

@@ -8,7 +8,7 @@ use crate::versions::VersionSet;
 use crate::write::WritePath;
 use crate::writer_lock::WriterLock;
 use idmatch_model::{TableName, TableOptions};
-use idmatch_store::{BatchSource, Ingest, Result};
+use idmatch_store::{ObservationSource, Result};
 use std::sync::Arc;
 
 /// Loads into the tables of a store.
@@ -40,13 +40,12 @@ impl BulkLoader {
     /// Loads into a table, which is made if there is none. All of the source is published, or nothing.
     ///
     /// # Errors
-    /// Those of the source, of `ingest` and of the disk; `Busy` while another process writes.
+    /// Those of the source and of the disk; `Busy` while another process writes.
     pub(crate) fn load(
         &self,
         name: &TableName,
         options: &TableOptions,
-        source: &mut dyn BatchSource,
-        ingest: &Ingest<'_>,
+        source: &dyn ObservationSource,
     ) -> Result<()> {
         let _scratch = self.lock_scratch();
         let _guard = self.lock.acquire()?;
@@ -66,12 +65,7 @@ impl BulkLoader {
                         limits: versions.limits,
                     };
                     let row_filter = table.map(|table| table.row_filter.clone());
-                    load(
-                        &place,
-                        &row_filter.unwrap_or(RowFilter::new(options.keep)),
-                        source,
-                        ingest,
-                    )
+                    load(&place, &row_filter.unwrap_or(RowFilter::new(options.keep)), source)
                 },
                 |segments| {
                     self.writes.sync_upserts()?;

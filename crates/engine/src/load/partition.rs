@@ -8,10 +8,9 @@ use crate::cpu;
 use crate::encoding::rows;
 use crate::encoding::{Packed, Packer};
 use crate::hash_partition::HashPartition;
-use crate::sync::Mutex;
 use crate::sync::{AtomicBool, Ordering::Relaxed};
 use idmatch_model::{SeenAt, Side};
-use idmatch_store::{BatchSource, Ingest, Result};
+use idmatch_store::{ObservationSource, Result};
 
 /// The rows of one partition.
 #[derive(Default)]
@@ -113,10 +112,8 @@ impl Buffers {
 pub(crate) fn partition_rows<'a>(
     spill: &'a Spill<'a>,
     chunk_bytes: usize,
-    source: &mut dyn BatchSource,
-    ingest: &Ingest<'_>,
+    source: &dyn ObservationSource,
 ) -> Result<Sides<'a>> {
-    let source = Mutex::new(source);
     let stopped = AtomicBool::new(false);
     let threads = cpu::on_each_thread(cpu::count(), |_| {
         let mut by_id = Buffers::new(Side::Id, chunk_bytes);
@@ -124,11 +121,9 @@ pub(crate) fn partition_rows<'a>(
         let (mut id_packer, mut partner_packer) = (Packer::default(), Packer::default());
         let mut read = || -> Result<()> {
             while !stopped.load(Relaxed) {
-                let next = source.lock().next_batch()?;
-                let Some(batch) = next else { break };
-                let good = ingest.observations(&batch)?;
-                let pairs = good.ids.iter().zip(good.partner_ids.iter());
-                for ((id, partner_id), seen_at) in pairs.zip(&good.seen_at) {
+                let Some(batch) = source.next_batch()? else { break };
+                let pairs = batch.ids.iter().zip(batch.partner_ids.iter());
+                for ((id, partner_id), seen_at) in pairs.zip(&batch.seen_at) {
                     let id = id_packer.pack(id);
                     let partner_id = partner_packer.pack(partner_id);
                     by_id.push(spill, *seen_at, id, partner_id)?;

@@ -11,7 +11,7 @@ use crate::sync::Mutex;
 use crate::tombstones::RowFilter;
 use crate::versions::FileNames;
 use idmatch_model::Side;
-use idmatch_store::{BatchSource, Ingest, Result};
+use idmatch_store::{ObservationSource, Result};
 use std::path::Path;
 
 /// Where a load reads and writes.
@@ -26,16 +26,15 @@ pub(crate) struct LoadPlace<'a> {
 /// Writes the observations of a source as segments, durable but not published.
 ///
 /// # Errors
-/// Whatever the source, the ingest or the disk report. Files written so far are left for
+/// Whatever the source or the disk report. Files written so far are left for
 /// the caller to remove.
 pub(crate) fn load(
     place: &LoadPlace<'_>,
     row_filter: &RowFilter,
-    source: &mut dyn BatchSource,
-    ingest: &Ingest<'_>,
+    source: &dyn ObservationSource,
 ) -> Result<Vec<SegmentInfo>> {
     let spill = Spill::new(place.disk, place.scratch);
-    let sides = partition_rows(&spill, place.limits.chunk_bytes, source, ingest)?;
+    let sides = partition_rows(&spill, place.limits.chunk_bytes, source)?;
     let rows = sides.rows();
     if rows == 0 {
         return Ok(Vec::new());

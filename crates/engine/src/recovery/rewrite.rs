@@ -8,7 +8,7 @@ use crate::load::{LoadPlace, load};
 use crate::segment::SegmentInfo;
 use crate::versions::{FileNames, TableVersion, VersionSet};
 use idmatch_model::{Side, TableName};
-use idmatch_store::{Error, ErrorKind, Ingest, NoRejects, Result, now};
+use idmatch_store::{Error, ErrorKind, Result, stored_rows};
 
 /// Writes all readable rows of a table as new segments; returns how many may be lost. `missing` is the number
 /// of rows of each direction in segments that do not open.
@@ -29,8 +29,7 @@ pub(super) fn rewrite(
         limits: versions.limits,
     };
     let mut rows = ReadableRows::new(table, missing);
-    let mut none = NoRejects;
-    let made = load(&place, &table.row_filter, &mut rows, &Ingest::new(true, now(), &mut none))?;
+    let made = load(&place, &table.row_filter, &stored_rows(&mut rows))?;
     match rows.lost_at_most() {
         lost if lost == 0 || accept_loss => Ok((made, lost)),
         lost => Err(would_lose(&format!(

@@ -12,10 +12,12 @@ use crate::recovery::Repair;
 use crate::scan::{EngineScan, distinct};
 use crate::verify::verify_table;
 use crate::versions::TableVersion;
-use idmatch_model::{Keep, Period, SeenAt, Side, TableName, TableOptions, Window, check_id};
+use idmatch_model::{
+    Keep, Period, SeenAt, Side, TableName, TableOptions, Target, Window, check_id,
+};
 use idmatch_store::{
-    Answers, BatchSource, Distinct, Durability, Erased, Erasures, Finding, Ingest, Match,
-    MatchQuery, Repaired, Result, Scan, Table, TableStats,
+    Answers, BatchSource, Distinct, Durability, Erased, Erasures, Finding, Match, MatchQuery,
+    ObservationSource, Repaired, Result, Scan, Table, TableStats,
 };
 use std::sync::Arc;
 
@@ -80,29 +82,17 @@ impl Table for EngineTable {
         catalog::set_retention(&self.owners.versions, &self.owners.lock, &self.name, retention)
     }
 
-    fn load(&self, source: &mut dyn BatchSource, ingest: &Ingest<'_>) -> Result<()> {
-        self.owners.loader.load(&self.name, &self.options, source, ingest)
+    fn load(&self, rows: &dyn ObservationSource) -> Result<()> {
+        self.owners.loader.load(&self.name, &self.options, rows)
     }
 
-    fn upsert(
-        &self,
-        source: &mut dyn BatchSource,
-        ingest: &Ingest<'_>,
-        durability: Option<Durability>,
-    ) -> Result<()> {
+    fn upsert(&self, rows: &dyn ObservationSource, durability: Option<Durability>) -> Result<()> {
         cpu::note_foreground();
-        self.owners.writes.upsert(&self.name, &self.options, source, ingest, durability)
+        self.owners.writes.upsert(&self.name, &self.options, rows, durability)
     }
 
-    fn erase(
-        &self,
-        source: &mut dyn BatchSource,
-        ingest: &Ingest<'_>,
-        at: SeenAt,
-    ) -> Result<Erased> {
-        ingest.check_date(at)?;
-        let targets = ingest.targets(source)?;
-        self.owners.eraser.erase(&self.name, &targets, at)
+    fn erase(&self, targets: &[Target], at: SeenAt) -> Result<Erased> {
+        self.owners.eraser.erase(&self.name, targets, at)
     }
 
     fn erasures(&self) -> Result<Erasures> {

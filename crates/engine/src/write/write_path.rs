@@ -19,7 +19,7 @@ use crate::sync::{self, AtomicBool, Condvar, Rank, RankedGuard, RankedMutex, RwL
 use crate::versions::{JournalPositions, MemtableSet, VersionSet};
 use crate::writer_lock::WriterLock;
 use idmatch_model::{TableName, TableOptions};
-use idmatch_store::{BatchSource, Durability, Error, ErrorKind, Ingest, Result};
+use idmatch_store::{Durability, Error, ErrorKind, ObservationSource, Result};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -80,8 +80,7 @@ impl WritePath {
         self: &Arc<WritePath>,
         name: &TableName,
         options: &TableOptions,
-        source: &mut dyn BatchSource,
-        ingest: &Ingest<'_>,
+        source: &dyn ObservationSource,
         durability: Option<Durability>,
     ) -> Result<()> {
         let of_store = self.durability();
@@ -91,9 +90,8 @@ impl WritePath {
         let mut batch = empty();
         let (mut id_packer, mut partner_packer) = (Packer::default(), Packer::default());
         while let Some(next) = source.next_batch()? {
-            let good = ingest.observations(&next)?;
-            let pairs = good.ids.iter().zip(good.partner_ids.iter());
-            for ((id, partner_id), seen_at) in pairs.zip(&good.seen_at) {
+            let pairs = next.ids.iter().zip(next.partner_ids.iter());
+            for ((id, partner_id), seen_at) in pairs.zip(&next.seen_at) {
                 let (id, partner_id) = (id_packer.pack(id), partner_packer.pack(partner_id));
                 rows::push(&mut batch.rows, *seen_at, id, partner_id);
                 batch.count += 1;

@@ -83,7 +83,7 @@ fn rows_older_than_the_retention_go() {
     let ingest_all = |rows: &[Row]| {
         let mut source = Batches::of_rows(rows, 10);
         let mut rejects = crate::common::NoRejects;
-        table.upsert(&mut source, &Ingest::new(true, now(), &mut rejects), None).unwrap();
+        table.upsert(&Ingest::new(true, now(), &mut rejects).judged(&mut source), None).unwrap();
     };
     ingest_all(&rows);
     assert_eq!(table.stats().unwrap().rows, 60);

@@ -47,7 +47,7 @@ fn cannot_wait(number: usize) -> bool {
 fn upsert(table: &dyn Table, number: usize, rows: &[Row]) -> Result<()> {
     let durability = cannot_wait(number).then_some(Durability::Always);
     let (mut source, mut rejects) = (Batches::of_rows(rows, 5), NoRejects);
-    table.upsert(&mut source, &Ingest::new(true, now(), &mut rejects), durability)
+    table.upsert(&Ingest::new(true, now(), &mut rejects).judged(&mut source), durability)
 }
 
 /// Mostly upserts; loads, erasures, compactions, backups and reopening between them.

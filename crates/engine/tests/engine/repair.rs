@@ -5,9 +5,10 @@ use crate::common::{
     Batches, Fault, FaultyDisk, Question, Row, ask, assert_nothing_leaked, copy_store, create,
     erase, files, load, name, questions, rows_of_all_kinds, upsert,
 };
+use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
-use idmatch_model::{Keep, Target, Window};
-use idmatch_store::{ErrorKind, Store};
+use idmatch_model::{Keep, SeenAt, Target, Window};
+use idmatch_store::{CopyOptions, ErrorKind, Ingest, NoRejects, Store, copy_table, now};
 use idmatch_testkit::MemoryStore;
 use std::collections::BTreeSet;
 use std::io;
@@ -78,6 +79,50 @@ fn each_direction_is_rebuilt_from_the_other() {
             );
             assert_nothing_leaked(dir.path());
         }
+    }
+}
+
+/// A store whose rows are as late as a clock allows that was 10 minutes ahead of this one.
+fn original_of_a_later_clock(root: &Path) -> (MemoryStore, Vec<Row>) {
+    let later = now().millis_i64() + 10 * 60_000;
+    let latest = later + 24 * 60 * 60_000;
+    let row = |n: i64| (format!("id{n}"), format!("p{}", n % 7), latest - n);
+    let rows: Vec<Row> = (0..500).map(row).collect();
+    let (reference, store) = (MemoryStore::new(), EngineStore::open(root).unwrap());
+    for store in [&reference as &dyn Store, &store] {
+        let table = create(store, "t", Keep::Last).unwrap();
+        let (mut source, mut rejects) = (Batches::of_rows(&rows, 100), NoRejects);
+        let ingest = Ingest::new(true, SeenAt::from_millis(later).unwrap(), &mut rejects);
+        table.load(&ingest.judged(&mut source)).unwrap();
+    }
+    store.close().unwrap();
+    (reference, rows)
+}
+
+#[test]
+fn stored_rows_are_repaired_recovered_and_copied_whatever_the_clock() {
+    let dir = tempfile::tempdir().unwrap();
+    let (repaired, recovered) = (dir.path().join("repaired"), dir.path().join("recovered"));
+    let (reference, rows) = original_of_a_later_clock(&repaired);
+    copy_store(&repaired, &recovered);
+    let right = answers(&reference, &rows);
+
+    harm(&segments(&repaired, 0)[0], 0.5);
+    let store = EngineStore::open(&repaired).unwrap();
+    let table = store.table(&name("t")).unwrap();
+    assert_eq!(table.repair(false).unwrap().lost_at_most, 0);
+    assert!(answers(&store, &rows) == right, "repaired");
+
+    std::fs::remove_file(&segments(&recovered, 1)[0]).unwrap();
+    assert_eq!(EngineStore::recover(Arc::new(OsDisk), &recovered, false).unwrap().len(), 1);
+    assert!(answers(&EngineStore::open(&recovered).unwrap(), &rows) == right, "recovered");
+
+    let copied = EngineStore::open(&dir.path().join("copied")).unwrap();
+    for to in [&copied as &dyn Store, &MemoryStore::new()] {
+        let options = CopyOptions::default();
+        let done = copy_table(&*table, to, &name("t"), options, &|_, _| Ok(())).unwrap();
+        assert_eq!((done.sent, done.source), (500, done.destination));
+        assert!(answers(to, &rows) == right, "copied");
     }
 }
 

@@ -4,10 +4,7 @@
 //! batches behind, and memory holds a few record batches and what one load takes.
 
 use super::sums::{RangeSums, Summation};
-use crate::{
-    BatchSource, Error, ErrorKind, Ingest, Parts, Reject, RejectSink, Result, Scan, SourceBatch,
-    Table, now,
-};
+use crate::{BatchSource, Error, ErrorKind, Parts, Result, Scan, SourceBatch, Table, stored_rows};
 use arrow_array::RecordBatch;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -35,7 +32,7 @@ pub(super) fn send(
         });
         let mut source = LoadBatches {
             batches,
-            source: "the copy".into(),
+            source: "the table to copy".into(),
             first: None,
             left: 0,
             row: 1,
@@ -44,8 +41,7 @@ pub(super) fn send(
         let mut is_cut = false;
         let mut load_all = || -> Result<()> {
             while source.begin(batch_rows) {
-                let mut rejects_fail = FailOnReject;
-                let loaded = table.load(&mut source, &Ingest::new(false, now(), &mut rejects_fail));
+                let loaded = table.load(&stored_rows(&mut source));
                 is_cut = has_failed.load(Relaxed);
                 loaded?;
             }
@@ -101,16 +97,5 @@ impl BatchSource for LoadBatches<'_> {
         self.left = self.left.saturating_sub(rows);
         self.row += rows;
         Ok(Some(SourceBatch { source: Arc::clone(&self.source), first_row, batch }))
-    }
-}
-
-/// A rejected row fails the copy: the source accepted it, so the clocks differ by a day.
-struct FailOnReject;
-
-impl RejectSink for FailOnReject {
-    fn reject(&mut self, rejects: Vec<Reject>) -> Result<()> {
-        let first = rejects.first().map(|row| format!("{} {}", row.column, row.reason));
-        let text = format!("the destination refuses a row: {}", first.unwrap_or_default());
-        Err(Error::new(ErrorKind::BadInput, text))
     }
 }

@@ -1,11 +1,9 @@
 //! Judges the rows of a load or an upsert, and counts and reports the bad ones.
 
-use super::dates;
-use super::ids::{self, IdColumn};
+use super::observations::{Columns, Observations};
 use super::rejects::{BadRows, Reject, RejectSink};
-use super::source::{SourceBatch, column};
+use super::source::SourceBatch;
 use crate::{Error, ErrorKind, Result};
-use arrow_array::BooleanArray;
 use idmatch_model::SeenAt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -17,17 +15,6 @@ pub struct Ingest<'a> {
     sink: Mutex<&'a mut dyn RejectSink>,
     rows: AtomicU64,
     rejected: AtomicU64,
-}
-
-/// Rows that passed: three columns of equal length.
-#[derive(Debug, Clone)]
-pub struct Observations {
-    /// The `id` column.
-    pub ids: IdColumn,
-    /// The `partner_id` column.
-    pub partner_ids: IdColumn,
-    /// The `seen_at` column.
-    pub seen_at: Vec<SeenAt>,
 }
 
 impl<'a> Ingest<'a> {
@@ -42,8 +29,8 @@ impl<'a> Ingest<'a> {
         }
     }
 
-    /// Whether the first bad row is an error, with nothing published.
-    pub fn is_strict(&self) -> bool {
+    /// Whether the first bad row is an error.
+    pub(super) fn is_strict(&self) -> bool {
         self.strict
     }
 
@@ -63,39 +50,19 @@ impl<'a> Ingest<'a> {
     /// `InvalidArgument` for a column that is missing or of a type that cannot be read;
     /// `BadInput` for the first bad row when strict; whatever the sink returns.
     pub fn observations(&self, source: &SourceBatch) -> Result<Observations> {
-        let batch = &source.batch;
-        let mut wrong = BadRows::default();
-        let ids = ids::bytes_of(column(source, "id")?, "id")?;
-        let partner_ids = ids::bytes_of(column(source, "partner_id")?, "partner_id")?;
-        ids::check(&ids, "id", &mut wrong);
-        ids::check(&partner_ids, "partner_id", &mut wrong);
-        let seen_at = dates::seen_at(column(source, "seen_at")?.1, self.now, &mut wrong)?;
-        self.count(batch.num_rows());
+        let (columns, wrong) = Columns::read(source, self.now)?;
+        self.count(source.batch.num_rows());
         if wrong.rows.is_empty() {
-            return Ok(Observations {
-                ids: IdColumn::trusted(ids),
-                partner_ids: IdColumn::trusted(partner_ids),
-                seen_at,
-            });
+            return Ok(columns.all());
         }
         let good: Vec<bool> =
-            (0..batch.num_rows()).map(|row| !wrong.rows.contains_key(&row)).collect();
+            (0..source.batch.num_rows()).map(|row| !wrong.rows.contains_key(&row)).collect();
         self.report(source, wrong)?;
-        let seen_at =
-            seen_at.iter().zip(&good).filter(|(_, good)| **good).map(|(t, _)| *t).collect();
-        let good = BooleanArray::from(good);
-        Ok(Observations {
-            ids: IdColumn::filtered(&ids, &good)?,
-            partner_ids: IdColumn::filtered(&partner_ids, &good)?,
-            seen_at,
-        })
+        columns.only(good)
     }
 
     /// Refuses a date that no observation could have: more than a day ahead.
-    ///
-    /// # Errors
-    /// `InvalidArgument`, with the date.
-    pub fn check_date(&self, at: SeenAt) -> Result<()> {
+    pub(super) fn check_date(&self, at: SeenAt) -> Result<()> {
         let checked = at.check_observed(self.now).map(drop);
         checked.map_err(|e| Error::new(ErrorKind::InvalidArgument, format!("the date {at}: {e}")))
     }
@@ -123,17 +90,5 @@ impl<'a> Ingest<'a> {
         }
         self.rejected.fetch_add(rejects.len() as u64, Relaxed);
         self.sink.lock().unwrap_or_else(PoisonError::into_inner).reject(rejects)
-    }
-}
-
-impl Observations {
-    /// The number of rows.
-    pub fn len(&self) -> usize {
-        self.seen_at.len()
-    }
-
-    /// Whether there are no rows.
-    pub fn is_empty(&self) -> bool {
-        self.seen_at.is_empty()
     }
 }

@@ -6,15 +6,17 @@ use super::rejects::BadRows;
 use super::source::{BatchSource, SourceBatch, column};
 use crate::Result;
 use arrow_array::{Array, BinaryViewArray};
-use idmatch_model::{Target, check_id};
+use idmatch_model::{SeenAt, Target, check_id};
 
 impl Ingest<'_> {
-    /// The good rows of a source. Of two columns, a row may leave one empty (null): then it
-    /// erases an identifier, else a pair. Memory: all of them.
+    /// What is to be erased up to `at`: the good rows of a source. Of two columns, a row may leave one
+    /// empty (null): then it erases an identifier, else a pair. Memory: all of them.
     ///
     /// # Errors
-    /// As for [`Ingest::observations`]; `InvalidArgument` also where neither column is there.
-    pub fn targets(&self, source: &mut dyn BatchSource) -> Result<Vec<Target>> {
+    /// As for [`Ingest::observations`]; `InvalidArgument` also where neither column is there, and for a
+    /// date more than a day ahead.
+    pub fn targets(&self, source: &mut dyn BatchSource, at: SeenAt) -> Result<Vec<Target>> {
+        self.check_date(at)?;
         let mut targets = Vec::new();
         while let Some(batch) = source.next_batch()? {
             self.add_targets(&batch, &mut targets)?;

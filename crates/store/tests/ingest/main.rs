@@ -3,6 +3,7 @@
 mod dates;
 mod ids;
 mod rejects;
+mod sources;
 
 use arrow_array::{
     ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, StringArray, TimestampMillisecondArray,

@@ -46,8 +46,8 @@ pub(super) fn load(
     let mut rejects = Rejects::default();
     let ingest = Ingest::new(strict, scope.now, &mut rejects);
     let outcome = match how.is_upsert {
-        true => table.upsert(&mut source, &ingest, None),
-        false => table.load(&mut source, &ingest),
+        true => table.upsert(&ingest.judged(&mut source), None),
+        false => table.load(&ingest.judged(&mut source)),
     };
     let counted = (ingest.rows(), ingest.rejected());
     if let Some(code) = error {
@@ -96,7 +96,8 @@ pub(super) fn erase(table: &dyn Table, row: &ErasureRow, scope: Scope) -> Result
         return Err(Error::new(ErrorKind::Source, "an erasure needs a date"));
     };
     let mut rejects = Rejects::default();
-    table.erase(&mut source, &Ingest::new(true, scope.now, &mut rejects), at).map(drop)
+    let targets = Ingest::new(true, scope.now, &mut rejects).targets(&mut source, at)?;
+    table.erase(&targets, at).map(drop)
 }
 
 /// Keeps every rejected row.

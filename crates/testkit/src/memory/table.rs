@@ -4,11 +4,11 @@ use super::matched::MemoryMatch;
 use super::observed::{Answer, Observed};
 use super::scan::MemoryScan;
 use idmatch_model::{
-    ErasureKey, Keep, Period, SeenAt, Side, TableName, TableOptions, Window, check_id,
+    ErasureKey, Keep, Period, SeenAt, Side, TableName, TableOptions, Target, Window, check_id,
 };
 use idmatch_store::{
-    Answers, BatchSource, Distinct, Durability, Erased, Erasures, Error, ErrorKind, Finding,
-    Ingest, Match, MatchQuery, Repaired, Result, Scan, Table, TableStats, now,
+    Answers, BatchSource, Distinct, Durability, Erased, Erasures, Error, ErrorKind, Finding, Match,
+    MatchQuery, ObservationSource, Repaired, Result, Scan, Table, TableStats, now,
 };
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
@@ -74,10 +74,9 @@ impl Table for MemoryTable {
         Ok(())
     }
 
-    fn load(&self, source: &mut dyn BatchSource, ingest: &Ingest<'_>) -> Result<()> {
+    fn load(&self, source: &dyn ObservationSource) -> Result<()> {
         let mut rows = Vec::new();
         while let Some(batch) = source.next_batch()? {
-            let batch = ingest.observations(&batch)?;
             let pairs = batch.ids.iter().zip(batch.partner_ids.iter());
             for ((id, partner_id), seen_at) in pairs.zip(&batch.seen_at) {
                 let (id, partner_id) = (check_id(id)?, check_id(partner_id)?);
@@ -91,23 +90,11 @@ impl Table for MemoryTable {
         Ok(())
     }
 
-    fn upsert(
-        &self,
-        source: &mut dyn BatchSource,
-        ingest: &Ingest<'_>,
-        _: Option<Durability>,
-    ) -> Result<()> {
-        self.load(source, ingest)
+    fn upsert(&self, source: &dyn ObservationSource, _: Option<Durability>) -> Result<()> {
+        self.load(source)
     }
 
-    fn erase(
-        &self,
-        source: &mut dyn BatchSource,
-        ingest: &Ingest<'_>,
-        at: SeenAt,
-    ) -> Result<Erased> {
-        ingest.check_date(at)?;
-        let targets = ingest.targets(source)?;
+    fn erase(&self, targets: &[Target], at: SeenAt) -> Result<Erased> {
         let key = self.key()?;
         let hashes: Vec<_> = targets.iter().map(|target| (key.of(target), at)).collect();
         let mut observed = self.observed.write().unwrap_or_else(PoisonError::into_inner);

@@ -32,22 +32,6 @@ impl Batches {
         Batches(rows.chunks(batch_rows.max(1)).map(|rows| batch(rows).unwrap()).collect())
     }
 
-    /// What is to be erased, one batch.
-    pub(crate) fn of_targets(targets: &[Target]) -> Batches {
-        let parts = targets.iter().map(|target| match target {
-            Target::Id(id) => (Some(id.as_str()), None),
-            Target::PartnerId(partner_id) => (None, Some(partner_id.as_str())),
-            Target::Pair { id, partner_id } => (Some(id.as_str()), Some(partner_id.as_str())),
-        });
-        let (ids, partner_ids): (Vec<_>, Vec<_>) = parts.unzip();
-        let columns = [
-            ("id", Arc::new(StringArray::from(ids)) as ArrayRef, true),
-            ("partner_id", Arc::new(StringArray::from(partner_ids)) as ArrayRef, true),
-        ];
-        let batch = RecordBatch::try_from_iter_with_nullable(columns);
-        Batches(VecDeque::from([batch.unwrap()]))
-    }
-
     /// A population, in batches of a few rows, so that several threads get some.
     pub(crate) fn of_population(keys: &[String]) -> Batches {
         let batch = |keys: &[String]| {
@@ -76,7 +60,7 @@ impl RejectSink for NoRejects {
 
 /// Loads from a source; a bad row would be an error.
 pub(crate) fn load(table: &dyn Table, source: &mut dyn BatchSource) -> Result<()> {
-    table.load(source, &Ingest::new(true, now(), &mut NoRejects))
+    table.load(&Ingest::new(true, now(), &mut NoRejects).judged(source))
 }
 
 /// Batches of so many rows, which can be told apart.
@@ -113,13 +97,12 @@ impl NumberedRows {
 
 /// Upserts from a source; a bad row would be an error.
 pub(crate) fn upsert(table: &dyn Table, source: &mut dyn BatchSource) -> Result<()> {
-    table.upsert(source, &Ingest::new(true, now(), &mut NoRejects), None)
+    table.upsert(&Ingest::new(true, now(), &mut NoRejects).judged(source), None)
 }
 
 /// Erases what there is of some targets up to a date in milliseconds.
 pub(crate) fn erase(table: &dyn Table, targets: &[Target], at: i64) -> Result<Erased> {
-    let at = SeenAt::from_millis(at).unwrap();
-    table.erase(&mut Batches::of_targets(targets), &Ingest::new(true, now(), &mut NoRejects), at)
+    table.erase(targets, SeenAt::from_millis(at).unwrap())
 }
 
 /// The name of a table.

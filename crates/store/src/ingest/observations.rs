@@ -1,0 +1,87 @@
+//! Observations: the rows of a batch that obey the rules. Must not know who counts or reports the others.
+
+use super::dates;
+use super::ids::{self, IdColumn};
+use super::rejects::BadRows;
+use super::source::{SourceBatch, column};
+use crate::{Error, ErrorKind, Result};
+use arrow_array::{BinaryViewArray, BooleanArray};
+use idmatch_model::SeenAt;
+
+/// Rows that obey the rules: three columns of equal length.
+#[derive(Debug, Clone)]
+pub struct Observations {
+    /// The `id` column.
+    pub ids: IdColumn,
+    /// The `partner_id` column.
+    pub partner_ids: IdColumn,
+    /// The `seen_at` column.
+    pub seen_at: Vec<SeenAt>,
+}
+
+impl Observations {
+    /// The number of rows.
+    pub fn len(&self) -> usize {
+        self.seen_at.len()
+    }
+
+    /// Whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.seen_at.is_empty()
+    }
+}
+
+/// The rows of a batch that is stored already. Only the rules that know no clock count.
+///
+/// # Errors
+/// `Corrupt` for the first row that breaks one of them.
+pub(super) fn stored(source: &SourceBatch) -> Result<Observations> {
+    let (columns, wrong) = Columns::read(source, SeenAt::MAX)?;
+    let Some((row, (column, reason))) = wrong.rows.first_key_value() else {
+        return Ok(columns.all());
+    };
+    let (name, row) = (&source.source, source.first_row + *row as u64);
+    let text = format!("{name}, row {row}: {column} {reason}; verify the table, and repair it");
+    Err(Error::new(ErrorKind::Corrupt, text))
+}
+
+/// The columns of a batch, bad rows included.
+pub(super) struct Columns {
+    ids: BinaryViewArray,
+    partner_ids: BinaryViewArray,
+    seen_at: Vec<SeenAt>,
+}
+
+impl Columns {
+    /// Reads a batch, and finds its bad rows.
+    pub(super) fn read(source: &SourceBatch, now: SeenAt) -> Result<(Columns, BadRows)> {
+        let mut wrong = BadRows::default();
+        let ids = ids::bytes_of(column(source, "id")?, "id")?;
+        let partner_ids = ids::bytes_of(column(source, "partner_id")?, "partner_id")?;
+        ids::check(&ids, "id", &mut wrong);
+        ids::check(&partner_ids, "partner_id", &mut wrong);
+        let seen_at = dates::seen_at(column(source, "seen_at")?.1, now, &mut wrong)?;
+        Ok((Columns { ids, partner_ids, seen_at }, wrong))
+    }
+
+    /// All rows, where none is bad.
+    pub(super) fn all(self) -> Observations {
+        Observations {
+            ids: IdColumn::trusted(self.ids),
+            partner_ids: IdColumn::trusted(self.partner_ids),
+            seen_at: self.seen_at,
+        }
+    }
+
+    /// The good rows.
+    pub(super) fn only(self, good: Vec<bool>) -> Result<Observations> {
+        let seen_at = self.seen_at.iter().zip(&good);
+        let seen_at = seen_at.filter(|(_, good)| **good).map(|(t, _)| *t).collect();
+        let good = BooleanArray::from(good);
+        Ok(Observations {
+            ids: IdColumn::filtered(&self.ids, &good)?,
+            partner_ids: IdColumn::filtered(&self.partner_ids, &good)?,
+            seen_at,
+        })
+    }
+}

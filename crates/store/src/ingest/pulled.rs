@@ -1,0 +1,59 @@
+//! The sources that backends pull judged rows from.
+//!
+//! Invariant: a source's lock is held while a batch is pulled, never while its rows are read. So threads
+//! that pull from one source judge at the same time.
+
+use super::judge::Ingest;
+use super::observations::{Observations, stored};
+use super::source::{BatchSource, SourceBatch};
+use crate::Result;
+use std::sync::{Mutex, PoisonError};
+
+/// Judged rows, batch by batch, for any number of threads at once.
+pub trait ObservationSource: Sync {
+    /// The next rows, or `None` after the last. A batch may be empty.
+    ///
+    /// # Errors
+    /// Those of the source and of the judging. The rows that come after an error are not all.
+    fn next_batch(&self) -> Result<Option<Observations>>;
+
+    /// Whether a bad row is an error, which may come at any time before the end. A load must then publish
+    /// nothing before the end.
+    fn is_strict(&self) -> bool {
+        false
+    }
+}
+
+impl Ingest<'_> {
+    /// The good rows of a source. Bad ones are counted and reported as by [`Ingest::observations`].
+    pub fn judged<'s>(&'s self, source: &'s mut dyn BatchSource) -> impl ObservationSource + 's {
+        Pulled {
+            source: Mutex::new(source),
+            read: |batch: &SourceBatch| self.observations(batch),
+            is_strict: self.is_strict(),
+        }
+    }
+}
+
+/// Rows that a store has already: no clock judges them again. A malformed row is `Corrupt`.
+pub fn stored_rows(source: &mut dyn BatchSource) -> impl ObservationSource {
+    Pulled { source: Mutex::new(source), read: stored, is_strict: false }
+}
+
+/// Batches of a source, each read by the thread that pulls it.
+struct Pulled<'s, F> {
+    source: Mutex<&'s mut dyn BatchSource>,
+    read: F,
+    is_strict: bool,
+}
+
+impl<F: Fn(&SourceBatch) -> Result<Observations> + Sync> ObservationSource for Pulled<'_, F> {
+    fn next_batch(&self) -> Result<Option<Observations>> {
+        let next = self.source.lock().unwrap_or_else(PoisonError::into_inner).next_batch()?;
+        next.as_ref().map(&self.read).transpose()
+    }
+
+    fn is_strict(&self) -> bool {
+        self.is_strict
+    }
+}
