@@ -207,7 +207,8 @@ def test_backup_and_restore(loaded: Cli) -> None:
     saved = loaded("backup", "store", "saved", "--json")
     assert saved.code == 0
     assert set(saved.json()) == {"from", "to", "seconds"}
-    assert loaded("restore", "saved", "again").code == 0
+    restored = loaded("restore", "saved", "again", "--json")
+    assert (restored.code, restored.json()["verified"]) == (0, True)
     assert loaded("lookup", "again", "small", "--id", "a").out.count("\n") == 3
     assert loaded("restore", "saved", "again").code == 2
 

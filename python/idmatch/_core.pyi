@@ -67,8 +67,8 @@ def address_parts(address: str) -> tuple[list[str], str]:
 def recover(path: str, accept_loss: bool) -> list[tuple[str, str]]:
     """Recovers a store that cannot be opened; returns the places and problems that it found."""
 
-def restore(source: str, destination: str) -> None:
-    """Copies a backup to a place where nothing is yet, after checking every file of it."""
+def restore(source: str, destination: str, verify: bool) -> None:
+    """Copies a backup to a place where nothing is yet; verifies every checksum of it before."""
 
 def parse_instant(text: str) -> int:
     """Reads ISO 8601 ("2026-03-01", "2026-03-01T12:30:00Z") or a period before now ("90d")."""

@@ -54,9 +54,15 @@ def open(
     return Store(_core.open_store(_directory(path), interval, size))
 
 
-def restore(source: str | os.PathLike[str], destination: str | os.PathLike[str]) -> None:
-    """Copies a backup to a place where nothing is yet, after checking every file of it."""
-    _core.restore(_directory(source), _directory(destination))
+def restore(
+    source: str | os.PathLike[str], destination: str | os.PathLike[str], *, verify: bool = True
+) -> None:
+    """Copies a backup to a place where nothing is yet.
+
+    With `verify`, every checksum of the backup is verified first, so each file is read once. Raises
+    Corrupt, and copies nothing, where one is wrong.
+    """
+    _core.restore(_directory(source), _directory(destination), verify)
 
 
 def recover(path: str | os.PathLike[str], *, accept_loss: bool = False) -> list[Finding]:

@@ -72,10 +72,15 @@ fn settings(address: &str) -> idmatch_store::Result<Settings> {
     Settings::parse(address, &|name| std::env::var(name).ok())
 }
 
-/// Copies a backup to a new place, after a check of all its files.
+/// Copies a backup to a new place; with `verify`, after a check of every checksum in it.
 #[pyfunction]
-pub(crate) fn restore(py: Python<'_>, source: PathBuf, destination: PathBuf) -> PyResult<()> {
-    py.detach(|| EngineStore::restore(&source, &destination)).or_raise(py).map(drop)
+pub(crate) fn restore(
+    py: Python<'_>,
+    source: PathBuf,
+    destination: PathBuf,
+    verify: bool,
+) -> PyResult<()> {
+    py.detach(|| EngineStore::restore(&source, &destination, verify)).or_raise(py).map(drop)
 }
 
 /// Recovers a store that cannot be opened; returns problems as (place, problem).

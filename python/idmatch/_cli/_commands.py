@@ -223,8 +223,9 @@ def backup(options: Namespace) -> int:
 def restore(options: Namespace) -> int:
     """`idmatch restore`"""
     started = time.perf_counter()
-    _store.restore(options.source, options.store)
-    return _show_copied(options.source, options.store, started, options)
+    _store.restore(options.source, options.store, verify=options.verify)
+    verified = {"verified": options.verify}
+    return _show_copied(options.source, options.store, started, options, verified)
 
 
 def sample(options: Namespace) -> int:
@@ -323,12 +324,20 @@ def _table_as_text(table: Table, stats: TableStats) -> list[str]:
     ]
 
 
-def _show_copied(source: str, destination: str, started: float, options: Namespace) -> int:
+def _show_copied(
+    source: str,
+    destination: str,
+    started: float,
+    options: Namespace,
+    also: Mapping[str, bool] | None = None,
+) -> int:
     seconds = round(time.perf_counter() - started, 3)
+    also = also or {}
     if options.json:
-        print_json({"from": source, "to": destination, "seconds": seconds})
+        print_json({"from": source, "to": destination, "seconds": seconds, **also})
     else:
-        print(f"copied {source} to {destination} in {seconds:,} s")
+        notes = "".join(f"{'' if done else 'not '}{name}, " for name, done in also.items())
+        print(f"copied {source} to {destination}, {notes}in {seconds:,} s")
     return _DONE
 
 

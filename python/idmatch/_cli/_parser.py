@@ -113,9 +113,15 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
     backup = command("backup", "Back up a store: copy a consistent snapshot of it.")
     _add_store(backup)
     backup.add_argument("destination", metavar="DEST", help="a directory that does not exist yet")
-    restore = command("restore", "Restore a backup to a new directory, and check every file.")
+    restore = command("restore", "Verify a backup, and restore it to a new directory.")
     restore.add_argument("source", metavar="SRC", help="the backup's directory")
     restore.add_argument("store", metavar="STORE", help="a directory that does not exist yet")
+    restore.add_argument(
+        "--no-verify",
+        dest="verify",
+        action="store_false",
+        help="do not read every file of the backup first; opens its files' headers only",
+    )
     _add_lab(command("lab", "Run a Cassandra cluster on this machine, to try things out."))
     _add_sample(command("sample", "Make sample data: a population, a CRM and match tables."))
     return root

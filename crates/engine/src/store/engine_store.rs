@@ -6,6 +6,7 @@ use crate::catalog;
 use crate::disk::{Disk, OsDisk};
 use crate::options::MemoryLimits;
 use crate::recovery::Recovery;
+use crate::verify::verify_files;
 use crate::versions::VersionSet;
 use crate::writer_lock::WriterLock;
 use idmatch_model::{ErasureKey, TableName, TableOptions};
@@ -81,17 +82,32 @@ impl EngineStore {
         Recovery { versions: &versions, lock: &lock }.run(accept_loss)
     }
 
-    /// Copies a backup to an empty place, and opens it.
+    /// Copies a backup to an empty place, and opens it. With `verify`, every checksum of the backup is
+    /// verified first. Cost: the files are read once for that; where hard links are possible, the copy
+    /// itself costs little.
     ///
     /// # Errors
-    /// Those of [`EngineStore::open`] for the backup; `InvalidArgument` if the place is taken.
-    pub fn restore(source: &Path, destination: &Path) -> Result<EngineStore> {
+    /// Those of [`EngineStore::open`] for the backup; `InvalidArgument` if the place is taken; `Corrupt`,
+    /// and nothing is copied, if a file of the backup is damaged.
+    pub fn restore(source: &Path, destination: &Path, verify: bool) -> Result<EngineStore> {
         let backup = EngineStore::open(source)?;
         if backup.owners.versions.current().tables.is_empty() {
             return Err(Error::new(
                 ErrorKind::NotAStore,
                 format!("{} holds no backup: there is no table in it", source.display()),
             ));
+        }
+        if verify {
+            let versions = &backup.owners.versions;
+            let findings = verify_files(versions, &versions.current())?;
+            if let Some(first) = findings.first() {
+                let (damaged, problem) = (findings.len(), &first.problem);
+                let text = format!(
+                    "{damaged} files of the backup are damaged, nothing was restored: {problem}; take \
+                     another backup, or restore without verification and repair the store"
+                );
+                return Err(Error::new(ErrorKind::Corrupt, text));
+            }
         }
         backup.backup(destination)?;
         EngineStore::open(destination)

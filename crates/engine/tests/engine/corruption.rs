@@ -278,7 +278,7 @@ fn a_manifest_that_names_a_file_elsewhere_or_twice_is_refused() {
         let before = files(&root);
         let copy = dir.path().join("copy");
         for refused in
-            [EngineStore::open(&root).map(drop), EngineStore::restore(&root, &copy).map(drop)]
+            [EngineStore::open(&root).map(drop), EngineStore::restore(&root, &copy, true).map(drop)]
         {
             let error = refused.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Corrupt, "{name}: {error}");
@@ -288,4 +288,28 @@ fn a_manifest_that_names_a_file_elsewhere_or_twice_is_refused() {
         assert_eq!(files(&root), before);
     }
     assert_eq!(std::fs::read_to_string(outside).unwrap(), "of somebody else");
+}
+
+#[test]
+fn a_damaged_backup_is_not_restored() {
+    let original = small();
+    let dir = tempfile::tempdir().unwrap();
+    let backup = dir.path().join("backup");
+    EngineStore::open(&original.root).unwrap().backup(&backup).unwrap();
+    EngineStore::restore(&backup, &dir.path().join("whole"), true).unwrap();
+    for (at, file) in files(&backup).into_iter().skip(1).enumerate() {
+        // Not in place: the file may be a hard link to one of the store.
+        let whole = std::fs::read(&file).unwrap();
+        let mut bytes = whole.clone();
+        let last = bytes.len() - 1;
+        bytes[last] ^= 0x10;
+        std::fs::remove_file(&file).unwrap();
+        std::fs::write(&file, bytes).unwrap();
+        let again = dir.path().join(format!("again-{at}"));
+        let error = EngineStore::restore(&backup, &again, true).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{}: {error}", file.display());
+        assert!(!again.exists(), "{}", file.display());
+        std::fs::write(&file, whole).unwrap();
+    }
+    EngineStore::restore(&backup, &dir.path().join("repaired"), true).unwrap();
 }
