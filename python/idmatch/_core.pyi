@@ -21,6 +21,7 @@ __all__ = [
     "copy_table",
     "explain_address",
     "format_instant",
+    "name_process",
     "open_servers",
     "open_store",
     "parse_instant",
@@ -64,7 +65,8 @@ def explain_address(address: str) -> list[tuple[str, str, str]]:
 def address_parts(address: str) -> tuple[list[str], str]:
     """The contact points of a cql:// address, each as host:port, and its keyspace."""
 
-def recover(path: str, accept_loss: bool) -> list[tuple[str, str]]:
+def name_process(program: str) -> None: ...
+def recover(path: str, accept_loss: bool, accept_older: bool) -> list[tuple[str, str]]:
     """Recovers a store that cannot be opened; returns the places and problems that it found."""
 
 def restore(source: str, destination: str, verify: bool) -> None:

@@ -65,17 +65,21 @@ def restore(
     _core.restore(_directory(source), _directory(destination), verify)
 
 
-def recover(path: str | os.PathLike[str], *, accept_loss: bool = False) -> list[Finding]:
+def recover(
+    path: str | os.PathLike[str], *, accept_loss: bool = False, accept_older: bool = False
+) -> list[Finding]:
     """Recovers a store that does not open. Returns the problems found; none if it does open.
 
     A segment that is missing, or whose header is damaged, is rebuilt from the other direction. A
     damaged journal is rewritten with the upserts that can be read. `Table.repair` repairs a table
-    of a store that opens.
+    of a store that opens. A MANIFEST that is older than the one that was published last is refused
+    by writers; with `accept_older` the store goes on with it, without what was published since.
 
     Raises Corrupt, and changes nothing, where something would be lost, unless that is accepted
     with `accept_loss`; and for a damaged manifest or list of erasures, which need a backup.
     """
-    return [Finding(*found) for found in _core.recover(_directory(path), accept_loss)]
+    found = _core.recover(_directory(path), accept_loss, accept_older)
+    return [Finding(*finding) for finding in found]
 
 
 class Store:

@@ -20,7 +20,8 @@ pub(crate) fn create_table(
         return Ok(());
     }
     let _guard = lock.acquire()?;
-    versions.publish(|manifest| manifest.entry(name, options).map(drop))
+    let id = versions.table_id(name)?;
+    versions.publish(|manifest| manifest.entry(name, id, options).map(drop))
 }
 
 /// Makes a table unless there is one; then its options stay.
@@ -45,7 +46,7 @@ pub(crate) fn set_retention(
     let _guard = lock.acquire()?;
     versions.table_of(&versions.current(), name)?;
     versions.publish(|manifest| {
-        if let Some(entry) = manifest.tables.get_mut(name) {
+        if let Some(entry) = manifest.table_mut(name) {
             entry.options.retention = retention;
         }
         Ok(())

@@ -14,6 +14,11 @@ pub(crate) fn file_number(name: &str, ending: &str) -> Option<u64> {
     (file_name(number, ending) == name).then_some(number)
 }
 
+/// The number of a file of this name, with any ending.
+pub(crate) fn any_file_number(name: &str) -> Option<u64> {
+    file_number(name, name.split_once('.')?.1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,16 +4,17 @@
 //! checksums, because no fuzzer finds those by itself.
 
 use crate::disk::Mapped;
-use crate::encoding::Packed;
 use crate::encoding::bytes::{u16_at, u32_at};
 use crate::encoding::record;
+use crate::encoding::{HashSeed, Packed};
 use crate::hash_partition::HashPartition;
+use crate::identity::Identity;
 use crate::journal;
 use crate::lookup::RowCursor;
 use crate::memtable::Memtable;
 use crate::segment::{Block, DatePage, Header, IdPage, PAGE_ROWS, Region, Segment, checksum};
-use crate::tombstones::{self, RowFilter};
-use crate::versions::Manifest;
+use crate::tombstones::{self, RowRules};
+use crate::versions::{LockNote, Manifest, TableEntry};
 use idmatch_model::{Keep, Side};
 use idmatch_store::Result;
 use std::ops::Range;
@@ -26,7 +27,7 @@ pub fn manifest(bytes: &[u8]) {
     let path = Path::new("MANIFEST");
     let whole = Manifest::decode(path, bytes);
     let mut sealed =
-        format!("idmatch-manifest 1 {:016x}\n", XxHash3_64::oneshot(bytes)).into_bytes();
+        format!("idmatch-manifest 2 {:016x}\n", XxHash3_64::oneshot(bytes)).into_bytes();
     sealed.extend_from_slice(bytes);
     for manifest in whole.into_iter().chain(Manifest::decode(path, &sealed)) {
         let back = manifest.encode().and_then(|bytes| Manifest::decode(path, &bytes));
@@ -34,13 +35,36 @@ pub fn manifest(bytes: &[u8]) {
     }
 }
 
+/// A table file.
+pub fn table(bytes: &[u8]) {
+    let path = Path::new("0000000000.tab");
+    let whole = TableEntry::decode(path, bytes);
+    let mut sealed = format!("idmatch-table 2 {:016x}\n", XxHash3_64::oneshot(bytes)).into_bytes();
+    sealed.extend_from_slice(bytes);
+    for (table, _) in whole.into_iter().chain(TableEntry::decode(path, &sealed)) {
+        let back = table.encode().and_then(|bytes| TableEntry::decode(path, &bytes));
+        assert!(back.is_ok_and(|(back, _)| back == table), "a table file does not come back");
+    }
+}
+
+/// The note in LOCK.
+pub fn lock_note(bytes: &[u8]) {
+    let mut sealed = format!("idmatch-lock 2 {:016x}\n", XxHash3_64::oneshot(bytes)).into_bytes();
+    sealed.extend_from_slice(bytes);
+    for note in [LockNote::decode(bytes), LockNote::decode(&sealed)].into_iter().flatten() {
+        let back = note.encode().ok().and_then(|bytes| LockNote::decode(&bytes));
+        assert_eq!(back, Some(note), "a note does not come back");
+    }
+}
+
 /// A journal file: read, and its rows put into a memtable.
 pub fn journal(bytes: &[u8]) {
-    let mut sealed = journal::header(0, 0);
-    sealed.extend(journal::record(0, sealed.len() as u64, 0, bytes));
+    let mut sealed = journal::FileHeader::default().encode();
+    sealed.extend(journal::record((0, sealed.len() as u64), 0, 1, bytes));
     for bytes in [bytes, &sealed] {
-        let memtable = Memtable::new();
-        let mut take = |entries: journal::Entries<'_>| {
+        let memtable = Memtable::new(HashSeed(1));
+        let mut take = |part: journal::Part<'_>| {
+            let journal::Part::Record(_, entries) = part else { return Ok(()) };
             for batch in entries.flatten() {
                 memtable.add(1, batch.count, batch.rows);
             }
@@ -52,17 +76,16 @@ pub fn journal(bytes: &[u8]) {
         for (side, partition) in
             Side::BOTH.iter().flat_map(|side| HashPartition::all().map(|p| (*side, p)))
         {
-            assert!(memtable.rows_in(side, partition, (&RowFilter::new(Keep::All), 1)).is_ok());
+            let rules = RowRules::new(Identity::default(), HashSeed(1), Keep::All);
+            assert!(memtable.rows_in(side, partition, (&rules, 1)).is_ok());
         }
     }
 }
 
 /// A tombstone file.
 pub fn erasures(bytes: &[u8]) {
-    let mut sealed = bytes.to_vec();
-    sealed.extend_from_slice(&XxHash3_64::oneshot(bytes).to_le_bytes());
-    for bytes in [bytes, &sealed] {
-        tombstones::decode(Path::new("0.era"), bytes).map(|set| set.sorted()).ok();
+    for bytes in [bytes.to_vec(), tombstones::sealed(bytes)] {
+        tombstones::decode(Path::new("0.era"), &bytes).map(|(_, set)| set.sorted()).ok();
     }
 }
 
@@ -129,9 +152,7 @@ pub fn records(bytes: &[u8]) {
 /// A segment file: opened, searched, read and checked.
 pub fn segment(bytes: &[u8]) {
     for bytes in [bytes.to_vec(), sealed_segment(bytes)] {
-        let Ok(segment) = Segment::of_map("0.seg".into(), Arc::new(Memory(bytes))) else {
-            continue;
-        };
+        let Ok(segment) = open(bytes) else { continue };
         // Errors are fine: the bytes are bad.
         let read = read_segment(&segment, segment.check().is_ok());
         read.ok();
@@ -140,8 +161,11 @@ pub fn segment(bytes: &[u8]) {
 
 /// Whether these are the bytes of a segment that passes its check.
 pub fn is_good_segment(bytes: &[u8]) -> bool {
-    let segment = Segment::of_map("0.seg".into(), Arc::new(Memory(bytes.to_vec())));
-    segment.and_then(|segment| segment.check()).is_ok()
+    open(bytes.to_vec()).and_then(|segment| segment.check()).is_ok()
+}
+
+fn open(bytes: Vec<u8>) -> Result<Segment> {
+    Segment::of_map("0.seg".into(), Arc::new(Memory(bytes)), HashSeed(0))
 }
 
 /// Reads every row. In a segment that passed its check every key is found, with all rows.
@@ -151,7 +175,7 @@ fn read_segment(segment: &Segment, is_good: bool) -> Result<()> {
         let Some(block) = segment.block(number)? else { continue };
         for at in 0..block.keys {
             let key = segment.key(&block, at)?;
-            let found = segment.find(key.hash(), key)?;
+            let found = segment.find(key.hash(segment.seed()), key)?;
             assert!(!is_good || found == Some((number, at)), "a key is not found");
             let mut cursor = RowCursor::new(segment, block, block.rows_of(at));
             while let Some(_date) = cursor.date()? {
@@ -163,7 +187,7 @@ fn read_segment(segment: &Segment, is_good: bool) -> Result<()> {
     }
     assert!(!is_good || keys == segment.header.keys, "keys are counted wrongly");
     let nobody = Packed { kind: crate::encoding::Kind::Text, payload: b"nobody" };
-    segment.find(nobody.hash(), nobody).map(drop)
+    segment.find(nobody.hash(segment.seed()), nobody).map(drop)
 }
 
 struct Memory(Vec<u8>);

@@ -22,6 +22,7 @@ mod encoding;
 mod erase;
 mod file_name;
 mod hash_partition;
+mod identity;
 mod journal;
 mod load;
 mod lookup;
@@ -46,3 +47,4 @@ pub mod fuzzing;
 
 pub use options::MemoryLimits;
 pub use store::EngineStore;
+pub use versions::name_process;

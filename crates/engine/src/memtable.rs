@@ -9,18 +9,18 @@
 //! A row carries its commit number. Readers name the last commit that they see, so a batch is seen whole, in
 //! both directions, or not at all. Must not know the journal.
 
-use crate::encoding::Packed;
 use crate::encoding::rows;
+use crate::encoding::{HashSeed, Packed};
 use crate::hash_partition::HashPartition;
 use crate::segment::{Segment, sorted};
 use crate::sync::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::sync::{RwLock, RwLockReadGuard};
-use crate::tombstones::RowFilter;
+use crate::tombstones::RowRules;
 use idmatch_model::{SeenAt, Side};
 use idmatch_store::Result;
 use std::path::Path;
 
-/// The number of a commit. Ever larger within a process.
+/// The number of a commit. Ever larger, also across processes.
 pub(crate) type Commit = u64;
 
 /// The limit of the list of recent rows: this many, and a share of the sorted list.
@@ -29,6 +29,7 @@ const RECENT_SHARE: usize = 32;
 
 /// The upserted rows of one table.
 pub(crate) struct Memtable {
+    seed: HashSeed,
     by_id: Direction,
     by_partner_id: Direction,
     rows: AtomicU64,
@@ -58,8 +59,10 @@ struct Entry {
 }
 
 impl Memtable {
-    pub(crate) fn new() -> Memtable {
+    /// A memtable whose keys are hashed with this seed.
+    pub(crate) fn new(seed: HashSeed) -> Memtable {
         Memtable {
+            seed,
             by_id: Direction::new(),
             by_partner_id: Direction::new(),
             rows: AtomicU64::new(0),
@@ -75,8 +78,10 @@ impl Memtable {
         let mut at = 0;
         for _ in 0..count {
             let (row, next) = rows::read(encoded, at)?;
-            let bytes = self.by_id.add(commit, row.seen_at, row.key, row.value)
-                + self.by_partner_id.add(commit, row.seen_at, row.value, row.key);
+            let by_id = (row.key.hash(self.seed), commit);
+            let by_partner_id = (row.value.hash(self.seed), commit);
+            let bytes = self.by_id.add(by_id, row.seen_at, row.key, row.value)
+                + self.by_partner_id.add(by_partner_id, row.seen_at, row.value, row.key);
             self.rows.fetch_add(1, Relaxed);
             self.bytes.fetch_add(bytes, Relaxed);
             self.oldest.fetch_min(row.seen_at.millis(), Relaxed);
@@ -111,7 +116,7 @@ impl Memtable {
         side: Side,
         partition: HashPartition,
         keys: impl Iterator<Item = (u64, Packed<'k>)>,
-        (row_filter, last): (&RowFilter, Commit),
+        (row_rules, last): (&RowRules, Commit),
     ) -> Result<Option<Segment>> {
         let mut found = Vec::new();
         {
@@ -125,7 +130,7 @@ impl Memtable {
                 before = Some(key);
             }
         }
-        segment(side, partition, &found, row_filter)
+        segment(side, partition, &found, row_rules)
     }
 
     /// All rows of a partition, up to a commit; `None` if there are none.
@@ -133,11 +138,11 @@ impl Memtable {
         &self,
         side: Side,
         partition: HashPartition,
-        (row_filter, last): (&RowFilter, Commit),
+        (row_rules, last): (&RowRules, Commit),
     ) -> Result<Option<Segment>> {
         let mut found = Vec::new();
         self.copy_rows(side, partition, last, &mut found);
-        segment(side, partition, &found, row_filter)
+        segment(side, partition, &found, row_rules)
     }
 
     /// Appends the rows of a partition, up to a commit.
@@ -175,12 +180,12 @@ fn segment(
     side: Side,
     partition: HashPartition,
     found: &[u8],
-    row_filter: &RowFilter,
+    row_rules: &RowRules,
 ) -> Result<Option<Segment>> {
     if found.is_empty() {
         return Ok(None);
     }
-    let sorted = sorted(found, row_filter, side, HashPartition::BITS, partition.first_hash())?;
+    let sorted = sorted(found, row_rules, side, HashPartition::BITS, partition.first_hash())?;
     sorted.in_memory(Path::new("(memtable)"))
 }
 
@@ -219,8 +224,13 @@ impl Direction {
     }
 
     /// Adds a row; returns by how many bytes the memory grew.
-    fn add(&self, commit: Commit, seen_at: SeenAt, key: Packed<'_>, value: Packed<'_>) -> usize {
-        let hash = key.hash();
+    fn add(
+        &self,
+        (hash, commit): (u64, Commit),
+        seen_at: SeenAt,
+        key: Packed<'_>,
+        value: Packed<'_>,
+    ) -> usize {
         let Some(partition) = self.partitions.get(usize::from(HashPartition::of(hash).0)) else {
             return 0;
         };

@@ -9,7 +9,7 @@ pub(crate) use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU64, AtomicUsize, Ordering};
 pub(crate) use std::time::Instant;
 
-use parking_lot::{MutexGuard, RwLockWriteGuard};
+use parking_lot::MutexGuard;
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
@@ -25,8 +25,6 @@ pub(crate) enum Rank {
     Compaction,
     /// The slot of the writer lock.
     WriterLock,
-    /// Published files that must not be removed.
-    FilePins,
     /// A change of the manifest or of the current version.
     Publish,
     /// Batches that wait for a group commit.
@@ -86,41 +84,6 @@ impl<T> Deref for RankedGuard<'_, T> {
 impl<T> DerefMut for RankedGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
         &mut self.inner
-    }
-}
-
-/// A reader-writer lock with a rank, that protects no value.
-#[derive(Debug)]
-pub(crate) struct RankedRwLock {
-    rank: Rank,
-    inner: RwLock<()>,
-}
-
-/// A ranked reader-writer lock, locked for reading.
-pub(crate) struct SharedGuard<'a> {
-    _inner: RwLockReadGuard<'a, ()>,
-    _held: Held,
-}
-
-/// A ranked reader-writer lock, locked for writing.
-pub(crate) struct ExclusiveGuard<'a> {
-    _inner: RwLockWriteGuard<'a, ()>,
-    _held: Held,
-}
-
-impl RankedRwLock {
-    pub(crate) fn new(rank: Rank) -> RankedRwLock {
-        RankedRwLock { rank, inner: RwLock::new(()) }
-    }
-
-    pub(crate) fn read(&self) -> SharedGuard<'_> {
-        let held = Held::new(self.rank);
-        SharedGuard { _inner: self.inner.read(), _held: held }
-    }
-
-    pub(crate) fn write(&self) -> ExclusiveGuard<'_> {
-        let held = Held::new(self.rank);
-        ExclusiveGuard { _inner: self.inner.write(), _held: held }
     }
 }
 

@@ -5,15 +5,13 @@
 //! how they are spread over segments. Must not know how damage is repaired.
 
 use crate::cpu;
-use crate::disk::Disk;
 use crate::encoding::Packed;
 use crate::hash_partition::HashPartition;
 use crate::memtable::Commit;
 use crate::scan::for_each_observation;
 use crate::segment::Segment;
 use crate::sync::Mutex;
-use crate::tombstones::TombstoneFile;
-use crate::versions::{TableVersion, Version, VersionSet};
+use crate::versions::{Manifest, TableVersion, Version, VersionSet, list};
 use idmatch_model::{SeenAt, Side, TableName};
 use idmatch_store::{ErrorKind, Finding, Result};
 use std::path::Path;
@@ -31,32 +29,28 @@ pub(crate) fn verify_table(
     name: &TableName,
 ) -> Result<Vec<Finding>> {
     let table = versions.table_of(version, name)?;
-    let place = (&*versions.disk, &*versions.segments());
-    verify(place, version.manifest.tombstone_files(name), table, versions.last_commit())
+    verify(versions, &version.manifest, table, versions.last_commit())
 }
 
-/// Verifies every page and tombstone file of a version, but not that directions agree. Cost: every file is
-/// read once.
+/// Verifies every page, tombstone file and table file of a version, but not that directions agree. Cost: every
+/// file is read once.
 ///
 /// # Errors
 /// `Io`; damage is a finding.
 pub(crate) fn verify_files(versions: &VersionSet, version: &Version) -> Result<Vec<Finding>> {
-    let place = (&*versions.disk, &*versions.segments());
-    let checked = version
-        .tables
-        .iter()
-        .map(|(name, table)| check_files(place, version.manifest.tombstone_files(name), table));
+    let tables = version.tables.values();
+    let checked = tables.map(|table| check_files(versions, &version.manifest, table));
     Ok(checked.collect::<Result<Vec<_>>>()?.concat())
 }
 
-/// The problems of a table and its tombstone files.
+/// The problems of a table and its files.
 fn verify(
-    place: (&dyn Disk, &Path),
-    erasures: &[TombstoneFile],
+    versions: &VersionSet,
+    manifest: &Manifest,
     table: &TableVersion,
     last: Commit,
 ) -> Result<Vec<Finding>> {
-    let mut findings = check_files(place, erasures, table)?;
+    let mut findings = check_files(versions, manifest, table)?;
     if findings.is_empty() {
         let by_id = fingerprint(table, Side::Id, last)?;
         let by_partner_id = fingerprint(table, Side::PartnerId, last)?;
@@ -75,8 +69,8 @@ fn verify(
 }
 
 fn check_files(
-    (disk, folder): (&dyn Disk, &Path),
-    erasures: &[TombstoneFile],
+    versions: &VersionSet,
+    manifest: &Manifest,
     table: &TableVersion,
 ) -> Result<Vec<Finding>> {
     let findings = Mutex::new(Vec::new());
@@ -90,8 +84,23 @@ fn check_files(
     };
     let all: Vec<&Arc<Segment>> = table.all_segments().collect();
     cpu::for_each(cpu::count(), &all, |segment| note(segment.check(), segment.path()))?;
-    for file in erasures {
-        note(file.read(disk, folder).map(drop), &folder.join(&file.file))?;
+    let (disk, folder) = (&*versions.disk, versions.segments());
+    note(versions.published().map(drop), &Manifest::path(&versions.root))?;
+    // Another process may have replaced these files, which are read by name; not those that it still names.
+    let is_replaced = |file: &str| -> Result<bool> {
+        let there = list(disk, &folder)?;
+        Ok(!there.iter().any(|name| name == file) && !versions.published()?.files().contains(file))
+    };
+    let owner = manifest.tombstone_owner(table.row_rules.table);
+    for file in &table.entry().tombstones {
+        if !is_replaced(&file.file)? {
+            note(file.read(disk, &folder, owner).map(drop), &folder.join(&file.file))?;
+        }
+    }
+    if let Some(file) = manifest.table_file(table.row_rules.table)
+        && !is_replaced(file)?
+    {
+        note(manifest.check_table_file(disk, &folder, table.entry()), &folder.join(file))?;
     }
     let mut findings = findings.into_inner();
     findings.sort_by(|a, b| a.place.cmp(&b.place));

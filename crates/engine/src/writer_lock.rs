@@ -6,19 +6,20 @@
 use crate::disk::{Lock, io_error};
 use crate::sync::Ordering::Relaxed;
 use crate::sync::{self, AtomicBool, Rank, RankedMutex};
-use crate::versions::{LOCK, VersionSet};
+use crate::versions::{LOCK, LockNote, Manifest, Version, VersionSet};
+use idmatch_model::SeenAt;
 use idmatch_store::{Error, ErrorKind, Result};
+use std::io;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// A reader that removes orphans holds the lock for moments, and so does a store that was dropped
-/// while it wrote; a writer waits 2 s for them.
+/// A store that was dropped while it wrote holds the lock for moments; a writer waits 2 s for it.
 const LOCK_TRIES: u32 = 200;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// Held while this process may write.
 pub(crate) struct WriterGuard {
-    _lock: Box<dyn Lock>,
+    lock: Arc<dyn Lock>,
 }
 
 /// Who may write.
@@ -85,18 +86,65 @@ impl WriterLock {
         let versions = &self.versions;
         let segments = versions.segments();
         versions.disk.create_dir(&segments).map_err(|e| io_error("make", &segments, e))?;
-        let guard = Arc::new(WriterGuard { _lock: self.lock_file()? });
+        let guard = self.lock_file()?;
         let mut positions = versions.lock_publish();
         let published = versions.published()?;
+        let noted = self.noted(&guard, &published)?;
+        if let Some(noted) = noted.filter(|noted| *noted > published.generation) {
+            return Err(self.older_manifest(published.generation, noted));
+        }
         versions.catch_up(&mut positions)?;
         versions.raise_next_file(published.next_file);
+        versions.raise_next_file(versions.first_unused_number()?);
         // Nothing is removed, and nothing rests on the manifest, before its name is durable.
         versions.sync_root()?;
-        for path in versions.orphans(&published)? {
-            versions.disk.remove(&path).map_err(|e| io_error("remove", &path, e))?;
+        if !published.is_published() {
+            // The identity of the store is durable before any file has it.
+            let manifest = Arc::new(Manifest::new()?);
+            versions.install(Version { manifest, ..Version::default() });
+            versions.publish_locked(|_| Ok(()), |version| version)?;
         }
+        // Without a note of this store it is unknown whether this manifest is the one that was published last.
+        if noted.is_some() {
+            for path in versions.orphans(&published)? {
+                match versions.disk.remove(&path) {
+                    // The last reader of it went meanwhile.
+                    Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                    removed => removed.map_err(|e| io_error("remove", &path, e))?,
+                }
+            }
+        }
+        versions.note_in_lock(LockNote::of_this_process(&versions.current().manifest));
         *slot = Arc::downgrade(&guard);
         Ok(guard)
+    }
+
+    /// What LOCK says, whoever has it; `None` if it cannot be read.
+    pub(crate) fn note(&self) -> Option<LockNote> {
+        let bytes = self.versions.disk.read(&self.versions.root.join(LOCK)).ok()?;
+        LockNote::decode(&bytes)
+    }
+
+    /// The generation that LOCK names as the last published one of this store; `None` without such a note.
+    pub(crate) fn noted(&self, guard: &WriterGuard, published: &Manifest) -> Result<Option<u64>> {
+        let path = self.versions.root.join(LOCK);
+        let bytes = guard.lock.read().map_err(|e| io_error("read", &path, e))?;
+        let note = LockNote::decode(&bytes).filter(|note| note.store == published.store);
+        Ok(note.map(|note| note.generation))
+    }
+
+    /// The error of a manifest that is older than the note in LOCK.
+    pub(crate) fn older_manifest(&self, there: u64, noted: u64) -> Error {
+        let path = Manifest::path(&self.versions.root);
+        Error::new(
+            ErrorKind::Corrupt,
+            format!(
+                "{}: the manifest is of generation {there}, but generation {noted} was published: an \
+                 older MANIFEST was put back. Restore the store from a backup, or go on with this one \
+                 by `verify --repair --accept-older`",
+                path.display()
+            ),
+        )
     }
 
     /// The lock, if this process has it.
@@ -115,7 +163,7 @@ impl WriterLock {
     }
 
     /// Obtains the lock of the file.
-    pub(crate) fn lock_file(&self) -> Result<Box<dyn Lock>> {
+    pub(crate) fn lock_file(&self) -> Result<Arc<WriterGuard>> {
         let path = self.versions.root.join(LOCK);
         for attempt in 0..LOCK_TRIES {
             if attempt > 0 {
@@ -124,13 +172,20 @@ impl WriterLock {
             let lock =
                 self.versions.disk.try_lock(&path).map_err(|e| io_error("lock", &path, e))?;
             if let Some(lock) = lock {
-                return Ok(lock);
+                let lock: Arc<dyn Lock> = Arc::from(lock);
+                self.versions.note_with(&lock);
+                return Ok(Arc::new(WriterGuard { lock }));
             }
         }
+        let who = self.note().map_or("another process".to_owned(), |note| {
+            let since = SeenAt::from_millis(note.since as i64);
+            let since = since.map_or(String::new(), |since| format!(", since {since}"));
+            format!("process {} ({}{since})", note.pid, note.program)
+        });
         Err(Error::new(
             ErrorKind::Busy,
             format!(
-                "another process is writing {}; try again when it is done, reading is possible now",
+                "{who} is writing {}; try again when it is done, reading is possible now",
                 self.versions.root.display()
             ),
         ))

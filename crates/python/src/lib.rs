@@ -31,7 +31,8 @@ mod _core {
     use crate::matches::Match;
     #[pymodule_export]
     use crate::stores::{
-        Store, address_parts, explain_address, open_servers, open_store, recover, restore,
+        Store, address_parts, explain_address, name_process, open_servers, open_store, recover,
+        restore,
     };
     #[pymodule_export]
     use crate::tables::Table;

@@ -83,14 +83,21 @@ pub(crate) fn restore(
     py.detach(|| EngineStore::restore(&source, &destination, verify)).or_raise(py).map(drop)
 }
 
+/// Names what this process does, such as `idmatch load`, for others that want to write a store meanwhile.
+#[pyfunction]
+pub(crate) fn name_process(program: &str) {
+    idmatch_engine::name_process(program);
+}
+
 /// Recovers a store that cannot be opened; returns problems as (place, problem).
 #[pyfunction]
 pub(crate) fn recover(
     py: Python<'_>,
     path: PathBuf,
     accept_loss: bool,
+    accept_older: bool,
 ) -> PyResult<Vec<(String, String)>> {
-    let recover = || EngineStore::recover(Arc::new(OsDisk), &path, accept_loss);
+    let recover = || EngineStore::recover(Arc::new(OsDisk), &path, accept_loss, accept_older);
     let findings = py.detach(recover).or_raise(py)?;
     Ok(findings.into_iter().map(|found| (found.place, found.problem)).collect())
 }

@@ -127,11 +127,17 @@ def _explain(options: Namespace) -> int:
 
 def verify(options: Namespace) -> int:
     """`idmatch verify`"""
-    if options.accept_loss and not options.repair:
-        raise InvalidArgument("--accept-loss says how to --repair; name both")
+    if (options.accept_loss or options.accept_older) and not options.repair:
+        raise InvalidArgument("--accept-loss and --accept-older say how to --repair; name both")
     # Only a store in files may need recovery before it opens.
     has_files = options.repair and not _store.is_address(options.store)
-    recovered = _store.recover(options.store, accept_loss=options.accept_loss) if has_files else []
+    recovered = (
+        _store.recover(
+            options.store, accept_loss=options.accept_loss, accept_older=options.accept_older
+        )
+        if has_files
+        else []
+    )
     with open_existing(options.store) as store:
         names = [options.table] if options.table else store.tables()
         if options.repair:

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from idmatch import _core
 from idmatch._errors import Error, InvalidArgument
 
 from . import _commands
@@ -26,6 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.run is None:
         typed.print_help()
         return _DONE
+    _core.name_process(f"idmatch {options.run.__name__}")
     try:
         code: int = options.run(options)
         sys.stdout.flush()

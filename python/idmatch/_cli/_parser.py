@@ -104,6 +104,11 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
     verify.add_argument(
         "--accept-loss", action="store_true", help="with --repair, also where rows would be lost"
     )
+    verify.add_argument(
+        "--accept-older",
+        action="store_true",
+        help="with --repair, go on with a MANIFEST that is older than the last one",
+    )
     compact = command(
         "compact", "Compact tables: rewrite them as few large segments, without expired rows."
     )

@@ -10,7 +10,7 @@ use crate::sync::{self, AtomicBool, AtomicUsize, Instant, Mutex, Rank, RankedGua
 use crate::versions::{TableEntry, TableVersion, Version, VersionSet};
 use crate::writer_lock::WriterLock;
 use idmatch_model::{SeenAt, Side, TableName};
-use idmatch_store::{Error, ErrorKind, Result};
+use idmatch_store::{Error, ErrorKind, Result, now};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -156,15 +156,17 @@ impl Compactor {
         mode: CompactionMode,
         is_among: impl Fn(&str) -> bool,
     ) -> Result<Option<CompactionResult>> {
+        let _collected = self.versions.collect_obsolete();
         let version = self.versions.current();
         let Some(table) = version.tables.get(name) else { return Ok(None) };
+        let oldest = oldest_kept(table, &version.manifest.clock);
         for side in Side::BOTH {
             let is_among =
                 |segment: &&Arc<Segment>| segment.file_name().is_some_and(|file| is_among(&file));
             let segments: Vec<_> = table.segments(side).iter().filter(is_among).cloned().collect();
             let stats: Vec<SegmentStats> = segments
                 .iter()
-                .map(|s| segment_stats(s, table, mode, self.versions.limits))
+                .map(|s| segment_stats(s, oldest, mode, self.versions.limits))
                 .collect();
             if let Some(choice) = next_compaction(&stats, mode, self.versions.limits.segment_rows) {
                 let inputs: Vec<Arc<Segment>> = choice
@@ -192,7 +194,7 @@ impl Compactor {
         let (folder, mut made) = (self.versions.segments(), Vec::new());
         let replaced: HashSet<String> =
             inputs.iter().filter_map(|input| input.file_name()).collect();
-        let oldest = oldest_kept(table);
+        let oldest = oldest_kept(table, &version.manifest.clock);
         let drops = inputs.iter().any(|input| input.header.oldest < oldest);
         let mut is_outdated = false;
         let is_finer = inputs.iter().any(|input| input.header.prefix_bits < prefix_bits);
@@ -203,7 +205,7 @@ impl Compactor {
                     folder: &folder,
                     names,
                     run_bytes: self.versions.limits.run_bytes,
-                    row_filter: &table.row_filter,
+                    row_rules: &table.row_rules,
                     oldest,
                     stop: &self.stop,
                 };
@@ -214,7 +216,7 @@ impl Compactor {
             |merged| {
                 made.extend(merged.iter().map(|segment| segment.file.clone()));
                 self.versions.publish(|manifest| {
-                    if let Some(entry) = manifest.tables.get_mut(name) {
+                    if let Some(entry) = manifest.table_mut(name) {
                         if drops && entry.options.retention != table.options.retention {
                             // Rows that were dropped may be visible by now.
                             is_outdated = true;
@@ -225,7 +227,7 @@ impl Compactor {
                         if drops {
                             raise_watermark(entry, table, oldest);
                         }
-                        entry.add(merged, version.manifest.tombstone_files(name));
+                        entry.add(merged, version.manifest.tombstone_files(name), now().millis());
                     }
                     Ok(())
                 })
@@ -236,9 +238,6 @@ impl Compactor {
         }
         published?;
         self.note_stall_level();
-        // Readers keep the files open; a copy of files has pinned them.
-        let _unpinned = self.versions.wait_for_unpinned_files();
-        self.versions.remove_files(inputs.iter().map(|input| input.path().to_owned()));
         Ok(CompactionResult { inputs: replaced, made, is_finer })
     }
 

@@ -7,7 +7,7 @@ use crate::lookup::RowCursor;
 use crate::segment::{Segment, SegmentInfo, sorted};
 use crate::sync::AtomicBool;
 use crate::sync::Ordering::Relaxed;
-use crate::tombstones::RowFilter;
+use crate::tombstones::RowRules;
 use crate::versions::FileNames;
 use idmatch_model::{SeenAt, Side};
 use idmatch_store::{Error, ErrorKind, Result};
@@ -21,7 +21,7 @@ pub(crate) struct CompactionJob<'a> {
     pub(crate) names: &'a FileNames<'a>,
     /// More rows of one range become several segments.
     pub(crate) run_bytes: usize,
-    pub(crate) row_filter: &'a RowFilter,
+    pub(crate) row_rules: &'a RowRules,
     /// Older rows are dropped.
     pub(crate) oldest: SeenAt,
     /// The compaction ends with an error soon after this is set.
@@ -44,8 +44,9 @@ pub(crate) fn run(
             if found.is_empty() {
                 return Ok(());
             }
-            let segment = sorted(found, job.row_filter, side, prefix_bits, prefix)?;
-            written.extend(segment.finish(job.disk, &job.folder.join(job.names.take()))?);
+            let segment = sorted(found, job.row_rules, side, prefix_bits, prefix)?;
+            let path = job.folder.join(job.names.take());
+            written.extend(segment.finish(job.disk, &path, job.row_rules.table)?);
             found.clear();
             Ok(())
         };
@@ -84,7 +85,7 @@ impl CompactionJob<'_> {
             for at in 0..block.keys {
                 let key = segment.key(&block, at)?;
                 // A block of a small segment spans several partitions.
-                if HashPartition::of(key.hash()) != partition {
+                if HashPartition::of(key.hash(segment.seed())) != partition {
                     continue;
                 }
                 rows = rows.moved_to(block.rows_of(at));

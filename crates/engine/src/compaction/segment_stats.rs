@@ -3,7 +3,7 @@
 use super::strategy::{CompactionMode, SegmentStats, next_compaction};
 use crate::options::MemoryLimits;
 use crate::segment::Segment;
-use crate::versions::TableVersion;
+use crate::versions::{Clock, TableVersion};
 use idmatch_model::{SeenAt, Side};
 use idmatch_store::now;
 use std::sync::Arc;
@@ -15,13 +15,14 @@ const FULL_SHARE: u64 = 4;
 const OLD_SHARE: u64 = 8;
 
 /// Bytes of the segments that compactions in the background will rewrite.
-pub(crate) fn pending_bytes(table: &TableVersion, limits: MemoryLimits) -> u64 {
+pub(crate) fn pending_bytes(table: &TableVersion, clock: &Clock, limits: MemoryLimits) -> u64 {
+    let oldest = oldest_kept(table, clock);
     let mut bytes = 0;
     for side in Side::BOTH {
         let mut left: Vec<&Arc<Segment>> = table.segments(side).iter().collect();
         let stats = |left: &[&Arc<Segment>]| -> Vec<SegmentStats> {
             left.iter()
-                .map(|segment| segment_stats(segment, table, CompactionMode::Idle, limits))
+                .map(|segment| segment_stats(segment, oldest, CompactionMode::Idle, limits))
                 .collect()
         };
         while let Some(choice) =
@@ -39,23 +40,23 @@ pub(crate) fn pending_bytes(table: &TableVersion, limits: MemoryLimits) -> u64 {
     bytes
 }
 
-/// The oldest date that a table's retention keeps.
-pub(crate) fn oldest_kept(table: &TableVersion) -> SeenAt {
+/// The oldest date that a table's retention keeps; all are kept while the system's clock is not believed.
+pub(crate) fn oldest_kept(table: &TableVersion, clock: &Clock) -> SeenAt {
     let retention = table.options.retention.as_ref();
+    let retention = retention.filter(|_| clock.may_expire(now().millis()));
     retention.map_or(SeenAt::EPOCH, |period| period.before(now()))
 }
 
-/// The statistics of a segment. Rows that are too old or erased are hidden by readers. A full compaction
+/// The statistics of a segment of a table that keeps rows from `oldest` on. Rows that are too old or erased are hidden by readers. A full compaction
 /// rewrites a segment because of them; in the background only rows that are older by a share of the
 /// retention count, so that a segment is rewritten a few times in all.
 pub(crate) fn segment_stats(
     segment: &Segment,
-    table: &TableVersion,
+    oldest: SeenAt,
     mode: CompactionMode,
     limits: MemoryLimits,
 ) -> SegmentStats {
     let header = &segment.header;
-    let oldest = oldest_kept(table);
     let needs_rewrite = match mode {
         CompactionMode::Full => header.oldest < oldest || segment.has_hidden(),
         CompactionMode::Background | CompactionMode::Idle => {

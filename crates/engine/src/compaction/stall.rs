@@ -5,11 +5,11 @@
 //! catch up. Loads compact some of the backlog themselves.
 
 use super::compactor::Compactor;
-use super::segment_stats::segment_stats;
+use super::segment_stats::{oldest_kept, segment_stats};
 use super::strategy::{CompactionMode, SegmentStats, next_compaction};
 use crate::sync;
 use crate::sync::Ordering::Relaxed;
-use crate::versions::TableVersion;
+use crate::versions::{Clock, TableVersion};
 use idmatch_model::{Side, TableName};
 use std::collections::HashMap;
 use std::time::Duration;
@@ -34,8 +34,12 @@ const PAUSE: Duration = Duration::from_millis(10);
 impl Compactor {
     /// Updates the stall level. Called whenever segments are added or compacted.
     pub(crate) fn note_stall_level(&self) {
-        let max_overlap =
-            self.versions.current().tables.values().map(|table| self.max_overlap(table)).max();
+        let version = self.versions.current();
+        let max_overlap = version
+            .tables
+            .values()
+            .map(|table| self.max_overlap(table, &version.manifest.clock))
+            .max();
         self.stall_level.store(max_overlap.unwrap_or(0).saturating_sub(SLOWDOWN_SEGMENTS), Relaxed);
     }
 
@@ -85,18 +89,26 @@ impl Compactor {
 
     fn stalled_tables(&self, count: usize) -> Vec<TableName> {
         let version = self.versions.current();
-        let beyond = version.tables.iter().filter(|(_, table)| self.max_overlap(table) > count);
+        let beyond = version
+            .tables
+            .iter()
+            .filter(|(_, table)| self.max_overlap(table, &version.manifest.clock) > count);
         beyond.map(|(name, _)| name.clone()).collect()
     }
 
     /// The most segments of a range, among the ranges that a compaction would help.
-    fn max_overlap(&self, table: &TableVersion) -> usize {
+    fn max_overlap(&self, table: &TableVersion, clock: &Clock) -> usize {
+        let oldest = oldest_kept(table, clock);
         let of_side = |side| {
             let mut ranges: HashMap<_, Vec<SegmentStats>> = HashMap::new();
             for segment in table.segments(side) {
                 let range = (segment.header.prefix_bits, segment.header.prefix);
-                let stats =
-                    segment_stats(segment, table, CompactionMode::Background, self.versions.limits);
+                let stats = segment_stats(
+                    segment,
+                    oldest,
+                    CompactionMode::Background,
+                    self.versions.limits,
+                );
                 ranges.entry(range).or_default().push(stats);
             }
             let is_helped = |range: &&Vec<SegmentStats>| {

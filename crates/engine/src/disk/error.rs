@@ -28,3 +28,19 @@ pub(crate) fn corrupt(path: &Path, offset: usize, what: &str) -> Error {
         ),
     )
 }
+
+/// A file has a format that this version does not read. There is no upgrade of formats before the first
+/// release.
+pub(crate) fn other_format(path: &Path, what: &str, there: u32, ours: u32) -> Error {
+    let advice = match there < ours {
+        true => "it was written before the first release; load the data again into a new store",
+        false => "use the version of idmatch that wrote it, or a later one",
+    };
+    Error::new(
+        ErrorKind::UnsupportedFormat,
+        format!(
+            "{} has {what} format {there}, this version reads format {ours}; {advice}",
+            path.display()
+        ),
+    )
+}

@@ -10,6 +10,6 @@ mod error;
 mod os;
 mod traits;
 
-pub(crate) use error::{corrupt, io_error};
+pub(crate) use error::{corrupt, io_error, other_format};
 pub use os::OsDisk;
 pub use traits::{Disk, Lock, Mapped, NewFile, OpenFile};

@@ -26,7 +26,7 @@ impl Disk for OsDisk {
     }
 
     fn create(&self, file: &Path) -> io::Result<Box<dyn NewFile>> {
-        Ok(Box::new(OsNewFile(File::create(file)?)))
+        Ok(Box::new(OsNewFile(File::create_new(file)?)))
     }
 
     fn read(&self, file: &Path) -> io::Result<Vec<u8>> {
@@ -81,9 +81,10 @@ impl Disk for OsDisk {
     }
 
     fn try_lock(&self, file: &Path) -> io::Result<Option<Box<dyn Lock>>> {
-        let file = File::options().create(true).truncate(false).write(true).open(file)?;
+        let file =
+            File::options().create(true).truncate(false).read(true).write(true).open(file)?;
         match file.try_lock() {
-            Ok(()) => Ok(Some(Box::new(OsLock { _file: file }))),
+            Ok(()) => Ok(Some(Box::new(OsLock { file }))),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(e)) => Err(e),
         }
@@ -140,7 +141,19 @@ impl Mapped for OsMapped {
 
 /// Unlocked when the file is closed, also if the process is killed.
 struct OsLock {
-    _file: File,
+    file: File,
 }
 
-impl Lock for OsLock {}
+impl Lock for OsLock {
+    fn read(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let mut file = &self.file;
+        file.seek(SeekFrom::Start(0))?;
+        file.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn write(&self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, 0)
+    }
+}

@@ -12,7 +12,10 @@ pub trait Disk: Send + Sync + Debug {
     fn create_dir(&self, dir: &Path) -> io::Result<()>;
     /// The names in a directory, unordered. `NotFound` if there is none.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
-    /// Makes a file to write from its start; one that exists is emptied.
+    /// Makes a file to write from its start.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if there is one.
     fn create(&self, file: &Path) -> io::Result<Box<dyn NewFile>>;
     /// Reads a whole small file.
     fn read(&self, file: &Path) -> io::Result<Vec<u8>>;
@@ -57,5 +60,10 @@ pub trait Mapped: Send + Sync {
     fn populate(&self, range: Range<usize>) -> io::Result<()>;
 }
 
-/// A lock that is held until dropped.
-pub trait Lock: Send + Sync {}
+/// A lock that is held until dropped, and the small file that is locked.
+pub trait Lock: Send + Sync {
+    /// The content of the file.
+    fn read(&self) -> io::Result<Vec<u8>>;
+    /// Writes over the start of the file, without making it durable.
+    fn write(&self, bytes: &[u8]) -> io::Result<()>;
+}

@@ -7,4 +7,4 @@ mod packed;
 pub(crate) mod record;
 pub(crate) mod rows;
 
-pub(crate) use packed::{Kind, Packed, Packer};
+pub(crate) use packed::{HashSeed, Kind, Packed, Packer};

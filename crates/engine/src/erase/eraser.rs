@@ -5,14 +5,15 @@
 
 use super::search::search;
 use crate::disk::io_error;
+use crate::identity::random;
 use crate::segment::SegmentInfo;
 use crate::sync::{Rank, RankedMutex};
-use crate::tombstones::{TombstoneFile, TombstoneSet, write};
+use crate::tombstones::{TombstoneFile, TombstoneOwner, TombstoneSet, write};
 use crate::versions::{FileNames, TableEntry, TableVersion, Version, VersionSet};
 use crate::write::WritePath;
 use crate::writer_lock::WriterLock;
 use idmatch_model::{ErasureKey, SeenAt, TableName, Target, Window};
-use idmatch_store::{Erased, Erasures, Error, ErrorKind, Result};
+use idmatch_store::{Erased, Erasures, Result, now};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -42,6 +43,7 @@ impl Eraser {
     pub(crate) fn erase(&self, name: &TableName, targets: &[Target], at: SeenAt) -> Result<Erased> {
         let _running = self.running.lock();
         let _guard = self.lock.acquire()?;
+        let _collected = self.versions.collect_obsolete();
         let version = self.versions.current();
         let table = self.versions.table_of(&version, name)?;
         if targets.is_empty() {
@@ -56,7 +58,7 @@ impl Eraser {
         )?;
         let key = match version.manifest.erasure_key()? {
             Some(key) => key,
-            None => new_key()?,
+            None => ErasureKey::new(random()?),
         };
         let mut tombstones = TombstoneSet::default();
         targets.iter().for_each(|target| tombstones.add(key.of(target), at));
@@ -71,13 +73,14 @@ impl Eraser {
     pub(crate) fn add_tombstones(&self, name: &TableName, theirs: &Erasures) -> Result<()> {
         let _running = self.running.lock();
         let _guard = self.lock.acquire()?;
+        let _collected = self.versions.collect_obsolete();
         let version = self.versions.current();
         let table = self.versions.table_of(&version, name)?;
         let own = version.manifest.erasure_key()?;
         theirs.check_key(own, name)?;
         let mut tombstones = TombstoneSet::default();
         for (hash, at) in &theirs.hashes {
-            if table.row_filter.tombstones.hidden(*hash) < Some(*at) {
+            if table.row_rules.tombstones.hidden(*hash) < Some(*at) {
                 tombstones.add(*hash, *at);
             }
         }
@@ -112,16 +115,16 @@ impl Eraser {
     ) -> Result<()> {
         let table = self.versions.table_of(version, name)?;
         // Only erasures change the list of files.
-        let (kept, replaced) =
-            split(table, version.manifest.tombstone_files(name), &mut tombstones);
-        let kept = kept.to_vec();
+        let files = version.manifest.tombstone_files(name);
+        let kept = files_that_stay(table, files, &mut tombstones).to_vec();
+        let owner = version.manifest.tombstone_owner(table.row_rules.table);
         self.versions.add_segments(
-            |names| self.write_tombstones(names, &tombstones),
+            |names| self.write_tombstones(names, owner, &tombstones),
             |file| {
                 self.writes.sync_upserts()?;
                 self.versions.publish(|manifest| {
                     manifest.erasure_key = Some(key.to_string());
-                    if let Some(entry) = manifest.tables.get_mut(name) {
+                    if let Some(entry) = manifest.table_mut(name) {
                         entry.tombstones = kept;
                         entry.tombstones.push(file);
                         mark_segments(entry, table, has_some);
@@ -130,19 +133,18 @@ impl Eraser {
                 })
             },
         )?;
-        let _unpinned = self.versions.wait_for_unpinned_files();
-        self.versions
-            .remove_files(replaced.iter().map(|file| self.versions.segments().join(&file.file)));
         Ok(())
     }
 
     fn write_tombstones(
         &self,
         names: &FileNames<'_>,
+        owner: TombstoneOwner,
         tombstones: &TombstoneSet,
     ) -> Result<TombstoneFile> {
         let folder = self.versions.segments();
-        let written = write(&*self.versions.disk, &folder.join(names.take_for("era")), tombstones)?;
+        let path = folder.join(names.take_for("era"));
+        let written = write(&*self.versions.disk, &path, owner, tombstones)?;
         self.versions.disk.sync_dir(&folder).map_err(|e| io_error("sync", &folder, e))?;
         Ok(written)
     }
@@ -154,34 +156,28 @@ fn mark_segments(
     searched: &TableVersion,
     has_some: impl Fn(&SegmentInfo) -> bool,
 ) {
+    let now = now().millis();
     let known: HashSet<String> = searched.all_segments().filter_map(|s| s.file_name()).collect();
     for segment in &mut entry.segments {
-        segment.erased |= has_some(segment) || !known.contains(&segment.file);
+        if has_some(segment) || !known.contains(&segment.file) {
+            segment.erased_since.get_or_insert(now);
+        }
     }
 }
 
-/// Adds the tombstones of not much larger files to new ones. Returns the files that stay, and those that are
-/// replaced.
-fn split<'f>(
+/// Adds the tombstones of not much larger files to new ones. Returns the files that stay beside them.
+fn files_that_stay<'f>(
     table: &TableVersion,
     files: &'f [TombstoneFile],
     tombstones: &mut TombstoneSet,
-) -> (&'f [TombstoneFile], &'f [TombstoneFile]) {
+) -> &'f [TombstoneFile] {
     let mut stay = files.len();
-    for (file, older) in files.iter().zip(table.row_filter.tombstones.sets()).rev() {
+    for (file, older) in files.iter().zip(table.row_rules.tombstones.sets()).rev() {
         if file.count >= tombstones.len() * GROWTH {
             break;
         }
         tombstones.add_all(older);
         stay -= 1;
     }
-    files.split_at_checked(stay).unwrap_or((files, &[]))
-}
-
-fn new_key() -> Result<ErasureKey> {
-    let mut random = [0; 16];
-    getrandom::fill(&mut random).map_err(|e| {
-        Error::with_source(ErrorKind::Io, "the system gives no random bytes for a key", e)
-    })?;
-    Ok(ErasureKey::new(random))
+    files.get(..stay).unwrap_or(files)
 }

@@ -123,7 +123,7 @@ impl Search<'_> {
             let some = rows.get(before..).unwrap_or_default().iter().any(|(_, date)| *date <= at);
             files.extend(location.file_name().filter(|_| some));
         }
-        if self.table.row_filter.keep == Keep::Last {
+        if self.table.row_rules.keep == Keep::Last {
             // Of a pair only the newest row is there to be seen.
             let mut newest: HashMap<OwnedId, SeenAt> = HashMap::new();
             for (value, seen_at) in rows {

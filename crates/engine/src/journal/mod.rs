@@ -13,6 +13,6 @@ mod record;
 mod write;
 
 pub(crate) use file::{file, number_of};
-pub(crate) use read::{Progress, ReadableRecords, check_end, read, scan};
-pub(crate) use record::{Entries, encode_batch, header, record};
+pub(crate) use read::{Part, Progress, ReadableRecords, check_end, read, scan};
+pub(crate) use record::{Entries, FileHeader, encode_batch, record};
 pub(crate) use write::{Appended, JournalWriter};

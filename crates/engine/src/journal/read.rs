@@ -1,10 +1,10 @@
 //! Reading, from where an earlier read stopped.
 
 use super::file::file;
-use super::record::{Entries, FORMAT, HEADER_BYTES, Record, Start, Tail, check_header};
+use super::record::{Entries, FORMAT, FileHeader, HEADER_BYTES, Record, Start, Tail, check_header};
 use crate::disk::Disk;
-use crate::disk::{corrupt, io_error};
-use idmatch_store::{Error, ErrorKind, Result};
+use crate::disk::{corrupt, io_error, other_format};
+use idmatch_store::Result;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -12,13 +12,21 @@ use std::path::Path;
 /// How far a file was read. A writer may have appended to it since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// Up to this offset; and how long the file before was, where the header was read.
-    Read { end: usize, before: Option<u64> },
+    /// Up to this offset.
+    Read { end: usize },
     /// There is no such file.
     Gone,
 }
 
-/// Gives every whole record of a file from an offset on to `take`, in order.
+/// A part of a file.
+pub(crate) enum Part<'a> {
+    /// The header: it comes first, where a file is read from its start.
+    Header(FileHeader),
+    /// The commit and the entries of a whole record.
+    Record(u64, Entries<'a>),
+}
+
+/// Gives the parts of a file from an offset on to `take`, in order.
 ///
 /// # Errors
 /// `Corrupt`, with file and offset, where a record that was durable is no longer whole;
@@ -28,7 +36,7 @@ pub(crate) fn read(
     folder: &Path,
     number: u64,
     from: usize,
-    take: &mut dyn FnMut(Entries<'_>) -> Result<()>,
+    take: &mut dyn FnMut(Part<'_>) -> Result<()>,
 ) -> Result<Progress> {
     let path = file(folder, number);
     let bytes = match disk.read_from(&path, from as u64) {
@@ -45,38 +53,32 @@ pub(crate) fn scan(
     number: u64,
     from: usize,
     bytes: &[u8],
-    take: &mut dyn FnMut(Entries<'_>) -> Result<()>,
+    take: &mut dyn FnMut(Part<'_>) -> Result<()>,
 ) -> Result<Progress> {
     let path = file(folder, number);
     let tail = Tail { number, offset: from, bytes };
-    let (mut at, mut header) = (from, None);
+    let mut at = from;
     if at == 0 {
         match check_header(bytes, number) {
-            Start::Good(before) => (at, header) = (HEADER_BYTES, Some(before)),
-            Start::OtherFormat(format) => return Err(other_format(&path, format)),
+            Start::Good(header) => {
+                take(Part::Header(header))?;
+                at = HEADER_BYTES;
+            }
+            Start::OtherFormat(format) => {
+                return Err(other_format(&path, "journal", format, FORMAT));
+            }
             Start::Bad => {}
         }
     }
     while at > 0 {
-        let Some(Record { entries, next, .. }) = tail.record(at) else { break };
-        take(Entries::new(entries))?;
+        let Some(Record { commit, entries, next, .. }) = tail.record(at) else { break };
+        take(Part::Record(commit, Entries::new(entries)))?;
         at = next;
     }
     // Later bytes are an interrupted write, unless a later record proves that they had been durable.
     let later = tail.last_record_after(at).map_or(0, |record| record.durable);
     check_end(folder, number, at, later)?;
-    Ok(Progress::Read { end: at, before: header })
-}
-
-fn other_format(path: &Path, format: u32) -> Error {
-    Error::new(
-        ErrorKind::UnsupportedFormat,
-        format!(
-            "{} has journal format {format}, this version reads format {FORMAT}; \
-             use the version of idmatch that wrote it, or a later one",
-            path.display()
-        ),
-    )
+    Ok(Progress::Read { end: at })
 }
 
 /// Refuses a file that ends at `end` but is known to have been durable up to `durable`.
@@ -91,12 +93,18 @@ pub(crate) fn check_end(folder: &Path, number: u64, end: usize, durable: u64) ->
 /// The whole records of a file, which may be damaged.
 #[derive(Default)]
 pub(crate) struct ReadableRecords {
-    /// Where each whole record is, with its entries.
-    pub(crate) records: Vec<(Range<usize>, Vec<u8>)>,
+    pub(crate) records: Vec<ReadableRecord>,
     /// How far the file is known to have been durable, by its own word.
     pub(crate) durable: u64,
-    /// How long the file before was, durably; `None` where the header is damaged.
-    pub(crate) before: Option<u64>,
+    /// `None` where it is damaged.
+    pub(crate) header: Option<FileHeader>,
+}
+
+/// A whole record of a file, which may be damaged elsewhere.
+pub(crate) struct ReadableRecord {
+    pub(crate) place: Range<usize>,
+    pub(crate) commit: u64,
+    pub(crate) entries: Vec<u8>,
 }
 
 impl ReadableRecords {
@@ -109,14 +117,20 @@ impl ReadableRecords {
         let bytes = &disk.read(&path).map_err(|e| io_error("read", &path, e))?;
         let mut readable = ReadableRecords::default();
         match check_header(bytes, number) {
-            Start::Good(before) => readable.before = Some(before),
-            Start::OtherFormat(format) => return Err(other_format(&path, format)),
+            Start::Good(header) => readable.header = Some(header),
+            Start::OtherFormat(format) => {
+                return Err(other_format(&path, "journal", format, FORMAT));
+            }
             Start::Bad => {}
         }
         let tail = Tail { number, offset: 0, bytes };
         let mut at = HEADER_BYTES;
         while let Some((start, record)) = tail.first_record_from(at) {
-            readable.records.push((start..record.next, record.entries.to_vec()));
+            readable.records.push(ReadableRecord {
+                place: start..record.next,
+                commit: record.commit,
+                entries: record.entries.to_vec(),
+            });
             readable.durable = readable.durable.max(record.durable);
             at = record.next;
         }
@@ -128,8 +142,8 @@ impl ReadableRecords {
     pub(crate) fn holes(&self, durable: u64) -> Vec<Range<usize>> {
         let durable = usize::try_from(durable).unwrap_or(usize::MAX);
         let mut holes = Vec::new();
-        let mut at = if self.before.is_some() { HEADER_BYTES } else { 0 };
-        let ends = self.records.iter().map(|(place, _)| place.clone());
+        let mut at = if self.header.is_some() { HEADER_BYTES } else { 0 };
+        let ends = self.records.iter().map(|record| record.place.clone());
         for place in ends.chain(std::iter::once(durable..durable)) {
             let hole = at..place.start.min(durable);
             if !hole.is_empty() && hole != (0..HEADER_BYTES) {

@@ -2,43 +2,75 @@
 //!
 //! ```text
 //! file    0 magic 8 | 8 format u32 | 12 zero u32 | 16 number u64
-//!        24 before u64: how long the file before was, durably | 32 checksum u64 of 0..32
-//!        40 records, each at a multiple of 8
+//!        24 before u64: how long the file before was, durably
+//!        32 store 16 | 48 identity 16 | 64 identity of the file before 16 | 80 checksum u64 of 0..80
+//!        88 records, each at a multiple of 8
 //! record  0 checksum u64 of the rest | 8 mark u32 | 12 length of the entries u32
-//!        16 durable u64: how many bytes of the file were durable before
-//!        24 entries, then zeros up to a multiple of 8
-//! entry   0 length of the table's name u8 | name | rows u32 | length of the rows u32 | rows
+//!        16 durable u64: how many bytes of the file were durable before | 24 commit u64
+//!        32 entries, then zeros up to a multiple of 8
+//! entry   0 table 16 | 16 rows u32 | 20 length of the rows u32 | 24 rows
 //! row     seen_at, 6 bytes | id | partner_id, as in crate::encoding::record
 //! ```
 
-use crate::encoding::bytes::{slice, u32_at, u64_at};
-use idmatch_model::TableName;
+use crate::encoding::bytes::{array, slice, u32_at, u64_at};
+use crate::identity::Identity;
 use twox_hash::XxHash3_64;
 
 const MAGIC: [u8; 8] = *b"IDMJRN\r\n";
 const MARK: u32 = 0x524d_4449; // "IDMR"
-pub(super) const FORMAT: u32 = 1;
-pub(super) const HEADER_BYTES: usize = 40;
-pub(super) const RECORD_HEADER: usize = 24;
+pub(super) const FORMAT: u32 = 2;
+pub(super) const HEADER_BYTES: usize = 88;
+const SUM_AT: usize = 80;
+pub(super) const RECORD_HEADER: usize = 32;
+const ENTRY_HEADER: usize = 24;
 const ALIGN: usize = 8;
 
 /// The header of a file.
-pub(crate) fn header(number: u64, before: u64) -> Vec<u8> {
-    let mut out = Vec::with_capacity(HEADER_BYTES);
-    out.extend_from_slice(&MAGIC);
-    out.extend_from_slice(&FORMAT.to_le_bytes());
-    out.extend_from_slice(&[0; 4]);
-    out.extend_from_slice(&number.to_le_bytes());
-    out.extend_from_slice(&before.to_le_bytes());
-    let sum = XxHash3_64::oneshot(&out);
-    out.extend_from_slice(&sum.to_le_bytes());
-    out
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct FileHeader {
+    pub(crate) number: u64,
+    /// How long the file before was, durably.
+    pub(crate) before: u64,
+    pub(crate) store: Identity,
+    /// The file's own identity, and that of the file before; zeros if it is the first.
+    pub(crate) id: Identity,
+    pub(crate) id_before: Identity,
 }
+
+impl FileHeader {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(HEADER_BYTES);
+        out.extend_from_slice(&MAGIC);
+        out.extend_from_slice(&FORMAT.to_le_bytes());
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&self.number.to_le_bytes());
+        out.extend_from_slice(&self.before.to_le_bytes());
+        for id in [self.store, self.id, self.id_before] {
+            out.extend_from_slice(&id.0);
+        }
+        let sum = XxHash3_64::oneshot(&out);
+        out.extend_from_slice(&sum.to_le_bytes());
+        out
+    }
+
+    fn decode(bytes: &[u8]) -> Option<FileHeader> {
+        let header = FileHeader {
+            number: u64_at(bytes, 16)?,
+            before: u64_at(bytes, 24)?,
+            store: Identity(array(bytes, 32)?),
+            id: Identity(array(bytes, 48)?),
+            id_before: Identity(array(bytes, 64)?),
+        };
+        bytes.starts_with(&header.encode()).then_some(header)
+    }
+}
+
+const _: () = assert!(SUM_AT + 8 == HEADER_BYTES);
 
 /// What the start of a file turned out to be.
 pub(super) enum Start {
-    /// As it was written; how long the file before was.
-    Good(u64),
+    /// As it was written.
+    Good(FileHeader),
     /// The number of a format that this version does not read.
     OtherFormat(u32),
     Bad,
@@ -47,29 +79,34 @@ pub(super) enum Start {
 pub(super) fn check_header(bytes: &[u8], number: u64) -> Start {
     match u32_at(bytes, 8) {
         Some(format) if bytes.starts_with(&MAGIC) && format != FORMAT => Start::OtherFormat(format),
-        _ => match u64_at(bytes, 24) {
-            Some(before) if bytes.starts_with(&header(number, before)) => Start::Good(before),
-            _ => Start::Bad,
+        _ => match FileHeader::decode(bytes).filter(|header| header.number == number) {
+            Some(header) => Start::Good(header),
+            None => Start::Bad,
         },
     }
 }
 
 /// Appends an entry: the rows of one table.
-pub(crate) fn encode_batch(out: &mut Vec<u8>, table: &TableName, count: u32, rows: &[u8]) {
-    out.push(table.as_str().len() as u8);
-    out.extend_from_slice(table.as_str().as_bytes());
+pub(crate) fn encode_batch(out: &mut Vec<u8>, table: Identity, count: u32, rows: &[u8]) {
+    out.extend_from_slice(&table.0);
     out.extend_from_slice(&count.to_le_bytes());
     out.extend_from_slice(&(rows.len() as u32).to_le_bytes());
     out.extend_from_slice(rows);
 }
 
 /// Puts a record around entries.
-pub(crate) fn record(number: u64, offset: u64, durable: u64, entries: &[u8]) -> Vec<u8> {
+pub(crate) fn record(
+    (number, offset): (u64, u64),
+    durable: u64,
+    commit: u64,
+    entries: &[u8],
+) -> Vec<u8> {
     let mut out = Vec::with_capacity(padded(RECORD_HEADER + entries.len()));
     out.extend_from_slice(&[0; 8]);
     out.extend_from_slice(&MARK.to_le_bytes());
     out.extend_from_slice(&(entries.len() as u32).to_le_bytes());
     out.extend_from_slice(&durable.to_le_bytes());
+    out.extend_from_slice(&commit.to_le_bytes());
     out.extend_from_slice(entries);
     out.resize(padded(out.len()), 0);
     let sum = checksum(number, offset, out.get(8..).unwrap_or_default());
@@ -92,6 +129,7 @@ fn padded(len: usize) -> usize {
 /// A whole record.
 pub(super) struct Record<'a> {
     pub(super) durable: u64,
+    pub(super) commit: u64,
     pub(super) entries: &'a [u8],
     pub(super) next: usize,
 }
@@ -116,8 +154,9 @@ impl<'a> Tail<'a> {
         let whole = slice(self.bytes, at, size)?;
         let sum = checksum(self.number, offset as u64, whole.get(8..)?);
         (u64_at(whole, 0)? == sum).then_some(())?;
-        let (durable, next) = (u64_at(whole, 16)?, offset.checked_add(size)?);
-        Some(Record { durable, entries: slice(whole, RECORD_HEADER, len)?, next })
+        let (durable, commit) = (u64_at(whole, 16)?, u64_at(whole, 24)?);
+        let next = offset.checked_add(size)?;
+        Some(Record { durable, commit, entries: slice(whole, RECORD_HEADER, len)?, next })
     }
 
     /// The first whole record from an offset on, and where it is.
@@ -137,7 +176,7 @@ impl<'a> Tail<'a> {
 
 /// The rows of one table in a record.
 pub(crate) struct BatchRef<'a> {
-    pub(crate) table: &'a str,
+    pub(crate) table: Identity,
     pub(crate) count: u32,
     pub(crate) rows: &'a [u8],
 }
@@ -166,12 +205,11 @@ impl<'a> Entries<'a> {
     }
 
     fn read(&mut self) -> Option<BatchRef<'a>> {
-        let name_len = usize::from(*self.0.first()?);
-        let table = std::str::from_utf8(slice(self.0, 1, name_len)?).ok()?;
-        let count = u32_at(self.0, 1 + name_len)?;
-        let len = u32_at(self.0, 5 + name_len)? as usize;
-        let rows = slice(self.0, 9 + name_len, len)?;
-        self.0 = self.0.get(9 + name_len + len..)?;
+        let table = Identity(array(self.0, 0)?);
+        let count = u32_at(self.0, 16)?;
+        let len = u32_at(self.0, 20)? as usize;
+        let rows = slice(self.0, ENTRY_HEADER, len)?;
+        self.0 = self.0.get(ENTRY_HEADER + len..)?;
         Some(BatchRef { table, count, rows })
     }
 }

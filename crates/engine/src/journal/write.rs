@@ -1,16 +1,18 @@
 //! Appends records to the journal, and syncs them.
 
 use super::file::file;
-use super::record::{HEADER_BYTES, header, record};
+use super::record::{FileHeader, HEADER_BYTES, record};
 use crate::disk::io_error;
 use crate::disk::{Disk, NewFile};
+use crate::identity::Identity;
 use idmatch_store::{Error, Result};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// A journal file that is being appended to.
 pub(crate) struct JournalWriter {
     path: PathBuf,
-    number: u64,
+    header: FileHeader,
     file: Box<dyn NewFile>,
     /// How many bytes are written, and how many of them are durable.
     written: u64,
@@ -29,29 +31,38 @@ pub(crate) enum Appended {
 }
 
 impl JournalWriter {
-    /// Begins a file, durably. `before` is how long the file before is, durably.
+    /// Begins a file, durably.
     pub(crate) fn create(
         disk: &dyn Disk,
         folder: &Path,
-        number: u64,
-        before: u64,
+        header: FileHeader,
     ) -> Result<JournalWriter> {
-        let path = file(folder, number);
+        let path = file(folder, header.number);
         let begin = || {
+            // An attempt that failed may have left it, with no record.
+            match disk.remove(&path) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+                _ => {}
+            }
             let mut file = disk.create(&path)?;
-            file.write_all(&header(number, before))?;
+            file.write_all(&header.encode())?;
             file.sync()?;
             disk.sync_dir(folder)?;
             Ok(file)
         };
         let file = begin().map_err(|e| io_error("begin", &path, e))?;
         let written = HEADER_BYTES as u64;
-        Ok(JournalWriter { path, number, file, written, durable: written })
+        Ok(JournalWriter { path, header, file, written, durable: written })
     }
 
     /// The file's number.
     pub(crate) fn number(&self) -> u64 {
-        self.number
+        self.header.number
+    }
+
+    /// The file's identity.
+    pub(crate) fn id(&self) -> Identity {
+        self.header.id
     }
 
     /// How long the file is, durably.
@@ -64,9 +75,9 @@ impl JournalWriter {
         self.durable == self.written
     }
 
-    /// Appends a record, and makes it durable unless that can wait.
-    pub(crate) fn append(&mut self, entries: &[u8], can_wait: bool) -> Appended {
-        let record = record(self.number, self.written, self.durable, entries);
+    /// Appends the record of a commit, and makes it durable unless that can wait.
+    pub(crate) fn append(&mut self, commit: u64, entries: &[u8], can_wait: bool) -> Appended {
+        let record = record((self.number(), self.written), self.durable, commit, entries);
         if let Err(e) = self.file.write_all(&record) {
             return Appended::NotWritten(io_error("write", &self.path, e));
         }

@@ -3,12 +3,12 @@
 use super::{LoadPlace, load};
 use crate::compaction::Compactor;
 use crate::sync::{Rank, RankedGuard, RankedMutex};
-use crate::tombstones::RowFilter;
+use crate::tombstones::RowRules;
 use crate::versions::VersionSet;
 use crate::write::WritePath;
 use crate::writer_lock::WriterLock;
 use idmatch_model::{TableName, TableOptions};
-use idmatch_store::{ObservationSource, Result};
+use idmatch_store::{ObservationSource, Result, now};
 use std::sync::Arc;
 
 /// Loads into the tables of a store.
@@ -50,10 +50,14 @@ impl BulkLoader {
         let _scratch = self.lock_scratch();
         let _guard = self.lock.acquire()?;
         let versions = &self.versions;
+        let _collected = versions.collect_obsolete();
         let scratch = versions.make_scratch()?;
         let version = versions.current();
         let table = version.tables.get(name);
         let options = table.map_or(options, |table| &table.options);
+        let id = versions.table_id(name)?;
+        let new = || RowRules::new(id, version.manifest.hash_seed(), options.keep);
+        let row_rules = table.map_or_else(new, |table| table.row_rules.clone());
         versions
             .add_segments(
                 |names| {
@@ -64,14 +68,14 @@ impl BulkLoader {
                         names,
                         limits: versions.limits,
                     };
-                    let row_filter = table.map(|table| table.row_filter.clone());
-                    load(&place, &row_filter.unwrap_or(RowFilter::new(options.keep)), source)
+                    load(&place, &row_rules, source)
                 },
                 |segments| {
                     self.writes.sync_upserts()?;
                     versions.publish(|manifest| {
                         let made_with = version.manifest.tombstone_files(name);
-                        manifest.entry(name, options)?.add(segments, made_with);
+                        let table = manifest.entry(name, id, options)?;
+                        table.add(segments, made_with, now().millis());
                         Ok(())
                     })
                 },

@@ -6,7 +6,7 @@
 use super::spill::{Chunk, Spill};
 use crate::cpu;
 use crate::encoding::rows;
-use crate::encoding::{Packed, Packer};
+use crate::encoding::{HashSeed, Packed, Packer};
 use crate::hash_partition::HashPartition;
 use crate::sync::{AtomicBool, Ordering::Relaxed};
 use idmatch_model::{SeenAt, Side};
@@ -61,15 +61,17 @@ impl Sides<'_> {
 /// Buffers of one thread for one side.
 struct Buffers {
     side: Side,
+    seed: HashSeed,
     chunk_bytes: usize,
     open: Vec<Vec<u8>>,
     done: Vec<PartitionRows>,
 }
 
 impl Buffers {
-    fn new(side: Side, chunk_bytes: usize) -> Buffers {
+    fn new((side, seed): (Side, HashSeed), chunk_bytes: usize) -> Buffers {
         Buffers {
             side,
+            seed,
             chunk_bytes,
             open: (0..HashPartition::COUNT).map(|_| Vec::new()).collect(),
             done: (0..HashPartition::COUNT).map(|_| PartitionRows::default()).collect(),
@@ -84,7 +86,7 @@ impl Buffers {
         key: Packed<'_>,
         value: Packed<'_>,
     ) -> Result<()> {
-        let partition = HashPartition::of(key.hash());
+        let partition = HashPartition::of(key.hash(self.seed));
         let at = usize::from(partition.0);
         let (Some(buffer), Some(done)) = (self.open.get_mut(at), self.done.get_mut(at)) else {
             return Ok(());
@@ -112,12 +114,13 @@ impl Buffers {
 pub(crate) fn partition_rows<'a>(
     spill: &'a Spill<'a>,
     chunk_bytes: usize,
+    seed: HashSeed,
     source: &dyn ObservationSource,
 ) -> Result<Sides<'a>> {
     let stopped = AtomicBool::new(false);
     let threads = cpu::on_each_thread(cpu::count(), |_| {
-        let mut by_id = Buffers::new(Side::Id, chunk_bytes);
-        let mut by_partner_id = Buffers::new(Side::PartnerId, chunk_bytes);
+        let mut by_id = Buffers::new((Side::Id, seed), chunk_bytes);
+        let mut by_partner_id = Buffers::new((Side::PartnerId, seed), chunk_bytes);
         let (mut id_packer, mut partner_packer) = (Packer::default(), Packer::default());
         let mut read = || -> Result<()> {
             while !stopped.load(Relaxed) {

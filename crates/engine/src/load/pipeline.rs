@@ -8,7 +8,7 @@ use crate::hash_partition::HashPartition;
 use crate::options::MemoryLimits;
 use crate::segment::{SegmentInfo, sorted};
 use crate::sync::Mutex;
-use crate::tombstones::RowFilter;
+use crate::tombstones::RowRules;
 use crate::versions::FileNames;
 use idmatch_model::Side;
 use idmatch_store::{ObservationSource, Result};
@@ -30,11 +30,12 @@ pub(crate) struct LoadPlace<'a> {
 /// the caller to remove.
 pub(crate) fn load(
     place: &LoadPlace<'_>,
-    row_filter: &RowFilter,
+    row_rules: &RowRules,
     source: &dyn ObservationSource,
 ) -> Result<Vec<SegmentInfo>> {
     let spill = Spill::new(place.disk, place.scratch);
-    let sides = partition_rows(&spill, place.limits.chunk_bytes, source)?;
+    let seed = row_rules.seed;
+    let sides = partition_rows(&spill, place.limits.chunk_bytes, seed, source)?;
     let rows = sides.rows();
     if rows == 0 {
         return Ok(Vec::new());
@@ -48,7 +49,7 @@ pub(crate) fn load(
         .collect();
     let written = Mutex::new(Vec::new());
     cpu::for_each(cpu::count(), &tasks, |(side, partitions)| {
-        let segments = write_segments(place, row_filter, *side, prefix_bits, partitions, &sides)?;
+        let segments = write_segments(place, row_rules, *side, prefix_bits, partitions, &sides)?;
         sides.release(*side, partitions)?;
         written.lock().extend(segments);
         Ok(())
@@ -62,7 +63,7 @@ pub(crate) fn load(
 /// Writes the rows of neighbouring partitions that share one prefix.
 fn write_segments(
     place: &LoadPlace<'_>,
-    row_filter: &RowFilter,
+    row_rules: &RowRules,
     side: Side,
     prefix_bits: u8,
     partitions: &[HashPartition],
@@ -83,8 +84,8 @@ fn write_segments(
             return Ok(());
         }
         let path = place.segments.join(place.names.take());
-        let segment = sorted(rows, row_filter, side, prefix_bits, prefix)?;
-        written.extend(segment.finish(place.disk, &path)?);
+        let segment = sorted(rows, row_rules, side, prefix_bits, prefix)?;
+        written.extend(segment.finish(place.disk, &path, row_rules.table)?);
         rows.clear();
         Ok(())
     };

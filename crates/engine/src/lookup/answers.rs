@@ -48,7 +48,7 @@ pub(crate) fn locate(
     key: Packed<'_>,
     last: Commit,
 ) -> Result<Vec<KeyLocation>> {
-    let hash = key.hash();
+    let hash = key.hash(table.row_rules.seed);
     let mut locations = Vec::new();
     let of_key = std::iter::once((hash, key));
     for segment in table.sources_of(by, HashPartition::of(hash), of_key, last)? {

@@ -16,6 +16,6 @@ pub(super) struct MatchContext<'a> {
 
 impl MatchContext<'_> {
     pub(super) fn keep(&self) -> Keep {
-        self.table.row_filter.keep
+        self.table.row_rules.keep
     }
 }

@@ -59,7 +59,8 @@ impl EngineMatch {
         let (counts, batches) = (MatchCounts::default(), Vec::new());
         let mut matched = EngineMatch { table, query, counts, batches, last_commit, sources };
         loop {
-            let population = Population::read(source, population_bytes)?;
+            let population =
+                Population::read(source, population_bytes, matched.table.row_rules.seed)?;
             let is_last = population.is_last;
             let (hits, counts) = matched.probe_all(&population)?;
             matched.counts += counts;

@@ -2,7 +2,7 @@
 
 use crate::cpu;
 use crate::encoding::record;
-use crate::encoding::{Packed, Packer};
+use crate::encoding::{HashSeed, Packed, Packer};
 use crate::hash_partition::HashPartition;
 use crate::sync::Mutex;
 use crate::sync::{AtomicBool, AtomicIsize, Ordering::Relaxed};
@@ -51,10 +51,15 @@ struct Reader {
 
 impl Population {
     /// Reads on all threads until the source ends or about `max_bytes` are taken.
-    pub(super) fn read(source: &mut dyn BatchSource, max_bytes: usize) -> Result<Population> {
+    pub(super) fn read(
+        source: &mut dyn BatchSource,
+        max_bytes: usize,
+        seed: HashSeed,
+    ) -> Result<Population> {
         let first: Vec<SourceBatch> =
             [source.next_batch()?, source.next_batch()?].into_iter().flatten().collect();
         let state = ReadState {
+            seed,
             bytes_left: AtomicIsize::new(isize::try_from(max_bytes).unwrap_or(isize::MAX)),
             ended: AtomicBool::new(false),
             source: Mutex::new((first, source)),
@@ -90,6 +95,7 @@ impl Population {
 
 /// What the reading threads share.
 struct ReadState<'a> {
+    seed: HashSeed,
     /// Batches that were read already, and where the others come from.
     source: Mutex<(Vec<SourceBatch>, &'a mut dyn BatchSource)>,
     bytes_left: AtomicIsize,
@@ -124,7 +130,7 @@ impl ReadState<'_> {
                     continue;
                 }
                 let id = packer.pack(id);
-                let hash = id.hash();
+                let hash = id.hash(self.seed);
                 if let Some((entries, arena)) =
                     reader.partitions.get_mut(usize::from(HashPartition::of(hash).0))
                 {

@@ -166,7 +166,13 @@ impl<'a> Prober<'a> {
                 }
             };
             let Some(block) = block else { continue };
-            for key in block.find(segment.header.fingerprint_of(*hash)) {
+            let mut found = block.find(segment.header.fingerprint_of(*hash));
+            if found.len() > 1
+                && let Some(key) = chunk.get(entry as usize).and_then(|e| self.population.key(e))
+            {
+                found = segment.narrowed(&block, found, *hash, key);
+            }
+            for key in found {
                 if let Some(page) = block.key_page(keys) {
                     prefetch(keys, block.key_page_range().0 + page.guess_offset(key));
                 }

@@ -6,14 +6,17 @@
 //! once: a store without them has to be restored from a backup.
 
 use super::rewrite::{rewrite, would_lose};
-use crate::journal::{self, Appended, Entries, JournalWriter, ReadableRecords};
+use crate::encoding::HashSeed;
+use crate::identity::Identity;
+use crate::journal::{self, Appended, Entries, FileHeader, JournalWriter, ReadableRecords};
 use crate::segment::{Segment, SegmentInfo};
 use crate::versions::{Manifest, OpenSegments, VersionSet, list};
 use crate::writer_lock::WriterLock;
 use idmatch_model::{Side, TableName};
-use idmatch_store::{ErrorKind, Finding, Result};
+use idmatch_store::{ErrorKind, Finding, Result, now};
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
+use std::sync::Arc;
 
 /// What keeps a store from opening.
 #[derive(Default)]
@@ -37,17 +40,26 @@ pub(crate) struct Recovery<'a> {
 
 impl Recovery<'_> {
     /// See [`crate::EngineStore::recover`].
-    pub(crate) fn run(&self, accept_loss: bool) -> Result<Vec<Finding>> {
+    pub(crate) fn run(&self, accept_loss: bool, accept_older: bool) -> Result<Vec<Finding>> {
         // Where there is no store, opening it says so.
-        if Manifest::read(&*self.versions.disk, &self.versions.root)?.is_none() {
+        if !self.versions.published()?.is_published() {
             return Ok(Vec::new());
         }
-        let _lock = self.lock.lock_file()?;
+        let guard = self.lock.lock_file()?;
         let mut manifest = self.versions.published()?;
+        let noted = self.lock.noted(&guard, &manifest)?;
+        let newer = noted.filter(|noted| *noted > manifest.generation);
         let journal = self.read_journal(&manifest)?;
         let (mut damage, mut lost) = (Damage::default(), Vec::new());
         self.check_segments(&mut manifest, &mut damage)?;
         self.check_journal(&manifest, &journal, &mut damage);
+        if let Some(newer) = newer {
+            let error = self.lock.older_manifest(manifest.generation, newer);
+            if !accept_older {
+                return Err(error);
+            }
+            damage.add(&Manifest::path(&self.versions.root), error.to_string());
+        }
         if damage.findings.is_empty() {
             return Ok(Vec::new());
         }
@@ -58,7 +70,14 @@ impl Recovery<'_> {
             return Err(would_lose(&lost));
         }
         self.versions.raise_next_file(manifest.next_file);
-        self.versions.remove_files(self.versions.orphans(&self.versions.published()?)?);
+        self.versions.raise_next_file(self.versions.first_unused_number()?);
+        let remove_orphans = || -> Result<()> {
+            if noted.is_some() {
+                self.versions.remove_files(self.versions.orphans(&self.versions.published()?)?);
+            }
+            Ok(())
+        };
+        remove_orphans()?;
         let version = self.versions.open_version(manifest.clone(), &mut OpenSegments::new())?;
         self.versions
             .add_segments(
@@ -75,10 +94,10 @@ impl Recovery<'_> {
                     }
                     Ok(made)
                 },
-                |made| self.publish_recovered(&manifest, &journal, &damage, made),
+                |made| self.publish_recovered(&manifest, &journal, &damage, newer, made),
             )
             .inspect_err(|_| self.versions.remove_scratch())?;
-        self.versions.remove_files(self.versions.orphans(&self.versions.published()?)?);
+        remove_orphans()?;
         damage.findings.extend(lost.into_iter().map(|(name, rows)| Finding {
             place: format!("table {name}"),
             problem: format!("up to {rows} rows could be read in neither direction"),
@@ -90,10 +109,12 @@ impl Recovery<'_> {
     fn check_segments(&self, manifest: &mut Manifest, damage: &mut Damage) -> Result<()> {
         let folder = self.versions.segments();
         let there: HashSet<String> = list(&*self.versions.disk, &folder)?.into_iter().collect();
+        let seed = manifest.hash_seed();
         for (name, entry) in &mut manifest.tables {
+            let entry = Arc::make_mut(entry);
             let mut readable = Vec::new();
             for info in std::mem::take(&mut entry.segments) {
-                match self.problem_of(&info, &there)? {
+                match self.problem_of(&info, (entry.id, seed), &there)? {
                     None => readable.push(info),
                     Some(problem) => {
                         let [by_id, by_partner_id] = damage.tables.entry(name.clone()).or_default();
@@ -111,11 +132,17 @@ impl Recovery<'_> {
     }
 
     /// Why a segment does not open; `None` if it does.
-    fn problem_of(&self, info: &SegmentInfo, there: &HashSet<String>) -> Result<Option<String>> {
+    fn problem_of(
+        &self,
+        info: &SegmentInfo,
+        identity: (Identity, HashSeed),
+        there: &HashSet<String>,
+    ) -> Result<Option<String>> {
         if !there.contains(&info.file) {
             return Ok(Some("the file is gone".to_owned()));
         }
-        match Segment::open(&*self.versions.disk, &self.versions.segments(), info) {
+        let segments = self.versions.segments();
+        match Segment::open(&*self.versions.disk, &segments, info, identity) {
             Err(e) if e.kind() == ErrorKind::Corrupt => Ok(Some(e.to_string())),
             other => other.map(|_| None),
         }
@@ -143,8 +170,8 @@ impl Recovery<'_> {
         };
         for (number, readable) in journal {
             note(*number, readable.durable);
-            if let (Some(before), Some(previous)) = (readable.before, number.checked_sub(1)) {
-                note(previous, before);
+            if let (Some(header), Some(previous)) = (readable.header, number.checked_sub(1)) {
+                note(previous, header.before);
             }
         }
         if let Some((number, length)) = manifest.journal.closed {
@@ -161,15 +188,16 @@ impl Recovery<'_> {
             let what = if readable.is_some() { "damaged" } else { "gone" };
             let readable = readable.unwrap_or(&none);
             let holes = readable.holes(durable);
-            if holes.is_empty() && readable.before.is_none() && durable > 0 {
+            if holes.is_empty() && readable.header.is_none() && durable > 0 {
                 note(0, format!("the header is {what}"));
             }
             for hole in holes {
                 let problem = format!("upserts in bytes {} to {} are {what}", hole.start, hole.end);
                 note(hole.len(), problem);
             }
-            for (place, entries) in &readable.records {
-                if !is_valid_record(manifest, entries) {
+            for record in &readable.records {
+                if !is_valid_record(manifest, &record.entries) {
+                    let place = &record.place;
                     let problem = format!("the record at byte {} is malformed", place.start);
                     note(place.len(), problem);
                 }
@@ -182,6 +210,7 @@ impl Recovery<'_> {
         readable: &Manifest,
         journal: &Journal,
         damage: &Damage,
+        newer: Option<u64>,
         made: Vec<(TableName, Vec<SegmentInfo>)>,
     ) -> Result<()> {
         let written = match damage.is_of_journal {
@@ -189,11 +218,12 @@ impl Recovery<'_> {
             false => None,
         };
         self.versions.publish(|manifest| {
+            manifest.generation = newer.unwrap_or(manifest.generation);
             for (name, segments) in made {
                 let made_with = readable.tombstone_files(&name);
-                if let Some(entry) = manifest.tables.get_mut(&name) {
+                if let Some(entry) = manifest.table_mut(&name) {
                     entry.segments.clear();
-                    entry.add(segments, made_with);
+                    entry.add(segments, made_with, now().millis());
                 }
             }
             if damage.is_of_journal {
@@ -208,13 +238,19 @@ impl Recovery<'_> {
     /// Writes the readable records as one journal file, durably; returns its number and length.
     fn write_journal(&self, manifest: &Manifest, journal: &Journal) -> Result<Option<(u64, u64)>> {
         let Some((last, _)) = journal.last_key_value() else { return Ok(None) };
-        let mut file =
-            JournalWriter::create(&*self.versions.disk, &self.versions.journal(), last + 1, 0)?;
-        for (_, entries) in journal.values().flat_map(|readable| &readable.records) {
-            if !is_valid_record(manifest, entries) {
+        let header = FileHeader {
+            number: last + 1,
+            store: manifest.store,
+            id: Identity::random()?,
+            ..FileHeader::default()
+        };
+        let folder = self.versions.journal();
+        let mut file = JournalWriter::create(&*self.versions.disk, &folder, header)?;
+        for record in journal.values().flat_map(|readable| &readable.records) {
+            if !is_valid_record(manifest, &record.entries) {
                 continue;
             }
-            match file.append(entries, true) {
+            match file.append(record.commit, &record.entries, true) {
                 Appended::Done => {}
                 Appended::NotWritten(e) | Appended::NotSynced(e) => return Err(e),
             }
@@ -226,9 +262,9 @@ impl Recovery<'_> {
 
 /// Whether a record is only about existing tables.
 fn is_valid_record(manifest: &Manifest, entries: &[u8]) -> bool {
-    Entries::new(entries).all(|batch| {
-        batch.is_some_and(|batch| manifest.tables.keys().any(|name| name.as_str() == batch.table))
-    })
+    let live = manifest.tables.values().map(|table| table.id);
+    let known: HashSet<_> = live.chain(manifest.dropped.iter().map(|table| table.id)).collect();
+    Entries::new(entries).all(|batch| batch.is_some_and(|batch| known.contains(&batch.table)))
 }
 
 impl Damage {

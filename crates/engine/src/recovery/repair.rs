@@ -8,7 +8,7 @@ use crate::versions::VersionSet;
 use crate::write::WritePath;
 use crate::writer_lock::WriterLock;
 use idmatch_model::TableName;
-use idmatch_store::{Error, ErrorKind, Finding, Repaired, Result};
+use idmatch_store::{Error, ErrorKind, Finding, Repaired, Result, now};
 
 /// The owners that a repair needs.
 pub(crate) struct Repair<'a> {
@@ -31,6 +31,7 @@ impl Repair<'_> {
         self.writes.flush_all()?;
         let _paused = self.compactor.pause();
         let versions = self.versions;
+        let _collected = versions.collect_obsolete();
         let version = versions.current();
         let table = versions.table_of(&version, name)?;
         let made_with = version.manifest.tombstone_files(name);
@@ -48,19 +49,15 @@ impl Repair<'_> {
                 },
                 |made| {
                     versions.publish(|manifest| {
-                        if let Some(entry) = manifest.tables.get_mut(name) {
+                        if let Some(entry) = manifest.table_mut(name) {
                             entry.segments.clear();
-                            entry.add(made, made_with);
+                            entry.add(made, made_with, now().millis());
                         }
                         Ok(())
                     })
                 },
             )
             .inspect_err(|_| versions.remove_scratch())?;
-        {
-            let _unpinned = versions.wait_for_unpinned_files();
-            versions.remove_files(table.all_segments().map(|segment| segment.path().to_owned()));
-        }
         let left = verify_table(versions, &versions.current(), name)?;
         match left.first() {
             None => Ok(Repaired { findings, lost_at_most }),

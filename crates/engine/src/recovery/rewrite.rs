@@ -29,7 +29,7 @@ pub(super) fn rewrite(
         limits: versions.limits,
     };
     let mut rows = ReadableRows::new(table, missing);
-    let made = load(&place, &table.row_filter, &stored_rows(&mut rows))?;
+    let made = load(&place, &table.row_rules, &stored_rows(&mut rows))?;
     match rows.lost_at_most() {
         lost if lost == 0 || accept_loss => Ok((made, lost)),
         lost => Err(would_lose(&format!(

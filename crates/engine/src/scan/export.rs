@@ -36,13 +36,14 @@ impl EngineScan {
         ranges: &Parts,
         batch: &mut BatchBuilder<'_>,
     ) -> Result<()> {
+        let seed = self.table.row_rules.seed;
         for_each_observation(
             &self.table,
             Side::Id,
             partition,
             self.last_commit,
             |key, value, seen_at| match self.visible.contains(seen_at)
-                && ranges.contains(range_of(key.hash()))
+                && ranges.contains(range_of(key.hash(seed)))
             {
                 true => batch.push(key, value, seen_at),
                 false => Ok(()),
@@ -57,7 +58,7 @@ fn range_of(hash: u64) -> usize {
 
 impl Scan for EngineScan {
     fn part(&self, id: &str) -> usize {
-        range_of(Packer::default().pack(id.as_bytes()).hash())
+        range_of(Packer::default().pack(id.as_bytes()).hash(self.table.row_rules.seed))
     }
 
     /// Cost: every segment of the direction by id is read once, if any range is wanted.

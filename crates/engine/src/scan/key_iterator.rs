@@ -37,7 +37,7 @@ pub(crate) fn for_each_key(
                 cursors.extend(source.take()?);
             }
         }
-        take(key, MergeIterator::new(cursors, table.row_filter.keep, Window::ALL))?;
+        take(key, MergeIterator::new(cursors, table.row_rules.keep, Window::ALL))?;
     }
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn for_each_observation(
     mut take: impl FnMut(Packed<'_>, Packed<'_>, SeenAt) -> Result<()>,
 ) -> Result<()> {
     for_each_key(table, side, partition, last, |key, mut merge| {
-        match table.row_filter.keep {
+        match table.row_rules.keep {
             Keep::Last => {
                 while let Some((seen_at, value)) = merge.next()? {
                     take(key, value, seen_at)?;
@@ -116,7 +116,7 @@ impl<'s> KeyIterator<'s> {
             if let Some((block, _)) = &self.block {
                 while self.at < block.keys {
                     let key = self.segment.key(block, self.at)?;
-                    let hash = key.hash();
+                    let hash = key.hash(self.segment.seed());
                     // A block of a small segment spans several partitions.
                     match HashPartition::of(hash).0.cmp(&self.partition.0) {
                         std::cmp::Ordering::Less => self.at += 1,

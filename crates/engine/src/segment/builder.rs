@@ -6,8 +6,9 @@ use super::page::{IdPageBuilder, write_dates};
 use super::{BLOCK_ROWS, Header, PAGE_ROWS, Region, Segment, SegmentInfo, checksum};
 use crate::disk::io_error;
 use crate::disk::{Disk, Mapped};
-use crate::encoding::Packed;
 use crate::encoding::bytes::u64_at;
+use crate::encoding::{HashSeed, Packed};
+use crate::identity::{Hex64, Identity};
 use idmatch_model::{SeenAt, Side};
 use idmatch_store::{Error, ErrorKind, Result};
 use std::io;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 /// Takes rows in the order of a segment: by hash of the key, key, newest first, value.
 pub(crate) struct SegmentBuilder {
     side: Side,
+    seed: HashSeed,
     prefix_bits: u8,
     prefix: u64,
     block_bits: u8,
@@ -29,6 +31,7 @@ pub(crate) struct SegmentBuilder {
     dates: Vec<u8>,
     total_keys: u64,
     total_rows: u64,
+    largest_key: u32,
     span: Option<(SeenAt, SeenAt)>,
     open: OpenBlock,
 }
@@ -48,11 +51,17 @@ struct OpenBlock {
 
 impl SegmentBuilder {
     /// A segment for the hashes with this prefix, laid out for about `rows` rows.
-    pub(crate) fn new(side: Side, prefix_bits: u8, prefix: u64, rows: u64) -> SegmentBuilder {
+    pub(crate) fn new(
+        (side, seed): (Side, HashSeed),
+        prefix_bits: u8,
+        prefix: u64,
+        rows: u64,
+    ) -> SegmentBuilder {
         let block_bits =
             (rows / BLOCK_ROWS).checked_ilog2().unwrap_or(0).min(u32::from(MAX_BLOCK_BITS)) as u8;
         SegmentBuilder {
             side,
+            seed,
             prefix_bits,
             prefix,
             block_bits,
@@ -64,6 +73,7 @@ impl SegmentBuilder {
             dates: Vec::new(),
             total_keys: 0,
             total_rows: 0,
+            largest_key: 0,
             span: None,
             open: OpenBlock::default(),
         }
@@ -142,7 +152,10 @@ impl SegmentBuilder {
         self.block_headers.extend_from_slice(&open.pages);
         self.block_headers.extend(open.fingerprints.iter().flat_map(|r| r.to_le_bytes()));
         let width = count_delta_width(open.rows - keys);
+        let mut start = 0;
         for (end, number) in open.row_ends.iter().zip(1..) {
+            self.largest_key = self.largest_key.max(end - start);
+            start = *end;
             let row_count_delta = (end - number).to_le_bytes();
             self.block_headers.extend_from_slice(row_count_delta.get(..width).unwrap_or_default());
         }
@@ -161,11 +174,16 @@ impl SegmentBuilder {
     ///
     /// # Errors
     /// `Io`, with what could not be written; the file is then useless and can be removed.
-    pub(crate) fn finish(mut self, disk: &dyn Disk, path: &Path) -> Result<Option<SegmentInfo>> {
+    pub(crate) fn finish(
+        mut self,
+        disk: &dyn Disk,
+        path: &Path,
+        table: Identity,
+    ) -> Result<Option<SegmentInfo>> {
         if self.total_rows == 0 {
             return Ok(None);
         }
-        let header = self.end();
+        let header = Header { random: Identity::random()?, table, ..self.end() };
         if self.regions().iter().any(|region| region.len() > u32::MAX as usize) {
             // Loads cut their runs long before this.
             return Err(Error::new(
@@ -190,8 +208,10 @@ impl SegmentBuilder {
             bytes: header.file_len(),
             oldest: header.oldest,
             newest: header.newest,
-            header_sum: u64_at(&encoded, HEADER_BYTES - 8).unwrap_or(0),
-            erased: false,
+            header_sum: Hex64(u64_at(&encoded, HEADER_BYTES - 8).unwrap_or(0)),
+            epoch: 0,
+            load: None,
+            erased_since: None,
             retention_watermark: None,
         }))
     }
@@ -203,7 +223,7 @@ impl SegmentBuilder {
         }
         let mut bytes = self.end().encode().to_vec();
         self.regions().iter().for_each(|region| bytes.extend_from_slice(region));
-        Segment::of_map(name.to_owned(), Arc::new(InMemory(bytes))).map(Some)
+        Segment::of_map(name.to_owned(), Arc::new(InMemory(bytes)), self.seed).map(Some)
     }
 
     /// Closes the last blocks; the header that belongs to the regions.
@@ -228,6 +248,9 @@ impl SegmentBuilder {
             newest,
             ends,
             directory_sum: checksum(Region::Directory, 0, &self.encoded_directory),
+            random: Identity::default(),
+            table: Identity::default(),
+            largest_key: u64::from(self.largest_key),
         }
     }
 

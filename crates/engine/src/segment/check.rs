@@ -51,7 +51,7 @@ impl Segment {
         let mut last_row = 0;
         for number_in_block in 0..block.keys {
             let key = self.key(block, number_in_block)?;
-            let hash = key.hash();
+            let hash = key.hash(self.seed());
             let placed = self.header.covers(hash)
                 && self.header.block_of(hash) == number
                 && block.fingerprint(number_in_block) == Some(self.header.fingerprint_of(hash));

@@ -4,29 +4,34 @@
 //!   0 magic "IDMSEG\r\n" | 8 format u32 | 12 side u8 | 13 prefix bits u8 | 14 block bits u8 | 15 zero
 //!  16 prefix u64 | 24 keys u64 | 32 rows u64 | 40 oldest u64 | 48 newest u64
 //!  56 the ends of directory, block_headers, keys, values and dates, 5 x u64
-//!  96 checksum of the directory u64 | 104 checksum of the header u64
+//!  96 checksum of the directory u64 | 104 random 16 | 120 table 16
+//! 136 rows of the largest key u64 | 144 checksum of the header u64
 //! ```
 
 use super::{Region, checksum};
 use crate::disk;
 use crate::encoding::bytes::{array, u32_at, u64_at};
 use crate::hash_partition::HashPartition;
+use crate::identity::{Hex64, Identity};
 use idmatch_model::{SeenAt, Side};
-use idmatch_store::{Error, ErrorKind, Result};
+use idmatch_store::Result;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::path::Path;
 
 /// Bytes of the header.
-pub(crate) const HEADER_BYTES: usize = 112;
+pub(crate) const HEADER_BYTES: usize = 152;
 /// The format that this version writes, and the only one it reads.
-pub(crate) const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 2;
 const MAGIC: [u8; 8] = *b"IDMSEG\r\n";
 /// The most block bits there can be, so that a number of blocks fits into 32 bits.
 pub(crate) const MAX_BLOCK_BITS: u8 = 31;
 const ENDS_AT: usize = 56;
 const DIRECTORY_SUM_AT: usize = 96;
-const SUM_AT: usize = 104;
+const RANDOM_AT: usize = 104;
+const TABLE_AT: usize = 120;
+const LARGEST_KEY_AT: usize = 136;
+const SUM_AT: usize = 144;
 const _: () = assert!(ENDS_AT + 5 * 8 == DIRECTORY_SUM_AT && SUM_AT + 8 == HEADER_BYTES);
 
 /// What a segment says of itself.
@@ -45,10 +50,17 @@ pub(crate) struct Header {
     /// Where directory, block_headers, keys, values and dates end in the file.
     pub(crate) ends: [u64; 5],
     pub(crate) directory_sum: u64,
+    /// Makes the header, and with it its checksum, different from that of every other file.
+    pub(crate) random: Identity,
+    /// The table whose rows it has.
+    pub(crate) table: Identity,
+    /// Rows of the key that has most of them.
+    pub(crate) largest_key: u64,
 }
 
 /// What the manifest says of a segment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct SegmentInfo {
     /// The file's name in the folder of segments.
     pub(crate) file: String,
@@ -58,12 +70,15 @@ pub(crate) struct SegmentInfo {
     pub(crate) oldest: SeenAt,
     pub(crate) newest: SeenAt,
     /// The checksum in the file's header: the file is the one that was published.
-    pub(crate) header_sum: u64,
-    /// Whether some of its rows may have been erased since it was written.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) erased: bool,
+    pub(crate) header_sum: Hex64,
+    /// How many replaces of the table came before its rows.
+    pub(crate) epoch: u64,
+    /// The number of the load that wrote its rows; none for upserts and compactions.
+    pub(crate) load: Option<u64>,
+    /// Since when some of its rows may be erased, in milliseconds since 1970.
+    pub(crate) erased_since: Option<u64>,
     /// Older rows are hidden for good: the other direction may not have them any more.
-    #[serde(rename = "gone_before", default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "gone_before")]
     pub(crate) retention_watermark: Option<SeenAt>,
 }
 
@@ -86,6 +101,9 @@ impl Header {
             out.extend_from_slice(&end.to_le_bytes());
         }
         out.extend_from_slice(&self.directory_sum.to_le_bytes());
+        out.extend_from_slice(&self.random.0);
+        out.extend_from_slice(&self.table.0);
+        out.extend_from_slice(&self.largest_key.to_le_bytes());
         out.extend_from_slice(&checksum(Region::Header, 0, &out).to_le_bytes());
         array(&out, 0).unwrap_or([0; HEADER_BYTES])
     }
@@ -105,14 +123,7 @@ impl Header {
             return Err(corrupt("the checksum of the header is wrong"));
         }
         if format != FORMAT {
-            return Err(Error::new(
-                ErrorKind::UnsupportedFormat,
-                format!(
-                    "{} has segment format {format}, this version reads format {FORMAT}; \
-                     use the version of idmatch that wrote it, or a later one",
-                    path.display()
-                ),
-            ));
+            return Err(disk::other_format(path, "segment", format, FORMAT));
         }
         Header::fields(&header)
             .filter(|header| header.is_consistent(file.len()))
@@ -141,6 +152,9 @@ impl Header {
             newest: date(48)?,
             ends,
             directory_sum: u64_at(header, DIRECTORY_SUM_AT)?,
+            random: Identity(array(header, RANDOM_AT)?),
+            table: Identity(array(header, TABLE_AT)?),
+            largest_key: u64_at(header, LARGEST_KEY_AT)?,
         })
     }
 

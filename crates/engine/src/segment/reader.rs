@@ -5,8 +5,9 @@ use super::{Block, Damage, Header, PAGE_ROWS, Region, SegmentInfo, checksum};
 use crate::cpu::prefetch;
 use crate::disk::{Disk, Mapped};
 use crate::disk::{corrupt, io_error};
-use crate::encoding::Packed;
 use crate::encoding::bytes::{slice, u32_at, u64_at};
+use crate::encoding::{HashSeed, Packed};
+use crate::identity::{Hex64, Identity};
 use crate::sync::{AtomicBool, Ordering::Relaxed};
 use idmatch_model::SeenAt;
 use idmatch_store::{Error, Result};
@@ -20,6 +21,9 @@ const POPULATE_MIN_BYTES: usize = 256 << 10;
 /// At most this much of a range is prefetched; by then the processor's own prefetcher follows.
 const PREFETCH_MAX_BYTES: usize = 2 << 10;
 
+/// More keys with one fingerprint are searched by halves.
+const MAX_CANDIDATES: usize = 16;
+
 fn prefetch_range(bytes: &[u8], range: Range<usize>) {
     let end = range.end.min(range.start + PREFETCH_MAX_BYTES);
     (range.start..end).step_by(64).for_each(|at| prefetch(bytes, at));
@@ -30,6 +34,7 @@ pub(crate) struct Segment {
     path: PathBuf,
     map: Arc<dyn Mapped>,
     pub(crate) header: Header,
+    seed: HashSeed,
     /// Whether some of its rows may be hidden since it was written: erased, or below the watermark.
     has_hidden: AtomicBool,
     /// Rows before this date are hidden for good.
@@ -37,13 +42,25 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// Opens a published segment and checks header and directory. Reads no rows.
-    pub(crate) fn open(disk: &dyn Disk, folder: &Path, info: &SegmentInfo) -> Result<Segment> {
+    /// Opens a published segment of a table and checks header and directory. Reads no rows.
+    ///
+    /// # Errors
+    /// `Corrupt`, also for another file than the manifest names, such as one of another table or store.
+    pub(crate) fn open(
+        disk: &dyn Disk,
+        folder: &Path,
+        info: &SegmentInfo,
+        (table, seed): (Identity, HashSeed),
+    ) -> Result<Segment> {
         let path = folder.join(&info.file);
         let map = disk.map(&path).map_err(|e| io_error("open", &path, e))?;
-        let segment = Segment::of_map(path, map)?;
+        let segment = Segment::of_map(path, map, seed)?;
         let header = &segment.header;
-        let sum = u64_at(segment.map.bytes(), super::header::HEADER_BYTES - 8);
+        if header.table != table {
+            let what = "this segment has rows of another table; the files were exchanged";
+            return Err(corrupt(&segment.path, 0, what));
+        }
+        let sum = u64_at(segment.map.bytes(), super::header::HEADER_BYTES - 8).map(Hex64);
         if sum != Some(info.header_sum) || header.side != info.side || header.rows != info.rows {
             let what = "this is another segment than the manifest names";
             return Err(corrupt(&segment.path, 0, what));
@@ -52,10 +69,10 @@ impl Segment {
     }
 
     /// A segment from the bytes of its file. Checks header and directory.
-    pub(crate) fn of_map(path: PathBuf, map: Arc<dyn Mapped>) -> Result<Segment> {
+    pub(crate) fn of_map(path: PathBuf, map: Arc<dyn Mapped>, seed: HashSeed) -> Result<Segment> {
         let header = Header::decode(&path, map.bytes())?;
         let (has_hidden, retention_watermark) = (AtomicBool::new(false), SeenAt::EPOCH);
-        let segment = Segment { path, map, header, has_hidden, retention_watermark };
+        let segment = Segment { path, map, header, seed, has_hidden, retention_watermark };
         segment.check_directory()?;
         Ok(segment)
     }
@@ -88,9 +105,15 @@ impl Segment {
             path: self.path.clone(),
             map: Arc::clone(&self.map),
             header: self.header.clone(),
+            seed: self.seed,
             has_hidden: AtomicBool::new(self.has_hidden() || self.header.oldest < date),
             retention_watermark: date,
         }
+    }
+
+    /// The seed of the hashes by which its keys are ordered.
+    pub(crate) fn seed(&self) -> HashSeed {
+        self.seed
     }
 
     /// Rows before this date are hidden for good.
@@ -207,6 +230,7 @@ impl Segment {
         let number = self.header.block_of(hash);
         let Some(block) = self.block(number)? else { return Ok(None) };
         let candidates = block.find(self.header.fingerprint_of(hash));
+        let candidates = self.narrowed(&block, candidates, hash, key);
         let some = !candidates.is_empty();
         for at in candidates {
             if self.is_key(&block, at, key) == Some(true) {
@@ -217,6 +241,31 @@ impl Segment {
             self.check_keys(&block)?;
         }
         Ok(None)
+    }
+
+    /// The candidates among which a key is, where many keys share a fingerprint. Damage makes it the wrong
+    /// ones, never none.
+    pub(crate) fn narrowed(
+        &self,
+        block: &Block<'_>,
+        candidates: Range<u32>,
+        hash: u64,
+        key: Packed<'_>,
+    ) -> Range<u32> {
+        if candidates.len() <= MAX_CANDIDATES {
+            return candidates;
+        }
+        let Some(page) = block.key_page(self.region(Region::Keys)) else { return candidates };
+        let place = |key: Packed<'_>, hash| (hash, key.kind, key.payload.to_vec());
+        let wanted = place(key, hash);
+        let (mut low, mut high) = (candidates.start, candidates.end - 1);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let is_before =
+                page.get(middle).is_some_and(|key| place(key, key.hash(self.seed)) < wanted);
+            (low, high) = if is_before { (middle + 1, high) } else { (low, middle) };
+        }
+        low..low + 1
     }
 
     /// Brings blocks into memory and the page tables, in few large requests to the disk.

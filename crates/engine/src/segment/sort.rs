@@ -2,8 +2,9 @@
 
 use super::SegmentBuilder;
 use crate::cpu::prefetch;
+use crate::encoding::HashSeed;
 use crate::encoding::rows::{self, Row};
-use crate::tombstones::RowFilter;
+use crate::tombstones::RowRules;
 use idmatch_model::{Keep, Side};
 use idmatch_store::{Error, ErrorKind, Result};
 use std::cmp::Ordering;
@@ -22,16 +23,17 @@ struct Entry {
 /// erased row. All segments are made here.
 pub(crate) fn sorted(
     rows: &[u8],
-    row_filter: &RowFilter,
+    row_rules: &RowRules,
     side: Side,
     prefix_bits: u8,
     prefix: u64,
 ) -> Result<SegmentBuilder> {
-    let mut entries = entries(rows)?;
+    let mut entries = entries(rows, row_rules.seed)?;
     // The 32 bits after the prefix order all but a few rows; those are ordered one by one below.
     let sort_key = |entry: &Entry| ((entry.hash << prefix_bits) >> 32) as u32;
     radsort::sort_by_key(&mut entries, sort_key);
-    let mut segment = SegmentBuilder::new(side, prefix_bits, prefix, entries.len() as u64);
+    let mut segment =
+        SegmentBuilder::new((side, row_rules.seed), prefix_bits, prefix, entries.len() as u64);
     let mut group = Vec::new();
     let mut rest = entries.as_slice();
     while let Some(first) = rest.first() {
@@ -46,10 +48,10 @@ pub(crate) fn sorted(
             group.push(row_at(rows, *entry)?.0);
         }
         if group.len() > 1 {
-            sort_and_dedup(&mut group, row_filter.keep);
+            sort_and_dedup(&mut group, row_rules.keep);
         }
         for of_key in group.chunk_by(|a, b| a.key == b.key) {
-            let erased = of_key.first().and_then(|row| row_filter.tombstones.of_key(side, row.key));
+            let erased = of_key.first().and_then(|row| row_rules.tombstones.of_key(side, row.key));
             let mut is_begun = false;
             for row in of_key {
                 if let Some(erased) = &erased
@@ -68,7 +70,7 @@ pub(crate) fn sorted(
     Ok(segment)
 }
 
-fn entries(rows: &[u8]) -> Result<Vec<Entry>> {
+fn entries(rows: &[u8], seed: HashSeed) -> Result<Vec<Entry>> {
     if u32::try_from(rows.len()).is_err() {
         let what = "more than 4 GiB of rows cannot be sorted at once";
         return Err(Error::new(ErrorKind::InvalidArgument, what));
@@ -77,7 +79,7 @@ fn entries(rows: &[u8]) -> Result<Vec<Entry>> {
     let mut at = 0;
     while at < rows.len() {
         let (row, next) = row_at(rows, Entry { hash: 0, at: at as u32 })?;
-        entries.push(Entry { hash: row.key.hash(), at: at as u32 });
+        entries.push(Entry { hash: row.key.hash(seed), at: at as u32 });
         at = next;
     }
     Ok(entries)

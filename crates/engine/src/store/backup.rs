@@ -2,9 +2,13 @@
 
 use super::owners::Owners;
 use crate::disk::io_error;
+use crate::identity::Hex64;
 use crate::journal;
-use crate::versions::{JOURNAL, JournalPositions, Manifest, SEGMENTS, Version, foreign_file};
-use idmatch_store::{Error, ErrorKind, Result};
+use crate::versions::{
+    CopyKind, CopyOf, JOURNAL, JournalPosition, JournalPositions, Manifest, SEGMENTS, Version,
+    foreign_file,
+};
+use idmatch_store::{Error, ErrorKind, Result, now};
 use std::io;
 use std::path::Path;
 
@@ -12,9 +16,9 @@ use std::path::Path;
 const TRIES: u32 = 5;
 
 impl Owners {
-    /// Copies what is visible now to a new place. The manifest comes last, so that half a copy is no store.
-    /// Upserts wait while the journal is copied.
-    pub(crate) fn backup(&self, destination: &Path) -> Result<()> {
+    /// Copies what is visible now to a new place, as a copy of a kind or as a store of its own. The manifest
+    /// comes last, so that half a copy is no store. Nothing waits for it.
+    pub(crate) fn backup(&self, destination: &Path, copy_kind: Option<CopyKind>) -> Result<()> {
         self.lock.check_writable()?;
         let destination = &std::path::absolute(destination)
             .map_err(|e| io_error("back up to", destination, e))?;
@@ -29,19 +33,20 @@ impl Owners {
         }
         let mut tries = 0;
         loop {
-            let point = self.versions.current().manifest.clone();
-            let copied = self.copy_to(destination);
+            let point = self.versions.current().manifest.publication;
+            let copied = self.copy_to(destination, copy_kind);
             tries += 1;
             // Another process may have removed files that were still to be copied.
-            if copied.is_ok() || tries == TRIES || self.versions.published()? == point {
+            if copied.is_ok() || tries == TRIES || self.versions.published()?.publication == point {
                 return copied;
             }
             self.lock.refresh()?;
         }
     }
 
-    fn copy_to(&self, destination: &Path) -> Result<()> {
-        if Manifest::read(&*self.versions.disk, &self.versions.root)?.is_none() {
+    fn copy_to(&self, destination: &Path, copy_kind: Option<CopyKind>) -> Result<()> {
+        let _collected = self.versions.collect_obsolete();
+        if !self.versions.published()?.is_published() {
             return Err(Error::new(
                 ErrorKind::NotAStore,
                 format!(
@@ -56,13 +61,21 @@ impl Owners {
                 format!("{} is not empty; name a folder that is", destination.display()),
             ));
         }
-        let (_pins, read) = self.writes.end_journal();
-        let version = self.versions.current();
+        let (version, read) = self.writes.end_journal();
         let copy = || -> Result<()> {
-            let mut manifest = version.manifest.clone();
+            let mut manifest = Manifest::clone(&version.manifest);
             self.copy_journal(&version, &read, destination)?;
-            manifest.journal.closed = read.last_key_value().map(|(at, end)| (*at, *end as u64));
-            drop(read);
+            manifest.journal.closed = read.last_key_value().map(|(at, f)| (*at, f.end as u64));
+            let (generation, at) = (manifest.generation, now().millis());
+            manifest.generation += 1;
+            manifest.publication = Hex64::random()?;
+            manifest.copy_of = copy_kind.map(|kind| CopyOf {
+                kind,
+                generation,
+                at,
+                until: None,
+                erasures_until: at,
+            });
             let segments = destination.join(SEGMENTS);
             self.versions.disk.create_dir(&segments).map_err(|e| io_error("make", &segments, e))?;
             for file in version.manifest.files() {
@@ -90,7 +103,7 @@ impl Owners {
         }
         let (from, to) = (self.versions.journal(), destination.join(JOURNAL));
         self.versions.disk.create_dir(&to).map_err(|e| io_error("make", &to, e))?;
-        for (number, end) in read {
+        for (number, JournalPosition { end, .. }) in read {
             let (from, to) = (journal::file(&from, *number), journal::file(&to, *number));
             let bytes = self.versions.disk.read(&from).map_err(|e| io_error("read", &from, e))?;
             journal::check_end(&self.versions.journal(), *number, bytes.len(), *end as u64)?;

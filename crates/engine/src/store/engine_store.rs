@@ -7,7 +7,7 @@ use crate::disk::{Disk, OsDisk};
 use crate::options::MemoryLimits;
 use crate::recovery::Recovery;
 use crate::verify::verify_files;
-use crate::versions::VersionSet;
+use crate::versions::{CopyKind, VersionSet};
 use crate::writer_lock::WriterLock;
 use idmatch_model::{ErasureKey, TableName, TableOptions};
 use idmatch_store::{Durability, Error, ErrorKind, Finding, Result, Store, Table};
@@ -70,16 +70,22 @@ impl EngineStore {
     }
 
     /// Recovers a store that does not open because a segment is missing or its header is damaged, or because
-    /// the journal is damaged: what can be read becomes a store that opens. Returns the problems; none,
+    /// the journal is damaged: what can be read becomes a store that opens. A manifest that is older than
+    /// the one that was published last can be accepted, too. Returns the problems; none,
     /// and nothing is changed, if the store opens. [`Table::repair`] repairs the rest.
     ///
     /// # Errors
     /// `Corrupt`, and nothing changes, if something would be lost and that is not accepted, or if
     /// the manifest or a tombstone file is damaged; `Busy` while another process writes.
-    pub fn recover(disk: Arc<dyn Disk>, root: &Path, accept_loss: bool) -> Result<Vec<Finding>> {
+    pub fn recover(
+        disk: Arc<dyn Disk>,
+        root: &Path,
+        accept_loss: bool,
+        accept_older: bool,
+    ) -> Result<Vec<Finding>> {
         let versions = Arc::new(VersionSet::unopened(disk, root, MemoryLimits::default()));
         let lock = WriterLock::new(versions.clone());
-        Recovery { versions: &versions, lock: &lock }.run(accept_loss)
+        Recovery { versions: &versions, lock: &lock }.run(accept_loss, accept_older)
     }
 
     /// Copies a backup to an empty place, and opens it. With `verify`, every checksum of the backup is
@@ -109,7 +115,7 @@ impl EngineStore {
                 return Err(Error::new(ErrorKind::Corrupt, text));
             }
         }
-        backup.backup(destination)?;
+        backup.owners.backup(destination, None)?;
         EngineStore::open(destination)
     }
 }
@@ -151,7 +157,7 @@ impl Store for EngineStore {
     }
 
     fn backup(&self, destination: &Path) -> Result<()> {
-        self.owners.backup(destination)
+        self.owners.backup(destination, Some(CopyKind::Backup))
     }
 
     fn adopt_erasure_key(&self, key: ErasureKey) -> Result<ErasureKey> {

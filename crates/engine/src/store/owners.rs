@@ -32,17 +32,17 @@ impl Owners {
     pub(crate) fn open(disk: Arc<dyn Disk>, root: &Path, limits: MemoryLimits) -> Result<Owners> {
         let versions = Arc::new(VersionSet::unopened(disk, root, limits));
         let lock = Arc::new(WriterLock::new(versions.clone()));
-        if Manifest::read(&*versions.disk, root)?.is_some() {
+        let no_store = |what: &str| {
+            Err(Error::new(ErrorKind::NotAStore, format!("{} {what}", root.display())))
+        };
+        if Manifest::read(&*versions.disk, root, &Manifest::default())?.is_some() {
             lock.refresh()?;
-            versions.remove_orphans_if_free();
+        } else if lock.note().is_some() {
+            return no_store("has lost its MANIFEST; restore it from a backup");
         } else if let Some(name) = foreign_file(&*versions.disk, root)? {
-            return Err(Error::new(
-                ErrorKind::NotAStore,
-                format!(
-                    "{} is not a store: it has no MANIFEST, but it has {name:?}; \
-                     name a store, or a folder that is empty or does not exist",
-                    root.display()
-                ),
+            return no_store(&format!(
+                "is not a store: it has no MANIFEST, but it has {name:?}; name a store, or a \
+                 folder that is empty or does not exist"
             ));
         }
         let compactor = Arc::new(Compactor::new(versions.clone(), lock.clone()));

@@ -98,7 +98,7 @@ impl Table for EngineTable {
     fn erasures(&self) -> Result<Erasures> {
         let store = self.owners.versions.current();
         let key = store.manifest.erasure_key()?;
-        let hashes = self.owners.versions.table_of(&store, &self.name)?.row_filter.tombstones.all();
+        let hashes = self.owners.versions.table_of(&store, &self.name)?.row_rules.tombstones.all();
         Ok(Erasures { key, hashes })
     }
 
@@ -116,11 +116,7 @@ impl Table for EngineTable {
         check_id(key.as_bytes())?;
         let (table, last) = self.version()?;
         let locations = locate(&table, by, Packer::default().pack(key.as_bytes()), last)?;
-        Ok(Box::new(KeyAnswers::new(
-            locations,
-            table.row_filter.keep,
-            table.visible_window(window),
-        )))
+        Ok(Box::new(KeyAnswers::new(locations, table.row_rules.keep, table.visible_window(window))))
     }
 
     fn last_seen(&self, id: &str, partner_id: &str) -> Result<Option<SeenAt>> {
@@ -131,7 +127,7 @@ impl Table for EngineTable {
     fn history(&self, id: &str, partner_id: &str) -> Result<Vec<SeenAt>> {
         let (mut dates, table) = self.stored_dates(id, partner_id)?;
         dates.dedup();
-        if table.row_filter.keep == Keep::Last {
+        if table.row_rules.keep == Keep::Last {
             dates.truncate(1);
         }
         let visible = table.visible_window(Window::ALL);
@@ -162,7 +158,6 @@ impl Table for EngineTable {
     }
 
     fn verify(&self) -> Result<Vec<Finding>> {
-        let _pins = self.owners.versions.pin_files();
         let version = self.owners.versions.current();
         verify_table(&self.owners.versions, &version, &self.name)
     }
@@ -178,10 +173,15 @@ impl Table for EngineTable {
     }
 
     fn stats(&self) -> Result<TableStats> {
-        let (table, _) = self.version()?;
+        let version = self.owners.versions.current();
+        let table = self.owners.versions.table_of(&version, &self.name)?;
         let mut stats = TableStats {
-            pending_compaction_bytes: pending_bytes(&table, self.owners.versions.limits),
-            erasures: table.row_filter.tombstones.len(),
+            pending_compaction_bytes: pending_bytes(
+                table,
+                &version.manifest.clock,
+                self.owners.versions.limits,
+            ),
+            erasures: table.row_rules.tombstones.len(),
             ..TableStats::default()
         };
         let mut span = |(oldest, newest): (SeenAt, SeenAt)| {

@@ -10,5 +10,5 @@
 mod file;
 mod set;
 
-pub(crate) use file::{TombstoneFile, decode, write};
-pub(crate) use set::{KeyTombstones, RowFilter, TombstoneSet, Tombstones};
+pub(crate) use file::{TombstoneFile, TombstoneOwner, decode, sealed, write};
+pub(crate) use set::{KeyTombstones, RowRules, TombstoneSet, Tombstones};

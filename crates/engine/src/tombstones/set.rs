@@ -1,14 +1,17 @@
 //! Sets of tombstones, and which rows they hide.
 
-use crate::encoding::Packed;
+use crate::encoding::{HashSeed, Packed};
+use crate::identity::Identity;
 use foldhash::fast::FixedState;
 use idmatch_model::{ErasureKey, Keep, SeenAt, Side};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Which rows of a table count.
+/// What the rows of a table depend on: whose they are, how keys are hashed, and which of them count.
 #[derive(Clone)]
-pub(crate) struct RowFilter {
+pub(crate) struct RowRules {
+    pub(crate) table: Identity,
+    pub(crate) seed: HashSeed,
     pub(crate) keep: Keep,
     pub(crate) tombstones: Arc<Tombstones>,
 }
@@ -37,10 +40,10 @@ pub(crate) struct KeyTombstones {
     hidden: Option<SeenAt>,
 }
 
-impl RowFilter {
-    /// A filter without tombstones.
-    pub(crate) fn new(keep: Keep) -> RowFilter {
-        RowFilter { keep, tombstones: Arc::default() }
+impl RowRules {
+    /// The rules of a table without tombstones.
+    pub(crate) fn new(table: Identity, seed: HashSeed, keep: Keep) -> RowRules {
+        RowRules { table, seed, keep, tombstones: Arc::default() }
     }
 }
 
@@ -49,6 +52,11 @@ impl Tombstones {
     pub(crate) fn new(key: Option<ErasureKey>, sets: Vec<Arc<TombstoneSet>>) -> Tombstones {
         let newest = sets.iter().flat_map(|set| set.hidden.values()).max().copied();
         Tombstones { key, sets, newest }
+    }
+
+    /// The key of the hashes.
+    pub(crate) fn key(&self) -> Option<ErasureKey> {
+        self.key
     }
 
     /// How many tombstones there are.

@@ -2,12 +2,14 @@
 //! a store opens after a crash.
 
 use super::paths::list;
-use super::{JournalPositions, Manifest, MemtableSet, OpenSegments, VersionSet};
+use super::{JournalPosition, JournalPositions, Manifest, MemtableSet, OpenSegments, VersionSet};
 use crate::disk::corrupt;
-use crate::journal::{self, Entries, Progress};
+use crate::identity::Identity;
+use crate::journal::{self, FileHeader, Part, Progress};
 use crate::memtable::Memtable;
 use idmatch_store::{Error, ErrorKind, Result};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 
 /// A writer may remove files between the reading of the manifest and of its segments.
@@ -19,9 +21,11 @@ impl VersionSet {
     pub(crate) fn catch_up(&self, read: &mut JournalPositions) -> Result<()> {
         // A try keeps what the one before has opened. So it ends before a writer that compacts has replaced
         // everything again.
-        let mut opened = self.current().opened();
+        let mut opened = OpenSegments::new();
         let mut tries = 0;
-        while let Some(manifest) = Manifest::read(&*self.disk, &self.root)? {
+        while let Some(manifest) =
+            Manifest::read(&*self.disk, &self.root, &self.current().manifest)?
+        {
             tries += 1;
             let done = self.catch_up_with(manifest.clone(), read, &mut opened);
             // Files that a changed manifest no longer names may have been missing.
@@ -52,27 +56,47 @@ impl VersionSet {
         let mut pending = Vec::new();
         let mut sets: Vec<MemtableSet> =
             before.memtables.iter().filter(|set| set.journal >= first).cloned().collect();
-        let version = match manifest == before.manifest {
+        let version = match manifest == *before.manifest {
             true => None,
             false => Some(self.open_version(manifest.clone(), opened)?),
         };
-        let tables = &version.as_ref().unwrap_or(&before).manifest.tables;
-        let mut commit = self.last_commit();
-        let started = commit;
+        let known: BTreeSet<Identity> = manifest.tables.values().map(|table| table.id).collect();
+        let dropped: BTreeSet<Identity> = manifest.dropped.iter().map(|table| table.id).collect();
+        let mut last = self.last_commit();
+        let started = last;
         for number in numbers {
-            let from = read_now.get(&number).copied().unwrap_or(0);
+            let from = read_now.get(&number).copied().unwrap_or_default();
             let (mut set, is_new) = match sets.iter().find(|set| set.journal == number) {
                 Some(set) => (set.clone(), false),
-                None => (MemtableSet { journal: number, tables: BTreeMap::new() }, true),
+                None => (self.new_memtable_set(number), true),
             };
-            let mut take = |entries: Entries<'_>| {
-                commit += 1;
+            let previous = number.checked_sub(1).filter(|number| *number >= first);
+            let previous =
+                previous.map(|number| (number, read_now.get(&number).copied().unwrap_or_default()));
+            let mut id = from.id;
+            let mut take = |part: Part<'_>| {
+                let (commit, entries) = match part {
+                    Part::Header(header) => {
+                        id = header.id;
+                        return check_header(&folder, manifest.store, header, previous);
+                    }
+                    Part::Record(commit, entries) => (commit, entries),
+                };
+                // A recovery that was interrupted leaves a second copy of what it could read.
+                if commit <= last {
+                    return Ok(());
+                }
+                last = commit;
                 for batch in entries {
                     let batch = batch.ok_or_else(malformed)?;
-                    let known = tables.iter().find(|(name, _)| name.as_str() == batch.table);
-                    let (name, _) = known.ok_or_else(malformed)?;
-                    let memtable =
-                        set.tables.entry(name.clone()).or_insert_with(|| Arc::new(Memtable::new()));
+                    if dropped.contains(&batch.table) {
+                        continue;
+                    }
+                    if !known.contains(&batch.table) {
+                        return Err(malformed());
+                    }
+                    let new = || Arc::new(Memtable::new(manifest.hash_seed()));
+                    let memtable = set.tables.entry(batch.table).or_insert_with(new);
                     if is_new {
                         memtable.add(commit, batch.count, batch.rows).ok_or_else(malformed)?;
                     } else {
@@ -83,19 +107,13 @@ impl VersionSet {
                 }
                 Ok(())
             };
-            match journal::read(&*self.disk, &folder, number, from, &mut take)? {
+            match journal::read(&*self.disk, &folder, number, from.end, &mut take)? {
                 Progress::Gone => {
                     let what = "a file of the journal is gone";
                     return Err(corrupt(&journal::file(&folder, number), 0, what));
                 }
-                Progress::Read { end, before } => {
-                    if let (Some(before), Some(previous)) = (before, number.checked_sub(1))
-                        && previous >= first
-                    {
-                        let end = read_now.get(&previous).copied().unwrap_or(0);
-                        journal::check_end(&folder, previous, end, before)?;
-                    }
-                    read_now.insert(number, end);
+                Progress::Read { end } => {
+                    read_now.insert(number, JournalPosition { id, end });
                 }
             }
             sets.retain(|other| other.journal != number);
@@ -104,20 +122,41 @@ impl VersionSet {
         if let Some((number, length)) = manifest.journal.closed
             && number >= first
         {
-            let end = read_now.get(&number).copied().unwrap_or(0);
+            let end = read_now.get(&number).map_or(0, |position| position.end);
             journal::check_end(&folder, number, end, length)?;
         }
         for (memtable, commit, count, rows) in pending {
             memtable.add(commit, count, &rows).ok_or_else(malformed)?;
         }
-        if version.is_some() || commit != started || sets.len() != before.memtables.len() {
+        let last = last.max(manifest.commit);
+        if version.is_some() || last != started || sets.len() != before.memtables.len() {
             let version = version.as_ref().unwrap_or(&before);
             self.install(version.with_memtables(sets));
         }
-        self.set_last_commit(commit);
+        self.set_last_commit(last);
         *read = read_now;
         Ok(())
     }
+}
+
+/// Refuses a journal file of another store, or one that does not follow the file before.
+fn check_header(
+    folder: &Path,
+    store: Identity,
+    header: FileHeader,
+    previous: Option<(u64, JournalPosition)>,
+) -> Result<()> {
+    let damaged = |what| Err(corrupt(&journal::file(folder, header.number), 0, what));
+    if header.store != store {
+        return damaged("this journal file is of another store");
+    }
+    let Some((number, previous)) = previous else { return Ok(()) };
+    journal::check_end(folder, number, previous.end, header.before)?;
+    // The file of a recovery follows none.
+    if !header.id_before.is_none() && header.id_before != previous.id {
+        return damaged("this journal file does not follow the one before");
+    }
+    Ok(())
 }
 
 fn malformed() -> Error {

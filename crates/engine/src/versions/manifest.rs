@@ -1,41 +1,69 @@
-//! The manifest: the tables of a store, and the segments of each.
+//! The manifest: the identity of a store, and its tables.
 //!
-//! One small file, replaced atomically. Its first line is
-//! `idmatch-manifest <format> <checksum of the rest, 16 hex digits>`; the rest is JSON.
+//! One small file, replaced atomically. It names a file for each table ([`TableFile`]), which names the
+//! table's segments. Fields of features that come later are read, checked and written back.
 
+use super::sealed;
+use super::table_entry::{TableEntry, TableFile};
+use super::{Clock, SEGMENTS};
 use crate::disk::Disk;
 use crate::disk::{corrupt, io_error};
+use crate::encoding::HashSeed;
 use crate::file_name::file_number;
-use crate::segment::SegmentInfo;
-use crate::tombstones::TombstoneFile;
-use idmatch_model::{ErasureKey, ErasureKeyError, TableName, TableOptions};
+use crate::identity::{Hex64, Identity};
+use crate::tombstones::{TombstoneFile, TombstoneOwner};
+use idmatch_model::{ErasureKey, ErasureKeyError, Period, TableName};
 use idmatch_store::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
-use twox_hash::XxHash3_64;
+use std::sync::Arc;
 
 const NAME: &str = "MANIFEST";
 const NEW_NAME: &str = "MANIFEST.new";
-const MAGIC: &str = "idmatch-manifest";
-const FORMAT: &str = "1";
+const KIND: &str = "manifest";
 
-/// The content of a store.
+/// A writer may replace table files between the reading of the manifest and of these.
+const TRIES: u32 = 100;
+
+/// The content of a store. A generation of 0 was never published.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Manifest {
-    /// The number of the next segment file.
+    pub(crate) store: Identity,
+    /// The secret seed of all hashes of identifiers.
+    pub(crate) seed: Hex64,
+    /// One more with each publication.
+    pub(crate) generation: u64,
+    /// Random bits of each publication.
+    pub(crate) publication: Hex64,
+    /// The last commit before the publication.
+    pub(crate) commit: u64,
+    pub(crate) clock: Clock,
+    /// The number of the next file in the folder of segments.
     pub(crate) next_file: u64,
-    #[serde(default)]
     pub(crate) journal: JournalEntry,
     /// The secret key of tombstone hashes; made with the first tombstone.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) erasure_key: Option<String>,
-    pub(crate) tables: BTreeMap<TableName, TableEntry>,
+    /// Within what time the rows of an erasure are removed from disk.
+    pub(crate) erase_within: Option<Period>,
+    /// Tombstones of the whole store, and of names without a table.
+    pub(crate) erasures: Vec<TombstoneFile>,
+    pub(crate) names_erasures: BTreeMap<TableName, Vec<TombstoneFile>>,
+    pub(crate) history: Vec<HistoryFile>,
+    #[serde(rename = "tables")]
+    table_files: BTreeMap<Identity, TableFile>,
+    pub(crate) dropped: Vec<DroppedTable>,
+    pub(crate) copy_of: Option<CopyOf>,
+    /// The tables by name, as their files say.
+    #[serde(skip)]
+    pub(crate) tables: BTreeMap<TableName, Arc<TableEntry>>,
 }
 
 /// What the manifest says of the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct JournalEntry {
     /// The number of the first file with rows that are in no segment. Earlier files are orphans.
     pub(crate) first: u64,
@@ -43,33 +71,97 @@ pub(crate) struct JournalEntry {
     pub(crate) closed: Option<(u64, u64)>,
 }
 
-/// What the manifest says of a table.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub(crate) struct TableEntry {
-    pub(crate) options: TableOptions,
-    pub(crate) segments: Vec<SegmentInfo>,
-    /// Oldest first.
-    #[serde(rename = "erasures", default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) tombstones: Vec<TombstoneFile>,
+/// A file of load history.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct HistoryFile {
+    pub(crate) file: String,
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+    pub(crate) bytes: u64,
+    pub(crate) sum: Hex64,
 }
 
-impl TableEntry {
-    /// Adds segments that were made with these tombstones. Segments made with older ones may have rows that
-    /// were erased since.
-    pub(crate) fn add(&mut self, segments: Vec<SegmentInfo>, made_with: &[TombstoneFile]) {
-        let erased = self.tombstones != made_with;
-        self.segments.extend(segments.into_iter().map(|segment| SegmentInfo { erased, ..segment }));
-    }
+/// A table that was dropped, until it is removed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DroppedTable {
+    pub(crate) id: Identity,
+    pub(crate) name: TableName,
+    pub(crate) file: String,
+    pub(crate) bytes: u64,
+    pub(crate) sum: Hex64,
+    pub(crate) generation: u64,
+    pub(crate) at: u64,
+    pub(crate) until: u64,
+    /// The table as its file says.
+    #[serde(skip)]
+    pub(crate) entry: Option<Arc<TableEntry>>,
+}
+
+/// What a copy was made of; times in milliseconds since 1970.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CopyOf {
+    pub(crate) kind: CopyKind,
+    pub(crate) generation: u64,
+    pub(crate) at: u64,
+    pub(crate) until: Option<u64>,
+    /// It has all erasures up to then.
+    pub(crate) erasures_until: u64,
+}
+
+/// What kind of copy a store is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum CopyKind {
+    Backup,
+    Checkpoint,
 }
 
 impl Manifest {
+    /// The manifest of a store that is to be made.
+    ///
+    /// # Errors
+    /// `Io` if the system gives no random bytes.
+    pub(crate) fn new() -> Result<Manifest> {
+        let (store, seed) = (Identity::random()?, Hex64::random()?);
+        Ok(Manifest { store, seed, ..Manifest::default() })
+    }
+
+    /// Whether it was ever published.
+    pub(crate) fn is_published(&self) -> bool {
+        self.generation > 0
+    }
+
     /// Where the manifest of a store is.
     pub(crate) fn path(root: &Path) -> PathBuf {
         root.join(NAME)
     }
 
-    /// Reads the manifest of a store; `None` if there is none.
-    pub(crate) fn read(disk: &dyn Disk, root: &Path) -> Result<Option<Manifest>> {
+    /// Reads the manifest of a store and its table files; `None` if there is none. Tables whose files `known`
+    /// has are shared.
+    pub(crate) fn read(disk: &dyn Disk, root: &Path, known: &Manifest) -> Result<Option<Manifest>> {
+        let mut tries = 0;
+        loop {
+            let Some(mut manifest) = Manifest::read_alone(disk, root)? else { return Ok(None) };
+            tries += 1;
+            match manifest.read_tables(disk, &root.join(SEGMENTS), known) {
+                Ok(done) => return done.map(|()| Some(manifest)),
+                // A publication may have replaced the file meanwhile.
+                Err((_, e)) if e.kind() == io::ErrorKind::NotFound && tries < TRIES => {
+                    let now = Manifest::read_alone(disk, root)?;
+                    if now.is_some_and(|now| now.publication == manifest.publication) {
+                        let path = Manifest::path(root);
+                        return Err(corrupt(&path, 0, "a table file that it names is gone"));
+                    }
+                }
+                Err((path, e)) => return Err(io_error("read", &path, e)),
+            }
+        }
+    }
+
+    fn read_alone(disk: &dyn Disk, root: &Path) -> Result<Option<Manifest>> {
         let path = Manifest::path(root);
         match disk.read(&path) {
             Ok(bytes) => Manifest::decode(&path, &bytes).map(Some),
@@ -78,7 +170,69 @@ impl Manifest {
         }
     }
 
-    /// Replaces the manifest of a store, durably.
+    /// Reads the table files.
+    fn read_tables(
+        &mut self,
+        disk: &dyn Disk,
+        folder: &Path,
+        known: &Manifest,
+    ) -> std::result::Result<Result<()>, (PathBuf, io::Error)> {
+        let read = |id: Identity, file: &TableFile| {
+            let shared = known.table_files.get(&id).filter(|there| *there == file);
+            match shared.and_then(|there| known.tables.get(&there.name)) {
+                Some(entry) => Ok(Ok(entry.clone())),
+                None => file.read(disk, folder, id).map_err(|e| (folder.join(&file.file), e)),
+            }
+        };
+        let mut tables = BTreeMap::new();
+        for (id, file) in &self.table_files {
+            match read(*id, file)? {
+                Ok(entry) => tables.insert(file.name.clone(), entry),
+                Err(e) => return Ok(Err(e)),
+            };
+        }
+        for table in &mut self.dropped {
+            let DroppedTable { name, file, bytes, sum, .. } = table.clone();
+            match read(table.id, &TableFile { name, file, bytes, sum })? {
+                Ok(entry) => table.entry = Some(entry),
+                Err(e) => return Ok(Err(e)),
+            }
+        }
+        self.tables = tables;
+        Ok(self.check_files(&folder.with_file_name(NAME)))
+    }
+
+    /// Writes the table files of tables that differ from those of the published manifest, durably; `new_file`
+    /// gives names for them.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(super) fn write_tables(
+        &mut self,
+        disk: &dyn Disk,
+        folder: &Path,
+        published: &Manifest,
+        new_file: impl Fn() -> String,
+    ) -> Result<()> {
+        let mut has_new = false;
+        for (name, entry) in &mut self.tables {
+            if let Some(there) = published.tables.get(name).filter(|there| *there == entry) {
+                *entry = there.clone();
+                continue;
+            }
+            Arc::make_mut(entry).changed = self.generation;
+            self.table_files.insert(entry.id, entry.write(disk, folder, new_file())?);
+            has_new = true;
+        }
+        let tables = &self.tables;
+        self.table_files.retain(|id, file| tables.get(&file.name).is_some_and(|t| t.id == *id));
+        match has_new {
+            true => disk.sync_dir(folder).map_err(|e| io_error("sync", folder, e)),
+            false => Ok(()),
+        }
+    }
+
+    /// Replaces the manifest of a store, durably. Its table files are written before.
     ///
     /// # Errors
     /// `Io`. If the last step fails, the new manifest may be in place without being durable.
@@ -86,6 +240,11 @@ impl Manifest {
         let (path, new) = (Manifest::path(root), root.join(NEW_NAME));
         let bytes = self.encode()?;
         let write = || {
+            // An earlier attempt may have left it.
+            match disk.remove(&new) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+                _ => {}
+            }
             let mut file = disk.create(&new)?;
             file.write_all(&bytes)?;
             file.sync()
@@ -102,18 +261,53 @@ impl Manifest {
         })
     }
 
-    /// Every file the store has, by name in the folder of segments.
+    /// Every file that the store needs, by name in the folder of segments.
     pub(crate) fn files(&self) -> HashSet<&str> {
-        let tables = || self.tables.values();
-        let segments = tables().flat_map(|table| &table.segments).map(|segment| &segment.file);
-        let tombstones =
-            tables().flat_map(|table| &table.tombstones).map(|tombstones| &tombstones.file);
-        segments.chain(tombstones).map(String::as_str).collect()
+        self.all_files().map(|(file, _)| file).collect()
+    }
+
+    /// The same, each with its ending.
+    fn all_files(&self) -> impl Iterator<Item = (&str, &'static str)> {
+        let dropped = self.dropped.iter().filter_map(|table| table.entry.as_ref());
+        let tables = self.tables.values().chain(dropped).flat_map(|table| table.files());
+        let table_files = self.table_files.values().map(|table| &table.file);
+        let table_files = table_files.chain(self.dropped.iter().map(|table| &table.file));
+        let of_names = self.names_erasures.values().flatten();
+        let erasures = self.erasures.iter().chain(of_names).map(|file| (file.file.as_str(), "era"));
+        let history = self.history.iter().map(|file| (file.file.as_str(), "his"));
+        tables.chain(table_files.map(|file| (file.as_str(), "tab"))).chain(erasures).chain(history)
+    }
+
+    /// A table to be changed.
+    pub(crate) fn table_mut(&mut self, name: &TableName) -> Option<&mut TableEntry> {
+        self.tables.get_mut(name).map(Arc::make_mut)
+    }
+
+    /// The file of a table, in the folder of segments.
+    pub(crate) fn table_file(&self, id: Identity) -> Option<&str> {
+        self.table_files.get(&id).map(|table| table.file.as_str())
+    }
+
+    /// Reads and checks the file of a table.
+    pub(crate) fn check_table_file(
+        &self,
+        disk: &dyn Disk,
+        folder: &Path,
+        table: &TableEntry,
+    ) -> Result<()> {
+        let Some(file) = self.table_files.get(&table.id) else { return Ok(()) };
+        let read = file.read(disk, folder, table.id);
+        read.map_err(|e| io_error("read", &folder.join(&file.file), e))?.map(drop)
     }
 
     /// The tombstone files of a table; none if there is no such table.
     pub(crate) fn tombstone_files(&self, table: &TableName) -> &[TombstoneFile] {
         self.tables.get(table).map_or(&[], |entry| &entry.tombstones)
+    }
+
+    /// Whose tombstones are those of a table.
+    pub(crate) fn tombstone_owner(&self, table: Identity) -> TombstoneOwner {
+        TombstoneOwner { store: self.store, table }
     }
 
     /// The key of tombstone hashes.
@@ -124,73 +318,41 @@ impl Manifest {
         })
     }
 
-    pub(crate) fn encode(&self) -> Result<Vec<u8>> {
-        let json = serde_json::to_string_pretty(self)
-            .map_err(|e| Error::with_source(ErrorKind::Io, "cannot encode the manifest", e))?;
-        let sum = XxHash3_64::oneshot(json.as_bytes());
-        Ok(format!("{MAGIC} {FORMAT} {sum:016x}\n{json}").into_bytes())
+    /// The seed of the hashes of identifiers.
+    pub(crate) fn hash_seed(&self) -> HashSeed {
+        HashSeed(self.seed.0)
     }
 
-    /// Reads the bytes of a manifest.
+    pub(crate) fn encode(&self) -> Result<Vec<u8>> {
+        Ok(sealed::seal(KIND, &sealed::to_json(KIND, self)?).0)
+    }
+
+    /// Reads the bytes of a manifest, without its tables.
     pub(crate) fn decode(path: &Path, bytes: &[u8]) -> Result<Manifest> {
-        let line_end = bytes.iter().position(|byte| *byte == b'\n');
-        let (line, json) = match line_end.and_then(|at| bytes.split_at_checked(at)) {
-            Some((line, rest)) => (line, rest.get(1..).unwrap_or_default()),
-            None => return Err(corrupt(path, 0, "this is no manifest")),
-        };
-        let line = String::from_utf8_lossy(line);
-        let mut words = line.split(' ');
-        let format = match (words.next(), words.next()) {
-            (Some(MAGIC), Some(format)) if is_number(format) => format,
-            _ => return Err(corrupt(path, 0, "this is no manifest")),
-        };
-        // Checked first: the rest may have another format.
-        if format != FORMAT {
-            return Err(Error::new(
-                ErrorKind::UnsupportedFormat,
-                format!(
-                    "{} has manifest format {format}, this version reads format {FORMAT}; \
-                     use the version of idmatch that wrote it, or a later one",
-                    path.display()
-                ),
-            ));
-        }
-        let sum = format!("{:016x}", XxHash3_64::oneshot(json));
-        if (words.next(), words.next()) != (Some(&sum), None) {
-            return Err(corrupt(path, 0, "the checksum of the manifest is wrong"));
-        }
-        let manifest: Manifest = serde_json::from_slice(json).map_err(|e| {
-            Error::with_source(
-                ErrorKind::Corrupt,
-                format!("{}, offset {}: the manifest is no valid JSON", path.display(), line.len()),
-                e,
-            )
-        })?;
+        let (manifest, _): (Manifest, _) = sealed::unseal(KIND, path, bytes)?;
         manifest.check_files(path)?;
-        Ok(manifest)
+        let mut names = HashSet::new();
+        let is_whole = manifest.is_published()
+            && !manifest.store.is_none()
+            && manifest.table_files.values().all(|table| names.insert(&table.name));
+        match is_whole {
+            true => Ok(manifest),
+            false => Err(corrupt(path, 0, "the manifest contradicts itself")),
+        }
     }
 
     /// Refuses names that no file of a store has, and a file that two entries name: nothing is read or
     /// removed by such a manifest.
     fn check_files(&self, path: &Path) -> Result<()> {
         let mut named = HashSet::new();
-        for table in self.tables.values() {
-            let segments = table.segments.iter().map(|segment| (&segment.file, "seg"));
-            let tombstones = table.tombstones.iter().map(|tombstones| (&tombstones.file, "era"));
-            for (file, ending) in segments.chain(tombstones) {
-                let number = file_number(file, ending).filter(|number| *number < self.next_file);
-                if number.is_none_or(|number| !named.insert(number)) {
-                    let what = format!(
-                        "the manifest names {file:?}, which is no {ending} file of its own"
-                    );
-                    return Err(corrupt(path, 0, &what));
-                }
+        for (file, ending) in self.all_files() {
+            let number = file_number(file, ending).filter(|number| *number < self.next_file);
+            if number.is_none_or(|number| !named.insert(number)) {
+                let what =
+                    format!("the manifest names {file:?}, which is no {ending} file of its own");
+                return Err(corrupt(path, 0, &what));
             }
         }
         Ok(())
     }
-}
-
-fn is_number(word: &str) -> bool {
-    !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit())
 }

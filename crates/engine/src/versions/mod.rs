@@ -1,19 +1,32 @@
 //! What a store publishes: the manifest, and the versions that are made of it.
 //!
-//! A [`Version`] is immutable: open segments and memtables. Readers keep the one they have. The [`VersionSet`]
-//! has the current one and replaces it, together with the manifest on disk. `catch_up` reads what other
-//! processes published, also after a crash. Must not know who writes, and why a version changes.
+//! A [`Version`] is immutable: open segments and memtables. Readers keep the one they have, and with it its
+//! files. The [`VersionSet`] has the current one; `publish` replaces it, together with the manifest on disk.
+//! `catch_up` reads what other processes published, also after a crash. Must not know who writes, and why a
+//! version changes.
 
 mod catch_up;
+mod clock;
 mod file_names;
+mod lock_note;
 mod manifest;
 mod orphans;
 mod paths;
+mod publish;
+mod sealed;
+mod stored_file;
+mod table_entry;
+mod table_version;
 mod version;
 mod version_set;
 
+pub(crate) use clock::Clock;
 pub(crate) use file_names::FileNames;
-pub(crate) use manifest::{Manifest, TableEntry};
+pub(crate) use lock_note::LockNote;
+pub use lock_note::name_process;
+pub(crate) use manifest::{CopyKind, CopyOf, Manifest};
 pub(crate) use paths::{JOURNAL, LOCK, SEGMENTS, foreign_file, list};
-pub(crate) use version::{MemtableSet, OpenSegments, TableVersion, Version};
-pub(crate) use version_set::{JournalPositions, VersionSet};
+pub(crate) use table_entry::TableEntry;
+pub(crate) use table_version::{OpenSegments, TableVersion};
+pub(crate) use version::{MemtableSet, Version};
+pub(crate) use version_set::{JournalPosition, JournalPositions, VersionSet};

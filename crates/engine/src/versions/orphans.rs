@@ -1,13 +1,13 @@
 //! Files that no manifest names: a killed writer left them, or an operation that failed.
 
-use super::paths::{JOURNAL, LOCK, SCRATCH, SEGMENTS, list};
+use super::paths::{JOURNAL, SCRATCH, SEGMENTS, list};
 use super::{Manifest, VersionSet};
 use crate::journal;
 use idmatch_store::Result;
 use std::path::PathBuf;
 
 impl VersionSet {
-    /// Files in the store's folders that the manifest does not name.
+    /// Files in the store's folders that the manifest does not name, and no version of this process has.
     pub(crate) fn orphans(&self, manifest: &Manifest) -> Result<Vec<PathBuf>> {
         let named = manifest.files();
         let is_needed = |folder: &str, name: &str| match folder {
@@ -20,22 +20,10 @@ impl VersionSet {
             let path = self.root.join(folder);
             let names = list(&*self.disk, &path)?;
             let unnamed = names.iter().filter(|name| !is_needed(folder, name));
-            files.extend(unnamed.map(|name| path.join(name)));
+            let unnamed = unnamed.map(|name| path.join(name));
+            files.extend(unnamed.filter(|path| !self.reaper.is_pinned(path)));
         }
         Ok(files)
-    }
-
-    /// Removes orphans, unless another process writes or the folder is read-only.
-    pub(crate) fn remove_orphans_if_free(&self) {
-        if self.orphans(&self.current().manifest).is_ok_and(|files| files.is_empty()) {
-            return;
-        }
-        if let Ok(Some(_lock)) = self.disk.try_lock(&self.root.join(LOCK))
-            && let Ok(Some(manifest)) = Manifest::read(&*self.disk, &self.root)
-            && self.disk.sync_dir(&self.root).is_ok()
-        {
-            self.remove_files(self.orphans(&manifest).unwrap_or_default());
-        }
     }
 
     /// Removes new segment files that were not published. Best effort, as all of these: the next holder

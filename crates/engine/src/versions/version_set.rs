@@ -1,25 +1,34 @@
 //! The current version of a store, and how it changes.
 
-use super::paths::{JOURNAL, SCRATCH, SEGMENTS};
-use super::{FileNames, Manifest, OpenSegments, TableEntry, TableVersion, Version};
-use crate::disk::{Disk, io_error};
+use super::paths::{JOURNAL, SCRATCH, SEGMENTS, list};
+use super::stored_file::{Collector, Reaper, StoredFile};
+use super::table_version::OpenPlace;
+use super::{FileNames, Manifest, MemtableSet, OpenSegments, TableVersion, Version};
+use crate::disk::{Disk, Lock, io_error};
+use crate::file_name::any_file_number;
+use crate::identity::Identity;
+use crate::journal;
 use crate::memtable::Commit;
 use crate::options::MemoryLimits;
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
-use crate::sync::{
-    AtomicBool, AtomicU64, ExclusiveGuard, Rank, RankedGuard, RankedMutex, RankedRwLock,
-    SharedGuard,
-};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Rank, RankedGuard, RankedMutex};
 use arc_swap::ArcSwap;
 use idmatch_model::{TableName, TableOptions};
 use idmatch_store::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// How far each journal file was read or written, by its number.
-pub(crate) type JournalPositions = BTreeMap<u64, usize>;
+pub(crate) type JournalPositions = BTreeMap<u64, JournalPosition>;
+
+/// A journal file, and how far it was read or written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct JournalPosition {
+    pub(crate) id: Identity,
+    pub(crate) end: usize,
+}
 
 /// The versions of a store: the current one, and the manifest that it is made of.
 pub(crate) struct VersionSet {
@@ -31,16 +40,21 @@ pub(crate) struct VersionSet {
     /// Held while the manifest or the current version changes.
     publish_lock: RankedMutex<JournalPositions>,
     /// The number of the next file; set whenever the writer lock is obtained.
-    next_file: AtomicU64,
+    pub(super) next_file: AtomicU64,
     /// Whether the manifest that is in place may not be durable.
-    manifest_in_doubt: AtomicBool,
-    file_pins: RankedRwLock,
+    pub(super) manifest_in_doubt: AtomicBool,
+    pub(super) reaper: Arc<Reaper>,
+    /// The lock of this process, which notes what it publishes there.
+    pub(super) lock: Mutex<Option<Weak<dyn Lock>>>,
+    /// Identities of tables that are not made yet, by name.
+    reserved_ids: Mutex<BTreeMap<TableName, Identity>>,
 }
 
 impl VersionSet {
     /// A set of which nothing was read from disk yet.
     pub(crate) fn unopened(disk: Arc<dyn Disk>, root: &Path, limits: MemoryLimits) -> VersionSet {
         VersionSet {
+            reaper: Reaper::new(disk.clone()),
             disk,
             root: root.to_owned(),
             limits,
@@ -49,7 +63,8 @@ impl VersionSet {
             publish_lock: RankedMutex::new(Rank::Publish, JournalPositions::new()),
             next_file: AtomicU64::new(0),
             manifest_in_doubt: AtomicBool::new(false),
-            file_pins: RankedRwLock::new(Rank::FilePins),
+            lock: Mutex::new(None),
+            reserved_ids: Mutex::default(),
         }
     }
 
@@ -100,14 +115,15 @@ impl VersionSet {
         })
     }
 
-    /// While this is held, this process removes no published file.
-    pub(crate) fn pin_files(&self) -> SharedGuard<'_> {
-        self.file_pins.read()
+    /// Begins an operation that may drop the last version of a file; at its end the file is removed.
+    pub(crate) fn collect_obsolete(&self) -> Collector<'_> {
+        self.reaper.collect()
     }
 
-    /// Waits until no file is pinned. Held while published files are removed.
-    pub(crate) fn wait_for_unpinned_files(&self) -> ExclusiveGuard<'_> {
-        self.file_pins.write()
+    /// The empty memtables of a journal file, which goes with the last version that has them.
+    pub(crate) fn new_memtable_set(&self, journal: u64) -> MemtableSet {
+        let file = StoredFile::new(journal::file(&self.journal(), journal), &self.reaper);
+        MemtableSet { journal, file, tables: BTreeMap::new() }
     }
 
     /// Locks out every other change of the manifest and of the current version.
@@ -126,7 +142,28 @@ impl VersionSet {
         manifest: Manifest,
         opened: &mut OpenSegments,
     ) -> Result<Version> {
-        Version::open(&*self.disk, &self.segments(), manifest, &self.current(), opened)
+        let folder = &self.segments();
+        let place = OpenPlace { disk: &*self.disk, folder, reaper: &self.reaper };
+        Version::open(&place, manifest, &self.current(), opened)
+    }
+
+    /// The identity of a table, also of one that is not made yet.
+    ///
+    /// # Errors
+    /// `Io` if the system gives no random bytes.
+    pub(crate) fn table_id(&self, name: &TableName) -> Result<Identity> {
+        if let Some(table) = self.current().manifest.tables.get(name) {
+            return Ok(table.id);
+        }
+        let mut reserved = self.reserved_ids.lock();
+        match reserved.get(name) {
+            Some(id) => Ok(*id),
+            None => {
+                let id = Identity::random()?;
+                reserved.insert(name.clone(), id);
+                Ok(id)
+            }
+        }
     }
 
     /// Refuses options that differ from those of an existing table.
@@ -151,65 +188,27 @@ impl VersionSet {
         make(&names).and_then(publish).inspect_err(|_| self.remove_unpublished(&names.taken()))
     }
 
+    /// Has what is published from now on noted in the file of this lock, as long as it is held.
+    pub(crate) fn note_with(&self, lock: &Arc<dyn Lock>) {
+        *self.lock.lock() = Some(Arc::downgrade(lock));
+    }
+
+    /// A number above those of all files in the folder of segments.
+    pub(crate) fn first_unused_number(&self) -> Result<u64> {
+        let names = list(&*self.disk, &self.segments())?;
+        let numbers = names.iter().filter_map(|name| any_file_number(name));
+        Ok(numbers.max().map_or(0, |last| last.saturating_add(1)))
+    }
+
     /// Has new files get numbers from this one on, at least.
     pub(crate) fn raise_next_file(&self, next: u64) {
         self.next_file.fetch_max(next, Relaxed);
     }
 
-    /// Changes the manifest. The caller has the writer lock.
-    pub(crate) fn publish(&self, change: impl FnOnce(&mut Manifest) -> Result<()>) -> Result<()> {
-        let _publishing = self.lock_publish();
-        self.publish_locked(change, |version| version)
-    }
-
-    /// The same for a caller that holds the publish lock; `adapt` may change the new version.
-    pub(crate) fn publish_locked(
-        &self,
-        change: impl FnOnce(&mut Manifest) -> Result<()>,
-        adapt: impl FnOnce(Version) -> Version,
-    ) -> Result<()> {
-        let published = self.published()?;
-        let mut manifest = published.clone();
-        change(&mut manifest)?;
-        manifest.next_file = self.next_file.load(Relaxed);
-        // Opened before it is published: a segment that cannot be read never is.
-        let version = adapt(self.open_version(manifest.clone(), &mut self.current().opened())?);
-        if manifest == published && !self.manifest_in_doubt.load(Relaxed) {
-            self.install(version);
-            return Ok(());
-        }
-        if let Err(e) = manifest.publish(&*self.disk, &self.root) {
-            self.manifest_in_doubt.store(true, Relaxed);
-            // The manifest may have been replaced nevertheless: the one on disk decides.
-            if let Ok(now) = self.published()
-                && now == manifest
-            {
-                self.install(version);
-            }
-            return Err(e);
-        }
-        self.manifest_in_doubt.store(false, Relaxed);
-        self.install(version);
-        Ok(())
-    }
-
-    /// The manifest on disk. A missing one means an empty store only if there never was one: the
-    /// manifest decides which files are removed.
-    pub(crate) fn published(&self) -> Result<Manifest> {
-        match Manifest::read(&*self.disk, &self.root)? {
-            Some(manifest) => Ok(manifest),
-            None if self.current().manifest == Manifest::default() => Ok(Manifest::default()),
-            None => Err(Error::new(
-                ErrorKind::NotAStore,
-                format!("{} has lost its MANIFEST; restore it from a backup", self.root.display()),
-            )),
-        }
-    }
-
     /// Makes the names in the store's folder durable, and for a new store its own.
     pub(crate) fn sync_root(&self) -> Result<()> {
         let sync = |dir: &Path| self.disk.sync_dir(dir).map_err(|e| io_error("sync", dir, e));
-        if self.current().manifest == Manifest::default() {
+        if !self.current().manifest.is_published() {
             let parent = self.root.parent().filter(|parent| !parent.as_os_str().is_empty());
             sync(parent.unwrap_or(Path::new(".")))?;
         }
@@ -217,26 +216,12 @@ impl VersionSet {
     }
 }
 
-impl Manifest {
-    /// A table's entry, made if there is none.
-    ///
-    /// # Errors
-    /// `TableExists` if there is one with other options.
-    pub(crate) fn entry(
-        &mut self,
-        name: &TableName,
-        options: &TableOptions,
-    ) -> Result<&mut TableEntry> {
-        let table = self
-            .tables
-            .entry(name.clone())
-            .or_insert_with(|| TableEntry { options: options.clone(), ..TableEntry::default() });
-        same_options(name, &table.options, options)?;
-        Ok(table)
-    }
-}
-
-fn same_options(name: &TableName, there: &TableOptions, wanted: &TableOptions) -> Result<()> {
+/// Refuses other options than those of an existing table.
+pub(super) fn same_options(
+    name: &TableName,
+    there: &TableOptions,
+    wanted: &TableOptions,
+) -> Result<()> {
     if there == wanted { Ok(()) } else { Err(Error::other_options(name, there, wanted)) }
 }
 

@@ -4,15 +4,15 @@ use crate::compaction::Compactor;
 use crate::cpu;
 use crate::disk::io_error;
 use crate::hash_partition::HashPartition;
-use crate::journal;
+use crate::identity::Identity;
 use crate::memtable::{Commit, Memtable};
 use crate::segment::{SegmentInfo, sorted};
 use crate::sync::{self, Condvar, Mutex};
-use crate::tombstones::RowFilter;
-use crate::versions::{FileNames, Manifest, MemtableSet, VersionSet};
+use crate::tombstones::RowRules;
+use crate::versions::{FileNames, Manifest, MemtableSet, TableVersion, VersionSet};
 use crate::writer_lock::WriterLock;
-use idmatch_model::{Keep, Side, TableName};
-use idmatch_store::{Error, ErrorKind, Result};
+use idmatch_model::{Side, TableName};
+use idmatch_store::{Error, ErrorKind, Result, now};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -95,29 +95,33 @@ impl Flusher {
     }
 
     fn flush(&self, last: u64) -> Result<()> {
+        // Journal files go with the version that has their memtables.
+        let _collected = self.versions.collect_obsolete();
         let version = self.versions.current();
         let sets: Vec<&MemtableSet> =
             version.memtables.iter().filter(|set| set.journal <= last).collect();
         if sets.is_empty() {
             return Ok(());
         }
-        let mut tables: BTreeMap<&TableName, Vec<&Memtable>> = BTreeMap::new();
-        for (name, memtable) in sets.iter().flat_map(|set| &set.tables) {
-            tables.entry(name).or_default().push(memtable);
+        let mut tables: BTreeMap<Identity, Vec<&Memtable>> = BTreeMap::new();
+        for (id, memtable) in sets.iter().flat_map(|set| &set.tables) {
+            tables.entry(*id).or_default().push(memtable);
         }
+        let flushed: Vec<(&Arc<TableVersion>, Vec<&Memtable>)> = version
+            .tables
+            .values()
+            .filter_map(|table| Some((table, tables.remove(&table.row_rules.table)?)))
+            .collect();
         self.versions.add_segments(
             |names| {
                 let made = Mutex::new(Vec::new());
-                let tasks: Vec<_> = tables
+                let tasks: Vec<_> = flushed
                     .iter()
-                    .flat_map(|(name, memtables)| Side::BOTH.map(|side| (*name, memtables, side)))
+                    .flat_map(|(table, memtables)| Side::BOTH.map(|side| (*table, memtables, side)))
                     .collect();
-                cpu::for_each(Side::BOTH.len(), &tasks, |(name, memtables, side)| {
-                    let table = version.tables.get(*name);
-                    let row_filter =
-                        table.map_or_else(|| RowFilter::new(Keep::All), |t| t.row_filter.clone());
-                    let segments = self.write_side(names, &row_filter, *side, memtables)?;
-                    made.lock().push(((*name).clone(), segments));
+                cpu::for_each(Side::BOTH.len(), &tasks, |(table, memtables, side)| {
+                    let segments = self.write_side(names, &table.row_rules, *side, memtables)?;
+                    made.lock().push((table.name().clone(), segments));
                     Ok(())
                 })?;
                 let made = made.into_inner();
@@ -129,10 +133,7 @@ impl Flusher {
                 Ok(made)
             },
             |made| self.publish_flushed(made, &version.manifest, last),
-        )?;
-        let folder = self.versions.journal();
-        self.versions.remove_files(sets.iter().map(|set| journal::file(&folder, set.journal)));
-        Ok(())
+        )
     }
 
     /// Publishes the segments and drops the memtables, at once.
@@ -146,8 +147,8 @@ impl Flusher {
         self.versions.publish_locked(
             |manifest| {
                 for (name, segments) in made {
-                    if let Some(table) = manifest.tables.get_mut(&name) {
-                        table.add(segments, made_with.tombstone_files(&name));
+                    if let Some(table) = manifest.table_mut(&name) {
+                        table.add(segments, made_with.tombstone_files(&name), now().millis());
                     }
                 }
                 manifest.journal.first = last + 1;
@@ -171,7 +172,7 @@ impl Flusher {
     fn write_side(
         &self,
         names: &FileNames<'_>,
-        row_filter: &RowFilter,
+        row_rules: &RowRules,
         side: Side,
         memtables: &[&Memtable],
     ) -> Result<Vec<SegmentInfo>> {
@@ -189,11 +190,9 @@ impl Flusher {
                 continue;
             }
             let prefix = partitions.first().map_or(0, |partition| partition.first_hash());
-            let sorted = sorted(&found, row_filter, side, prefix_bits, prefix)?;
-            written.extend(
-                sorted
-                    .finish(&*self.versions.disk, &self.versions.segments().join(names.take()))?,
-            );
+            let sorted = sorted(&found, row_rules, side, prefix_bits, prefix)?;
+            let path = self.versions.segments().join(names.take());
+            written.extend(sorted.finish(&*self.versions.disk, &path, row_rules.table)?);
         }
         Ok(written)
     }

@@ -1,8 +1,8 @@
 //! Group commit: threads bring batches; one of them leads and commits all that wait together. While it
 //! waits for the disk, the next group gathers. Must not know the journal or memtables.
 
+use crate::identity::Identity;
 use crate::sync::{Condvar, Mutex, Rank, RankedMutex};
-use idmatch_model::TableName;
 use idmatch_store::{Durability, Error, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(crate) struct PendingCommit {
 
 /// Encoded rows of one table.
 pub(crate) struct Batch {
-    pub(crate) table: TableName,
+    pub(crate) table: Identity,
     pub(crate) durability: Durability,
     pub(crate) count: u32,
     pub(crate) rows: Vec<u8>,

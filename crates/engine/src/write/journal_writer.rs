@@ -2,12 +2,13 @@
 
 use super::Flusher;
 use crate::disk::io_error;
-use crate::journal::JournalWriter;
+use crate::identity::Identity;
+use crate::journal::{FileHeader, JournalWriter};
+use crate::memtable::Commit;
 use crate::sync::Instant;
-use crate::versions::{JournalPositions, MemtableSet, VersionSet};
+use crate::versions::{JournalPosition, JournalPositions, VersionSet};
 use crate::writer_lock::{WriterGuard, WriterLock};
 use idmatch_store::{Error, ErrorKind, Result};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,9 +20,11 @@ pub(super) struct Writer {
     _guard: Arc<WriterGuard>,
     /// `None` until the next commit begins a file.
     pub(super) journal: Option<JournalWriter>,
-    /// The number of the next file, and how long the one before is, durably.
+    /// The number of the next file; how long the one before is, durably, and its identity.
     pub(super) next: u64,
-    before: u64,
+    before: (u64, Identity),
+    /// The number of the next commit.
+    pub(super) next_commit: Commit,
     /// When written records have to be synced at the latest; `None` if all are.
     pub(super) sync_by: Option<Instant>,
     /// Delays of a write stall that were too short to sleep for.
@@ -55,7 +58,8 @@ impl Writer {
         versions.disk.create_dir(&folder).map_err(|e| io_error("make", &folder, e))?;
         versions.sync_root()?;
         let read = JournalPositions::clone(&versions.lock_publish());
-        let last = read.last_key_value().map(|(number, end)| (*number, *end as u64));
+        let last = read.last_key_value().map(|(number, file)| (*number, file.end as u64));
+        let id = read.last_key_value().map_or(Identity::default(), |(_, file)| file.id);
         let (next, before) = match last {
             Some((number, end)) => (number + 1, end),
             None => (versions.current().manifest.journal.first, 0),
@@ -69,7 +73,8 @@ impl Writer {
             _guard: guard,
             journal: None,
             next,
-            before,
+            before: (before, id),
+            next_commit: versions.last_commit() + 1,
             sync_by: None,
             stall_debt: Duration::ZERO,
             failed: None,
@@ -87,11 +92,18 @@ impl Writer {
             if versions.current().memtables.len() >= FLUSH_AT_FILES {
                 flusher.start(self.next.saturating_sub(1));
             }
-            let begun = JournalWriter::create(&*versions.disk, &folder, self.next, self.before)?;
+            let header = FileHeader {
+                number: self.next,
+                before: self.before.0,
+                store: versions.current().manifest.store,
+                id: Identity::random()?,
+                id_before: self.before.1,
+            };
+            let begun = JournalWriter::create(&*versions.disk, &folder, header)?;
             let _publishing = versions.lock_publish();
             let version = versions.current();
             let mut sets = version.memtables.clone();
-            sets.push(MemtableSet { journal: self.next, tables: BTreeMap::new() });
+            sets.push(versions.new_memtable_set(self.next));
             versions.install(version.with_memtables(sets));
             self.next += 1;
             self.journal = Some(begun);
@@ -103,8 +115,9 @@ impl Writer {
     pub(super) fn end_file(&mut self, versions: &VersionSet) -> Option<(u64, u64)> {
         self.sync();
         let ended = self.journal.take()?;
-        self.before = ended.durable();
-        versions.lock_publish().insert(ended.number(), ended.durable() as usize);
+        self.before = (ended.durable(), ended.id());
+        let position = JournalPosition { id: ended.id(), end: ended.durable() as usize };
+        versions.lock_publish().insert(ended.number(), position);
         Some((ended.number(), ended.durable()))
     }
 }

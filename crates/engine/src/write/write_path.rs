@@ -13,10 +13,10 @@ use crate::catalog::create_missing_table;
 use crate::compaction::Compactor;
 use crate::encoding::{Packer, rows};
 use crate::journal::{Appended, JournalWriter, encode_batch};
-use crate::memtable::Memtable;
+use crate::memtable::{Commit, Memtable};
 use crate::sync::Ordering::{AcqRel, Relaxed, Release};
-use crate::sync::{self, AtomicBool, Condvar, Rank, RankedGuard, RankedMutex, RwLock, SharedGuard};
-use crate::versions::{JournalPositions, MemtableSet, VersionSet};
+use crate::sync::{self, AtomicBool, Condvar, Rank, RankedMutex, RwLock};
+use crate::versions::{JournalPositions, MemtableSet, Version, VersionSet};
 use crate::writer_lock::WriterLock;
 use idmatch_model::{TableName, TableOptions};
 use idmatch_store::{Durability, Error, ErrorKind, ObservationSource, Result};
@@ -86,7 +86,8 @@ impl WritePath {
         let of_store = self.durability();
         let durability = durability.unwrap_or(of_store).min(of_store);
         create_missing_table(&self.versions, &self.lock, name, options)?;
-        let empty = || Batch { table: name.clone(), durability, count: 0, rows: Vec::new() };
+        let table = self.versions.table_id(name)?;
+        let empty = || Batch { table, durability, count: 0, rows: Vec::new() };
         let mut batch = empty();
         let (mut id_packer, mut partner_packer) = (Packer::default(), Packer::default());
         while let Some(next) = source.next_batch()? {
@@ -164,16 +165,20 @@ impl WritePath {
             .sum();
         self.reserve_memtable(writer, bytes * LIST_GROWTH)?;
         self.compactor.slow_down(bytes, &mut writer.stall_debt);
+        // A commit that fails takes its number with it: its record may be whole.
+        let commit = writer.next_commit;
+        writer.next_commit += 1;
         let mut entries = Vec::with_capacity(bytes);
         for PendingCommit { batch, .. } in group.iter().map(AsRef::as_ref) {
-            encode_batch(&mut entries, &batch.table, batch.count, &batch.rows);
+            encode_batch(&mut entries, batch.table, batch.count, &batch.rows);
         }
         let strictest = group.iter().map(|pending| pending.batch.durability).min();
         let wait = match strictest {
             Some(Durability::Interval(wait)) => Some(wait),
             _ => None,
         };
-        match writer.journal_file(&self.versions, &self.flusher)?.append(&entries, wait.is_some()) {
+        let journal = writer.journal_file(&self.versions, &self.flusher)?;
+        match journal.append(commit, &entries, wait.is_some()) {
             Appended::Done => self.sync_within(writer, wait),
             Appended::NotWritten(e) => {
                 // The end of the file is unknown: the next commit begins another.
@@ -185,14 +190,13 @@ impl WritePath {
                 return Err(e);
             }
         }
-        self.show_rows(group)
+        self.show_rows(commit, group)
     }
 
     /// Puts the rows into the memtables, then lets readers see them.
-    fn show_rows(&self, group: &[Arc<PendingCommit>]) -> Result<()> {
-        let commit = self.versions.last_commit() + 1;
+    fn show_rows(&self, commit: Commit, group: &[Arc<PendingCommit>]) -> Result<()> {
         for PendingCommit { batch, .. } in group.iter().map(AsRef::as_ref) {
-            let memtable = match self.versions.current().newest_memtable(batch.table.as_str()) {
+            let memtable = match self.versions.current().newest_memtable(&batch.table) {
                 Some(memtable) => memtable.clone(),
                 None => self.add_memtable(batch),
             };
@@ -205,11 +209,11 @@ impl WritePath {
 
     fn add_memtable(&self, batch: &Batch) -> Arc<Memtable> {
         let _publishing = self.versions.lock_publish();
-        let memtable = Arc::new(Memtable::new());
         let version = self.versions.current();
+        let memtable = Arc::new(Memtable::new(version.manifest.hash_seed()));
         let mut sets = version.memtables.clone();
         if let Some(newest) = sets.last_mut() {
-            newest.tables.insert(batch.table.clone(), memtable.clone());
+            newest.tables.insert(batch.table, memtable.clone());
         }
         self.versions.install(version.with_memtables(sets));
         memtable
@@ -287,15 +291,15 @@ impl WritePath {
         Ok(())
     }
 
-    /// Ends the journal file, durably. While the guards are held no published file is removed, and neither
-    /// version nor journal positions change.
-    pub(crate) fn end_journal(&self) -> (SharedGuard<'_>, RankedGuard<'_, JournalPositions>) {
+    /// Ends the journal file, durably; returns the version whose rows are in segments and in ended journal
+    /// files, and the ends of these. Its files stay while it is held.
+    pub(crate) fn end_journal(&self) -> (Arc<Version>, JournalPositions) {
         let mut slot = self.writer.lock();
         if let Some(writer) = slot.as_mut() {
             writer.end_file(&self.versions);
         }
-        let pins = self.versions.pin_files();
-        (pins, self.versions.lock_publish())
+        let positions = self.versions.lock_publish();
+        (self.versions.current(), positions.clone())
     }
 
     /// Ends background work after the store was dropped: what waits to be synced is synced now.
@@ -323,8 +327,11 @@ impl WritePath {
         self.compactor.without_compacting(move || {
             let could_write = writer.failed.is_none();
             writer.end_file(&self.versions);
-            let last =
-                self.versions.lock_publish().last_key_value().map(|(at, end)| (*at, *end as u64));
+            let last = self
+                .versions
+                .lock_publish()
+                .last_key_value()
+                .map(|(at, file)| (*at, file.end as u64));
             match (last, &writer.failed) {
                 (_, Some(why)) if could_write => {
                     let root = self.versions.root.display();

@@ -92,6 +92,11 @@ fn a_copy_that_ended_early_goes_on_where_it_was() {
     let read = AtomicU64::new(0);
     let interrupted = |stage: Stage, rows: u64| {
         if stage == Stage::Copying && read.fetch_add(rows, Relaxed) > ROWS * 3 / 4 {
+            // What was read is enough for some batches: the first of them comes.
+            let is_empty = || to.table(&name("copied")).unwrap().stats().unwrap().rows == 0;
+            while is_empty() {
+                std::thread::yield_now();
+            }
             return Err(Error::new(ErrorKind::Source, "interrupted"));
         }
         Ok(())
@@ -177,7 +182,6 @@ fn a_retention_leaves_the_same_in_both() {
     let target = to.table(&name("copied")).unwrap();
     assert_alike(source.as_ref(), target.as_ref(), &rows);
     target.set_retention(None).unwrap();
-    assert_eq!(target.scan().unwrap().part("0"), source.scan().unwrap().part("0"));
     assert_eq!(copy(source.as_ref(), to.as_ref()).unwrap_err().kind(), ErrorKind::TableExists);
 }
 

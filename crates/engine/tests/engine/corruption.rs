@@ -2,8 +2,8 @@
 //! names file and offset, never a wrong answer and never a panic.
 
 use crate::common::{
-    Batches, HarmedDisk, Question, Random, Row, ask, create, erase, files, load, name, places,
-    questions, report, rows_of_all_kinds, runs, seed,
+    Batches, HarmedDisk, Question, Random, Row, ask, create, erase, files, load, manifest, name,
+    places, questions, report, rows_of_all_kinds, runs, seed, table_file, write_table,
 };
 use idmatch_engine::EngineStore;
 use idmatch_model::{Keep, Pick, SeenAt, Target, Window};
@@ -125,7 +125,7 @@ fn small() -> Original {
 fn every_byte_flipped() {
     let original = small();
     let files = files(&original.root);
-    assert_eq!(files.len(), 7, "a manifest, and of each table two segments and erasures");
+    assert_eq!(files.len(), 9, "a manifest, and of each table a file, two segments and erasures");
     for file in files {
         let len = std::fs::read(&file).unwrap().len();
         // What leads to everything else in every way, the rest in one way each.
@@ -197,7 +197,7 @@ fn bytes_of_a_large_store_flipped() {
     let original = Original::new(&[&rows[..2_000], &rows[1_500..]], &asked);
     for file in files(&original.root).into_iter().skip(1) {
         let bytes = std::fs::read(&file).unwrap();
-        if file.extension().is_some_and(|extension| extension == "era") {
+        if file.extension().is_some_and(|extension| extension != "seg") {
             original.flip(&file, 0..bytes.len(), &[0x20]);
             continue;
         }
@@ -260,21 +260,16 @@ fn a_manifest_that_names_a_file_elsewhere_or_twice_is_refused() {
     }
     let outside = dir.path().join("0000000000.seg");
     std::fs::write(&outside, "of somebody else").unwrap();
-    let manifest = std::fs::read_to_string(root.join("MANIFEST")).unwrap();
-    let json: serde_json::Value =
-        serde_json::from_str(manifest.split_once('\n').unwrap().1).unwrap();
-    let there =
-        |at: usize| json["tables"]["t"]["segments"][at]["file"].as_str().unwrap().to_owned();
+    let (_, json) = table_file(&root, "t");
+    let there = |at: usize| json["segments"][at]["file"].as_str().unwrap().to_owned();
+    let next_file = manifest(&root).unwrap()["next_file"].as_u64().unwrap();
     let absolute = outside.to_str().unwrap().to_owned();
     let elsewhere = "../../0000000000.seg".to_owned();
-    let unmade = format!("{:010}.seg", json["next_file"].as_u64().unwrap());
+    let unmade = format!("{next_file:010}.seg");
     for name in [elsewhere, absolute, there(1), unmade, there(0).replace(".seg", ".era")] {
         let mut json = json.clone();
-        json["tables"]["t"]["segments"][0]["file"] = name.clone().into();
-        let json = serde_json::to_string_pretty(&json).unwrap();
-        let sum = xxhash_rust::xxh3::xxh3_64(json.as_bytes());
-        std::fs::write(root.join("MANIFEST"), format!("idmatch-manifest 1 {sum:016x}\n{json}"))
-            .unwrap();
+        json["segments"][0]["file"] = name.clone().into();
+        write_table(&root, "t", &json);
         let before = files(&root);
         let copy = dir.path().join("copy");
         for refused in

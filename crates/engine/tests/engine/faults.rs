@@ -2,8 +2,8 @@
 //! is clear, the store holds all of a load or nothing, and nothing is left lying around.
 
 use crate::common::{
-    Batches, Fault, FaultyDisk, Question, Row, ask, assert_nothing_leaked, create, load, name,
-    questions, report, rows_of_all_kinds, runs,
+    Batches, Fault, FaultyDisk, Question, Row, ask, assert_nothing_leaks_for_long, create, load,
+    name, questions, report, rows_of_all_kinds, runs,
 };
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Pick, Window};
@@ -168,7 +168,7 @@ fn fail_everywhere(fault: Fault, length: u64) {
                 assert!(words.contains("injected fault"), "the cause is not told: {words}");
                 let there = scenario.loads_in(&place.store);
                 assert!(allowed(step).contains(&there), "{there} loads: {words}");
-                assert_nothing_leaked(&place.store);
+                assert_nothing_leaks_for_long(&place.store);
                 assert!(!is_half_a_store(&place.backup), "half a backup opens: {words}");
                 if let Some(store) = store.filter(|_| length == 1) {
                     goes_on(&scenario, &place, &store, step, &words);
@@ -195,7 +195,7 @@ fn goes_on(scenario: &Scenario, place: &Place, store: &EngineStore, failed: usiz
         }
     }
     assert_eq!(scenario.loads_in(&place.store), 2, "{words}");
-    assert_nothing_leaked(&place.store);
+    assert_nothing_leaks_for_long(&place.store);
 }
 
 #[test]

@@ -1,60 +1,14 @@
 //! `spec/format/` is what is written: segments, journals and erasures are read here by the offsets of the
 //! pages' own tables, with nothing of the engine's, and must hold the rows that came in.
 
-use crate::common::{Batches, Row, create, erase, files, load, rows_of_all_kinds, upsert};
+use crate::common::{
+    Batches, Layout, Row, create, erase, files, load, number, rows_of_all_kinds, upsert,
+};
 use idmatch_engine::EngineStore;
 use idmatch_model::{ErasureKey, Keep, Target};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
-
-/// A table of offsets: field, offset, size. The parts of variable size have no offset or
-/// no fixed size and are left to the reader below.
-struct Layout(Vec<(String, usize, usize)>);
-
-impl Layout {
-    /// The table after the comment with this name.
-    fn named(name: &str) -> Layout {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/format");
-        let pages = ["segment.md", "journal.md", "erasures.md"]
-            .map(|page| std::fs::read_to_string(folder.join(page)).unwrap());
-        let comment = format!("<!-- offsets:{name} -->");
-        let (_, after) = pages.iter().find_map(|page| page.split_once(&comment)).unwrap();
-        let rows = after.lines().skip(1).take_while(|line| line.starts_with('|')).skip(2);
-        let mut fields = Vec::new();
-        for row in rows {
-            let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
-            let [offset, size, field] = cells[..] else { panic!("{row}") };
-            if let (Ok(offset), Ok(size)) = (offset.parse(), size.parse()) {
-                fields.push((field.to_owned(), offset, size));
-            }
-        }
-        // Fields follow each other without a gap, or the table is wrong in itself.
-        let mut end = 0;
-        for (field, offset, size) in &fields {
-            assert_eq!(*offset, end, "{name}: {field}");
-            end += size;
-        }
-        Layout(fields)
-    }
-
-    /// Bytes of all fields.
-    fn len(&self) -> usize {
-        self.0.iter().map(|(_, _, size)| size).sum()
-    }
-
-    /// The number in the one field whose description starts like this.
-    fn read(&self, field: &str, bytes: &[u8]) -> u64 {
-        let mut found = self.0.iter().filter(|(name, _, _)| name.starts_with(field));
-        let (_, offset, size) = found.next().unwrap_or_else(|| panic!("no field {field}"));
-        assert!(found.next().is_none(), "several fields {field}");
-        number(&bytes[*offset..offset + size])
-    }
-}
-
-fn number(bytes: &[u8]) -> u64 {
-    bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
-}
 
 /// The checksum of a part: its first eight bytes, over the rest, seeded with its place.
 fn assert_sealed(region: u64, offset: usize, part: &[u8]) {
@@ -63,7 +17,7 @@ fn assert_sealed(region: u64, offset: usize, part: &[u8]) {
 }
 
 /// What the page says of packed identifiers, and their hash.
-fn unpacked(kind: u8, payload: &[u8]) -> (String, u64) {
+fn unpacked(kind: u8, payload: &[u8], seed: u64) -> (String, u64) {
     let hex: String = payload.iter().map(|byte| format!("{byte:02x}")).collect();
     let text = match kind {
         0 => String::from_utf8(payload.to_vec()).unwrap(),
@@ -72,11 +26,11 @@ fn unpacked(kind: u8, payload: &[u8]) -> (String, u64) {
         3 => u64::from_be_bytes(payload.try_into().unwrap()).to_string(),
         kind => panic!("kind {kind}"),
     };
-    (text, xxh3_64_with_seed(payload, u64::from(kind)))
+    (text, xxh3_64_with_seed(payload, seed.wrapping_add(u64::from(kind))))
 }
 
 /// The identifiers of a page with their hashes.
-fn ids(page: &[u8]) -> Vec<(String, u64)> {
+fn ids(page: &[u8], seed: u64) -> Vec<(String, u64)> {
     let layout = Layout::named("ids");
     let (kind, width) = (layout.read("kind", page) as u8, layout.read("width", page) as usize);
     let count = layout.read("count", page) as usize;
@@ -95,7 +49,7 @@ fn ids(page: &[u8]) -> Vec<(String, u64)> {
     assert_eq!(ends.last(), Some(&payloads.len()), "payloads end with the page");
     let starts = std::iter::once(0).chain(ends.iter().copied());
     let places = kinds.iter().zip(starts.zip(&ends));
-    places.map(|(kind, (start, end))| unpacked(*kind, &payloads[start..*end])).collect()
+    places.map(|(kind, (start, end))| unpacked(*kind, &payloads[start..*end], seed)).collect()
 }
 
 fn dates(page: &[u8]) -> Vec<i64> {
@@ -112,11 +66,16 @@ fn dates(page: &[u8]) -> Vec<i64> {
 struct Segment<'a> {
     header: Layout,
     file: &'a [u8],
+    seed: u64,
 }
 
 impl<'a> Segment<'a> {
     fn field(&self, name: &str) -> u64 {
         self.header.read(name, self.file)
+    }
+
+    fn bytes(&self, name: &str) -> &'a [u8] {
+        self.header.bytes(name, self.file)
     }
 
     fn region(&self, number: usize) -> &'a [u8] {
@@ -179,12 +138,12 @@ impl<'a> Segment<'a> {
         let (mut values, mut seen) = (Vec::new(), Vec::new());
         for page in pages.chunks(16) {
             let at = |n: usize| number(&page[n * 4..n * 4 + 4]) as usize;
-            values.extend(ids(self.page(4, at(0), at(1))));
+            values.extend(ids(self.page(4, at(0), at(1)), self.seed));
             seen.extend(dates(self.page(5, at(2), at(3))));
         }
         assert_eq!((values.len(), seen.len()), (rows, rows));
         let mut found = Vec::new();
-        for (key, (text, hash)) in ids(key_page).into_iter().enumerate() {
+        for (key, (text, hash)) in ids(key_page, self.seed).into_iter().enumerate() {
             let shift = self.field("prefix bits") + self.field("block bits");
             assert_eq!(number(&fingerprints[key * 2..key * 2 + 2]), (hash << shift) >> 48);
             if self.field("block bits") > 0 {
@@ -211,24 +170,30 @@ fn segments_are_as_the_page_says() {
     let table = create(&store, "t", Keep::All).unwrap();
     load(&*table, &mut Batches::of_rows(&rows, 100)).unwrap();
     let files = files(dir.path());
-    assert_eq!(files.len(), 3);
+    assert_eq!(files.len(), 4);
     let expected: BTreeSet<Row> = rows.into_iter().collect();
-    let manifest = manifest(&files[0]);
-    for (info, path) in
-        manifest["tables"]["t"]["segments"].as_array().unwrap().iter().zip(&files[1..])
-    {
+    let mut randoms = BTreeSet::new();
+    let manifest = sealed("manifest", &files[0]);
+    let (id, table) = table_of(dir.path(), &manifest);
+    let segments = files.iter().filter(|file| file.extension().is_some_and(|e| e == "seg"));
+    for (info, path) in table["segments"].as_array().unwrap().iter().zip(segments) {
         let file = std::fs::read(path).unwrap();
-        let segment = Segment { header: Layout::named("header"), file: &file };
-        assert_eq!(segment.header.len(), 112);
+        let segment =
+            Segment { header: Layout::named("header"), file: &file, seed: hex(&manifest["seed"]) };
+        assert_eq!(segment.header.len(), 152);
         assert!(file.starts_with(b"IDMSEG\r\n"));
-        assert_eq!(segment.field("format"), 1);
+        assert_eq!(segment.field("format"), 2);
+        assert_eq!(segment.bytes("identity of the table"), id);
+        assert!(randoms.insert(segment.bytes("random").to_vec()), "two files are alike");
         let sum_at = segment.header.len() - 8;
-        let sum = segment.field("checksum of bytes 0 to 103");
+        let sum = segment.field("checksum of bytes 0 to 143");
         assert_eq!(sum, xxh3_64_with_seed(&file[..sum_at], 0));
         let mut found = segment.rows();
         assert_eq!(found.len() as u64, segment.field("rows"));
-        let keys: BTreeSet<&str> = found.iter().map(|row| row.0.as_str()).collect();
+        let mut keys: BTreeMap<&str, u64> = BTreeMap::new();
+        found.iter().for_each(|row| *keys.entry(&row.0).or_default() += 1);
         assert_eq!(keys.len() as u64, segment.field("keys"));
+        assert_eq!(keys.values().max(), Some(&segment.field("most rows of one key")));
         let millis = || found.iter().map(|row| row.2 as u64);
         assert_eq!(millis().min(), Some(segment.field("oldest date")));
         assert_eq!(millis().max(), Some(segment.field("newest date")));
@@ -239,7 +204,7 @@ fn segments_are_as_the_page_says() {
         for (key, field) in [("rows", "rows"), ("oldest", "oldest"), ("newest", "newest")] {
             assert_eq!(info[key], segment.field(field), "{key}");
         }
-        assert_eq!(info["header_sum"], sum);
+        assert_eq!(hex(&info["header_sum"]), sum);
         if segment.field("direction") == 1 {
             found = found.into_iter().map(|(key, value, date)| (value, key, date)).collect();
         }
@@ -248,12 +213,36 @@ fn segments_are_as_the_page_says() {
     }
 }
 
-/// The JSON of a manifest, after its first line.
-fn manifest(path: &Path) -> serde_json::Value {
+/// The JSON of a file of a kind, after its first line.
+fn sealed(kind: &str, path: &Path) -> serde_json::Value {
     let text = std::fs::read_to_string(path).unwrap();
     let (line, json) = text.split_once('\n').unwrap();
-    assert_eq!(line, format!("idmatch-manifest 1 {:016x}", xxh3_64(json.as_bytes())));
+    assert_eq!(line, format!("idmatch-{kind} 2 {:016x}", xxh3_64(json.as_bytes())));
     serde_json::from_str(json).unwrap()
+}
+
+/// The identity of the one table, and its file.
+fn table_of(store: &Path, manifest: &serde_json::Value) -> (Vec<u8>, serde_json::Value) {
+    let tables = manifest["tables"].as_object().unwrap();
+    assert_eq!(tables.len(), 1);
+    let (id, named) = tables.iter().next().unwrap();
+    let path = store.join("segments").join(named["file"].as_str().unwrap());
+    let table = sealed("table", &path);
+    let bytes = std::fs::read(&path).unwrap();
+    assert_eq!(named["bytes"], bytes.len());
+    let json = bytes.split(|byte| *byte == b'\n').next().unwrap().len() + 1;
+    assert_eq!(hex(&named["sum"]), xxh3_64(&bytes[json..]));
+    assert_eq!([&table["id"], &table["name"]], [&serde_json::json!(id), &named["name"]]);
+    assert_eq!(table["changed"], manifest["generation"]);
+    let digits = id.as_bytes().chunks(2).map(|two| std::str::from_utf8(two).unwrap());
+    (digits.map(|two| u8::from_str_radix(two, 16).unwrap()).collect(), table)
+}
+
+/// The number of hex digits.
+fn hex(digits: &serde_json::Value) -> u64 {
+    let digits = digits.as_str().unwrap();
+    assert_eq!(digits.len(), 16);
+    u64::from_str_radix(digits, 16).unwrap()
 }
 
 /// An identifier of a journal, by the book: its text, and where the next byte is.
@@ -266,7 +255,7 @@ fn journal_id(bytes: &[u8]) -> (String, usize) {
         hex @ 196.. => (1, 1, usize::from(hex) - 195),
         text => (0, 1, usize::from(text)),
     };
-    (unpacked(kind, &bytes[start..start + len]).0, start + len)
+    (unpacked(kind, &bytes[start..start + len], 0).0, start + len)
 }
 
 #[test]
@@ -282,8 +271,15 @@ fn a_journal_is_as_the_page_says() {
     let bytes = std::fs::read(file).unwrap();
     let layout = Layout::named("file");
     assert!(bytes.starts_with(b"IDMJRN\r\n"));
-    assert_eq!(["format", "number", "before"].map(|field| layout.read(field, &bytes)), [1, 0, 0]);
+    assert_eq!(["format", "number", "before"].map(|field| layout.read(field, &bytes)), [2, 0, 0]);
     assert_eq!(layout.read("checksum", &bytes), xxh3_64(&bytes[..layout.len() - 8]));
+    let manifest = sealed("manifest", &dir.path().join("MANIFEST"));
+    let (id, _) = table_of(dir.path(), &manifest);
+    let store_id =
+        u128::from_be_bytes(layout.bytes("identity of the store", &bytes).try_into().unwrap());
+    assert_eq!(format!("{store_id:032x}"), manifest["store"].as_str().unwrap());
+    assert_ne!(layout.bytes("identity of this file", &bytes), [0; 16]);
+    assert_eq!(layout.bytes("identity of the previous file", &bytes), [0; 16]);
     let (mut at, mut found, mut commits) = (layout.len(), Vec::new(), 0);
     let layout = Layout::named("record");
     while at < bytes.len() {
@@ -295,8 +291,9 @@ fn a_journal_is_as_the_page_says() {
         let sum = xxh3_64_with_seed(&record[8..size], at as u64);
         assert_eq!(layout.read("checksum", record), sum);
         let entries = &record[layout.len()..layout.len() + len];
-        let (name, rest) = entries[1..].split_at(usize::from(entries[0]));
-        assert_eq!(name, b"some-table");
+        let (table, rest) = entries.split_at(16);
+        assert_eq!(table, id);
+        assert_eq!(layout.read("number of the commit", record), commits + 1);
         assert_eq!(number(&rest[4..8]) as usize, rest.len() - 8);
         let mut encoded = &rest[8..];
         for _ in 0..number(&rest[..4]) {
@@ -318,29 +315,37 @@ fn a_journal_is_as_the_page_says() {
 fn erasures_are_as_the_page_says() {
     let dir = tempfile::tempdir().unwrap();
     let store = EngineStore::open(dir.path()).unwrap();
-    let table = create(&store, "some-table", Keep::All).unwrap();
+    let writes = create(&store, "some-table", Keep::All).unwrap();
     let (id, partner_id) = ("an id".to_owned(), "a partner".to_owned());
     let targets = [
         Target::Id(id.clone()),
         Target::PartnerId(partner_id.clone()),
         Target::Pair { id, partner_id },
     ];
-    erase(&*table, &targets, 1_000).unwrap();
+    erase(&*writes, &targets, 1_000).unwrap();
     // The later of two counts.
-    erase(&*table, &targets[..1], 2_000).unwrap();
-    erase(&*table, &targets[1..], 500).unwrap();
-    let manifest = manifest(&dir.path().join("MANIFEST"));
+    erase(&*writes, &targets[..1], 2_000).unwrap();
+    erase(&*writes, &targets[1..], 500).unwrap();
+    let manifest = sealed("manifest", &dir.path().join("MANIFEST"));
+    let (id, table) = table_of(dir.path(), &manifest);
     let key: ErasureKey = manifest["erasure_key"].as_str().unwrap().parse().unwrap();
     let mut found = BTreeMap::new();
-    for file in manifest["tables"]["some-table"]["erasures"].as_array().unwrap() {
+    for file in table["erasures"].as_array().unwrap() {
         let name = file["file"].as_str().unwrap();
         let bytes = std::fs::read(dir.path().join("segments").join(name)).unwrap();
         let layout = Layout::named("erasures");
         assert!(bytes.starts_with(b"IDMERA\r\n"));
-        assert_eq!(layout.read("format", &bytes), 1);
-        let (body, sum) = bytes.split_at(bytes.len() - 8);
-        assert_eq!([number(sum), file["sum"].as_u64().unwrap()], [xxh3_64(body); 2]);
-        let entries: Vec<&[u8]> = body[24..].chunks(24).collect();
+        assert_eq!(["format", "kind", "load"].map(|field| layout.read(field, &bytes)), [2, 0, 0]);
+        assert_eq!(layout.bytes("identity of the table", &bytes), id);
+        assert_eq!(hex(&file["sum"]), xxh3_64(&bytes));
+        let sum_at = layout.len() - 8;
+        assert_eq!(layout.read("checksum of bytes 0 to 63", &bytes), xxh3_64(&bytes[..sum_at]));
+        let mut entries: Vec<&[u8]> = Vec::new();
+        for (number_of_page, page) in (1..).zip(bytes[layout.len()..].chunks(170 * 24 + 8)) {
+            let (body, sum) = page.split_at(page.len() - 8);
+            assert_eq!(number(sum), xxh3_64_with_seed(body, number_of_page));
+            entries.extend(body.chunks(24));
+        }
         let counts = [layout.read("count", &bytes), file["count"].as_u64().unwrap()];
         assert_eq!(counts, [entries.len() as u64; 2]);
         for entry in entries {

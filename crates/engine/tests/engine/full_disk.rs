@@ -3,8 +3,8 @@
 //! what to do; and when there is room the same store goes on.
 
 use crate::common::{
-    Batches, Child, NumberedRows, Question, Random, ask, assert_nothing_leaked, create, load, name,
-    report, role, runs, seed, skip, upsert,
+    Batches, Child, NumberedRows, Question, Random, ask, assert_nothing_leaks_for_long, create,
+    load, name, report, role, runs, seed, skip, upsert,
 };
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
@@ -186,7 +186,7 @@ fn fill_and_free(disk: &Path, number: usize, random: &mut Random) -> (usize, usi
     check_all(&*table, &told, random, "reopened");
     assert!(place.upsert(&*table, &mut told));
     reopened.close().unwrap();
-    assert_nothing_leaked(&place.root);
+    assert_nothing_leaks_for_long(&place.root);
     drop((table, reopened));
     // A thread of the store that waited to merge lets go of its files moments after the last user.
     let mut unmounted = (0..500).map(|_| {

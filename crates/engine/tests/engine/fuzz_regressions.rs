@@ -2,7 +2,9 @@
 //! changed, go into everything that takes bytes from a disk. Each function asserts for
 //! itself that what it accepts is in order; none may panic.
 
-use crate::common::{Batches, create, erase, files, load, rows_of_all_kinds, upsert};
+use crate::common::{
+    Batches, create, erase, files, load, manifest, rows_of_all_kinds, upsert, write_manifest,
+};
 use idmatch_engine::{EngineStore, fuzzing};
 use idmatch_model::Keep;
 use proptest::prelude::*;
@@ -11,8 +13,10 @@ use std::sync::LazyLock;
 
 type Target = (&'static str, fn(&[u8]));
 
-const TARGETS: [Target; 8] = [
+const TARGETS: [Target; 10] = [
     ("manifest", fuzzing::manifest),
+    ("table", fuzzing::table),
+    ("lock_note", fuzzing::lock_note),
     ("segment", fuzzing::segment),
     ("id_page", fuzzing::id_page),
     ("date_page", fuzzing::date_page),
@@ -25,6 +29,13 @@ const TARGETS: [Target; 8] = [
 /// The files of a small store: a manifest, segments, erasures and a journal.
 static FILES: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     let dir = tempfile::tempdir().unwrap();
+    let store = EngineStore::open(dir.path()).unwrap();
+    create(&store, "small", Keep::Last).unwrap();
+    drop(store);
+    // The targets read segments with this seed.
+    let mut json = manifest(dir.path()).unwrap();
+    json["seed"] = "0000000000000000".into();
+    write_manifest(dir.path(), &json);
     let store = EngineStore::open(dir.path()).unwrap();
     for (table, keep, count) in [("small", Keep::Last, 5), ("large", Keep::All, 400)] {
         let table = create(&store, table, keep).unwrap();
@@ -69,6 +80,7 @@ proptest! {
         // The manifest's checksum covers what follows the first line.
         if let Some(line_end) = bytes.iter().position(|byte| *byte == b'\n') {
             fuzzing::manifest(&bytes[line_end + 1..]);
+            fuzzing::table(&bytes[line_end + 1..]);
         }
     }
 
@@ -100,8 +112,9 @@ fn good_files_are_good() {
         FILES.iter().filter(|file| file.starts_with(magic.as_bytes())).collect()
     };
     let segments = of("IDMSEG");
-    let others = ["idmatch-manifest 1 ", "IDMJRN", "IDMERA"].map(|magic| of(magic).len());
-    assert_eq!((segments.len(), others, FILES.len()), (4, [1, 1, 2], 8));
+    let others = ["idmatch-manifest 2 ", "idmatch-table 2 ", "IDMJRN", "IDMERA"]
+        .map(|magic| of(magic).len());
+    assert_eq!((segments.len(), others, FILES.len()), (4, [1, 2, 1, 2], 10));
     for segment in segments {
         assert!(fuzzing::is_good_segment(segment));
         let mut changed = segment.clone();

@@ -2,8 +2,8 @@
 //! whole batches in it, all that were acknowledged among them, and no file that nobody needs.
 
 use crate::common::{
-    Batches, Child, NumberedRows, assert_nothing_leaked, create, is_long, load, name, report, role,
-    runs, upsert,
+    Batches, Child, NumberedRows, assert_nothing_leaks_for_long, create, is_long, load, name,
+    report, role, runs, upsert,
 };
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::Keep;
@@ -64,7 +64,7 @@ fn inspect(root: &Path) -> usize {
         assert!(!ROWS.are_in(&*table, count + 1), "batch {count} is missing, a later one is there");
         count
     });
-    assert_nothing_leaked(root);
+    assert_nothing_leaks_for_long(root);
     count
 }
 

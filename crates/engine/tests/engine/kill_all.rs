@@ -3,8 +3,9 @@
 //! stays away.
 
 use crate::common::{
-    Batches, Child, Counts, Progress, Question, Random, Row, ask, assert_nothing_leaked, create,
-    erase, is_between, is_long, load, marked, marked_in, name, report, role, runs, seed, upsert,
+    Batches, Child, Counts, Progress, Question, Random, Row, ask, assert_nothing_leaks_for_long,
+    create, erase, is_between, is_long, load, marked, marked_in, name, report, role, runs, seed,
+    upsert,
 };
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
@@ -197,7 +198,7 @@ fn a_process_that_does_everything_is_killed() {
             "{place}: {there:?} are there, {:?} were acknowledged",
             told.acknowledged
         );
-        assert_nothing_leaked(&root);
+        assert_nothing_leaks_for_long(&root);
         for (copy, least, erased_before) in &told.copies {
             let erased = &erased[..of_earlier + erased_before];
             let found = inspect(&dir.path().join(copy), &format!("{place}, {copy}"), erased);

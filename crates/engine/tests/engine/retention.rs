@@ -1,7 +1,9 @@
 //! Retention: what it hides is dropped by merges, each direction for itself, and yet both always have
 //! the same rows, whatever the retention becomes.
 
-use crate::common::{Batches, Random, Row, ask, create, erase, files, load, name, upsert};
+use crate::common::{
+    Batches, Random, Row, ask, create, erase, files, load, name, table_file, upsert,
+};
 use crate::common::{Question, seed};
 use crate::compaction::open;
 use idmatch_engine::EngineStore;
@@ -90,8 +92,12 @@ fn merged_under_a_retention(root: &Path, today: i64) -> (EngineStore, Arc<dyn Ta
     let options = TableOptions { keep: Keep::All, retention: days("30d") };
     let table = store.create_table(&name("t"), &options).unwrap();
     let mut random = Random::new(seed(), 7);
-    let manifest = || std::fs::read_to_string(root.join("MANIFEST")).unwrap();
-    while !manifest().contains("gone_before") {
+    let has_watermark = || {
+        let (_, json) = table_file(root, "t");
+        let segments = json["segments"].as_array().unwrap();
+        segments.iter().any(|segment| !segment["gone_before"].is_null())
+    };
+    while !has_watermark() {
         load(&*table, &mut Batches::of_rows(&some_rows(&mut random, today), 60)).unwrap();
     }
     table.set_retention(None).unwrap();

@@ -130,7 +130,8 @@ impl Disk for FaultyDisk {
 
     fn try_lock(&self, file: &Path) -> io::Result<Option<Box<dyn Lock>>> {
         self.0.pass()?;
-        OsDisk.try_lock(file)
+        let plan = self.0.clone();
+        Ok(OsDisk.try_lock(file)?.map(|inner| Box::new(Faulty { inner, plan }) as Box<dyn Lock>))
     }
 }
 
@@ -181,5 +182,17 @@ impl Mapped for Faulty<Arc<dyn Mapped>> {
     fn populate(&self, range: Range<usize>) -> io::Result<()> {
         self.plan.pass()?;
         self.inner.populate(range)
+    }
+}
+
+impl Lock for Faulty<Box<dyn Lock>> {
+    fn read(&self) -> io::Result<Vec<u8>> {
+        self.plan.pass()?;
+        self.inner.read()
+    }
+
+    fn write(&self, bytes: &[u8]) -> io::Result<()> {
+        self.plan.pass()?;
+        self.inner.write(bytes)
     }
 }

@@ -4,7 +4,9 @@
 mod child;
 mod faulty_disk;
 mod folder;
+mod gated_disk;
 mod harmed_disk;
+mod layout;
 mod marked;
 mod power_disk;
 mod question;
@@ -13,8 +15,13 @@ mod scale;
 
 pub(crate) use child::{Child, role};
 pub(crate) use faulty_disk::{Fault, FaultyDisk};
-pub(crate) use folder::{assert_nothing_leaked, copy_store, files};
+pub(crate) use folder::{
+    assert_nothing_leaked, assert_nothing_leaks_for_long, copy_store, files, manifest, table_file,
+    write_manifest, write_table,
+};
+pub(crate) use gated_disk::GatedDisk;
 pub(crate) use harmed_disk::HarmedDisk;
+pub(crate) use layout::{Layout, number};
 pub(crate) use marked::{
     Counts, Hub, Progress, WhenDropped, hub_numbers, is_between, marked, marked_in,
 };

@@ -187,6 +187,9 @@ impl Disk for PowerDisk {
         if state.names.get(file.parent().unwrap()) != Some(&None) {
             return Err(io::ErrorKind::NotFound.into());
         }
+        if state.names.contains_key(file) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
         // A file that is made anew is another file: the old one's bytes may come back.
         let number = state.files.len();
         state.files.push(FileState::default());
@@ -260,16 +263,38 @@ impl Disk for PowerDisk {
         if !state.locked.insert(file.to_owned()) {
             return Ok(None);
         }
-        Ok(Some(Box::new(Held { disk: self.clone(), path: file.to_owned() })))
+        let number = state.files.len();
+        let number = match state.names.get(file) {
+            Some(Some(number)) => *number,
+            _ => {
+                state.files.push(FileState::default());
+                state.names.insert(file.to_owned(), Some(number));
+                number
+            }
+        };
+        Ok(Some(Box::new(Held { disk: self.clone(), path: file.to_owned(), number })))
     }
 }
 
 struct Held {
     disk: PowerDisk,
     path: PathBuf,
+    number: usize,
 }
 
-impl Lock for Held {}
+impl Lock for Held {
+    fn read(&self) -> io::Result<Vec<u8>> {
+        Ok(self.disk.step()?.files[self.number].bytes.clone())
+    }
+
+    fn write(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut state = self.disk.step()?;
+        let there = &mut state.files[self.number].bytes;
+        there.resize(there.len().max(bytes.len()), 0);
+        there[..bytes.len()].copy_from_slice(bytes);
+        Ok(())
+    }
+}
 
 impl Drop for Held {
     fn drop(&mut self) {

@@ -1,0 +1,71 @@
+//! The note in LOCK: who writes, or wrote last, and what was published last.
+//!
+//! It is written after the manifest is durable, and never synced. A manifest that is older than the note is not
+//! the last one that was published. Must not know the lock itself.
+
+use super::{Manifest, sealed};
+use crate::identity::Identity;
+use idmatch_store::{Result, now};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use std::sync::OnceLock;
+
+const KIND: &str = "lock";
+
+/// The note has always this length, so that it is replaced by one write.
+const NOTE_BYTES: usize = 512;
+
+/// At most this many characters of the program's name are noted.
+const PROGRAM_CHARS: usize = 64;
+
+/// What LOCK says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LockNote {
+    pub(crate) store: Identity,
+    pub(crate) pid: u32,
+    /// The program and what it does, such as `idmatch load`.
+    pub(crate) program: String,
+    /// When it began to write, in milliseconds since 1970.
+    pub(crate) since: u64,
+    /// The generation that was published last.
+    pub(crate) generation: u64,
+}
+
+/// What this process does, and since when.
+static PROCESS: OnceLock<(String, u64)> = OnceLock::new();
+
+/// Names what this process does, such as `idmatch load`, for others that want to write the store meanwhile. The
+/// first name counts.
+pub fn name_process(program: &str) {
+    let program = program.chars().filter(|c| !c.is_control()).take(PROGRAM_CHARS).collect();
+    PROCESS.set((program, now().millis())).ok();
+}
+
+impl LockNote {
+    /// The note of this process.
+    pub(crate) fn of_this_process(manifest: &Manifest) -> LockNote {
+        let default = || {
+            let path = std::env::current_exe().ok();
+            let name = path.as_deref().and_then(Path::file_name).unwrap_or_default();
+            let name = name.to_string_lossy().chars().take(PROGRAM_CHARS).collect();
+            (name, now().millis())
+        };
+        let (program, since) = PROCESS.get_or_init(default).clone();
+        let (store, generation) = (manifest.store, manifest.generation);
+        LockNote { store, pid: std::process::id(), program, since, generation }
+    }
+
+    /// Reads a note; `None` for one that cannot be read.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<LockNote> {
+        sealed::unseal(KIND, Path::new("LOCK"), bytes).ok().map(|(note, _)| note)
+    }
+
+    pub(crate) fn encode(&self) -> Result<Vec<u8>> {
+        let mut json = sealed::to_json(KIND, self)?;
+        let (unpadded, _) = sealed::seal(KIND, &json);
+        let padding = NOTE_BYTES.saturating_sub(unpadded.len());
+        json.extend(std::iter::repeat_n(' ', padding));
+        Ok(sealed::seal(KIND, &json).0)
+    }
+}

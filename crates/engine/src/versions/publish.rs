@@ -1,0 +1,117 @@
+//! A publication: table files, the manifest, and then the version that readers see.
+//!
+//! Invariants: the caller has the writer lock. Table files are durable before the manifest names them, and a
+//! version is opened before it is published. What the manifest names no more goes with the last version that
+//! has it.
+
+use super::version_set::same_options;
+use super::{FileNames, LockNote, Manifest, OpenSegments, TableEntry, Version, VersionSet};
+use crate::identity::{Hex64, Identity};
+use crate::sync::Ordering::Relaxed;
+use idmatch_model::{TableName, TableOptions};
+use idmatch_store::{Error, ErrorKind, Result, now};
+use std::sync::Arc;
+
+impl VersionSet {
+    /// Changes the manifest.
+    pub(crate) fn publish(&self, change: impl FnOnce(&mut Manifest) -> Result<()>) -> Result<()> {
+        let _collected = self.collect_obsolete();
+        let _publishing = self.lock_publish();
+        self.publish_locked(change, |version| version)
+    }
+
+    /// The same for a caller that holds the publish lock; `adapt` may change the new version.
+    pub(crate) fn publish_locked(
+        &self,
+        change: impl FnOnce(&mut Manifest) -> Result<()>,
+        adapt: impl FnOnce(Version) -> Version,
+    ) -> Result<()> {
+        let published = self.published()?;
+        let mut manifest = published.clone();
+        change(&mut manifest)?;
+        if manifest == published
+            && published.is_published()
+            && !self.manifest_in_doubt.load(Relaxed)
+        {
+            self.install(adapt(self.open_version(manifest, &mut OpenSegments::new())?));
+            return Ok(());
+        }
+        manifest.generation += 1;
+        manifest.publication = Hex64::random()?;
+        manifest.commit = self.last_commit().max(manifest.commit);
+        manifest.clock.note(now().millis());
+        let names = FileNames::new(&self.next_file);
+        let outcome = self.write_and_install(manifest, &published, &names, adapt);
+        // The manifest may have been replaced nevertheless: the one on disk decides.
+        outcome.inspect_err(|_| self.remove_unpublished(&names.taken()))
+    }
+
+    fn write_and_install(
+        &self,
+        mut manifest: Manifest,
+        published: &Manifest,
+        names: &FileNames<'_>,
+        adapt: impl FnOnce(Version) -> Version,
+    ) -> Result<()> {
+        let folder = self.segments();
+        manifest.write_tables(&*self.disk, &folder, published, || names.take_for("tab"))?;
+        manifest.next_file = self.next_file.load(Relaxed);
+        // Opened before it is published: a segment that cannot be read never is.
+        let version = adapt(self.open_version(manifest.clone(), &mut OpenSegments::new())?);
+        if let Err(e) = manifest.publish(&*self.disk, &self.root) {
+            self.manifest_in_doubt.store(true, Relaxed);
+            if let Ok(now) = self.published()
+                && now.publication == manifest.publication
+            {
+                // It may not be durable, so the files of the one before stay.
+                self.install(version);
+            }
+            return Err(e);
+        }
+        self.manifest_in_doubt.store(false, Relaxed);
+        self.current().mark_obsolete_files(&version);
+        self.install(version);
+        self.note_in_lock(LockNote::of_this_process(&manifest));
+        Ok(())
+    }
+
+    /// Writes a note into LOCK, best effort: an older one protects less, and harms nothing.
+    pub(crate) fn note_in_lock(&self, note: LockNote) {
+        let lock = self.lock.lock().as_ref().and_then(std::sync::Weak::upgrade);
+        if let (Some(lock), Ok(bytes)) = (lock, note.encode()) {
+            lock.write(&bytes).ok();
+        }
+    }
+
+    /// The manifest on disk. A missing one means an empty store only if there never was one: the
+    /// manifest decides which files are removed.
+    pub(crate) fn published(&self) -> Result<Manifest> {
+        let current = self.current();
+        match Manifest::read(&*self.disk, &self.root, &current.manifest)? {
+            Some(manifest) => Ok(manifest),
+            None if !current.manifest.is_published() => Ok(Manifest::clone(&current.manifest)),
+            None => Err(Error::new(
+                ErrorKind::NotAStore,
+                format!("{} has lost its MANIFEST; restore it from a backup", self.root.display()),
+            )),
+        }
+    }
+}
+
+impl Manifest {
+    /// A table's entry, made with this identity if there is none.
+    ///
+    /// # Errors
+    /// `TableExists` if there is one with other options.
+    pub(crate) fn entry(
+        &mut self,
+        name: &TableName,
+        id: Identity,
+        options: &TableOptions,
+    ) -> Result<&mut TableEntry> {
+        let new = || Arc::new(TableEntry::new(id, name.clone(), options));
+        let table = Arc::make_mut(self.tables.entry(name.clone()).or_insert_with(new));
+        same_options(name, &table.options.table_options(), options)?;
+        Ok(table)
+    }
+}

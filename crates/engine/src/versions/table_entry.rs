@@ -1,0 +1,204 @@
+//! Table files: what the manifest says of one table. Immutable, so that a publication writes only those of the
+//! tables that it changes.
+
+use super::sealed;
+use crate::disk::{Disk, corrupt, io_error};
+use crate::identity::{Hex64, Identity};
+use crate::segment::SegmentInfo;
+use crate::tombstones::TombstoneFile;
+use idmatch_model::{Keep, Period, TableName, TableOptions};
+use idmatch_store::Result;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use std::sync::Arc;
+
+const KIND: &str = "table";
+
+/// What the manifest says of a table file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TableFile {
+    pub(crate) name: TableName,
+    /// The file's name in the folder of segments.
+    pub(crate) file: String,
+    pub(crate) bytes: u64,
+    /// The checksum of its JSON.
+    pub(crate) sum: Hex64,
+}
+
+/// A table: the content of a table file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TableEntry {
+    pub(crate) id: Identity,
+    pub(crate) name: TableName,
+    pub(crate) options: StoredOptions,
+    /// The generation of the store that changed the table last.
+    pub(crate) changed: u64,
+    /// Retentions that were in force within the last day.
+    pub(crate) kept: Vec<KeptRetention>,
+    /// How many replaces of the table there were.
+    pub(crate) epoch: u64,
+    /// A replace that runs.
+    pub(crate) fence: Option<Fence>,
+    /// Marks of rows that loads have deleted.
+    pub(crate) deletes: Vec<DeletesFile>,
+    /// The segments of loads that were undone or replaced, until they are removed.
+    pub(crate) put_aside: Vec<PutAside>,
+    pub(crate) next_load: u64,
+    /// Oldest first.
+    #[serde(rename = "erasures")]
+    pub(crate) tombstones: Vec<TombstoneFile>,
+    /// In the order in which they were published.
+    pub(crate) segments: Vec<SegmentInfo>,
+}
+
+/// The options of a table as they are stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StoredOptions {
+    pub(crate) keep: Keep,
+    pub(crate) retention: Option<Period>,
+    /// For how long what a replace or an undo takes away can be brought back.
+    pub(crate) undo_for: Option<Period>,
+}
+
+/// A retention that was in force until an instant, in milliseconds since 1970.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct KeptRetention {
+    pub(crate) retention: Option<Period>,
+    pub(crate) until: u64,
+}
+
+/// A replace that runs: its session, and the epoch that it begins.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Fence {
+    pub(crate) session: Identity,
+    pub(crate) epoch: u64,
+}
+
+/// A file of delete marks of a load.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DeletesFile {
+    pub(crate) file: String,
+    pub(crate) load: u64,
+    pub(crate) sum: Hex64,
+}
+
+/// Segments of a load that are not read any more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PutAside {
+    pub(crate) load: u64,
+    pub(crate) epoch: u64,
+    pub(crate) segments: Vec<SegmentInfo>,
+    pub(crate) until: u64,
+}
+
+impl StoredOptions {
+    /// The options that a table is made with.
+    pub(crate) fn table_options(&self) -> TableOptions {
+        TableOptions { keep: self.keep, retention: self.retention.clone() }
+    }
+}
+
+impl TableEntry {
+    /// A new table.
+    pub(crate) fn new(id: Identity, name: TableName, options: &TableOptions) -> TableEntry {
+        let TableOptions { keep, retention } = options.clone();
+        TableEntry {
+            id,
+            name,
+            options: StoredOptions { keep, retention, undo_for: None },
+            changed: 0,
+            kept: Vec::new(),
+            epoch: 0,
+            fence: None,
+            deletes: Vec::new(),
+            put_aside: Vec::new(),
+            next_load: 1,
+            tombstones: Vec::new(),
+            segments: Vec::new(),
+        }
+    }
+
+    /// Adds segments that were made with these tombstones. Segments made with older ones may have rows that
+    /// were erased since; `now` is when that is noted.
+    pub(crate) fn add(
+        &mut self,
+        segments: Vec<SegmentInfo>,
+        made_with: &[TombstoneFile],
+        now: u64,
+    ) {
+        let erased_since = (self.tombstones != made_with).then_some(now);
+        let epoch = self.epoch;
+        self.segments.extend(segments.into_iter().map(|segment| SegmentInfo {
+            erased_since,
+            epoch,
+            ..segment
+        }));
+    }
+
+    /// The files that the table needs, each with its ending.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (&str, &'static str)> {
+        let put_aside = self.put_aside.iter().flat_map(|aside| &aside.segments);
+        let segments = self.segments.iter().chain(put_aside).map(|s| (s.file.as_str(), "seg"));
+        let tombstones = self.tombstones.iter().map(|file| (file.file.as_str(), "era"));
+        let deletes = self.deletes.iter().map(|file| (file.file.as_str(), "era"));
+        segments.chain(tombstones).chain(deletes)
+    }
+
+    /// Writes the table as a new file, durably; its name is not durable yet.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(super) fn write(&self, disk: &dyn Disk, folder: &Path, file: String) -> Result<TableFile> {
+        let path = folder.join(&file);
+        let (bytes, sum) = sealed::seal(KIND, &sealed::to_json(KIND, self)?);
+        let write = || {
+            let mut file = disk.create(&path)?;
+            file.write_all(&bytes)?;
+            file.sync()
+        };
+        write().map_err(|e| io_error("write", &path, e))?;
+        Ok(TableFile { name: self.name.clone(), file, bytes: bytes.len() as u64, sum })
+    }
+
+    /// Reads the bytes of a table file.
+    pub(crate) fn decode(path: &Path, bytes: &[u8]) -> Result<(TableEntry, Hex64)> {
+        sealed::unseal(KIND, path, bytes)
+    }
+
+    /// The bytes of a table file.
+    pub(crate) fn encode(&self) -> Result<Vec<u8>> {
+        Ok(sealed::seal(KIND, &sealed::to_json(KIND, self)?).0)
+    }
+}
+
+impl TableFile {
+    /// Reads the table that the manifest names by this file.
+    ///
+    /// # Errors
+    /// `Io`; `Corrupt`, also for another file than the manifest names; `UnsupportedFormat`.
+    pub(super) fn read(
+        &self,
+        disk: &dyn Disk,
+        folder: &Path,
+        id: Identity,
+    ) -> std::io::Result<Result<Arc<TableEntry>>> {
+        let path = folder.join(&self.file);
+        let bytes = disk.read(&path)?;
+        Ok(TableEntry::decode(&path, &bytes).and_then(|(entry, sum)| {
+            let is_named = (bytes.len() as u64, sum) == (self.bytes, self.sum);
+            match is_named && entry.id == id && entry.name == self.name {
+                true => Ok(Arc::new(entry)),
+                false => {
+                    Err(corrupt(&path, 0, "this is another table file than the manifest names"))
+                }
+            }
+        }))
+    }
+}

@@ -1,0 +1,260 @@
+//! A table of a version: its open segments and memtables, and its files. Must not know how versions change.
+
+use super::Manifest;
+use super::stored_file::{Reaper, StoredFile};
+use super::table_entry::TableEntry;
+use crate::disk::Disk;
+use crate::encoding::Packed;
+use crate::hash_partition::HashPartition;
+use crate::memtable::{Commit, Memtable};
+use crate::segment::Segment;
+use crate::tombstones::{KeyTombstones, RowRules, Tombstones};
+use idmatch_model::{SeenAt, Side, TableName, TableOptions, Window};
+use idmatch_store::{Result, now};
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A table of a version.
+pub(crate) struct TableVersion {
+    pub(crate) options: TableOptions,
+    pub(crate) row_rules: RowRules,
+    /// What the manifest says of it.
+    entry: Arc<TableEntry>,
+    by_id: Arc<Direction>,
+    by_partner_id: Arc<Direction>,
+    /// Oldest first.
+    memtables: Vec<Arc<Memtable>>,
+    /// Its files, by name: they stay as long as this version.
+    files: Arc<BTreeMap<String, Arc<StoredFile>>>,
+}
+
+/// The segments whose keys are of one side.
+struct Direction {
+    all: Vec<Arc<Segment>>,
+    /// The segments that each hash partition overlaps, so that readers need not look through all.
+    by_partition: Vec<Vec<Arc<Segment>>>,
+}
+
+impl Direction {
+    fn new(all: Vec<Arc<Segment>>) -> Direction {
+        let of_partition =
+            |partition| all.iter().filter(move |s| s.header.overlaps(partition)).cloned().collect();
+        let by_partition = HashPartition::all().map(of_partition).collect();
+        Direction { all, by_partition }
+    }
+}
+
+/// Open segments by the names of their files.
+pub(crate) type OpenSegments = HashMap<String, Arc<Segment>>;
+
+/// Where the files of a store are.
+pub(crate) struct OpenPlace<'a> {
+    pub(crate) disk: &'a dyn Disk,
+    pub(crate) folder: &'a Path,
+    pub(crate) reaper: &'a Arc<Reaper>,
+}
+
+impl TableVersion {
+    /// Opens a table of a manifest. What `before` has open is shared. Newly opened segments are added to
+    /// `opened`, also if a later one fails. Memtables are left out.
+    pub(super) fn open(
+        place: &OpenPlace<'_>,
+        manifest: &Manifest,
+        entry: &Arc<TableEntry>,
+        before: Option<&TableVersion>,
+        opened: &mut OpenSegments,
+    ) -> Result<TableVersion> {
+        let before = before.filter(|table| table.entry.id == entry.id);
+        let open: HashMap<String, &Arc<Segment>> = before
+            .into_iter()
+            .flat_map(TableVersion::all_segments)
+            .filter_map(|segment| Some((segment.file_name()?, segment)))
+            .collect();
+        let identity = (entry.id, manifest.hash_seed());
+        let (mut by_id, mut by_partner_id) = (Vec::new(), Vec::new());
+        for info in &entry.segments {
+            let mut segment = match open.get(&info.file).copied().or(opened.get(&info.file)) {
+                Some(segment) => Arc::clone(segment),
+                None => Arc::new(Segment::open(place.disk, place.folder, info, identity)?),
+            };
+            opened.insert(info.file.clone(), Arc::clone(&segment));
+            let retention_watermark = info.retention_watermark.unwrap_or(SeenAt::EPOCH);
+            if segment.retention_watermark() != retention_watermark {
+                segment = Arc::new(segment.with_watermark(retention_watermark));
+            }
+            if info.erased_since.is_some() {
+                segment.mark_erased();
+            }
+            match info.side {
+                Side::Id => by_id.push(segment),
+                Side::PartnerId => by_partner_id.push(segment),
+            }
+        }
+        let mut files = BTreeMap::new();
+        let table_file = manifest.table_file(entry.id);
+        for file in entry.files().map(|(file, _)| file).chain(table_file) {
+            let there = before.and_then(|table| table.files.get(file)).cloned();
+            let new = || StoredFile::new(place.folder.join(file), place.reaper);
+            files.insert(file.to_owned(), there.unwrap_or_else(new));
+        }
+        Ok(TableVersion {
+            options: entry.options.table_options(),
+            row_rules: RowRules {
+                tombstones: open_tombstones(place, manifest, entry, before)?,
+                ..RowRules::new(identity.0, identity.1, entry.options.keep)
+            },
+            entry: entry.clone(),
+            by_id: Arc::new(Direction::new(by_id)),
+            by_partner_id: Arc::new(Direction::new(by_partner_id)),
+            memtables: Vec::new(),
+            files: Arc::new(files),
+        })
+    }
+
+    /// Whether this is the table of that entry.
+    pub(super) fn is_of(&self, entry: &Arc<TableEntry>) -> bool {
+        Arc::ptr_eq(&self.entry, entry)
+    }
+
+    /// The same with other memtables; itself if they are the same.
+    pub(super) fn with_memtables(self: &Arc<Self>, memtables: Vec<Arc<Memtable>>) -> Arc<Self> {
+        let is_same = self.memtables.len() == memtables.len()
+            && self.memtables.iter().zip(&memtables).all(|(a, b)| Arc::ptr_eq(a, b));
+        if is_same {
+            return self.clone();
+        }
+        Arc::new(TableVersion {
+            options: self.options.clone(),
+            row_rules: self.row_rules.clone(),
+            entry: self.entry.clone(),
+            by_id: self.by_id.clone(),
+            by_partner_id: self.by_partner_id.clone(),
+            memtables,
+            files: self.files.clone(),
+        })
+    }
+
+    /// Says that the published manifest names the files no more that `after` lacks.
+    pub(super) fn mark_obsolete_files(&self, after: Option<&TableVersion>) {
+        let is_needed = |name: &String| after.is_some_and(|table| table.files.contains_key(name));
+        let gone = self.files.iter().filter(|(name, _)| !is_needed(name));
+        gone.for_each(|(_, file)| file.mark_obsolete());
+    }
+
+    /// The table's name when the version was published.
+    pub(crate) fn name(&self) -> &TableName {
+        &self.entry.name
+    }
+
+    /// What the manifest says of it.
+    pub(crate) fn entry(&self) -> &TableEntry {
+        &self.entry
+    }
+
+    /// The segments whose keys are of this side.
+    pub(crate) fn segments(&self, side: Side) -> &[Arc<Segment>] {
+        &self.direction(side).all
+    }
+
+    /// Those of them that a hash partition overlaps.
+    pub(crate) fn segments_of(&self, side: Side, partition: HashPartition) -> &[Arc<Segment>] {
+        self.direction(side).by_partition.get(usize::from(partition.0)).map_or(&[], Vec::as_slice)
+    }
+
+    /// The segments of both directions.
+    pub(crate) fn all_segments(&self) -> impl Iterator<Item = &Arc<Segment>> {
+        self.by_id.all.iter().chain(&self.by_partner_id.all)
+    }
+
+    /// The memtables of the table.
+    pub(crate) fn memtables(&self) -> &[Arc<Memtable>] {
+        &self.memtables
+    }
+
+    /// Every segment that may have rows of some keys of a partition, each given with its hash. Memtable rows
+    /// up to a commit are made into further ones.
+    pub(crate) fn sources_of<'k>(
+        &self,
+        side: Side,
+        partition: HashPartition,
+        keys: impl Iterator<Item = (u64, Packed<'k>)> + Clone,
+        last: Commit,
+    ) -> Result<Vec<Arc<Segment>>> {
+        let mut sources = self.segments_of(side, partition).to_vec();
+        for memtable in &self.memtables {
+            let rows = memtable.rows_of(side, partition, keys.clone(), (&self.row_rules, last))?;
+            sources.extend(rows.map(Arc::new));
+        }
+        Ok(sources)
+    }
+
+    /// The same for all keys of a partition.
+    pub(crate) fn sources_in(
+        &self,
+        side: Side,
+        partition: HashPartition,
+        last: Commit,
+    ) -> Result<Vec<Arc<Segment>>> {
+        let mut sources = self.segments_of(side, partition).to_vec();
+        for memtable in &self.memtables {
+            let rows = memtable.rows_in(side, partition, (&self.row_rules, last))?;
+            sources.extend(rows.map(Arc::new));
+        }
+        Ok(sources)
+    }
+
+    /// The tombstones for the rows of a key in a segment; `None` if none of them was erased.
+    pub(crate) fn tombstones_in(
+        &self,
+        segment: &Segment,
+        side: Side,
+        key: Packed<'_>,
+    ) -> Option<Arc<KeyTombstones>> {
+        let may_be = segment.has_hidden();
+        may_be.then(|| self.row_rules.tombstones.of_key(side, key).map(Arc::new)).flatten()
+    }
+
+    /// The part of a window that the table's retention leaves.
+    pub(crate) fn visible_window(&self, window: Window) -> Window {
+        match &self.options.retention {
+            Some(retention) => window.within_retention(Some(retention), now()),
+            None => window,
+        }
+    }
+
+    fn direction(&self, side: Side) -> &Direction {
+        match side {
+            Side::Id => &self.by_id,
+            Side::PartnerId => &self.by_partner_id,
+        }
+    }
+}
+
+/// The tombstones of a table. Files that `before` has open are shared.
+fn open_tombstones(
+    place: &OpenPlace<'_>,
+    manifest: &Manifest,
+    entry: &TableEntry,
+    before: Option<&TableVersion>,
+) -> Result<Arc<Tombstones>> {
+    let key = manifest.erasure_key()?;
+    let (wanted, had) = (&entry.tombstones, before.map_or(&[][..], |t| &t.entry.tombstones));
+    let open = before.map(|table| &table.row_rules.tombstones);
+    if let Some(open) = open.filter(|open| wanted == had && open.key() == key) {
+        return Ok(Arc::clone(open));
+    }
+    let mut tombstone_sets = Vec::new();
+    for file in wanted {
+        let number = had.iter().position(|other| other == file);
+        let set = number.and_then(|number| open?.sets().get(number).cloned());
+        tombstone_sets.push(match set {
+            Some(set) => set,
+            None => {
+                let owner = manifest.tombstone_owner(entry.id);
+                Arc::new(file.read(place.disk, place.folder, owner)?)
+            }
+        });
+    }
+    Ok(Arc::new(Tombstones::new(key, tombstone_sets)))
+}

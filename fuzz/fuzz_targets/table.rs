@@ -1,0 +1,3 @@
+//! A table file, whole or as what follows its first line.
+#![no_main]
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| idmatch_engine::fuzzing::table(bytes));
