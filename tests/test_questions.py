@@ -1,5 +1,6 @@
 """Questions about one identifier, in both directions, with windows of every kind."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -8,8 +9,9 @@ from pathlib import Path
 
 import idmatch
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from conftest import DAY, NOON, SMALL, Window, answer_schema, observations, pairs
+from conftest import DAY, NOON, SMALL, Cli, Window, answer_schema, observations, pairs
 
 MILLISECOND = timedelta(milliseconds=1)
 
@@ -263,27 +265,41 @@ def test_a_fork_does_not_write(tmp_path: Path) -> None:
     assert (ran.stdout, ran.stderr) == ("good\n", "")
 
 
-def test_another_process_sees_what_was_loaded(tmp_path: Path) -> None:
-    with idmatch.open(tmp_path / "store") as writer:
-        table = writer.create_table("one")
-        reader = idmatch.open(tmp_path / "store")
-        seen = reader.table("one")
-        table.load(SMALL)
-        assert pairs(seen.partner_ids("a")) == []
-        reader.refresh()
-        assert pairs(seen.partner_ids("a")) == pairs(table.partner_ids("a"))
+def test_a_refresh_shows_what_another_process_loaded(cli: Cli) -> None:
+    pq.write_table(SMALL, cli.home / "small.parquet")
+    pq.write_table(observations(("a", "new", NOON)), cli.home / "more.parquet")
+    assert cli("load", "store", "one", "small.parquet").code == 0
+    reader = idmatch.open(cli.home / "store")
+    seen = reader.table("one")
+    before = pairs(seen.partner_ids("a"))
+    assert cli("load", "store", "one", "more.parquet").code == 0
+    assert pairs(seen.partner_ids("a")) == before
+    reader.refresh()
+    assert len(pairs(seen.partner_ids("a"))) == len(before) + 1
 
 
-def test_one_load_at_a_time(table: idmatch.Table, store: idmatch.Store) -> None:
-    other = idmatch.open(store.path).table("small")
+def test_handles_of_one_process_share_the_writer(tmp_path: Path) -> None:
+    first, second = (idmatch.open(tmp_path / "store") for _ in range(2))
+    first.create_table("t").upsert(observations(("a", "x", NOON)))
+    second.table("t").upsert(observations(("a", "y", NOON)))
+    assert pairs(first.table("t").partner_ids("a")) == [("x", NOON), ("y", NOON)]
+    first.close()
+    second.table("t").upsert(observations(("a", "z", NOON)))
+    with pytest.raises(idmatch.InvalidArgument, match="is closed"):
+        first.table("t").upsert(SMALL)
+
+
+def test_one_load_at_a_time(table: idmatch.Table, cli: Cli) -> None:
+    pq.write_table(SMALL, cli.home / "small.parquet")
 
     def batches() -> Iterator[pa.RecordBatch]:
-        with pytest.raises(idmatch.Busy):
-            other.load(SMALL)
+        refused = cli("load", "store", "small", "small.parquet")
+        assert refused.code == 1
+        assert f"process {os.getpid()} (" in refused.err
         yield from SMALL.to_batches()
 
     assert table.load(pa.RecordBatchReader.from_batches(SMALL.schema, batches())).rows == 5
-    assert other.load(SMALL).rows == 5
+    assert cli("load", "store", "small", "small.parquet").code == 0
 
 
 def test_backup_and_restore(table: idmatch.Table, store: idmatch.Store, tmp_path: Path) -> None:

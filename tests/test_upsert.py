@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -99,13 +100,17 @@ def test_many_threads_upsert(store: idmatch.Store) -> None:
     assert table.ids("shared").num_rows == 200
 
 
-def test_one_process_writes_and_others_refresh(tmp_path: Path) -> None:
-    with idmatch.open(tmp_path / "store") as writer, idmatch.open(tmp_path / "store") as reader:
+def test_one_process_writes_and_others_read(cli: Cli) -> None:
+    pq.write_table(observations(("b", "y", NOON)), cli.home / "more.parquet")
+    with idmatch.open(cli.home / "store") as writer:
         writer.create_table("t").upsert(observations(("a", "x", NOON)))
-        reader.refresh()
-        assert reader.table("t").latest_partner_id("a") == ("x", NOON)
-        with pytest.raises(idmatch.Busy, match="another process is writing"):
-            reader.table("t").upsert(observations(("b", "y", NOON)))
+        found = cli("lookup", "store", "t", "--id", "a", "--json").json()
+        assert [match["partner_id"] for match in found["matches"]] == ["x"]
+        refused = cli("upsert", "store", "t", "more.parquet")
+        assert refused.code == 1
+        assert f"process {os.getpid()} (" in refused.err
+        assert "is writing" in refused.err
+    assert cli("upsert", "store", "t", "more.parquet").code == 0
 
 
 def test_bad_rows_are_told(

@@ -17,6 +17,8 @@ use std::time::Duration;
 /// The order in which locks are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rank {
+    /// The stores that are open in this process.
+    Handles,
     /// An erasure or a bulk load, one of each at a time.
     Operation,
     /// The journal's writer.
@@ -39,7 +41,7 @@ pub(crate) struct RankedMutex<T> {
 }
 
 impl<T> RankedMutex<T> {
-    pub(crate) fn new(rank: Rank, value: T) -> RankedMutex<T> {
+    pub(crate) const fn new(rank: Rank, value: T) -> RankedMutex<T> {
         RankedMutex { rank, inner: Mutex::new(value) }
     }
 

@@ -4,8 +4,7 @@
 //! of them. Its new holder catches up with the store and removes orphans. Must not know what is written.
 
 use crate::disk::{Lock, io_error};
-use crate::sync::Ordering::Relaxed;
-use crate::sync::{self, AtomicBool, Rank, RankedMutex};
+use crate::sync::{self, Rank, RankedMutex};
 use crate::versions::{LOCK, LockNote, Manifest, Version, VersionSet};
 use idmatch_model::SeenAt;
 use idmatch_store::{Error, ErrorKind, Result};
@@ -27,8 +26,6 @@ pub(crate) struct WriterLock {
     versions: Arc<VersionSet>,
     /// The lock, as long as anything in this process has it.
     slot: RankedMutex<Weak<WriterGuard>>,
-    /// Whether the store was closed for good.
-    is_closed: AtomicBool,
     /// The process that opened the store.
     process: u32,
 }
@@ -38,7 +35,6 @@ impl WriterLock {
         WriterLock {
             versions,
             slot: RankedMutex::new(Rank::WriterLock, Weak::new()),
-            is_closed: AtomicBool::new(false),
             process: std::process::id(),
         }
     }
@@ -49,18 +45,9 @@ impl WriterLock {
         std::process::id() == self.process
     }
 
-    /// Has later writes fail.
-    pub(crate) fn close(&self) {
-        self.is_closed.store(true, Relaxed);
-    }
-
-    /// Refuses to write a store that was closed for good, and in a fork.
+    /// Refuses to write in a fork.
     pub(crate) fn check_writable(&self) -> Result<()> {
         let root = self.versions.root.display();
-        if self.is_closed.load(Relaxed) {
-            let what = format!("the store {root} is closed; open it again");
-            return Err(Error::new(ErrorKind::InvalidArgument, what));
-        }
         if !self.is_own_process() {
             let what = format!(
                 "the store {root} was opened by process {}, of which this one is a fork; \

@@ -6,7 +6,7 @@ use memmap2::{Advice, Mmap};
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,6 +15,14 @@ use std::sync::Arc;
 pub struct OsDisk;
 
 impl Disk for OsDisk {
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    fn directory_id(&self, dir: &Path) -> Option<(u64, u64)> {
+        fs::metadata(dir).ok().map(|found| (found.dev(), found.ino()))
+    }
+
     fn create_dir(&self, dir: &Path) -> io::Result<()> {
         fs::create_dir_all(dir)
     }

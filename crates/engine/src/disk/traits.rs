@@ -8,6 +8,14 @@ use std::sync::Arc;
 
 /// File operations. Paths are absolute or relative to the working directory.
 pub trait Disk: Send + Sync + Debug {
+    /// Whether all stores of a process see the same files through disks of this kind.
+    fn is_shared(&self) -> bool {
+        false
+    }
+    /// Device and inode of a directory; `None` if there is none.
+    fn directory_id(&self, _dir: &Path) -> Option<(u64, u64)> {
+        None
+    }
     /// Makes a directory and its parents; one that exists is fine.
     fn create_dir(&self, dir: &Path) -> io::Result<()>;
     /// The names in a directory, unordered. `NotFound` if there is none.

@@ -1,6 +1,6 @@
 //! The store of a directory: opens it, and delegates to the owners.
 
-use super::owners::{Owners, StoreGuard};
+use super::handle::StoreHandle;
 use super::table::EngineTable;
 use crate::catalog;
 use crate::disk::{Disk, OsDisk};
@@ -17,12 +17,13 @@ use std::sync::Arc;
 /// A store in a folder. Clones share it.
 #[derive(Debug, Clone)]
 pub struct EngineStore {
-    owners: Arc<StoreGuard>,
+    owners: Arc<StoreHandle>,
 }
 
 impl EngineStore {
     /// Opens the store in a folder. A folder that does not exist yet, or is empty, is a
-    /// store without tables; the first write makes what it needs.
+    /// store without tables; the first write makes what it needs. Handles of one process share the writer,
+    /// the memory and what they see.
     ///
     /// # Errors
     /// `NotAStore` if the folder holds something else, `Corrupt` and `UnsupportedFormat` for
@@ -36,7 +37,7 @@ impl EngineStore {
         EngineStore::open_with(disk, root, MemoryLimits::default())
     }
 
-    /// Opens a store whose loads hold to these limits.
+    /// Opens a store that holds to these limits; one that is open in this process keeps its own.
     pub fn open_with(
         disk: Arc<dyn Disk>,
         root: &Path,
@@ -47,17 +48,17 @@ impl EngineStore {
             let what = format!("{root:?} is no path of a store");
             Error::with_source(ErrorKind::InvalidArgument, what, e)
         })?;
-        Ok(EngineStore { owners: StoreGuard::new(Owners::open(disk, &root, limits)?) })
+        Ok(EngineStore { owners: StoreHandle::open(disk, &root, limits)? })
     }
 
-    /// What upserts of this process promise from now on, unless they ask for more.
+    /// What upserts through this handle and its clones promise from now on, unless they ask for more.
     pub fn set_durability(&self, durability: Durability) {
-        self.owners.writes.set_durability(durability);
+        self.owners.set_durability(durability);
     }
 
     /// What upserts promise unless they ask for more.
     pub fn durability(&self) -> Durability {
-        self.owners.writes.durability()
+        self.owners.durability()
     }
 
     /// Ends the writing of this process, so that another may write. Reading goes on; the next
@@ -122,6 +123,7 @@ impl EngineStore {
 
 impl Store for EngineStore {
     fn create_table(&self, name: &TableName, options: &TableOptions) -> Result<Arc<dyn Table>> {
+        self.owners.check_open()?;
         catalog::create_table(&self.owners.versions, &self.owners.lock, name, options)?;
         self.table(name)
     }
@@ -157,15 +159,16 @@ impl Store for EngineStore {
     }
 
     fn backup(&self, destination: &Path) -> Result<()> {
+        self.owners.check_open()?;
         self.owners.backup(destination, Some(CopyKind::Backup))
     }
 
     fn adopt_erasure_key(&self, key: ErasureKey) -> Result<ErasureKey> {
+        self.owners.check_open()?;
         self.owners.eraser.adopt_key(key)
     }
 
     fn end(&self) -> Result<()> {
-        self.owners.lock.close();
-        self.owners.writes.close()
+        self.owners.close()
     }
 }

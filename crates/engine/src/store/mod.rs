@@ -17,6 +17,7 @@
 
 mod backup;
 mod engine_store;
+mod handle;
 mod owners;
 mod table;
 

@@ -5,6 +5,7 @@ use crate::disk::Disk;
 use crate::erase::Eraser;
 use crate::load::BulkLoader;
 use crate::options::MemoryLimits;
+use crate::sync::{AtomicUsize, Ordering::AcqRel};
 use crate::versions::{Manifest, VersionSet, foreign_file};
 use crate::write::WritePath;
 use crate::writer_lock::WriterLock;
@@ -54,6 +55,21 @@ impl Owners {
     }
 }
 
+impl Owners {
+    /// Whether the directory still has the store that was opened.
+    ///
+    /// # Errors
+    /// Those of reading a manifest.
+    pub(super) fn is_still_there(&self) -> Result<bool> {
+        let opened = &self.versions.current().manifest;
+        let there = Manifest::read(&*self.versions.disk, &self.versions.root, opened)?;
+        Ok(match there {
+            Some(there) => !opened.is_published() || there.store == opened.store,
+            None => !opened.is_published(),
+        })
+    }
+}
+
 impl fmt::Debug for Owners {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.versions.fmt(f)
@@ -63,18 +79,31 @@ impl fmt::Debug for Owners {
 /// Held by every store and table in use. When the last one is dropped without the store being closed,
 /// background work ends soon, and the writer lock is released.
 #[derive(Debug)]
-pub(crate) struct StoreGuard(Owners);
+pub(crate) struct StoreGuard {
+    owners: Owners,
+    /// Handles that are not closed.
+    handles: AtomicUsize,
+}
 
 impl StoreGuard {
     pub(crate) fn new(owners: Owners) -> Arc<StoreGuard> {
-        Arc::new(StoreGuard(owners))
+        Arc::new(StoreGuard { owners, handles: AtomicUsize::new(0) })
+    }
+
+    pub(super) fn add_handle(&self) {
+        self.handles.fetch_add(1, AcqRel);
+    }
+
+    /// Whether it was the last one.
+    pub(super) fn remove_handle(&self) -> bool {
+        self.handles.fetch_sub(1, AcqRel) == 1
     }
 }
 
 impl Deref for StoreGuard {
     type Target = Owners;
     fn deref(&self) -> &Owners {
-        &self.0
+        &self.owners
     }
 }
 

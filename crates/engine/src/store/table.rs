@@ -1,6 +1,7 @@
 //! A table of the embedded store. Must not do more than delegate.
 
-use super::owners::{Owners, StoreGuard};
+use super::handle::StoreHandle;
+use super::owners::Owners;
 use crate::catalog;
 use crate::compaction::pending_bytes;
 use crate::cpu;
@@ -22,7 +23,7 @@ use idmatch_store::{
 use std::sync::Arc;
 
 pub(super) struct EngineTable {
-    owners: Arc<StoreGuard>,
+    owners: Arc<StoreHandle>,
     name: TableName,
     /// The options it is made with, if there is no such table yet.
     options: TableOptions,
@@ -30,11 +31,17 @@ pub(super) struct EngineTable {
 
 impl EngineTable {
     pub(super) fn new(
-        owners: Arc<StoreGuard>,
+        owners: Arc<StoreHandle>,
         name: TableName,
         options: TableOptions,
     ) -> EngineTable {
         EngineTable { owners, name, options }
+    }
+
+    /// The owners, for a write.
+    fn writer(&self) -> Result<&Owners> {
+        self.owners.check_open()?;
+        Ok(&self.owners)
     }
 
     /// The table as it is now, and the last commit to be read of it.
@@ -79,20 +86,23 @@ impl Table for EngineTable {
     }
 
     fn set_retention(&self, retention: Option<Period>) -> Result<()> {
-        catalog::set_retention(&self.owners.versions, &self.owners.lock, &self.name, retention)
+        let owners = self.writer()?;
+        catalog::set_retention(&owners.versions, &owners.lock, &self.name, retention)
     }
 
     fn load(&self, rows: &dyn ObservationSource) -> Result<()> {
-        self.owners.loader.load(&self.name, &self.options, rows)
+        self.writer()?.loader.load(&self.name, &self.options, rows)
     }
 
     fn upsert(&self, rows: &dyn ObservationSource, durability: Option<Durability>) -> Result<()> {
         cpu::note_foreground();
-        self.owners.writes.upsert(&self.name, &self.options, rows, durability)
+        let of_store = self.owners.durability();
+        let durability = durability.unwrap_or(of_store).min(of_store);
+        self.writer()?.writes.upsert(&self.name, &self.options, rows, durability)
     }
 
     fn erase(&self, targets: &[Target], at: SeenAt) -> Result<Erased> {
-        self.owners.eraser.erase(&self.name, targets, at)
+        self.writer()?.eraser.erase(&self.name, targets, at)
     }
 
     fn erasures(&self) -> Result<Erasures> {
@@ -103,7 +113,7 @@ impl Table for EngineTable {
     }
 
     fn add_erasures(&self, erasures: &Erasures) -> Result<()> {
-        self.owners.eraser.add_tombstones(&self.name, erasures)
+        self.writer()?.eraser.add_tombstones(&self.name, erasures)
     }
 
     fn scan(&self) -> Result<Box<dyn Scan>> {
@@ -152,7 +162,7 @@ impl Table for EngineTable {
     }
 
     fn compact(&self) -> Result<()> {
-        let _guard = self.owners.lock.acquire()?;
+        let _guard = self.writer()?.lock.acquire()?;
         self.owners.writes.flush_all()?;
         self.owners.compactor.compact(&self.name)
     }
@@ -163,7 +173,7 @@ impl Table for EngineTable {
     }
 
     fn repair(&self, accept_loss: bool) -> Result<Repaired> {
-        let Owners { versions, lock, writes, compactor, loader, .. } = &**self.owners;
+        let Owners { versions, lock, writes, compactor, loader, .. } = self.writer()?;
         Repair { versions, lock, writes, compactor, loader }.table(&self.name, accept_loss)
     }
 

@@ -15,7 +15,7 @@ use crate::encoding::{Packer, rows};
 use crate::journal::{Appended, JournalWriter, encode_batch};
 use crate::memtable::{Commit, Memtable};
 use crate::sync::Ordering::{AcqRel, Relaxed, Release};
-use crate::sync::{self, AtomicBool, Condvar, Rank, RankedMutex, RwLock};
+use crate::sync::{self, AtomicBool, Condvar, Rank, RankedMutex};
 use crate::versions::{JournalPositions, MemtableSet, Version, VersionSet};
 use crate::writer_lock::WriterLock;
 use idmatch_model::{TableName, TableOptions};
@@ -48,8 +48,6 @@ pub(crate) struct WritePath {
     /// Whether a thread waits to sync the journal, and how it is woken.
     is_syncing: AtomicBool,
     to_sync: Condvar,
-    /// What upserts promise unless they ask for more.
-    durability: RwLock<Durability>,
     /// Whether the store was dropped, perhaps without being closed.
     is_dropped: AtomicBool,
 }
@@ -69,7 +67,6 @@ impl WritePath {
             writer: RankedMutex::new(Rank::Writer, None),
             is_syncing: AtomicBool::new(false),
             to_sync: Condvar::new(),
-            durability: RwLock::default(),
             is_dropped: AtomicBool::new(false),
         }
     }
@@ -81,10 +78,8 @@ impl WritePath {
         name: &TableName,
         options: &TableOptions,
         source: &dyn ObservationSource,
-        durability: Option<Durability>,
+        durability: Durability,
     ) -> Result<()> {
-        let of_store = self.durability();
-        let durability = durability.unwrap_or(of_store).min(of_store);
         create_missing_table(&self.versions, &self.lock, name, options)?;
         let table = self.versions.table_id(name)?;
         let empty = || Batch { table, durability, count: 0, rows: Vec::new() };
@@ -137,14 +132,6 @@ impl WritePath {
              check the disk, then open the store again"
         );
         Error::new(ErrorKind::Io, what)
-    }
-
-    pub(crate) fn durability(&self) -> Durability {
-        *self.durability.read()
-    }
-
-    pub(crate) fn set_durability(&self, durability: Durability) {
-        *self.durability.write() = durability;
     }
 
     /// Makes batches durable, then visible.

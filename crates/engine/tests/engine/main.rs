@@ -16,6 +16,7 @@ mod format;
 mod full_disk;
 mod fuzz_regressions;
 mod golden;
+mod handles;
 mod history;
 mod identities;
 mod kill;

@@ -1,6 +1,8 @@
 //! Random tables: the engine answers like the in-memory reference.
 
-use crate::common::{Batches, Row, ask, create, erase, load, name, questions, runs, upsert};
+use crate::common::{
+    Batches, Row, ask, create, erase, load, name, open_apart, questions, runs, upsert,
+};
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, SeenAt, Target, Window};
@@ -169,7 +171,7 @@ fn answers_like_the_reference(
             }
         }
     }
-    let reader = open(dir.path(), limits);
+    let reader = open_apart(dir.path());
     let tables = [table, reader.table(&name("t")).unwrap()];
     for question in questions(&all, windows) {
         let right = ask(&*expected, &question).unwrap();

@@ -1,6 +1,8 @@
 //! Many read while one loads.
 
-use crate::common::{Batches, Child, Question, Row, WhenDropped, ask, create, load, name, role};
+use crate::common::{
+    Batches, Child, Question, Row, WhenDropped, ask, create, load, name, open_apart, role,
+};
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMillisecondType;
@@ -56,7 +58,7 @@ fn look(table: &dyn Table) -> [i64; 4] {
 
 /// A reader of its own, which sees what is published when it refreshes and nothing else.
 fn read_until(root: &Path, mut is_over: impl FnMut(i64) -> bool) {
-    let store = EngineStore::open(root).unwrap();
+    let store = open_apart(root);
     let table = store.table(&name(TABLE)).unwrap();
     let mut last = 0;
     loop {
@@ -129,7 +131,7 @@ fn refresh_shows_what_another_handle_did() {
     let root = dir.path().join("store");
     let writer = EngineStore::open(&root).unwrap();
     // Opened before there is anything.
-    let reader = EngineStore::open(&root).unwrap();
+    let reader = open_apart(&root);
     create(&writer, TABLE, Keep::Last).unwrap();
     assert_eq!(reader.table(&name(TABLE)).err().unwrap().kind(), ErrorKind::TableNotFound);
     reader.refresh().unwrap();

@@ -3,7 +3,7 @@
 
 use crate::common::{
     Batches, Fault, FaultyDisk, HarmedDisk, NumberedRows, Question, Row, ask, create, files, load,
-    name, places, rows_of_all_kinds, upsert,
+    name, open_apart, places, rows_of_all_kinds, upsert,
 };
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
@@ -71,7 +71,7 @@ fn a_reader_sees_upserts_when_it_refreshes() {
     let writer = open(dir.path());
     let table = create(&writer, TABLE, Keep::Last).unwrap();
     put(&*table, 0).unwrap();
-    let reader = open(dir.path());
+    let reader = open_apart(dir.path());
     let seen = reader.table(&name(TABLE)).unwrap();
     for number in 1..60 {
         put(&*table, number).unwrap();

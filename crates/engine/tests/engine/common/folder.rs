@@ -1,6 +1,6 @@
 //! The files of a store, looked at from outside.
 
-use super::create;
+use super::{FaultyDisk, create};
 use idmatch_engine::EngineStore;
 use idmatch_model::Keep;
 use idmatch_store::Store;
@@ -8,6 +8,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The manifest, every segment and every journal file of a store.
 pub(crate) fn files(root: &Path) -> Vec<PathBuf> {
@@ -57,6 +58,11 @@ pub(crate) fn assert_nothing_leaks_for_long(root: &Path) {
         store.close().unwrap();
     }
     assert_nothing_leaked(root);
+}
+
+/// Opens a store as another process does: it shares nothing with other handles.
+pub(crate) fn open_apart(root: &Path) -> EngineStore {
+    EngineStore::open_on(Arc::new(FaultyDisk::without_faults()), root).unwrap()
 }
 
 /// The JSON of a manifest; `None` if there is none.
