@@ -30,6 +30,9 @@ def open(
     segments yet take at most about `memtable` of memory (bytes, or text such as "1G"), or what one
     batch of 100,000 rows takes; they wait where writing segments is slower.
 
+    A directory that is open in this process is shared: both stores see what either writes, and
+    `memtable` stays as it was. Each has its own durability, and is closed for itself.
+
     Raises NotAStore for a directory that holds something else, UnsupportedFormat for a store
     of a newer version, InvalidArgument for an address that this version cannot open,
     Unavailable where no server answers.
