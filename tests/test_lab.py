@@ -145,7 +145,7 @@ def test_a_port_that_is_taken(lab: LabCli) -> None:
         (["--network", "10.0.0"], "no network of a lab"),
         (["--network", "127.0.0.1"], "no network of a lab"),
         (["--nodes", "0"], "1 to 9 nodes"),
-        (["--heap", "much"], "no size"),
+        (["--heap", "much"], "is not a size"),
     ],
 )
 def test_wrong_usage(lab: LabCli, arguments: list[str], reason: str) -> None:
