@@ -77,7 +77,10 @@ impl Recovery<'_> {
             }
             Ok(())
         };
-        remove_orphans()?;
+        // Newer files may be all that is left of the newer state, which stays until this one is published.
+        if newer.is_none() {
+            remove_orphans()?;
+        }
         let version = self.versions.open_version(manifest.clone(), &mut OpenSegments::new())?;
         self.versions
             .add_segments(

@@ -60,8 +60,10 @@ impl Segment {
             let what = "this segment has rows of another table; the files were exchanged";
             return Err(corrupt(&segment.path, 0, what));
         }
-        let sum = u64_at(segment.map.bytes(), super::header::HEADER_BYTES - 8).map(Hex64);
-        if sum != Some(info.header_sum) || header.side != info.side || header.rows != info.rows {
+        if segment.header_sum() != info.header_sum
+            || header.side != info.side
+            || header.rows != info.rows
+        {
             let what = "this is another segment than the manifest names";
             return Err(corrupt(&segment.path, 0, what));
         }
@@ -109,6 +111,11 @@ impl Segment {
             has_hidden: AtomicBool::new(self.has_hidden() || self.header.oldest < date),
             retention_watermark: date,
         }
+    }
+
+    /// The checksum in its header, which identifies the file.
+    pub(crate) fn header_sum(&self) -> Hex64 {
+        Hex64(u64_at(self.map.bytes(), super::header::HEADER_BYTES - 8).unwrap_or(0))
     }
 
     /// The seed of the hashes by which its keys are ordered.

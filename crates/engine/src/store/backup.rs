@@ -5,8 +5,8 @@ use crate::disk::io_error;
 use crate::identity::Hex64;
 use crate::journal;
 use crate::versions::{
-    CopyKind, CopyOf, JOURNAL, JournalPosition, JournalPositions, Manifest, SEGMENTS, Version,
-    foreign_file,
+    CopyKind, CopyOf, JOURNAL, JournalPosition, JournalPositions, LOCK, Manifest, SEGMENTS,
+    Version, foreign_file,
 };
 use idmatch_store::{Error, ErrorKind, Result, now};
 use std::io;
@@ -55,7 +55,9 @@ impl Owners {
                 ),
             ));
         }
-        if foreign_file(&*self.versions.disk, destination)?.is_some() {
+        let has_note =
+            self.versions.disk.read(&destination.join(LOCK)).is_ok_and(|n| !n.is_empty());
+        if has_note || foreign_file(&*self.versions.disk, destination)?.is_some() {
             return Err(Error::new(
                 ErrorKind::InvalidArgument,
                 format!("{} is not empty; name a folder that is", destination.display()),

@@ -34,6 +34,24 @@ struct OpenStore {
     owners: Weak<StoreGuard>,
 }
 
+impl OpenStore {
+    /// The owners of a directory that this process has opened. A fork has none.
+    fn find(disk: &dyn Disk, root: &Path, open: &mut Vec<OpenStore>) -> Option<Arc<StoreGuard>> {
+        if !disk.is_shared() {
+            return None;
+        }
+        open.retain(|store| store.owners.strong_count() > 0);
+        let here = disk.directory_id(root);
+        let found = open.iter().find(|store| {
+            match (store.directory.or_else(|| disk.directory_id(&store.root)), here) {
+                (Some(there), Some(here)) => there == here,
+                _ => store.root == root,
+            }
+        });
+        found?.owners.upgrade().filter(|owners| owners.lock.is_own_process())
+    }
+}
+
 impl StoreHandle {
     /// Opens a store, or shares it with the handles of this process. Shared owners keep their memory limits.
     ///
@@ -44,33 +62,29 @@ impl StoreHandle {
         root: &Path,
         limits: MemoryLimits,
     ) -> Result<Arc<StoreHandle>> {
-        let directory = disk.directory_id(root);
-        let mut open = OPEN.lock();
-        open.retain(|store| store.owners.strong_count() > 0);
-        let is_shared = |store: &OpenStore| {
-            disk.is_shared()
-                && match (store.directory.or_else(|| disk.directory_id(&store.root)), directory) {
-                    (Some(there), Some(here)) => there == here,
-                    _ => store.root == root,
-                }
-        };
-        if let Some(at) = open.iter().position(is_shared) {
-            // Removed, and entered again: one that the directory no longer has is found no more.
-            let store = open.swap_remove(at);
-            if let Some(owners) = store.owners.upgrade()
-                && owners.lock.is_own_process()
-                && owners.is_still_there()?
-            {
-                owners.lock.refresh()?;
-                open.push(OpenStore { directory, ..store });
-                return Ok(StoreHandle::new(owners));
-            }
+        let there = OpenStore::find(&*disk, root, &mut OPEN.lock());
+        if let Some(owners) = &there
+            && owners.is_still_there()?
+        {
+            owners.writes.give_up_failed();
+            owners.lock.refresh()?;
+            return Ok(StoreHandle::new(owners.clone()));
         }
         let owners = StoreGuard::new(Owners::open(disk.clone(), root, limits)?);
-        if disk.is_shared() {
-            let (root, weak) = (root.to_owned(), Arc::downgrade(&owners));
-            open.push(OpenStore { root, directory, owners: weak });
+        if !disk.is_shared() {
+            return Ok(StoreHandle::new(owners));
         }
+        let mut open = OPEN.lock();
+        // What the directory no longer has is found no more.
+        open.retain(|store| {
+            there.as_ref().is_none_or(|old| store.owners.as_ptr() != Arc::as_ptr(old))
+        });
+        // Another thread may have opened it meanwhile.
+        if let Some(other) = OpenStore::find(&*disk, root, &mut open) {
+            return Ok(StoreHandle::new(other));
+        }
+        let directory = disk.directory_id(root);
+        open.push(OpenStore { root: root.to_owned(), directory, owners: Arc::downgrade(&owners) });
         Ok(StoreHandle::new(owners))
     }
 
@@ -105,7 +119,7 @@ impl StoreHandle {
         let was_closed = self.is_closed.swap(true, AcqRel);
         match !was_closed && self.owners.remove_handle() {
             true => self.writes.close(),
-            false => Ok(()),
+            false => self.writes.sync_upserts(),
         }
     }
 }

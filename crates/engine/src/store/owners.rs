@@ -64,6 +64,8 @@ impl Owners {
         let opened = &self.versions.current().manifest;
         let there = Manifest::read(&*self.versions.disk, &self.versions.root, opened)?;
         Ok(match there {
+            // While this process writes, nobody else publishes.
+            Some(there) if self.lock.held().is_some() => there.publication == opened.publication,
             Some(there) => !opened.is_published() || there.store == opened.store,
             None => !opened.is_published(),
         })

@@ -50,20 +50,29 @@ impl VersionSet {
             .filter_map(|name| journal::number_of(name))
             .filter(|number| *number >= first)
             .collect();
+        // Another store, or an older state of this one, may have been put in its place.
+        let is_same = !before.manifest.is_published()
+            || (manifest.store == before.manifest.store
+                && manifest.generation >= before.manifest.generation);
         // Positions count only when all of it is visible.
-        let mut read_now = read.clone();
+        let mut read_now = if is_same { read.clone() } else { JournalPositions::new() };
         read_now.retain(|number, _| *number >= first);
         let mut pending = Vec::new();
-        let mut sets: Vec<MemtableSet> =
-            before.memtables.iter().filter(|set| set.journal >= first).cloned().collect();
+        let mut sets: Vec<MemtableSet> = before
+            .memtables
+            .iter()
+            .filter(|set| set.journal >= first && is_same)
+            .cloned()
+            .collect();
         let version = match manifest == *before.manifest {
             true => None,
             false => Some(self.open_version(manifest.clone(), opened)?),
         };
         let known: BTreeSet<Identity> = manifest.tables.values().map(|table| table.id).collect();
         let dropped: BTreeSet<Identity> = manifest.dropped.iter().map(|table| table.id).collect();
-        let mut last = self.last_commit();
-        let started = last;
+        let started = self.last_commit();
+        // Of the files that are read on, not of those that went: a recovery writes their rows anew.
+        let mut last = read_now.values().map(|position| position.commit).max().unwrap_or(0);
         for number in numbers {
             let from = read_now.get(&number).copied().unwrap_or_default();
             let (mut set, is_new) = match sets.iter().find(|set| set.journal == number) {
@@ -73,7 +82,7 @@ impl VersionSet {
             let previous = number.checked_sub(1).filter(|number| *number >= first);
             let previous =
                 previous.map(|number| (number, read_now.get(&number).copied().unwrap_or_default()));
-            let mut id = from.id;
+            let (mut id, mut commit_of_file) = (from.id, from.commit);
             let mut take = |part: Part<'_>| {
                 let (commit, entries) = match part {
                     Part::Header(header) => {
@@ -87,6 +96,7 @@ impl VersionSet {
                     return Ok(());
                 }
                 last = commit;
+                commit_of_file = commit;
                 for batch in entries {
                     let batch = batch.ok_or_else(malformed)?;
                     if dropped.contains(&batch.table) {
@@ -113,7 +123,8 @@ impl VersionSet {
                     return Err(corrupt(&journal::file(&folder, number), 0, what));
                 }
                 Progress::Read { end } => {
-                    read_now.insert(number, JournalPosition { id, end });
+                    let commit = commit_of_file;
+                    read_now.insert(number, JournalPosition { id, end, commit });
                 }
             }
             sets.retain(|other| other.journal != number);
@@ -128,7 +139,7 @@ impl VersionSet {
         for (memtable, commit, count, rows) in pending {
             memtable.add(commit, count, &rows).ok_or_else(malformed)?;
         }
-        let last = last.max(manifest.commit);
+        let last = last.max(manifest.commit).max(if is_same { started } else { 0 });
         if version.is_some() || last != started || sets.len() != before.memtables.len() {
             let version = version.as_ref().unwrap_or(&before);
             self.install(version.with_memtables(sets));

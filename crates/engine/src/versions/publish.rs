@@ -27,6 +27,18 @@ impl VersionSet {
         adapt: impl FnOnce(Version) -> Version,
     ) -> Result<()> {
         let published = self.published()?;
+        let current = &self.current().manifest;
+        if current.is_published()
+            && published.publication != current.publication
+            && !self.manifest_in_doubt.load(Relaxed)
+        {
+            let what = format!(
+                "the MANIFEST of {} was replaced while this process was writing; nothing was \
+                 published. Close the store and open it again",
+                self.root.display()
+            );
+            return Err(Error::new(ErrorKind::Corrupt, what));
+        }
         let mut manifest = published.clone();
         change(&mut manifest)?;
         if manifest == published

@@ -74,7 +74,8 @@ impl TableVersion {
         let identity = (entry.id, manifest.hash_seed());
         let (mut by_id, mut by_partner_id) = (Vec::new(), Vec::new());
         for info in &entry.segments {
-            let mut segment = match open.get(&info.file).copied().or(opened.get(&info.file)) {
+            let there = open.get(&info.file).copied().or(opened.get(&info.file));
+            let mut segment = match there.filter(|there| there.header_sum() == info.header_sum) {
                 Some(segment) => Arc::clone(segment),
                 None => Arc::new(Segment::open(place.disk, place.folder, info, identity)?),
             };

@@ -28,6 +28,8 @@ pub(crate) type JournalPositions = BTreeMap<u64, JournalPosition>;
 pub(crate) struct JournalPosition {
     pub(crate) id: Identity,
     pub(crate) end: usize,
+    /// The last commit in it.
+    pub(crate) commit: Commit,
 }
 
 /// The versions of a store: the current one, and the manifest that it is made of.

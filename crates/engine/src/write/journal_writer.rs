@@ -23,6 +23,8 @@ pub(super) struct Writer {
     /// The number of the next file; how long the one before is, durably, and its identity.
     pub(super) next: u64,
     before: (u64, Identity),
+    /// The identity of the next file, also where beginning it is tried again.
+    next_id: Identity,
     /// The number of the next commit.
     pub(super) next_commit: Commit,
     /// When written records have to be synced at the latest; `None` if all are.
@@ -74,6 +76,7 @@ impl Writer {
             journal: None,
             next,
             before: (before, id),
+            next_id: Identity::random()?,
             next_commit: versions.last_commit() + 1,
             sync_by: None,
             stall_debt: Duration::ZERO,
@@ -92,11 +95,12 @@ impl Writer {
             if versions.current().memtables.len() >= FLUSH_AT_FILES {
                 flusher.start(self.next.saturating_sub(1));
             }
+            let next_id = Identity::random()?;
             let header = FileHeader {
                 number: self.next,
                 before: self.before.0,
                 store: versions.current().manifest.store,
-                id: Identity::random()?,
+                id: self.next_id,
                 id_before: self.before.1,
             };
             let begun = JournalWriter::create(&*versions.disk, &folder, header)?;
@@ -106,6 +110,7 @@ impl Writer {
             sets.push(versions.new_memtable_set(self.next));
             versions.install(version.with_memtables(sets));
             self.next += 1;
+            self.next_id = next_id;
             self.journal = Some(begun);
         }
         self.journal.as_mut().ok_or_else(|| Error::new(ErrorKind::Io, "there is no journal"))
@@ -116,7 +121,8 @@ impl Writer {
         self.sync();
         let ended = self.journal.take()?;
         self.before = (ended.durable(), ended.id());
-        let position = JournalPosition { id: ended.id(), end: ended.durable() as usize };
+        let (id, end) = (ended.id(), ended.durable() as usize);
+        let position = JournalPosition { id, end, commit: self.next_commit - 1 };
         versions.lock_publish().insert(ended.number(), position);
         Some((ended.number(), ended.durable()))
     }

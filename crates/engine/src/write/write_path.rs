@@ -302,6 +302,14 @@ impl WritePath {
         self.to_sync.notify_all();
     }
 
+    /// Ends writing that has failed, so that it can begin anew.
+    pub(crate) fn give_up_failed(&self) {
+        let has_failed = self.writer.lock().as_ref().is_some_and(|writer| writer.failed.is_some());
+        if has_failed {
+            self.close().ok();
+        }
+    }
+
     /// Ends the writing of this process: upserted rows stay in the journal.
     pub(crate) fn close(&self) -> Result<()> {
         if !self.lock.is_own_process() {

@@ -224,3 +224,60 @@ fn identifiers_that_share_a_hash_are_found() {
     assert_eq!(matched.counts().matched, 2_000);
     assert_eq!(table.verify().unwrap(), []);
 }
+
+#[test]
+fn an_older_manifest_under_a_writer_is_not_published_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    let store = EngineStore::open(root).unwrap();
+    let table = create(&store, "t", Keep::Last).unwrap();
+    load(&*table, &mut Batches::of_rows(&rows("a"), 1_000)).unwrap();
+    // From now on this process holds the lock.
+    upsert(&*table, &mut Batches::of_rows(&rows("b")[..5], 1_000)).unwrap();
+    let old = fs::read(root.join("MANIFEST")).unwrap();
+    load(&*table, &mut Batches::of_rows(&rows("c"), 1_000)).unwrap();
+    let new = fs::read(root.join("MANIFEST")).unwrap();
+    let old_table = root.join("segments").join("0000009990.tab");
+    fs::write(&old_table, "kept").unwrap();
+    fs::write(root.join("MANIFEST"), &old).unwrap();
+    let before = files(root);
+    let error = table.compact().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+    assert!(before.iter().all(|file| file.exists()));
+    fs::write(root.join("MANIFEST"), &new).unwrap();
+    drop((table, store));
+    let table = EngineStore::open(root).unwrap().table(&name("t")).unwrap();
+    assert_eq!(table.verify().unwrap(), []);
+    for prefix in ["a", "c"] {
+        let (id, partner_id, _) = &rows(prefix)[7];
+        assert!(table.last_seen(id, partner_id).unwrap().is_some(), "{prefix}");
+    }
+    let (id, partner_id, _) = &rows("b")[2];
+    assert!(table.last_seen(id, partner_id).unwrap().is_some());
+}
+
+/// Accepting an older manifest removes nothing where it cannot be opened without loss.
+#[test]
+fn an_older_manifest_that_needs_lost_segments_is_refused_with_all_files_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    let store = EngineStore::open(root).unwrap();
+    let table = create(&store, "t", Keep::Last).unwrap();
+    load(&*table, &mut Batches::of_rows(&rows("a"), 1_000)).unwrap();
+    let old_table = root.join("segments").join(table_file(root, "t").0);
+    let [old_manifest, old_bytes] =
+        [&root.join("MANIFEST"), &old_table].map(|path| fs::read(path).unwrap());
+    load(&*table, &mut Batches::of_rows(&rows("b"), 1_000)).unwrap();
+    table.compact().unwrap();
+    drop((table, store));
+    let new = fs::read(root.join("MANIFEST")).unwrap();
+    fs::write(root.join("MANIFEST"), &old_manifest).unwrap();
+    fs::write(&old_table, &old_bytes).unwrap();
+    let before = files(root);
+    let refused = EngineStore::recover(Arc::new(OsDisk), root, false, true).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Corrupt, "{refused}");
+    assert_eq!(files(root), before);
+    fs::write(root.join("MANIFEST"), &new).unwrap();
+    let table = EngineStore::open(root).unwrap().table(&name("t")).unwrap();
+    assert_eq!(table.verify().unwrap(), []);
+}

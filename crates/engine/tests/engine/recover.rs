@@ -303,3 +303,39 @@ fn failed_recovery_can_be_repeated() {
         }
     }
 }
+
+/// A process that has read the journal before it was damaged goes on with what the recovery has kept.
+#[test]
+fn a_reader_goes_on_after_a_recovery() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    let there = EngineStore::open(root).unwrap();
+    let table = create(&there, "t", Keep::Last).unwrap();
+    let row = |n: i64| (format!("id-{n}"), "p".to_owned(), n);
+    for n in 0..9 {
+        upsert(&*table, &mut Batches::of_rows(&[row(n)], 1)).unwrap();
+    }
+    there.close().unwrap();
+    let journal = ending(root, "log").pop().unwrap();
+    let half = std::fs::read(&journal).unwrap().len() / 2;
+    flip(&journal, half);
+    assert!(!recover(root, true).unwrap().is_empty());
+    let kept = EngineStore::open(root).unwrap().table(&name("t")).unwrap();
+    let kept: Vec<i64> =
+        (0..9).filter(|n| kept.last_seen(&row(*n).0, "p").unwrap().is_some()).collect();
+    assert_eq!(kept.len(), 8);
+    there.refresh().unwrap();
+    for turn in 0..3 {
+        let now = there.table(&name("t")).unwrap();
+        for n in &kept {
+            assert!(now.last_seen(&row(*n).0, "p").unwrap().is_some(), "turn {turn}, row {n}");
+        }
+        upsert(&*now, &mut Batches::of_rows(&[row(100 + turn)], 1)).unwrap();
+        now.compact().unwrap();
+    }
+    drop((table, there));
+    let table = EngineStore::open(root).unwrap().table(&name("t")).unwrap();
+    for n in kept.iter().copied().chain(100..103) {
+        assert!(table.last_seen(&row(n).0, "p").unwrap().is_some(), "row {n} at the end");
+    }
+}
