@@ -2,7 +2,7 @@
 
 use crate::common::{
     Batches, Row, ask, assert_nothing_leaked, create, erase, files, load, name, questions,
-    rows_of_all_kinds, upsert,
+    rows_of_all_kinds, upsert, wait_for_removals,
 };
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
@@ -38,6 +38,7 @@ fn targets() -> Vec<Target> {
 
 /// The files of a store in which a text is.
 fn files_with(root: &Path, text: &str) -> Vec<String> {
+    wait_for_removals(root);
     let has = |bytes: &[u8]| bytes.windows(text.len()).any(|window| window == text.as_bytes());
     files(root)
         .into_iter()

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The manifest, every segment and every journal file of a store.
 pub(crate) fn files(root: &Path) -> Vec<PathBuf> {
@@ -32,6 +33,7 @@ pub(crate) fn copy_store(from: &Path, to: &Path) {
 
 /// The folders of a store hold what its manifest names and nothing else.
 pub(crate) fn assert_nothing_leaked(root: &Path) {
+    wait_for_removals(root);
     let segments = listed(&root.join("segments"));
     // Before the first table there is no manifest, and nothing may be there either.
     let named = named_files(root);
@@ -41,6 +43,17 @@ pub(crate) fn assert_nothing_leaked(root: &Path) {
     let first = format!("{first:010}.log");
     let worthless = listed(&root.join("journal")).into_iter().filter(|name| *name < first);
     assert_eq!(worthless.count(), 0, "journal/ of {}", root.display());
+}
+
+/// Waits until files that nothing reads any more are gone: a thread removes those whose last reader was not
+/// their writer. Gives up after a minute.
+pub(crate) fn wait_for_removals(root: &Path) {
+    for _ in 0..60_000 {
+        if listed(&root.join("segments")) == named_files(root) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// The same after the next writers have removed what a failed or killed one left.
