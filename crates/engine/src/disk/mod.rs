@@ -12,4 +12,5 @@ mod traits;
 
 pub(crate) use error::{corrupt, io_error, other_format};
 pub use os::OsDisk;
+pub(crate) use traits::create_anew;
 pub use traits::{Disk, Lock, Mapped, NewFile, OpenFile};

@@ -47,6 +47,14 @@ pub trait Disk: Send + Sync + Debug {
     fn try_lock(&self, file: &Path) -> io::Result<Option<Box<dyn Lock>>>;
 }
 
+/// Makes a file to write from its start, in place of one that an earlier attempt may have left.
+pub(crate) fn create_anew(disk: &dyn Disk, file: &Path) -> io::Result<Box<dyn NewFile>> {
+    match disk.remove(file) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+        _ => disk.create(file),
+    }
+}
+
 /// A file being written.
 pub trait NewFile: io::Write + Send {
     /// Makes everything written so far durable.

@@ -3,10 +3,9 @@
 use super::file::file;
 use super::record::{FileHeader, HEADER_BYTES, record};
 use crate::disk::io_error;
-use crate::disk::{Disk, NewFile};
+use crate::disk::{Disk, NewFile, create_anew};
 use crate::identity::Identity;
 use idmatch_store::{Error, Result};
-use std::io;
 use std::path::{Path, PathBuf};
 
 /// A journal file that is being appended to.
@@ -40,11 +39,7 @@ impl JournalWriter {
         let path = file(folder, header.number);
         let begin = || {
             // An attempt that failed may have left it, with no record.
-            match disk.remove(&path) {
-                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-                _ => {}
-            }
-            let mut file = disk.create(&path)?;
+            let mut file = create_anew(disk, &path)?;
             file.write_all(&header.encode())?;
             file.sync()?;
             disk.sync_dir(folder)?;

@@ -1,8 +1,9 @@
 //! A store on disk: a folder with a manifest and segments.
 //!
 //! ```text
-//! STORE/MANIFEST          the tables, and the segments of each
-//! STORE/LOCK              held by the process that writes, while it writes
+//! STORE/MANIFEST          the identity of the store, and its tables
+//! STORE/LOCK              held by the process that writes, while it writes; says who that is
+//! STORE/segments/*.tab    a table: its options, segments and tombstones; immutable
 //! STORE/segments/*.seg    rows; immutable, durable before the manifest names them
 //! STORE/segments/*.era    tombstones; immutable, too
 //! STORE/journal/*.log     upserted rows that are in no segment yet

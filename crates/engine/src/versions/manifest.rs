@@ -6,8 +6,7 @@
 use super::sealed;
 use super::table_entry::{TableEntry, TableFile};
 use super::{Clock, SEGMENTS};
-use crate::disk::Disk;
-use crate::disk::{corrupt, io_error};
+use crate::disk::{Disk, corrupt, create_anew, io_error};
 use crate::encoding::HashSeed;
 use crate::file_name::file_number;
 use crate::identity::{Hex64, Identity};
@@ -241,11 +240,7 @@ impl Manifest {
         let bytes = self.encode()?;
         let write = || {
             // An earlier attempt may have left it.
-            match disk.remove(&new) {
-                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-                _ => {}
-            }
-            let mut file = disk.create(&new)?;
+            let mut file = create_anew(disk, &new)?;
             file.write_all(&bytes)?;
             file.sync()
         };
