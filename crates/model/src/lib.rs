@@ -23,5 +23,7 @@ pub use id::{IdError, MAX_ID_BYTES, check_id};
 pub use period::{Period, PeriodError};
 pub use seen_at::{SeenAt, SeenAtError, newest_first};
 pub use size::{SizeError, parse_size};
-pub use table::{Keep, MAX_TABLE_NAME_BYTES, NameError, Pick, Side, TableName, TableOptions};
+pub use table::{
+    Keep, MAX_TABLE_NAME_BYTES, NameError, Pick, Side, TableId, TableName, TableOptions,
+};
 pub use window::{Window, WindowError};

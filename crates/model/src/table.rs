@@ -59,6 +59,18 @@ impl fmt::Display for TableName {
     }
 }
 
+/// The identity of a table: 128 random bits, which no other table of any store has. It stays when the table
+/// gets another name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TableId(pub u128);
+
+impl fmt::Display for TableId {
+    /// 32 lowercase hex digits.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
 /// Which observations of a pair a table keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -2,8 +2,10 @@
 //!
 //! The text speaks for this level alone; a cause from below is in `source()`.
 
-use idmatch_model::{TableName, TableOptions};
+use idmatch_model::{SeenAt, TableName, TableOptions};
 use std::fmt;
+use std::ops::Range;
+use std::time::Duration;
 
 /// The result of anything a store does.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -38,11 +40,20 @@ pub enum ErrorKind {
     UnknownOutcome,
     /// Two things that must be equal differ: a copy and its source, or the directions of a table beyond comparison.
     Differs,
+    /// The caller gave up, or its deadline passed. Of a write nothing was done, or whole batches that are safe
+    /// to send again.
+    Cancelled,
+    /// This store or process cannot do it; the text names another way.
+    Unsupported,
+    /// It would be done later: too much is going on.
+    RetryLater,
+    /// What it refers to is no longer there: a version, a session.
+    Expired,
 }
 
 impl ErrorKind {
     /// Every kind, for tests and documents.
-    pub const ALL: [ErrorKind; 13] = [
+    pub const ALL: [ErrorKind; 17] = [
         ErrorKind::InvalidArgument,
         ErrorKind::BadInput,
         ErrorKind::TableNotFound,
@@ -56,6 +67,10 @@ impl ErrorKind {
         ErrorKind::Unavailable,
         ErrorKind::UnknownOutcome,
         ErrorKind::Differs,
+        ErrorKind::Cancelled,
+        ErrorKind::Unsupported,
+        ErrorKind::RetryLater,
+        ErrorKind::Expired,
     ];
 
     /// The stable code, such as `table-not-found`.
@@ -74,8 +89,59 @@ impl ErrorKind {
             ErrorKind::Unavailable => "unavailable",
             ErrorKind::UnknownOutcome => "unknown-outcome",
             ErrorKind::Differs => "differs",
+            ErrorKind::Cancelled => "cancelled",
+            ErrorKind::Unsupported => "unsupported",
+            ErrorKind::RetryLater => "retry-later",
+            ErrorKind::Expired => "expired",
         }
     }
+}
+
+/// What an error is about, as values for programs. A value that is not known is `None`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ErrorFields {
+    /// Of `Busy`: who writes the store.
+    Busy {
+        /// The process.
+        pid: Option<u32>,
+        /// What it runs, such as `idmatch load`.
+        program: Option<String>,
+        /// Since when.
+        since: Option<SeenAt>,
+    },
+    /// Of `UnknownOutcome`: the rows that may be applied or not.
+    UnknownOutcome {
+        /// Ranges of input rows, counted from 1.
+        rows: Vec<Range<u64>>,
+    },
+    /// Of `Corrupt`: where.
+    Corrupt {
+        /// The file.
+        file: String,
+        /// The offset in bytes.
+        offset: Option<u64>,
+    },
+    /// Of `BadInput`: the first bad row.
+    BadInput {
+        /// Its source, such as a file.
+        source: String,
+        /// Its number in there, counted from 1.
+        row: u64,
+        /// The first column that is wrong.
+        column: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Of `Unsupported`: what to do instead.
+    Unsupported {
+        /// A command or a method.
+        instead: String,
+    },
+    /// Of `RetryLater`: when.
+    RetryLater {
+        /// The time to wait.
+        after: Duration,
+    },
 }
 
 /// Why a store did not do what it was asked to.
@@ -83,13 +149,14 @@ impl ErrorKind {
 pub struct Error {
     kind: ErrorKind,
     message: String,
+    fields: Option<Box<ErrorFields>>,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
 impl Error {
     /// An error of its own.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
-        Error { kind, message: message.into(), source: None }
+        Error { kind, message: message.into(), fields: None, source: None }
     }
 
     /// An error with what caused it.
@@ -98,7 +165,14 @@ impl Error {
         message: impl Into<String>,
         source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
     ) -> Error {
-        Error { kind, message: message.into(), source: Some(source.into()) }
+        Error { kind, message: message.into(), fields: None, source: Some(source.into()) }
+    }
+
+    /// The same error with its values.
+    #[must_use]
+    pub fn with_fields(mut self, fields: ErrorFields) -> Error {
+        self.fields = Some(Box::new(fields));
+        self
     }
 
     /// A table that is to be created exists with other options.
@@ -108,6 +182,11 @@ impl Error {
              name"
         );
         Error::new(ErrorKind::TableExists, text)
+    }
+
+    /// Its values, if it has any.
+    pub fn fields(&self) -> Option<&ErrorFields> {
+        self.fields.as_deref()
     }
 
     /// Its kind.

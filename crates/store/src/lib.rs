@@ -1,4 +1,4 @@
-//! What a store is, whatever keeps it: the [`Store`] and [`Table`] traits, their errors,
+//! What a store is, whatever keeps it: [`Store`], [`Snapshot`], [`TableSnapshot`] and [`Admin`], their errors,
 //! and the way Arrow batches become observations.
 //!
 //! Must not know any backend, file format or network. Arrow batches are the only bulk
@@ -7,23 +7,31 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+mod answers;
+mod call;
 mod clock;
 mod copy;
 mod error;
+mod figures;
 mod ingest;
 mod matching;
 mod scan;
+mod table;
 mod traits;
+mod version;
 
+pub use answers::{Answers, AnswersBuilder, Lookup};
+pub use call::{Call, Progress, ProgressSink, Unit};
 pub use clock::now;
-pub use copy::{Copied, CopyOptions, Stage, Sum, Watch, copy_table};
-pub use error::{Error, ErrorKind, Result};
+pub use copy::{Copied, CopyOptions, Sum, copy_table};
+pub use error::{Error, ErrorFields, ErrorKind, Result};
+pub use figures::{Distinct, Durability, Erased, Erasures, Finding, Repaired, Status, TableStats};
 pub use ingest::{
     BatchSource, IdColumn, Ingest, NoRejects, ObservationSource, Observations, OneObservation,
     Reject, RejectSink, SourceBatch, population_ids, stored_rows,
 };
 pub use matching::{Match, MatchCounts, MatchLane, MatchQuery, MatchSink, PlanStep, match_schema};
-pub use scan::{PARTS, Parts, RowBatch, RowLane, Scan};
-pub use traits::{
-    Answers, Distinct, Durability, Erased, Erasures, Finding, Repaired, Store, Table, TableStats,
-};
+pub use scan::{PARTS, Parts, RowBatch, RowLane};
+pub use table::{OpenTables, Table, admin};
+pub use traits::{Admin, Snapshot, Store, TableSnapshot};
+pub use version::{ScanRange, Version};

@@ -4,7 +4,7 @@
 //! the parts about one after another. So two readings, or two tables, can be compared part by part,
 //! and a repeated copy skips the parts that are equal. Must not know the use of the rows.
 
-use crate::{Error, ErrorKind, MatchLane, MatchSink, Result, match_schema};
+use crate::{Error, ErrorKind, MatchLane, Result, match_schema};
 use arrow_array::{ArrayRef, RecordBatch, StringArray, TimestampMillisecondArray};
 use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, SchemaRef};
@@ -48,16 +48,6 @@ impl Parts {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-}
-
-/// All observations of a table, to be read any number of times.
-pub trait Scan: Send + Sync {
-    /// The part that an id is in: less than [`PARTS`], and the same for every scan of the table.
-    fn part(&self, id: &str) -> usize;
-
-    /// Sends the observations of some parts as batches of [`match_schema`] by id, in no particular
-    /// order, each once: with `keep="last"` the newest of each pair. Memory stays bounded.
-    fn read(&self, parts: &Parts, sink: &dyn MatchSink) -> Result<()>;
 }
 
 /// Rows on their way into a batch of [`match_schema`].

@@ -1,233 +1,204 @@
-//! The questions a store answers. Batch-first and synchronous.
+//! The interface of every store. Batch-first and synchronous.
+//!
+//! A [`Store`] writes, and gives [`Snapshot`]s to read from. A call that can take longer than 100 ms takes a
+//! [`Call`], and ends soon after it is cancelled. [`crate::Table`] is the same for a caller with a name.
 
-use crate::{BatchSource, Error, ErrorKind, Match, MatchQuery, ObservationSource, Result, Scan};
-use idmatch_model::{ErasureKey, Period, SeenAt, Side, TableName, TableOptions, Target, Window};
+use crate::{
+    Answers, BatchSource, Call, Distinct, Durability, Erased, Erasures, Error, ErrorKind, Finding,
+    Lookup, Match, MatchQuery, MatchSink, ObservationSource, Parts, Repaired, Result, ScanRange,
+    Status, TableStats, Version,
+};
+use idmatch_model::{ErasureKey, Period, SeenAt, TableId, TableName, TableOptions, Target, Window};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 /// A set of tables.
 pub trait Store: Send + Sync {
-    /// Makes a table. One that is there already with the same options is returned as it
-    /// is; with others it is an error ([`crate::ErrorKind::TableExists`]).
-    fn create_table(&self, name: &TableName, options: &TableOptions) -> Result<Arc<dyn Table>>;
+    /// All tables as they are now: one version in a directory; on servers, rows as they are when each is read.
+    fn snapshot(&self, call: &Call) -> Result<Arc<dyn Snapshot>>;
 
-    /// A table that its first load makes, so that a load that fails leaves no table behind, where a
-    /// store can do that; others make it now. One that is there already is treated as by
-    /// [`Store::create_table`].
-    fn new_table(&self, name: &TableName, options: &TableOptions) -> Result<Arc<dyn Table>> {
-        self.create_table(name, options)
+    /// Makes a table, or finds the one of that name with the same options.
+    ///
+    /// # Errors
+    /// `TableExists` for other options.
+    fn create_table(
+        &self,
+        name: &TableName,
+        options: &TableOptions,
+        call: &Call,
+    ) -> Result<TableId>;
+
+    /// Chooses another retention. It hides at once, and for good after a compaction; it shows again only rows
+    /// that are still stored.
+    fn set_retention(&self, table: TableId, retention: Option<Period>, call: &Call) -> Result<()>;
+
+    /// Adds observations, all or nothing in a directory; elsewhere nothing of a strict source that fails.
+    /// A missing table is made with the options of `create`: in a directory with the rows, elsewhere before.
+    fn load(
+        &self,
+        name: &TableName,
+        create: Option<&TableOptions>,
+        rows: &dyn ObservationSource,
+        call: &Call,
+    ) -> Result<()>;
+
+    /// Adds observations at once and for good: when this returns they are durable, and every later snapshot
+    /// has them, in both directions. Up to 100,000 rows are seen whole or not at all; more are cut into
+    /// batches. After an error the batches before it stay. Of the store's durability and this one the
+    /// stricter counts.
+    fn upsert(
+        &self,
+        table: TableId,
+        rows: &dyn ObservationSource,
+        durability: Option<Durability>,
+        call: &Call,
+    ) -> Result<()>;
+
+    /// Hides every observation with `seen_at <= at` of some identifiers or pairs, in both directions and for
+    /// good, also those that arrive later. All or nothing.
+    fn erase(&self, table: TableId, targets: &[Target], at: SeenAt, call: &Call) -> Result<Erased>;
+
+    /// Lets later snapshots show what other processes have published.
+    fn refresh(&self, call: &Call) -> Result<()>;
+
+    /// What the store keeps besides its tables. Cost: microseconds; no file is read.
+    fn status(&self) -> Status {
+        Status::default()
     }
 
-    /// A table that exists.
-    fn table(&self, name: &TableName) -> Result<Arc<dyn Table>>;
-
-    /// The names of all tables, ascending.
-    fn tables(&self) -> Result<Vec<TableName>>;
-
-    /// Lets this store and its tables see what other processes have published.
-    fn refresh(&self) -> Result<()>;
-
-    /// Copies a consistent point of the whole store to a new place.
-    fn backup(&self, destination: &Path) -> Result<()>;
-
-    /// Has a store whose erasures are not hashed with any secret yet use this one from now on. Returns
-    /// the one that it uses: its own where it has one.
-    fn adopt_erasure_key(&self, key: ErasureKey) -> Result<ErasureKey>;
-
-    /// Closes the store for good: all that would write it from now on, through a table too, may be refused.
-    fn end(&self) -> Result<()> {
+    /// Closes the store for good: all writes from now on may be refused.
+    fn close(&self) -> Result<()> {
         Ok(())
     }
+
+    /// The maintenance of the store, where this process can do it.
+    fn admin(&self) -> Option<&dyn Admin>;
 }
 
-/// A named set of observations. Every question holds to the table's retention.
-pub trait Table: Send + Sync {
+/// All tables of a store at one point.
+pub trait Snapshot: Send + Sync {
+    /// The version that it shows; `None` where rows are read as they are.
+    fn version(&self) -> Option<Version>;
+
+    /// The names of all tables, ascending.
+    fn tables(&self, call: &Call) -> Result<Vec<TableName>>;
+
+    /// The identity of the table that has this name.
+    ///
+    /// # Errors
+    /// `TableNotFound`.
+    fn resolve(&self, name: &TableName, call: &Call) -> Result<TableId>;
+
+    /// A table.
+    ///
+    /// # Errors
+    /// `TableNotFound`.
+    fn table(&self, id: TableId, call: &Call) -> Result<Arc<dyn TableSnapshot>>;
+}
+
+/// A table at one point. Every answer holds to its retention, by one reading of the clock.
+pub trait TableSnapshot: Send + Sync {
+    /// Its identity.
+    fn id(&self) -> TableId;
+
     /// Its name.
     fn name(&self) -> &TableName;
 
-    /// What was chosen for it.
-    fn options(&self) -> Result<TableOptions>;
+    /// Its options.
+    fn options(&self) -> &TableOptions;
 
-    /// Chooses another retention. What it hides is hidden at once, and gone for good when it was
-    /// compacted; what it shows again is what is still there.
-    fn set_retention(&self, retention: Option<Period>) -> Result<()>;
+    /// The version and the clock reading that it shows.
+    fn version(&self) -> (Option<Version>, SeenAt);
 
-    /// Adds observations, all or nothing where the backend can do that; else nothing of a strict source
-    /// that fails.
-    fn load(&self, rows: &dyn ObservationSource) -> Result<()>;
-
-    /// Adds observations at once and for good: when this returns they are durable, and every
-    /// later question has them, in both directions. Up to 100,000 rows are seen whole or not at
-    /// all; more are cut into batches of that kind. After an error those before it stay. Of the
-    /// store's durability and this one the stricter counts.
-    fn upsert(&self, rows: &dyn ObservationSource, durability: Option<Durability>) -> Result<()>;
-
-    /// Hides every observation with `seen_at <= at` of some identifiers or pairs, in both directions
-    /// and for good: also those that arrive later. All or nothing.
-    fn erase(&self, targets: &[Target], at: SeenAt) -> Result<Erased>;
-
-    /// All that it remembers of what was erased: no identifier, but what hides it, also when it
-    /// arrives late.
-    fn erasures(&self) -> Result<Erasures>;
-
-    /// Takes over what another table remembers, as if the same had been erased here at the same dates. All
-    /// or nothing, and safe to repeat.
+    /// The answers of each key, by position, newest first, ties by the bytes of the answer.
     ///
     /// # Errors
-    /// `Differs` for erasures that are hashed with another secret than this store's.
-    fn add_erasures(&self, erasures: &Erasures) -> Result<()>;
-
-    /// Everything that is to be seen, to be read as a whole: of a store in files as it is now, of one on
-    /// servers as it is when it is read, without what a retention hides now.
-    fn scan(&self) -> Result<Box<dyn Scan>>;
-
-    /// What goes with one key, newest first, ties by the bytes of the answer.
-    fn answers(&self, by: Side, key: &str, window: Window) -> Result<Box<dyn Answers>>;
+    /// `InvalidArgument` for a key that is no identifier.
+    fn lookup_many(&self, keys: &[&str], lookup: Lookup, call: &Call) -> Result<Answers>;
 
     /// The newest date of a pair.
-    fn last_seen(&self, id: &str, partner_id: &str) -> Result<Option<SeenAt>>;
+    fn last_seen(&self, id: &str, partner_id: &str, call: &Call) -> Result<Option<SeenAt>>;
 
     /// The dates of a pair, newest first; with `keep="last"` at most one.
-    fn history(&self, id: &str, partner_id: &str) -> Result<Vec<SeenAt>>;
+    fn history(&self, id: &str, partner_id: &str, call: &Call) -> Result<Vec<SeenAt>>;
 
-    /// Joins a population, whose batches have one ID column, and counts the matches.
+    /// Joins a population, whose batches have one column of identifiers, and counts the matches.
     fn match_population(
         &self,
         population: &mut dyn BatchSource,
         query: MatchQuery,
+        call: &Call,
     ) -> Result<Box<dyn Match>>;
 
-    /// Writes the table's rows anew where that makes them fewer or faster to read, without those
-    /// that are older than its retention. Answers stay the same. Readers go on meanwhile.
-    fn compact(&self) -> Result<()>;
+    /// The part that an id is in: less than [`crate::PARTS`], and the same for every snapshot of the table.
+    fn part_of(&self, id: &str) -> usize;
 
-    /// Reads everything there is of the table and checks it. What is wrong comes back as
-    /// findings; an error means that the check itself could not be done.
-    fn verify(&self) -> Result<Vec<Finding>>;
+    /// Sends the observations of some parts as batches of [`crate::match_schema`] by id, in no particular
+    /// order, each once: with `keep="last"` the newest of each pair. Memory stays bounded.
+    fn scan(&self, parts: &Parts, window: Window, sink: &dyn MatchSink, call: &Call) -> Result<()>;
 
-    /// Checks the table and mends what is wrong: each direction from the other. Nothing changes where
-    /// some rows would be lost, because both are damaged (`Corrupt`), unless that is accepted.
-    fn repair(&self, accept_loss: bool) -> Result<Repaired>;
-
-    /// Figures about the table that are known without reading it.
-    fn stats(&self) -> Result<TableStats>;
-
-    /// How many distinct identifiers and pairs there are. Of a large table a part is read.
-    fn distinct(&self) -> Result<Distinct>;
-
-    /// The same table for a caller who may give up: where matching, erasing, compacting, verifying,
-    /// repairing or a change of retention waits for servers, it ends with an error soon after the flag is
-    /// set. What was sent stays, and to repeat it is safe; of a change `UnknownOutcome` says so. `None`
-    /// where nothing waits for others.
-    fn stopped_by(&self, _stop: &Arc<AtomicBool>) -> Option<Arc<dyn Table>> {
-        None
+    /// `count` ranges, at most [`crate::PARTS`], that together are the table.
+    fn scan_ranges(&self, count: usize) -> Vec<ScanRange> {
+        let (version, at) = self.version();
+        ScanRange::divide(count, self.id(), version, at)
     }
-}
 
-/// What the acknowledgement of an upsert means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Durability {
-    /// It is durable.
-    #[default]
-    Always,
-    /// It will be, within this time: a failure of power or system may lose what was acknowledged
-    /// so shortly before. A failure of the process loses nothing.
-    Interval(Duration),
-}
-
-/// A stream of answers to a question by one key.
-pub trait Answers: Send {
-    /// The next answer, or `None` after the last.
-    fn next_answer(&mut self) -> Result<Option<(&str, SeenAt)>>;
-}
-
-/// Something that a check found to be wrong.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
-    /// The file, or another place, it is in.
-    pub place: String,
-    /// What is wrong there.
-    pub problem: String,
-}
-
-/// What an erasure found, direction by direction: rows that were there and no longer are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Erased {
-    /// Pairs, or observations with `keep="all"`, found by their id.
-    pub by_id: u64,
-    /// The same, found by their partner_id.
-    pub by_partner_id: u64,
-}
-
-/// What a table remembers of what was erased.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Erasures {
-    /// The secret of the store, with which the targets are hashed; none where nothing was erased.
-    pub key: Option<ErasureKey>,
-    /// The hash of each target ([`ErasureKey::of`]), and up to when it is hidden.
-    pub hashes: Vec<(u128, SeenAt)>,
-}
-
-impl Erasures {
-    /// Refuses erasures that a table whose store has this secret can make nothing of.
+    /// Scans one of the [`TableSnapshot::scan_ranges`] of this version.
     ///
     /// # Errors
-    /// `Differs`.
-    pub fn check_key(&self, key: Option<ErasureKey>, table: &TableName) -> Result<()> {
-        if self.hashes.is_empty() || self.key == key {
-            return Ok(());
+    /// `Expired` for a range of another version.
+    fn scan_range(
+        &self,
+        range: &ScanRange,
+        window: Window,
+        sink: &dyn MatchSink,
+        call: &Call,
+    ) -> Result<()> {
+        if (range.table, range.version) != (self.id(), self.version().0) {
+            let text = format!(
+                "the range is of another version of table {}; take the ranges of this snapshot",
+                self.name()
+            );
+            return Err(Error::new(ErrorKind::Expired, text));
         }
-        let text =
-            format!("the erasures for table {table} are hashed with the secret of another store");
-        Err(Error::new(ErrorKind::Differs, text))
+        self.scan(&range.parts(), window, sink, call)
     }
+
+    /// Figures about the table that are known without reading it; on servers a sample is read.
+    fn stats(&self, call: &Call) -> Result<TableStats>;
+
+    /// How many distinct identifiers and pairs there are. Of a large table a share is read.
+    fn distinct(&self, call: &Call) -> Result<Distinct>;
 }
 
-/// What a repair found and did.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Repaired {
-    /// What was wrong before; empty if nothing was, and then nothing was done.
-    pub findings: Vec<Finding>,
-    /// Rows that could be read in neither direction: so many at most.
-    pub lost_at_most: u64,
-}
+/// Maintenance.
+pub trait Admin: Send + Sync {
+    /// Writes the table's rows anew where that makes them fewer or faster to read, without expired and erased
+    /// ones. Answers stay the same. Readers go on meanwhile.
+    fn compact(&self, table: TableId, call: &Call) -> Result<()>;
 
-/// Distinct identifiers and pairs, retention aside.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Distinct {
-    /// Different ids.
-    pub ids: u64,
-    /// Different partner_ids.
-    pub partner_ids: u64,
-    /// Different pairs of the two.
-    pub pairs: u64,
-    /// Whether all was counted; else some share of it, and the rest taken to be alike.
-    pub is_exact: bool,
-}
+    /// Reads all of a table and checks it. What is wrong is a finding; an error means that the check itself
+    /// could not be done.
+    fn verify(&self, table: TableId, call: &Call) -> Result<Vec<Finding>>;
 
-/// Figures about a table, as stored: before windows and retention.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct TableStats {
-    /// Observations stored per direction. Several loads may store a pair more than once.
-    pub rows: u64,
-    /// Bytes on disk, both directions.
-    pub bytes: u64,
-    /// Segments, both directions.
-    pub segments: u64,
-    /// Of the rows, those that were upserted and are not in segments yet.
-    pub memtable_rows: u64,
-    /// The memory that these take.
-    pub memtable_bytes: u64,
-    /// Bytes that merges in the background are yet to write anew.
-    pub pending_compaction_bytes: u64,
-    /// Erasures remembered.
-    pub erasures: u64,
-    /// The oldest date stored.
-    pub oldest: Option<SeenAt>,
-    /// The newest date stored.
-    pub newest: Option<SeenAt>,
-    /// How many rows the table was made for, where its layout depends on that.
-    pub expected_rows: Option<u64>,
+    /// Checks the table and repairs each direction from the other. Nothing changes where rows would be lost
+    /// because both are damaged (`Corrupt`), unless that is accepted.
+    fn repair(&self, table: TableId, accept_loss: bool, call: &Call) -> Result<Repaired>;
+
+    /// Copies one version of the whole store to a new place.
+    fn backup(&self, destination: &Path, call: &Call) -> Result<()>;
+
+    /// The tombstones of a table: no identifier, but hashes that hide it, also when it arrives late.
+    fn export_tombstones(&self, table: TableId, call: &Call) -> Result<Erasures>;
+
+    /// Adds tombstones of another table, as if the same had been erased here at the same dates. All or
+    /// nothing, and safe to repeat.
+    ///
+    /// # Errors
+    /// `Differs` for tombstones that are hashed with another secret than this store's.
+    fn import_tombstones(&self, table: TableId, erasures: &Erasures, call: &Call) -> Result<()>;
+
+    /// Has a store without a secret for tombstones use this one from now on. Returns the one that it uses:
+    /// its own where it has one.
+    fn adopt_erasure_key(&self, key: ErasureKey, call: &Call) -> Result<ErasureKey>;
 }

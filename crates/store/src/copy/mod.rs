@@ -6,16 +6,14 @@
 //! 3. Ranges that differ are read and loaded in batches ([`send`]).
 //! 4. The destination is summed again and compared with the source.
 //!
-//! Must not know any backend: it copies whatever is a [`crate::Table`]. Invariants:
+//! Must not know any backend: it copies whatever has [`crate::Store`] and [`crate::TableSnapshot`]. Invariants:
 //! - nothing is removed from the destination: a copy is a merge, and repeating it is safe;
 //! - what is reported as equal was read back from the destination.
 
-mod progress;
 mod send;
 mod sums;
 mod table;
 mod tombstones;
 
-pub use progress::{Stage, Watch};
 pub use sums::Sum;
 pub use table::{Copied, CopyOptions, copy_table};

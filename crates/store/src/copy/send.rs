@@ -4,7 +4,9 @@
 //! batches behind, and memory holds a few record batches and what one load takes.
 
 use super::sums::{RangeSums, Summation};
-use crate::{BatchSource, Error, ErrorKind, Parts, Result, Scan, SourceBatch, Table, stored_rows};
+use crate::{
+    BatchSource, Error, ErrorKind, Parts, Result, SourceBatch, Table, TableSnapshot, stored_rows,
+};
 use arrow_array::RecordBatch;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -15,10 +17,10 @@ const WAITING: usize = 4;
 
 /// Loads some ranges of a scan into a table, about `batch_rows` at once; returns the sums of the rows sent.
 pub(super) fn send(
-    scan: &dyn Scan,
+    scan: &dyn TableSnapshot,
     parts: &Parts,
     summation: Summation<'_>,
-    table: &dyn Table,
+    table: &Table,
     batch_rows: u64,
 ) -> Result<RangeSums> {
     let (sender, batches) = sync_channel(WAITING);

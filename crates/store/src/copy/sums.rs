@@ -4,12 +4,13 @@
 //! Must not know which table is the source. Invariant: two tables with the same observations have the
 //! same sums in any backend, because only texts and dates are hashed.
 
-use super::progress::{Stage, Watch};
-use crate::{Error, ErrorKind, MatchLane, MatchSink, PARTS, Parts, Result, Scan};
+use crate::{
+    Call, Error, ErrorKind, MatchLane, MatchSink, PARTS, Parts, Result, TableSnapshot, Unit,
+};
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMillisecondType;
-use idmatch_model::{ErasureKey, Period, SeenAt};
+use idmatch_model::{ErasureKey, Period, SeenAt, Window};
 use std::collections::HashMap;
 use std::ops::AddAssign;
 use std::sync::mpsc::SyncSender;
@@ -151,18 +152,19 @@ impl Compared {
 
 /// RangeSums up what a scan reads, and passes it on where that is wanted.
 pub(super) struct Summation<'a> {
-    /// The scan whose ranges divide the ids.
-    pub(super) division: &'a dyn Scan,
+    /// The table whose ranges divide the ids.
+    pub(super) division: &'a dyn TableSnapshot,
     pub(super) compared: &'a Compared,
-    pub(super) watch: Watch<'a>,
+    pub(super) call: &'a Call,
     pub(super) forward: Option<SyncSender<RecordBatch>>,
 }
 
 impl Summation<'_> {
     /// Reads some ranges of a table.
-    pub(super) fn read(&self, scan: &dyn Scan, parts: &Parts) -> Result<RangeSums> {
+    pub(super) fn read(&self, table: &dyn TableSnapshot, parts: &Parts) -> Result<RangeSums> {
         let total = Mutex::new(RangeSums::none());
-        scan.read(parts, &Sink { summation: self, total: &total })?;
+        let sink = Sink { summation: self, total: &total };
+        table.scan(parts, Window::ALL, &sink, self.call)?;
         Ok(total.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -210,9 +212,9 @@ impl Lane<'_> {
 
 impl MatchLane for Lane<'_> {
     fn push(&mut self, batch: RecordBatch) -> Result<()> {
-        let Summation { division, watch, .. } = self.sink.summation;
-        let stage = if self.forward.is_some() { Stage::Copying } else { Stage::Comparing };
-        watch(stage, batch.num_rows() as u64)?;
+        let Summation { division, call, .. } = self.sink.summation;
+        let stage = if self.forward.is_some() { "copying" } else { "comparing" };
+        call.report(stage, batch.num_rows() as u64, Unit::Rows)?;
         {
             let columns = columns(&batch);
             let (ids, partner_ids, dates) =
@@ -222,7 +224,7 @@ impl MatchLane for Lane<'_> {
                 let (id, partner_id) = (id.unwrap_or_default(), partner_id.unwrap_or_default());
                 // The rows of an id mostly follow one another.
                 if id != last {
-                    (last, part) = (id, division.part(id));
+                    (last, part) = (id, division.part_of(id));
                 }
                 self.add(part, id, partner_id, SeenAt::from_millis(*date)?);
             }

@@ -1,10 +1,11 @@
 //! The copy of one table: erasures, comparison, rows, comparison.
 
-use super::progress::Watch;
 use super::send::send;
 use super::sums::{Compared, RangeSums, Sum, Summation};
 use super::tombstones::TombstoneCopy;
-use crate::{Error, ErrorKind, PARTS, Parts, Result, Scan, Store, Table};
+use crate::{
+    Call, Error, ErrorKind, OpenTables, PARTS, Parts, Result, Store, Table, TableSnapshot,
+};
 use idmatch_model::{TableName, TableOptions};
 use std::sync::Arc;
 
@@ -55,30 +56,33 @@ pub struct Copied {
 /// the source lacks, unless merging is asked for; where it cannot take over erasures, unless that is
 /// accepted; and where both are not equal in the end. What was sent stays, after any error.
 pub fn copy_table(
-    source: &dyn Table,
-    destination: &dyn Store,
+    source: &Table,
+    destination: &Arc<dyn Store>,
     name: &TableName,
     options: CopyOptions,
-    watch: Watch<'_>,
+    call: &Call,
 ) -> Result<Copied> {
+    let source = &source.with_call(call.clone());
     let wanted = source.options()?;
     let there = existing(destination, name, &wanted)?;
-    let tombstones = TombstoneCopy::new(source, destination, options.accept_lost_erasures);
+    let tombstones =
+        TombstoneCopy::new(source, destination.as_ref(), options.accept_lost_erasures, call);
     let taken = tombstones.begin()?;
     let is_new = there.is_none();
     let target = match there {
         Some(table) => table,
-        None => destination.create_table(name, &wanted)?,
+        None => destination.table_with(name, &wanted)?,
     };
-    tombstones.finish(target.as_ref(), &taken)?;
-    let copy = Copy { target: target.as_ref(), wanted, options, watch };
+    let target = target.with_call(call.clone());
+    tombstones.finish(&target, &taken)?;
+    let copy = Copy { target: &target, wanted, options, call };
     let (from, mut expected, compared, sent) = copy.send_what_differs(source, is_new)?;
 
     // What was erased while rows were sent hides them in the copy too.
     let later = tombstones.begin()?;
-    tombstones.finish(target.as_ref(), &later)?;
+    tombstones.finish(&target, &later)?;
     let erased = later.since(&taken);
-    let after = target.scan()?;
+    let after = target.snapshot()?;
     let mut now_compared = Compared::new(copy.wanted.retention.as_ref());
     if let (Some(key), false) = (later.erasures.key, erased.is_empty() || !later.is_usable) {
         now_compared = now_compared.without(key, erased);
@@ -104,10 +108,10 @@ pub fn copy_table(
 
 /// The table of that name, if it exists. A table with other options cannot be a copy.
 fn existing(
-    destination: &dyn Store,
+    destination: &Arc<dyn Store>,
     name: &TableName,
     wanted: &TableOptions,
-) -> Result<Option<Arc<dyn Table>>> {
+) -> Result<Option<Table>> {
     if !destination.tables()?.contains(name) {
         return Ok(None);
     }
@@ -127,23 +131,23 @@ fn existing(
 
 /// A copy into an existing table.
 struct Copy<'a> {
-    target: &'a dyn Table,
+    target: &'a Table,
     wanted: TableOptions,
     options: CopyOptions,
-    watch: Watch<'a>,
+    call: &'a Call,
 }
 
-/// The scan of the source, its sums, what they are of, and how many rows were sent.
-type SentOff = (Box<dyn Scan>, RangeSums, Compared, u64);
+/// The snapshot of the source, its sums, what they are of, and how many rows were sent.
+type SentOff = (Arc<dyn TableSnapshot>, RangeSums, Compared, u64);
 
 impl Copy<'_> {
-    fn send_what_differs(&self, source: &dyn Table, is_new: bool) -> Result<SentOff> {
-        let from = source.scan()?;
+    fn send_what_differs(&self, source: &Table, is_new: bool) -> Result<SentOff> {
+        let from = source.snapshot()?;
         let (mut before, mut parts) = (RangeSums::none(), Parts::all());
         let compared = if is_new {
             Compared::new(self.wanted.retention.as_ref())
         } else {
-            let to = self.target.scan()?;
+            let to = self.target.snapshot()?;
             let compared = Compared::new(self.wanted.retention.as_ref());
             let both = self.both(from.as_ref(), to.as_ref(), &compared)?;
             self.check_begin(&both)?;
@@ -155,8 +159,7 @@ impl Copy<'_> {
             return Ok((from, before, compared, 0));
         }
         let division = from.as_ref();
-        let summation =
-            Summation { division, compared: &compared, watch: self.watch, forward: None };
+        let summation = Summation { division, compared: &compared, call: self.call, forward: None };
         let batch_rows = self.options.batch_rows;
         let sent = send(division, &parts, summation, self.target, batch_rows)?;
         let rows = sent.all_rows();
@@ -164,16 +167,21 @@ impl Copy<'_> {
     }
 
     /// The sums of a table, in the parts of the source.
-    fn sums(&self, from: &dyn Scan, of: &dyn Scan, compared: &Compared) -> Result<RangeSums> {
-        let summation = Summation { division: from, compared, watch: self.watch, forward: None };
+    fn sums(
+        &self,
+        from: &dyn TableSnapshot,
+        of: &dyn TableSnapshot,
+        compared: &Compared,
+    ) -> Result<RangeSums> {
+        let summation = Summation { division: from, compared, call: self.call, forward: None };
         summation.read(of, &Parts::all())
     }
 
     /// The sums of the source and the destination, which are read at the same time.
     fn both(
         &self,
-        from: &dyn Scan,
-        to: &dyn Scan,
+        from: &dyn TableSnapshot,
+        to: &dyn TableSnapshot,
         compared: &Compared,
     ) -> Result<(RangeSums, RangeSums)> {
         std::thread::scope(|scope| {

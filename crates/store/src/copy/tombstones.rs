@@ -3,15 +3,16 @@
 //! Tombstones are hashes keyed with a secret of their store, so only a store with the same secret can use
 //! them. A store without a secret takes that of the source. Must not know rows.
 
-use crate::{Erasures, Error, ErrorKind, Result, Store, Table};
+use crate::{Call, Erasures, Error, ErrorKind, Result, Store, Table, admin};
 use idmatch_model::SeenAt;
 use std::collections::HashMap;
 
 /// Copies the tombstones of a table to a store, as often as needed.
 pub(super) struct TombstoneCopy<'a> {
-    source: &'a dyn Table,
+    source: &'a Table,
     destination: &'a dyn Store,
     accept_loss: bool,
+    call: &'a Call,
 }
 
 /// The tombstones of the source, and whether the destination can use them.
@@ -31,11 +32,12 @@ impl Tombstones {
 
 impl<'a> TombstoneCopy<'a> {
     pub(super) fn new(
-        source: &'a dyn Table,
+        source: &'a Table,
         destination: &'a dyn Store,
         accept_loss: bool,
+        call: &'a Call,
     ) -> TombstoneCopy<'a> {
-        TombstoneCopy { source, destination, accept_loss }
+        TombstoneCopy { source, destination, accept_loss, call }
     }
 
     /// Gives the destination the secret, if it has none. Must come before the table is created: on
@@ -43,7 +45,7 @@ impl<'a> TombstoneCopy<'a> {
     pub(super) fn begin(&self) -> Result<Tombstones> {
         let erasures = self.source.erasures()?;
         let is_usable = match erasures.key {
-            Some(key) => self.destination.adopt_erasure_key(key)? == key,
+            Some(key) => admin(self.destination)?.adopt_erasure_key(key, self.call)? == key,
             None => true,
         };
         let count = erasures.hashes.len();
@@ -63,7 +65,7 @@ impl<'a> TombstoneCopy<'a> {
     }
 
     /// Adds the tombstones to the copy.
-    pub(super) fn finish(&self, target: &dyn Table, taken: &Tombstones) -> Result<()> {
+    pub(super) fn finish(&self, target: &Table, taken: &Tombstones) -> Result<()> {
         match taken.is_usable && !taken.erasures.hashes.is_empty() {
             true => target.add_erasures(&taken.erasures),
             false => Ok(()),

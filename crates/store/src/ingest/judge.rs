@@ -3,7 +3,7 @@
 use super::observations::{Columns, Observations};
 use super::rejects::{BadRows, Reject, RejectSink};
 use super::source::SourceBatch;
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorFields, ErrorKind, Result};
 use idmatch_model::SeenAt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -83,10 +83,14 @@ impl<'a> Ingest<'a> {
             })
             .collect();
         if let (true, Some(first)) = (self.strict, rejects.first()) {
-            return Err(Error::new(
-                ErrorKind::BadInput,
-                format!("{}, row {}: {} {}", first.source, first.row, first.column, first.reason),
-            ));
+            let Reject { source, row, column, reason } = first;
+            let text = format!("{source}, row {row}: {column} {reason}");
+            return Err(Error::new(ErrorKind::BadInput, text).with_fields(ErrorFields::BadInput {
+                source: source.to_string(),
+                row: *row,
+                column: (*column).to_owned(),
+                reason: reason.clone(),
+            }));
         }
         self.rejected.fetch_add(rejects.len() as u64, Relaxed);
         self.sink.lock().unwrap_or_else(PoisonError::into_inner).reject(rejects)

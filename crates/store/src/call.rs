@@ -1,0 +1,108 @@
+//! What a caller wants of one operation besides its result: to give up, to have it end in time, to hear of
+//! its progress.
+//!
+//! Must not know any operation. Invariant: a clone shares the cancellation flag.
+
+use crate::{Error, ErrorKind, Result};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Instant;
+
+/// Called with the progress of an operation, by several threads at once. It must return soon.
+pub type ProgressSink = Arc<dyn Fn(Progress) + Send + Sync>;
+
+/// How far an operation is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// What it does now, such as `verify`.
+    pub stage: &'static str,
+    /// What was done since the last report, in the unit of the stage.
+    pub done: u64,
+    /// The unit of `done`.
+    pub unit: Unit,
+}
+
+/// What progress is counted in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Bytes of files.
+    Bytes,
+    /// Rows of a table or of an input.
+    Rows,
+}
+
+/// One call of a store. The default never ends early and reports nothing.
+#[derive(Clone, Default)]
+pub struct Call {
+    cancelled: Option<Arc<AtomicBool>>,
+    deadline: Option<Instant>,
+    progress: Option<ProgressSink>,
+}
+
+impl Call {
+    /// The same call, which ends soon after the flag is set.
+    #[must_use]
+    pub fn cancelled_by(mut self, flag: &Arc<AtomicBool>) -> Call {
+        self.cancelled = Some(Arc::clone(flag));
+        self
+    }
+
+    /// The same call, which ends soon after this instant.
+    #[must_use]
+    pub fn until(mut self, deadline: Instant) -> Call {
+        self.deadline = Some(deadline);
+        self
+    }
+
+    /// The same call, which reports its progress.
+    #[must_use]
+    pub fn reporting(mut self, progress: ProgressSink) -> Call {
+        self.progress = Some(progress);
+        self
+    }
+
+    /// Whether it can end before its work does.
+    pub fn may_end_early(&self) -> bool {
+        self.cancelled.is_some() || self.deadline.is_some()
+    }
+
+    /// Goes on, or ends the call. Cost: nanoseconds; to be asked several times in 100 ms.
+    ///
+    /// # Errors
+    /// `Cancelled` after the flag is set or the deadline has passed.
+    pub fn check(&self) -> Result<()> {
+        if self.cancelled.as_ref().is_some_and(|flag| flag.load(Relaxed)) {
+            return Err(Error::new(ErrorKind::Cancelled, "interrupted: the caller gave up"));
+        }
+        match self.deadline.is_some_and(has_passed) {
+            true => Err(Error::new(ErrorKind::Cancelled, "interrupted: the deadline has passed")),
+            false => Ok(()),
+        }
+    }
+
+    /// Reports progress, and does what [`Call::check`] does.
+    ///
+    /// # Errors
+    /// Those of [`Call::check`].
+    pub fn report(&self, stage: &'static str, done: u64, unit: Unit) -> Result<()> {
+        if let Some(progress) = &self.progress {
+            progress(Progress { stage, done, unit });
+        }
+        self.check()
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a deadline is compared with the monotonic clock")]
+fn has_passed(deadline: Instant) -> bool {
+    Instant::now() >= deadline
+}
+
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call")
+            .field("cancelled", &self.cancelled)
+            .field("deadline", &self.deadline)
+            .finish_non_exhaustive()
+    }
+}

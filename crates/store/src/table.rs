@@ -1,0 +1,249 @@
+//! A table by its name, for callers that read and write the table as it is.
+//!
+//! Each call resolves the name, and reads at a snapshot of its own. Must not know any backend.
+
+use crate::{
+    Admin, Answers, BatchSource, Call, Distinct, Durability, Erased, Erasures, Error, ErrorKind,
+    Finding, Lookup, Match, MatchQuery, ObservationSource, Repaired, Result, Store, TableSnapshot,
+    TableStats,
+};
+use idmatch_model::{Period, SeenAt, Side, TableId, TableName, TableOptions, Target, Window};
+use std::sync::Arc;
+
+/// A name in a store. Cheap to clone.
+#[derive(Clone)]
+pub struct Table {
+    store: Arc<dyn Store>,
+    name: TableName,
+    /// The options that the first write makes a missing table with.
+    create: Option<TableOptions>,
+    call: Call,
+}
+
+/// Opens tables by name.
+pub trait OpenTables {
+    /// The table of that name, made with these options if it is missing.
+    ///
+    /// # Errors
+    /// `TableExists` for other options.
+    fn table_with(&self, name: &TableName, options: &TableOptions) -> Result<Table>;
+
+    /// A table that the first write makes, if it is missing.
+    ///
+    /// # Errors
+    /// `TableExists` if there is one with other options.
+    fn new_table(&self, name: &TableName, options: &TableOptions) -> Result<Table>;
+
+    /// A table that exists.
+    ///
+    /// # Errors
+    /// `TableNotFound`.
+    fn table(&self, name: &TableName) -> Result<Table>;
+
+    /// The names of all tables, ascending.
+    fn tables(&self) -> Result<Vec<TableName>>;
+}
+
+impl OpenTables for Arc<dyn Store> {
+    fn table_with(&self, name: &TableName, options: &TableOptions) -> Result<Table> {
+        let call = Call::default();
+        self.create_table(name, options, &call)?;
+        Ok(Table { store: self.clone(), name: name.clone(), create: None, call })
+    }
+
+    fn new_table(&self, name: &TableName, options: &TableOptions) -> Result<Table> {
+        let create = match self.table(name) {
+            Ok(table) => {
+                let there = table.options()?;
+                match there == *options {
+                    true => return Ok(table),
+                    false => return Err(Error::other_options(name, &there, options)),
+                }
+            }
+            Err(e) if e.kind() == ErrorKind::TableNotFound => Some(options.clone()),
+            Err(e) => return Err(e),
+        };
+        Ok(Table { store: self.clone(), name: name.clone(), create, call: Call::default() })
+    }
+
+    fn table(&self, name: &TableName) -> Result<Table> {
+        let call = Call::default();
+        self.snapshot(&call)?.resolve(name, &call)?;
+        Ok(Table { store: self.clone(), name: name.clone(), create: None, call })
+    }
+
+    fn tables(&self) -> Result<Vec<TableName>> {
+        let call = Call::default();
+        self.snapshot(&call)?.tables(&call)
+    }
+}
+
+impl<S: Store + Clone + 'static> OpenTables for S {
+    fn table_with(&self, name: &TableName, options: &TableOptions) -> Result<Table> {
+        shared(self).table_with(name, options)
+    }
+
+    fn new_table(&self, name: &TableName, options: &TableOptions) -> Result<Table> {
+        shared(self).new_table(name, options)
+    }
+
+    fn table(&self, name: &TableName) -> Result<Table> {
+        shared(self).table(name)
+    }
+
+    fn tables(&self) -> Result<Vec<TableName>> {
+        shared(self).tables()
+    }
+}
+
+fn shared<S: Store + Clone + 'static>(store: &S) -> Arc<dyn Store> {
+    Arc::new(store.clone())
+}
+
+impl Table {
+    /// The same table for a caller that may give up or wants to hear of progress.
+    #[must_use]
+    pub fn with_call(&self, call: Call) -> Table {
+        Table { call, ..self.clone() }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &TableName {
+        &self.name
+    }
+
+    /// Its store.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// The table as it is now.
+    ///
+    /// # Errors
+    /// `TableNotFound`.
+    pub fn snapshot(&self) -> Result<Arc<dyn TableSnapshot>> {
+        let snapshot = self.store.snapshot(&self.call)?;
+        snapshot.table(snapshot.resolve(&self.name, &self.call)?, &self.call)
+    }
+
+    /// The options, also of a table that the first write makes.
+    pub fn options(&self) -> Result<TableOptions> {
+        match (self.snapshot(), &self.create) {
+            (Err(e), Some(create)) if e.kind() == ErrorKind::TableNotFound => Ok(create.clone()),
+            (table, _) => Ok(table?.options().clone()),
+        }
+    }
+
+    /// See [`Store::set_retention`].
+    pub fn set_retention(&self, retention: Option<Period>) -> Result<()> {
+        self.store.set_retention(self.id()?, retention, &self.call)
+    }
+
+    /// See [`Store::load`].
+    pub fn load(&self, rows: &dyn ObservationSource) -> Result<()> {
+        self.store.load(&self.name, self.create.as_ref(), rows, &self.call)
+    }
+
+    /// See [`Store::upsert`].
+    pub fn upsert(
+        &self,
+        rows: &dyn ObservationSource,
+        durability: Option<Durability>,
+    ) -> Result<()> {
+        let table = match (self.id(), &self.create) {
+            (Err(e), Some(create)) if e.kind() == ErrorKind::TableNotFound => {
+                self.store.create_table(&self.name, create, &self.call)?
+            }
+            (table, _) => table?,
+        };
+        self.store.upsert(table, rows, durability, &self.call)
+    }
+
+    /// See [`Store::erase`].
+    pub fn erase(&self, targets: &[Target], at: SeenAt) -> Result<Erased> {
+        self.store.erase(self.id()?, targets, at, &self.call)
+    }
+
+    /// The answers of one key, newest first: those of position 0.
+    pub fn answers(&self, by: Side, key: &str, window: Window) -> Result<Answers> {
+        self.lookup_many(&[key], Lookup { window, ..Lookup::by(by) })
+    }
+
+    /// See [`TableSnapshot::lookup_many`].
+    pub fn lookup_many(&self, keys: &[&str], lookup: Lookup) -> Result<Answers> {
+        self.snapshot()?.lookup_many(keys, lookup, &self.call)
+    }
+
+    /// See [`TableSnapshot::last_seen`].
+    pub fn last_seen(&self, id: &str, partner_id: &str) -> Result<Option<SeenAt>> {
+        self.snapshot()?.last_seen(id, partner_id, &self.call)
+    }
+
+    /// See [`TableSnapshot::history`].
+    pub fn history(&self, id: &str, partner_id: &str) -> Result<Vec<SeenAt>> {
+        self.snapshot()?.history(id, partner_id, &self.call)
+    }
+
+    /// See [`TableSnapshot::match_population`].
+    pub fn match_population(
+        &self,
+        population: &mut dyn BatchSource,
+        query: MatchQuery,
+    ) -> Result<Box<dyn Match>> {
+        self.snapshot()?.match_population(population, query, &self.call)
+    }
+
+    /// See [`TableSnapshot::stats`].
+    pub fn stats(&self) -> Result<TableStats> {
+        self.snapshot()?.stats(&self.call)
+    }
+
+    /// See [`TableSnapshot::distinct`].
+    pub fn distinct(&self) -> Result<Distinct> {
+        self.snapshot()?.distinct(&self.call)
+    }
+
+    /// See [`Admin::compact`].
+    pub fn compact(&self) -> Result<()> {
+        self.admin()?.compact(self.id()?, &self.call)
+    }
+
+    /// See [`Admin::verify`].
+    pub fn verify(&self) -> Result<Vec<Finding>> {
+        self.admin()?.verify(self.id()?, &self.call)
+    }
+
+    /// See [`Admin::repair`].
+    pub fn repair(&self, accept_loss: bool) -> Result<Repaired> {
+        self.admin()?.repair(self.id()?, accept_loss, &self.call)
+    }
+
+    /// See [`Admin::export_tombstones`].
+    pub fn erasures(&self) -> Result<Erasures> {
+        self.admin()?.export_tombstones(self.id()?, &self.call)
+    }
+
+    /// See [`Admin::import_tombstones`].
+    pub fn add_erasures(&self, erasures: &Erasures) -> Result<()> {
+        self.admin()?.import_tombstones(self.id()?, erasures, &self.call)
+    }
+
+    fn id(&self) -> Result<TableId> {
+        self.store.snapshot(&self.call)?.resolve(&self.name, &self.call)
+    }
+
+    fn admin(&self) -> Result<&dyn Admin> {
+        admin(self.store.as_ref())
+    }
+}
+
+/// The maintenance of a store.
+///
+/// # Errors
+/// `Unsupported` where this process cannot do it.
+pub fn admin(store: &dyn Store) -> Result<&dyn Admin> {
+    store.admin().ok_or_else(|| {
+        let what = "this process does not maintain the store; do that where its files are";
+        Error::new(ErrorKind::Unsupported, what)
+    })
+}
