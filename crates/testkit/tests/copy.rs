@@ -3,8 +3,8 @@
 use arrow_array::{ArrayRef, RecordBatch, StringArray, TimestampMillisecondArray};
 use idmatch_model::{ErasureKey, Keep, Period, SeenAt, TableName, TableOptions, Target};
 use idmatch_store::{
-    BatchSource, Copied, CopyOptions, ErrorKind, Ingest, NoRejects, Result, SourceBatch, Stage,
-    Store, Sum, Table, copy_table, now,
+    Admin, BatchSource, Call, Copied, CopyOptions, ErrorKind, Ingest, NoRejects, OpenTables,
+    Progress, Result, SourceBatch, Store, Sum, Table, Unit, copy_table, now,
 };
 use idmatch_testkit::MemoryStore;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ impl BatchSource for Batches {
     }
 }
 
-fn load(table: &dyn Table, rows: &[Row]) {
+fn load(table: &Table, rows: &[Row]) {
     let ids = StringArray::from_iter_values(rows.iter().map(|row| row.0));
     let partner_ids = StringArray::from_iter_values(rows.iter().map(|row| row.1));
     let dates = TimestampMillisecondArray::from_iter_values(rows.iter().map(|row| row.2));
@@ -37,7 +37,7 @@ fn load(table: &dyn Table, rows: &[Row]) {
     table.load(&Ingest::new(true, now(), &mut NoRejects).judged(&mut batches)).unwrap();
 }
 
-fn erase(table: &dyn Table, id: &str, at: i64) {
+fn erase(table: &Table, id: &str, at: i64) {
     let at = SeenAt::from_millis(at).unwrap();
     table.erase(&[Target::Id(id.to_owned())], at).unwrap();
 }
@@ -46,14 +46,25 @@ fn name(text: &str) -> TableName {
     text.parse().unwrap()
 }
 
-fn table(store: &MemoryStore, keep: Keep, rows: &[Row]) -> Arc<dyn Table> {
-    let table = store.create_table(&name("t"), &TableOptions { keep, retention: None }).unwrap();
-    load(table.as_ref(), rows);
+fn table(store: &MemoryStore, keep: Keep, rows: &[Row]) -> Table {
+    let table = store.table_with(&name("t"), &TableOptions { keep, retention: None }).unwrap();
+    load(&table, rows);
     table
 }
 
-fn copy(source: &dyn Table, to: &dyn Store, options: CopyOptions) -> Result<Copied> {
-    copy_table(source, to, &name("t"), options, &|_, _| Ok(()))
+fn copy(source: &Table, to: &MemoryStore, options: CopyOptions) -> Result<Copied> {
+    copy_to(source, to, "t", options, &Call::default())
+}
+
+fn copy_to(
+    source: &Table,
+    to: &MemoryStore,
+    to_name: &str,
+    options: CopyOptions,
+    call: &Call,
+) -> Result<Copied> {
+    let to: Arc<dyn Store> = Arc::new(to.clone());
+    copy_table(source, &to, &name(to_name), options, call)
 }
 
 const PLAIN: CopyOptions = CopyOptions { batch_rows: 1, merge: false, accept_lost_erasures: false };
@@ -76,23 +87,26 @@ fn every_row_is_copied_once_and_compared() {
     for keep in [Keep::Last, Keep::All] {
         let (from, to) = (MemoryStore::new(), MemoryStore::new());
         let source = table(&from, keep, ROWS);
-        load(source.as_ref(), &[("a", "x", 9)]);
+        load(&source, &[("a", "x", 9)]);
         let mut rows = ROWS.to_vec();
         rows.push(("a", "x", 9));
         if keep == Keep::Last {
             rows.remove(0);
         }
-        let told = [AtomicU64::new(0), AtomicU64::new(0)];
-        let watch = |stage: Stage, rows: u64| {
-            told[usize::from(stage == Stage::Copying)].fetch_add(rows, Relaxed);
-            Ok(())
-        };
-        let copied = copy_table(source.as_ref(), &to, &name("t"), PLAIN, &watch).unwrap();
+        let told = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
+        let sums = told.clone();
+        let call = Call::default().reporting(Arc::new(move |progress: Progress| {
+            assert_eq!(progress.unit, Unit::Rows);
+            let stages = ["comparing", "copying"];
+            let stage = stages.iter().position(|stage| *stage == progress.stage).unwrap();
+            sums[stage].fetch_add(progress.done, Relaxed);
+        }));
+        let copied = copy_to(&source, &to, "t", PLAIN, &call).unwrap();
         let (sum, sent) = (sum_of(&rows), rows.len() as u64);
         let expected = Copied { source: sum, destination: sum, sent, ..Copied::default() };
         assert_eq!(copied, expected);
-        assert_eq!(told.map(AtomicU64::into_inner), [sent, sent]);
-        assert_eq!(copy(source.as_ref(), &to, PLAIN).unwrap(), Copied { sent: 0, ..expected });
+        assert_eq!([told[0].load(Relaxed), told[1].load(Relaxed)], [sent, sent]);
+        assert_eq!(copy(&source, &to, PLAIN).unwrap(), Copied { sent: 0, ..expected });
     }
 }
 
@@ -100,8 +114,8 @@ fn every_row_is_copied_once_and_compared() {
 fn a_table_without_rows_is_copied_with_its_options() {
     let (from, to) = (MemoryStore::new(), MemoryStore::new());
     let options = TableOptions { keep: Keep::All, retention: Some(Period::parse("13mo").unwrap()) };
-    let source = from.create_table(&name("t"), &options).unwrap();
-    assert_eq!(copy(source.as_ref(), &to, PLAIN).unwrap(), Copied::default());
+    let source = from.table_with(&name("t"), &options).unwrap();
+    assert_eq!(copy(&source, &to, PLAIN).unwrap(), Copied::default());
     assert_eq!(to.table(&name("t")).unwrap().options().unwrap(), options);
 }
 
@@ -109,9 +123,9 @@ fn a_table_without_rows_is_copied_with_its_options() {
 fn only_parts_that_differ_are_sent() {
     let (from, to) = (MemoryStore::new(), MemoryStore::new());
     let source = table(&from, Keep::Last, ROWS);
-    copy(source.as_ref(), &to, PLAIN).unwrap();
-    load(source.as_ref(), &[("é", "x", 5)]);
-    let copied = copy(source.as_ref(), &to, PLAIN).unwrap();
+    copy(&source, &to, PLAIN).unwrap();
+    load(&source, &[("é", "x", 5)]);
+    let copied = copy(&source, &to, PLAIN).unwrap();
     assert_eq!((copied.sent, copied.destination), (1, copied.source));
 }
 
@@ -120,25 +134,25 @@ fn rows_that_the_source_lacks_are_said_and_stay() {
     let (from, to) = (MemoryStore::new(), MemoryStore::new());
     let source = table(&from, Keep::Last, ROWS);
     table(&to, Keep::Last, &[("a", "own", 7)]);
-    let refused = copy(source.as_ref(), &to, PLAIN).unwrap_err();
+    let refused = copy(&source, &to, PLAIN).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Differs);
     assert!(refused.to_string().contains("has rows or newer dates of its own"), "{refused}");
-    let merged = copy(source.as_ref(), &to, MERGE).unwrap();
+    let merged = copy(&source, &to, MERGE).unwrap();
     let all = [ROWS, &[("a", "own", 7)]].concat();
     assert_eq!((merged.source, merged.destination), (sum_of(ROWS), sum_of(&all)));
 
     // Of one pair the newer date stays, so that it cannot be a copy.
     let to = MemoryStore::new();
     let newer = table(&to, Keep::Last, &[("a", "x", 8)]);
-    let refused = copy(source.as_ref(), &to, PLAIN).unwrap_err();
+    let refused = copy(&source, &to, PLAIN).unwrap_err();
     assert!(refused.to_string().contains("has 5 rows"), "{refused}");
     assert_eq!(newer.last_seen("a", "x").unwrap().map(SeenAt::millis), Some(8));
-    copy(source.as_ref(), &to, MERGE).unwrap();
+    copy(&source, &to, MERGE).unwrap();
     assert_eq!(newer.stats().unwrap().rows, 5);
 
     // What was erased there stays hidden there, and is missing.
-    erase(newer.as_ref(), "é", 100);
-    let missing = copy(source.as_ref(), &to, MERGE).unwrap_err();
+    erase(&newer, "é", 100);
+    let missing = copy(&source, &to, MERGE).unwrap_err();
     assert!(missing.to_string().contains("rows are missing"), "{missing}");
 }
 
@@ -146,12 +160,12 @@ fn rows_that_the_source_lacks_are_said_and_stay() {
 fn what_hides_late_rows_goes_with_them() {
     let (from, to) = (MemoryStore::new(), MemoryStore::new());
     let source = table(&from, Keep::All, ROWS);
-    erase(source.as_ref(), "a", 3);
-    let copied = copy(source.as_ref(), &to, PLAIN).unwrap();
+    erase(&source, "a", 3);
+    let copied = copy(&source, &to, PLAIN).unwrap();
     let left = [("é", "x", 3), ("ab", "c", 4), ("a", "bc", 4)];
     assert_eq!((copied.destination, copied.erasures), (sum_of(&left), 1));
     let target = to.table(&name("t")).unwrap();
-    load(target.as_ref(), &[("a", "x", 3), ("a", "z", 4)]);
+    load(&target, &[("a", "x", 3), ("a", "z", 4)]);
     assert_eq!(target.last_seen("a", "x").unwrap(), None);
     assert_eq!(target.last_seen("a", "z").unwrap().map(SeenAt::millis), Some(4));
 }
@@ -159,19 +173,19 @@ fn what_hides_late_rows_goes_with_them() {
 #[test]
 fn erasures_that_cannot_be_taken_over_are_an_error_unless_that_is_accepted() {
     let (from, to) = (MemoryStore::new(), MemoryStore::new());
-    to.adopt_erasure_key(ErasureKey::new([1; 16])).unwrap();
+    to.adopt_erasure_key(ErasureKey::new([1; 16]), &Call::default()).unwrap();
     let source = table(&from, Keep::Last, ROWS);
-    assert_eq!(copy(source.as_ref(), &to, PLAIN).unwrap().erasures, 0);
-    erase(source.as_ref(), "a", 100);
-    let refused = copy(source.as_ref(), &to, PLAIN).unwrap_err();
+    assert_eq!(copy(&source, &to, PLAIN).unwrap().erasures, 0);
+    erase(&source, "a", 100);
+    let refused = copy(&source, &to, PLAIN).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Differs);
     assert!(refused.to_string().contains("has 1 erasures"), "{refused}");
     let to = MemoryStore::new();
-    to.adopt_erasure_key(ErasureKey::new([1; 16])).unwrap();
-    assert_eq!(copy(source.as_ref(), &to, PLAIN).unwrap_err().kind(), ErrorKind::Differs);
+    to.adopt_erasure_key(ErasureKey::new([1; 16]), &Call::default()).unwrap();
+    assert_eq!(copy(&source, &to, PLAIN).unwrap_err().kind(), ErrorKind::Differs);
     assert_eq!(to.tables().unwrap(), []);
     let accepted = CopyOptions { accept_lost_erasures: true, ..PLAIN };
-    let copied = copy(source.as_ref(), &to, accepted).unwrap();
+    let copied = copy(&source, &to, accepted).unwrap();
     assert_eq!((copied.source.rows, copied.erasures, copied.lost_erasures), (2, 0, 1));
 }
 
@@ -180,9 +194,9 @@ fn a_destination_with_other_options_is_an_error() {
     let (from, to) = (MemoryStore::new(), MemoryStore::new());
     let source = table(&from, Keep::Last, ROWS);
     table(&to, Keep::All, &[]);
-    let refused = copy(source.as_ref(), &to, MERGE).unwrap_err();
+    let refused = copy(&source, &to, MERGE).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::TableExists);
     assert!(refused.to_string().contains("keep all and retention none"), "{refused}");
-    let other = copy_table(source.as_ref(), &to, &name("other"), PLAIN, &|_, _| Ok(())).unwrap();
+    let other = copy_to(&source, &to, "other", PLAIN, &Call::default()).unwrap();
     assert_eq!(other.destination, sum_of(ROWS));
 }

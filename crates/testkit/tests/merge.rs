@@ -3,7 +3,9 @@
 
 use arrow_array::{ArrayRef, RecordBatch, StringArray, TimestampMillisecondArray};
 use idmatch_model::{Keep, SeenAt, Side, TableName, TableOptions, Window};
-use idmatch_store::{BatchSource, Ingest, Reject, RejectSink, Result, SourceBatch, Store, Table};
+use idmatch_store::{
+    BatchSource, Ingest, OpenTables, Reject, RejectSink, Result, SourceBatch, Table,
+};
 use idmatch_testkit::MemoryStore;
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -29,9 +31,9 @@ impl RejectSink for NoRejects {
     }
 }
 
-fn table(keep: Keep, loads: &[Vec<Observation>]) -> Arc<dyn Table> {
+fn table(keep: Keep, loads: &[Vec<Observation>]) -> Table {
     let name: TableName = "t".parse().unwrap();
-    let table = MemoryStore::new().create_table(&name, &TableOptions { keep, retention: None });
+    let table = MemoryStore::new().table_with(&name, &TableOptions { keep, retention: None });
     let table = table.unwrap();
     for load in loads {
         let ids = StringArray::from_iter_values(load.iter().map(|row| &row.0));
@@ -49,17 +51,13 @@ fn table(keep: Keep, loads: &[Vec<Observation>]) -> Arc<dyn Table> {
     table
 }
 
-fn answers(table: &dyn Table, by: Side, key: &str, window: Window) -> Vec<(String, i64)> {
-    let mut answers = table.answers(by, key, window).unwrap();
-    let mut all = Vec::new();
-    while let Some((answer, seen_at)) = answers.next_answer().unwrap() {
-        all.push((answer.to_owned(), seen_at.millis_i64()));
-    }
-    all
+fn answers(table: &Table, by: Side, key: &str, window: Window) -> Vec<(String, i64)> {
+    let answers = table.answers(by, key, window).unwrap();
+    answers.of(0).map(|(answer, date)| (answer.to_owned(), date.millis_i64())).collect()
 }
 
 /// Everything that a table can say about a few identifiers.
-fn everything(table: &dyn Table) -> Vec<(String, Vec<(String, i64)>)> {
+fn everything(table: &Table) -> Vec<(String, Vec<(String, i64)>)> {
     let mut all = Vec::new();
     for key in IDS {
         for by in Side::BOTH {
@@ -128,9 +126,9 @@ proptest! {
         }),
     ) {
         let in_one: Vec<Observation> = mixed.iter().flatten().rev().cloned().collect();
-        let expected = everything(table(keep, &loads).as_ref());
-        prop_assert_eq!(&everything(table(keep, &mixed).as_ref()), &expected);
-        prop_assert_eq!(&everything(table(keep, &[in_one]).as_ref()), &expected);
+        let expected = everything(&table(keep, &loads));
+        prop_assert_eq!(&everything(&table(keep, &mixed)), &expected);
+        prop_assert_eq!(&everything(&table(keep, &[in_one])), &expected);
     }
 
     #[test]
@@ -149,9 +147,9 @@ proptest! {
         let table = table(keep, &loads);
         for key in IDS {
             let expected = answers_by_definition(keep, &all, key, (since, until));
-            prop_assert_eq!(answers(table.as_ref(), Side::Id, key, window), expected);
+            prop_assert_eq!(answers(&table, Side::Id, key, window), expected);
             let expected = answers_by_definition(keep, &mirrored, key, (since, until));
-            prop_assert_eq!(answers(table.as_ref(), Side::PartnerId, key, window), expected);
+            prop_assert_eq!(answers(&table, Side::PartnerId, key, window), expected);
         }
         prop_assert!(table.verify().unwrap().is_empty());
     }

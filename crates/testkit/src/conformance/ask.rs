@@ -7,11 +7,11 @@ use super::input::Cut;
 use super::population;
 use super::value::{Date, Scope, Text, window, wrong};
 use idmatch_model::{SeenAt, Side, Window};
-use idmatch_store::{Result, Table};
+use idmatch_store::{Lookup, Result, Table};
 
 /// Asks and compares. An error is one that no case expects.
 pub(super) fn ask(
-    table: &dyn Table,
+    table: &Table,
     question: &Question,
     scope: Scope,
     cut: Cut,
@@ -31,7 +31,7 @@ pub(super) fn ask(
 }
 
 fn ask_answers(
-    table: &dyn Table,
+    table: &Table,
     by: Side,
     question: &AnswersQuestion,
     scope: Scope,
@@ -47,19 +47,15 @@ fn ask_answers(
 }
 
 fn read_answers(
-    table: &dyn Table,
+    table: &Table,
     by: Side,
     key: &str,
     window: Window,
     limit: usize,
 ) -> Result<Vec<Row>> {
-    let mut answers = table.answers(by, key, window)?;
-    let mut rows = Vec::new();
-    while rows.len() < limit {
-        let Some((answer, seen_at)) = answers.next_answer()? else { break };
-        rows.push(Row { ids: vec![answer.to_owned()], seen_at });
-    }
-    Ok(rows)
+    let answers = table.lookup_many(&[key], Lookup { by, window, limit })?;
+    let row = |(answer, seen_at): (&str, SeenAt)| Row { ids: vec![answer.to_owned()], seen_at };
+    Ok(answers.of(0).map(row).collect())
 }
 
 fn ask_pair(

@@ -30,7 +30,7 @@ pub(super) struct Loading {
 
 /// Loads the rows and compares the report with the case.
 pub(super) fn load(
-    table: &dyn Table,
+    table: &Table,
     load: &Load,
     how: Loading,
     scope: Scope,
@@ -90,7 +90,7 @@ fn compare_rejects(expected: &[(u64, String, String)], mut got: Vec<Reject>) -> 
 }
 
 /// Erases what a row says.
-pub(super) fn erase(table: &dyn Table, row: &ErasureRow, scope: Scope) -> Result<()> {
+pub(super) fn erase(table: &Table, row: &ErasureRow, scope: Scope) -> Result<()> {
     let (mut source, at) = Batches::of_erasure(row, scope)?;
     let DateValue::Instant(at) = at else {
         return Err(Error::new(ErrorKind::Source, "an erasure needs a date"));

@@ -19,7 +19,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Matches the population, and compares counts and rows.
 pub(super) fn ask(
-    table: &dyn Table,
+    table: &Table,
     question: &MatchQuestion,
     scope: Scope,
     cut: Cut,

@@ -10,7 +10,7 @@ use super::value::Scope;
 use super::ways::{Way, Ways};
 use crate::MemoryStore;
 use idmatch_model::{Keep, TableName, TableOptions};
-use idmatch_store::{CopyOptions, Finding, Result, Store, Table, copy_table};
+use idmatch_store::{Call, CopyOptions, Finding, OpenTables, Result, Store, Table, copy_table};
 use std::sync::Arc;
 
 /// The most tables in one store: each costs a server memory.
@@ -65,7 +65,7 @@ impl<'a> Runner<'a> {
     /// Checks the rules for making and finding tables, which no case can express.
     pub(super) fn run_table_rules(&mut self) {
         self.place = ("(no file)".to_owned(), "the rules of tables".to_owned());
-        let outcome = self.open().and_then(|store| tables::check(store.as_ref()));
+        let outcome = self.open().and_then(|store| tables::check(&store));
         self.take_all("", outcome);
     }
 
@@ -80,18 +80,18 @@ impl<'a> Runner<'a> {
         let name: TableName = format!("case-{}", self.tables).parse()?;
         let options = TableOptions { keep, retention: case.retention.clone() };
         let mut store = self.open()?;
-        let mut table = store.create_table(&name, &options)?;
+        let mut table = store.table_with(&name, &options)?;
         let erased = table.clone();
         let loads = way.loads(&case.loads);
         let erases_after = way.erases_after(loads.len());
         let erase_at = |done: usize| match erases_after.contains(&done) {
-            true => case.erasures.iter().try_for_each(|row| erase(erased.as_ref(), row, scope)),
+            true => case.erasures.iter().try_for_each(|row| erase(&erased, row, scope)),
             false => Ok(()),
         };
         erase_at(0)?;
         for (at, rows) in loads.into_iter().enumerate() {
             let how = Loading { is_reversed: way == Way::Reversed, is_upsert: way.upserts(at) };
-            let differences = load(table.as_ref(), rows, how, scope, way.cut());
+            let differences = load(&table, rows, how, scope, way.cut());
             self.take_all(&format!("keep {keep:?}, {way:?}, load {}", at + 1), differences);
             erase_at(at + 1)?;
         }
@@ -101,20 +101,19 @@ impl<'a> Runner<'a> {
             store = self.open()?;
             table = store.table(&name)?;
         }
-        let reference = MemoryStore::new();
-        let copy =
-            (way == Way::AsWritten).then(|| copied(table.as_ref(), &reference)).transpose()?;
+        let reference: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let copy = (way == Way::AsWritten).then(|| copied(&table, &reference)).transpose()?;
         for (at, question) in case.questions.iter().enumerate() {
             self.tally.questions += 1;
-            let differences = ask(table.as_ref(), question, scope, way.cut());
+            let differences = ask(&table, question, scope, way.cut());
             let step = format!("keep {keep:?}, {way:?}, question {}", at + 1);
             self.take_all(&step, differences);
             if let Some(copy) = &copy {
-                let differences = ask(copy.as_ref(), question, scope, way.cut());
+                let differences = ask(copy, question, scope, way.cut());
                 self.take_all(&format!("{step} to the copy"), differences);
             }
         }
-        self.take_all(&format!("keep {keep:?}, {way:?}, verify"), verify(table.as_ref()));
+        self.take_all(&format!("keep {keep:?}, {way:?}, verify"), verify(&table));
         Ok(())
     }
 
@@ -141,13 +140,13 @@ impl<'a> Runner<'a> {
 }
 
 /// A copy of a table in the reference, which must answer the same.
-fn copied(table: &dyn Table, reference: &MemoryStore) -> Result<Arc<dyn Table>> {
-    copy_table(table, reference, table.name(), CopyOptions::default(), &|_, _| Ok(()))?;
+fn copied(table: &Table, reference: &Arc<dyn Store>) -> Result<Table> {
+    copy_table(table, reference, table.name(), CopyOptions::default(), &Call::default())?;
     reference.table(table.name())
 }
 
 /// A table whose cases have run must have nothing wrong with it.
-fn verify(table: &dyn Table) -> Result<Vec<Difference>> {
+fn verify(table: &Table) -> Result<Vec<Difference>> {
     let difference = |Finding { place, problem }| Difference {
         expected: "no findings".to_owned(),
         got: format!("{place}: {problem}"),

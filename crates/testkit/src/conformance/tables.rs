@@ -2,25 +2,25 @@
 
 use super::compare::{Difference, shown_error};
 use idmatch_model::{Keep, Period, TableName, TableOptions};
-use idmatch_store::{ErrorKind, Result, Store, Table};
+use idmatch_store::{ErrorKind, OpenTables, Result, Store, Table};
 use std::sync::Arc;
 
 /// Creates a few tables in a store that may hold others, and returns what differs.
-pub(super) fn check(store: &dyn Store) -> Result<Vec<Difference>> {
+pub(super) fn check(store: &Arc<dyn Store>) -> Result<Vec<Difference>> {
     let first: TableName = "rules.a".parse()?;
     let second: TableName = "Rules-b".parse()?;
     let absent: TableName = "rules_c".parse()?;
     let options = TableOptions { keep: Keep::All, retention: Some(Period::parse("13mo")?) };
     let other_keep = TableOptions { keep: Keep::Last, ..options.clone() };
     let other_retention = TableOptions { retention: None, ..options.clone() };
-    store.create_table(&first, &options)?;
-    store.create_table(&second, &TableOptions::default())?;
+    store.table_with(&first, &options)?;
+    store.table_with(&second, &TableOptions::default())?;
 
     let mut differences = Vec::new();
     differences.extend(expect_table(store.table(&first), &first, &options));
-    differences.extend(expect_table(store.create_table(&first, &options), &first, &options));
+    differences.extend(expect_table(store.table_with(&first, &options), &first, &options));
     for other in [other_keep, other_retention] {
-        let outcome = store.create_table(&first, &other);
+        let outcome = store.table_with(&first, &other);
         differences.extend(expect_error(outcome, ErrorKind::TableExists));
     }
     differences.extend(expect_error(store.table(&absent), ErrorKind::TableNotFound));
@@ -40,7 +40,7 @@ pub(super) fn check(store: &dyn Store) -> Result<Vec<Difference>> {
 }
 
 fn expect_table(
-    outcome: Result<Arc<dyn Table>>,
+    outcome: Result<Table>,
     name: &TableName,
     options: &TableOptions,
 ) -> Option<Difference> {
@@ -56,7 +56,7 @@ fn expect_table(
     Some(Difference { expected: format!("table {name} with {options:?}"), got })
 }
 
-fn expect_error(outcome: Result<Arc<dyn Table>>, kind: ErrorKind) -> Option<Difference> {
+fn expect_error(outcome: Result<Table>, kind: ErrorKind) -> Option<Difference> {
     let got = match outcome {
         Err(error) if error.kind() == kind => return None,
         Err(error) => shown_error(&error),

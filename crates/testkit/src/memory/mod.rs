@@ -2,26 +2,60 @@
 //!
 //! It exists to be obviously right, so that other backends can be compared with it. It
 //! holds every observation in ordered maps, answers by looking at all dates of a key, and
-//! computes a match completely before it hands it out. Nothing here is fast.
+//! computes a match completely before it hands it out. A snapshot is a copy. Nothing here is fast.
 
 mod matched;
 mod observed;
-mod scan;
 mod table;
 
-use idmatch_model::{ErasureKey, TableName, TableOptions};
-use idmatch_store::{Error, ErrorKind, Result, Store, Table};
+use idmatch_model::{
+    ErasureKey, Period, SeenAt, TableId, TableName, TableOptions, Target, check_id,
+};
+use idmatch_store::{
+    Admin, Call, Durability, Erased, Erasures, Error, ErrorFields, ErrorKind, Finding,
+    ObservationSource, Repaired, Result, Snapshot, Store, TableSnapshot, Version, now,
+};
+use observed::Observed;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use table::MemoryTable;
 
-/// A store that is gone when it is dropped.
-#[derive(Default)]
-pub struct MemoryStore {
-    tables: Mutex<BTreeMap<TableName, Arc<MemoryTable>>>,
-    /// What erasures are hashed with; chosen with the first.
-    erasure_key: Arc<OnceLock<ErasureKey>>,
+/// A store that is gone when its last clone is dropped.
+#[derive(Clone, Default)]
+pub struct MemoryStore(Arc<Mutex<State>>);
+
+#[derive(Clone, Default)]
+struct State {
+    /// Shared with the snapshots that show no other tables.
+    tables: Arc<BTreeMap<TableName, MemoryTable>>,
+    /// What tombstones are hashed with; chosen with the first.
+    erasure_key: Option<ErasureKey>,
+    /// The writes so far.
+    commit: u64,
+    /// Names the store; chosen with the first table.
+    id: u128,
+}
+
+impl State {
+    fn table(&self, id: TableId) -> Result<&MemoryTable> {
+        self.tables.values().find(|table| table.id == id).ok_or_else(|| missing(id))
+    }
+
+    /// A table that is about to change.
+    fn change(&mut self, id: TableId) -> Result<&mut MemoryTable> {
+        self.commit += 1;
+        Arc::make_mut(&mut self.tables)
+            .values_mut()
+            .find(|table| table.id == id)
+            .ok_or_else(|| missing(id))
+    }
+
+    /// What tombstones are hashed with.
+    fn key(&mut self) -> Result<ErasureKey> {
+        let new = ErasureKey::new(random()?);
+        Ok(*self.erasure_key.get_or_insert(new))
+    }
 }
 
 impl MemoryStore {
@@ -30,51 +64,188 @@ impl MemoryStore {
         MemoryStore::default()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<TableName, Arc<MemoryTable>>> {
-        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds all rows at once.
+    fn add(&self, id: TableId, source: &dyn ObservationSource, call: &Call) -> Result<()> {
+        let mut rows = Vec::new();
+        while let Some(batch) = source.next_batch()? {
+            call.check()?;
+            let pairs = batch.ids.iter().zip(batch.partner_ids.iter());
+            for ((id, partner_id), seen_at) in pairs.zip(&batch.seen_at) {
+                let (id, partner_id) = (check_id(id)?, check_id(partner_id)?);
+                rows.push((id.to_owned(), partner_id.to_owned(), *seen_at));
+            }
+        }
+        let mut state = self.lock();
+        let table = state.change(id)?;
+        let (keep, observed) = (table.options.keep, Arc::make_mut(&mut table.observed));
+        for (id, partner_id, seen_at) in rows {
+            observed.add(keep, &id, &partner_id, seen_at);
+        }
+        Ok(())
     }
 }
 
 impl Store for MemoryStore {
-    fn create_table(&self, name: &TableName, options: &TableOptions) -> Result<Arc<dyn Table>> {
-        let mut tables = self.lock();
-        let table = tables.entry(name.clone()).or_insert_with(|| {
-            let key = self.erasure_key.clone();
-            Arc::new(MemoryTable::new(name.clone(), options.clone(), key))
-        });
-        let there = table.options()?;
-        if there != *options {
-            return Err(Error::other_options(name, &there, options));
+    fn snapshot(&self, call: &Call) -> Result<Arc<dyn Snapshot>> {
+        call.check()?;
+        Ok(Arc::new(MemorySnapshot { state: self.lock().clone(), at: now() }))
+    }
+
+    fn create_table(&self, name: &TableName, options: &TableOptions, _: &Call) -> Result<TableId> {
+        let (id, store) = (TableId(u128::from_be_bytes(random()?)), random()?);
+        let mut state = self.lock();
+        if state.id == 0 {
+            state.id = u128::from_be_bytes(store);
         }
-        Ok(table.clone())
-    }
-
-    fn table(&self, name: &TableName) -> Result<Arc<dyn Table>> {
-        match self.lock().get(name) {
-            Some(table) => Ok(table.clone()),
-            None => Err(Error::new(
-                ErrorKind::TableNotFound,
-                format!("there is no table {name}; create it first"),
-            )),
+        let new = MemoryTable {
+            id,
+            name: name.clone(),
+            options: options.clone(),
+            observed: Arc::new(Observed::default()),
+        };
+        let table = Arc::make_mut(&mut state.tables).entry(name.clone()).or_insert(new);
+        if table.options != *options {
+            return Err(Error::other_options(name, &table.options, options));
         }
+        Ok(table.id)
     }
 
-    fn tables(&self) -> Result<Vec<TableName>> {
-        Ok(self.lock().keys().cloned().collect())
-    }
-
-    fn refresh(&self) -> Result<()> {
+    fn set_retention(&self, table: TableId, retention: Option<Period>, _: &Call) -> Result<()> {
+        self.lock().change(table)?.options.retention = retention;
         Ok(())
     }
 
-    fn adopt_erasure_key(&self, key: ErasureKey) -> Result<ErasureKey> {
-        Ok(*self.erasure_key.get_or_init(|| key))
+    fn load(
+        &self,
+        name: &TableName,
+        create: Option<&TableOptions>,
+        rows: &dyn ObservationSource,
+        call: &Call,
+    ) -> Result<()> {
+        let table = match create {
+            Some(options) => self.create_table(name, options, call)?,
+            None => self.snapshot(call)?.resolve(name, call)?,
+        };
+        self.add(table, rows, call)
     }
 
-    fn backup(&self, destination: &Path) -> Result<()> {
-        Err(Error::new(
-            ErrorKind::InvalidArgument,
-            format!("cannot back up to {}: a store in memory has no files", destination.display()),
-        ))
+    fn upsert(
+        &self,
+        table: TableId,
+        rows: &dyn ObservationSource,
+        _: Option<Durability>,
+        call: &Call,
+    ) -> Result<()> {
+        self.add(table, rows, call)
     }
+
+    fn erase(&self, table: TableId, targets: &[Target], at: SeenAt, _: &Call) -> Result<Erased> {
+        let mut state = self.lock();
+        let key = state.key()?;
+        let hashes: Vec<_> = targets.iter().map(|target| (key.of(target), at)).collect();
+        Ok(Arc::make_mut(&mut state.change(table)?.observed).erase(key, &hashes))
+    }
+
+    fn refresh(&self, _: &Call) -> Result<()> {
+        Ok(())
+    }
+
+    fn admin(&self) -> Option<&dyn Admin> {
+        Some(self)
+    }
+}
+
+impl Admin for MemoryStore {
+    fn compact(&self, _: TableId, _: &Call) -> Result<()> {
+        Ok(())
+    }
+
+    fn verify(&self, table: TableId, _: &Call) -> Result<Vec<Finding>> {
+        let state = self.lock();
+        let table = state.table(table)?;
+        if table.observed.is_consistent() {
+            return Ok(Vec::new());
+        }
+        Ok(vec![Finding {
+            place: format!("table {}", table.name),
+            problem: "its two directions hold different observations".to_owned(),
+        }])
+    }
+
+    fn repair(&self, _: TableId, _: bool, _: &Call) -> Result<Repaired> {
+        Ok(Repaired::default())
+    }
+
+    fn backup(&self, destination: &Path, _: &Call) -> Result<()> {
+        let text = format!(
+            "cannot back up to {}: a store in memory has no files; copy its tables",
+            destination.display()
+        );
+        let instead = "copy_table".to_owned();
+        Err(Error::new(ErrorKind::Unsupported, text)
+            .with_fields(ErrorFields::Unsupported { instead }))
+    }
+
+    fn export_tombstones(&self, table: TableId, _: &Call) -> Result<Erasures> {
+        let state = self.lock();
+        let hashes = state.table(table)?.observed.erasures();
+        Ok(Erasures { key: state.erasure_key, hashes })
+    }
+
+    fn import_tombstones(&self, table: TableId, erasures: &Erasures, _: &Call) -> Result<()> {
+        let mut state = self.lock();
+        let key = state.key()?;
+        let table = state.change(table)?;
+        erasures.check_key(Some(key), &table.name)?;
+        Arc::make_mut(&mut table.observed).erase(key, &erasures.hashes);
+        Ok(())
+    }
+
+    fn adopt_erasure_key(&self, key: ErasureKey, _: &Call) -> Result<ErasureKey> {
+        Ok(*self.lock().erasure_key.get_or_insert(key))
+    }
+}
+
+/// A copy of all tables.
+struct MemorySnapshot {
+    state: State,
+    at: SeenAt,
+}
+
+impl Snapshot for MemorySnapshot {
+    fn version(&self) -> Option<Version> {
+        let State { id, commit, .. } = self.state;
+        Some(Version { store: id, publication: 0, journal: 0, commit })
+    }
+
+    fn tables(&self, _: &Call) -> Result<Vec<TableName>> {
+        Ok(self.state.tables.keys().cloned().collect())
+    }
+
+    fn resolve(&self, name: &TableName, _: &Call) -> Result<TableId> {
+        self.state.tables.get(name).map(|table| table.id).ok_or_else(|| {
+            let text = format!("there is no table {name}; create it first");
+            Error::new(ErrorKind::TableNotFound, text)
+        })
+    }
+
+    fn table(&self, id: TableId, _: &Call) -> Result<Arc<dyn TableSnapshot>> {
+        let table = self.state.table(id)?.clone();
+        Ok(Arc::new(table.at(self.version(), self.at)))
+    }
+}
+
+fn missing(id: TableId) -> Error {
+    Error::new(ErrorKind::TableNotFound, format!("there is no table with the identity {id}"))
+}
+
+fn random() -> Result<[u8; 16]> {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random)
+        .map_err(|e| Error::with_source(ErrorKind::Io, "the system gives no random bytes", e))?;
+    Ok(random)
 }

@@ -13,7 +13,7 @@ type Direction = BTreeMap<Arc<str>, BTreeMap<Arc<str>, BTreeSet<SeenAt>>>;
 pub(super) type Answer = (Arc<str>, SeenAt);
 
 /// Every observation that a table keeps, in both directions.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Observed {
     by_id: Direction,
     by_partner_id: Direction,
