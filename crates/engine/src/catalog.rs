@@ -1,5 +1,6 @@
 //! The tables of a store: making them, and changing their options.
 
+use crate::identity::Identity;
 use crate::versions::VersionSet;
 use crate::writer_lock::WriterLock;
 use idmatch_model::{Period, TableName, TableOptions};
@@ -24,16 +25,17 @@ pub(crate) fn create_table(
     versions.publish(|manifest| manifest.entry(name, id, options).map(drop))
 }
 
-/// Makes a table unless there is one; then its options stay.
-pub(crate) fn create_missing_table(
+/// Sees to it that a table exists durably: the publication that made it may be in doubt.
+///
+/// # Errors
+/// `TableNotFound`, `Busy` if another process writes, `Io`.
+pub(crate) fn make_durable(
     versions: &VersionSet,
     lock: &WriterLock,
-    name: &TableName,
-    options: &TableOptions,
+    table: Identity,
 ) -> Result<()> {
-    let current = versions.current();
-    let options = current.tables.get(name).map_or(options, |table| &table.options);
-    create_table(versions, lock, name, options)
+    let (version, name) = (versions.current(), versions.name_of(table)?);
+    create_table(versions, lock, &name, &versions.table_of(&version, &name)?.options)
 }
 
 /// Sets the retention of a table.

@@ -16,7 +16,7 @@ use crate::segment::{Block, DatePage, Header, IdPage, PAGE_ROWS, Region, Segment
 use crate::tombstones::{self, RowRules};
 use crate::versions::{LockNote, Manifest, TableEntry};
 use idmatch_model::{Keep, Side};
-use idmatch_store::Result;
+use idmatch_store::{Call, Result};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -154,14 +154,14 @@ pub fn segment(bytes: &[u8]) {
     for bytes in [bytes.to_vec(), sealed_segment(bytes)] {
         let Ok(segment) = open(bytes) else { continue };
         // Errors are fine: the bytes are bad.
-        let read = read_segment(&segment, segment.check().is_ok());
+        let read = read_segment(&segment, segment.check(&Call::default()).is_ok());
         read.ok();
     }
 }
 
 /// Whether these are the bytes of a segment that passes its check.
 pub fn is_good_segment(bytes: &[u8]) -> bool {
-    open(bytes.to_vec()).and_then(|segment| segment.check()).is_ok()
+    open(bytes.to_vec()).and_then(|segment| segment.check(&Call::default())).is_ok()
 }
 
 fn open(bytes: Vec<u8>) -> Result<Segment> {

@@ -3,6 +3,7 @@
 //!
 //! Must not know what is identified.
 
+use idmatch_model::TableId;
 use idmatch_store::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -11,6 +12,18 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(crate) struct Identity(pub(crate) [u8; 16]);
+
+impl From<TableId> for Identity {
+    fn from(id: TableId) -> Identity {
+        Identity(id.0.to_be_bytes())
+    }
+}
+
+impl From<Identity> for TableId {
+    fn from(id: Identity) -> TableId {
+        TableId(u128::from_be_bytes(id.0))
+    }
+}
 
 /// 64 bits: a checksum, a seed or the token of a publication.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]

@@ -13,23 +13,25 @@ use crate::segment::Segment;
 use crate::sync::Mutex;
 use crate::versions::{Manifest, TableVersion, Version, VersionSet, list};
 use idmatch_model::{SeenAt, Side, TableName};
-use idmatch_store::{ErrorKind, Finding, Result};
+use idmatch_store::{Call, ErrorKind, Finding, Result};
 use std::path::Path;
 use std::sync::Arc;
 use twox_hash::xxhash3_128::Hasher;
 
-/// Verifies a table of a version. Cost: every file of the table is read once, and every row once more in
+/// Verifies a table as it is now. Cost: every file of the table is read once, and every row once more in
 /// each direction.
 ///
 /// # Errors
-/// `TableNotFound` and `Io`; damage is a finding.
+/// `TableNotFound`, `Io` and `Cancelled`; damage is a finding.
 pub(crate) fn verify_table(
     versions: &VersionSet,
-    version: &Version,
     name: &TableName,
+    call: &Call,
 ) -> Result<Vec<Finding>> {
-    let table = versions.table_of(version, name)?;
-    verify(versions, &version.manifest, table, versions.last_commit())
+    let last = versions.last_commit();
+    let version = versions.current();
+    let table = versions.table_of(&version, name)?;
+    verify(versions, &version.manifest, (table, last), call)
 }
 
 /// Verifies every page, tombstone file and table file of a version, but not that directions agree. Cost: every
@@ -37,9 +39,13 @@ pub(crate) fn verify_table(
 ///
 /// # Errors
 /// `Io`; damage is a finding.
-pub(crate) fn verify_files(versions: &VersionSet, version: &Version) -> Result<Vec<Finding>> {
+pub(crate) fn verify_files(
+    versions: &VersionSet,
+    version: &Version,
+    call: &Call,
+) -> Result<Vec<Finding>> {
     let tables = version.tables.values();
-    let checked = tables.map(|table| check_files(versions, &version.manifest, table));
+    let checked = tables.map(|table| check_files(versions, &version.manifest, table, call));
     Ok(checked.collect::<Result<Vec<_>>>()?.concat())
 }
 
@@ -47,13 +53,13 @@ pub(crate) fn verify_files(versions: &VersionSet, version: &Version) -> Result<V
 fn verify(
     versions: &VersionSet,
     manifest: &Manifest,
-    table: &TableVersion,
-    last: Commit,
+    (table, last): (&TableVersion, Commit),
+    call: &Call,
 ) -> Result<Vec<Finding>> {
-    let mut findings = check_files(versions, manifest, table)?;
+    let mut findings = check_files(versions, manifest, table, call)?;
     if findings.is_empty() {
-        let by_id = fingerprint(table, Side::Id, last)?;
-        let by_partner_id = fingerprint(table, Side::PartnerId, last)?;
+        let by_id = fingerprint(table, Side::Id, last, call)?;
+        let by_partner_id = fingerprint(table, Side::PartnerId, last, call)?;
         if by_id != by_partner_id {
             findings.push(Finding {
                 place: "both directions".to_owned(),
@@ -72,6 +78,7 @@ fn check_files(
     versions: &VersionSet,
     manifest: &Manifest,
     table: &TableVersion,
+    call: &Call,
 ) -> Result<Vec<Finding>> {
     let findings = Mutex::new(Vec::new());
     let note = |checked: Result<()>, path: &Path| match checked {
@@ -83,7 +90,7 @@ fn check_files(
         other => other,
     };
     let all: Vec<&Arc<Segment>> = table.all_segments().collect();
-    cpu::for_each(cpu::count(), &all, |segment| note(segment.check(), segment.path()))?;
+    cpu::for_each(cpu::count(), &all, |segment| note(segment.check(call), segment.path()))?;
     let (disk, folder) = (&*versions.disk, versions.segments());
     note(versions.published().map(drop), &Manifest::path(&versions.root))?;
     // Another process may have replaced these files, which are read by name; not those that it still names.
@@ -108,10 +115,11 @@ fn check_files(
 }
 
 /// Visible observations of a direction: how many, and the sum of their hashes.
-fn fingerprint(table: &TableVersion, side: Side, last: Commit) -> Result<(u64, u128)> {
+fn fingerprint(table: &TableVersion, side: Side, last: Commit, call: &Call) -> Result<(u64, u128)> {
     let total = Mutex::new((0u64, 0u128));
     let partitions: Vec<HashPartition> = HashPartition::all().collect();
     cpu::for_each(cpu::count(), &partitions, |partition| {
+        call.check()?;
         let (count, sum) = checksum_partition(table, side, *partition, last)?;
         let mut total = total.lock();
         *total = (total.0 + count, total.1.wrapping_add(sum));

@@ -10,7 +10,7 @@ use crate::sync::{self, AtomicBool, AtomicUsize, Instant, Mutex, Rank, RankedGua
 use crate::versions::{TableEntry, TableVersion, Version, VersionSet};
 use crate::writer_lock::WriterLock;
 use idmatch_model::{SeenAt, Side, TableName};
-use idmatch_store::{Error, ErrorKind, Result, now};
+use idmatch_store::{Call, Error, ErrorKind, Result, now};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,8 +59,8 @@ impl Compactor {
     /// Compacts a table until each range has one segment, with rows that are in segments by now.
     ///
     /// # Errors
-    /// Those of reading and writing segments.
-    pub(crate) fn compact(&self, table: &TableName) -> Result<()> {
+    /// Those of reading and writing segments; `Cancelled`, and what was compacted until then stays so.
+    pub(crate) fn compact(&self, table: &TableName, call: &Call) -> Result<()> {
         let _guard = self.writer_lock.acquire()?;
         let _running = self.running.lock();
         // Later files are not included, or it might never end. Only names are kept: a version that is held
@@ -71,7 +71,7 @@ impl Compactor {
         let mut left: HashSet<String> =
             self.versions.table_of(&self.versions.current(), table).map(names)?;
         while let Some(merged) =
-            self.compact_step(table, CompactionMode::Full, |file| left.contains(file))?
+            self.compact_step(table, CompactionMode::Full, |file| left.contains(file), call)?
         {
             left.retain(|file| !merged.inputs.contains(file));
             if merged.is_finer {
@@ -87,9 +87,10 @@ impl Compactor {
         for name in self.slowed_tables() {
             let is_new = |file: &str| !left.contains(file);
             while self.slowed_tables().contains(&name)
-                && self.compact_step(&name, CompactionMode::Background, is_new)?.is_some()
-            {
-            }
+                && self
+                    .compact_step(&name, CompactionMode::Background, is_new, &Call::default())?
+                    .is_some()
+            {}
         }
         Ok(())
     }
@@ -144,8 +145,9 @@ impl Compactor {
             // An error here comes again, and is returned, at the next full compaction.
             while !self.is_stopped()
                 && (mode != CompactionMode::Idle || *self.flushed_at.lock() == started)
-                && let Ok(Some(_)) = self.compact_step(&name, mode, |_| true)
-            {}
+                && let Ok(Some(_)) = self.compact_step(&name, mode, |_| true, &Call::default())
+            {
+            }
         }
     }
 
@@ -155,6 +157,7 @@ impl Compactor {
         name: &TableName,
         mode: CompactionMode,
         is_among: impl Fn(&str) -> bool,
+        call: &Call,
     ) -> Result<Option<CompactionResult>> {
         let _collected = self.versions.collect_obsolete();
         let version = self.versions.current();
@@ -174,9 +177,9 @@ impl Compactor {
                     .iter()
                     .filter_map(|number| segments.get(*number).cloned())
                     .collect();
-                return self
-                    .run_and_publish(name, &version, side, &inputs, choice.prefix_bits)
-                    .map(Some);
+                let (inputs, bits) = (inputs.as_slice(), choice.prefix_bits);
+                let done = self.run_and_publish((name, &version), side, (inputs, bits), call);
+                return done.map(Some);
             }
         }
         Ok(None)
@@ -184,11 +187,10 @@ impl Compactor {
 
     fn run_and_publish(
         &self,
-        name: &TableName,
-        version: &Version,
+        (name, version): (&TableName, &Version),
         side: Side,
-        inputs: &[Arc<Segment>],
-        prefix_bits: u8,
+        (inputs, prefix_bits): (&[Arc<Segment>], u8),
+        call: &Call,
     ) -> Result<CompactionResult> {
         let table = self.versions.table_of(version, name)?;
         let (folder, mut made) = (self.versions.segments(), Vec::new());
@@ -208,6 +210,7 @@ impl Compactor {
                     row_rules: &table.row_rules,
                     oldest,
                     stop: &self.stop,
+                    call,
                 };
                 let merged = run(&job, side, inputs, prefix_bits)?;
                 self.versions.disk.sync_dir(&folder).map_err(|e| io_error("sync", &folder, e))?;

@@ -10,7 +10,7 @@ use crate::sync::Ordering::Relaxed;
 use crate::tombstones::RowRules;
 use crate::versions::FileNames;
 use idmatch_model::{SeenAt, Side};
-use idmatch_store::{Error, ErrorKind, Result};
+use idmatch_store::{Call, Error, ErrorKind, Result};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -26,6 +26,8 @@ pub(crate) struct CompactionJob<'a> {
     pub(crate) oldest: SeenAt,
     /// The compaction ends with an error soon after this is set.
     pub(crate) stop: &'a AtomicBool,
+    /// The same for its caller, if it has one.
+    pub(crate) call: &'a Call,
 }
 
 /// Compacts segments of one range and direction into ones that share this many prefix bits. They are durable
@@ -77,6 +79,7 @@ impl CompactionJob<'_> {
             if self.stop.load(Relaxed) {
                 return Err(Error::new(ErrorKind::Io, "the store is being closed"));
             }
+            self.call.check()?;
             let Some(block) = segment.block(number)? else { continue };
             // Elsewhere a key is proven by its hash; here nothing else would.
             segment.check_keys(&block)?;

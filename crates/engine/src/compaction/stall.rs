@@ -11,6 +11,7 @@ use crate::sync;
 use crate::sync::Ordering::Relaxed;
 use crate::versions::{Clock, TableVersion};
 use idmatch_model::{Side, TableName};
+use idmatch_store::Call;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -84,7 +85,10 @@ impl Compactor {
     /// Whether something was compacted. An error here comes again, and is returned, at the next full
     /// compaction.
     fn compact_some(&self, name: &TableName) -> bool {
-        matches!(self.compact_step(name, CompactionMode::Background, |_| true), Ok(Some(_)))
+        matches!(
+            self.compact_step(name, CompactionMode::Background, |_| true, &Call::default()),
+            Ok(Some(_))
+        )
     }
 
     fn stalled_tables(&self, count: usize) -> Vec<TableName> {

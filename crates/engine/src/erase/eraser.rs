@@ -13,7 +13,7 @@ use crate::versions::{FileNames, TableEntry, TableVersion, Version, VersionSet};
 use crate::write::WritePath;
 use crate::writer_lock::WriterLock;
 use idmatch_model::{ErasureKey, SeenAt, TableName, Target, Window};
-use idmatch_store::{Erased, Erasures, Result, now};
+use idmatch_store::{Call, Erased, Erasures, Result, now};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -40,22 +40,24 @@ impl Eraser {
     }
 
     /// Hides all rows of the targets up to a date, in both directions, also rows that arrive later.
-    pub(crate) fn erase(&self, name: &TableName, targets: &[Target], at: SeenAt) -> Result<Erased> {
+    pub(crate) fn erase(
+        &self,
+        name: &TableName,
+        targets: &[Target],
+        at: SeenAt,
+        call: &Call,
+    ) -> Result<Erased> {
         let _running = self.running.lock();
         let _guard = self.lock.acquire()?;
         let _collected = self.versions.collect_obsolete();
+        let last = self.versions.last_commit();
         let version = self.versions.current();
         let table = self.versions.table_of(&version, name)?;
         if targets.is_empty() {
             return Ok(Erased::default());
         }
-        let found = search(
-            table,
-            self.versions.last_commit(),
-            targets,
-            at,
-            table.visible_window(Window::ALL),
-        )?;
+        let shown = table.visible_window(Window::ALL, now());
+        let found = search((table, last), targets, (at, shown), call)?;
         let key = match version.manifest.erasure_key()? {
             Some(key) => key,
             None => ErasureKey::new(random()?),

@@ -7,7 +7,7 @@ use crate::memtable::Commit;
 use crate::sync::Mutex;
 use crate::versions::TableVersion;
 use idmatch_model::{Keep, SeenAt, Side, Target, Window};
-use idmatch_store::{Erased, Result};
+use idmatch_store::{Call, Erased, Result};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// An identifier that owns its bytes.
@@ -27,16 +27,16 @@ pub(crate) struct SearchResult {
 /// Counts the rows that erasing these targets at a date hides, by direction: those in the visible window.
 /// Names the segments that have some, visible or not. Cost: a few lookups for each pair; memory: the pairs.
 pub(crate) fn search(
-    table: &TableVersion,
-    last: Commit,
+    (table, last): (&TableVersion, Commit),
     targets: &[Target],
-    at: SeenAt,
-    shown: Window,
+    (at, shown): (SeenAt, Window),
+    call: &Call,
 ) -> Result<SearchResult> {
     let search = Search { table, last, at, shown };
     let files = Mutex::new(HashSet::new());
     let pairs = Mutex::new((Pairs::new(), Pairs::new()));
     cpu::for_each(cpu::count(), targets, |target| {
+        call.check()?;
         let found = search.pairs_of(target)?;
         let mut pairs = pairs.lock();
         for (id, partner_id) in found {
@@ -49,6 +49,7 @@ pub(crate) fn search(
         let erased = Mutex::new(0);
         let pairs: Vec<_> = pairs.iter().collect();
         cpu::for_each(cpu::count(), &pairs, |(key, values)| {
+            call.check()?;
             let (count, named) = search.rows_of(side, key, values)?;
             *erased.lock() += count;
             files.lock().extend(named);

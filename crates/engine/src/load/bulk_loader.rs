@@ -8,7 +8,7 @@ use crate::versions::VersionSet;
 use crate::write::WritePath;
 use crate::writer_lock::WriterLock;
 use idmatch_model::{TableName, TableOptions};
-use idmatch_store::{ObservationSource, Result, now};
+use idmatch_store::{Call, ObservationSource, Result, now};
 use std::sync::Arc;
 
 /// Loads into the tables of a store.
@@ -40,12 +40,13 @@ impl BulkLoader {
     /// Loads into a table, which is made if there is none. All of the source is published, or nothing.
     ///
     /// # Errors
-    /// Those of the source and of the disk; `Busy` while another process writes.
+    /// Those of the source and of the disk; `Busy` while another process writes; `Cancelled`.
     pub(crate) fn load(
         &self,
         name: &TableName,
         options: &TableOptions,
         source: &dyn ObservationSource,
+        call: &Call,
     ) -> Result<()> {
         let _scratch = self.lock_scratch();
         let _guard = self.lock.acquire()?;
@@ -67,6 +68,7 @@ impl BulkLoader {
                         scratch: &scratch,
                         names,
                         limits: versions.limits,
+                        call,
                     };
                     load(&place, &row_rules, source)
                 },

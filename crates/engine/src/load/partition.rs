@@ -10,7 +10,7 @@ use crate::encoding::{HashSeed, Packed, Packer};
 use crate::hash_partition::HashPartition;
 use crate::sync::{AtomicBool, Ordering::Relaxed};
 use idmatch_model::{SeenAt, Side};
-use idmatch_store::{ObservationSource, Result};
+use idmatch_store::{Call, ObservationSource, Result, Unit};
 
 /// The rows of one partition.
 #[derive(Default)]
@@ -116,6 +116,7 @@ pub(crate) fn partition_rows<'a>(
     chunk_bytes: usize,
     seed: HashSeed,
     source: &dyn ObservationSource,
+    call: &Call,
 ) -> Result<Sides<'a>> {
     let stopped = AtomicBool::new(false);
     let threads = cpu::on_each_thread(cpu::count(), |_| {
@@ -125,6 +126,7 @@ pub(crate) fn partition_rows<'a>(
         let mut read = || -> Result<()> {
             while !stopped.load(Relaxed) {
                 let Some(batch) = source.next_batch()? else { break };
+                call.report("load", batch.len() as u64, Unit::Rows)?;
                 let pairs = batch.ids.iter().zip(batch.partner_ids.iter());
                 for ((id, partner_id), seen_at) in pairs.zip(&batch.seen_at) {
                     let id = id_packer.pack(id);

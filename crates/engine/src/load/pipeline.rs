@@ -11,7 +11,7 @@ use crate::sync::Mutex;
 use crate::tombstones::RowRules;
 use crate::versions::FileNames;
 use idmatch_model::Side;
-use idmatch_store::{ObservationSource, Result};
+use idmatch_store::{Call, ObservationSource, Result};
 use std::path::Path;
 
 /// Where a load reads and writes.
@@ -21,6 +21,7 @@ pub(crate) struct LoadPlace<'a> {
     pub(crate) scratch: &'a Path,
     pub(crate) names: &'a FileNames<'a>,
     pub(crate) limits: MemoryLimits,
+    pub(crate) call: &'a Call,
 }
 
 /// Writes the observations of a source as segments, durable but not published.
@@ -35,7 +36,7 @@ pub(crate) fn load(
 ) -> Result<Vec<SegmentInfo>> {
     let spill = Spill::new(place.disk, place.scratch);
     let seed = row_rules.seed;
-    let sides = partition_rows(&spill, place.limits.chunk_bytes, seed, source)?;
+    let sides = partition_rows(&spill, place.limits.chunk_bytes, seed, source, place.call)?;
     let rows = sides.rows();
     if rows == 0 {
         return Ok(Vec::new());
@@ -95,6 +96,7 @@ fn write_segments(
             continue;
         };
         for chunk in chunks {
+            place.call.check()?;
             if rows.len() + chunk.len() > place.limits.run_bytes {
                 write(&mut rows)?;
             }

@@ -1,6 +1,5 @@
-//! Answers to a question by one key, read in batches.
+//! Answers to a question by one key.
 
-use super::merge::SeenValues;
 use super::{MergeIterator, RowCursor};
 use crate::encoding::Packed;
 use crate::hash_partition::HashPartition;
@@ -9,8 +8,7 @@ use crate::segment::Segment;
 use crate::tombstones::KeyTombstones;
 use crate::versions::TableVersion;
 use idmatch_model::{Keep, SeenAt, Side, Window};
-use idmatch_store::{Answers, Result};
-use std::collections::VecDeque;
+use idmatch_store::{AnswersBuilder, Result};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -77,71 +75,28 @@ pub(crate) fn pair_dates(locations: &[KeyLocation], value: Packed<'_>) -> Result
     Ok(dates)
 }
 
-/// Answers are read in batches that double from this many rows up to a page.
-const FIRST_BATCH: usize = 16;
-const LARGEST_BATCH: usize = 1024;
-
-/// Owns its location in every segment and reads on when asked.
-pub(crate) struct KeyAnswers {
-    locations: Vec<KeyLocation>,
-    keep: Keep,
-    window: Window,
-    seen: SeenValues,
-    batch_rows: usize,
-    ready: VecDeque<(String, SeenAt)>,
-    current: String,
-}
-
-impl KeyAnswers {
-    pub(crate) fn new(locations: Vec<KeyLocation>, keep: Keep, window: Window) -> KeyAnswers {
-        KeyAnswers {
-            locations,
-            keep,
-            window,
-            seen: SeenValues::new(),
-            batch_rows: FIRST_BATCH,
-            ready: VecDeque::new(),
-            current: String::new(),
-        }
+/// Adds the answers of a key, the newest `limit`.
+///
+/// # Errors
+/// `Corrupt`; `InvalidArgument` for too many answers.
+pub(crate) fn add_answers(
+    locations: &[KeyLocation],
+    (keep, window): (Keep, Window),
+    limit: usize,
+    answers: &mut AnswersBuilder,
+) -> Result<()> {
+    let cursors = locations.iter().map(KeyLocation::cursor).collect::<Result<Vec<_>>>()?;
+    let mut merge = MergeIterator::new(cursors, keep, window);
+    let (mut left, mut text) = (limit, Vec::new());
+    while left > 0
+        && let Some((seen_at, value)) = merge.next()?
+    {
+        text.clear();
+        value.unpack_into(&mut text);
+        // Only UTF-8 is ever stored, and the page's checksum held.
+        answers.push(&String::from_utf8_lossy(&text), seen_at)?;
+        left -= 1;
     }
-
-    fn read_batch(&mut self) -> Result<()> {
-        let cursors = self.locations.iter().map(KeyLocation::cursor).collect::<Result<Vec<_>>>()?;
-        let mut merge = MergeIterator::new(cursors, self.keep, self.window)
-            .resume(std::mem::take(&mut self.seen));
-        let mut ended = false;
-        while self.ready.len() < self.batch_rows {
-            let Some((seen_at, value)) = merge.next()? else {
-                ended = true;
-                break;
-            };
-            let mut text = Vec::new();
-            value.unpack_into(&mut text);
-            // Only UTF-8 is ever stored, and the page's checksum held.
-            self.ready.push_back((String::from_utf8_lossy(&text).into_owned(), seen_at));
-        }
-        let (cursors, seen) = merge.suspend();
-        let left: Vec<Range<u32>> = cursors.iter().map(RowCursor::rows).collect();
-        drop(cursors);
-        self.seen = seen;
-        for (location, left) in self.locations.iter_mut().zip(left) {
-            location.rows = left;
-        }
-        if ended {
-            self.locations.clear();
-        }
-        self.batch_rows = (self.batch_rows * 2).min(LARGEST_BATCH);
-        Ok(())
-    }
-}
-
-impl Answers for KeyAnswers {
-    fn next_answer(&mut self) -> Result<Option<(&str, SeenAt)>> {
-        if self.ready.is_empty() && !self.locations.is_empty() {
-            self.read_batch()?;
-        }
-        let Some((text, seen_at)) = self.ready.pop_front() else { return Ok(None) };
-        self.current = text;
-        Ok(Some((&self.current, seen_at)))
-    }
+    answers.end_key();
+    Ok(())
 }

@@ -11,7 +11,7 @@ use idmatch_store::Result;
 use std::collections::HashSet;
 
 /// The values that were met. Grows with the distinct values of one key.
-pub(crate) type SeenValues = HashSet<(Kind, Box<[u8]>)>;
+type SeenValues = HashSet<(Kind, Box<[u8]>)>;
 
 /// Up to this many values are compared one by one, without a set.
 const FEW: usize = 16;
@@ -32,18 +32,6 @@ impl<'s> MergeIterator<'s> {
         window: Window,
     ) -> MergeIterator<'s> {
         MergeIterator { sources, keep, window, few: Vec::new(), seen: SeenValues::new() }
-    }
-
-    /// Continues where another iterator over the same key stopped.
-    pub(crate) fn resume(mut self, seen: SeenValues) -> MergeIterator<'s> {
-        self.seen = seen;
-        self
-    }
-
-    /// The state to continue from.
-    pub(crate) fn suspend(mut self) -> (Vec<RowCursor<'s>>, SeenValues) {
-        self.move_few_to_set();
-        (self.sources, self.seen)
     }
 
     fn move_few_to_set(&mut self) {

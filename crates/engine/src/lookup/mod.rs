@@ -1,13 +1,13 @@
 //! Rows of one key, merged from all segments that have it.
 //!
 //! [`RowCursor`] reads the rows of a key from one segment. [`MergeIterator`] makes one stream of several
-//! cursors and applies `keep`, the window and tombstones. [`KeyAnswers`] owns its locations, so that a caller can read in
-//! batches. [`BlockCache`] keeps the last block of each segment. Must not know populations.
+//! cursors and applies `keep`, the window and tombstones. [`locate`] finds a key, and [`add_answers`] reads its answers.
+//! [`BlockCache`] keeps the last block of each segment. Must not know populations.
 
 mod answers;
 mod cursor;
 mod merge;
 
-pub(crate) use answers::{KeyAnswers, KeyLocation, locate, pair_dates};
+pub(crate) use answers::{KeyLocation, add_answers, locate, pair_dates};
 pub(crate) use cursor::{BlockCache, RowCursor};
 pub(crate) use merge::MergeIterator;

@@ -13,7 +13,7 @@ use crate::segment::{Segment, SegmentInfo};
 use crate::versions::{Manifest, OpenSegments, VersionSet, list};
 use crate::writer_lock::WriterLock;
 use idmatch_model::{Side, TableName};
-use idmatch_store::{ErrorKind, Finding, Result, now};
+use idmatch_store::{Call, ErrorKind, Finding, Result, now};
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -88,8 +88,15 @@ impl Recovery<'_> {
                     let mut made = Vec::new();
                     for (name, missing) in &damage.tables {
                         let table = self.versions.table_of(&version, name)?;
-                        let (segments, rows) =
-                            rewrite(self.versions, names, name, table, *missing, accept_loss)?;
+                        let (segments, rows) = rewrite(
+                            self.versions,
+                            names,
+                            name,
+                            table,
+                            *missing,
+                            accept_loss,
+                            &Call::default(),
+                        )?;
                         made.push((name.clone(), segments));
                         if rows > 0 {
                             lost.push((name.clone(), rows));

@@ -8,7 +8,7 @@ use crate::versions::VersionSet;
 use crate::write::WritePath;
 use crate::writer_lock::WriterLock;
 use idmatch_model::TableName;
-use idmatch_store::{Error, ErrorKind, Finding, Repaired, Result, now};
+use idmatch_store::{Call, Error, ErrorKind, Finding, Repaired, Result, now};
 
 /// The owners that a repair needs.
 pub(crate) struct Repair<'a> {
@@ -25,7 +25,12 @@ impl Repair<'_> {
     ///
     /// # Errors
     /// `Corrupt` if rows would be lost, or if problems are left; `Busy` while another process writes; `Io`.
-    pub(crate) fn table(&self, name: &TableName, accept_loss: bool) -> Result<Repaired> {
+    pub(crate) fn table(
+        &self,
+        name: &TableName,
+        accept_loss: bool,
+        call: &Call,
+    ) -> Result<Repaired> {
         let _scratch = self.loader.lock_scratch();
         let _guard = self.lock.acquire()?;
         self.writes.flush_all()?;
@@ -35,7 +40,7 @@ impl Repair<'_> {
         let version = versions.current();
         let table = versions.table_of(&version, name)?;
         let made_with = version.manifest.tombstone_files(name);
-        let findings = verify_table(versions, &version, name)?;
+        let findings = verify_table(versions, name, call)?;
         if findings.is_empty() {
             return Ok(Repaired::default());
         }
@@ -43,7 +48,8 @@ impl Repair<'_> {
         versions
             .add_segments(
                 |names| {
-                    let (made, lost) = rewrite(versions, names, name, table, [0, 0], accept_loss)?;
+                    let (made, lost) =
+                        rewrite(versions, names, name, table, [0, 0], accept_loss, call)?;
                     lost_at_most = lost;
                     Ok(made)
                 },
@@ -58,7 +64,8 @@ impl Repair<'_> {
                 },
             )
             .inspect_err(|_| versions.remove_scratch())?;
-        let left = verify_table(versions, &versions.current(), name)?;
+        // What was published stays, whoever gives up now.
+        let left = verify_table(versions, name, &Call::default())?;
         match left.first() {
             None => Ok(Repaired { findings, lost_at_most }),
             Some(Finding { place, problem }) => Err(Error::new(

@@ -8,7 +8,7 @@ use crate::load::{LoadPlace, load};
 use crate::segment::SegmentInfo;
 use crate::versions::{FileNames, TableVersion, VersionSet};
 use idmatch_model::{Side, TableName};
-use idmatch_store::{Error, ErrorKind, Result, stored_rows};
+use idmatch_store::{Call, Error, ErrorKind, Result, stored_rows};
 
 /// Writes all readable rows of a table as new segments; returns how many may be lost. `missing` is the number
 /// of rows of each direction in segments that do not open.
@@ -19,6 +19,7 @@ pub(super) fn rewrite(
     table: &TableVersion,
     missing: [u64; 2],
     accept_loss: bool,
+    call: &Call,
 ) -> Result<(Vec<SegmentInfo>, u64)> {
     let (segments, scratch) = (versions.segments(), versions.make_scratch()?);
     let place = LoadPlace {
@@ -27,6 +28,7 @@ pub(super) fn rewrite(
         scratch: &scratch,
         names,
         limits: versions.limits,
+        call,
     };
     let mut rows = ReadableRows::new(table, missing);
     let made = load(&place, &table.row_rules, &stored_rows(&mut rows))?;

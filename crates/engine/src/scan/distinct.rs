@@ -10,13 +10,18 @@ use crate::memtable::Commit;
 use crate::sync::Mutex;
 use crate::versions::TableVersion;
 use idmatch_model::Side;
-use idmatch_store::{Distinct, Result};
+use idmatch_store::{Call, Distinct, Result};
 
 /// About how many rows are read in each direction.
 const SAMPLE_ROWS: u64 = 1 << 20;
 
 /// Counts visible identifiers and pairs, retention aside; `rows` is the number of rows of a direction.
-pub(crate) fn distinct(table: &TableVersion, last: Commit, rows: u64) -> Result<Distinct> {
+pub(crate) fn distinct(
+    table: &TableVersion,
+    last: Commit,
+    rows: u64,
+    call: &Call,
+) -> Result<Distinct> {
     let all = HashPartition::COUNT as u64;
     let partitions = (SAMPLE_ROWS * all / rows.max(1)).clamp(1, all);
     let tasks: Vec<(Side, HashPartition)> = Side::BOTH
@@ -27,6 +32,7 @@ pub(crate) fn distinct(table: &TableVersion, last: Commit, rows: u64) -> Result<
         .collect();
     let sums = Mutex::new(Distinct::default());
     cpu::for_each(cpu::count(), &tasks, |(side, partition)| {
+        call.check()?;
         let (mut keys, mut values) = (0, 0);
         for_each_key(table, *side, *partition, last, |_, mut merge| {
             let of_key = merge.count()?;

@@ -8,5 +8,5 @@ mod export;
 mod key_iterator;
 
 pub(crate) use distinct::distinct;
-pub(crate) use export::EngineScan;
+pub(crate) use export::{export, range_of_id};
 pub(crate) use key_iterator::{for_each_key, for_each_observation};

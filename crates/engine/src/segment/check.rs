@@ -4,19 +4,26 @@ use super::page::verify;
 use super::{Block, Damage, PAGE_ROWS, Region, Segment};
 use crate::encoding::Packed;
 use idmatch_model::SeenAt;
-use idmatch_store::Result;
+use idmatch_store::{Call, Result, Unit};
+
+/// Blocks, a few KiB each, between two reports of progress.
+const BLOCKS_BETWEEN_REPORTS: u32 = 256;
 
 impl Segment {
     /// Reads the whole segment.
     ///
     /// # Errors
-    /// `Corrupt` with the file and the offset of the first thing that is wrong.
-    pub(crate) fn check(&self) -> Result<()> {
+    /// `Corrupt` with the file and the offset of the first thing that is wrong; `Cancelled`.
+    pub(crate) fn check(&self, call: &Call) -> Result<()> {
         self.check_opening()?;
         let (mut keys, mut rows) = (0u64, 0u64);
         for number in 0..1u32 << self.header.block_bits {
             if let Some(block) = self.block(number)? {
                 self.check_block(number, &block)?;
+                if number % BLOCKS_BETWEEN_REPORTS == 0 {
+                    let bytes = self.header.file_len() >> self.header.block_bits;
+                    call.report("verify", bytes * u64::from(BLOCKS_BETWEEN_REPORTS), Unit::Bytes)?;
+                }
                 keys += u64::from(block.keys);
                 rows += u64::from(block.rows);
             }

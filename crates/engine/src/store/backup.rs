@@ -8,7 +8,7 @@ use crate::versions::{
     CopyKind, CopyOf, JOURNAL, JournalPosition, JournalPositions, LOCK, Manifest, SEGMENTS,
     Version, foreign_file,
 };
-use idmatch_store::{Error, ErrorKind, Result, now};
+use idmatch_store::{Call, Error, ErrorKind, Result, now};
 use std::io;
 use std::path::Path;
 
@@ -18,7 +18,12 @@ const TRIES: u32 = 5;
 impl Owners {
     /// Copies what is visible now to a new place, as a copy of a kind or as a store of its own. The manifest
     /// comes last, so that half a copy is no store. Nothing waits for it.
-    pub(crate) fn backup(&self, destination: &Path, copy_kind: Option<CopyKind>) -> Result<()> {
+    pub(crate) fn backup(
+        &self,
+        destination: &Path,
+        copy_kind: Option<CopyKind>,
+        call: &Call,
+    ) -> Result<()> {
         self.lock.check_writable()?;
         let destination = &std::path::absolute(destination)
             .map_err(|e| io_error("back up to", destination, e))?;
@@ -34,17 +39,22 @@ impl Owners {
         let mut tries = 0;
         loop {
             let point = self.versions.current().manifest.publication;
-            let copied = self.copy_to(destination, copy_kind);
+            let copied = self.copy_to(destination, copy_kind, call);
             tries += 1;
             // Another process may have removed files that were still to be copied.
-            if copied.is_ok() || tries == TRIES || self.versions.published()?.publication == point {
+            let is_over = matches!(&copied, Err(e) if e.kind() == ErrorKind::Cancelled);
+            if copied.is_ok()
+                || is_over
+                || tries == TRIES
+                || self.versions.published()?.publication == point
+            {
                 return copied;
             }
             self.lock.refresh()?;
         }
     }
 
-    fn copy_to(&self, destination: &Path, copy_kind: Option<CopyKind>) -> Result<()> {
+    fn copy_to(&self, destination: &Path, copy_kind: Option<CopyKind>, call: &Call) -> Result<()> {
         let _collected = self.versions.collect_obsolete();
         if !self.versions.published()?.is_published() {
             return Err(Error::new(
@@ -81,6 +91,7 @@ impl Owners {
             let segments = destination.join(SEGMENTS);
             self.versions.disk.create_dir(&segments).map_err(|e| io_error("make", &segments, e))?;
             for file in version.manifest.files() {
+                call.check()?;
                 let (from, to) = (self.versions.segments().join(file), segments.join(file));
                 self.versions
                     .disk

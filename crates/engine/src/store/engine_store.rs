@@ -1,16 +1,21 @@
 //! The store of a directory: opens it, and delegates to the owners.
 
 use super::handle::StoreHandle;
-use super::table::EngineTable;
+use super::owners::Owners;
+use super::snapshot::EngineSnapshot;
 use crate::catalog;
+use crate::cpu;
 use crate::disk::{Disk, OsDisk};
 use crate::options::MemoryLimits;
-use crate::recovery::Recovery;
-use crate::verify::verify_files;
+use crate::recovery::{Recovery, Repair};
+use crate::verify::{verify_files, verify_table};
 use crate::versions::{CopyKind, VersionSet};
 use crate::writer_lock::WriterLock;
-use idmatch_model::{ErasureKey, TableName, TableOptions};
-use idmatch_store::{Durability, Error, ErrorKind, Finding, Result, Store, Table};
+use idmatch_model::{ErasureKey, Period, SeenAt, TableId, TableName, TableOptions, Target};
+use idmatch_store::{
+    Admin, Call, Durability, Erased, Erasures, Error, ErrorKind, Finding, ObservationSource,
+    Repaired, Result, Snapshot, Store,
+};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -66,14 +71,14 @@ impl EngineStore {
     ///
     /// # Errors
     /// `Io` if that could not be noted in the manifest; nothing is lost then.
-    pub fn close(&self) -> Result<()> {
+    pub fn end_writing(&self) -> Result<()> {
         self.owners.writes.close()
     }
 
     /// Recovers a store that does not open because a segment is missing or its header is damaged, or because
     /// the journal is damaged: what can be read becomes a store that opens. A manifest that is older than
     /// the one that was published last can be accepted, too. Returns the problems; none,
-    /// and nothing is changed, if the store opens. [`Table::repair`] repairs the rest.
+    /// and nothing is changed, if the store opens. [`Admin::repair`] repairs the rest.
     ///
     /// # Errors
     /// `Corrupt`, and nothing changes, if something would be lost and that is not accepted, or if
@@ -106,7 +111,7 @@ impl EngineStore {
         }
         if verify {
             let versions = &backup.owners.versions;
-            let findings = verify_files(versions, &versions.current())?;
+            let findings = verify_files(versions, &versions.current(), &Call::default())?;
             if let Some(first) = findings.first() {
                 let (damaged, problem) = (findings.len(), &first.problem);
                 let text = format!(
@@ -116,59 +121,123 @@ impl EngineStore {
                 return Err(Error::new(ErrorKind::Corrupt, text));
             }
         }
-        backup.owners.backup(destination, None)?;
+        backup.owners.backup(destination, None, &Call::default())?;
         EngineStore::open(destination)
     }
 }
 
-impl Store for EngineStore {
-    fn create_table(&self, name: &TableName, options: &TableOptions) -> Result<Arc<dyn Table>> {
+impl EngineStore {
+    /// The owners, for a write.
+    fn writer(&self) -> Result<&Owners> {
         self.owners.check_open()?;
-        catalog::create_table(&self.owners.versions, &self.owners.lock, name, options)?;
-        self.table(name)
+        Ok(&self.owners)
     }
 
-    /// Until its first load, questions to it are errors (`TableNotFound`).
-    fn new_table(&self, name: &TableName, options: &TableOptions) -> Result<Arc<dyn Table>> {
-        self.owners.versions.check_options(name, options)?;
-        Ok(Arc::new(EngineTable::new(self.owners.clone(), name.clone(), options.clone())))
+    fn name_of(&self, table: TableId) -> Result<TableName> {
+        self.owners.versions.name_of(table.into())
+    }
+}
+
+impl Store for EngineStore {
+    fn snapshot(&self, _: &Call) -> Result<Arc<dyn Snapshot>> {
+        Ok(Arc::new(EngineSnapshot::new(&self.owners)))
     }
 
-    fn table(&self, name: &TableName) -> Result<Arc<dyn Table>> {
-        let version = self.owners.versions.current();
-        let Some(table) = version.tables.get(name) else {
-            let names: Vec<&str> = version.tables.keys().map(TableName::as_str).collect();
-            let there = match names.as_slice() {
-                [] => "it has no tables".to_owned(),
-                names => format!("it has {}", names.join(", ")),
-            };
-            return Err(Error::new(
-                ErrorKind::TableNotFound,
-                format!("{} has no table {name}; {there}", self.owners.versions.root.display()),
-            ));
+    fn create_table(&self, name: &TableName, options: &TableOptions, _: &Call) -> Result<TableId> {
+        let Owners { versions, lock, .. } = self.writer()?;
+        catalog::create_table(versions, lock, name, options)?;
+        Ok(versions.table_id(name)?.into())
+    }
+
+    fn set_retention(&self, table: TableId, retention: Option<Period>, _: &Call) -> Result<()> {
+        let (owners, name) = (self.writer()?, self.name_of(table)?);
+        catalog::set_retention(&owners.versions, &owners.lock, &name, retention)
+    }
+
+    fn load(
+        &self,
+        name: &TableName,
+        create: Option<&TableOptions>,
+        rows: &dyn ObservationSource,
+        call: &Call,
+    ) -> Result<()> {
+        let owners = self.writer()?;
+        let there = owners.versions.current();
+        let options = match create {
+            Some(options) => {
+                owners.versions.check_options(name, options)?;
+                options
+            }
+            None => &owners.versions.table_of(&there, name)?.options,
         };
-        Ok(Arc::new(EngineTable::new(self.owners.clone(), name.clone(), table.options.clone())))
+        owners.loader.load(name, options, rows, call)
     }
 
-    fn tables(&self) -> Result<Vec<TableName>> {
-        Ok(self.owners.versions.current().tables.keys().cloned().collect())
+    fn upsert(
+        &self,
+        table: TableId,
+        rows: &dyn ObservationSource,
+        durability: Option<Durability>,
+        call: &Call,
+    ) -> Result<()> {
+        cpu::note_foreground();
+        let of_store = self.owners.durability();
+        let durability = durability.unwrap_or(of_store).min(of_store);
+        self.writer()?.writes.upsert(table.into(), rows, durability, call)
     }
 
-    fn refresh(&self) -> Result<()> {
+    fn erase(&self, table: TableId, targets: &[Target], at: SeenAt, call: &Call) -> Result<Erased> {
+        self.writer()?.eraser.erase(&self.name_of(table)?, targets, at, call)
+    }
+
+    fn refresh(&self, _: &Call) -> Result<()> {
         self.owners.lock.refresh()
     }
 
-    fn backup(&self, destination: &Path) -> Result<()> {
-        self.owners.check_open()?;
-        self.owners.backup(destination, Some(CopyKind::Backup))
-    }
-
-    fn adopt_erasure_key(&self, key: ErasureKey) -> Result<ErasureKey> {
-        self.owners.check_open()?;
-        self.owners.eraser.adopt_key(key)
-    }
-
-    fn end(&self) -> Result<()> {
+    fn close(&self) -> Result<()> {
         self.owners.close()
+    }
+
+    fn admin(&self) -> Option<&dyn Admin> {
+        Some(self)
+    }
+}
+
+impl Admin for EngineStore {
+    fn compact(&self, table: TableId, call: &Call) -> Result<()> {
+        let owners = self.writer()?;
+        let _guard = owners.lock.acquire()?;
+        owners.writes.flush_all()?;
+        owners.compactor.compact(&self.name_of(table)?, call)
+    }
+
+    fn verify(&self, table: TableId, call: &Call) -> Result<Vec<Finding>> {
+        let name = self.name_of(table)?;
+        verify_table(&self.owners.versions, &name, call)
+    }
+
+    fn repair(&self, table: TableId, accept_loss: bool, call: &Call) -> Result<Repaired> {
+        let Owners { versions, lock, writes, compactor, loader, .. } = self.writer()?;
+        let repair = Repair { versions, lock, writes, compactor, loader };
+        repair.table(&self.name_of(table)?, accept_loss, call)
+    }
+
+    fn backup(&self, destination: &Path, call: &Call) -> Result<()> {
+        self.writer()?.backup(destination, Some(CopyKind::Backup), call)
+    }
+
+    fn export_tombstones(&self, table: TableId, _: &Call) -> Result<Erasures> {
+        let store = self.owners.versions.current();
+        let (key, name) = (store.manifest.erasure_key()?, self.name_of(table)?);
+        let hashes = self.owners.versions.table_of(&store, &name)?.row_rules.tombstones.all();
+        Ok(Erasures { key, hashes })
+    }
+
+    fn import_tombstones(&self, table: TableId, erasures: &Erasures, _: &Call) -> Result<()> {
+        self.writer()?.eraser.add_tombstones(&self.name_of(table)?, erasures)
+    }
+
+    fn adopt_erasure_key(&self, key: ErasureKey, _: &Call) -> Result<ErasureKey> {
+        self.writer()?.eraser.adopt_key(key)
     }
 }

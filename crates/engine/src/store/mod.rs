@@ -14,12 +14,12 @@
 //! lock, adds files and replaces the manifest. The next holder of the lock removes what a killed writer
 //! left.
 //!
-//! [`EngineStore`] and its tables only delegate: to `Owners`, or to a version for reads.
+//! [`EngineStore`] only delegates: writes and maintenance to `Owners`, reads to a `snapshot`.
 
 mod backup;
 mod engine_store;
 mod handle;
 mod owners;
-mod table;
+mod snapshot;
 
 pub use engine_store::EngineStore;

@@ -77,7 +77,7 @@ impl VersionSet {
             let from = read_now.get(&number).copied().unwrap_or_default();
             let (mut set, is_new) = match sets.iter().find(|set| set.journal == number) {
                 Some(set) => (set.clone(), false),
-                None => (self.new_memtable_set(number), true),
+                None => (self.new_memtable_set(number, from.id), true),
             };
             let previous = number.checked_sub(1).filter(|number| *number >= first);
             let previous =
@@ -127,6 +127,7 @@ impl VersionSet {
                     read_now.insert(number, JournalPosition { id, end, commit });
                 }
             }
+            set.id = id;
             sets.retain(|other| other.journal != number);
             sets.push(set);
         }

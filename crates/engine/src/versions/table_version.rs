@@ -10,7 +10,7 @@ use crate::memtable::{Commit, Memtable};
 use crate::segment::Segment;
 use crate::tombstones::{KeyTombstones, RowRules, Tombstones};
 use idmatch_model::{SeenAt, Side, TableName, TableOptions, Window};
-use idmatch_store::{Result, now};
+use idmatch_store::Result;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
@@ -216,10 +216,10 @@ impl TableVersion {
         may_be.then(|| self.row_rules.tombstones.of_key(side, key).map(Arc::new)).flatten()
     }
 
-    /// The part of a window that the table's retention leaves.
-    pub(crate) fn visible_window(&self, window: Window) -> Window {
+    /// The part of a window that the table's retention leaves at a time.
+    pub(crate) fn visible_window(&self, window: Window, at: SeenAt) -> Window {
         match &self.options.retention {
-            Some(retention) => window.within_retention(Some(retention), now()),
+            Some(retention) => window.within_retention(Some(retention), at),
             None => window,
         }
     }

@@ -16,6 +16,8 @@ use std::sync::Arc;
 pub(crate) struct Version {
     pub(crate) manifest: Arc<Manifest>,
     pub(crate) tables: BTreeMap<TableName, Arc<TableVersion>>,
+    /// The names of the tables by their identities.
+    pub(crate) names: Arc<BTreeMap<Identity, TableName>>,
     /// Oldest first.
     pub(crate) memtables: Vec<MemtableSet>,
 }
@@ -24,6 +26,8 @@ pub(crate) struct Version {
 #[derive(Clone)]
 pub(crate) struct MemtableSet {
     pub(crate) journal: u64,
+    /// The identity of the journal file.
+    pub(crate) id: Identity,
     pub(crate) file: Arc<StoredFile>,
     pub(crate) tables: BTreeMap<Identity, Arc<Memtable>>,
 }
@@ -58,7 +62,9 @@ impl Version {
             };
             tables.insert(name.clone(), table);
         }
-        let version = Version { manifest: Arc::new(manifest), tables, memtables: Vec::new() };
+        let names = manifest.tables.iter().map(|(name, entry)| (entry.id, name.clone())).collect();
+        let (manifest, memtables) = (Arc::new(manifest), Vec::new());
+        let version = Version { manifest, tables, names: Arc::new(names), memtables };
         Ok(version.with_memtables(before.memtables.clone()))
     }
 
@@ -72,6 +78,7 @@ impl Version {
         Version {
             tables: tables.collect(),
             manifest: self.manifest.clone(),
+            names: self.names.clone(),
             memtables: sets.clone(),
         }
     }

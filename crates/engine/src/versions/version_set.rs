@@ -92,7 +92,8 @@ impl VersionSet {
         self.current.load_full()
     }
 
-    /// The last commit that may be read. Asked after [`VersionSet::current`], so that the version has it.
+    /// The last commit that may be read. Asked before [`VersionSet::current`], so that of a later commit all
+    /// tables have all rows, in segments, or none.
     pub(crate) fn last_commit(&self) -> Commit {
         self.last_commit.load(Acquire)
     }
@@ -100,6 +101,17 @@ impl VersionSet {
     /// Lets readers see the commits up to this one.
     pub(crate) fn set_last_commit(&self, commit: Commit) {
         self.last_commit.store(commit, Release);
+    }
+
+    /// The name of a table.
+    ///
+    /// # Errors
+    /// `TableNotFound`.
+    pub(crate) fn name_of(&self, id: Identity) -> Result<TableName> {
+        self.current().names.get(&id).cloned().ok_or_else(|| {
+            let text = format!("{} has no table any more of that identity", self.root.display());
+            Error::new(ErrorKind::TableNotFound, text)
+        })
     }
 
     /// A table of a version.
@@ -123,9 +135,9 @@ impl VersionSet {
     }
 
     /// The empty memtables of a journal file, which goes with the last version that has them.
-    pub(crate) fn new_memtable_set(&self, journal: u64) -> MemtableSet {
+    pub(crate) fn new_memtable_set(&self, journal: u64, id: Identity) -> MemtableSet {
         let file = StoredFile::new(journal::file(&self.journal(), journal), &self.reaper);
-        MemtableSet { journal, file, tables: BTreeMap::new() }
+        MemtableSet { journal, id, file, tables: BTreeMap::new() }
     }
 
     /// Locks out every other change of the manifest and of the current version.

@@ -107,7 +107,7 @@ impl Writer {
             let _publishing = versions.lock_publish();
             let version = versions.current();
             let mut sets = version.memtables.clone();
-            sets.push(versions.new_memtable_set(self.next));
+            sets.push(versions.new_memtable_set(self.next, self.next_id));
             versions.install(version.with_memtables(sets));
             self.next += 1;
             self.next_id = next_id;

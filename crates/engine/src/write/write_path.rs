@@ -9,17 +9,17 @@
 
 use super::journal_writer::Writer;
 use super::{Batch, Flusher, GroupCommit, PendingCommit};
-use crate::catalog::create_missing_table;
+use crate::catalog::make_durable;
 use crate::compaction::Compactor;
 use crate::encoding::{Packer, rows};
+use crate::identity::Identity;
 use crate::journal::{Appended, JournalWriter, encode_batch};
 use crate::memtable::{Commit, Memtable};
 use crate::sync::Ordering::{AcqRel, Relaxed, Release};
 use crate::sync::{self, AtomicBool, Condvar, Rank, RankedMutex};
 use crate::versions::{JournalPositions, MemtableSet, Version, VersionSet};
 use crate::writer_lock::WriterLock;
-use idmatch_model::{TableName, TableOptions};
-use idmatch_store::{Durability, Error, ErrorKind, ObservationSource, Result};
+use idmatch_store::{Call, Durability, Error, ErrorKind, ObservationSource, Result};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,17 +75,18 @@ impl WritePath {
     /// process. After an error, whole batches may have been added.
     pub(crate) fn upsert(
         self: &Arc<WritePath>,
-        name: &TableName,
-        options: &TableOptions,
+        table: Identity,
         source: &dyn ObservationSource,
         durability: Durability,
+        call: &Call,
     ) -> Result<()> {
-        create_missing_table(&self.versions, &self.lock, name, options)?;
-        let table = self.versions.table_id(name)?;
+        // The table that the rows are for must be durable before them.
+        make_durable(&self.versions, &self.lock, table)?;
         let empty = || Batch { table, durability, count: 0, rows: Vec::new() };
         let mut batch = empty();
         let (mut id_packer, mut partner_packer) = (Packer::default(), Packer::default());
         while let Some(next) = source.next_batch()? {
+            call.check()?;
             let pairs = next.ids.iter().zip(next.partner_ids.iter());
             for ((id, partner_id), seen_at) in pairs.zip(&next.seen_at) {
                 let (id, partner_id) = (id_packer.pack(id), partner_packer.pack(partner_id));

@@ -1,0 +1,241 @@
+//! Snapshots of a directory: one published version, the last commit and one reading of the clock.
+//!
+//! Must not know how versions change. Invariants:
+//! - a snapshot shows of each commit all rows or none, in all tables;
+//! - it shows the same for as long as it lives, also what is erased or replaced later: its files stay.
+
+use super::handle::StoreHandle;
+use crate::compaction::pending_bytes;
+use crate::cpu;
+use crate::encoding::Packer;
+use crate::identity::Identity;
+use crate::lookup::{KeyLocation, add_answers, locate, pair_dates};
+use crate::matching::EngineMatch;
+use crate::memtable::Commit;
+use crate::scan;
+use crate::versions::TableVersion;
+use idmatch_model::{Keep, SeenAt, Side, TableId, TableName, TableOptions, Window, check_id};
+use idmatch_store::{
+    Answers, AnswersBuilder, BatchSource, Call, Distinct, Error, ErrorKind, Lookup, Match,
+    MatchQuery, MatchSink, Parts, Result, Snapshot, TableSnapshot, TableStats, Version, now,
+};
+use std::sync::Arc;
+
+/// After this many keys a lookup asks whether its caller has given up.
+const KEYS_BETWEEN_CHECKS: usize = 256;
+
+/// All tables at one point.
+pub(super) struct EngineSnapshot(Arc<Point>);
+
+/// What a snapshot shows.
+struct Point {
+    owners: Arc<StoreHandle>,
+    version: Arc<crate::versions::Version>,
+    last: Commit,
+    /// The reading of the clock that retention goes by.
+    at: SeenAt,
+}
+
+/// A table at one point.
+struct EngineTableSnapshot {
+    point: Arc<Point>,
+    table: Arc<TableVersion>,
+}
+
+impl EngineSnapshot {
+    /// What is published and committed by now. Cost: a microsecond; nothing waits for it.
+    pub(super) fn new(owners: &Arc<StoreHandle>) -> EngineSnapshot {
+        let last = owners.versions.last_commit();
+        let version = owners.versions.current();
+        EngineSnapshot(Arc::new(Point { owners: owners.clone(), version, last, at: now() }))
+    }
+}
+
+impl Snapshot for EngineSnapshot {
+    fn version(&self) -> Option<Version> {
+        Some(self.0.token())
+    }
+
+    fn tables(&self, _: &Call) -> Result<Vec<TableName>> {
+        Ok(self.0.version.tables.keys().cloned().collect())
+    }
+
+    fn resolve(&self, name: &TableName, _: &Call) -> Result<TableId> {
+        let tables = &self.0.version.tables;
+        let table = tables.get(name).ok_or_else(|| {
+            let names: Vec<&str> = tables.keys().map(TableName::as_str).collect();
+            let there = match names.as_slice() {
+                [] => "it has no tables".to_owned(),
+                names => format!("it has {}", names.join(", ")),
+            };
+            let root = self.0.owners.versions.root.display();
+            Error::new(ErrorKind::TableNotFound, format!("{root} has no table {name}; {there}"))
+        })?;
+        Ok(table.row_rules.table.into())
+    }
+
+    fn table(&self, id: TableId, _: &Call) -> Result<Arc<dyn TableSnapshot>> {
+        let version = &self.0.version;
+        let name = version.names.get(&Identity::from(id));
+        let Some(table) = name.and_then(|name| version.tables.get(name)) else {
+            let root = self.0.owners.versions.root.display();
+            let text = format!("{root} has no table with the identity {id}");
+            return Err(Error::new(ErrorKind::TableNotFound, text));
+        };
+        Ok(Arc::new(EngineTableSnapshot { point: self.0.clone(), table: table.clone() }))
+    }
+}
+
+impl Point {
+    fn token(&self) -> Version {
+        let manifest = &self.version.manifest;
+        let journal = self.version.memtables.last().map_or_else(Identity::default, |set| set.id);
+        Version {
+            store: u128::from_be_bytes(manifest.store.0),
+            publication: manifest.publication.0,
+            journal: u128::from_be_bytes(journal.0),
+            commit: self.last,
+        }
+    }
+}
+
+impl EngineTableSnapshot {
+    /// The part of a window that the retention leaves.
+    fn visible(&self, window: Window) -> Window {
+        self.table.visible_window(window, self.point.at)
+    }
+
+    /// The dates of a pair as stored: newest first, repeats included. Asked on the side of
+    /// the pair that has fewer rows.
+    fn stored_dates(&self, id: &str, partner_id: &str) -> Result<Vec<SeenAt>> {
+        cpu::note_foreground();
+        check_id(id.as_bytes())?;
+        check_id(partner_id.as_bytes())?;
+        let mut packers = (Packer::default(), Packer::default());
+        let (id, partner_id) =
+            (packers.0.pack(id.as_bytes()), packers.1.pack(partner_id.as_bytes()));
+        let by_id = locate(&self.table, Side::Id, id, self.point.last)?;
+        let by_partner_id = locate(&self.table, Side::PartnerId, partner_id, self.point.last)?;
+        let rows = |locations: &[_]| locations.iter().map(KeyLocation::len).sum::<usize>();
+        if rows(&by_id) <= rows(&by_partner_id) {
+            pair_dates(&by_id, partner_id)
+        } else {
+            pair_dates(&by_partner_id, id)
+        }
+    }
+}
+
+impl TableSnapshot for EngineTableSnapshot {
+    fn id(&self) -> TableId {
+        self.table.row_rules.table.into()
+    }
+
+    fn name(&self) -> &TableName {
+        self.table.name()
+    }
+
+    fn options(&self) -> &TableOptions {
+        &self.table.options
+    }
+
+    fn version(&self) -> (Option<Version>, SeenAt) {
+        (Some(self.point.token()), self.point.at)
+    }
+
+    /// Cost: about a microsecond a key whose pages are cached, and one for every few answers.
+    fn lookup_many(&self, keys: &[&str], lookup: Lookup, call: &Call) -> Result<Answers> {
+        cpu::note_foreground();
+        let rules = (self.table.row_rules.keep, self.visible(lookup.window));
+        let (mut answers, mut packer) = (AnswersBuilder::new(keys.len()), Packer::default());
+        for keys in keys.chunks(KEYS_BETWEEN_CHECKS) {
+            call.check()?;
+            for key in keys {
+                check_id(key.as_bytes())?;
+                let key = packer.pack(key.as_bytes());
+                let locations = locate(&self.table, lookup.by, key, self.point.last)?;
+                add_answers(&locations, rules, lookup.limit, &mut answers)?;
+            }
+        }
+        Ok(answers.finish())
+    }
+
+    fn last_seen(&self, id: &str, partner_id: &str, _: &Call) -> Result<Option<SeenAt>> {
+        let (dates, visible) = (self.stored_dates(id, partner_id)?, self.visible(Window::ALL));
+        Ok(dates.first().copied().filter(|date| visible.contains(*date)))
+    }
+
+    fn history(&self, id: &str, partner_id: &str, _: &Call) -> Result<Vec<SeenAt>> {
+        let (mut dates, visible) = (self.stored_dates(id, partner_id)?, self.visible(Window::ALL));
+        dates.dedup();
+        if self.table.row_rules.keep == Keep::Last {
+            dates.truncate(1);
+        }
+        dates.retain(|date| visible.contains(*date));
+        Ok(dates)
+    }
+
+    fn match_population(
+        &self,
+        population: &mut dyn BatchSource,
+        query: MatchQuery,
+        call: &Call,
+    ) -> Result<Box<dyn Match>> {
+        call.check()?;
+        let query = MatchQuery { window: self.visible(query.window), ..query };
+        Ok(Box::new(EngineMatch::run(
+            &*self.point.owners.versions.disk,
+            self.point.owners.versions.limits.population_bytes,
+            (self.table.clone(), self.point.last),
+            population,
+            query,
+        )?))
+    }
+
+    fn part_of(&self, id: &str) -> usize {
+        scan::range_of_id(id, self.table.row_rules.seed)
+    }
+
+    /// Cost: the hash partitions (1/256 of the table each) that have one of the parts are read once.
+    fn scan(&self, parts: &Parts, window: Window, sink: &dyn MatchSink, call: &Call) -> Result<()> {
+        scan::export((&self.table, self.point.last), (parts, self.visible(window)), sink, call)
+    }
+
+    fn stats(&self, _: &Call) -> Result<TableStats> {
+        let table = &self.table;
+        let mut stats = TableStats {
+            pending_compaction_bytes: pending_bytes(
+                table,
+                &self.point.version.manifest.clock,
+                self.point.owners.versions.limits,
+            ),
+            erasures: table.row_rules.tombstones.len(),
+            ..TableStats::default()
+        };
+        let mut span = |(oldest, newest): (SeenAt, SeenAt)| {
+            stats.oldest = Some(stats.oldest.map_or(oldest, |other| other.min(oldest)));
+            stats.newest = stats.newest.max(Some(newest));
+        };
+        for side in Side::BOTH {
+            for segment in table.segments(side) {
+                let header = &segment.header;
+                stats.segments += 1;
+                stats.bytes += header.file_len();
+                if side == Side::Id {
+                    stats.rows += header.rows;
+                }
+                span((header.oldest, header.newest));
+            }
+        }
+        for memtable in table.memtables() {
+            stats.rows += memtable.rows();
+            stats.memtable_rows += memtable.rows();
+            stats.memtable_bytes += memtable.bytes() as u64;
+            memtable.span().into_iter().for_each(&mut span);
+        }
+        Ok(stats)
+    }
+
+    fn distinct(&self, call: &Call) -> Result<Distinct> {
+        scan::distinct(&self.table, self.point.last, self.stats(call)?.rows, call)
+    }
+}
