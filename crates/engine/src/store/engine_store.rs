@@ -162,15 +162,15 @@ impl Store for EngineStore {
         call: &Call,
     ) -> Result<()> {
         let owners = self.writer()?;
-        let there = owners.versions.current();
         let options = match create {
             Some(options) => {
                 owners.versions.check_options(name, options)?;
-                options
+                options.clone()
             }
-            None => &owners.versions.table_of(&there, name)?.options,
+            // No version is held, or the files that a load replaces would outlive it.
+            None => owners.versions.table_of(&owners.versions.current(), name)?.options.clone(),
         };
-        owners.loader.load(name, options, rows, call)
+        owners.loader.load(name, &options, rows, call)
     }
 
     fn upsert(

@@ -7,7 +7,7 @@ use crate::common::{
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Period, Side, TableOptions, Window};
-use idmatch_store::{Ingest, Store, Table, now};
+use idmatch_store::{Ingest, OpenTables, Table, now};
 use idmatch_testkit::MemoryStore;
 use std::io;
 use std::path::Path;
@@ -27,7 +27,7 @@ pub(crate) fn open(root: &Path) -> EngineStore {
 }
 
 /// Loads and upserts by turns.
-fn fill(table: &dyn Table, rows: &[Row]) {
+fn fill(table: &Table, rows: &[Row]) {
     for (number, rows) in rows.chunks(23).enumerate() {
         match number % 3 {
             0 => load(table, &mut Batches::of_rows(rows, 10)).unwrap(),
@@ -44,8 +44,8 @@ fn answers_stay_and_segments_get_few() {
         let (reference, store) = (MemoryStore::new(), open(dir.path()));
         let expected = create(&reference, "t", keep).unwrap();
         let table = create(&store, "t", keep).unwrap();
-        load(&*expected, &mut Batches::of_rows(&rows, 100)).unwrap();
-        fill(&*table, &rows);
+        load(&expected, &mut Batches::of_rows(&rows, 100)).unwrap();
+        fill(&table, &rows);
         let before = table.stats().unwrap();
         table.compact().unwrap();
         let after = table.stats().unwrap();
@@ -57,15 +57,15 @@ fn answers_stay_and_segments_get_few() {
             let reopened = open(dir.path());
             let table = reopened.table(&name("t")).unwrap();
             for question in questions(&asked, &[Window::ALL]) {
-                let right = ask(&*expected, &question).unwrap();
-                assert_eq!(ask(&*table, &question).unwrap(), right, "{again}: {question:?}");
+                let right = ask(&expected, &question).unwrap();
+                assert_eq!(ask(&table, &question).unwrap(), right, "{again}: {question:?}");
             }
             assert_eq!(table.verify().unwrap(), []);
         }
         // Once more changes nothing.
         table.compact().unwrap();
         assert_eq!(table.stats().unwrap(), after);
-        store.close().unwrap();
+        store.end_writing().unwrap();
         assert_nothing_leaked(dir.path());
     }
 }
@@ -75,7 +75,7 @@ fn rows_older_than_the_retention_go() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let options = TableOptions { keep: Keep::All, retention: Some(Period::parse("30d").unwrap()) };
-    let table = store.create_table(&name("t"), &options).unwrap();
+    let table = store.table_with(&name("t"), &options).unwrap();
     let day = 86_400_000;
     let today = now().millis_i64();
     let rows: Vec<Row> =
@@ -94,7 +94,7 @@ fn rows_older_than_the_retention_go() {
 }
 
 /// Loads of a row each, as many as make a pile of segments many times over.
-fn load_one_by_one(table: &dyn Table, name: &str) {
+fn load_one_by_one(table: &Table, name: &str) {
     for number in 0..400 {
         let row = (format!("{name}{number}"), format!("p{number}"), number);
         load(table, &mut Batches::of_rows(&[row], 1)).unwrap();
@@ -106,7 +106,7 @@ fn segments_do_not_pile_up_where_nothing_merges_in_the_background() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let table = create(&store, "t", Keep::Last).unwrap();
-    load_one_by_one(&*table, "a");
+    load_one_by_one(&table, "a");
     let stats = table.stats().unwrap();
     assert_eq!(stats.rows, 400);
     assert!(stats.segments < 200, "{stats:?}");
@@ -119,7 +119,7 @@ fn writers_do_not_wait_for_merges_that_fail() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let table = create(&store, "t", Keep::Last).unwrap();
-    load(&*table, &mut Batches::of_rows(&[("bad".to_owned(), "p".to_owned(), 1)], 1)).unwrap();
+    load(&table, &mut Batches::of_rows(&[("bad".to_owned(), "p".to_owned(), 1)], 1)).unwrap();
     for file in files(dir.path()).iter().filter(|file| file.to_string_lossy().contains("segments"))
     {
         let mut bytes = std::fs::read(file).unwrap();
@@ -127,10 +127,10 @@ fn writers_do_not_wait_for_merges_that_fail() {
         bytes[last] ^= 1;
         std::fs::write(file, bytes).unwrap();
     }
-    load_one_by_one(&*table, "a");
+    load_one_by_one(&table, "a");
     for number in 0..200 {
         let row = (format!("b{number}"), format!("p{number}"), number);
-        upsert(&*table, &mut Batches::of_rows(&[row], 1)).unwrap();
+        upsert(&table, &mut Batches::of_rows(&[row], 1)).unwrap();
     }
     assert!(table.compact().is_err());
     for (id, partner_id) in [("a7", "p7"), ("b199", "p199")] {
@@ -144,11 +144,11 @@ fn readers_go_on_meanwhile() {
     let rows = rows_of_all_kinds(300);
     let store = open(dir.path());
     let table = create(&store, "t", Keep::Last).unwrap();
-    fill(&*table, &rows);
+    fill(&table, &rows);
     let asked: Vec<Row> = rows.iter().step_by(11).cloned().collect();
     let questions = questions(&asked, &[Window::ALL]);
     let right: Vec<Vec<Row>> =
-        questions.iter().map(|question| ask(&*table, question).unwrap()).collect();
+        questions.iter().map(|question| ask(&table, question).unwrap()).collect();
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for same_process in [true, false] {
@@ -162,14 +162,14 @@ fn readers_go_on_meanwhile() {
                         false => other.table(&name("t")).unwrap(),
                     };
                     for (question, right) in questions.iter().zip(right) {
-                        assert_eq!(ask(&*table, question).unwrap(), *right, "{question:?}");
+                        assert_eq!(ask(&table, question).unwrap(), *right, "{question:?}");
                     }
                 }
             });
         }
         for _ in 0..10 {
             // The same rows again: nothing changes but the files.
-            fill(&*table, &rows);
+            fill(&table, &rows);
             table.compact().unwrap();
         }
         done.store(true, Relaxed);
@@ -184,8 +184,8 @@ fn a_failed_compaction_changes_nothing() {
         let root = dir.path().join("store");
         {
             let store = open(&root);
-            fill(&*create(&store, "t", Keep::Last).unwrap(), &rows);
-            store.close().unwrap();
+            fill(&create(&store, "t", Keep::Last).unwrap(), &rows);
+            store.end_writing().unwrap();
         }
         let disk = Arc::new(FaultyDisk::new(at..at + 1, Fault::Error(io::ErrorKind::Other)));
         if let Ok(store) = EngineStore::open_with(disk.clone(), &root, LIMITS) {
@@ -195,17 +195,17 @@ fn a_failed_compaction_changes_nothing() {
                 // The fault is over: the same handle does it.
                 table.compact().unwrap();
             }
-            store.close().ok();
+            store.end_writing().ok();
         }
         let store = open(&root);
         let table = store.table(&name("t")).unwrap();
         assert_eq!(table.verify().unwrap(), [], "operation {at}");
         let reference = MemoryStore::new();
         let expected = create(&reference, "t", Keep::Last).unwrap();
-        load(&*expected, &mut Batches::of_rows(&rows, 100)).unwrap();
+        load(&expected, &mut Batches::of_rows(&rows, 100)).unwrap();
         for question in questions(&rows[..4], &[Window::ALL]) {
-            let right = ask(&*expected, &question).unwrap();
-            assert_eq!(ask(&*table, &question).unwrap(), right, "operation {at}");
+            let right = ask(&expected, &question).unwrap();
+            assert_eq!(ask(&table, &question).unwrap(), right, "operation {at}");
         }
         if !disk.was_hit() {
             assert!(at > 40, "only {at} operations were counted");
@@ -221,15 +221,15 @@ fn a_key_with_more_rows_than_are_sorted_at_once() {
     let store = EngineStore::open_with(Arc::new(OsDisk), dir.path(), limits).unwrap();
     let table = create(&store, "t", Keep::Last).unwrap();
     let rows: Vec<Row> = (0..2_000).map(|n| (format!("{n}"), "hot".to_owned(), n)).collect();
-    load(&*table, &mut Batches::of_rows(&rows, 100)).unwrap();
+    load(&table, &mut Batches::of_rows(&rows, 100)).unwrap();
     for rows in rows.chunks(200) {
-        upsert(&*table, &mut Batches::of_rows(rows, 100)).unwrap();
+        upsert(&table, &mut Batches::of_rows(rows, 100)).unwrap();
     }
     // Neither of them ends with one segment, but both end.
     table.compact().unwrap();
     table.compact().unwrap();
     let answers = crate::common::Question::Answers(Side::PartnerId, "hot".to_owned(), Window::ALL);
-    assert_eq!(ask(&*table, &answers).unwrap().len(), 2_000);
+    assert_eq!(ask(&table, &answers).unwrap().len(), 2_000);
     assert_eq!(table.verify().unwrap(), []);
     assert_nothing_leaked(dir.path());
 }
@@ -247,7 +247,7 @@ fn a_compaction_ends_while_others_write() {
                 for number in 0.. {
                     let row = |n: i64| (format!("{writer}-{number}-{n}"), format!("p{n}"), n);
                     let rows: Vec<Row> = (0..20).map(row).collect();
-                    upsert(&**table, &mut Batches::of_rows(&rows, 20)).unwrap();
+                    upsert(&*table, &mut Batches::of_rows(&rows, 20)).unwrap();
                     if is_done.load(Relaxed) {
                         break;
                     }
@@ -271,9 +271,9 @@ fn a_compaction_needs_little_spare_disk() {
     let table = create(&store, "t", Keep::Last).unwrap();
     let row = |number: i64| (format!("id-{number}"), format!("partner-{number}"), number);
     let rows: Vec<Row> = (0..30_000).map(row).collect();
-    load(&*table, &mut Batches::of_rows(&rows[..20_000], 5_000)).unwrap();
+    load(&table, &mut Batches::of_rows(&rows[..20_000], 5_000)).unwrap();
     for rows in rows[20_000..].chunks(2_500) {
-        load(&*table, &mut Batches::of_rows(rows, 5_000)).unwrap();
+        load(&table, &mut Batches::of_rows(rows, 5_000)).unwrap();
     }
     let bytes = || -> u64 {
         let sizes = files(dir.path()).into_iter().filter_map(|file| file.metadata().ok());

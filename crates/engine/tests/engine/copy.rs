@@ -7,21 +7,26 @@ use crate::common::{
 use idmatch_engine::EngineStore;
 use idmatch_model::{Keep, Period, TableOptions, Target, Window};
 use idmatch_store::{
-    Copied, CopyOptions, Error, ErrorKind, PARTS, Result, Stage, Store, Table, copy_table, now,
+    Call, Copied, CopyOptions, ErrorKind, OpenTables, PARTS, Progress, Result, Store, Table,
+    copy_table, now,
 };
 use idmatch_testkit::MemoryStore;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 const ALL: &[Window] = &[Window::ALL];
 
-fn copy(table: &dyn Table, to: &dyn Store) -> Result<Copied> {
-    copy_table(table, to, &name("copied"), CopyOptions::default(), &|_, _| Ok(()))
+fn copy(table: &Table, to: &Arc<dyn Store>) -> Result<Copied> {
+    copy_table(table, to, &name("copied"), CopyOptions::default(), &Call::default())
+}
+
+fn memory() -> Arc<dyn Store> {
+    Arc::new(MemoryStore::new())
 }
 
 /// Both answer every question about some rows alike.
-fn assert_alike(a: &dyn Table, b: &dyn Table, rows: &[Row]) {
+fn assert_alike(a: &Table, b: &Table, rows: &[Row]) {
     for question in questions(rows, ALL) {
         assert_eq!(ask(a, &question).unwrap(), ask(b, &question).unwrap(), "{question:?}");
     }
@@ -29,7 +34,7 @@ fn assert_alike(a: &dyn Table, b: &dyn Table, rows: &[Row]) {
 }
 
 /// Rows in segments that lie on one another and in the memtable, some of them erased.
-fn fill(table: &dyn Table, rows: &[Row]) {
+fn fill(table: &Table, rows: &[Row]) {
     let (first, rest) = rows.split_at(rows.len() / 2);
     load(table, &mut Batches::of_rows(first, 100)).unwrap();
     load(table, &mut Batches::of_rows(&rows[rows.len() / 4..], 100)).unwrap();
@@ -51,26 +56,25 @@ fn a_copy_answers_as_its_source_whatever_keeps_them() {
     let rows = rows_of_all_kinds(300);
     for keep in [Keep::Last, Keep::All] {
         let root = tempfile::tempdir().unwrap();
-        let memory = || Arc::new(MemoryStore::new()) as Arc<dyn Store>;
         let ways = [
             (open(root.path(), "a"), open(root.path(), "b")),
             (open(root.path(), "c"), memory()),
             (memory(), open(root.path(), "d")),
         ];
         for (from, to) in ways {
-            let source = create(from.as_ref(), "source", keep).unwrap();
-            fill(source.as_ref(), &rows);
-            let copied = copy(source.as_ref(), to.as_ref()).unwrap();
+            let source = create(&from, "source", keep).unwrap();
+            fill(&source, &rows);
+            let copied = copy(&source, &to).unwrap();
             assert_eq!(copied.source, copied.destination);
             assert_eq!((copied.sent, copied.erasures), (copied.source.rows, 3));
             let target = to.table(&name("copied")).unwrap();
             assert_eq!(target.options().unwrap(), source.options().unwrap());
-            assert_alike(source.as_ref(), target.as_ref(), &rows);
+            assert_alike(&source, &target, &rows);
             // What was erased and arrives late stays hidden in both.
-            load(source.as_ref(), &mut Batches::of_rows(&rows, 100)).unwrap();
-            load(target.as_ref(), &mut Batches::of_rows(&rows, 100)).unwrap();
-            assert_alike(source.as_ref(), target.as_ref(), &rows);
-            let again = copy(source.as_ref(), to.as_ref()).unwrap();
+            load(&source, &mut Batches::of_rows(&rows, 100)).unwrap();
+            load(&target, &mut Batches::of_rows(&rows, 100)).unwrap();
+            assert_alike(&source, &target, &rows);
+            let again = copy(&source, &to).unwrap();
             assert_eq!((again.sent, again.source), (0, again.destination));
         }
     }
@@ -86,82 +90,84 @@ fn a_copy_that_ended_early_goes_on_where_it_was() {
     const ROWS: u64 = 400_000;
     let root = tempfile::tempdir().unwrap();
     let (from, to) = (open(root.path(), "from"), open(root.path(), "to"));
-    let source = create(from.as_ref(), "source", Keep::Last).unwrap();
-    load(source.as_ref(), &mut Batches::of_rows(&many(ROWS as usize), 50_000)).unwrap();
+    let source = create(&from, "source", Keep::Last).unwrap();
+    load(&source, &mut Batches::of_rows(&many(ROWS as usize), 50_000)).unwrap();
     let options = CopyOptions { batch_rows: ROWS / 10, ..CopyOptions::default() };
-    let read = AtomicU64::new(0);
-    let interrupted = |stage: Stage, rows: u64| {
-        if stage == Stage::Copying && read.fetch_add(rows, Relaxed) > ROWS * 3 / 4 {
+    let (read, destination) = (AtomicU64::new(0), to.clone());
+    let cancelled = Arc::new(AtomicBool::new(false));
+    let cancel = cancelled.clone();
+    let interrupted = move |progress: Progress| {
+        if progress.stage == "copying" && read.fetch_add(progress.done, Relaxed) > ROWS * 3 / 4 {
             // What was read is enough for some batches: the first of them comes.
-            let is_empty = || to.table(&name("copied")).unwrap().stats().unwrap().rows == 0;
-            while is_empty() {
+            let copied = || destination.table(&name("copied")).unwrap();
+            while copied().stats().unwrap().rows == 0 {
                 std::thread::yield_now();
             }
-            return Err(Error::new(ErrorKind::Source, "interrupted"));
+            cancel.store(true, Relaxed);
         }
-        Ok(())
     };
-    let to_copy = |watch| copy_table(source.as_ref(), to.as_ref(), &name("copied"), options, watch);
-    let error = to_copy(&interrupted).unwrap_err();
-    assert_eq!(error.to_string(), "interrupted");
+    let to_copy = |call| copy_table(&source, &to, &name("copied"), options, &call);
+    let call = Call::default().cancelled_by(&cancelled).reporting(Arc::new(interrupted));
+    let error = to_copy(call).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Cancelled);
     let there = to.table(&name("copied")).unwrap().stats().unwrap().rows;
     assert!(there > 0 && there < ROWS, "{there} rows are there");
 
-    let copied = to_copy(&|_, _| Ok(())).unwrap();
+    let copied = to_copy(Call::default()).unwrap();
     assert_eq!((copied.source.rows, copied.destination), (ROWS, copied.source));
     // Beside those that were not sent, a few parts at the ends of what each thread had sent.
     let missing = ROWS - there;
     assert!(copied.sent >= missing, "{} of {missing} missing rows were sent", copied.sent);
     assert!(copied.sent < missing + ROWS / 4, "{} were sent for {missing} missing", copied.sent);
-    assert_eq!(to_copy(&|_, _| Ok(())).unwrap().sent, 0);
+    assert_eq!(to_copy(Call::default()).unwrap().sent, 0);
 }
 
 #[test]
 fn what_is_written_and_erased_meanwhile_makes_no_copy_wrong() {
     let root = tempfile::tempdir().unwrap();
     let (from, to) = (open(root.path(), "from"), open(root.path(), "to"));
-    let source = create(from.as_ref(), "source", Keep::Last).unwrap();
+    let source = create(&from, "source", Keep::Last).unwrap();
     let rows = many(1_000);
-    load(source.as_ref(), &mut Batches::of_rows(&rows, 100)).unwrap();
+    load(&source, &mut Batches::of_rows(&rows, 100)).unwrap();
     let late: Row = ("late".into(), "7".into(), 1);
     let was_told = AtomicU64::new(0);
-    let meanwhile = |stage: Stage, _: u64| {
-        if stage == Stage::Copying && was_told.fetch_add(1, Relaxed) == 0 {
-            upsert(source.as_ref(), &mut Batches::of_rows(std::slice::from_ref(&late), 1))?;
-            erase(source.as_ref(), &[Target::Id("id-5".into())], 1_000_000)?;
+    let (written, written_late) = (source.clone(), late.clone());
+    let meanwhile = move |progress: Progress| {
+        if progress.stage == "copying" && was_told.fetch_add(1, Relaxed) == 0 {
+            let late = std::slice::from_ref(&written_late);
+            upsert(&written, &mut Batches::of_rows(late, 1)).unwrap();
+            erase(&written, &[Target::Id("id-5".into())], 1_000_000).unwrap();
         }
-        Ok(())
     };
-    let options = CopyOptions::default();
-    let copied =
-        copy_table(source.as_ref(), to.as_ref(), &name("copied"), options, &meanwhile).unwrap();
+    let (options, call) = (CopyOptions::default(), Call::default().reporting(Arc::new(meanwhile)));
+    let copied = copy_table(&source, &to, &name("copied"), options, &call).unwrap();
     assert_eq!((copied.sent, copied.source.rows, copied.erasures), (1_000, 999, 1));
     assert_eq!(copied.source, copied.destination);
     let target = to.table(&name("copied")).unwrap();
     assert_eq!(target.last_seen("late", "7").unwrap(), None);
-    load(target.as_ref(), &mut Batches::of_rows(&rows, 100)).unwrap();
+    load(&target, &mut Batches::of_rows(&rows, 100)).unwrap();
     assert_eq!(target.last_seen("id-5", "5").unwrap(), None);
-    copy(source.as_ref(), to.as_ref()).unwrap();
-    assert_alike(source.as_ref(), target.as_ref(), &[rows, vec![late]].concat());
+    copy(&source, &to).unwrap();
+    assert_alike(&source, &target, &[rows, vec![late]].concat());
 }
 
 #[test]
 fn erasures_that_are_taken_over_hide_what_was_there_before() {
     let root = tempfile::tempdir().unwrap();
     let (from, to) = (open(root.path(), "from"), open(root.path(), "to"));
-    let source = create(from.as_ref(), "source", Keep::All).unwrap();
+    let source = create(&from, "source", Keep::All).unwrap();
     let rows = rows_of_all_kinds(100);
-    load(source.as_ref(), &mut Batches::of_rows(&rows, 100)).unwrap();
-    copy(source.as_ref(), to.as_ref()).unwrap();
+    load(&source, &mut Batches::of_rows(&rows, 100)).unwrap();
+    copy(&source, &to).unwrap();
     let at = rows.iter().map(|row| row.2).max().unwrap();
-    erase(source.as_ref(), &[Target::Id(rows[0].0.clone())], at).unwrap();
-    assert_eq!(copy(source.as_ref(), to.as_ref()).unwrap().sent, 0);
+    erase(&source, &[Target::Id(rows[0].0.clone())], at).unwrap();
+    assert_eq!(copy(&source, &to).unwrap().sent, 0);
     let target = to.table(&name("copied")).unwrap();
-    assert_alike(source.as_ref(), target.as_ref(), &rows);
+    assert_alike(&source, &target, &rows);
     target.compact().unwrap();
     drop((target, to));
     let again = open(root.path(), "to").table(&name("copied")).unwrap();
-    assert_alike(source.as_ref(), again.as_ref(), &rows);
+    assert_alike(&source, &again, &rows);
     assert_eq!(again.erasures().unwrap(), source.erasures().unwrap());
 }
 
@@ -171,27 +177,27 @@ fn a_retention_leaves_the_same_in_both() {
     let (from, to) = (open(root.path(), "from"), open(root.path(), "to"));
     let retention = Some(Period::parse("10d").unwrap());
     let options = TableOptions { keep: Keep::Last, retention };
-    let source = from.create_table(&name("source"), &options).unwrap();
+    let source = from.table_with(&name("source"), &options).unwrap();
     let day = 86_400_000;
     let rows: Vec<Row> =
         (0..20).map(|n| (format!("{n}"), "p".into(), now().millis_i64() - n * day - 1)).collect();
-    load(source.as_ref(), &mut Batches::of_rows(&rows, 100)).unwrap();
-    let copied = copy(source.as_ref(), to.as_ref()).unwrap();
+    load(&source, &mut Batches::of_rows(&rows, 100)).unwrap();
+    let copied = copy(&source, &to).unwrap();
     // The oldest that is seen is nine days old: more than a hundredth of ten days is left.
     assert_eq!((copied.sent, copied.source.rows, copied.destination.rows), (10, 10, 10));
     let target = to.table(&name("copied")).unwrap();
-    assert_alike(source.as_ref(), target.as_ref(), &rows);
+    assert_alike(&source, &target, &rows);
     target.set_retention(None).unwrap();
-    assert_eq!(copy(source.as_ref(), to.as_ref()).unwrap_err().kind(), ErrorKind::TableExists);
+    assert_eq!(copy(&source, &to).unwrap_err().kind(), ErrorKind::TableExists);
 }
 
 #[test]
 fn what_is_copied_of_damaged_files_is_what_was_written() {
     let root = tempfile::tempdir().unwrap();
     let store = open(root.path(), "store");
-    let table = create(store.as_ref(), "t", Keep::Last).unwrap();
-    load(table.as_ref(), &mut Batches::of_rows(&rows_of_all_kinds(200), 100)).unwrap();
-    let whole = copy(table.as_ref(), &MemoryStore::new()).unwrap();
+    let table = create(&store, "t", Keep::Last).unwrap();
+    load(&table, &mut Batches::of_rows(&rows_of_all_kinds(200), 100)).unwrap();
+    let whole = copy(&table, &memory()).unwrap();
     drop((table, store));
     let segments = || files(&root.path().join("store")).into_iter().filter(|file| is_segment(file));
     let mut refused = 0;
@@ -202,7 +208,7 @@ fn what_is_copied_of_damaged_files_is_what_was_written() {
             damaged[at] ^= 1 << (at % 8);
             std::fs::write(&file, damaged).unwrap();
             let copied = EngineStore::open(&root.path().join("store"))
-                .and_then(|store| copy(store.table(&name("t"))?.as_ref(), &MemoryStore::new()));
+                .and_then(|store| copy(&store.table(&name("t"))?, &memory()));
             match copied {
                 Ok(copied) => assert_eq!(copied, whole, "{file:?}, byte {at}"),
                 Err(_) => refused += 1,
@@ -220,10 +226,10 @@ fn is_segment(file: &Path) -> bool {
 #[test]
 fn parts_divide_ids_evenly() {
     let root = tempfile::tempdir().unwrap();
-    let table = create(open(root.path(), "store").as_ref(), "t", Keep::Last).unwrap();
-    let scan = table.scan().unwrap();
+    let table = create(&open(root.path(), "store"), "t", Keep::Last).unwrap();
+    let snapshot = table.snapshot().unwrap();
     let mut counts = vec![0; PARTS];
-    (0..PARTS * 32).for_each(|n| counts[scan.part(&format!("id-{n}"))] += 1);
+    (0..PARTS * 32).for_each(|n| counts[snapshot.part_of(&format!("id-{n}"))] += 1);
     // 32 on average: by Poisson, none below 4 or above 80 in 10 billion.
     assert!(counts.iter().all(|count| (4..80).contains(count)));
 }

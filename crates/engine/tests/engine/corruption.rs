@@ -7,7 +7,7 @@ use crate::common::{
 };
 use idmatch_engine::EngineStore;
 use idmatch_model::{Keep, Pick, SeenAt, Target, Window};
-use idmatch_store::{Error, ErrorKind, Store};
+use idmatch_store::{Admin, Call, Error, ErrorKind, OpenTables};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ impl Original {
         for (table_name, keep) in TABLES {
             let table = create(&store, table_name, keep).unwrap();
             for rows in loads {
-                load(&*table, &mut Batches::of_rows(rows, 1_000)).unwrap();
+                load(&table, &mut Batches::of_rows(rows, 1_000)).unwrap();
             }
             // Another one in each table, so that their files differ.
             let (id, partner_id, at) = asked[0].clone();
@@ -44,7 +44,7 @@ impl Original {
                 Keep::Last => Target::Id(id),
                 Keep::All => Target::PartnerId(partner_id),
             };
-            assert!(erase(&*table, &[target], at).unwrap().by_id > 0);
+            assert!(erase(&table, &[target], at).unwrap().by_id > 0);
             let all = questions(asked, &[Window::ALL, window]);
             // A match is slow to ask; of its forms two see all that the others see.
             let is_asked = |question: &Question| match question {
@@ -52,7 +52,7 @@ impl Original {
                 _ => true,
             };
             for question in all.into_iter().filter(is_asked) {
-                let answer = ask(&*table, &question).unwrap();
+                let answer = ask(&table, &question).unwrap();
                 right.push((table_name, question, answer));
             }
         }
@@ -73,7 +73,7 @@ impl Original {
             }
         };
         for (table, question, right) in &self.asked {
-            match ask(&*store.table(&name(table)).unwrap(), question) {
+            match ask(&store.table(&name(table)).unwrap(), question) {
                 Ok(answer) => assert_eq!(answer, *right, "{harm}: {question:?}"),
                 Err(error) => check(&error),
             }
@@ -256,7 +256,7 @@ fn a_manifest_that_names_a_file_elsewhere_or_twice_is_refused() {
     {
         let store = EngineStore::open(&root).unwrap();
         let table = create(&store, "t", Keep::Last).unwrap();
-        load(&*table, &mut Batches::of_rows(&rows, 1_000)).unwrap();
+        load(&table, &mut Batches::of_rows(&rows, 1_000)).unwrap();
     }
     let outside = dir.path().join("0000000000.seg");
     std::fs::write(&outside, "of somebody else").unwrap();
@@ -290,7 +290,7 @@ fn a_damaged_backup_is_not_restored() {
     let original = small();
     let dir = tempfile::tempdir().unwrap();
     let backup = dir.path().join("backup");
-    EngineStore::open(&original.root).unwrap().backup(&backup).unwrap();
+    EngineStore::open(&original.root).unwrap().backup(&backup, &Call::default()).unwrap();
     EngineStore::restore(&backup, &dir.path().join("whole"), true).unwrap();
     for (at, file) in files(&backup).into_iter().skip(1).enumerate() {
         // Not in place: the file may be a hard link to one of the store.

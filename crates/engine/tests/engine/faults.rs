@@ -7,7 +7,7 @@ use crate::common::{
 };
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Pick, Window};
-use idmatch_store::{Error, ErrorKind, Result, Store};
+use idmatch_store::{Admin, Call, Error, ErrorKind, OpenTables, Result, Store};
 use idmatch_testkit::MemoryStore;
 use std::io;
 use std::ops::Range;
@@ -61,10 +61,10 @@ impl Scenario {
         let questions: Vec<Question> = questions.into_iter().filter(is_asked).collect();
         let store = MemoryStore::new();
         let table = create(&store, "t", Keep::Last).unwrap();
-        let answers = || questions.iter().map(|question| ask(&*table, question).unwrap()).collect();
+        let answers = || questions.iter().map(|question| ask(&table, question).unwrap()).collect();
         let mut right: Vec<Vec<Vec<Row>>> = vec![answers()];
         for rows in &loads {
-            load(&*table, &mut Batches::of_rows(rows, 30)).unwrap();
+            load(&table, &mut Batches::of_rows(rows, 30)).unwrap();
             right.push(answers());
         }
         Scenario { loads, questions, right }
@@ -75,18 +75,18 @@ impl Scenario {
             Step::Create => create(store, "t", Keep::Last).map(drop),
             Step::Load(number) => {
                 let table = store.table(&name("t"))?;
-                load(&*table, &mut Batches::of_rows(&self.loads[number], 30))
+                load(&table, &mut Batches::of_rows(&self.loads[number], 30))
             }
             Step::Ask => {
                 let table = store.table(&name("t"))?;
                 for (question, right) in self.questions.iter().zip(&self.right[2]) {
-                    assert_eq!(ask(&*table, question)?, *right, "{question:?}");
+                    assert_eq!(ask(&table, question)?, *right, "{question:?}");
                 }
                 assert_eq!(table.verify()?, []);
                 Ok(())
             }
-            Step::Refresh => store.refresh(),
-            Step::Backup => store.backup(&place.backup),
+            Step::Refresh => store.refresh(&Call::default()),
+            Step::Backup => store.backup(&place.backup, &Call::default()),
         }
     }
 
@@ -96,7 +96,7 @@ impl Scenario {
         let Ok(table) = store.table(&name("t")) else { return 0 };
         assert_eq!(table.verify().unwrap(), []);
         let found: Vec<Vec<Row>> =
-            self.questions.iter().map(|question| ask(&*table, question).unwrap()).collect();
+            self.questions.iter().map(|question| ask(&table, question).unwrap()).collect();
         self.right.iter().position(|right| *right == found).expect("a part of a load is there")
     }
 }

@@ -168,7 +168,7 @@ fn segments_are_as_the_page_says() {
     // A key with three pages of rows, and blocks with every width of a row count delta.
     rows.extend((0..2_500).map(|n| (format!("{n:032x}"), "hot".to_owned(), n)));
     let table = create(&store, "t", Keep::All).unwrap();
-    load(&*table, &mut Batches::of_rows(&rows, 100)).unwrap();
+    load(&table, &mut Batches::of_rows(&rows, 100)).unwrap();
     let files = files(dir.path());
     assert_eq!(files.len(), 4);
     let expected: BTreeSet<Row> = rows.into_iter().collect();
@@ -265,7 +265,7 @@ fn a_journal_is_as_the_page_says() {
     let table = create(&store, "some-table", Keep::All).unwrap();
     let rows = rows_of_all_kinds(60);
     for rows in rows.chunks(25) {
-        upsert(&*table, &mut Batches::of_rows(rows, 10)).unwrap();
+        upsert(&table, &mut Batches::of_rows(rows, 10)).unwrap();
     }
     let file = files(dir.path()).into_iter().find(|file| file.ends_with("0000000000.log")).unwrap();
     let bytes = std::fs::read(file).unwrap();
@@ -322,10 +322,10 @@ fn erasures_are_as_the_page_says() {
         Target::PartnerId(partner_id.clone()),
         Target::Pair { id, partner_id },
     ];
-    erase(&*writes, &targets, 1_000).unwrap();
+    erase(&writes, &targets, 1_000).unwrap();
     // The later of two counts.
-    erase(&*writes, &targets[..1], 2_000).unwrap();
-    erase(&*writes, &targets[1..], 500).unwrap();
+    erase(&writes, &targets[..1], 2_000).unwrap();
+    erase(&writes, &targets[1..], 500).unwrap();
     let manifest = sealed("manifest", &dir.path().join("MANIFEST"));
     let (id, table) = table_of(dir.path(), &manifest);
     let key: ErasureKey = manifest["erasure_key"].as_str().unwrap().parse().unwrap();

@@ -9,7 +9,7 @@ use crate::common::{
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Side, Window};
-use idmatch_store::{Error, ErrorKind, Store, Table};
+use idmatch_store::{Admin, Call, Error, ErrorKind, OpenTables, Table};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -72,7 +72,7 @@ impl Place {
         assert!(words.contains("free some space and try again"), "no advice: {words}");
     }
 
-    fn upsert(&self, table: &dyn Table, told: &mut Told) -> bool {
+    fn upsert(&self, table: &Table, told: &mut Told) -> bool {
         let number = told.next;
         told.next += 1;
         let done = upsert(table, &mut Batches::of_rows(&ROWS.batch(number), 400));
@@ -81,7 +81,7 @@ impl Place {
         done.map_err(|e| self.check_error("upsert", &e)).is_ok()
     }
 
-    fn load(&self, table: &dyn Table, told: &mut Told) -> bool {
+    fn load(&self, table: &Table, told: &mut Told) -> bool {
         let number = told.next;
         told.next += 1;
         let done = load(table, &mut Batches::of_rows(&ROWS.batch(number), 400));
@@ -93,10 +93,10 @@ impl Place {
     fn back_up(&self, store: &EngineStore, told: &Told, random: &mut Random) {
         let copy = self.disk.join("copy");
         // Links need little room; a journal and a manifest need some.
-        match store.backup(&copy) {
+        match store.backup(&copy, &Call::default()) {
             Ok(()) => {
                 let copy = EngineStore::open(&copy).unwrap();
-                check_some(&*copy.table(&name(TABLE)).unwrap(), told, random, "in a backup");
+                check_some(&copy.table(&name(TABLE)).unwrap(), told, random, "in a backup");
             }
             Err(e) => {
                 self.check_error("backup", &e);
@@ -117,7 +117,7 @@ fn ran(command: &[&str]) -> bool {
 }
 
 /// All that was acknowledged and nothing that was refused: of a few batches every row.
-fn check_some(table: &dyn Table, told: &Told, random: &mut Random, when: &str) {
+fn check_some(table: &Table, told: &Told, random: &mut Random, when: &str) {
     let last = told.next.saturating_sub(2)..told.next;
     for number in (0..4).map(|_| random.below(told.next)).chain(last) {
         let is = ROWS.are_in(table, number);
@@ -126,7 +126,7 @@ fn check_some(table: &dyn Table, told: &Told, random: &mut Random, when: &str) {
 }
 
 /// The same of all batches: the half of each that one key has, and by `verify` the other half.
-fn check_all(table: &dyn Table, told: &Told, random: &mut Random, when: &str) {
+fn check_all(table: &Table, told: &Told, random: &mut Random, when: &str) {
     for number in 0..told.next {
         let hot = Question::Answers(Side::PartnerId, format!("hot-{number}"), Window::ALL);
         let right = if told.acknowledged.contains(&number) { ROWS.0 / 2 } else { 0 };
@@ -144,48 +144,48 @@ fn fill_and_free(disk: &Path, number: usize, random: &mut Random) -> (usize, usi
     let mut told = Told::default();
     let store = place.open();
     let table = create(&store, TABLE, Keep::Last).unwrap();
-    while place.upsert(&*table, &mut told) {
+    while place.upsert(&table, &mut told) {
         assert!(told.next < 10_000, "this disk never gets full");
     }
-    check_some(&*table, &told, random, "when the disk got full");
+    check_some(&table, &told, random, "when the disk got full");
     // Some of these may still find room: a smaller file, or what a failed flush gave back.
     // Where there are only upserts the journal file that was torn is the newest to the end.
     let kinds = if number.is_multiple_of(2) { 1 } else { 4 };
     for _ in 0..12 {
         match random.below(kinds) {
-            3 => drop(place.load(&*table, &mut told)),
+            3 => drop(place.load(&table, &mut told)),
             1 => drop(table.compact().map_err(|e| place.check_error("compact", &e))),
             2 => place.back_up(&store, &told, random),
-            _ => drop(place.upsert(&*table, &mut told)),
+            _ => drop(place.upsert(&table, &mut told)),
         }
-        check_some(&*table, &told, random, "while the disk was full");
+        check_some(&table, &told, random, "while the disk was full");
     }
     // Another process finds the same.
     let other = place.open();
-    check_all(&*other.table(&name(TABLE)).unwrap(), &told, random, "opened on a full disk");
+    check_all(&other.table(&name(TABLE)).unwrap(), &told, random, "opened on a full disk");
     drop(other);
     if random.once_in(3) {
-        store.close().map_err(|e| place.check_error("close", &e)).ok();
+        store.end_writing().map_err(|e| place.check_error("close", &e)).ok();
     }
     // Room for what is in memory, as segments, and for more.
     std::fs::remove_file(&place.ballast).unwrap();
     for _ in 0..4 {
-        assert!(place.upsert(&*table, &mut told), "there is room again");
-        assert!(place.load(&*table, &mut told), "there is room again");
+        assert!(place.upsert(&table, &mut told), "there is room again");
+        assert!(place.load(&table, &mut told), "there is room again");
     }
     // What is in the journal is read from there, before it becomes segments.
     let other = place.open();
-    check_all(&*other.table(&name(TABLE)).unwrap(), &told, random, "read from the journal");
+    check_all(&other.table(&name(TABLE)).unwrap(), &told, random, "read from the journal");
     drop(other);
     table.compact().unwrap();
-    check_all(&*table, &told, random, "after all");
-    store.close().unwrap();
+    check_all(&table, &told, random, "after all");
+    store.end_writing().unwrap();
     drop((table, store));
     let reopened = place.open();
     let table = reopened.table(&name(TABLE)).unwrap();
-    check_all(&*table, &told, random, "reopened");
-    assert!(place.upsert(&*table, &mut told));
-    reopened.close().unwrap();
+    check_all(&table, &told, random, "reopened");
+    assert!(place.upsert(&table, &mut told));
+    reopened.end_writing().unwrap();
     assert_nothing_leaks_for_long(&place.root);
     drop((table, reopened));
     // A thread of the store that waited to merge lets go of its files moments after the last user.

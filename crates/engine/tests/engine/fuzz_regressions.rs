@@ -39,10 +39,10 @@ static FILES: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     let store = EngineStore::open(dir.path()).unwrap();
     for (table, keep, count) in [("small", Keep::Last, 5), ("large", Keep::All, 400)] {
         let table = create(&store, table, keep).unwrap();
-        load(&*table, &mut Batches::of_rows(&rows_of_all_kinds(count), 100)).unwrap();
-        upsert(&*table, &mut Batches::of_rows(&rows_of_all_kinds(9), 100)).unwrap();
+        load(&table, &mut Batches::of_rows(&rows_of_all_kinds(count), 100)).unwrap();
+        upsert(&table, &mut Batches::of_rows(&rows_of_all_kinds(9), 100)).unwrap();
         let targets = ["a", "b", "c"].map(|id| idmatch_model::Target::Id(id.to_owned()));
-        erase(&*table, &targets, 5).unwrap();
+        erase(&table, &targets, 5).unwrap();
     }
     files(dir.path()).iter().map(|file| std::fs::read(file).unwrap()).collect()
 });

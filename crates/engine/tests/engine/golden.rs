@@ -10,7 +10,7 @@ use crate::common::{
 };
 use idmatch_engine::EngineStore;
 use idmatch_model::{Keep, Side, Target, Window};
-use idmatch_store::{ErrorKind, Store};
+use idmatch_store::{ErrorKind, OpenTables};
 use idmatch_testkit::MemoryStore;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,14 +21,14 @@ fn golden() -> PathBuf {
 }
 
 /// Loads both tables of the golden store.
-fn fill(store: &dyn Store) {
+fn fill(store: &dyn OpenTables) {
     let rows = rows();
     for (table, keep) in [("newest", Keep::Last), ("history", Keep::All)] {
         let table = create(store, table, keep).unwrap();
-        load(&*table, &mut Batches::of_rows(&rows[..30], 10)).unwrap();
-        load(&*table, &mut Batches::of_rows(&rows[20..], 10)).unwrap();
-        upsert(&*table, &mut Batches::of_rows(&[upserted()], 1)).unwrap();
-        erase(&*table, &[Target::Id(rows[7].0.clone())], rows[7].2).unwrap();
+        load(&table, &mut Batches::of_rows(&rows[..30], 10)).unwrap();
+        load(&table, &mut Batches::of_rows(&rows[20..], 10)).unwrap();
+        upsert(&table, &mut Batches::of_rows(&[upserted()], 1)).unwrap();
+        erase(&table, &[Target::Id(rows[7].0.clone())], rows[7].2).unwrap();
     }
 }
 
@@ -48,7 +48,7 @@ fn write_golden() {
     assert!(!root.exists(), "{} is there; remove it first if it is to be new", root.display());
     let store = EngineStore::open(&root).unwrap();
     fill(&store);
-    store.close().unwrap();
+    store.end_writing().unwrap();
     fs::remove_file(root.join("LOCK")).unwrap();
     fs::remove_dir(root.join("scratch")).unwrap();
 }
@@ -64,15 +64,15 @@ fn a_store_of_format_2_answers() {
     for table in store.tables().unwrap() {
         let (right, table) = (reference.table(&table).unwrap(), store.table(&table).unwrap());
         for question in questions(&[rows(), vec![upserted()]].concat(), &[Window::ALL]) {
-            let answer = ask(&*table, &question).unwrap();
-            assert_eq!(answer, ask(&*right, &question).unwrap(), "{question:?}");
+            let answer = ask(&table, &question).unwrap();
+            assert_eq!(answer, ask(&right, &question).unwrap(), "{question:?}");
         }
         assert_eq!(table.verify().unwrap(), []);
     }
     // One answer written out, so that the reference cannot drift together with the engine.
     let zeros = "0".repeat(32);
     let question = Question::Answers(Side::Id, zeros.clone(), Window::ALL);
-    let answer = ask(&*store.table(&name("history")).unwrap(), &question).unwrap();
+    let answer = ask(&store.table(&name("history")).unwrap(), &question).unwrap();
     let uuid = "00000074-0000-4000-8000-000000000074";
     assert_eq!(
         answer,
@@ -208,12 +208,12 @@ fn fields_of_later_features_are_written_back() {
     write_table(root, "newest", &table);
 
     let store = EngineStore::open(root).unwrap();
-    load(&*store.table(&name("newest")).unwrap(), &mut Batches::of_rows(&rows(), 10)).unwrap();
-    store.close().unwrap();
+    load(&store.table(&name("newest")).unwrap(), &mut Batches::of_rows(&rows(), 10)).unwrap();
+    store.end_writing().unwrap();
     // The first writer has left its note: this one removes what is unnamed.
     drop(store);
     let store = EngineStore::open(root).unwrap();
-    load(&*store.table(&name("newest")).unwrap(), &mut Batches::of_rows(&rows(), 10)).unwrap();
+    load(&store.table(&name("newest")).unwrap(), &mut Batches::of_rows(&rows(), 10)).unwrap();
     let after = manifest(root).unwrap();
     for key in ["erase_within", "erasures", "names_erasures", "history"] {
         assert_eq!(after[key], json[key], "{key}");

@@ -13,7 +13,7 @@ use crate::common::{
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Side};
-use idmatch_store::{ErrorKind, Store, Table};
+use idmatch_store::{Admin, Call, ErrorKind, OpenTables, Store, Table};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -40,7 +40,7 @@ fn open(root: &Path) -> EngineStore {
 struct Run<'a> {
     root: &'a Path,
     store: EngineStore,
-    table: Arc<dyn Table>,
+    table: Table,
     progress: Progress,
     done: AtomicBool,
     reads: AtomicU64,
@@ -70,12 +70,12 @@ impl Run<'_> {
         let put = if writer + 1 == WRITERS { load } else { upsert };
         self.repeat(|| {
             let number = self.progress.begin(writer);
-            put(&*self.table, &mut Batches::of_rows(&marked(writer, number), 4)).unwrap();
+            put(&self.table, &mut Batches::of_rows(&marked(writer, number), 4)).unwrap();
             self.progress.acknowledge(writer, number);
             if random.once_in(8) {
                 // Nothing changes.
                 let again = random.below(number as usize + 1) as u64;
-                put(&*self.table, &mut Batches::of_rows(&marked(writer, again), 9)).unwrap();
+                put(&self.table, &mut Batches::of_rows(&marked(writer, again), 9)).unwrap();
             }
         });
     }
@@ -90,7 +90,7 @@ impl Run<'_> {
         Hub { number, writers: WRITERS }
     }
 
-    fn read(&self, random: &mut Random, table: &dyn Table, known: &Progress) {
+    fn read(&self, random: &mut Random, table: &Table, known: &Progress) {
         let hub = self.hub(random);
         let side = Side::BOTH[random.below(2)];
         let ask = || match random.once_in(5) {
@@ -115,7 +115,7 @@ impl Run<'_> {
         let copy = self.root.with_extension("copy");
         let known = Progress::new(WRITERS);
         known.raise(&self.progress.sure());
-        self.store.backup(&copy).unwrap();
+        self.store.backup(&copy, &Call::default()).unwrap();
         {
             let backup = open(&copy);
             let table = backup.table(&name(TABLE)).unwrap();
@@ -126,7 +126,7 @@ impl Run<'_> {
             for number in numbers {
                 let hub = Hub { number, writers: WRITERS };
                 known
-                    .check(hub, &self.progress, || hub.at_rest(&*table))
+                    .check(hub, &self.progress, || hub.at_rest(&table))
                     .unwrap_or_else(|violation| panic!("backup: {violation}"));
             }
             assert_eq!(table.verify().unwrap(), []);
@@ -160,8 +160,8 @@ fn reading_process() {
     role.tell("ready");
     while let Some(number) = role.hear() {
         let hub = Hub { number: number.parse().unwrap(), writers: WRITERS };
-        store.refresh().unwrap();
-        let told = match hub.at_rest(&*table) {
+        store.refresh(&Call::default()).unwrap();
+        let told = match hub.at_rest(&table) {
             Ok(counts) => counts.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
             Err(violation) => violation,
         };
@@ -200,18 +200,18 @@ fn every_history_is_one_of_whole_batches_in_one_order() {
         }
         for reader in 0..2 {
             let mut random = random(reader);
-            scope.spawn(move || run.repeat(|| run.read(&mut random, &*run.table, &run.progress)));
+            scope.spawn(move || run.repeat(|| run.read(&mut random, &run.table, &run.progress)));
         }
         scope.spawn(|| {
             run.repeat(|| {
                 let sure = run.progress.sure();
-                other.refresh().unwrap();
+                other.refresh(&Call::default()).unwrap();
                 refreshed.raise(&sure);
             });
         });
         scope.spawn(move || {
             let (mut random, table) = (random(2), other.table(&name(TABLE)).unwrap());
-            run.repeat(|| run.read(&mut random, &*table, refreshed));
+            run.repeat(|| run.read(&mut random, &table, refreshed));
         });
         let child = &mut child;
         scope.spawn(move || {
@@ -233,7 +233,7 @@ fn every_history_is_one_of_whole_batches_in_one_order() {
         scope.spawn(|| {
             run.repeat(|| {
                 std::thread::sleep(Duration::from_millis(50));
-                run.store.close().unwrap();
+                run.store.end_writing().unwrap();
             });
         });
         let until = Instant::now() + time;
@@ -249,7 +249,7 @@ fn every_history_is_one_of_whole_batches_in_one_order() {
     let sure = run.progress.sure();
     for number in hub_numbers(&sure) {
         let hub = Hub { number, writers: WRITERS };
-        assert_eq!(hub.at_rest(&*run.table).unwrap(), hub.share(&sure), "at the end");
+        assert_eq!(hub.at_rest(&run.table).unwrap(), hub.share(&sure), "at the end");
     }
     assert_eq!(run.table.verify().unwrap(), []);
     let [reads, merges, backups, refreshes] =

@@ -8,7 +8,7 @@ use crate::common::{
 use idmatch_engine::EngineStore;
 use idmatch_engine::disk::OsDisk;
 use idmatch_model::{Keep, Pick, Side, Window};
-use idmatch_store::{ErrorKind, MatchQuery, Store};
+use idmatch_store::{ErrorKind, MatchQuery, OpenTables};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ fn exchanged_segments_of_two_tables_are_refused() {
     let store = EngineStore::open(dir.path()).unwrap();
     for prefix in ["a", "b"] {
         let table = create(&store, prefix, Keep::Last).unwrap();
-        load(&*table, &mut Batches::of_rows(&rows(prefix), 1_000)).unwrap();
+        load(&table, &mut Batches::of_rows(&rows(prefix), 1_000)).unwrap();
     }
     drop(store);
     // The same ids and dates, and partner_ids of the same length: only identities tell them apart.
@@ -55,7 +55,7 @@ fn a_segment_of_the_same_table_in_another_store_is_refused() {
     for root in &roots {
         let store = EngineStore::open(root).unwrap();
         let table = create(&store, "a", Keep::Last).unwrap();
-        load(&*table, &mut Batches::of_rows(&rows("a"), 1_000)).unwrap();
+        load(&table, &mut Batches::of_rows(&rows("a"), 1_000)).unwrap();
     }
     let [one, other] = roots.each_ref().map(|root| segment(root, "a"));
     fs::copy(other, one).unwrap();
@@ -69,7 +69,7 @@ fn a_journal_of_another_store_is_refused() {
     for root in &roots {
         let store = EngineStore::open(root).unwrap();
         let table = create(&store, "a", Keep::Last).unwrap();
-        upsert(&*table, &mut Batches::of_rows(&rows("a"), 1_000)).unwrap();
+        upsert(&table, &mut Batches::of_rows(&rows("a"), 1_000)).unwrap();
     }
     let [one, other] = roots.each_ref().map(|root| root.join("journal/0000000000.log"));
     fs::copy(other, one).unwrap();
@@ -86,12 +86,12 @@ fn an_older_manifest_stops_writers_and_readers_delete_nothing() {
     let more = rows("b");
     {
         let table = create(&open(), "t", Keep::Last).unwrap();
-        load(&*table, &mut Batches::of_rows(&rows("a"), 1_000)).unwrap();
+        load(&table, &mut Batches::of_rows(&rows("a"), 1_000)).unwrap();
     }
     let old_table = root.join("segments").join(table_file(root, "t").0);
     let [old_manifest, old_bytes] =
         [&root.join("MANIFEST"), &old_table].map(|path| fs::read(path).unwrap());
-    load(&*open().table(&name("t")).unwrap(), &mut Batches::of_rows(&more, 1_000)).unwrap();
+    load(&open().table(&name("t")).unwrap(), &mut Batches::of_rows(&more, 1_000)).unwrap();
     fs::write(root.join("MANIFEST"), &old_manifest).unwrap();
     fs::write(&old_table, &old_bytes).unwrap();
 
@@ -99,7 +99,7 @@ fn an_older_manifest_stops_writers_and_readers_delete_nothing() {
     let table = open().table(&name("t")).unwrap();
     assert_eq!(table.verify().unwrap(), []);
     assert_eq!(table.last_seen(&more[0].0, &more[0].1).unwrap(), None);
-    let error = load(&*table, &mut Batches::of_rows(&more, 1_000)).unwrap_err();
+    let error = load(&table, &mut Batches::of_rows(&more, 1_000)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
     assert!(error.to_string().contains("older MANIFEST"), "{error}");
     let recover = |accept| EngineStore::recover(Arc::new(OsDisk), root, false, accept);
@@ -107,7 +107,7 @@ fn an_older_manifest_stops_writers_and_readers_delete_nothing() {
     assert_eq!(files(root), before, "nothing was removed");
 
     assert_eq!(recover(true).unwrap().len(), 1);
-    load(&*open().table(&name("t")).unwrap(), &mut Batches::of_rows(&more, 1_000)).unwrap();
+    load(&open().table(&name("t")).unwrap(), &mut Batches::of_rows(&more, 1_000)).unwrap();
     let table = open().table(&name("t")).unwrap();
     assert!(table.last_seen(&more[0].0, &more[0].1).unwrap().is_some());
     assert_nothing_leaks_for_long(root);
@@ -119,7 +119,7 @@ fn without_a_note_in_lock_nothing_is_removed() {
     let root = dir.path();
     let write = || {
         let table = create(&EngineStore::open(root).unwrap(), "t", Keep::Last).unwrap();
-        load(&*table, &mut Batches::of_rows(&rows("a"), 1_000)).unwrap();
+        load(&table, &mut Batches::of_rows(&rows("a"), 1_000)).unwrap();
     };
     write();
     let unnamed = root.join("segments/0000009999.seg");
@@ -147,7 +147,7 @@ fn a_publication_writes_only_the_tables_that_it_changes() {
     };
     let before = named();
     let table = store.table(&name("t77")).unwrap();
-    load(&*table, &mut Batches::of_rows(&rows("a"), 1_000)).unwrap();
+    load(&table, &mut Batches::of_rows(&rows("a"), 1_000)).unwrap();
     let after = named();
     let changed: Vec<_> = after.iter().filter(|(name, file)| before[*name] != **file).collect();
     assert_eq!(changed.len(), 1);
@@ -188,7 +188,7 @@ fn identifiers_that_were_made_to_share_a_hash_are_spread_by_the_secret_seed() {
         crafted(20_000).iter().map(|n| (n.to_string(), "p".to_owned(), 1_000)).collect();
     let store = EngineStore::open(dir.path()).unwrap();
     let table = create(&store, "t", Keep::Last).unwrap();
-    load(&*table, &mut Batches::of_rows(&rows, 5_000)).unwrap();
+    load(&table, &mut Batches::of_rows(&rows, 5_000)).unwrap();
     let file = fs::read(segment(dir.path(), "t")).unwrap();
     let end = u64::from_le_bytes(file[56..64].try_into().unwrap()) as usize;
     let starts: Vec<&[u8]> = file[152..end].chunks(4).collect();
@@ -210,7 +210,7 @@ fn identifiers_that_share_a_hash_are_found() {
     let row = |n: &u64| (n.to_string(), format!("p{n}"), 1_000);
     let (there, missing) = numbers.split_at(2_000);
     let rows: Vec<Row> = there.iter().map(row).collect();
-    load(&*table, &mut Batches::of_rows(&rows, 5_000)).unwrap();
+    load(&table, &mut Batches::of_rows(&rows, 5_000)).unwrap();
     for (number, row) in there.iter().zip(&rows) {
         assert!(table.last_seen(&row.0, &row.1).unwrap().is_some(), "{number}");
     }
@@ -231,11 +231,11 @@ fn an_older_manifest_under_a_writer_is_not_published_over() {
     let root = dir.path();
     let store = EngineStore::open(root).unwrap();
     let table = create(&store, "t", Keep::Last).unwrap();
-    load(&*table, &mut Batches::of_rows(&rows("a"), 1_000)).unwrap();
+    load(&table, &mut Batches::of_rows(&rows("a"), 1_000)).unwrap();
     // From now on this process holds the lock.
-    upsert(&*table, &mut Batches::of_rows(&rows("b")[..5], 1_000)).unwrap();
+    upsert(&table, &mut Batches::of_rows(&rows("b")[..5], 1_000)).unwrap();
     let old = fs::read(root.join("MANIFEST")).unwrap();
-    load(&*table, &mut Batches::of_rows(&rows("c"), 1_000)).unwrap();
+    load(&table, &mut Batches::of_rows(&rows("c"), 1_000)).unwrap();
     let new = fs::read(root.join("MANIFEST")).unwrap();
     let old_table = root.join("segments").join("0000009990.tab");
     fs::write(&old_table, "kept").unwrap();
@@ -263,11 +263,11 @@ fn an_older_manifest_that_needs_lost_segments_is_refused_with_all_files_kept() {
     let root = dir.path();
     let store = EngineStore::open(root).unwrap();
     let table = create(&store, "t", Keep::Last).unwrap();
-    load(&*table, &mut Batches::of_rows(&rows("a"), 1_000)).unwrap();
+    load(&table, &mut Batches::of_rows(&rows("a"), 1_000)).unwrap();
     let old_table = root.join("segments").join(table_file(root, "t").0);
     let [old_manifest, old_bytes] =
         [&root.join("MANIFEST"), &old_table].map(|path| fs::read(path).unwrap());
-    load(&*table, &mut Batches::of_rows(&rows("b"), 1_000)).unwrap();
+    load(&table, &mut Batches::of_rows(&rows("b"), 1_000)).unwrap();
     table.compact().unwrap();
     drop((table, store));
     let new = fs::read(root.join("MANIFEST")).unwrap();

@@ -7,7 +7,7 @@ use crate::common::{
 };
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::Keep;
-use idmatch_store::Store;
+use idmatch_store::OpenTables;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,17 +27,15 @@ const LIMITS: MemoryLimits = MemoryLimits {
     memtable_bytes: 50_000,
 };
 
-fn write_batches(
-    put: impl Fn(&dyn idmatch_store::Table, &mut Batches) -> idmatch_store::Result<()>,
-) {
+fn write_batches(put: impl Fn(&idmatch_store::Table, &mut Batches) -> idmatch_store::Result<()>) {
     let role = role();
     let disk = Arc::new(idmatch_engine::disk::OsDisk);
     let store = EngineStore::open_with(disk, &role.store, LIMITS).unwrap();
     let table = create(&store, TABLE, Keep::Last).unwrap();
-    let first = (0..).find(|number| !ROWS.are_in(&*table, *number)).unwrap();
+    let first = (0..).find(|number| !ROWS.are_in(&table, *number)).unwrap();
     role.tell("ready");
     for number in first.. {
-        put(&*table, &mut Batches::of_rows(&ROWS.batch(number), 50)).unwrap();
+        put(&table, &mut Batches::of_rows(&ROWS.batch(number), 50)).unwrap();
         role.tell(&number.to_string());
     }
 }
@@ -60,8 +58,8 @@ fn inspect(root: &Path) -> usize {
     let store = EngineStore::open(root).unwrap();
     let count = store.table(&name(TABLE)).map_or(0, |table| {
         assert_eq!(table.verify().unwrap(), []);
-        let count = (0..).find(|number| !ROWS.are_in(&*table, *number)).unwrap();
-        assert!(!ROWS.are_in(&*table, count + 1), "batch {count} is missing, a later one is there");
+        let count = (0..).find(|number| !ROWS.are_in(&table, *number)).unwrap();
+        assert!(!ROWS.are_in(&table, count + 1), "batch {count} is missing, a later one is there");
         count
     });
     assert_nothing_leaks_for_long(root);

@@ -10,7 +10,7 @@ use crate::common::{
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Side, Target, Window};
-use idmatch_store::{Store, Table};
+use idmatch_store::{Admin, Call, OpenTables, Table};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,11 +63,11 @@ fn worker() {
     let role = role();
     let store = open(&role.store);
     let table = create(&store, TABLE, Keep::Last).unwrap();
-    let there = marked_in(&*table, WRITERS).unwrap();
+    let there = marked_in(&table, WRITERS).unwrap();
     role.tell("ready");
     std::thread::scope(|scope| {
         for (thread, action) in THREADS.into_iter().enumerate() {
-            let (role, store, table, there) = (&role, &store, &*table, &there);
+            let (role, store, table, there) = (&role, &store, &table, &there);
             scope.spawn(move || {
                 for turn in 0u64.. {
                     match action {
@@ -97,7 +97,9 @@ fn worker() {
                         Action::Backup => {
                             role.tell("begins-copy");
                             let copy = format!("copy-{}-{turn}", std::process::id());
-                            store.backup(&role.store.with_file_name(&copy)).unwrap();
+                            store
+                                .backup(&role.store.with_file_name(&copy), &Call::default())
+                                .unwrap();
                             role.tell(&format!("copied {copy}"));
                         }
                     }
@@ -151,7 +153,7 @@ fn inspect(root: &Path, place: &str, erased: &[String]) -> Counts {
     let Ok(table) = store.table(&name(TABLE)) else { return vec![0; WRITERS] };
     assert_eq!(table.verify().unwrap(), [], "{place}");
     let answers = |side, key: &str| {
-        ask(&*table, &Question::Answers(side, key.to_owned(), Window::ALL)).unwrap()
+        ask(&table, &Question::Answers(side, key.to_owned(), Window::ALL)).unwrap()
     };
     for doomed in erased {
         assert_eq!(answers(Side::PartnerId, doomed), [], "{place}: {doomed} is back");
@@ -159,7 +161,7 @@ fn inspect(root: &Path, place: &str, erased: &[String]) -> Counts {
             assert_eq!(answers(Side::Id, &id), [], "{place}: {doomed} is back by id");
         }
     }
-    marked_in(&*table as &dyn Table, WRITERS).unwrap_or_else(|wrong| panic!("{place}: {wrong}"))
+    marked_in(&table as &Table, WRITERS).unwrap_or_else(|wrong| panic!("{place}: {wrong}"))
 }
 
 #[test]

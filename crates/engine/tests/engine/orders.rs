@@ -7,7 +7,7 @@ use crate::common::{
 };
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Pick, SeenAt, Side, Window};
-use idmatch_store::{Store, Table};
+use idmatch_store::{Call, OpenTables, Store, Table};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -130,7 +130,7 @@ impl Played<'_> {
         Played { root, reader: open(root, random), store }
     }
 
-    fn tables(&self) -> [Arc<dyn Table>; 2] {
+    fn tables(&self) -> [Table; 2] {
         TABLES.map(|(table, _)| self.store.table(&name(table)).unwrap())
     }
 
@@ -142,8 +142,8 @@ impl Played<'_> {
                 for table in self.tables() {
                     let mut source = Batches::of_rows(rows, 1 + random.below(20));
                     match random.once_in(12) {
-                        true => load(&*table, &mut source).unwrap(),
-                        false => upsert(&*table, &mut source).unwrap(),
+                        true => load(&table, &mut source).unwrap(),
+                        false => upsert(&table, &mut source).unwrap(),
                     }
                 }
             }
@@ -164,10 +164,10 @@ impl Played<'_> {
             0 => self.tables().iter().for_each(|table| table.compact().unwrap()),
             1 => self.tables()[random.below(2)].compact().unwrap(),
             2 => {
-                self.store.close().unwrap();
+                self.store.end_writing().unwrap();
                 self.store = open(self.root, random);
             }
-            3 => self.store.close().unwrap(),
+            3 => self.store.end_writing().unwrap(),
             4 => {
                 // Not closed: what it upserted is read from the journal. Its threads may hold the
                 // files for a moment longer, which the next writer waits for.
@@ -176,11 +176,11 @@ impl Played<'_> {
             }
             5 => {
                 // The other one writes for a while.
-                self.store.close().unwrap();
-                self.reader.refresh().unwrap();
+                self.store.end_writing().unwrap();
+                self.reader.refresh(&Call::default()).unwrap();
                 std::mem::swap(&mut self.store, &mut self.reader);
             }
-            _ => self.reader.refresh().unwrap(),
+            _ => self.reader.refresh(&Call::default()).unwrap(),
         }
     }
 }
@@ -193,7 +193,7 @@ fn end_state(store: &EngineStore, questions: &[Question]) -> EndState {
     for (table, _) in TABLES {
         let table = store.table(&name(table)).unwrap();
         assert_eq!(table.verify().unwrap(), []);
-        state.extend(questions.iter().map(|question| ask(&*table, question).unwrap()));
+        state.extend(questions.iter().map(|question| ask(&table, question).unwrap()));
     }
     state
 }
@@ -229,8 +229,8 @@ fn every_order_of_writes_ends_alike() {
             rest = later;
         }
         let state = end_state(&store.store, &questions);
-        store.store.close().unwrap();
-        store.reader.refresh().unwrap();
+        store.store.end_writing().unwrap();
+        store.reader.refresh(&Call::default()).unwrap();
         let reread = end_state(&store.reader, &questions);
         for state in [state, reread] {
             if let Some(at) = (0..right.len()).find(|at| state[*at] != right[*at]) {

@@ -8,7 +8,7 @@ use crate::common::{
 };
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Side, Target, Window};
-use idmatch_store::{Durability, Ingest, Result, Store, Table, now};
+use idmatch_store::{Admin, Call, Durability, Ingest, OpenTables, Result, Table, now};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +44,7 @@ fn cannot_wait(number: usize) -> bool {
     number.is_multiple_of(4)
 }
 
-fn upsert(table: &dyn Table, number: usize, rows: &[Row]) -> Result<()> {
+fn upsert(table: &Table, number: usize, rows: &[Row]) -> Result<()> {
     let durability = cannot_wait(number).then_some(Durability::Always);
     let (mut source, mut rejects) = (Batches::of_rows(rows, 5), NoRejects);
     table.upsert(&Ingest::new(true, now(), &mut rejects).judged(&mut source), durability)
@@ -54,22 +54,27 @@ fn upsert(table: &dyn Table, number: usize, rows: &[Row]) -> Result<()> {
 fn step(disk: &PowerDisk, store: &mut EngineStore, number: usize) -> Result<()> {
     let table = create(store, "t", Keep::Last)?;
     match number % 12 {
-        5 => load(&*table, &mut Batches::of_rows(&rows(number), 5))?,
-        _ => upsert(&*table, number, &rows(number))?,
+        5 => load(&table, &mut Batches::of_rows(&rows(number), 5))?,
+        _ => upsert(&table, number, &rows(number))?,
     }
     match number % 12 {
         3 => {
-            store.close()?;
+            store.end_writing()?;
             let durability = store.durability();
             *store = open(disk)?;
             store.set_durability(durability);
         }
         6 => {
-            upsert(&*table, number, &doomed(number))?;
-            erase(&*table, &[Target::PartnerId(format!("doomed-{number}"))], 100)?;
+            upsert(&table, number, &doomed(number))?;
+            erase(&table, &[Target::PartnerId(format!("doomed-{number}"))], 100)?;
         }
         8 => table.compact()?,
-        10 => drop(store.backup(Path::new("/disk").join(format!("copy-{number}")).as_path())),
+        10 => {
+            drop(store.backup(
+                Path::new("/disk").join(format!("copy-{number}")).as_path(),
+                &Call::default(),
+            ))
+        }
         _ => {}
     }
     Ok(())
@@ -105,7 +110,7 @@ fn batches_in(disk: &PowerDisk, place: &str, erased: impl Fn(usize) -> bool) -> 
     let Ok(table) = store.table(&name("t")) else { return 0 };
     assert_eq!(table.verify().unwrap(), [], "{place}");
     let of =
-        |side, key: String| ask(&*table, &Question::Answers(side, key, Window::ALL)).unwrap().len();
+        |side, key: String| ask(&table, &Question::Answers(side, key, Window::ALL)).unwrap().len();
     let mut doomed = 0;
     for number in (0..STEPS).filter(|number| number % 12 == 6) {
         let there = of(Side::PartnerId, format!("doomed-{number}"));

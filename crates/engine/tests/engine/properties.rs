@@ -6,7 +6,7 @@ use crate::common::{
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, SeenAt, Target, Window};
-use idmatch_store::Store;
+use idmatch_store::{Call, OpenTables, Store};
 use idmatch_testkit::MemoryStore;
 use proptest::prelude::*;
 use std::path::Path;
@@ -146,24 +146,24 @@ fn answers_like_the_reference(
     for action in actions {
         match action {
             Action::Load(rows) | Action::Upsert(rows) => {
-                load(&*expected, &mut Batches::of_rows(rows, 40)).unwrap();
+                load(&expected, &mut Batches::of_rows(rows, 40)).unwrap();
                 let mut batches = Batches::of_rows(rows, 17);
                 match action {
-                    Action::Load(_) => load(&*table, &mut batches).unwrap(),
-                    _ => upsert(&*table, &mut batches).unwrap(),
+                    Action::Load(_) => load(&table, &mut batches).unwrap(),
+                    _ => upsert(&table, &mut batches).unwrap(),
                 }
                 all.extend_from_slice(rows);
             }
             Action::Erase(targets, at) => {
-                let right = erase(&*expected, targets, *at).unwrap();
-                prop_assert_eq!(erase(&*table, targets, *at).unwrap(), right, "{:?}", action);
+                let right = erase(&expected, targets, *at).unwrap();
+                prop_assert_eq!(erase(&table, targets, *at).unwrap(), right, "{:?}", action);
             }
             Action::Compact => table.compact().unwrap(),
-            Action::Refresh => store.refresh().unwrap(),
+            Action::Refresh => store.refresh(&Call::default()).unwrap(),
             Action::Reopen => {
                 // Closed or not: what was acknowledged is there.
                 if all.len() % 2 == 1 {
-                    store.close().unwrap();
+                    store.end_writing().unwrap();
                 }
                 drop((table, store));
                 store = open(dir.path(), limits);
@@ -174,9 +174,9 @@ fn answers_like_the_reference(
     let reader = open_apart(dir.path());
     let tables = [table, reader.table(&name("t")).unwrap()];
     for question in questions(&all, windows) {
-        let right = ask(&*expected, &question).unwrap();
+        let right = ask(&expected, &question).unwrap();
         for table in &tables {
-            prop_assert_eq!(&right, &ask(&**table, &question).unwrap(), "{:?}", question);
+            prop_assert_eq!(&right, &ask(table, &question).unwrap(), "{:?}", question);
         }
     }
     for table in &tables {
@@ -229,13 +229,13 @@ fn a_hot_key_answers_like_the_reference() {
         let expected = create(&reference, "t", keep).unwrap();
         let table = create(&store, "t", keep).unwrap();
         for rows in &loads {
-            load(&*expected, &mut Batches::of_rows(rows, 1_000)).unwrap();
-            load(&*table, &mut Batches::of_rows(rows, 700)).unwrap();
+            load(&expected, &mut Batches::of_rows(rows, 1_000)).unwrap();
+            load(&table, &mut Batches::of_rows(rows, 700)).unwrap();
         }
         let asked: Vec<Row> = rows.iter().step_by(500).cloned().collect();
         for question in questions(&asked, &windows) {
-            let right = ask(&*expected, &question).unwrap();
-            assert!(ask(&*table, &question).unwrap() == right, "{question:?}");
+            let right = ask(&expected, &question).unwrap();
+            assert!(ask(&table, &question).unwrap() == right, "{question:?}");
         }
         assert_eq!(table.verify().unwrap(), []);
     }

@@ -7,7 +7,7 @@ use crate::common::{
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Side, Target, Window};
-use idmatch_store::{ErrorKind, Finding, Result, Store};
+use idmatch_store::{Call, ErrorKind, Finding, OpenTables, Result, Store};
 use idmatch_testkit::MemoryStore;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -21,15 +21,15 @@ const UPSERTED: usize = 20;
 fn original(root: &Path) -> (MemoryStore, Vec<Row>) {
     let rows = rows_of_all_kinds(300);
     let (reference, store) = (MemoryStore::new(), EngineStore::open(root).unwrap());
-    for store in [&reference as &dyn Store, &store] {
+    for store in [&reference as &dyn OpenTables, &store] {
         let table = create(store, "t", Keep::Last).unwrap();
-        load(&*table, &mut Batches::of_rows(&rows[..200], 100)).unwrap();
+        load(&table, &mut Batches::of_rows(&rows[..200], 100)).unwrap();
         for row in rows[200..].chunks(100 / UPSERTED) {
-            upsert(&*table, &mut Batches::of_rows(row, 100)).unwrap();
+            upsert(&table, &mut Batches::of_rows(row, 100)).unwrap();
         }
-        erase(&*table, &[Target::Id(rows[0].0.clone())], rows[0].2).unwrap();
+        erase(&table, &[Target::Id(rows[0].0.clone())], rows[0].2).unwrap();
     }
-    store.close().unwrap();
+    store.end_writing().unwrap();
     (reference, rows)
 }
 
@@ -37,20 +37,20 @@ fn recover(root: &Path, accept_loss: bool) -> Result<Vec<Finding>> {
     EngineStore::recover(Arc::new(OsDisk), root, accept_loss, false)
 }
 
-fn answers(store: &dyn Store, rows: &[Row]) -> Vec<Vec<Row>> {
+fn answers(store: &dyn OpenTables, rows: &[Row]) -> Vec<Vec<Row>> {
     let table = store.table(&name("t")).unwrap();
     let asked = questions(rows, &[Window::ALL]);
-    asked.iter().map(|question| ask(&*table, question).unwrap()).collect()
+    asked.iter().map(|question| ask(&table, question).unwrap()).collect()
 }
 
 type Pairs = BTreeMap<(String, String), i64>;
 
 /// All pairs with their dates, asked by id.
-fn pairs(store: &dyn Store, rows: &[Row]) -> Pairs {
+fn pairs(store: &dyn OpenTables, rows: &[Row]) -> Pairs {
     let table = store.table(&name("t")).unwrap();
     let keys: BTreeSet<&String> = rows.iter().map(|(id, _, _)| id).collect();
     let of = |key: &String| Question::Answers(Side::Id, key.clone(), Window::ALL);
-    let answers = keys.into_iter().flat_map(|key| ask(&*table, &of(key)).unwrap());
+    let answers = keys.into_iter().flat_map(|key| ask(&table, &of(key)).unwrap());
     answers.map(|(id, partner_id, seen_at)| ((id, partner_id), seen_at)).collect()
 }
 
@@ -87,11 +87,11 @@ fn contents(root: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     files.into_iter().map(|file| (file.clone(), std::fs::read(&file).unwrap())).collect()
 }
 
-fn assert_whole(root: &Path, reference: &dyn Store, rows: &[Row], place: &str) {
+fn assert_whole(root: &Path, reference: &dyn OpenTables, rows: &[Row], place: &str) {
     let store = EngineStore::open(root).unwrap();
     assert_eq!(store.table(&name("t")).unwrap().verify().unwrap(), [], "{place}");
     assert!(answers(&store, rows) == answers(reference, rows), "{place}");
-    store.close().unwrap();
+    store.end_writing().unwrap();
     assert_nothing_leaks_for_long(root);
 }
 
@@ -222,8 +222,8 @@ fn a_journal_that_is_gone_or_cut_short_is_given_up() {
         let store = EngineStore::open(&root).unwrap();
         assert!(is_part_of(&pairs(&store, &rows), &right), "{place}");
         let table = store.table(&name("t")).unwrap();
-        upsert(&*table, &mut Batches::of_rows(&rows[200..], 100)).unwrap();
-        store.close().unwrap();
+        upsert(&table, &mut Batches::of_rows(&rows[200..], 100)).unwrap();
+        store.end_writing().unwrap();
         assert_whole(&root, &reference, &rows, &place);
     }
 }
@@ -242,9 +242,9 @@ fn any_file_of_the_journal_may_be_gone() {
             && let Ok(table) = create(&store, "t", Keep::Last)
         {
             for row in rows_of_all_kinds(5).chunks(1) {
-                upsert(&*table, &mut Batches::of_rows(row, 1)).ok();
+                upsert(&table, &mut Batches::of_rows(row, 1)).ok();
             }
-            store.close().ok();
+            store.end_writing().ok();
         }
         if whole.join("MANIFEST").exists() {
             for journal in ending(&whole, "log") {
@@ -313,9 +313,9 @@ fn a_reader_goes_on_after_a_recovery() {
     let table = create(&there, "t", Keep::Last).unwrap();
     let row = |n: i64| (format!("id-{n}"), "p".to_owned(), n);
     for n in 0..9 {
-        upsert(&*table, &mut Batches::of_rows(&[row(n)], 1)).unwrap();
+        upsert(&table, &mut Batches::of_rows(&[row(n)], 1)).unwrap();
     }
-    there.close().unwrap();
+    there.end_writing().unwrap();
     let journal = ending(root, "log").pop().unwrap();
     let half = std::fs::read(&journal).unwrap().len() / 2;
     flip(&journal, half);
@@ -324,13 +324,13 @@ fn a_reader_goes_on_after_a_recovery() {
     let kept: Vec<i64> =
         (0..9).filter(|n| kept.last_seen(&row(*n).0, "p").unwrap().is_some()).collect();
     assert_eq!(kept.len(), 8);
-    there.refresh().unwrap();
+    there.refresh(&Call::default()).unwrap();
     for turn in 0..3 {
         let now = there.table(&name("t")).unwrap();
         for n in &kept {
             assert!(now.last_seen(&row(*n).0, "p").unwrap().is_some(), "turn {turn}, row {n}");
         }
-        upsert(&*now, &mut Batches::of_rows(&[row(100 + turn)], 1)).unwrap();
+        upsert(&now, &mut Batches::of_rows(&[row(100 + turn)], 1)).unwrap();
         now.compact().unwrap();
     }
     drop((table, there));

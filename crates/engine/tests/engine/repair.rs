@@ -8,7 +8,9 @@ use crate::common::{
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, SeenAt, Target, Window};
-use idmatch_store::{CopyOptions, ErrorKind, Ingest, NoRejects, Store, copy_table, now};
+use idmatch_store::{
+    Call, CopyOptions, ErrorKind, Ingest, NoRejects, OpenTables, Store, copy_table, now,
+};
 use idmatch_testkit::MemoryStore;
 use std::collections::BTreeSet;
 use std::io;
@@ -19,14 +21,14 @@ use std::sync::Arc;
 fn original(root: &Path, keep: Keep) -> (MemoryStore, Vec<Row>) {
     let rows = rows_of_all_kinds(900);
     let (reference, store) = (MemoryStore::new(), EngineStore::open(root).unwrap());
-    for store in [&reference as &dyn Store, &store] {
+    for store in [&reference as &dyn OpenTables, &store] {
         let table = create(store, "t", keep).unwrap();
-        load(&*table, &mut Batches::of_rows(&rows[..500], 100)).unwrap();
-        load(&*table, &mut Batches::of_rows(&rows[400..800], 100)).unwrap();
-        upsert(&*table, &mut Batches::of_rows(&rows[800..], 100)).unwrap();
-        erase(&*table, &[Target::Id(rows[0].0.clone())], rows[0].2).unwrap();
+        load(&table, &mut Batches::of_rows(&rows[..500], 100)).unwrap();
+        load(&table, &mut Batches::of_rows(&rows[400..800], 100)).unwrap();
+        upsert(&table, &mut Batches::of_rows(&rows[800..], 100)).unwrap();
+        erase(&table, &[Target::Id(rows[0].0.clone())], rows[0].2).unwrap();
     }
-    store.close().unwrap();
+    store.end_writing().unwrap();
     (reference, rows)
 }
 
@@ -48,10 +50,10 @@ fn harm(file: &Path, share: f64) {
     std::fs::write(file, bytes).unwrap();
 }
 
-fn answers(store: &dyn Store, rows: &[Row]) -> Vec<Vec<Row>> {
+fn answers(store: &dyn OpenTables, rows: &[Row]) -> Vec<Vec<Row>> {
     let table = store.table(&name("t")).unwrap();
     let asked = questions(rows, &[Window::ALL]);
-    asked.iter().map(|question| ask(&*table, question).unwrap()).collect()
+    asked.iter().map(|question| ask(&table, question).unwrap()).collect()
 }
 
 #[test]
@@ -72,7 +74,7 @@ fn each_direction_is_rebuilt_from_the_other() {
             assert_eq!(table.verify().unwrap(), []);
             assert!(answers(&store, &rows[..60]) == answers(&reference, &rows[..60]));
             assert_eq!(table.repair(false).unwrap().findings, [], "nothing is left to do");
-            store.close().unwrap();
+            store.end_writing().unwrap();
             assert!(
                 answers(&EngineStore::open(dir.path()).unwrap(), &rows)
                     == answers(&reference, &rows)
@@ -89,13 +91,13 @@ fn original_of_a_later_clock(root: &Path) -> (MemoryStore, Vec<Row>) {
     let row = |n: i64| (format!("id{n}"), format!("p{}", n % 7), latest - n);
     let rows: Vec<Row> = (0..500).map(row).collect();
     let (reference, store) = (MemoryStore::new(), EngineStore::open(root).unwrap());
-    for store in [&reference as &dyn Store, &store] {
+    for store in [&reference as &dyn OpenTables, &store] {
         let table = create(store, "t", Keep::Last).unwrap();
         let (mut source, mut rejects) = (Batches::of_rows(&rows, 100), NoRejects);
         let ingest = Ingest::new(true, SeenAt::from_millis(later).unwrap(), &mut rejects);
         table.load(&ingest.judged(&mut source)).unwrap();
     }
-    store.close().unwrap();
+    store.end_writing().unwrap();
     (reference, rows)
 }
 
@@ -118,11 +120,11 @@ fn stored_rows_are_repaired_recovered_and_copied_whatever_the_clock() {
     assert!(answers(&EngineStore::open(&recovered).unwrap(), &rows) == right, "recovered");
 
     let copied = EngineStore::open(&dir.path().join("copied")).unwrap();
-    for to in [&copied as &dyn Store, &MemoryStore::new()] {
-        let options = CopyOptions::default();
-        let done = copy_table(&*table, to, &name("t"), options, &|_, _| Ok(())).unwrap();
+    for to in [Arc::new(copied) as Arc<dyn Store>, Arc::new(MemoryStore::new())] {
+        let (options, call) = (CopyOptions::default(), Call::default());
+        let done = copy_table(&table, &to, &name("t"), options, &call).unwrap();
         assert_eq!((done.sent, done.source), (500, done.destination));
-        assert!(answers(to, &rows) == right, "copied");
+        assert!(answers(&to, &rows) == right, "copied");
     }
 }
 
@@ -147,11 +149,11 @@ fn what_is_damaged_in_both_needs_a_word() {
     assert!(repaired.lost_at_most > 0 && repaired.lost_at_most < 500, "{repaired:?}");
     assert_eq!(table.verify().unwrap(), []);
     // What is there is right; what is not is no more than was said.
-    let pairs = |store: &dyn Store| -> BTreeSet<Row> {
+    let pairs = |store: &dyn OpenTables| -> BTreeSet<Row> {
         let keys = rows.iter().map(|row| row.0.clone()).collect::<BTreeSet<_>>();
         let table = store.table(&name("t")).unwrap();
         let of = |key| Question::Answers(idmatch_model::Side::Id, key, Window::ALL);
-        keys.into_iter().flat_map(|key| ask(&*table, &of(key)).unwrap()).collect()
+        keys.into_iter().flat_map(|key| ask(&table, &of(key)).unwrap()).collect()
     };
     let (there, right) = (pairs(&store), pairs(&reference));
     let keys = |pairs: &BTreeSet<Row>| -> BTreeSet<(String, String)> {
@@ -179,7 +181,7 @@ fn a_repair_that_fails_changes_nothing() {
                 // The fault is over: the same handle does it, if it is not done.
                 table.repair(false).unwrap();
             }
-            store.close().ok();
+            store.end_writing().ok();
         }
         let store = EngineStore::open(&root).unwrap();
         let table = store.table(&name("t")).unwrap();

@@ -8,9 +8,8 @@ use crate::common::{Question, seed};
 use crate::compaction::open;
 use idmatch_engine::EngineStore;
 use idmatch_model::{Keep, Period, Side, TableOptions, Target, Window};
-use idmatch_store::{Store, Table, now};
+use idmatch_store::{OpenTables, Table, now};
 use std::path::Path;
-use std::sync::Arc;
 
 const DAY: i64 = 86_400_000;
 
@@ -27,12 +26,12 @@ fn some_rows(random: &mut Random, today: i64) -> Vec<Row> {
     (0..60).map(row).collect()
 }
 
-fn answers(table: &dyn Table, side: Side, key: &str) -> Vec<Row> {
+fn answers(table: &Table, side: Side, key: &str) -> Vec<Row> {
     ask(table, &Question::Answers(side, key.to_owned(), Window::ALL)).unwrap()
 }
 
 /// Every pair and date that is shown, as a direction has it.
-fn shown(table: &dyn Table, side: Side) -> Vec<Row> {
+fn shown(table: &Table, side: Side) -> Vec<Row> {
     let prefix = if side == Side::Id { 'i' } else { 'p' };
     let of_key = |n| answers(table, side, &format!("{prefix}{n}"));
     let as_stored = |(key, answer, date): Row| match side {
@@ -50,12 +49,12 @@ fn both_directions_have_the_same_rows_whatever_was_merged() {
         let (dir, today) = (tempfile::tempdir().unwrap(), now().millis_i64());
         let store = open(dir.path());
         let options = TableOptions { keep, retention: days("30d") };
-        let table = store.create_table(&name("t"), &options).unwrap();
+        let table = store.table_with(&name("t"), &options).unwrap();
         let mut random = Random::new(seed(), keep as u64);
         let mut young = Vec::new();
         for turn in 0..60 {
             let rows = some_rows(&mut random, today);
-            upsert(&*table, &mut Batches::of_rows(&rows, 60)).unwrap();
+            upsert(&table, &mut Batches::of_rows(&rows, 60)).unwrap();
             young.extend(rows.into_iter().filter(|row| row.2 > today - 30 * DAY));
             assert_eq!(table.verify().unwrap(), [], "{keep:?}, turn {turn}");
             match turn {
@@ -64,7 +63,7 @@ fn both_directions_have_the_same_rows_whatever_was_merged() {
                 _ => continue,
             }
             assert_eq!(table.verify().unwrap(), [], "{keep:?}, another retention, turn {turn}");
-            assert_eq!(shown(&*table, Side::Id), shown(&*table, Side::PartnerId), "{keep:?}");
+            assert_eq!(shown(&table, Side::Id), shown(&table, Side::PartnerId), "{keep:?}");
         }
         for (id, partner_id, seen_at) in &young {
             let last = table.last_seen(id, partner_id).unwrap();
@@ -72,25 +71,25 @@ fn both_directions_have_the_same_rows_whatever_was_merged() {
         }
         // What is older than any retention there was counts when it comes after that.
         let late = ("i0".to_owned(), "late".to_owned(), today - 400 * DAY);
-        load(&*table, &mut Batches::of_rows(std::slice::from_ref(&late), 1)).unwrap();
-        let before = shown(&*table, Side::Id);
+        load(&table, &mut Batches::of_rows(std::slice::from_ref(&late), 1)).unwrap();
+        let before = shown(&table, Side::Id);
         assert!(before.contains(&late));
         table.compact().unwrap();
-        assert_eq!(shown(&*table, Side::Id), before, "{keep:?}");
+        assert_eq!(shown(&table, Side::Id), before, "{keep:?}");
         drop(table);
-        store.close().unwrap();
+        store.end_writing().unwrap();
         let reopened = open(dir.path());
         let table = reopened.table(&name("t")).unwrap();
         assert_eq!(table.verify().unwrap(), []);
-        assert_eq!(shown(&*table, Side::Id), before, "{keep:?}");
+        assert_eq!(shown(&table, Side::Id), before, "{keep:?}");
     }
 }
 
 /// A table of which some segments were merged under a retention that it no longer has.
-fn merged_under_a_retention(root: &Path, today: i64) -> (EngineStore, Arc<dyn Table>) {
+fn merged_under_a_retention(root: &Path, today: i64) -> (EngineStore, Table) {
     let store = open(root);
     let options = TableOptions { keep: Keep::All, retention: days("30d") };
-    let table = store.create_table(&name("t"), &options).unwrap();
+    let table = store.table_with(&name("t"), &options).unwrap();
     let mut random = Random::new(seed(), 7);
     let has_watermark = || {
         let (_, json) = table_file(root, "t");
@@ -98,7 +97,7 @@ fn merged_under_a_retention(root: &Path, today: i64) -> (EngineStore, Arc<dyn Ta
         segments.iter().any(|segment| !segment["gone_before"].is_null())
     };
     while !has_watermark() {
-        load(&*table, &mut Batches::of_rows(&some_rows(&mut random, today), 60)).unwrap();
+        load(&table, &mut Batches::of_rows(&some_rows(&mut random, today), 60)).unwrap();
     }
     table.set_retention(None).unwrap();
     (store, table)
@@ -109,8 +108,8 @@ fn expired_rows_are_no_loss_in_repair() {
     let (dir, today) = (tempfile::tempdir().unwrap(), now().millis_i64());
     let (_store, table) = merged_under_a_retention(dir.path(), today);
     assert_eq!(table.verify().unwrap(), []);
-    let before = shown(&*table, Side::Id);
-    assert_eq!(before, shown(&*table, Side::PartnerId));
+    let before = shown(&table, Side::Id);
+    assert_eq!(before, shown(&table, Side::PartnerId));
     let file =
         files(dir.path()).into_iter().find(|file| file.extension().is_some_and(|e| e == "seg"));
     let file = file.unwrap();
@@ -119,8 +118,8 @@ fn expired_rows_are_no_loss_in_repair() {
     std::fs::write(&file, bytes).unwrap();
     let repaired = table.repair(false).unwrap();
     assert_eq!((repaired.findings.is_empty(), repaired.lost_at_most), (false, 0));
-    assert_eq!(shown(&*table, Side::Id), before);
-    assert_eq!(shown(&*table, Side::PartnerId), before);
+    assert_eq!(shown(&table, Side::Id), before);
+    assert_eq!(shown(&table, Side::PartnerId), before);
 }
 
 #[test]
@@ -131,10 +130,10 @@ fn an_erasure_counts_what_was_shown() {
     let rows: Vec<Row> = [(40, "p"), (1, "q"), (50, "q")]
         .map(|(age, partner_id)| ("a".to_owned(), partner_id.to_owned(), today - age * DAY))
         .into();
-    load(&*table, &mut Batches::of_rows(&rows, 3)).unwrap();
+    load(&table, &mut Batches::of_rows(&rows, 3)).unwrap();
     table.set_retention(days("30d")).unwrap();
-    let erased = erase(&*table, &[Target::Id("a".to_owned())], today).unwrap();
+    let erased = erase(&table, &[Target::Id("a".to_owned())], today).unwrap();
     assert_eq!((erased.by_id, erased.by_partner_id), (1, 1));
     table.set_retention(None).unwrap();
-    assert_eq!(answers(&*table, Side::Id, "a"), []);
+    assert_eq!(answers(&table, Side::Id, "a"), []);
 }

@@ -12,7 +12,7 @@ use bounds::{Bounds, DATES, GRID, Place, Seen, Slots, date, slot};
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Pick, Side, Target};
-use idmatch_store::{MatchQuery, Store, Table};
+use idmatch_store::{Admin, Call, MatchQuery, OpenTables, Store, Table};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -88,7 +88,7 @@ impl Soak<'_> {
         self.done[what as usize].fetch_add(1, Relaxed);
     }
 
-    fn table(&self, number: usize) -> Arc<dyn Table> {
+    fn table(&self, number: usize) -> Table {
         self.store.table(&name(TABLES[number].0)).unwrap()
     }
 
@@ -118,8 +118,8 @@ impl Soak<'_> {
         let bounds = &self.bounds[number];
         places.iter().for_each(|(place, slot)| bounds.begin(*place, *slot));
         match what {
-            Done::Load => load(&*self.table(number), &mut source).unwrap(),
-            _ => upsert(&*self.table(number), &mut source).unwrap(),
+            Done::Load => load(&self.table(number), &mut source).unwrap(),
+            _ => upsert(&self.table(number), &mut source).unwrap(),
         }
         places.iter().for_each(|(place, slot)| bounds.acknowledge(*place, *slot));
         self.count(what);
@@ -144,7 +144,7 @@ impl Soak<'_> {
         };
         let bounds = &self.bounds[number];
         places.iter().for_each(|place| bounds.begin_erasure(*place, last));
-        erase(&*self.table(number), &[target], date(last)).unwrap();
+        erase(&self.table(number), &[target], date(last)).unwrap();
         places.iter().for_each(|place| bounds.acknowledge_erasure(*place, last));
         self.count(Done::Erase);
     }
@@ -165,26 +165,26 @@ impl Soak<'_> {
             0 => bounds.check_match(generation, side, &window, || {
                 let query = MatchQuery { by: side, pick: Pick::All, window: window.window() };
                 let keys = (0..GRID).map(|key| Place::key(generation, side, key)).collect();
-                let rows = ask(&*table, &Question::Match(Arc::new(keys), query)).unwrap();
+                let rows = ask(&table, &Question::Match(Arc::new(keys), query)).unwrap();
                 rows[1..].to_vec()
             }),
             1 => {
                 let place = Place { generation, id: key, partner_id: random.below(GRID) };
                 let (id, partner_id, _) = place.row(0);
                 bounds.check_history(place, || {
-                    let rows = ask(&*table, &Question::History(id, partner_id)).unwrap();
+                    let rows = ask(&table, &Question::History(id, partner_id)).unwrap();
                     rows.iter().map(|row| slot(row.2)).collect()
                 });
             }
             _ => bounds.check_key(generation, side, key, &window, || {
-                seen(&*table, generation, side, key, &window)
+                seen(&table, generation, side, key, &window)
             }),
         }
         self.count(Done::Read);
     }
 
     /// Checks a table that is no longer written to, or a copy of one, everywhere.
-    fn check_all(&self, number: usize, least: &Bounds, table: &dyn Table) {
+    fn check_all(&self, number: usize, least: &Bounds, table: &Table) {
         assert_eq!(table.verify().unwrap(), []);
         for generation in 0..self.generation() + 1 {
             for side in Side::BOTH {
@@ -207,10 +207,10 @@ impl Soak<'_> {
             2 | 3 => {
                 let least = self.bounds.each_ref().map(Bounds::acknowledged);
                 let [copy, again] = ["copy", "again"].map(|place| self.root.with_extension(place));
-                self.store.backup(&copy).unwrap();
+                self.store.backup(&copy, &Call::default()).unwrap();
                 for (number, (table, _)) in TABLES.into_iter().enumerate() {
                     let backup = open(&copy, random);
-                    self.check_all(number, &least[number], &*backup.table(&name(table)).unwrap());
+                    self.check_all(number, &least[number], &backup.table(&name(table)).unwrap());
                 }
                 let restored = EngineStore::restore(&copy, &again, true).unwrap();
                 let table = restored.table(&name(TABLES[number].0)).unwrap();
@@ -223,7 +223,7 @@ impl Soak<'_> {
                 assert_eq!(self.table(number).verify().unwrap(), []);
                 self.count(Done::Check);
             }
-            _ => self.store.close().unwrap(),
+            _ => self.store.end_writing().unwrap(),
         }
     }
 
@@ -251,7 +251,7 @@ impl Soak<'_> {
 }
 
 /// What a table has of a key: answers and dates by their numbers.
-fn seen(table: &dyn Table, generation: usize, side: Side, key: usize, window: &Slots) -> Seen {
+fn seen(table: &Table, generation: usize, side: Side, key: usize, window: &Slots) -> Seen {
     let key = Place::key(generation, side, key);
     let rows = ask(table, &Question::Answers(side, key, window.window())).unwrap();
     assert!(rows.is_sorted_by_key(|row| (-row.2, row.1.clone())), "{rows:?}");
@@ -267,9 +267,9 @@ fn reading_process() {
     while let Some(asked) = role.hear() {
         let numbers: Vec<usize> = asked.split(' ').map(|word| word.parse().unwrap()).collect();
         let [number, generation, side, key] = numbers[..] else { panic!("asked {asked}") };
-        store.refresh().unwrap();
+        store.refresh(&Call::default()).unwrap();
         let table = store.table(&name(TABLES[number].0)).unwrap();
-        let seen = seen(&*table, generation, Side::BOTH[side], key, &Slots::ALL);
+        let seen = seen(&table, generation, Side::BOTH[side], key, &Slots::ALL);
         let words = seen.iter().map(|(answer, slot)| format!("{answer} {slot}"));
         role.tell(&words.collect::<Vec<_>>().join(" "));
     }
@@ -320,13 +320,13 @@ fn everything_at_once_stays_within_bounds() {
     });
     let [upserts, loads, erasures, reads, refreshes, compactions, backups, checks] =
         soak.done.each_ref().map(|count| count.load(Relaxed));
-    soak.store.close().unwrap();
+    soak.store.end_writing().unwrap();
     let reopened = open(&root, &mut random);
     for (number, bounds) in soak.bounds.iter().enumerate() {
         for store in [&soak.store, &reopened] {
             let table = store.table(&name(TABLES[number].0)).unwrap();
             // Nothing is under way: both bounds are the same.
-            soak.check_all(number, bounds, &*table);
+            soak.check_all(number, bounds, &table);
         }
     }
     report(&format!(

@@ -8,7 +8,7 @@ use crate::common::{
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Pick, Side, Window};
-use idmatch_store::{ErrorKind, MatchQuery, Store, Table};
+use idmatch_store::{Admin, Call, ErrorKind, MatchQuery, OpenTables, Store, Table};
 use std::collections::BTreeSet;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,12 +27,12 @@ const LIMITS: MemoryLimits = MemoryLimits {
     memtable_bytes: 20_000,
 };
 
-fn put(table: &dyn Table, number: usize) -> idmatch_store::Result<()> {
+fn put(table: &Table, number: usize) -> idmatch_store::Result<()> {
     upsert(table, &mut Batches::of_rows(&ROWS.batch(number), 7))
 }
 
 /// Whether a batch is there: whole and in both directions, or not at all.
-fn is_there(table: &dyn Table, number: usize) -> bool {
+fn is_there(table: &Table, number: usize) -> bool {
     ROWS.are_in(table, number)
 }
 
@@ -41,7 +41,7 @@ fn batches_in(root: &Path, end: usize) -> BTreeSet<usize> {
     let store = EngineStore::open(root).unwrap();
     let Ok(table) = store.table(&name(TABLE)) else { return BTreeSet::new() };
     assert_eq!(table.verify().unwrap(), []);
-    (0..end).filter(|number| is_there(&*table, *number)).collect()
+    (0..end).filter(|number| is_there(&table, *number)).collect()
 }
 
 fn open(root: &Path) -> EngineStore {
@@ -54,14 +54,14 @@ fn an_upsert_is_seen_at_once_and_after_reopening() {
     let store = open(dir.path());
     let table = create(&store, TABLE, Keep::Last).unwrap();
     for number in 0..60 {
-        put(&*table, number).unwrap();
-        assert!(is_there(&*table, number), "{number}");
+        put(&table, number).unwrap();
+        assert!(is_there(&table, number), "{number}");
     }
-    assert!((0..60).all(|number| is_there(&*table, number)));
+    assert!((0..60).all(|number| is_there(&table, number)));
     assert_eq!(table.stats().unwrap().rows, (60 * ROWS.0) as u64);
     assert!(table.stats().unwrap().segments > 0, "nothing was written as a segment");
     assert_eq!(batches_in(dir.path(), 61).len(), 60);
-    store.close().unwrap();
+    store.end_writing().unwrap();
     assert_eq!(batches_in(dir.path(), 61).len(), 60);
 }
 
@@ -70,24 +70,24 @@ fn a_reader_sees_upserts_when_it_refreshes() {
     let dir = tempfile::tempdir().unwrap();
     let writer = open(dir.path());
     let table = create(&writer, TABLE, Keep::Last).unwrap();
-    put(&*table, 0).unwrap();
+    put(&table, 0).unwrap();
     let reader = open_apart(dir.path());
     let seen = reader.table(&name(TABLE)).unwrap();
     for number in 1..60 {
-        put(&*table, number).unwrap();
-        assert!(!is_there(&*seen, number), "{number} is there before the refresh");
-        reader.refresh().unwrap();
-        assert!((0..=number).all(|number| is_there(&*seen, number)), "{number}");
+        put(&table, number).unwrap();
+        assert!(!is_there(&seen, number), "{number} is there before the refresh");
+        reader.refresh(&Call::default()).unwrap();
+        assert!((0..=number).all(|number| is_there(&seen, number)), "{number}");
     }
     // The reader may write when the writer has closed, and then the other way round.
-    let error = put(&*seen, 60).unwrap_err();
+    let error = put(&seen, 60).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Busy);
-    writer.close().unwrap();
-    put(&*seen, 60).unwrap();
-    writer.refresh().unwrap();
-    assert!((0..=60).all(|number| is_there(&*table, number)));
-    reader.close().unwrap();
-    put(&*table, 61).unwrap();
+    writer.end_writing().unwrap();
+    put(&seen, 60).unwrap();
+    writer.refresh(&Call::default()).unwrap();
+    assert!((0..=60).all(|number| is_there(&table, number)));
+    reader.end_writing().unwrap();
+    put(&table, 61).unwrap();
     assert_eq!(batches_in(dir.path(), 62).len(), 62);
 }
 
@@ -101,16 +101,16 @@ fn many_threads_upsert_while_a_load_runs() {
             let table = &table;
             scope.spawn(move || {
                 for number in (thread..100).step_by(4) {
-                    put(&**table, number).unwrap();
-                    assert!(is_there(&**table, number), "{number}");
+                    put(&*table, number).unwrap();
+                    assert!(is_there(&*table, number), "{number}");
                 }
             });
         }
         for number in 100..110 {
-            load(&*table, &mut Batches::of_rows(&ROWS.batch(number), 50)).unwrap();
+            load(&table, &mut Batches::of_rows(&ROWS.batch(number), 50)).unwrap();
         }
     });
-    assert!((0..110).all(|number| is_there(&*table, number)));
+    assert!((0..110).all(|number| is_there(&table, number)));
     drop((table, store));
     assert_eq!(batches_in(dir.path(), 111).len(), 110);
 }
@@ -122,17 +122,17 @@ fn a_backup_of_a_store_that_is_written_is_a_point_of_it() {
     let store = open(&root);
     let table = create(&store, TABLE, Keep::Last).unwrap();
     std::thread::scope(|scope| {
-        let writing = scope.spawn(|| (0..200).for_each(|number| put(&*table, number).unwrap()));
+        let writing = scope.spawn(|| (0..200).for_each(|number| put(&table, number).unwrap()));
         let mut copies = 0;
         while !writing.is_finished() {
             // One question each: a batch may come between two.
             let is_there = |number: &usize| {
                 let hot = Question::Answers(Side::PartnerId, format!("hot-{number}"), Window::ALL);
-                !ask(&*table, &hot).unwrap().is_empty()
+                !ask(&table, &hot).unwrap().is_empty()
             };
             let before = (0..200).take_while(is_there).count();
             let copy = dir.path().join(format!("copy-{copies}"));
-            store.backup(&copy).unwrap();
+            store.backup(&copy, &Call::default()).unwrap();
             let there = batches_in(&copy, 200);
             assert!(there.len() >= before, "{} of {before}", there.len());
             assert!(there.iter().copied().eq(0..there.len()), "a hole in {there:?}");
@@ -148,7 +148,7 @@ fn run(root: &Path, disk: Arc<FaultyDisk>) -> (BTreeSet<usize>, usize) {
     let Ok(store) = EngineStore::open_with(disk, root, LIMITS) else { return (acknowledged, 0) };
     let Ok(table) = create(&store, TABLE, Keep::Last) else { return (acknowledged, 0) };
     for number in 0..40 {
-        match put(&*table, number) {
+        match put(&table, number) {
             Ok(()) => {
                 acknowledged.insert(number);
             }
@@ -163,13 +163,13 @@ fn run(root: &Path, disk: Arc<FaultyDisk>) -> (BTreeSet<usize>, usize) {
             if number % 10 == 9 {
                 // Reading may meet the fault, but never answers wrongly.
                 let hot = Question::Answers(Side::PartnerId, format!("hot-{seen}"), Window::ALL);
-                if let Ok(rows) = ask(&*table, &hot) {
+                if let Ok(rows) = ask(&table, &hot) {
                     assert_eq!(rows.len(), ROWS.0 / 2, "batch {seen}");
                 }
             }
         }
     }
-    store.close().ok();
+    store.end_writing().ok();
     (acknowledged, 40)
 }
 
@@ -184,8 +184,8 @@ fn fail_everywhere(fault: Fault, length: u64) {
         // After the fault the same store takes everything again.
         let store = open(&root);
         let table = create(&store, TABLE, Keep::Last).unwrap();
-        (0..40).for_each(|number| put(&*table, number).unwrap());
-        assert!((0..40).all(|number| is_there(&*table, number)), "operation {at}");
+        (0..40).for_each(|number| put(&table, number).unwrap());
+        assert!((0..40).all(|number| is_there(&table, number)), "operation {at}");
         if !disk.was_hit() {
             assert!(at > 60 && tried == 40, "only {at} operations were counted");
             break;
@@ -215,9 +215,9 @@ fn every_byte_of_a_journal_flipped_and_every_length() {
     let store = EngineStore::open(dir.path()).unwrap();
     let table = create(&store, TABLE, Keep::All).unwrap();
     for rows in rows_of_all_kinds(12).chunks(4) {
-        upsert(&*table, &mut Batches::of_rows(rows, 2)).unwrap();
+        upsert(&table, &mut Batches::of_rows(rows, 2)).unwrap();
     }
-    store.close().unwrap();
+    store.end_writing().unwrap();
     let journals: Vec<_> = files(dir.path())
         .into_iter()
         .filter(|file| file.extension() == Some("log".as_ref()))
@@ -252,10 +252,10 @@ fn a_small_match_may_repeat_a_key_with_many_rows() {
     let store = EngineStore::open(dir.path()).unwrap();
     let table = create(&store, TABLE, Keep::Last).unwrap();
     let rows: Vec<Row> = (0..300).map(|n| ("hot".to_owned(), format!("{n}"), n)).collect();
-    upsert(&*table, &mut Batches::of_rows(&rows, 100)).unwrap();
+    upsert(&table, &mut Batches::of_rows(&rows, 100)).unwrap();
     let population = Arc::new(vec!["hot".to_owned(); 1_000]);
     let query = MatchQuery { by: Side::Id, pick: Pick::All, window: Window::ALL };
-    let found = ask(&*table, &Question::Match(population, query)).unwrap();
+    let found = ask(&table, &Question::Match(population, query)).unwrap();
     assert_eq!(found.len(), 1 + 300 * 1_000);
 }
 
@@ -266,9 +266,9 @@ fn a_failed_refresh_is_repeated_whole() {
     let root = dir.path().join("store");
     let writer = open(&root);
     let table = create(&writer, TABLE, Keep::Last).unwrap();
-    (0..3).for_each(|number| put(&*table, number).unwrap());
-    writer.close().unwrap();
-    (3..5).for_each(|number| put(&*table, number).unwrap());
+    (0..3).for_each(|number| put(&table, number).unwrap());
+    writer.end_writing().unwrap();
+    (3..5).for_each(|number| put(&table, number).unwrap());
     for at in 0u64.. {
         let disk = Arc::new(FaultyDisk::new(at..at + 1, Fault::Error(io::ErrorKind::Other)));
         let Ok(reader) = EngineStore::open_with(disk.clone(), &root, LIMITS) else { continue };
@@ -276,12 +276,12 @@ fn a_failed_refresh_is_repeated_whole() {
             continue;
         }
         let seen = reader.table(&name(TABLE)).unwrap();
-        put(&*table, 5).unwrap();
-        while reader.refresh().is_err() {
-            let there: Vec<bool> = (0..6).map(|number| is_there(&*seen, number)).collect();
+        put(&table, 5).unwrap();
+        while reader.refresh(&Call::default()).is_err() {
+            let there: Vec<bool> = (0..6).map(|number| is_there(&seen, number)).collect();
             assert_eq!(there[..5], [true; 5], "operation {at}");
         }
-        assert!((0..6).all(|number| is_there(&*seen, number)), "operation {at}");
+        assert!((0..6).all(|number| is_there(&seen, number)), "operation {at}");
         if !disk.was_hit() {
             break;
         }
@@ -307,7 +307,7 @@ fn panics_once(at: u64) {
     let write = |thread: usize| {
         let mut done = Vec::new();
         for number in (thread..END).step_by(THREADS) {
-            match catch_unwind(AssertUnwindSafe(|| put(&*table, number))) {
+            match catch_unwind(AssertUnwindSafe(|| put(&table, number))) {
                 Ok(Ok(())) => done.push(number),
                 Ok(Err(e)) => assert!(e.to_string().contains("panicked"), "{at}: {e}"),
                 Err(_) => {}
@@ -322,7 +322,7 @@ fn panics_once(at: u64) {
         threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
     });
     assert!(disk.was_hit(), "{at}");
-    store.close().ok();
+    store.end_writing().ok();
     drop((table, store));
     let there = batches_in(dir.path(), END);
     assert!(acknowledged.iter().all(|number| there.contains(number)), "{at}: {acknowledged:?}");

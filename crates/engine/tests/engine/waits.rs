@@ -6,7 +6,7 @@ use crate::common::{
 };
 use idmatch_engine::EngineStore;
 use idmatch_model::{Keep, SeenAt, Target};
-use idmatch_store::{Store, Table};
+use idmatch_store::{Admin, Call, OpenTables, Table};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -19,18 +19,18 @@ fn rows() -> Vec<Row> {
 }
 
 /// A store with two loads and erasures.
-fn store(disk: &Arc<GatedDisk>, root: &std::path::Path) -> (EngineStore, Arc<dyn Table>) {
+fn store(disk: &Arc<GatedDisk>, root: &std::path::Path) -> (EngineStore, Table) {
     let store = EngineStore::open_on(disk.clone(), root).unwrap();
     let table = create(&store, "t", Keep::All).unwrap();
     for rows in rows().chunks(150) {
-        load(&*table, &mut Batches::of_rows(rows, 100)).unwrap();
+        load(&table, &mut Batches::of_rows(rows, 100)).unwrap();
     }
-    erase(&*table, &[Target::Id(rows()[0].0.clone())], i64::from(u32::MAX)).unwrap();
+    erase(&table, &[Target::Id(rows()[0].0.clone())], i64::from(u32::MAX)).unwrap();
     (store, table)
 }
 
 /// Writes of every kind, each of which drops files.
-fn write(table: &dyn Table) {
+fn write(table: &Table) {
     let late = ("late".to_owned(), "p".to_owned(), 1_000);
     upsert(table, &mut Batches::of_rows(&[late], 1)).unwrap();
     erase(table, &[Target::Id(rows()[1].0.clone())], i64::from(u32::MAX)).unwrap();
@@ -42,7 +42,7 @@ fn write(table: &dyn Table) {
 fn write_during<T: Send>(
     disk: &GatedDisk,
     ending: &'static str,
-    table: &Arc<dyn Table>,
+    table: &Table,
     reads: impl FnOnce() -> T + Send,
 ) -> T {
     let gate = disk.close_for(ending);
@@ -52,7 +52,7 @@ fn write_during<T: Send>(
         let (done, was_done) = channel();
         let table = table.clone();
         std::thread::spawn(move || {
-            write(&*table);
+            write(&table);
             done.send(()).ok();
         });
         let written = was_done.recv_timeout(FOREVER);
@@ -78,7 +78,7 @@ fn no_write_waits_for_a_backup() {
         let (dir, disk) = (tempfile::tempdir().unwrap(), GatedDisk::new());
         let (store, table) = store(&disk, &dir.path().join("store"));
         let copy = dir.path().join("copy");
-        write_during(&disk, ending, &table, || store.backup(&copy).unwrap());
+        write_during(&disk, ending, &table, || store.backup(&copy, &Call::default()).unwrap());
         let copy = EngineStore::open(&copy).unwrap().table(&name("t")).unwrap();
         assert_eq!(copy.verify().unwrap(), [], "{ending}");
         // It has what there was when it began.

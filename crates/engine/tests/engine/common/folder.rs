@@ -3,7 +3,7 @@
 use super::{FaultyDisk, create};
 use idmatch_engine::EngineStore;
 use idmatch_model::Keep;
-use idmatch_store::Store;
+use idmatch_store::OpenTables;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -68,7 +68,7 @@ pub(crate) fn assert_nothing_leaks_for_long(root: &Path) {
             }
             None => drop(create(&store, "new", Keep::Last).unwrap()),
         }
-        store.close().unwrap();
+        store.end_writing().unwrap();
     }
     assert_nothing_leaked(root);
 }

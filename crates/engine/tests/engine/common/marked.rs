@@ -60,14 +60,14 @@ impl Hub {
     }
 
     /// How many batches of each writer the hub has, by one question on one side.
-    pub(crate) fn by_answers(&self, table: &dyn Table, side: Side) -> Result<Counts, String> {
+    pub(crate) fn by_answers(&self, table: &Table, side: Side) -> Result<Counts, String> {
         let question = Question::Answers(side, hub_name(self.number), Window::ALL);
         let rows = ask(table, &question).map_err(|e| e.chain())?;
         self.count(rows.iter().map(|(_, own, date)| (own.as_str(), *date)))
     }
 
     /// The same by one match, of the hub and of all that may be in it.
-    pub(crate) fn by_match(&self, table: &dyn Table, side: Side) -> Result<Counts, String> {
+    pub(crate) fn by_match(&self, table: &Table, side: Side) -> Result<Counts, String> {
         let mut keys = vec![hub_name(self.number)];
         for number in self.first()..self.first() + HUB_BATCHES {
             for writer in 0..self.writers {
@@ -87,7 +87,7 @@ impl Hub {
     }
 
     /// Both of both sides, of a table that does not change meanwhile.
-    pub(crate) fn at_rest(&self, table: &dyn Table) -> Result<Counts, String> {
+    pub(crate) fn at_rest(&self, table: &Table) -> Result<Counts, String> {
         let all = [
             self.by_answers(table, Side::Id)?,
             self.by_answers(table, Side::PartnerId)?,
@@ -129,7 +129,7 @@ impl Hub {
 }
 
 /// How many batches of each writer a table at rest has, and that there are none behind a gap.
-pub(crate) fn marked_in(table: &dyn Table, writers: usize) -> Result<Counts, String> {
+pub(crate) fn marked_in(table: &Table, writers: usize) -> Result<Counts, String> {
     let mut counts = vec![0; writers];
     // One hub more than there is anything in: what is there at all must be whole.
     for number in 0.. {

@@ -51,18 +51,17 @@ pub(crate) fn questions(rows: &[Row], windows: &[Window]) -> Vec<Question> {
 
 /// The answer as rows. Those of a match are sorted, because it promises no order between
 /// population rows, and follow its counts.
-pub(crate) fn ask(table: &dyn Table, question: &Question) -> Result<Vec<Row>> {
+pub(crate) fn ask(table: &Table, question: &Question) -> Result<Vec<Row>> {
     let dates = |dates: Vec<SeenAt>| {
         dates.into_iter().map(|date| (String::new(), String::new(), date.millis_i64())).collect()
     };
     match question {
         Question::Answers(by, key, window) => {
-            let mut answers = table.answers(*by, key, *window)?;
-            let mut rows = Vec::new();
-            while let Some((answer, date)) = answers.next_answer()? {
-                rows.push((key.clone(), answer.to_owned(), date.millis_i64()));
-            }
-            Ok(rows)
+            let answers = table.answers(*by, key, *window)?;
+            let row = |(answer, date): (&str, SeenAt)| {
+                (key.clone(), answer.to_owned(), date.millis_i64())
+            };
+            Ok(answers.of(0).map(row).collect())
         }
         Question::LastSeen(id, partner_id) => {
             Ok(dates(table.last_seen(id, partner_id)?.into_iter().collect()))

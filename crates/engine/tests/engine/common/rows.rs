@@ -4,8 +4,8 @@ use super::question::{Question, ask};
 use arrow_array::{ArrayRef, RecordBatch, StringArray, TimestampMillisecondArray};
 use idmatch_model::{Keep, Pick, SeenAt, Side, TableName, TableOptions, Target, Window};
 use idmatch_store::{
-    BatchSource, Erased, Ingest, MatchQuery, Reject, RejectSink, Result, SourceBatch, Store, Table,
-    now,
+    BatchSource, Erased, Ingest, MatchQuery, OpenTables, Reject, RejectSink, Result, SourceBatch,
+    Table, now,
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ impl RejectSink for NoRejects {
 }
 
 /// Loads from a source; a bad row would be an error.
-pub(crate) fn load(table: &dyn Table, source: &mut dyn BatchSource) -> Result<()> {
+pub(crate) fn load(table: &Table, source: &mut dyn BatchSource) -> Result<()> {
     table.load(&Ingest::new(true, now(), &mut NoRejects).judged(source))
 }
 
@@ -77,7 +77,7 @@ impl NumberedRows {
     }
 
     /// Whether a batch is in a table: whole and in both directions, or not at all.
-    pub(crate) fn are_in(&self, table: &dyn Table, number: usize) -> bool {
+    pub(crate) fn are_in(&self, table: &Table, number: usize) -> bool {
         let rows = self.batch(number);
         let population = Arc::new(rows.iter().map(|(id, _, _)| id.clone()).collect());
         let query = MatchQuery { by: Side::Id, pick: Pick::All, window: Window::ALL };
@@ -96,12 +96,12 @@ impl NumberedRows {
 }
 
 /// Upserts from a source; a bad row would be an error.
-pub(crate) fn upsert(table: &dyn Table, source: &mut dyn BatchSource) -> Result<()> {
+pub(crate) fn upsert(table: &Table, source: &mut dyn BatchSource) -> Result<()> {
     table.upsert(&Ingest::new(true, now(), &mut NoRejects).judged(source), None)
 }
 
 /// Erases what there is of some targets up to a date in milliseconds.
-pub(crate) fn erase(table: &dyn Table, targets: &[Target], at: i64) -> Result<Erased> {
+pub(crate) fn erase(table: &Table, targets: &[Target], at: i64) -> Result<Erased> {
     table.erase(targets, SeenAt::from_millis(at).unwrap())
 }
 
@@ -111,8 +111,8 @@ pub(crate) fn name(text: &str) -> TableName {
 }
 
 /// Makes a table that forgets nothing.
-pub(crate) fn create(store: &dyn Store, table: &str, keep: Keep) -> Result<Arc<dyn Table>> {
-    store.create_table(&name(table), &TableOptions { keep, retention: None })
+pub(crate) fn create(store: &dyn OpenTables, table: &str, keep: Keep) -> Result<Table> {
+    store.table_with(&name(table), &TableOptions { keep, retention: None })
 }
 
 /// Rows with identifiers of every kind, packed and not, of one byte and of 1,024; pairs and
