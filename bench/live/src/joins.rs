@@ -14,7 +14,8 @@ use std::time::Instant;
 
 const RUNS: usize = 5;
 const ROUNDS: usize = 9;
-const QUERY: MatchQuery = MatchQuery { by: Side::Id, pick: Pick::All, window: Window::ALL };
+const QUERY: MatchQuery =
+    MatchQuery { by: Side::Id, pick: Pick::All, window: Window::ALL, positions: false };
 
 /// Runs of the join, one after another.
 pub(crate) struct Joins {

@@ -255,6 +255,7 @@ impl Table {
             by: side(py, by)?,
             pick: self::pick(py, pick)?,
             window: window(py, since, until)?,
+            positions: false,
         };
         let (iterator, raised) = (sources.try_iter()?.unbind(), Raised::default());
         let run = |table: &dyn idmatch_store::Table, stop: &AtomicBool| {

@@ -30,7 +30,10 @@ pub use ingest::{
     BatchSource, IdColumn, Ingest, NoRejects, ObservationSource, Observations, OneObservation,
     Reject, RejectSink, SourceBatch, population_ids, stored_rows,
 };
-pub use matching::{Match, MatchCounts, MatchLane, MatchQuery, MatchSink, PlanStep, match_schema};
+pub use matching::{
+    Match, MatchCounts, MatchLane, MatchQuery, MatchSink, PlanStep, UnmatchedReason, match_schema,
+    not_positional,
+};
 pub use scan::{PARTS, Parts, RowBatch, RowLane};
 pub use table::{OpenTables, Table, admin};
 pub use traits::{Admin, Snapshot, Store, TableSnapshot};

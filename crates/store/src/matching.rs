@@ -1,9 +1,9 @@
 //! What a population match is asked, and where its rows go.
 //!
-//! A [`Match`] counts, or sends batches of [`match_schema`] to a [`MatchSink`], which gives each thread
+//! A [`Match`] counts, or sends batches of [`MatchQuery::schema`] to a [`MatchSink`], which gives each thread
 //! a [`MatchLane`] of its own. Must not know any backend.
 
-use crate::Result;
+use crate::{Error, ErrorKind, Result};
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use idmatch_model::{Pick, Side, Window};
@@ -18,6 +18,50 @@ pub struct MatchQuery {
     pub pick: Pick,
     /// Which dates count.
     pub window: Window,
+    /// Whether the match is positional: it tells population rows by their numbers. They count from 0 in the
+    /// order of the source's batches, and every row counts, also null and malformed ones.
+    pub positions: bool,
+}
+
+impl MatchQuery {
+    /// The columns of the match: those of [`match_schema`]; of a positional match `row` as `UInt32` in place
+    /// of the population's identifier.
+    pub fn schema(&self) -> SchemaRef {
+        if !self.positions {
+            return match_schema(self.by);
+        }
+        let row = Field::new("row", DataType::UInt32, false);
+        Arc::new(Schema::new(vec![row, text_field(self.by.other()), date_field()]))
+    }
+
+    /// The number of the first population row behind a batch of `rows` rows whose first one is `first_row`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the match is positional and the rows are more than `u32::MAX`.
+    pub fn row_after(&self, first_row: u64, rows: usize) -> Result<u64> {
+        let next = first_row.saturating_add(rows as u64);
+        if self.positions && next > u64::from(u32::MAX) {
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                format!(
+                    "a population of a positional match has at most {} rows; match it in several parts",
+                    u32::MAX
+                ),
+            ));
+        }
+        Ok(next)
+    }
+}
+
+/// Why a population row has no match.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnmatchedReason {
+    /// It is null.
+    Null,
+    /// It is no identifier: empty, too long or not UTF-8.
+    Malformed,
+    /// Nothing is to be seen with it: it is absent, or the window, the retention or erasures leave nothing.
+    NotFound,
 }
 
 /// What a match counted.
@@ -61,9 +105,23 @@ pub trait Match: Send + Sync {
     /// How the identifiers of the population were read.
     fn plan(&self) -> Vec<PlanStep>;
 
-    /// Sends the matches as batches of [`match_schema`], in no particular order; a
+    /// Sends the matches as batches of [`MatchQuery::schema`], in no particular order; a
     /// population row's own matches go to one lane, newest first. Memory stays bounded.
     fn write(&self, sink: &dyn MatchSink) -> Result<()>;
+
+    /// Calls `take` with each population row that has no match, ascending. An error of `take` ends it.
+    ///
+    /// # Errors
+    /// [`not_positional`] unless the match is positional; what `take` returns.
+    fn unmatched(&self, take: &mut dyn FnMut(u32, UnmatchedReason) -> Result<()>) -> Result<()>;
+}
+
+/// The error of [`Match::unmatched`] for a match without positions.
+pub fn not_positional() -> Error {
+    Error::new(
+        ErrorKind::InvalidArgument,
+        "only a positional match knows which population rows have no match; ask for positions",
+    )
 }
 
 /// Receives a match. Several threads may send at once, each through a lane of its own. An
@@ -101,13 +159,16 @@ impl<F: Fn(RecordBatch) -> Result<()>> MatchLane for Call<'_, F> {
     }
 }
 
-/// The columns of a match: the key's side, the answer's side, and `seen_at` as
+/// The columns of a match by identifiers: the key's side, the answer's side, and `seen_at` as
 /// `timestamp[ms, UTC]`.
 pub fn match_schema(by: Side) -> SchemaRef {
-    let seen_at = DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()));
-    Arc::new(Schema::new(vec![
-        Field::new(by.column(), DataType::Utf8, false),
-        Field::new(by.other().column(), DataType::Utf8, false),
-        Field::new("seen_at", seen_at, false),
-    ]))
+    Arc::new(Schema::new(vec![text_field(by), text_field(by.other()), date_field()]))
+}
+
+fn text_field(side: Side) -> Field {
+    Field::new(side.column(), DataType::Utf8, false)
+}
+
+fn date_field() -> Field {
+    Field::new("seen_at", DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into())), false)
 }

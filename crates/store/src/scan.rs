@@ -4,8 +4,8 @@
 //! the parts about one after another. So two readings, or two tables, can be compared part by part,
 //! and a repeated copy skips the parts that are equal. Must not know the use of the rows.
 
-use crate::{Error, ErrorKind, MatchLane, Result, match_schema};
-use arrow_array::{ArrayRef, RecordBatch, StringArray, TimestampMillisecondArray};
+use crate::{Error, ErrorKind, MatchLane, MatchQuery, Result, match_schema};
+use arrow_array::{ArrayRef, RecordBatch, StringArray, TimestampMillisecondArray, UInt32Array};
 use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, SchemaRef};
 use idmatch_model::{SeenAt, Side};
@@ -50,10 +50,12 @@ impl Parts {
     }
 }
 
-/// Rows on their way into a batch of [`match_schema`].
+/// Rows on their way into a batch of [`match_schema`], or of a positional match.
 pub struct RowBatch {
     schema: SchemaRef,
     keys: TextColumn,
+    /// The numbers of population rows, in place of keys.
+    positions: Option<Vec<u32>>,
     values: TextColumn,
     dates: Vec<i64>,
     /// A batch is full with this many rows, or bytes of identifiers.
@@ -76,8 +78,15 @@ impl RowBatch {
     /// The same for batches of up to this many rows, or bytes of identifiers: less than 2 GiB.
     pub fn with_limits(by: Side, rows: usize, bytes: usize) -> RowBatch {
         let (keys, values) = (TextColumn::default(), TextColumn::default());
-        let limits = (rows, bytes);
-        RowBatch { schema: match_schema(by), keys, values, dates: Vec::new(), limits }
+        let (schema, limits) = (match_schema(by), (rows, bytes));
+        RowBatch { schema, keys, positions: None, values, dates: Vec::new(), limits }
+    }
+
+    /// The same for the rows of a query: a positional one has numbers for keys.
+    pub fn of_query(query: &MatchQuery, rows: usize, bytes: usize) -> RowBatch {
+        let positions = query.positions.then(Vec::new);
+        let batch = RowBatch::with_limits(query.by, rows, bytes);
+        RowBatch { schema: query.schema(), positions, ..batch }
     }
 
     /// Adds a row; gives the batch when it is full.
@@ -99,6 +108,26 @@ impl RowBatch {
         seen_at: SeenAt,
     ) -> bool {
         self.keys.push(key);
+        self.push_value(value, seen_at)
+    }
+
+    /// Adds a row of a positional match: the number of its population row, and a value that is appended to a
+    /// buffer; says whether the batch is full.
+    #[inline]
+    pub fn push_position(
+        &mut self,
+        row: u32,
+        value: impl FnOnce(&mut Vec<u8>),
+        seen_at: SeenAt,
+    ) -> bool {
+        if let Some(rows) = &mut self.positions {
+            rows.push(row);
+        }
+        self.push_value(value, seen_at)
+    }
+
+    #[inline]
+    fn push_value(&mut self, value: impl FnOnce(&mut Vec<u8>), seen_at: SeenAt) -> bool {
         self.values.push(value);
         self.dates.push(seen_at.millis_i64());
         let (rows, bytes) = self.limits;
@@ -117,8 +146,14 @@ impl RowBatch {
         let dates = std::mem::replace(&mut self.dates, next);
         let columns = || -> Result<RecordBatch, ArrowError> {
             let dates = TimestampMillisecondArray::from(dates).with_timezone("UTC");
-            let columns: Vec<ArrayRef> =
-                vec![Arc::new(self.keys.take()?), Arc::new(self.values.take()?), Arc::new(dates)];
+            let keys: ArrayRef = match &mut self.positions {
+                Some(rows) => {
+                    let next = Vec::with_capacity(rows.len());
+                    Arc::new(UInt32Array::from(std::mem::replace(rows, next)))
+                }
+                None => Arc::new(self.keys.take()?),
+            };
+            let columns = vec![keys, Arc::new(self.values.take()?), Arc::new(dates)];
             RecordBatch::try_new(self.schema.clone(), columns)
         };
         columns().map(Some).map_err(|e| {

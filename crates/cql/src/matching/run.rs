@@ -10,6 +10,7 @@ use crate::client::Use;
 use crate::context::TableContext;
 use idmatch_store::{
     BatchSource, Error, ErrorKind, Match, MatchCounts, MatchQuery, MatchSink, PlanStep, Result,
+    UnmatchedReason, not_positional,
 };
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -31,6 +32,11 @@ impl CqlMatch {
         source: &mut dyn BatchSource,
         query: MatchQuery,
     ) -> Result<CqlMatch> {
+        if query.positions {
+            let text =
+                "positional matches of servers are not implemented yet; match without positions";
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
         let metadata =
             context.client.wait_unless(stop, Use::Read, context.metadata_cache.current())?;
         let visible = metadata.visible(query.window);
@@ -83,5 +89,9 @@ impl Match for CqlMatch {
         let mut lane = sink.lane()?;
         self.output.read(|batch| lane.push(batch))?;
         lane.finish()
+    }
+
+    fn unmatched(&self, _: &mut dyn FnMut(u32, UnmatchedReason) -> Result<()>) -> Result<()> {
+        Err(not_positional())
     }
 }

@@ -58,8 +58,9 @@ impl Pair {
                 assert!(here == right, "{when}: {by:?} {key} {window:?}");
             }
             for (by, pick) in [(Side::Id, Pick::All), (Side::PartnerId, Pick::Latest)] {
-                let [here, right] = [&self.table, &self.reference]
-                    .map(|table| matched(table.as_ref(), MatchQuery { by, pick, window }));
+                let [here, right] = [&self.table, &self.reference].map(|table| {
+                    matched(table.as_ref(), MatchQuery { by, pick, window, positions: false })
+                });
                 assert_eq!(here.len(), right.len(), "{when}: match by {by:?} {window:?}");
                 assert!(here == right, "{when}: match by {by:?} {window:?}");
             }

@@ -10,7 +10,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 const THEN: i64 = 1_750_000_000_000;
-const QUERY: MatchQuery = MatchQuery { by: Side::Id, pick: Pick::All, window: Window::ALL };
+const QUERY: MatchQuery =
+    MatchQuery { by: Side::Id, pick: Pick::All, window: Window::ALL, positions: false };
 
 type Row = (String, String, i64);
 

@@ -204,7 +204,7 @@ fn what_fails_a_lookup_for_lack_of_time_is_only_waited_for_by_a_match() {
     let table = table(&between, "busy", &format!("{BRIEF}&match_reads=lists"));
     let ids: Vec<String> = (0..200).map(|n| format!("busy-{n}")).collect();
     upsert(table.as_ref(), &ids.iter().map(|id| row(id)).collect::<Vec<_>>());
-    let query = MatchQuery { by: Side::Id, pick: Pick::All, window: Window::ALL };
+    let query = MatchQuery { by: Side::Id, pick: Pick::All, window: Window::ALL, positions: false };
     let matched = || table.match_population(&mut Batches::of_ids(&ids), query).unwrap();
     // With requests under way of its own, and all that it needs to know of the table.
     let store = between.open("busy", &format!("{QUIET}{BRIEF}"));

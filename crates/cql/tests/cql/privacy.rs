@@ -20,7 +20,7 @@ fn operations(table: &dyn Table) -> Vec<(&'static str, Result<(), Error>)> {
     let rows: Vec<_> = (0..50).map(row).collect();
     let (id, partner_id, _) = row(7);
     let ids: Vec<String> = rows.iter().map(|row| row.0.clone()).collect();
-    let query = MatchQuery { by: Side::Id, pick: Pick::All, window: Window::ALL };
+    let query = MatchQuery { by: Side::Id, pick: Pick::All, window: Window::ALL, positions: false };
     let (mut sink, mut batches) = (NoRejects, Batches::of_rows(&rows));
     let ingest = Ingest::new(false, now(), &mut sink);
     let pair = Target::Pair { id: id.clone(), partner_id: partner_id.clone() };

@@ -29,7 +29,7 @@ fn work_ends_when_its_caller_gives_up() {
     upsert(table.as_ref(), &rows);
     // A read of all 16 buckets takes seconds, on any machine.
     let slow = open("&max_requests_per_second=1");
-    let query = MatchQuery { by: Side::Id, pick: Pick::All, window: Window::ALL };
+    let query = MatchQuery { by: Side::Id, pick: Pick::All, window: Window::ALL, positions: false };
     let is_stopped = |what: &str, kind: ErrorKind, work: Work<'_>, has_begun: &dyn Fn() -> bool| {
         let stop = Arc::new(AtomicBool::new(false));
         let stoppable = slow.stopped_by(&stop).unwrap();

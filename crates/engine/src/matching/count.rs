@@ -3,14 +3,15 @@
 use super::context::MatchContext;
 use super::hit::Hit;
 use super::population::PopulationPartition;
+use super::row_states::RowStates;
 use crate::lookup::{BlockCache, MergeIterator, RowCursor};
 use idmatch_model::{Keep, Pick};
 use idmatch_store::{MatchCounts, Result};
 
-/// Adds the hits of some entries, ordered by entry, to the counts.
+/// Adds the hits of some entries, ordered by entry, to the counts; marks the rows that have answers.
 pub(super) fn count<'s>(
     context: MatchContext<'s>,
-    population: &PopulationPartition,
+    (population, states): (&PopulationPartition, Option<&RowStates>),
     hits: &[Hit],
     cache: &mut BlockCache<'s>,
     counts: &mut MatchCounts,
@@ -22,6 +23,11 @@ pub(super) fn count<'s>(
             Pick::All => answers,
             Pick::Latest => answers.min(1),
         };
+        if let (Some(states), true, [hit, ..]) = (states, answers > 0, hits)
+            && let Some(row) = population.entry_row(hit.entry)
+        {
+            states.set_matched(row);
+        }
     }
     Ok(())
 }

@@ -3,8 +3,9 @@
 use super::context::MatchContext;
 use super::hit::Hit;
 use super::output::{self, BatchBuilder};
-use super::population::{Population, PopulationPartition};
+use super::population::{NumberedSource, Population, PopulationPartition};
 use super::probe::probe;
+use super::row_states::RowStates;
 use super::spill::SpilledPartitions;
 use crate::cpu;
 use crate::disk::Disk;
@@ -13,7 +14,10 @@ use crate::memtable::Commit;
 use crate::segment::Segment;
 use crate::sync::Mutex;
 use crate::versions::TableVersion;
-use idmatch_store::{BatchSource, Match, MatchCounts, MatchQuery, MatchSink, PlanStep, Result};
+use idmatch_store::{
+    BatchSource, Call, Match, MatchCounts, MatchQuery, MatchSink, PlanStep, Result,
+    UnmatchedReason, not_positional,
+};
 use std::sync::{Arc, OnceLock};
 
 /// Below this many rows, starting a second thread takes longer than it saves.
@@ -33,6 +37,8 @@ pub(crate) struct EngineMatch {
     query: MatchQuery,
     counts: MatchCounts,
     batches: Vec<PopulationBatch>,
+    /// What became of the rows of each batch, if the match is positional: two bits a row.
+    states: Vec<RowStates>,
     /// The last commit that the match sees.
     last_commit: Commit,
     /// For each partition of a table with memtables: all segments that it is matched with.
@@ -47,23 +53,28 @@ enum PopulationBatch {
 
 impl EngineMatch {
     /// Reads the population, finds its matches and counts them. Cost: one pass over the population, and for
-    /// each batch one over the block headers and keys that it touches.
+    /// each batch one over the block headers and keys that it touches. Memory: `population_bytes`; of a
+    /// positional match also two bits for each row of the population, until the match is dropped.
     pub(crate) fn run(
         disk: &dyn Disk,
         population_bytes: usize,
         (table, last_commit): (Arc<TableVersion>, Commit),
         source: &mut dyn BatchSource,
         query: MatchQuery,
+        call: &Call,
     ) -> Result<EngineMatch> {
         let sources = (0..HashPartition::COUNT).map(|_| OnceLock::new()).collect();
-        let (counts, batches) = (MatchCounts::default(), Vec::new());
-        let mut matched = EngineMatch { table, query, counts, batches, last_commit, sources };
+        let (counts, batches, states) = (MatchCounts::default(), Vec::new(), Vec::new());
+        let mut matched =
+            EngineMatch { table, query, counts, batches, states, last_commit, sources };
+        let mut source = NumberedSource::new(source, query, call);
         loop {
-            let population =
-                Population::read(source, population_bytes, matched.table.row_rules.seed)?;
+            let mut population =
+                Population::read(&mut source, population_bytes, matched.table.row_rules.seed)?;
             let is_last = population.is_last;
-            let (hits, counts) = matched.probe_all(&population)?;
+            let (hits, counts) = matched.probe_all(&population, call)?;
             matched.counts += counts;
+            matched.states.extend(population.states.take());
             let only_one = is_last && matched.batches.is_empty();
             matched.batches.push(if only_one {
                 PopulationBatch::Memory(population, hits)
@@ -71,7 +82,11 @@ impl EngineMatch {
                 let hits = hits.iter().map(Vec::as_slice);
                 let partitions =
                     HashPartition::all().map(|partition| population.partition(partition)).zip(hits);
-                PopulationBatch::Spilled(SpilledPartitions::write(disk, partitions)?)
+                PopulationBatch::Spilled(SpilledPartitions::write(
+                    disk,
+                    partitions,
+                    query.positions,
+                )?)
             });
             if is_last {
                 return Ok(matched);
@@ -111,18 +126,24 @@ impl EngineMatch {
     }
 
     /// The hits of every partition, each ordered by entry.
-    fn probe_all(&self, population: &Population) -> Result<(Vec<Vec<Hit>>, MatchCounts)> {
+    fn probe_all(
+        &self,
+        population: &Population,
+        call: &Call,
+    ) -> Result<(Vec<Vec<Hit>>, MatchCounts)> {
         let few =
             population.is_last && self.batches.is_empty() && population.rows < POINT_LOOKUP_KEYS;
+        let states = population.states.as_ref();
         let counts = Mutex::new(MatchCounts { population: population.rows, ..Default::default() });
         let found: Vec<(HashPartition, Mutex<Vec<Hit>>)> =
             HashPartition::all().map(|partition| (partition, Mutex::default())).collect();
         cpu::for_each(threads_for(population.rows), &found, |(partition, found)| {
-            let population = population.partition(*partition);
-            if !population.is_empty() {
-                self.prepare_sources(*partition, population, few)?;
+            call.check()?;
+            let partition_population = population.partition(*partition);
+            if !partition_population.is_empty() {
+                self.prepare_sources(*partition, partition_population, few)?;
                 let (hits, partition_counts) =
-                    probe(self.context(*partition), *partition, population)?;
+                    probe(self.context(*partition), *partition, partition_population, states)?;
                 *counts.lock() += partition_counts;
                 *found.lock() = hits;
             }
@@ -161,12 +182,19 @@ impl Match for EngineMatch {
             cpu::for_each_with(
                 threads,
                 &partitions,
-                || Ok(BatchBuilder::new(self.query.by, sink.lane()?)),
+                || Ok(BatchBuilder::of_query(&self.query, sink.lane()?)),
                 |batch, partition| self.write_partition(population, *partition, batch),
                 BatchBuilder::finish,
             )?;
         }
         Ok(())
+    }
+
+    fn unmatched(&self, take: &mut dyn FnMut(u32, UnmatchedReason) -> Result<()>) -> Result<()> {
+        if !self.query.positions {
+            return Err(not_positional());
+        }
+        self.states.iter().try_for_each(|states| states.unmatched(take))
     }
 }
 

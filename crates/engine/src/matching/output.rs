@@ -10,7 +10,7 @@ use crate::hash_partition::HashPartition;
 use crate::lookup::BlockCache;
 use crate::segment::Region;
 use idmatch_model::{Keep, Pick, SeenAt, Side};
-use idmatch_store::{MatchLane, Result, RowBatch};
+use idmatch_store::{MatchLane, MatchQuery, Result, RowBatch};
 
 /// A batch is sent when it has this many rows, or bytes of identifiers.
 const BATCH_ROWS: usize = 64 << 10;
@@ -48,6 +48,8 @@ pub(super) fn write(
         let Some(key) = hits.first().and_then(|hit| population.entry_key(hit.entry)) else {
             continue;
         };
+        let first = hits.first().filter(|_| context.query.positions);
+        let row = first.and_then(|hit| population.entry_row(hit.entry));
         let mut take = match context.query.pick {
             Pick::All => usize::MAX,
             Pick::Latest => 1,
@@ -62,7 +64,7 @@ pub(super) fn write(
                     break;
                 }
                 if !context.query.window.is_past(seen_at) {
-                    batch.push(key, rows.value()?, seen_at)?;
+                    batch.push_match(row, key, rows.value()?, seen_at)?;
                     take -= 1;
                 }
                 rows.advance();
@@ -73,7 +75,7 @@ pub(super) fn write(
         while take > 0
             && let Some((seen_at, value)) = answers.next()?
         {
-            batch.push(key, value, seen_at)?;
+            batch.push_match(row, key, value, seen_at)?;
             take -= 1;
         }
     }
@@ -103,6 +105,25 @@ pub(crate) struct BatchBuilder<'s> {
 impl<'s> BatchBuilder<'s> {
     pub(crate) fn new(by: Side, lane: Box<dyn MatchLane + 's>) -> BatchBuilder<'s> {
         BatchBuilder { lane, rows: RowBatch::with_limits(by, BATCH_ROWS, BATCH_BYTES) }
+    }
+
+    /// The same for the rows of a query.
+    pub(super) fn of_query(query: &MatchQuery, lane: Box<dyn MatchLane + 's>) -> BatchBuilder<'s> {
+        BatchBuilder { lane, rows: RowBatch::of_query(query, BATCH_ROWS, BATCH_BYTES) }
+    }
+
+    /// Adds a match: with the number of its population row, or with its key.
+    #[inline]
+    fn push_match(
+        &mut self,
+        row: Option<u32>,
+        key: Packed<'_>,
+        value: Packed<'_>,
+        seen_at: SeenAt,
+    ) -> Result<()> {
+        let Some(row) = row else { return self.push(key, value, seen_at) };
+        let value = |text: &mut Vec<u8>| value.unpack_into(text);
+        if self.rows.push_position(row, value, seen_at) { self.send() } else { Ok(()) }
     }
 
     /// Adds a row.

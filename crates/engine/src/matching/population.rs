@@ -1,13 +1,17 @@
 //! One batch of a population in memory: its identifiers are packed, divided into hash partitions, and sorted by hash.
 
+use super::row_states::RowStates;
 use crate::cpu;
+use crate::encoding::bytes::u32_at;
 use crate::encoding::record;
 use crate::encoding::{HashSeed, Packed, Packer};
 use crate::hash_partition::HashPartition;
 use crate::sync::Mutex;
 use crate::sync::{AtomicBool, AtomicIsize, Ordering::Relaxed};
 use idmatch_model::check_id;
-use idmatch_store::{BatchSource, Result, SourceBatch, population_ids};
+use idmatch_store::{
+    BatchSource, Call, MatchQuery, Result, SourceBatch, Unit, UnmatchedReason, population_ids,
+};
 
 /// From this many entries on, a radix sort is faster than comparisons.
 const RADIX_MIN_ENTRIES: usize = 512;
@@ -19,6 +23,8 @@ const PARALLEL_SORT_ROWS: u64 = 1 << 16;
 /// identifiers are counted and left out.
 pub(super) struct Population {
     partitions: Vec<PopulationPartition>,
+    /// What becomes of its rows, if the match is positional.
+    pub(super) states: Option<RowStates>,
     /// Rows read.
     pub(super) rows: u64,
     /// Whether the source has ended.
@@ -31,7 +37,8 @@ pub(super) struct PopulationPartition {
     entries: Vec<Entry>,
     /// The entries of each thread, until they are sorted.
     unsorted: Vec<Vec<Entry>>,
-    /// The packed identifiers: one arena for each thread.
+    /// The packed identifiers: one arena for each thread. In a positional match the number of the row, a
+    /// `u32`, is before each.
     arenas: Vec<Vec<u8>>,
 }
 
@@ -47,16 +54,48 @@ pub(super) struct Entry {
 struct Reader {
     partitions: Vec<(Vec<Entry>, Vec<u8>)>,
     rows: u64,
+    /// Rows without an identifier, if the match is positional.
+    rejected: Vec<(u32, UnmatchedReason)>,
+}
+
+/// A population whose rows are numbered when they are pulled.
+pub(super) struct NumberedSource<'a> {
+    source: &'a mut dyn BatchSource,
+    query: MatchQuery,
+    call: &'a Call,
+    next_row: u64,
+}
+
+/// A batch, and the number of its first row.
+type NumberedBatch = (u64, SourceBatch);
+
+impl<'a> NumberedSource<'a> {
+    pub(super) fn new(
+        source: &'a mut dyn BatchSource,
+        query: MatchQuery,
+        call: &'a Call,
+    ) -> NumberedSource<'a> {
+        NumberedSource { source, query, call, next_row: 0 }
+    }
+
+    fn next_batch(&mut self) -> Result<Option<NumberedBatch>> {
+        let Some(batch) = self.source.next_batch()? else { return Ok(None) };
+        self.call.report("match", batch.batch.num_rows() as u64, Unit::Rows)?;
+        let first_row = self.next_row;
+        self.next_row = self.query.row_after(first_row, batch.batch.num_rows())?;
+        Ok(Some((first_row, batch)))
+    }
 }
 
 impl Population {
     /// Reads on all threads until the source ends or about `max_bytes` are taken.
     pub(super) fn read(
-        source: &mut dyn BatchSource,
+        source: &mut NumberedSource<'_>,
         max_bytes: usize,
         seed: HashSeed,
     ) -> Result<Population> {
-        let first: Vec<SourceBatch> =
+        let (first_row, positions) = (source.next_row, source.query.positions);
+        let first: Vec<NumberedBatch> =
             [source.next_batch()?, source.next_batch()?].into_iter().flatten().collect();
         let state = ReadState {
             seed,
@@ -67,10 +106,18 @@ impl Population {
         // A single batch is not worth a second thread.
         let threads = cpu::count().min(state.source.lock().0.len().max(1));
         let readers = cpu::on_each_thread(threads, |thread| {
-            state.read(thread as u32).inspect_err(|_| state.ended.store(true, Relaxed))
+            let read = match positions {
+                true => state.read::<true>(thread as u32),
+                false => state.read::<false>(thread as u32),
+            };
+            read.inspect_err(|_| state.ended.store(true, Relaxed))
         })?;
         let is_last = state.ended.into_inner();
         let rows = readers.iter().map(|reader| reader.rows).sum();
+        let states = positions.then(|| {
+            let rejected = readers.iter().flat_map(|reader| reader.rejected.iter().copied());
+            RowStates::new(first_row as u32, rows as usize, rejected)
+        });
         let mut read: Vec<_> =
             readers.into_iter().map(|reader| reader.partitions.into_iter()).collect();
         let mut next_partition =
@@ -83,7 +130,7 @@ impl Population {
             Ok(())
         })?;
         let partitions = partitions.into_iter().map(|partition| partition.into_inner());
-        Ok(Population { partitions: partitions.collect(), rows, is_last })
+        Ok(Population { partitions: partitions.collect(), states, rows, is_last })
     }
 
     pub(super) fn partition(&self, partition: HashPartition) -> &PopulationPartition {
@@ -94,16 +141,16 @@ impl Population {
 }
 
 /// What the reading threads share.
-struct ReadState<'a> {
+struct ReadState<'a, 's> {
     seed: HashSeed,
     /// Batches that were read already, and where the others come from.
-    source: Mutex<(Vec<SourceBatch>, &'a mut dyn BatchSource)>,
+    source: Mutex<(Vec<NumberedBatch>, &'a mut NumberedSource<'s>)>,
     bytes_left: AtomicIsize,
     ended: AtomicBool,
 }
 
-impl ReadState<'_> {
-    fn next_batch(&self) -> Result<Option<SourceBatch>> {
+impl ReadState<'_, '_> {
+    fn next_batch(&self) -> Result<Option<NumberedBatch>> {
         let (first, source) = &mut *self.source.lock();
         if let Some(batch) = first.pop() {
             return Ok(Some(batch));
@@ -118,22 +165,34 @@ impl ReadState<'_> {
         Ok(next)
     }
 
-    fn read(&self, thread: u32) -> Result<Reader> {
+    fn read<const POSITIONS: bool>(&self, thread: u32) -> Result<Reader> {
         let partitions = (0..HashPartition::COUNT).map(|_| (Vec::new(), Vec::new())).collect();
-        let mut reader = Reader { partitions, rows: 0 };
+        let mut reader = Reader { partitions, rows: 0, rejected: Vec::new() };
         let mut packer = Packer::default();
-        while let Some(batch) = self.next_batch()? {
+        while let Some((first_row, batch)) = self.next_batch()? {
             reader.rows += batch.batch.num_rows() as u64;
             let mut bytes = 0;
-            for id in population_ids(&batch)?.into_iter().flatten() {
-                if check_id(id).is_err() {
+            for (row, id) in (first_row..).zip(&population_ids(&batch)?) {
+                let Some(id) = id.filter(|id| check_id(id).is_ok()) else {
+                    if POSITIONS {
+                        let reason = match id {
+                            None => UnmatchedReason::Null,
+                            Some(_) => UnmatchedReason::Malformed,
+                        };
+                        reader.rejected.push((row as u32, reason));
+                        bytes += size_of::<(u32, UnmatchedReason)>();
+                    }
                     continue;
-                }
+                };
                 let id = packer.pack(id);
                 let hash = id.hash(self.seed);
                 if let Some((entries, arena)) =
                     reader.partitions.get_mut(usize::from(HashPartition::of(hash).0))
                 {
+                    if POSITIONS {
+                        arena.extend_from_slice(&(row as u32).to_le_bytes());
+                        bytes += size_of::<u32>();
+                    }
                     entries.push(Entry { hash, arena: thread, at: arena.len() as u32 });
                     record::push(arena, id);
                     bytes += size_of::<Entry>() + 1 + id.payload.len();
@@ -188,6 +247,14 @@ impl PopulationPartition {
     /// The identifier of the entry with this number.
     pub(super) fn entry_key(&self, number: u32) -> Option<Packed<'_>> {
         self.key(self.entries.get(number as usize)?)
+    }
+
+    /// The row of the entry with this number, in a positional match.
+    #[inline]
+    pub(super) fn entry_row(&self, number: u32) -> Option<u32> {
+        let entry = self.entries.get(number as usize)?;
+        let at = (entry.at as usize).checked_sub(size_of::<u32>())?;
+        u32_at(self.arenas.get(entry.arena as usize)?, at)
     }
 
     /// The identifier of an entry.

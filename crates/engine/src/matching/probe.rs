@@ -8,6 +8,7 @@ use super::context::MatchContext;
 use super::count::count;
 use super::hit::Hit;
 use super::population::{Entry, PopulationPartition};
+use super::row_states::RowStates;
 use crate::cpu::prefetch;
 use crate::hash_partition::HashPartition;
 use crate::lookup::BlockCache;
@@ -27,11 +28,12 @@ struct Candidate {
     key: u32,
 }
 
-/// Finds and counts the matches of a partition.
+/// Finds and counts the matches of a partition; marks the rows that have some, if the match is positional.
 pub(super) fn probe(
     context: MatchContext<'_>,
     partition: HashPartition,
     population: &PopulationPartition,
+    states: Option<&RowStates>,
 ) -> Result<(Vec<Hit>, MatchCounts)> {
     let segments = context.segments;
     for segment in segments {
@@ -69,7 +71,7 @@ pub(super) fn probe(
         if segments.len() > 1 {
             found.sort_by_key(|hit| hit.entry);
         }
-        count(context, population, found, &mut cache, &mut counts)?;
+        count(context, (population, states), found, &mut cache, &mut counts)?;
         first_entry += chunk.len() as u32;
     }
     Ok((hits, counts))

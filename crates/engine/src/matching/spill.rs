@@ -2,6 +2,7 @@
 //!
 //! Only identifiers with hits are kept. A partition is a sequence of
 //! `identifier (see [`crate::encoding::record`]) | hits u32 | hits x (segment, block, first row, end row, 4 x u32)`.
+//! In a positional match the number of the population row, a `u32`, is before each identifier.
 //! The file has no name once it is complete, so that it goes with the process.
 
 use super::hit::Hit;
@@ -22,6 +23,8 @@ const HIT_BYTES: usize = 16;
 pub(super) struct SpilledPartitions {
     file: SpillFile,
     partitions: Vec<Extent>,
+    /// Whether the match is positional.
+    positions: bool,
 }
 
 impl SpilledPartitions {
@@ -32,16 +35,17 @@ impl SpilledPartitions {
     pub(super) fn write<'a>(
         disk: &dyn Disk,
         partitions: impl Iterator<Item = (&'a PopulationPartition, &'a [Hit])>,
+        positions: bool,
     ) -> Result<SpilledPartitions> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Relaxed);
         let name = format!("idmatch-{}-{number}.tmp", std::process::id());
         let file = SpillFile::new(std::env::temp_dir().join(name));
         let extents: Result<Vec<Extent>> = partitions
-            .map(|(population, hits)| file.write(disk, &encode(population, hits)))
+            .map(|(population, hits)| file.write(disk, &encode(population, hits, positions)))
             .collect();
         match extents.and_then(|extents| file.unlink(disk).map(|()| extents)) {
-            Ok(partitions) => Ok(SpilledPartitions { file, partitions }),
+            Ok(partitions) => Ok(SpilledPartitions { file, partitions, positions }),
             Err(e) => {
                 file.remove(disk).ok();
                 Err(e)
@@ -56,16 +60,20 @@ impl SpilledPartitions {
         };
         let mut bytes = Vec::new();
         self.file.read(extent, &mut bytes)?;
-        decode(bytes).ok_or_else(|| Error::new(ErrorKind::Corrupt, "a temporary file is malformed"))
+        decode(bytes, self.positions)
+            .ok_or_else(|| Error::new(ErrorKind::Corrupt, "a temporary file is malformed"))
     }
 }
 
-fn encode(population: &PopulationPartition, hits: &[Hit]) -> Vec<u8> {
+fn encode(population: &PopulationPartition, hits: &[Hit], positions: bool) -> Vec<u8> {
     let mut bytes = Vec::new();
     for hits in hits.chunk_by(|a, b| a.entry == b.entry) {
-        let Some(key) = hits.first().and_then(|hit| population.entry_key(hit.entry)) else {
-            continue;
-        };
+        let Some(entry) = hits.first().map(|hit| hit.entry) else { continue };
+        let Some(key) = population.entry_key(entry) else { continue };
+        if positions {
+            let Some(row) = population.entry_row(entry) else { continue };
+            bytes.extend_from_slice(&row.to_le_bytes());
+        }
         record::push(&mut bytes, key);
         bytes.extend_from_slice(&(hits.len() as u32).to_le_bytes());
         for hit in hits {
@@ -78,10 +86,11 @@ fn encode(population: &PopulationPartition, hits: &[Hit]) -> Vec<u8> {
     bytes
 }
 
-fn decode(bytes: Vec<u8>) -> Option<(PopulationPartition, Vec<Hit>)> {
+fn decode(bytes: Vec<u8>, positions: bool) -> Option<(PopulationPartition, Vec<Hit>)> {
     let (mut keys, mut hits) = (Vec::new(), Vec::new());
     let mut at = 0;
     while at < bytes.len() {
+        at += if positions { size_of::<u32>() } else { 0 };
         let (_, next) = record::read(&bytes, at)?;
         let entry = keys.len() as u32;
         keys.push(at as u32);

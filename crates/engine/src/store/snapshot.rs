@@ -180,7 +180,6 @@ impl TableSnapshot for EngineTableSnapshot {
         query: MatchQuery,
         call: &Call,
     ) -> Result<Box<dyn Match>> {
-        call.check()?;
         let query = MatchQuery { window: self.visible(query.window), ..query };
         Ok(Box::new(EngineMatch::run(
             &*self.point.owners.versions.disk,
@@ -188,6 +187,7 @@ impl TableSnapshot for EngineTableSnapshot {
             (self.table.clone(), self.point.last),
             population,
             query,
+            call,
         )?))
     }
 

@@ -219,7 +219,7 @@ fn identifiers_that_share_a_hash_are_found() {
         assert_eq!(table.last_seen(&id, &partner_id).unwrap(), None, "{number}");
     }
     let asked: Vec<String> = numbers.iter().map(u64::to_string).collect();
-    let query = MatchQuery { by: Side::Id, window: Window::ALL, pick: Pick::All };
+    let query = MatchQuery { by: Side::Id, window: Window::ALL, pick: Pick::All, positions: false };
     let matched = table.match_population(&mut Batches::of_population(&asked), query).unwrap();
     assert_eq!(matched.counts().matched, 2_000);
     assert_eq!(table.verify().unwrap(), []);

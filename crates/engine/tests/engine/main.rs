@@ -22,6 +22,7 @@ mod identities;
 mod kill;
 mod kill_all;
 mod orders;
+mod positions;
 mod power;
 mod properties;
 mod readers;

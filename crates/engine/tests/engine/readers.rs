@@ -36,7 +36,7 @@ fn load_of(answers: &[Row]) -> i64 {
 }
 
 fn matched(table: &Table, by: Side, keys: impl Iterator<Item = String>) -> Vec<Row> {
-    let query = MatchQuery { by, pick: Pick::All, window: Window::ALL };
+    let query = MatchQuery { by, pick: Pick::All, window: Window::ALL, positions: false };
     let rows = ask(table, &Question::Match(Arc::new(keys.collect()), query)).unwrap();
     rows.into_iter().skip(1).collect()
 }
@@ -151,7 +151,8 @@ fn a_match_keeps_its_state() {
     let dir = tempfile::tempdir().unwrap();
     let store = store_with_one_load(&dir.path().join("store"));
     let table = store.table(&name(TABLE)).unwrap();
-    let query = MatchQuery { by: Side::PartnerId, pick: Pick::All, window: Window::ALL };
+    let query =
+        MatchQuery { by: Side::PartnerId, pick: Pick::All, window: Window::ALL, positions: false };
     let mut population = Batches::of_population(&["shared".to_owned()]);
     let matched = table.match_population(&mut population, query).unwrap();
     let snapshot = table.snapshot().unwrap();

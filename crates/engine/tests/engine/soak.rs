@@ -163,7 +163,12 @@ impl Soak<'_> {
         };
         match random.below(4) {
             0 => bounds.check_match(generation, side, &window, || {
-                let query = MatchQuery { by: side, pick: Pick::All, window: window.window() };
+                let query = MatchQuery {
+                    by: side,
+                    pick: Pick::All,
+                    window: window.window(),
+                    positions: false,
+                };
                 let keys = (0..GRID).map(|key| Place::key(generation, side, key)).collect();
                 let rows = ask(&table, &Question::Match(Arc::new(keys), query)).unwrap();
                 rows[1..].to_vec()

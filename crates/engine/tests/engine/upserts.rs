@@ -254,7 +254,7 @@ fn a_small_match_may_repeat_a_key_with_many_rows() {
     let rows: Vec<Row> = (0..300).map(|n| ("hot".to_owned(), format!("{n}"), n)).collect();
     upsert(&table, &mut Batches::of_rows(&rows, 100)).unwrap();
     let population = Arc::new(vec!["hot".to_owned(); 1_000]);
-    let query = MatchQuery { by: Side::Id, pick: Pick::All, window: Window::ALL };
+    let query = MatchQuery { by: Side::Id, pick: Pick::All, window: Window::ALL, positions: false };
     let found = ask(&table, &Question::Match(population, query)).unwrap();
     assert_eq!(found.len(), 1 + 300 * 1_000);
 }

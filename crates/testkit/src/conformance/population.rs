@@ -5,19 +5,16 @@ use super::format::MatchQuestion;
 use super::generate::expand;
 use super::input::{Batches, Cut};
 use super::load::{Loading, load};
+use super::positions;
+use super::sent;
 use super::value::{Date, Scope, Text, window};
-use arrow_array::cast::AsArray;
-use arrow_array::types::TimestampMillisecondType;
-use arrow_array::{RecordBatch, StringArray};
-use idmatch_model::{SeenAt, Side};
+use arrow_array::RecordBatch;
 use idmatch_store::{
     Error, ErrorKind, Match, MatchCounts, MatchLane, MatchQuery, MatchSink, Result, Table,
-    match_schema,
 };
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Matches the population, and compares counts and rows.
+/// Matches the population, without positions and with them, and compares counts and rows.
 pub(super) fn ask(
     table: &Table,
     question: &MatchQuestion,
@@ -25,9 +22,12 @@ pub(super) fn ask(
     cut: Cut,
 ) -> Result<Vec<Difference>> {
     let window = window(question.since.as_ref(), question.until.as_ref(), scope)?;
-    let query = MatchQuery { by: question.by, pick: question.pick, window };
+    let query = MatchQuery { by: question.by, pick: question.pick, window, positions: false };
+    let positional = MatchQuery { positions: true, ..query };
     let mut population = Batches::of_population(&question.population, scope, cut)?;
     let result = table.match_population(&mut population, query)?;
+    let mut population = Batches::of_population(&question.population, scope, cut)?;
+    let numbered = with_positions(table, &mut population, positional)?;
     let mut differences = Vec::new();
     let expected = MatchCounts {
         population: question.counts.population,
@@ -35,6 +35,9 @@ pub(super) fn ask(
         rows: question.counts.rows,
     };
     differences.extend(compare_counts(expected, result.counts()));
+    differences.extend(positions::check_plain(result.as_ref()));
+    let numbered_counts = numbered.as_ref().map(|numbered| numbered.counts());
+    differences.extend(numbered_counts.and_then(|got| compare_counts(expected, got)));
     if let Some(later) = &question.then_load {
         differences.extend(load(table, later, Loading::default(), scope, cut)?);
     }
@@ -44,14 +47,21 @@ pub(super) fn ask(
     };
     let rows = question.rows.as_ref().map(|rows| expand(rows, scope, row)).transpose()?;
     // Twice, because a match can be read any number of times.
+    let mut got = Vec::new();
     for _ in 0..2 {
-        let got = read(result.as_ref(), question.by)?;
+        got = read(result.as_ref(), &query)?;
         let counts = MatchCounts { rows: got.len() as u64, ..expected };
         differences.extend(compare_counts(expected, counts));
         differences.extend(rows.as_ref().and_then(|rows| compare_match(rows, &got)));
     }
     if expected.rows > 0 {
         differences.extend(check_refusal(result.as_ref()));
+    }
+    if let Some(numbered) = numbered {
+        let cell = |row: &Option<Text>, scope| row.as_ref().map(|row| row.bytes(scope)).transpose();
+        let population = expand(&question.population, scope, cell)?;
+        let numbered = numbered.as_ref();
+        differences.extend(positions::compare(numbered, &positional, &population, &got)?);
     }
     Ok(differences)
 }
@@ -64,39 +74,21 @@ fn compare_counts(expected: MatchCounts, got: MatchCounts) -> Option<Difference>
     (expected != got).then(|| Difference { expected: shown(expected), got: shown(got) })
 }
 
-fn read(result: &dyn Match, by: Side) -> Result<Vec<Row>> {
-    let rows = Mutex::new(Vec::new());
-    result.write(&|batch| {
-        let batch = rows_of(&batch, by)?;
-        lock(&rows).extend(batch);
-        Ok(())
-    })?;
-    Ok(rows.into_inner().unwrap_or_else(PoisonError::into_inner))
+fn read(matched: &dyn Match, query: &MatchQuery) -> Result<Vec<Row>> {
+    let rows = sent::read(matched, query, sent::texts)?.into_iter();
+    Ok(rows.map(|(key, answer, seen_at)| Row { ids: vec![key, answer], seen_at }).collect())
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn rows_of(batch: &RecordBatch, by: Side) -> Result<Vec<Row>> {
-    let malformed = || {
-        let what = format!("a match gave a batch with the schema {}", batch.schema_ref());
-        Error::new(ErrorKind::InvalidArgument, what)
-    };
-    let [keys, answers, dates] = batch.columns() else { return Err(malformed()) };
-    if *batch.schema_ref() != match_schema(by) {
-        return Err(malformed());
+/// The match with positions; `None` where a backend does not have it yet.
+fn with_positions(
+    table: &Table,
+    population: &mut Batches,
+    query: MatchQuery,
+) -> Result<Option<Box<dyn Match>>> {
+    match table.match_population(population, query) {
+        Err(error) if error.to_string().contains("not implemented yet") => Ok(None),
+        outcome => outcome.map(Some),
     }
-    let (keys, answers): (&StringArray, &StringArray) = (keys.as_string(), answers.as_string());
-    let dates = dates.as_primitive::<TimestampMillisecondType>();
-    let row = |((key, answer), date): ((Option<&str>, Option<&str>), Option<i64>)| {
-        let (Some(key), Some(answer), Some(date)) = (key, answer, date) else {
-            return Err(malformed());
-        };
-        let seen_at = SeenAt::from_millis(date)?;
-        Ok(Row { ids: vec![key.to_owned(), answer.to_owned()], seen_at })
-    };
-    keys.iter().zip(answers).zip(dates).map(row).collect()
 }
 
 /// An error of the sink must stop the match and be its error.

@@ -1,10 +1,11 @@
 //! A population that the reference has matched.
 
 use super::observed::Answer;
-use arrow_array::{RecordBatch, StringArray, TimestampMillisecondArray};
-use idmatch_model::{Pick, SeenAt, Side};
+use arrow_array::{ArrayRef, RecordBatch, StringArray, TimestampMillisecondArray, UInt32Array};
+use idmatch_model::{Pick, SeenAt};
 use idmatch_store::{
-    Error, ErrorKind, Match, MatchCounts, MatchSink, PlanStep, Result, match_schema,
+    Error, ErrorKind, Match, MatchCounts, MatchQuery, MatchSink, PlanStep, Result, UnmatchedReason,
+    not_positional,
 };
 use std::sync::Arc;
 
@@ -12,31 +13,46 @@ const BATCH_ROWS: usize = 8_192;
 
 /// All matches, worked out.
 pub(super) struct MemoryMatch {
-    by: Side,
+    query: MatchQuery,
     counts: MatchCounts,
-    rows: Vec<(Arc<str>, Arc<str>, SeenAt)>,
+    rows: Vec<MatchedRow>,
+    unmatched: Vec<(u32, UnmatchedReason)>,
+}
+
+/// A match of a population row.
+struct MatchedRow {
+    /// The number of the population row, if the match is positional.
+    row: u32,
+    key: Arc<str>,
+    answer: Arc<str>,
+    date: SeenAt,
 }
 
 impl MemoryMatch {
     /// The match of an empty population.
-    pub(super) fn new(by: Side) -> MemoryMatch {
-        MemoryMatch { by, counts: MatchCounts::default(), rows: Vec::new() }
+    pub(super) fn new(query: MatchQuery) -> MemoryMatch {
+        let (rows, unmatched) = (Vec::new(), Vec::new());
+        MemoryMatch { query, counts: MatchCounts::default(), rows, unmatched }
     }
 
-    /// Adds a population row: its key with the key's answers, newest first, or `None` for an
-    /// invalid identifier.
-    pub(super) fn add_population_row(&mut self, row: Option<(&str, Vec<Answer>)>, pick: Pick) {
+    /// Adds a population row: its key with the key's answers, newest first, or why it holds no
+    /// identifier.
+    pub(super) fn add_population_row(&mut self, row: Result<(&str, Vec<Answer>), UnmatchedReason>) {
+        let number = self.counts.population as u32;
         self.counts.population += 1;
-        let Some((key, mut answers)) = row.filter(|(_, answers)| !answers.is_empty()) else {
-            return;
+        let (key, mut answers) = match row {
+            Ok((key, answers)) if !answers.is_empty() => (key, answers),
+            Ok(_) => return self.unmatched.push((number, UnmatchedReason::NotFound)),
+            Err(reason) => return self.unmatched.push((number, reason)),
         };
-        if pick == Pick::Latest {
+        if self.query.pick == Pick::Latest {
             answers.truncate(1);
         }
         self.counts.matched += 1;
         self.counts.rows += answers.len() as u64;
         let key: Arc<str> = key.into();
-        self.rows.extend(answers.into_iter().map(|(answer, date)| (key.clone(), answer, date)));
+        let matched = |(answer, date)| MatchedRow { row: number, key: key.clone(), answer, date };
+        self.rows.extend(answers.into_iter().map(matched));
     }
 }
 
@@ -53,17 +69,27 @@ impl Match for MemoryMatch {
     fn write(&self, sink: &dyn MatchSink) -> Result<()> {
         let mut lane = sink.lane()?;
         for rows in self.rows.chunks(BATCH_ROWS) {
-            let keys = StringArray::from_iter_values(rows.iter().map(|(key, _, _)| key));
-            let answers = StringArray::from_iter_values(rows.iter().map(|(_, answer, _)| answer));
-            let dates = rows.iter().map(|(_, _, date)| date.millis_i64());
+            let keys: ArrayRef = if self.query.positions {
+                Arc::new(UInt32Array::from_iter_values(rows.iter().map(|row| row.row)))
+            } else {
+                Arc::new(StringArray::from_iter_values(rows.iter().map(|row| &row.key)))
+            };
+            let answers = StringArray::from_iter_values(rows.iter().map(|row| &row.answer));
+            let dates = rows.iter().map(|row| row.date.millis_i64());
             let dates = TimestampMillisecondArray::from_iter_values(dates).with_timezone("UTC");
-            let columns: Vec<arrow_array::ArrayRef> =
-                vec![Arc::new(keys), Arc::new(answers), Arc::new(dates)];
-            let batch = RecordBatch::try_new(match_schema(self.by), columns).map_err(|e| {
+            let columns = vec![keys, Arc::new(answers), Arc::new(dates)];
+            let batch = RecordBatch::try_new(self.query.schema(), columns).map_err(|e| {
                 Error::with_source(ErrorKind::InvalidArgument, "cannot build a match batch", e)
             })?;
             lane.push(batch)?;
         }
         lane.finish()
+    }
+
+    fn unmatched(&self, take: &mut dyn FnMut(u32, UnmatchedReason) -> Result<()>) -> Result<()> {
+        if !self.query.positions {
+            return Err(not_positional());
+        }
+        self.unmatched.iter().try_for_each(|(row, reason)| take(*row, *reason))
     }
 }

@@ -5,7 +5,7 @@ use super::observed::Observed;
 use idmatch_model::{SeenAt, TableId, TableName, TableOptions, Window, check_id};
 use idmatch_store::{
     Answers, AnswersBuilder, BatchSource, Call, Distinct, Lookup, Match, MatchQuery, MatchSink,
-    PARTS, Parts, Result, RowLane, TableSnapshot, TableStats, Version,
+    PARTS, Parts, Result, RowLane, TableSnapshot, TableStats, UnmatchedReason, Version,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -94,14 +94,19 @@ impl TableSnapshot for MemoryTableSnapshot {
         call: &Call,
     ) -> Result<Box<dyn Match>> {
         let is_visible = self.visibility(query.window);
-        let mut matched = MemoryMatch::new(query.by);
+        let (mut matched, mut rows) = (MemoryMatch::new(query), 0);
         while let Some(batch) = population.next_batch()? {
             call.check()?;
-            for key in &idmatch_store::population_ids(&batch)? {
-                let key = key.and_then(|bytes| std::str::from_utf8(bytes).ok());
+            rows = query.row_after(rows, batch.batch.num_rows())?;
+            for bytes in &idmatch_store::population_ids(&batch)? {
+                let key = match bytes.map(check_id) {
+                    None => Err(UnmatchedReason::Null),
+                    Some(Err(_)) => Err(UnmatchedReason::Malformed),
+                    Some(Ok(key)) => Ok(key),
+                };
                 let answers =
                     key.map(|key| (key, self.table.observed.answers(query.by, key, &is_visible)));
-                matched.add_population_row(answers, query.pick);
+                matched.add_population_row(answers);
             }
         }
         Ok(Box::new(matched))

@@ -74,7 +74,7 @@ impl Hub {
                 keys.extend((0..ROWS).map(|row| own_name(writer, number, row)));
             }
         }
-        let query = MatchQuery { by: side, pick: Pick::All, window: Window::ALL };
+        let query = MatchQuery { by: side, pick: Pick::All, window: Window::ALL, positions: false };
         let found = ask(table, &Question::Match(Arc::new(keys), query)).map_err(|e| e.chain())?;
         let (of_hub, of_own): (Vec<&Row>, Vec<&Row>) =
             found[1..].iter().partition(|row| row.0 == hub_name(self.number));

@@ -35,7 +35,7 @@ pub(crate) fn questions(rows: &[Row], windows: &[Window]) -> Vec<Question> {
             let answers = |key: &&str| Question::Answers(side, (*key).to_owned(), *window);
             questions.extend(keys.iter().map(answers));
             for pick in [Pick::All, Pick::Latest] {
-                let query = MatchQuery { by: side, pick, window: *window };
+                let query = MatchQuery { by: side, pick, window: *window, positions: false };
                 questions.push(Question::Match(population.clone(), query));
             }
         }

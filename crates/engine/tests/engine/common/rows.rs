@@ -80,7 +80,8 @@ impl NumberedRows {
     pub(crate) fn are_in(&self, table: &Table, number: usize) -> bool {
         let rows = self.batch(number);
         let population = Arc::new(rows.iter().map(|(id, _, _)| id.clone()).collect());
-        let query = MatchQuery { by: Side::Id, pick: Pick::All, window: Window::ALL };
+        let query =
+            MatchQuery { by: Side::Id, pick: Pick::All, window: Window::ALL, positions: false };
         let mut matches = ask(table, &Question::Match(population, query)).unwrap().split_off(1);
         let hot = Question::Answers(Side::PartnerId, format!("hot-{number}"), Window::ALL);
         let of_hot = ask(table, &hot).unwrap();
