@@ -2,7 +2,7 @@
 //! numbers, and each other row with the reason that the population itself tells.
 
 use super::compare::{Difference, Row, compare_rows, shown_error};
-use super::sent;
+use super::sent::{self, SentRow};
 use arrow_array::ArrayRef;
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt32Type;
@@ -24,19 +24,20 @@ pub(super) fn compare(
         match key.map(|key| answers.get(key)) {
             Ok(Some(answers)) => {
                 for (answer, date) in answers {
-                    hits.push(hit(number, (*answer).clone(), *date));
+                    hits.push((number, (*answer).clone(), *date));
                 }
             }
             Ok(None) => unmatched.push((number, UnmatchedReason::NotFound)),
             Err(reason) => unmatched.push((number, reason)),
         }
     }
-    let mut got = sent::read(matched, query, numbers)?;
+    let mut got: Vec<SentRow<u32>> = sent::read(matched, query, numbers)?;
     // Stable: the rows of one population row keep their order.
     got.sort_by_key(|(number, _, _)| *number);
-    let got: Vec<Row> =
-        got.into_iter().map(|(number, answer, date)| hit(number, answer, date)).collect();
-    let mut differences: Vec<Difference> = compare_rows(&hits, &got).into_iter().collect();
+    let mut differences = Vec::new();
+    if hits != got {
+        differences.extend(compare_rows(&shown(hits), &shown(got)));
+    }
     // Twice, because it can be read any number of times.
     for _ in 0..2 {
         differences.extend(compare_unmatched(&unmatched, &read_unmatched(matched)?));
@@ -57,8 +58,13 @@ pub(super) fn check_plain(matched: &dyn Match) -> Option<Difference> {
     Some(Difference { expected: "error invalid-argument".to_owned(), got })
 }
 
-fn hit(number: u32, answer: String, seen_at: SeenAt) -> Row {
-    Row { ids: vec![number.to_string(), answer], seen_at }
+/// Hits as a difference shows them.
+fn shown(hits: Vec<SentRow<u32>>) -> Vec<Row> {
+    let row = |(number, answer, seen_at): SentRow<u32>| Row {
+        ids: vec![number.to_string(), answer],
+        seen_at,
+    };
+    hits.into_iter().map(row).collect()
 }
 
 /// The answers of each key, each once, in the order of their first occurrence. The rows of a key that is in
@@ -105,10 +111,10 @@ fn compare_unmatched(
         return None;
     }
     let same = expected.iter().zip(got).take_while(|(expected, got)| expected == got).count();
-    let shown = |rows: &[(u32, UnmatchedReason)]| {
+    let text = |rows: &[(u32, UnmatchedReason)]| {
         format!("{} unmatched rows, the {}th is {:?}", rows.len(), same + 1, rows.get(same))
     };
-    Some(Difference { expected: shown(expected), got: shown(got) })
+    Some(Difference { expected: text(expected), got: text(got) })
 }
 
 /// An error of the receiver must end the reading and be its error.
