@@ -18,12 +18,34 @@ use std::path::Path;
 use std::sync::Arc;
 use twox_hash::xxhash3_128::Hasher;
 
-/// Verifies a table as it is now. Cost: every file of the table is read once, and every row once more in
+/// Verifies a table as it is now, and names files of the store that no manifest names and no writer removes.
+/// Cost: every file of the table is read once, and every row once more in
 /// each direction.
 ///
 /// # Errors
 /// `TableNotFound`, `Io` and `Cancelled`; damage is a finding.
 pub(crate) fn verify_table(
+    versions: &VersionSet,
+    name: &TableName,
+    call: &Call,
+) -> Result<Vec<Finding>> {
+    let mut findings = verify_content(versions, name, call)?;
+    // A damaged manifest was found.
+    match versions.kept_files() {
+        Err(e) if matches!(e.kind(), ErrorKind::Corrupt | ErrorKind::UnsupportedFormat) => {}
+        kept => findings.extend(kept?.iter().map(|path| Finding {
+            place: path.display().to_string(),
+            problem: "no manifest names this file, and no readable note in LOCK tells whether a later \
+                      one did; it is kept. Remove it if nothing is missing in the store, else \
+                      restore the store from a backup"
+                .to_owned(),
+        })),
+    }
+    Ok(findings)
+}
+
+/// The same for the table alone, without unnamed files in the store's folders.
+pub(crate) fn verify_content(
     versions: &VersionSet,
     name: &TableName,
     call: &Call,

@@ -1,10 +1,10 @@
 //! The writer lock: one process writes a store at a time.
 //!
 //! It is an advisory file lock. Everything in the process that writes shares it; it is released with the last
-//! of them. Its new holder catches up with the store and removes orphans. Must not know what is written.
+//! of them, also where a fork still has the file open. Its new holder catches up with the store and removes orphans. Must not know what is written.
 
 use crate::disk::{Lock, io_error};
-use crate::sync::{self, Rank, RankedMutex};
+use crate::sync::{self, Mutex, Rank, RankedMutex};
 use crate::versions::{LOCK, LockNote, Manifest, Version, VersionSet};
 use idmatch_model::SeenAt;
 use idmatch_store::{Error, ErrorKind, Result};
@@ -26,6 +26,8 @@ pub(crate) struct WriterLock {
     versions: Arc<VersionSet>,
     /// The lock, as long as anything in this process has it.
     slot: RankedMutex<Weak<WriterGuard>>,
+    /// The locks of earlier owners of the store in this process, whose background work may not have ended.
+    earlier: Mutex<Vec<Weak<WriterLock>>>,
     /// The process that opened the store.
     process: u32,
 }
@@ -35,6 +37,7 @@ impl WriterLock {
         WriterLock {
             versions,
             slot: RankedMutex::new(Rank::WriterLock, Weak::new()),
+            earlier: Mutex::default(),
             process: std::process::id(),
         }
     }
@@ -66,10 +69,12 @@ impl WriterLock {
     /// `Busy` if another process has it.
     pub(crate) fn acquire(&self) -> Result<Arc<WriterGuard>> {
         self.check_writable()?;
+        self.wait_for_earlier();
         let mut slot = self.slot.lock();
         if let Some(guard) = slot.upgrade() {
             return Ok(guard);
         }
+        self.check_local()?;
         let versions = &self.versions;
         let segments = versions.segments();
         versions.disk.create_dir(&segments).map_err(|e| io_error("make", &segments, e))?;
@@ -88,22 +93,64 @@ impl WriterLock {
         if !published.is_published() {
             // The identity of the store is durable before any file has it.
             let manifest = Arc::new(Manifest::new()?);
-            versions.install(Version { manifest, ..Version::default() });
+            versions.install(Version::without_tables(manifest));
             versions.publish_locked(|_| Ok(()), |version| version)?;
         }
-        // Without a note of this store it is unknown whether this manifest is the one that was published last.
-        if noted.is_some() {
-            for path in versions.orphans(&published)? {
-                match versions.disk.remove(&path) {
-                    // The last reader of it went meanwhile.
-                    Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-                    removed => removed.map_err(|e| io_error("remove", &path, e))?,
-                }
+        for path in versions.orphans(&published)? {
+            match versions.disk.remove(&path) {
+                // The last reader of it went meanwhile.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                removed => removed.map_err(|e| io_error("remove", &path, e))?,
             }
         }
-        versions.note_in_lock(LockNote::of_this_process(&versions.current().manifest));
+        let version = versions.current();
+        if noted.is_none() {
+            self.note_first(&version.manifest)?;
+        } else {
+            versions.note_in_lock(&version.manifest).ok();
+        }
         *slot = Arc::downgrade(&guard);
         Ok(guard)
+    }
+
+    /// Has this process write only after these, which write no longer than it takes to end their work.
+    pub(crate) fn follow(&self, earlier: Vec<Weak<WriterLock>>) {
+        *self.earlier.lock() = earlier;
+    }
+
+    fn wait_for_earlier(&self) {
+        let earlier = self.earlier.lock().clone();
+        let is_writing =
+            |lock: &Weak<WriterLock>| lock.upgrade().is_some_and(|lock| lock.is_writing());
+        while earlier.iter().any(is_writing) {
+            sync::sleep(LOCK_PAUSE);
+        }
+        self.earlier.lock().clear();
+    }
+
+    /// Whether background work of this process writes. A fork has none.
+    fn is_writing(&self) -> bool {
+        self.is_own_process() && self.held().is_some()
+    }
+
+    /// Refuses a store on a network file system: its locks and its syncs cannot be relied on.
+    ///
+    /// # Errors
+    /// `InvalidArgument`; `Io`.
+    pub(crate) fn check_local(&self) -> Result<()> {
+        let root = &self.versions.root;
+        let found = self.versions.disk.network_file_system(root);
+        match found.map_err(|e| io_error("find the file system of", root, e))? {
+            None => Ok(()),
+            Some(kind) => Err(Error::new(
+                ErrorKind::InvalidArgument,
+                format!(
+                    "{} is on a network file system ({kind}), where a store can only be read; copy it \
+                     to a local disk to write it, or use a store on servers",
+                    root.display()
+                ),
+            )),
+        }
     }
 
     /// What LOCK says, whoever has it; `None` if it cannot be read.
@@ -112,12 +159,21 @@ impl WriterLock {
         LockNote::decode(&bytes)
     }
 
-    /// The generation that LOCK names as the last published one of this store; `None` without such a note.
+    /// The generation that LOCK names as the last published one of this store; `None` without such a note. Then
+    /// nothing that is unnamed now will be removed.
     pub(crate) fn noted(&self, guard: &WriterGuard, published: &Manifest) -> Result<Option<u64>> {
         let path = self.versions.root.join(LOCK);
         let bytes = guard.lock.read().map_err(|e| io_error("read", &path, e))?;
         let note = LockNote::decode(&bytes).filter(|note| note.store == published.store);
+        self.versions.keep_unnamed(note.as_ref(), published)?;
         Ok(note.map(|note| note.generation))
+    }
+
+    /// Writes the first note, durably. Without one, what this writer leaves behind would be kept for good.
+    pub(crate) fn note_first(&self, manifest: &Manifest) -> Result<()> {
+        let (versions, path) = (&self.versions, self.versions.root.join(LOCK));
+        versions.note_in_lock(manifest)?;
+        versions.disk.sync(&path).map_err(|e| io_error("sync", &path, e))
     }
 
     /// The error of a manifest that is older than the note in LOCK.

@@ -10,6 +10,19 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 
+/// The magic numbers of network file systems in Linux's `statfs`. FUSE is none in general.
+const NETWORK_FILE_SYSTEMS: [(u32, &str); 9] = [
+    (0x0000_6969, "NFS"),
+    (0xfe53_4d42, "SMB2"),
+    (0xff53_4d42, "CIFS"),
+    (0x0102_1997, "9P"),
+    (0x00c3_6400, "Ceph"),
+    (0x0bd0_0bd0, "Lustre"),
+    (0x4750_4653, "GPFS"),
+    (0x5346_414f, "AFS"),
+    (0x0000_517b, "SMB"),
+];
+
 /// Real files.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct OsDisk;
@@ -21,6 +34,13 @@ impl Disk for OsDisk {
 
     fn directory_id(&self, dir: &Path) -> Option<(u64, u64)> {
         fs::metadata(dir).ok().map(|found| (found.dev(), found.ino()))
+    }
+
+    fn network_file_system(&self, path: &Path) -> io::Result<Option<&'static str>> {
+        let there = path.ancestors().find(|dir| dir.exists()).unwrap_or(Path::new("."));
+        // The magic numbers have 32 bits, whatever the type is.
+        let magic = rustix::fs::statfs(there)?.f_type as u32;
+        Ok(NETWORK_FILE_SYSTEMS.iter().find(|(number, _)| *number == magic).map(|(_, kind)| *kind))
     }
 
     fn create_dir(&self, dir: &Path) -> io::Result<()> {
@@ -92,7 +112,7 @@ impl Disk for OsDisk {
         let file =
             File::options().create(true).truncate(false).read(true).write(true).open(file)?;
         match file.try_lock() {
-            Ok(()) => Ok(Some(Box::new(OsLock { file }))),
+            Ok(()) => Ok(Some(Box::new(OsLock { file, process: std::process::id() }))),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(e)) => Err(e),
         }
@@ -147,9 +167,19 @@ impl Mapped for OsMapped {
     }
 }
 
-/// Unlocked when the file is closed, also if the process is killed.
+/// Unlocked when it is dropped, or when the process is killed. A fork shares the open file, and so the lock: it
+/// neither keeps nor releases what the process that took it releases.
 struct OsLock {
     file: File,
+    process: u32,
+}
+
+impl Drop for OsLock {
+    fn drop(&mut self) {
+        if std::process::id() == self.process {
+            self.file.unlock().ok();
+        }
+    }
 }
 
 impl Lock for OsLock {

@@ -16,6 +16,11 @@ pub trait Disk: Send + Sync + Debug {
     fn directory_id(&self, _dir: &Path) -> Option<(u64, u64)> {
         None
     }
+    /// The kind of network file system that a path is on; `None` for a local one. Of a path that does not exist
+    /// yet, that of the nearest directory that does.
+    fn network_file_system(&self, _path: &Path) -> io::Result<Option<&'static str>> {
+        Ok(None)
+    }
     /// Makes a directory and its parents; one that exists is fine.
     fn create_dir(&self, dir: &Path) -> io::Result<()>;
     /// The names in a directory, unordered. `NotFound` if there is none.

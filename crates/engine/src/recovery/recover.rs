@@ -45,6 +45,7 @@ impl Recovery<'_> {
         if !self.versions.published()?.is_published() {
             return Ok(Vec::new());
         }
+        self.lock.check_local()?;
         let guard = self.lock.lock_file()?;
         let mut manifest = self.versions.published()?;
         let noted = self.lock.noted(&guard, &manifest)?;
@@ -69,12 +70,13 @@ impl Recovery<'_> {
             let lost = format!("{}; {} bytes of upserts", places.join("; "), damage.journal_bytes);
             return Err(would_lose(&lost));
         }
+        if noted.is_none() {
+            self.lock.note_first(&manifest)?;
+        }
         self.versions.raise_next_file(manifest.next_file);
         self.versions.raise_next_file(self.versions.first_unused_number()?);
         let remove_orphans = || -> Result<()> {
-            if noted.is_some() {
-                self.versions.remove_files(self.versions.orphans(&self.versions.published()?)?);
-            }
+            self.versions.remove_files(self.versions.orphans(&self.versions.published()?)?);
             Ok(())
         };
         // Newer files may be all that is left of the newer state, which stays until this one is published.
@@ -237,8 +239,7 @@ impl Recovery<'_> {
                 }
             }
             if damage.is_of_journal {
-                let next = journal.last_key_value().map_or(0, |(number, _)| number + 1);
-                manifest.journal.first = next.max(manifest.journal.first);
+                manifest.journal.first = next_journal(manifest, journal);
                 manifest.journal.closed = written;
             }
             Ok(())
@@ -247,9 +248,11 @@ impl Recovery<'_> {
 
     /// Writes the readable records as one journal file, durably; returns its number and length.
     fn write_journal(&self, manifest: &Manifest, journal: &Journal) -> Result<Option<(u64, u64)>> {
-        let Some((last, _)) = journal.last_key_value() else { return Ok(None) };
+        if journal.is_empty() {
+            return Ok(None);
+        }
         let header = FileHeader {
-            number: last + 1,
+            number: next_journal(manifest, journal),
             store: manifest.store,
             id: Identity::random()?,
             ..FileHeader::default()
@@ -268,6 +271,13 @@ impl Recovery<'_> {
         file.sync()?;
         Ok(Some((file.number(), file.durable())))
     }
+}
+
+/// A number above those of all journal files there were: readers know some that are gone.
+fn next_journal(manifest: &Manifest, journal: &Journal) -> u64 {
+    let last = journal.last_key_value().map(|(number, _)| *number);
+    let closed = manifest.journal.closed.map(|(number, _)| number);
+    last.max(closed).map_or(0, |last| last.saturating_add(1)).max(manifest.journal.first)
 }
 
 /// Whether a record is only about existing tables.

@@ -3,7 +3,7 @@
 use super::rewrite::rewrite;
 use crate::compaction::Compactor;
 use crate::load::BulkLoader;
-use crate::verify::verify_table;
+use crate::verify::verify_content;
 use crate::versions::VersionSet;
 use crate::write::WritePath;
 use crate::writer_lock::WriterLock;
@@ -40,7 +40,7 @@ impl Repair<'_> {
         let version = versions.current();
         let table = versions.table_of(&version, name)?;
         let made_with = version.manifest.tombstone_files(name);
-        let findings = verify_table(versions, name, call)?;
+        let findings = verify_content(versions, name, call)?;
         if findings.is_empty() {
             return Ok(Repaired::default());
         }
@@ -65,7 +65,7 @@ impl Repair<'_> {
             )
             .inspect_err(|_| versions.remove_scratch())?;
         // What was published stays, whoever gives up now.
-        let left = verify_table(versions, name, &Call::default())?;
+        let left = verify_content(versions, name, &Call::default())?;
         match left.first() {
             None => Ok(Repaired { findings, lost_at_most }),
             Some(Finding { place, problem }) => Err(Error::new(

@@ -2,13 +2,15 @@
 //!
 //! Each handle has its own durability, and is closed for itself. Must not know tables.
 //!
-//! Invariant: a process has one set of owners for a directory, unless the directory was replaced.
+//! Invariant: a process has one set of owners for a directory, unless the directory was replaced. Owners that
+//! were dropped may still flush: the next ones write after them.
 
 use super::owners::{Owners, StoreGuard};
 use crate::disk::Disk;
 use crate::options::MemoryLimits;
 use crate::sync::Ordering::{AcqRel, Relaxed};
 use crate::sync::{AtomicBool, Rank, RankedMutex, RwLock};
+use crate::writer_lock::WriterLock;
 use idmatch_store::{Durability, Error, ErrorKind, Result};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -32,23 +34,42 @@ struct OpenStore {
     /// Device and inode; `None` if the directory did not exist.
     directory: Option<(u64, u64)>,
     owners: Weak<StoreGuard>,
+    /// Outlives the owners while their background work ends.
+    lock: Weak<WriterLock>,
+}
+
+/// Where a store is: device and inode of the nearest directory that exists, and the path from there.
+type Place = Option<((u64, u64), PathBuf)>;
+
+fn place(disk: &dyn Disk, root: &Path) -> Place {
+    root.ancestors()
+        .find_map(|dir| Some((disk.directory_id(dir)?, root.strip_prefix(dir).ok()?.to_owned())))
 }
 
 impl OpenStore {
     /// The owners of a directory that this process has opened. A fork has none.
     fn find(disk: &dyn Disk, root: &Path, open: &mut Vec<OpenStore>) -> Option<Arc<StoreGuard>> {
-        if !disk.is_shared() {
-            return None;
-        }
-        open.retain(|store| store.owners.strong_count() > 0);
-        let here = disk.directory_id(root);
-        let found = open.iter().find(|store| {
-            match (store.directory.or_else(|| disk.directory_id(&store.root)), here) {
-                (Some(there), Some(here)) => there == here,
-                _ => store.root == root,
-            }
-        });
-        found?.owners.upgrade().filter(|owners| owners.lock.is_own_process())
+        open.retain(|store| store.lock.strong_count() > 0);
+        let found = OpenStore::all_of(disk, root, open).find_map(|store| store.owners.upgrade());
+        found.filter(|owners| owners.lock.is_own_process())
+    }
+
+    /// The writer locks of owners of a directory that were dropped, and may still write.
+    fn find_ending(disk: &dyn Disk, root: &Path, open: &[OpenStore]) -> Vec<Weak<WriterLock>> {
+        let dropped = OpenStore::all_of(disk, root, open).filter(|s| s.owners.strong_count() == 0);
+        dropped.map(|store| store.lock.clone()).collect()
+    }
+
+    fn all_of<'o>(
+        disk: &'o dyn Disk,
+        root: &Path,
+        open: &'o [OpenStore],
+    ) -> impl Iterator<Item = &'o OpenStore> {
+        let here = if disk.is_shared() { place(disk, root) } else { None };
+        open.iter().filter(move |store| {
+            let directory = store.directory.map(|there| (there, PathBuf::new()));
+            here.is_some() && directory.or_else(|| place(disk, &store.root)) == here
+        })
     }
 }
 
@@ -83,8 +104,13 @@ impl StoreHandle {
         if let Some(other) = OpenStore::find(&*disk, root, &mut open) {
             return Ok(StoreHandle::new(other));
         }
-        let directory = disk.directory_id(root);
-        open.push(OpenStore { root: root.to_owned(), directory, owners: Arc::downgrade(&owners) });
+        owners.lock.follow(OpenStore::find_ending(&*disk, root, &open));
+        open.push(OpenStore {
+            root: root.to_owned(),
+            directory: disk.directory_id(root),
+            owners: Arc::downgrade(&owners),
+            lock: Arc::downgrade(&owners.lock),
+        });
         Ok(StoreHandle::new(owners))
     }
 

@@ -1,6 +1,6 @@
 //! The note in LOCK: who writes, or wrote last, and what was published last.
 //!
-//! It is written after the manifest is durable, and never synced. A manifest that is older than the note is not
+//! It is written after the manifest is durable. Only the first one of a store is synced. A manifest that is older than the note is not
 //! the last one that was published. Must not know the lock itself.
 
 use super::{Manifest, sealed};
@@ -30,6 +30,9 @@ pub(crate) struct LockNote {
     pub(crate) since: u64,
     /// The generation that was published last.
     pub(crate) generation: u64,
+    /// Files with smaller numbers that no manifest names stay: a writer has found no note when they were there.
+    /// 0: none stays.
+    pub(crate) kept_before: u64,
 }
 
 /// What this process does, and since when.
@@ -44,7 +47,7 @@ pub fn name_process(program: &str) {
 
 impl LockNote {
     /// The note of this process.
-    pub(crate) fn of_this_process(manifest: &Manifest) -> LockNote {
+    pub(crate) fn of_this_process(manifest: &Manifest, kept_before: u64) -> LockNote {
         let default = || {
             let path = std::env::current_exe().ok();
             let name = path.as_deref().and_then(Path::file_name).unwrap_or_default();
@@ -53,7 +56,7 @@ impl LockNote {
         };
         let (program, since) = PROCESS.get_or_init(default).clone();
         let (store, generation) = (manifest.store, manifest.generation);
-        LockNote { store, pid: std::process::id(), program, since, generation }
+        LockNote { store, pid: std::process::id(), program, since, generation, kept_before }
     }
 
     /// Reads a note; `None` for one that cannot be read.

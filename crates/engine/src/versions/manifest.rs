@@ -5,16 +5,18 @@
 
 use super::sealed;
 use super::table_entry::{TableEntry, TableFile};
-use super::{Clock, SEGMENTS};
+use super::{Clock, JOURNAL, SEGMENTS};
 use crate::disk::{Disk, corrupt, create_anew, io_error};
 use crate::encoding::HashSeed;
 use crate::file_name::file_number;
 use crate::identity::{Hex64, Identity};
+use crate::journal;
 use crate::tombstones::{TombstoneFile, TombstoneOwner};
 use idmatch_model::{ErasureKey, ErasureKeyError, Period, TableName};
 use idmatch_store::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -52,7 +54,7 @@ pub(crate) struct Manifest {
     pub(crate) names_erasures: BTreeMap<TableName, Vec<TombstoneFile>>,
     pub(crate) history: Vec<HistoryFile>,
     #[serde(rename = "tables")]
-    table_files: BTreeMap<Identity, TableFile>,
+    pub(super) table_files: BTreeMap<Identity, TableFile>,
     pub(crate) dropped: Vec<DroppedTable>,
     pub(crate) copy_of: Option<CopyOf>,
     /// The tables by name, as their files say.
@@ -160,6 +162,11 @@ impl Manifest {
         }
     }
 
+    /// The publication of the manifest in place; `None` if there is none.
+    pub(super) fn publication_in(disk: &dyn Disk, root: &Path) -> Result<Option<Hex64>> {
+        Ok(Manifest::read_alone(disk, root)?.map(|manifest| manifest.publication))
+    }
+
     fn read_alone(disk: &dyn Disk, root: &Path) -> Result<Option<Manifest>> {
         let path = Manifest::path(root);
         match disk.read(&path) {
@@ -263,14 +270,32 @@ impl Manifest {
 
     /// The same, each with its ending.
     fn all_files(&self) -> impl Iterator<Item = (&str, &'static str)> {
+        let tables = self.tables.values().flat_map(|table| table.files());
+        let table_files = self.table_files.values().map(|table| (table.file.as_str(), "tab"));
+        tables.chain(table_files).chain(self.store_files())
+    }
+
+    /// The files that are of no table, each with its ending: those of dropped tables are among them.
+    pub(super) fn store_files(&self) -> impl Iterator<Item = (&str, &'static str)> {
         let dropped = self.dropped.iter().filter_map(|table| table.entry.as_ref());
-        let tables = self.tables.values().chain(dropped).flat_map(|table| table.files());
-        let table_files = self.table_files.values().map(|table| &table.file);
-        let table_files = table_files.chain(self.dropped.iter().map(|table| &table.file));
+        let dropped = dropped.flat_map(|table| table.files());
+        let table_files = self.dropped.iter().map(|table| (table.file.as_str(), "tab"));
         let of_names = self.names_erasures.values().flatten();
         let erasures = self.erasures.iter().chain(of_names).map(|file| (file.file.as_str(), "era"));
         let history = self.history.iter().map(|file| (file.file.as_str(), "his"));
-        tables.chain(table_files.map(|file| (file.as_str(), "tab"))).chain(erasures).chain(history)
+        dropped.chain(table_files).chain(erasures).chain(history)
+    }
+
+    /// Whether the store needs the file at this path; `named` is the result of [`Manifest::files`].
+    pub(super) fn needs(&self, named: &HashSet<&str>, path: &Path) -> bool {
+        let folder = path.parent().and_then(Path::file_name).and_then(OsStr::to_str);
+        match (folder, path.file_name().and_then(OsStr::to_str)) {
+            (Some(SEGMENTS), Some(name)) => named.contains(name),
+            (Some(JOURNAL), Some(name)) => {
+                journal::number_of(name).is_some_and(|number| number >= self.journal.first)
+            }
+            _ => false,
+        }
     }
 
     /// A table to be changed.

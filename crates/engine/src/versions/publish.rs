@@ -4,8 +4,10 @@
 //! version is opened before it is published. What the manifest names no more goes with the last version that
 //! has it.
 
+use super::paths::LOCK;
 use super::version_set::same_options;
 use super::{FileNames, LockNote, Manifest, OpenSegments, TableEntry, Version, VersionSet};
+use crate::disk::io_error;
 use crate::identity::{Hex64, Identity};
 use crate::sync::Ordering::Relaxed;
 use idmatch_model::{TableName, TableOptions};
@@ -27,11 +29,7 @@ impl VersionSet {
         adapt: impl FnOnce(Version) -> Version,
     ) -> Result<()> {
         let published = self.published()?;
-        let current = &self.current().manifest;
-        if current.is_published()
-            && published.publication != current.publication
-            && !self.manifest_in_doubt.load(Relaxed)
-        {
+        if self.is_replaced(&published) && !self.manifest_in_doubt.load(Relaxed) {
             let what = format!(
                 "the MANIFEST of {} was replaced while this process was writing; nothing was \
                  published. Close the store and open it again",
@@ -70,8 +68,9 @@ impl VersionSet {
         manifest.next_file = self.next_file.load(Relaxed);
         // Opened before it is published: a segment that cannot be read never is.
         let version = adapt(self.open_version(manifest.clone(), &mut OpenSegments::new())?);
+        // Also after a panic in between.
+        self.manifest_in_doubt.store(true, Relaxed);
         if let Err(e) = manifest.publish(&*self.disk, &self.root) {
-            self.manifest_in_doubt.store(true, Relaxed);
             if let Ok(now) = self.published()
                 && now.publication == manifest.publication
             {
@@ -83,16 +82,23 @@ impl VersionSet {
         self.manifest_in_doubt.store(false, Relaxed);
         self.current().mark_obsolete_files(&version);
         self.install(version);
-        self.note_in_lock(LockNote::of_this_process(&manifest));
+        self.note_in_lock(&manifest).ok();
         Ok(())
     }
 
-    /// Writes a note into LOCK, best effort: an older one protects less, and harms nothing.
-    pub(crate) fn note_in_lock(&self, note: LockNote) {
-        let lock = self.lock.lock().as_ref().and_then(std::sync::Weak::upgrade);
-        if let (Some(lock), Ok(bytes)) = (lock, note.encode()) {
-            lock.write(&bytes).ok();
-        }
+    /// Notes in LOCK what is published. An older note protects less, and harms nothing.
+    pub(crate) fn note_in_lock(&self, manifest: &Manifest) -> Result<()> {
+        let Some(lock) = self.reaper.held() else { return Ok(()) };
+        let kept_before = self.kept_before.load(Relaxed);
+        let note = LockNote::of_this_process(manifest, kept_before);
+        let path = self.root.join(LOCK);
+        lock.write(&note.encode()?).map_err(|e| io_error("write", &path, e))
+    }
+
+    /// Whether a manifest in place is another one than this process has published or read last.
+    pub(super) fn is_replaced(&self, published: &Manifest) -> bool {
+        let known = &self.current().manifest;
+        known.is_published() && published.publication != known.publication
     }
 
     /// The manifest on disk. A missing one means an empty store only if there never was one: the

@@ -3,13 +3,19 @@
 //! Every version holds the [`StoredFile`]s that it names. A publication marks those that it names no more.
 //! The last holder of a marked file gives it to the [`Reaper`]. Writers remove files in their own thread
 //! ([`Reaper::collect`]); where a reader was the last holder a thread does. Must not know what files are of.
+//!
+//! Invariant: a file is removed only by a holder of LOCK, and only while the manifest in place is the one that
+//! this process knows and does not name the file. A restore, or another process, may have put another file of
+//! the same name there. Device and inode cannot tell: a backup has hard links to the same files.
 
-use crate::disk::Disk;
+use super::Manifest;
+use super::paths::LOCK;
+use crate::disk::{Disk, Lock};
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed};
 use crate::sync::{self, AtomicBool, AtomicUsize, Mutex};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// A published file. Dropped with the last version that names it.
 pub(crate) struct StoredFile {
@@ -21,6 +27,11 @@ pub(crate) struct StoredFile {
 /// Removes obsolete files.
 pub(crate) struct Reaper {
     disk: Arc<dyn Disk>,
+    root: PathBuf,
+    /// The manifest of the current version.
+    known: Mutex<Arc<Manifest>>,
+    /// The writer lock of this process, as long as it is held.
+    lock: Mutex<Option<Weak<dyn Lock>>>,
     obsolete: Mutex<Vec<PathBuf>>,
     /// Obsolete files that a version of this process still has.
     pinned: Mutex<BTreeSet<PathBuf>>,
@@ -56,10 +67,32 @@ impl Drop for StoredFile {
 }
 
 impl Reaper {
-    pub(crate) fn new(disk: Arc<dyn Disk>) -> Arc<Reaper> {
-        let (obsolete, pinned, collectors) =
-            (Mutex::default(), Mutex::default(), AtomicUsize::new(0));
-        Arc::new(Reaper { disk, obsolete, pinned, collectors, process: std::process::id() })
+    pub(crate) fn new(disk: Arc<dyn Disk>, root: &Path) -> Arc<Reaper> {
+        Arc::new(Reaper {
+            disk,
+            root: root.to_owned(),
+            known: Mutex::default(),
+            lock: Mutex::new(None),
+            obsolete: Mutex::default(),
+            pinned: Mutex::default(),
+            collectors: AtomicUsize::new(0),
+            process: std::process::id(),
+        })
+    }
+
+    /// Says what the manifest of the current version is.
+    pub(super) fn know(&self, manifest: Arc<Manifest>) {
+        *self.known.lock() = manifest;
+    }
+
+    /// Says that this process has obtained the writer lock.
+    pub(super) fn set_lock(&self, lock: &Arc<dyn Lock>) {
+        *self.lock.lock() = Some(Arc::downgrade(lock));
+    }
+
+    /// The writer lock, if this process has it.
+    pub(super) fn held(&self) -> Option<Arc<dyn Lock>> {
+        self.lock.lock().as_ref().and_then(Weak::upgrade)
     }
 
     /// Whether a version of this process still has this file, which the manifest names no more.
@@ -89,10 +122,39 @@ impl Reaper {
 
     /// Best effort: the next holder of the writer lock removes what is left.
     fn remove_obsolete(&self) {
+        if !self.obsolete.lock().is_empty() {
+            self.remove_unnamed();
+        }
+    }
+
+    /// Removes files that the manifest does not name; `None` if it is unknown which these are. Then a thread that
+    /// publishes meanwhile does it.
+    fn remove_unnamed(&self) -> Option<()> {
+        let known = self.known.lock().clone();
+        self.check_in_place(&known)?;
+        let _lock = match self.held() {
+            Some(lock) => lock,
+            None => {
+                let lock: Arc<dyn Lock> =
+                    Arc::from(self.disk.try_lock(&self.root.join(LOCK)).ok()??);
+                self.check_in_place(&known)?;
+                lock
+            }
+        };
+        let named = known.files();
         let paths = std::mem::take(&mut *self.obsolete.lock());
-        for path in paths {
+        let (named, unnamed): (Vec<_>, Vec<_>) =
+            paths.into_iter().partition(|path| known.needs(&named, path));
+        self.obsolete.lock().extend(named);
+        for path in unnamed {
             self.disk.remove(&path).ok();
         }
+        Some(())
+    }
+
+    fn check_in_place(&self, known: &Manifest) -> Option<()> {
+        let there = Manifest::publication_in(&*self.disk, &self.root).ok()??;
+        (there == known.publication).then_some(())
     }
 }
 

@@ -56,7 +56,8 @@ pub(crate) struct OpenPlace<'a> {
 }
 
 impl TableVersion {
-    /// Opens a table of a manifest. What `before` has open is shared. Newly opened segments are added to
+    /// Opens a table of a manifest. What `before`, the same table, has open is shared, and files that `stored`
+    /// returns. Newly opened segments are added to
     /// `opened`, also if a later one fails. Memtables are left out.
     pub(super) fn open(
         place: &OpenPlace<'_>,
@@ -64,8 +65,8 @@ impl TableVersion {
         entry: &Arc<TableEntry>,
         before: Option<&TableVersion>,
         opened: &mut OpenSegments,
+        stored: impl Fn(&str) -> Option<Arc<StoredFile>>,
     ) -> Result<TableVersion> {
-        let before = before.filter(|table| table.entry.id == entry.id);
         let open: HashMap<String, &Arc<Segment>> = before
             .into_iter()
             .flat_map(TableVersion::all_segments)
@@ -95,7 +96,7 @@ impl TableVersion {
         let mut files = BTreeMap::new();
         let table_file = manifest.table_file(entry.id);
         for file in entry.files().map(|(file, _)| file).chain(table_file) {
-            let there = before.and_then(|table| table.files.get(file)).cloned();
+            let there = before.and_then(|table| table.file(file)).or_else(|| stored(file));
             let new = || StoredFile::new(place.folder.join(file), place.reaper);
             files.insert(file.to_owned(), there.unwrap_or_else(new));
         }
@@ -136,11 +137,15 @@ impl TableVersion {
         })
     }
 
-    /// Says that the published manifest names the files no more that `after` lacks.
-    pub(super) fn mark_obsolete_files(&self, after: Option<&TableVersion>) {
-        let is_needed = |name: &String| after.is_some_and(|table| table.files.contains_key(name));
+    /// Says that the published manifest names the files no more that are not needed.
+    pub(super) fn mark_obsolete_files(&self, is_needed: impl Fn(&str) -> bool) {
         let gone = self.files.iter().filter(|(name, _)| !is_needed(name));
         gone.for_each(|(_, file)| file.mark_obsolete());
+    }
+
+    /// The file of this name, if it is one of the table's.
+    pub(super) fn file(&self, name: &str) -> Option<Arc<StoredFile>> {
+        self.files.get(name).cloned()
     }
 
     /// The table's name when the version was published.

@@ -18,7 +18,7 @@ use idmatch_store::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 /// How far each journal file was read or written, by its number.
 pub(crate) type JournalPositions = BTreeMap<u64, JournalPosition>;
@@ -46,8 +46,8 @@ pub(crate) struct VersionSet {
     /// Whether the manifest that is in place may not be durable.
     pub(super) manifest_in_doubt: AtomicBool,
     pub(super) reaper: Arc<Reaper>,
-    /// The lock of this process, which notes what it publishes there.
-    pub(super) lock: Mutex<Option<Weak<dyn Lock>>>,
+    /// Files with smaller numbers that no manifest names stay; see `LockNote::kept_before`.
+    pub(super) kept_before: AtomicU64,
     /// Identities of tables that are not made yet, by name.
     reserved_ids: Mutex<BTreeMap<TableName, Identity>>,
 }
@@ -56,7 +56,7 @@ impl VersionSet {
     /// A set of which nothing was read from disk yet.
     pub(crate) fn unopened(disk: Arc<dyn Disk>, root: &Path, limits: MemoryLimits) -> VersionSet {
         VersionSet {
-            reaper: Reaper::new(disk.clone()),
+            reaper: Reaper::new(disk.clone(), root),
             disk,
             root: root.to_owned(),
             limits,
@@ -65,7 +65,7 @@ impl VersionSet {
             publish_lock: RankedMutex::new(Rank::Publish, JournalPositions::new()),
             next_file: AtomicU64::new(0),
             manifest_in_doubt: AtomicBool::new(false),
-            lock: Mutex::new(None),
+            kept_before: AtomicU64::new(0),
             reserved_ids: Mutex::default(),
         }
     }
@@ -147,6 +147,7 @@ impl VersionSet {
 
     /// Makes a version the current one. Only while the publish lock is held.
     pub(crate) fn install(&self, version: Version) {
+        self.reaper.know(version.manifest.clone());
         self.current.store(Arc::new(version));
     }
 
@@ -204,7 +205,7 @@ impl VersionSet {
 
     /// Has what is published from now on noted in the file of this lock, as long as it is held.
     pub(crate) fn note_with(&self, lock: &Arc<dyn Lock>) {
-        *self.lock.lock() = Some(Arc::downgrade(lock));
+        self.reaper.set_lock(lock);
     }
 
     /// A number above those of all files in the folder of segments.

@@ -8,7 +8,7 @@ use crate::common::{
 use idmatch_engine::EngineStore;
 use idmatch_engine::disk::OsDisk;
 use idmatch_model::{Keep, Pick, Side, Window};
-use idmatch_store::{ErrorKind, MatchQuery, OpenTables};
+use idmatch_store::{ErrorKind, Finding, MatchQuery, OpenTables};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -114,20 +114,42 @@ fn an_older_manifest_stops_writers_and_readers_delete_nothing() {
 }
 
 #[test]
-fn without_a_note_in_lock_nothing_is_removed() {
+fn without_a_note_in_lock_no_writer_removes_what_was_there() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
     let write = || {
         let table = create(&EngineStore::open(root).unwrap(), "t", Keep::Last).unwrap();
         load(&table, &mut Batches::of_rows(&rows("a"), 1_000)).unwrap();
+        table.compact().unwrap();
     };
+    let findings = || EngineStore::open(root).unwrap().table(&name("t")).unwrap().verify().unwrap();
     write();
     let unnamed = root.join("segments/0000009999.seg");
     fs::write(&unnamed, "of an unknown time").unwrap();
+    assert_eq!(findings(), [], "the next writer removes it");
     fs::write(root.join("LOCK"), "no note").unwrap();
+    let of_file = |findings: Vec<Finding>| {
+        let places: Vec<String> = findings.into_iter().map(|found| found.place).collect();
+        assert_eq!(places, [unnamed.display().to_string()]);
+    };
+    of_file(findings());
+    // Also when writers have left their notes.
+    for _ in 0..3 {
+        write();
+        of_file(findings());
+        EngineStore::open(root).unwrap().table(&name("t")).unwrap().repair(false).unwrap();
+    }
+    // What a writer leaves behind goes all the same.
+    let later = root.join("segments/0000019999.seg");
+    fs::write(&later, "of a writer that was killed").unwrap();
+    of_file(findings());
     write();
-    assert!(unnamed.exists());
-    // The first writer has left its note.
+    assert!(unnamed.exists() && !later.exists());
+    // A person removes it. From then on the next writer removes what is unnamed.
+    fs::remove_file(&unnamed).unwrap();
+    assert_eq!(findings(), []);
+    write();
+    fs::write(&unnamed, "of a writer that was killed").unwrap();
     write();
     assert!(!unnamed.exists());
 }

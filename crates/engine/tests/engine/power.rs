@@ -70,10 +70,8 @@ fn step(disk: &PowerDisk, store: &mut EngineStore, number: usize) -> Result<()> 
         }
         8 => table.compact()?,
         10 => {
-            drop(store.backup(
-                Path::new("/disk").join(format!("copy-{number}")).as_path(),
-                &Call::default(),
-            ))
+            let copy = Path::new("/disk").join(format!("copy-{number}"));
+            drop(store.backup(&copy, &Call::default()));
         }
         _ => {}
     }

@@ -2,7 +2,8 @@
 
 use crate::common::{
     Batches, Fault, FaultyDisk, Question, Row, ask, assert_nothing_leaks_for_long, copy_store,
-    create, erase, files, load, name, places, questions, rows_of_all_kinds, stride, upsert,
+    create, erase, files, load, manifest, name, open_apart, places, questions, rows_of_all_kinds,
+    stride, upsert,
 };
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
@@ -305,6 +306,27 @@ fn failed_recovery_can_be_repeated() {
 }
 
 /// A process that has read the journal before it was damaged goes on with what the recovery has kept.
+/// A reader knows how far it has read a file of this number.
+#[test]
+fn no_number_of_a_journal_file_is_used_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("store");
+    let (_, rows) = original(&root);
+    let reader = open_apart(&root);
+    for journal in ending(&root, "log") {
+        std::fs::remove_file(journal).unwrap();
+    }
+    let closed = manifest(&root).unwrap()["journal"]["closed"][0].as_u64().unwrap();
+    recover(&root, true).unwrap();
+    assert_eq!(manifest(&root).unwrap()["journal"]["first"], closed + 1);
+    let later = ("later".to_owned(), rows[0].1.clone(), rows[0].2);
+    let store = EngineStore::open(&root).unwrap();
+    upsert(&store.table(&name("t")).unwrap(), &mut Batches::of_rows(&[later], 1)).unwrap();
+    reader.refresh(&Call::default()).unwrap();
+    let table = reader.table(&name("t")).unwrap();
+    assert!(table.last_seen("later", &rows[0].1).unwrap().is_some());
+}
+
 #[test]
 fn a_reader_goes_on_after_a_recovery() {
     let dir = tempfile::tempdir().unwrap();

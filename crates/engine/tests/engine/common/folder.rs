@@ -113,7 +113,8 @@ fn named_files(root: &Path) -> BTreeSet<String> {
     named
 }
 
-fn listed(folder: &Path) -> BTreeSet<String> {
+/// The names in a folder; none if there is none.
+pub(crate) fn listed(folder: &Path) -> BTreeSet<String> {
     let Ok(entries) = fs::read_dir(folder) else { return BTreeSet::new() };
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }

@@ -1,4 +1,4 @@
-//! A disk on which one operation waits until the test lets it go on.
+//! A disk of this process on which one operation waits until the test lets it go on.
 
 use idmatch_engine::disk::{Disk, Lock, Mapped, NewFile, OpenFile, OsDisk};
 use std::io;
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 /// The ending of the files that wait, and both ends of the test.
 type Closed = (&'static str, Sender<()>, Receiver<()>);
 
-/// Real files. The first read or link of a file with some ending waits once the gate is closed.
+/// Real files. The first read, link or making of a file with some ending waits once the gate is closed.
 #[derive(Debug, Default)]
 pub(crate) struct GatedDisk {
     gate: Mutex<Option<Closed>>,
@@ -26,7 +26,7 @@ impl GatedDisk {
         Arc::default()
     }
 
-    /// Closes the gate for the next read or link of a file with this ending.
+    /// Closes the gate for the next read, link or making of a file with this ending.
     pub(crate) fn close_for(&self, ending: &'static str) -> Gate {
         let (reached, was_reached) = channel();
         let (open, opened) = channel();
@@ -45,6 +45,14 @@ impl GatedDisk {
 }
 
 impl Disk for GatedDisk {
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    fn directory_id(&self, dir: &Path) -> Option<(u64, u64)> {
+        OsDisk.directory_id(dir)
+    }
+
     fn read(&self, file: &Path) -> io::Result<Vec<u8>> {
         self.pass(file);
         OsDisk.read(file)
@@ -64,6 +72,7 @@ impl Disk for GatedDisk {
     }
 
     fn create(&self, file: &Path) -> io::Result<Box<dyn NewFile>> {
+        self.pass(file);
         OsDisk.create(file)
     }
 
