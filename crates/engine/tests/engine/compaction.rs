@@ -247,7 +247,7 @@ fn a_compaction_ends_while_others_write() {
                 for number in 0.. {
                     let row = |n: i64| (format!("{writer}-{number}-{n}"), format!("p{n}"), n);
                     let rows: Vec<Row> = (0..20).map(row).collect();
-                    upsert(&table, &mut Batches::of_rows(&rows, 20)).unwrap();
+                    upsert(table, &mut Batches::of_rows(&rows, 20)).unwrap();
                     if is_done.load(Relaxed) {
                         break;
                     }

@@ -101,8 +101,8 @@ fn many_threads_upsert_while_a_load_runs() {
             let table = &table;
             scope.spawn(move || {
                 for number in (thread..100).step_by(4) {
-                    put(&table, number).unwrap();
-                    assert!(is_there(&table, number), "{number}");
+                    put(table, number).unwrap();
+                    assert!(is_there(table, number), "{number}");
                 }
             });
         }
