@@ -1,8 +1,8 @@
 //! The store on ScyllaDB or Cassandra: the same requests and answers as the embedded one.
 //!
-//! Imports go one way: `store` and `table` -> `matching`, `maintain`, `write` -> `read` ->
-//! `context` -> `schema` -> `client` -> `settings`, `error`. Reads never publish: they report hot
-//! keys through a channel to a task of the store (`write::hot_keys`).
+//! Imports go one way: `admin` -> `store` -> `snapshot` -> `table`, `tables` -> `matching`,
+//! `maintain`, `write` -> `read` -> `context` -> `schema` -> `client` -> `settings`, `error`. Reads
+//! never publish: they report hot keys through a channel to a task of the store (`write::hot_keys`).
 //!
 //! Must not know the files of the embedded engine, Python, or the source of batches. The CQL tables
 //! are those of `spec/cql/`; this crate reads and writes no others.
@@ -18,6 +18,7 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::indexing_slicing))]
 
+mod admin;
 mod client;
 mod context;
 mod error;
@@ -27,8 +28,10 @@ mod read;
 mod row_buffer;
 mod schema;
 mod settings;
+mod snapshot;
 mod store;
 mod table;
+mod tables;
 mod write;
 
 pub use settings::{Effective, MatchReads, Settings};

@@ -1,121 +1,87 @@
-//! The table of a keyspace. Only delegates: to `read`, `write`, `matching` and `maintain`.
+//! A table for readers. Only delegates: to `read` and `matching`.
 
 use crate::client::Use;
 use crate::context::TableContext;
-use crate::maintain::purge::purge;
-use crate::maintain::repair::repair;
-use crate::maintain::retention;
-use crate::maintain::verify::{Difference, differences};
 use crate::matching::CqlMatch;
-use crate::read::export::CqlScan;
-use crate::read::lookup::{answers, history, last_seen};
+use crate::read::export::export;
+use crate::read::lookup::{history, last_seen, lookup_many};
+use crate::read::scan::key_part;
 use crate::read::statistics::{Sample, is_exact, sample};
 use crate::schema::bucket::expected_rows;
 use crate::schema::metadata_cache::TableMetadata;
-use crate::write::erase::{erase, import};
-use crate::write::load::{load, upsert};
-use idmatch_model::{Period, SeenAt, Side, TableName, TableOptions, Target, Window, check_id};
+use idmatch_model::{SeenAt, Side, TableId, TableName, TableOptions, Window, check_id};
 use idmatch_store::{
-    Answers, BatchSource, Distinct, Durability, Erased, Erasures, Finding, Match, MatchQuery,
-    ObservationSource, Repaired, Result, Scan, Table, TableStats,
+    Answers, BatchSource, Call, Distinct, Lookup, Match, MatchQuery, MatchSink, Parts, Result,
+    TableSnapshot, TableStats, Version,
 };
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
-/// A table of the store.
+/// A table, with the options and the reading of the clock of its snapshot.
 pub(crate) struct CqlTable {
     pub(crate) context: Arc<TableContext>,
-    /// Set when its caller gives up.
-    stop: Option<Arc<AtomicBool>>,
+    pub(crate) id: TableId,
+    pub(crate) options: TableOptions,
+    pub(crate) buckets: i32,
+    pub(crate) at: SeenAt,
 }
 
-impl Table for CqlTable {
+impl TableSnapshot for CqlTable {
+    fn id(&self) -> TableId {
+        self.id
+    }
+
     fn name(&self) -> &TableName {
         self.context.name()
     }
 
-    fn options(&self) -> Result<TableOptions> {
-        Ok(self.read(self.context.metadata_cache.current())?.definition.options())
+    fn options(&self) -> &TableOptions {
+        &self.options
     }
 
-    fn set_retention(&self, retention: Option<Period>) -> Result<()> {
-        self.change(retention::set(&self.context, retention))
+    fn version(&self) -> (Option<Version>, SeenAt) {
+        (None, self.at)
     }
 
-    fn load(&self, rows: &dyn ObservationSource) -> Result<()> {
-        load(&self.context, rows)
+    fn lookup_many(&self, keys: &[&str], lookup: Lookup, call: &Call) -> Result<Answers> {
+        for key in keys {
+            check_id(key.as_bytes())?;
+        }
+        self.read(call, lookup_many(&self.context, keys, lookup, self.at))
     }
 
-    /// The servers' commit log decides what an acknowledgement means; see
-    /// `docs/explanation/servers.md`.
-    fn upsert(&self, rows: &dyn ObservationSource, _: Option<Durability>) -> Result<()> {
-        upsert(&self.context, rows)
-    }
-
-    fn erase(&self, targets: &[Target], at: SeenAt) -> Result<Erased> {
-        self.change(erase(&self.context, targets, at))
-    }
-
-    fn erasures(&self) -> Result<Erasures> {
-        let metadata = self.read(self.context.metadata_cache.refresh())?;
-        let hashes = metadata.erasures.iter().collect();
-        Ok(Erasures { key: Some(metadata.erasures.key()), hashes })
-    }
-
-    fn add_erasures(&self, erasures: &Erasures) -> Result<()> {
-        self.context.client.wait(import(&self.context, erasures))
-    }
-
-    fn scan(&self) -> Result<Box<dyn Scan>> {
-        Ok(Box::new(self.read(CqlScan::begin(&self.context))?))
-    }
-
-    fn answers(&self, by: Side, key: &str, window: Window) -> Result<Box<dyn Answers>> {
-        check_id(key.as_bytes())?;
-        Ok(Box::new(self.read(answers(&self.context, by, key, window))?))
-    }
-
-    fn last_seen(&self, id: &str, partner_id: &str) -> Result<Option<SeenAt>> {
+    fn last_seen(&self, id: &str, partner_id: &str, call: &Call) -> Result<Option<SeenAt>> {
         check_id(id.as_bytes())?;
         check_id(partner_id.as_bytes())?;
-        self.read(last_seen(&self.context, id, partner_id))
+        self.read(call, last_seen(&self.context, (id, partner_id), self.at))
     }
 
-    fn history(&self, id: &str, partner_id: &str) -> Result<Vec<SeenAt>> {
+    fn history(&self, id: &str, partner_id: &str, call: &Call) -> Result<Vec<SeenAt>> {
         check_id(id.as_bytes())?;
         check_id(partner_id.as_bytes())?;
-        self.read(history(&self.context, id, partner_id))
+        self.read(call, history(&self.context, (id, partner_id), self.at))
     }
 
     fn match_population(
         &self,
         population: &mut dyn BatchSource,
         query: MatchQuery,
+        call: &Call,
     ) -> Result<Box<dyn Match>> {
-        Ok(Box::new(CqlMatch::run(&self.context, self.stop.as_deref(), population, query)?))
+        Ok(Box::new(CqlMatch::run(&self.context, population, (query, self.at), call)?))
     }
 
-    fn compact(&self) -> Result<()> {
-        self.change(purge(&self.context))
+    fn part_of(&self, id: &str) -> usize {
+        key_part(id, self.buckets)
     }
 
-    fn verify(&self) -> Result<Vec<Finding>> {
-        self.read(async { Ok(findings(&self.context, &differences(&self.context).await?)) })
+    fn scan(&self, parts: &Parts, window: Window, sink: &dyn MatchSink, call: &Call) -> Result<()> {
+        let metadata = self.read(call, self.context.metadata_cache.refresh())?;
+        export(&self.context, parts, metadata.visible(window, self.at), sink, call)
     }
 
-    fn repair(&self, _: bool) -> Result<Repaired> {
-        self.change(async {
-            let differences = differences(&self.context).await?;
-            let findings = findings(&self.context, &differences);
-            repair(&self.context, &differences).await?;
-            retention::finish(&self.context).await?;
-            Ok(Repaired { findings, lost_at_most: 0 })
-        })
-    }
-
-    fn stats(&self) -> Result<TableStats> {
-        self.read(async {
+    fn stats(&self, call: &Call) -> Result<TableStats> {
+        self.read(call, async {
             let (metadata, by_id, by_partner_id) = self.sample().await?;
             Ok(TableStats {
                 rows: by_id.rows,
@@ -129,8 +95,8 @@ impl Table for CqlTable {
         })
     }
 
-    fn distinct(&self) -> Result<Distinct> {
-        self.read(async {
+    fn distinct(&self, call: &Call) -> Result<Distinct> {
+        self.read(call, async {
             let (metadata, by_id, by_partner_id) = self.sample().await?;
             Ok(Distinct {
                 ids: by_id.keys,
@@ -140,26 +106,13 @@ impl Table for CqlTable {
             })
         })
     }
-
-    fn stopped_by(&self, stop: &Arc<AtomicBool>) -> Option<Arc<dyn Table>> {
-        let (context, stop) = (Arc::clone(&self.context), Some(Arc::clone(stop)));
-        Some(Arc::new(CqlTable { context, stop }))
-    }
 }
 
 impl CqlTable {
-    pub(crate) fn new(context: Arc<TableContext>) -> CqlTable {
-        CqlTable { context, stop: None }
-    }
-
-    /// Waits for a read, as long as the caller does.
-    fn read<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
-        self.context.client.wait_unless(self.stop.as_deref(), Use::Read, work)
-    }
-
-    /// Waits for a change of the table, as long as the caller does.
-    fn change<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
-        self.context.client.wait_unless(self.stop.as_deref(), Use::Write, work)
+    /// Waits for a read, as long as its call does.
+    fn read<T>(&self, call: &Call, work: impl Future<Output = Result<T>>) -> Result<T> {
+        call.check()?;
+        self.context.client.wait_unless(call, Use::Read, work)
     }
 
     /// The metadata, and a sample of both directions.
@@ -169,9 +122,4 @@ impl CqlTable {
         let by_partner_id = sample(&self.context, &metadata, Side::PartnerId).await?;
         Ok((metadata, by_id, by_partner_id))
     }
-}
-
-fn findings(context: &TableContext, differences: &[Difference]) -> Vec<Finding> {
-    let differences = differences.iter().map(|difference| difference.finding(context));
-    differences.chain(retention::unfinished(context)).collect()
 }

@@ -1,14 +1,13 @@
 //! Lets callers on their own threads wait for work on the client's threads.
 
 use super::session::{Client, Use};
-use idmatch_store::{Error, ErrorKind, Result};
+use idmatch_store::{Call, Error, ErrorKind, Result};
 use std::future::Future;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-/// How often a wait checks whether its caller has stopped it.
-const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
+/// How often a wait checks whether its call is to end.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 impl Client {
     /// Waits for work. Must not be called from a task.
@@ -16,32 +15,37 @@ impl Client {
         self.runtime_handle.block_on(work)
     }
 
-    /// Waits for work that may fail, and gives it up if `stop` is set before it ends.
+    /// Waits for work that may fail, and gives it up soon after its call is to end.
     ///
     /// # Errors
-    /// `UnknownOutcome` for a write that is given up, `Source` for a read; otherwise the errors of the
+    /// `UnknownOutcome` for a write that is given up, `Cancelled` for a read; otherwise the errors of the
     /// work.
     pub(crate) fn wait_unless<T>(
         &self,
-        stop: Option<&AtomicBool>,
+        call: &Call,
         used: Use,
         work: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        let Some(stop) = stop else { return self.wait(work) };
-        self.wait(async {
+        let waiting = async {
+            if !call.may_end_early() {
+                return work.await;
+            }
             let mut work = pin!(work);
-            while !stop.load(Relaxed) {
-                if let Ok(done) = tokio::time::timeout(STOP_CHECK_INTERVAL, &mut work).await {
-                    return done;
+            loop {
+                match tokio::time::timeout(CHECK_INTERVAL, &mut work).await {
+                    Ok(done) => return done,
+                    Err(_) => call.check()?,
                 }
             }
-            Err(match used {
-                Use::Read | Use::List | Use::Scan => Error::new(ErrorKind::Source, "interrupted"),
-                Use::Write => Error::new(
-                    ErrorKind::UnknownOutcome,
-                    "interrupted: what was sent of it stays; repeat it",
-                ),
-            })
+        };
+        self.wait(waiting).map_err(|e| match (e.kind(), used) {
+            // Its work may have noticed the end first.
+            (ErrorKind::Cancelled, Use::Write) => Error::with_source(
+                ErrorKind::UnknownOutcome,
+                "interrupted: what was sent of it stays; repeat it",
+                e,
+            ),
+            _ => e,
         })
     }
 

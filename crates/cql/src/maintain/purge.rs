@@ -3,7 +3,7 @@
 //! Records the hot keys that it meets.
 
 use crate::context::TableContext;
-use crate::read::scan::{RowVisitor, scan_stored};
+use crate::read::scan::{RowVisitor, ScanCall, scan_stored};
 use crate::read::shard_merge::{self, HotRows, Which};
 use crate::row_buffer::Rows;
 use crate::schema::metadata_cache::{TableMetadata, Visible};
@@ -11,7 +11,7 @@ use crate::write::delete::{delete_row, delete_shard_row};
 use crate::write::hot_keys::publish_hot_keys;
 use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{Keep, SeenAt, Side, Window};
-use idmatch_store::Result;
+use idmatch_store::{Call, Result, now};
 use std::collections::HashSet;
 use std::sync::Arc;
 use twox_hash::XxHash3_128;
@@ -21,13 +21,13 @@ const CONCURRENT_DELETES: usize = 16;
 
 /// Purges hidden rows: erased, or older than the retention. Records the hot keys that it meets.
 /// Cost: a scan of both directions.
-pub(crate) async fn purge(context: &Arc<TableContext>) -> Result<()> {
+pub(crate) async fn purge(context: &Arc<TableContext>, call: &Call) -> Result<()> {
     let metadata = context.metadata_cache.refresh().await?;
-    let visible = metadata.visible(Window::ALL);
+    let visible = metadata.visible(Window::ALL, now());
     for by in Side::BOTH {
         let (table, metadata) = (Arc::clone(context), Arc::clone(&metadata));
         let visitor = Purge { context: table, metadata: Arc::clone(&metadata), visible, by };
-        let met = scan_stored(context, by, visitor).await?;
+        let met = scan_stored(context, by, ScanCall(call.clone(), "compact"), visitor).await?;
         publish_hot_keys(context, by, met).await?;
         for key in shard_merge::keys(context, &metadata, by).await? {
             purge_hot(context, &metadata, visible, (by, &key)).await?;

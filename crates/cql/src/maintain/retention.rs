@@ -1,18 +1,22 @@
 //! Changes a table's retention, and rewrites rows with their new time to live.
 
 use crate::context::TableContext;
-use crate::read::scan::{RowVisitor, scan};
+use crate::read::scan::{RowVisitor, ScanCall, scan};
 use crate::row_buffer::Rows;
 use crate::schema::catalog::Catalog;
 use crate::schema::metadata_cache::{TableMetadata, Visible};
 use crate::write::batch::write;
 use idmatch_model::{Period, SeenAt, Side, Window};
-use idmatch_store::{Error, Finding, Result, now};
+use idmatch_store::{Call, Error, Finding, Result, now};
 use std::sync::Arc;
 
 /// Changes the retention. Rows that the former one hid stay hidden. A longer or absent retention
 /// rewrites all rows with their new TTL: it scans the whole table.
-pub(crate) async fn set(context: &Arc<TableContext>, retention: Option<Period>) -> Result<()> {
+pub(crate) async fn set(
+    context: &Arc<TableContext>,
+    retention: Option<Period>,
+    call: &Call,
+) -> Result<()> {
     let metadata = context.metadata_cache.refresh().await?;
     let definition = &metadata.definition;
     let is_unfinished = definition.rewritten < definition.generation;
@@ -27,7 +31,7 @@ pub(crate) async fn set(context: &Arc<TableContext>, retention: Option<Period>) 
     let catalog = Catalog::new(&context.client);
     let generation = definition.generation;
     catalog.set_retention(context.name(), retention.as_ref(), gone_before, generation).await?;
-    let rewritten = rewrite(context, is_longer || is_unfinished).await;
+    let rewritten = rewrite(context, is_longer || is_unfinished, call).await;
     rewritten.map_err(|e| {
         let text = format!(
             "the retention of table {} is changed, but not all rows have a new time to live; set \
@@ -51,17 +55,18 @@ pub(crate) fn unfinished(context: &TableContext) -> Option<Finding> {
 }
 
 /// Rewrites rows where an extension did not finish.
-pub(crate) async fn finish(context: &Arc<TableContext>) -> Result<()> {
+pub(crate) async fn finish(context: &Arc<TableContext>, call: &Call) -> Result<()> {
     match unfinished(context) {
         Some(_) => {
-            set(context, context.metadata_cache.metadata().definition.retention.clone()).await
+            let retention = context.metadata_cache.metadata().definition.retention.clone();
+            set(context, retention, call).await
         }
         None => Ok(()),
     }
 }
 
 /// Waits until every client knows the latest retention; then rewrites all rows, if that is needed.
-async fn rewrite(context: &Arc<TableContext>, is_needed: bool) -> Result<()> {
+async fn rewrite(context: &Arc<TableContext>, is_needed: bool, call: &Call) -> Result<()> {
     let metadata = context.metadata_cache.refresh().await?;
     tokio::time::sleep(context.metadata_cache.metadata_ttl()).await;
     if !is_needed {
@@ -69,8 +74,9 @@ async fn rewrite(context: &Arc<TableContext>, is_needed: bool) -> Result<()> {
     }
     // Rows in flight had the former TTL; by now they are stored, or unknown.
     tokio::time::sleep(context.client.settings().longest_write()).await;
-    let visible = metadata.visible(Window::ALL);
-    scan(context, Side::Id, Rewrite { context: Arc::clone(context), metadata, visible }).await
+    let visible = metadata.visible(Window::ALL, now());
+    let visitor = Rewrite { context: Arc::clone(context), metadata, visible };
+    scan(context, Side::Id, ScanCall(call.clone(), "rewrite"), visitor).await
 }
 
 /// Rewrites the visible rows.

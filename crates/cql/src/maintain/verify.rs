@@ -8,13 +8,13 @@
 
 use crate::context::TableContext;
 use crate::read::row::row;
-use crate::read::scan::{RowVisitor, scan};
+use crate::read::scan::{RowVisitor, ScanCall, scan};
 use crate::row_buffer::Rows;
 use crate::schema::bucket::bucket;
 use crate::schema::metadata_cache::{TableMetadata, Visible};
 use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{Keep, SeenAt, Side, Window};
-use idmatch_store::{Error, ErrorKind, Finding, Result};
+use idmatch_store::{Call, Error, ErrorKind, Finding, Result, now};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -110,12 +110,16 @@ fn cell(pair: u64, division: usize) -> usize {
 ///
 /// # Errors
 /// `Differs` where these are too many to be compared.
-pub(crate) async fn differences(context: &Arc<TableContext>) -> Result<Vec<Difference>> {
+pub(crate) async fn differences(
+    context: &Arc<TableContext>,
+    call: &Call,
+) -> Result<Vec<Difference>> {
+    let call = &ScanCall(call.clone(), "verify");
     let metadata = context.metadata_cache.refresh().await?;
-    let shown = Shown { visible: metadata.visible(Window::ALL), metadata };
+    let shown = Shown { visible: metadata.visible(Window::ALL, now()), metadata };
     let mut chosen = Chosen::default();
     for _ in 0..2 {
-        let (cells, rows) = differing(context, &shown, &chosen).await?;
+        let (cells, rows) = differing(context, &shown, &chosen, call).await?;
         if cells.is_empty() {
             return Ok(Vec::new());
         }
@@ -128,7 +132,7 @@ pub(crate) async fn differences(context: &Arc<TableContext>) -> Result<Vec<Diffe
     let found = Arc::new(Mutex::new(Found::new()));
     for by in Side::BOTH {
         let (shown, chosen, found) = (shown.clone(), chosen.clone(), Arc::clone(&found));
-        scan(context, by, Collect { shown, by, chosen, found }).await?;
+        scan(context, by, call.clone(), Collect { shown, by, chosen, found }).await?;
     }
     let found = std::mem::take(&mut *found.lock());
     // Rows that were erased meanwhile are hidden, even if they are still stored.
@@ -156,9 +160,10 @@ async fn differing(
     context: &Arc<TableContext>,
     shown: &Shown,
     chosen: &Chosen,
+    call: &ScanCall,
 ) -> Result<(HashSet<usize>, u64)> {
-    let (by_id, rows) = sums(context, shown, chosen, Side::Id).await?;
-    let (by_partner_id, _) = sums(context, shown, chosen, Side::PartnerId).await?;
+    let (by_id, rows) = sums(context, (shown, chosen), Side::Id, call).await?;
+    let (by_partner_id, _) = sums(context, (shown, chosen), Side::PartnerId, call).await?;
     let differs = |(n, (a, b)): (usize, (&AtomicU64, &AtomicU64))| {
         (a.load(Relaxed) != b.load(Relaxed)).then_some(n)
     };
@@ -214,15 +219,15 @@ async fn ask_one(
 /// The sums of the next division's cells, and the number of rows in them.
 async fn sums(
     context: &Arc<TableContext>,
-    shown: &Shown,
-    chosen: &Chosen,
+    (shown, chosen): (&Shown, &Chosen),
     by: Side,
+    call: &ScanCall,
 ) -> Result<(Sums, u64)> {
     let cells: Sums = Arc::new((0..CELLS).map(|_| AtomicU64::new(0)).collect());
     let rows = Arc::new(AtomicU64::new(0));
     let (shown, chosen) = (shown.clone(), chosen.clone());
     let sum = Sum { shown, by, chosen, cells: Arc::clone(&cells), rows: Arc::clone(&rows) };
-    scan(context, by, sum).await?;
+    scan(context, by, call.clone(), sum).await?;
     let rows = rows.load(Relaxed);
     Ok((cells, rows))
 }

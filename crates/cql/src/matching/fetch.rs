@@ -4,10 +4,11 @@ use super::output::{Output, RowBuilder};
 use super::plan::{Plan, Read, ReadCounts};
 use super::population::{Key, Keys, Section};
 use super::question::Question;
+use super::row_states::RowStates;
 use crate::context::Row;
 use crate::read::lookup::KeyRows;
 use idmatch_model::{Keep, Pick, SeenAt, newest_first};
-use idmatch_store::{Error, ErrorKind, MatchCounts, Result};
+use idmatch_store::{Call, Error, ErrorKind, MatchCounts, Result, Unit};
 use parking_lot::{Mutex, MutexGuard};
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -15,7 +16,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use twox_hash::XxHash3_128;
 
 /// Concurrent requests of a match: more would only queue in the servers.
 const MATCH_READ_TASKS: usize = 64;
@@ -28,7 +28,10 @@ pub(super) struct Fetch {
     /// Sections that no task has taken yet.
     sections: Mutex<Vec<Section>>,
     output: Arc<Output>,
+    /// What becomes of the rows, if the match is positional.
+    states: Option<Arc<RowStates>>,
     has_failed: AtomicBool,
+    call: Call,
     /// Permits for hot keys: each takes memory.
     hot: Semaphore,
 }
@@ -42,10 +45,16 @@ pub(super) struct Answered {
 }
 
 impl Fetch {
-    pub(super) fn new(question: Question, sections: Vec<Section>, output: Arc<Output>) -> Fetch {
+    pub(super) fn new(
+        question: Question,
+        sections: Vec<Section>,
+        (output, states): (Arc<Output>, Option<Arc<RowStates>>),
+        call: &Call,
+    ) -> Fetch {
         let (sections, has_failed) = (Mutex::new(sections), AtomicBool::new(false));
+        let call = call.clone();
         let hot = Semaphore::new(HOT_AT_ONCE);
-        Fetch { question, sections, output, has_failed, hot }
+        Fetch { question, sections, output, states, has_failed, call, hot }
     }
 
     /// Answers the whole tranche.
@@ -87,6 +96,7 @@ impl Fetch {
     async fn work(&self) -> Result<Answered> {
         let (mut answers, mut read_counts) = (MatchWriter::new(self), ReadCounts::default());
         while let Some(all) = self.next_keys() {
+            let before = answers.counts.population;
             for bucket in all.buckets() {
                 let Question { metadata, query, .. } = &self.question;
                 let given = (query.by, metadata.hot.as_ref(), self.question.planner());
@@ -99,6 +109,7 @@ impl Fetch {
                     self.answer((read, &all, keys), &mut answers).await?;
                 }
             }
+            self.call.report("match", answers.counts.population - before, Unit::Rows)?;
         }
         answers.rows.finish()?;
         Ok(Answered { counts: answers.counts, read_counts })
@@ -112,7 +123,7 @@ impl Fetch {
         let Question { context, metadata, query, visible, .. } = &self.question;
         let Some(first) = keys.first() else { return Ok(()) };
         if read == Read::Hot {
-            return self.answer_hot((all.text(first), first.times), answers).await;
+            return self.answer_hot((all, first), answers).await;
         }
         let mut rows = 0;
         let mut pages = match read {
@@ -145,30 +156,26 @@ impl Fetch {
     /// Answers a hot key page by page.
     async fn answer_hot(
         &self,
-        (key, times): (&str, u64),
+        (all, key): (&Keys, &Key),
         answers: &mut MatchWriter<'_>,
     ) -> Result<()> {
         let Question { context, metadata, query, visible, .. } = &self.question;
         let _few = self.hot.acquire().await;
-        let mut rows = KeyRows::new(context, metadata, (query.by, key), *visible).await?;
-        let (mut given, mut found) = (HashSet::new(), 0);
+        let mut rows = KeyRows::new(context, metadata, (query.by, all.text(key)), *visible).await?;
+        let mut found = 0;
         while let Some(mut page) = rows.page().await? {
-            page.retain(|(value, _)| {
-                metadata.definition.keep == Keep::Last
-                    || given.insert(XxHash3_128::oneshot(value.as_bytes()))
-            });
             if query.pick == Pick::Latest {
                 page.truncate(1);
             }
             found += page.len();
             for (value, date) in &page {
-                answers.give((key, times), value, *date)?;
+                answers.give((all, key), value, *date)?;
             }
             if query.pick == Pick::Latest && found > 0 {
                 break;
             }
         }
-        answers.count(times, found);
+        answers.count((all, key), found);
         Ok(())
     }
 }
@@ -190,15 +197,27 @@ impl<'f> MatchWriter<'f> {
     }
 
     /// Counts a key of the population with this many answers.
-    fn count(&mut self, times: u64, answers: usize) {
+    fn count(&mut self, (all, key): (&Keys, &Key), answers: usize) {
+        let times = key.times;
         self.counts.population += times;
         self.counts.matched += if answers > 0 { times } else { 0 };
         self.counts.rows += times * answers as u64;
+        if let (Some(states), Some(rows), true) = (&self.fetch.states, all.rows(key), answers > 0) {
+            rows.iter().for_each(|row| states.set_matched(*row));
+        }
     }
 
     /// Writes an answer once for each population row of the key.
-    fn give(&mut self, (key, times): (&str, u64), value: &str, date: SeenAt) -> Result<()> {
-        (0..times).try_for_each(|_| self.rows.push(key, value, date))
+    fn give(&mut self, (all, key): (&Keys, &Key), value: &str, date: SeenAt) -> Result<()> {
+        match all.rows(key) {
+            Some(rows) => {
+                rows.iter().try_for_each(|row| self.rows.push_position(*row, value, date))
+            }
+            None => {
+                let text = all.text(key);
+                (0..key.times).try_for_each(|_| self.rows.push(text, value, date))
+            }
+        }
     }
 }
 
@@ -259,9 +278,9 @@ impl Meeting<'_, '_> {
         if query.pick == Pick::Latest {
             found.truncate(1);
         }
-        answers.count(first.times, found.len());
+        answers.count((self.all, first), found.len());
         for row in &found {
-            answers.give((key, first.times), value(row), row.2)?;
+            answers.give((self.all, first), value(row), row.2)?;
         }
         // Their memory serves the next key.
         found.clear();

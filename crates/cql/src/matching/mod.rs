@@ -11,6 +11,9 @@
 //! 4. [`output`]: turns answers into Arrow batches, which wait in memory and then in a temporary
 //!    file. The servers go on to change, but a match stays as it was counted.
 //!
+//! A positional match also keeps the number of each row beside its identifier, and what became of the
+//! row ([`row_states`]). Other matches carry nothing of it.
+//!
 //! [`run`] takes one tranche after another through these steps. Invariant: each population row is
 //! answered exactly once, or the match is an error.
 
@@ -19,6 +22,7 @@ mod output;
 mod plan;
 mod population;
 mod question;
+mod row_states;
 mod run;
 
 pub(crate) use run::CqlMatch;

@@ -3,16 +3,20 @@
 use arrow_array::RecordBatch;
 use arrow_ipc::reader::StreamReader;
 use arrow_ipc::writer::StreamWriter;
-use idmatch_model::{SeenAt, Side};
-use idmatch_store::{Error, ErrorKind, Result, RowBatch, match_schema};
+use idmatch_model::SeenAt;
+use idmatch_store::{Error, ErrorKind, MatchQuery, Result, RowBatch};
 use parking_lot::{Mutex, MutexGuard};
 use std::fs::File;
 use std::io::{BufReader, BufWriter};
 use tempfile::NamedTempFile;
 
+/// A batch is passed on when it has this many rows, or bytes of identifiers.
+const BATCH_ROWS: usize = 8_192;
+const BATCH_BYTES: usize = 1 << 20;
+
 /// All rows of a match. Rows of one task keep their order.
 pub(super) struct Output {
-    by: Side,
+    query: MatchQuery,
     /// Bytes that stay in memory.
     most: usize,
     kept: Mutex<Kept>,
@@ -32,8 +36,8 @@ struct Spilled {
 }
 
 impl Output {
-    pub(super) fn new(by: Side, most: usize) -> Output {
-        Output { by, most, kept: Mutex::default() }
+    pub(super) fn new(query: MatchQuery, most: usize) -> Output {
+        Output { query, most, kept: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
@@ -50,8 +54,7 @@ impl Output {
         if kept.spilled.is_none() {
             let file = NamedTempFile::new().map_err(unspilled)?;
             let writer = BufWriter::new(file.reopen().map_err(unspilled)?);
-            let writer =
-                StreamWriter::try_new(writer, &match_schema(self.by)).map_err(unspilled)?;
+            let writer = StreamWriter::try_new(writer, &self.query.schema()).map_err(unspilled)?;
             kept.spilled = Some(Spilled { file, writer });
         }
         match &mut kept.spilled {
@@ -97,7 +100,8 @@ pub(super) struct RowBuilder<'o> {
 
 impl<'o> RowBuilder<'o> {
     pub(super) fn new(output: &'o Output) -> RowBuilder<'o> {
-        RowBuilder { output, rows: RowBatch::new(output.by) }
+        let rows = RowBatch::of_query(&output.query, BATCH_ROWS, BATCH_BYTES);
+        RowBuilder { output, rows }
     }
 
     pub(super) fn push(&mut self, key: &str, value: &str, seen_at: SeenAt) -> Result<()> {
@@ -107,8 +111,18 @@ impl<'o> RowBuilder<'o> {
         }
     }
 
+    /// Adds a row of a positional match.
+    pub(super) fn push_position(&mut self, row: u32, value: &str, seen_at: SeenAt) -> Result<()> {
+        let is_full = self.rows.push_position(row, |text| text.extend(value.bytes()), seen_at);
+        if is_full { self.send() } else { Ok(()) }
+    }
+
     /// Passes on the remaining rows.
     pub(super) fn finish(mut self) -> Result<()> {
+        self.send()
+    }
+
+    fn send(&mut self) -> Result<()> {
         match self.rows.take()? {
             Some(batch) => self.output.push(batch),
             None => Ok(()),
@@ -120,6 +134,10 @@ impl<'o> RowBuilder<'o> {
 mod tests {
     use super::*;
     use arrow_array::cast::AsArray;
+    use idmatch_model::{Pick, Side, Window};
+
+    const QUERY: MatchQuery =
+        MatchQuery { by: Side::Id, pick: Pick::All, window: Window::ALL, positions: false };
 
     #[test]
     fn what_is_too_much_for_memory_waits_in_a_file() {
@@ -133,7 +151,7 @@ mod tests {
             keys
         };
         for (most, is_in_file) in [(1, true), (1 << 20, false)] {
-            let output = Output::new(Side::Id, most);
+            let output = Output::new(QUERY, most);
             for key in ["a", "b", "c"] {
                 let mut rows = RowBuilder::new(&output);
                 rows.push(key, "value", SeenAt::EPOCH).unwrap();

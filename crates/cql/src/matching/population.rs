@@ -5,10 +5,13 @@
 //! it, beside the requests in flight. It then fits in the processor's caches, unlike all keys at
 //! once.
 
+use super::row_states::RowStates;
 use crate::schema::bucket::bucket;
 use arrow_array::Array;
 use idmatch_model::check_id;
-use idmatch_store::{BatchSource, Error, ErrorKind, Result, SourceBatch, population_ids};
+use idmatch_store::{
+    BatchSource, Call, Error, ErrorKind, MatchQuery, Result, SourceBatch, population_ids,
+};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -35,6 +38,8 @@ pub(super) struct Population {
     pub(super) rows: u64,
     /// Rows with a valid identifier: others match nothing.
     pub(super) valid: u64,
+    /// What becomes of the rows, if the match is positional.
+    pub(super) states: Option<RowStates>,
 }
 
 /// The identifiers of some buckets, in the order of the population.
@@ -47,6 +52,8 @@ struct Block {
     text: String,
     /// Bucket and length of each identifier.
     each: Vec<(i32, u16)>,
+    /// The number of its row, if the match is positional.
+    rows: Vec<u32>,
 }
 
 /// The distinct keys of some buckets, ordered by bucket and then by bytes.
@@ -54,33 +61,38 @@ struct Block {
 pub(super) struct Keys {
     text: String,
     keys: Vec<Key>,
+    /// The numbers of the rows of all keys, key by key, if the match is positional.
+    rows: Vec<u32>,
 }
 
 /// A key, and its number of rows in the population.
 #[derive(Debug, Clone)]
 pub(super) struct Key {
     pub(super) bucket: i32,
+    /// Where the numbers of its rows begin.
+    first_row: u32,
     text: Range<usize>,
     pub(super) times: u64,
 }
 
 impl Population {
     /// Reads a tranche, which ends soon after the batch that makes it larger than `most` bytes;
-    /// returns whether it is the last.
+    /// returns whether it is the last. Its first row has the given number.
     pub(super) fn read(
         source: &mut dyn BatchSource,
-        buckets: i32,
-        most: usize,
+        numbered: (MatchQuery, u64),
+        (buckets, most): (i32, usize),
+        call: &Call,
     ) -> Result<(Population, bool)> {
         let bytes = AtomicUsize::new(0);
         let (batches, waiting) = sync_channel(BATCHES_WAITING);
         thread::scope(|scope| {
             let divided = thread::Builder::new()
-                .spawn_scoped(scope, || Population::divide(waiting, buckets, &bytes))
+                .spawn_scoped(scope, || Population::divide(waiting, numbered, buckets, &bytes))
                 .map_err(|e| Error::with_source(ErrorKind::Io, "cannot start a thread", e))?;
             let (mut rows, most_rows) = (0, most.div_ceil(LEAST_BYTES));
             let is_last = loop {
-                let batch = match source.next_batch() {
+                let batch = match call.check().and_then(|()| source.next_batch()) {
                     Ok(Some(batch)) => batch,
                     Ok(None) => break Ok(true),
                     Err(error) => break Err(error),
@@ -102,22 +114,38 @@ impl Population {
     /// Divides batches as they come, and counts the bytes of their identifiers.
     fn divide(
         batches: Receiver<SourceBatch>,
+        (query, first_row): (MatchQuery, u64),
         buckets: i32,
         bytes: &AtomicUsize,
     ) -> Result<Population> {
         let count = SECTIONS.min(usize::try_from(buckets).unwrap_or(1).max(1));
         let mut sections: Vec<Section> = (0..count).map(|_| Section::default()).collect();
-        let (mut rows, mut valid) = (0, 0);
+        let (mut next_row, mut valid) = (first_row, 0);
+        let mut states = query.positions.then(|| RowStates::new(first_row));
         for batch in batches {
             let (ids, mut taken) = (population_ids(&batch)?, 0);
-            rows += ids.len() as u64;
-            for id in ids.iter().flatten() {
-                let Ok(key) = check_id(id) else { continue };
+            let rows = next_row..query.row_after(next_row, ids.len())?;
+            next_row = rows.end;
+            if let Some(states) = &mut states {
+                states.extend(ids.len());
+            }
+            for (id, row) in ids.iter().zip(rows) {
+                // Lossless where it is used: a positional match has fewer rows.
+                let row = row as u32;
+                let key = match id.map(check_id) {
+                    Some(Ok(key)) => key,
+                    invalid => {
+                        if let Some(states) = &states {
+                            states.reject(row, invalid.is_none());
+                        }
+                        continue;
+                    }
+                };
                 let bucket = bucket(key, buckets);
                 // Both are small, and none is negative.
                 let number = bucket as usize * count / buckets.max(1) as usize;
                 if let Some(section) = sections.get_mut(number) {
-                    section.push(bucket, key);
+                    section.push(bucket, key, states.is_some().then_some(row));
                     valid += 1;
                     taken += key.len();
                 }
@@ -125,23 +153,25 @@ impl Population {
             bytes.fetch_add(taken, Relaxed);
         }
         sections.retain(|section| !section.0.is_empty());
-        Ok(Population { sections, rows, valid })
+        Ok(Population { sections, rows: next_row - first_row, valid, states })
     }
 }
 
 impl Section {
-    fn push(&mut self, bucket: i32, key: &str) {
+    fn push(&mut self, bucket: i32, key: &str, row: Option<u32>) {
         let has_room = |block: &Block| block.text.len() + key.len() <= BLOCK_BYTES;
         if !self.0.last().is_some_and(has_room) {
             self.0.push(Block {
                 text: String::with_capacity(BLOCK_BYTES),
                 each: Vec::with_capacity(BLOCK_BYTES / USUAL_BYTES),
+                rows: Vec::new(),
             });
         }
         if let Some(block) = self.0.last_mut() {
             block.text.push_str(key);
             // Lossless: identifiers are short.
             block.each.push((bucket, key.len() as u16));
+            block.rows.extend(row);
         }
     }
 
@@ -150,19 +180,24 @@ impl Section {
         let mut all = Vec::with_capacity(self.0.iter().map(|block| block.each.len()).sum());
         for block in &self.0 {
             let mut rest = block.text.as_str();
-            for (bucket, length) in &block.each {
+            let rows = block.rows.iter().copied().chain(std::iter::repeat(0));
+            for ((bucket, length), row) in block.each.iter().zip(rows) {
                 let (key, more) = rest.split_at_checked(usize::from(*length)).unwrap_or_default();
                 rest = more;
                 // The first bytes order most keys without a look at the text.
-                all.push((*bucket, prefix(key), key));
+                all.push((*bucket, prefix(key), key, row));
             }
         }
         all.sort_unstable();
         let mut keys = Keys {
             text: String::with_capacity(self.0.iter().map(|block| block.text.len()).sum()),
             keys: Vec::with_capacity(all.len()),
+            rows: Vec::new(),
         };
-        all.iter().for_each(|(bucket, _, key)| keys.push(*bucket, key));
+        all.iter().for_each(|(bucket, _, key, _)| keys.push(*bucket, key));
+        if self.0.iter().any(|block| !block.rows.is_empty()) {
+            keys.number(all.iter().map(|(.., row)| *row));
+        }
         keys
     }
 }
@@ -178,7 +213,24 @@ impl Keys {
         }
         let start = self.text.len();
         self.text.push_str(text);
-        self.keys.push(Key { bucket, text: start..self.text.len(), times: 1 });
+        self.keys.push(Key { bucket, first_row: 0, text: start..self.text.len(), times: 1 });
+    }
+
+    /// Gives the keys the numbers of their rows, which come key by key.
+    fn number(&mut self, rows: impl Iterator<Item = u32>) {
+        self.rows.extend(rows);
+        let mut first_row = 0;
+        for key in &mut self.keys {
+            key.first_row = first_row;
+            // A positional match has fewer rows.
+            first_row += key.times as u32;
+        }
+    }
+
+    /// The numbers of the rows of a key, if the match is positional.
+    pub(super) fn rows(&self, key: &Key) -> Option<&[u32]> {
+        let first = key.first_row as usize;
+        self.rows.get(first..first + key.times as usize)
     }
 
     /// The text of a key.

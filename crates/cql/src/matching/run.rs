@@ -6,50 +6,56 @@ use super::output::Output;
 use super::plan::ReadCounts;
 use super::population::Population;
 use super::question::Question;
+use super::row_states::RowStates;
 use crate::client::Use;
 use crate::context::TableContext;
+use idmatch_model::SeenAt;
 use idmatch_store::{
-    BatchSource, Error, ErrorKind, Match, MatchCounts, MatchQuery, MatchSink, PlanStep, Result,
-    UnmatchedReason, not_positional,
+    BatchSource, Call, Error, ErrorKind, Match, MatchCounts, MatchQuery, MatchSink, PlanStep,
+    Result, UnmatchedReason, not_positional,
 };
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// The result of a match.
 pub(crate) struct CqlMatch {
     counts: MatchCounts,
     output: Output,
     plan: Vec<PlanStep>,
+    /// The rows of each tranche, if the match is positional: two bits a row.
+    states: Option<Vec<Arc<RowStates>>>,
 }
 
 impl CqlMatch {
-    /// Reads the population and finds its matches, unless `stop` is set before. Memory: a tranche
-    /// of the population, and results up to a limit. Cost: requests for each bucket that has a key
-    /// of the population, tranche by tranche.
+    /// Reads the population and finds its matches. Memory: a tranche of the population, and results
+    /// up to a limit. Cost: requests for each bucket that has a key of the population, tranche by
+    /// tranche.
     pub(crate) fn run(
         context: &Arc<TableContext>,
-        stop: Option<&AtomicBool>,
         source: &mut dyn BatchSource,
-        query: MatchQuery,
+        (query, at): (MatchQuery, SeenAt),
+        call: &Call,
     ) -> Result<CqlMatch> {
-        if query.positions {
-            let text =
-                "positional matches of servers are not implemented yet; match without positions";
-            return Err(Error::new(ErrorKind::InvalidArgument, text));
-        }
+        call.check()?;
         let metadata =
-            context.client.wait_unless(stop, Use::Read, context.metadata_cache.current())?;
-        let visible = metadata.visible(query.window);
+            context.client.wait_unless(call, Use::Read, context.metadata_cache.current())?;
+        let visible = metadata.visible(query.window, at);
         let question = Question { context: Arc::clone(context), metadata, query, visible };
         let most = context.client.settings().match_memory;
-        let output = Arc::new(Output::new(query.by, most));
+        let output = Arc::new(Output::new(query, most));
         let (mut counts, mut read_counts) = (MatchCounts::default(), ReadCounts::default());
+        let mut states = query.positions.then(Vec::new);
         loop {
             let buckets = question.metadata.definition.buckets;
-            let (population, is_last) = Population::read(source, buckets, most)?;
-            let Population { sections, rows, valid } = population;
-            let fetch = Fetch::new(question.clone(), sections, Arc::clone(&output));
-            let answered = context.client.wait_unless(stop, Use::Read, fetch.run())?;
+            let numbered = (query, counts.population);
+            let (population, is_last) = Population::read(source, numbered, (buckets, most), call)?;
+            let Population { sections, rows, valid, states: tranche_states } = population;
+            let tranche_states = tranche_states.map(Arc::new);
+            if let (Some(all), Some(states)) = (&mut states, &tranche_states) {
+                all.push(Arc::clone(states));
+            }
+            let output = (Arc::clone(&output), tranche_states);
+            let fetch = Fetch::new(question.clone(), sections, output, call);
+            let answered = context.client.wait_unless(call, Use::Read, fetch.run())?;
             let tranche = answered.counts;
             read_counts += answered.read_counts;
             if tranche.population != valid {
@@ -72,7 +78,7 @@ impl CqlMatch {
         })?;
         output.finish()?;
         let plan = read_counts.steps(question.planner());
-        Ok(CqlMatch { counts, output, plan })
+        Ok(CqlMatch { counts, output, plan, states })
     }
 }
 
@@ -91,7 +97,8 @@ impl Match for CqlMatch {
         lane.finish()
     }
 
-    fn unmatched(&self, _: &mut dyn FnMut(u32, UnmatchedReason) -> Result<()>) -> Result<()> {
-        Err(not_positional())
+    fn unmatched(&self, take: &mut dyn FnMut(u32, UnmatchedReason) -> Result<()>) -> Result<()> {
+        let states = self.states.as_ref().ok_or_else(not_positional)?;
+        states.iter().try_for_each(|states| states.unmatched(take))
     }
 }

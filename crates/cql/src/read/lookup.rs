@@ -1,4 +1,4 @@
-//! Looks up the rows of one key.
+//! Looks up the rows of keys.
 //!
 //! With keep="all", and for a hot key, rows come newest first, page by page. With keep="last" the
 //! servers order the other rows by value, so a lookup reads all rows of the key and sorts them.
@@ -8,13 +8,20 @@ use super::shard_merge::{HotRows, Which};
 use crate::client::paging::Pages;
 use crate::context::TableContext;
 use crate::schema::metadata_cache::{TableMetadata, Visible};
+use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{Keep, SeenAt, Side, Window, newest_first};
-use idmatch_store::{Answers, Result};
+use idmatch_store::{Answers, AnswersBuilder, Lookup, Result};
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::vec;
+use tokio::sync::Semaphore;
+use twox_hash::XxHash3_128;
 
-/// The visible rows of one key.
+/// Keys of a lookup that are read concurrently.
+const CONCURRENT_KEYS: usize = 64;
+/// Hot keys of them: each takes memory.
+const CONCURRENT_HOT_KEYS: usize = 2;
+
+/// The answers of one key.
 pub(crate) struct KeyRows {
     context: Arc<TableContext>,
     metadata: Arc<TableMetadata>,
@@ -23,6 +30,8 @@ pub(crate) struct KeyRows {
     key: String,
     source: Source,
     read: u64,
+    /// With keep="all", hashes of the returned values: later rows of them are older.
+    given: Option<HashSet<u128>>,
 }
 
 enum Source {
@@ -46,14 +55,16 @@ impl KeyRows {
             Source::Bucket(Box::new(context.key_pages(metadata, (by, key), visible.dates())))
         };
         let (context, metadata) = (Arc::clone(context), Arc::clone(metadata));
-        Ok(KeyRows { context, metadata, visible, by, key: key.to_owned(), source, read: 0 })
+        let given = (metadata.definition.keep == Keep::All).then(HashSet::new);
+        let key = key.to_owned();
+        Ok(KeyRows { context, metadata, visible, by, key, source, read: 0, given })
     }
 
-    /// The rows of the next page; `None` after the last.
+    /// The answers of the next page, each value once; `None` after the last page.
     pub(crate) async fn page(&mut self) -> Result<Option<Vec<(String, SeenAt)>>> {
         let (metadata, key) = (&self.metadata, self.key.as_str());
         let shows = |value: &str, date| metadata.shows(&self.visible, self.by, (key, value, date));
-        let page = match &mut self.source {
+        let mut page = match &mut self.source {
             Source::Bucket(pages) => {
                 let Some(page) = pages.next().await? else { return Ok(None) };
                 self.read += page.len() as u64;
@@ -74,87 +85,85 @@ impl KeyRows {
             }
         };
         self.context.report_rows(self.by, &self.key, self.read);
+        if let Some(given) = &mut self.given {
+            page.retain(|(value, _)| given.insert(XxHash3_128::oneshot(value.as_bytes())));
+        }
         Ok(Some(page))
     }
 
-    /// Whether rows come newest first.
-    fn is_ordered(&self) -> bool {
-        self.metadata.definition.keep == Keep::All || matches!(self.source, Source::Places(_))
-    }
-}
-
-/// The answers of a lookup by one key.
-pub(crate) struct KeyAnswers {
-    rows: KeyRows,
-    page: vec::IntoIter<(String, SeenAt)>,
-    /// With keep="all", the values that were returned: later rows of the same value are older.
-    given: Option<HashSet<String>>,
-    current: (String, SeenAt),
-}
-
-/// Looks up a key. Cost: one request for each 5,000 rows; for a hot key one request for each shard,
-/// then one for each 5,000 rows.
-pub(crate) async fn answers(
-    context: &Arc<TableContext>,
-    by: Side,
-    key: &str,
-    window: Window,
-) -> Result<KeyAnswers> {
-    let metadata = context.metadata_cache.current().await?;
-    let mut rows = KeyRows::new(context, &metadata, (by, key), metadata.visible(window)).await?;
-    let mut page = rows.page().await?.unwrap_or_default();
-    if !rows.is_ordered() {
-        while let Some(more) = rows.page().await? {
-            page.extend(more);
-        }
-        page.sort_unstable_by(|a, b| newest_first((a.1, a.0.as_bytes()), (b.1, b.0.as_bytes())));
-    }
-    let given = (metadata.definition.keep == Keep::All).then(HashSet::new);
-    let current = (String::new(), SeenAt::EPOCH);
-    Ok(KeyAnswers { rows, page: page.into_iter(), given, current })
-}
-
-impl Answers for KeyAnswers {
-    fn next_answer(&mut self) -> Result<Option<(&str, SeenAt)>> {
-        loop {
-            let Some(row) = self.page.next() else {
-                let client = Arc::clone(&self.rows.context.client);
-                match client.wait(self.rows.page())? {
-                    Some(page) => self.page = page.into_iter(),
-                    None => return Ok(None),
-                }
-                continue;
-            };
-            if self.given.as_mut().is_none_or(|given| given.insert(row.0.clone())) {
-                self.current = row;
-                return Ok(Some((&self.current.0, self.current.1)));
+    /// The newest answers, at most `limit`, newest first.
+    async fn newest(mut self, limit: usize) -> Result<Vec<(String, SeenAt)>> {
+        let is_ordered = self.given.is_some() || matches!(self.source, Source::Places(_));
+        let mut found = Vec::new();
+        while let Some(page) = self.page().await? {
+            found.extend(page);
+            if is_ordered && found.len() >= limit {
+                break;
             }
         }
+        if !is_ordered {
+            found.sort_unstable_by(|a, b| {
+                newest_first((a.1, a.0.as_bytes()), (b.1, b.0.as_bytes()))
+            });
+        }
+        found.truncate(limit);
+        Ok(found)
     }
+}
+
+/// Looks up keys. Cost: one request for each 5,000 rows of a key; for a hot key one request for each
+/// shard, then one for each 5,000 rows. A hot key is read until the limit is reached.
+pub(crate) async fn lookup_many(
+    context: &Arc<TableContext>,
+    keys: &[&str],
+    Lookup { by, window, limit }: Lookup,
+    at: SeenAt,
+) -> Result<Answers> {
+    let metadata = context.metadata_cache.current().await?;
+    let visible = metadata.visible(window, at);
+    let hot = Semaphore::new(CONCURRENT_HOT_KEYS);
+    let (metadata, hot) = (&metadata, &hot);
+    let mut found = stream::iter(keys)
+        .map(|key| async move {
+            let _few = match metadata.hot.shards(by, key) {
+                Some(_) => hot.acquire().await.ok(),
+                None => None,
+            };
+            KeyRows::new(context, metadata, (by, key), visible).await?.newest(limit).await
+        })
+        .buffered(CONCURRENT_KEYS);
+    let mut answers = AnswersBuilder::new(keys.len());
+    while let Some(rows) = found.try_next().await? {
+        for (value, seen_at) in rows {
+            answers.push(&value, seen_at)?;
+        }
+        answers.end_key();
+    }
+    Ok(answers.finish())
 }
 
 /// The newest date of a pair. Cost: one request; with keep="all" as many as newer rows take.
 pub(crate) async fn last_seen(
     context: &Arc<TableContext>,
-    id: &str,
-    partner_id: &str,
+    pair: (&str, &str),
+    at: SeenAt,
 ) -> Result<Option<SeenAt>> {
-    Ok(dates(context, id, partner_id, 1).await?.first().copied())
+    Ok(dates(context, pair, at, 1).await?.first().copied())
 }
 
-/// The dates of a pair, newest first. Cost: one request; with keep="all" as for [`answers`].
+/// The dates of a pair, newest first. Cost: one request; with keep="all" as newer rows of the key take.
 pub(crate) async fn history(
     context: &Arc<TableContext>,
-    id: &str,
-    partner_id: &str,
+    pair: (&str, &str),
+    at: SeenAt,
 ) -> Result<Vec<SeenAt>> {
-    dates(context, id, partner_id, usize::MAX).await
+    dates(context, pair, at, usize::MAX).await
 }
 
 async fn dates(
     context: &Arc<TableContext>,
-    id: &str,
-    partner_id: &str,
+    (id, partner_id): (&str, &str),
+    at: SeenAt,
     most: usize,
 ) -> Result<Vec<SeenAt>> {
     let metadata = context.metadata_cache.current().await?;
@@ -168,7 +177,7 @@ async fn dates(
         Side::Id => (id, partner_id),
         Side::PartnerId => (partner_id, id),
     };
-    let visible = metadata.visible(Window::ALL);
+    let visible = metadata.visible(Window::ALL, at);
     let shows = |date: SeenAt| metadata.shows(&visible, by, (key, value, date));
     if metadata.definition.keep == Keep::Last {
         let date = row(context, &metadata, by, (key, value, SeenAt::EPOCH)).await?;

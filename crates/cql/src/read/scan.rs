@@ -1,17 +1,21 @@
-//! Scans a whole direction of a table by token ranges.
+//! Scans a direction of a table, or some parts of it, by token ranges.
+//!
+//! The token of a key's bucket decides its part: the highest bits of that token. So a run of parts is
+//! a token range.
 
 use super::shard_merge::{self, HotRows, Which};
 use crate::context::{Row, TableContext};
 use crate::error::unexpected;
 use crate::row_buffer::Rows;
-use crate::schema::bucket;
+use crate::schema::bucket::{self, bucket};
 use crate::schema::metadata_cache::{Dates, TableMetadata};
 use idmatch_model::{SeenAt, Side};
-use idmatch_store::Result;
+use idmatch_store::{Call, PARTS, Parts, Result, Unit};
+use parking_lot::Mutex;
+use scylla::routing::partitioner::{Murmur3Partitioner, Partitioner};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tokio::task::JoinSet;
 
 /// Average buckets of a range. Each range is read and retried by itself. Servers abort a read that
@@ -22,18 +26,44 @@ const CONCURRENT_RANGES: usize = 8;
 /// Wanted rows of one batch, which may be larger by a page.
 const BATCH_ROWS: usize = 10_000;
 
-/// A token range: exclusive start, inclusive end.
-fn tokens(range: usize, ranges: usize) -> (i64, i64) {
-    let edge = |n: usize| {
-        let width = (1_i128 << 64) / ranges.max(1) as i128;
-        let edge = match n == ranges {
-            true => i128::from(i64::MAX),
-            false => i128::from(i64::MIN) + width * n as i128,
+/// Tokens of a part: 2 to the power of this.
+const PART_TOKENS_BITS: u32 = u64::BITS - PARTS.trailing_zeros();
+
+/// The part of a token: its highest bits.
+pub(super) fn part_of(token: i64) -> usize {
+    // Tokens are signed; the parts begin with the least.
+    let from_least = token.cast_unsigned() ^ (1 << (u64::BITS - 1));
+    (from_least >> PART_TOKENS_BITS) as usize
+}
+
+/// The token ranges of some parts, each an exclusive start and an inclusive end: as many as the whole
+/// ring has at this width, and at least one for each run of parts.
+fn token_ranges(parts: &Parts, ranges_of_ring: usize) -> impl Iterator<Item = (i64, i64)> + use<> {
+    let wanted: Vec<usize> = (0..PARTS).filter(|part| parts.contains(*part)).collect();
+    let runs = wanted.chunk_by(|a, b| a + 1 == *b);
+    let runs: Vec<(usize, usize)> =
+        runs.filter_map(|run| Some((*run.first()?, run.len()))).collect();
+    runs.into_iter().flat_map(move |(first, length)| {
+        let ranges = (ranges_of_ring * length).div_ceil(PARTS).max(1);
+        let edge = move |range: usize| {
+            let tokens = (length as i128) << PART_TOKENS_BITS;
+            let before =
+                ((first as i128) << PART_TOKENS_BITS) + tokens * range as i128 / ranges as i128;
+            // No key has the least token; the servers reserve it.
+            i64::try_from(i128::from(i64::MIN) + before - 1).unwrap_or(i64::MIN)
         };
-        i64::try_from(edge).unwrap_or(i64::MAX)
-    };
-    // No key has the least token; the servers reserve it.
-    (edge(range), edge(range + 1))
+        (0..ranges).map(move |range| (edge(range), edge(range + 1)))
+    })
+}
+
+/// The call that a scan is for, and the stage that it is in.
+#[derive(Clone)]
+pub(crate) struct ScanCall(pub(crate) Call, pub(crate) &'static str);
+
+impl ScanCall {
+    fn report(&self, rows: usize) -> Result<()> {
+        self.0.report(self.1, rows as u64, Unit::Rows)
+    }
 }
 
 /// Receives the rows of a scan.
@@ -51,18 +81,33 @@ pub(crate) trait RowVisitor: Send + Sync + 'static {
 pub(crate) async fn scan(
     context: &Arc<TableContext>,
     by: Side,
+    call: ScanCall,
+    visit: impl RowVisitor,
+) -> Result<()> {
+    scan_parts(context, (by, &Parts::all()), call, visit).await
+}
+
+/// The same for the keys of some parts. Cost: reads these parts of the direction, and the list of hot
+/// keys if there are any.
+pub(crate) async fn scan_parts(
+    context: &Arc<TableContext>,
+    (by, parts): (Side, &Parts),
+    call: ScanCall,
     visit: impl RowVisitor,
 ) -> Result<()> {
     let metadata = context.metadata_cache.current().await?;
     let visit = Arc::new(visit);
-    let met = scan_buckets(context, &metadata, by, &visit, Hot::Leave).await?;
+    let scanned = Scanned { by, hot: Hot::Leave, call: call.clone() };
+    let met = scan_buckets(context, &metadata, (scanned, parts), &visit).await?;
     let mut keys = shard_merge::keys(context, &metadata, by).await?;
+    keys.retain(|key| parts.contains(key_part(key, metadata.definition.buckets)));
     keys.extend(met.into_keys());
     let mut batch = Rows::default();
     for key in keys {
         let which = Which::Counting(Dates::ALL);
         let mut places = HotRows::new(context, &metadata, (by, &key), None, which).await?;
         while let Some(rows) = places.next().await? {
+            call.report(rows.len())?;
             for (value, seen_at) in rows {
                 if visit.row(&key, &value, seen_at) {
                     batch.push(&key, &value, seen_at);
@@ -81,10 +126,25 @@ pub(crate) async fn scan(
 pub(crate) async fn scan_stored(
     context: &Arc<TableContext>,
     by: Side,
+    call: ScanCall,
     visit: impl RowVisitor,
 ) -> Result<BTreeMap<String, u64>> {
     let metadata = context.metadata_cache.current().await?;
-    scan_buckets(context, &metadata, by, &Arc::new(visit), Hot::Take).await
+    let scanned = Scanned { by, hot: Hot::Take, call };
+    scan_buckets(context, &metadata, (scanned, &Parts::all()), &Arc::new(visit)).await
+}
+
+/// The part of a key.
+pub(crate) fn key_part(key: &str, buckets: i32) -> usize {
+    part_of(Murmur3Partitioner.hash_one(&bucket(key, buckets).to_be_bytes()).value())
+}
+
+/// What the tasks of a scan share.
+#[derive(Clone)]
+struct Scanned {
+    by: Side,
+    hot: Hot,
+    call: ScanCall,
 }
 
 /// The bucket rows of keys that are recorded as hot.
@@ -100,22 +160,20 @@ enum Hot {
 async fn scan_buckets<V: RowVisitor>(
     context: &Arc<TableContext>,
     metadata: &Arc<TableMetadata>,
-    by: Side,
+    (scanned, parts): (Scanned, &Parts),
     visit: &Arc<V>,
-    hot: Hot,
 ) -> Result<BTreeMap<String, u64>> {
     let buckets = metadata.definition.buckets.unsigned_abs() as usize;
     let ranges = buckets.div_ceil(BUCKETS_PER_RANGE).max(CONCURRENT_RANGES);
-    let next = Arc::new(AtomicUsize::new(0));
+    let ranges = Arc::new(Mutex::new(token_ranges(parts, ranges)));
     let mut tasks = JoinSet::new();
     for _ in 0..CONCURRENT_RANGES {
-        let next = Arc::clone(&next);
+        let ranges = Arc::clone(&ranges);
         let mut task = Task {
             context: Arc::clone(context),
             metadata: Arc::clone(metadata),
-            by,
+            scanned: scanned.clone(),
             visit: Arc::clone(visit),
-            hot,
             batch: Rows::default(),
             met: BTreeMap::new(),
             key: String::new(),
@@ -124,12 +182,11 @@ async fn scan_buckets<V: RowVisitor>(
         };
         tasks.spawn(async move {
             loop {
-                let range = next.fetch_add(1, Relaxed);
-                if range >= ranges {
+                let Some(tokens) = next_of(&ranges) else {
                     task.visit.batch(task.batch).await?;
                     return Ok(task.met);
-                }
-                task.read(tokens(range, ranges)).await?;
+                };
+                task.read(tokens).await?;
             }
         });
     }
@@ -140,13 +197,16 @@ async fn scan_buckets<V: RowVisitor>(
     Ok(met)
 }
 
+fn next_of<T>(items: &Mutex<impl Iterator<Item = T>>) -> Option<T> {
+    items.lock().next()
+}
+
 /// A task that reads ranges.
 struct Task<V> {
     context: Arc<TableContext>,
     metadata: Arc<TableMetadata>,
-    by: Side,
+    scanned: Scanned,
     visit: Arc<V>,
-    hot: Hot,
     batch: Rows,
     /// Hot keys, with their row counts.
     met: BTreeMap<String, u64>,
@@ -159,9 +219,10 @@ struct Task<V> {
 impl<V: RowVisitor> Task<V> {
     async fn read(&mut self, tokens: (i64, i64)) -> Result<()> {
         let context = Arc::clone(&self.context);
-        let statement = &context.by(self.by).range;
+        let statement = &context.by(self.scanned.by).range;
         let mut pages = context.pages(statement, tokens);
         while let Some(page) = pages.next().await? {
+            self.scanned.call.report(page.len())?;
             context.each_row(&page, |row| {
                 self.take(row);
                 Ok(())
@@ -178,10 +239,10 @@ impl<V: RowVisitor> Task<V> {
         if key != self.key {
             self.end_key();
             key.clone_into(&mut self.key);
-            self.is_hot = self.metadata.hot.shards(self.by, key).is_some();
+            self.is_hot = self.metadata.hot.shards(self.scanned.by, key).is_some();
         }
         self.rows += 1;
-        if self.hot == Hot::Leave && self.is_hot {
+        if self.scanned.hot == Hot::Leave && self.is_hot {
             return;
         }
         if self.visit.row(key, value, seen_at) {
@@ -190,7 +251,7 @@ impl<V: RowVisitor> Task<V> {
     }
 
     fn end_key(&mut self) {
-        let wanted = match self.hot {
+        let wanted = match self.scanned.hot {
             Hot::Leave => self.rows > 0 && self.is_hot,
             Hot::Take => self.rows > self.context.client.settings().hot_key_rows,
         };
@@ -205,12 +266,47 @@ impl<V: RowVisitor> Task<V> {
 mod tests {
     use super::*;
 
+    fn ranges(parts: &Parts, ranges: usize) -> Vec<(i64, i64)> {
+        token_ranges(parts, ranges).collect()
+    }
+
     #[test]
     fn the_ranges_are_the_whole_ring() {
-        for ranges in [1, 16, 1_000, 1_024] {
-            assert_eq!(tokens(0, ranges).0, i64::MIN);
-            assert_eq!(tokens(ranges - 1, ranges).1, i64::MAX);
-            assert!((1..ranges).all(|n| tokens(n - 1, ranges).1 == tokens(n, ranges).0));
+        for count in [1, 16, 1_000, 1_024] {
+            let ranges = ranges(&Parts::all(), count);
+            assert_eq!(ranges.len(), count);
+            assert_eq!((ranges[0].0, ranges[count - 1].1), (i64::MIN, i64::MAX));
+            assert!(ranges.windows(2).all(|pair| pair[0].1 == pair[1].0));
         }
+    }
+
+    #[test]
+    fn the_ranges_of_parts_are_their_tokens() {
+        assert_eq!(ranges(&Parts::of(|_| false), 16), []);
+        let parts = Parts::of(|part| part < 512 || (1_000..1_002).contains(&part) || part == 4_095);
+        for (count, least) in [(1, 3), (16, 4), (100_000, 12_574)] {
+            let ranges = ranges(&parts, count);
+            assert_eq!(ranges.len(), least, "{count}");
+            for (start, end) in &ranges {
+                assert!(start < end);
+                // The first token is after the start.
+                assert!([start + 1, *end].map(part_of).iter().all(|part| parts.contains(*part)));
+            }
+            // 515 of 4,096 parts, without the least token.
+            let tokens = |(start, end): &(i64, i64)| i128::from(*end) - i128::from(*start);
+            assert_eq!(ranges.iter().map(tokens).sum::<i128>(), (515 << 52) - 1);
+        }
+    }
+
+    #[test]
+    fn a_part_is_the_share_of_the_ring_that_its_token_is_in() {
+        // Murmur3 tokens of the ints 0 and 1, as Cassandra's token() returns them.
+        let token = |bucket: i32| Murmur3Partitioner.hash_one(&bucket.to_be_bytes()).value();
+        assert_eq!(token(0), -3_485_513_579_396_041_028);
+        assert_eq!(token(1), -4_069_959_284_402_364_209);
+        // One bucket: all keys are in the part of token(0), which is 5,737,858,457,458,734,780 above
+        // the least.
+        assert_eq!(key_part("anybody", 1), (5_737_858_457_458_734_780_u64 >> 52) as usize);
+        assert!((0..1_000).all(|n| key_part(&n.to_string(), 1_000) < PARTS));
     }
 }

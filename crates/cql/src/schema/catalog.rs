@@ -7,13 +7,15 @@
 use crate::client::Client;
 use crate::client::paging::Pages;
 use crate::error::unexpected;
-use idmatch_model::{Keep, Period, SeenAt, TableName, TableOptions};
+use idmatch_model::{Keep, Period, SeenAt, TableId, TableName, TableOptions};
 use idmatch_store::{Error, ErrorKind, Result, now};
 use scylla::value::CqlTimestamp;
 use scylla::value::MaybeUnset::{Set, Unset};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::try_join;
+use twox_hash::XxHash3_128;
 use uuid::Uuid;
 
 /// Generations that fit in a row's timestamp.
@@ -90,6 +92,14 @@ impl Definition {
     }
 }
 
+/// The id of a table: its maker may have made others.
+pub(crate) fn table_id(maker: Uuid, name: &TableName) -> TableId {
+    let mut hasher = XxHash3_128::new();
+    hasher.write(maker.as_bytes());
+    hasher.write(name.as_str().as_bytes());
+    TableId(hasher.finish_128())
+}
+
 /// An entry of the log, with its records. Entry 0 is the table's creation.
 pub(crate) struct Entry {
     pub(crate) number: i64,
@@ -130,21 +140,23 @@ impl<'c> Catalog<'c> {
         Catalog { client, keyspace: &client.settings().keyspace }
     }
 
-    /// The names of all ready tables, ascending.
-    pub(crate) async fn names(&self) -> Result<Vec<TableName>> {
+    /// The names and ids of all ready tables, by name.
+    pub(crate) async fn tables(&self) -> Result<BTreeMap<TableName, TableId>> {
         let what = "the names of tables";
-        let cql = format!("SELECT DISTINCT name, is_ready FROM {}.idmatch_tables", self.keyspace);
+        let cql =
+            format!("SELECT DISTINCT name, maker, is_ready FROM {}.idmatch_tables", self.keyspace);
         let read = self.client.prepare_catalog(&cql).await?;
         let rows = self.client.read(what, &read, ()).await?;
-        let mut names = Vec::new();
-        for row in rows.rows::<(String, Option<bool>)>().map_err(|e| unexpected(what, e))? {
-            let (name, is_ready) = row.map_err(|e| unexpected(what, e))?;
-            if is_ready == Some(true) {
-                names.push(name.parse().map_err(|e| unexpected(what, e))?);
+        let mut tables = BTreeMap::new();
+        let rows = rows.rows::<(String, Option<Uuid>, Option<bool>)>();
+        for row in rows.map_err(|e| unexpected(what, e))? {
+            if let (name, Some(maker), Some(true)) = row.map_err(|e| unexpected(what, e))? {
+                let name = name.parse().map_err(|e| unexpected(what, e))?;
+                let id = table_id(maker, &name);
+                tables.insert(name, id);
             }
         }
-        names.sort();
-        Ok(names)
+        Ok(tables)
     }
 
     /// The definition of a table; `None` if there is no such table.

@@ -11,7 +11,7 @@ use crate::schema::keyspace::StoreRow;
 use crate::schema::tombstones::Erasures;
 use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{SeenAt, Side, TableName, Window};
-use idmatch_store::{Error, ErrorKind, Result, now};
+use idmatch_store::{Error, ErrorKind, Result};
 use parking_lot::RwLock;
 use scylla::value::CqlTimestamp;
 use std::sync::Arc;
@@ -35,9 +35,9 @@ pub(crate) struct TableMetadata {
 }
 
 impl TableMetadata {
-    /// The dates that a question about a window covers.
-    pub(crate) fn visible(&self, window: Window) -> Visible {
-        let window = window.within_retention(self.definition.retention.as_ref(), now());
+    /// The dates that a question about a window covers, by this reading of the clock.
+    pub(crate) fn visible(&self, window: Window, at: SeenAt) -> Visible {
+        let window = window.within_retention(self.definition.retention.as_ref(), at);
         Visible { window, gone_before: self.definition.gone_before }
     }
 

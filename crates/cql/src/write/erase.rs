@@ -12,7 +12,7 @@ use crate::schema::catalog::LogRecord;
 use crate::schema::metadata_cache::TableMetadata;
 use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{Keep, SeenAt, Side, Target, Window};
-use idmatch_store::{Erased, Erasures, Error, Result};
+use idmatch_store::{Erased, Erasures, Error, Result, now};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
@@ -123,7 +123,7 @@ async fn remove(
         .try_collect()
         .await?;
     let there = there.into_iter().flatten().collect();
-    let visible = before.visible(Window::ALL);
+    let visible = before.visible(Window::ALL, now());
     let shown = |by: Side, rows: Vec<Row>| -> BTreeSet<Row> {
         let shows = |row: &Row| before.shows(&visible, by, (&row.0, &row.1, row.2));
         rows.into_iter().filter(shows).collect()

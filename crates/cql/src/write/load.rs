@@ -1,12 +1,16 @@
 //! Reads observations from a source and writes them in chunks: it reads one chunk while it writes
 //! another.
+//!
+//! Invariant: chunks are acknowledged in the order of the source, so the rows that may be applied or not
+//! are one range: all that were taken and not acknowledged.
 
+use crate::client::Use;
 use crate::context::TableContext;
 use crate::row_buffer::Rows;
 use crate::schema::bucket;
 use crate::write::batch::write;
 use crate::write::load_progress::{ChunkRecord, Progress};
-use idmatch_store::{Error, ErrorKind, ObservationSource, Result};
+use idmatch_store::{Call, Error, ErrorFields, ErrorKind, ObservationSource, Result, Unit};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use tokio::task::JoinHandle;
@@ -22,88 +26,156 @@ const UPSERT_ROWS: usize = 20_000;
 /// Loads all rows of a source. Rows are visible as they are written. A repeated load skips the
 /// chunks that an unfinished one has written. A caller that stops at the first bad row wants
 /// nothing published: all rows then wait in memory until the last one is valid.
-pub(crate) fn load(context: &Arc<TableContext>, source: &dyn ObservationSource) -> Result<()> {
-    if !source.is_strict() {
-        let metadata = context.client.wait(context.metadata_cache.current())?;
-        let wanted = metadata.definition.buckets.unsigned_abs() as usize * ROWS_PER_BUCKET;
-        let most_rows = wanted.clamp(*LOAD_ROWS.start(), *LOAD_ROWS.end());
-        let mut progress = context.client.wait(Progress::read(context))?;
-        run(context, source, most_rows, Some(&mut progress))?;
-        context.client.wait(progress.end(context));
-        return Ok(());
-    }
-    let mut rows = Rows::default();
-    while let Some(batch) = source.next_batch()? {
-        rows.extend(&batch)?;
-    }
-    context.client.wait(write(context, rows))
-}
-
-/// Upserts all rows of a source.
-pub(crate) fn upsert(context: &Arc<TableContext>, source: &dyn ObservationSource) -> Result<()> {
-    run(context, source, UPSERT_ROWS, None)
-}
-
-fn run(
+///
+/// # Errors
+/// `UnknownOutcome` says which of the source's rows may be written or not, rejected ones not counted.
+pub(crate) fn load(
     context: &Arc<TableContext>,
     source: &dyn ObservationSource,
-    most_rows: usize,
-    progress: Option<&mut Progress>,
+    call: &Call,
 ) -> Result<()> {
-    let mut writing = None;
-    let read = read_chunks(context, source, most_rows, progress, &mut writing);
-    // The fate of sent rows is more important than the reason why no more came.
-    finish(context, writing)?;
-    let last = read?;
-    if last.is_empty() { Ok(()) } else { context.client.wait(write(context, last)) }
+    let mut chunks = Chunks::new(context, call, "load");
+    if source.is_strict() {
+        return chunks.run(source, (usize::MAX, usize::MAX));
+    }
+    let metadata = chunks.wait(Use::Read, context.metadata_cache.current())?;
+    let wanted = metadata.definition.buckets.unsigned_abs() as usize * ROWS_PER_BUCKET;
+    let most_rows = wanted.clamp(*LOAD_ROWS.start(), *LOAD_ROWS.end());
+    chunks.progress = Some(chunks.wait(Use::Read, Progress::read(context))?);
+    chunks.run(source, (most_rows, LOAD_BYTES))?;
+    if let Some(progress) = chunks.progress.take() {
+        let ended = async {
+            progress.end(context).await;
+            Ok(())
+        };
+        // The rows are written, whatever becomes of the records.
+        chunks.wait(Use::Read, ended).ok();
+    }
+    Ok(())
 }
 
-type Writing = Option<JoinHandle<Result<()>>>;
-
-/// Writes each chunk once the one before is written; returns the remaining rows at the end.
-fn read_chunks(
+/// Upserts all rows of a source. Errors as of [`load`].
+pub(crate) fn upsert(
     context: &Arc<TableContext>,
     source: &dyn ObservationSource,
-    most_rows: usize,
-    mut progress: Option<&mut Progress>,
-    writing: &mut Writing,
-) -> Result<Rows> {
-    let mut rows = Rows::default();
-    while let Some(batch) = source.next_batch()? {
-        rows.extend(&batch)?;
-        if rows.len() >= most_rows || rows.text_bytes() >= LOAD_BYTES {
-            finish(context, writing.take())?;
-            let chunk = std::mem::take(&mut rows);
-            let chunk_record = match progress.as_mut() {
-                Some(progress) => match context.client.wait(progress.meet(context, &chunk))? {
-                    // An earlier load has written it.
-                    None => continue,
-                    chunk_record => chunk_record,
-                },
-                None => None,
-            };
-            let table = Arc::clone(context);
-            *writing = Some(context.client.start(write_chunk(table, chunk, chunk_record)));
+    call: &Call,
+) -> Result<()> {
+    Chunks::new(context, call, "upsert").run(source, (UPSERT_ROWS, LOAD_BYTES))
+}
+
+/// The chunks of a source.
+struct Chunks<'c> {
+    context: &'c Arc<TableContext>,
+    call: &'c Call,
+    stage: &'static str,
+    progress: Option<Progress>,
+    writing: Option<JoinHandle<Result<()>>>,
+    /// Rows taken from the source; rows of them that were sent, or found to be written; and rows that
+    /// are acknowledged.
+    taken: u64,
+    sent: u64,
+    acknowledged: u64,
+}
+
+impl<'c> Chunks<'c> {
+    fn new(context: &'c Arc<TableContext>, call: &'c Call, stage: &'static str) -> Chunks<'c> {
+        let (progress, writing, taken, sent, acknowledged) = (None, None, 0, 0, 0);
+        Chunks { context, call, stage, progress, writing, taken, sent, acknowledged }
+    }
+
+    /// Writes all rows, in chunks of about this many rows and bytes.
+    fn run(&mut self, source: &dyn ObservationSource, most: (usize, usize)) -> Result<()> {
+        let read = self.read(source, most);
+        // The fate of sent rows is more important than the reason why no more came.
+        self.finish()?;
+        let last = read?;
+        if last.is_empty() {
+            return Ok(());
+        }
+        self.sent = self.taken;
+        let written = self.wait(Use::Write, write(self.context, last));
+        self.acknowledge(written)
+    }
+
+    /// Writes each chunk once the one before is written; returns the remaining rows at the end.
+    fn read(&mut self, source: &dyn ObservationSource, most: (usize, usize)) -> Result<Rows> {
+        let mut rows = Rows::default();
+        loop {
+            self.call.check()?;
+            let Some(batch) = source.next_batch()? else { return Ok(rows) };
+            self.taken += batch.len() as u64;
+            rows.extend(&batch)?;
+            if rows.len() >= most.0 || rows.text_bytes() >= most.1 {
+                self.finish()?;
+                self.send(std::mem::take(&mut rows))?;
+            }
         }
     }
-    Ok(rows)
+
+    /// Begins to write a chunk, unless an earlier load has written it.
+    fn send(&mut self, chunk: Rows) -> Result<()> {
+        let (context, client) = (self.context, &self.context.client);
+        let record = match &mut self.progress {
+            Some(progress) => {
+                let met = progress.meet(context, &chunk);
+                Some(client.wait_unless(self.call, Use::Read, met)?)
+            }
+            None => None,
+        };
+        self.sent = self.taken;
+        match record {
+            Some(None) => self.acknowledge(Ok(()))?,
+            record => {
+                let writing = write_chunk(Arc::clone(context), chunk, record.flatten());
+                self.writing = Some(client.start(writing));
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the chunk that is being written.
+    fn finish(&mut self) -> Result<()> {
+        let Some(writing) = self.writing.take() else { return Ok(()) };
+        let abort = writing.abort_handle();
+        let written = self.wait(Use::Write, async {
+            writing.await.unwrap_or_else(|e| {
+                Err(Error::with_source(ErrorKind::UnknownOutcome, "a write ended early", e))
+            })
+        });
+        // One that is given up sends no more.
+        abort.abort();
+        self.acknowledge(written)
+    }
+
+    fn acknowledge(&mut self, written: Result<()>) -> Result<()> {
+        match written {
+            Ok(()) => {
+                let rows = self.sent - std::mem::replace(&mut self.acknowledged, self.sent);
+                // Whether it goes on is asked before the next rows are taken.
+                self.call.report(self.stage, rows, Unit::Rows).ok();
+                Ok(())
+            }
+            Err(e) if e.kind() == ErrorKind::UnknownOutcome => {
+                let rows = self.acknowledged + 1..self.taken + 1;
+                Err(e.with_fields(ErrorFields::UnknownOutcome { rows: vec![rows] }))
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    fn wait<T>(&self, used: Use, work: impl Future<Output = Result<T>>) -> Result<T> {
+        self.context.client.wait_unless(self.call, used, work)
+    }
 }
 
 async fn write_chunk(
     table: Arc<TableContext>,
     chunk: Rows,
-    chunk_record: Option<ChunkRecord>,
+    record: Option<ChunkRecord>,
 ) -> Result<()> {
     write(&table, chunk).await?;
-    if let Some(chunk_record) = chunk_record {
-        chunk_record.write(&table).await;
+    if let Some(record) = record {
+        record.write(&table).await;
     }
     Ok(())
-}
-
-fn finish(context: &TableContext, writing: Writing) -> Result<()> {
-    let Some(writing) = writing else { return Ok(()) };
-    context.client.wait(writing).unwrap_or_else(|e| {
-        Err(Error::with_source(ErrorKind::UnknownOutcome, "a write ended early", e))
-    })
 }

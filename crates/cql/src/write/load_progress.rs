@@ -14,7 +14,7 @@ use crate::row_buffer::Rows;
 use crate::schema::metadata_cache::TableMetadata;
 use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{Side, Window};
-use idmatch_store::{Error, Result};
+use idmatch_store::{Error, Result, now};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -87,7 +87,7 @@ impl ChunkRecord {
 /// Whether some rows of a chunk are stored, as far as they are visible.
 async fn is_there(context: &Arc<TableContext>, rows: &Rows) -> Result<bool> {
     let metadata: &TableMetadata = &*context.metadata_cache.current().await?;
-    let visible = metadata.visible(Window::ALL);
+    let visible = metadata.visible(Window::ALL, now());
     let asked =
         (0..LOOKED_FOR).flat_map(|n| Side::BOTH.map(|by| (n * rows.len() / LOOKED_FOR, by)));
     let found: Vec<bool> = stream::iter(asked)

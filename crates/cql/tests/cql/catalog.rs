@@ -3,15 +3,15 @@
 
 use crate::common::{answers, copies, fresh, open, try_erase, upsert};
 use crate::proxy::{Between, naming};
+use idmatch_cql::CqlStore;
 use idmatch_model::{Period, Side, TableOptions, Target};
-use idmatch_store::{Erased, ErrorKind, Result, Store, Table};
+use idmatch_store::{Erased, ErrorKind, OpenTables, Result, Table};
 use scylla::errors::{DbError, WriteType};
 use scylla::statement::Consistency;
 use scylla_proxy::{
     Condition, Reaction, RequestReaction, RequestRule, ResponseFrame, ResponseOpcode,
     ResponseReaction, ResponseRule,
 };
-use std::sync::Arc;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 const THEN: i64 = 1_750_000_000_000;
@@ -48,11 +48,11 @@ fn time_out(between: &mut Between, name: &str) {
     between.rules(vec![RequestRule(making, RequestReaction::forge_with_error(timeout))], vec![]);
 }
 
-fn make(store: &dyn Store, name: &str) -> Result<Arc<dyn Table>> {
-    store.create_table(&name.parse().unwrap(), &TableOptions::default())
+fn make(store: &CqlStore, name: &str) -> Result<Table> {
+    store.table_with(&name.parse().unwrap(), &TableOptions::default())
 }
 
-fn erase(table: &dyn Table, id: &str) -> Result<Erased> {
+fn erase(table: &Table, id: &str) -> Result<Erased> {
     try_erase(table, &[Target::Id(id.to_owned())], THEN)
 }
 
@@ -69,13 +69,13 @@ fn a_table_whose_making_is_not_answered_is_made_once() {
         let table = make(&store, name).unwrap();
         assert!((1..=copies()).contains(&lost.len()), "{name}");
         between.rules(vec![], vec![]);
-        upsert(table.as_ref(), &rows(&["a"]));
+        upsert(&table, &rows(&["a"]));
     }
     time_out(&mut between, "open");
     let error = make(&store, "open").err().unwrap();
     assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{}", error.chain());
     between.rules(vec![], vec![]);
-    upsert(make(&store, "open").unwrap().as_ref(), &rows(&["a"]));
+    upsert(&make(&store, "open").unwrap(), &rows(&["a"]));
     // One entry for each table.
     assert_eq!(beside.count("making.idmatch_tables"), 4);
     let names = ["broken", "first", "lost", "open"].map(|name| name.parse().unwrap());
@@ -87,22 +87,22 @@ fn an_erasure_whose_note_is_not_answered_is_entered_once() {
     let mut between = Between::start();
     let beside = fresh("noting");
     let table = make(&between.open("noting", PATIENT), "t").unwrap();
-    upsert(table.as_ref(), &rows(&["a", "b", "c"]));
+    upsert(&table, &rows(&["a", "b", "c"]));
     let brief = between.open("noting", BRIEF).table(&"t".parse().unwrap()).unwrap();
     let entries = || beside.count("noting.idmatch_tables");
     let lost = lose_one(&mut between, ResponseReaction::drop_frame());
-    assert_eq!(erase(table.as_ref(), "a").unwrap(), Erased { by_id: 1, by_partner_id: 1 });
+    assert_eq!(erase(&table, "a").unwrap(), Erased { by_id: 1, by_partner_id: 1 });
     assert!((1..=copies()).contains(&lost.len()));
     assert_eq!(entries(), 2);
     let lost = lose_one(&mut between, ResponseReaction::drop_frame());
-    let error = erase(brief.as_ref(), "b").unwrap_err();
+    let error = erase(&brief, "b").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{}", error.chain());
     assert_eq!((lost.len(), entries()), (1, 3));
     between.rules(vec![], vec![]);
-    erase(table.as_ref(), "b").unwrap();
+    erase(&table, "b").unwrap();
     let there = open("noting").table(&"t".parse().unwrap()).unwrap();
     for (id, partner_ids) in [("a", vec![]), ("b", vec![]), ("c", vec!["of-c"])] {
-        assert_eq!(answers(there.as_ref(), Side::Id, id).unwrap(), partner_ids, "{id}");
+        assert_eq!(answers(&there, Side::Id, id).unwrap(), partner_ids, "{id}");
     }
     assert_eq!(there.verify().unwrap(), []);
 }

@@ -1,14 +1,18 @@
 //! Stores for tests: each in a keyspace of its own.
 
+use arrow_array::cast::AsArray;
+use arrow_array::types::TimestampMillisecondType;
 use arrow_array::{ArrayRef, RecordBatch, StringArray, TimestampMillisecondArray};
 use idmatch_cql::{CqlStore, Settings};
 use idmatch_model::{SeenAt, Side, Target, Window};
-use idmatch_store::{BatchSource, Erased, Ingest, NoRejects, Result, SourceBatch, Table, now};
+use idmatch_store::{
+    BatchSource, Erased, Ingest, MatchSink, NoRejects, Result, SourceBatch, Table, now,
+};
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
 use scylla::response::query_result::QueryRowsResult;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use twox_hash::XxHash3_64;
 
 /// The contact points of the cluster that the tests run against.
@@ -187,18 +191,23 @@ impl BatchSource for Batches {
     }
 }
 
-pub(crate) fn load(table: &dyn Table, rows: &[(String, String, i64)]) {
+pub(crate) fn load(table: &Table, rows: &[(String, String, i64)]) {
     let mut no_rejects = NoRejects;
     let ingest = Ingest::new(false, now(), &mut no_rejects);
     table.load(&ingest.judged(&mut Batches::of_rows(rows))).unwrap();
     assert_eq!(ingest.rejected(), 0);
 }
 
-pub(crate) fn upsert(table: &dyn Table, rows: &[(String, String, i64)]) {
+/// Loads a source whose bad rows are left out.
+pub(crate) fn load_from(table: &Table, source: &mut dyn BatchSource) -> Result<()> {
+    table.load(&Ingest::new(false, now(), &mut NoRejects).judged(source))
+}
+
+pub(crate) fn upsert(table: &Table, rows: &[(String, String, i64)]) {
     try_upsert(table, rows).unwrap();
 }
 
-pub(crate) fn try_upsert(table: &dyn Table, rows: &[(String, String, i64)]) -> Result<()> {
+pub(crate) fn try_upsert(table: &Table, rows: &[(String, String, i64)]) -> Result<()> {
     let rejects = &mut NoRejects;
     table.upsert(&Ingest::new(true, now(), rejects).judged(&mut Batches::of_rows(rows)), None)
 }
@@ -209,14 +218,30 @@ pub(crate) fn row_batches(rows: &[(String, String, i64)], each: usize) -> Vec<So
     rows.chunks(each).map(batch).collect()
 }
 
+/// Rows: id, partner_id, date.
+pub(crate) type Rows = Vec<(String, String, i64)>;
+
+/// The rows that are sent to a sink.
+pub(crate) fn rows_of(send: impl FnOnce(&dyn MatchSink) -> Result<()>) -> Rows {
+    let rows = Mutex::new(Rows::new());
+    send(&|batch: RecordBatch| {
+        let (keys, values) =
+            (batch.column(0).as_string::<i32>(), batch.column(1).as_string::<i32>());
+        let dates = batch.column(2).as_primitive::<TimestampMillisecondType>();
+        let all = keys.iter().zip(values).zip(dates);
+        rows.lock().unwrap().extend(all.map(|((key, value), date)| {
+            (key.unwrap().to_owned(), value.unwrap().to_owned(), date.unwrap())
+        }));
+        Ok(())
+    })
+    .unwrap();
+    rows.into_inner().unwrap()
+}
+
 /// What goes with a key.
-pub(crate) fn answers(table: &dyn Table, by: Side, key: &str) -> Result<Vec<String>> {
-    let mut answers = table.answers(by, key, Window::ALL)?;
-    let mut all = Vec::new();
-    while let Some((value, _)) = answers.next_answer()? {
-        all.push(value.to_owned());
-    }
-    Ok(all)
+pub(crate) fn answers(table: &Table, by: Side, key: &str) -> Result<Vec<String>> {
+    let answers = table.answers(by, key, Window::ALL)?;
+    Ok(answers.of(0).map(|(value, _)| value.to_owned()).collect())
 }
 
 /// A connection beside a keyspace that is not there yet.
@@ -226,10 +251,10 @@ pub(crate) fn fresh(keyspace: &str) -> Beside {
     beside
 }
 
-pub(crate) fn erase(table: &dyn Table, targets: &[Target], at: i64) -> Erased {
+pub(crate) fn erase(table: &Table, targets: &[Target], at: i64) -> Erased {
     try_erase(table, targets, at).unwrap()
 }
 
-pub(crate) fn try_erase(table: &dyn Table, targets: &[Target], at: i64) -> Result<Erased> {
+pub(crate) fn try_erase(table: &Table, targets: &[Target], at: i64) -> Result<Erased> {
     table.erase(targets, SeenAt::from_millis(at).unwrap())
 }

@@ -1,12 +1,9 @@
 //! Hot keys: the answers of the reference, and no partition at whose size servers warn.
 
-use crate::common::{Batches, erase, fresh, load, open_with, upsert};
-use arrow_array::cast::AsArray;
-use arrow_array::types::TimestampMillisecondType;
+use crate::common::{Batches, erase, fresh, load, open_with, rows_of, upsert};
 use idmatch_model::{Keep, Pick, SeenAt, Side, TableOptions, Target, Window};
-use idmatch_store::{MatchQuery, Store, Table};
+use idmatch_store::{MatchQuery, OpenTables, Table};
 use idmatch_testkit::MemoryStore;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const KEYSPACE: &str = "hot";
@@ -19,25 +16,25 @@ type Row = (String, String, i64);
 
 /// A table in the servers, and what it has to answer.
 struct Pair {
-    table: Arc<dyn Table>,
-    reference: Arc<dyn Table>,
+    table: Table,
+    reference: Table,
 }
 
 impl Pair {
     fn load(&self, rows: &[Row]) {
-        load(self.table.as_ref(), rows);
-        load(self.reference.as_ref(), rows);
+        load(&self.table, rows);
+        load(&self.reference, rows);
     }
 
     fn upsert(&self, rows: &[Row]) {
-        rows.chunks(250).for_each(|rows| upsert(self.table.as_ref(), rows));
-        upsert(self.reference.as_ref(), rows);
+        rows.chunks(250).for_each(|rows| upsert(&self.table, rows));
+        upsert(&self.reference, rows);
     }
 
     fn erase(&self, target: Target, at: i64) {
         let targets = [target];
-        let erased = erase(self.table.as_ref(), &targets, at);
-        assert_eq!(erased, erase(self.reference.as_ref(), &targets, at), "{targets:?}");
+        let erased = erase(&self.table, &targets, at);
+        assert_eq!(erased, erase(&self.reference, &targets, at), "{targets:?}");
     }
 
     /// Asks for everything there is about some keys.
@@ -52,15 +49,14 @@ impl Pair {
         let asked = [(Side::Id, "crowd"), (Side::PartnerId, "plaza"), (Side::Id, "few")];
         for window in windows {
             for (by, key) in asked {
-                let [here, right] = [&self.table, &self.reference]
-                    .map(|table| answers(table.as_ref(), by, key, window));
+                let [here, right] =
+                    [&self.table, &self.reference].map(|table| answers(table, by, key, window));
                 assert_eq!(here.len(), right.len(), "{when}: {by:?} {key} {window:?}");
                 assert!(here == right, "{when}: {by:?} {key} {window:?}");
             }
             for (by, pick) in [(Side::Id, Pick::All), (Side::PartnerId, Pick::Latest)] {
-                let [here, right] = [&self.table, &self.reference].map(|table| {
-                    matched(table.as_ref(), MatchQuery { by, pick, window, positions: false })
-                });
+                let [here, right] = [&self.table, &self.reference]
+                    .map(|table| matched(table, MatchQuery { by, pick, window, positions: false }));
                 assert_eq!(here.len(), right.len(), "{when}: match by {by:?} {window:?}");
                 assert!(here == right, "{when}: match by {by:?} {window:?}");
             }
@@ -84,17 +80,13 @@ impl Pair {
     }
 }
 
-fn answers(table: &dyn Table, by: Side, key: &str, window: Window) -> Vec<(String, SeenAt)> {
-    let mut answers = table.answers(by, key, window).unwrap();
-    let mut all = Vec::new();
-    while let Some((value, date)) = answers.next_answer().unwrap() {
-        all.push((value.to_owned(), date));
-    }
-    all
+fn answers(table: &Table, by: Side, key: &str, window: Window) -> Vec<(String, SeenAt)> {
+    let answers = table.answers(by, key, window).unwrap();
+    answers.of(0).map(|(value, date)| (value.to_owned(), date)).collect()
 }
 
 /// The rows of a match of the crowded key (twice), some others, and one that nobody has.
-fn matched(table: &dyn Table, query: MatchQuery) -> Vec<Row> {
+fn matched(table: &Table, query: MatchQuery) -> Vec<Row> {
     let crowded = match query.by {
         Side::Id => "crowd",
         Side::PartnerId => "plaza",
@@ -102,20 +94,7 @@ fn matched(table: &dyn Table, query: MatchQuery) -> Vec<Row> {
     let mut population: Vec<String> = vec![crowded.to_owned(), "nobody".into(), crowded.to_owned()];
     population.extend((0..100).flat_map(|n| [format!("i{n}"), format!("p{n}")]));
     let result = table.match_population(&mut Batches::of_ids(&population), query).unwrap();
-    let rows = Mutex::new(Vec::new());
-    result
-        .write(&|batch: arrow_array::RecordBatch| {
-            let [keys, values, dates] = batch.columns() else { panic!("{:?}", batch.schema()) };
-            let dates = dates.as_primitive::<TimestampMillisecondType>();
-            let ids = keys.as_string::<i32>().iter().zip(values.as_string::<i32>());
-            let row = |((key, value), date): ((Option<&str>, Option<&str>), Option<i64>)| {
-                (key.unwrap().to_owned(), value.unwrap().to_owned(), date.unwrap())
-            };
-            rows.lock().unwrap().extend(ids.zip(dates).map(row));
-            Ok(())
-        })
-        .unwrap();
-    let mut rows = rows.into_inner().unwrap();
+    let mut rows = rows_of(|sink| result.write(sink));
     assert_eq!(result.counts().rows, rows.len() as u64);
     assert_eq!(result.counts().population, population.len() as u64);
     rows.sort_unstable();
@@ -126,8 +105,8 @@ fn pair(keyspace: &str, keep: Keep) -> Pair {
     let options = TableOptions { keep, retention: None };
     let name = "t".parse().unwrap();
     let store = open_with(keyspace, &format!("&hot_key_rows={HOT_ROWS}"));
-    let reference = MemoryStore::new().create_table(&name, &options).unwrap();
-    Pair { table: store.create_table(&name, &options).unwrap(), reference }
+    let reference = MemoryStore::new().table_with(&name, &options).unwrap();
+    Pair { table: store.table_with(&name, &options).unwrap(), reference }
 }
 
 /// A row of the crowded id or partner_id, seen in a minute that is mixed up.
@@ -179,13 +158,13 @@ fn keys_with_very_many_rows_are_like_others() {
         pair.table.compact().unwrap();
         pair.check("compacted");
         if keep == Keep::Last {
-            let rows = answers(pair.table.as_ref(), Side::Id, "crowd", Window::ALL).len() as i64;
+            let rows = answers(&pair.table, Side::Id, "crowd", Window::ALL).len() as i64;
             let stored = beside.hot_rows(&keyspace);
             assert!(stored <= rows, "{stored} rows are kept of {rows} pairs");
         }
         pair.erase(Target::Id("crowd".into()), FIRST + 30_000 * MINUTE);
         pair.check("all erased");
-        assert!(answers(pair.table.as_ref(), Side::Id, "crowd", Window::ALL).is_empty());
+        assert!(answers(&pair.table, Side::Id, "crowd", Window::ALL).is_empty());
     }
 }
 
@@ -214,8 +193,8 @@ fn a_key_that_grows_slowly_becomes_hot() {
     pair.upsert(&(25_000..26_000).map(crowd).collect::<Vec<_>>());
     assert_eq!(beside.largest(&keyspace, "by_id"), bucket);
     assert_eq!(beside.hot_rows(&keyspace), shards + 1_000);
-    let [here, right] = [&pair.table, &pair.reference]
-        .map(|table| answers(table.as_ref(), Side::Id, "crowd", Window::ALL));
+    let [here, right] =
+        [&pair.table, &pair.reference].map(|table| answers(table, Side::Id, "crowd", Window::ALL));
     assert!(here == right);
 }
 
@@ -226,14 +205,14 @@ fn a_lookup_and_a_compaction_make_a_key_hot() {
         let beside = fresh(&keyspace);
         let unaware = open_with(&keyspace, "");
         let options = TableOptions::default();
-        let table = unaware.create_table(&"t".parse().unwrap(), &options).unwrap();
-        load(table.as_ref(), &(0..2_000).map(crowd).collect::<Vec<_>>());
+        let table = unaware.table_with(&"t".parse().unwrap(), &options).unwrap();
+        load(&table, &(0..2_000).map(crowd).collect::<Vec<_>>());
         assert_eq!(beside.hot_rows(&keyspace), 0);
         let pair = pair(&keyspace, Keep::Last);
-        load(pair.reference.as_ref(), &(0..2_000).map(crowd).collect::<Vec<_>>());
+        load(&pair.reference, &(0..2_000).map(crowd).collect::<Vec<_>>());
         match way {
             "lookup" => {
-                answers(pair.table.as_ref(), Side::Id, "crowd", Window::ALL);
+                answers(&pair.table, Side::Id, "crowd", Window::ALL);
             }
             _ => pair.table.compact().unwrap(),
         }
@@ -241,9 +220,9 @@ fn a_lookup_and_a_compaction_make_a_key_hot() {
             pair.upsert(&[("crowd".into(), "later".into(), FIRST)]);
             beside.hot_rows(&keyspace) > 0
         });
-        let right = answers(pair.reference.as_ref(), Side::Id, "crowd", Window::ALL);
+        let right = answers(&pair.reference, Side::Id, "crowd", Window::ALL);
         for table in [&pair.table, &table] {
-            assert!(answers(table.as_ref(), Side::Id, "crowd", Window::ALL) == right, "{way}");
+            assert!(answers(table, Side::Id, "crowd", Window::ALL) == right, "{way}");
         }
     }
 }
@@ -255,15 +234,15 @@ fn acknowledged_rows_are_seen_by_all_while_a_key_becomes_one_with_many() {
     let name = "t".parse().unwrap();
     let tables = [(); 3].map(|()| {
         let store = open_with(&keyspace, "&hot_key_rows=50");
-        store.create_table(&name, &TableOptions::default()).unwrap()
+        store.table_with(&name, &TableOptions::default()).unwrap()
     });
     let [notices, writes, reads] = tables.each_ref();
     for n in 0..300 {
-        upsert(writes.as_ref(), &[crowd(n)]);
+        upsert(writes, &[crowd(n)]);
         // By chance and by this the key is noted, somewhere among the first hundred rows.
         let (first, last) = (crowd(0).1, crowd(n).1);
         for table in [reads, notices] {
-            let seen = answers(table.as_ref(), Side::Id, "crowd", Window::ALL);
+            let seen = answers(table, Side::Id, "crowd", Window::ALL);
             assert_eq!(seen.len() as i64, n + 1);
             assert!(seen.iter().any(|row| row.0 == first) && seen.iter().any(|row| row.0 == last));
         }

@@ -1,10 +1,8 @@
 //! Loads that do not end, and are repeated.
 
-use crate::common::{Batches, answers, fresh, open, upsert};
+use crate::common::{Batches, answers, fresh, load_from, open, upsert};
 use idmatch_model::{Side, TableOptions};
-use idmatch_store::{
-    BatchSource, Error, ErrorKind, Ingest, NoRejects, Result, SourceBatch, Store, Table, now,
-};
+use idmatch_store::{BatchSource, Error, ErrorKind, OpenTables, Result, SourceBatch, Table};
 
 const KEYSPACE: &str = "loads";
 const ROWS: usize = 130_000;
@@ -37,37 +35,36 @@ impl BatchSource for Breaks {
     }
 }
 
-fn partners(table: &dyn Table, id: &str) -> usize {
+fn partners(table: &Table, id: &str) -> usize {
     answers(table, Side::Id, id).unwrap().len()
 }
 
-fn run(table: &dyn Table, mut source: Breaks) -> Result<()> {
-    table.load(&Ingest::new(false, now(), &mut NoRejects).judged(&mut source))
+fn run(table: &Table, mut source: Breaks) -> Result<()> {
+    load_from(table, &mut source)
 }
 
 #[test]
 fn a_load_that_broke_goes_on_where_it_ended() {
     let beside = fresh(KEYSPACE);
-    let table =
-        open(KEYSPACE).create_table(&"t".parse().unwrap(), &TableOptions::default()).unwrap();
+    let table = open(KEYSPACE).table_with(&"t".parse().unwrap(), &TableOptions::default()).unwrap();
     // Two chunks of 50,000 rows are written, 20,000 rows are not.
-    assert_eq!(run(table.as_ref(), Breaks::after(12)).unwrap_err().to_string(), "the source broke");
+    assert_eq!(run(&table, Breaks::after(12)).unwrap_err().to_string(), "the source broke");
     assert_eq!(beside.count(&format!("{KEYSPACE}.idmatch_loads")), 2);
-    assert_eq!((partners(table.as_ref(), "id0"), partners(table.as_ref(), "id129999")), (1, 0));
+    assert_eq!((partners(&table, "id0"), partners(&table, "id129999")), (1, 0));
     // What is gone from the servers shows which rows are written again: of the first chunk the rows that
     // are looked for are there, of the second they are not.
     for ends in ["by_id", "by_partner_id"] {
         beside.truncate(KEYSPACE, ends);
     }
     let looked_for: Vec<_> = (0..16).map(|n| rows()[n * 50_000 / 16].clone()).collect();
-    upsert(table.as_ref(), &looked_for);
-    run(table.as_ref(), Breaks::after(usize::MAX)).unwrap();
+    upsert(&table, &looked_for);
+    run(&table, Breaks::after(usize::MAX)).unwrap();
     let asked = ["id0", "id1", "id49999", "id50000", "id99999", "id129999"];
-    let there = asked.map(|id| partners(table.as_ref(), id));
+    let there = asked.map(|id| partners(&table, id));
     assert_eq!(there, [1, 0, 0, 1, 1, 1]);
     assert_eq!(beside.count(&format!("{KEYSPACE}.idmatch_loads")), 0);
     // One that ended is not remembered.
-    run(table.as_ref(), Breaks::after(usize::MAX)).unwrap();
-    assert_eq!(asked.map(|id| partners(table.as_ref(), id)), [1; 6]);
+    run(&table, Breaks::after(usize::MAX)).unwrap();
+    assert_eq!(asked.map(|id| partners(&table, id)), [1; 6]);
     assert_eq!(table.verify().unwrap(), []);
 }

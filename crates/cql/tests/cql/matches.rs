@@ -1,11 +1,14 @@
 //! Matches whose population and results are larger than the memory that they may take.
 
-use crate::common::{Batches, fresh, load, open_with};
+use crate::common::{Batches, fresh, load, open_with, rows_of};
 use arrow_array::cast::AsArray;
-use arrow_array::types::TimestampMillisecondType;
-use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+use arrow_array::types::{TimestampMillisecondType, UInt32Type};
+use arrow_array::{ArrayRef, BinaryArray, Int64Array, RecordBatch};
 use idmatch_model::{Pick, Side, TableOptions, Window};
-use idmatch_store::{BatchSource, Error, ErrorKind, MatchQuery, Result, SourceBatch, Store, Table};
+use idmatch_store::{
+    BatchSource, Error, ErrorKind, Match, MatchQuery, OpenTables, Result, SourceBatch, Table,
+    UnmatchedReason,
+};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
@@ -36,9 +39,9 @@ impl BatchSource for Population {
 }
 
 /// A table in which every third id has two partner_ids.
-fn table(keyspace: &str, options: &str) -> Arc<dyn Table> {
+fn table(keyspace: &str, options: &str) -> Table {
     let store = open_with(keyspace, options);
-    store.create_table(&"t".parse().unwrap(), &TableOptions::default()).unwrap()
+    store.table_with(&"t".parse().unwrap(), &TableOptions::default()).unwrap()
 }
 
 fn rows() -> Vec<Row> {
@@ -50,28 +53,11 @@ fn rows() -> Vec<Row> {
 }
 
 /// The rows, what was counted, and how many requests it took.
-fn found(table: &dyn Table, mut population: Population) -> (Vec<Row>, [u64; 3], u64) {
+fn found(table: &Table, mut population: Population) -> (Vec<Row>, [u64; 3], u64) {
     let matched = table.match_population(&mut population, QUERY).unwrap();
-    let rows = Mutex::new(Vec::new());
-    let take = |batch: RecordBatch| {
-        let (keys, values) =
-            (batch.column(0).as_string::<i32>(), batch.column(1).as_string::<i32>());
-        let dates = batch.column(2).as_primitive::<TimestampMillisecondType>();
-        for ((key, value), date) in keys.iter().zip(values).zip(dates) {
-            let row = (key.unwrap().to_owned(), value.unwrap().to_owned(), date.unwrap());
-            rows.lock().unwrap().push(row);
-        }
-        Ok(())
-    };
-    matched.write(&take).unwrap();
+    let mut rows = rows_of(|sink| matched.write(sink));
     // It can be read again.
-    let again = Mutex::new(0);
-    let count = |batch: RecordBatch| {
-        *again.lock().unwrap() += batch.num_rows();
-        Ok(())
-    };
-    matched.write(&count).unwrap();
-    let (mut rows, again) = (rows.into_inner().unwrap(), again.into_inner().unwrap());
+    let again = rows_of(|sink| matched.write(sink)).len();
     rows.sort_unstable();
     let counts = matched.counts();
     assert_eq!((rows.len(), again as u64), (counts.rows as usize, counts.rows));
@@ -82,7 +68,7 @@ fn found(table: &dyn Table, mut population: Population) -> (Vec<Row>, [u64; 3], 
 #[test]
 fn a_population_may_be_larger_than_memory() {
     let _beside = fresh("matches");
-    load(table("matches", "").as_ref(), &rows());
+    load(&table("matches", ""), &rows());
     // Ids that are there, in several tranches some of them, and ids that are not.
     let ids: Vec<String> = (0..5_000).map(|n| format!("id{}", n * 7 % 4_000)).collect();
     let mut expected: Vec<Row> = Vec::new();
@@ -98,11 +84,95 @@ fn a_population_may_be_larger_than_memory() {
     // Each of the 17 batches is a tranche, which reads all 16 buckets; every four are; all are one.
     for (options, tranches) in [("&match_memory=1", 17), ("&match_memory=64k", 5), ("", 1)] {
         let table = table("matches", &format!("&match_reads=buckets{options}"));
-        let given = found(table.as_ref(), Population::of(&ids, 300));
+        let given = found(&table, Population::of(&ids, 300));
         assert_eq!(given.1, counts, "{options}");
         assert_eq!(given.0, expected, "{options}");
         assert_eq!(given.2, tranches * 16, "{options}");
     }
+}
+
+/// A population row, and what becomes of it: its answers, or why there are none.
+type Cell = (Option<Vec<u8>>, Result<Vec<(String, i64)>, UnmatchedReason>);
+
+/// Ids of which some are several times in the population, nulls, and cells that are no identifiers.
+fn cells() -> Vec<Cell> {
+    let cell = |n: i64| match n % 10 {
+        3 => (None, Err(UnmatchedReason::Null)),
+        7 => (Some(vec![b'i', 0xff]), Err(UnmatchedReason::Malformed)),
+        _ => {
+            let id = n * 7 % 4_000;
+            let values: &[&str] = if id % 3 == 0 { &["a", "b"] } else { &["a"] };
+            let answers = values.iter().map(|value| (format!("{value}{id}"), THEN + id)).collect();
+            let found = if id < 3_000 { Ok(answers) } else { Err(UnmatchedReason::NotFound) };
+            (Some(format!("id{id}").into_bytes()), found)
+        }
+    };
+    (0..5_000).map(cell).collect()
+}
+
+/// The rows of a positional match, by the numbers of the population rows.
+fn numbered(matched: &dyn Match) -> Vec<(u32, (String, i64))> {
+    let rows = Mutex::new(Vec::new());
+    let take = |batch: RecordBatch| {
+        let numbers = batch.column(0).as_primitive::<UInt32Type>();
+        let values = batch.column(1).as_string::<i32>();
+        let dates = batch.column(2).as_primitive::<TimestampMillisecondType>();
+        let answers = values.iter().zip(dates);
+        let answers = answers.map(|(value, date)| (value.unwrap().to_owned(), date.unwrap()));
+        rows.lock().unwrap().extend(numbers.values().iter().copied().zip(answers));
+        Ok(())
+    };
+    matched.write(&take).unwrap();
+    let mut rows = rows.into_inner().unwrap();
+    // Stable: the answers of a row keep their order.
+    rows.sort_by_key(|row| row.0);
+    rows
+}
+
+#[test]
+fn rows_of_a_population_are_told_by_their_numbers() {
+    let _beside = fresh("numbers");
+    load(&table("numbers", ""), &rows());
+    let cells = cells();
+    let batches: Vec<SourceBatch> = cells
+        .chunks(300)
+        .map(|cells| {
+            let ids: BinaryArray = cells.iter().map(|cell| cell.0.as_deref()).collect();
+            let batch =
+                RecordBatch::try_from_iter_with_nullable([("x", Arc::new(ids) as ArrayRef, true)]);
+            // The number of a source is no position.
+            SourceBatch { source: "test".into(), first_row: 77, batch: batch.unwrap() }
+        })
+        .collect();
+    let outcomes = || (0..).zip(cells.iter().map(|cell| &cell.1));
+    let found = outcomes().filter_map(|(row, outcome)| Some((row, outcome.as_ref().ok()?)));
+    let found: Vec<(u32, (String, i64))> =
+        found.flat_map(|(row, answers)| answers.iter().map(move |a| (row, a.clone()))).collect();
+    let lost: Vec<(u32, UnmatchedReason)> =
+        outcomes().filter_map(|(row, outcome)| Some((row, *outcome.as_ref().err()?))).collect();
+    let query = MatchQuery { positions: true, ..QUERY };
+    // Many tranches, whose rows wait in a file; lists of keys, and whole buckets; hot keys.
+    for options in
+        ["&match_memory=1", "&match_reads=lists", "&match_reads=buckets", "&hot_key_rows=1"]
+    {
+        let table = table("numbers", options);
+        let mut population = Population(batches.clone().into(), None);
+        let matched = table.match_population(&mut population, query).unwrap();
+        assert_eq!(numbered(&*matched), found, "{options}");
+        let mut unmatched = Vec::new();
+        let take = &mut |row, reason| {
+            unmatched.push((row, reason));
+            Ok(())
+        };
+        matched.unmatched(take).unwrap();
+        assert_eq!(unmatched, lost, "{options}");
+        let counts = matched.counts();
+        let counted = (counts.population, counts.matched, counts.rows);
+        assert_eq!(counted, (5_000, 5_000 - lost.len() as u64, found.len() as u64), "{options}");
+    }
+    let matched = table("numbers", "").match_population(&mut Population::default(), QUERY).unwrap();
+    let error = matched.unmatched(&mut |_, _| Ok(())).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
 }
 
 #[test]
@@ -113,8 +183,8 @@ fn a_population_of_long_ids_is_read_in_more_tranches() {
     let table = table("long_ids", "&match_reads=buckets&match_memory=256k");
     let ids: Vec<String> = (0..300 * BATCHES).map(|n| format!("{n:0>600}")).collect();
     let rows: Vec<Row> = ids.iter().map(|id| (id.clone(), "p".to_owned(), THEN)).collect();
-    load(table.as_ref(), &rows);
-    let given = found(table.as_ref(), Population::of(&ids, 300));
+    load(&table, &rows);
+    let given = found(&table, Population::of(&ids, 300));
     assert_eq!(given.1, [ids.len() as u64; 3]);
     assert!(given.2 > 16, "{} requests", given.2);
 }
@@ -123,7 +193,7 @@ fn a_population_of_long_ids_is_read_in_more_tranches() {
 fn a_population_that_cannot_be_read_is_an_error() {
     let _beside = fresh("unread");
     let table = table("unread", "");
-    load(table.as_ref(), &rows());
+    load(&table, &rows());
     let ids: Vec<String> = (0..3_000).map(|n| format!("id{n}")).collect();
     let mut broken = Population::of(&ids, 300);
     broken.1 = Some(Error::new(ErrorKind::Source, "the disk is gone"));

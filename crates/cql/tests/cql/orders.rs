@@ -3,7 +3,7 @@
 
 use crate::common::{erase, fresh, load, open_with, upsert};
 use idmatch_model::{Keep, Side, TableOptions, Target, Window};
-use idmatch_store::{Store, Table};
+use idmatch_store::{OpenTables, Table};
 use idmatch_testkit::MemoryStore;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -47,7 +47,7 @@ fn writes(random: &mut fastrand::Rng) -> Vec<Write> {
     (0..WRITES).map(|_| write()).collect()
 }
 
-fn apply(table: &dyn Table, write: &Write) {
+fn apply(table: &Table, write: &Write) {
     match write {
         Write::Upsert(rows) => upsert(table, rows),
         Write::Load(rows) => load(table, rows),
@@ -58,15 +58,13 @@ fn apply(table: &dyn Table, write: &Write) {
 }
 
 /// Everything there is to be asked by one key, and of each pair.
-fn answers(table: &dyn Table) -> Vec<String> {
+fn answers(table: &Table) -> Vec<String> {
     let keys: Vec<String> = (0..20).map(|n| format!("é{n}")).collect();
     let mut all = Vec::new();
     for by in Side::BOTH {
         for key in &keys {
-            let mut answers = table.answers(by, key, Window::ALL).unwrap();
-            while let Some((value, date)) = answers.next_answer().unwrap() {
-                all.push(format!("{by:?} {key} {value} {date}"));
-            }
+            let answers = table.answers(by, key, Window::ALL).unwrap();
+            all.extend(answers.of(0).map(|(value, date)| format!("{by:?} {key} {value} {date}")));
         }
     }
     for (id, partner_id) in keys.iter().flat_map(|id| keys.iter().map(move |other| (id, other))) {
@@ -75,7 +73,7 @@ fn answers(table: &dyn Table) -> Vec<String> {
     all
 }
 
-fn write_all(table: &dyn Table, writes: &[Write]) {
+fn write_all(table: &Table, writes: &[Write]) {
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
@@ -107,21 +105,21 @@ fn orders(keyspace: &str, options: &str, orders: usize) {
     let store = open_with(keyspace, options);
     for keep in [Keep::Last, Keep::All] {
         let options = TableOptions { keep, retention: None };
-        let reference = MemoryStore::new().create_table(&"r".parse().unwrap(), &options).unwrap();
-        writes.iter().for_each(|write| apply(reference.as_ref(), write));
-        let right = answers(reference.as_ref());
+        let reference = MemoryStore::new().table_with(&"r".parse().unwrap(), &options).unwrap();
+        writes.iter().for_each(|write| apply(&reference, write));
+        let right = answers(&reference);
         for order in 0..orders {
             let name = format!("{keep:?}.{order}").parse().unwrap();
-            let table = store.create_table(&name, &options).unwrap();
+            let table = store.table_with(&name, &options).unwrap();
             let mut writes = writes.clone();
             let some: Vec<usize> = (0..WRITES / 6).map(|_| random.usize(..WRITES)).collect();
             writes.extend(some.into_iter().map(|n| writes[n].clone()).collect::<Vec<_>>());
             random.shuffle(&mut writes);
-            write_all(table.as_ref(), &writes);
-            assert_eq!(answers(table.as_ref()), right, "{keep:?}, order {order}");
+            write_all(&table, &writes);
+            assert_eq!(answers(&table), right, "{keep:?}, order {order}");
             assert_eq!(table.verify().unwrap(), []);
             table.compact().unwrap();
-            assert_eq!(answers(table.as_ref()), right, "{keep:?}, order {order}, compacted");
+            assert_eq!(answers(&table), right, "{keep:?}, order {order}, compacted");
         }
     }
 }

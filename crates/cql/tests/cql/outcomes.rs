@@ -1,16 +1,20 @@
 //! What callers are told when servers answer badly, or not at all: what may have been done is unknown,
 //! never failed and never done, and to repeat it ends well.
 
-use crate::common::{Batches, answers, fresh, open, try_upsert, upsert};
+use crate::common::{Batches, answers, fresh, open, row_batches, try_upsert, upsert};
 use crate::proxy::{Between, naming};
 use idmatch_model::{Pick, Side, TableOptions, Window};
-use idmatch_store::{ErrorKind, MatchQuery, Store, Table};
+use idmatch_store::{
+    BatchSource, ErrorFields, ErrorKind, Ingest, MatchQuery, NoRejects, OpenTables, Result,
+    SourceBatch, Table, now,
+};
 use scylla::errors::{DbError, WriteType};
 use scylla::statement::Consistency;
 use scylla_proxy::{
     Condition, Reaction, RequestReaction, RequestRule, ResponseOpcode, ResponseReaction,
     ResponseRule,
 };
+use std::ops::Range;
 use std::sync::Arc;
 use tokio::sync::mpsc::unbounded_channel;
 
@@ -26,12 +30,12 @@ fn row(id: &str) -> (String, String, i64) {
 }
 
 /// A table in a new keyspace, through a proxy.
-fn table(between: &Between, keyspace: &str, options: &str) -> Arc<dyn Table> {
+fn table(between: &Between, keyspace: &str, options: &str) -> Table {
     fresh(keyspace);
     let name = "t".parse().unwrap();
     // Made by a patient store: to make a table takes longer than to write a row.
     let patient = between.open(keyspace, QUIET);
-    patient.create_table(&name, &TableOptions::default()).unwrap();
+    patient.table_with(&name, &TableOptions::default()).unwrap();
     between.open(keyspace, &format!("{QUIET}{options}")).table(&name).unwrap()
 }
 
@@ -39,8 +43,8 @@ fn table(between: &Between, keyspace: &str, options: &str) -> Arc<dyn Table> {
 fn stored(keyspace: &str, id: &str) -> [bool; 2] {
     let table = open(keyspace).table(&"t".parse().unwrap()).unwrap();
     let (_, partner_id, _) = row(id);
-    let by_id = answers(table.as_ref(), Side::Id, id).unwrap() == [partner_id.as_str()];
-    let by_partner_id = answers(table.as_ref(), Side::PartnerId, &partner_id).unwrap() == [id];
+    let by_id = answers(&table, Side::Id, id).unwrap() == [partner_id.as_str()];
+    let by_partner_id = answers(&table, Side::PartnerId, &partner_id).unwrap() == [id];
     [by_id, by_partner_id]
 }
 
@@ -89,7 +93,7 @@ fn rules(cases: &[(&'static str, RequestReaction)]) -> Vec<RequestRule> {
 
 /// Upserts a row for each case, all at once; gives the kinds of errors.
 fn outcomes(
-    table: &dyn Table,
+    table: &Table,
     cases: &[(&'static str, RequestReaction)],
 ) -> Vec<(&'static str, ErrorKind)> {
     let upsert = |id: &'static str| {
@@ -108,12 +112,12 @@ fn what_may_have_been_done_is_unknown() {
     let table = table(&between, "unknown", BRIEF);
     let cases = open_answers();
     between.rules(rules(&cases), vec![]);
-    for (id, kind) in outcomes(table.as_ref(), &cases) {
+    for (id, kind) in outcomes(&table, &cases) {
         assert_eq!(kind, ErrorKind::UnknownOutcome, "{id}");
     }
     between.rules(vec![], vec![]);
     for (id, _) in &cases {
-        upsert(table.as_ref(), &[row(id)]);
+        upsert(&table, &[row(id)]);
         assert_eq!(stored("unknown", id), [true, true], "{id}");
     }
     assert_eq!(table.verify().unwrap(), []);
@@ -125,7 +129,7 @@ fn what_is_refused_was_not_done() {
     let table = table(&between, "refusing", BRIEF);
     let cases = refusals();
     between.rules(rules(&cases), vec![]);
-    for (id, kind) in outcomes(table.as_ref(), &cases) {
+    for (id, kind) in outcomes(&table, &cases) {
         assert_eq!(kind, ErrorKind::Io, "{id}");
         assert_eq!(stored("refusing", id), [false, false], "{id}");
     }
@@ -134,7 +138,7 @@ fn what_is_refused_was_not_done() {
     let late = RequestRule(once, says(write_timeout()));
     let refusal = RequestRule(naming("changing"), says(DbError::Unauthorized));
     between.rules(vec![late, refusal], vec![]);
-    let error = try_upsert(table.as_ref(), &[row("changing")]).unwrap_err();
+    let error = try_upsert(&table, &[row("changing")]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{}", error.chain());
 }
 
@@ -151,7 +155,7 @@ fn what_passes_is_not_noticed() {
     };
     between.rules(cases.iter().map(few).collect(), vec![]);
     for (id, _) in &cases {
-        upsert(table.as_ref(), &[row(id)]);
+        upsert(&table, &[row(id)]);
         assert_eq!(stored("passing", id), [true, true], "{id}");
     }
 }
@@ -186,14 +190,14 @@ fn a_table_that_a_node_has_not_heard_of_is_asked_for_again() {
                 !times.is_empty()
             }));
         };
-        until_said(&|| upsert(table.as_ref(), &[row(&id)]));
+        until_said(&|| upsert(&table, &[row(&id)]));
         assert_eq!(stored("unheard", &id), [true, true], "{id}");
         until_said(&|| {
-            assert_eq!(answers(table.as_ref(), Side::Id, &id).unwrap(), [row(&id).1], "{id}");
+            assert_eq!(answers(&table, Side::Id, &id).unwrap(), [row(&id).1], "{id}");
         });
         // Nobody has.
         between.rules(vec![RequestRule(naming(&id), words())], vec![]);
-        let error = answers(table.as_ref(), Side::Id, &id).unwrap_err();
+        let error = answers(&table, Side::Id, &id).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Io, "{}", error.chain());
     }
 }
@@ -203,13 +207,13 @@ fn what_fails_a_lookup_for_lack_of_time_is_only_waited_for_by_a_match() {
     let mut between = Between::start();
     let table = table(&between, "busy", &format!("{BRIEF}&match_reads=lists"));
     let ids: Vec<String> = (0..200).map(|n| format!("busy-{n}")).collect();
-    upsert(table.as_ref(), &ids.iter().map(|id| row(id)).collect::<Vec<_>>());
+    upsert(&table, &ids.iter().map(|id| row(id)).collect::<Vec<_>>());
     let query = MatchQuery { by: Side::Id, pick: Pick::All, window: Window::ALL, positions: false };
     let matched = || table.match_population(&mut Batches::of_ids(&ids), query).unwrap();
     // With requests under way of its own, and all that it needs to know of the table.
     let store = between.open("busy", &format!("{QUIET}{BRIEF}"));
     let aside = store.table(&"t".parse().unwrap()).unwrap();
-    assert_eq!(answers(aside.as_ref(), Side::Id, "busy-7").unwrap(), ["of-busy-7"]);
+    assert_eq!(answers(&aside, Side::Id, "busy-7").unwrap(), ["of-busy-7"]);
     let timeout = DbError::ReadTimeout {
         consistency: CONSISTENCY,
         received: 1,
@@ -219,7 +223,7 @@ fn what_fails_a_lookup_for_lack_of_time_is_only_waited_for_by_a_match() {
     between.rules(vec![RequestRule(naming("busy-"), says(timeout))], vec![]);
     let counts = std::thread::scope(|scope| {
         let matching = scope.spawn(|| matched().counts());
-        let error = answers(aside.as_ref(), Side::Id, "busy-7").unwrap_err();
+        let error = answers(&aside, Side::Id, "busy-7").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{}", error.chain());
         between.rules(vec![], vec![]);
         matching.join().unwrap()
@@ -232,7 +236,7 @@ fn a_write_whose_answer_is_lost_is_unknown_and_there() {
     let mut between = Between::start();
     let table = table(&between, "lost", BRIEF);
     // All statements are prepared by then; the answer to a write is a result of no rows.
-    upsert(table.as_ref(), &[row("first")]);
+    upsert(&table, &[row("first")]);
     let written = || {
         let void = Condition::BodyContainsCaseSensitive([0, 0, 0, 1].into());
         Condition::ResponseOpcode(ResponseOpcode::Result).and(void)
@@ -247,11 +251,11 @@ fn a_write_whose_answer_is_lost_is_unknown_and_there() {
         ("lost-connection", ResponseReaction::drop_connection()),
     ] {
         between.rules(vec![], vec![ResponseRule(written(), reaction)]);
-        let error = try_upsert(table.as_ref(), &[row(id)]).unwrap_err();
+        let error = try_upsert(&table, &[row(id)]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{id}: {}", error.chain());
         between.rules(vec![], vec![]);
         assert_eq!(stored("lost", id), [true, true], "{id}");
-        upsert(table.as_ref(), &[row(id)]);
+        upsert(&table, &[row(id)]);
         assert_eq!(stored("lost", id), [true, true], "{id}");
     }
     assert_eq!(table.verify().unwrap(), []);
@@ -265,12 +269,12 @@ fn a_direction_that_is_not_written_is_unknown_and_repaired() {
     let by_partner_id = "of-torn\0\0\0\u{4}torn";
     let lost = RequestRule(naming(by_partner_id), RequestReaction::drop_frame());
     between.rules(vec![lost], vec![]);
-    let error = try_upsert(table.as_ref(), &[row("torn")]).unwrap_err();
+    let error = try_upsert(&table, &[row("torn")]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{}", error.chain());
     between.rules(vec![], vec![]);
     assert_eq!(stored("half", "torn"), [true, false]);
     assert_eq!(table.verify().unwrap().len(), 1);
-    upsert(table.as_ref(), &[row("torn")]);
+    upsert(&table, &[row("torn")]);
     assert_eq!(stored("half", "torn"), [true, true]);
     assert_eq!(table.verify().unwrap(), []);
 }
@@ -283,15 +287,50 @@ fn rows_count_as_missing_until_both_directions_have_them() {
     // One row is refused by partner_id, with all of its request; what would follow is not sent.
     let by_partner_id = naming("of-many-500\0\0\0\u{8}many-500");
     between.rules(vec![RequestRule(by_partner_id, says(DbError::Unauthorized))], vec![]);
-    let error = try_upsert(table.as_ref(), &rows).unwrap_err();
+    let error = try_upsert(&table, &rows).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{}", error.chain());
     let there = open("counted").table(&"t".parse().unwrap()).unwrap();
     let half = there.verify().unwrap().len();
     assert!(half > 0);
     let said = format!("{half} of 800 rows for table t were not acknowledged by both directions");
     assert!(error.to_string().starts_with(&said), "{half}: {}", error.chain());
-    upsert(there.as_ref(), &rows);
+    assert_eq!(error.fields(), Some(&open_rows(1..801)));
+    upsert(&there, &rows);
     assert_eq!(there.verify().unwrap(), []);
+}
+
+fn open_rows(rows: Range<u64>) -> ErrorFields {
+    ErrorFields::UnknownOutcome { rows: vec![rows] }
+}
+
+#[test]
+fn rows_after_the_acknowledged_ones_are_open() {
+    let mut between = Between::start();
+    let table = table(&between, "chunks", "");
+    let rows: Vec<_> = (0..45_000).map(|n| row(&format!("many-{n}"))).collect();
+    // An upsert is written 20,000 rows at a time: this is one of the second time. Meanwhile the rest is
+    // taken from the source.
+    let refusal = says(DbError::Unauthorized);
+    between.rules(vec![RequestRule(naming("of-many-25000"), refusal)], vec![]);
+    let mut source = Given(row_batches(&rows, 10_000).into_iter());
+    let rejects = &mut NoRejects;
+    let upserted = table.upsert(&Ingest::new(true, now(), rejects).judged(&mut source), None);
+    let error = upserted.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{}", error.chain());
+    assert_eq!(error.fields(), Some(&open_rows(20_001..45_001)));
+    between.rules(vec![], vec![]);
+    for n in (0..20_000).step_by(1_999) {
+        assert_eq!(stored("chunks", &format!("many-{n}")), [true, true], "{n}");
+    }
+}
+
+/// Batches that are in memory.
+struct Given(std::vec::IntoIter<SourceBatch>);
+
+impl BatchSource for Given {
+    fn next_batch(&mut self) -> Result<Option<SourceBatch>> {
+        Ok(self.0.next())
+    }
 }
 
 #[test]
@@ -302,7 +341,7 @@ fn connections_that_break_under_a_batch_lose_nothing() {
     let breaks = naming("many-").and(Condition::TrueForLimitedTimes(6));
     between.rules(vec![RequestRule(breaks, RequestReaction::drop_connection())], vec![]);
     let rows: Vec<_> = (0..ROWS).map(|n| row(&format!("many-{n}"))).collect();
-    upsert(table.as_ref(), &rows);
+    upsert(&table, &rows);
     for n in (0..ROWS).step_by(100) {
         assert_eq!(stored("breaking", &format!("many-{n}")), [true, true], "{n}");
     }
@@ -323,7 +362,7 @@ fn reads_wait_for_servers_and_then_say_so() {
         ("unauthorized", says(DbError::Unauthorized), ErrorKind::Io),
     ];
     let rows: Vec<_> = cases.iter().map(|case| row(case.0)).collect();
-    upsert(table.as_ref(), &rows);
+    upsert(&table, &rows);
     let rules = |few: bool| -> Vec<RequestRule> {
         let limit = || if few { Condition::TrueForLimitedTimes(1) } else { Condition::True };
         let rule = |case: &(&str, RequestReaction, _)| {
@@ -333,13 +372,13 @@ fn reads_wait_for_servers_and_then_say_so() {
     };
     between.rules(rules(false), vec![]);
     for (id, _, kind) in &cases {
-        let error = answers(table.as_ref(), Side::Id, id).unwrap_err();
+        let error = answers(&table, Side::Id, id).unwrap_err();
         assert_eq!(error.kind(), *kind, "{id}: {}", error.chain());
     }
     between.rules(rules(true), vec![]);
     for (id, _, kind) in &cases {
         if *kind == ErrorKind::Unavailable {
-            assert_eq!(answers(table.as_ref(), Side::Id, id).unwrap(), [row(id).1], "{id}");
+            assert_eq!(answers(&table, Side::Id, id).unwrap(), [row(id).1], "{id}");
         }
     }
 }

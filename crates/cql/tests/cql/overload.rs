@@ -4,7 +4,7 @@
 use crate::common::{answers, fresh, open, row_batches, upsert};
 use crate::proxy::{Between, naming};
 use idmatch_model::{Side, TableOptions};
-use idmatch_store::{BatchSource, Ingest, NoRejects, Result, SourceBatch, Store, Table, now};
+use idmatch_store::{BatchSource, Ingest, NoRejects, OpenTables, Result, SourceBatch, Table, now};
 use scylla::errors::DbError;
 use scylla_proxy::{Action, Condition, Reaction, RequestFrame, RequestReaction, RequestRule};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -21,10 +21,10 @@ fn row(id: String) -> (String, String, i64) {
     (id, partner_id, THEN)
 }
 
-fn table(between: &Between, keyspace: &str, options: &str) -> Arc<dyn Table> {
+fn table(between: &Between, keyspace: &str, options: &str) -> Table {
     fresh(keyspace);
     let store = between.open(keyspace, &format!("{QUIET}{options}"));
-    store.create_table(&"t".parse().unwrap(), &TableOptions::default()).unwrap()
+    store.table_with(&"t".parse().unwrap(), &TableOptions::default()).unwrap()
 }
 
 type Seen = UnboundedReceiver<(RequestFrame, Option<u16>)>;
@@ -89,14 +89,14 @@ fn a_ceiling_holds_readers_back_without_errors() {
     let mut between = Between::start();
     let options = format!("&max_requests_per_second={PER_SECOND}");
     let table = table(&between, "readers", &options);
-    upsert(table.as_ref(), &[row("asked-for".to_owned())]);
+    upsert(&table, &[row("asked-for".to_owned())]);
     let seen = counted(&mut between, "asked-for");
     let began = Instant::now();
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
                 for _ in 0..EACH {
-                    let found = answers(table.as_ref(), Side::Id, "asked-for").unwrap();
+                    let found = answers(&table, Side::Id, "asked-for").unwrap();
                     assert_eq!(found, ["of-asked-for"]);
                 }
             });
@@ -149,13 +149,13 @@ fn overloaded_servers_are_asked_less_at_once() {
     let mut between = Between::start();
     let options = format!("&in_flight={IN_FLIGHT}&request_timeout=60s&timeout=120s");
     let table = table(&between, "overload", &options);
-    upsert(table.as_ref(), &[row("asked-for".to_owned())]);
+    upsert(&table, &[row("asked-for".to_owned())]);
     let ask = |times: usize| {
         std::thread::scope(|scope| {
             for _ in 0..2 * IN_FLIGHT {
                 scope.spawn(|| {
                     for _ in 0..times {
-                        let found = answers(table.as_ref(), Side::Id, "asked-for").unwrap();
+                        let found = answers(&table, Side::Id, "asked-for").unwrap();
                         assert_eq!(found, ["of-asked-for"]);
                     }
                 });

@@ -3,7 +3,7 @@
 use crate::common::{Batches, answers, fresh, open, try_erase, try_upsert, upsert};
 use crate::proxy::{Between, naming};
 use idmatch_model::{Pick, Side, TableOptions, Target, Window};
-use idmatch_store::{Error, Ingest, MatchQuery, NoRejects, Store, Table, now};
+use idmatch_store::{Error, Ingest, MatchQuery, NoRejects, OpenTables, Table, now};
 use scylla::errors::DbError;
 use scylla_proxy::{RequestReaction, RequestRule};
 
@@ -16,7 +16,7 @@ fn row(n: usize) -> (String, String, i64) {
 }
 
 /// Every operation of a table on marked identifiers.
-fn operations(table: &dyn Table) -> Vec<(&'static str, Result<(), Error>)> {
+fn operations(table: &Table) -> Vec<(&'static str, Result<(), Error>)> {
     let rows: Vec<_> = (0..50).map(row).collect();
     let (id, partner_id, _) = row(7);
     let ids: Vec<String> = rows.iter().map(|row| row.0.clone()).collect();
@@ -48,10 +48,10 @@ fn errors_name_no_identifier() {
     let mut between = Between::start();
     let _beside = fresh("privacy");
     let name = "t".parse().unwrap();
-    open("privacy").create_table(&name, &TableOptions::default()).unwrap();
+    open("privacy").table_with(&name, &TableOptions::default()).unwrap();
     let brief = "&lease=50ms&request_timeout=500ms&timeout=3s";
     let table = between.open("privacy", brief).table(&name).unwrap();
-    for (what, result) in operations(table.as_ref()) {
+    for (what, result) in operations(&table) {
         result.unwrap_or_else(|error| panic!("{what}: {}", error.chain()));
     }
     let mut fails = |error, work: &dyn Fn() -> Vec<(&'static str, Result<(), Error>)>| {
@@ -63,12 +63,12 @@ fn errors_name_no_identifier() {
             assert!(!text.contains(MARK), "{what}: {text}");
         }
     };
-    fails(DbError::Unauthorized, &|| operations(table.as_ref()));
-    fails(DbError::Invalid, &|| operations(table.as_ref()));
+    fails(DbError::Unauthorized, &|| operations(&table));
+    fails(DbError::Invalid, &|| operations(&table));
     // These are retried until the timeout.
     let rows: Vec<_> = (0..50).map(row).collect();
-    fails(DbError::Overloaded, &|| vec![("upsert", try_upsert(table.as_ref(), &rows))]);
-    let lookup = || answers(table.as_ref(), Side::Id, &rows[0].0).map(drop);
+    fails(DbError::Overloaded, &|| vec![("upsert", try_upsert(&table, &rows))]);
+    let lookup = || answers(&table, Side::Id, &rows[0].0).map(drop);
     fails(DbError::Overloaded, &|| vec![("lookup", lookup())]);
 }
 
@@ -76,8 +76,8 @@ fn errors_name_no_identifier() {
 fn findings_name_no_identifier() {
     let beside = fresh("private");
     let name = "t".parse().unwrap();
-    let table = open("private").create_table(&name, &TableOptions::default()).unwrap();
-    upsert(table.as_ref(), &(0..50).map(row).collect::<Vec<_>>());
+    let table = open("private").table_with(&name, &TableOptions::default()).unwrap();
+    upsert(&table, &(0..50).map(row).collect::<Vec<_>>());
     beside.truncate("private", "by_partner_id");
     let findings = table.verify().unwrap();
     assert_eq!(findings.len(), 50);

@@ -4,8 +4,9 @@ use crate::common::{Beside, contact_points, fresh, open, settings_of, settings_w
 use crate::proxy::Between;
 use idmatch_cql::CqlStore;
 use idmatch_model::TableOptions;
-use idmatch_store::{ErrorKind, Store};
+use idmatch_store::{Call, ErrorFields, ErrorKind, OpenTables, admin};
 use scylla_proxy::{Condition, Reaction, RequestReaction, RequestRule};
+use std::path::Path;
 use std::sync::Arc;
 
 const CLOCK: &str = "toTimestamp(now())";
@@ -41,12 +42,23 @@ fn a_missing_keyspace_is_not_made() {
 #[test]
 fn tables_of_another_version_are_left_alone() {
     let beside = fresh("versions");
-    open("versions").create_table(&"t".parse().unwrap(), &TableOptions::default()).unwrap();
+    open("versions").table_with(&"t".parse().unwrap(), &TableOptions::default()).unwrap();
     beside.run("UPDATE versions.idmatch_store SET version = 2 WHERE part = 'store'");
     let before = everything(&beside, "versions");
     let said = ["versions", "version 2", "version 1"];
     assert_rejected(&contact_points(), "versions", "", ErrorKind::UnsupportedFormat, &said);
     assert_eq!(everything(&beside, "versions"), before);
+}
+
+#[test]
+fn a_backup_names_another_way() {
+    let _beside = fresh("backups");
+    let store = open("backups");
+    let to = Path::new("/nowhere");
+    let error = admin(&store).unwrap().backup(to, &Call::default()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    let instead = ErrorFields::Unsupported { instead: "nodetool snapshot".to_owned() };
+    assert_eq!(error.fields(), Some(&instead));
 }
 
 #[test]

@@ -2,11 +2,11 @@
 
 use crate::common::{Beside, answers, fresh, load, open_with, upsert};
 use crate::proxy::{Between, naming};
+use idmatch_cql::CqlStore;
 use idmatch_model::{Period, Side, TableOptions};
-use idmatch_store::{Store, Table, now};
+use idmatch_store::{OpenTables, Table, now};
 use scylla::errors::DbError;
 use scylla_proxy::{RequestReaction, RequestRule};
-use std::sync::Arc;
 
 /// A change waits for as long as a write may take.
 const OPTIONS: &str = "&lease=50ms&speculate_after=off&request_timeout=1s&timeout=2s";
@@ -27,9 +27,9 @@ fn seen(ago: &[i64]) -> Vec<(String, String, i64)> {
     ago.iter().map(row).collect()
 }
 
-fn table(store: &dyn Store, retention: Option<Period>) -> Arc<dyn Table> {
+fn table(store: &CqlStore, retention: Option<Period>) -> Table {
     let options = TableOptions { retention, ..TableOptions::default() };
-    store.create_table(&"t".parse().unwrap(), &options).unwrap()
+    store.table_with(&"t".parse().unwrap(), &options).unwrap()
 }
 
 /// In both directions each row lives for what is left of these days since it was seen, or for ever;
@@ -65,8 +65,8 @@ fn rows_live_as_long_as_a_retention_shows_them() {
     let table = table(&store, days(400));
     let ago = [0, 100, 399];
     // By a batch, one by one, and one that is too old to be written at all.
-    load(table.as_ref(), &seen(&[100, 399, 401]));
-    upsert(table.as_ref(), &seen(&[0]));
+    load(&table, &seen(&[100, 399, 401]));
+    upsert(&table, &seen(&[0]));
     let first = assert_live(&beside, "living", Some(400), &ago);
     for longer in [Some(500), None] {
         table.set_retention(longer.and_then(days)).unwrap();
@@ -79,7 +79,7 @@ fn rows_live_as_long_as_a_retention_shows_them() {
     table.set_retention(days(50)).unwrap();
     table.set_retention(None).unwrap();
     for (id, there) in [("d0", vec!["of-d0"]), ("d100", vec![]), ("d399", vec![])] {
-        assert_eq!(answers(table.as_ref(), Side::Id, id).unwrap(), there, "{id}");
+        assert_eq!(answers(&table, Side::Id, id).unwrap(), there, "{id}");
     }
     assert_eq!(table.verify().unwrap(), []);
 }
@@ -90,7 +90,7 @@ fn rows_that_would_live_past_what_servers_can_count_live_for_ever() {
     let store = open_with("far", "");
     // Cassandra counts the seconds since 1970 in 31 bits, until 2038.
     let years = table(&store, Some(Period::parse("30y").unwrap()));
-    upsert(years.as_ref(), &seen(&[0]));
+    upsert(&years, &seen(&[0]));
     assert_live(&beside, "far", None, &[0]);
 }
 
@@ -100,7 +100,7 @@ fn a_change_that_ends_early_is_noticed_and_finished() {
     let beside = fresh("early");
     let store = between.open("early", OPTIONS);
     let table = table(&store, days(400));
-    upsert(table.as_ref(), &seen(&[0, 100]));
+    upsert(&table, &seen(&[0, 100]));
     let refusal = RequestReaction::forge_with_error(DbError::Unauthorized);
     between.rules(vec![RequestRule(naming("of-d100"), refusal)], vec![]);
     let error = table.set_retention(days(500)).unwrap_err();

@@ -27,7 +27,7 @@ pub(super) fn ask(
     let mut population = Batches::of_population(&question.population, scope, cut)?;
     let result = table.match_population(&mut population, query)?;
     let mut population = Batches::of_population(&question.population, scope, cut)?;
-    let numbered = with_positions(table, &mut population, positional)?;
+    let numbered = table.match_population(&mut population, positional)?;
     let mut differences = Vec::new();
     let expected = MatchCounts {
         population: question.counts.population,
@@ -36,8 +36,7 @@ pub(super) fn ask(
     };
     differences.extend(compare_counts(expected, result.counts()));
     differences.extend(positions::check_plain(result.as_ref()));
-    let numbered_counts = numbered.as_ref().map(|numbered| numbered.counts());
-    differences.extend(numbered_counts.and_then(|got| compare_counts(expected, got)));
+    differences.extend(compare_counts(expected, numbered.counts()));
     if let Some(later) = &question.then_load {
         differences.extend(load(table, later, Loading::default(), scope, cut)?);
     }
@@ -57,12 +56,10 @@ pub(super) fn ask(
     if expected.rows > 0 {
         differences.extend(check_refusal(result.as_ref()));
     }
-    if let Some(numbered) = numbered {
-        let cell = |row: &Option<Text>, scope| row.as_ref().map(|row| row.bytes(scope)).transpose();
-        let population = expand(&question.population, scope, cell)?;
-        let numbered = numbered.as_ref();
-        differences.extend(positions::compare(numbered, &positional, &population, &got)?);
-    }
+    let cell = |row: &Option<Text>, scope| row.as_ref().map(|row| row.bytes(scope)).transpose();
+    let population = expand(&question.population, scope, cell)?;
+    let numbered = numbered.as_ref();
+    differences.extend(positions::compare(numbered, &positional, &population, &got)?);
     Ok(differences)
 }
 
@@ -77,18 +74,6 @@ fn compare_counts(expected: MatchCounts, got: MatchCounts) -> Option<Difference>
 fn read(matched: &dyn Match, query: &MatchQuery) -> Result<Vec<Row>> {
     let rows = sent::read(matched, query, sent::texts)?.into_iter();
     Ok(rows.map(|(key, answer, seen_at)| Row { ids: vec![key, answer], seen_at }).collect())
-}
-
-/// The match with positions; `None` where a backend does not have it yet.
-fn with_positions(
-    table: &Table,
-    population: &mut Batches,
-    query: MatchQuery,
-) -> Result<Option<Box<dyn Match>>> {
-    match table.match_population(population, query) {
-        Err(error) if error.to_string().contains("not implemented yet") => Ok(None),
-        outcome => outcome.map(Some),
-    }
 }
 
 /// An error of the sink must stop the match and be its error.

@@ -1,0 +1,72 @@
+//! The maintenance of a store. Only delegates: to `maintain` and `write`.
+
+use crate::context::TableContext;
+use crate::maintain::purge::purge;
+use crate::maintain::repair::repair;
+use crate::maintain::retention;
+use crate::maintain::verify::{Difference, differences};
+use crate::store::CqlStore;
+use crate::write::erase::import;
+use idmatch_model::{ErasureKey, TableId};
+use idmatch_store::{
+    Admin, Call, Erasures, Error, ErrorFields, ErrorKind, Finding, Repaired, Result,
+};
+use std::path::Path;
+
+impl Admin for CqlStore {
+    fn compact(&self, table: TableId, call: &Call) -> Result<()> {
+        let context = self.0.context(table, call)?;
+        self.0.change(call, purge(&context, call))
+    }
+
+    fn verify(&self, table: TableId, call: &Call) -> Result<Vec<Finding>> {
+        let context = self.0.context(table, call)?;
+        let differences = self.0.read(call, differences(&context, call))?;
+        Ok(findings(&context, &differences))
+    }
+
+    fn repair(&self, table: TableId, _: bool, call: &Call) -> Result<Repaired> {
+        let context = self.0.context(table, call)?;
+        self.0.change(call, async {
+            let differences = differences(&context, call).await?;
+            let findings = findings(&context, &differences);
+            repair(&context, &differences).await?;
+            retention::finish(&context, call).await?;
+            Ok(Repaired { findings, lost_at_most: 0 })
+        })
+    }
+
+    fn backup(&self, destination: &Path, _: &Call) -> Result<()> {
+        let instead = "nodetool snapshot";
+        let text = format!(
+            "cannot back up to {}: a store on servers is backed up by their snapshots ({instead}, or \
+             the operator's own tool)",
+            destination.display()
+        );
+        let fields = ErrorFields::Unsupported { instead: instead.to_owned() };
+        Err(Error::new(ErrorKind::Unsupported, text).with_fields(fields))
+    }
+
+    fn export_tombstones(&self, table: TableId, call: &Call) -> Result<Erasures> {
+        let context = self.0.context(table, call)?;
+        let metadata = self.0.read(call, context.metadata_cache.refresh())?;
+        let hashes = metadata.erasures.iter().collect();
+        Ok(Erasures { key: Some(metadata.erasures.key()), hashes })
+    }
+
+    fn import_tombstones(&self, table: TableId, erasures: &Erasures, call: &Call) -> Result<()> {
+        let context = self.0.context(table, call)?;
+        self.0.change(call, import(&context, erasures))
+    }
+
+    /// Clients keep the key of a store for as long as they are connected, so that only one that is made
+    /// here and now takes another's.
+    fn adopt_erasure_key(&self, key: ErasureKey, call: &Call) -> Result<ErasureKey> {
+        Ok(self.0.change(call, self.0.find_or_make(Some(key)))?.erasure_key)
+    }
+}
+
+fn findings(context: &TableContext, differences: &[Difference]) -> Vec<Finding> {
+    let differences = differences.iter().map(|difference| difference.finding(context));
+    differences.chain(retention::unfinished(context)).collect()
+}

@@ -1,0 +1,87 @@
+//! Scans: each row once, also where ranges of a table are read apart; and a range reads only its share.
+
+use crate::common::{Rows, fresh, load, open, open_with, rows_of};
+use idmatch_model::{Keep, SeenAt, TableOptions, Window};
+use idmatch_store::{Call, OpenTables, Parts, ScanRange, Store, Table};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+const THEN: i64 = 1_750_000_000_000;
+const ROWS: usize = 3_000;
+
+/// Two partner_ids of each of many ids, and one id with very many.
+fn rows(crowd: usize) -> Rows {
+    let row = |n: usize| (format!("id{}", n / 2), format!("p{n}"), THEN + n as i64);
+    let crowd = (0..crowd).map(|n| ("crowd".to_owned(), format!("p{n}"), THEN + n as i64));
+    (0..ROWS).map(row).chain(crowd).collect()
+}
+
+/// The rows of each range, as another client reads them that got the ranges as texts.
+fn ranges_of(table: &Table, keyspace: &str, count: usize, call: &Call) -> Vec<Rows> {
+    let here = table.snapshot().unwrap();
+    let other = open(keyspace);
+    let ranges = here.scan_ranges(count).into_iter().map(|range| range.to_string());
+    let read = |text: String| {
+        let range: ScanRange = text.parse().unwrap();
+        let snapshot = other.snapshot(call).unwrap();
+        let there = snapshot.table(range.table, call).unwrap();
+        let rows = rows_of(|sink| there.scan_range(&range, Window::ALL, sink, call));
+        assert!(rows.iter().all(|row| range.parts.contains(&here.part_of(&row.0))), "{text}");
+        rows
+    };
+    ranges.map(read).collect()
+}
+
+#[test]
+fn ranges_are_the_table_and_read_no_row_twice() {
+    let _beside = fresh("ranges");
+    let table = open("ranges").table_with(&"t".parse().unwrap(), &TableOptions::default()).unwrap();
+    load(&table, &rows(0));
+    let mut all = rows(0);
+    all.sort_unstable();
+    let read = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&read);
+    let call = Call::default().reporting(Arc::new(move |progress| {
+        assert_eq!(progress.stage, "scan");
+        counted.fetch_add(progress.done, Relaxed);
+    }));
+    for count in [1, 7, 64] {
+        let ranges = ranges_of(&table, "ranges", count, &call);
+        assert_eq!(ranges.len(), count);
+        let mut together: Rows = ranges.concat();
+        together.sort_unstable();
+        assert!(together == all, "{count}: {} rows", together.len());
+        // Rows that the servers sent, wanted or not.
+        assert_eq!(read.swap(0, Relaxed), ROWS as u64, "{count}");
+    }
+    let snapshot = table.snapshot().unwrap();
+    let none = Parts::of(|_| false);
+    assert_eq!(rows_of(|sink| snapshot.scan(&none, Window::ALL, sink, &call)), []);
+    assert_eq!(read.load(Relaxed), 0);
+}
+
+#[test]
+fn ranges_have_hot_keys_once() {
+    for keep in [Keep::Last, Keep::All] {
+        let keyspace = format!("ranges_hot_{keep:?}").to_lowercase();
+        let beside = fresh(&keyspace);
+        let store = open_with(&keyspace, "&hot_key_rows=100");
+        let options = TableOptions { keep, retention: None };
+        let table = store.table_with(&"t".parse().unwrap(), &options).unwrap();
+        load(&table, &rows(2_000));
+        assert_eq!(beside.hot_rows(&keyspace), 2_000);
+        let mut together: Rows = ranges_of(&table, &keyspace, 7, &Call::default()).concat();
+        let mut all = rows(2_000);
+        together.sort_unstable();
+        all.sort_unstable();
+        assert!(together == all, "{keep:?}: {} rows", together.len());
+        let [since, until] = [500, 1_500].map(|n| SeenAt::from_millis(THEN + n).unwrap());
+        let window = Window::new(Some(since), Some(until)).unwrap();
+        let snapshot = table.snapshot().unwrap();
+        let mut found =
+            rows_of(|sink| snapshot.scan(&Parts::all(), window, sink, &Call::default()));
+        all.retain(|row| (THEN + 500..THEN + 1_500).contains(&row.2));
+        found.sort_unstable();
+        assert!(found == all, "{keep:?}: {} rows of {}", found.len(), all.len());
+    }
+}
