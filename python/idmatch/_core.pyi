@@ -4,7 +4,7 @@ Instants are integers: milliseconds since 1970 in UTC. `by` is "id" or "partner_
 Every call releases the GIL while it works and raises the errors of `idmatch._errors`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import final
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from ._types import ArrowStream, By, Compression, CopyFigures, Keep, Pick, Rejec
 
 __all__ = [
     "Match",
+    "Snapshot",
     "Store",
     "Table",
     "__version__",
@@ -94,11 +95,23 @@ class Store:
         """A table that its first load makes: a load that fails leaves no table behind."""
     def table(self, name: str) -> Table: ...
     def tables(self) -> list[str]: ...
+    def snapshot(self) -> Snapshot: ...
+    def status(self) -> tuple[int, float | None]:
+        """Bytes that only old versions need, and since how many seconds the oldest is replaced."""
     def refresh(self) -> None:
         """Lets this store and its tables see what other processes have published."""
     def backup(self, destination: str) -> None: ...
     def close(self) -> None:
         """Gives up the writer lock; any later use raises InvalidArgument."""
+
+@final
+class Snapshot:
+    @property
+    def version(self) -> str | None: ...
+    def tables(self) -> list[str]: ...
+    def table(self, name: str) -> Table:
+        """A table that can only be read, until the snapshot is closed."""
+    def close(self) -> None: ...
 
 @final
 class Table:
@@ -163,6 +176,15 @@ class Table:
         """What goes with a key, newest first: a pyarrow.Table of the other side's column
         (string) and seen_at (timestamp[ms, UTC]).
         """
+    def lookup_many(
+        self,
+        by: By,
+        keys: Sequence[str],
+        since: int | None,
+        until: int | None,
+        limit: int | None,
+    ) -> list[list[tuple[str, int]]]:
+        """The answers of each key, by position, newest first: the other identifier and the date."""
     def latest(
         self, by: By, key: str, since: int | None, until: int | None
     ) -> tuple[str, int] | None: ...

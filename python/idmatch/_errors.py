@@ -14,11 +14,17 @@ Error
 ├── Unavailable                         too few servers answer; to repeat it is safe
 ├── UnknownOutcome                      a write was not acknowledged; to repeat it is safe
 ├── Differs                             a copy is not, or cannot be, the same as its source
+├── Cancelled                           the caller gave up, or its deadline passed
+├── Unsupported                         this store cannot do it; the text names another way
+├── RetryLater                          too much is going on; it would be done later
+├── Expired                             a version or a session is no longer there
 └── MissingExtra (also ImportError)     a package is missing that an extra installs
 
 Each has a `code`, which never changes, and a text that says what was wrong, with what,
-and what to do.
+and what to do. Some have values as attributes, for programs; one that is not known is None.
 """
+
+from datetime import UTC, datetime, timedelta
 
 
 class Error(Exception):
@@ -40,6 +46,15 @@ class BadInput(Error, ValueError):
     """An input row breaks the rules, and the caller asked to stop at the first."""
 
     code = "bad-input"
+
+    source: str | None = None
+    """The source of the first bad row, such as a file."""
+    row: int | None = None
+    """Its number in there, counted from 1."""
+    column: str | None = None
+    """The first column that is wrong."""
+    reason: str | None = None
+    """What is wrong with it."""
 
 
 class SourceError(Error):
@@ -71,6 +86,19 @@ class Busy(Error):
 
     code = "busy"
 
+    pid: int | None = None
+    """The process that writes the store."""
+    program: str | None = None
+    """What it runs, such as `idmatch load`."""
+    since_millis: int | None = None
+
+    @property
+    def since(self) -> datetime | None:
+        """Since when it writes, in UTC."""
+        if self.since_millis is None:
+            return None
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=self.since_millis)
+
 
 class UnsupportedFormat(Error):
     """The store was made by a version that this one does not read."""
@@ -82,6 +110,11 @@ class Corrupt(Error):
     """Stored bytes are not what was written."""
 
     code = "corrupt"
+
+    file: str | None = None
+    """The file that is damaged."""
+    offset: int | None = None
+    """Where in it, in bytes."""
 
 
 class IoError(Error, OSError):
@@ -104,11 +137,44 @@ class UnknownOutcome(Error):
 
     code = "unknown-outcome"
 
+    rows: list[tuple[int, int]] | None = None
+    """Ranges of input rows that may be there or not: (first, end), counted from 1."""
+
 
 class Differs(Error):
     """What should be the same is not: a copy and its source, or much of a table's directions."""
 
     code = "differs"
+
+
+class Cancelled(Error):
+    """The caller gave up, or its deadline passed."""
+
+    code = "cancelled"
+
+
+class Unsupported(Error):
+    """This store or this process cannot do it; the text names another way."""
+
+    code = "unsupported"
+
+    instead: str | None = None
+    """The command or method to use instead."""
+
+
+class RetryLater(Error):
+    """Too much is going on; it would be done later."""
+
+    code = "retry-later"
+
+    after: float | None = None
+    """The time to wait, in seconds."""
+
+
+class Expired(Error):
+    """What the call refers to is no longer there: a version, a session."""
+
+    code = "expired"
 
 
 class MissingExtra(Error, ImportError):

@@ -114,6 +114,15 @@ class TableStats(NamedTuple):
         return self.expected_rows is not None and self.rows > _OUTGROWN * self.expected_rows
 
 
+class StoreStatus(NamedTuple):
+    """What a store keeps besides its tables."""
+
+    pinned_bytes: int
+    """Bytes of files that only open snapshots and running reads still need; 0 on servers."""
+    oldest_pinned_seconds: float | None
+    """How long ago the oldest version that is still read was replaced; None if there is none."""
+
+
 class PlanStep(NamedTuple):
     """A way in which identifiers of a population were read."""
 

@@ -6,7 +6,8 @@ from typing import Self
 
 from . import _core
 from ._errors import InvalidArgument
-from ._results import Finding
+from ._results import Finding, StoreStatus
+from ._snapshot import Snapshot
 from ._table import Table
 from ._types import Durability, Keep
 
@@ -121,6 +122,14 @@ class Store:
     def tables(self) -> list[str]:
         """The names of all tables, ascending."""
         return self._core.tables()
+
+    def snapshot(self) -> Snapshot:
+        """All tables as they are now, to be read as long as needed. Use it in a `with` statement."""
+        return Snapshot(self._core.snapshot())
+
+    def status(self) -> StoreStatus:
+        """What the store keeps besides its tables. Takes microseconds."""
+        return StoreStatus(*self._core.status())
 
     def refresh(self) -> None:
         """Lets this store and its tables see what other processes have published."""

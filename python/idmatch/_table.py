@@ -1,32 +1,23 @@
-"""Tables: loading, questions about one identifier, and matching a population."""
+"""Tables: loading, upserts, erasures and maintenance. Questions are in `_reads`."""
 
 from __future__ import annotations
 
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from . import _copy, _core, _operations
+from . import _copy, _operations
 from ._errors import InvalidArgument
-from ._results import (
-    CopyReport,
-    EraseReport,
-    Finding,
-    Latest,
-    LoadReport,
-    RepairReport,
-    TableStats,
-)
-from ._times import Moment, observed_at, to_datetime, to_millis
-from ._types import By, Columns, Keep, Path, Pick, Source
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from ._match import MatchResult
+from ._reads import TableReads
+from ._results import CopyReport, EraseReport, Finding, LoadReport, RepairReport
+from ._times import Moment, millis_or_none, observed_at
+from ._types import Columns, Path, Source
 
 
-class Table:
+class Table(TableReads):
     """A named set of observations (id, partner_id, seen_at); `Store.table` gives one.
+
+    Each question is answered by the table as it is then. `Store.snapshot` gives tables that stay
+    as they are.
 
     Windows are half-open: `since <= seen_at < until`. Either end is a datetime (a naive one is
     UTC), a date, a timedelta before now, ISO 8601 text, the text of a period before now such as
@@ -36,25 +27,7 @@ class Table:
     before it starts, and Corrupt or IoError when the store cannot be read.
     """
 
-    __slots__ = ("_core",)
-
-    def __init__(self, core: _core.Table) -> None:
-        self._core = core
-
-    @property
-    def name(self) -> str:
-        """The table's name."""
-        return self._core.name
-
-    @property
-    def keep(self) -> Keep:
-        """Which observations of a pair are kept: "last" or "all"."""
-        return self._core.keep
-
-    @property
-    def retention(self) -> str | None:
-        """How long an observation is shown; None is for ever."""
-        return self._core.retention
+    __slots__ = ()
 
     def load(
         self,
@@ -145,7 +118,7 @@ class Table:
         Raises InvalidArgument without a value or for a date more than a day ahead, BadInput for
         what is no identifier, Busy while another process writes the store.
         """
-        return _operations.erase(self._core, id, partner_id, _millis_or_none(at))
+        return _operations.erase(self._core, id, partner_id, millis_or_none(at))
 
     def erase_from(
         self,
@@ -166,7 +139,7 @@ class Table:
         Raises InvalidArgument for no column or a date more than a day ahead, Busy while another
         process writes the store, and what `load` raises.
         """
-        moment = _millis_or_none(at)
+        moment = millis_or_none(at)
         return _operations.erase_from(self._core, source, columns, moment, strict, rejects)
 
     def set_retention(self, retention: str | None) -> None:
@@ -176,76 +149,6 @@ class Table:
         is what is still there.
         """
         self._core.set_retention(retention)
-
-    def partner_ids(
-        self,
-        id: str,
-        *,
-        since: Moment | None = None,
-        until: Moment | None = None,
-        limit: int | None = None,
-    ) -> pa.Table:
-        """The partner IDs of an id: columns partner_id (text) and seen_at (timestamp[ms, UTC])."""
-        return self._answers("id", id, since, until, limit)
-
-    def ids(
-        self,
-        partner_id: str,
-        *,
-        since: Moment | None = None,
-        until: Moment | None = None,
-        limit: int | None = None,
-    ) -> pa.Table:
-        """The ids of a partner ID: columns id (text) and seen_at (timestamp[ms, UTC])."""
-        return self._answers("partner_id", partner_id, since, until, limit)
-
-    def latest_partner_id(
-        self, id: str, *, since: Moment | None = None, until: Moment | None = None
-    ) -> Latest | None:
-        """The newest partner ID of an id and its date; None when there is none."""
-        return self._latest("id", id, since, until)
-
-    def latest_id(
-        self, partner_id: str, *, since: Moment | None = None, until: Moment | None = None
-    ) -> Latest | None:
-        """The newest id of a partner ID and its date; None when there is none."""
-        return self._latest("partner_id", partner_id, since, until)
-
-    def last_seen(self, id: str, partner_id: str) -> datetime | None:
-        """When a pair was last seen together, in UTC; None for never."""
-        return _datetime_or_none(self._core.last_seen(id, partner_id))
-
-    def history(self, id: str, partner_id: str) -> list[datetime]:
-        """Every date of a pair, in UTC, newest first; with `keep="last"` at most one."""
-        return [to_datetime(millis) for millis in self._core.history(id, partner_id)]
-
-    def match(
-        self,
-        population: Source,
-        *,
-        column: str | None = None,
-        by: By = "id",
-        pick: Pick = "all",
-        since: Moment | None = None,
-        until: Moment | None = None,
-    ) -> MatchResult:
-        """Finds what goes with every identifier of a population.
-
-        `population` is anything that `load` takes. `column` names the one that holds the
-        identifiers, which `by` says are ids or partner IDs; without it the column is guessed where
-        exactly one fits. `pick="all"` gives what SQL's JOIN gives, a repeated population row
-        repeating its matches; `pick="latest"` gives at most the newest match of each population
-        row. What is no identifier (missing, empty, too long) matches nothing.
-        """
-        return _operations.match(
-            self._core,
-            population,
-            column=column,
-            by=by,
-            pick=pick,
-            since=_millis_or_none(since),
-            until=_millis_or_none(until),
-        )
 
     def copy_to(
         self,
@@ -303,29 +206,9 @@ class Table:
         findings, lost = self._core.repair(accept_loss)
         return RepairReport([Finding(place, problem) for place, problem in findings], lost)
 
-    def stats(self) -> TableStats:
-        """Figures about the table. Takes up to about half a second: to count different
-        identifiers and pairs some of it is read.
-        """
-        stats, oldest, newest = self._core.stats()
-        return stats._replace(oldest=_datetime_or_none(oldest), newest=_datetime_or_none(newest))
-
     def __repr__(self) -> str:
         retention = f" retention={self.retention!r}" if self.retention else ""
         return f"<idmatch.Table {self.name!r} keep={self.keep!r}{retention}>"
-
-    def _answers(
-        self, by: By, key: str, since: Moment | None, until: Moment | None, limit: int | None
-    ) -> pa.Table:
-        if limit is not None and limit < 0:
-            raise InvalidArgument(f"limit is {limit}; use 0 or more, or leave it out")
-        return self._core.answers(by, key, _millis_or_none(since), _millis_or_none(until), limit)
-
-    def _latest(
-        self, by: By, key: str, since: Moment | None, until: Moment | None
-    ) -> Latest | None:
-        found = self._core.latest(by, key, _millis_or_none(since), _millis_or_none(until))
-        return None if found is None else Latest(found[0], to_datetime(found[1]))
 
 
 def _is_always(durability: str | None) -> bool:
@@ -334,11 +217,3 @@ def _is_always(durability: str | None) -> bool:
             f'durability is {durability!r}; a single call can ask for "always", or leave it out'
         )
     return durability == "always"
-
-
-def _millis_or_none(moment: Moment | None) -> int | None:
-    return None if moment is None else to_millis(moment)
-
-
-def _datetime_or_none(millis: int | None) -> datetime | None:
-    return None if millis is None else to_datetime(millis)

@@ -60,3 +60,13 @@ def observed_at(moment: datetime | date | str) -> int | str:
 def to_datetime(millis: int) -> datetime:
     """An instant of the core as an aware datetime in UTC."""
     return _EPOCH + timedelta(milliseconds=millis)
+
+
+def millis_or_none(moment: Moment | None) -> int | None:
+    """The end of a window; None for no limit."""
+    return None if moment is None else to_millis(moment)
+
+
+def datetime_or_none(millis: int | None) -> datetime | None:
+    """An instant of the core, if there is one."""
+    return None if millis is None else to_datetime(millis)

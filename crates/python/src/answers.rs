@@ -4,12 +4,11 @@
 //! So [`Maker`] gets the schema and the functions of pyarrow once. Each lookup then passes only
 //! columns, by Arrow's C data interface. `pyo3_arrow` would have the schema read for each batch.
 
-use arrow_array::builder::StringBuilder;
 use arrow_array::ffi::FFI_ArrowArray;
 use arrow_array::{Array, ArrayRef, StructArray, TimestampMillisecondArray};
 use arrow_schema::Fields;
-use idmatch_model::{Side, Window};
-use idmatch_store::{Result, Table, match_schema};
+use idmatch_model::{SeenAt, Side};
+use idmatch_store::{Answers, match_schema};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3_arrow::PySchema;
@@ -18,9 +17,6 @@ use std::sync::Arc;
 
 /// The columns of a match that hold answers; the remaining column is the key.
 const COLUMNS: [usize; 2] = [1, 2];
-/// Initial capacities: most keys have no more answers, and columns grow for other keys.
-const INITIAL_ROWS: usize = 4;
-const INITIAL_BYTES: usize = 128;
 
 /// Makes tables of answers for keys of one side.
 struct Maker {
@@ -53,44 +49,26 @@ impl Maker {
     }
 }
 
-/// Columns of answers, newest first.
-pub(crate) struct Columns {
+/// Moves the answers of one key to a pyarrow table.
+pub(crate) fn into_pyarrow(
+    py: Python<'_>,
     by: Side,
-    values: ArrayRef,
-    dates: ArrayRef,
+    answers: Answers,
+) -> PyResult<Bound<'_, PyAny>> {
+    let maker = Maker::of(py, by)?;
+    let dates = TimestampMillisecondArray::from(answers.seen_at).with_timezone("UTC");
+    let columns: Vec<ArrayRef> = vec![Arc::new(answers.values), Arc::new(dates)];
+    let rows =
+        StructArray::try_new(maker.fields.clone(), columns, None).map_err(PyArrowError::from)?;
+    // pyarrow moves the content out and marks the array as moved; the drop here frees the rest.
+    let mut array = FFI_ArrowArray::new(&rows.into_data());
+    let address = std::ptr::from_mut(&mut array) as usize;
+    let batch = maker.import_batch.bind(py).call1((address, &maker.schema))?;
+    maker.from_batches.bind(py).call1(([batch],))
 }
 
-impl Columns {
-    /// Reads up to `limit` answers.
-    pub(crate) fn read(
-        table: &dyn Table,
-        (by, key): (Side, &str),
-        window: Window,
-        limit: usize,
-    ) -> Result<Columns> {
-        let mut values = StringBuilder::with_capacity(INITIAL_ROWS, INITIAL_BYTES);
-        let mut dates = Vec::with_capacity(INITIAL_ROWS);
-        let mut answers = table.answers(by, key, window)?;
-        while dates.len() < limit
-            && let Some((value, seen_at)) = answers.next_answer()?
-        {
-            values.append_value(value);
-            dates.push(seen_at.millis_i64());
-        }
-        let dates = TimestampMillisecondArray::from(dates).with_timezone("UTC");
-        Ok(Columns { by, values: Arc::new(values.finish()), dates: Arc::new(dates) })
-    }
-
-    /// Moves the columns to a pyarrow table.
-    pub(crate) fn into_pyarrow(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        let maker = Maker::of(py, self.by)?;
-        let columns = vec![self.values, self.dates];
-        let rows = StructArray::try_new(maker.fields.clone(), columns, None)
-            .map_err(PyArrowError::from)?;
-        // pyarrow moves the content out and marks the array as moved; the drop here frees the rest.
-        let mut array = FFI_ArrowArray::new(&rows.into_data());
-        let address = std::ptr::from_mut(&mut array) as usize;
-        let batch = maker.import_batch.bind(py).call1((address, &maker.schema))?;
-        maker.from_batches.bind(py).call1(([batch],))
-    }
+/// The answers of each key as a list of (value, milliseconds).
+pub(crate) fn into_lists(answers: &Answers) -> Vec<Vec<(&str, i64)>> {
+    let row = |(value, seen_at): (_, SeenAt)| (value, seen_at.millis_i64());
+    (0..answers.keys()).map(|position| answers.of(position).map(row).collect()).collect()
 }

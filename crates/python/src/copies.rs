@@ -1,14 +1,16 @@
 //! Copies of tables between stores.
 
 use crate::errors::OrRaise;
-use crate::interrupt::{interruptible, not_stopped};
+use crate::interrupt::interruptible;
 use crate::sources::Raised;
 use crate::stores::Store;
 use crate::tables::{Table, finish};
 use idmatch_model::TableName;
-use idmatch_store::{CopyOptions, Result, Stage};
+use idmatch_store::{Call, CopyOptions, Progress};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Copies a table to a store.
 #[pyfunction]
@@ -25,21 +27,22 @@ pub(crate) fn copy_table<'py>(
     on_progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let name: TableName = name.parse().or_raise(py)?;
-    let (source, destination) = (table.get().open(py)?, store.get().open(py)?);
+    let (source, destination) = (table.get().written(py)?, store.get().open(py)?);
     let options = CopyOptions { batch_rows, merge, accept_lost_erasures };
     let raised = Raised::default();
-    let report = |stage: Stage, rows: u64| -> Result<()> {
-        let Some(callable) = &on_progress else { return Ok(()) };
-        let stage = match stage {
-            Stage::Comparing => "comparing",
-            Stage::Copying => "copying",
-        };
-        let reported = Python::attach(|py| callable.call1(py, (stage, rows)).map(drop));
-        reported.map_err(|e| raised.keep(e))
-    };
     let copied = interruptible(py, |stop| {
-        let watch = |stage, rows| not_stopped(stop).and_then(|()| report(stage, rows));
-        idmatch_store::copy_table(source, destination.as_ref(), &name, options, &watch)
+        let mut call = Call::default().cancelled_by(stop);
+        if let Some(callable) = on_progress {
+            let (raised, stop) = (raised.clone(), stop.clone());
+            call = call.reporting(Arc::new(move |progress: Progress| {
+                let told = (progress.stage, progress.done);
+                if let Err(e) = Python::attach(|py| callable.call1(py, told).map(drop)) {
+                    raised.keep(e);
+                    stop.store(true, Relaxed);
+                }
+            }));
+        }
+        idmatch_store::copy_table(source, &destination, &name, options, &call)
     })?;
     let copied = finish(py, copied, &raised)?;
     let figures = PyDict::new(py);

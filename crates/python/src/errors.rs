@@ -1,6 +1,7 @@
 //! Errors of the stores as exceptions of `idmatch._errors`.
 
-use idmatch_store::{Error, ErrorKind};
+use idmatch_model::SeenAt;
+use idmatch_store::{Error, ErrorFields, ErrorKind};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
@@ -20,6 +21,10 @@ fn class(kind: ErrorKind) -> &'static str {
         ErrorKind::Unavailable => "Unavailable",
         ErrorKind::UnknownOutcome => "UnknownOutcome",
         ErrorKind::Differs => "Differs",
+        ErrorKind::Cancelled => "Cancelled",
+        ErrorKind::Unsupported => "Unsupported",
+        ErrorKind::RetryLater => "RetryLater",
+        ErrorKind::Expired => "Expired",
     }
 }
 
@@ -28,9 +33,40 @@ pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
     let exception = || -> PyResult<PyErr> {
         let module = py.import("idmatch._errors")?;
         let class = module.getattr(class(error.kind()))?.cast_into::<PyType>()?;
-        Ok(PyErr::from_type(class, error.chain()))
+        let exception = class.call1((error.chain(),))?;
+        if let Some(fields) = error.fields() {
+            set_fields(&exception, fields)?;
+        }
+        Ok(PyErr::from_value(exception))
     };
     exception().unwrap_or_else(|e| e)
+}
+
+/// Sets the values of an error as attributes of its exception.
+fn set_fields(exception: &Bound<'_, PyAny>, fields: &ErrorFields) -> PyResult<()> {
+    match fields {
+        ErrorFields::Busy { pid, program, since } => {
+            exception.setattr("pid", pid)?;
+            exception.setattr("program", program)?;
+            exception.setattr("since_millis", since.map(SeenAt::millis_i64))
+        }
+        ErrorFields::UnknownOutcome { rows } => {
+            let rows: Vec<(u64, u64)> = rows.iter().map(|rows| (rows.start, rows.end)).collect();
+            exception.setattr("rows", rows)
+        }
+        ErrorFields::Corrupt { file, offset } => {
+            exception.setattr("file", file)?;
+            exception.setattr("offset", offset)
+        }
+        ErrorFields::BadInput { source, row, column, reason } => {
+            exception.setattr("source", source)?;
+            exception.setattr("row", row)?;
+            exception.setattr("column", column)?;
+            exception.setattr("reason", reason)
+        }
+        ErrorFields::Unsupported { instead } => exception.setattr("instead", instead),
+        ErrorFields::RetryLater { after } => exception.setattr("after", after.as_secs_f64()),
+    }
 }
 
 /// The exception for the use of a closed store.

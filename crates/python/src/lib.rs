@@ -11,6 +11,7 @@ mod errors;
 mod interrupt;
 mod matches;
 mod parquet;
+mod snapshots;
 mod sources;
 mod stores;
 mod stream;
@@ -29,6 +30,8 @@ mod _core {
     use crate::copies::copy_table;
     #[pymodule_export]
     use crate::matches::Match;
+    #[pymodule_export]
+    use crate::snapshots::Snapshot;
     #[pymodule_export]
     use crate::stores::{
         Store, address_parts, explain_address, name_process, open_servers, open_store, recover,

@@ -1,12 +1,14 @@
 //! The class `Store` of Python, in a directory or on servers, and the recovery of a directory.
 
 use crate::errors::{OrRaise, closed, raise};
+use crate::interrupt::interruptible;
+use crate::snapshots::{Place, Snapshot};
 use crate::tables::Table;
 use idmatch_cql::{CqlStore, Settings};
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Period, TableName, TableOptions};
-use idmatch_store::{Durability, Error, ErrorKind};
+use idmatch_store::{Call, Durability, Error, ErrorKind, OpenTables, admin};
 use pyo3::prelude::*;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -19,8 +21,7 @@ pub(crate) struct Store {
     #[pyo3(get)]
     path: String,
     store: RwLock<Option<Arc<dyn idmatch_store::Store>>>,
-    /// Whether the store is closed; shared with its tables.
-    is_closed: Arc<AtomicBool>,
+    place: Place,
 }
 
 /// Opens the store in a folder.
@@ -39,7 +40,7 @@ pub(crate) fn open_store(
     if let Some(millis) = interval_millis {
         store.set_durability(Durability::Interval(Duration::from_millis(millis)));
     }
-    Ok(Store::new(path, Arc::new(store)))
+    Ok(Store::new(path, Arc::new(store), false))
 }
 
 /// Opens the store on the servers of an address.
@@ -48,7 +49,7 @@ pub(crate) fn open_servers(py: Python<'_>, address: &str) -> PyResult<Store> {
     let settings = settings(address).or_raise(py)?;
     let path = settings.shown();
     let store = py.detach(|| CqlStore::open(settings)).or_raise(py)?;
-    Ok(Store::new(path, Arc::new(store)))
+    Ok(Store::new(path, Arc::new(store), true))
 }
 
 /// The effective settings of an address, as (name, value, description).
@@ -125,8 +126,9 @@ fn named_options(
 }
 
 impl Store {
-    fn new(path: String, store: Arc<dyn idmatch_store::Store>) -> Store {
-        Store { path, store: RwLock::new(Some(store)), is_closed: Arc::default() }
+    fn new(path: String, store: Arc<dyn idmatch_store::Store>, is_remote: bool) -> Store {
+        let place = Place { path: path.clone(), is_closed: Arc::default(), is_remote };
+        Store { path, store: RwLock::new(Some(store)), place }
     }
 
     /// The store; InvalidArgument after it was closed.
@@ -135,8 +137,8 @@ impl Store {
         store.clone().ok_or_else(|| closed(py, &self.path))
     }
 
-    fn table_of(&self, table: Arc<dyn idmatch_store::Table>) -> Table {
-        Table::new(table, self.path.clone(), self.is_closed.clone())
+    fn table_of(&self, table: idmatch_store::Table) -> Table {
+        Table::new(table, None, self.place.clone())
     }
 }
 
@@ -153,7 +155,7 @@ impl Store {
     ) -> PyResult<Table> {
         let (name, options) = named_options(py, name, keep, retention)?;
         let store = self.open(py)?;
-        let table = py.detach(|| store.create_table(&name, &options)).or_raise(py)?;
+        let table = py.detach(|| store.table_with(&name, &options)).or_raise(py)?;
         Ok(self.table_of(table))
     }
 
@@ -189,19 +191,36 @@ impl Store {
     /// Makes changes that other processes published visible to this store and its tables.
     fn refresh(&self, py: Python<'_>) -> PyResult<()> {
         let store = self.open(py)?;
-        py.detach(|| store.refresh()).or_raise(py)
+        interruptible(py, |stop| store.refresh(&Call::default().cancelled_by(stop)))?.or_raise(py)
+    }
+
+    /// All tables at one point.
+    fn snapshot(&self, py: Python<'_>) -> PyResult<Snapshot> {
+        let store = self.open(py)?;
+        let snapshot = py.detach(|| store.snapshot(&Call::default())).or_raise(py)?;
+        Ok(Snapshot::new(store, snapshot, self.place.clone()))
+    }
+
+    /// Bytes that only old versions need, and the age of the oldest in seconds.
+    fn status(&self, py: Python<'_>) -> PyResult<(u64, Option<f64>)> {
+        let store = self.open(py)?;
+        let status = py.detach(|| store.status());
+        Ok((status.pinned_bytes, status.oldest_pinned.map(|age| age.as_secs_f64())))
     }
 
     /// Copies a consistent snapshot of the whole store to a new place.
     fn backup(&self, py: Python<'_>, destination: PathBuf) -> PyResult<()> {
         let store = self.open(py)?;
-        py.detach(|| store.backup(&destination)).or_raise(py)
+        let back_up = |stop: &Arc<AtomicBool>| {
+            admin(store.as_ref())?.backup(&destination, &Call::default().cancelled_by(stop))
+        };
+        interruptible(py, back_up)?.or_raise(py)
     }
 
     /// Closes the store and its tables, and ends its writes.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        self.is_closed.store(true, Relaxed);
+        self.place.is_closed.store(true, Relaxed);
         let store = self.store.write().unwrap_or_else(PoisonError::into_inner).take();
-        store.map_or(Ok(()), |store| py.detach(move || store.end()).or_raise(py))
+        store.map_or(Ok(()), |store| py.detach(move || store.close()).or_raise(py))
     }
 }

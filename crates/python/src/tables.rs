@@ -1,21 +1,27 @@
 //! The class `Table` of Python: converts arguments and answers, and runs each call without the GIL.
 
-use crate::answers::Columns;
-use crate::errors::{OrRaise, closed, raise};
+use crate::answers;
+use crate::errors::{OrRaise, raise};
 use crate::interrupt::{interruptible, uninterrupted};
 use crate::matches::Match;
+use crate::snapshots::{Frozen, Place};
 use crate::sources::{PyRejects, PySource, Raised, ReadSource};
-use crate::values::window;
+use crate::values::{self, lookup, side, window};
 use arrow_array::{ArrayRef, StringArray, TimestampMillisecondArray};
-use idmatch_model::{Keep, Period, Pick, SeenAt, Side, TableOptions};
+use idmatch_model::{Keep, Period, SeenAt, TableOptions};
 use idmatch_store::{
-    BatchSource, Durability, Error, ErrorKind, Ingest, MatchQuery, NoRejects, OneObservation,
-    Result, now,
+    BatchSource, Call, Durability, Error, ErrorKind, Ingest, MatchQuery, NoRejects, OneObservation,
+    Result, TableSnapshot, now,
 };
+use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedStr;
 use pyo3::types::PyDict;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
+
+/// For fewer keys nobody waits long enough to press Ctrl-C.
+const SHORT_LOOKUP_KEYS: usize = 10_000;
 
 /// A date from Python, which is validated with the rest of its row.
 #[derive(FromPyObject)]
@@ -27,32 +33,54 @@ enum Date {
 /// A `TableStats` without dates, and the oldest and newest date.
 type Stats<'py> = (Bound<'py, PyAny>, Option<i64>, Option<i64>);
 
-/// A named set of observations.
+/// A named set of observations, as it is or as a snapshot shows it.
 #[pyclass(frozen, module = "idmatch._core")]
 pub(crate) struct Table {
-    table: Arc<dyn idmatch_store::Table>,
-    /// The path of its store.
-    path: String,
-    is_closed: Arc<AtomicBool>,
+    table: idmatch_store::Table,
+    frozen: Option<Frozen>,
+    place: Place,
 }
 
 impl Table {
-    pub(crate) fn new(
-        table: Arc<dyn idmatch_store::Table>,
-        path: String,
-        is_closed: Arc<AtomicBool>,
-    ) -> Table {
-        Table { table, path, is_closed }
+    pub(crate) fn new(table: idmatch_store::Table, frozen: Option<Frozen>, place: Place) -> Table {
+        Table { table, frozen, place }
     }
 
-    /// The table; InvalidArgument after its store was closed.
-    pub(crate) fn open(&self, py: Python<'_>) -> PyResult<&dyn idmatch_store::Table> {
-        if self.is_closed.load(Relaxed) { Err(closed(py, &self.path)) } else { Ok(&*self.table) }
+    /// The table, to be written or maintained; InvalidArgument after its store was closed.
+    pub(crate) fn written(&self, py: Python<'_>) -> PyResult<&idmatch_store::Table> {
+        self.place.check_open(py)?;
+        if self.frozen.is_none() {
+            return Ok(&self.table);
+        }
+        let text = "a snapshot is only read; write to the table of the store";
+        Err(raise(py, &Error::new(ErrorKind::InvalidArgument, text)))
     }
 
-    /// The options, without the GIL: servers are asked for options that are not cached.
-    fn options(&self, py: Python<'_>) -> PyResult<TableOptions> {
-        py.detach(|| self.table.options()).or_raise(py)
+    /// A reader of the table; InvalidArgument after its store or snapshot was closed.
+    fn reader(&self, py: Python<'_>) -> PyResult<Reader<'_>> {
+        self.place.check_open(py)?;
+        Ok(Reader(self))
+    }
+}
+
+/// Finds the table at each call.
+#[derive(Clone, Copy)]
+struct Reader<'t>(&'t Table);
+
+impl Reader<'_> {
+    fn open(self, call: &Call) -> Result<Arc<dyn TableSnapshot>> {
+        match &self.0.frozen {
+            Some(frozen) => frozen.open(call),
+            None => self.0.table.with_call(call.clone()).snapshot(),
+        }
+    }
+
+    /// The options, also of a table that the first write makes.
+    fn options(self) -> Result<TableOptions> {
+        match &self.0.frozen {
+            Some(_) => Ok(self.open(&Call::default())?.options().clone()),
+            None => self.0.table.options(),
+        }
     }
 }
 
@@ -65,7 +93,8 @@ impl Table {
 
     #[getter]
     fn keep(&self, py: Python<'_>) -> PyResult<&'static str> {
-        Ok(match self.options(py)?.keep {
+        let reader = self.reader(py)?;
+        Ok(match py.detach(|| reader.options()).or_raise(py)?.keep {
             Keep::Last => "last",
             Keep::All => "all",
         })
@@ -73,12 +102,14 @@ impl Table {
 
     #[getter]
     fn retention(&self, py: Python<'_>) -> PyResult<Option<String>> {
-        Ok(self.options(py)?.retention.as_ref().map(ToString::to_string))
+        let reader = self.reader(py)?;
+        let options = py.detach(|| reader.options()).or_raise(py)?;
+        Ok(options.retention.as_ref().map(ToString::to_string))
     }
 
     /// Sets the retention; `None` keeps observations for ever.
     fn set_retention(&self, py: Python<'_>, retention: Option<&str>) -> PyResult<()> {
-        let table = self.open(py)?;
+        let table = self.written(py)?;
         let retention = retention.map(Period::parse).transpose().or_raise(py)?;
         stoppable(py, table, |table, _| table.set_retention(retention))?.or_raise(py)
     }
@@ -91,10 +122,10 @@ impl Table {
         strict: bool,
         on_rejects: Py<PyAny>,
     ) -> PyResult<(u64, u64)> {
-        let table = self.open(py)?;
+        let table = self.written(py)?;
         let (iterator, raised) = (sources.try_iter()?.unbind(), Raised::default());
         let mut rejects = PyRejects::new(on_rejects, raised.clone());
-        let loaded = interruptible(py, |stop| {
+        let loaded = stoppable(py, table, |table, stop| {
             let mut source = PySource::new(iterator, raised.clone(), stop);
             let ingest = Ingest::new(strict, now(), &mut rejects);
             table.load(&ingest.judged(&mut source))?;
@@ -113,10 +144,10 @@ impl Table {
         short: bool,
         always: bool,
     ) -> PyResult<(u64, u64)> {
-        let table = self.open(py)?;
+        let table = self.written(py)?;
         let (iterator, raised) = (sources.try_iter()?.unbind(), Raised::default());
         let mut rejects = PyRejects::new(on_rejects, raised.clone());
-        let mut run = |source: &mut dyn BatchSource| {
+        let mut run = |table: &idmatch_store::Table, source: &mut dyn BatchSource| {
             let ingest = Ingest::new(strict, now(), &mut rejects);
             let durability = always.then_some(Durability::Always);
             table.upsert(&ingest.judged(source), durability)?;
@@ -127,9 +158,11 @@ impl Table {
             let never = AtomicBool::new(false);
             let mut source = PySource::new(iterator, raised.clone(), &never);
             let read = ReadSource::read(&mut source);
-            read.and_then(|mut read| py.detach(|| run(&mut read)))
+            read.and_then(|mut read| py.detach(|| run(table, &mut read)))
         } else {
-            interruptible(py, |stop| run(&mut PySource::new(iterator, raised.clone(), stop)))?
+            stoppable(py, table, |table, stop| {
+                run(table, &mut PySource::new(iterator, raised.clone(), stop))
+            })?
         };
         finish(py, upserted, &raised)
     }
@@ -144,7 +177,7 @@ impl Table {
         seen_at: Option<Date>,
         always: bool,
     ) -> PyResult<()> {
-        let table = self.open(py)?;
+        let table = self.written(py)?;
         let now = now();
         let of_millis = |millis| Arc::new(TimestampMillisecondArray::from_value(millis, 1));
         let seen_at: ArrayRef = match seen_at {
@@ -171,7 +204,7 @@ impl Table {
         on_rejects: Py<PyAny>,
         at: Option<i64>,
     ) -> PyResult<(u64, u64, u64, u64)> {
-        let table = self.open(py)?;
+        let table = self.written(py)?;
         let (iterator, raised) = (sources.try_iter()?.unbind(), Raised::default());
         let mut rejects = PyRejects::new(on_rejects, raised.clone());
         let now = now();
@@ -185,7 +218,7 @@ impl Table {
         finish(py, erased, &raised)
     }
 
-    /// The answers for a key, newest first.
+    /// The answers for a key, newest first, as a pyarrow table.
     #[pyo3(signature = (by, key, since, until, limit))]
     fn answers<'py>(
         &self,
@@ -196,11 +229,32 @@ impl Table {
         until: Option<i64>,
         limit: Option<usize>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let table = self.open(py)?;
-        let (by, window) = (side(py, by)?, window(py, since, until)?);
-        let limit = limit.unwrap_or(usize::MAX);
-        let columns = py.detach(|| Columns::read(table, (by, key), window, limit)).or_raise(py)?;
-        columns.into_pyarrow(py)
+        let (reader, lookup) = (self.reader(py)?, lookup(py, by, since, until, limit)?);
+        let call = Call::default();
+        let found = py.detach(|| reader.open(&call)?.lookup_many(&[key], lookup, &call));
+        answers::into_pyarrow(py, lookup.by, found.or_raise(py)?)
+    }
+
+    /// The answers for each key, newest first, as lists of (value, milliseconds).
+    #[pyo3(signature = (by, keys, since, until, limit))]
+    fn lookup_many<'py>(
+        &self,
+        py: Python<'py>,
+        by: &str,
+        keys: Vec<PyBackedStr>,
+        since: Option<i64>,
+        until: Option<i64>,
+        limit: Option<usize>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (reader, lookup) = (self.reader(py)?, lookup(py, by, since, until, limit)?);
+        let keys: Vec<&str> = keys.iter().map(AsRef::as_ref).collect();
+        let find = |call: &Call| reader.open(call)?.lookup_many(&keys, lookup, call);
+        let found = if keys.len() < SHORT_LOOKUP_KEYS && !self.place.is_remote {
+            py.detach(|| find(&Call::default()))
+        } else {
+            interruptible(py, |stop| find(&Call::default().cancelled_by(stop)))?
+        };
+        answers::into_lists(&found.or_raise(py)?).into_bound_py_any(py)
     }
 
     /// The newest answer and its date.
@@ -213,11 +267,11 @@ impl Table {
         since: Option<i64>,
         until: Option<i64>,
     ) -> PyResult<Option<(String, i64)>> {
-        let table = self.open(py)?;
-        let (by, window) = (side(py, by)?, window(py, since, until)?);
+        let (reader, lookup) = (self.reader(py)?, lookup(py, by, since, until, Some(1))?);
         let latest = || -> Result<Option<(String, i64)>> {
-            let mut answers = table.answers(by, key, window)?;
-            let first = answers.next_answer()?;
+            let call = Call::default();
+            let answers = reader.open(&call)?.lookup_many(&[key], lookup, &call)?;
+            let first = answers.of(0).next();
             Ok(first.map(|(value, seen_at)| (value.to_owned(), seen_at.millis_i64())))
         };
         py.detach(latest).or_raise(py)
@@ -225,16 +279,16 @@ impl Table {
 
     /// The newest date of a pair.
     fn last_seen(&self, py: Python<'_>, id: &str, partner_id: &str) -> PyResult<Option<i64>> {
-        let table = self.open(py)?;
-        let last = py.detach(|| table.last_seen(id, partner_id)).or_raise(py)?;
-        Ok(last.map(SeenAt::millis_i64))
+        let (reader, call) = (self.reader(py)?, Call::default());
+        let last = py.detach(|| reader.open(&call)?.last_seen(id, partner_id, &call));
+        Ok(last.or_raise(py)?.map(SeenAt::millis_i64))
     }
 
     /// The dates of a pair, newest first.
     fn history(&self, py: Python<'_>, id: &str, partner_id: &str) -> PyResult<Vec<i64>> {
-        let table = self.open(py)?;
-        let dates = py.detach(|| table.history(id, partner_id)).or_raise(py)?;
-        Ok(dates.into_iter().map(SeenAt::millis_i64).collect())
+        let (reader, call) = (self.reader(py)?, Call::default());
+        let dates = py.detach(|| reader.open(&call)?.history(id, partner_id, &call));
+        Ok(dates.or_raise(py)?.into_iter().map(SeenAt::millis_i64).collect())
     }
 
     /// Matches a population.
@@ -250,43 +304,43 @@ impl Table {
         until: Option<i64>,
         short: bool,
     ) -> PyResult<Match> {
-        let table = self.open(py)?;
+        let reader = self.reader(py)?;
         let query = MatchQuery {
             by: side(py, by)?,
-            pick: self::pick(py, pick)?,
+            pick: values::pick(py, pick)?,
             window: window(py, since, until)?,
             positions: false,
         };
         let (iterator, raised) = (sources.try_iter()?.unbind(), Raised::default());
-        let run = |table: &dyn idmatch_store::Table, stop: &AtomicBool| {
+        let run = |call: &Call, stop: &AtomicBool| {
             let mut source = PySource::new(iterator, raised.clone(), stop);
-            table.match_population(&mut source, query)
+            reader.open(call)?.match_population(&mut source, query, call)
         };
         // A match that waits for servers may take long for any population.
-        let matched = if short && table.stopped_by(&Arc::default()).is_none() {
-            uninterrupted(py, |stop| run(table, stop))
+        let matched = if short && !self.place.is_remote {
+            uninterrupted(py, |stop| run(&Call::default(), stop))
         } else {
-            stoppable(py, table, run)?
+            interruptible(py, |stop| run(&Call::default().cancelled_by(stop), stop))?
         };
         finish(py, matched, &raised).map(|matched| Match::new(matched.into(), query.by))
     }
 
     /// Compacts the table.
     fn compact(&self, py: Python<'_>) -> PyResult<()> {
-        let table = self.open(py)?;
+        let table = self.written(py)?;
         stoppable(py, table, |table, _| table.compact())?.or_raise(py)
     }
 
     /// Checks the table; returns problems as (place, problem).
     fn verify(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
-        let table = self.open(py)?;
+        let table = self.written(py)?;
         let findings = stoppable(py, table, |table, _| table.verify())?.or_raise(py)?;
         Ok(findings.into_iter().map(|finding| (finding.place, finding.problem)).collect())
     }
 
     /// Repairs the table; returns problems as (place, problem), and the most rows lost.
     fn repair(&self, py: Python<'_>, accept_loss: bool) -> PyResult<(Vec<(String, String)>, u64)> {
-        let table = self.open(py)?;
+        let table = self.written(py)?;
         let repaired = stoppable(py, table, |table, _| table.repair(accept_loss))?.or_raise(py)?;
         let findings = repaired.findings.into_iter().map(|found| (found.place, found.problem));
         Ok((findings.collect(), repaired.lost_at_most))
@@ -294,9 +348,13 @@ impl Table {
 
     /// Figures about the table.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Stats<'py>> {
-        let table = self.open(py)?;
-        let figures = || Ok::<_, Error>((table.stats()?, table.distinct()?));
-        let (stats, distinct) = py.detach(figures).or_raise(py)?;
+        let reader = self.reader(py)?;
+        let figures = |stop: &Arc<AtomicBool>| {
+            let call = Call::default().cancelled_by(stop);
+            let table = reader.open(&call)?;
+            Ok::<_, Error>((table.stats(&call)?, table.distinct(&call)?))
+        };
+        let (stats, distinct) = interruptible(py, figures)?.or_raise(py)?;
         let shown = PyDict::new(py);
         shown.set_item("oldest", py.None())?;
         shown.set_item("newest", py.None())?;
@@ -332,36 +390,11 @@ pub(crate) fn finish<T>(py: Python<'_>, result: Result<T>, raised: &Raised) -> P
     }
 }
 
-/// Runs long work on a table as [`interruptible`] does; Ctrl-C also ends its waits for servers.
+/// Runs long work on a table as [`interruptible`] does; Ctrl-C cancels the calls of the table.
 fn stoppable<T: Send>(
     py: Python<'_>,
-    table: &dyn idmatch_store::Table,
-    work: impl FnOnce(&dyn idmatch_store::Table, &AtomicBool) -> T + Send,
+    table: &idmatch_store::Table,
+    work: impl FnOnce(&idmatch_store::Table, &AtomicBool) -> T + Send,
 ) -> PyResult<T> {
-    interruptible(py, |stop| match table.stopped_by(stop) {
-        Some(table) => work(&*table, stop),
-        None => work(table, stop),
-    })
-}
-
-fn side(py: Python<'_>, name: &str) -> PyResult<Side> {
-    match name {
-        "id" => Ok(Side::Id),
-        "partner_id" => Ok(Side::PartnerId),
-        _ => {
-            let text = format!("by is {name:?}; use \"id\" or \"partner_id\"");
-            Err(raise(py, &Error::new(ErrorKind::InvalidArgument, text)))
-        }
-    }
-}
-
-fn pick(py: Python<'_>, name: &str) -> PyResult<Pick> {
-    match name {
-        "all" => Ok(Pick::All),
-        "latest" => Ok(Pick::Latest),
-        _ => {
-            let text = format!("pick is {name:?}; use \"all\" or \"latest\"");
-            Err(raise(py, &Error::new(ErrorKind::InvalidArgument, text)))
-        }
-    }
+    interruptible(py, |stop| work(&table.with_call(Call::default().cancelled_by(stop)), stop))
 }

@@ -1,8 +1,8 @@
 //! Instants, windows, periods and sizes between Python and the model.
 
 use crate::errors::OrRaise;
-use idmatch_model::{self as model, Period, SeenAt, SeenAtError, Window};
-use idmatch_store::{Error, ErrorKind, now};
+use idmatch_model::{self as model, Period, Pick, SeenAt, SeenAtError, Side, Window};
+use idmatch_store::{Error, ErrorKind, Lookup, now};
 use pyo3::prelude::*;
 
 /// A window from two optional numbers of milliseconds.
@@ -12,6 +12,42 @@ pub(crate) fn window(py: Python<'_>, since: Option<i64>, until: Option<i64>) -> 
     }
     let instant = |millis: Option<i64>| millis.map(SeenAt::from_millis).transpose();
     Window::new(instant(since).or_raise(py)?, instant(until).or_raise(py)?).or_raise(py)
+}
+
+/// How keys are looked up.
+pub(crate) fn lookup(
+    py: Python<'_>,
+    by: &str,
+    since: Option<i64>,
+    until: Option<i64>,
+    limit: Option<usize>,
+) -> PyResult<Lookup> {
+    let limit = limit.unwrap_or(usize::MAX);
+    Ok(Lookup { by: side(py, by)?, window: window(py, since, until)?, limit })
+}
+
+/// A side by its name.
+pub(crate) fn side(py: Python<'_>, name: &str) -> PyResult<Side> {
+    match name {
+        "id" => Ok(Side::Id),
+        "partner_id" => Ok(Side::PartnerId),
+        _ => {
+            let text = format!("by is {name:?}; use \"id\" or \"partner_id\"");
+            Err(wrong(text)).or_raise(py)
+        }
+    }
+}
+
+/// A choice of matches by its name.
+pub(crate) fn pick(py: Python<'_>, name: &str) -> PyResult<Pick> {
+    match name {
+        "all" => Ok(Pick::All),
+        "latest" => Ok(Pick::Latest),
+        _ => {
+            let text = format!("pick is {name:?}; use \"all\" or \"latest\"");
+            Err(wrong(text)).or_raise(py)
+        }
+    }
 }
 
 /// Parses ISO 8601, or a period before now; returns milliseconds since 1970, 0 for earlier dates.

@@ -46,9 +46,8 @@ pub trait OpenTables {
 
 impl OpenTables for Arc<dyn Store> {
     fn table_with(&self, name: &TableName, options: &TableOptions) -> Result<Table> {
-        let call = Call::default();
-        self.create_table(name, options, &call)?;
-        Ok(Table { store: self.clone(), name: name.clone(), create: None, call })
+        self.create_table(name, options, &Call::default())?;
+        Ok(Table::named(self, name))
     }
 
     fn new_table(&self, name: &TableName, options: &TableOptions) -> Result<Table> {
@@ -63,13 +62,13 @@ impl OpenTables for Arc<dyn Store> {
             Err(e) if e.kind() == ErrorKind::TableNotFound => Some(options.clone()),
             Err(e) => return Err(e),
         };
-        Ok(Table { store: self.clone(), name: name.clone(), create, call: Call::default() })
+        Ok(Table { create, ..Table::named(self, name) })
     }
 
     fn table(&self, name: &TableName) -> Result<Table> {
         let call = Call::default();
         self.snapshot(&call)?.resolve(name, &call)?;
-        Ok(Table { store: self.clone(), name: name.clone(), create: None, call })
+        Ok(Table::named(self, name))
     }
 
     fn tables(&self) -> Result<Vec<TableName>> {
@@ -101,6 +100,11 @@ fn shared<S: Store + Clone + 'static>(store: &S) -> Arc<dyn Store> {
 }
 
 impl Table {
+    /// A table of this name, which need not exist.
+    pub fn named(store: &Arc<dyn Store>, name: &TableName) -> Table {
+        Table { store: store.clone(), name: name.clone(), create: None, call: Call::default() }
+    }
+
     /// The same table for a caller that may give up or wants to hear of progress.
     #[must_use]
     pub fn with_call(&self, call: Call) -> Table {

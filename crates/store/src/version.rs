@@ -21,6 +21,14 @@ pub struct Version {
     pub commit: u64,
 }
 
+/// `STORE.PUBLICATION.JOURNAL.COMMIT`, all in hex digits.
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Version { store, publication, journal, commit } = self;
+        write!(f, "{store:032x}.{publication:016x}.{journal:032x}.{commit:x}")
+    }
+}
+
 /// A share of a table: a run of its parts at one version. It goes to other workers as text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScanRange {
@@ -53,15 +61,12 @@ impl ScanRange {
     }
 }
 
-/// `TABLE:VERSION:AT:FIRST-END`, all in hex digits; `VERSION` is `-`, or
-/// `STORE.PUBLICATION.JOURNAL.COMMIT`.
+/// `TABLE:VERSION:AT:FIRST-END`, all in hex digits; `VERSION` is `-` where there is none.
 impl fmt::Display for ScanRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:", self.table)?;
         match self.version {
-            Some(Version { store, publication, journal, commit }) => {
-                write!(f, "{store:032x}.{publication:016x}.{journal:032x}.{commit:x}")?;
-            }
+            Some(version) => write!(f, "{version}")?,
             None => f.write_str("-")?,
         }
         write!(f, ":{:x}:{:x}-{:x}", self.at.millis(), self.parts.start, self.parts.end)

@@ -1,0 +1,104 @@
+//! The class `Snapshot` of Python. Its tables read from it until it is closed.
+
+use crate::errors::{OrRaise, closed};
+use crate::tables::Table;
+use idmatch_model::{TableId, TableName};
+use idmatch_store::{Call, Error, ErrorKind, Result, TableSnapshot};
+use pyo3::prelude::*;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// What the tables and snapshots of a store know of it.
+#[derive(Clone)]
+pub(crate) struct Place {
+    pub(crate) path: String,
+    /// Whether the store is closed.
+    pub(crate) is_closed: Arc<AtomicBool>,
+    /// Whether each call may wait for servers.
+    pub(crate) is_remote: bool,
+}
+
+impl Place {
+    /// Raises InvalidArgument after the store was closed.
+    pub(crate) fn check_open(&self, py: Python<'_>) -> PyResult<()> {
+        if self.is_closed.load(Relaxed) { Err(closed(py, &self.path)) } else { Ok(()) }
+    }
+}
+
+/// A snapshot until it is closed, shared with its tables.
+type Slot = Arc<RwLock<Option<Arc<dyn idmatch_store::Snapshot>>>>;
+
+/// All tables of a store at one point.
+#[pyclass(frozen, module = "idmatch._core")]
+pub(crate) struct Snapshot {
+    store: Arc<dyn idmatch_store::Store>,
+    slot: Slot,
+    place: Place,
+}
+
+/// A table of a snapshot.
+pub(crate) struct Frozen {
+    slot: Slot,
+    id: TableId,
+}
+
+fn open(slot: &Slot) -> Result<Arc<dyn idmatch_store::Snapshot>> {
+    let open = slot.read().unwrap_or_else(PoisonError::into_inner).clone();
+    let closed = "the snapshot is closed; take another one with store.snapshot()";
+    open.ok_or_else(|| Error::new(ErrorKind::InvalidArgument, closed))
+}
+
+impl Frozen {
+    /// The table; InvalidArgument after the snapshot was closed.
+    pub(crate) fn open(&self, call: &Call) -> Result<Arc<dyn TableSnapshot>> {
+        open(&self.slot)?.table(self.id, call)
+    }
+}
+
+impl Snapshot {
+    pub(crate) fn new(
+        store: Arc<dyn idmatch_store::Store>,
+        snapshot: Arc<dyn idmatch_store::Snapshot>,
+        place: Place,
+    ) -> Snapshot {
+        Snapshot { store, slot: Arc::new(RwLock::new(Some(snapshot))), place }
+    }
+
+    fn open(&self, py: Python<'_>) -> PyResult<Arc<dyn idmatch_store::Snapshot>> {
+        self.place.check_open(py)?;
+        open(&self.slot).or_raise(py)
+    }
+}
+
+#[pymethods]
+impl Snapshot {
+    /// The version as text; none on servers.
+    #[getter]
+    fn version(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        let version = self.open(py)?.version();
+        Ok(version.map(|version| version.to_string()))
+    }
+
+    /// The names of all tables, ascending.
+    fn tables(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let snapshot = self.open(py)?;
+        let names = py.detach(|| snapshot.tables(&Call::default())).or_raise(py)?;
+        Ok(names.into_iter().map(String::from).collect())
+    }
+
+    /// A table.
+    fn table(&self, py: Python<'_>, name: &str) -> PyResult<Table> {
+        let (snapshot, call) = (self.open(py)?, Call::default());
+        let name: TableName = name.parse().or_raise(py)?;
+        let id = py.detach(|| snapshot.resolve(&name, &call)).or_raise(py)?;
+        let frozen = Frozen { slot: self.slot.clone(), id };
+        let table = idmatch_store::Table::named(&self.store, &name);
+        Ok(Table::new(table, Some(frozen), self.place.clone()))
+    }
+
+    /// Releases the files that only it needs.
+    fn close(&self, py: Python<'_>) {
+        let snapshot = self.slot.write().unwrap_or_else(PoisonError::into_inner).take();
+        py.detach(|| drop(snapshot));
+    }
+}

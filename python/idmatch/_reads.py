@@ -1,0 +1,180 @@
+"""Questions to a table, as it is or as a snapshot shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from . import _core, _operations
+from ._errors import InvalidArgument
+from ._results import Latest, TableStats
+from ._times import Moment, datetime_or_none, millis_or_none, to_datetime
+from ._types import By, Keep, Pick, Source
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ._match import MatchResult
+
+
+class TableReads:
+    """What `Table` and `TableSnapshot` answer.
+
+    Windows are half-open: `since <= seen_at < until`. Either end is a datetime (a naive one is
+    UTC), a date, a timedelta before now, ISO 8601 text, the text of a period before now such as
+    "90d", or None for no limit. Answers come newest first, ties by the bytes of the answer.
+
+    Any method raises InvalidArgument for a key that is no identifier or a window that ends
+    before it starts, and Corrupt or IoError when the store cannot be read.
+    """
+
+    __slots__ = ("_core",)
+
+    def __init__(self, core: _core.Table) -> None:
+        self._core = core
+
+    @property
+    def name(self) -> str:
+        """The table's name."""
+        return self._core.name
+
+    @property
+    def keep(self) -> Keep:
+        """Which observations of a pair are kept: "last" or "all"."""
+        return self._core.keep
+
+    @property
+    def retention(self) -> str | None:
+        """How long an observation is shown; None is for ever."""
+        return self._core.retention
+
+    def lookup(
+        self,
+        key: str,
+        *,
+        by: By = "id",
+        since: Moment | None = None,
+        until: Moment | None = None,
+        limit: int | None = None,
+    ) -> list[tuple[str, datetime]]:
+        """What goes with an identifier, newest first: (partner_id, seen_at in UTC); with
+        `by="partner_id"` (id, seen_at). Python objects, without Arrow; about as fast as
+        `latest_partner_id`. An unknown identifier has an empty list.
+        """
+        return self.lookup_many([key], by=by, since=since, until=until, limit=limit)[0]
+
+    def lookup_many(
+        self,
+        keys: Sequence[str],
+        *,
+        by: By = "id",
+        since: Moment | None = None,
+        until: Moment | None = None,
+        limit: int | None = None,
+    ) -> list[list[tuple[str, datetime]]]:
+        """`lookup` for each of several identifiers, by position: one list for each key, all at one
+        point of the table. `limit` counts for each key. All answers are held in memory: for more
+        than some 10,000 keys, `match` is faster.
+        """
+        if isinstance(keys, str):
+            raise InvalidArgument("keys is one text; give a list of identifiers, or use lookup")
+        found = self._core.lookup_many(
+            by, keys, millis_or_none(since), millis_or_none(until), _checked(limit)
+        )
+        return [[(value, to_datetime(at)) for value, at in answers] for answers in found]
+
+    def partner_ids(
+        self,
+        id: str,
+        *,
+        since: Moment | None = None,
+        until: Moment | None = None,
+        limit: int | None = None,
+    ) -> pa.Table:
+        """The partner IDs of an id: columns partner_id (text) and seen_at (timestamp[ms, UTC])."""
+        return self._answers("id", id, since, until, limit)
+
+    def ids(
+        self,
+        partner_id: str,
+        *,
+        since: Moment | None = None,
+        until: Moment | None = None,
+        limit: int | None = None,
+    ) -> pa.Table:
+        """The ids of a partner ID: columns id (text) and seen_at (timestamp[ms, UTC])."""
+        return self._answers("partner_id", partner_id, since, until, limit)
+
+    def latest_partner_id(
+        self, id: str, *, since: Moment | None = None, until: Moment | None = None
+    ) -> Latest | None:
+        """The newest partner ID of an id and its date; None when there is none."""
+        return self._latest("id", id, since, until)
+
+    def latest_id(
+        self, partner_id: str, *, since: Moment | None = None, until: Moment | None = None
+    ) -> Latest | None:
+        """The newest id of a partner ID and its date; None when there is none."""
+        return self._latest("partner_id", partner_id, since, until)
+
+    def last_seen(self, id: str, partner_id: str) -> datetime | None:
+        """When a pair was last seen together, in UTC; None for never."""
+        return datetime_or_none(self._core.last_seen(id, partner_id))
+
+    def history(self, id: str, partner_id: str) -> list[datetime]:
+        """Every date of a pair, in UTC, newest first; with `keep="last"` at most one."""
+        return [to_datetime(millis) for millis in self._core.history(id, partner_id)]
+
+    def match(
+        self,
+        population: Source,
+        *,
+        column: str | None = None,
+        by: By = "id",
+        pick: Pick = "all",
+        since: Moment | None = None,
+        until: Moment | None = None,
+    ) -> MatchResult:
+        """Finds what goes with every identifier of a population.
+
+        `population` is anything that `load` takes. `column` names the one that holds the
+        identifiers, which `by` says are ids or partner IDs; without it the column is guessed where
+        exactly one fits. `pick="all"` gives what SQL's JOIN gives, a repeated population row
+        repeating its matches; `pick="latest"` gives at most the newest match of each population
+        row. What is no identifier (missing, empty, too long) matches nothing.
+        """
+        return _operations.match(
+            self._core,
+            population,
+            column=column,
+            by=by,
+            pick=pick,
+            since=millis_or_none(since),
+            until=millis_or_none(until),
+        )
+
+    def stats(self) -> TableStats:
+        """Figures about the table. Takes up to about half a second: to count different
+        identifiers and pairs some of it is read.
+        """
+        stats, oldest, newest = self._core.stats()
+        return stats._replace(oldest=datetime_or_none(oldest), newest=datetime_or_none(newest))
+
+    def _answers(
+        self, by: By, key: str, since: Moment | None, until: Moment | None, limit: int | None
+    ) -> pa.Table:
+        window = (millis_or_none(since), millis_or_none(until))
+        return self._core.answers(by, key, *window, _checked(limit))
+
+    def _latest(
+        self, by: By, key: str, since: Moment | None, until: Moment | None
+    ) -> Latest | None:
+        found = self._core.latest(by, key, millis_or_none(since), millis_or_none(until))
+        return None if found is None else Latest(found[0], to_datetime(found[1]))
+
+
+def _checked(limit: int | None) -> int | None:
+    if limit is not None and limit < 0:
+        raise InvalidArgument(f"limit is {limit}; use 0 or more, or leave it out")
+    return limit
