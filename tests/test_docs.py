@@ -189,7 +189,7 @@ def test_address_options_are_in_the_reference() -> None:
 def test_python_names_are_in_the_reference() -> None:
     page = (REFERENCE / "python.md").read_text(encoding="utf-8")
     missing = [name for name in idmatch.__all__ if f"`{name}" not in page.replace("idmatch.", "")]
-    for kind in (idmatch.Store, idmatch.Table, idmatch.MatchResult):
+    for kind in (idmatch.Store, idmatch.Table, idmatch.Snapshot, idmatch.MatchResult):
         names = [name for name in dir(kind) if not name.startswith("_")]
         missing += [name for name in names if not re.search(rf"`(\w+\.)?{name}\b", page)]
     assert missing == []

@@ -195,9 +195,14 @@ class _Report:
             # Rows before the bad one may be there or not, which is worse to miss.
             return
         if self.log.first_malformed:
-            raise BadInput(f"{self.log.first_malformed}; {self._otherwise}") from error
+            source, row, _, reason = self.log.first_malformed
+            bad = BadInput(f"{source}, row {row}: {reason}; {self._otherwise}")
+            bad.source, bad.row, bad.reason = source, row, reason
+            raise bad from error
         if isinstance(error, BadInput):
-            raise BadInput(f"{error}; {self._otherwise}") from error
+            bad = BadInput(f"{error}; {self._otherwise}")
+            vars(bad).update(vars(error))
+            raise bad from error
 
 
 def _streams(

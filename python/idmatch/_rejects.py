@@ -33,7 +33,7 @@ class Rejects:
     def __init__(self, path: str | os.PathLike[str], strict: bool) -> None:
         self.path = os.fspath(path)
         self.malformed = 0
-        self.first_malformed: str | None = None
+        self.first_malformed: Reject | None = None
         self._strict = strict
         self._malformed_rows: defaultdict[str, array[int]] = defaultdict(lambda: array("Q"))
         self._lock = Lock()
@@ -54,7 +54,7 @@ class Rejects:
         """Notes a line that is no row at all; false when it must end the load."""
         with self._lock:
             self.malformed += 1
-            self.first_malformed = self.first_malformed or f"{source}, row {row}: {reason}"
+            self.first_malformed = self.first_malformed or (source, row, "", reason)
             if not self._strict:
                 self._malformed_rows[source].append(row)
                 self._write([(source, row, "", reason)])

@@ -124,7 +124,7 @@ class Store:
         return self._core.tables()
 
     def snapshot(self) -> Snapshot:
-        """All tables as they are now, to be read as long as needed. Use it in a `with` statement."""
+        """All tables as they are now, to be read as long as needed; use `with`."""
         return Snapshot(self._core.snapshot())
 
     def status(self) -> StoreStatus:

@@ -93,7 +93,7 @@ impl Table {
 
     #[getter]
     fn keep(&self, py: Python<'_>) -> PyResult<&'static str> {
-        let reader = self.reader(py)?;
+        let reader = Reader(self);
         Ok(match py.detach(|| reader.options()).or_raise(py)?.keep {
             Keep::Last => "last",
             Keep::All => "all",
@@ -102,7 +102,7 @@ impl Table {
 
     #[getter]
     fn retention(&self, py: Python<'_>) -> PyResult<Option<String>> {
-        let reader = self.reader(py)?;
+        let reader = Reader(self);
         let options = py.detach(|| reader.options()).or_raise(py)?;
         Ok(options.retention.as_ref().map(ToString::to_string))
     }
