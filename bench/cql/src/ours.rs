@@ -8,7 +8,7 @@ use arrow_array::StringArray;
 use hdrhistogram::Histogram;
 use idmatch_cql::{CqlStore, Settings};
 use idmatch_model::{Side, Window};
-use idmatch_store::{Store, Table};
+use idmatch_store::{OpenTables, Table};
 use scylla::value::CqlTimestamp;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -28,22 +28,20 @@ pub(crate) async fn lookups(
     let table = tokio::task::spawn_blocking(open).await??;
     let ids = Arc::new(ids);
     let ask = async || {
-        let (table, ids) = (Arc::clone(&table), Arc::clone(&ids));
-        tokio::task::spawn_blocking(move || one_by_one(&*table, &ids)).await?
+        let (table, ids) = (table.clone(), Arc::clone(&ids));
+        tokio::task::spawn_blocking(move || one_by_one(&table, &ids)).await?
     };
     let warm = limits.warm_up(ask).await?;
     Ok(json!({ "warm_up": warm, "runs": limits.repeat(ask).await? }))
 }
 
-fn one_by_one(table: &dyn Table, ids: &StringArray) -> Result<Value, Failure> {
+fn one_by_one(table: &Table, ids: &StringArray) -> Result<Value, Failure> {
     let mut taken = Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3)?;
     let mut sum = Answer::default();
     for id in ids.iter().flatten() {
         let began = Instant::now();
-        let mut answers = table.answers(Side::Id, id, Window::ALL)?;
-        while let Some((_, seen_at)) = answers.next_answer()? {
-            sum.add(CqlTimestamp(seen_at.millis_i64()));
-        }
+        let answers = table.answers(Side::Id, id, Window::ALL)?;
+        answers.seen_at.iter().for_each(|millis| sum.add(CqlTimestamp(*millis)));
         taken.saturating_record(began.elapsed().as_nanos() as u64);
     }
     Ok(crate::reads::lookups(sum, &taken))

@@ -25,15 +25,15 @@ fn flood(options: &Options, threads: u64, batch: u64) -> Result<Value, Failure> 
         seconds: Some(options.number("seconds")?),
         rows_per_second: None,
     };
-    let before = watch::state(&*table, &root);
+    let before = watch::state(&table, &root);
     let watch = watch::Watch::start(&table, &root);
-    let written = write(&*table, &rows, &Progress::new(plan))?;
-    let after = watch::state(&*table, &root);
+    let written = write(&table, &rows, &Progress::new(plan))?;
+    let after = watch::state(&table, &root);
     let peak = watch.peak();
     let idle_after = watch::wait_until_idle(&root);
-    let idle = watch::state(&*table, &root);
+    let idle = watch::state(&table, &root);
     let series = watch.end();
-    store.close()?;
+    store.end_writing()?;
     Ok(json!({
         "threads": plan.threads, "batch": plan.batch, "written": written.json(),
         "private_bytes": peak, "before": before, "after": after, "idle": idle,

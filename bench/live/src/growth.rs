@@ -17,7 +17,7 @@ pub(crate) fn growth(options: &Options) -> Result<Value, Failure> {
     let count: u64 = options.number("rows")?;
     let (store, table) = options.open(MemoryLimits::default())?;
     let root = options.store()?;
-    let before = watch::state(&*table, &root);
+    let before = watch::state(&table, &root);
     let plan = Plan {
         first: 0,
         threads: options.number_or("threads", 4)?,
@@ -27,13 +27,13 @@ pub(crate) fn growth(options: &Options) -> Result<Value, Failure> {
         rows_per_second: None,
     };
     let watch = watch::Watch::start(&table, &root);
-    let written = write(&*table, &rows, &Progress::new(plan))?;
+    let written = write(&table, &rows, &Progress::new(plan))?;
     let peak = watch.peak();
-    let after = watch::state(&*table, &root);
+    let after = watch::state(&table, &root);
     let idle_after = watch::wait_until_idle(&root);
     let series = watch.end();
-    let idle = watch::state(&*table, &root);
-    store.close()?;
+    let idle = watch::state(&table, &root);
+    store.end_writing()?;
     dump(&rows, count, Path::new(options.text("upserted")?))?;
     let (new, repeated) = distinct(&rows, count);
     Ok(json!({
@@ -49,7 +49,7 @@ pub(crate) fn compare(options: &Options) -> Result<Value, Failure> {
     let limits = MemoryLimits::default();
     let grown = options.open(limits)?.1;
     let fresh = options.open_at(Path::new(options.text("fresh")?), limits)?.1;
-    let [grown, fresh] = joins::in_alternation([&*grown, &*fresh], &options.population()?)?;
+    let [grown, fresh] = joins::in_alternation([&grown, &fresh], &options.population()?)?;
     Ok(
         json!({ "join": grown.json(), "fresh_join": fresh.json(), "join_ratio": grown.median() / fresh.median() }),
     )

@@ -31,7 +31,7 @@ impl Joins {
         Joins { seconds, processor, counts: MatchCounts::default() }
     }
 
-    fn run(&mut self, table: &dyn Table, population: &Path) -> std::result::Result<(), Failure> {
+    fn run(&mut self, table: &Table, population: &Path) -> std::result::Result<(), Failure> {
         let (began, used) = (Instant::now(), clock::processor_time());
         self.counts = join(table, population)?;
         self.seconds.push(began.elapsed().as_secs_f64());
@@ -56,14 +56,14 @@ impl Joins {
 }
 
 /// One run to warm up, then five.
-pub(crate) fn hot(table: &dyn Table, population: &Path) -> std::result::Result<Joins, Failure> {
+pub(crate) fn hot(table: &Table, population: &Path) -> std::result::Result<Joins, Failure> {
     join(table, population)?;
     for_seconds(table, population, 0.0)
 }
 
 /// As many runs as fit into the time, at least five.
 pub(crate) fn for_seconds(
-    table: &dyn Table,
+    table: &Table,
     population: &Path,
     seconds: f64,
 ) -> std::result::Result<Joins, Failure> {
@@ -77,7 +77,7 @@ pub(crate) fn for_seconds(
 
 /// Joins of two tables in alternation, so that other work on the machine slows both.
 pub(crate) fn in_alternation(
-    tables: [&dyn Table; 2],
+    tables: [&Table; 2],
     population: &Path,
 ) -> std::result::Result<[Joins; 2], Failure> {
     let mut joins = [Joins::new(), Joins::new()];
@@ -92,7 +92,7 @@ pub(crate) fn in_alternation(
     Ok(joins)
 }
 
-fn join(table: &dyn Table, population: &Path) -> std::result::Result<MatchCounts, Failure> {
+fn join(table: &Table, population: &Path) -> std::result::Result<MatchCounts, Failure> {
     let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(population)?)?;
     let mut source = Population(reader.with_batch_size(1 << 16).build()?);
     Ok(table.match_population(&mut source, QUERY)?.counts())

@@ -5,8 +5,8 @@ use crate::latency::Latency;
 use crate::rows::{Rows, hex, mix};
 use crate::writers::Progress;
 use crate::{Failure, clock};
-use idmatch_model::{Side, Window};
-use idmatch_store::Table;
+use idmatch_model::Side;
+use idmatch_store::{Lookup, Table};
 use serde_json::{Value, json};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -37,7 +37,7 @@ impl Looked {
 
 /// Asks for the newest answer of ids that are in the table, half of them upserted lately.
 pub(crate) fn to_schedule(
-    table: &dyn Table,
+    table: &Table,
     rows: &Rows,
     upserted: Option<&Progress>,
     per_second: f64,
@@ -59,8 +59,8 @@ pub(crate) fn to_schedule(
         let id = hex(id, &mut text);
         clock::wait_until(due, SPIN);
         let began = Instant::now();
-        let mut answers = table.answers(Side::Id, id, Window::ALL)?;
-        if black_box(answers.next_answer()?).is_none() {
+        let newest = Lookup { limit: 1, ..Lookup::by(Side::Id) };
+        if black_box(table.lookup_many(&[id], newest)?).seen_at.is_empty() {
             return Err(format!("{id} is in the table and has no answer").into());
         }
         let ended = Instant::now();

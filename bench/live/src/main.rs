@@ -29,7 +29,7 @@ mod writers;
 
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
-use idmatch_store::{Store, Table};
+use idmatch_store::{OpenTables, Table};
 use pairs::Pairs;
 use rows::Rows;
 use serde_json::Value;
@@ -125,15 +125,11 @@ impl Options {
         Ok(self.text("store")?.into())
     }
 
-    fn open(&self, limits: MemoryLimits) -> Result<(EngineStore, Arc<dyn Table>), Failure> {
+    fn open(&self, limits: MemoryLimits) -> Result<(EngineStore, Table), Failure> {
         self.open_at(&self.store()?, limits)
     }
 
-    fn open_at(
-        &self,
-        path: &Path,
-        limits: MemoryLimits,
-    ) -> Result<(EngineStore, Arc<dyn Table>), Failure> {
+    fn open_at(&self, path: &Path, limits: MemoryLimits) -> Result<(EngineStore, Table), Failure> {
         let store = EngineStore::open_with(Arc::new(OsDisk), path, limits)?;
         let table = store.table(&"matches".parse()?)?;
         Ok((store, table))

@@ -21,9 +21,9 @@ pub(crate) fn mixed(options: &Options) -> Result<Value, Failure> {
     let seconds: f64 = options.number("seconds")?;
     let (store, table) = options.open(MemoryLimits::default())?;
     let root = options.store()?;
-    let before = watch::state(&*table, &root);
-    let quiet = joins::hot(&*table, &population)?;
-    let lookups_alone = while_looking_up(&*table, &rows, None, || {
+    let before = watch::state(&table, &root);
+    let quiet = joins::hot(&table, &population)?;
+    let lookups_alone = while_looking_up(&table, &rows, None, || {
         thread::sleep(ALONE);
         Ok(())
     })?;
@@ -36,17 +36,17 @@ pub(crate) fn mixed(options: &Options) -> Result<Value, Failure> {
         rows_per_second: Some(options.number_or("rows-per-second", 100_000.0)?),
     };
     let watch = watch::Watch::start(&table, &root);
-    let (under_upserts, written) = while_writing(&*table, &rows, plan, |_| {
-        joins::for_seconds(&*table, &population, seconds / 2.0)
+    let (under_upserts, written) = while_writing(&table, &rows, plan, |_| {
+        joins::for_seconds(&table, &population, seconds / 2.0)
     })?;
     plan.first = 1 << 40;
-    let ((under_both, looked), written_too) = while_writing(&*table, &rows, plan, |progress| {
-        while_looking_up(&*table, &rows, Some(progress), || {
-            joins::for_seconds(&*table, &population, seconds / 2.0)
+    let ((under_both, looked), written_too) = while_writing(&table, &rows, plan, |progress| {
+        while_looking_up(&table, &rows, Some(progress), || {
+            joins::for_seconds(&table, &population, seconds / 2.0)
         })
     })?;
-    let quiet_after = joins::hot(&*table, &population)?;
-    let after = watch::state(&*table, &root);
+    let quiet_after = joins::hot(&table, &population)?;
+    let after = watch::state(&table, &root);
     let peak = watch.peak();
     let series = watch.end();
     let ratio = |joins: &Joins| joins.median() / quiet.median();
@@ -61,12 +61,12 @@ pub(crate) fn mixed(options: &Options) -> Result<Value, Failure> {
         "upserts_under_both": written_too.json(), "lookups": looked.json(),
         "private_bytes": peak, "before": before, "after": after, "series": series,
     });
-    store.close()?;
+    store.end_writing()?;
     Ok(document)
 }
 
 fn while_writing<T>(
-    table: &dyn Table,
+    table: &Table,
     rows: &Rows,
     plan: Plan,
     work: impl FnOnce(&Progress) -> Result<T, Failure>,
@@ -82,7 +82,7 @@ fn while_writing<T>(
 }
 
 fn while_looking_up<T>(
-    table: &dyn Table,
+    table: &Table,
     rows: &Rows,
     upserted: Option<&Progress>,
     work: impl FnOnce() -> Result<T, Failure>,

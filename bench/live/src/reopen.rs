@@ -29,9 +29,9 @@ pub(crate) fn fill(options: &Options) -> Result<Value, Failure> {
             seconds: None,
             rows_per_second: None,
         };
-        first += write(&*table, &rows, &Progress::new(plan))?.rows;
+        first += write(&table, &rows, &Progress::new(plan))?.rows;
     }
-    let mut full = watch::state(&*table, &options.store()?);
+    let mut full = watch::state(&table, &options.store()?);
     full["acknowledged"] = first.into();
     print(&full);
     loop {
@@ -49,7 +49,7 @@ pub(crate) fn reopen(options: &Options) -> Result<Value, Failure> {
     let (store, table) = options.open(MemoryLimits::default())?;
     let open = began.elapsed().as_secs_f64();
     // Even rows are new: only the journal has them.
-    let found = |row: u64| is_there(&*table, &rows, row);
+    let found = |row: u64| is_there(&table, &rows, row);
     let all = found(acknowledged - 2)?;
     let lookup = began.elapsed().as_secs_f64() - open;
     let memtable_rows = table.stats()?.memtable_rows;
@@ -59,10 +59,10 @@ pub(crate) fn reopen(options: &Options) -> Result<Value, Failure> {
     }
     let batch = rows.batch(1 << 40, 1)?;
     let upserting = Instant::now();
-    rows.upsert(&*table, batch)?;
+    rows.upsert(&table, batch)?;
     let upsert = upserting.elapsed().as_secs_f64();
-    let after = watch::state(&*table, &root);
-    store.close()?;
+    let after = watch::state(&table, &root);
+    store.end_writing()?;
     Ok(json!({
         "journal_bytes": journal_bytes, "memtable_rows": memtable_rows,
         "open": open, "first_lookup": lookup, "first_upsert": upsert,
@@ -70,14 +70,9 @@ pub(crate) fn reopen(options: &Options) -> Result<Value, Failure> {
     }))
 }
 
-fn is_there(table: &dyn Table, rows: &Rows, number: u64) -> Result<bool, Failure> {
+fn is_there(table: &Table, rows: &Rows, number: u64) -> Result<bool, Failure> {
     let row = rows.row(number);
     let partner_id = row.partner_id.to_string();
-    let mut answers = table.answers(Side::Id, hex(row.id, &mut [0; 32]), Window::ALL)?;
-    while let Some((answer, _)) = answers.next_answer()? {
-        if answer == partner_id {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    let answers = table.answers(Side::Id, hex(row.id, &mut [0; 32]), Window::ALL)?;
+    Ok(answers.of(0).any(|(answer, _)| answer == partner_id))
 }

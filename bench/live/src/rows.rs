@@ -101,7 +101,7 @@ impl Rows {
     }
 
     /// Upserts a batch; a row that is rejected is an error.
-    pub(crate) fn upsert(&self, table: &dyn Table, batch: RecordBatch) -> Result<()> {
+    pub(crate) fn upsert(&self, table: &Table, batch: RecordBatch) -> Result<()> {
         let batch = SourceBatch { source: self.source.clone(), first_row: 1, batch };
         let mut source = Once(Some(batch));
         table.upsert(&Ingest::new(true, self.now, &mut NoRejects).judged(&mut source), None)

@@ -25,7 +25,7 @@ pub(crate) struct Watch {
 }
 
 struct Seen {
-    table: Arc<dyn Table>,
+    table: Table,
     root: PathBuf,
     start: Instant,
     end: AtomicBool,
@@ -34,7 +34,7 @@ struct Seen {
 }
 
 impl Watch {
-    pub(crate) fn start(table: &Arc<dyn Table>, root: &Path) -> Watch {
+    pub(crate) fn start(table: &Table, root: &Path) -> Watch {
         let seen = Arc::new(Seen {
             table: table.clone(),
             root: root.to_owned(),
@@ -68,7 +68,7 @@ impl Seen {
             self.peak.fetch_max(private, Relaxed);
             if Instant::now() >= due {
                 due += SAMPLE_EVERY;
-                let mut sample = state(&*self.table, &self.root);
+                let mut sample = state(&self.table, &self.root);
                 sample["seconds"] = self.start.elapsed().as_secs_f64().into();
                 sample["private_bytes"] = private.into();
                 lock(&self.samples).push(sample);
@@ -83,7 +83,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 /// What there is of a table, and of the store on disk.
-pub(crate) fn state(table: &dyn Table, root: &Path) -> Value {
+pub(crate) fn state(table: &Table, root: &Path) -> Value {
     let stats = table.stats().unwrap_or_default();
     json!({
         "rows": stats.rows, "segments": stats.segments, "segment_bytes": stats.bytes,

@@ -72,11 +72,7 @@ impl Progress {
 }
 
 /// Writes until the plan ends, or it is stopped.
-pub(crate) fn write(
-    table: &dyn Table,
-    rows: &Rows,
-    progress: &Progress,
-) -> Result<Written, Failure> {
+pub(crate) fn write(table: &Table, rows: &Rows, progress: &Progress) -> Result<Written, Failure> {
     let start = Instant::now();
     let parts: Vec<Result<Written, Failure>> = thread::scope(|scope| {
         let threads: Vec<_> = (0..progress.plan.threads)
@@ -92,7 +88,7 @@ pub(crate) fn write(
 }
 
 fn one_thread(
-    table: &dyn Table,
+    table: &Table,
     rows: &Rows,
     progress: &Progress,
     thread: u64,

@@ -6,7 +6,7 @@
 
 use idmatch_engine::EngineStore;
 use idmatch_model::{Side, TableName, Window};
-use idmatch_store::{Store, Table};
+use idmatch_store::{OpenTables, Table};
 use serde_json::{Value, json};
 use std::error::Error;
 use std::hint::black_box;
@@ -38,13 +38,13 @@ fn main() -> Result<(), Failure> {
 }
 
 /// Asks for the newest answer only; returns how many there were.
-fn latest(table: &dyn Table, key: &str) -> Result<usize, Failure> {
+fn latest(table: &Table, key: &str) -> Result<usize, Failure> {
     let mut answers = table.answers(Side::Id, key, Window::ALL)?;
     Ok(usize::from(black_box(answers.next_answer()?).is_some()))
 }
 
 /// Reads all answers; returns how many there were.
-fn all(table: &dyn Table, key: &str) -> Result<usize, Failure> {
+fn all(table: &Table, key: &str) -> Result<usize, Failure> {
     let mut answers = table.answers(Side::Id, key, Window::ALL)?;
     let mut count = 0;
     while black_box(answers.next_answer()?).is_some() {

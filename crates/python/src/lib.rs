@@ -11,6 +11,7 @@ mod errors;
 mod interrupt;
 mod matches;
 mod parquet;
+mod place;
 mod snapshots;
 mod sources;
 mod stores;

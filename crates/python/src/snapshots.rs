@@ -1,32 +1,12 @@
 //! The class `Snapshot` of Python. Its tables read from it until it is closed.
 
-use crate::errors::{OrRaise, closed};
+use crate::errors::OrRaise;
+use crate::place::{Frozen, Place, Slot, open};
 use crate::tables::Table;
-use idmatch_model::{TableId, TableName};
-use idmatch_store::{Call, Error, ErrorKind, Result, TableSnapshot};
+use idmatch_model::TableName;
+use idmatch_store::Call;
 use pyo3::prelude::*;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
-
-/// What the tables and snapshots of a store know of it.
-#[derive(Clone)]
-pub(crate) struct Place {
-    pub(crate) path: String,
-    /// Whether the store is closed.
-    pub(crate) is_closed: Arc<AtomicBool>,
-    /// Whether each call may wait for servers.
-    pub(crate) is_remote: bool,
-}
-
-impl Place {
-    /// Raises InvalidArgument after the store was closed.
-    pub(crate) fn check_open(&self, py: Python<'_>) -> PyResult<()> {
-        if self.is_closed.load(Relaxed) { Err(closed(py, &self.path)) } else { Ok(()) }
-    }
-}
-
-/// A snapshot until it is closed, shared with its tables.
-type Slot = Arc<RwLock<Option<Arc<dyn idmatch_store::Snapshot>>>>;
 
 /// All tables of a store at one point.
 #[pyclass(frozen, module = "idmatch._core")]
@@ -34,25 +14,6 @@ pub(crate) struct Snapshot {
     store: Arc<dyn idmatch_store::Store>,
     slot: Slot,
     place: Place,
-}
-
-/// A table of a snapshot.
-pub(crate) struct Frozen {
-    slot: Slot,
-    id: TableId,
-}
-
-fn open(slot: &Slot) -> Result<Arc<dyn idmatch_store::Snapshot>> {
-    let open = slot.read().unwrap_or_else(PoisonError::into_inner).clone();
-    let closed = "the snapshot is closed; take another one with store.snapshot()";
-    open.ok_or_else(|| Error::new(ErrorKind::InvalidArgument, closed))
-}
-
-impl Frozen {
-    /// The table; InvalidArgument after the snapshot was closed.
-    pub(crate) fn open(&self, call: &Call) -> Result<Arc<dyn TableSnapshot>> {
-        open(&self.slot)?.table(self.id, call)
-    }
 }
 
 impl Snapshot {

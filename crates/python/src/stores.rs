@@ -2,7 +2,8 @@
 
 use crate::errors::{OrRaise, closed, raise};
 use crate::interrupt::interruptible;
-use crate::snapshots::{Place, Snapshot};
+use crate::place::Place;
+use crate::snapshots::Snapshot;
 use crate::tables::Table;
 use idmatch_cql::{CqlStore, Settings};
 use idmatch_engine::disk::OsDisk;

@@ -4,7 +4,7 @@ use crate::answers;
 use crate::errors::{OrRaise, raise};
 use crate::interrupt::{interruptible, uninterrupted};
 use crate::matches::Match;
-use crate::snapshots::{Frozen, Place};
+use crate::place::{Frozen, Place};
 use crate::sources::{PyRejects, PySource, Raised, ReadSource};
 use crate::values::{self, lookup, side, window};
 use arrow_array::{ArrayRef, StringArray, TimestampMillisecondArray};

@@ -1,0 +1,48 @@
+//! Where a table of Python is: in which store, and in which snapshot. Must not know its questions.
+
+use crate::errors::closed;
+use idmatch_model::TableId;
+use idmatch_store::{Call, Error, ErrorKind, Result, TableSnapshot};
+use pyo3::prelude::*;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// What the tables and snapshots of a store know of it.
+#[derive(Clone)]
+pub(crate) struct Place {
+    pub(crate) path: String,
+    /// Whether the store is closed.
+    pub(crate) is_closed: Arc<AtomicBool>,
+    /// Whether each call may wait for servers.
+    pub(crate) is_remote: bool,
+}
+
+impl Place {
+    /// Raises InvalidArgument after the store was closed.
+    pub(crate) fn check_open(&self, py: Python<'_>) -> PyResult<()> {
+        if self.is_closed.load(Relaxed) { Err(closed(py, &self.path)) } else { Ok(()) }
+    }
+}
+
+/// A snapshot until it is closed, shared with its tables.
+pub(crate) type Slot = Arc<RwLock<Option<Arc<dyn idmatch_store::Snapshot>>>>;
+
+/// A table of a snapshot.
+pub(crate) struct Frozen {
+    pub(crate) slot: Slot,
+    pub(crate) id: TableId,
+}
+
+/// The snapshot of a slot; InvalidArgument after it was closed.
+pub(crate) fn open(slot: &Slot) -> Result<Arc<dyn idmatch_store::Snapshot>> {
+    let open = slot.read().unwrap_or_else(PoisonError::into_inner).clone();
+    let closed = "the snapshot is closed; take another one with store.snapshot()";
+    open.ok_or_else(|| Error::new(ErrorKind::InvalidArgument, closed))
+}
+
+impl Frozen {
+    /// The table; InvalidArgument after the snapshot was closed.
+    pub(crate) fn open(&self, call: &Call) -> Result<Arc<dyn TableSnapshot>> {
+        open(&self.slot)?.table(self.id, call)
+    }
+}
