@@ -64,7 +64,7 @@ pub fn journal(bytes: &[u8]) {
     for bytes in [bytes, &sealed] {
         let memtable = Memtable::new(HashSeed(1));
         let mut take = |part: journal::Part<'_>| {
-            let journal::Part::Record(_, entries) = part else { return Ok(()) };
+            let journal::Part::Record(_, _, entries) = part else { return Ok(()) };
             for batch in entries.flatten() {
                 memtable.add(1, batch.count, batch.rows);
             }

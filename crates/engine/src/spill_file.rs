@@ -2,9 +2,9 @@
 //!
 //! Every extent has a checksum. Must not know what the bytes are.
 
-use crate::disk::{Disk, NewFile, OpenFile, corrupt, io_error};
+use crate::disk::{Disk, NewFile, OpenFile, io_error, place};
 use crate::sync::Mutex;
-use idmatch_store::Result;
+use idmatch_store::{Error, ErrorKind, Result};
 use std::path::PathBuf;
 use std::sync::Arc;
 use twox_hash::XxHash3_64;
@@ -66,7 +66,7 @@ impl SpillFile {
     /// # Errors
     /// `Io`; `Corrupt` if they are not those that were written.
     pub(crate) fn read(&self, extent: &Extent, out: &mut Vec<u8>) -> Result<()> {
-        let changed = || corrupt(&self.path, extent.offset as usize, "a temporary file changed");
+        let changed = || self.damaged(extent, "changed");
         let reader = self.reader.lock().as_ref().map(Arc::clone).ok_or_else(changed)?;
         let start = out.len();
         out.resize(start + extent.len, 0);
@@ -75,6 +75,16 @@ impl SpillFile {
         read.map_err(|e| io_error("read", &self.path, e))?;
         let is_good = XxHash3_64::oneshot(bytes) == extent.checksum;
         if is_good { Ok(()) } else { Err(changed()) }
+    }
+
+    /// The error of an extent that is not as it was written.
+    pub(crate) fn damaged(&self, extent: &Extent, what: &str) -> Error {
+        let (path, offset) = (&self.path, extent.offset as usize);
+        let text = format!(
+            "{}, offset {offset}: the temporary file {what}; check the disk and try again, the store is as it was",
+            path.display()
+        );
+        Error::new(ErrorKind::Corrupt, text).with_fields(place(path, Some(offset)))
     }
 
     /// Opens the file and removes its name, so that its disk space is freed with this or with the process.

@@ -60,7 +60,7 @@ pub(crate) fn verify_content(
 /// file is read once.
 ///
 /// # Errors
-/// `Io`; damage is a finding.
+/// `Io` and `Cancelled`; damage is a finding.
 pub(crate) fn verify_files(
     versions: &VersionSet,
     version: &Version,

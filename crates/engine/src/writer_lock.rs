@@ -3,11 +3,11 @@
 //! It is an advisory file lock. Everything in the process that writes shares it; it is released with the last
 //! of them, also where a fork still has the file open. Its new holder catches up with the store and removes orphans. Must not know what is written.
 
-use crate::disk::{Lock, io_error};
+use crate::disk::{Lock, io_error, place};
 use crate::sync::{self, Mutex, Rank, RankedMutex};
 use crate::versions::{LOCK, LockNote, Manifest, Version, VersionSet};
 use idmatch_model::SeenAt;
-use idmatch_store::{Error, ErrorKind, Result};
+use idmatch_store::{Error, ErrorFields, ErrorKind, Result};
 use std::io;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -188,6 +188,7 @@ impl WriterLock {
                 path.display()
             ),
         )
+        .with_fields(place(&path, None))
     }
 
     /// The lock, if this process has it.
@@ -220,17 +221,25 @@ impl WriterLock {
                 return Ok(Arc::new(WriterGuard { lock }));
             }
         }
-        let who = self.note().map_or("another process".to_owned(), |note| {
-            let since = SeenAt::from_millis(note.since as i64);
+        Err(self.busy())
+    }
+
+    /// The error of a store that another process writes. It says who by the note in LOCK, if that can be read.
+    fn busy(&self) -> Error {
+        let note = self.note();
+        let since = note.as_ref().and_then(|note| SeenAt::from_millis(note.since as i64).ok());
+        let who = note.as_ref().map_or("another process".to_owned(), |note| {
             let since = since.map_or(String::new(), |since| format!(", since {since}"));
             format!("process {} ({}{since})", note.pid, note.program)
         });
-        Err(Error::new(
-            ErrorKind::Busy,
-            format!(
-                "{who} is writing {}; try again when it is done, reading is possible now",
-                self.versions.root.display()
-            ),
-        ))
+        let text = format!(
+            "{who} is writing {}; try again when it is done, reading is possible now",
+            self.versions.root.display()
+        );
+        Error::new(ErrorKind::Busy, text).with_fields(ErrorFields::Busy {
+            pid: note.as_ref().map(|note| note.pid),
+            program: note.map(|note| note.program),
+            since,
+        })
     }
 }

@@ -175,6 +175,13 @@ impl Error {
         self
     }
 
+    /// The same for another caller of the same work. Its text has those of its causes.
+    #[must_use]
+    pub fn copied(&self) -> Error {
+        let fields = self.fields.clone();
+        Error { kind: self.kind, message: self.chain(), fields, source: None }
+    }
+
     /// A table that is to be created exists with other options.
     pub fn other_options(name: &TableName, there: &TableOptions, wanted: &TableOptions) -> Error {
         let text = format!(
@@ -253,5 +260,15 @@ mod tests {
         codes.sort_unstable();
         codes.dedup();
         assert_eq!(codes.len(), ErrorKind::ALL.len());
+    }
+
+    #[test]
+    fn a_copy_has_kind_text_and_values() {
+        let fields = ErrorFields::RetryLater { after: Duration::from_secs(3) };
+        let error = Error::with_source(ErrorKind::RetryLater, "not now", "too many sessions");
+        let copied = error.with_fields(fields.clone()).copied();
+        assert_eq!(copied.kind(), ErrorKind::RetryLater);
+        assert_eq!(copied.to_string(), "not now: too many sessions");
+        assert_eq!(copied.fields(), Some(&fields));
     }
 }

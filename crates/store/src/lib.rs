@@ -28,7 +28,7 @@ pub use error::{Error, ErrorFields, ErrorKind, Result};
 pub use figures::{Distinct, Durability, Erased, Erasures, Finding, Repaired, Status, TableStats};
 pub use ingest::{
     BatchSource, IdColumn, Ingest, NoRejects, ObservationSource, Observations, OneObservation,
-    Reject, RejectSink, SourceBatch, population_ids, stored_rows,
+    Reject, RejectSink, RowNumbers, RowRun, SourceBatch, population_ids, stored_rows,
 };
 pub use matching::{
     Match, MatchCounts, MatchLane, MatchQuery, MatchSink, PlanStep, UnmatchedReason, match_schema,

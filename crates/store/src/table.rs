@@ -3,9 +3,9 @@
 //! Each call resolves the name, and reads at a snapshot of its own. Must not know any backend.
 
 use crate::{
-    Admin, Answers, BatchSource, Call, Distinct, Durability, Erased, Erasures, Error, ErrorKind,
-    Finding, Lookup, Match, MatchQuery, ObservationSource, Repaired, Result, Store, TableSnapshot,
-    TableStats,
+    Admin, Answers, BatchSource, Call, Distinct, Durability, Erased, Erasures, Error, ErrorFields,
+    ErrorKind, Finding, Lookup, Match, MatchQuery, ObservationSource, Repaired, Result, Store,
+    TableSnapshot, TableStats,
 };
 use idmatch_model::{Period, SeenAt, Side, TableId, TableName, TableOptions, Target, Window};
 use std::sync::Arc;
@@ -248,6 +248,7 @@ impl Table {
 pub fn admin(store: &dyn Store) -> Result<&dyn Admin> {
     store.admin().ok_or_else(|| {
         let what = "this process does not maintain the store; do that where its files are";
-        Error::new(ErrorKind::Unsupported, what)
+        let instead = "the same call where its files are".to_owned();
+        Error::new(ErrorKind::Unsupported, what).with_fields(ErrorFields::Unsupported { instead })
     })
 }

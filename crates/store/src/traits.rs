@@ -1,7 +1,8 @@
 //! The interface of every store. Batch-first and synchronous.
 //!
 //! A [`Store`] writes, and gives [`Snapshot`]s to read from. A call that can take longer than 100 ms takes a
-//! [`Call`], and ends soon after it is cancelled. [`crate::Table`] is the same for a caller with a name.
+//! [`Call`], and ends with `Cancelled` soon after it is cancelled. [`crate::Table`] is the same for a caller
+//! with a name.
 
 use crate::{
     Answers, BatchSource, Call, Distinct, Durability, Erased, Erasures, Error, ErrorKind, Finding,

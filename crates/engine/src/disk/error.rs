@@ -1,6 +1,6 @@
 //! Errors of file operations, and of damaged files.
 
-use idmatch_store::{Error, ErrorKind};
+use idmatch_store::{Error, ErrorFields, ErrorKind};
 use std::io;
 use std::path::Path;
 
@@ -27,6 +27,13 @@ pub(crate) fn corrupt(path: &Path, offset: usize, what: &str) -> Error {
             path.display()
         ),
     )
+    .with_fields(place(path, Some(offset)))
+}
+
+/// The fields of an error of a damaged file.
+pub(crate) fn place(path: &Path, offset: Option<usize>) -> ErrorFields {
+    let file = path.display().to_string();
+    ErrorFields::Corrupt { file, offset: offset.map(|offset| offset as u64) }
 }
 
 /// A file has a format that this version does not read. There is no upgrade of formats before the first

@@ -10,7 +10,7 @@ mod error;
 mod os;
 mod traits;
 
-pub(crate) use error::{corrupt, io_error, other_format};
+pub(crate) use error::{corrupt, io_error, other_format, place};
 pub use os::OsDisk;
 pub(crate) use traits::create_anew;
 pub use traits::{Disk, Lock, Mapped, NewFile, OpenFile};

@@ -22,8 +22,8 @@ pub(crate) enum Progress {
 pub(crate) enum Part<'a> {
     /// The header: it comes first, where a file is read from its start.
     Header(FileHeader),
-    /// The commit and the entries of a whole record.
-    Record(u64, Entries<'a>),
+    /// A whole record: its offset, its commit and its entries.
+    Record(usize, u64, Entries<'a>),
 }
 
 /// Gives the parts of a file from an offset on to `take`, in order.
@@ -72,7 +72,7 @@ pub(crate) fn scan(
     }
     while at > 0 {
         let Some(Record { commit, entries, next, .. }) = tail.record(at) else { break };
-        take(Part::Record(commit, Entries::new(entries)))?;
+        take(Part::Record(at, commit, Entries::new(entries)))?;
         at = next;
     }
     // Later bytes are an interrupted write, unless a later record proves that they had been durable.

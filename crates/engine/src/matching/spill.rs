@@ -14,7 +14,7 @@ use crate::hash_partition::HashPartition;
 use crate::spill_file::{Extent, SpillFile};
 use crate::sync::AtomicU64;
 use crate::sync::Ordering::Relaxed;
-use idmatch_store::{Error, ErrorKind, Result};
+use idmatch_store::Result;
 
 /// Bytes of a hit in the file.
 const HIT_BYTES: usize = 16;
@@ -60,8 +60,7 @@ impl SpilledPartitions {
         };
         let mut bytes = Vec::new();
         self.file.read(extent, &mut bytes)?;
-        decode(bytes, self.positions)
-            .ok_or_else(|| Error::new(ErrorKind::Corrupt, "a temporary file is malformed"))
+        decode(bytes, self.positions).ok_or_else(|| self.file.damaged(extent, "is malformed"))
     }
 }
 

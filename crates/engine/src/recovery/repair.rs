@@ -24,7 +24,8 @@ impl Repair<'_> {
     /// `accept_loss`.
     ///
     /// # Errors
-    /// `Corrupt` if rows would be lost, or if problems are left; `Busy` while another process writes; `Io`.
+    /// `Corrupt` if rows would be lost, or if problems are left; `Busy` while another process writes; `Io`;
+    /// `Cancelled`, and the table is as it was.
     pub(crate) fn table(
         &self,
         name: &TableName,

@@ -5,7 +5,7 @@ use super::owners::Owners;
 use super::snapshot::EngineSnapshot;
 use crate::catalog;
 use crate::cpu;
-use crate::disk::{Disk, OsDisk};
+use crate::disk::{Disk, OsDisk, place};
 use crate::options::MemoryLimits;
 use crate::recovery::{Recovery, Repair};
 use crate::verify::{verify_files, verify_table};
@@ -118,7 +118,8 @@ impl EngineStore {
                     "{damaged} files of the backup are damaged, nothing was restored: {problem}; take \
                      another backup, or restore without verification and repair the store"
                 );
-                return Err(Error::new(ErrorKind::Corrupt, text));
+                let place = place(Path::new(&first.place), None);
+                return Err(Error::new(ErrorKind::Corrupt, text).with_fields(place));
             }
         }
         backup.owners.backup(destination, None, &Call::default())?;

@@ -7,7 +7,7 @@ use crate::disk::corrupt;
 use crate::identity::Identity;
 use crate::journal::{self, FileHeader, Part, Progress};
 use crate::memtable::Memtable;
-use idmatch_store::{Error, ErrorKind, Result};
+use idmatch_store::{Error, Result};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -84,13 +84,14 @@ impl VersionSet {
                 previous.map(|number| (number, read_now.get(&number).copied().unwrap_or_default()));
             let (mut id, mut commit_of_file) = (from.id, from.commit);
             let mut take = |part: Part<'_>| {
-                let (commit, entries) = match part {
+                let (at, commit, entries) = match part {
                     Part::Header(header) => {
                         id = header.id;
                         return check_header(&folder, manifest.store, header, previous);
                     }
-                    Part::Record(commit, entries) => (commit, entries),
+                    Part::Record(at, commit, entries) => (at, commit, entries),
                 };
+                let malformed = || malformed(&folder, number, at);
                 // A recovery that was interrupted leaves a second copy of what it could read.
                 if commit <= last {
                     return Ok(());
@@ -112,7 +113,9 @@ impl VersionSet {
                     } else {
                         // Other threads read this memtable: it gets nothing that might have to be taken
                         // back.
-                        pending.push((memtable.clone(), commit, batch.count, batch.rows.to_vec()));
+                        let place = (number, at);
+                        let rows = batch.rows.to_vec();
+                        pending.push((place, memtable.clone(), commit, batch.count, rows));
                     }
                 }
                 Ok(())
@@ -137,8 +140,9 @@ impl VersionSet {
             let end = read_now.get(&number).map_or(0, |position| position.end);
             journal::check_end(&folder, number, end, length)?;
         }
-        for (memtable, commit, count, rows) in pending {
-            memtable.add(commit, count, &rows).ok_or_else(malformed)?;
+        for ((number, at), memtable, commit, count, rows) in pending {
+            let added = memtable.add(commit, count, &rows);
+            added.ok_or_else(|| malformed(&folder, number, at))?;
         }
         let last = last.max(manifest.commit).max(if is_same { started } else { 0 });
         if version.is_some() || last != started || sets.len() != before.memtables.len() {
@@ -171,7 +175,7 @@ fn check_header(
     Ok(())
 }
 
-fn malformed() -> Error {
-    let what = "a record of the journal is whole but malformed; restore the store from a backup";
-    Error::new(ErrorKind::Corrupt, what)
+fn malformed(folder: &Path, number: u64, at: usize) -> Error {
+    let what = "a record of the journal is whole but malformed";
+    corrupt(&journal::file(folder, number), at, what)
 }

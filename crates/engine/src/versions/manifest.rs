@@ -354,6 +354,7 @@ impl Manifest {
         let mut names = HashSet::new();
         let is_whole = manifest.is_published()
             && !manifest.store.is_none()
+            && manifest.erasure_key().is_ok()
             && manifest.table_files.values().all(|table| names.insert(&table.name));
         match is_whole {
             true => Ok(manifest),

@@ -7,7 +7,7 @@
 use super::paths::LOCK;
 use super::version_set::same_options;
 use super::{FileNames, LockNote, Manifest, OpenSegments, TableEntry, Version, VersionSet};
-use crate::disk::io_error;
+use crate::disk::{io_error, place};
 use crate::identity::{Hex64, Identity};
 use crate::sync::Ordering::Relaxed;
 use idmatch_model::{TableName, TableOptions};
@@ -35,7 +35,8 @@ impl VersionSet {
                  published. Close the store and open it again",
                 self.root.display()
             );
-            return Err(Error::new(ErrorKind::Corrupt, what));
+            let path = Manifest::path(&self.root);
+            return Err(Error::new(ErrorKind::Corrupt, what).with_fields(place(&path, None)));
         }
         let mut manifest = published.clone();
         change(&mut manifest)?;

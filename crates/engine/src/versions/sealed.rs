@@ -3,7 +3,7 @@
 //! The first line is `idmatch-<kind> <format> <checksum of the rest, 16 hex digits>`; the rest is JSON. Must not
 //! know what the JSON says.
 
-use crate::disk::{corrupt, other_format};
+use crate::disk::{corrupt, other_format, place};
 use crate::identity::Hex64;
 use idmatch_store::{Error, ErrorKind, Result};
 use serde::Serialize;
@@ -64,7 +64,11 @@ pub(super) fn unseal<T: DeserializeOwned>(
             false => (ErrorKind::Corrupt, "is not as this version writes it"),
         };
         let text = format!("{}, offset {}: the {kind} {what}", path.display(), line.len());
-        Error::with_source(kind_of_error, text, e)
+        let error = Error::with_source(kind_of_error, text, e);
+        match is_unknown {
+            true => error,
+            false => error.with_fields(place(path, Some(line.len()))),
+        }
     })?;
     Ok((value, sum))
 }

@@ -32,7 +32,7 @@ pub(crate) struct Flusher {
 struct State {
     is_running: bool,
     /// Why the last one failed.
-    error: Option<(ErrorKind, String)>,
+    error: Option<Error>,
 }
 
 impl Flusher {
@@ -62,7 +62,7 @@ impl Flusher {
                 .unwrap_or_else(|_| Err(Error::new(ErrorKind::Io, "the flush panicked")));
             drop(guard);
             let mut state = flusher.state.lock();
-            state.error = outcome.err().map(|e| (e.kind(), e.chain()));
+            state.error = outcome.err();
             state.is_running = false;
             flusher.ended.notify_all();
             drop(state);
@@ -72,7 +72,8 @@ impl Flusher {
             flusher.compactor.compact_when_idle();
         });
         state.is_running = started.is_ok();
-        state.error = started.err().map(|e| (ErrorKind::Io, format!("cannot start a thread: {e}")));
+        let failed = |e| Error::with_source(ErrorKind::Io, "cannot start a thread", e);
+        state.error = started.err().map(failed);
     }
 
     /// Waits until the memtables of all journal files before this one are segments.
@@ -80,10 +81,7 @@ impl Flusher {
         let Some(last) = number.checked_sub(1) else { return Ok(()) };
         self.start(last);
         self.wait();
-        match self.state.lock().error.take() {
-            Some((kind, text)) => Err(Error::new(kind, text)),
-            None => Ok(()),
-        }
+        self.state.lock().error.take().map_or(Ok(()), Err)
     }
 
     /// Waits until no flush runs.

@@ -84,7 +84,7 @@ impl GroupCommit {
             for member in &group {
                 let outcome = ended.as_ref().ok().and_then(|outcome| outcome.as_ref().err());
                 let told = given_up.as_ref().or(outcome).map_or(Ok(()), Err);
-                let told = told.map_err(|e| Error::new(e.kind(), e.chain()));
+                let told = told.map_err(Error::copied);
                 *member.outcome.lock() = Some(told);
             }
             queue = self.queue.lock();

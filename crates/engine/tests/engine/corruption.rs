@@ -2,8 +2,9 @@
 //! names file and offset, never a wrong answer and never a panic.
 
 use crate::common::{
-    Batches, HarmedDisk, Question, Random, Row, ask, create, erase, files, load, manifest, name,
-    places, questions, report, rows_of_all_kinds, runs, seed, table_file, write_table,
+    Batches, HarmedDisk, Question, Random, Row, ask, create, damaged_place, erase, files, load,
+    manifest, name, places, questions, report, rows_of_all_kinds, runs, seed, table_file,
+    write_table,
 };
 use idmatch_engine::EngineStore;
 use idmatch_model::{Keep, Pick, SeenAt, Target, Window};
@@ -94,7 +95,10 @@ impl Original {
         assert!(words.contains(file.to_str().unwrap()), "{harm}: no file in {words:?}");
         match error.kind() {
             ErrorKind::Corrupt => {
-                assert!(words.contains("offset "), "{harm}: no offset in {words:?}");
+                let (named, offset) = damaged_place(error);
+                assert_eq!(Path::new(named), file, "{harm}");
+                let place = format!("{named}, offset {}: ", offset.unwrap());
+                assert!(words.contains(&place), "{harm}: no {place:?} in {words:?}");
             }
             ErrorKind::UnsupportedFormat => assert!(words.contains("format"), "{harm}: {words:?}"),
             kind => panic!("{harm}: {kind:?} {words:?}"),
@@ -303,6 +307,7 @@ fn a_damaged_backup_is_not_restored() {
         let again = dir.path().join(format!("again-{at}"));
         let error = EngineStore::restore(&backup, &again, true).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt, "{}: {error}", file.display());
+        assert_eq!(Path::new(damaged_place(&error).0), file);
         assert!(!again.exists(), "{}", file.display());
         std::fs::write(&file, whole).unwrap();
     }

@@ -2,8 +2,8 @@
 //! anything is touched. Hashes of identifiers depend on a secret of the store.
 
 use crate::common::{
-    Batches, Row, assert_nothing_leaks_for_long, create, files, load, manifest, name, table_file,
-    upsert, write_manifest,
+    Batches, Row, assert_nothing_leaks_for_long, create, damaged_place, files, load, manifest,
+    name, table_file, upsert, write_manifest,
 };
 use idmatch_engine::EngineStore;
 use idmatch_engine::disk::OsDisk;
@@ -102,6 +102,7 @@ fn an_older_manifest_stops_writers_and_readers_delete_nothing() {
     let error = load(&table, &mut Batches::of_rows(&more, 1_000)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
     assert!(error.to_string().contains("older MANIFEST"), "{error}");
+    assert_eq!(damaged_place(&error), (root.join("MANIFEST").to_str().unwrap(), None));
     let recover = |accept| EngineStore::recover(Arc::new(OsDisk), root, false, accept);
     assert_eq!(recover(false).unwrap_err().kind(), ErrorKind::Corrupt);
     assert_eq!(files(root), before, "nothing was removed");

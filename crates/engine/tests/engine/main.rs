@@ -11,6 +11,7 @@ mod conformance;
 mod copy;
 mod corruption;
 mod erasure;
+mod error_fields;
 mod faults;
 mod format;
 mod full_disk;

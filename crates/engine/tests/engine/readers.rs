@@ -9,7 +9,8 @@ use arrow_array::types::TimestampMillisecondType;
 use idmatch_engine::EngineStore;
 use idmatch_model::{Keep, Pick, Side, Window};
 use idmatch_store::{
-    BatchSource, Call, ErrorKind, Lookup, MatchQuery, OpenTables, Result, SourceBatch, Store, Table,
+    BatchSource, Call, ErrorFields, ErrorKind, Lookup, MatchQuery, OpenTables, Result, SourceBatch,
+    Store, Table, now,
 };
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -195,7 +196,17 @@ fn writing_process() {
     let table = store.table(&name(TABLE)).unwrap();
     look(&table);
     let outcome = load(&table, &mut Batches::of_rows(&rows(9), 10));
-    role.tell(&outcome.map_or_else(|e| format!("{}: {e}", e.kind().code()), |()| "loaded".into()));
+    match outcome {
+        Ok(()) => role.tell("loaded"),
+        Err(e) => {
+            role.tell(&format!("{}: {e}", e.kind().code()));
+            let Some(ErrorFields::Busy { pid, program, since }) = e.fields() else {
+                panic!("{:?}", e.fields())
+            };
+            let since = since.unwrap().millis();
+            role.tell(&format!("{} {since} {}", pid.unwrap(), program.as_deref().unwrap()));
+        }
+    }
 }
 
 #[test]
@@ -217,6 +228,14 @@ fn a_second_writer_is_told_so() {
         let who = format!("busy: process {} (engine", std::process::id());
         assert!(told.starts_with(&who) && told.contains("is writing"), "{told}");
         assert!(told.contains(root.to_str().unwrap()), "{told}");
+        let fields = other.hear().unwrap();
+        let fields: Vec<&str> = fields.splitn(3, ' ').collect();
+        let program = std::env::current_exe().unwrap();
+        assert_eq!(fields[0], std::process::id().to_string());
+        assert_eq!(fields[2], program.file_name().unwrap());
+        // This process began to write in the last day.
+        let (since, now) = (fields[1].parse::<u64>().unwrap(), now().millis());
+        assert!((now - 86_400_000..=now).contains(&since), "{since}, {now}");
         other.finish();
         drop(resume);
     });

@@ -2,8 +2,8 @@
 //! to the process or the disk.
 
 use crate::common::{
-    Batches, Fault, FaultyDisk, HarmedDisk, NumberedRows, Question, Row, ask, create, files, load,
-    name, open_apart, places, rows_of_all_kinds, upsert,
+    Batches, Fault, FaultyDisk, HarmedDisk, NumberedRows, Question, Row, ask, create,
+    damaged_place, files, load, name, open_apart, places, rows_of_all_kinds, upsert,
 };
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
@@ -235,6 +235,9 @@ fn every_byte_of_a_journal_flipped_and_every_length() {
             matches!(kind, ErrorKind::Corrupt | ErrorKind::UnsupportedFormat),
             "{harm}: {words}"
         );
+        if kind == ErrorKind::Corrupt {
+            assert_eq!(Path::new(damaged_place(&error).0), file, "{harm}: {words}");
+        }
     };
     for at in 0..bytes.len() {
         for pattern in [0x01, 0x80, 0xff] {

@@ -54,7 +54,7 @@ pub struct Copied {
 /// # Errors
 /// `TableExists` for a destination with other options. `Differs` where the destination has observations that
 /// the source lacks, unless merging is asked for; where it cannot take over erasures, unless that is
-/// accepted; and where both are not equal in the end. What was sent stays, after any error.
+/// accepted; and where both are not equal in the end. `Cancelled`. What was sent stays, after any error.
 pub fn copy_table(
     source: &Table,
     destination: &Arc<dyn Store>,

@@ -3,12 +3,13 @@
 use super::dates;
 use super::ids::{self, IdColumn};
 use super::rejects::BadRows;
+use super::row_numbers::RowNumbers;
 use super::source::{SourceBatch, column};
 use crate::{Error, ErrorKind, Result};
 use arrow_array::{BinaryViewArray, BooleanArray};
 use idmatch_model::SeenAt;
 
-/// Rows that obey the rules: three columns of equal length.
+/// Rows that obey the rules: three columns of equal length, and where the rows come from.
 #[derive(Debug, Clone)]
 pub struct Observations {
     /// The `id` column.
@@ -17,6 +18,8 @@ pub struct Observations {
     pub partner_ids: IdColumn,
     /// The `seen_at` column.
     pub seen_at: Vec<SeenAt>,
+    /// The number of each row in its source.
+    pub rows: RowNumbers,
 }
 
 impl Observations {
@@ -38,7 +41,7 @@ impl Observations {
 pub(super) fn stored(source: &SourceBatch) -> Result<Observations> {
     let (columns, wrong) = Columns::read(source, SeenAt::MAX)?;
     let Some((row, (column, reason))) = wrong.rows.first_key_value() else {
-        return Ok(columns.all());
+        return Ok(columns.all(RowNumbers::of_batch(source, &wrong)));
     };
     let (name, row) = (&source.source, source.first_row + *row as u64);
     let text = format!("{name}, row {row}: {column} {reason}; verify the table, and repair it");
@@ -65,16 +68,17 @@ impl Columns {
     }
 
     /// All rows, where none is bad.
-    pub(super) fn all(self) -> Observations {
+    pub(super) fn all(self, rows: RowNumbers) -> Observations {
         Observations {
             ids: IdColumn::trusted(self.ids),
             partner_ids: IdColumn::trusted(self.partner_ids),
             seen_at: self.seen_at,
+            rows,
         }
     }
 
     /// The good rows.
-    pub(super) fn only(self, good: Vec<bool>) -> Result<Observations> {
+    pub(super) fn only(self, good: Vec<bool>, rows: RowNumbers) -> Result<Observations> {
         let seen_at = self.seen_at.iter().zip(&good);
         let seen_at = seen_at.filter(|(_, good)| **good).map(|(t, _)| *t).collect();
         let good = BooleanArray::from(good);
@@ -82,6 +86,7 @@ impl Columns {
             ids: IdColumn::filtered(&self.ids, &good)?,
             partner_ids: IdColumn::filtered(&self.partner_ids, &good)?,
             seen_at,
+            rows,
         })
     }
 }

@@ -3,6 +3,7 @@
 mod dates;
 mod ids;
 mod rejects;
+mod row_numbers;
 mod sources;
 
 use arrow_array::{

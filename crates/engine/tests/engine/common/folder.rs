@@ -3,7 +3,7 @@
 use super::{FaultyDisk, create};
 use idmatch_engine::EngineStore;
 use idmatch_model::Keep;
-use idmatch_store::OpenTables;
+use idmatch_store::{Error, ErrorFields, OpenTables};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -76,6 +76,14 @@ pub(crate) fn assert_nothing_leaks_for_long(root: &Path) {
 /// Opens a store as another process does: it shares nothing with other handles.
 pub(crate) fn open_apart(root: &Path) -> EngineStore {
     EngineStore::open_on(Arc::new(FaultyDisk::without_faults()), root).unwrap()
+}
+
+/// The damaged file that an error names as a value, and the offset of the damage.
+pub(crate) fn damaged_place(error: &Error) -> (&str, Option<u64>) {
+    match error.fields() {
+        Some(ErrorFields::Corrupt { file, offset }) => (file, *offset),
+        fields => panic!("{fields:?} of {error}"),
+    }
 }
 
 /// The JSON of a manifest; `None` if there is none.

@@ -16,8 +16,8 @@ mod scale;
 pub(crate) use child::{Child, role};
 pub(crate) use faulty_disk::{Fault, FaultyDisk};
 pub(crate) use folder::{
-    assert_nothing_leaked, assert_nothing_leaks_for_long, copy_store, files, listed, manifest,
-    open_apart, table_file, wait_for_removals, write_manifest, write_table,
+    assert_nothing_leaked, assert_nothing_leaks_for_long, copy_store, damaged_place, files, listed,
+    manifest, open_apart, table_file, wait_for_removals, write_manifest, write_table,
 };
 pub(crate) use gated_disk::GatedDisk;
 pub(crate) use harmed_disk::HarmedDisk;

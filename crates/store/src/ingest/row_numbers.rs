@@ -1,0 +1,94 @@
+//! The numbers of rows in their sources. Must not know what the rows hold.
+//!
+//! Invariant: no run is empty, and two runs of a source that follow each other have a gap between them.
+
+use super::rejects::BadRows;
+use super::source::SourceBatch;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Where rows come from, in their order: a batch without rejected rows is one run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RowNumbers {
+    runs: Vec<RowRun>,
+}
+
+/// Consecutive rows of a source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowRun {
+    /// What the rows come from.
+    pub source: Arc<str>,
+    /// Their numbers in there, counted from 1.
+    pub rows: Range<u64>,
+}
+
+impl RowNumbers {
+    /// The rows of a batch without the bad ones.
+    pub(super) fn of_batch(batch: &SourceBatch, wrong: &BadRows) -> RowNumbers {
+        let number = |row: usize| batch.first_row + row as u64;
+        let (mut numbers, mut next) = (RowNumbers::default(), 0);
+        for bad in wrong.rows.keys() {
+            numbers.push(&batch.source, number(next)..number(*bad));
+            next = bad + 1;
+        }
+        numbers.push(&batch.source, number(next)..number(batch.batch.num_rows()));
+        numbers
+    }
+
+    /// The runs, in order.
+    pub fn runs(&self) -> &[RowRun] {
+        &self.runs
+    }
+
+    /// Their numbers without their sources, as in [`crate::ErrorFields::UnknownOutcome`].
+    pub fn ranges(&self) -> Vec<Range<u64>> {
+        self.runs.iter().map(|run| run.rows.clone()).collect()
+    }
+
+    /// The number of rows. Cost: linear in the runs.
+    pub fn len(&self) -> usize {
+        self.runs.iter().map(RowRun::len).sum()
+    }
+
+    /// Whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// The numbers of some of these rows: `0..n` are the first n. Rows that are not there are left out.
+    /// Cost: linear in the runs.
+    #[must_use]
+    pub fn slice(&self, rows: Range<usize>) -> RowNumbers {
+        let (mut sliced, mut start) = (RowNumbers::default(), 0);
+        for run in &self.runs {
+            let within = |row: usize| row.clamp(start, start + run.len()) - start;
+            let number = |row: usize| run.rows.start + within(row) as u64;
+            sliced.push(&run.source, number(rows.start)..number(rows.end));
+            start += run.len();
+        }
+        sliced
+    }
+
+    /// Adds the numbers of the rows that come next.
+    pub fn extend(&mut self, next: &RowNumbers) {
+        next.runs.iter().for_each(|run| self.push(&run.source, run.rows.clone()));
+    }
+
+    fn push(&mut self, source: &Arc<str>, rows: Range<u64>) {
+        if rows.is_empty() {
+            return;
+        }
+        match self.runs.last_mut() {
+            Some(last) if last.rows.end == rows.start && last.source == *source => {
+                last.rows.end = rows.end;
+            }
+            _ => self.runs.push(RowRun { source: Arc::clone(source), rows }),
+        }
+    }
+}
+
+impl RowRun {
+    fn len(&self) -> usize {
+        (self.rows.end - self.rows.start) as usize
+    }
+}
