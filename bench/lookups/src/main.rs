@@ -5,8 +5,8 @@
 //! of each question, in seconds.
 
 use idmatch_engine::EngineStore;
-use idmatch_model::{Side, TableName, Window};
-use idmatch_store::{OpenTables, Table};
+use idmatch_model::{Side, TableName};
+use idmatch_store::{Lookup, OpenTables, Table};
 use serde_json::{Value, json};
 use std::error::Error;
 use std::hint::black_box;
@@ -30,27 +30,17 @@ fn main() -> Result<(), Failure> {
         return Err("there are no keys".into());
     }
     let document = json!({
-        "latest_partner_id": time(&keys, |key| latest(&*table, key))?,
-        "partner_ids": time(&keys, |key| all(&*table, key))?,
+        "latest_partner_id": time(&keys, |key| ask(&table, key, 1))?,
+        "partner_ids": time(&keys, |key| ask(&table, key, usize::MAX))?,
     });
     println!("{document:#}");
     Ok(())
 }
 
-/// Asks for the newest answer only; returns how many there were.
-fn latest(table: &Table, key: &str) -> Result<usize, Failure> {
-    let mut answers = table.answers(Side::Id, key, Window::ALL)?;
-    Ok(usize::from(black_box(answers.next_answer()?).is_some()))
-}
-
-/// Reads all answers; returns how many there were.
-fn all(table: &Table, key: &str) -> Result<usize, Failure> {
-    let mut answers = table.answers(Side::Id, key, Window::ALL)?;
-    let mut count = 0;
-    while black_box(answers.next_answer()?).is_some() {
-        count += 1;
-    }
-    Ok(count)
+/// Asks for the newest answers of a key; returns how many there were.
+fn ask(table: &Table, key: &str, limit: usize) -> Result<usize, Failure> {
+    let lookup = Lookup { limit, ..Lookup::by(Side::Id) };
+    Ok(black_box(table.lookup_many(&[key], lookup)?).seen_at.len())
 }
 
 /// Times a question; every key must have an answer.
