@@ -137,8 +137,8 @@ class UnknownOutcome(Error):
 
     code = "unknown-outcome"
 
-    rows: list[tuple[int, int]] | None = None
-    """Ranges of input rows that may be there or not: (first, end), counted from 1."""
+    rows: list[tuple[str, int, int]] | None = None
+    """Input rows that may be there or not: (source, first, end), counted from 1, without `end`."""
 
 
 class Differs(Error):

@@ -51,7 +51,11 @@ fn set_fields(exception: &Bound<'_, PyAny>, fields: &ErrorFields) -> PyResult<()
             exception.setattr("since_millis", since.map(SeenAt::millis_i64))
         }
         ErrorFields::UnknownOutcome { rows } => {
-            let rows: Vec<(u64, u64)> = rows.iter().map(|rows| (rows.start, rows.end)).collect();
+            let rows: Vec<(&str, u64, u64)> = rows
+                .runs()
+                .iter()
+                .map(|run| (run.source.as_ref(), run.rows.start, run.rows.end))
+                .collect();
             exception.setattr("rows", rows)
         }
         ErrorFields::Corrupt { file, offset } => {

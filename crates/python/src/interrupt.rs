@@ -56,7 +56,7 @@ pub(crate) fn uninterrupted<T: Send>(
 /// Fails when `stop` is set, which ends the work; its result is dropped.
 pub(crate) fn not_stopped(stop: &AtomicBool) -> Result<()> {
     if stop.load(Relaxed) {
-        return Err(Error::new(ErrorKind::Source, "interrupted"));
+        return Err(Error::new(ErrorKind::Cancelled, "interrupted"));
     }
     Ok(())
 }

@@ -2,9 +2,9 @@
 //!
 //! The text speaks for this level alone; a cause from below is in `source()`.
 
+use crate::RowNumbers;
 use idmatch_model::{SeenAt, TableName, TableOptions};
 use std::fmt;
-use std::ops::Range;
 use std::time::Duration;
 
 /// The result of anything a store does.
@@ -111,8 +111,8 @@ pub enum ErrorFields {
     },
     /// Of `UnknownOutcome`: the rows that may be applied or not.
     UnknownOutcome {
-        /// Ranges of input rows, counted from 1.
-        rows: Vec<Range<u64>>,
+        /// Their sources and numbers, without rejected rows.
+        rows: RowNumbers,
     },
     /// Of `Corrupt`: where.
     Corrupt {

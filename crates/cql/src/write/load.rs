@@ -10,7 +10,9 @@ use crate::row_buffer::Rows;
 use crate::schema::bucket;
 use crate::write::batch::write;
 use crate::write::load_progress::{ChunkRecord, Progress};
-use idmatch_store::{Call, Error, ErrorFields, ErrorKind, ObservationSource, Result, Unit};
+use idmatch_store::{
+    Call, Error, ErrorFields, ErrorKind, ObservationSource, Result, RowNumbers, Unit,
+};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use tokio::task::JoinHandle;
@@ -28,7 +30,7 @@ const UPSERT_ROWS: usize = 20_000;
 /// nothing published: all rows then wait in memory until the last one is valid.
 ///
 /// # Errors
-/// `UnknownOutcome` says which of the source's rows may be written or not, rejected ones not counted.
+/// `UnknownOutcome` says which of the source's rows may be written or not.
 pub(crate) fn load(
     context: &Arc<TableContext>,
     source: &dyn ObservationSource,
@@ -70,17 +72,16 @@ struct Chunks<'c> {
     stage: &'static str,
     progress: Option<Progress>,
     writing: Option<JoinHandle<Result<()>>>,
-    /// Rows taken from the source; rows of them that were sent, or found to be written; and rows that
-    /// are acknowledged.
-    taken: u64,
-    sent: u64,
-    acknowledged: u64,
+    /// The rows that were taken from the source and are not acknowledged, and how many of them, from the
+    /// first one on, were sent or found to be written.
+    open: RowNumbers,
+    sent: usize,
 }
 
 impl<'c> Chunks<'c> {
     fn new(context: &'c Arc<TableContext>, call: &'c Call, stage: &'static str) -> Chunks<'c> {
-        let (progress, writing, taken, sent, acknowledged) = (None, None, 0, 0, 0);
-        Chunks { context, call, stage, progress, writing, taken, sent, acknowledged }
+        let (progress, writing, open, sent) = (None, None, RowNumbers::default(), 0);
+        Chunks { context, call, stage, progress, writing, open, sent }
     }
 
     /// Writes all rows, in chunks of about this many rows and bytes.
@@ -92,7 +93,7 @@ impl<'c> Chunks<'c> {
         if last.is_empty() {
             return Ok(());
         }
-        self.sent = self.taken;
+        self.sent = self.open.len();
         let written = self.wait(Use::Write, write(self.context, last));
         self.acknowledge(written)
     }
@@ -103,7 +104,7 @@ impl<'c> Chunks<'c> {
         loop {
             self.call.check()?;
             let Some(batch) = source.next_batch()? else { return Ok(rows) };
-            self.taken += batch.len() as u64;
+            self.open.extend(&batch.rows);
             rows.extend(&batch)?;
             if rows.len() >= most.0 || rows.text_bytes() >= most.1 {
                 self.finish()?;
@@ -122,7 +123,7 @@ impl<'c> Chunks<'c> {
             }
             None => None,
         };
-        self.sent = self.taken;
+        self.sent = self.open.len();
         match record {
             Some(None) => self.acknowledge(Ok(()))?,
             record => {
@@ -150,14 +151,15 @@ impl<'c> Chunks<'c> {
     fn acknowledge(&mut self, written: Result<()>) -> Result<()> {
         match written {
             Ok(()) => {
-                let rows = self.sent - std::mem::replace(&mut self.acknowledged, self.sent);
+                let rows = std::mem::take(&mut self.sent);
+                self.open = self.open.slice(rows..usize::MAX);
                 // Whether it goes on is asked before the next rows are taken.
-                self.call.report(self.stage, rows, Unit::Rows).ok();
+                self.call.report(self.stage, rows as u64, Unit::Rows).ok();
                 Ok(())
             }
             Err(e) if e.kind() == ErrorKind::UnknownOutcome => {
-                let rows = self.acknowledged + 1..self.taken + 1;
-                Err(e.with_fields(ErrorFields::UnknownOutcome { rows: vec![rows] }))
+                let rows = self.open.clone();
+                Err(e.with_fields(ErrorFields::UnknownOutcome { rows }))
             }
             Err(e) => Err(e),
         }

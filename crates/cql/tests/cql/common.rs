@@ -214,8 +214,11 @@ pub(crate) fn try_upsert(table: &Table, rows: &[(String, String, i64)]) -> Resul
 
 /// The same rows, so many in each batch.
 pub(crate) fn row_batches(rows: &[(String, String, i64)], each: usize) -> Vec<SourceBatch> {
-    let batch = |rows| Batches::of_rows(rows).next_batch().unwrap().unwrap();
-    rows.chunks(each).map(batch).collect()
+    let batch = |(number, rows)| {
+        let batch = Batches::of_rows(rows).next_batch().unwrap().unwrap();
+        SourceBatch { first_row: (number * each + 1) as u64, ..batch }
+    };
+    rows.chunks(each).enumerate().map(batch).collect()
 }
 
 /// Rows: id, partner_id, date.

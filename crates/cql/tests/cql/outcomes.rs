@@ -6,7 +6,7 @@ use crate::proxy::{Between, naming};
 use idmatch_model::{Pick, Side, TableOptions, Window};
 use idmatch_store::{
     BatchSource, ErrorFields, ErrorKind, Ingest, MatchQuery, NoRejects, OpenTables, Result,
-    SourceBatch, Table, now,
+    RowNumbers, SourceBatch, Table, now,
 };
 use scylla::errors::{DbError, WriteType};
 use scylla::statement::Consistency;
@@ -300,7 +300,7 @@ fn rows_count_as_missing_until_both_directions_have_them() {
 }
 
 fn open_rows(rows: Range<u64>) -> ErrorFields {
-    ErrorFields::UnknownOutcome { rows: vec![rows] }
+    ErrorFields::UnknownOutcome { rows: RowNumbers::of("test", rows) }
 }
 
 #[test]

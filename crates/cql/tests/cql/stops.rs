@@ -7,7 +7,8 @@ use crate::common::{
 use idmatch_cql::CqlStore;
 use idmatch_model::{Period, Pick, Side, TableOptions, Target, Window};
 use idmatch_store::{
-    BatchSource, Call, ErrorFields, ErrorKind, MatchQuery, OpenTables, Result, SourceBatch, Table,
+    BatchSource, Call, ErrorFields, ErrorKind, MatchQuery, OpenTables, Result, RowNumbers,
+    SourceBatch, Table,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -137,7 +138,7 @@ fn writes_that_are_given_up_say_which_rows_are_open() {
         let before = table.stats().unwrap().rows;
         let error = stopped(&slow, work, &|| table.stats().unwrap().rows > before);
         assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{}", error.chain());
-        let open = ErrorFields::UnknownOutcome { rows: std::iter::once(1..101).collect() };
+        let open = ErrorFields::UnknownOutcome { rows: RowNumbers::of("test", 1..101) };
         assert_eq!(error.fields(), Some(&open));
     }
     upsert(&table, &all);

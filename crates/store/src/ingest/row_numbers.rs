@@ -40,9 +40,11 @@ impl RowNumbers {
         &self.runs
     }
 
-    /// Their numbers without their sources, as in [`crate::ErrorFields::UnknownOutcome`].
-    pub fn ranges(&self) -> Vec<Range<u64>> {
-        self.runs.iter().map(|run| run.rows.clone()).collect()
+    /// Rows of one source.
+    pub fn of(source: &str, rows: Range<u64>) -> RowNumbers {
+        let mut numbers = RowNumbers::default();
+        numbers.push(&source.into(), rows);
+        numbers
     }
 
     /// The number of rows. Cost: linear in the runs.
