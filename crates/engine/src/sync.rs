@@ -14,6 +14,9 @@ use std::io;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
+/// How long a thread that waits for a lock does not ask whether to go on.
+const BETWEEN_CHECKS: Duration = Duration::from_millis(20);
+
 /// The order in which locks are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rank {
@@ -49,6 +52,20 @@ impl<T> RankedMutex<T> {
     pub(crate) fn lock(&self) -> RankedGuard<'_, T> {
         let held = Held::new(self.rank);
         RankedGuard { inner: self.inner.lock(), _held: held }
+    }
+
+    /// Waits for the lock as long as `check` has no error. It is asked several times in 100 ms.
+    pub(crate) fn lock_while<E>(
+        &self,
+        check: impl Fn() -> Result<(), E>,
+    ) -> Result<RankedGuard<'_, T>, E> {
+        let held = Held::new(self.rank);
+        loop {
+            check()?;
+            if let Some(inner) = self.inner.try_lock_for(BETWEEN_CHECKS) {
+                return Ok(RankedGuard { inner, _held: held });
+            }
+        }
     }
 
     /// Takes the lock unless another thread has it.

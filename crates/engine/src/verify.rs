@@ -50,8 +50,7 @@ pub(crate) fn verify_content(
     name: &TableName,
     call: &Call,
 ) -> Result<Vec<Finding>> {
-    let last = versions.last_commit();
-    let version = versions.current();
+    let (version, last) = versions.point();
     let table = versions.table_of(&version, name)?;
     verify(versions, &version.manifest, (table, last), call)
 }
@@ -142,7 +141,7 @@ fn fingerprint(table: &TableVersion, side: Side, last: Commit, call: &Call) -> R
     let partitions: Vec<HashPartition> = HashPartition::all().collect();
     cpu::for_each(cpu::count(), &partitions, |partition| {
         call.check()?;
-        let (count, sum) = checksum_partition(table, side, *partition, last)?;
+        let (count, sum) = checksum_partition(table, side, *partition, last, call)?;
         let mut total = total.lock();
         *total = (total.0 + count, total.1.wrapping_add(sum));
         Ok(())
@@ -155,9 +154,10 @@ fn checksum_partition(
     side: Side,
     partition: HashPartition,
     last: Commit,
+    call: &Call,
 ) -> Result<(u64, u128)> {
     let (mut count, mut sum) = (0u64, 0u128);
-    for_each_observation(table, side, partition, last, |key, value, seen_at| {
+    for_each_observation(table, side, partition, last, call, |key, value, seen_at| {
         let (id, partner_id) = match side {
             Side::Id => (key, value),
             Side::PartnerId => (value, key),

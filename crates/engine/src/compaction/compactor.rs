@@ -62,7 +62,7 @@ impl Compactor {
     /// Those of reading and writing segments; `Cancelled`, and what was compacted until then stays so.
     pub(crate) fn compact(&self, table: &TableName, call: &Call) -> Result<()> {
         let _guard = self.writer_lock.acquire()?;
-        let _running = self.running.lock();
+        let _running = self.pause(call)?;
         // Later files are not included, or it might never end. Only names are kept: a version that is held
         // keeps the disk space of compacted segments.
         let names = |table: &Arc<TableVersion>| {
@@ -77,20 +77,19 @@ impl Compactor {
             if merged.is_finer {
                 left.extend(merged.made);
             }
-            self.compact_newcomers(&left)?;
+            self.compact_newcomers(&left, call)?;
         }
         Ok(())
     }
 
     /// Compacts new segments during a full compaction, if they slow down upserts.
-    fn compact_newcomers(&self, left: &HashSet<String>) -> Result<()> {
+    fn compact_newcomers(&self, left: &HashSet<String>, call: &Call) -> Result<()> {
         for name in self.slowed_tables() {
             let is_new = |file: &str| !left.contains(file);
             while self.slowed_tables().contains(&name)
-                && self
-                    .compact_step(&name, CompactionMode::Background, is_new, &Call::default())?
-                    .is_some()
-            {}
+                && self.compact_step(&name, CompactionMode::Background, is_new, call)?.is_some()
+            {
+            }
         }
         Ok(())
     }
@@ -125,8 +124,11 @@ impl Compactor {
     }
 
     /// Waits until no compaction runs; none begins while the guard is held.
-    pub(crate) fn pause(&self) -> RankedGuard<'_, ()> {
-        self.running.lock()
+    ///
+    /// # Errors
+    /// `Cancelled`.
+    pub(crate) fn pause(&self, call: &Call) -> Result<RankedGuard<'_, ()>> {
+        self.running.lock_while(|| call.check())
     }
 
     /// Says that a flush begins.

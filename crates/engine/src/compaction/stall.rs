@@ -61,19 +61,19 @@ impl Compactor {
             && let Some(name) = self.stalled_tables(STOP_SEGMENTS).first()
         {
             match self.running.try_lock() {
-                Some(_running) if !self.compact_some(name) => return,
+                Some(_running) if !self.compact_some(name, &Call::default()) => return,
                 Some(_running) => {}
                 None => sync::sleep(PAUSE),
             }
         }
     }
 
-    /// Compacts ranges beyond the slowdown limit, unless a compaction runs already.
-    pub(crate) fn compact_backlog(&self) {
+    /// Compacts ranges beyond the slowdown limit, unless a compaction runs already or the caller gives up.
+    pub(crate) fn compact_backlog(&self, call: &Call) {
         let Some(_running) = self.running.try_lock() else { return };
         while !self.is_stopped()
             && let Some(name) = self.slowed_tables().first()
-            && self.compact_some(name)
+            && self.compact_some(name, call)
         {}
     }
 
@@ -84,11 +84,8 @@ impl Compactor {
 
     /// Whether something was compacted. An error here comes again, and is returned, at the next full
     /// compaction.
-    fn compact_some(&self, name: &TableName) -> bool {
-        matches!(
-            self.compact_step(name, CompactionMode::Background, |_| true, &Call::default()),
-            Ok(Some(_))
-        )
+    fn compact_some(&self, name: &TableName, call: &Call) -> bool {
+        matches!(self.compact_step(name, CompactionMode::Background, |_| true, call), Ok(Some(_)))
     }
 
     fn stalled_tables(&self, count: usize) -> Vec<TableName> {

@@ -73,6 +73,10 @@ impl Disk for OsDisk {
         Ok(Box::new(OsOpenFile(File::open(file)?)))
     }
 
+    fn len(&self, file: &Path) -> io::Result<u64> {
+        Ok(fs::metadata(file)?.len())
+    }
+
     fn map(&self, file: &Path) -> io::Result<Arc<dyn Mapped>> {
         let file = File::open(file)?;
         // SAFETY: the bytes of a mapping may change if another process writes the file. Files

@@ -36,6 +36,10 @@ pub trait Disk: Send + Sync + Debug {
     fn read_from(&self, file: &Path, offset: u64) -> io::Result<Vec<u8>>;
     /// Opens a file for reads at offsets.
     fn open(&self, file: &Path) -> io::Result<Box<dyn OpenFile>>;
+    /// The bytes of a file.
+    fn len(&self, file: &Path) -> io::Result<u64> {
+        Ok(self.map(file)?.bytes().len() as u64)
+    }
     /// Maps a whole file for random reads.
     fn map(&self, file: &Path) -> io::Result<Arc<dyn Mapped>>;
     /// Gives a file another name, replacing what had it.

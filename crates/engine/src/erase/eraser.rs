@@ -47,11 +47,10 @@ impl Eraser {
         at: SeenAt,
         call: &Call,
     ) -> Result<Erased> {
-        let _running = self.running.lock();
+        let _running = self.running.lock_while(|| call.check())?;
         let _guard = self.lock.acquire()?;
         let _collected = self.versions.collect_obsolete();
-        let last = self.versions.last_commit();
-        let version = self.versions.current();
+        let (version, last) = self.versions.point();
         let table = self.versions.table_of(&version, name)?;
         if targets.is_empty() {
             return Ok(Erased::default());
@@ -72,8 +71,13 @@ impl Eraser {
 
     /// Adds tombstones that are hashed with the key of this store. Whether a segment has rows of theirs is
     /// unknown without reading it, so all that are old enough are marked.
-    pub(crate) fn add_tombstones(&self, name: &TableName, theirs: &Erasures) -> Result<()> {
-        let _running = self.running.lock();
+    pub(crate) fn add_tombstones(
+        &self,
+        name: &TableName,
+        theirs: &Erasures,
+        call: &Call,
+    ) -> Result<()> {
+        let _running = self.running.lock_while(|| call.check())?;
         let _guard = self.lock.acquire()?;
         let _collected = self.versions.collect_obsolete();
         let version = self.versions.current();
@@ -93,8 +97,8 @@ impl Eraser {
     }
 
     /// Gives the store a tombstone key if it has none; returns the key it uses.
-    pub(crate) fn adopt_key(&self, key: ErasureKey) -> Result<ErasureKey> {
-        let _running = self.running.lock();
+    pub(crate) fn adopt_key(&self, key: ErasureKey, call: &Call) -> Result<ErasureKey> {
+        let _running = self.running.lock_while(|| call.check())?;
         let _guard = self.lock.acquire()?;
         if let Some(own) = self.versions.current().manifest.erasure_key()? {
             return Ok(own);

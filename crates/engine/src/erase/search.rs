@@ -2,7 +2,7 @@
 
 use crate::cpu;
 use crate::encoding::{Kind, Packed, Packer};
-use crate::lookup::{KeyLocation, locate};
+use crate::lookup::{KeyLocation, ROWS_BETWEEN_CHECKS, locate};
 use crate::memtable::Commit;
 use crate::sync::Mutex;
 use crate::versions::TableVersion;
@@ -32,7 +32,7 @@ pub(crate) fn search(
     (at, shown): (SeenAt, Window),
     call: &Call,
 ) -> Result<SearchResult> {
-    let search = Search { table, last, at, shown };
+    let search = Search { table, last, at, shown, call };
     let files = Mutex::new(HashSet::new());
     let pairs = Mutex::new((Pairs::new(), Pairs::new()));
     cpu::for_each(cpu::count(), targets, |target| {
@@ -75,6 +75,7 @@ struct Search<'t> {
     at: SeenAt,
     /// The dates that are shown.
     shown: Window,
+    call: &'t Call,
 }
 
 impl Search<'_> {
@@ -91,7 +92,7 @@ impl Search<'_> {
         let key = packers.0.pack(key.as_bytes());
         let mut pairs = Vec::new();
         for location in locate(self.table, side, key, self.last)? {
-            for_each_row(&location, |found, seen_at| {
+            for_each_row(&location, self.call, |found, seen_at| {
                 if seen_at <= self.at && value.is_none_or(|value| value == found) {
                     pairs.push(match side {
                         Side::Id => (owned(key), owned(found)),
@@ -115,7 +116,7 @@ impl Search<'_> {
         let key = Packed { kind: key.0, payload: &key.1 };
         for location in locate(self.table, side, key, self.last)? {
             let before = rows.len();
-            for_each_row(&location, |value, seen_at| {
+            for_each_row(&location, self.call, |value, seen_at| {
                 let value = owned(value);
                 if values.contains(&value) {
                     rows.push((value, seen_at));
@@ -140,9 +141,17 @@ impl Search<'_> {
     }
 }
 
-fn for_each_row(location: &KeyLocation, mut take: impl FnMut(Packed<'_>, SeenAt)) -> Result<()> {
-    let mut rows = location.cursor()?;
+fn for_each_row(
+    location: &KeyLocation,
+    call: &Call,
+    mut take: impl FnMut(Packed<'_>, SeenAt),
+) -> Result<()> {
+    let (mut rows, mut read) = (location.cursor()?, 0usize);
     while let Some(seen_at) = rows.date()? {
+        read += 1;
+        if read.is_multiple_of(ROWS_BETWEEN_CHECKS) {
+            call.check()?;
+        }
         take(rows.value()?, seen_at);
         rows.advance();
     }

@@ -33,8 +33,11 @@ impl BulkLoader {
     }
 
     /// Waits for the scratch folder. A load needs it, and so does a repair.
-    pub(crate) fn lock_scratch(&self) -> RankedGuard<'_, ()> {
-        self.scratch.lock()
+    ///
+    /// # Errors
+    /// `Cancelled`.
+    pub(crate) fn lock_scratch(&self, call: &Call) -> Result<RankedGuard<'_, ()>> {
+        self.scratch.lock_while(|| call.check())
     }
 
     /// Loads into a table, which is made if there is none. All of the source is published, or nothing.
@@ -48,7 +51,7 @@ impl BulkLoader {
         source: &dyn ObservationSource,
         call: &Call,
     ) -> Result<()> {
-        let _scratch = self.lock_scratch();
+        let _scratch = self.lock_scratch(call)?;
         let _guard = self.lock.acquire()?;
         let versions = &self.versions;
         let _collected = versions.collect_obsolete();
@@ -83,7 +86,7 @@ impl BulkLoader {
                 },
             )
             .inspect_err(|_| versions.remove_scratch())?;
-        self.compactor.compact_backlog();
+        self.compactor.compact_backlog(call);
         Ok(())
     }
 }

@@ -8,9 +8,12 @@ use crate::segment::Segment;
 use crate::tombstones::KeyTombstones;
 use crate::versions::TableVersion;
 use idmatch_model::{Keep, SeenAt, Side, Window};
-use idmatch_store::{AnswersBuilder, Result};
+use idmatch_store::{AnswersBuilder, Call, Result};
 use std::ops::Range;
 use std::sync::Arc;
+
+/// After this many rows of a key a reader asks whether its caller has given up.
+pub(crate) const ROWS_BETWEEN_CHECKS: usize = 1 << 14;
 
 /// The rows of a key in one segment.
 #[derive(Clone)]
@@ -60,11 +63,19 @@ pub(crate) fn locate(
 }
 
 /// The dates of the rows whose value is this one, newest first, repeats included.
-pub(crate) fn pair_dates(locations: &[KeyLocation], value: Packed<'_>) -> Result<Vec<SeenAt>> {
-    let mut dates = Vec::new();
+pub(crate) fn pair_dates(
+    locations: &[KeyLocation],
+    value: Packed<'_>,
+    call: &Call,
+) -> Result<Vec<SeenAt>> {
+    let (mut dates, mut read) = (Vec::new(), 0usize);
     for location in locations {
         let mut rows = location.cursor()?;
         while rows.has_row()? {
+            read += 1;
+            if read.is_multiple_of(ROWS_BETWEEN_CHECKS) {
+                call.check()?;
+            }
             if rows.value()? == value {
                 dates.extend(rows.date()?);
             }
@@ -78,12 +89,13 @@ pub(crate) fn pair_dates(locations: &[KeyLocation], value: Packed<'_>) -> Result
 /// Adds the answers of a key, the newest `limit`.
 ///
 /// # Errors
-/// `Corrupt`; `InvalidArgument` for too many answers.
+/// `Corrupt`; `InvalidArgument` for too many answers; `Cancelled`.
 pub(crate) fn add_answers(
     locations: &[KeyLocation],
     (keep, window): (Keep, Window),
     limit: usize,
     answers: &mut AnswersBuilder,
+    call: &Call,
 ) -> Result<()> {
     let cursors = locations.iter().map(KeyLocation::cursor).collect::<Result<Vec<_>>>()?;
     let mut merge = MergeIterator::new(cursors, keep, window);
@@ -91,6 +103,9 @@ pub(crate) fn add_answers(
     while left > 0
         && let Some((seen_at, value)) = merge.next()?
     {
+        if left.is_multiple_of(ROWS_BETWEEN_CHECKS) {
+            call.check()?;
+        }
         text.clear();
         value.unpack_into(&mut text);
         // Only UTF-8 is ever stored, and the page's checksum held.

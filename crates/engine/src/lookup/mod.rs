@@ -8,6 +8,6 @@ mod answers;
 mod cursor;
 mod merge;
 
-pub(crate) use answers::{KeyLocation, add_answers, locate, pair_dates};
+pub(crate) use answers::{KeyLocation, ROWS_BETWEEN_CHECKS, add_answers, locate, pair_dates};
 pub(crate) use cursor::{BlockCache, RowCursor};
 pub(crate) use merge::MergeIterator;

@@ -94,7 +94,7 @@ impl Population {
         max_bytes: usize,
         seed: HashSeed,
     ) -> Result<Population> {
-        let (first_row, positions) = (source.next_row, source.query.positions);
+        let (first_row, positions, call) = (source.next_row, source.query.positions, source.call);
         let first: Vec<NumberedBatch> =
             [source.next_batch()?, source.next_batch()?].into_iter().flatten().collect();
         let state = ReadState {
@@ -126,6 +126,7 @@ impl Population {
             (0..HashPartition::COUNT).map(|_| Mutex::new(next_partition())).collect();
         let threads = if rows < PARALLEL_SORT_ROWS { 1 } else { cpu::count() };
         cpu::for_each(threads, &partitions, |partition| {
+            call.check()?;
             partition.lock().sort();
             Ok(())
         })?;

@@ -32,10 +32,10 @@ impl Repair<'_> {
         accept_loss: bool,
         call: &Call,
     ) -> Result<Repaired> {
-        let _scratch = self.loader.lock_scratch();
+        let _scratch = self.loader.lock_scratch(call)?;
         let _guard = self.lock.acquire()?;
         self.writes.flush_all()?;
-        let _paused = self.compactor.pause();
+        let _paused = self.compactor.pause(call)?;
         let versions = self.versions;
         let _collected = versions.collect_obsolete();
         let version = versions.current();

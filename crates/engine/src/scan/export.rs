@@ -45,7 +45,7 @@ pub(crate) fn export(
                 true => batch.push(key, value, seen_at),
                 false => Ok(()),
             };
-            for_each_observation(table, Side::Id, *partition, last, take)
+            for_each_observation(table, Side::Id, *partition, last, call, take)
         },
         BatchBuilder::finish,
     )

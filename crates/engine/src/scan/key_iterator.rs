@@ -2,12 +2,12 @@
 
 use crate::encoding::Packed;
 use crate::hash_partition::HashPartition;
-use crate::lookup::{MergeIterator, RowCursor};
+use crate::lookup::{MergeIterator, ROWS_BETWEEN_CHECKS, RowCursor};
 use crate::memtable::Commit;
 use crate::segment::{Block, Segment};
 use crate::versions::TableVersion;
 use idmatch_model::{Keep, SeenAt, Side, Window};
-use idmatch_store::Result;
+use idmatch_store::{Call, Result};
 
 /// Calls `take` with every key of a partition, in order, and its visible rows. Cost: the partition is read
 /// once.
@@ -48,8 +48,17 @@ pub(crate) fn for_each_observation(
     side: Side,
     partition: HashPartition,
     last: Commit,
+    call: &Call,
     mut take: impl FnMut(Packed<'_>, Packed<'_>, SeenAt) -> Result<()>,
 ) -> Result<()> {
+    let mut rows = 0usize;
+    let mut take = |key: Packed<'_>, value: Packed<'_>, seen_at| {
+        rows += 1;
+        if rows.is_multiple_of(ROWS_BETWEEN_CHECKS) {
+            call.check()?;
+        }
+        take(key, value, seen_at)
+    };
     for_each_key(table, side, partition, last, |key, mut merge| {
         match table.row_rules.keep {
             Keep::Last => {

@@ -16,14 +16,16 @@ impl Segment {
     /// `Corrupt` with the file and the offset of the first thing that is wrong; `Cancelled`.
     pub(crate) fn check(&self, call: &Call) -> Result<()> {
         self.check_opening()?;
-        let (mut keys, mut rows) = (0u64, 0u64);
+        let (mut keys, mut rows, mut reported) = (0u64, 0u64, 0u64);
+        let bytes = self.header.file_len();
         for number in 0..1u32 << self.header.block_bits {
+            if number > 0 && number % BLOCKS_BETWEEN_REPORTS == 0 {
+                let share = (bytes >> self.header.block_bits) * u64::from(BLOCKS_BETWEEN_REPORTS);
+                reported += share;
+                call.report("verify", share, Unit::Bytes)?;
+            }
             if let Some(block) = self.block(number)? {
                 self.check_block(number, &block)?;
-                if number % BLOCKS_BETWEEN_REPORTS == 0 {
-                    let bytes = self.header.file_len() >> self.header.block_bits;
-                    call.report("verify", bytes * u64::from(BLOCKS_BETWEEN_REPORTS), Unit::Bytes)?;
-                }
                 keys += u64::from(block.keys);
                 rows += u64::from(block.rows);
             }
@@ -31,7 +33,7 @@ impl Segment {
         if (keys, rows) != (self.header.keys, self.header.rows) {
             return Err(self.wrong(Region::Header, 0, "the header counts other keys or rows"));
         }
-        Ok(())
+        call.report("verify", bytes.saturating_sub(reported), Unit::Bytes)
     }
 
     /// A key of a block.

@@ -76,7 +76,7 @@ impl Owners {
         let (version, read) = self.writes.end_journal();
         let copy = || -> Result<()> {
             let mut manifest = Manifest::clone(&version.manifest);
-            self.copy_journal(&version, &read, destination)?;
+            self.copy_journal(&version, &read, destination, call)?;
             manifest.journal.closed = read.last_key_value().map(|(at, f)| (*at, f.end as u64));
             let (generation, at) = (manifest.generation, now().millis());
             manifest.generation += 1;
@@ -110,6 +110,7 @@ impl Owners {
         version: &Version,
         read: &JournalPositions,
         destination: &Path,
+        call: &Call,
     ) -> Result<()> {
         if version.memtables.is_empty() {
             return Ok(());
@@ -117,6 +118,7 @@ impl Owners {
         let (from, to) = (self.versions.journal(), destination.join(JOURNAL));
         self.versions.disk.create_dir(&to).map_err(|e| io_error("make", &to, e))?;
         for (number, JournalPosition { end, .. }) in read {
+            call.check()?;
             let (from, to) = (journal::file(&from, *number), journal::file(&to, *number));
             let bytes = self.versions.disk.read(&from).map_err(|e| io_error("read", &from, e))?;
             journal::check_end(&self.versions.journal(), *number, bytes.len(), *end as u64)?;

@@ -14,7 +14,7 @@ use crate::writer_lock::WriterLock;
 use idmatch_model::{ErasureKey, Period, SeenAt, TableId, TableName, TableOptions, Target};
 use idmatch_store::{
     Admin, Call, Durability, Erased, Erasures, Error, ErrorKind, Finding, ObservationSource,
-    Repaired, Result, Snapshot, Store,
+    Repaired, Result, Snapshot, Status, Store,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -195,6 +195,10 @@ impl Store for EngineStore {
         self.owners.lock.refresh()
     }
 
+    fn status(&self) -> Status {
+        self.owners.versions.reaper.status()
+    }
+
     fn close(&self) -> Result<()> {
         self.owners.close()
     }
@@ -207,6 +211,7 @@ impl Store for EngineStore {
 impl Admin for EngineStore {
     fn compact(&self, table: TableId, call: &Call) -> Result<()> {
         let owners = self.writer()?;
+        call.check()?;
         let _guard = owners.lock.acquire()?;
         owners.writes.flush_all()?;
         owners.compactor.compact(&self.name_of(table)?, call)
@@ -234,11 +239,11 @@ impl Admin for EngineStore {
         Ok(Erasures { key, hashes })
     }
 
-    fn import_tombstones(&self, table: TableId, erasures: &Erasures, _: &Call) -> Result<()> {
-        self.writer()?.eraser.add_tombstones(&self.name_of(table)?, erasures)
+    fn import_tombstones(&self, table: TableId, erasures: &Erasures, call: &Call) -> Result<()> {
+        self.writer()?.eraser.add_tombstones(&self.name_of(table)?, erasures, call)
     }
 
-    fn adopt_erasure_key(&self, key: ErasureKey, _: &Call) -> Result<ErasureKey> {
-        self.writer()?.eraser.adopt_key(key)
+    fn adopt_erasure_key(&self, key: ErasureKey, call: &Call) -> Result<ErasureKey> {
+        self.writer()?.eraser.adopt_key(key, call)
     }
 }

@@ -45,8 +45,7 @@ struct EngineTableSnapshot {
 impl EngineSnapshot {
     /// What is published and committed by now. Cost: a microsecond; nothing waits for it.
     pub(super) fn new(owners: &Arc<StoreHandle>) -> EngineSnapshot {
-        let last = owners.versions.last_commit();
-        let version = owners.versions.current();
+        let (version, last) = owners.versions.point();
         EngineSnapshot(Arc::new(Point { owners: owners.clone(), version, last, at: now() }))
     }
 }
@@ -107,7 +106,7 @@ impl EngineTableSnapshot {
 
     /// The dates of a pair as stored: newest first, repeats included. Asked on the side of
     /// the pair that has fewer rows.
-    fn stored_dates(&self, id: &str, partner_id: &str) -> Result<Vec<SeenAt>> {
+    fn stored_dates(&self, id: &str, partner_id: &str, call: &Call) -> Result<Vec<SeenAt>> {
         cpu::note_foreground();
         check_id(id.as_bytes())?;
         check_id(partner_id.as_bytes())?;
@@ -118,9 +117,9 @@ impl EngineTableSnapshot {
         let by_partner_id = locate(&self.table, Side::PartnerId, partner_id, self.point.last)?;
         let rows = |locations: &[_]| locations.iter().map(KeyLocation::len).sum::<usize>();
         if rows(&by_id) <= rows(&by_partner_id) {
-            pair_dates(&by_id, partner_id)
+            pair_dates(&by_id, partner_id, call)
         } else {
-            pair_dates(&by_partner_id, id)
+            pair_dates(&by_partner_id, id, call)
         }
     }
 }
@@ -153,19 +152,21 @@ impl TableSnapshot for EngineTableSnapshot {
                 check_id(key.as_bytes())?;
                 let key = packer.pack(key.as_bytes());
                 let locations = locate(&self.table, lookup.by, key, self.point.last)?;
-                add_answers(&locations, rules, lookup.limit, &mut answers)?;
+                add_answers(&locations, rules, lookup.limit, &mut answers, call)?;
             }
         }
         Ok(answers.finish())
     }
 
-    fn last_seen(&self, id: &str, partner_id: &str, _: &Call) -> Result<Option<SeenAt>> {
-        let (dates, visible) = (self.stored_dates(id, partner_id)?, self.visible(Window::ALL));
+    fn last_seen(&self, id: &str, partner_id: &str, call: &Call) -> Result<Option<SeenAt>> {
+        let (dates, visible) =
+            (self.stored_dates(id, partner_id, call)?, self.visible(Window::ALL));
         Ok(dates.first().copied().filter(|date| visible.contains(*date)))
     }
 
-    fn history(&self, id: &str, partner_id: &str, _: &Call) -> Result<Vec<SeenAt>> {
-        let (mut dates, visible) = (self.stored_dates(id, partner_id)?, self.visible(Window::ALL));
+    fn history(&self, id: &str, partner_id: &str, call: &Call) -> Result<Vec<SeenAt>> {
+        let (mut dates, visible) =
+            (self.stored_dates(id, partner_id, call)?, self.visible(Window::ALL));
         dates.dedup();
         if self.table.row_rules.keep == Keep::Last {
             dates.truncate(1);

@@ -11,9 +11,10 @@
 use super::Manifest;
 use super::paths::LOCK;
 use crate::disk::{Disk, Lock};
-use crate::sync::Ordering::{AcqRel, Acquire, Relaxed};
-use crate::sync::{self, AtomicBool, AtomicUsize, Mutex};
-use std::collections::BTreeSet;
+use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use crate::sync::{self, AtomicBool, AtomicUsize, Instant, Mutex};
+use idmatch_store::Status;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
@@ -33,8 +34,10 @@ pub(crate) struct Reaper {
     /// The writer lock of this process, as long as it is held.
     lock: Mutex<Option<Weak<dyn Lock>>>,
     obsolete: Mutex<Vec<PathBuf>>,
-    /// Obsolete files that a version of this process still has.
-    pinned: Mutex<BTreeSet<PathBuf>>,
+    /// Obsolete files that a version of this process still has, and since when they are obsolete.
+    pinned: Mutex<BTreeMap<PathBuf, Instant>>,
+    /// Whether a thread is about to remove files.
+    is_reaping: AtomicBool,
     /// How many writers will remove what becomes obsolete meanwhile.
     collectors: AtomicUsize,
     /// The process that opened the store: a fork removes nothing.
@@ -53,7 +56,7 @@ impl StoredFile {
     /// Says that the published manifest does not name it any more.
     pub(crate) fn mark_obsolete(&self) {
         if !self.is_obsolete.swap(true, Relaxed) {
-            self.reaper.pinned.lock().insert(self.path.clone());
+            self.reaper.pinned.lock().entry(self.path.clone()).or_insert_with(sync::instant);
         }
     }
 }
@@ -75,6 +78,7 @@ impl Reaper {
             lock: Mutex::new(None),
             obsolete: Mutex::default(),
             pinned: Mutex::default(),
+            is_reaping: AtomicBool::new(false),
             collectors: AtomicUsize::new(0),
             process: std::process::id(),
         })
@@ -97,7 +101,16 @@ impl Reaper {
 
     /// Whether a version of this process still has this file, which the manifest names no more.
     pub(crate) fn is_pinned(&self, path: &Path) -> bool {
-        self.pinned.lock().contains(path)
+        self.pinned.lock().contains_key(path)
+    }
+
+    /// What versions of this process keep. Cost: a look at each file, which is not read.
+    pub(crate) fn status(&self) -> Status {
+        let pinned = self.pinned.lock().clone();
+        // A file that is gone meanwhile takes no space.
+        let bytes = pinned.keys().filter_map(|path| self.disk.len(path).ok()).sum();
+        let oldest = pinned.values().min().map(Instant::elapsed);
+        Status { pinned_bytes: bytes, oldest_pinned: oldest }
     }
 
     /// Begins an operation of a writer, which removes what becomes obsolete at its end.
@@ -112,12 +125,18 @@ impl Reaper {
         }
         self.pinned.lock().remove(&path);
         self.obsolete.lock().push(path);
-        if self.collectors.load(Acquire) == 0 {
+        if self.collectors.load(Acquire) == 0 && !self.is_reaping.swap(true, AcqRel) {
             let reaper = self.clone();
-            if sync::spawn("idmatch-reaper", move || reaper.remove_obsolete()).is_err() {
-                self.remove_obsolete();
+            if sync::spawn("idmatch-reaper", move || reaper.reap()).is_err() {
+                self.reap();
             }
         }
+    }
+
+    fn reap(&self) {
+        // What becomes obsolete from now on may be too late for this thread.
+        self.is_reaping.store(false, Release);
+        self.remove_obsolete();
     }
 
     /// Best effort: the next holder of the writer lock removes what is left.

@@ -45,7 +45,7 @@ pub(crate) struct VersionSet {
     pub(super) next_file: AtomicU64,
     /// Whether the manifest that is in place may not be durable.
     pub(super) manifest_in_doubt: AtomicBool,
-    pub(super) reaper: Arc<Reaper>,
+    pub(crate) reaper: Arc<Reaper>,
     /// Files with smaller numbers that no manifest names stay; see `LockNote::kept_before`.
     pub(super) kept_before: AtomicU64,
     /// Identities of tables that are not made yet, by name.
@@ -92,8 +92,19 @@ impl VersionSet {
         self.current.load_full()
     }
 
-    /// The last commit that may be read. Asked before [`VersionSet::current`], so that of a later commit all
-    /// tables have all rows, in segments, or none.
+    /// The current version, and the last commit that it may be read up to: both of one moment. So a reader sees
+    /// no publication without the commits before it. Cost: nanoseconds.
+    pub(crate) fn point(&self) -> (Arc<Version>, Commit) {
+        loop {
+            let version = self.current();
+            let last = self.last_commit();
+            if Arc::ptr_eq(&version, &self.current.load()) {
+                return (version, last);
+            }
+        }
+    }
+
+    /// The last commit that may be read.
     pub(crate) fn last_commit(&self) -> Commit {
         self.last_commit.load(Acquire)
     }

@@ -80,6 +80,7 @@ impl WritePath {
         durability: Durability,
         call: &Call,
     ) -> Result<()> {
+        call.check()?;
         // The table that the rows are for must be durable before them.
         make_durable(&self.versions, &self.lock, table)?;
         let empty = || Batch { table, durability, count: 0, rows: Vec::new() };

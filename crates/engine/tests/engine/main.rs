@@ -5,6 +5,7 @@
 //! process, and because it is linked once.
 #![allow(clippy::disallowed_methods, reason = "tests make and harm files themselves")]
 
+mod calls;
 mod common;
 mod compaction;
 mod conformance;
@@ -14,6 +15,7 @@ mod erasure;
 mod error_fields;
 mod faults;
 mod format;
+mod frozen;
 mod full_disk;
 mod fuzz_regressions;
 mod golden;
@@ -27,11 +29,13 @@ mod orders;
 mod positions;
 mod power;
 mod properties;
+mod ranges;
 mod readers;
 mod recover;
 mod removal;
 mod repair;
 mod retention;
+mod snapshots;
 mod soak;
 mod upserts;
 mod waits;

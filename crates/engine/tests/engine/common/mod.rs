@@ -12,6 +12,7 @@ mod power_disk;
 mod question;
 mod rows;
 mod scale;
+mod whole;
 
 pub(crate) use child::{Child, role};
 pub(crate) use faulty_disk::{Fault, FaultyDisk};
@@ -33,3 +34,4 @@ pub(crate) use rows::{
 pub(crate) use scale::{
     EVENT_TIMEOUT, Random, is_long, places, report, runs, seconds, seed, skip, stride,
 };
+pub(crate) use whole::{assert_same, looked_up, rows_of, scanned, whole};
