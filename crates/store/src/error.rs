@@ -2,7 +2,7 @@
 //!
 //! The text speaks for this level alone; a cause from below is in `source()`.
 
-use crate::RowNumbers;
+use crate::row_numbers::RowNumbers;
 use idmatch_model::{SeenAt, TableName, TableOptions};
 use std::fmt;
 use std::time::Duration;

@@ -15,6 +15,7 @@ mod error;
 mod figures;
 mod ingest;
 mod matching;
+mod row_numbers;
 mod scan;
 mod table;
 mod traits;
@@ -28,12 +29,13 @@ pub use error::{Error, ErrorFields, ErrorKind, Result};
 pub use figures::{Distinct, Durability, Erased, Erasures, Finding, Repaired, Status, TableStats};
 pub use ingest::{
     BatchSource, IdColumn, Ingest, NoRejects, ObservationSource, Observations, OneObservation,
-    Reject, RejectSink, RowNumbers, RowRun, SourceBatch, population_ids, stored_rows,
+    Reject, RejectSink, SourceBatch, population_ids, stored_rows,
 };
 pub use matching::{
     Match, MatchCounts, MatchLane, MatchQuery, MatchSink, PlanStep, UnmatchedReason, match_schema,
     not_positional,
 };
+pub use row_numbers::{RowNumbers, RowRun};
 pub use scan::{PARTS, Parts, RowBatch, RowLane};
 pub use table::{OpenTables, Table, admin};
 pub use traits::{Admin, Snapshot, Store, TableSnapshot};

@@ -1,8 +1,7 @@
 //! Judges the rows of a load or an upsert, and counts and reports the bad ones.
 
-use super::observations::{Columns, Observations};
+use super::observations::{Columns, Observations, numbers};
 use super::rejects::{BadRows, Reject, RejectSink};
-use super::row_numbers::RowNumbers;
 use super::source::SourceBatch;
 use crate::{Error, ErrorFields, ErrorKind, Result};
 use idmatch_model::SeenAt;
@@ -53,14 +52,14 @@ impl<'a> Ingest<'a> {
     pub fn observations(&self, source: &SourceBatch) -> Result<Observations> {
         let (columns, wrong) = Columns::read(source, self.now)?;
         self.count(source.batch.num_rows());
-        let numbers = RowNumbers::of_batch(source, &wrong);
+        let rows = numbers(source, &wrong);
         if wrong.rows.is_empty() {
-            return Ok(columns.all(numbers));
+            return Ok(columns.all(rows));
         }
         let good: Vec<bool> =
             (0..source.batch.num_rows()).map(|row| !wrong.rows.contains_key(&row)).collect();
         self.report(source, wrong)?;
-        columns.only(good, numbers)
+        columns.only(good, rows)
     }
 
     /// Refuses a date that no observation could have: more than a day ahead.

@@ -13,7 +13,6 @@ mod judge;
 mod observations;
 mod pulled;
 mod rejects;
-mod row_numbers;
 mod source;
 mod targets;
 
@@ -22,5 +21,4 @@ pub use judge::Ingest;
 pub use observations::Observations;
 pub use pulled::{ObservationSource, stored_rows};
 pub use rejects::{NoRejects, Reject, RejectSink};
-pub use row_numbers::{RowNumbers, RowRun};
 pub use source::{BatchSource, OneObservation, SourceBatch};

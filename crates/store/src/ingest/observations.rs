@@ -3,9 +3,8 @@
 use super::dates;
 use super::ids::{self, IdColumn};
 use super::rejects::BadRows;
-use super::row_numbers::RowNumbers;
 use super::source::{SourceBatch, column};
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result, RowNumbers};
 use arrow_array::{BinaryViewArray, BooleanArray};
 use idmatch_model::SeenAt;
 
@@ -41,11 +40,23 @@ impl Observations {
 pub(super) fn stored(source: &SourceBatch) -> Result<Observations> {
     let (columns, wrong) = Columns::read(source, SeenAt::MAX)?;
     let Some((row, (column, reason))) = wrong.rows.first_key_value() else {
-        return Ok(columns.all(RowNumbers::of_batch(source, &wrong)));
+        return Ok(columns.all(numbers(source, &wrong)));
     };
     let (name, row) = (&source.source, source.first_row + *row as u64);
     let text = format!("{name}, row {row}: {column} {reason}; verify the table, and repair it");
     Err(Error::new(ErrorKind::Corrupt, text))
+}
+
+/// The numbers of the rows of a batch without the bad ones.
+pub(super) fn numbers(batch: &SourceBatch, wrong: &BadRows) -> RowNumbers {
+    let number = |row: usize| batch.first_row + row as u64;
+    let (mut numbers, mut next) = (RowNumbers::default(), 0);
+    for bad in wrong.rows.keys() {
+        numbers.push(&batch.source, number(next)..number(*bad));
+        next = bad + 1;
+    }
+    numbers.push(&batch.source, number(next)..number(batch.batch.num_rows()));
+    numbers
 }
 
 /// The columns of a batch, bad rows included.

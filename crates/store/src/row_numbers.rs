@@ -2,8 +2,6 @@
 //!
 //! Invariant: no run is empty, and two runs of a source that follow each other have a gap between them.
 
-use super::rejects::BadRows;
-use super::source::SourceBatch;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -23,18 +21,6 @@ pub struct RowRun {
 }
 
 impl RowNumbers {
-    /// The rows of a batch without the bad ones.
-    pub(super) fn of_batch(batch: &SourceBatch, wrong: &BadRows) -> RowNumbers {
-        let number = |row: usize| batch.first_row + row as u64;
-        let (mut numbers, mut next) = (RowNumbers::default(), 0);
-        for bad in wrong.rows.keys() {
-            numbers.push(&batch.source, number(next)..number(*bad));
-            next = bad + 1;
-        }
-        numbers.push(&batch.source, number(next)..number(batch.batch.num_rows()));
-        numbers
-    }
-
     /// The runs, in order.
     pub fn runs(&self) -> &[RowRun] {
         &self.runs
@@ -76,7 +62,8 @@ impl RowNumbers {
         next.runs.iter().for_each(|run| self.push(&run.source, run.rows.clone()));
     }
 
-    fn push(&mut self, source: &Arc<str>, rows: Range<u64>) {
+    /// Adds the rows that come next, of one source.
+    pub(crate) fn push(&mut self, source: &Arc<str>, rows: Range<u64>) {
         if rows.is_empty() {
             return;
         }
