@@ -71,7 +71,7 @@ impl Reader<'_> {
     fn open(self, call: &Call) -> Result<Arc<dyn TableSnapshot>> {
         match &self.0.frozen {
             Some(frozen) => frozen.open(call),
-            None => self.0.table.with_call(call.clone()).snapshot(),
+            None => self.0.table.snapshot_for(call),
         }
     }
 

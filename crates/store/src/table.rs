@@ -126,8 +126,16 @@ impl Table {
     /// # Errors
     /// `TableNotFound`.
     pub fn snapshot(&self) -> Result<Arc<dyn TableSnapshot>> {
-        let snapshot = self.store.snapshot(&self.call)?;
-        snapshot.table(snapshot.resolve(&self.name, &self.call)?, &self.call)
+        self.snapshot_for(&self.call)
+    }
+
+    /// The same for another call.
+    ///
+    /// # Errors
+    /// `TableNotFound`.
+    pub fn snapshot_for(&self, call: &Call) -> Result<Arc<dyn TableSnapshot>> {
+        let snapshot = self.store.snapshot(call)?;
+        snapshot.table(snapshot.resolve(&self.name, call)?, call)
     }
 
     /// The options, also of a table that the first write makes.
