@@ -67,6 +67,25 @@ def test_lookups_in_both_directions(table: idmatch.Table) -> None:
     assert table.partner_ids("nobody").num_rows == 0
 
 
+def test_lookups_of_many_keys_and_snapshots(store: idmatch.Store) -> None:
+    table = store.create_table("many", keep="all")
+    table.load(observations(("a", "x", NOON), ("a", "y", NOON + DAY), ("b", "x", NOON)))
+    answers = [[("y", NOON + DAY), ("x", NOON)], [], [("x", NOON)]]
+    assert table.lookup_many(["a", "nobody", "b"]) == answers
+    assert table.lookup_many(["a", "b"], limit=1) == [answers[0][:1], answers[2]]
+    assert table.lookup("x", by="partner_id") == [("a", NOON), ("b", NOON)]
+    with store.snapshot() as snapshot:
+        assert (snapshot.version, snapshot.tables()) == (None, ["many"])
+        frozen = snapshot.table("many")
+        assert frozen.lookup_many(["a", "nobody", "b"]) == answers
+        # Servers keep no old rows.
+        table.erase(id="a")
+        assert frozen.lookup("a") == []
+    with pytest.raises(idmatch.InvalidArgument, match="the snapshot is closed"):
+        frozen.lookup("b")
+    assert store.status() == (0, None)
+
+
 def test_a_population_is_matched(table: idmatch.Table, tmp_path: Path) -> None:
     result = table.match(pa.table({"id": ["a", "b", "a", "nobody"]}))
     assert (result.population, result.matched, result.rows) == (4, 3, 5)
