@@ -1,15 +1,16 @@
 //! No write waits for an operation that reads a table: verify and backup stop in the middle, and upserts,
-//! erasures and compactions go on. What they read stays until they are done.
+//! erasures and compactions go on. What they read stays until they are done. Operations that wait for each
+//! other end when their callers' time is over.
 
 use crate::common::{
-    Batches, GatedDisk, Row, create, erase, load, name, rows_of_all_kinds, upsert,
+    Batches, GatedDisk, Row, assert_cancelled, create, erase, load, name, rows_of_all_kinds, upsert,
 };
 use idmatch_engine::EngineStore;
 use idmatch_model::{Keep, SeenAt, Target};
-use idmatch_store::{Admin, Call, OpenTables, Table};
+use idmatch_store::{Admin, BatchSource, Call, OpenTables, Result, SourceBatch, Table};
 use std::sync::Arc;
-use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
 
 /// Only a wait that never ends takes so long.
 const FOREVER: Duration = Duration::from_secs(120);
@@ -87,4 +88,75 @@ fn no_write_waits_for_a_backup() {
         let there = copy.last_seen(&id, &partner_id).unwrap().map(SeenAt::millis_i64);
         assert!(there >= Some(seen_at), "{ending}");
     }
+}
+
+/// A source that says when it is asked first, and then waits.
+struct Paused(Option<(Sender<()>, Receiver<()>)>);
+
+impl BatchSource for Paused {
+    fn next_batch(&mut self) -> Result<Option<SourceBatch>> {
+        // Each thread of a load asks.
+        if let Some((asked, go_on)) = self.0.take() {
+            asked.send(()).unwrap();
+            go_on.recv().unwrap();
+        }
+        Ok(None)
+    }
+}
+
+/// Runs a call while another operation is in the middle, and then lets that go on.
+fn give_up_during(
+    goes_on: impl FnOnce() + Send,
+    reached: &Receiver<()>,
+    open: &Sender<()>,
+    waits: impl FnOnce(Call) -> Result<()> + Send + 'static,
+    what: &str,
+) {
+    std::thread::scope(|scope| {
+        let other = scope.spawn(goes_on);
+        reached.recv_timeout(FOREVER).unwrap();
+        let (done, was_done) = channel();
+        // Long enough to begin to wait. If it does not wait, it ends all the same.
+        let deadline = Instant::now() + Duration::from_millis(60);
+        std::thread::spawn(move || done.send(waits(Call::default().until(deadline))));
+        let outcome = was_done.recv_timeout(FOREVER);
+        open.send(()).unwrap();
+        other.join().unwrap();
+        assert_cancelled(outcome.unwrap_or_else(|_| panic!("{what} waits for ever")), what);
+    });
+}
+
+#[test]
+fn no_call_waits_for_another_operation_beyond_its_deadline() {
+    let (dir, disk) = (tempfile::tempdir().unwrap(), GatedDisk::new());
+    let (_store, table) = store(&disk, dir.path());
+    let (asked, reached) = channel();
+    let (open, go_on) = channel();
+    let loading = table.clone();
+    let goes_on = move || load(&loading, &mut Paused(Some((asked, go_on)))).unwrap();
+    let other = table.clone();
+    let waits = move |call: Call| {
+        let again = other.with_call(call);
+        assert_cancelled(again.repair(false), "a repair during a load");
+        load(&again, &mut Batches::of_rows(&rows()[..9], 9))
+    };
+    give_up_during(goes_on, &reached, &open, waits, "a load during a load");
+
+    let gate = disk.close_for(".era");
+    let erasing = table.clone();
+    let target = [Target::Id(rows()[7].0.clone())];
+    let again = (table.clone(), target.clone());
+    let goes_on = || assert!(erase(&erasing, &target, 10_000).is_ok());
+    let waits = move |call| erase(&again.0.with_call(call), &again.1, 10_000).map(drop);
+    give_up_during(goes_on, &gate.reached, &gate.open, waits, "an erasure during an erasure");
+
+    table.compact().unwrap();
+    load(&table, &mut Batches::of_rows(&rows(), 100)).unwrap();
+    let gate = disk.close_for(".seg");
+    let compacting = table.clone();
+    let again = table.clone();
+    let goes_on = move || compacting.compact().unwrap();
+    let waits = move |call: Call| again.with_call(call).compact();
+    give_up_during(goes_on, &gate.reached, &gate.open, waits, "a compaction during a compaction");
+    assert_eq!(table.verify().unwrap(), []);
 }

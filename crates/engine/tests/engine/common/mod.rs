@@ -27,7 +27,7 @@ pub(crate) use marked::{
     Counts, Hub, Progress, WhenDropped, hub_numbers, is_between, marked, marked_in,
 };
 pub(crate) use power_disk::{PowerDisk, Unsynced};
-pub(crate) use question::{Question, ask, questions};
+pub(crate) use question::{Question, ask, assert_cancelled, questions};
 pub(crate) use rows::{
     Batches, NoRejects, NumberedRows, Row, create, erase, load, name, rows_of_all_kinds, upsert,
 };

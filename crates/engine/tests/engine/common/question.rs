@@ -1,11 +1,10 @@
 //! Every question that a table answers, asked the same way of every backend.
 
 use super::rows::{Batches, Row};
+use super::whole::rows_of;
 use arrow_array::RecordBatch;
-use arrow_array::cast::AsArray;
-use arrow_array::types::TimestampMillisecondType;
 use idmatch_model::{Pick, SeenAt, Side, Window};
-use idmatch_store::{MatchQuery, Result, Table};
+use idmatch_store::{ErrorKind, MatchQuery, Result, Table};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
@@ -85,9 +84,10 @@ pub(crate) fn ask(table: &Table, question: &Question) -> Result<Vec<Row>> {
     }
 }
 
-fn rows_of(batch: &RecordBatch) -> Vec<Row> {
-    let text = |column: usize| batch.column(column).as_string::<i32>().iter().flatten();
-    let dates = batch.column(2).as_primitive::<TimestampMillisecondType>().values();
-    let rows = text(0).zip(text(1)).zip(dates);
-    rows.map(|((key, answer), date)| (key.to_owned(), answer.to_owned(), *date)).collect()
+/// A call has ended because its caller gave up or its time was over.
+pub(crate) fn assert_cancelled<T>(outcome: Result<T>, what: &str) {
+    match outcome {
+        Ok(_) => panic!("{what} did all of its work"),
+        Err(e) => assert_eq!(e.kind(), ErrorKind::Cancelled, "{what}: {e}"),
+    }
 }
