@@ -133,21 +133,25 @@ impl Reaper {
         }
     }
 
+    /// Removes what becomes obsolete meanwhile, too: that starts no thread of its own.
     fn reap(&self) {
-        // What becomes obsolete from now on may be too late for this thread.
-        self.is_reaping.store(false, Release);
-        self.remove_obsolete();
-    }
-
-    /// Best effort: the next holder of the writer lock removes what is left.
-    fn remove_obsolete(&self) {
-        if !self.obsolete.lock().is_empty() {
-            self.remove_unnamed();
+        loop {
+            let is_done = self.remove_obsolete().is_some();
+            self.is_reaping.store(false, Release);
+            let is_more = is_done && !self.obsolete.lock().is_empty();
+            if !is_more || self.is_reaping.swap(true, AcqRel) {
+                return;
+            }
         }
     }
 
-    /// Removes files that the manifest does not name; `None` if it is unknown which these are. Then a thread that
-    /// publishes meanwhile does it.
+    /// `None` if some are left. Best effort: the next holder of the writer lock removes these.
+    fn remove_obsolete(&self) -> Option<()> {
+        if self.obsolete.lock().is_empty() { Some(()) } else { self.remove_unnamed() }
+    }
+
+    /// Removes files that the manifest does not name; `None` if it names some, or if it is unknown which these are.
+    /// Then a thread that publishes meanwhile does it.
     fn remove_unnamed(&self) -> Option<()> {
         let known = self.known.lock().clone();
         self.check_in_place(&known)?;
@@ -164,11 +168,12 @@ impl Reaper {
         let paths = std::mem::take(&mut *self.obsolete.lock());
         let (named, unnamed): (Vec<_>, Vec<_>) =
             paths.into_iter().partition(|path| known.needs(&named, path));
+        let is_all = named.is_empty();
         self.obsolete.lock().extend(named);
         for path in unnamed {
             self.disk.remove(&path).ok();
         }
-        Some(())
+        is_all.then_some(())
     }
 
     fn check_in_place(&self, known: &Manifest) -> Option<()> {

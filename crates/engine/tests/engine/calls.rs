@@ -2,8 +2,8 @@
 //! as before. Progress adds up to the work.
 
 use crate::common::{
-    Batches, GatedDisk, NumberedRows, Row, assert_cancelled, assert_nothing_leaked, create, erase,
-    files, load, name, rows_of_all_kinds, upsert,
+    Batches, EVENT_TIMEOUT, GatedDisk, NumberedRows, Row, assert_cancelled, assert_nothing_leaked,
+    create, erase, files, load, name, rows_of_all_kinds, upsert,
 };
 use arrow_array::RecordBatch;
 use idmatch_engine::{EngineStore, MemoryLimits};
@@ -19,8 +19,6 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Only a wait that never ends takes so long.
-const FOREVER: Duration = Duration::from_secs(120);
 /// No machine does the work below in this time.
 const SHORT: Duration = Duration::from_millis(1);
 const QUERY: MatchQuery =
@@ -119,7 +117,7 @@ fn a_load_that_is_given_up_publishes_nothing() {
         let table = table.with_call(cancelled_by(&cancelled));
         let mut source = Batches::of_rows(&rows, 50);
         let load = scope.spawn(move || load(&table, &mut source));
-        gate.reached.recv_timeout(FOREVER).unwrap();
+        gate.reached.recv_timeout(EVENT_TIMEOUT).unwrap();
         cancelled.store(true, Relaxed);
         gate.open.send(()).unwrap();
         assert_cancelled(load.join().unwrap(), "the sorting");
@@ -142,7 +140,7 @@ fn an_upsert_that_is_given_up_leaves_whole_batches() {
     assert_cancelled(upsert(&table.with_call(cancelled_by(&cancelled)), &mut source), "the upsert");
     // Batches have 100,000 rows.
     assert_eq!(table.stats().unwrap().memtable_rows, 100_000);
-    assert_eq!(table.last_seen(&rows[99_999].0, &rows[99_999].1).unwrap().is_some(), true);
+    assert!(table.last_seen(&rows[99_999].0, &rows[99_999].1).unwrap().is_some());
     assert_eq!(table.last_seen(&rows[100_000].0, &rows[100_000].1).unwrap(), None);
     assert_eq!(table.verify().unwrap(), []);
     upsert(&table, &mut Batches::of_rows(&rows, 100_000)).unwrap();
@@ -161,7 +159,7 @@ fn a_compaction_that_is_given_up_changes_no_answer() {
     std::thread::scope(|scope| {
         let table = table.with_call(cancelled_by(&cancelled));
         let compaction = scope.spawn(move || table.compact());
-        gate.reached.recv_timeout(FOREVER).unwrap();
+        gate.reached.recv_timeout(EVENT_TIMEOUT).unwrap();
         cancelled.store(true, Relaxed);
         gate.open.send(()).unwrap();
         assert_cancelled(compaction.join().unwrap(), "the compaction");
@@ -186,7 +184,7 @@ fn a_backup_that_is_given_up_leaves_no_store() {
         std::thread::scope(|scope| {
             let call = cancelled_by(&cancelled);
             let backup = scope.spawn(|| store.backup(&copy, &{ call }));
-            gate.reached.recv_timeout(FOREVER).unwrap();
+            gate.reached.recv_timeout(EVENT_TIMEOUT).unwrap();
             cancelled.store(true, Relaxed);
             gate.open.send(()).unwrap();
             assert_cancelled(backup.join().unwrap(), ending);

@@ -1,7 +1,8 @@
 //! Handles of one directory in one process share the writer; each is closed for itself. A fork has no part in it.
 
 use crate::common::{
-    Batches, GatedDisk, create, load, name, open_apart, rows_of_all_kinds, upsert,
+    Batches, EVENT_TIMEOUT, GatedDisk, create, listed, load, name, open_apart, rows_of_all_kinds,
+    upsert,
 };
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::Keep;
@@ -104,8 +105,10 @@ fn a_store_that_is_opened_again_writes_after_the_flush_of_the_one_before() {
     let gate = disk.close_for(".seg");
     let flushing = (0..).find(|number| {
         write(&table, &format!("{number}")).unwrap();
-        gate.reached.try_recv().is_ok()
+        // The flush has begun. Many more rows would wait for it.
+        listed(&root.join("journal")).len() > 1
     });
+    gate.reached.recv_timeout(EVENT_TIMEOUT).unwrap();
     drop((store, table));
     // Nobody waits to read.
     let store = open();

@@ -208,7 +208,7 @@ fn crafted(count: u64) -> Vec<u64> {
 fn identifiers_that_were_made_to_share_a_hash_are_spread_by_the_secret_seed() {
     let dir = tempfile::tempdir().unwrap();
     let rows: Vec<Row> =
-        crafted(20_000).iter().map(|n| (n.to_string(), "p".to_owned(), 1_000)).collect();
+        crafted(50_000).iter().map(|n| (n.to_string(), "p".to_owned(), 1_000)).collect();
     let store = EngineStore::open(dir.path()).unwrap();
     let table = create(&store, "t", Keep::Last).unwrap();
     load(&table, &mut Batches::of_rows(&rows, 5_000)).unwrap();

@@ -3,7 +3,8 @@
 //! other end when their callers' time is over.
 
 use crate::common::{
-    Batches, GatedDisk, Row, assert_cancelled, create, erase, load, name, rows_of_all_kinds, upsert,
+    Batches, EVENT_TIMEOUT, GatedDisk, Row, assert_cancelled, create, erase, load, name,
+    rows_of_all_kinds, upsert,
 };
 use idmatch_engine::EngineStore;
 use idmatch_model::{Keep, SeenAt, Target};
@@ -11,9 +12,6 @@ use idmatch_store::{Admin, BatchSource, Call, OpenTables, Result, SourceBatch, T
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
-
-/// Only a wait that never ends takes so long.
-const FOREVER: Duration = Duration::from_secs(120);
 
 fn rows() -> Vec<Row> {
     rows_of_all_kinds(300)
@@ -49,14 +47,14 @@ fn write_during<T: Send>(
     let gate = disk.close_for(ending);
     std::thread::scope(|scope| {
         let reader = scope.spawn(reads);
-        gate.reached.recv_timeout(FOREVER).unwrap();
+        gate.reached.recv_timeout(EVENT_TIMEOUT).unwrap();
         let (done, was_done) = channel();
         let table = table.clone();
         std::thread::spawn(move || {
             write(&table);
             done.send(()).ok();
         });
-        let written = was_done.recv_timeout(FOREVER);
+        let written = was_done.recv_timeout(EVENT_TIMEOUT);
         gate.open.send(()).unwrap();
         let read = reader.join().unwrap();
         written.expect("a write waits for a read");
@@ -114,12 +112,12 @@ fn give_up_during(
 ) {
     std::thread::scope(|scope| {
         let other = scope.spawn(goes_on);
-        reached.recv_timeout(FOREVER).unwrap();
+        reached.recv_timeout(EVENT_TIMEOUT).unwrap();
         let (done, was_done) = channel();
         // Long enough to begin to wait. If it does not wait, it ends all the same.
         let deadline = Instant::now() + Duration::from_millis(60);
         std::thread::spawn(move || done.send(waits(Call::default().until(deadline))));
-        let outcome = was_done.recv_timeout(FOREVER);
+        let outcome = was_done.recv_timeout(EVENT_TIMEOUT);
         open.send(()).unwrap();
         other.join().unwrap();
         assert_cancelled(outcome.unwrap_or_else(|_| panic!("{what} waits for ever")), what);
