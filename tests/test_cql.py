@@ -187,8 +187,9 @@ def test_what_is_wrong_is_said(node: str, store: idmatch.Store, tmp_path: Path) 
         idmatch.open(f"cql://{node}/ids?colour=red")
     with pytest.raises(idmatch.InvalidArgument, match="durability"):
         idmatch.open(f"cql://{node}/ids", durability="interval")
-    with pytest.raises(idmatch.InvalidArgument, match="snapshot"):
+    with pytest.raises(idmatch.Unsupported, match="snapshot") as unsupported:
         store.backup("elsewhere")
+    assert "nodetool" in str(unsupported.value.instead)
 
 
 def test_every_command_takes_an_address(cli: Cli, address: str) -> None:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from idmatch import _core
-from idmatch._errors import Error, InvalidArgument
+from idmatch._errors import Error, InvalidArgument, Unsupported
 
 from . import _commands
 from ._parser import parser
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _BROKEN_PIPE
     except KeyboardInterrupt:
         return _fail("interrupted", _INTERRUPTED)
-    except InvalidArgument as error:
+    except (InvalidArgument, Unsupported) as error:
         return _fail(error, _WRONG_USAGE)
     except (Error, OSError, UnicodeError) as error:
         return _fail(error, _FAILED)
