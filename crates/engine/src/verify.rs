@@ -19,8 +19,7 @@ use std::sync::Arc;
 use twox_hash::xxhash3_128::Hasher;
 
 /// Verifies a table as it is now, and names files of the store that no manifest names and no writer removes.
-/// Cost: every file of the table is read once, and every row once more in
-/// each direction.
+/// Cost: every file of the table is read once, and every row once more in each direction.
 ///
 /// # Errors
 /// `TableNotFound`, `Io` and `Cancelled`; damage is a finding.

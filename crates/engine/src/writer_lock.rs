@@ -1,7 +1,8 @@
 //! The writer lock: one process writes a store at a time.
 //!
 //! It is an advisory file lock. Everything in the process that writes shares it; it is released with the last
-//! of them, also where a fork still has the file open. Its new holder catches up with the store and removes orphans. Must not know what is written.
+//! of them, also where a fork still has the file open. Its new holder catches up with the store and removes
+//! orphans. Must not know what is written.
 
 use crate::disk::{Lock, io_error, place};
 use crate::sync::{self, Mutex, Rank, RankedMutex};

@@ -1,7 +1,7 @@
 //! The note in LOCK: who writes, or wrote last, and what was published last.
 //!
-//! It is written after the manifest is durable. Only the first one of a store is synced. A manifest that is older than the note is not
-//! the last one that was published. Must not know the lock itself.
+//! It is written after the manifest is durable. Only the first one of a store is synced. A manifest that is older
+//! than the note is not the last one that was published. Must not know the lock itself.
 
 use super::{Manifest, sealed};
 use crate::identity::Identity;

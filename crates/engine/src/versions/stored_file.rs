@@ -150,8 +150,8 @@ impl Reaper {
         if self.obsolete.lock().is_empty() { Some(()) } else { self.remove_unnamed() }
     }
 
-    /// Removes files that the manifest does not name; `None` if it names some, or if it is unknown which these are.
-    /// Then a thread that publishes meanwhile does it.
+    /// Removes files that the manifest does not name; `None` if it names some, or if it is unknown which these
+    /// are. Then a thread that publishes meanwhile does it.
     fn remove_unnamed(&self) -> Option<()> {
         let known = self.known.lock().clone();
         self.check_in_place(&known)?;
