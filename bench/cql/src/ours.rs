@@ -41,7 +41,7 @@ fn one_by_one(table: &Table, ids: &StringArray) -> Result<Value, Failure> {
     for id in ids.iter().flatten() {
         let began = Instant::now();
         let answers = table.answers(Side::Id, id, Window::ALL)?;
-        answers.seen_at.iter().for_each(|millis| sum.add(CqlTimestamp(*millis)));
+        answers.of(0).for_each(|(_, at)| sum.add(CqlTimestamp(at.millis_i64())));
         taken.saturating_record(began.elapsed().as_nanos() as u64);
     }
     Ok(crate::reads::lookups(sum, &taken))

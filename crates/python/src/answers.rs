@@ -56,8 +56,9 @@ pub(crate) fn into_pyarrow(
     answers: Answers,
 ) -> PyResult<Bound<'_, PyAny>> {
     let maker = Maker::of(py, by)?;
-    let dates = TimestampMillisecondArray::from(answers.seen_at).with_timezone("UTC");
-    let columns: Vec<ArrayRef> = vec![Arc::new(answers.values), Arc::new(dates)];
+    let (values, seen_at) = answers.into_columns();
+    let dates = TimestampMillisecondArray::from(seen_at).with_timezone("UTC");
+    let columns: Vec<ArrayRef> = vec![Arc::new(values), Arc::new(dates)];
     let rows =
         StructArray::try_new(maker.fields.clone(), columns, None).map_err(PyArrowError::from)?;
     // pyarrow moves the content out and marks the array as moved; the drop here frees the rest.

@@ -21,7 +21,7 @@ mod table;
 mod traits;
 mod version;
 
-pub use answers::{Answers, AnswersBuilder, Lookup};
+pub use answers::{Answers, Lookup};
 pub use call::{Call, Progress, ProgressSink, Unit};
 pub use clock::now;
 pub use copy::{Copied, CopyOptions, Sum, copy_table};

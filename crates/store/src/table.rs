@@ -134,8 +134,7 @@ impl Table {
     /// # Errors
     /// `TableNotFound`.
     pub fn snapshot_for(&self, call: &Call) -> Result<Arc<dyn TableSnapshot>> {
-        let snapshot = self.store.snapshot(call)?;
-        snapshot.table(snapshot.resolve(&self.name, call)?, call)
+        self.store.snapshot(call)?.table_named(&self.name, call)
     }
 
     /// The options, also of a table that the first write makes.

@@ -95,6 +95,14 @@ pub trait Snapshot: Send + Sync {
     /// # Errors
     /// `TableNotFound`.
     fn table(&self, id: TableId, call: &Call) -> Result<Arc<dyn TableSnapshot>>;
+
+    /// The table that has this name.
+    ///
+    /// # Errors
+    /// `TableNotFound`.
+    fn table_named(&self, name: &TableName, call: &Call) -> Result<Arc<dyn TableSnapshot>> {
+        self.table(self.resolve(name, call)?, call)
+    }
 }
 
 /// A table at one point. Every answer holds to its retention, by one reading of the clock.

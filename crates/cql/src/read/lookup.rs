@@ -10,7 +10,7 @@ use crate::context::TableContext;
 use crate::schema::metadata_cache::{TableMetadata, Visible};
 use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{Keep, SeenAt, Side, Window, newest_first};
-use idmatch_store::{Answers, AnswersBuilder, Lookup, Result};
+use idmatch_store::{Answers, Lookup, Result};
 use std::collections::HashSet;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
@@ -132,14 +132,14 @@ pub(crate) async fn lookup_many(
             KeyRows::new(context, metadata, (by, key), visible).await?.newest(limit).await
         })
         .buffered(CONCURRENT_KEYS);
-    let mut answers = AnswersBuilder::new(keys.len());
+    let mut answers = Answers::new(keys.len());
     while let Some(rows) = found.try_next().await? {
         for (value, seen_at) in rows {
             answers.push(&value, seen_at)?;
         }
         answers.end_key();
     }
-    Ok(answers.finish())
+    Ok(answers)
 }
 
 /// The newest date of a pair. Cost: one request; with keep="all" as many as newer rows take.

@@ -8,7 +8,7 @@ use crate::segment::Segment;
 use crate::tombstones::KeyTombstones;
 use crate::versions::TableVersion;
 use idmatch_model::{Keep, SeenAt, Side, Window};
-use idmatch_store::{AnswersBuilder, Call, Result};
+use idmatch_store::{Answers, Call, Result};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -94,7 +94,7 @@ pub(crate) fn add_answers(
     locations: &[KeyLocation],
     (keep, window): (Keep, Window),
     limit: usize,
-    answers: &mut AnswersBuilder,
+    answers: &mut Answers,
     call: &Call,
 ) -> Result<()> {
     let cursors = locations.iter().map(KeyLocation::cursor).collect::<Result<Vec<_>>>()?;

@@ -263,7 +263,7 @@ fn reads_that_are_given_up_end_in_the_middle() {
     assert_cancelled(erase(&table.with_call(soon()), &hot, 1_000_000), "an erasure of a hot key");
     assert_eq!(version(&store), before);
     let answers = snapshot.lookup_many(&["hot-0"], Lookup::by(Side::PartnerId), &Call::default());
-    assert_eq!(answers.unwrap().seen_at.len(), 75_000);
+    assert_eq!(answers.unwrap().of(0).count(), 75_000);
 }
 
 #[test]

@@ -4,8 +4,8 @@ use super::matched::MemoryMatch;
 use super::observed::Observed;
 use idmatch_model::{SeenAt, TableId, TableName, TableOptions, Window, check_id};
 use idmatch_store::{
-    Answers, AnswersBuilder, BatchSource, Call, Distinct, Lookup, Match, MatchQuery, MatchSink,
-    PARTS, Parts, Result, RowLane, TableSnapshot, TableStats, UnmatchedReason, Version,
+    Answers, BatchSource, Call, Distinct, Lookup, Match, MatchQuery, MatchSink, PARTS, Parts,
+    Result, RowLane, TableSnapshot, TableStats, UnmatchedReason, Version,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ impl TableSnapshot for MemoryTableSnapshot {
 
     fn lookup_many(&self, keys: &[&str], lookup: Lookup, call: &Call) -> Result<Answers> {
         let is_visible = self.visibility(lookup.window);
-        let mut all = AnswersBuilder::new(keys.len());
+        let mut all = Answers::new(keys.len());
         for key in keys {
             call.check()?;
             check_id(key.as_bytes())?;
@@ -72,7 +72,7 @@ impl TableSnapshot for MemoryTableSnapshot {
             }
             all.end_key();
         }
-        Ok(all.finish())
+        Ok(all)
     }
 
     fn last_seen(&self, id: &str, partner_id: &str, call: &Call) -> Result<Option<SeenAt>> {
