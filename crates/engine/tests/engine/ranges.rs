@@ -173,6 +173,7 @@ fn many_keys_are_answered_by_position() {
         let unknown = table.lookup_many(&["no", "body"], lookup, &call).unwrap();
         assert_eq!(unknown.keys(), 2);
         assert!((0..3).all(|position| unknown.of(position).next().is_none()));
+        assert!(unknown.into_columns().1.is_empty());
         for bad in ["", &"x".repeat(1_025)] {
             let error = table.lookup_many(&["i1", bad, "i2"], lookup, &call).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
