@@ -16,6 +16,7 @@ mod figures;
 mod ingest;
 mod matching;
 mod row_numbers;
+mod row_states;
 mod scan;
 mod table;
 mod traits;
@@ -36,6 +37,7 @@ pub use matching::{
     not_positional,
 };
 pub use row_numbers::{RowNumbers, RowRun};
+pub use row_states::RowStates;
 pub use scan::{PARTS, Parts, RowBatch, RowLane};
 pub use table::{OpenTables, Table, admin};
 pub use traits::{Admin, Snapshot, Store, TableSnapshot};

@@ -12,7 +12,7 @@
 //!    file. The servers go on to change, but a match stays as it was counted.
 //!
 //! A positional match also keeps the number of each row beside its identifier, and what became of the
-//! row ([`row_states`]). Other matches carry nothing of it.
+//! row ([`RowStates`](idmatch_store::RowStates)). Other matches carry nothing of it.
 //!
 //! [`run`] takes one tranche after another through these steps. Invariant: each population row is
 //! answered exactly once, or the match is an error.
@@ -22,7 +22,6 @@ mod output;
 mod plan;
 mod population;
 mod question;
-mod row_states;
 mod run;
 
 pub(crate) use run::CqlMatch;

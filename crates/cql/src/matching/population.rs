@@ -5,12 +5,12 @@
 //! it, beside the requests in flight. It then fits in the processor's caches, unlike all keys at
 //! once.
 
-use super::row_states::RowStates;
 use crate::schema::bucket::bucket;
 use arrow_array::Array;
 use idmatch_model::check_id;
 use idmatch_store::{
-    BatchSource, Call, Error, ErrorKind, MatchQuery, Result, SourceBatch, population_ids,
+    BatchSource, Call, Error, ErrorKind, MatchQuery, Result, RowStates, SourceBatch,
+    UnmatchedReason, population_ids,
 };
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -121,7 +121,8 @@ impl Population {
         let count = SECTIONS.min(usize::try_from(buckets).unwrap_or(1).max(1));
         let mut sections: Vec<Section> = (0..count).map(|_| Section::default()).collect();
         let (mut next_row, mut valid) = (first_row, 0);
-        let mut states = query.positions.then(|| RowStates::new(first_row));
+        // Lossless here and below: a positional match has fewer rows.
+        let mut states = query.positions.then(|| RowStates::new(first_row as u32));
         for batch in batches {
             let (ids, mut taken) = (population_ids(&batch)?, 0);
             let rows = next_row..query.row_after(next_row, ids.len())?;
@@ -130,13 +131,16 @@ impl Population {
                 states.extend(ids.len());
             }
             for (id, row) in ids.iter().zip(rows) {
-                // Lossless where it is used: a positional match has fewer rows.
                 let row = row as u32;
                 let key = match id.map(check_id) {
                     Some(Ok(key)) => key,
                     invalid => {
+                        let reason = match invalid {
+                            None => UnmatchedReason::Null,
+                            Some(_) => UnmatchedReason::Malformed,
+                        };
                         if let Some(states) = &states {
-                            states.reject(row, invalid.is_none());
+                            states.set_unmatched(row, reason);
                         }
                         continue;
                     }

@@ -6,13 +6,12 @@ use super::output::Output;
 use super::plan::ReadCounts;
 use super::population::Population;
 use super::question::Question;
-use super::row_states::RowStates;
 use crate::client::Use;
 use crate::context::TableContext;
 use idmatch_model::SeenAt;
 use idmatch_store::{
     BatchSource, Call, Error, ErrorKind, Match, MatchCounts, MatchQuery, MatchSink, PlanStep,
-    Result, UnmatchedReason, not_positional,
+    Result, RowStates, UnmatchedReason, not_positional,
 };
 use std::sync::Arc;
 

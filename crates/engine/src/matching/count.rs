@@ -3,10 +3,9 @@
 use super::context::MatchContext;
 use super::hit::Hit;
 use super::population::PopulationPartition;
-use super::row_states::RowStates;
 use crate::lookup::{BlockCache, MergeIterator, RowCursor};
 use idmatch_model::{Keep, Pick};
-use idmatch_store::{MatchCounts, Result};
+use idmatch_store::{MatchCounts, Result, RowStates};
 
 /// Adds the hits of some entries, ordered by entry, to the counts; marks the rows that have answers.
 pub(super) fn count<'s>(

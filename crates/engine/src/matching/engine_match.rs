@@ -5,7 +5,6 @@ use super::hit::Hit;
 use super::output::{self, BatchBuilder};
 use super::population::{NumberedSource, Population, PopulationPartition};
 use super::probe::probe;
-use super::row_states::RowStates;
 use super::spill::SpilledPartitions;
 use crate::cpu;
 use crate::disk::Disk;
@@ -15,7 +14,7 @@ use crate::segment::Segment;
 use crate::sync::Mutex;
 use crate::versions::TableVersion;
 use idmatch_store::{
-    BatchSource, Call, Match, MatchCounts, MatchQuery, MatchSink, PlanStep, Result,
+    BatchSource, Call, Match, MatchCounts, MatchQuery, MatchSink, PlanStep, Result, RowStates,
     UnmatchedReason, not_positional,
 };
 use std::sync::{Arc, OnceLock};

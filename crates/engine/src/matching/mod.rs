@@ -9,7 +9,7 @@
 //! 4. `output`: hits become Arrow batches, whenever the caller asks.
 //!
 //! A positional match also keeps the number of each population row before its identifier, and what became of
-//! the row (`row_states`). Other matches carry nothing of it.
+//! the row ([`RowStates`](idmatch_store::RowStates)). Other matches carry nothing of it.
 //!
 //! A population that exceeds its memory limit is matched in batches, whose hits wait in spill files
 //! (`spill`). Must not know where the population comes from or where the result goes.
@@ -21,7 +21,6 @@ mod hit;
 mod output;
 mod population;
 mod probe;
-mod row_states;
 mod spill;
 
 pub(crate) use engine_match::EngineMatch;

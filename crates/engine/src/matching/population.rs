@@ -1,6 +1,5 @@
 //! One batch of a population in memory: its identifiers are packed, divided into hash partitions, and sorted by hash.
 
-use super::row_states::RowStates;
 use crate::cpu;
 use crate::encoding::bytes::u32_at;
 use crate::encoding::record;
@@ -10,7 +9,8 @@ use crate::sync::Mutex;
 use crate::sync::{AtomicBool, AtomicIsize, Ordering::Relaxed};
 use idmatch_model::check_id;
 use idmatch_store::{
-    BatchSource, Call, MatchQuery, Result, SourceBatch, Unit, UnmatchedReason, population_ids,
+    BatchSource, Call, MatchQuery, Result, RowStates, SourceBatch, Unit, UnmatchedReason,
+    population_ids,
 };
 
 /// From this many entries on, a radix sort is faster than comparisons.
@@ -115,8 +115,13 @@ impl Population {
         let is_last = state.ended.into_inner();
         let rows = readers.iter().map(|reader| reader.rows).sum();
         let states = positions.then(|| {
-            let rejected = readers.iter().flat_map(|reader| reader.rejected.iter().copied());
-            RowStates::new(first_row as u32, rows as usize, rejected)
+            // Lossless: a positional match has fewer rows.
+            let mut states = RowStates::new(first_row as u32);
+            states.extend(rows as usize);
+            for (row, reason) in readers.iter().flat_map(|reader| &reader.rejected) {
+                states.set_unmatched(*row, *reason);
+            }
+            states
         });
         let mut read: Vec<_> =
             readers.into_iter().map(|reader| reader.partitions.into_iter()).collect();

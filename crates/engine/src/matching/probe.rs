@@ -8,12 +8,11 @@ use super::context::MatchContext;
 use super::count::count;
 use super::hit::Hit;
 use super::population::{Entry, PopulationPartition};
-use super::row_states::RowStates;
 use crate::cpu::prefetch;
 use crate::hash_partition::HashPartition;
 use crate::lookup::BlockCache;
 use crate::segment::{Block, Region, Segment};
-use idmatch_store::{MatchCounts, Result};
+use idmatch_store::{MatchCounts, Result, RowStates};
 use std::ops::Range;
 
 /// Entries whose keys are prefetched together.
