@@ -6,6 +6,7 @@ mod faulty_disk;
 mod folder;
 mod gated_disk;
 mod harmed_disk;
+mod hooked_disk;
 mod layout;
 mod marked;
 mod power_disk;
@@ -22,6 +23,7 @@ pub(crate) use folder::{
 };
 pub(crate) use gated_disk::GatedDisk;
 pub(crate) use harmed_disk::HarmedDisk;
+pub(crate) use hooked_disk::{HookedDisk, Hooks};
 pub(crate) use layout::{Layout, number};
 pub(crate) use marked::{
     Counts, Hub, Progress, WhenDropped, hub_numbers, is_between, marked, marked_in,
