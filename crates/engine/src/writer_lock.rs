@@ -137,20 +137,23 @@ impl WriterLock {
     /// Refuses a store on a network file system: its locks and its syncs cannot be relied on.
     ///
     /// # Errors
-    /// `InvalidArgument`; `Io`.
+    /// `Unsupported`; `Io`.
     pub(crate) fn check_local(&self) -> Result<()> {
         let root = &self.versions.root;
         let found = self.versions.disk.network_file_system(root);
         match found.map_err(|e| io_error("find the file system of", root, e))? {
             None => Ok(()),
             Some(kind) => Err(Error::new(
-                ErrorKind::InvalidArgument,
+                ErrorKind::Unsupported,
                 format!(
                     "{} is on a network file system ({kind}), where a store can only be read; copy it \
                      to a local disk to write it, or use a store on servers",
                     root.display()
                 ),
-            )),
+            )
+            .with_fields(ErrorFields::Unsupported {
+                instead: "the same call on a copy on a local disk".to_owned(),
+            })),
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::common::{Batches, HookedDisk, Hooks, create, load, name, rows_of_all_kinds};
 use idmatch_engine::EngineStore;
 use idmatch_model::Keep;
-use idmatch_store::{Error, ErrorKind, OpenTables};
+use idmatch_store::{Error, ErrorFields, ErrorKind, OpenTables};
 use std::sync::Arc;
 
 /// Says that files are on NFS.
@@ -19,7 +19,9 @@ impl Hooks for OnNetwork {
 }
 
 fn assert_refused(error: &Error) {
-    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    let instead = "the same call on a copy on a local disk".to_owned();
+    assert_eq!(error.fields(), Some(&ErrorFields::Unsupported { instead }));
     assert!(error.to_string().contains("network file system (NFS)"), "{error}");
 }
 
