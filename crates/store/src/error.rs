@@ -175,6 +175,13 @@ impl Error {
         self
     }
 
+    /// An error of this level with the kind and the values of its cause.
+    #[must_use]
+    pub fn because(message: impl Into<String>, cause: Error) -> Error {
+        let fields = cause.fields.clone();
+        Error { fields, ..Error::with_source(cause.kind, message, cause) }
+    }
+
     /// The same for another caller of the same work. Its text has those of its causes.
     #[must_use]
     pub fn copied(&self) -> Error {
@@ -260,6 +267,17 @@ mod tests {
         codes.sort_unstable();
         codes.dedup();
         assert_eq!(codes.len(), ErrorKind::ALL.len());
+    }
+
+    #[test]
+    fn an_error_of_a_higher_level_has_kind_and_values_of_its_cause() {
+        let fields = ErrorFields::RetryLater { after: Duration::from_secs(3) };
+        let cause = Error::new(ErrorKind::RetryLater, "not now").with_fields(fields.clone());
+        let error = Error::because("half of it is done", cause);
+        assert_eq!(error.kind(), ErrorKind::RetryLater);
+        assert_eq!(error.to_string(), "half of it is done");
+        assert_eq!(error.chain(), "half of it is done: not now");
+        assert_eq!(error.fields(), Some(&fields));
     }
 
     #[test]

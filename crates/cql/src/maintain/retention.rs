@@ -38,7 +38,7 @@ pub(crate) async fn set(
              it again before they end by the former one",
             context.name()
         );
-        Error::with_source(e.kind(), text, e)
+        Error::because(text, e)
     })?;
     catalog.set_rewritten(context.name(), generation + 1).await
 }

@@ -64,7 +64,7 @@ pub(crate) async fn erase(
                  removed; repeat it, or compact the table",
                 context.name()
             );
-            Error::with_source(e.kind(), text, e)
+            Error::because(text, e)
         })?;
     let count = |side: usize| {
         let all: BTreeSet<&Row> = rows.iter().filter_map(|rows| rows.get(side)).flatten().collect();
