@@ -173,7 +173,8 @@ pub trait TableSnapshot: Send + Sync {
         self.scan(&range.parts(), window, sink, call)
     }
 
-    /// Figures about the table that are known without reading it; on servers a sample is read.
+    /// Figures about the table that are known without reading it; on servers a sample is read. Rows that are
+    /// still in memory are counted as of now, also those that are newer than the snapshot.
     fn stats(&self, call: &Call) -> Result<TableStats>;
 
     /// How many distinct identifiers and pairs there are. Of a large table a share is read.
