@@ -22,7 +22,8 @@ def test_load(cli: Cli) -> None:
     ran = cli("load", "store", "t", "a.parquet", *columns, "--json")
     assert (ran.code, ran.err) == (0, "")
     report = ran.json()
-    assert set(report) == {"rows", "rejected", "seconds", "columns"}
+    assert set(report) == {"rows", "rejected", "seconds", "columns", "hex_columns"}
+    assert report["hex_columns"] == []
     assert report["columns"] == {"id": ["k1"], "partner_id": ["k2"], "seen_at": ["k3"]}
     assert (report["rows"], report["rejected"]) == (5, 0)
     assert cli("load", "store", "t", "a.parquet", "a.parquet", *columns).out.startswith("10 rows")
@@ -66,7 +67,6 @@ def test_match(loaded: Cli) -> None:
     ran = loaded("match", "store", "small", "people.parquet", "--json")
     assert (ran.code, ran.err) == (0, "")
     result = ran.json()
-    assert list(result) == ["population", "matched", "rate", "rows", "seconds", "columns"]
     assert result | {"seconds": 0} == {
         "population": 3,
         "matched": 2,
@@ -74,6 +74,7 @@ def test_match(loaded: Cli) -> None:
         "rows": 3,
         "seconds": 0,
         "columns": ["id"],
+        "hex_columns": [],
     }
     assert "66.67%" in loaded("match", "store", "small", "people.parquet").out
 
@@ -324,6 +325,31 @@ def test_guessed_columns_are_said(loaded: Cli) -> None:
     )
     guessed = loaded("upsert", "store", "small", "small.parquet", "--columns", "id,,seen_at")
     assert guessed.err == 'idmatch: reading column "partner_id" as partner_id\n'
+
+
+def test_columns_read_as_hex_are_said(cli: Cli) -> None:
+    hashes = pa.array([bytes(range(16)), b"\xff" * 16], pa.binary(16))
+    rows = {"id": hashes, "partner_id": ["x", "y"], "seen_at": ["2026-03-01"] * 2}
+    pq.write_table(pa.table(rows), cli.home / "hashes.parquet")
+    said = 'idmatch: reading fixed-size binary column "id" as lowercase hex\n'
+    columns = ["--columns", "id,partner_id,seen_at"]
+    loaded = cli("load", "store", "t", "hashes.parquet")
+    assert (loaded.code, loaded.err.endswith(said)) == (0, True)
+    assert cli("upsert", "store", "t", "hashes.parquet", *columns).err == said
+    assert cli("upsert", "store", "t", "hashes.parquet", "--json").json()["hex_columns"] == ["id"]
+    assert cli("match", "store", "t", "hashes.parquet", "--column", "id").err == said
+    matched = cli("match", "store", "t", "hashes.parquet", "--column", "id", "--json")
+    assert (matched.err, matched.json()["hex_columns"], matched.json()["rows"]) == ("", ["id"], 2)
+    assert cli("erase", "store", "t", "hashes.parquet", "--columns", "id").err == said
+    assert cli("lookup", "store", "t", "--id", "ff" * 16, "--json").json() == {"matches": []}
+
+
+def test_a_population_without_an_identifier_is_said(loaded: Cli) -> None:
+    pq.write_table(pa.table({"id": pa.array([b"\xff", b""])}), loaded.home / "bytes.parquet")
+    ran = loaded("match", "store", "small", "bytes.parquet")
+    assert (ran.code, ran.out) == (1, "")
+    assert "no row of the population is an identifier: 2 malformed, 0 null; " in ran.err
+    assert "bytes.parquet, row 1: id is not UTF-8" in ran.err
 
 
 def test_a_reader_that_goes_away(loaded: Cli) -> None:

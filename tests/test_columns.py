@@ -3,11 +3,13 @@
 import uuid
 from collections.abc import Callable
 from datetime import UTC, date, datetime
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import duckdb
 import idmatch
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from conftest import NOON, SMALL
 from idmatch._types import Source
@@ -88,6 +90,60 @@ def test_id_columns(empty: idmatch.Table, kind: str) -> None:
         assert empty.latest_partner_id(text) == (text, NOON)
         assert empty.latest_id(text) == (text, NOON)
     assert empty.match(pa.table({"id": column})).matched == 5
+
+
+HASHES = [b"0123456789abcdef", bytes(range(240, 256)), bytes(16)]
+HEX = ["30313233343536373839616263646566", "f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff", "00" * 16]
+
+
+@pytest.mark.parametrize("by", ["id", "partner_id"])
+@pytest.mark.parametrize("form", ["table", "reader", "dictionary", "parquet", "ipc"])
+def test_fixed_size_binary_is_hex(
+    empty: idmatch.Table, tmp_path: Path, form: str, by: Literal["id", "partner_id"]
+) -> None:
+    other = "partner_id" if by == "id" else "id"
+    hashes = pa.array(HASHES, pa.binary(16))
+    column = hashes.dictionary_encode() if form == "dictionary" else hashes
+    rows = pa.table({by: column, other: ["x", "y", "z"], "seen_at": [NOON] * 3})
+
+    def source(table: pa.Table) -> Source:
+        if form == "parquet":
+            pq.write_table(table, path := tmp_path / "rows.parquet")
+            return path
+        if form == "ipc":
+            with pa.ipc.new_stream(sink := pa.BufferOutputStream(), table.schema) as stream:
+                stream.write_table(table)
+            return pa.ipc.open_stream(sink.getvalue())
+        return table.to_reader() if form == "reader" else table
+
+    for add in (empty.load, empty.upsert):
+        report = add(source(rows), columns=["id", "partner_id", "seen_at"])
+        assert (report.rows, report.rejected, report.hex_columns) == (3, 0, [by])
+    matched = empty.match(source(rows.select([by])), by=by)
+    assert (matched.population, matched.matched, matched.hex_columns) == (3, 3, [by])
+    found = matched.to_arrow()
+    assert found.schema.field(by).type == pa.string()
+    assert set(found[by].to_pylist()) == set(HEX)
+    assert [value for value, _ in empty.lookup(HEX[0], by=by)] == ["x"]
+    targets = rows.select([by]).slice(0, 2)
+    erased = empty.erase_from(source(targets), columns={by: by})
+    assert (erased.targets, erased.rejected, erased.by_id, erased.hex_columns) == (2, 0, 2, [by])
+    assert empty.match(source(rows.select([by])), by=by).to_arrow()[by].to_pylist() == HEX[2:]
+
+
+@pytest.mark.parametrize("width", [0, 513])
+def test_fixed_size_binary_that_is_no_identifier(empty: idmatch.Table, width: int) -> None:
+    ids = pa.array([bytes(width)], pa.binary(width))
+    with pytest.raises(idmatch.InvalidArgument, match=f'"id" has values of {width} bytes'):
+        empty.load(pa.table({"id": ids, "partner_id": ["x"], "seen_at": [NOON]}))
+    with pytest.raises(idmatch.InvalidArgument, match="1 to 512 bytes"):
+        empty.match(pa.table({"id": ids}))
+
+
+def test_uuids_are_not_hex(empty: idmatch.Table) -> None:
+    ids = pa.array([UUIDS[1].bytes], pa.uuid())
+    rows = pa.table({"id": ids, "partner_id": ["x"], "seen_at": [NOON]})
+    assert empty.load(rows).hex_columns == []
 
 
 INSTANT = datetime(2026, 3, 1, 12, 30, 15, 250_000, UTC)

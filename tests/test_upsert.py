@@ -130,7 +130,7 @@ def test_bad_rows_are_told(
 def test_one_observation(cli: Cli) -> None:
     ran = cli("upsert", "store", "t", "--id", "a", "--partner-id", "x", "--json")
     assert ran.code == 0
-    assert set(ran.json()) == {"rows", "rejected", "seconds", "columns"}
+    assert set(ran.json()) == {"rows", "rejected", "seconds", "columns", "hex_columns"}
     cli("upsert", "store", "t", "--id", "a", "--partner-id", "y", "--seen-at", "2026-03-01T12:00Z")
     matches = cli("lookup", "store", "t", "--id", "a", "--json").json()["matches"]
     assert [match["partner_id"] for match in matches] == ["x", "y"]
@@ -221,7 +221,13 @@ def test_arrow(cli: Cli) -> None:
     named = {column: [column] for column in ("id", "partner_id", "seen_at")}
     assert piped(cli, data.getvalue())[:2] == (
         0,
-        {"rows": 5, "rejected": 0, "seconds": pytest.approx(0, abs=60), "columns": named},
+        {
+            "rows": 5,
+            "rejected": 0,
+            "seconds": pytest.approx(0, abs=60),
+            "columns": named,
+            "hex_columns": [],
+        },
     )
     torn = piped(cli, data.getvalue()[:-200])
     assert torn[0] == 1
@@ -232,7 +238,13 @@ def test_nothing_on_standard_input(cli: Cli) -> None:
     none: dict[str, list[str]] = {"id": [], "partner_id": [], "seen_at": []}
     assert piped(cli, b"")[:2] == (
         0,
-        {"rows": 0, "rejected": 0, "seconds": pytest.approx(0, abs=60), "columns": none},
+        {
+            "rows": 0,
+            "rejected": 0,
+            "seconds": pytest.approx(0, abs=60),
+            "columns": none,
+            "hex_columns": [],
+        },
     )
 
 

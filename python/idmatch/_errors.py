@@ -2,7 +2,7 @@
 
 Error
 ├── InvalidArgument (also ValueError)   a bad name, key, window, option or column
-├── BadInput (also ValueError)          an input row breaks the rules, and strict was asked for
+├── BadInput (also ValueError)          a bad row with strict, or a population with no others
 ├── SourceError                         an input file or stream cannot be read
 ├── TableNotFound (also KeyError)       no table of that name
 ├── TableExists                         a table of that name has other options
@@ -43,7 +43,9 @@ class InvalidArgument(Error, ValueError):
 
 
 class BadInput(Error, ValueError):
-    """An input row breaks the rules, and the caller asked to stop at the first."""
+    """An input row breaks the rules, and the caller asked to stop at the first; or rows of a
+    population do, and none is an identifier.
+    """
 
     code = "bad-input"
 

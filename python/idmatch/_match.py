@@ -20,16 +20,25 @@ class MatchResult:
     Anything that takes Arrow streams (`pyarrow`, `polars`, `duckdb`, another table's `match`)
     takes this object.
     The first column is `id` or `partner_id`, as in the population; the second is the other one
-    (both text), the third `seen_at` (`timestamp[ms, UTC]`). A population row's matches come newest
+    (both text as it is stored, whatever the population's type), the third `seen_at`
+    (`timestamp[ms, UTC]`). A population row's matches come newest
     first, population rows in no particular order.
     """
 
-    __slots__ = ("_core", "columns", "seconds")
+    __slots__ = ("_core", "columns", "hex_columns", "seconds")
 
-    def __init__(self, core: _core.Match, seconds: float, columns: Sequence[str]) -> None:
+    def __init__(
+        self,
+        core: _core.Match,
+        seconds: float,
+        columns: Sequence[str],
+        hex_columns: Sequence[str],
+    ) -> None:
         self._core = core
         self.columns = columns
         """The population's column that was read; several where its sources differ."""
+        self.hex_columns = hex_columns
+        """Those of `columns` that are fixed-size binary: they were read as lowercase hex."""
         self.seconds = seconds
         """How long the matching took."""
 

@@ -125,7 +125,15 @@ def _erase(
         rows, rejected, by_id, by_partner_id = table.erase(streams, strict, report.log.take, at)
         report.add((rows, rejected))
     made = report.made(wanted)
-    return EraseReport(made.rows, made.rejected, by_id, by_partner_id, made.seconds, made.rejects)
+    return EraseReport(
+        made.rows,
+        made.rejected,
+        by_id,
+        by_partner_id,
+        made.seconds,
+        made.rejects,
+        made.hex_columns,
+    )
 
 
 def match(
@@ -143,7 +151,8 @@ def match(
     wanted = _sources.Wanted({by: column})
     streams = _streams(sources, wanted, None)
     matched = table.match(streams, by, pick, since, until, _sources.are_short(sources))
-    return MatchResult(matched, time.perf_counter() - started, wanted.chosen[by])
+    seconds = time.perf_counter() - started
+    return MatchResult(matched, seconds, wanted.chosen[by], wanted.hex_columns)
 
 
 class _Report:
@@ -176,6 +185,7 @@ class _Report:
             seconds=time.perf_counter() - self._started,
             rejects=self.log.path if self.log.written else None,
             columns=wanted.chosen,
+            hex_columns=wanted.hex_columns,
         )
 
     def __enter__(self) -> Self:

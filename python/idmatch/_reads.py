@@ -142,7 +142,10 @@ class TableReads:
         identifiers, which `by` says are ids or partner IDs; without it the column is guessed where
         exactly one fits. `pick="all"` gives what SQL's JOIN gives, a repeated population row
         repeating its matches; `pick="latest"` gives at most the newest match of each population
-        row. What is no identifier (missing, empty, too long) matches nothing.
+        row. What is no identifier (missing, empty, too long) matches nothing. Identifiers of
+        fixed-size binary, such as hashes, are read as lowercase hex, and the result has them so.
+
+        Raises BadInput if rows are malformed and none is an identifier; nulls alone are no error.
         """
         return _operations.match(
             self._core,

@@ -18,6 +18,8 @@ class LoadReport(NamedTuple):
     columns: dict[str, list[str]]
     """The columns that were read as id, partner_id and seen_at: one name each, more where the
     sources differ, none where there was no source to read."""
+    hex_columns: list[str]
+    """Columns of fixed-size binary, whose identifiers were read as lowercase hex."""
 
 
 class Latest(NamedTuple):
@@ -44,6 +46,8 @@ class EraseReport(NamedTuple):
     """How long it took."""
     rejects: str | None
     """The CSV file that names every rejected row; None when there is none."""
+    hex_columns: list[str]
+    """Columns of fixed-size binary, whose identifiers were read as lowercase hex."""
 
 
 class CopyReport(NamedTuple):

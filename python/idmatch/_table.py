@@ -45,7 +45,8 @@ class Table(TableReads):
         PyCapsule protocol: pyarrow, polars, pandas, a DuckDB relation, a MatchResult. It is
         streamed. `columns` names its columns in the order id, partner_id, seen_at, or is a dict
         with these keys. A name that is None, empty or left out is guessed where exactly one
-        column fits; the report's `columns` says which.
+        column fits; the report's `columns` says which. Identifiers of fixed-size binary, such as
+        hashes, are read as lowercase hex; the report's `hex_columns` says which columns.
 
         Rows that break the rules are rejected. The CSV file `rejects` (by default
         `<table>.rejects.csv` in the working directory) lists them with file, row, column and

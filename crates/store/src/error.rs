@@ -15,7 +15,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum ErrorKind {
     /// An argument that no store could take: a bad name, window, key or column type.
     InvalidArgument,
-    /// Input rows broke the rules and the caller asked to stop at the first.
+    /// Input rows broke the rules: the caller asked to stop at the first, or a population has no other ones
+    /// (nulls apart).
     BadInput,
     /// No table of that name.
     TableNotFound,

@@ -29,8 +29,8 @@ pub use copy::{Copied, CopyOptions, Sum, copy_table};
 pub use error::{Error, ErrorFields, ErrorKind, Result};
 pub use figures::{Distinct, Durability, Erased, Erasures, Finding, Repaired, Status, TableStats};
 pub use ingest::{
-    BatchSource, IdColumn, Ingest, NoRejects, ObservationSource, Observations, OneObservation,
-    Reject, RejectSink, SourceBatch, population_ids, stored_rows,
+    BatchSource, IdColumn, Ingest, JudgedPopulation, NoRejects, ObservationSource, Observations,
+    OneObservation, Reject, RejectSink, SourceBatch, population_ids, stored_rows,
 };
 pub use matching::{
     Match, MatchCounts, MatchLane, MatchQuery, MatchSink, PlanStep, UnmatchedReason, match_schema,

@@ -20,6 +20,7 @@ pub struct MatchQuery {
     pub window: Window,
     /// Whether the match is positional: it tells population rows by their numbers. They count from 0 in the
     /// order of the source's batches, and every row counts, also null and malformed ones.
+    /// They may be all: only without positions is that an error.
     pub positions: bool,
 }
 

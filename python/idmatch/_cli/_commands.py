@@ -19,7 +19,7 @@ from idmatch._times import to_millis
 
 from ._copy import copy
 from ._lab import lab
-from ._output import print_columns, print_json, say_guessed, warn
+from ._output import print_columns, print_json, say_guessed, say_hex, warn
 from ._parser import Command
 from ._progress import watched
 from ._stores import open_existing
@@ -60,11 +60,13 @@ def match(options: Namespace) -> int:
     }
     if options.json:
         document: dict[str, object] = {**figures, "columns": result.columns}
+        document["hex_columns"] = result.hex_columns
         if options.explain:
             document["plan"] = [step._asdict() for step in result.plan]
         print_json(document)
         return _DONE
     say_guessed("matching by", {"": result.columns}, named=[""] if options.column else [])
+    say_hex(result.hex_columns)
     shown = figures | {"rate": f"{result.rate:.2%}"}
     print_columns(["", ""], [[key, _grouped(value)] for key, value in shown.items()])
     if options.explain:

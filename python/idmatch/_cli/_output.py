@@ -22,6 +22,13 @@ def say_guessed(what: str, columns: Mapping[str, Sequence[str]], named: Collecti
         warn(f"{what} column {', '.join(guessed)}")
 
 
+def say_hex(columns: Sequence[str]) -> None:
+    """Prints a line on stderr about columns that were read as hex, if there are any."""
+    if columns:
+        names = " and ".join(f'"{_shown(name)}"' for name in columns)
+        warn(f"reading fixed-size binary column {names} as lowercase hex")
+
+
 def print_columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Prints rows as aligned columns, under the header unless that is empty.
 

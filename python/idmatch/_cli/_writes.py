@@ -13,7 +13,7 @@ from idmatch._results import EraseReport, LoadReport
 from idmatch._store import Store
 from idmatch._table import Table
 
-from ._output import print_json, say_guessed, warn
+from ._output import print_json, say_guessed, say_hex, warn
 from ._progress import watched
 from ._stores import open_existing
 
@@ -116,7 +116,7 @@ def _upsert_one(table: Table, options: Namespace) -> LoadReport:
     started = time.perf_counter()
     table.upsert_one(options.id, options.partner_id, options.seen_at)
     seconds = time.perf_counter() - started
-    return LoadReport(rows=1, rejected=0, seconds=seconds, rejects=None, columns={})
+    return LoadReport(rows=1, rejected=0, seconds=seconds, rejects=None, columns={}, hex_columns=[])
 
 
 def _columns(text: str | None, at_most: int) -> list[str]:
@@ -135,9 +135,10 @@ def _show_report(report: LoadReport, options: Namespace, named: Collection[str])
     seconds = round(report.seconds, 3)
     if options.json:
         figures = {"rows": report.rows, "rejected": report.rejected, "seconds": seconds}
-        print_json({**figures, "columns": report.columns})
+        print_json({**figures, "columns": report.columns, "hex_columns": report.hex_columns})
     else:
         say_guessed("reading", report.columns, named)
+        say_hex(report.hex_columns)
         print(f"{report.rows:,} rows read, {report.rejected:,} rejected, in {seconds:,} s")
     if report.rejected:
         warn(f"{report.rejected:,} rows were rejected; {report.rejects} says which and why")
@@ -154,9 +155,11 @@ def _show_erased(report: EraseReport, options: Namespace) -> int:
                 "rows_by_id": report.by_id,
                 "rows_by_partner_id": report.by_partner_id,
                 "seconds": seconds,
+                "hex_columns": report.hex_columns,
             }
         )
     else:
+        say_hex(report.hex_columns)
         print(
             f"erased {report.by_id:,} rows by id and {report.by_partner_id:,} by partner ID, "
             f"in {seconds:,} s; compact removes their bytes from the files"

@@ -30,6 +30,8 @@ class Wanted:
         self._names = names
         self.chosen: dict[str, list[str]] = {role: [] for role in names}
         """The columns that played each role; several where sources differ, none before a read."""
+        self.hex_columns: list[str] = []
+        """Those of fixed-size binary: the core reads them as lowercase hex."""
 
     def choose(self, schema: pa.Schema, source: str) -> dict[str, str]:
         """The name of each role's column in a source of this schema.
@@ -43,6 +45,9 @@ class Wanted:
         for role, name in chosen.items():
             if name not in self.chosen[role]:
                 self.chosen[role].append(name)
+            is_hex = name in schema.names and _is_hex(schema.field(name))
+            if is_hex and name not in self.hex_columns:
+                self.hex_columns.append(name)
         return chosen
 
 
@@ -124,6 +129,13 @@ def _has_usual_type(role: str, field: pa.Field[Any]) -> bool:
 
 def _is_date(kind: pa.DataType) -> bool:
     return types.is_timestamp(kind) or types.is_date(kind)
+
+
+def _is_hex(field: pa.Field[Any]) -> bool:
+    """Whether the core reads the identifiers of this column as hex: fixed-size binary, no UUIDs."""
+    kind = field.type.value_type if types.is_dictionary(field.type) else field.type
+    extension = (field.metadata or {}).get(b"ARROW:extension:name")
+    return types.is_fixed_size_binary(kind) and extension != b"arrow.uuid"
 
 
 def _is_text(kind: pa.DataType) -> bool:

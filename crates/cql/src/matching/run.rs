@@ -10,8 +10,8 @@ use crate::client::Use;
 use crate::context::TableContext;
 use idmatch_model::SeenAt;
 use idmatch_store::{
-    BatchSource, Call, Error, ErrorKind, Match, MatchCounts, MatchQuery, MatchSink, PlanStep,
-    Result, RowStates, UnmatchedReason, not_positional,
+    BatchSource, Call, Error, ErrorKind, JudgedPopulation, Match, MatchCounts, MatchQuery,
+    MatchSink, PlanStep, Result, RowStates, UnmatchedReason, not_positional,
 };
 use std::sync::Arc;
 
@@ -43,10 +43,12 @@ impl CqlMatch {
         let output = Arc::new(Output::new(query, most));
         let (mut counts, mut read_counts) = (MatchCounts::default(), ReadCounts::default());
         let mut states = query.positions.then(Vec::new);
+        let mut source = JudgedPopulation::new(source, query);
         loop {
             let buckets = question.metadata.definition.buckets;
             let numbered = (query, counts.population);
-            let (population, is_last) = Population::read(source, numbered, (buckets, most), call)?;
+            let (population, is_last) =
+                Population::read(&mut source, numbered, (buckets, most), call)?;
             let Population { sections, rows, valid, states: tranche_states } = population;
             let tranche_states = tranche_states.map(Arc::new);
             if let (Some(all), Some(states)) = (&mut states, &tranche_states) {

@@ -14,8 +14,8 @@ use crate::segment::Segment;
 use crate::sync::Mutex;
 use crate::versions::TableVersion;
 use idmatch_store::{
-    BatchSource, Call, Match, MatchCounts, MatchQuery, MatchSink, PlanStep, Result, RowStates,
-    UnmatchedReason, not_positional,
+    BatchSource, Call, JudgedPopulation, Match, MatchCounts, MatchQuery, MatchSink, PlanStep,
+    Result, RowStates, UnmatchedReason, not_positional,
 };
 use std::sync::{Arc, OnceLock};
 
@@ -66,7 +66,8 @@ impl EngineMatch {
         let (counts, batches, states) = (MatchCounts::default(), Vec::new(), Vec::new());
         let mut matched =
             EngineMatch { table, query, counts, batches, states, last_commit, sources };
-        let mut source = NumberedSource::new(source, query, call);
+        let mut source = JudgedPopulation::new(source, query);
+        let mut source = NumberedSource::new(&mut source, query, call);
         loop {
             let mut population =
                 Population::read(&mut source, population_bytes, matched.table.row_rules.seed)?;

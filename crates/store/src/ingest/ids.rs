@@ -7,7 +7,7 @@ use arrow_array::builder::BinaryViewBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BinaryViewArray, BooleanArray};
 use arrow_schema::{DataType, Field};
-use idmatch_model::check_id;
+use idmatch_model::{MAX_ID_BYTES, check_id};
 use uuid::Uuid;
 
 /// A column of checked identifiers: no nulls, each non-empty UTF-8 of bounded length.
@@ -48,7 +48,8 @@ pub fn population_ids(source: &SourceBatch) -> Result<BinaryViewArray> {
     }
 }
 
-/// Reads a column as bytes; integers in canonical decimal, UUIDs in canonical text.
+/// Reads a column as bytes; integers in canonical decimal, UUIDs in canonical text, other fixed-size binary
+/// as lowercase hex.
 pub(super) fn bytes_of((field, array): (&Field, &ArrayRef), name: &str) -> Result<BinaryViewArray> {
     use DataType::*;
     match array.data_type() {
@@ -58,9 +59,8 @@ pub(super) fn bytes_of((field, array): (&Field, &ArrayRef), name: &str) -> Resul
         // Through the bytes: a cast from text to text would check UTF-8 and fail as a whole.
         Utf8 => bytes_of((field, &cast(array, &Binary, name)?), name),
         LargeUtf8 => bytes_of((field, &cast(array, &LargeBinary, name)?), name),
-        Binary | LargeBinary | FixedSizeBinary(_) | Null => {
-            Ok(cast(array, &BinaryView, name)?.as_binary_view().clone())
-        }
+        FixedSizeBinary(width) => hex(array, *width, name),
+        Binary | LargeBinary | Null => Ok(cast(array, &BinaryView, name)?.as_binary_view().clone()),
         Dictionary(_, values) => bytes_of((field, &cast(array, values, name)?), name),
         other if other.is_integer() => bytes_of((field, &cast(array, &Utf8View, name)?), name),
         other => Err(Error::new(
@@ -92,6 +92,29 @@ fn uuids_as_text(array: &ArrayRef) -> BinaryViewArray {
         texts.append_option(uuid.map(|uuid| uuid.hyphenated().encode_lower(&mut text)));
     }
     texts.finish()
+}
+
+/// Lowercase hex of values of `width` bytes each. Cost: no allocation per row.
+fn hex(array: &ArrayRef, width: i32, name: &str) -> Result<BinaryViewArray> {
+    let mut text = [0; MAX_ID_BYTES];
+    let digits = usize::try_from(width).unwrap_or(0).saturating_mul(2);
+    let Some(text) = text.get_mut(..digits).filter(|text| !text.is_empty()) else {
+        return Err(Error::new(
+            ErrorKind::InvalidArgument,
+            format!(
+                "column {name:?} has values of {width} bytes; fixed-size binary is read as hex, and \
+                 an identifier has 1 to {} bytes there; use hashes that fit, or text",
+                MAX_ID_BYTES / 2
+            ),
+        ));
+    };
+    let mut texts = BinaryViewBuilder::with_capacity(array.len());
+    for bytes in array.as_fixed_size_binary() {
+        // The only error is a buffer that is too small.
+        let digits = bytes.and_then(|bytes| faster_hex::hex_encode(bytes, text).ok());
+        texts.append_option(digits);
+    }
+    Ok(texts.finish())
 }
 
 /// Notes every row that is no identifier.

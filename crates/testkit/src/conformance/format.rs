@@ -149,6 +149,8 @@ pub(super) struct MatchQuestion {
     pub(super) since: Option<Date>,
     pub(super) until: Option<Date>,
     pub(super) counts: Counts,
+    /// The code of the error without positions. With them, the match must count `counts`.
+    pub(super) error: Option<String>,
     pub(super) rows: Option<Vec<Item<MatchRow>>>,
     /// Published after the counting and before the reading of the rows; changes neither.
     pub(super) then_load: Option<Load>,

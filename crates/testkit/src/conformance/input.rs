@@ -2,8 +2,11 @@
 
 use super::format::{ErasureRow, Item, ObservationRow};
 use super::generate::expand;
-use super::value::{DateValue, Scope, Text};
-use arrow_array::{ArrayRef, BinaryArray, RecordBatch, StringArray, TimestampMillisecondArray};
+use super::value::{DateValue, Given, Scope, Text, wrong};
+use arrow_array::{
+    ArrayRef, BinaryArray, FixedSizeBinaryArray, RecordBatch, StringArray,
+    TimestampMillisecondArray,
+};
 use idmatch_store::{BatchSource, Error, ErrorKind, Result, SourceBatch};
 use std::sync::Arc;
 
@@ -17,7 +20,7 @@ pub(super) struct Cut {
 }
 
 /// An identifier that may be missing or malformed.
-type Cell = Option<Vec<u8>>;
+type Cell = Option<Given>;
 
 /// The rows of a load or a population, batch by batch.
 pub(super) struct Batches {
@@ -42,9 +45,9 @@ impl Batches {
         if is_reversed {
             rows.reverse();
         }
-        let ids = id_column(rows.iter().map(|(id, _, _)| id.as_deref()).collect());
+        let ids = id_column(rows.iter().map(|(id, _, _)| id.as_ref()).collect())?;
         let partner_ids =
-            id_column(rows.iter().map(|(_, partner_id, _)| partner_id.as_deref()).collect());
+            id_column(rows.iter().map(|(_, partner_id, _)| partner_id.as_ref()).collect())?;
         let seen_at = date_column(rows.iter().map(|(_, _, seen_at)| seen_at.as_ref()).collect());
         Batches::new(vec![("id", ids), ("partner_id", partner_ids), ("seen_at", seen_at)], cut)
     }
@@ -54,8 +57,8 @@ impl Batches {
         let (id, partner_id, at) = row;
         let (id, partner_id) = (cell(id.as_ref(), scope)?, cell(partner_id.as_ref(), scope)?);
         let columns = vec![
-            ("id", id_column(vec![id.as_deref()])),
-            ("partner_id", id_column(vec![partner_id.as_deref()])),
+            ("id", id_column(vec![id.as_ref()])?),
+            ("partner_id", id_column(vec![partner_id.as_ref()])?),
         ];
         let cut = Cut { batch_rows: 1, ends_empty: false };
         Ok((Batches::new(columns, cut)?, at.value(scope)?))
@@ -68,7 +71,7 @@ impl Batches {
         cut: Cut,
     ) -> Result<Batches> {
         let cells = expand(rows, scope, |row, scope| cell(row.as_ref(), scope))?;
-        let population = id_column(cells.iter().map(Option::as_deref).collect());
+        let population = id_column(cells.iter().map(Option::as_ref).collect())?;
         Batches::new(vec![("population", population)], cut)
     }
 
@@ -100,17 +103,32 @@ impl BatchSource for Batches {
 }
 
 fn cell(text: Option<&Text>, scope: Scope) -> Result<Cell> {
-    text.map(|text| text.bytes(scope)).transpose()
+    text.map(|text| text.given(scope)).transpose()
 }
 
-/// A text column, or a binary one where something is no text.
-fn id_column(cells: Vec<Option<&[u8]>>) -> ArrayRef {
+/// A text column, a binary one where something is no text, or one of fixed-size binary.
+fn id_column(cells: Vec<Option<&Given>>) -> Result<ArrayRef> {
+    let fixed = |cell: &Option<&Given>| matches!(cell, Some(Given::Fixed(_)));
+    let is_fixed = cells.iter().any(fixed);
+    if cells.iter().any(|cell| cell.is_some() && fixed(cell) != is_fixed) {
+        return Err(wrong("a column has {fixed} in all rows or in none"));
+    }
+    let cells = cells
+        .into_iter()
+        .map(|cell| cell.map(|(Given::Bytes(bytes) | Given::Fixed(bytes))| bytes.as_slice()));
+    if is_fixed {
+        let width = cells.clone().flatten().next().map_or(0, <[u8]>::len) as i32;
+        let column = FixedSizeBinaryArray::try_from_sparse_iter_with_size(cells, width)
+            .map_err(|e| Error::with_source(ErrorKind::Source, "{fixed} has one length", e))?;
+        return Ok(Arc::new(column));
+    }
+    let cells: Vec<Option<&[u8]>> = cells.collect();
     let texts: Option<Vec<Option<&str>>> =
         cells.iter().map(|cell| cell.map(std::str::from_utf8).transpose().ok()).collect();
-    match texts {
+    Ok(match texts {
         Some(texts) => Arc::new(StringArray::from(texts)),
         None => Arc::new(BinaryArray::from(cells)),
-    }
+    })
 }
 
 /// A timestamp column, or a text one where something is no date.

@@ -1,13 +1,13 @@
 //! Matches of populations, and what they must count and give.
 
-use super::compare::{Difference, Row, compare_match};
-use super::format::MatchQuestion;
+use super::compare::{Difference, Row, compare_answer, compare_match};
+use super::format::{Item, MatchQuestion, MatchRow};
 use super::generate::expand;
 use super::input::{Batches, Cut};
 use super::load::{Loading, load};
 use super::positions;
 use super::sent;
-use super::value::{Date, Scope, Text, window};
+use super::value::{Scope, Text, window};
 use arrow_array::RecordBatch;
 use idmatch_store::{
     Error, ErrorKind, Match, MatchCounts, MatchLane, MatchQuery, MatchSink, Result, Table,
@@ -25,7 +25,7 @@ pub(super) fn ask(
     let query = MatchQuery { by: question.by, pick: question.pick, window, positions: false };
     let positional = MatchQuery { positions: true, ..query };
     let mut population = Batches::of_population(&question.population, scope, cut)?;
-    let result = table.match_population(&mut population, query)?;
+    let plain = table.match_population(&mut population, query);
     let mut population = Batches::of_population(&question.population, scope, cut)?;
     let numbered = table.match_population(&mut population, positional)?;
     let mut differences = Vec::new();
@@ -34,33 +34,56 @@ pub(super) fn ask(
         matched: question.counts.matched,
         rows: question.counts.rows,
     };
-    differences.extend(compare_counts(expected, result.counts()));
-    differences.extend(positions::check_plain(result.as_ref()));
     differences.extend(compare_counts(expected, numbered.counts()));
     if let Some(later) = &question.then_load {
         differences.extend(load(table, later, Loading::default(), scope, cut)?);
     }
-    let row = |(key, answer, seen_at): &(Text, Text, Date), scope| {
-        let ids = vec![key.text(scope)?, answer.text(scope)?];
-        Ok(Row { ids, seen_at: seen_at.instant(scope)? })
-    };
-    let rows = question.rows.as_ref().map(|rows| expand(rows, scope, row)).transpose()?;
-    // Twice, because a match can be read any number of times.
     let mut got = Vec::new();
-    for _ in 0..2 {
-        got = read(result.as_ref(), &query)?;
-        let counts = MatchCounts { rows: got.len() as u64, ..expected };
-        differences.extend(compare_counts(expected, counts));
-        differences.extend(rows.as_ref().and_then(|rows| compare_match(rows, &got)));
-    }
-    if expected.rows > 0 {
-        differences.extend(check_refusal(result.as_ref()));
+    match (&question.error, plain) {
+        (None, plain) => {
+            let plain = plain?;
+            let rows = question.rows.as_deref();
+            got = check_plain(plain.as_ref(), &query, (expected, rows), scope, &mut differences)?;
+        }
+        (Some(code), plain) => {
+            let plain = plain.map(|_| Vec::new());
+            differences.extend(compare_answer(&Err(code.clone()), &plain));
+        }
     }
     let cell = |row: &Option<Text>, scope| row.as_ref().map(|row| row.bytes(scope)).transpose();
     let population = expand(&question.population, scope, cell)?;
     let numbered = numbered.as_ref();
     differences.extend(positions::compare(numbered, &positional, &population, &got)?);
     Ok(differences)
+}
+
+/// Compares counts and rows of a match without positions; returns its rows.
+fn check_plain(
+    result: &dyn Match,
+    query: &MatchQuery,
+    (expected, rows): (MatchCounts, Option<&[Item<MatchRow>]>),
+    scope: Scope,
+    differences: &mut Vec<Difference>,
+) -> Result<Vec<Row>> {
+    differences.extend(compare_counts(expected, result.counts()));
+    differences.extend(positions::check_plain(result));
+    let row = |(key, answer, seen_at): &MatchRow, scope| {
+        let ids = vec![key.text(scope)?, answer.text(scope)?];
+        Ok(Row { ids, seen_at: seen_at.instant(scope)? })
+    };
+    let rows = rows.map(|rows| expand(rows, scope, row)).transpose()?;
+    // Twice, because a match can be read any number of times.
+    let mut got = Vec::new();
+    for _ in 0..2 {
+        got = read(result, query)?;
+        let counts = MatchCounts { rows: got.len() as u64, ..expected };
+        differences.extend(compare_counts(expected, counts));
+        differences.extend(rows.as_ref().and_then(|rows| compare_match(rows, &got)));
+    }
+    if expected.rows > 0 {
+        differences.extend(check_refusal(result));
+    }
+    Ok(got)
 }
 
 fn compare_counts(expected: MatchCounts, got: MatchCounts) -> Option<Difference> {

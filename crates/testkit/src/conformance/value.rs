@@ -9,7 +9,7 @@ use serde::Deserialize;
 #[serde(
     untagged,
     deny_unknown_fields,
-    expecting = "an identifier is text, {repeat, times, then} or {bytes}"
+    expecting = "an identifier is text, {repeat, times, then}, {bytes} or {fixed}"
 )]
 pub(super) enum Text {
     Plain(String),
@@ -23,6 +23,10 @@ pub(super) enum Text {
     /// Any bytes, in hex.
     Bytes {
         bytes: String,
+    },
+    /// Lowercase hex, whose bytes are given in a column of fixed-size binary.
+    Fixed {
+        fixed: String,
     },
 }
 
@@ -44,6 +48,15 @@ pub(super) enum DateValue {
     Instant(SeenAt),
     /// An invalid date, which is loaded as it is.
     Unreadable(String),
+}
+
+/// A value of a column of identifiers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Given {
+    /// Text, or bytes in its place.
+    Bytes(Vec<u8>),
+    /// A value of fixed-size binary.
+    Fixed(Vec<u8>),
 }
 
 /// What a value is seen in: the clock of the run and the number of a generated row.
@@ -72,6 +85,15 @@ impl Text {
                 Ok((repeat.repeat(*times) + then).into_bytes())
             }
             Text::Bytes { bytes } => from_hex(bytes),
+            Text::Fixed { fixed } => Ok(fixed.clone().into_bytes()),
+        }
+    }
+
+    /// What a column of identifiers holds for it.
+    pub(super) fn given(&self, scope: Scope) -> Result<Given> {
+        match self {
+            Text::Fixed { fixed } => from_hex(fixed).map(Given::Fixed),
+            text => text.bytes(scope).map(Given::Bytes),
         }
     }
 

@@ -4,8 +4,8 @@ use super::matched::MemoryMatch;
 use super::observed::Observed;
 use idmatch_model::{SeenAt, TableId, TableName, TableOptions, Window, check_id};
 use idmatch_store::{
-    Answers, BatchSource, Call, Distinct, Lookup, Match, MatchQuery, MatchSink, PARTS, Parts,
-    Result, RowLane, TableSnapshot, TableStats, UnmatchedReason, Version,
+    Answers, BatchSource, Call, Distinct, JudgedPopulation, Lookup, Match, MatchQuery, MatchSink,
+    PARTS, Parts, Result, RowLane, TableSnapshot, TableStats, UnmatchedReason, Version,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -94,6 +94,7 @@ impl TableSnapshot for MemoryTableSnapshot {
         call: &Call,
     ) -> Result<Box<dyn Match>> {
         let is_visible = self.visibility(query.window);
+        let mut population = JudgedPopulation::new(population, query);
         let (mut matched, mut rows) = (MemoryMatch::new(query), 0);
         while let Some(batch) = population.next_batch()? {
             call.check()?;
