@@ -147,6 +147,18 @@ def test_another_retention(loaded: Cli) -> None:
     assert loaded("alter", "store", "small", "--retention", "soon").code == 2
 
 
+def test_a_retention_is_at_least_a_day(loaded: Cli) -> None:
+    refused = loaded("alter", "store", "small", "--retention", "23h")
+    assert refused.code == 2
+    assert 'the retention "23h" is shorter than a day; write 1d or longer' in refused.err
+    refused = loaded("load", "store", "other", "small.parquet", "--retention", "13m")
+    assert refused.code == 2
+    assert 'the retention "13m" has minutes; write 13mo for months' in refused.err
+    assert [table["name"] for table in loaded("tables", "store", "--json").json()["tables"]] == [
+        "small"
+    ]
+
+
 def test_durability_and_memory_are_chosen_when_a_store_is_opened(tmp_path: Path) -> None:
     place = tmp_path / "store"
     with idmatch.open(place, durability="interval", interval_ms=60_000, memtable="2M") as store:

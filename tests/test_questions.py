@@ -136,6 +136,19 @@ def test_retention_hides_what_is_older(store: idmatch.Store) -> None:
     assert table.match(pa.table({"id": ["a"]})).rows == 1
 
 
+def test_a_retention_is_at_least_a_day(store: idmatch.Store) -> None:
+    table = store.create_table("kept", retention="1y")
+    assert store.create_table("kept", retention="12mo").retention == "1y"
+    for retention, reason in [("13m", "write 13mo for months"), ("23h", "shorter than a day")]:
+        with pytest.raises(idmatch.InvalidArgument, match=reason):
+            store.create_table("new", retention=retention)
+        with pytest.raises(idmatch.InvalidArgument, match=reason):
+            table.set_retention(retention)
+    assert (store.tables(), table.retention) == (["kept"], "1y")
+    # A window may start minutes ago.
+    assert table.partner_ids("a", since="30m").num_rows == 0
+
+
 def test_tables_of_a_store(store: idmatch.Store, tmp_path: Path) -> None:
     made = store.create_table("one", keep="all", retention="13mo")
     assert (made.name, made.keep, made.retention) == ("one", "all", "13mo")

@@ -105,9 +105,10 @@ class Store:
         """Makes a table, or returns the one that is there already with the same options.
 
         `keep="last"` keeps the newest date of each pair, `keep="all"` every observation.
-        Observations older than `retention`, such as "13mo", are never shown.
+        Observations older than `retention`, such as "13mo" and at least a day, are never shown.
 
-        Raises TableExists when the table is there with other options.
+        Raises TableExists when the table is there with other options, and InvalidArgument for a
+        retention of less than a day.
         """
         return Table(self._core.create_table(name, keep, retention))
 

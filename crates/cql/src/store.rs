@@ -49,6 +49,7 @@ impl Store for CqlStore {
     }
 
     fn set_retention(&self, table: TableId, retention: Option<Period>, call: &Call) -> Result<()> {
+        retention.as_ref().map_or(Ok(()), Period::check_retention)?;
         let context = self.0.context(table, call)?;
         self.0.change(call, retention::set(&context, retention, call))
     }

@@ -134,6 +134,7 @@ impl Tables {
     }
 
     pub(crate) async fn make(&self, name: &TableName, options: &TableOptions) -> Result<()> {
+        options.check()?;
         self.find_or_make(None).await?;
         let catalog = Catalog::new(&self.client);
         let buckets = buckets_for(self.client.settings().expected_rows);

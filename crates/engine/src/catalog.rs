@@ -9,7 +9,8 @@ use idmatch_store::Result;
 /// Makes a table unless there is one with these options.
 ///
 /// # Errors
-/// `TableExists` if there is one with others, `Busy` if another process writes, `Io`.
+/// `TableExists` if there is one with others, `InvalidArgument` for a retention of less than a day, `Busy` if
+/// another process writes, `Io`.
 pub(crate) fn create_table(
     versions: &VersionSet,
     lock: &WriterLock,
@@ -39,12 +40,16 @@ pub(crate) fn make_durable(
 }
 
 /// Sets the retention of a table.
+///
+/// # Errors
+/// `InvalidArgument` for less than a day, `TableNotFound`, `Busy` if another process writes, `Io`.
 pub(crate) fn set_retention(
     versions: &VersionSet,
     lock: &WriterLock,
     name: &TableName,
     retention: Option<Period>,
 ) -> Result<()> {
+    retention.as_ref().map_or(Ok(()), Period::check_retention)?;
     let _guard = lock.acquire()?;
     versions.table_of(&versions.current(), name)?;
     versions.publish(|manifest| {

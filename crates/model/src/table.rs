@@ -1,6 +1,6 @@
 //! What a table is called and how it keeps its observations.
 
-use crate::Period;
+use crate::{Period, PeriodError};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -138,8 +138,15 @@ impl Side {
 pub struct TableOptions {
     /// Which observations are kept.
     pub keep: Keep,
-    /// How long an observation is shown; `None` is for ever.
+    /// How long an observation is shown, at least a day; `None` is for ever.
     pub retention: Option<Period>,
+}
+
+impl TableOptions {
+    /// Refuses options that no table is made with.
+    pub fn check(&self) -> Result<(), PeriodError> {
+        self.retention.as_ref().map_or(Ok(()), Period::check_retention)
+    }
 }
 
 /// Such as `keep last and retention 13mo`.

@@ -192,11 +192,14 @@ impl VersionSet {
         }
     }
 
-    /// Refuses options that differ from those of an existing table.
+    /// Refuses options that differ from those of an existing table, and those that none is made with.
     pub(crate) fn check_options(&self, name: &TableName, options: &TableOptions) -> Result<()> {
         let version = self.current();
         let table = version.tables.get(name);
-        table.map_or(Ok(()), |table| same_options(name, &table.options, options))
+        match table {
+            Some(table) => same_options(name, &table.options, options),
+            None => Ok(options.check()?),
+        }
     }
 
     /// Whether a table exists, durably.

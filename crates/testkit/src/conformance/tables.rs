@@ -24,6 +24,7 @@ pub(super) fn check(store: &Arc<dyn Store>) -> Result<Vec<Difference>> {
         differences.extend(expect_error(outcome, ErrorKind::TableExists));
     }
     differences.extend(expect_error(store.table(&absent), ErrorKind::TableNotFound));
+    differences.extend(check_retentions(store, &first, &absent)?);
 
     let names = store.tables()?;
     let mut expected = names.clone();
@@ -36,6 +37,28 @@ pub(super) fn check(store: &Arc<dyn Store>) -> Result<Vec<Difference>> {
             got: format!("{names:?}"),
         });
     }
+    Ok(differences)
+}
+
+/// A retention is at least a day, and one of the same length is the same.
+fn check_retentions(
+    store: &Arc<dyn Store>,
+    there: &TableName,
+    absent: &TableName,
+) -> Result<Vec<Difference>> {
+    let with = |text: &str| -> Result<TableOptions> {
+        Ok(TableOptions { keep: Keep::All, retention: Some(Period::parse(text)?) })
+    };
+    let mut differences = Vec::new();
+    for text in ["23h", "13m", "9999m"] {
+        let outcome = store.table_with(absent, &with(text)?);
+        differences.extend(expect_error(outcome, ErrorKind::InvalidArgument));
+        let table = store.table(there)?;
+        let outcome = table.set_retention(Some(Period::parse(text)?));
+        differences.extend(expect_error(outcome.map(|()| table), ErrorKind::InvalidArgument));
+    }
+    let options = with("1y 1mo")?;
+    differences.extend(expect_table(store.table_with(there, &options), there, &options));
     Ok(differences)
 }
 

@@ -97,6 +97,7 @@ impl Store for MemoryStore {
 
     fn create_table(&self, name: &TableName, options: &TableOptions, _: &Call) -> Result<TableId> {
         let (id, store) = (TableId(u128::from_be_bytes(random()?)), random()?);
+        options.check()?;
         let mut state = self.lock();
         if state.id == 0 {
             state.id = u128::from_be_bytes(store);
@@ -115,6 +116,7 @@ impl Store for MemoryStore {
     }
 
     fn set_retention(&self, table: TableId, retention: Option<Period>, _: &Call) -> Result<()> {
+        retention.as_ref().map_or(Ok(()), Period::check_retention)?;
         self.lock().change(table)?.options.retention = retention;
         Ok(())
     }
