@@ -4,7 +4,7 @@ use crate::identity::Identity;
 use crate::versions::VersionSet;
 use crate::writer_lock::WriterLock;
 use idmatch_model::{Period, TableName, TableOptions};
-use idmatch_store::Result;
+use idmatch_store::{Result, now};
 
 /// Makes a table unless there is one with these options.
 ///
@@ -39,7 +39,7 @@ pub(crate) fn make_durable(
     create_table(versions, lock, &name, &versions.table_of(&version, &name)?.options)
 }
 
-/// Sets the retention of a table.
+/// Sets the retention of a table. What a shorter one hides is kept for a day, so that it can be set back.
 ///
 /// # Errors
 /// `InvalidArgument` for less than a day, `TableNotFound`, `Busy` if another process writes, `Io`.
@@ -53,8 +53,10 @@ pub(crate) fn set_retention(
     let _guard = lock.acquire()?;
     versions.table_of(&versions.current(), name)?;
     versions.publish(|manifest| {
+        let confirmed = manifest.clock.confirmed;
         if let Some(entry) = manifest.table_mut(name) {
-            entry.options.retention = retention;
+            // A clock that is behind must not shorten the day.
+            entry.set_retention(retention, now().millis().max(confirmed));
         }
         Ok(())
     })

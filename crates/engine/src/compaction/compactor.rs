@@ -164,7 +164,7 @@ impl Compactor {
         let _collected = self.versions.collect_obsolete();
         let version = self.versions.current();
         let Some(table) = version.tables.get(name) else { return Ok(None) };
-        let oldest = oldest_kept(table, &version.manifest.clock);
+        let oldest = oldest_kept(table, &version.manifest.clock, now());
         for side in Side::BOTH {
             let is_among =
                 |segment: &&Arc<Segment>| segment.file_name().is_some_and(|file| is_among(&file));
@@ -198,7 +198,8 @@ impl Compactor {
         let (folder, mut made) = (self.versions.segments(), Vec::new());
         let replaced: HashSet<String> =
             inputs.iter().filter_map(|input| input.file_name()).collect();
-        let oldest = oldest_kept(table, &version.manifest.clock);
+        let at = now();
+        let oldest = oldest_kept(table, &version.manifest.clock, at);
         let drops = inputs.iter().any(|input| input.header.oldest < oldest);
         let mut is_outdated = false;
         let is_finer = inputs.iter().any(|input| input.header.prefix_bits < prefix_bits);
@@ -222,7 +223,7 @@ impl Compactor {
                 made.extend(merged.iter().map(|segment| segment.file.clone()));
                 self.versions.publish(|manifest| {
                     if let Some(entry) = manifest.table_mut(name) {
-                        if drops && entry.options.retention != table.options.retention {
+                        if drops && entry.oldest_kept(at) < oldest {
                             // Rows that were dropped may be visible by now.
                             is_outdated = true;
                             let what = "the retention changed while rows were compacted";

@@ -16,7 +16,7 @@ const OLD_SHARE: u64 = 8;
 
 /// Bytes of the segments that compactions in the background will rewrite.
 pub(crate) fn pending_bytes(table: &TableVersion, clock: &Clock, limits: MemoryLimits) -> u64 {
-    let oldest = oldest_kept(table, clock);
+    let oldest = oldest_kept(table, clock, now());
     let mut bytes = 0;
     for side in Side::BOTH {
         let mut left: Vec<&Arc<Segment>> = table.segments(side).iter().collect();
@@ -40,11 +40,12 @@ pub(crate) fn pending_bytes(table: &TableVersion, clock: &Clock, limits: MemoryL
     bytes
 }
 
-/// The oldest date that a table's retention keeps; all are kept while the system's clock is not believed.
-pub(crate) fn oldest_kept(table: &TableVersion, clock: &Clock) -> SeenAt {
-    let retention = table.options.retention.as_ref();
-    let retention = retention.filter(|_| clock.may_expire(now().millis()));
-    retention.map_or(SeenAt::EPOCH, |period| period.before(now()))
+/// The oldest date that compactions of a table keep; all are kept while the system's clock is not believed.
+pub(crate) fn oldest_kept(table: &TableVersion, clock: &Clock, now: SeenAt) -> SeenAt {
+    match clock.may_expire(now.millis()) {
+        true => table.entry().oldest_kept(now),
+        false => SeenAt::EPOCH,
+    }
 }
 
 /// The statistics of a segment of a table that keeps rows from `oldest` on. Rows that are too old or erased are hidden by readers. A full compaction

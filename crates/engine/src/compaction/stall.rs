@@ -11,7 +11,7 @@ use crate::sync;
 use crate::sync::Ordering::Relaxed;
 use crate::versions::{Clock, TableVersion};
 use idmatch_model::{Side, TableName};
-use idmatch_store::Call;
+use idmatch_store::{Call, now};
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -99,7 +99,7 @@ impl Compactor {
 
     /// The most segments of a range, among the ranges that a compaction would help.
     fn max_overlap(&self, table: &TableVersion, clock: &Clock) -> usize {
-        let oldest = oldest_kept(table, clock);
+        let oldest = oldest_kept(table, clock, now());
         let of_side = |side| {
             let mut ranges: HashMap<_, Vec<SegmentStats>> = HashMap::new();
             for segment in table.segments(side) {

@@ -218,15 +218,21 @@ impl Manifest {
         disk: &dyn Disk,
         folder: &Path,
         published: &Manifest,
+        now: u64,
         new_file: impl Fn() -> String,
     ) -> Result<()> {
         let mut has_new = false;
+        let may_expire = self.clock.may_expire(now);
         for (name, entry) in &mut self.tables {
             if let Some(there) = published.tables.get(name).filter(|there| *there == entry) {
                 *entry = there.clone();
                 continue;
             }
-            Arc::make_mut(entry).changed = self.generation;
+            let changed = Arc::make_mut(entry);
+            changed.changed = self.generation;
+            if may_expire {
+                changed.prune_kept(now);
+            }
             self.table_files.insert(entry.id, entry.write(disk, folder, new_file())?);
             has_new = true;
         }

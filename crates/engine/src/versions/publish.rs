@@ -50,9 +50,10 @@ impl VersionSet {
         manifest.generation += 1;
         manifest.publication = Hex64::random()?;
         manifest.commit = self.last_commit().max(manifest.commit);
-        manifest.clock.note(now().millis());
+        let now = now().millis();
+        manifest.clock.note(now);
         let names = FileNames::new(&self.next_file);
-        let outcome = self.write_and_install(manifest, &published, &names, adapt);
+        let outcome = self.write_and_install(manifest, &published, &names, now, adapt);
         // The manifest may have been replaced nevertheless: the one on disk decides.
         outcome.inspect_err(|_| self.remove_unpublished(&names.taken()))
     }
@@ -62,10 +63,11 @@ impl VersionSet {
         mut manifest: Manifest,
         published: &Manifest,
         names: &FileNames<'_>,
+        now: u64,
         adapt: impl FnOnce(Version) -> Version,
     ) -> Result<()> {
         let folder = self.segments();
-        manifest.write_tables(&*self.disk, &folder, published, || names.take_for("tab"))?;
+        manifest.write_tables(&*self.disk, &folder, published, now, || names.take_for("tab"))?;
         manifest.next_file = self.next_file.load(Relaxed);
         // Opened before it is published: a segment that cannot be read never is.
         let version = adapt(self.open_version(manifest.clone(), &mut OpenSegments::new())?);

@@ -6,13 +6,16 @@ use crate::disk::{Disk, corrupt, io_error};
 use crate::identity::{Hex64, Identity};
 use crate::segment::SegmentInfo;
 use crate::tombstones::TombstoneFile;
-use idmatch_model::{Keep, Period, TableName, TableOptions};
+use idmatch_model::{Keep, Period, SeenAt, TableName, TableOptions};
 use idmatch_store::Result;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::Arc;
 
 const KIND: &str = "table";
+
+/// How long a former retention counts: what is set back within a day shows all rows again.
+const KEPT_MS: u64 = 24 * 3_600_000;
 
 /// What the manifest says of a table file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,7 +38,7 @@ pub(crate) struct TableEntry {
     pub(crate) options: StoredOptions,
     /// The generation of the store that changed the table last.
     pub(crate) changed: u64,
-    /// Retentions that were in force within the last day.
+    /// Retentions that are no longer in force, but still decide which rows compactions drop.
     pub(crate) kept: Vec<KeptRetention>,
     /// How many replaces of the table there were.
     pub(crate) epoch: u64,
@@ -63,7 +66,7 @@ pub(crate) struct StoredOptions {
     pub(crate) undo_for: Option<Period>,
 }
 
-/// A retention that was in force until an instant, in milliseconds since 1970.
+/// A former retention. Compactions drop no row that it shows until an instant, in milliseconds since 1970.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct KeptRetention {
@@ -123,6 +126,29 @@ impl TableEntry {
             tombstones: Vec::new(),
             segments: Vec::new(),
         }
+    }
+
+    /// Changes the retention; `now` is in milliseconds since 1970.
+    pub(crate) fn set_retention(&mut self, retention: Option<Period>, now: u64) {
+        if self.options.retention != retention {
+            let former = std::mem::replace(&mut self.options.retention, retention);
+            self.kept.retain(|kept| kept.retention != former);
+            let until = now.saturating_add(KEPT_MS);
+            self.kept.push(KeptRetention { retention: former, until });
+        }
+    }
+
+    /// The oldest date that compactions keep at a time: by the longest of the retention and the former ones.
+    pub(crate) fn oldest_kept(&self, now: SeenAt) -> SeenAt {
+        let former = self.kept.iter().filter(|kept| now.millis() < kept.until);
+        let retentions = former.map(|kept| &kept.retention).chain([&self.options.retention]);
+        let oldest = |retention: &Option<Period>| retention.as_ref().map(|r| r.before(now));
+        retentions.map(oldest).min().flatten().unwrap_or(SeenAt::EPOCH)
+    }
+
+    /// Forgets the former retentions that count no longer.
+    pub(super) fn prune_kept(&mut self, now: u64) {
+        self.kept.retain(|kept| now < kept.until);
     }
 
     /// Adds segments that were made with these tombstones. Segments made with older ones may have rows that

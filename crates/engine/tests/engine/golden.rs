@@ -198,7 +198,7 @@ fn fields_of_later_features_are_written_back() {
     let mut segment = table["segments"][0].clone();
     segment["file"] = aside.as_str().into();
     table["options"]["undo_for"] = "7d".into();
-    table["kept"] = serde_json::json!([{"retention": "24mo", "until": 1}]);
+    table["kept"] = serde_json::json!([{"retention": "24mo", "until": 4_102_444_800_000_u64}]);
     table["epoch"] = 2.into();
     table["fence"] = serde_json::json!({"session": "0".repeat(32), "epoch": 3});
     table["deletes"] = serde_json::json!([{"file": deletes, "load": 7, "sum": sum}]);

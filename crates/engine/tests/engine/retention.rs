@@ -2,9 +2,9 @@
 //! the same rows, whatever the retention becomes.
 
 use crate::common::{
-    Batches, Random, Row, ask, create, erase, files, load, name, table_file, upsert,
+    Batches, Child, Question, Random, Row, ask, assert_same, create, erase, files, hours_later,
+    load, name, role, seed, table_file, upsert, whole,
 };
-use crate::common::{Question, seed};
 use crate::compaction::open;
 use idmatch_engine::EngineStore;
 use idmatch_model::{Keep, Period, Side, TableOptions, Target, Window};
@@ -136,4 +136,113 @@ fn an_erasure_counts_what_was_shown() {
     assert_eq!((erased.by_id, erased.by_partner_id), (1, 1));
     table.set_retention(None).unwrap();
     assert_eq!(answers(&table, Side::Id, "a"), []);
+}
+
+/// 90 rows of one to 90 days ago, in segments and memtables: `i{n}` and `p{n % 7}` are `n` days old.
+fn one_a_day(store: &EngineStore, keep: Keep) -> Table {
+    let (table, today) = (create(store, "t", keep).unwrap(), now().millis_i64());
+    let row = |n: i64| (format!("i{n}"), format!("p{}", n % 7), today - n * DAY - DAY / 2);
+    let rows: Vec<Row> = (0..90).map(row).collect();
+    load(&table, &mut Batches::of_rows(&rows[..30], 30)).unwrap();
+    load(&table, &mut Batches::of_rows(&rows[30..60], 30)).unwrap();
+    upsert(&table, &mut Batches::of_rows(&rows[60..], 30)).unwrap();
+    table
+}
+
+/// All answers about the rows of [`one_a_day`].
+fn all_answers(table: &Table) -> Vec<(String, Vec<Row>)> {
+    let keys = |prefix, count| (0..count).map(|n| format!("{prefix}{n}")).collect::<Vec<_>>();
+    let snapshot = table.snapshot().unwrap();
+    whole(&*snapshot, [&keys('i', 90), &keys('p', 7)], &[Window::ALL])
+}
+
+#[test]
+fn what_is_set_back_within_a_day_shows_everything() {
+    for keep in [Keep::Last, Keep::All] {
+        let dir = tempfile::tempdir().unwrap();
+        let store = open(dir.path());
+        let table = one_a_day(&store, keep);
+        let before = all_answers(&table);
+        for retentions in [&["30d"][..], &["30d", "10d", "60d"], &["1d", "1d"]] {
+            for retention in retentions {
+                table.set_retention(days(retention)).unwrap();
+                table.compact().unwrap();
+                let count: usize = retention.trim_end_matches('d').parse().unwrap();
+                assert_eq!(shown(&table, Side::Id).len(), count, "{keep:?}, {retention}");
+                assert_eq!(shown(&table, Side::Id), shown(&table, Side::PartnerId));
+                assert_eq!(table.stats().unwrap().rows, 90, "{keep:?}, {retention}");
+            }
+            table.set_retention(None).unwrap();
+            assert_same(&all_answers(&table), &before, &format!("{keep:?}, {retentions:?}"));
+            table.compact().unwrap();
+            assert_same(&all_answers(&table), &before, &format!("{keep:?}, compacted"));
+        }
+        assert_eq!(table.verify().unwrap(), []);
+    }
+}
+
+#[test]
+fn the_longest_retention_of_a_day_decides_what_is_dropped() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let options = TableOptions { keep: Keep::All, retention: days("60d") };
+    store.table_with(&name("t"), &options).unwrap().set_retention(days("20d")).unwrap();
+    let today = now().millis_i64();
+    let row = |n: i64| (format!("i{n}"), format!("p{n}"), today - n * DAY - DAY / 2);
+    let rows: Vec<Row> = (0..90).map(row).collect();
+    let table = store.table(&name("t")).unwrap();
+    load(&table, &mut Batches::of_rows(&rows, 90)).unwrap();
+    table.compact().unwrap();
+    assert_eq!(table.stats().unwrap().rows, 60);
+    table.set_retention(None).unwrap();
+    let mut expected = rows[..60].to_vec();
+    expected.sort();
+    assert_eq!(shown(&table, Side::Id), expected);
+    assert_eq!(shown(&table, Side::PartnerId), expected);
+    // What is written after a change is shown by the new retention.
+    load(&table, &mut Batches::of_rows(&rows[60..], 90)).unwrap();
+    table.compact().unwrap();
+    let mut expected = rows;
+    expected.sort();
+    assert_eq!(shown(&table, Side::Id), expected);
+    assert_eq!(shown(&table, Side::PartnerId), expected);
+}
+
+#[test]
+#[ignore = "started by a test of this file as another process"]
+fn compacts_later() {
+    let role = role();
+    let store = open(&role.store);
+    let table = store.table(&name("t")).unwrap();
+    table.compact().unwrap();
+    role.tell(&table.stats().unwrap().rows.to_string());
+    table.set_retention(None).unwrap();
+    assert_eq!(shown(&table, Side::Id), shown(&table, Side::PartnerId));
+    role.tell(&shown(&table, Side::Id).len().to_string());
+    assert_eq!(table.verify().unwrap(), []);
+    store.end_writing().unwrap();
+}
+
+#[test]
+fn compactions_drop_what_was_hidden_for_a_day() {
+    for (hours, left) in [(23, 90), (25, 29)] {
+        let (dir, tools) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let store = open(dir.path());
+        let table = one_a_day(&store, Keep::Last);
+        table.set_retention(days("30d")).unwrap();
+        table.compact().unwrap();
+        assert_eq!(table_file(dir.path(), "t").1["kept"].as_array().unwrap().len(), 1);
+        store.end_writing().unwrap();
+        drop((table, store));
+        let later = hours_later(tools.path(), hours);
+        let later = [later[0].as_str(), &later[1]];
+        let mut child = Child::start_within(&later, "retention::compacts_later", dir.path());
+        let told = [child.hear(), child.hear()].map(Option::unwrap);
+        assert_eq!(told, [left, left].map(|count: u32| count.to_string()), "{hours} hours later");
+        child.finish();
+        // The one of 30 days is kept since it was changed back.
+        let (_, json) = table_file(dir.path(), "t");
+        let kept = json["kept"].as_array().unwrap();
+        assert_eq!(kept.iter().all(|one| one["retention"] == "30d"), hours > 24, "{json}");
+    }
 }

@@ -7,6 +7,7 @@ mod folder;
 mod gated_disk;
 mod harmed_disk;
 mod hooked_disk;
+mod later;
 mod layout;
 mod marked;
 mod power_disk;
@@ -24,6 +25,7 @@ pub(crate) use folder::{
 pub(crate) use gated_disk::GatedDisk;
 pub(crate) use harmed_disk::HarmedDisk;
 pub(crate) use hooked_disk::{HookedDisk, Hooks};
+pub(crate) use later::hours_later;
 pub(crate) use layout::{Layout, number};
 pub(crate) use marked::{
     Counts, Hub, Progress, WhenDropped, hub_numbers, is_between, marked, marked_in,
