@@ -146,8 +146,11 @@ class Table(TableReads):
     def set_retention(self, retention: str | None) -> None:
         """Chooses how long an observation is shown, such as "13mo"; None is for ever.
 
-        It counts at once. What it hides is gone for good after a compaction; what it shows again
-        is what is still there.
+        It is at least a day, and counts at once. In a directory, compactions remove what a shorter
+        one hides a day after the change at the earliest. A longer one shows the rows that still
+        exist.
+
+        Raises InvalidArgument for less than a day.
         """
         self._core.set_retention(retention)
 

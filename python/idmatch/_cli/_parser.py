@@ -91,7 +91,7 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
         "--retention",
         metavar="PERIOD",
         required=True,
-        help="such as 13mo or 90d; `none` keeps observations for ever",
+        help="such as 13mo or 90d, at least a day; `none` keeps observations for ever",
     )
     verify = command("verify", "Read and check everything that is stored.")
     _add_store(verify)
