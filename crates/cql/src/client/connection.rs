@@ -4,7 +4,7 @@
 //! replaces it as soon as it is made.
 
 use super::cluster::knows_cluster;
-use super::speculation::AdaptiveSpeculation;
+use super::speculation;
 use super::{bootstrap, tls};
 use crate::settings::Settings;
 use futures::future::{Either, select};
@@ -57,11 +57,8 @@ impl Connection {
     }
 }
 
-/// Connects to the contact points that answer. Unprepared requests use `speculation`.
-pub(super) async fn connect(
-    settings: &Settings,
-    speculation: &Arc<AdaptiveSpeculation>,
-) -> Result<Connection> {
+/// Connects to the contact points that answer.
+pub(super) async fn connect(settings: &Settings) -> Result<Connection> {
     let mut builder = SessionBuilder::new()
         .connection_timeout(settings.request_timeout)
         .keepalive_interval(KEEPALIVE)
@@ -71,7 +68,7 @@ pub(super) async fn connect(
         .refresh_metadata_on_auto_schema_agreement(false)
         .schema_agreement_interval(AGREEMENT_INTERVAL)
         .keyspaces_to_fetch([settings.keyspace.as_str()])
-        .default_execution_profile_handle(profile(settings, speculation))
+        .default_execution_profile_handle(profile(settings, speculation::BULK))
         .tls_context(tls::config(&settings.tls)?);
     if let Some(login) = &settings.login {
         builder = builder.user(&login.user, &login.password);
@@ -113,23 +110,19 @@ pub(super) async fn connect(
     Ok(Connection(receiver))
 }
 
-/// The execution profile of requests with the speculative delay of `speculation`.
-pub(super) fn profile(
-    settings: &Settings,
-    speculation: &Arc<AdaptiveSpeculation>,
-) -> ExecutionProfileHandle {
+/// The execution profile of requests with at least this speculative delay.
+pub(super) fn profile(settings: &Settings, min_delay: Duration) -> ExecutionProfileHandle {
     let mut balancing = DefaultPolicy::builder().token_aware(true);
     if let Some(datacenter) = &settings.datacenter {
         balancing = balancing.prefer_datacenter(datacenter.clone());
     }
-    let mut profile = ExecutionProfile::builder()
+    ExecutionProfile::builder()
         .request_timeout(Some(settings.request_timeout))
         .consistency(settings.read_consistency)
-        .load_balancing_policy(balancing.build());
-    if settings.speculate_after.is_some() {
-        profile = profile.speculative_execution_policy(Some(Arc::clone(speculation) as _));
-    }
-    profile.build().into_handle()
+        .load_balancing_policy(balancing.build())
+        .speculative_execution_policy(speculation::policy(settings, min_delay))
+        .build()
+        .into_handle()
 }
 
 /// LOCAL_QUORUM counts the coordinator's datacenter, which must be the same for every request.

@@ -4,14 +4,12 @@
 use super::requirements::Needs;
 use super::retry::FIRST_PAUSE;
 use super::session::{Client, Use};
-use super::speculation::AdaptiveSpeculation;
 use super::statement::Prepared;
 use super::{connection, speculation};
 use crate::error::{preparation_outcome, unprepared};
 use idmatch_store::{Error, ErrorKind, Result};
 use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::{Consistency, SerialConsistency, Statement};
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -63,14 +61,13 @@ impl Client {
         of_catalog: bool,
         needs: Needs,
     ) -> Result<Prepared> {
-        let speculation = Arc::new(AdaptiveSpeculation::new(&self.settings, min_delay));
         let mut statement = self.statement(cql).await?;
         statement
-            .set_execution_profile_handle(Some(connection::profile(&self.settings, &speculation)));
+            .set_execution_profile_handle(Some(connection::profile(&self.settings, min_delay)));
         if let Needs::Copies(consistency) | Needs::Agreement(consistency) = needs {
             statement.set_consistency(consistency);
         }
-        Ok(Prepared { statement, speculation, within: self.settings.timeout, of_catalog, needs })
+        Ok(Prepared { statement, within: self.settings.timeout, of_catalog, needs })
     }
 
     async fn statement(&self, cql: &str) -> Result<PreparedStatement> {

@@ -8,7 +8,6 @@ use super::connection::Connection;
 use super::history::Attempts;
 use super::limiter::{Permit, RequestLimiter};
 use super::requirements::{Needs, needed_and_alive};
-use super::speculation::AdaptiveSpeculation;
 use crate::error::{Failure, names_unknown_table, outcome};
 use crate::settings::Settings;
 use scylla::errors::ExecutionError;
@@ -22,11 +21,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// How a request is retried, and what it requires.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct RetryPolicy<'p> {
+pub(super) struct RetryPolicy {
     /// How long it is retried while servers are overloaded.
     pub(super) within: Duration,
-    /// Determines the speculative delay.
-    pub(super) speculation: Option<&'p AdaptiveSpeculation>,
     pub(super) needs: Needs,
 }
 
@@ -45,7 +42,7 @@ impl Retries<'_> {
         &self,
         permit: Option<&Permit<'_>>,
         attempts: &Attempts,
-        retry_policy: RetryPolicy<'_>,
+        retry_policy: RetryPolicy,
         attempt: impl Fn() -> F,
     ) -> std::result::Result<T, Failure>
     where
@@ -55,7 +52,6 @@ impl Retries<'_> {
         let (mut pause, mut counted, mut agreed) = (FIRST_PAUSE, 0, false);
         loop {
             let epoch = self.limiter.epoch();
-            let began = Instant::now();
             let result = attempt().await;
             // With a permit, one attempt waited for the rate limit. All others did not.
             let sent = attempts.sent() - counted;
@@ -71,12 +67,7 @@ impl Retries<'_> {
                 self.limiter.answered();
             }
             let error = match result {
-                Ok(done) => {
-                    if let Some(speculation) = retry_policy.speculation {
-                        speculation.answered(began.elapsed());
-                    }
-                    return Ok(done);
-                }
+                Ok(done) => return Ok(done),
                 Err(error) => error,
             };
             let failure = |error| {

@@ -2,7 +2,6 @@
 
 use super::history::Attempts;
 use super::requirements::Needs;
-use super::retry::RetryPolicy;
 use super::session::Client;
 use crate::error::unwritten;
 use idmatch_store::{Error, ErrorKind, Result};
@@ -40,7 +39,7 @@ impl Client {
             session.await_schema_agreement().await?;
             Ok(())
         };
-        let retry_policy = RetryPolicy { speculation: None, ..self.bulk_retry_policy(Needs::Node) };
+        let retry_policy = self.unprepared_retry_policy(Needs::Node);
         // A session with one node would agree with itself.
         let whole = tokio::time::timeout(SCHEMA_TIMEOUT, self.connection.whole()).await;
         whole.map_err(|late| {

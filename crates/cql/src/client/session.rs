@@ -7,7 +7,6 @@ use super::history::Attempts;
 use super::limiter::RequestLimiter;
 use super::requirements::{Needs, replica_status};
 use super::retry::{Retries, RetryPolicy};
-use super::speculation::AdaptiveSpeculation;
 use super::statement::Prepared;
 use crate::error::{unread, unwritten};
 use crate::settings::Settings;
@@ -31,8 +30,6 @@ pub(crate) struct Client {
     /// `None` only while the client is dropped.
     runtime: Option<Runtime>,
     limiter: RequestLimiter,
-    /// The speculation of requests that are not prepared alone: batches and unprepared statements.
-    bulk: Arc<AdaptiveSpeculation>,
     /// The prepared statements of the catalog, by their CQL.
     pub(super) prepared: Mutex<HashMap<String, Prepared>>,
     pub(super) settings: Settings,
@@ -66,8 +63,7 @@ impl Client {
     /// password, TLS or datacenter of the address, or if a TLS file is wrong.
     pub(crate) fn connect(settings: Settings) -> Result<Client> {
         let runtime = super::runtime::runtime()?;
-        let bulk = Arc::new(AdaptiveSpeculation::new(&settings, super::speculation::BULK));
-        let connection = runtime.block_on(super::connection::connect(&settings, &bulk))?;
+        let connection = runtime.block_on(super::connection::connect(&settings))?;
         let limiter = RequestLimiter::new(settings.in_flight, settings.max_requests_per_second);
         let (runtime_handle, prepared) = (runtime.handle().clone(), Mutex::default());
         Ok(Client {
@@ -75,7 +71,6 @@ impl Client {
             runtime_handle,
             runtime: Some(runtime),
             limiter,
-            bulk,
             prepared,
             settings,
         })
@@ -192,7 +187,7 @@ impl Client {
         let attempts = Arc::new(Attempts::default());
         batch.set_history_listener(Arc::clone(&attempts) as _);
         let write = || async { self.session().batch(&batch, values).await };
-        let retry_policy = self.bulk_retry_policy(prepared.retry_policy().needs);
+        let retry_policy = self.unprepared_retry_policy(prepared.retry_policy().needs);
         let result = self.retries().repeat(permit, &attempts, retry_policy, write).await.map(drop);
         result.map_err(|failure| unwritten(what, failure))
     }
@@ -209,14 +204,16 @@ impl Client {
         statement.set_is_idempotent(true);
         statement.set_history_listener(Arc::clone(&attempts) as _);
         let ask = || async { self.session().query_unpaged(statement.clone(), ()).await };
-        let result =
-            self.retries().repeat(None, &attempts, self.bulk_retry_policy(Needs::Node), ask).await;
+        let result = self
+            .retries()
+            .repeat(None, &attempts, self.unprepared_retry_policy(Needs::Node), ask)
+            .await;
         rows(what, result.map_err(|failure| unread(what, failure))?)
     }
 
     /// The retry policy of requests that are not prepared alone.
-    pub(super) fn bulk_retry_policy(&self, needs: Needs) -> RetryPolicy<'_> {
-        RetryPolicy { within: self.settings.timeout, speculation: Some(&self.bulk), needs }
+    pub(super) fn unprepared_retry_policy(&self, needs: Needs) -> RetryPolicy {
+        RetryPolicy { within: self.settings.timeout, needs }
     }
 
     /// Repeats attempts as the retry policy says.

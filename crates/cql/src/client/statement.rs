@@ -1,18 +1,16 @@
-//! A prepared statement, with the latency of its answers.
+//! A prepared statement, and how long it is retried.
 
 use super::history::Attempts;
 use super::requirements::Needs;
 use super::retry::RetryPolicy;
-use super::speculation::AdaptiveSpeculation;
 use scylla::statement::prepared::PreparedStatement;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A statement that the servers know, and the latency of its answers.
+/// A statement that the servers know.
 #[derive(Debug, Clone)]
 pub(crate) struct Prepared {
     pub(super) statement: PreparedStatement,
-    pub(super) speculation: Arc<AdaptiveSpeculation>,
     /// How long it is retried while servers are overloaded.
     pub(super) within: Duration,
     /// Whether it is about the catalog, not about rows.
@@ -26,8 +24,8 @@ impl Prepared {
         self.statement.set_page_size(rows);
     }
 
-    pub(super) fn retry_policy(&self) -> RetryPolicy<'_> {
-        RetryPolicy { within: self.within, speculation: Some(&self.speculation), needs: self.needs }
+    pub(super) fn retry_policy(&self) -> RetryPolicy {
+        RetryPolicy { within: self.within, needs: self.needs }
     }
 
     /// The statement for one request, and the record of its attempts.

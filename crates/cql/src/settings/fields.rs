@@ -32,7 +32,7 @@ pub struct Settings {
     pub request_timeout: Duration,
     /// How long a request is retried.
     pub timeout: Duration,
-    /// Speculative delay: the least time before a second node is asked too.
+    /// Speculative delay: the time before a second node is asked too.
     pub speculate_after: Option<Duration>,
     /// Requests in flight at once.
     pub in_flight: usize,

@@ -104,8 +104,8 @@ pub(super) const OPTIONS: [AddressOption; 18] = [
         default: "50ms",
         about: "speculative delay: a request without an answer after this time also goes to another \
          node, and after the same time to a third. The delay is at least 250 ms for requests of \
-         many rows, 1 s for conditional writes, and three times the median latency. So a hung \
-         node costs little, and slow servers seldom receive a request twice. off disables it",
+         many rows, and 1 s for conditional writes. So a hung node costs little. Choose a longer \
+         one where servers often take that long. off disables it",
         set: |s, text| {
             (text != "off")
                 .then(|| duration(text))
