@@ -29,8 +29,8 @@ pub trait Store: Send + Sync {
         call: &Call,
     ) -> Result<TableId>;
 
-    /// Chooses another retention. It hides at once, and for good after a compaction; it shows again only rows
-    /// that are still stored.
+    /// Chooses another retention. It hides rows at once; what it hides is removed a day later at the earliest,
+    /// in a directory. A longer one shows again what is still stored.
     fn set_retention(&self, table: TableId, retention: Option<Period>, call: &Call) -> Result<()>;
 
     /// Adds observations, all or nothing in a directory; elsewhere nothing of a strict source that fails.
