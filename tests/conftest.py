@@ -95,7 +95,7 @@ class Cli:
 
     def command(self, *arguments: object) -> list[str]:
         """What to run for these arguments."""
-        program = "import sys; from idmatch._cli import main; sys.exit(main())"
+        program = "from idmatch._cli import run; run()"
         return [sys.executable, "-c", program, *map(str, arguments)]
 
     def __call__(self, *arguments: object) -> Ran:

@@ -1,8 +1,10 @@
 """The entry point: parses arguments, runs a command and turns errors into exit codes."""
 
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from idmatch import _core
 from idmatch._errors import Error, InvalidArgument, Unsupported
@@ -15,6 +17,19 @@ _FAILED = 1
 _WRONG_USAGE = 2
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
+
+
+def run() -> NoReturn:
+    """Runs the command that the process was started for, and ends the process with its exit code.
+
+    Threads of Arrow may still read ahead. The usual end of a process destroys what they use, which
+    aborts it now and then: a command that is done would have another exit code.
+    """
+    code = main()
+    for stream in sys.stdout, sys.stderr:
+        with contextlib.suppress(OSError):
+            stream.flush()
+    os._exit(code)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
