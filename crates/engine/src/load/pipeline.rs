@@ -58,6 +58,8 @@ pub(crate) fn load(
     let mut written: Vec<SegmentInfo> = written.into_inner();
     written.sort_by(|a, b| a.file.cmp(&b.file));
     place.disk.sync_dir(place.segments).map_err(|e| io_error("sync", place.segments, e))?;
+    // The caller may have given up while the last segment was written.
+    place.call.check()?;
     Ok(written)
 }
 
