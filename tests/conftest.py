@@ -1,9 +1,12 @@
 """What the tests share: a store, rows, and the command line."""
 
 import json
+import os
+import pty
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
@@ -103,6 +106,26 @@ class Cli:
             self.command(*arguments), capture_output=True, text=True, cwd=self.home, timeout=120
         )
         return Ran(done.returncode, done.stdout, done.stderr)
+
+    def on_terminal(self, *arguments: object) -> Ran:
+        """Runs a command whose stderr is a terminal; `err` is all that it shows there."""
+        ours, theirs = pty.openpty()
+        running = subprocess.Popen(
+            self.command(*arguments),
+            stdout=subprocess.PIPE,
+            stderr=theirs,
+            text=True,
+            cwd=self.home,
+        )
+        os.close(theirs)
+        shown = b""
+        # Linux ends a terminal that nobody writes to with an error.
+        with suppress(OSError):
+            while piece := os.read(ours, 10_000):
+                shown += piece
+        os.close(ours)
+        out, _ = running.communicate(timeout=120)
+        return Ran(running.returncode, out, shown.decode())
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
 """The command line: options, output, exit codes."""
 
 import json
-import os
-import pty
 import shlex
 import subprocess
 from typing import Any
@@ -384,15 +382,6 @@ def test_ctrl_c_is_exit_code_130(
 
 
 def test_progress_is_for_terminals(loaded: Cli) -> None:
-    ours, theirs = pty.openpty()
-    done = subprocess.run(
-        loaded.command("match", "store", "small", "people.parquet", "--json"),
-        stdout=subprocess.PIPE,
-        stderr=theirs,
-        cwd=loaded.home,
-    )
-    os.close(theirs)
-    shown = os.read(ours, 10_000).decode()
-    os.close(ours)
-    assert "file 1 of 1, 3 rows" in shown
-    assert json.loads(done.stdout)["rows"] == 3
+    done = loaded.on_terminal("match", "store", "small", "people.parquet", "--json")
+    assert "file 1 of 1, 3 rows" in done.err
+    assert json.loads(done.out)["rows"] == 3

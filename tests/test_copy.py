@@ -1,7 +1,5 @@
 """Copies between stores in directories: from Python and from the command line."""
 
-import os
-import pty
 import signal
 import subprocess
 import sys
@@ -172,19 +170,10 @@ def test_killed_in_the_middle_and_repeated(cli: Cli) -> None:
 
 
 def test_progress_is_for_terminals(loaded: Cli) -> None:
-    ours, theirs = pty.openpty()
-    done = subprocess.run(
-        loaded.command("copy", "store", "copied", "--json"),
-        stdout=subprocess.PIPE,
-        stderr=theirs,
-        cwd=loaded.home,
-    )
-    os.close(theirs)
-    shown = os.read(ours, 10_000).decode()
-    os.close(ours)
-    assert done.returncode == 0
-    assert "small: copying, 4 rows" in shown
-    assert "small: comparing, 4 rows" in shown
+    done = loaded.on_terminal("copy", "store", "copied", "--json")
+    assert done.code == 0
+    assert "small: copying, 4 rows" in done.err
+    assert "small: comparing, 4 rows" in done.err
 
 
 def test_from_python(table: idmatch.Table, tmp_path: Path) -> None:
