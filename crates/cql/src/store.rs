@@ -8,7 +8,8 @@ use crate::write::erase::erase;
 use crate::write::load::{load, upsert};
 use idmatch_model::{Period, SeenAt, TableId, TableName, TableOptions, Target};
 use idmatch_store::{
-    Admin, Call, Durability, Erased, ObservationSource, Result, Snapshot, Store, now,
+    Admin, Call, Durability, Erased, Error, ErrorFields, ErrorKind, ObservationSource, Result,
+    Snapshot, Store, now,
 };
 use std::sync::Arc;
 
@@ -54,17 +55,19 @@ impl Store for CqlStore {
         self.0.change(call, retention::set(&context, retention, call))
     }
 
-    fn load(
-        &self,
-        name: &TableName,
-        create: Option<&TableOptions>,
-        rows: &dyn ObservationSource,
-        call: &Call,
-    ) -> Result<()> {
-        let table = match create {
-            Some(options) => self.create_table(name, options, call)?,
-            None => self.0.open(name, call)?,
-        };
+    fn rename_table(&self, _: &TableName, _: &TableName, _: &Call) -> Result<()> {
+        Err(unsupported("rename tables"))
+    }
+
+    fn swap_tables(&self, _: &TableName, _: &TableName, _: &Call) -> Result<()> {
+        Err(unsupported("rename tables"))
+    }
+
+    fn drop_table(&self, _: &TableName, _: &Call) -> Result<()> {
+        Err(unsupported("drop tables"))
+    }
+
+    fn load(&self, table: TableId, rows: &dyn ObservationSource, call: &Call) -> Result<()> {
         load(&self.0.context(table, call)?, rows, call)
     }
 
@@ -80,8 +83,14 @@ impl Store for CqlStore {
         upsert(&self.0.context(table, call)?, rows, call)
     }
 
-    fn erase(&self, table: TableId, targets: &[Target], at: SeenAt, call: &Call) -> Result<Erased> {
-        let context = self.0.context(table, call)?;
+    fn erase(
+        &self,
+        table: &TableName,
+        targets: &[Target],
+        at: SeenAt,
+        call: &Call,
+    ) -> Result<Erased> {
+        let context = self.0.context(self.0.open(table, call)?, call)?;
         self.0.change(call, erase(&context, targets, at))
     }
 
@@ -93,4 +102,11 @@ impl Store for CqlStore {
     fn admin(&self) -> Option<&dyn Admin> {
         Some(self)
     }
+}
+
+/// What stores on servers do not do yet.
+fn unsupported(what: &str) -> Error {
+    let text = format!("a store on servers does not {what} yet; load into a table of another name");
+    let instead = "load into a table of another name".to_owned();
+    Error::new(ErrorKind::Unsupported, text).with_fields(ErrorFields::Unsupported { instead })
 }

@@ -7,12 +7,13 @@
 use crate::cpu;
 use crate::encoding::Packed;
 use crate::hash_partition::HashPartition;
+use crate::identity::Identity;
 use crate::memtable::Commit;
 use crate::scan::for_each_observation;
 use crate::segment::Segment;
 use crate::sync::Mutex;
 use crate::versions::{Manifest, TableVersion, Version, VersionSet, list};
-use idmatch_model::{SeenAt, Side, TableName};
+use idmatch_model::{SeenAt, Side};
 use idmatch_store::{Call, ErrorKind, Finding, Result};
 use std::path::Path;
 use std::sync::Arc;
@@ -25,10 +26,10 @@ use twox_hash::xxhash3_128::Hasher;
 /// `TableNotFound`, `Io` and `Cancelled`; damage is a finding.
 pub(crate) fn verify_table(
     versions: &VersionSet,
-    name: &TableName,
+    id: Identity,
     call: &Call,
 ) -> Result<Vec<Finding>> {
-    let mut findings = verify_content(versions, name, call)?;
+    let mut findings = verify_content(versions, id, call)?;
     // A damaged manifest was found.
     match versions.kept_files() {
         Err(e) if matches!(e.kind(), ErrorKind::Corrupt | ErrorKind::UnsupportedFormat) => {}
@@ -46,11 +47,11 @@ pub(crate) fn verify_table(
 /// The same for the table alone, without unnamed files in the store's folders.
 pub(crate) fn verify_content(
     versions: &VersionSet,
-    name: &TableName,
+    id: Identity,
     call: &Call,
 ) -> Result<Vec<Finding>> {
     let (version, last) = versions.point();
-    let table = versions.table_of(&version, name)?;
+    let table = versions.table_of(&version, id)?;
     verify(versions, &version.manifest, (table, last), call)
 }
 
@@ -64,9 +65,30 @@ pub(crate) fn verify_files(
     version: &Version,
     call: &Call,
 ) -> Result<Vec<Finding>> {
+    let (manifest, folder) = (&version.manifest, versions.segments());
     let tables = version.tables.values();
-    let checked = tables.map(|table| check_files(versions, &version.manifest, table, call));
-    Ok(checked.collect::<Result<Vec<_>>>()?.concat())
+    let checked = tables.map(|table| check_files(versions, manifest, table, call));
+    let mut findings = checked.collect::<Result<Vec<_>>>()?.concat();
+    let of_names = manifest.tombstone_owner(Identity::default());
+    for file in manifest.names_erasures.values().flatten() {
+        let read = file.read(&*versions.disk, &folder, of_names);
+        findings.extend(finding(read.map(drop), &folder.join(&file.file))?);
+    }
+    Ok(findings)
+}
+
+/// Damage as a finding.
+///
+/// # Errors
+/// All others.
+fn finding(checked: Result<()>, path: &Path) -> Result<Option<Finding>> {
+    match checked {
+        Ok(()) => Ok(None),
+        Err(e) if matches!(e.kind(), ErrorKind::Corrupt | ErrorKind::UnsupportedFormat) => {
+            Ok(Some(Finding { place: path.display().to_string(), problem: e.to_string() }))
+        }
+        Err(e) => Err(e),
+    }
 }
 
 /// The problems of a table and its files.
@@ -101,13 +123,8 @@ fn check_files(
     call: &Call,
 ) -> Result<Vec<Finding>> {
     let findings = Mutex::new(Vec::new());
-    let note = |checked: Result<()>, path: &Path| match checked {
-        Err(e) if matches!(e.kind(), ErrorKind::Corrupt | ErrorKind::UnsupportedFormat) => {
-            let (place, problem) = (path.display().to_string(), e.to_string());
-            findings.lock().push(Finding { place, problem });
-            Ok(())
-        }
-        other => other,
+    let note = |checked: Result<()>, path: &Path| {
+        finding(checked, path).map(|found| findings.lock().extend(found))
     };
     let all: Vec<&Arc<Segment>> = table.all_segments().collect();
     cpu::for_each(cpu::count(), &all, |segment| note(segment.check(call), segment.path()))?;

@@ -199,6 +199,12 @@ impl Error {
         Error::new(ErrorKind::TableExists, text)
     }
 
+    /// A table is to be given a name that another one has.
+    pub fn name_taken(name: &TableName) -> Error {
+        let text = format!("there is a table {name}; drop it first, or swap the names of both");
+        Error::new(ErrorKind::TableExists, text)
+    }
+
     /// Its values, if it has any.
     pub fn fields(&self) -> Option<&ErrorFields> {
         self.fields.as_deref()

@@ -152,7 +152,7 @@ impl Table {
 
     /// See [`Store::load`].
     pub fn load(&self, rows: &dyn ObservationSource) -> Result<()> {
-        self.store.load(&self.name, self.create.as_ref(), rows, &self.call)
+        self.store.load(self.id_to_write()?, rows, &self.call)
     }
 
     /// See [`Store::upsert`].
@@ -161,18 +161,12 @@ impl Table {
         rows: &dyn ObservationSource,
         durability: Option<Durability>,
     ) -> Result<()> {
-        let table = match (self.id(), &self.create) {
-            (Err(e), Some(create)) if e.kind() == ErrorKind::TableNotFound => {
-                self.store.create_table(&self.name, create, &self.call)?
-            }
-            (table, _) => table?,
-        };
-        self.store.upsert(table, rows, durability, &self.call)
+        self.store.upsert(self.id_to_write()?, rows, durability, &self.call)
     }
 
     /// See [`Store::erase`].
     pub fn erase(&self, targets: &[Target], at: SeenAt) -> Result<Erased> {
-        self.store.erase(self.id()?, targets, at, &self.call)
+        self.store.erase(&self.name, targets, at, &self.call)
     }
 
     /// The answers of one key, newest first: those of position 0.
@@ -241,6 +235,16 @@ impl Table {
 
     fn id(&self) -> Result<TableId> {
         self.store.snapshot(&self.call)?.resolve(&self.name, &self.call)
+    }
+
+    /// The identity of the table, which is made if it is missing and was opened so.
+    fn id_to_write(&self) -> Result<TableId> {
+        match (self.id(), &self.create) {
+            (Err(e), Some(create)) if e.kind() == ErrorKind::TableNotFound => {
+                self.store.create_table(&self.name, create, &self.call)
+            }
+            (table, _) => table,
+        }
     }
 
     fn admin(&self) -> Result<&dyn Admin> {

@@ -33,15 +33,33 @@ pub trait Store: Send + Sync {
     /// in a directory. A longer one shows again what is still stored.
     fn set_retention(&self, table: TableId, retention: Option<Period>, call: &Call) -> Result<()>;
 
-    /// Adds observations, all or nothing in a directory; elsewhere nothing of a strict source that fails.
-    /// A missing table is made with the options of `create`: in a directory with the rows, elsewhere before.
-    fn load(
-        &self,
-        name: &TableName,
-        create: Option<&TableOptions>,
-        rows: &dyn ObservationSource,
-        call: &Call,
-    ) -> Result<()>;
+    /// Gives a table another name. Erasures stay for both names: the table keeps its own, obeys those of its
+    /// new name from now on, and leaves a copy for the next table of the old one.
+    ///
+    /// # Errors
+    /// `TableNotFound`; `TableExists` if the name is taken.
+    fn rename_table(&self, table: &TableName, to: &TableName, call: &Call) -> Result<()>;
+
+    /// Exchanges the names of two tables at once. Both obey the erasures of both from now on. Calls that have
+    /// begun go on with the table that they have found.
+    ///
+    /// # Errors
+    /// `TableNotFound`.
+    fn swap_tables(&self, one: &TableName, other: &TableName, call: &Call) -> Result<()>;
+
+    /// Removes a table. Its erasures stay for the next table of that name. Snapshots still have the table;
+    /// writes that go on end with `TableNotFound`.
+    ///
+    /// # Errors
+    /// `TableNotFound`.
+    fn drop_table(&self, table: &TableName, call: &Call) -> Result<()>;
+
+    /// Adds observations, all or nothing in a directory; elsewhere nothing of a strict source that fails. The
+    /// options of the table are those at the end of the load.
+    ///
+    /// # Errors
+    /// `TableNotFound`, also if the table is dropped meanwhile.
+    fn load(&self, table: TableId, rows: &dyn ObservationSource, call: &Call) -> Result<()>;
 
     /// Adds observations at once and for good: when this returns they are durable, and every later snapshot
     /// has them, in both directions. Up to 100,000 rows are seen whole or not at all; more are cut into
@@ -56,8 +74,15 @@ pub trait Store: Send + Sync {
     ) -> Result<()>;
 
     /// Hides every observation with `seen_at <= at` of some identifiers or pairs, in both directions and for
-    /// good, also those that arrive later. All or nothing.
-    fn erase(&self, table: TableId, targets: &[Target], at: SeenAt, call: &Call) -> Result<Erased>;
+    /// good, also those that arrive later. All or nothing. What is erased is erased of the table that has the
+    /// name at that moment.
+    fn erase(
+        &self,
+        table: &TableName,
+        targets: &[Target],
+        at: SeenAt,
+        call: &Call,
+    ) -> Result<Erased>;
 
     /// Lets later snapshots show what other processes have published.
     fn refresh(&self, call: &Call) -> Result<()>;

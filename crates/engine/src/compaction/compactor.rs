@@ -4,12 +4,13 @@ use super::run::{CompactionJob, run};
 use super::segment_stats::{oldest_kept, segment_stats};
 use super::strategy::{CompactionMode, SegmentStats, next_compaction};
 use crate::disk::io_error;
+use crate::identity::Identity;
 use crate::segment::Segment;
 use crate::sync::Ordering::{AcqRel, Relaxed, Release};
 use crate::sync::{self, AtomicBool, AtomicUsize, Instant, Mutex, Rank, RankedGuard, RankedMutex};
 use crate::versions::{TableEntry, TableVersion, Version, VersionSet};
 use crate::writer_lock::WriterLock;
-use idmatch_model::{SeenAt, Side, TableName};
+use idmatch_model::{SeenAt, Side};
 use idmatch_store::{Call, Error, ErrorKind, Result, now};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -60,7 +61,7 @@ impl Compactor {
     ///
     /// # Errors
     /// Those of reading and writing segments; `Cancelled`, and what was compacted until then stays so.
-    pub(crate) fn compact(&self, table: &TableName, call: &Call) -> Result<()> {
+    pub(crate) fn compact(&self, table: Identity, call: &Call) -> Result<()> {
         let _guard = self.writer_lock.acquire()?;
         let _running = self.pause(call)?;
         // Later files are not included, or it might never end. Only names are kept: a version that is held
@@ -84,10 +85,10 @@ impl Compactor {
 
     /// Compacts new segments during a full compaction, if they slow down upserts.
     fn compact_newcomers(&self, left: &HashSet<String>, call: &Call) -> Result<()> {
-        for name in self.slowed_tables() {
+        for id in self.slowed_tables() {
             let is_new = |file: &str| !left.contains(file);
-            while self.slowed_tables().contains(&name)
-                && self.compact_step(&name, CompactionMode::Background, is_new, call)?.is_some()
+            while self.slowed_tables().contains(&id)
+                && self.compact_step(id, CompactionMode::Background, is_new, call)?.is_some()
             {
             }
         }
@@ -142,12 +143,12 @@ impl Compactor {
 
     fn compact_all(&self, mode: CompactionMode) {
         let started = *self.flushed_at.lock();
-        let names: Vec<TableName> = self.versions.current().tables.keys().cloned().collect();
-        for name in names {
+        let ids: Vec<Identity> = self.versions.current().tables.keys().copied().collect();
+        for id in ids {
             // An error here comes again, and is returned, at the next full compaction.
             while !self.is_stopped()
                 && (mode != CompactionMode::Idle || *self.flushed_at.lock() == started)
-                && let Ok(Some(_)) = self.compact_step(&name, mode, |_| true, &Call::default())
+                && let Ok(Some(_)) = self.compact_step(id, mode, |_| true, &Call::default())
             {
             }
         }
@@ -156,14 +157,14 @@ impl Compactor {
     /// Runs one compaction among certain files; `None` if there is nothing to do.
     pub(super) fn compact_step(
         &self,
-        name: &TableName,
+        id: Identity,
         mode: CompactionMode,
         is_among: impl Fn(&str) -> bool,
         call: &Call,
     ) -> Result<Option<CompactionResult>> {
         let _collected = self.versions.collect_obsolete();
         let version = self.versions.current();
-        let Some(table) = version.tables.get(name) else { return Ok(None) };
+        let Some(table) = version.tables.get(&id) else { return Ok(None) };
         let oldest = oldest_kept(table, &version.manifest.clock, now());
         for side in Side::BOTH {
             let is_among =
@@ -180,7 +181,7 @@ impl Compactor {
                     .filter_map(|number| segments.get(*number).cloned())
                     .collect();
                 let (inputs, bits) = (inputs.as_slice(), choice.prefix_bits);
-                let done = self.run_and_publish((name, &version), side, (inputs, bits), call);
+                let done = self.run_and_publish((id, &version), side, (inputs, bits), call);
                 return done.map(Some);
             }
         }
@@ -189,12 +190,12 @@ impl Compactor {
 
     fn run_and_publish(
         &self,
-        (name, version): (&TableName, &Version),
+        (id, version): (Identity, &Version),
         side: Side,
         (inputs, prefix_bits): (&[Arc<Segment>], u8),
         call: &Call,
     ) -> Result<CompactionResult> {
-        let table = self.versions.table_of(version, name)?;
+        let table = self.versions.table_of(version, id)?;
         let (folder, mut made) = (self.versions.segments(), Vec::new());
         let replaced: HashSet<String> =
             inputs.iter().filter_map(|input| input.file_name()).collect();
@@ -222,19 +223,18 @@ impl Compactor {
             |merged| {
                 made.extend(merged.iter().map(|segment| segment.file.clone()));
                 self.versions.publish(|manifest| {
-                    if let Some(entry) = manifest.table_mut(name) {
-                        if drops && entry.oldest_kept(at) < oldest {
-                            // Rows that were dropped may be visible by now.
-                            is_outdated = true;
-                            let what = "the retention changed while rows were compacted";
-                            return Err(Error::new(ErrorKind::Busy, what));
-                        }
-                        entry.segments.retain(|segment| !replaced.contains(&segment.file));
-                        if drops {
-                            raise_watermark(entry, table, oldest);
-                        }
-                        entry.add(merged, version.manifest.tombstone_files(name), now().millis());
+                    let entry = manifest.table_mut(id)?;
+                    if drops && entry.oldest_kept(at) < oldest {
+                        // Rows that were dropped may be visible by now.
+                        is_outdated = true;
+                        let what = "the retention changed while rows were compacted";
+                        return Err(Error::new(ErrorKind::Busy, what));
                     }
+                    entry.segments.retain(|segment| !replaced.contains(&segment.file));
+                    if drops {
+                        raise_watermark(entry, table, oldest);
+                    }
+                    entry.add(merged, version.manifest.tombstone_files(id), now().millis());
                     Ok(())
                 })
             },

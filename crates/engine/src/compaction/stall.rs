@@ -7,10 +7,11 @@
 use super::compactor::Compactor;
 use super::segment_stats::{oldest_kept, segment_stats};
 use super::strategy::{CompactionMode, SegmentStats, next_compaction};
+use crate::identity::Identity;
 use crate::sync;
 use crate::sync::Ordering::Relaxed;
 use crate::versions::{Clock, TableVersion};
-use idmatch_model::{Side, TableName};
+use idmatch_model::Side;
 use idmatch_store::{Call, now};
 use std::collections::HashMap;
 use std::time::Duration;
@@ -58,10 +59,10 @@ impl Compactor {
     /// needs.
     pub(crate) fn wait_for_compactions(&self) {
         while !self.is_stopped()
-            && let Some(name) = self.stalled_tables(STOP_SEGMENTS).first()
+            && let Some(id) = self.stalled_tables(STOP_SEGMENTS).first()
         {
             match self.running.try_lock() {
-                Some(_running) if !self.compact_some(name, &Call::default()) => return,
+                Some(_running) if !self.compact_some(*id, &Call::default()) => return,
                 Some(_running) => {}
                 None => sync::sleep(PAUSE),
             }
@@ -72,29 +73,29 @@ impl Compactor {
     pub(crate) fn compact_backlog(&self, call: &Call) {
         let Some(_running) = self.running.try_lock() else { return };
         while !self.is_stopped()
-            && let Some(name) = self.slowed_tables().first()
-            && self.compact_some(name, call)
+            && let Some(id) = self.slowed_tables().first()
+            && self.compact_some(*id, call)
         {}
     }
 
     /// The tables that slow down upserts.
-    pub(crate) fn slowed_tables(&self) -> Vec<TableName> {
+    pub(crate) fn slowed_tables(&self) -> Vec<Identity> {
         self.stalled_tables(SLOWDOWN_SEGMENTS)
     }
 
     /// Whether something was compacted. An error here comes again, and is returned, at the next full
     /// compaction.
-    fn compact_some(&self, name: &TableName, call: &Call) -> bool {
-        matches!(self.compact_step(name, CompactionMode::Background, |_| true, call), Ok(Some(_)))
+    fn compact_some(&self, id: Identity, call: &Call) -> bool {
+        matches!(self.compact_step(id, CompactionMode::Background, |_| true, call), Ok(Some(_)))
     }
 
-    fn stalled_tables(&self, count: usize) -> Vec<TableName> {
+    fn stalled_tables(&self, count: usize) -> Vec<Identity> {
         let version = self.versions.current();
         let beyond = version
             .tables
             .iter()
             .filter(|(_, table)| self.max_overlap(table, &version.manifest.clock) > count);
-        beyond.map(|(name, _)| name.clone()).collect()
+        beyond.map(|(id, _)| *id).collect()
     }
 
     /// The most segments of a range, among the ranges that a compaction would help.

@@ -5,10 +5,10 @@
 
 use super::search::search;
 use crate::disk::io_error;
-use crate::identity::random;
+use crate::identity::{Identity, random};
 use crate::segment::SegmentInfo;
-use crate::sync::{Rank, RankedMutex};
-use crate::tombstones::{TombstoneFile, TombstoneOwner, TombstoneSet, write};
+use crate::sync::{Rank, RankedGuard, RankedMutex};
+use crate::tombstones::{TombstoneFile, TombstoneSet, write};
 use crate::versions::{FileNames, TableEntry, TableVersion, Version, VersionSet};
 use crate::write::WritePath;
 use crate::writer_lock::WriterLock;
@@ -47,11 +47,12 @@ impl Eraser {
         at: SeenAt,
         call: &Call,
     ) -> Result<Erased> {
-        let _running = self.running.lock_while(|| call.check())?;
+        let _running = self.pause(call)?;
         let _guard = self.lock.acquire()?;
         let _collected = self.versions.collect_obsolete();
         let (version, last) = self.versions.point();
-        let table = self.versions.table_of(&version, name)?;
+        // Names do not change meanwhile.
+        let table = self.versions.table_named(&version, name)?;
         if targets.is_empty() {
             return Ok(Erased::default());
         }
@@ -63,7 +64,7 @@ impl Eraser {
         };
         let mut tombstones = TombstoneSet::default();
         targets.iter().for_each(|target| tombstones.add(key.of(target), at));
-        self.publish_tombstones((name, &version), key, tombstones, |segment| {
+        self.publish_tombstones((table, &version), key, tombstones, |segment| {
             found.files.contains(&segment.file)
         })?;
         Ok(found.erased)
@@ -73,17 +74,17 @@ impl Eraser {
     /// unknown without reading it, so all that are old enough are marked.
     pub(crate) fn add_tombstones(
         &self,
-        name: &TableName,
+        id: Identity,
         theirs: &Erasures,
         call: &Call,
     ) -> Result<()> {
-        let _running = self.running.lock_while(|| call.check())?;
+        let _running = self.pause(call)?;
         let _guard = self.lock.acquire()?;
         let _collected = self.versions.collect_obsolete();
         let version = self.versions.current();
-        let table = self.versions.table_of(&version, name)?;
+        let table = self.versions.table_of(&version, id)?;
         let own = version.manifest.erasure_key()?;
-        theirs.check_key(own, name)?;
+        theirs.check_key(own, table.name())?;
         let mut tombstones = TombstoneSet::default();
         for (hash, at) in &theirs.hashes {
             if table.row_rules.tombstones.hidden(*hash) < Some(*at) {
@@ -91,14 +92,14 @@ impl Eraser {
             }
         }
         let Some((key, newest)) = own.zip(tombstones.newest()) else { return Ok(()) };
-        self.publish_tombstones((name, &version), key, tombstones, |segment| {
+        self.publish_tombstones((table, &version), key, tombstones, |segment| {
             segment.oldest <= newest
         })
     }
 
     /// Gives the store a tombstone key if it has none; returns the key it uses.
     pub(crate) fn adopt_key(&self, key: ErasureKey, call: &Call) -> Result<ErasureKey> {
-        let _running = self.running.lock_while(|| call.check())?;
+        let _running = self.pause(call)?;
         let _guard = self.lock.acquire()?;
         if let Some(own) = self.versions.current().manifest.erasure_key()? {
             return Ok(own);
@@ -114,60 +115,102 @@ impl Eraser {
     /// `running`.
     fn publish_tombstones(
         &self,
-        (name, version): (&TableName, &Version),
+        (table, version): (&TableVersion, &Version),
         key: ErasureKey,
-        mut tombstones: TombstoneSet,
+        tombstones: TombstoneSet,
         has_some: impl Fn(&SegmentInfo) -> bool,
     ) -> Result<()> {
-        let table = self.versions.table_of(version, name)?;
-        // Only erasures change the list of files.
-        let files = version.manifest.tombstone_files(name);
-        let kept = files_that_stay(table, files, &mut tombstones).to_vec();
-        let owner = version.manifest.tombstone_owner(table.row_rules.table);
         self.versions.add_segments(
-            |names| self.write_tombstones(names, owner, &tombstones),
-            |file| {
+            |names| self.write_added(names, (table, version), tombstones),
+            |added| {
                 self.writes.sync_upserts()?;
                 self.versions.publish(|manifest| {
                     manifest.erasure_key = Some(key.to_string());
-                    if let Some(entry) = manifest.table_mut(name) {
-                        entry.tombstones = kept;
-                        entry.tombstones.push(file);
-                        mark_segments(entry, table, has_some);
-                    }
+                    added.enter(manifest.table_mut(table.row_rules.table)?, table, has_some);
                     Ok(())
                 })
             },
-        )?;
-        Ok(())
+        )
     }
 
-    fn write_tombstones(
+    /// Waits until no erasure runs; none begins while the guard is held.
+    ///
+    /// # Errors
+    /// `Cancelled`.
+    pub(crate) fn pause(&self, call: &Call) -> Result<RankedGuard<'_, ()>> {
+        self.running.lock_while(|| call.check())
+    }
+
+    /// Writes tombstones that a table gets beside its own. The caller holds `running`.
+    pub(crate) fn write_added(
         &self,
         names: &FileNames<'_>,
-        owner: TombstoneOwner,
+        (table, version): (&TableVersion, &Version),
+        mut tombstones: TombstoneSet,
+    ) -> Result<AddedTombstones> {
+        let id = table.row_rules.table;
+        // Only erasures and changes of names change the list of files.
+        let files = version.manifest.tombstone_files(id);
+        let (newest, mut kept) = (tombstones.newest(), files.to_vec());
+        if newest.is_some() {
+            kept = files_that_stay(table, files, &mut tombstones).to_vec();
+            kept.extend(self.write_new(names, id, &tombstones)?);
+        }
+        Ok(AddedTombstones { files: kept, newest })
+    }
+
+    /// Writes tombstones as a file of a table, or of a name without one; `None` if there are none.
+    pub(crate) fn write_new(
+        &self,
+        names: &FileNames<'_>,
+        owner: Identity,
         tombstones: &TombstoneSet,
-    ) -> Result<TombstoneFile> {
+    ) -> Result<Option<TombstoneFile>> {
+        if tombstones.len() == 0 {
+            return Ok(None);
+        }
+        let owner = self.versions.current().manifest.tombstone_owner(owner);
         let folder = self.versions.segments();
         let path = folder.join(names.take_for("era"));
         let written = write(&*self.versions.disk, &path, owner, tombstones)?;
         self.versions.disk.sync_dir(&folder).map_err(|e| io_error("sync", &folder, e))?;
-        Ok(written)
+        Ok(Some(written))
     }
 }
 
-/// Marks the segments with erased rows, and those that came after the search.
-fn mark_segments(
-    entry: &mut TableEntry,
-    searched: &TableVersion,
-    has_some: impl Fn(&SegmentInfo) -> bool,
-) {
-    let now = now().millis();
-    let known: HashSet<String> = searched.all_segments().filter_map(|s| s.file_name()).collect();
-    for segment in &mut entry.segments {
-        if has_some(segment) || !known.contains(&segment.file) {
-            segment.erased_since.get_or_insert(now);
+/// The files of a table with tombstones that it gets.
+pub(crate) struct AddedTombstones {
+    files: Vec<TombstoneFile>,
+    /// The latest date of the new ones; `None` if there are none.
+    newest: Option<SeenAt>,
+}
+
+impl AddedTombstones {
+    /// Enters the files, and marks the segments with erased rows as well as those that came after `searched`.
+    pub(crate) fn enter(
+        self,
+        entry: &mut TableEntry,
+        searched: &TableVersion,
+        has_some: impl Fn(&SegmentInfo) -> bool,
+    ) {
+        if self.newest.is_none() {
+            return;
         }
+        entry.tombstones = self.files;
+        let now = now().millis();
+        let known: HashSet<String> =
+            searched.all_segments().filter_map(|s| s.file_name()).collect();
+        for segment in &mut entry.segments {
+            if has_some(segment) || !known.contains(&segment.file) {
+                segment.erased_since.get_or_insert(now);
+            }
+        }
+    }
+
+    /// The same where it is unknown which segments have erased rows: all that are old enough are marked.
+    pub(crate) fn enter_unsearched(self, entry: &mut TableEntry, table: &TableVersion) {
+        let newest = self.newest;
+        self.enter(entry, table, |segment| Some(segment.oldest) <= newest);
     }
 }
 

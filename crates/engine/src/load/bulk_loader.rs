@@ -2,12 +2,11 @@
 
 use super::{LoadPlace, load};
 use crate::compaction::Compactor;
+use crate::identity::Identity;
 use crate::sync::{Rank, RankedGuard, RankedMutex};
-use crate::tombstones::RowRules;
 use crate::versions::VersionSet;
 use crate::write::WritePath;
 use crate::writer_lock::WriterLock;
-use idmatch_model::{TableName, TableOptions};
 use idmatch_store::{Call, ObservationSource, Result, now};
 use std::sync::Arc;
 
@@ -40,14 +39,14 @@ impl BulkLoader {
         self.scratch.lock_while(|| call.check())
     }
 
-    /// Loads into a table, which is made if there is none. All of the source is published, or nothing.
+    /// Loads into a table. All of the source is published, or nothing; the table's options are those of then.
     ///
     /// # Errors
-    /// Those of the source and of the disk; `Busy` while another process writes; `Cancelled`.
+    /// Those of the source and of the disk; `TableNotFound` if the table is dropped meanwhile; `Busy` while
+    /// another process writes; `Cancelled`.
     pub(crate) fn load(
         &self,
-        name: &TableName,
-        options: &TableOptions,
+        id: Identity,
         source: &dyn ObservationSource,
         call: &Call,
     ) -> Result<()> {
@@ -57,11 +56,10 @@ impl BulkLoader {
         let _collected = versions.collect_obsolete();
         let scratch = versions.make_scratch()?;
         let version = versions.current();
-        let table = version.tables.get(name);
-        let options = table.map_or(options, |table| &table.options);
-        let id = versions.table_id(name)?;
-        let new = || RowRules::new(id, version.manifest.hash_seed(), options.keep);
-        let row_rules = table.map_or_else(new, |table| table.row_rules.clone());
+        // No version is held, or the files that a load replaces would outlive it.
+        let row_rules = versions.table_of(&version, id)?.row_rules.clone();
+        let made_with = version.manifest.tombstone_files(id).to_vec();
+        drop(version);
         versions
             .add_segments(
                 |names| {
@@ -78,9 +76,7 @@ impl BulkLoader {
                 |segments| {
                     self.writes.sync_upserts()?;
                     versions.publish(|manifest| {
-                        let made_with = version.manifest.tombstone_files(name);
-                        let table = manifest.entry(name, id, options)?;
-                        table.add(segments, made_with, now().millis());
+                        manifest.table_mut(id)?.add(segments, &made_with, now().millis());
                         Ok(())
                     })
                 },

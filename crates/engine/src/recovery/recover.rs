@@ -12,7 +12,7 @@ use crate::journal::{self, Appended, Entries, FileHeader, JournalWriter, Readabl
 use crate::segment::{Segment, SegmentInfo};
 use crate::versions::{Manifest, OpenSegments, VersionSet, list};
 use crate::writer_lock::WriterLock;
-use idmatch_model::{Side, TableName};
+use idmatch_model::Side;
 use idmatch_store::{Call, ErrorKind, Finding, Result, now};
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 struct Damage {
     findings: Vec<Finding>,
     /// The tables with segments that do not open, and how many rows these have in each direction.
-    tables: BTreeMap<TableName, [u64; 2]>,
+    tables: BTreeMap<Identity, [u64; 2]>,
     /// Whether the journal has to be rewritten, and how many of its durable bytes cannot be read.
     is_of_journal: bool,
     journal_bytes: usize,
@@ -88,20 +88,19 @@ impl Recovery<'_> {
             .add_segments(
                 |names| {
                     let mut made = Vec::new();
-                    for (name, missing) in &damage.tables {
-                        let table = self.versions.table_of(&version, name)?;
+                    for (id, missing) in &damage.tables {
+                        let table = self.versions.table_of(&version, *id)?;
                         let (segments, rows) = rewrite(
                             self.versions,
                             names,
-                            name,
                             table,
                             *missing,
                             accept_loss,
                             &Call::default(),
                         )?;
-                        made.push((name.clone(), segments));
+                        made.push((*id, segments));
                         if rows > 0 {
-                            lost.push((name.clone(), rows));
+                            lost.push((table.name().clone(), rows));
                         }
                     }
                     Ok(made)
@@ -122,14 +121,14 @@ impl Recovery<'_> {
         let folder = self.versions.segments();
         let there: HashSet<String> = list(&*self.versions.disk, &folder)?.into_iter().collect();
         let seed = manifest.hash_seed();
-        for (name, entry) in &mut manifest.tables {
+        for (id, entry) in &mut manifest.tables {
             let entry = Arc::make_mut(entry);
             let mut readable = Vec::new();
             for info in std::mem::take(&mut entry.segments) {
                 match self.problem_of(&info, (entry.id, seed), &there)? {
                     None => readable.push(info),
                     Some(problem) => {
-                        let [by_id, by_partner_id] = damage.tables.entry(name.clone()).or_default();
+                        let [by_id, by_partner_id] = damage.tables.entry(*id).or_default();
                         *match info.side {
                             Side::Id => by_id,
                             Side::PartnerId => by_partner_id,
@@ -223,7 +222,7 @@ impl Recovery<'_> {
         journal: &Journal,
         damage: &Damage,
         newer: Option<u64>,
-        made: Vec<(TableName, Vec<SegmentInfo>)>,
+        made: Vec<(Identity, Vec<SegmentInfo>)>,
     ) -> Result<()> {
         let written = match damage.is_of_journal {
             true => self.write_journal(readable, journal)?,
@@ -231,12 +230,10 @@ impl Recovery<'_> {
         };
         self.versions.publish(|manifest| {
             manifest.generation = newer.unwrap_or(manifest.generation);
-            for (name, segments) in made {
-                let made_with = readable.tombstone_files(&name);
-                if let Some(entry) = manifest.table_mut(&name) {
-                    entry.segments.clear();
-                    entry.add(segments, made_with, now().millis());
-                }
+            for (id, segments) in made {
+                let entry = manifest.table_mut(id)?;
+                entry.segments.clear();
+                entry.add(segments, readable.tombstone_files(id), now().millis());
             }
             if damage.is_of_journal {
                 manifest.journal.first = next_journal(manifest, journal);
@@ -282,8 +279,8 @@ fn next_journal(manifest: &Manifest, journal: &Journal) -> u64 {
 
 /// Whether a record is only about existing tables.
 fn is_valid_record(manifest: &Manifest, entries: &[u8]) -> bool {
-    let live = manifest.tables.values().map(|table| table.id);
-    let known: HashSet<_> = live.chain(manifest.dropped.iter().map(|table| table.id)).collect();
+    let dropped = manifest.dropped.iter().map(|table| table.id);
+    let known: HashSet<_> = manifest.tables.keys().copied().chain(dropped).collect();
     Entries::new(entries).all(|batch| batch.is_some_and(|batch| known.contains(&batch.table)))
 }
 

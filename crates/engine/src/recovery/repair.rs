@@ -2,12 +2,12 @@
 
 use super::rewrite::rewrite;
 use crate::compaction::Compactor;
+use crate::identity::Identity;
 use crate::load::BulkLoader;
 use crate::verify::verify_content;
 use crate::versions::VersionSet;
 use crate::write::WritePath;
 use crate::writer_lock::WriterLock;
-use idmatch_model::TableName;
 use idmatch_store::{Call, Error, ErrorKind, Finding, Repaired, Result, now};
 
 /// The owners that a repair needs.
@@ -26,12 +26,7 @@ impl Repair<'_> {
     /// # Errors
     /// `Corrupt` if rows would be lost, or if problems are left; `Busy` while another process writes; `Io`;
     /// `Cancelled`, and the table is as it was.
-    pub(crate) fn table(
-        &self,
-        name: &TableName,
-        accept_loss: bool,
-        call: &Call,
-    ) -> Result<Repaired> {
+    pub(crate) fn table(&self, id: Identity, accept_loss: bool, call: &Call) -> Result<Repaired> {
         let _scratch = self.loader.lock_scratch(call)?;
         let _guard = self.lock.acquire()?;
         self.writes.flush_all()?;
@@ -39,9 +34,9 @@ impl Repair<'_> {
         let versions = self.versions;
         let _collected = versions.collect_obsolete();
         let version = versions.current();
-        let table = versions.table_of(&version, name)?;
-        let made_with = version.manifest.tombstone_files(name);
-        let findings = verify_content(versions, name, call)?;
+        let table = versions.table_of(&version, id)?;
+        let made_with = version.manifest.tombstone_files(id);
+        let findings = verify_content(versions, id, call)?;
         if findings.is_empty() {
             return Ok(Repaired::default());
         }
@@ -49,29 +44,27 @@ impl Repair<'_> {
         versions
             .add_segments(
                 |names| {
-                    let (made, lost) =
-                        rewrite(versions, names, name, table, [0, 0], accept_loss, call)?;
+                    let (made, lost) = rewrite(versions, names, table, [0, 0], accept_loss, call)?;
                     lost_at_most = lost;
                     Ok(made)
                 },
                 |made| {
                     versions.publish(|manifest| {
-                        if let Some(entry) = manifest.table_mut(name) {
-                            entry.segments.clear();
-                            entry.add(made, made_with, now().millis());
-                        }
+                        let entry = manifest.table_mut(id)?;
+                        entry.segments.clear();
+                        entry.add(made, made_with, now().millis());
                         Ok(())
                     })
                 },
             )
             .inspect_err(|_| versions.remove_scratch())?;
         // What was published stays, whoever gives up now.
-        let left = verify_content(versions, name, &Call::default())?;
+        let left = verify_content(versions, id, &Call::default())?;
         match left.first() {
             None => Ok(Repaired { findings, lost_at_most }),
             Some(Finding { place, problem }) => Err(Error::new(
                 ErrorKind::Corrupt,
-                format!("{place}: {problem}; all else of table {name} was repaired"),
+                format!("{place}: {problem}; all else of table {} was repaired", table.name()),
             )),
         }
     }

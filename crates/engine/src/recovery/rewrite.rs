@@ -7,7 +7,7 @@ use super::readable_rows::ReadableRows;
 use crate::load::{LoadPlace, load};
 use crate::segment::SegmentInfo;
 use crate::versions::{FileNames, TableVersion, VersionSet};
-use idmatch_model::{Side, TableName};
+use idmatch_model::Side;
 use idmatch_store::{Call, Error, ErrorKind, Result, stored_rows};
 
 /// Writes all readable rows of a table as new segments; returns how many may be lost. `missing` is the number
@@ -15,7 +15,6 @@ use idmatch_store::{Call, Error, ErrorKind, Result, stored_rows};
 pub(super) fn rewrite(
     versions: &VersionSet,
     names: &FileNames<'_>,
-    name: &TableName,
     table: &TableVersion,
     missing: [u64; 2],
     accept_loss: bool,
@@ -35,8 +34,9 @@ pub(super) fn rewrite(
     match rows.lost_at_most() {
         lost if lost == 0 || accept_loss => Ok((made, lost)),
         lost => Err(would_lose(&format!(
-            "{} rows of table {name} cannot be read by id, {} cannot by partner_id: up to {lost}",
+            "{} rows of table {} cannot be read by id, {} cannot by partner_id: up to {lost}",
             rows.unreadable(Side::Id),
+            table.name(),
             rows.unreadable(Side::PartnerId)
         ))),
     }

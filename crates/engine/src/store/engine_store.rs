@@ -3,7 +3,7 @@
 use super::handle::StoreHandle;
 use super::owners::Owners;
 use super::snapshot::EngineSnapshot;
-use crate::catalog;
+use crate::catalog::Catalog;
 use crate::cpu;
 use crate::disk::{Disk, OsDisk, place};
 use crate::options::MemoryLimits;
@@ -134,8 +134,9 @@ impl EngineStore {
         Ok(&self.owners)
     }
 
-    fn name_of(&self, table: TableId) -> Result<TableName> {
-        self.owners.versions.name_of(table.into())
+    fn catalog(&self) -> Result<Catalog<'_>> {
+        let Owners { versions, lock, writes, eraser, .. } = self.writer()?;
+        Ok(Catalog { versions, lock, writes, eraser })
     }
 }
 
@@ -144,34 +145,33 @@ impl Store for EngineStore {
         Ok(Arc::new(EngineSnapshot::new(&self.owners)))
     }
 
-    fn create_table(&self, name: &TableName, options: &TableOptions, _: &Call) -> Result<TableId> {
-        let Owners { versions, lock, .. } = self.writer()?;
-        catalog::create_table(versions, lock, name, options)?;
-        Ok(versions.table_id(name)?.into())
+    fn create_table(
+        &self,
+        name: &TableName,
+        options: &TableOptions,
+        call: &Call,
+    ) -> Result<TableId> {
+        Ok(self.catalog()?.create(name, options, call)?.into())
     }
 
     fn set_retention(&self, table: TableId, retention: Option<Period>, _: &Call) -> Result<()> {
-        let (owners, name) = (self.writer()?, self.name_of(table)?);
-        catalog::set_retention(&owners.versions, &owners.lock, &name, retention)
+        self.catalog()?.set_retention(table.into(), retention)
     }
 
-    fn load(
-        &self,
-        name: &TableName,
-        create: Option<&TableOptions>,
-        rows: &dyn ObservationSource,
-        call: &Call,
-    ) -> Result<()> {
-        let owners = self.writer()?;
-        let options = match create {
-            Some(options) => {
-                owners.versions.check_options(name, options)?;
-                options.clone()
-            }
-            // No version is held, or the files that a load replaces would outlive it.
-            None => owners.versions.table_of(&owners.versions.current(), name)?.options.clone(),
-        };
-        owners.loader.load(name, &options, rows, call)
+    fn rename_table(&self, table: &TableName, to: &TableName, call: &Call) -> Result<()> {
+        self.catalog()?.rename(table, to, call)
+    }
+
+    fn swap_tables(&self, one: &TableName, other: &TableName, call: &Call) -> Result<()> {
+        self.catalog()?.swap(one, other, call)
+    }
+
+    fn drop_table(&self, table: &TableName, call: &Call) -> Result<()> {
+        self.catalog()?.drop_table(table, call)
+    }
+
+    fn load(&self, table: TableId, rows: &dyn ObservationSource, call: &Call) -> Result<()> {
+        self.writer()?.loader.load(table.into(), rows, call)
     }
 
     fn upsert(
@@ -187,8 +187,14 @@ impl Store for EngineStore {
         self.writer()?.writes.upsert(table.into(), rows, durability, call)
     }
 
-    fn erase(&self, table: TableId, targets: &[Target], at: SeenAt, call: &Call) -> Result<Erased> {
-        self.writer()?.eraser.erase(&self.name_of(table)?, targets, at, call)
+    fn erase(
+        &self,
+        table: &TableName,
+        targets: &[Target],
+        at: SeenAt,
+        call: &Call,
+    ) -> Result<Erased> {
+        self.writer()?.eraser.erase(table, targets, at, call)
     }
 
     fn refresh(&self, _: &Call) -> Result<()> {
@@ -214,18 +220,17 @@ impl Admin for EngineStore {
         call.check()?;
         let _guard = owners.lock.acquire()?;
         owners.writes.flush_all()?;
-        owners.compactor.compact(&self.name_of(table)?, call)
+        owners.compactor.compact(table.into(), call)
     }
 
     fn verify(&self, table: TableId, call: &Call) -> Result<Vec<Finding>> {
-        let name = self.name_of(table)?;
-        verify_table(&self.owners.versions, &name, call)
+        verify_table(&self.owners.versions, table.into(), call)
     }
 
     fn repair(&self, table: TableId, accept_loss: bool, call: &Call) -> Result<Repaired> {
         let Owners { versions, lock, writes, compactor, loader, .. } = self.writer()?;
         let repair = Repair { versions, lock, writes, compactor, loader };
-        repair.table(&self.name_of(table)?, accept_loss, call)
+        repair.table(table.into(), accept_loss, call)
     }
 
     fn backup(&self, destination: &Path, call: &Call) -> Result<()> {
@@ -234,13 +239,14 @@ impl Admin for EngineStore {
 
     fn export_tombstones(&self, table: TableId, _: &Call) -> Result<Erasures> {
         let store = self.owners.versions.current();
-        let (key, name) = (store.manifest.erasure_key()?, self.name_of(table)?);
-        let hashes = self.owners.versions.table_of(&store, &name)?.row_rules.tombstones.all();
+        let key = store.manifest.erasure_key()?;
+        let table = self.owners.versions.table_of(&store, table.into())?;
+        let hashes = table.row_rules.tombstones.all();
         Ok(Erasures { key, hashes })
     }
 
     fn import_tombstones(&self, table: TableId, erasures: &Erasures, call: &Call) -> Result<()> {
-        self.writer()?.eraser.add_tombstones(&self.name_of(table)?, erasures, call)
+        self.writer()?.eraser.add_tombstones(table.into(), erasures, call)
     }
 
     fn adopt_erasure_key(&self, key: ErasureKey, call: &Call) -> Result<ErasureKey> {

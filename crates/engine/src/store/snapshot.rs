@@ -16,8 +16,8 @@ use crate::scan;
 use crate::versions::TableVersion;
 use idmatch_model::{Keep, SeenAt, Side, TableId, TableName, TableOptions, Window, check_id};
 use idmatch_store::{
-    Answers, BatchSource, Call, Distinct, Error, ErrorKind, Lookup, Match, MatchQuery, MatchSink,
-    Parts, Result, Snapshot, TableSnapshot, TableStats, Version, now,
+    Answers, BatchSource, Call, Distinct, Lookup, Match, MatchQuery, MatchSink, Parts, Result,
+    Snapshot, TableSnapshot, TableStats, Version, now,
 };
 use std::sync::Arc;
 
@@ -48,16 +48,7 @@ impl EngineSnapshot {
     }
 
     fn named(&self, name: &TableName) -> Result<&Arc<TableVersion>> {
-        let tables = &self.version.tables;
-        tables.get(name).ok_or_else(|| {
-            let names: Vec<&str> = tables.keys().map(TableName::as_str).collect();
-            let there = match names.as_slice() {
-                [] => "it has no tables".to_owned(),
-                names => format!("it has {}", names.join(", ")),
-            };
-            let root = self.owners.versions.root.display();
-            Error::new(ErrorKind::TableNotFound, format!("{root} has no table {name}; {there}"))
-        })
+        self.owners.versions.table_named(&self.version, name)
     }
 
     fn at_table(&self, table: &Arc<TableVersion>) -> Arc<dyn TableSnapshot> {
@@ -82,7 +73,7 @@ impl Snapshot for EngineSnapshot {
     }
 
     fn tables(&self, _: &Call) -> Result<Vec<TableName>> {
-        Ok(self.version.tables.keys().cloned().collect())
+        Ok(self.version.names.keys().cloned().collect())
     }
 
     fn resolve(&self, name: &TableName, _: &Call) -> Result<TableId> {
@@ -90,14 +81,7 @@ impl Snapshot for EngineSnapshot {
     }
 
     fn table(&self, id: TableId, _: &Call) -> Result<Arc<dyn TableSnapshot>> {
-        let version = &self.version;
-        let name = version.names.get(&Identity::from(id));
-        let Some(table) = name.and_then(|name| version.tables.get(name)) else {
-            let root = self.owners.versions.root.display();
-            let text = format!("{root} has no table with the identity {id}");
-            return Err(Error::new(ErrorKind::TableNotFound, text));
-        };
-        Ok(self.at_table(table))
+        Ok(self.at_table(self.owners.versions.table_of(&self.version, id.into())?))
     }
 
     /// One search: single lookups take this way.

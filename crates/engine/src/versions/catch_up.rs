@@ -68,7 +68,6 @@ impl VersionSet {
             true => None,
             false => Some(self.open_version(manifest.clone(), opened)?),
         };
-        let known: BTreeSet<Identity> = manifest.tables.values().map(|table| table.id).collect();
         let dropped: BTreeSet<Identity> = manifest.dropped.iter().map(|table| table.id).collect();
         let started = self.last_commit();
         // Of the files that are read on, not of those that went: a recovery writes their rows anew.
@@ -103,7 +102,7 @@ impl VersionSet {
                     if dropped.contains(&batch.table) {
                         continue;
                     }
-                    if !known.contains(&batch.table) {
+                    if !manifest.tables.contains_key(&batch.table) {
                         return Err(malformed());
                     }
                     let new = || Arc::new(Memtable::new(manifest.hash_seed()));

@@ -3,6 +3,8 @@
 //! One small file, replaced atomically. It names a file for each table ([`TableFile`]), which names the
 //! table's segments. Fields of features that come later are read, checked and written back.
 
+use super::copy_of::CopyOf;
+use super::dropped::DroppedTable;
 use super::sealed;
 use super::table_entry::{TableEntry, TableFile};
 use super::{Clock, JOURNAL, SEGMENTS};
@@ -57,9 +59,9 @@ pub(crate) struct Manifest {
     pub(super) table_files: BTreeMap<Identity, TableFile>,
     pub(crate) dropped: Vec<DroppedTable>,
     pub(crate) copy_of: Option<CopyOf>,
-    /// The tables by name, as their files say.
+    /// The tables, as their files say.
     #[serde(skip)]
-    pub(crate) tables: BTreeMap<TableName, Arc<TableEntry>>,
+    pub(crate) tables: BTreeMap<Identity, Arc<TableEntry>>,
 }
 
 /// What the manifest says of the journal.
@@ -81,43 +83,6 @@ pub(crate) struct HistoryFile {
     pub(crate) last: u64,
     pub(crate) bytes: u64,
     pub(crate) sum: Hex64,
-}
-
-/// A table that was dropped, until it is removed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct DroppedTable {
-    pub(crate) id: Identity,
-    pub(crate) name: TableName,
-    pub(crate) file: String,
-    pub(crate) bytes: u64,
-    pub(crate) sum: Hex64,
-    pub(crate) generation: u64,
-    pub(crate) at: u64,
-    pub(crate) until: u64,
-    /// The table as its file says.
-    #[serde(skip)]
-    pub(crate) entry: Option<Arc<TableEntry>>,
-}
-
-/// What a copy was made of; times in milliseconds since 1970.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct CopyOf {
-    pub(crate) kind: CopyKind,
-    pub(crate) generation: u64,
-    pub(crate) at: u64,
-    pub(crate) until: Option<u64>,
-    /// It has all erasures up to then.
-    pub(crate) erasures_until: u64,
-}
-
-/// What kind of copy a store is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum CopyKind {
-    Backup,
-    Checkpoint,
 }
 
 impl Manifest {
@@ -185,7 +150,7 @@ impl Manifest {
     ) -> std::result::Result<Result<()>, (PathBuf, io::Error)> {
         let read = |id: Identity, file: &TableFile| {
             let shared = known.table_files.get(&id).filter(|there| *there == file);
-            match shared.and_then(|there| known.tables.get(&there.name)) {
+            match shared.and_then(|_| known.tables.get(&id)) {
                 Some(entry) => Ok(Ok(entry.clone())),
                 None => file.read(disk, folder, id).map_err(|e| (folder.join(&file.file), e)),
             }
@@ -193,7 +158,7 @@ impl Manifest {
         let mut tables = BTreeMap::new();
         for (id, file) in &self.table_files {
             match read(*id, file)? {
-                Ok(entry) => tables.insert(file.name.clone(), entry),
+                Ok(entry) => tables.insert(*id, entry),
                 Err(e) => return Ok(Err(e)),
             };
         }
@@ -223,8 +188,8 @@ impl Manifest {
     ) -> Result<()> {
         let mut has_new = false;
         let may_expire = self.clock.may_expire(now);
-        for (name, entry) in &mut self.tables {
-            if let Some(there) = published.tables.get(name).filter(|there| *there == entry) {
+        for (id, entry) in &mut self.tables {
+            if let Some(there) = published.tables.get(id).filter(|there| *there == entry) {
                 *entry = there.clone();
                 continue;
             }
@@ -233,11 +198,11 @@ impl Manifest {
             if may_expire {
                 changed.prune_kept(now);
             }
-            self.table_files.insert(entry.id, entry.write(disk, folder, new_file())?);
+            self.table_files.insert(*id, entry.write(disk, folder, new_file())?);
             has_new = true;
         }
         let tables = &self.tables;
-        self.table_files.retain(|id, file| tables.get(&file.name).is_some_and(|t| t.id == *id));
+        self.table_files.retain(|id, _| tables.contains_key(id));
         match has_new {
             true => disk.sync_dir(folder).map_err(|e| io_error("sync", folder, e)),
             false => Ok(()),
@@ -304,9 +269,45 @@ impl Manifest {
         }
     }
 
+    /// The table that has this name.
+    pub(crate) fn named(&self, name: &TableName) -> Option<&Arc<TableEntry>> {
+        self.tables.values().find(|table| table.name == *name)
+    }
+
     /// A table to be changed.
-    pub(crate) fn table_mut(&mut self, name: &TableName) -> Option<&mut TableEntry> {
-        self.tables.get_mut(name).map(Arc::make_mut)
+    ///
+    /// # Errors
+    /// `TableNotFound` if it was dropped.
+    pub(crate) fn table_mut(&mut self, id: Identity) -> Result<&mut TableEntry> {
+        let dropped = || {
+            let what = "the table was dropped meanwhile; nothing was written";
+            Error::new(ErrorKind::TableNotFound, what)
+        };
+        self.tables.get_mut(&id).map(Arc::make_mut).ok_or_else(dropped)
+    }
+
+    /// Takes a table out at an instant. It stays among the dropped ones while the journal, up to this file, may
+    /// have rows of it.
+    ///
+    /// # Errors
+    /// `TableNotFound`.
+    pub(crate) fn drop_table(&mut self, id: Identity, journal: Option<u64>, at: u64) -> Result<()> {
+        self.table_mut(id)?;
+        let (entry, file) = (self.tables.remove(&id), self.table_files.remove(&id));
+        if let Some(TableFile { name, file, bytes, sum }) = file {
+            let generation = self.generation;
+            let until = at;
+            let dropped =
+                DroppedTable { id, name, file, bytes, sum, generation, journal, at, until, entry };
+            self.dropped.push(dropped);
+        }
+        Ok(())
+    }
+
+    /// Forgets dropped tables that nothing is about any more.
+    pub(super) fn forget_dropped(&mut self, now: u64) {
+        let first = self.journal.first;
+        self.dropped.retain(|table| table.is_needed(first, now));
     }
 
     /// The file of a table, in the folder of segments.
@@ -327,8 +328,8 @@ impl Manifest {
     }
 
     /// The tombstone files of a table; none if there is no such table.
-    pub(crate) fn tombstone_files(&self, table: &TableName) -> &[TombstoneFile] {
-        self.tables.get(table).map_or(&[], |entry| &entry.tombstones)
+    pub(crate) fn tombstone_files(&self, table: Identity) -> &[TombstoneFile] {
+        self.tables.get(&table).map_or(&[], |entry| &entry.tombstones)
     }
 
     /// Whose tombstones are those of a table.
@@ -361,7 +362,8 @@ impl Manifest {
         let is_whole = manifest.is_published()
             && !manifest.store.is_none()
             && manifest.erasure_key().is_ok()
-            && manifest.table_files.values().all(|table| names.insert(&table.name));
+            && manifest.table_files.values().all(|table| names.insert(&table.name))
+            && !manifest.names_erasures.keys().any(|name| names.contains(name));
         match is_whole {
             true => Ok(manifest),
             false => Err(corrupt(path, 0, "the manifest contradicts itself")),

@@ -7,6 +7,8 @@
 
 mod catch_up;
 mod clock;
+mod copy_of;
+mod dropped;
 mod file_names;
 mod lock_note;
 mod manifest;
@@ -21,11 +23,13 @@ mod version;
 mod version_set;
 
 pub(crate) use clock::Clock;
+pub(crate) use copy_of::{CopyKind, CopyOf};
 pub(crate) use file_names::FileNames;
 pub(crate) use lock_note::LockNote;
 pub use lock_note::name_process;
-pub(crate) use manifest::{CopyKind, CopyOf, Manifest};
+pub(crate) use manifest::Manifest;
 pub(crate) use paths::{JOURNAL, LOCK, SEGMENTS, foreign_file, list};
+pub(crate) use publish::same_options;
 pub(crate) use table_entry::TableEntry;
 pub(crate) use table_version::{OpenSegments, TableVersion};
 pub(crate) use version::{MemtableSet, Version};

@@ -5,7 +5,6 @@
 //! has it.
 
 use super::paths::LOCK;
-use super::version_set::same_options;
 use super::{FileNames, LockNote, Manifest, OpenSegments, TableEntry, Version, VersionSet};
 use crate::disk::{io_error, place};
 use crate::identity::{Hex64, Identity};
@@ -40,6 +39,7 @@ impl VersionSet {
         }
         let mut manifest = published.clone();
         change(&mut manifest)?;
+        manifest.forget_dropped(now().millis());
         if manifest == published
             && published.is_published()
             && !self.manifest_in_doubt.load(Relaxed)
@@ -120,19 +120,34 @@ impl VersionSet {
 }
 
 impl Manifest {
-    /// A table's entry, made with this identity if there is none.
+    /// Makes a table of this identity, or finds the one of that name with the same options. Returns its
+    /// identity.
     ///
     /// # Errors
-    /// `TableExists` if there is one with other options.
-    pub(crate) fn entry(
+    /// `TableExists` for other options.
+    pub(crate) fn make_table(
         &mut self,
         name: &TableName,
         id: Identity,
         options: &TableOptions,
-    ) -> Result<&mut TableEntry> {
-        let new = || Arc::new(TableEntry::new(id, name.clone(), options));
-        let table = Arc::make_mut(self.tables.entry(name.clone()).or_insert_with(new));
-        same_options(name, &table.options.table_options(), options)?;
-        Ok(table)
+    ) -> Result<Identity> {
+        match self.named(name) {
+            Some(there) => {
+                same_options(name, &there.options.table_options(), options).map(|()| there.id)
+            }
+            None => {
+                self.tables.insert(id, Arc::new(TableEntry::new(id, name.clone(), options)));
+                Ok(id)
+            }
+        }
     }
+}
+
+/// Refuses other options than those of an existing table.
+pub(crate) fn same_options(
+    name: &TableName,
+    there: &TableOptions,
+    wanted: &TableOptions,
+) -> Result<()> {
+    if there == wanted { Ok(()) } else { Err(Error::other_options(name, there, wanted)) }
 }

@@ -15,9 +15,8 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(crate) struct Version {
     pub(crate) manifest: Arc<Manifest>,
-    pub(crate) tables: BTreeMap<TableName, Arc<TableVersion>>,
-    /// The names of the tables by their identities.
-    pub(crate) names: Arc<BTreeMap<Identity, TableName>>,
+    pub(crate) tables: BTreeMap<Identity, Arc<TableVersion>>,
+    pub(crate) names: Arc<BTreeMap<TableName, Identity>>,
     /// Oldest first.
     pub(crate) memtables: Vec<MemtableSet>,
     /// The files that are of no table, by name: they stay as long as this version.
@@ -56,12 +55,10 @@ impl Version {
         opened: &mut OpenSegments,
     ) -> Result<Version> {
         let mut tables = BTreeMap::new();
-        // A table keeps its files under another name, too.
-        let tables_before = before.by_id();
         let is_same_store = (manifest.seed, &manifest.erasure_key)
             == (before.manifest.seed, &before.manifest.erasure_key);
-        for (name, entry) in &manifest.tables {
-            let there = tables_before.get(&entry.id).copied();
+        for (id, entry) in &manifest.tables {
+            let there = before.tables.get(id);
             let table = match there.filter(|table| table.is_of(entry) && is_same_store) {
                 Some(table) => table.clone(),
                 None => {
@@ -70,14 +67,14 @@ impl Version {
                     Arc::new(TableVersion::open(place, &manifest, entry, there, opened, stored)?)
                 }
             };
-            tables.insert(name.clone(), table);
+            tables.insert(*id, table);
         }
         let files = manifest.store_files().map(|(file, _)| {
             let new = || StoredFile::new(place.folder.join(file), place.reaper);
             (file.to_owned(), before.file_of_any(file).unwrap_or_else(new))
         });
         let files = Arc::new(files.collect());
-        let names = manifest.tables.iter().map(|(name, entry)| (entry.id, name.clone())).collect();
+        let names = manifest.tables.iter().map(|(id, entry)| (entry.name.clone(), *id)).collect();
         let (manifest, memtables) = (Arc::new(manifest), Vec::new());
         let version = Version { manifest, tables, names: Arc::new(names), memtables, files };
         Ok(version.with_memtables(before.memtables.clone()))
@@ -85,10 +82,9 @@ impl Version {
 
     /// The same with other memtables. Cost: a little for each table.
     pub(crate) fn with_memtables(&self, sets: Vec<MemtableSet>) -> Version {
-        let tables = self.tables.iter().map(|(name, table)| {
-            let memtables =
-                sets.iter().filter_map(|set| set.tables.get(&table.row_rules.table).cloned());
-            (name.clone(), table.with_memtables(memtables.collect()))
+        let tables = self.tables.iter().map(|(id, table)| {
+            let memtables = sets.iter().filter_map(|set| set.tables.get(id).cloned());
+            (*id, table.with_memtables(memtables.collect()))
         });
         Version {
             tables: tables.collect(),
@@ -101,9 +97,8 @@ impl Version {
 
     /// Says which files the published manifest names no more, as `after` shows.
     pub(super) fn mark_obsolete_files(&self, after: &Version) {
-        let tables_after = after.by_id();
-        for (id, table) in self.by_id() {
-            let now = tables_after.get(&id);
+        for (id, table) in &self.tables {
+            let now = after.tables.get(id);
             if now.is_none_or(|now| !Arc::ptr_eq(now, table)) {
                 table.mark_obsolete_files(|file| {
                     now.is_some_and(|now| now.file(file).is_some()) || after.file(file).is_some()
@@ -118,8 +113,9 @@ impl Version {
         gone.for_each(|set| set.file.mark_obsolete());
     }
 
-    fn by_id(&self) -> BTreeMap<Identity, &Arc<TableVersion>> {
-        self.tables.values().map(|table| (table.row_rules.table, table)).collect()
+    /// The table that has this name.
+    pub(crate) fn named(&self, name: &TableName) -> Option<&Arc<TableVersion>> {
+        self.tables.get(self.names.get(name)?)
     }
 
     /// A file that is of no table.
@@ -148,7 +144,8 @@ mod tests {
     use crate::disk::OsDisk;
     use crate::identity::{Hex64, Identity};
     use crate::options::MemoryLimits;
-    use crate::versions::manifest::{DroppedTable, HistoryFile};
+    use crate::versions::dropped::DroppedTable;
+    use crate::versions::manifest::HistoryFile;
     use crate::versions::table_entry::DeletesFile;
     use crate::versions::{FileNames, Manifest, VersionSet};
     use crate::writer_lock::WriterLock;
@@ -162,8 +159,8 @@ mod tests {
         let id = Identity::random().unwrap();
         let deletes = DeletesFile { file: file.clone(), load: 1, sum: Hex64(0) };
         let add = |manifest: &mut Manifest| {
-            let entry = manifest.entry(table, id, &TableOptions::default())?;
-            entry.deletes.push(deletes);
+            manifest.make_table(table, id, &TableOptions::default())?;
+            manifest.table_mut(id)?.deletes.push(deletes);
             Ok(())
         };
         versions.publish(add).unwrap();
@@ -177,9 +174,8 @@ mod tests {
     }
 
     fn rename(manifest: &mut Manifest, from: &TableName, to: &TableName) {
-        let mut entry = manifest.tables.remove(from).unwrap();
-        Arc::make_mut(&mut entry).name = to.clone();
-        manifest.tables.insert(to.clone(), entry);
+        let id = manifest.named(from).unwrap().id;
+        manifest.table_mut(id).unwrap().name = to.clone();
     }
 
     fn opened(root: &Path) -> (Arc<VersionSet>, WriterLock) {
@@ -215,7 +211,8 @@ mod tests {
 
         // The second table is now called "a".
         publish(&|manifest| {
-            let entry = manifest.tables.remove(&a).unwrap();
+            let id = manifest.named(&a).unwrap().id;
+            let entry = manifest.tables.remove(&id).unwrap();
             let file = manifest.table_files.get(&entry.id).unwrap().clone();
             manifest.dropped.push(DroppedTable {
                 id: entry.id,
@@ -224,8 +221,9 @@ mod tests {
                 bytes: file.bytes,
                 sum: file.sum,
                 generation: manifest.generation,
+                journal: None,
                 at: 0,
-                until: 1,
+                until: u64::MAX,
                 entry: Some(entry),
             });
         });

@@ -11,9 +11,9 @@ use crate::journal;
 use crate::memtable::Commit;
 use crate::options::MemoryLimits;
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
-use crate::sync::{AtomicBool, AtomicU64, Mutex, Rank, RankedGuard, RankedMutex};
+use crate::sync::{AtomicBool, AtomicU64, Rank, RankedGuard, RankedMutex};
 use arc_swap::ArcSwap;
-use idmatch_model::{TableName, TableOptions};
+use idmatch_model::TableName;
 use idmatch_store::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -48,8 +48,6 @@ pub(crate) struct VersionSet {
     pub(crate) reaper: Arc<Reaper>,
     /// Files with smaller numbers that no manifest names stay; see `LockNote::kept_before`.
     pub(super) kept_before: AtomicU64,
-    /// Identities of tables that are not made yet, by name.
-    reserved_ids: Mutex<BTreeMap<TableName, Identity>>,
 }
 
 impl VersionSet {
@@ -66,7 +64,6 @@ impl VersionSet {
             next_file: AtomicU64::new(0),
             manifest_in_doubt: AtomicBool::new(false),
             kept_before: AtomicU64::new(0),
-            reserved_ids: Mutex::default(),
         }
     }
 
@@ -114,29 +111,38 @@ impl VersionSet {
         self.last_commit.store(commit, Release);
     }
 
-    /// The name of a table.
+    /// A table of a version.
     ///
     /// # Errors
-    /// `TableNotFound`.
-    pub(crate) fn name_of(&self, id: Identity) -> Result<TableName> {
-        self.current().names.get(&id).cloned().ok_or_else(|| {
+    /// `TableNotFound` if it was dropped.
+    pub(crate) fn table_of<'v>(
+        &self,
+        version: &'v Version,
+        id: Identity,
+    ) -> Result<&'v Arc<TableVersion>> {
+        version.tables.get(&id).ok_or_else(|| {
             let text = format!("{} has no table any more of that identity", self.root.display());
             Error::new(ErrorKind::TableNotFound, text)
         })
     }
 
-    /// A table of a version.
+    /// The table of a version that has this name.
     ///
     /// # Errors
     /// `TableNotFound`.
-    pub(crate) fn table_of<'v>(
+    pub(crate) fn table_named<'v>(
         &self,
         version: &'v Version,
         name: &TableName,
     ) -> Result<&'v Arc<TableVersion>> {
-        version.tables.get(name).ok_or_else(|| {
-            let root = self.root.display();
-            Error::new(ErrorKind::TableNotFound, format!("{root} has no table {name}"))
+        version.named(name).ok_or_else(|| {
+            let names: Vec<&str> = version.names.keys().map(TableName::as_str).collect();
+            let there = match names.as_slice() {
+                [] => "it has no tables".to_owned(),
+                names => format!("it has {}", names.join(", ")),
+            };
+            let text = format!("{} has no table {name}; {there}", self.root.display());
+            Error::new(ErrorKind::TableNotFound, text)
         })
     }
 
@@ -173,38 +179,9 @@ impl VersionSet {
         Version::open(&place, manifest, &self.current(), opened)
     }
 
-    /// The identity of a table, also of one that is not made yet.
-    ///
-    /// # Errors
-    /// `Io` if the system gives no random bytes.
-    pub(crate) fn table_id(&self, name: &TableName) -> Result<Identity> {
-        if let Some(table) = self.current().manifest.tables.get(name) {
-            return Ok(table.id);
-        }
-        let mut reserved = self.reserved_ids.lock();
-        match reserved.get(name) {
-            Some(id) => Ok(*id),
-            None => {
-                let id = Identity::random()?;
-                reserved.insert(name.clone(), id);
-                Ok(id)
-            }
-        }
-    }
-
-    /// Refuses options that differ from those of an existing table, and those that none is made with.
-    pub(crate) fn check_options(&self, name: &TableName, options: &TableOptions) -> Result<()> {
-        let version = self.current();
-        let table = version.tables.get(name);
-        match table {
-            Some(table) => same_options(name, &table.options, options),
-            None => Ok(options.check()?),
-        }
-    }
-
-    /// Whether a table exists, durably.
-    pub(crate) fn has_table(&self, name: &TableName) -> bool {
-        self.current().tables.contains_key(name) && !self.manifest_in_doubt.load(Relaxed)
+    /// Whether all that was published is durable, as far as this process knows.
+    pub(crate) fn is_durable(&self) -> bool {
+        !self.manifest_in_doubt.load(Relaxed)
     }
 
     /// Makes segment files and publishes them. If either fails, the files are removed.
@@ -243,15 +220,6 @@ impl VersionSet {
         }
         sync(&self.root)
     }
-}
-
-/// Refuses other options than those of an existing table.
-pub(super) fn same_options(
-    name: &TableName,
-    there: &TableOptions,
-    wanted: &TableOptions,
-) -> Result<()> {
-    if there == wanted { Ok(()) } else { Err(Error::other_options(name, there, wanted)) }
 }
 
 impl fmt::Debug for VersionSet {

@@ -11,7 +11,7 @@ use crate::sync::{self, Condvar, Mutex};
 use crate::tombstones::RowRules;
 use crate::versions::{FileNames, Manifest, MemtableSet, TableVersion, VersionSet};
 use crate::writer_lock::WriterLock;
-use idmatch_model::{Side, TableName};
+use idmatch_model::Side;
 use idmatch_store::{Error, ErrorKind, Result, now};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -107,8 +107,8 @@ impl Flusher {
         }
         let flushed: Vec<(&Arc<TableVersion>, Vec<&Memtable>)> = version
             .tables
-            .values()
-            .filter_map(|table| Some((table, tables.remove(&table.row_rules.table)?)))
+            .iter()
+            .filter_map(|(id, table)| Some((table, tables.remove(id)?)))
             .collect();
         self.versions.add_segments(
             |names| {
@@ -119,7 +119,7 @@ impl Flusher {
                     .collect();
                 cpu::for_each(Side::BOTH.len(), &tasks, |(table, memtables, side)| {
                     let segments = self.write_side(names, &table.row_rules, *side, memtables)?;
-                    made.lock().push((table.name().clone(), segments));
+                    made.lock().push((table.row_rules.table, segments));
                     Ok(())
                 })?;
                 let made = made.into_inner();
@@ -137,16 +137,21 @@ impl Flusher {
     /// Publishes the segments and drops the memtables, at once.
     fn publish_flushed(
         &self,
-        made: Vec<(TableName, Vec<SegmentInfo>)>,
+        made: Vec<(Identity, Vec<SegmentInfo>)>,
         made_with: &Manifest,
         last: u64,
     ) -> Result<()> {
         let mut read = self.versions.lock_publish();
+        let mut unneeded = Vec::new();
         self.versions.publish_locked(
             |manifest| {
-                for (name, segments) in made {
-                    if let Some(table) = manifest.table_mut(&name) {
-                        table.add(segments, made_with.tombstone_files(&name), now().millis());
+                for (id, segments) in made {
+                    match manifest.table_mut(id) {
+                        Ok(table) => {
+                            table.add(segments, made_with.tombstone_files(id), now().millis());
+                        }
+                        // The table was dropped meanwhile.
+                        Err(_) => unneeded.extend(segments.into_iter().map(|s| s.file)),
                     }
                 }
                 manifest.journal.first = last + 1;
@@ -162,6 +167,7 @@ impl Flusher {
         )?;
         read.retain(|number, _| *number > last);
         drop(read);
+        self.versions.remove_unpublished(&unneeded);
         self.compactor.note_stall_level();
         Ok(())
     }

@@ -37,6 +37,13 @@ pub(crate) struct Batch {
     pub(crate) rows: Vec<u8>,
 }
 
+impl PendingCommit {
+    /// Ends the commit of this batch with an error, whatever comes of the group.
+    pub(crate) fn refuse(&self, error: Error) {
+        *self.outcome.lock() = Some(Err(error));
+    }
+}
+
 impl Queue {
     /// The batches of the next commit, oldest first: one at least.
     fn next_group(&mut self) -> Vec<Arc<PendingCommit>> {
@@ -85,7 +92,7 @@ impl GroupCommit {
                 let outcome = ended.as_ref().ok().and_then(|outcome| outcome.as_ref().err());
                 let told = given_up.as_ref().or(outcome).map_or(Ok(()), Err);
                 let told = told.map_err(Error::copied);
-                *member.outcome.lock() = Some(told);
+                member.outcome.lock().get_or_insert(told);
             }
             queue = self.queue.lock();
             queue.is_led = false;

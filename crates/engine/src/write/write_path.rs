@@ -9,7 +9,6 @@
 
 use super::journal_writer::Writer;
 use super::{Batch, Flusher, GroupCommit, PendingCommit};
-use crate::catalog::make_durable;
 use crate::compaction::Compactor;
 use crate::encoding::{Packer, rows};
 use crate::identity::Identity;
@@ -82,7 +81,7 @@ impl WritePath {
     ) -> Result<()> {
         call.check()?;
         // The table that the rows are for must be durable before them.
-        make_durable(&self.versions, &self.lock, table)?;
+        self.make_durable(table)?;
         let empty = || Batch { table, durability, count: 0, rows: Vec::new() };
         let mut batch = empty();
         let (mut id_packer, mut partner_packer) = (Packer::default(), Packer::default());
@@ -99,6 +98,16 @@ impl WritePath {
             }
         }
         if batch.count == 0 { Ok(()) } else { self.commit(batch) }
+    }
+
+    /// Sees to it that a table exists durably: the publication that made it may be in doubt.
+    fn make_durable(&self, table: Identity) -> Result<()> {
+        self.versions.table_of(&self.versions.current(), table)?;
+        if self.versions.is_durable() {
+            return Ok(());
+        }
+        let _guard = self.lock.acquire()?;
+        self.versions.publish(|manifest| manifest.table_mut(table).map(drop))
     }
 
     /// Makes a batch durable and visible, together with those of other threads.
@@ -139,6 +148,17 @@ impl WritePath {
     /// Makes batches durable, then visible.
     fn commit_group(self: &Arc<WritePath>, group: &[Arc<PendingCommit>]) -> Result<()> {
         let mut slot = self.writer.lock();
+        // A table is dropped only while the writer is at rest.
+        let version = self.versions.current();
+        let mut group = group.to_vec();
+        group.retain(|pending| {
+            let found = self.versions.table_of(&version, pending.batch.table).map(drop);
+            found.map_err(|e| pending.refuse(e)).is_ok()
+        });
+        drop(version);
+        if group.is_empty() {
+            return Ok(());
+        }
         let writer = match &mut *slot {
             Some(writer) => writer,
             None => slot.insert(Writer::begin(&self.versions, &self.lock, &self.flusher)?),
@@ -179,7 +199,7 @@ impl WritePath {
                 return Err(e);
             }
         }
-        self.show_rows(commit, group)
+        self.show_rows(commit, &group)
     }
 
     /// Puts the rows into the memtables, then lets readers see them.
@@ -276,6 +296,24 @@ impl WritePath {
         // With the writer at rest nothing is added. An earlier flush may be about fewer memtables.
         while let Some(last) = self.versions.current().memtables.last().map(|set| set.journal) {
             self.flusher.flush_before(last + 1)?;
+        }
+        Ok(())
+    }
+
+    /// Does something while no commit runs, given the newest journal file with rows that are in no segment.
+    /// These rows become segments in the background.
+    pub(crate) fn at_rest(
+        self: &Arc<WritePath>,
+        work: impl FnOnce(Option<u64>) -> Result<()>,
+    ) -> Result<()> {
+        let mut slot = self.writer.lock();
+        let last = self.versions.current().memtables.last().map(|set| set.journal);
+        work(last)?;
+        if let Some(writer) = slot.as_mut() {
+            writer.end_file(&self.versions);
+        }
+        if let Some(last) = last {
+            self.flusher.start(last);
         }
         Ok(())
     }

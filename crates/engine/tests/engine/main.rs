@@ -6,6 +6,8 @@
 #![allow(clippy::disallowed_methods, reason = "tests make and harm files themselves")]
 
 mod calls;
+mod catalog;
+mod catalog_model;
 mod common;
 mod compaction;
 mod conformance;

@@ -29,6 +29,8 @@ pub struct MemoryStore(Arc<Mutex<State>>);
 struct State {
     /// Shared with the snapshots that show no other tables.
     tables: Arc<BTreeMap<TableName, MemoryTable>>,
+    /// The tombstones of names that tables have left.
+    left: BTreeMap<TableName, Vec<(u128, SeenAt)>>,
     /// What tombstones are hashed with; chosen with the first.
     erasure_key: Option<ErasureKey>,
     /// The writes so far.
@@ -42,6 +44,10 @@ impl State {
         self.tables.values().find(|table| table.id == id).ok_or_else(|| missing(id))
     }
 
+    fn resolve(&self, name: &TableName) -> Result<&MemoryTable> {
+        self.tables.get(name).ok_or_else(|| unnamed(name))
+    }
+
     /// A table that is about to change.
     fn change(&mut self, id: TableId) -> Result<&mut MemoryTable> {
         self.commit += 1;
@@ -49,6 +55,23 @@ impl State {
             .values_mut()
             .find(|table| table.id == id)
             .ok_or_else(|| missing(id))
+    }
+
+    /// Takes the table of this name out, to be given another one or none.
+    fn take(&mut self, name: &TableName) -> Result<MemoryTable> {
+        self.commit += 1;
+        Arc::make_mut(&mut self.tables).remove(name).ok_or_else(|| unnamed(name))
+    }
+
+    /// Gives a table a name that is free, with the tombstones that the name has.
+    fn put(&mut self, mut table: MemoryTable, name: &TableName) -> Result<()> {
+        if let Some(tombstones) = self.left.remove(name) {
+            let key = self.key()?;
+            Arc::make_mut(&mut table.observed).erase(key, &tombstones);
+        }
+        table.name = name.clone();
+        Arc::make_mut(&mut self.tables).insert(name.clone(), table);
+        Ok(())
     }
 
     /// What tombstones are hashed with.
@@ -102,17 +125,16 @@ impl Store for MemoryStore {
         if state.id == 0 {
             state.id = u128::from_be_bytes(store);
         }
-        let new = MemoryTable {
-            id,
-            name: name.clone(),
-            options: options.clone(),
-            observed: Arc::new(Observed::default()),
-        };
-        let table = Arc::make_mut(&mut state.tables).entry(name.clone()).or_insert(new);
-        if table.options != *options {
-            return Err(Error::other_options(name, &table.options, options));
+        match state.tables.get(name) {
+            Some(table) if table.options == *options => Ok(table.id),
+            Some(table) => Err(Error::other_options(name, &table.options, options)),
+            None => {
+                let (name, options) = (name.clone(), options.clone());
+                let observed = Arc::new(Observed::default());
+                state.put(MemoryTable { id, name: name.clone(), options, observed }, &name)?;
+                Ok(id)
+            }
         }
-        Ok(table.id)
     }
 
     fn set_retention(&self, table: TableId, retention: Option<Period>, _: &Call) -> Result<()> {
@@ -121,17 +143,39 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    fn load(
-        &self,
-        name: &TableName,
-        create: Option<&TableOptions>,
-        rows: &dyn ObservationSource,
-        call: &Call,
-    ) -> Result<()> {
-        let table = match create {
-            Some(options) => self.create_table(name, options, call)?,
-            None => self.snapshot(call)?.resolve(name, call)?,
-        };
+    fn rename_table(&self, table: &TableName, to: &TableName, _: &Call) -> Result<()> {
+        let mut state = self.lock();
+        state.resolve(table)?;
+        if state.tables.contains_key(to) {
+            return Err(Error::name_taken(to));
+        }
+        let found = state.take(table)?;
+        state.left.insert(table.clone(), found.observed.erasures());
+        state.put(found, to)
+    }
+
+    fn swap_tables(&self, one: &TableName, other: &TableName, _: &Call) -> Result<()> {
+        let mut state = self.lock();
+        let (first, second) = (state.resolve(one)?.clone(), state.resolve(other)?.clone());
+        if one == other {
+            return Ok(());
+        }
+        for (name, table, tombstones) in [(other, &first, &second), (one, &second, &first)] {
+            state.take(name)?;
+            state.left.insert(name.clone(), tombstones.observed.erasures());
+            state.put(table.clone(), name)?;
+        }
+        Ok(())
+    }
+
+    fn drop_table(&self, table: &TableName, _: &Call) -> Result<()> {
+        let mut state = self.lock();
+        let found = state.take(table)?;
+        state.left.insert(table.clone(), found.observed.erasures());
+        Ok(())
+    }
+
+    fn load(&self, table: TableId, rows: &dyn ObservationSource, call: &Call) -> Result<()> {
         self.add(table, rows, call)
     }
 
@@ -145,8 +189,9 @@ impl Store for MemoryStore {
         self.add(table, rows, call)
     }
 
-    fn erase(&self, table: TableId, targets: &[Target], at: SeenAt, _: &Call) -> Result<Erased> {
+    fn erase(&self, table: &TableName, targets: &[Target], at: SeenAt, _: &Call) -> Result<Erased> {
         let mut state = self.lock();
+        let table = state.resolve(table)?.id;
         let key = state.key()?;
         let hashes: Vec<_> = targets.iter().map(|target| (key.of(target), at)).collect();
         Ok(Arc::make_mut(&mut state.change(table)?.observed).erase(key, &hashes))
@@ -229,16 +274,18 @@ impl Snapshot for MemorySnapshot {
     }
 
     fn resolve(&self, name: &TableName, _: &Call) -> Result<TableId> {
-        self.state.tables.get(name).map(|table| table.id).ok_or_else(|| {
-            let text = format!("there is no table {name}; create it first");
-            Error::new(ErrorKind::TableNotFound, text)
-        })
+        self.state.resolve(name).map(|table| table.id)
     }
 
     fn table(&self, id: TableId, _: &Call) -> Result<Arc<dyn TableSnapshot>> {
         let table = self.state.table(id)?.clone();
         Ok(Arc::new(table.at(self.version(), self.at)))
     }
+}
+
+fn unnamed(name: &TableName) -> Error {
+    let text = format!("there is no table {name}; create it first");
+    Error::new(ErrorKind::TableNotFound, text)
 }
 
 fn missing(id: TableId) -> Error {

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The manifest, every segment and every journal file of a store.
 pub(crate) fn files(root: &Path) -> Vec<PathBuf> {
@@ -52,7 +52,8 @@ fn worthless(root: &Path) -> BTreeSet<String> {
 /// Waits until files that nothing reads any more are gone: a thread removes those whose last reader was not
 /// their writer. Gives up after a minute.
 pub(crate) fn wait_for_removals(root: &Path) {
-    for _ in 0..60_000 {
+    let end = Instant::now() + Duration::from_secs(60);
+    while Instant::now() < end {
         if listed(&root.join("segments")) == named_files(root) && worthless(root).is_empty() {
             return;
         }
@@ -113,13 +114,15 @@ fn sealed(path: &Path) -> Option<Value> {
 
 fn named_files(root: &Path) -> BTreeSet<String> {
     let Some(manifest) = manifest(root) else { return BTreeSet::new() };
-    let mut named = BTreeSet::new();
+    let file = |entry: &Value| entry["file"].as_str().unwrap().to_owned();
+    let names = manifest["names_erasures"].as_object().unwrap().values();
+    let mut named: BTreeSet<_> =
+        names.flat_map(|files| files.as_array().unwrap()).map(file).collect();
     for table in manifest["tables"].as_object().unwrap().values() {
-        let (file, json) = table_file(root, table["name"].as_str().unwrap());
-        named.insert(file);
+        let (of_table, json) = table_file(root, table["name"].as_str().unwrap());
+        named.insert(of_table);
         for list in ["segments", "erasures"] {
-            let files = json[list].as_array().unwrap().iter();
-            named.extend(files.map(|file| file["file"].as_str().unwrap().to_owned()));
+            named.extend(json[list].as_array().unwrap().iter().map(file));
         }
     }
     named

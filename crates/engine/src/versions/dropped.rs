@@ -1,0 +1,33 @@
+//! Tables that were dropped: their files stay while the journal may have rows of them. Must not know readers.
+
+use super::table_entry::TableEntry;
+use crate::identity::{Hex64, Identity};
+use idmatch_model::TableName;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// A table that was dropped, until it is removed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DroppedTable {
+    pub(crate) id: Identity,
+    pub(crate) name: TableName,
+    pub(crate) file: String,
+    pub(crate) bytes: u64,
+    pub(crate) sum: Hex64,
+    pub(crate) generation: u64,
+    /// The newest journal file at the drop; `None` if no journal file had rows.
+    pub(crate) journal: Option<u64>,
+    pub(crate) at: u64,
+    pub(crate) until: u64,
+    /// The table as its file says.
+    #[serde(skip)]
+    pub(crate) entry: Option<Arc<TableEntry>>,
+}
+
+impl DroppedTable {
+    /// Whether something may still be about the table; `first` is the first journal file that is needed.
+    pub(super) fn is_needed(&self, first: u64, now: u64) -> bool {
+        self.until > now || self.journal.is_some_and(|journal| journal >= first)
+    }
+}
