@@ -20,7 +20,9 @@ def test_load(cli: Cli) -> None:
     ran = cli("load", "store", "t", "a.parquet", *columns, "--json")
     assert (ran.code, ran.err) == (0, "")
     report = ran.json()
-    assert set(report) == {"rows", "rejected", "seconds", "columns", "hex_columns"}
+    fields = {"rows", "rejected", "seconds", "columns", "hex_columns", "created"}
+    assert set(report) == fields
+    assert report["created"] is True
     assert report["hex_columns"] == []
     assert report["columns"] == {"id": ["k1"], "partner_id": ["k2"], "seen_at": ["k3"]}
     assert (report["rows"], report["rejected"]) == (5, 0)

@@ -166,9 +166,9 @@ def test_a_retention_hides_at_once_and_what_it_hid_stays_hidden(store: idmatch.S
     table = store.create_table("kept", retention="30d")
     table.load(observations(("a", "old", now - 40 * DAY), ("a", "new", now - 20 * DAY)))
     assert table.partner_ids("a").column("partner_id").to_pylist() == ["new"]
-    table.set_retention("10d")
+    table.alter(retention="10d")
     assert table.partner_ids("a").num_rows == 0
-    table.set_retention(None)
+    table.alter(retention=None)
     assert table.partner_ids("a").num_rows == 0
     table.upsert(observations(("a", "new", now - 5 * DAY)))
     assert table.partner_ids("a").column("partner_id").to_pylist() == ["new"]
@@ -206,7 +206,10 @@ def test_every_command_takes_an_address(cli: Cli, address: str) -> None:
     matched = cli("match", address, "partner", "population.csv", "--json").json()
     assert (matched["population"], matched["matched"], matched["rows"]) == (2, 1, 1)
     assert cli("erase", address, "partner", "--id", "a", "--json").code == 0
-    assert cli("alter", address, "partner", "--retention", "13mo").code == 0
+    assert cli("alter", address, "partner", "--retention", "13mo", "--yes").code == 0
+    for change in (["rename", address, "partner", "other"], ["drop", address, "partner", "--yes"]):
+        refused = cli(*change)
+        assert (refused.code, "on servers does not" in refused.err) == (2, True)
     assert cli("compact", address, "partner").code == 0
     assert cli("verify", address).code == 0
     assert cli("verify", address, "--repair").code == 0
@@ -302,7 +305,7 @@ def test_a_copy_within_servers_has_other_buckets(cli: Cli, address: str) -> None
     assert (report["rows"], report["rows_there"], report["erasures"]) == (29_999, 29_999, 1)
     # A store that was made for itself has another secret.
     elsewhere = address.replace("?", "_2?")
-    assert cli("upsert", elsewhere, "own", "--id", "a", "--partner-id", "x").code == 0
+    assert cli("upsert", elsewhere, "own", "--id", "a", "--partner-id", "x", "--create").code == 0
     ran = cli("copy", address, elsewhere, "t")
     assert ran.code == 1
     assert "has 1 erasures" in ran.err

@@ -143,7 +143,7 @@ def test_a_retention_is_at_least_a_day(store: idmatch.Store) -> None:
         with pytest.raises(idmatch.InvalidArgument, match=reason):
             store.create_table("new", retention=retention)
         with pytest.raises(idmatch.InvalidArgument, match=reason):
-            table.set_retention(retention)
+            table.alter(retention=retention)
     assert (store.tables(), table.retention) == (["kept"], "1y")
     # A window may start minutes ago.
     assert table.partner_ids("a", since="30m").num_rows == 0
@@ -252,7 +252,10 @@ for use in (
     table.compact,
     lambda: table.upsert_one("lost", "x"),
     lambda: table.erase(id="first"),
-    lambda: table.set_retention("1d"),
+    lambda: table.alter(retention="1d"),
+    lambda: store.rename_table("t", "other"),
+    lambda: store.swap_tables("t", "t2"),
+    lambda: store.drop_table("t"),
     lambda: store.create_table("other"),
     lambda: store.backup("copy"),
 ):

@@ -128,9 +128,11 @@ def test_bad_rows_are_told(
 
 
 def test_one_observation(cli: Cli) -> None:
-    ran = cli("upsert", "store", "t", "--id", "a", "--partner-id", "x", "--json")
+    one = ["--id", "a", "--partner-id", "x"]
+    ran = cli("upsert", "store", "t", *one, "--create", "--json")
     assert ran.code == 0
-    assert set(ran.json()) == {"rows", "rejected", "seconds", "columns", "hex_columns"}
+    fields = {"rows", "rejected", "seconds", "columns", "hex_columns", "created"}
+    assert set(ran.json()) == fields
     cli("upsert", "store", "t", "--id", "a", "--partner-id", "y", "--seen-at", "2026-03-01T12:00Z")
     matches = cli("lookup", "store", "t", "--id", "a", "--json").json()["matches"]
     assert [match["partner_id"] for match in matches] == ["x", "y"]
@@ -139,7 +141,7 @@ def test_one_observation(cli: Cli) -> None:
 
 def test_a_file(cli: Cli) -> None:
     pq.write_table(SMALL.rename_columns(["k1", "k2", "k3"]), cli.home / "a.parquet")
-    ran = cli("upsert", "store", "t", "a.parquet", "--columns", "k1,k2,k3", "--json")
+    ran = cli("upsert", "store", "t", "a.parquet", "--columns", "k1,k2,k3", "--create", "--json")
     assert (ran.code, ran.json()["rows"]) == (0, 5)
     assert cli("lookup", "store", "t", "--partner-id", "z").out.count("c ") == 1
 
@@ -163,7 +165,7 @@ def test_wrong_usage(cli: Cli, arguments: list[str], reason: str) -> None:
 
 def piped(cli: Cli, data: bytes, *arguments: str) -> tuple[int, Any, str]:
     """Exit code, JSON and stderr of an upsert of standard input."""
-    command = cli.command("upsert", "store", "t", "-", "--json", *arguments)
+    command = cli.command("upsert", "store", "t", "-", "--create", "--json", *arguments)
     ran = subprocess.run(command, input=data, capture_output=True, cwd=cli.home, timeout=120)
     return ran.returncode, json.loads(ran.stdout or b"null"), ran.stderr.decode()
 
@@ -256,7 +258,7 @@ def test_strict_stops_at_the_first_bad_row(cli: Cli) -> None:
 
 
 def test_rows_are_upserted_as_they_arrive(cli: Cli) -> None:
-    command = cli.command("upsert", "store", "t", "-")
+    command = cli.command("upsert", "store", "t", "-", "--create")
     with subprocess.Popen(command, stdin=subprocess.PIPE, cwd=cli.home) as running:
         assert running.stdin
         running.stdin.write(b'{"id": "a", "partner_id": "x", "seen_at": "2026-03-01"}\n')

@@ -91,8 +91,12 @@ class Store:
     def path(self) -> str: ...
     def create_table(self, name: str, keep: Keep, retention: str | None) -> Table:
         """keep is "last" or "all". A table that exists with the same options is returned."""
-    def new_table(self, name: str, keep: Keep, retention: str | None) -> Table:
-        """A table that its first load makes: a load that fails leaves no table behind."""
+    def rename_table(self, old: str, new: str) -> None:
+        """Raises TableNotFound, and TableExists where the new name is taken."""
+    def swap_tables(self, a: str, b: str) -> None:
+        """Exchanges the names of two tables at once; raises TableNotFound."""
+    def drop_table(self, name: str) -> None:
+        """Removes a table; its erasures stay for the next one of that name."""
     def table(self, name: str) -> Table: ...
     def tables(self) -> list[str]: ...
     def snapshot(self) -> Snapshot: ...
@@ -121,8 +125,10 @@ class Table:
     def keep(self) -> Keep: ...
     @property
     def retention(self) -> str | None: ...
-    def set_retention(self, retention: str | None) -> None:
-        """Chooses another retention; it counts at once."""
+    def alter(self, retention: str | None) -> None:
+        """Chooses another retention, or none; it counts at once."""
+    def count(self, hidden_by: str | None) -> int:
+        """The visible observations, or those that another retention would hide; reads the table."""
     def load(
         self,
         sources: Iterable[tuple[str, ArrowStream]],

@@ -5,7 +5,7 @@ Error
 ├── BadInput (also ValueError)          a bad row with strict, or a population with no others
 ├── SourceError                         an input file or stream cannot be read
 ├── TableNotFound (also KeyError)       no table of that name
-├── TableExists                         a table of that name has other options
+├── TableExists                         the name is taken, by a table that has other options
 ├── NotAStore                           nothing there, or something that is not a store
 ├── Busy                                another process writes this store
 ├── UnsupportedFormat                   made by a version that this one does not read
@@ -72,7 +72,7 @@ class TableNotFound(Error, KeyError):
 
 
 class TableExists(Error):
-    """A table of that name is there already, with other options."""
+    """A table of that name is there already: with other options, or where one is renamed to it."""
 
     code = "table-exists"
 

@@ -4,7 +4,9 @@ from types import TracebackType
 from typing import Self
 
 from . import _core
+from ._errors import TableNotFound
 from ._reads import TableReads
+from ._suggest import suggesting
 
 
 class TableSnapshot(TableReads):
@@ -51,7 +53,10 @@ class Snapshot:
 
     def table(self, name: str) -> TableSnapshot:
         """A table; raises TableNotFound for a name that there was not."""
-        return TableSnapshot(self._core.table(name))
+        try:
+            return TableSnapshot(self._core.table(name))
+        except TableNotFound as error:
+            raise suggesting(error, [name], self.tables) from None
 
     def close(self) -> None:
         """Releases the snapshot and the files that only it needs. Any later use of it or of its

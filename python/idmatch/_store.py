@@ -5,9 +5,10 @@ from types import TracebackType
 from typing import Self
 
 from . import _core
-from ._errors import InvalidArgument
+from ._errors import InvalidArgument, TableNotFound
 from ._results import Finding, StoreStatus
 from ._snapshot import Snapshot
+from ._suggest import suggesting
 from ._table import Table
 from ._types import Durability, Keep
 
@@ -107,18 +108,62 @@ class Store:
         `keep="last"` keeps the newest date of each pair, `keep="all"` every observation.
         Observations older than `retention`, such as "13mo" and at least a day, are never shown.
 
-        Raises TableExists when the table is there with other options, and InvalidArgument for a
-        retention of less than a day.
+        It obeys the erasures that former tables of its name have left.
+
+        Raises TableExists when the table is there with other options, InvalidArgument for a
+        retention of less than a day, Busy while another process writes the store.
         """
         return Table(self._core.create_table(name, keep, retention))
 
-    def _new_table(self, name: str, keep: Keep, retention: str | None) -> Table:
-        """A table that its first load makes: a load that fails leaves no table behind."""
-        return Table(self._core.new_table(name, keep, retention))
+    def rename_table(self, old: str, new: str) -> None:
+        """Gives a table another name. In a directory; servers do not rename tables yet.
+
+        Calls begun earlier follow the table, by its id. A `Table` is a name: one of `old` raises
+        TableNotFound from now on. Erasures outlive tables: the table obeys its own and those at
+        `new`, and leaves a copy of its own at `old`, which the next table of that name obeys.
+
+        Raises TableNotFound; TableExists if there is a table `new`; Busy while another process
+        writes the store; Unsupported on servers.
+        """
+        try:
+            self._core.rename_table(old, new)
+        except TableNotFound as error:
+            raise suggesting(error, [old], self.tables) from None
+
+    def swap_tables(self, a: str, b: str) -> None:
+        """Exchanges the names of two tables at once: no question finds one of them missing.
+
+        Calls begun earlier follow the table, by its id: what they write is then in the table of the
+        other name. A `Table` is a name, so it is the other table from now on. Both tables obey the
+        erasures of both.
+
+        Raises TableNotFound; Busy while another process writes the store; Unsupported on servers.
+        """
+        try:
+            self._core.swap_tables(a, b)
+        except TableNotFound as error:
+            raise suggesting(error, [a, b], self.tables) from None
+
+    def drop_table(self, name: str) -> None:
+        """Removes a table with all of its rows, for good.
+
+        Calls begun earlier follow the table, by its id: open snapshots still show it, and writes
+        that go on raise TableNotFound. Erasures outlive tables: those of this one stay at its name,
+        and the next table of that name obeys them.
+
+        Raises TableNotFound; Busy while another process writes the store; Unsupported on servers.
+        """
+        try:
+            self._core.drop_table(name)
+        except TableNotFound as error:
+            raise suggesting(error, [name], self.tables) from None
 
     def table(self, name: str) -> Table:
-        """A table that exists; raises TableNotFound otherwise."""
-        return Table(self._core.table(name))
+        """A table that exists. Raises TableNotFound otherwise, which suggests a similar name."""
+        try:
+            return Table(self._core.table(name))
+        except TableNotFound as error:
+            raise suggesting(error, [name], self.tables) from None
 
     def tables(self) -> list[str]:
         """The names of all tables, ascending."""

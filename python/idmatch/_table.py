@@ -53,8 +53,11 @@ class Table(TableReads):
         reason; the first one creates it. With `strict` the first one raises BadInput and nothing
         is loaded.
 
+        A load follows the table that it has found, also where that is renamed meanwhile.
+
         Raises SourceError when the source cannot be read, InvalidArgument when a column is
-        missing or cannot be guessed, Busy while another process writes the store.
+        missing or cannot be guessed, TableNotFound if the table is dropped meanwhile, Busy while
+        another process writes the store.
         """
         return _operations.load(self._core, source, columns, strict, rejects)
 
@@ -143,16 +146,17 @@ class Table(TableReads):
         moment = millis_or_none(at)
         return _operations.erase_from(self._core, source, columns, moment, strict, rejects)
 
-    def set_retention(self, retention: str | None) -> None:
-        """Chooses how long an observation is shown, such as "13mo"; None is for ever.
+    def alter(self, *, retention: str | None) -> None:
+        """Changes how long an observation is shown, such as "13mo"; None removes the limit.
 
-        It is at least a day, and counts at once. In a directory, compactions remove what a shorter
-        one hides a day after the change at the earliest. A longer one shows the rows that still
-        exist.
+        A retention is at least a day, and counts at once. In a directory, compactions remove what a
+        shorter one hides a day after the change at the earliest. A longer one shows the rows that
+        still exist.
 
-        Raises InvalidArgument for less than a day.
+        Raises InvalidArgument for less than a day, TableNotFound for a table that was dropped or
+        renamed, Busy while another process writes the store.
         """
-        self._core.set_retention(retention)
+        self._core.alter(retention)
 
     def copy_to(
         self,

@@ -2,9 +2,9 @@
 
 use crate::errors::OrRaise;
 use crate::interrupt::interruptible;
-use crate::sources::Raised;
+use crate::sources::{Raised, finish};
 use crate::stores::Store;
-use crate::tables::{Table, finish};
+use crate::tables::Table;
 use idmatch_model::TableName;
 use idmatch_store::{Call, CopyOptions, Progress};
 use pyo3::prelude::*;

@@ -1,5 +1,6 @@
 //! Sources of batches: Python iterables of Arrow C streams (PyCapsules), on their way into a store.
 
+use crate::errors::{OrRaise, raise};
 use crate::interrupt::not_stopped;
 use arrow_array::RecordBatchReader;
 use idmatch_store::{BatchSource, Error, ErrorKind, Reject, RejectSink, Result, SourceBatch};
@@ -23,6 +24,20 @@ impl Raised {
     /// The exception, if there was one.
     pub(crate) fn take(&self) -> Option<PyErr> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// The result, or the exception of Python code that made it fail. `UnknownOutcome` takes
+/// precedence, since some rows may be stored: it is raised with that exception as its cause.
+pub(crate) fn finish<T>(py: Python<'_>, result: Result<T>, raised: &Raised) -> PyResult<T> {
+    match (raised.take(), &result) {
+        (Some(exception), Err(e)) if e.kind() == ErrorKind::UnknownOutcome => {
+            let unknown = raise(py, e);
+            unknown.set_cause(py, Some(exception));
+            Err(unknown)
+        }
+        (Some(exception), _) => Err(exception),
+        (None, _) => result.or_raise(py),
     }
 }
 

@@ -9,10 +9,10 @@ use idmatch_cql::{CqlStore, Settings};
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Period, TableName, TableOptions};
-use idmatch_store::{Call, Durability, Error, ErrorKind, OpenTables, admin};
+use idmatch_store::{Call, Durability, Error, ErrorKind, OpenTables, Result, admin};
 use pyo3::prelude::*;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ pub(crate) fn address_parts(py: Python<'_>, address: &str) -> PyResult<(Vec<Stri
     Ok((settings.nodes, settings.keyspace))
 }
 
-fn settings(address: &str) -> idmatch_store::Result<Settings> {
+fn settings(address: &str) -> Result<Settings> {
     Settings::parse(address, &|name| std::env::var(name).ok())
 }
 
@@ -116,6 +116,10 @@ fn keep(py: Python<'_>, name: &str) -> PyResult<Keep> {
     }
 }
 
+fn name(py: Python<'_>, text: &str) -> PyResult<TableName> {
+    text.parse().or_raise(py)
+}
+
 fn named_options(
     py: Python<'_>,
     name: &str,
@@ -123,7 +127,7 @@ fn named_options(
     retention: Option<&str>,
 ) -> PyResult<(TableName, TableOptions)> {
     let retention = retention.map(Period::parse).transpose().or_raise(py)?;
-    Ok((name.parse().or_raise(py)?, TableOptions { keep: self::keep(py, keep)?, retention }))
+    Ok((self::name(py, name)?, TableOptions { keep: self::keep(py, keep)?, retention }))
 }
 
 impl Store {
@@ -136,6 +140,17 @@ impl Store {
     pub(crate) fn open(&self, py: Python<'_>) -> PyResult<Arc<dyn idmatch_store::Store>> {
         let store = self.store.read().unwrap_or_else(PoisonError::into_inner);
         store.clone().ok_or_else(|| closed(py, &self.path))
+    }
+
+    /// Runs a call that Ctrl-C can stop.
+    fn run(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&dyn idmatch_store::Store, &Call) -> Result<()> + Send,
+    ) -> PyResult<()> {
+        let store = self.open(py)?;
+        interruptible(py, |stop| work(store.as_ref(), &Call::default().cancelled_by(stop)))?
+            .or_raise(py)
     }
 
     fn table_of(&self, table: idmatch_store::Table) -> Table {
@@ -160,24 +175,27 @@ impl Store {
         Ok(self.table_of(table))
     }
 
-    /// A table that its first load creates.
-    #[pyo3(signature = (name, keep, retention))]
-    fn new_table(
-        &self,
-        py: Python<'_>,
-        name: &str,
-        keep: &str,
-        retention: Option<&str>,
-    ) -> PyResult<Table> {
-        let (name, options) = named_options(py, name, keep, retention)?;
-        let store = self.open(py)?;
-        let table = py.detach(|| store.new_table(&name, &options)).or_raise(py)?;
-        Ok(self.table_of(table))
+    /// Gives a table another name.
+    fn rename_table(&self, py: Python<'_>, old: &str, new: &str) -> PyResult<()> {
+        let [old, new] = [name(py, old)?, name(py, new)?];
+        self.run(py, |store, call| store.rename_table(&old, &new, call))
+    }
+
+    /// Exchanges the names of two tables.
+    fn swap_tables(&self, py: Python<'_>, a: &str, b: &str) -> PyResult<()> {
+        let [a, b] = [name(py, a)?, name(py, b)?];
+        self.run(py, |store, call| store.swap_tables(&a, &b, call))
+    }
+
+    /// Removes a table.
+    fn drop_table(&self, py: Python<'_>, name: &str) -> PyResult<()> {
+        let name = self::name(py, name)?;
+        self.run(py, |store, call| store.drop_table(&name, call))
     }
 
     /// An existing table.
     fn table(&self, py: Python<'_>, name: &str) -> PyResult<Table> {
-        let name: TableName = name.parse().or_raise(py)?;
+        let name = self::name(py, name)?;
         let store = self.open(py)?;
         Ok(self.table_of(py.detach(|| store.table(&name)).or_raise(py)?))
     }
@@ -191,8 +209,7 @@ impl Store {
 
     /// Makes changes that other processes published visible to this store and its tables.
     fn refresh(&self, py: Python<'_>) -> PyResult<()> {
-        let store = self.open(py)?;
-        interruptible(py, |stop| store.refresh(&Call::default().cancelled_by(stop)))?.or_raise(py)
+        self.run(py, |store, call| store.refresh(call))
     }
 
     /// All tables at one point.
@@ -211,11 +228,7 @@ impl Store {
 
     /// Copies a consistent snapshot of the whole store to a new place.
     fn backup(&self, py: Python<'_>, destination: PathBuf) -> PyResult<()> {
-        let store = self.open(py)?;
-        let back_up = |stop: &Arc<AtomicBool>| {
-            admin(store.as_ref())?.backup(&destination, &Call::default().cancelled_by(stop))
-        };
-        interruptible(py, back_up)?.or_raise(py)
+        self.run(py, |store, call| admin(store)?.backup(&destination, call))
     }
 
     /// Closes the store and its tables, and ends its writes.

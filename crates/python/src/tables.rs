@@ -5,13 +5,13 @@ use crate::errors::{OrRaise, raise};
 use crate::interrupt::{interruptible, uninterrupted};
 use crate::matches::Match;
 use crate::place::{Frozen, Place};
-use crate::sources::{PyRejects, PySource, Raised, ReadSource};
+use crate::sources::{PyRejects, PySource, Raised, ReadSource, finish};
 use crate::values::{self, lookup, side, window};
 use arrow_array::{ArrayRef, StringArray, TimestampMillisecondArray};
 use idmatch_model::{Keep, Period, SeenAt, TableOptions};
 use idmatch_store::{
     BatchSource, Call, Durability, Error, ErrorKind, Ingest, MatchQuery, NoRejects, OneObservation,
-    Result, TableSnapshot, now,
+    Result, TableSnapshot, count, now,
 };
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
@@ -75,12 +75,8 @@ impl Reader<'_> {
         }
     }
 
-    /// The options, also of a table that the first write makes.
     fn options(self) -> Result<TableOptions> {
-        match &self.0.frozen {
-            Some(_) => Ok(self.open(&Call::default())?.options().clone()),
-            None => self.0.table.options(),
-        }
+        Ok(self.open(&Call::default())?.options().clone())
     }
 }
 
@@ -108,7 +104,7 @@ impl Table {
     }
 
     /// Sets the retention; `None` keeps observations for ever.
-    fn set_retention(&self, py: Python<'_>, retention: Option<&str>) -> PyResult<()> {
+    fn alter(&self, py: Python<'_>, retention: Option<&str>) -> PyResult<()> {
         let table = self.written(py)?;
         let retention = retention.map(Period::parse).transpose().or_raise(py)?;
         stoppable(py, table, |table, _| table.set_retention(retention))?.or_raise(py)
@@ -325,6 +321,18 @@ impl Table {
         finish(py, matched, &raised).map(|matched| Match::new(matched.into(), query.by))
     }
 
+    /// Counts the observations by reading them: all, or those that another retention would hide.
+    #[pyo3(signature = (hidden_by))]
+    fn count(&self, py: Python<'_>, hidden_by: Option<&str>) -> PyResult<u64> {
+        let reader = self.reader(py)?;
+        let hidden_by = hidden_by.map(Period::parse).transpose().or_raise(py)?;
+        let counted = |stop: &Arc<AtomicBool>| {
+            let call = Call::default().cancelled_by(stop);
+            count(&*reader.open(&call)?, hidden_by.as_ref(), &call)
+        };
+        interruptible(py, counted)?.or_raise(py)
+    }
+
     /// Compacts the table.
     fn compact(&self, py: Python<'_>) -> PyResult<()> {
         let table = self.written(py)?;
@@ -373,20 +381,6 @@ impl Table {
         let [oldest, newest] = [stats.oldest, stats.newest].map(|at| at.map(SeenAt::millis_i64));
         let class = py.import("idmatch._results")?.getattr("TableStats")?;
         Ok((class.call((), Some(&shown))?, oldest, newest))
-    }
-}
-
-/// The result, or the exception of Python code that made it fail. `UnknownOutcome` takes
-/// precedence, since some rows may be stored: it is raised with that exception as its cause.
-pub(crate) fn finish<T>(py: Python<'_>, result: Result<T>, raised: &Raised) -> PyResult<T> {
-    match (raised.take(), &result) {
-        (Some(exception), Err(e)) if e.kind() == ErrorKind::UnknownOutcome => {
-            let unknown = raise(py, e);
-            unknown.set_cause(py, Some(exception));
-            Err(unknown)
-        }
-        (Some(exception), _) => Err(exception),
-        (None, _) => result.or_raise(py),
     }
 }
 

@@ -11,6 +11,7 @@ mod answers;
 mod call;
 mod clock;
 mod copy;
+mod count;
 mod error;
 mod figures;
 mod ingest;
@@ -26,6 +27,7 @@ pub use answers::{Answers, Lookup};
 pub use call::{Call, Progress, ProgressSink, Unit};
 pub use clock::now;
 pub use copy::{Copied, CopyOptions, Sum, copy_table};
+pub use count::count;
 pub use error::{Error, ErrorFields, ErrorKind, Result};
 pub use figures::{Distinct, Durability, Erased, Erasures, Finding, Repaired, Status, TableStats};
 pub use ingest::{

@@ -15,8 +15,6 @@ use std::sync::Arc;
 pub struct Table {
     store: Arc<dyn Store>,
     name: TableName,
-    /// The options that the first write makes a missing table with.
-    create: Option<TableOptions>,
     call: Call,
 }
 
@@ -27,12 +25,6 @@ pub trait OpenTables {
     /// # Errors
     /// `TableExists` for other options.
     fn table_with(&self, name: &TableName, options: &TableOptions) -> Result<Table>;
-
-    /// A table that the first write makes, if it is missing.
-    ///
-    /// # Errors
-    /// `TableExists` if there is one with other options.
-    fn new_table(&self, name: &TableName, options: &TableOptions) -> Result<Table>;
 
     /// A table that exists.
     ///
@@ -48,21 +40,6 @@ impl OpenTables for Arc<dyn Store> {
     fn table_with(&self, name: &TableName, options: &TableOptions) -> Result<Table> {
         self.create_table(name, options, &Call::default())?;
         Ok(Table::named(self, name))
-    }
-
-    fn new_table(&self, name: &TableName, options: &TableOptions) -> Result<Table> {
-        let create = match self.table(name) {
-            Ok(table) => {
-                let there = table.options()?;
-                match there == *options {
-                    true => return Ok(table),
-                    false => return Err(Error::other_options(name, &there, options)),
-                }
-            }
-            Err(e) if e.kind() == ErrorKind::TableNotFound => Some(options.clone()),
-            Err(e) => return Err(e),
-        };
-        Ok(Table { create, ..Table::named(self, name) })
     }
 
     fn table(&self, name: &TableName) -> Result<Table> {
@@ -82,10 +59,6 @@ impl<S: Store + Clone + 'static> OpenTables for S {
         shared(self).table_with(name, options)
     }
 
-    fn new_table(&self, name: &TableName, options: &TableOptions) -> Result<Table> {
-        shared(self).new_table(name, options)
-    }
-
     fn table(&self, name: &TableName) -> Result<Table> {
         shared(self).table(name)
     }
@@ -102,7 +75,7 @@ fn shared<S: Store + Clone + 'static>(store: &S) -> Arc<dyn Store> {
 impl Table {
     /// A table of this name, which need not exist.
     pub fn named(store: &Arc<dyn Store>, name: &TableName) -> Table {
-        Table { store: store.clone(), name: name.clone(), create: None, call: Call::default() }
+        Table { store: store.clone(), name: name.clone(), call: Call::default() }
     }
 
     /// The same table for a caller that may give up or wants to hear of progress.
@@ -137,12 +110,9 @@ impl Table {
         self.store.snapshot(call)?.table_named(&self.name, call)
     }
 
-    /// The options, also of a table that the first write makes.
+    /// Its options.
     pub fn options(&self) -> Result<TableOptions> {
-        match (self.snapshot(), &self.create) {
-            (Err(e), Some(create)) if e.kind() == ErrorKind::TableNotFound => Ok(create.clone()),
-            (table, _) => Ok(table?.options().clone()),
-        }
+        Ok(self.snapshot()?.options().clone())
     }
 
     /// See [`Store::set_retention`].
@@ -152,7 +122,7 @@ impl Table {
 
     /// See [`Store::load`].
     pub fn load(&self, rows: &dyn ObservationSource) -> Result<()> {
-        self.store.load(self.id_to_write()?, rows, &self.call)
+        self.store.load(self.id()?, rows, &self.call)
     }
 
     /// See [`Store::upsert`].
@@ -161,7 +131,7 @@ impl Table {
         rows: &dyn ObservationSource,
         durability: Option<Durability>,
     ) -> Result<()> {
-        self.store.upsert(self.id_to_write()?, rows, durability, &self.call)
+        self.store.upsert(self.id()?, rows, durability, &self.call)
     }
 
     /// See [`Store::erase`].
@@ -235,16 +205,6 @@ impl Table {
 
     fn id(&self) -> Result<TableId> {
         self.store.snapshot(&self.call)?.resolve(&self.name, &self.call)
-    }
-
-    /// The identity of the table, which is made if it is missing and was opened so.
-    fn id_to_write(&self) -> Result<TableId> {
-        match (self.id(), &self.create) {
-            (Err(e), Some(create)) if e.kind() == ErrorKind::TableNotFound => {
-                self.store.create_table(&self.name, create, &self.call)
-            }
-            (table, _) => table,
-        }
     }
 
     fn admin(&self) -> Result<&dyn Admin> {

@@ -17,13 +17,14 @@ from idmatch._sizes import show_size
 from idmatch._table import Table
 from idmatch._times import to_millis
 
+from ._catalog import alter, create, drop, rename
 from ._copy import copy
 from ._lab import lab
 from ._output import print_columns, print_json, say_guessed, say_hex, warn
 from ._parser import Command
 from ._progress import watched
 from ._stores import open_existing
-from ._writes import alter, erase, load, upsert
+from ._writes import erase, load, upsert
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -259,6 +260,7 @@ _TABLE_COLUMNS = [
 COMMANDS: Mapping[str, Command] = {
     command.__name__: command
     for command in (
+        create,
         load,
         upsert,
         erase,
@@ -266,6 +268,8 @@ COMMANDS: Mapping[str, Command] = {
         lookup,
         tables,
         alter,
+        rename,
+        drop,
         verify,
         compact,
         copy,

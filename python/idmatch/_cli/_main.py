@@ -51,14 +51,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Python flushes stdout again at exit; send that to /dev/null.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE
-    except KeyboardInterrupt:
-        return _fail("interrupted", _INTERRUPTED)
+    except KeyboardInterrupt as error:
+        return _fail(error, _INTERRUPTED, "interrupted")
     except (InvalidArgument, Unsupported) as error:
         return _fail(error, _WRONG_USAGE)
     except (Error, OSError, UnicodeError) as error:
         return _fail(error, _FAILED)
 
 
-def _fail(reason: object, code: int) -> int:
-    print(f"idmatch: error: {' '.join(str(reason).split())}", file=sys.stderr)
+def _fail(error: BaseException, code: int, reason: str | None = None) -> int:
+    reasons = "; ".join([reason or str(error), *getattr(error, "__notes__", [])])
+    print(f"idmatch: error: {' '.join(reasons.split())}", file=sys.stderr)
     return code

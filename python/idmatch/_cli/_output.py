@@ -1,8 +1,11 @@
-"""Prints results as text or as one JSON document, and notes on stderr."""
+"""Prints results as text or as one JSON document, and notes and questions on stderr."""
 
 import json
 import sys
+from argparse import Namespace
 from collections.abc import Collection, Mapping, Sequence
+
+from idmatch._errors import InvalidArgument
 
 
 def print_json(document: Mapping[str, object]) -> None:
@@ -47,6 +50,23 @@ def print_columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 def warn(message: str) -> None:
     """Prints a line on stderr."""
     print(f"idmatch: {message}", file=sys.stderr)
+
+
+def confirmed(change: str, question: str, options: Namespace) -> bool:
+    """Whether the user wants a change: by --yes, or as they answer on a terminal.
+
+    Raises InvalidArgument where nobody can be asked: with --json, or without a terminal.
+    """
+    if options.yes:
+        return True
+    terminals = (sys.stdin, sys.stderr)
+    if options.json or not all(stream and stream.isatty() for stream in terminals):
+        raise InvalidArgument(f"{change}; add --yes to do it, or --dry-run to see what it would do")
+    print(f"idmatch: {change}. {question} [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() in ("y", "yes"):
+        return True
+    warn("nothing was changed")
+    return False
 
 
 def _shown(text: str) -> str:

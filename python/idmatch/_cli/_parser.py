@@ -11,6 +11,7 @@ _UNTIL = "end of the window, outside it: like --since"
 _FILES = "Parquet, CSV (.gz, .zst) or ORC: files, globs, directories or URLs"
 
 EXAMPLES: Mapping[str, str] = {
+    "create": "./store appnexus --retention 13mo",
     "load": "./store appnexus 'matches/*.parquet' --id cookie --retention 13mo",
     "upsert": "./store appnexus --id 9f86d081 --partner-id 4821",
     "erase": "./store appnexus --id 9f86d081",
@@ -18,6 +19,8 @@ EXAMPLES: Mapping[str, str] = {
     "lookup": "./store appnexus --id 9f86d081 --since 90d",
     "tables": "./store --json",
     "alter": "./store appnexus --retention 13mo",
+    "rename": "./store --swap appnexus appnexus.new",
+    "drop": "./store appnexus.new --dry-run",
     "verify": "./store appnexus --repair",
     "compact": "./store appnexus",
     "copy": "./store cql://10.0.0.1,10.0.0.2/matches appnexus",
@@ -57,6 +60,11 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
         added.set_defaults(run=commands[name])
         return added
 
+    create = command("create", "Make an empty table.")
+    _add_store(create)
+    create.add_argument("table", metavar="TABLE")
+    _add_table_options(create)
+    create.set_defaults(keep="last")
     _add_load(
         command("load", "Load files into a table, all or nothing. A missing table is created.")
     )
@@ -93,6 +101,16 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
         required=True,
         help="such as 13mo or 90d, at least a day; `none` keeps observations for ever",
     )
+    _add_confirmation(alter, "how many observations it would hide")
+    rename = command("rename", "Rename a table, or exchange the names of two.")
+    _add_store(rename)
+    rename.add_argument("old", metavar="OLD", help="a table")
+    rename.add_argument("new", metavar="NEW", help="its new name; with --swap, another table")
+    rename.add_argument("--swap", action="store_true", help="exchange the names of both, at once")
+    drop = command("drop", "Drop a table: remove it for good. Its erasures stay for its name.")
+    _add_store(drop)
+    drop.add_argument("table", metavar="TABLE")
+    _add_confirmation(drop, "how many observations it would remove")
     verify = command("verify", "Read and check everything that is stored.")
     _add_store(verify)
     verify.add_argument("table", metavar="TABLE", nargs="?", help="check this table only")
@@ -138,8 +156,7 @@ def _add_load(load: argparse.ArgumentParser) -> None:
     load.add_argument("files", metavar="FILES", nargs="+", help=_FILES)
     for option in ("--id", "--partner-id", "--seen-at"):
         load.add_argument(option, metavar="COL", help="its column; guessed where exactly one fits")
-    load.add_argument("--keep", choices=["last", "all"], help="newest date of a pair, or all dates")
-    load.add_argument("--retention", metavar="PERIOD", help="never show older dates: 13mo, 90d")
+    _add_table_options(load)
     load.add_argument("--strict", action="store_true", help="stop at the first bad row")
     load.add_argument(
         "--rejects", metavar="FILE", help="CSV file for bad rows (default: TABLE.rejects.csv)"
@@ -164,6 +181,11 @@ def _add_upsert(upsert: argparse.ArgumentParser) -> None:
         choices=["always", "interval"],
         default="always",
         help="each batch on disk before the next is read, or within 100 ms",
+    )
+    upsert.add_argument(
+        "--create",
+        action="store_true",
+        help="make a missing table, without a retention and with the newest date of each pair",
     )
     upsert.add_argument(
         "--columns",
@@ -308,6 +330,20 @@ def _add_lab(lab: argparse.ArgumentParser) -> None:
         ("resume", "Resume a hung node, or start one that does not run."),
     ):
         action(name, description).add_argument("node", metavar="N", type=int)
+
+
+def _add_table_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--keep", choices=["last", "all"], help="newest date of a pair (default), or all dates"
+    )
+    command.add_argument("--retention", metavar="PERIOD", help="never show older dates: 13mo, 90d")
+
+
+def _add_confirmation(command: argparse.ArgumentParser, effect: str) -> None:
+    command.add_argument("--yes", action="store_true", help="do it without a question")
+    command.add_argument(
+        "--dry-run", action="store_true", help=f"change nothing; read the table and say {effect}"
+    )
 
 
 def _add_store(command: argparse.ArgumentParser) -> None:

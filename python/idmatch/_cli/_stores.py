@@ -11,5 +11,5 @@ def open_existing(path: str) -> Store:
     """Opens a store; raises NotAStore for a missing directory instead of creating a store."""
     store = _store.open(path)
     if not _store.is_address(path) and not os.path.isdir(path):
-        raise NotAStore(f"there is no store at {path}; load a table to make one")
+        raise NotAStore(f"there is no store at {path}; create or load a table to make one")
     return store

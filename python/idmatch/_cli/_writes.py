@@ -1,4 +1,4 @@
-"""Commands that change a table. Each returns an exit code; errors are raised."""
+"""Commands that change the rows of a table. Each returns an exit code; errors are raised."""
 
 import sys
 import time
@@ -8,11 +8,12 @@ from io import BufferedReader
 from typing import cast
 
 from idmatch import _store
-from idmatch._errors import InvalidArgument
+from idmatch._errors import InvalidArgument, TableNotFound
 from idmatch._results import EraseReport, LoadReport
 from idmatch._store import Store
 from idmatch._table import Table
 
+from ._catalog import make_table, new_table_told
 from ._output import print_json, say_guessed, say_hex, warn
 from ._progress import watched
 from ._stores import open_existing
@@ -28,14 +29,21 @@ def load(options: Namespace) -> int:
         "partner_id": options.partner_id,
         "seen_at": options.seen_at,
     }
-    with _store.open(options.store) as store, watched(options.files) as sources:
-        report = _table_to_load(store, options).load(
-            sources,
-            columns=columns,
-            strict=options.strict,
-            rejects=options.rejects,
-        )
-    return _show_report(report, options, named=[role for role, name in columns.items() if name])
+    with _store.open(options.store) as store:
+        table, is_new = _table_to_load(store, options)
+        is_atomic = not _store.is_address(options.store)
+        with (
+            new_table_told(table, is_new, options, fails_empty=is_atomic),
+            watched(options.files) as sources,
+        ):
+            report = table.load(
+                sources,
+                columns=columns,
+                strict=options.strict,
+                rejects=options.rejects,
+            )
+    named = [role for role, name in columns.items() if name]
+    return _show_report(report, is_new, options, named)
 
 
 def upsert(options: Namespace) -> int:
@@ -48,10 +56,12 @@ def upsert(options: Namespace) -> int:
     if options.seen_at and not one:
         raise InvalidArgument("--seen-at is for one observation; rows have dates of their own")
     with _store.open(options.store, durability=options.durability) as store:
-        table = _table_to_upsert(store, options.table)
-        report = (_upsert_one if one else _upsert)(table, options)
+        table, is_new = _table_to_upsert(store, options)
+        with new_table_told(table, is_new, options, fails_empty=False):
+            report = (_upsert_one if one else _upsert)(table, options)
     columns = zip(("id", "partner_id", "seen_at"), _columns(options.columns, 3), strict=False)
-    return _show_report(report, options, named=[role for role, name in columns if name])
+    named = [role for role, name in columns if name]
+    return _show_report(report, is_new, options, named)
 
 
 def erase(options: Namespace) -> int:
@@ -80,20 +90,6 @@ def erase(options: Namespace) -> int:
                 rejects=options.rejects,
             )
         return _show_erased(report, options)
-
-
-def alter(options: Namespace) -> int:
-    """`idmatch alter`"""
-    with open_existing(options.store) as store:
-        table = store.table(options.table)
-        before = table.retention
-        table.set_retention(None if options.retention == "none" else options.retention)
-        after = table.retention
-    if options.json:
-        print_json({"name": options.table, "retention_before": before, "retention": after})
-    else:
-        print(f"{options.table}: retention was {before or 'none'}, is {after or 'none'}")
-    return _DONE
 
 
 def _upsert(table: Table, options: Namespace) -> LoadReport:
@@ -126,16 +122,25 @@ def _columns(text: str | None, at_most: int) -> list[str]:
     return names
 
 
-def _table_to_upsert(store: Store, name: str) -> Table:
-    """The existing table, or a new one."""
-    return store.table(name) if name in store.tables() else store._new_table(name, "last", None)
+def _table_to_upsert(store: Store, options: Namespace) -> tuple[Table, bool]:
+    """The existing table or, with --create, a new one; and whether it is new."""
+    try:
+        return store.table(options.table), False
+    except TableNotFound as error:
+        if options.create:
+            return make_table(store, options.table)
+        error.add_note("--create makes it")
+        raise
 
 
-def _show_report(report: LoadReport, options: Namespace, named: Collection[str]) -> int:
+def _show_report(
+    report: LoadReport, created: bool, options: Namespace, named: Collection[str]
+) -> int:
     seconds = round(report.seconds, 3)
     if options.json:
         figures = {"rows": report.rows, "rejected": report.rejected, "seconds": seconds}
-        print_json({**figures, "columns": report.columns, "hex_columns": report.hex_columns})
+        columns = {"columns": report.columns, "hex_columns": report.hex_columns}
+        print_json({**figures, **columns, "created": created})
     else:
         say_guessed("reading", report.columns, named)
         say_hex(report.hex_columns)
@@ -169,9 +174,11 @@ def _show_erased(report: EraseReport, options: Namespace) -> int:
     return _REJECTED_ROWS if report.rejected else _DONE
 
 
-def _table_to_load(store: Store, options: Namespace) -> Table:
-    """The existing table or a new one; with --keep or --retention, a table with these options."""
+def _table_to_load(store: Store, options: Namespace) -> tuple[Table, bool]:
+    """The existing table or a new one, and whether it is new; with --keep or --retention, a table
+    with these options.
+    """
     chosen = options.keep or options.retention
     if not chosen and options.table in store.tables():
-        return store.table(options.table)
-    return store._new_table(options.table, options.keep or "last", options.retention)
+        return store.table(options.table), False
+    return make_table(store, options.table, options.keep or "last", options.retention)

@@ -248,7 +248,7 @@ fn another_retention_counts_at_once() {
 #[test]
 fn a_table_that_is_not_there_yet_has_nothing_to_erase() {
     let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
-    let absent = store.new_table(&name("other"), &TableOptions::default()).unwrap();
+    let store: Arc<dyn Store> = Arc::new(open(dir.path()));
+    let absent = Table::named(&store, &name("other"));
     assert_eq!(erase(&absent, &targets(), 5).unwrap_err().kind(), ErrorKind::TableNotFound);
 }
