@@ -229,6 +229,7 @@ def test_arrow(cli: Cli) -> None:
             "seconds": pytest.approx(0, abs=60),
             "columns": named,
             "hex_columns": [],
+            "created": True,
         },
     )
     torn = piped(cli, data.getvalue()[:-200])
@@ -246,6 +247,7 @@ def test_nothing_on_standard_input(cli: Cli) -> None:
             "seconds": pytest.approx(0, abs=60),
             "columns": none,
             "hex_columns": [],
+            "created": True,
         },
     )
 

@@ -55,12 +55,13 @@ def upsert(options: Namespace) -> int:
         raise InvalidArgument("one observation has both --id and --partner-id")
     if options.seen_at and not one:
         raise InvalidArgument("--seen-at is for one observation; rows have dates of their own")
+    columns = _columns(options.columns, 3)
     with _store.open(options.store, durability=options.durability) as store:
         table, is_new = _table_to_upsert(store, options)
         with new_table_told(table, is_new, options, fails_empty=False):
-            report = (_upsert_one if one else _upsert)(table, options)
-    columns = zip(("id", "partner_id", "seen_at"), _columns(options.columns, 3), strict=False)
-    named = [role for role, name in columns if name]
+            report = _upsert_one(table, options) if one else _upsert(table, columns, options)
+    roles = zip(("id", "partner_id", "seen_at"), columns, strict=False)
+    named = [role for role, name in roles if name]
     return _show_report(report, is_new, options, named)
 
 
@@ -92,11 +93,10 @@ def erase(options: Namespace) -> int:
         return _show_erased(report, options)
 
 
-def _upsert(table: Table, options: Namespace) -> LoadReport:
+def _upsert(table: Table, columns: list[str], options: Namespace) -> LoadReport:
     from idmatch import _operations
     from idmatch._sources import ByteStream
 
-    columns = _columns(options.columns, 3)
     if options.file == "-":
         stream = ByteStream(cast("BufferedReader", sys.stdin.buffer), "standard input")
         return _operations.upsert_stream(

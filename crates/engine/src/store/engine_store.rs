@@ -103,12 +103,6 @@ impl EngineStore {
     /// and nothing is copied, if a file of the backup is damaged.
     pub fn restore(source: &Path, destination: &Path, verify: bool) -> Result<EngineStore> {
         let backup = EngineStore::open(source)?;
-        if backup.owners.versions.current().tables.is_empty() {
-            return Err(Error::new(
-                ErrorKind::NotAStore,
-                format!("{} holds no backup: there is no table in it", source.display()),
-            ));
-        }
         if verify {
             let versions = &backup.owners.versions;
             let findings = verify_files(versions, &versions.current(), &Call::default())?;
