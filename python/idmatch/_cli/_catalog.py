@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from idmatch import _store
-from idmatch._errors import UnknownOutcome
+from idmatch._errors import Error, UnknownOutcome
 from idmatch._store import Store
 from idmatch._table import Table
 from idmatch._types import Keep
@@ -122,7 +122,8 @@ def new_table_told(
     try:
         yield
     except BaseException as error:
-        # After Ctrl-C or a lost acknowledgement nobody knows.
-        is_empty = fails_empty and not isinstance(error, KeyboardInterrupt | UnknownOutcome)
+        # After Ctrl-C, a full disk for the rejects or a lost acknowledgement nobody knows.
+        is_known = isinstance(error, Error) and not isinstance(error, UnknownOutcome)
+        is_empty = fails_empty and is_known
         error.add_note(f"the new table {table.name} stays{', empty' if is_empty else ''}")
         raise
