@@ -73,9 +73,8 @@ def test_to_another_name_in_the_same_store(loaded: Cli) -> None:
 
 
 def test_a_destination_with_rows_of_its_own(loaded: Cli) -> None:
-    assert (
-        loaded("upsert", "other", "small", "--id", "own", "--partner-id", "x", "--create").code == 0
-    )
+    own = ["--id", "own", "--partner-id", "x"]
+    assert loaded("upsert", "other", "small", *own, "--create").code == 0
     ran = loaded("copy", "store", "other", "small", "--json")
     assert (ran.code, ran.out) == (1, "")
     assert "has 1 rows (checksum" in ran.err
