@@ -5,11 +5,12 @@ use crate::settings::Settings;
 use crate::snapshot::CqlSnapshot;
 use crate::tables::Tables;
 use crate::write::erase::erase;
-use crate::write::load::{load, upsert};
+use crate::write::load::upsert;
+use crate::write::session::begin;
 use idmatch_model::{Period, SeenAt, TableId, TableName, TableOptions, Target};
 use idmatch_store::{
-    Admin, Call, Durability, Erased, Error, ErrorFields, ErrorKind, ObservationSource, Result,
-    Snapshot, Store, now,
+    Admin, Call, Durability, Erased, Error, ErrorFields, ErrorKind, NewWrite, ObservationSource,
+    Result, Snapshot, Store, WriteSession, now,
 };
 use std::sync::Arc;
 
@@ -67,8 +68,9 @@ impl Store for CqlStore {
         Err(unsupported("drop tables"))
     }
 
-    fn load(&self, table: TableId, rows: &dyn ObservationSource, call: &Call) -> Result<()> {
-        load(&self.0.context(table, call)?, rows, call)
+    /// Its rows are visible as they are staged.
+    fn begin(&self, write: NewWrite, call: &Call) -> Result<Box<dyn WriteSession>> {
+        begin(self.0.context(write.table, call)?, &write)
     }
 
     /// The servers' commit log decides what an acknowledgement means; see

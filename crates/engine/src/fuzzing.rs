@@ -14,7 +14,7 @@ use crate::lookup::RowCursor;
 use crate::memtable::Memtable;
 use crate::segment::{Block, DatePage, Header, IdPage, PAGE_ROWS, Region, Segment, checksum};
 use crate::tombstones::{self, RowRules};
-use crate::versions::{LockNote, Manifest, TableEntry};
+use crate::versions::{History, LockNote, Manifest, TableEntry};
 use idmatch_model::{Keep, Side};
 use idmatch_store::{Call, Result};
 use std::ops::Range;
@@ -44,6 +44,19 @@ pub fn table(bytes: &[u8]) {
     for (table, _) in whole.into_iter().chain(TableEntry::decode(path, &sealed)) {
         let back = table.encode().and_then(|bytes| TableEntry::decode(path, &bytes));
         assert!(back.is_ok_and(|(back, _)| back == table), "a table file does not come back");
+    }
+}
+
+/// A history file.
+pub fn history(bytes: &[u8]) {
+    let path = Path::new("0000000000.his");
+    let whole = History::decode(path, bytes);
+    let mut sealed =
+        format!("idmatch-history 2 {:016x}\n", XxHash3_64::oneshot(bytes)).into_bytes();
+    sealed.extend_from_slice(bytes);
+    for (history, _) in whole.into_iter().chain(History::decode(path, &sealed)) {
+        let back = history.encode().and_then(|(bytes, _)| History::decode(path, &bytes));
+        assert!(back.is_ok_and(|(back, _)| back == history), "a history does not come back");
     }
 }
 

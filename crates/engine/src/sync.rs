@@ -22,7 +22,9 @@ const BETWEEN_CHECKS: Duration = Duration::from_millis(20);
 pub(crate) enum Rank {
     /// The stores that are open in this process.
     Handles,
-    /// An erasure or a bulk load, one of each at a time.
+    /// The commit of a write session.
+    Session,
+    /// An erasure, or the sorting of a bulk load; one of each at a time.
     Operation,
     /// The journal's writer.
     Writer,

@@ -146,6 +146,11 @@ fn check_files(
     {
         note(manifest.check_table_file(disk, &folder, table.entry()), &folder.join(file))?;
     }
+    for file in &manifest.history {
+        if !is_replaced(&file.file)? {
+            note(versions.history_file(file).map(drop), &folder.join(&file.file))?;
+        }
+    }
     let mut findings = findings.into_inner();
     findings.sort_by(|a, b| a.place.cmp(&b.place));
     Ok(findings)

@@ -104,6 +104,7 @@ impl WriterLock {
                 removed => removed.map_err(|e| io_error("remove", &path, e))?,
             }
         }
+        versions.end_dead_replaces()?;
         let version = versions.current();
         if noted.is_none() {
             self.note_first(&version.manifest)?;

@@ -205,6 +205,40 @@ impl Error {
         Error::new(ErrorKind::TableExists, text)
     }
 
+    /// A write session that has ended is used.
+    pub fn session_ended() -> Error {
+        let text = "the session has ended, nothing more is staged or written; begin another one";
+        Error::new(ErrorKind::Expired, text)
+    }
+
+    /// A write session that is committed is to be aborted.
+    pub fn session_committed() -> Error {
+        let text = "the session is committed; write the table anew to change it";
+        Error::new(ErrorKind::InvalidArgument, text)
+    }
+
+    /// A key was used for another kind of write.
+    pub fn key_of_another_kind() -> Error {
+        let text =
+            "the key was used for another kind of write within the last 24 h; take another key";
+        Error::new(ErrorKind::InvalidArgument, text)
+    }
+
+    /// Another session replaces the table.
+    pub fn being_replaced(table: &TableName) -> Error {
+        let text = format!("another session replaces table {table}; try again when it has ended");
+        Error::new(ErrorKind::Busy, text)
+    }
+
+    /// A replace that is no longer in force is committed.
+    pub fn replace_ended(table: &TableName) -> Error {
+        let text = format!(
+            "the replace of table {table} was ended by a repair or by another one; nothing was \
+             written, begin it anew"
+        );
+        Error::new(ErrorKind::Expired, text)
+    }
+
     /// Its values, if it has any.
     pub fn fields(&self) -> Option<&ErrorFields> {
         self.fields.as_deref()

@@ -19,6 +19,7 @@ mod matching;
 mod row_numbers;
 mod row_states;
 mod scan;
+mod session;
 mod table;
 mod traits;
 mod version;
@@ -41,6 +42,9 @@ pub use matching::{
 pub use row_numbers::{RowNumbers, RowRun};
 pub use row_states::RowStates;
 pub use scan::{PARTS, Parts, RowBatch, RowLane};
+pub use session::{
+    Committed, NewWrite, PartReceipt, PartWriter, SessionId, WriteKey, WriteKind, WriteSession,
+};
 pub use table::{OpenTables, Table, admin};
 pub use traits::{Admin, Snapshot, Store, TableSnapshot};
 pub use version::{ScanRange, Version};

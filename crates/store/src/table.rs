@@ -4,8 +4,8 @@
 
 use crate::{
     Admin, Answers, BatchSource, Call, Distinct, Durability, Erased, Erasures, Error, ErrorFields,
-    ErrorKind, Finding, Lookup, Match, MatchQuery, ObservationSource, Repaired, Result, Store,
-    TableSnapshot, TableStats,
+    ErrorKind, Finding, Lookup, Match, MatchQuery, NewWrite, ObservationSource, Repaired, Result,
+    Store, TableSnapshot, TableStats, WriteSession,
 };
 use idmatch_model::{Period, SeenAt, Side, TableId, TableName, TableOptions, Target, Window};
 use std::sync::Arc;
@@ -122,7 +122,12 @@ impl Table {
 
     /// See [`Store::load`].
     pub fn load(&self, rows: &dyn ObservationSource) -> Result<()> {
-        self.store.load(self.id()?, rows, &self.call)
+        self.store.load(NewWrite::load(self.id()?), rows, &self.call).map(drop)
+    }
+
+    /// See [`Store::begin`]; the table of `write` is this one.
+    pub fn begin(&self, write: NewWrite) -> Result<Box<dyn WriteSession>> {
+        self.store.begin(NewWrite { table: self.id()?, ..write }, &self.call)
     }
 
     /// See [`Store::upsert`].

@@ -5,9 +5,9 @@
 //! with a name.
 
 use crate::{
-    Answers, BatchSource, Call, Distinct, Durability, Erased, Erasures, Error, ErrorKind, Finding,
-    Lookup, Match, MatchQuery, MatchSink, ObservationSource, Parts, Repaired, Result, ScanRange,
-    Status, TableStats, Version,
+    Answers, BatchSource, Call, Committed, Distinct, Durability, Erased, Erasures, Error,
+    ErrorKind, Finding, Lookup, Match, MatchQuery, MatchSink, NewWrite, ObservationSource, Parts,
+    Repaired, Result, ScanRange, Status, TableStats, Version, WriteSession,
 };
 use idmatch_model::{ErasureKey, Period, SeenAt, TableId, TableName, TableOptions, Target, Window};
 use std::path::Path;
@@ -54,12 +54,32 @@ pub trait Store: Send + Sync {
     /// `TableNotFound`.
     fn drop_table(&self, table: &TableName, call: &Call) -> Result<()>;
 
-    /// Adds observations, all or nothing in a directory; elsewhere nothing of a strict source that fails. The
-    /// options of the table are those at the end of the load.
+    /// Begins to write rows that are staged first and committed once. The options of the table are those at the
+    /// commit. With the key of a committed session its outcome is there at once.
     ///
     /// # Errors
-    /// `TableNotFound`, also if the table is dropped meanwhile.
-    fn load(&self, table: TableId, rows: &dyn ObservationSource, call: &Call) -> Result<()>;
+    /// `TableNotFound`; `InvalidArgument` for a key that was used for another kind of write; `Busy` if another
+    /// process writes, or another session replaces the table.
+    fn begin(&self, write: NewWrite, call: &Call) -> Result<Box<dyn WriteSession>>;
+
+    /// Writes a source as one session: all or nothing in a directory; elsewhere nothing of a strict source that
+    /// fails.
+    ///
+    /// # Errors
+    /// Those of [`Store::begin`] and of the session.
+    fn load(
+        &self,
+        write: NewWrite,
+        rows: &dyn ObservationSource,
+        call: &Call,
+    ) -> Result<Committed> {
+        let session = self.begin(write, call)?;
+        if let Some(outcome) = session.outcome() {
+            return Ok(outcome);
+        }
+        let part = session.stage(rows, call)?;
+        session.commit(&[part], call)
+    }
 
     /// Adds observations at once and for good: when this returns they are durable, and every later snapshot
     /// has them, in both directions. Up to 100,000 rows are seen whole or not at all; more are cut into

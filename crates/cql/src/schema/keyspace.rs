@@ -67,10 +67,7 @@ pub(crate) async fn make(client: &Arc<Client>, key: Option<ErasureKey>) -> Resul
     for statement in statements(STORE) {
         client.change_schema(&filled(statement, keyspace, "")).await?;
     }
-    let mut random = [0; 16];
-    getrandom::fill(&mut random)
-        .map_err(|e| Error::with_source(ErrorKind::Io, "the system has no random numbers", e))?;
-    let key = key.unwrap_or(ErasureKey::new(random)).to_string();
+    let key = key.unwrap_or(ErasureKey::new(random()?)).to_string();
     let metadata_ttl = i32::try_from(metadata_ttl.as_millis()).unwrap_or(i32::MAX).max(1);
     let cql = format!(
         "INSERT INTO {keyspace}.idmatch_store (part, version, erasure_key, lease_ms) \
@@ -188,6 +185,17 @@ fn statements(file: &str) -> impl Iterator<Item = &str> {
 
 fn filled(statement: &str, keyspace: &str, table: &str) -> String {
     statement.replace("$keyspace", keyspace).replace("$table", table)
+}
+
+/// 128 random bits of the system.
+///
+/// # Errors
+/// `Io`.
+pub(crate) fn random() -> Result<[u8; 16]> {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random)
+        .map_err(|e| Error::with_source(ErrorKind::Io, "the system has no random numbers", e))?;
+    Ok(random)
 }
 
 #[cfg(test)]

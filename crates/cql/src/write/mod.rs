@@ -9,4 +9,5 @@ pub(crate) mod erase;
 pub(crate) mod hot_keys;
 pub(crate) mod load;
 mod load_progress;
+pub(crate) mod session;
 mod timestamp;

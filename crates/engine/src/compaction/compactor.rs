@@ -166,9 +166,14 @@ impl Compactor {
         let version = self.versions.current();
         let Some(table) = version.tables.get(&id) else { return Ok(None) };
         let oldest = oldest_kept(table, &version.manifest.clock, now());
-        for side in Side::BOTH {
-            let is_among =
-                |segment: &&Arc<Segment>| segment.file_name().is_some_and(|file| is_among(&file));
+        let epochs = table.entry().files_by_epoch();
+        for (side, files) in
+            Side::BOTH.into_iter().flat_map(|side| epochs.values().map(move |f| (side, f)))
+        {
+            let is_among = |segment: &&Arc<Segment>| {
+                let file = segment.file_name();
+                file.is_some_and(|file| files.contains(file.as_str()) && is_among(&file))
+            };
             let segments: Vec<_> = table.segments(side).iter().filter(is_among).cloned().collect();
             let stats: Vec<SegmentStats> = segments
                 .iter()
@@ -224,17 +229,21 @@ impl Compactor {
                 made.extend(merged.iter().map(|segment| segment.file.clone()));
                 self.versions.publish(|manifest| {
                     let entry = manifest.table_mut(id)?;
-                    if drops && entry.oldest_kept(at) < oldest {
-                        // Rows that were dropped may be visible by now.
+                    let inputs = entry.segments.iter().filter(|s| replaced.contains(&s.file));
+                    let (there, epoch) =
+                        inputs.fold((0, 0), |(n, epoch), s| (n + 1, epoch.max(s.epoch)));
+                    // Rows that were dropped may be visible by now; a replace may have removed the inputs.
+                    if (drops && entry.oldest_kept(at) < oldest) || there < replaced.len() {
                         is_outdated = true;
-                        let what = "the retention changed while rows were compacted";
+                        let what = "the table changed while rows were compacted";
                         return Err(Error::new(ErrorKind::Busy, what));
                     }
                     entry.segments.retain(|segment| !replaced.contains(&segment.file));
                     if drops {
                         raise_watermark(entry, table, oldest);
                     }
-                    entry.add(merged, version.manifest.tombstone_files(id), now().millis());
+                    let made_with = version.manifest.tombstone_files(id);
+                    entry.add_to_epoch(epoch, merged, made_with, now().millis());
                     Ok(())
                 })
             },

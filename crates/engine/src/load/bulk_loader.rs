@@ -1,13 +1,23 @@
-//! The bulk loader: one load at a time, published in one change of the manifest.
+//! The bulk loader: begins write sessions, sorts what they have staged, and publishes it in one change of the
+//! manifest.
+//!
+//! Invariant: no lock is held while a source is pulled, other than by a session that keeps others from writing.
 
-use super::{LoadPlace, load};
+use super::partition::{Partitioned, Sides};
+use super::pipeline::{LoadPlace, sort};
+use super::staged_write::{Phase, Sorted, StagedWrite};
+use super::staging::StagingFiles;
 use crate::compaction::Compactor;
+use crate::disk::io_error;
 use crate::identity::Identity;
-use crate::sync::{Rank, RankedGuard, RankedMutex};
-use crate::versions::VersionSet;
+use crate::segment::SegmentInfo;
+use crate::sync::{AtomicU64, Ordering::Relaxed, Rank, RankedGuard, RankedMutex};
+use crate::versions::{Fence, FileNames, VersionSet};
 use crate::write::WritePath;
 use crate::writer_lock::WriterLock;
-use idmatch_store::{Call, ObservationSource, Result, now};
+use idmatch_store::{
+    Call, Committed, Error, ErrorKind, NewWrite, PartReceipt, Result, WriteKind, now,
+};
 use std::sync::Arc;
 
 /// Loads into the tables of a store.
@@ -16,8 +26,8 @@ pub(crate) struct BulkLoader {
     lock: Arc<WriterLock>,
     writes: Arc<WritePath>,
     compactor: Arc<Compactor>,
-    /// Held by the user of the scratch folder.
-    scratch: RankedMutex<()>,
+    /// Held while rows are sorted: one sort at a time has the memory for it.
+    sorting: RankedMutex<()>,
 }
 
 impl BulkLoader {
@@ -27,62 +37,204 @@ impl BulkLoader {
         writes: Arc<WritePath>,
         compactor: Arc<Compactor>,
     ) -> BulkLoader {
-        let scratch = RankedMutex::new(Rank::Operation, ());
-        BulkLoader { versions, lock, writes, compactor, scratch }
+        let sorting = RankedMutex::new(Rank::Operation, ());
+        BulkLoader { versions, lock, writes, compactor, sorting }
     }
 
-    /// Waits for the scratch folder. A load needs it, and so does a repair.
+    /// Waits for the memory to sort rows. A load needs it, and so does a repair.
     ///
     /// # Errors
     /// `Cancelled`.
-    pub(crate) fn lock_scratch(&self, call: &Call) -> Result<RankedGuard<'_, ()>> {
-        self.scratch.lock_while(|| call.check())
+    pub(crate) fn lock_sorting(&self, call: &Call) -> Result<RankedGuard<'_, ()>> {
+        self.sorting.lock_while(|| call.check())
     }
 
-    /// Loads into a table. All of the source is published, or nothing; the table's options are those of then.
+    /// Begins a session.
     ///
     /// # Errors
-    /// Those of the source and of the disk; `TableNotFound` if the table is dropped meanwhile; `Busy` while
-    /// another process writes; `Cancelled`.
-    pub(crate) fn load(
-        &self,
-        id: Identity,
-        source: &dyn ObservationSource,
-        call: &Call,
-    ) -> Result<()> {
-        let _scratch = self.lock_scratch(call)?;
-        let _guard = self.lock.acquire()?;
-        let versions = &self.versions;
-        let _collected = versions.collect_obsolete();
-        let scratch = versions.make_scratch()?;
+    /// `TableNotFound`; `InvalidArgument` for the key of another kind of write; `Busy` while another process
+    /// writes, or another session replaces the table; `Io`; `Cancelled`.
+    pub(crate) fn begin(&self, write: NewWrite, call: &Call) -> Result<Begun> {
+        call.check()?;
+        let guard = self.lock.acquire()?;
+        let (versions, table) = (&self.versions, write.table.into());
         let version = versions.current();
-        // No version is held, or the files that a load replaces would outlive it.
-        let row_rules = versions.table_of(&version, id)?.row_rules.clone();
-        let made_with = version.manifest.tombstone_files(id).to_vec();
+        let seed = versions.table_of(&version, table)?.row_rules.seed;
+        let key = write.key.as_ref().map(|key| version.manifest.key_hash(key));
+        if let Some(key) = key
+            && let Some(entry) = versions.history(&version.manifest)?.of_key(table, key, now())
+        {
+            return entry.repeated(write.kind).map(Begun::Before);
+        }
         drop(version);
-        versions
-            .add_segments(
-                |names| {
-                    let place = LoadPlace {
-                        disk: &*versions.disk,
-                        segments: &versions.segments(),
-                        scratch: &scratch,
-                        names,
-                        limits: versions.limits,
-                        call,
-                    };
-                    load(&place, &row_rules, source)
-                },
-                |segments| {
-                    self.writes.sync_upserts()?;
-                    versions.publish(|manifest| {
-                        manifest.table_mut(id)?.add(segments, &made_with, now().millis());
-                        Ok(())
-                    })
-                },
-            )
-            .inspect_err(|_| versions.remove_scratch())?;
+        let files = StagingFiles::new(versions)?;
+        let fence = match write.kind {
+            WriteKind::Add => None,
+            WriteKind::Replace => Some(self.begin_replace(table, files.id)?),
+        };
+        let guard = write.keeps_lock.then_some(guard);
+        let limits = versions.limits;
+        let write = StagedWrite::new(write, fence, key, (files, guard), (limits, seed));
+        Ok(Begun::New(Arc::new(write)))
+    }
+
+    /// Fences the rows that a replace will remove: those that are in segments now.
+    fn begin_replace(&self, table: Identity, session: Identity) -> Result<Fence> {
+        self.writes.flush_all()?;
+        let mut begun = None;
+        self.versions.publish(|manifest| {
+            let entry = manifest.table_mut(table)?;
+            if let Some(other) = &entry.fence
+                && self.versions.is_staging(other.session)?
+            {
+                return Err(Error::being_replaced(&entry.name));
+            }
+            begun = Some(entry.begin_replace(session));
+            Ok(())
+        })?;
+        begun.ok_or_else(|| Error::new(ErrorKind::Io, "a publication was not made"))
+    }
+
+    /// Commits these parts of a session. After `Busy` it may be repeated.
+    ///
+    /// # Errors
+    /// See [`idmatch_store::WriteSession::commit`].
+    pub(crate) fn commit(
+        &self,
+        write: &StagedWrite,
+        receipts: &[PartReceipt],
+        call: &Call,
+    ) -> Result<Committed> {
+        let mut phase = write.phase.lock_while(|| call.check())?;
+        if let Some(outcome) = write.outcome() {
+            return Ok(outcome);
+        }
+        if let Phase::Staging = &*phase {
+            let rows = write.take_parts(receipts)?;
+            write.is_staging.store(false, Relaxed);
+            *phase = Phase::Ended;
+            *phase = Phase::Sorted(self.sort(write, rows, call)?);
+        }
+        let _guard = match &*phase {
+            Phase::Sorted(_) => self.lock.acquire()?,
+            Phase::Staging | Phase::Ended => return Err(Error::session_ended()),
+        };
+        let Phase::Sorted(sorted) = std::mem::replace(&mut *phase, Phase::Ended) else {
+            return Err(Error::session_ended());
+        };
+        let outcome = Committed::of(write.id(), receipts);
+        self.publish(write, sorted, outcome)?;
+        write.outcome.set(outcome).ok();
+        drop(phase);
         self.compactor.compact_backlog(call);
+        write.guard.lock().take();
+        Ok(outcome)
+    }
+
+    /// Ends a session, unless it is committed.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it is.
+    pub(crate) fn end(&self, write: &StagedWrite) -> Result<()> {
+        let mut phase = write.phase.lock();
+        if write.outcome().is_some() {
+            return Err(Error::session_committed());
+        }
+        write.is_staging.store(false, Relaxed);
+        *phase = Phase::Ended;
+        drop(phase);
+        write.drop_parts();
+        if let Some(fence) = &write.fence {
+            self.give_up_replace(write.table, fence);
+        }
+        write.guard.lock().take();
         Ok(())
     }
+
+    /// Sorts the rows of a session into segments among its own files.
+    ///
+    /// # Errors
+    /// `TableNotFound`, `Io`, `Cancelled`.
+    fn sort(&self, write: &StagedWrite, rows: Partitioned, call: &Call) -> Result<Sorted> {
+        let _sorting = self.lock_sorting(call)?;
+        let (versions, table) = (&self.versions, write.table);
+        let version = versions.current();
+        // No version is held, or the files that a load replaces would outlive it.
+        let row_rules = versions.table_of(&version, table)?.row_rules.clone();
+        let made_with = version.manifest.tombstone_files(table).to_vec();
+        drop(version);
+        let next = AtomicU64::new(0);
+        let place = LoadPlace {
+            disk: &*versions.disk,
+            folder: write.files.folder(),
+            new_path: &|| write.files.path(&format!("{:010}.seg", next.fetch_add(1, Relaxed))),
+            limits: versions.limits,
+            call,
+        };
+        let spill = write.spill.clone();
+        let segments = sort(&place, &row_rules, &Sides { spill, rows })?;
+        Ok(Sorted { segments, made_with })
+    }
+
+    /// Publishes the sorted rows of a session with its outcome. The writer lock is held.
+    ///
+    /// # Errors
+    /// `TableNotFound` if the table was dropped; `Expired` if another session replaces it; `Io`.
+    fn publish(&self, write: &StagedWrite, sorted: Sorted, outcome: Committed) -> Result<()> {
+        let versions = &self.versions;
+        let _collected = versions.collect_obsolete();
+        versions.add_segments(
+            |names| Ok((self.move_in(write, sorted.segments, names)?, names.take_for("his"))),
+            |(segments, history)| {
+                self.writes.sync_upserts()?;
+                versions.publish(|manifest| {
+                    let entry = manifest.table_mut(write.table)?;
+                    if let Some(fence) = &write.fence {
+                        entry.end_replace(fence)?;
+                    }
+                    entry.add(segments, &sorted.made_with, now().millis());
+                    versions.add_history(manifest, write.history(outcome), history)
+                })
+            },
+        )
+    }
+
+    /// Moves segments from the files of a session to those of the store, durably.
+    fn move_in(
+        &self,
+        write: &StagedWrite,
+        sorted: Vec<SegmentInfo>,
+        names: &FileNames<'_>,
+    ) -> Result<Vec<SegmentInfo>> {
+        let (disk, folder) = (&*self.versions.disk, self.versions.segments());
+        let mut moved = Vec::with_capacity(sorted.len());
+        for segment in sorted {
+            let (from, file) = (write.files.folder().join(&segment.file), names.take());
+            let to = folder.join(&file);
+            disk.rename(&from, &to).map_err(|e| io_error("move", &from, e))?;
+            moved.push(SegmentInfo { file, ..segment });
+        }
+        disk.sync_dir(&folder).map_err(|e| io_error("sync", &folder, e))?;
+        Ok(moved)
+    }
+
+    /// Ends a replace that was not committed. Best effort: the next holder of the writer lock does it again.
+    fn give_up_replace(&self, table: Identity, fence: &Fence) {
+        let give_up = || {
+            let _guard = self.lock.acquire()?;
+            self.versions.publish(|manifest| {
+                manifest.table_mut(table)?.give_up_replace(Some(fence.session));
+                Ok(())
+            })
+        };
+        give_up().ok();
+    }
+}
+
+/// What begins a session, or ended one with the same key.
+pub(crate) enum Begun {
+    /// A new session.
+    New(Arc<StagedWrite>),
+    /// The outcome of an earlier one.
+    Before(Committed),
 }

@@ -5,7 +5,9 @@
 //! 2. `spill`: full buffers go to spill files, one for 16 partitions.
 //! 3. `pipeline`: threads take partitions, sort their rows in memory and write segments.
 //!
-//! The [`BulkLoader`] publishes all segments in one change of the manifest. Memory is bounded by
+//! A `staged_write` does the first two for each part of a session, and the third at its commit. All its files
+//! are in the folder of scratch files (`staging`). The [`BulkLoader`] then moves the segments to the others and
+//! publishes them in one change of the manifest. Memory is bounded by
 //! [`crate::options::MemoryLimits`]. A partition that exceeds the sort memory becomes several segments of the
 //! same hashes, which readers merge. Must not know how rows are read.
 
@@ -13,6 +15,11 @@ mod bulk_loader;
 mod partition;
 mod pipeline;
 mod spill;
+mod staged_write;
+mod staging;
 
-pub(crate) use bulk_loader::BulkLoader;
+pub(crate) use bulk_loader::{Begun, BulkLoader};
+pub(crate) use partition::Partitioner;
 pub(crate) use pipeline::{LoadPlace, load};
+pub(crate) use staged_write::StagedWrite;
+pub(crate) use staging::StagingFiles;

@@ -10,7 +10,8 @@ use crate::encoding::{HashSeed, Packed, Packer};
 use crate::hash_partition::HashPartition;
 use crate::sync::{AtomicBool, Ordering::Relaxed};
 use idmatch_model::{SeenAt, Side};
-use idmatch_store::{Call, ObservationSource, Result, Unit};
+use idmatch_store::{Call, ObservationSource, Observations, Result, Unit};
+use std::sync::Arc;
 
 /// The rows of one partition.
 #[derive(Default)]
@@ -20,23 +21,17 @@ pub(crate) struct PartitionRows {
 }
 
 /// Every row of a load, by side and partition.
-pub(crate) struct Sides<'a> {
-    spill: &'a Spill<'a>,
-    by_id: Vec<PartitionRows>,
-    by_partner_id: Vec<PartitionRows>,
+pub(crate) struct Sides {
+    pub(crate) spill: Arc<Spill>,
+    pub(crate) rows: Partitioned,
 }
 
-impl Sides<'_> {
-    /// Rows of the load.
-    pub(crate) fn rows(&self) -> u64 {
-        self.by_id.iter().map(|partition| partition.rows).sum()
-    }
-
+impl Sides {
     /// The rows of a partition.
     pub(crate) fn partition(&self, side: Side, partition: HashPartition) -> Option<&PartitionRows> {
         let partitions = match side {
-            Side::Id => &self.by_id,
-            Side::PartnerId => &self.by_partner_id,
+            Side::Id => &self.rows.by_id,
+            Side::PartnerId => &self.rows.by_partner_id,
         };
         partitions.get(usize::from(partition.0))
     }
@@ -81,7 +76,7 @@ impl Buffers {
     #[inline]
     fn push(
         &mut self,
-        spill: &Spill<'_>,
+        spill: &Spill,
         seen_at: SeenAt,
         key: Packed<'_>,
         value: Packed<'_>,
@@ -110,48 +105,126 @@ impl Buffers {
     }
 }
 
+/// Puts rows into partitions; one thread's.
+pub(crate) struct Partitioner {
+    spill: Arc<Spill>,
+    by_id: Buffers,
+    by_partner_id: Buffers,
+    id_packer: Packer,
+    partner_packer: Packer,
+}
+
+/// Rows in partitions, by id and by partner_id.
+#[derive(Default)]
+pub(crate) struct Partitioned {
+    by_id: Vec<PartitionRows>,
+    by_partner_id: Vec<PartitionRows>,
+}
+
+impl Partitioner {
+    pub(crate) fn new(spill: &Arc<Spill>, chunk_bytes: usize, seed: HashSeed) -> Partitioner {
+        Partitioner {
+            spill: spill.clone(),
+            by_id: Buffers::new((Side::Id, seed), chunk_bytes),
+            by_partner_id: Buffers::new((Side::PartnerId, seed), chunk_bytes),
+            id_packer: Packer::default(),
+            partner_packer: Packer::default(),
+        }
+    }
+
+    /// Adds rows.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn add(&mut self, batch: &Observations) -> Result<()> {
+        let pairs = batch.ids.iter().zip(batch.partner_ids.iter());
+        for ((id, partner_id), seen_at) in pairs.zip(&batch.seen_at) {
+            let id = self.id_packer.pack(id);
+            let partner_id = self.partner_packer.pack(partner_id);
+            self.by_id.push(&self.spill, *seen_at, id, partner_id)?;
+            self.by_partner_id.push(&self.spill, *seen_at, partner_id, id)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn finish(self) -> Partitioned {
+        Partitioned { by_id: self.by_id.finish(), by_partner_id: self.by_partner_id.finish() }
+    }
+}
+
+impl Partitioned {
+    /// The number of rows.
+    pub(crate) fn rows(&self) -> u64 {
+        self.by_id.iter().map(|partition| partition.rows).sum()
+    }
+
+    /// Bytes of rows that are in memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let chunks = self.by_id.iter().chain(&self.by_partner_id).flat_map(|rows| &rows.chunks);
+        chunks.filter(|chunk| matches!(chunk, Chunk::Memory(_))).map(Chunk::len).sum()
+    }
+
+    /// Moves rows in memory to the spill files.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn spill(&mut self, spill: &Spill) -> Result<()> {
+        let sides = [(Side::Id, &mut self.by_id), (Side::PartnerId, &mut self.by_partner_id)];
+        for (side, partitions) in sides {
+            for (partition, rows) in HashPartition::all().zip(partitions) {
+                for chunk in &mut rows.chunks {
+                    if let Chunk::Memory(bytes) = chunk {
+                        *chunk = spill.write(side, partition, bytes)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Reads a source to its end on all threads.
-pub(crate) fn partition_rows<'a>(
-    spill: &'a Spill<'a>,
+pub(crate) fn partition_rows(
+    spill: &Arc<Spill>,
     chunk_bytes: usize,
     seed: HashSeed,
     source: &dyn ObservationSource,
     call: &Call,
-) -> Result<Sides<'a>> {
+) -> Result<Partitioned> {
     let stopped = AtomicBool::new(false);
     let threads = cpu::on_each_thread(cpu::count(), |_| {
-        let mut by_id = Buffers::new((Side::Id, seed), chunk_bytes);
-        let mut by_partner_id = Buffers::new((Side::PartnerId, seed), chunk_bytes);
-        let (mut id_packer, mut partner_packer) = (Packer::default(), Packer::default());
+        let mut partitioner = Partitioner::new(spill, chunk_bytes, seed);
         let mut read = || -> Result<()> {
             while !stopped.load(Relaxed) {
                 let Some(batch) = source.next_batch()? else { break };
                 call.report("load", batch.len() as u64, Unit::Rows)?;
-                let pairs = batch.ids.iter().zip(batch.partner_ids.iter());
-                for ((id, partner_id), seen_at) in pairs.zip(&batch.seen_at) {
-                    let id = id_packer.pack(id);
-                    let partner_id = partner_packer.pack(partner_id);
-                    by_id.push(spill, *seen_at, id, partner_id)?;
-                    by_partner_id.push(spill, *seen_at, partner_id, id)?;
-                }
+                partitioner.add(&batch)?;
             }
             Ok(())
         };
         read().inspect_err(|_| stopped.store(true, Relaxed))?;
-        Ok((by_id.finish(), by_partner_id.finish()))
+        Ok(partitioner.finish())
     })?;
-    let (by_id, by_partner_id): (Vec<_>, Vec<_>) = threads.into_iter().unzip();
-    Ok(Sides { spill, by_id: joined(by_id), by_partner_id: joined(by_partner_id) })
+    Ok(Partitioned::joined(threads))
 }
 
-/// The rows of all threads, partition by partition.
-fn joined(threads: Vec<Vec<PartitionRows>>) -> Vec<PartitionRows> {
+impl Partitioned {
+    /// The rows of all, partition by partition.
+    pub(crate) fn joined(all: impl IntoIterator<Item = Partitioned>) -> Partitioned {
+        let (by_id, by_partner_id): (Vec<_>, Vec<_>) =
+            all.into_iter().map(|one| (one.by_id, one.by_partner_id)).unzip();
+        Partitioned { by_id: joined(by_id), by_partner_id: joined(by_partner_id) }
+    }
+}
+
+/// The rows of all, partition by partition.
+fn joined(all: Vec<Vec<PartitionRows>>) -> Vec<PartitionRows> {
     let mut partitions: Vec<PartitionRows> =
         (0..HashPartition::COUNT).map(|_| PartitionRows::default()).collect();
-    for thread in threads {
-        for (all, own) in partitions.iter_mut().zip(thread) {
-            all.rows += own.rows;
-            all.chunks.extend(own.chunks);
+    for one in all {
+        for (joined, own) in partitions.iter_mut().zip(one) {
+            joined.rows += own.rows;
+            joined.chunks.extend(own.chunks);
         }
     }
     partitions

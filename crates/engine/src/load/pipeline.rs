@@ -2,6 +2,7 @@
 
 use super::partition::{Sides, partition_rows};
 use super::spill::Spill;
+use super::staging::StagingFiles;
 use crate::cpu;
 use crate::disk::{Disk, io_error};
 use crate::hash_partition::HashPartition;
@@ -9,17 +10,18 @@ use crate::options::MemoryLimits;
 use crate::segment::{SegmentInfo, sorted};
 use crate::sync::Mutex;
 use crate::tombstones::RowRules;
-use crate::versions::FileNames;
 use idmatch_model::Side;
 use idmatch_store::{Call, ObservationSource, Result};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Where a load reads and writes.
 pub(crate) struct LoadPlace<'a> {
     pub(crate) disk: &'a dyn Disk,
-    pub(crate) segments: &'a Path,
-    pub(crate) scratch: &'a Path,
-    pub(crate) names: &'a FileNames<'a>,
+    /// The folder of the new segments.
+    pub(crate) folder: &'a Path,
+    /// Gives each of them a path in there.
+    pub(crate) new_path: &'a (dyn Fn() -> PathBuf + Sync),
     pub(crate) limits: MemoryLimits,
     pub(crate) call: &'a Call,
 }
@@ -31,13 +33,26 @@ pub(crate) struct LoadPlace<'a> {
 /// the caller to remove.
 pub(crate) fn load(
     place: &LoadPlace<'_>,
+    files: &StagingFiles,
     row_rules: &RowRules,
     source: &dyn ObservationSource,
 ) -> Result<Vec<SegmentInfo>> {
-    let spill = Spill::new(place.disk, place.scratch);
+    let spill = Arc::new(Spill::new(files));
     let seed = row_rules.seed;
-    let sides = partition_rows(&spill, place.limits.chunk_bytes, seed, source, place.call)?;
-    let rows = sides.rows();
+    let rows = partition_rows(&spill, place.limits.chunk_bytes, seed, source, place.call)?;
+    sort(place, row_rules, &Sides { spill, rows })
+}
+
+/// Writes rows in partitions as segments, durable but not published. Spill files go as they are read.
+///
+/// # Errors
+/// Those of the disk. Files written so far are left for the caller to remove.
+pub(crate) fn sort(
+    place: &LoadPlace<'_>,
+    row_rules: &RowRules,
+    sides: &Sides,
+) -> Result<Vec<SegmentInfo>> {
+    let rows = sides.rows.rows();
     if rows == 0 {
         return Ok(Vec::new());
     }
@@ -50,14 +65,14 @@ pub(crate) fn load(
         .collect();
     let written = Mutex::new(Vec::new());
     cpu::for_each(cpu::count(), &tasks, |(side, partitions)| {
-        let segments = write_segments(place, row_rules, *side, prefix_bits, partitions, &sides)?;
+        let segments = write_segments(place, row_rules, *side, prefix_bits, partitions, sides)?;
         sides.release(*side, partitions)?;
         written.lock().extend(segments);
         Ok(())
     })?;
     let mut written: Vec<SegmentInfo> = written.into_inner();
     written.sort_by(|a, b| a.file.cmp(&b.file));
-    place.disk.sync_dir(place.segments).map_err(|e| io_error("sync", place.segments, e))?;
+    place.disk.sync_dir(place.folder).map_err(|e| io_error("sync", place.folder, e))?;
     // The caller may have given up while the last segment was written.
     place.call.check()?;
     Ok(written)
@@ -70,7 +85,7 @@ fn write_segments(
     side: Side,
     prefix_bits: u8,
     partitions: &[HashPartition],
-    sides: &Sides<'_>,
+    sides: &Sides,
 ) -> Result<Vec<SegmentInfo>> {
     let prefix = partitions.first().map_or(0, |partition| partition.first_hash());
     let mut written = Vec::new();
@@ -86,7 +101,7 @@ fn write_segments(
         if rows.is_empty() {
             return Ok(());
         }
-        let path = place.segments.join(place.names.take());
+        let path = (place.new_path)();
         let segment = sorted(rows, row_rules, side, prefix_bits, prefix)?;
         written.extend(segment.finish(place.disk, &path, row_rules.table)?);
         rows.clear();

@@ -1,5 +1,6 @@
 //! The spill files of a load: full buffers of rows, until their hash partition is sorted.
 
+use super::staging::StagingFiles;
 use crate::disk::Disk;
 use crate::hash_partition::HashPartition;
 use crate::spill_file::{Extent, SpillFile};
@@ -7,7 +8,7 @@ use crate::sync::AtomicUsize;
 use crate::sync::Ordering::Relaxed;
 use idmatch_model::Side;
 use idmatch_store::Result;
-use std::path::Path;
+use std::sync::Arc;
 
 /// Partitions that share a file. The file is removed when all of them have been written as segments.
 const PARTITIONS_PER_FILE: usize = 16;
@@ -28,21 +29,22 @@ impl Chunk {
 }
 
 /// All spill files of a load.
-pub(crate) struct Spill<'a> {
-    disk: &'a dyn Disk,
+pub(crate) struct Spill {
+    disk: Arc<dyn Disk>,
     /// Each with the number of partitions that still need it.
     files: Vec<(SpillFile, AtomicUsize)>,
 }
 
-impl<'a> Spill<'a> {
-    pub(crate) fn new(disk: &'a dyn Disk, folder: &Path) -> Spill<'a> {
-        let files = Side::BOTH.iter().flat_map(|side| {
+impl Spill {
+    /// The spill files among these, which are made when they are first written.
+    pub(crate) fn new(files: &StagingFiles) -> Spill {
+        let spilled = Side::BOTH.iter().flat_map(|side| {
             (0..HashPartition::COUNT / PARTITIONS_PER_FILE).map(|number| {
-                let name = format!("load-{}-{number:02}.tmp", side.column());
-                (SpillFile::new(folder.join(name)), AtomicUsize::new(PARTITIONS_PER_FILE))
+                let path = files.path(&format!("{}-{number:02}.tmp", side.column()));
+                (SpillFile::new(path), AtomicUsize::new(PARTITIONS_PER_FILE))
             })
         });
-        Spill { disk, files: files.collect() }
+        Spill { disk: files.disk.clone(), files: spilled.collect() }
     }
 
     fn file(&self, side: Side, partition: HashPartition) -> Option<&(SpillFile, AtomicUsize)> {
@@ -56,7 +58,7 @@ impl<'a> Spill<'a> {
     /// Writes rows of a partition to its file.
     pub(crate) fn write(&self, side: Side, partition: HashPartition, rows: &[u8]) -> Result<Chunk> {
         match self.file(side, partition) {
-            Some((file, _)) => file.write(self.disk, rows).map(Chunk::Spilled),
+            Some((file, _)) => file.write(&*self.disk, rows).map(Chunk::Spilled),
             None => Ok(Chunk::Memory(rows.to_vec())),
         }
     }
@@ -72,7 +74,7 @@ impl<'a> Spill<'a> {
         match (chunk, self.file(side, partition)) {
             (Chunk::Memory(kept), _) => rows.extend_from_slice(kept),
             (Chunk::Spilled(extent), Some((file, _))) => {
-                file.open(self.disk)?;
+                file.open(&*self.disk)?;
                 file.read(extent, rows)?;
             }
             (Chunk::Spilled(_), None) => {}
@@ -83,7 +85,7 @@ impl<'a> Spill<'a> {
     /// Says that a partition is no longer needed; its file is removed with the last of them.
     pub(crate) fn release(&self, side: Side, partition: HashPartition) -> Result<()> {
         match self.file(side, partition) {
-            Some((file, left)) if left.fetch_sub(1, Relaxed) == 1 => file.remove(self.disk),
+            Some((file, left)) if left.fetch_sub(1, Relaxed) == 1 => file.remove(&*self.disk),
             _ => Ok(()),
         }
     }

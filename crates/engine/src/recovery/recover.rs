@@ -84,30 +84,28 @@ impl Recovery<'_> {
             remove_orphans()?;
         }
         let version = self.versions.open_version(manifest.clone(), &mut OpenSegments::new())?;
-        self.versions
-            .add_segments(
-                |names| {
-                    let mut made = Vec::new();
-                    for (id, missing) in &damage.tables {
-                        let table = self.versions.table_of(&version, *id)?;
-                        let (segments, rows) = rewrite(
-                            self.versions,
-                            names,
-                            table,
-                            *missing,
-                            accept_loss,
-                            &Call::default(),
-                        )?;
-                        made.push((*id, segments));
-                        if rows > 0 {
-                            lost.push((table.name().clone(), rows));
-                        }
+        self.versions.add_segments(
+            |names| {
+                let mut made = Vec::new();
+                for (id, missing) in &damage.tables {
+                    let table = self.versions.table_of(&version, *id)?;
+                    let (segments, rows) = rewrite(
+                        self.versions,
+                        names,
+                        table,
+                        *missing,
+                        accept_loss,
+                        &Call::default(),
+                    )?;
+                    made.push((*id, segments));
+                    if rows > 0 {
+                        lost.push((table.name().clone(), rows));
                     }
-                    Ok(made)
-                },
-                |made| self.publish_recovered(&manifest, &journal, &damage, newer, made),
-            )
-            .inspect_err(|_| self.versions.remove_scratch())?;
+                }
+                Ok(made)
+            },
+            |made| self.publish_recovered(&manifest, &journal, &damage, newer, made),
+        )?;
         remove_orphans()?;
         damage.findings.extend(lost.into_iter().map(|(name, rows)| Finding {
             place: format!("table {name}"),

@@ -27,7 +27,7 @@ impl Repair<'_> {
     /// `Corrupt` if rows would be lost, or if problems are left; `Busy` while another process writes; `Io`;
     /// `Cancelled`, and the table is as it was.
     pub(crate) fn table(&self, id: Identity, accept_loss: bool, call: &Call) -> Result<Repaired> {
-        let _scratch = self.loader.lock_scratch(call)?;
+        let _sorting = self.loader.lock_sorting(call)?;
         let _guard = self.lock.acquire()?;
         self.writes.flush_all()?;
         let _paused = self.compactor.pause(call)?;
@@ -41,23 +41,22 @@ impl Repair<'_> {
             return Ok(Repaired::default());
         }
         let mut lost_at_most = 0;
-        versions
-            .add_segments(
-                |names| {
-                    let (made, lost) = rewrite(versions, names, table, [0, 0], accept_loss, call)?;
-                    lost_at_most = lost;
-                    Ok(made)
-                },
-                |made| {
-                    versions.publish(|manifest| {
-                        let entry = manifest.table_mut(id)?;
-                        entry.segments.clear();
-                        entry.add(made, made_with, now().millis());
-                        Ok(())
-                    })
-                },
-            )
-            .inspect_err(|_| versions.remove_scratch())?;
+        versions.add_segments(
+            |names| {
+                let (made, lost) = rewrite(versions, names, table, [0, 0], accept_loss, call)?;
+                lost_at_most = lost;
+                Ok(made)
+            },
+            |made| {
+                versions.publish(|manifest| {
+                    let entry = manifest.table_mut(id)?;
+                    entry.segments.clear();
+                    entry.give_up_replace(None);
+                    entry.add(made, made_with, now().millis());
+                    Ok(())
+                })
+            },
+        )?;
         // What was published stays, whoever gives up now.
         let left = verify_content(versions, id, &Call::default())?;
         match left.first() {

@@ -4,7 +4,7 @@
 //! changes before all of it is there. It needs the disk space of a second copy.
 
 use super::readable_rows::ReadableRows;
-use crate::load::{LoadPlace, load};
+use crate::load::{LoadPlace, StagingFiles, load};
 use crate::segment::SegmentInfo;
 use crate::versions::{FileNames, TableVersion, VersionSet};
 use idmatch_model::Side;
@@ -20,17 +20,16 @@ pub(super) fn rewrite(
     accept_loss: bool,
     call: &Call,
 ) -> Result<(Vec<SegmentInfo>, u64)> {
-    let (segments, scratch) = (versions.segments(), versions.make_scratch()?);
+    let (folder, files) = (versions.segments(), StagingFiles::new(versions)?);
     let place = LoadPlace {
         disk: &*versions.disk,
-        segments: &segments,
-        scratch: &scratch,
-        names,
+        folder: &folder,
+        new_path: &|| folder.join(names.take()),
         limits: versions.limits,
         call,
     };
     let mut rows = ReadableRows::new(table, missing);
-    let made = load(&place, &table.row_rules, &stored_rows(&mut rows))?;
+    let made = load(&place, &files, &table.row_rules, &stored_rows(&mut rows))?;
     match rows.lost_at_most() {
         lost if lost == 0 || accept_loss => Ok((made, lost)),
         lost => Err(would_lose(&format!(

@@ -2,6 +2,7 @@
 
 use super::handle::StoreHandle;
 use super::owners::Owners;
+use super::session::begin;
 use super::snapshot::EngineSnapshot;
 use crate::catalog::Catalog;
 use crate::cpu;
@@ -13,8 +14,8 @@ use crate::versions::{CopyKind, VersionSet};
 use crate::writer_lock::WriterLock;
 use idmatch_model::{ErasureKey, Period, SeenAt, TableId, TableName, TableOptions, Target};
 use idmatch_store::{
-    Admin, Call, Durability, Erased, Erasures, Error, ErrorKind, Finding, ObservationSource,
-    Repaired, Result, Snapshot, Status, Store,
+    Admin, Call, Durability, Erased, Erasures, Error, ErrorKind, Finding, NewWrite,
+    ObservationSource, Repaired, Result, Snapshot, Status, Store, WriteSession,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -164,8 +165,8 @@ impl Store for EngineStore {
         self.catalog()?.drop_table(table, call)
     }
 
-    fn load(&self, table: TableId, rows: &dyn ObservationSource, call: &Call) -> Result<()> {
-        self.writer()?.loader.load(table.into(), rows, call)
+    fn begin(&self, write: NewWrite, call: &Call) -> Result<Box<dyn WriteSession>> {
+        begin(&self.owners, write, call)
     }
 
     fn upsert(

@@ -7,8 +7,9 @@
 //! STORE/segments/*.seg    rows; immutable, durable before the manifest names them
 //! STORE/segments/*.era    tombstones; immutable, too
 //! STORE/journal/*.log     upserted rows that are in no segment yet
-//! STORE/scratch/*.tmp     spill files, only while a load or a repair runs (those of a match are
-//!                         in TMPDIR)
+//! STORE/segments/*.his    the load history; immutable
+//! STORE/scratch/*         files of write sessions and repairs that run (those of a match are in
+//!                         TMPDIR)
 //! ```
 //! Readers read the manifest and keep an immutable version of it; they hold no lock. A writer takes the
 //! lock, adds files and replaces the manifest. The next holder of the lock removes what a killed writer
@@ -20,6 +21,7 @@ mod backup;
 mod engine_store;
 mod handle;
 mod owners;
+mod session;
 mod snapshot;
 
 pub use engine_store::EngineStore;

@@ -45,16 +45,25 @@ pub fn name_process(program: &str) {
     PROCESS.set((program, now().millis())).ok();
 }
 
+/// What this process does, and since when.
+fn this_process() -> &'static (String, u64) {
+    PROCESS.get_or_init(|| {
+        let path = std::env::current_exe().ok();
+        let name = path.as_deref().and_then(Path::file_name).unwrap_or_default();
+        let name = name.to_string_lossy().chars().take(PROGRAM_CHARS).collect();
+        (name, now().millis())
+    })
+}
+
+/// What this process does, such as `idmatch load`.
+pub(super) fn program() -> String {
+    this_process().0.clone()
+}
+
 impl LockNote {
     /// The note of this process.
     pub(crate) fn of_this_process(manifest: &Manifest, kept_before: u64) -> LockNote {
-        let default = || {
-            let path = std::env::current_exe().ok();
-            let name = path.as_deref().and_then(Path::file_name).unwrap_or_default();
-            let name = name.to_string_lossy().chars().take(PROGRAM_CHARS).collect();
-            (name, now().millis())
-        };
-        let (program, since) = PROCESS.get_or_init(default).clone();
+        let (program, since) = this_process().clone();
         let (store, generation) = (manifest.store, manifest.generation);
         LockNote { store, pid: std::process::id(), program, since, generation, kept_before }
     }

@@ -3,10 +3,11 @@
 //! Where a writer finds no note of this store in LOCK, such files may be all that is left of a newer state. They
 //! then stay until a person removes them: the note says so from then on ([`LockNote::kept_before`]).
 
-use super::paths::{JOURNAL, LOCK, SCRATCH, SEGMENTS, list};
+use super::paths::{JOURNAL, LOCK, SCRATCH, SEGMENTS, list, session_of, staging_lock};
 use super::{LockNote, Manifest, VersionSet};
 use crate::disk::io_error;
 use crate::file_name::any_file_number;
+use crate::identity::Identity;
 use crate::sync::Ordering::Relaxed;
 use idmatch_store::Result;
 use std::ffi::OsStr;
@@ -35,8 +36,56 @@ impl VersionSet {
         let kept_before = self.kept_before.load(Relaxed);
         let mut files = self.unnamed(manifest)?;
         files.retain(|path| number(path) >= kept_before);
-        files.extend(list(&*self.disk, &scratch)?.iter().map(|name| scratch.join(name)));
+        let staged = list(&*self.disk, &scratch)?;
+        let mut live = Vec::new();
+        for session in staged.iter().filter_map(|name| session_of(name)) {
+            if self.is_locked(&scratch.join(format!("{session}.lock")))? {
+                live.push(session);
+            }
+        }
+        let is_dead = |name: &&String| !live.iter().any(|session| name.starts_with(session));
+        files.extend(staged.iter().filter(is_dead).map(|name| scratch.join(name)));
         Ok(files)
+    }
+
+    /// Ends the replaces whose sessions are dead. Only while the publish lock is held.
+    ///
+    /// # Errors
+    /// Those of a publication.
+    pub(crate) fn end_dead_replaces(&self) -> Result<()> {
+        let version = self.current();
+        let mut dead = Vec::new();
+        for (id, entry) in &version.manifest.tables {
+            if let Some(fence) = &entry.fence
+                && !self.is_staging(fence.session)?
+            {
+                dead.push(*id);
+            }
+        }
+        if dead.is_empty() {
+            return Ok(());
+        }
+        let end = |manifest: &mut Manifest| {
+            dead.iter().try_for_each(|id| {
+                manifest.table_mut(*id)?.give_up_replace(None);
+                Ok(())
+            })
+        };
+        self.publish_locked(end, |version| version)
+    }
+
+    /// Whether a write session lives, in this process or in another.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn is_staging(&self, session: Identity) -> Result<bool> {
+        let (folder, lock) = (self.root.join(SCRATCH), staging_lock(session));
+        Ok(list(&*self.disk, &folder)?.contains(&lock) && self.is_locked(&folder.join(lock))?)
+    }
+
+    fn is_locked(&self, path: &Path) -> Result<bool> {
+        let lock = self.disk.try_lock(path).map_err(|e| io_error("lock", path, e))?;
+        Ok(lock.is_none())
     }
 
     /// Unnamed files that stay, as the note in LOCK says.
@@ -82,13 +131,6 @@ impl VersionSet {
             let unnamed = names.iter().filter(|name| !published.contains(name.as_str()));
             self.remove_files(unnamed.map(|name| self.segments().join(name)));
         }
-    }
-
-    /// Removes the spill files of a load.
-    pub(crate) fn remove_scratch(&self) {
-        let scratch = self.root.join(SCRATCH);
-        let names = self.disk.list(&scratch).unwrap_or_default();
-        self.remove_files(names.iter().map(|name| scratch.join(name)));
     }
 
     /// Removes files, best effort.

@@ -1,6 +1,7 @@
 //! The fixed paths in a store's folder.
 
 use crate::disk::{Disk, io_error};
+use crate::identity::Identity;
 use idmatch_store::Result;
 use std::io;
 use std::path::Path;
@@ -9,10 +10,21 @@ use std::path::Path;
 pub(crate) const LOCK: &str = "LOCK";
 /// The folder of segments and tombstone files.
 pub(crate) const SEGMENTS: &str = "segments";
-/// The folder of spill files.
+/// The folder of the files of write sessions and repairs.
 pub(crate) const SCRATCH: &str = "scratch";
 /// The folder of journal files.
 pub(crate) const JOURNAL: &str = "journal";
+
+/// The file among the scratch files that is locked as long as a write session lives. The names of the session's
+/// files begin with its identity.
+pub(crate) fn staging_lock(session: Identity) -> String {
+    format!("{session:?}.lock")
+}
+
+/// The session of such a file.
+pub(super) fn session_of(staging_lock: &str) -> Option<&str> {
+    staging_lock.strip_suffix(".lock")
+}
 
 /// The names in a folder; none if there is no such folder.
 pub(crate) fn list(disk: &dyn Disk, folder: &Path) -> Result<Vec<String>> {

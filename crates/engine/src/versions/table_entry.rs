@@ -7,8 +7,9 @@ use crate::identity::{Hex64, Identity};
 use crate::segment::SegmentInfo;
 use crate::tombstones::TombstoneFile;
 use idmatch_model::{Keep, Period, SeenAt, TableName, TableOptions};
-use idmatch_store::Result;
+use idmatch_store::{Error, Result};
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -151,21 +152,70 @@ impl TableEntry {
         self.kept.retain(|kept| now < kept.until);
     }
 
-    /// Adds segments that were made with these tombstones. Segments made with older ones may have rows that
-    /// were erased since; `now` is when that is noted.
+    /// Adds segments of new rows that were made with these tombstones. Segments made with older ones may have
+    /// rows that were erased since; `now` is when that is noted.
     pub(crate) fn add(
         &mut self,
         segments: Vec<SegmentInfo>,
         made_with: &[TombstoneFile],
         now: u64,
     ) {
+        self.add_to_epoch(self.epoch, segments, made_with, now);
+    }
+
+    /// The same for rows of an epoch.
+    pub(crate) fn add_to_epoch(
+        &mut self,
+        epoch: u64,
+        segments: Vec<SegmentInfo>,
+        made_with: &[TombstoneFile],
+        now: u64,
+    ) {
         let erased_since = (self.tombstones != made_with).then_some(now);
-        let epoch = self.epoch;
         self.segments.extend(segments.into_iter().map(|segment| SegmentInfo {
             erased_since,
             epoch,
             ..segment
         }));
+    }
+
+    /// The files of the segments by epoch. There is more than one only while a replace runs, and compactions
+    /// keep them apart.
+    pub(crate) fn files_by_epoch(&self) -> BTreeMap<u64, HashSet<&str>> {
+        let mut files: BTreeMap<u64, HashSet<&str>> = BTreeMap::new();
+        for segment in &self.segments {
+            files.entry(segment.epoch).or_default().insert(&segment.file);
+        }
+        files
+    }
+
+    /// Begins a replace: rows that are published from now on are of a new epoch, and stay.
+    pub(crate) fn begin_replace(&mut self, session: Identity) -> Fence {
+        self.give_up_replace(None);
+        self.epoch += 1;
+        let fence = Fence { session, epoch: self.epoch };
+        self.fence.insert(fence).clone()
+    }
+
+    /// Ends a replace: the segments of earlier epochs go.
+    ///
+    /// # Errors
+    /// `Expired` if another one has begun, or a repair has ended it.
+    pub(crate) fn end_replace(&mut self, fence: &Fence) -> Result<()> {
+        if self.fence.take_if(|there| there == fence).is_none() {
+            return Err(Error::replace_ended(&self.name));
+        }
+        self.segments.retain(|segment| segment.epoch >= fence.epoch);
+        Ok(())
+    }
+
+    /// Ends a replace without a change; that of a session, or any.
+    pub(crate) fn give_up_replace(&mut self, session: Option<Identity>) {
+        let is_it = |fence: &mut Fence| session.is_none_or(|session| fence.session == session);
+        if self.fence.take_if(is_it).is_some() {
+            let epoch = self.epoch;
+            self.segments.iter_mut().for_each(|segment| segment.epoch = epoch);
+        }
     }
 
     /// The files that the table needs, each with its ending.

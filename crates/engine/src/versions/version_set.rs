@@ -1,6 +1,6 @@
 //! The current version of a store, and how it changes.
 
-use super::paths::{JOURNAL, SCRATCH, SEGMENTS, list};
+use super::paths::{JOURNAL, SEGMENTS, list};
 use super::stored_file::{Collector, Reaper, StoredFile};
 use super::table_version::OpenPlace;
 use super::{FileNames, Manifest, MemtableSet, OpenSegments, TableVersion, Version};
@@ -75,13 +75,6 @@ impl VersionSet {
     /// The folder of the journal.
     pub(crate) fn journal(&self) -> PathBuf {
         self.root.join(JOURNAL)
-    }
-
-    /// The folder of spill files, made if there is none.
-    pub(crate) fn make_scratch(&self) -> Result<PathBuf> {
-        let scratch = self.root.join(SCRATCH);
-        self.disk.create_dir(&scratch).map_err(|e| io_error("make", &scratch, e))?;
-        Ok(scratch)
     }
 
     /// The version that is published, as far as this process knows.

@@ -1,12 +1,12 @@
 //! Renaming, swapping and dropping tables: beside loads, upserts, erasures, compactions and snapshots.
 
 use crate::common::{
-    Batches, GatedDisk, Row, assert_nothing_leaks_for_long, create, erase, load, name, open_apart,
-    upsert, wait_for_removals,
+    Batches, GatedDisk, Row, assert_nothing_leaks_for_long, count_rows, create, erase, load, name,
+    open_apart, upsert, wait_for_removals,
 };
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
-use idmatch_model::{Keep, Period, Side, Target, Window};
+use idmatch_model::{Keep, Period, Side, Target};
 use idmatch_store::{
     Admin, BatchSource, Call, ErrorKind, Lookup, OpenTables, Result, SourceBatch, Store, Table,
 };
@@ -38,16 +38,7 @@ fn rows(numbers: std::ops::Range<usize>) -> Batches {
 
 /// How many of the rows with these numbers a table has, both directions alike.
 fn count(table: &Table, numbers: std::ops::Range<usize>) -> usize {
-    let mut found = 0;
-    for number in numbers {
-        let (id, partner_id, _) = row(number);
-        let by_id = table.answers(Side::Id, &id, Window::ALL).unwrap().of(0).count();
-        let by_partner_id =
-            table.answers(Side::PartnerId, &partner_id, Window::ALL).unwrap().of(0).count();
-        assert_eq!(by_id, by_partner_id, "row {number}");
-        found += by_id;
-    }
-    found
+    count_rows(table, &numbers.map(row).collect::<Vec<_>>())
 }
 
 /// What fails for want of the table.

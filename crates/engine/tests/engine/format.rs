@@ -170,7 +170,7 @@ fn segments_are_as_the_page_says() {
     let table = create(&store, "t", Keep::All).unwrap();
     load(&table, &mut Batches::of_rows(&rows, 100)).unwrap();
     let files = files(dir.path());
-    assert_eq!(files.len(), 4);
+    assert_eq!(files.len(), 5);
     let expected: BTreeSet<Row> = rows.into_iter().collect();
     let mut randoms = BTreeSet::new();
     let manifest = sealed("manifest", &files[0]);

@@ -93,7 +93,8 @@ fn a_snapshot_answers_as_before_from_files_that_stay_until_it_is_dropped() {
 fn unnamed_bytes(root: &Path) -> u64 {
     let (table, json) = table_file(root, "t");
     let first = manifest(root).unwrap()["journal"]["first"].as_u64().unwrap();
-    let mut named = BTreeSet::from([table]);
+    let history = &manifest(root).unwrap()["history"][0]["file"];
+    let mut named = BTreeSet::from([table, history.as_str().unwrap().to_owned()]);
     for list in ["segments", "erasures"] {
         let files = json[list].as_array().unwrap().iter();
         named.extend(files.map(|file| file["file"].as_str().unwrap().to_owned()));

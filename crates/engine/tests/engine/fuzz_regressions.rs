@@ -13,9 +13,10 @@ use std::sync::LazyLock;
 
 type Target = (&'static str, fn(&[u8]));
 
-const TARGETS: [Target; 10] = [
+const TARGETS: [Target; 11] = [
     ("manifest", fuzzing::manifest),
     ("table", fuzzing::table),
+    ("history", fuzzing::history),
     ("lock_note", fuzzing::lock_note),
     ("segment", fuzzing::segment),
     ("id_page", fuzzing::id_page),
@@ -112,9 +113,10 @@ fn good_files_are_good() {
         FILES.iter().filter(|file| file.starts_with(magic.as_bytes())).collect()
     };
     let segments = of("IDMSEG");
-    let others = ["idmatch-manifest 2 ", "idmatch-table 2 ", "IDMJRN", "IDMERA"]
-        .map(|magic| of(magic).len());
-    assert_eq!((segments.len(), others, FILES.len()), (4, [1, 2, 1, 2], 10));
+    let others =
+        ["idmatch-manifest 2 ", "idmatch-table 2 ", "idmatch-history 2 ", "IDMJRN", "IDMERA"]
+            .map(|magic| of(magic).len());
+    assert_eq!((segments.len(), others, FILES.len()), (4, [1, 2, 1, 1, 2], 11));
     for segment in segments {
         assert!(fuzzing::is_good_segment(segment));
         let mut changed = segment.clone();

@@ -179,20 +179,18 @@ fn fields_of_later_features_are_written_back() {
     copy_store(&golden(), root);
     // One file for each list that names some, with a number that the store has not used.
     let sum = "00000000000000ff";
-    let files = ["100.era", "101.era", "102.his", "103.era", "104.seg"];
+    let files = ["100.era", "101.era", "103.era", "104.seg"];
     let files = files.map(|file| format!("{:0>14}", file));
     for file in &files {
         fs::write(root.join("segments").join(file), "later").unwrap();
     }
-    let [erasures, of_name, history, deletes, aside] = files.each_ref();
+    let [erasures, of_name, deletes, aside] = files.each_ref();
     let mut json = manifest(root).unwrap();
     json["next_file"] = 200.into();
     json["erase_within"] = "30d".into();
     json["erasures"] = serde_json::json!([{"file": erasures, "count": 1, "sum": sum}]);
     json["names_erasures"] =
         serde_json::json!({"gone": [{"file": of_name, "count": 1, "sum": sum}]});
-    json["history"] =
-        serde_json::json!([{"file": history, "first": 1, "last": 2, "bytes": 5, "sum": sum}]);
     write_manifest(root, &json);
     let (_, mut table) = table_file(root, "newest");
     let mut segment = table["segments"][0].clone();
@@ -200,7 +198,6 @@ fn fields_of_later_features_are_written_back() {
     table["options"]["undo_for"] = "7d".into();
     table["kept"] = serde_json::json!([{"retention": "24mo", "until": 4_102_444_800_000_u64}]);
     table["epoch"] = 2.into();
-    table["fence"] = serde_json::json!({"session": "0".repeat(32), "epoch": 3});
     table["deletes"] = serde_json::json!([{"file": deletes, "load": 7, "sum": sum}]);
     table["put_aside"] =
         serde_json::json!([{"load": 6, "epoch": 1, "segments": [segment], "until": 9}]);
@@ -215,11 +212,11 @@ fn fields_of_later_features_are_written_back() {
     let store = EngineStore::open(root).unwrap();
     load(&store.table(&name("newest")).unwrap(), &mut Batches::of_rows(&rows(), 10)).unwrap();
     let after = manifest(root).unwrap();
-    for key in ["erase_within", "erasures", "names_erasures", "history"] {
+    for key in ["erase_within", "erasures", "names_erasures"] {
         assert_eq!(after[key], json[key], "{key}");
     }
     let (_, after) = table_file(root, "newest");
-    for key in ["kept", "epoch", "fence", "deletes", "put_aside", "next_load"] {
+    for key in ["kept", "epoch", "deletes", "put_aside", "next_load"] {
         assert_eq!(after[key], table[key], "{key}");
     }
     assert_eq!(after["options"]["undo_for"], "7d");

@@ -89,11 +89,13 @@ fn an_older_manifest_stops_writers_and_readers_delete_nothing() {
         load(&table, &mut Batches::of_rows(&rows("a"), 1_000)).unwrap();
     }
     let old_table = root.join("segments").join(table_file(root, "t").0);
-    let [old_manifest, old_bytes] =
-        [&root.join("MANIFEST"), &old_table].map(|path| fs::read(path).unwrap());
+    let old_history = manifest(root).unwrap()["history"][0]["file"].as_str().unwrap().to_owned();
+    let old = [root.join("MANIFEST"), old_table, root.join("segments").join(old_history)];
+    let old = old.map(|path| (fs::read(&path).unwrap(), path));
     load(&open().table(&name("t")).unwrap(), &mut Batches::of_rows(&more, 1_000)).unwrap();
-    fs::write(root.join("MANIFEST"), &old_manifest).unwrap();
-    fs::write(&old_table, &old_bytes).unwrap();
+    for (bytes, path) in old {
+        fs::write(path, bytes).unwrap();
+    }
 
     let before = files(root);
     let table = open().table(&name("t")).unwrap();

@@ -37,6 +37,8 @@ mod recover;
 mod removal;
 mod repair;
 mod retention;
+mod sessions;
+mod sessions_power;
 mod snapshots;
 mod soak;
 mod upserts;

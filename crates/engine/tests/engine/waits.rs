@@ -8,7 +8,7 @@ use crate::common::{
 };
 use idmatch_engine::EngineStore;
 use idmatch_model::{Keep, SeenAt, Target};
-use idmatch_store::{Admin, BatchSource, Call, OpenTables, Result, SourceBatch, Table};
+use idmatch_store::{Admin, Call, OpenTables, Result, Table};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
@@ -88,20 +88,6 @@ fn no_write_waits_for_a_backup() {
     }
 }
 
-/// A source that says when it is asked first, and then waits.
-struct Paused(Option<(Sender<()>, Receiver<()>)>);
-
-impl BatchSource for Paused {
-    fn next_batch(&mut self) -> Result<Option<SourceBatch>> {
-        // Each thread of a load asks.
-        if let Some((asked, go_on)) = self.0.take() {
-            asked.send(()).unwrap();
-            go_on.recv().unwrap();
-        }
-        Ok(None)
-    }
-}
-
 /// Runs a call while another operation is in the middle, and then lets that go on.
 fn give_up_during(
     goes_on: impl FnOnce() + Send,
@@ -128,17 +114,17 @@ fn give_up_during(
 fn no_call_waits_for_another_operation_beyond_its_deadline() {
     let (dir, disk) = (tempfile::tempdir().unwrap(), GatedDisk::new());
     let (_store, table) = store(&disk, dir.path());
-    let (asked, reached) = channel();
-    let (open, go_on) = channel();
+    // One sorts at a time.
+    let gate = disk.close_for(".seg");
     let loading = table.clone();
-    let goes_on = move || load(&loading, &mut Paused(Some((asked, go_on)))).unwrap();
+    let goes_on = move || load(&loading, &mut Batches::of_rows(&rows(), 100)).unwrap();
     let other = table.clone();
     let waits = move |call: Call| {
         let again = other.with_call(call);
         assert_cancelled(again.repair(false), "a repair during a load");
         load(&again, &mut Batches::of_rows(&rows()[..9], 9))
     };
-    give_up_during(goes_on, &reached, &open, waits, "a load during a load");
+    give_up_during(goes_on, &gate.reached, &gate.open, waits, "a load while another sorts");
 
     let gate = disk.close_for(".era");
     let erasing = table.clone();

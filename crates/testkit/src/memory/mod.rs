@@ -6,80 +6,25 @@
 
 mod matched;
 mod observed;
+mod session;
+mod state;
 mod table;
 
-use idmatch_model::{
-    ErasureKey, Period, SeenAt, TableId, TableName, TableOptions, Target, check_id,
-};
+use idmatch_model::{ErasureKey, Period, SeenAt, TableId, TableName, TableOptions, Target};
 use idmatch_store::{
-    Admin, Call, Durability, Erased, Erasures, Error, ErrorFields, ErrorKind, Finding,
-    ObservationSource, Repaired, Result, Snapshot, Store, TableSnapshot, Version, now,
+    Admin, Call, Durability, Erased, Erasures, Error, ErrorFields, ErrorKind, Finding, NewWrite,
+    ObservationSource, Repaired, Result, Snapshot, Store, TableSnapshot, Version, WriteSession,
+    now,
 };
-use observed::Observed;
-use std::collections::BTreeMap;
+use session::{begin, rows_of};
+use state::{State, random};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use table::MemoryTable;
 
 /// A store that is gone when its last clone is dropped.
 #[derive(Clone, Default)]
 pub struct MemoryStore(Arc<Mutex<State>>);
-
-#[derive(Clone, Default)]
-struct State {
-    /// Shared with the snapshots that show no other tables.
-    tables: Arc<BTreeMap<TableName, MemoryTable>>,
-    /// The tombstones of names that tables have left.
-    left: BTreeMap<TableName, Vec<(u128, SeenAt)>>,
-    /// What tombstones are hashed with; chosen with the first.
-    erasure_key: Option<ErasureKey>,
-    /// The writes so far.
-    commit: u64,
-    /// Names the store; chosen with the first table.
-    id: u128,
-}
-
-impl State {
-    fn table(&self, id: TableId) -> Result<&MemoryTable> {
-        self.tables.values().find(|table| table.id == id).ok_or_else(|| missing(id))
-    }
-
-    fn resolve(&self, name: &TableName) -> Result<&MemoryTable> {
-        self.tables.get(name).ok_or_else(|| unnamed(name))
-    }
-
-    /// A table that is about to change.
-    fn change(&mut self, id: TableId) -> Result<&mut MemoryTable> {
-        self.commit += 1;
-        Arc::make_mut(&mut self.tables)
-            .values_mut()
-            .find(|table| table.id == id)
-            .ok_or_else(|| missing(id))
-    }
-
-    /// Takes the table of this name out, to be given another one or none.
-    fn take(&mut self, name: &TableName) -> Result<MemoryTable> {
-        self.commit += 1;
-        Arc::make_mut(&mut self.tables).remove(name).ok_or_else(|| unnamed(name))
-    }
-
-    /// Gives a table a name that is free, with the tombstones that the name has.
-    fn put(&mut self, mut table: MemoryTable, name: &TableName) -> Result<()> {
-        if let Some(tombstones) = self.left.remove(name) {
-            let key = self.key()?;
-            Arc::make_mut(&mut table.observed).erase(key, &tombstones);
-        }
-        table.name = name.clone();
-        Arc::make_mut(&mut self.tables).insert(name.clone(), table);
-        Ok(())
-    }
-
-    /// What tombstones are hashed with.
-    fn key(&mut self) -> Result<ErasureKey> {
-        let new = ErasureKey::new(random()?);
-        Ok(*self.erasure_key.get_or_insert(new))
-    }
-}
 
 impl MemoryStore {
     /// A store without tables.
@@ -88,7 +33,7 @@ impl MemoryStore {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        state::lock(&self.0)
     }
 
     /// Adds all rows at once.
@@ -96,18 +41,9 @@ impl MemoryStore {
         let mut rows = Vec::new();
         while let Some(batch) = source.next_batch()? {
             call.check()?;
-            let pairs = batch.ids.iter().zip(batch.partner_ids.iter());
-            for ((id, partner_id), seen_at) in pairs.zip(&batch.seen_at) {
-                let (id, partner_id) = (check_id(id)?, check_id(partner_id)?);
-                rows.push((id.to_owned(), partner_id.to_owned(), *seen_at));
-            }
+            rows.extend(rows_of(&batch)?);
         }
-        let mut state = self.lock();
-        let table = state.change(id)?;
-        let (keep, observed) = (table.options.keep, Arc::make_mut(&mut table.observed));
-        for (id, partner_id, seen_at) in rows {
-            observed.add(keep, &id, &partner_id, seen_at);
-        }
+        self.lock().change(id)?.add(&rows);
         Ok(())
     }
 }
@@ -130,8 +66,9 @@ impl Store for MemoryStore {
             Some(table) => Err(Error::other_options(name, &table.options, options)),
             None => {
                 let (name, options) = (name.clone(), options.clone());
-                let observed = Arc::new(Observed::default());
-                state.put(MemoryTable { id, name: name.clone(), options, observed }, &name)?;
+                let (observed, replacing) = (Arc::default(), None);
+                let table = MemoryTable { id, name: name.clone(), options, observed, replacing };
+                state.put(table, &name)?;
                 Ok(id)
             }
         }
@@ -175,8 +112,9 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    fn load(&self, table: TableId, rows: &dyn ObservationSource, call: &Call) -> Result<()> {
-        self.add(table, rows, call)
+    fn begin(&self, write: NewWrite, call: &Call) -> Result<Box<dyn WriteSession>> {
+        call.check()?;
+        begin(&self.0, write)
     }
 
     fn upsert(
@@ -281,20 +219,4 @@ impl Snapshot for MemorySnapshot {
         let table = self.state.table(id)?.clone();
         Ok(Arc::new(table.at(self.version(), self.at)))
     }
-}
-
-fn unnamed(name: &TableName) -> Error {
-    let text = format!("there is no table {name}; create it first");
-    Error::new(ErrorKind::TableNotFound, text)
-}
-
-fn missing(id: TableId) -> Error {
-    Error::new(ErrorKind::TableNotFound, format!("there is no table with the identity {id}"))
-}
-
-fn random() -> Result<[u8; 16]> {
-    let mut random = [0; 16];
-    getrandom::fill(&mut random)
-        .map_err(|e| Error::with_source(ErrorKind::Io, "the system gives no random bytes", e))?;
-    Ok(random)
 }

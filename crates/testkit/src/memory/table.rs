@@ -2,14 +2,31 @@
 
 use super::matched::MemoryMatch;
 use super::observed::Observed;
-use idmatch_model::{SeenAt, TableId, TableName, TableOptions, Window, check_id};
+use idmatch_model::{Keep, SeenAt, TableId, TableName, TableOptions, Window, check_id};
 use idmatch_store::{
     Answers, BatchSource, Call, Distinct, JudgedPopulation, Lookup, Match, MatchQuery, MatchSink,
-    PARTS, Parts, Result, RowLane, TableSnapshot, TableStats, UnmatchedReason, Version,
+    PARTS, Parts, Result, RowLane, SessionId, TableSnapshot, TableStats, UnmatchedReason, Version,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use twox_hash::XxHash3_64;
+
+/// A row as (id, partner_id, seen_at).
+pub(super) type StagedRow = (String, String, SeenAt);
+
+/// A replace that runs: what was written since it began.
+#[derive(Clone)]
+pub(super) struct Replacing {
+    pub(super) session: SessionId,
+    pub(super) since: Arc<Observed>,
+}
+
+impl Replacing {
+    /// Adds a row that is written meanwhile.
+    fn add(&mut self, keep: Keep, (id, partner_id, seen_at): &StagedRow) {
+        Arc::make_mut(&mut self.since).add(keep, id, partner_id, *seen_at);
+    }
+}
 
 /// A table in memory. A clone is a copy.
 #[derive(Clone)]
@@ -18,9 +35,21 @@ pub(super) struct MemoryTable {
     pub(super) name: TableName,
     pub(super) options: TableOptions,
     pub(super) observed: Arc<Observed>,
+    pub(super) replacing: Option<Replacing>,
 }
 
 impl MemoryTable {
+    /// Adds rows.
+    pub(super) fn add(&mut self, rows: &[StagedRow]) {
+        let (keep, observed) = (self.options.keep, Arc::make_mut(&mut self.observed));
+        for row in rows {
+            observed.add(keep, &row.0, &row.1, row.2);
+            if let Some(replacing) = &mut self.replacing {
+                replacing.add(keep, row);
+            }
+        }
+    }
+
     /// The table at a version, by this reading of the clock.
     pub(super) fn at(self, version: Option<Version>, at: SeenAt) -> MemoryTableSnapshot {
         MemoryTableSnapshot { table: self, version, at }

@@ -118,6 +118,7 @@ fn named_files(root: &Path) -> BTreeSet<String> {
     let names = manifest["names_erasures"].as_object().unwrap().values();
     let mut named: BTreeSet<_> =
         names.flat_map(|files| files.as_array().unwrap()).map(file).collect();
+    named.extend(manifest["history"].as_array().unwrap().iter().map(file));
     for table in manifest["tables"].as_object().unwrap().values() {
         let (of_table, json) = table_file(root, table["name"].as_str().unwrap());
         named.insert(of_table);

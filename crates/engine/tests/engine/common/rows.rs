@@ -4,8 +4,8 @@ use super::question::{Question, ask};
 use arrow_array::{ArrayRef, RecordBatch, StringArray, TimestampMillisecondArray};
 use idmatch_model::{Keep, Pick, SeenAt, Side, TableName, TableOptions, Target, Window};
 use idmatch_store::{
-    BatchSource, Erased, Ingest, MatchQuery, OpenTables, Reject, RejectSink, Result, SourceBatch,
-    Table, now,
+    BatchSource, Erased, Ingest, MatchQuery, ObservationSource, Observations, OpenTables, Reject,
+    RejectSink, Result, SourceBatch, Table, now,
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -61,6 +61,27 @@ impl RejectSink for NoRejects {
 /// Loads from a source; a bad row would be an error.
 pub(crate) fn load(table: &Table, source: &mut dyn BatchSource) -> Result<()> {
     table.load(&Ingest::new(true, now(), &mut NoRejects).judged(source))
+}
+
+/// The rows of a source, judged.
+pub(crate) fn observations(source: &mut dyn BatchSource) -> Vec<Observations> {
+    let mut rejects = NoRejects;
+    let ingest = Ingest::new(true, now(), &mut rejects);
+    let judged = ingest.judged(source);
+    std::iter::from_fn(|| judged.next_batch().unwrap()).collect()
+}
+
+/// How many of these rows a table has, both directions alike.
+pub(crate) fn count_rows(table: &Table, rows: &[Row]) -> usize {
+    let mut found = 0;
+    for (id, partner_id, _) in rows {
+        let by_id = table.answers(Side::Id, id, Window::ALL).unwrap().of(0).count();
+        let by_partner_id =
+            table.answers(Side::PartnerId, partner_id, Window::ALL).unwrap().of(0).count();
+        assert_eq!(by_id, by_partner_id, "{id}");
+        found += by_id;
+    }
+    found
 }
 
 /// Batches of so many rows, which can be told apart.

@@ -1,0 +1,166 @@
+//! Write sessions on servers: a part is written as it arrives, and visible then. A commit only counts.
+
+use crate::context::TableContext;
+use crate::schema::keyspace::random;
+use crate::write::load::{load, upsert};
+use idmatch_store::{
+    Call, Committed, Error, ErrorFields, ErrorKind, NewWrite, ObservationSource, Observations,
+    PartReceipt, PartWriter, Result, SessionId, WriteKind, WriteSession,
+};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A session.
+struct CqlSession {
+    context: Arc<TableContext>,
+    id: SessionId,
+    parts: Arc<Mutex<Parts>>,
+}
+
+#[derive(Default)]
+struct Parts {
+    /// The rows of each finished part.
+    written: BTreeMap<u128, u64>,
+    outcome: Option<Committed>,
+    has_ended: bool,
+}
+
+struct CqlPart {
+    context: Arc<TableContext>,
+    rows: u64,
+    parts: Arc<Mutex<Parts>>,
+}
+
+/// Begins a session of a table.
+///
+/// # Errors
+/// `Unsupported` for a replace and for a key.
+pub(crate) fn begin(context: Arc<TableContext>, write: &NewWrite) -> Result<Box<dyn WriteSession>> {
+    if write.kind == WriteKind::Replace {
+        return Err(unsupported(
+            "replace the rows of a table",
+            "load into a new table, and read that one from then on",
+        ));
+    }
+    if write.key.is_some() {
+        let instead = "the same write without a key: rows may be sent again";
+        return Err(unsupported("keep the outcomes of keys", instead));
+    }
+    let id = SessionId(u128::from_be_bytes(random()?));
+    Ok(Box::new(CqlSession { context, id, parts: Arc::default() }))
+}
+
+fn unsupported(what: &str, instead: &str) -> Error {
+    let text = format!("a store on servers does not {what}; {instead}");
+    let fields = ErrorFields::Unsupported { instead: instead.to_owned() };
+    Error::new(ErrorKind::Unsupported, text).with_fields(fields)
+}
+
+impl CqlSession {
+    fn check_staging(&self) -> Result<()> {
+        match lock(&self.parts).has_ended {
+            true => Err(Error::session_ended()),
+            false => Ok(()),
+        }
+    }
+}
+
+fn lock(parts: &Mutex<Parts>) -> MutexGuard<'_, Parts> {
+    parts.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Notes a part that is written.
+fn finish(parts: &Mutex<Parts>, rows: u64) -> Result<PartReceipt> {
+    let id = u128::from_be_bytes(random()?);
+    lock(parts).written.insert(id, rows);
+    Ok(PartReceipt { id, rows, rejected: 0 })
+}
+
+impl WriteSession for CqlSession {
+    fn id(&self) -> SessionId {
+        self.id
+    }
+
+    fn outcome(&self) -> Option<Committed> {
+        lock(&self.parts).outcome
+    }
+
+    fn part(&self) -> Result<Box<dyn PartWriter>> {
+        self.check_staging()?;
+        let (context, parts) = (self.context.clone(), self.parts.clone());
+        Ok(Box::new(CqlPart { context, rows: 0, parts }))
+    }
+
+    fn stage(&self, rows: &dyn ObservationSource, call: &Call) -> Result<PartReceipt> {
+        self.check_staging()?;
+        let counted = Counted { source: rows, rows: AtomicU64::new(0) };
+        load(&self.context, &counted, call)?;
+        finish(&self.parts, counted.rows.into_inner())
+    }
+
+    fn commit(&self, receipts: &[PartReceipt], _: &Call) -> Result<Committed> {
+        let mut parts = lock(&self.parts);
+        if let Some(outcome) = parts.outcome {
+            return Ok(outcome);
+        }
+        if parts.has_ended {
+            return Err(Error::session_ended());
+        }
+        PartReceipt::ids(receipts, |id| parts.written.contains_key(&id))?;
+        let outcome = Committed::of(self.id, receipts);
+        (parts.outcome, parts.has_ended) = (Some(outcome), true);
+        Ok(outcome)
+    }
+
+    fn abort(&self) -> Result<()> {
+        let mut parts = lock(&self.parts);
+        if parts.outcome.is_some() {
+            return Err(Error::session_committed());
+        }
+        parts.has_ended = true;
+        Ok(())
+    }
+}
+
+impl PartWriter for CqlPart {
+    fn add(&mut self, rows: &Observations) -> Result<()> {
+        if lock(&self.parts).has_ended {
+            return Err(Error::session_ended());
+        }
+        self.rows += rows.len() as u64;
+        let batch = Mutex::new(Some(rows.clone()));
+        upsert(&self.context, &OneBatch(batch), &Call::default())
+    }
+
+    fn finish(self: Box<Self>) -> Result<PartReceipt> {
+        finish(&self.parts, self.rows)
+    }
+}
+
+/// A source that counts its rows.
+struct Counted<'s> {
+    source: &'s dyn ObservationSource,
+    rows: AtomicU64,
+}
+
+impl ObservationSource for Counted<'_> {
+    fn next_batch(&self) -> Result<Option<Observations>> {
+        let batch = self.source.next_batch()?;
+        self.rows.fetch_add(batch.as_ref().map_or(0, |batch| batch.len() as u64), Relaxed);
+        Ok(batch)
+    }
+
+    fn is_strict(&self) -> bool {
+        self.source.is_strict()
+    }
+}
+
+/// The rows of one batch.
+struct OneBatch(Mutex<Option<Observations>>);
+
+impl ObservationSource for OneBatch {
+    fn next_batch(&self) -> Result<Option<Observations>> {
+        Ok(self.0.lock().unwrap_or_else(PoisonError::into_inner).take())
+    }
+}

@@ -1,0 +1,159 @@
+//! A write that is staged: its parts, and what its commit has done so far.
+//!
+//! Must not know who commits it. Invariant: a part is staged once, and a commit takes exactly the parts
+//! that it names.
+
+use super::partition::{Partitioned, Partitioner, partition_rows};
+use super::spill::Spill;
+use super::staging::StagingFiles;
+use crate::encoding::HashSeed;
+use crate::identity::{Identity, random};
+use crate::options::MemoryLimits;
+use crate::segment::SegmentInfo;
+use crate::sync::{AtomicBool, AtomicUsize, Mutex, Ordering::Relaxed, Rank, RankedMutex};
+use crate::tombstones::TombstoneFile;
+use crate::versions::{Fence, HistoryEntry};
+use crate::writer_lock::WriterGuard;
+use idmatch_store::{
+    Call, Committed, Error, NewWrite, ObservationSource, PartReceipt, Result, SessionId, WriteKind,
+};
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+/// A write that is staged.
+pub(crate) struct StagedWrite {
+    pub(super) table: Identity,
+    pub(super) fence: Option<Fence>,
+    pub(super) files: StagingFiles,
+    kind: WriteKind,
+    key: Option<Identity>,
+    sources: Vec<String>,
+    /// Kept until the session ends, if others are to wait for it.
+    pub(super) guard: Mutex<Option<Arc<WriterGuard>>>,
+    limits: MemoryLimits,
+    seed: HashSeed,
+    pub(super) spill: Arc<Spill>,
+    /// Bytes of parts that stay in memory.
+    memory: AtomicUsize,
+    parts: Mutex<BTreeMap<u128, Partitioned>>,
+    /// Held during a commit.
+    pub(super) phase: RankedMutex<Phase>,
+    /// What others ask, who do not wait for a commit.
+    pub(super) is_staging: AtomicBool,
+    pub(super) outcome: OnceLock<Committed>,
+}
+
+/// How far a session is.
+pub(super) enum Phase {
+    Staging,
+    Sorted(Sorted),
+    Ended,
+}
+
+/// The rows of a session as segments among its own files.
+pub(super) struct Sorted {
+    pub(super) segments: Vec<SegmentInfo>,
+    /// The tombstones that they obey.
+    pub(super) made_with: Vec<TombstoneFile>,
+}
+
+impl StagedWrite {
+    pub(super) fn new(
+        write: NewWrite,
+        fence: Option<Fence>,
+        key: Option<Identity>,
+        (files, guard): (StagingFiles, Option<Arc<WriterGuard>>),
+        (limits, seed): (MemoryLimits, HashSeed),
+    ) -> StagedWrite {
+        StagedWrite {
+            table: write.table.into(),
+            fence,
+            kind: write.kind,
+            key,
+            sources: write.sources,
+            guard: Mutex::new(guard),
+            limits,
+            seed,
+            spill: Arc::new(Spill::new(&files)),
+            files,
+            memory: AtomicUsize::new(0),
+            parts: Mutex::default(),
+            phase: RankedMutex::new(Rank::Session, Phase::Staging),
+            is_staging: AtomicBool::new(true),
+            outcome: OnceLock::new(),
+        }
+    }
+
+    /// The identity of the session.
+    pub(crate) fn id(&self) -> SessionId {
+        SessionId(u128::from_be_bytes(self.files.id.0))
+    }
+
+    /// The outcome, once it is committed.
+    pub(crate) fn outcome(&self) -> Option<Committed> {
+        self.outcome.get().copied()
+    }
+
+    /// What puts rows into a part.
+    ///
+    /// # Errors
+    /// `Expired` if the session has ended.
+    pub(crate) fn partitioner(&self) -> Result<Partitioner> {
+        self.check_staging()?;
+        Ok(Partitioner::new(&self.spill, self.limits.chunk_bytes, self.seed))
+    }
+
+    /// Stages a source to its end, on all processors.
+    ///
+    /// # Errors
+    /// Those of the source; `Expired`, `Io`, `Cancelled`.
+    pub(crate) fn stage(&self, source: &dyn ObservationSource, call: &Call) -> Result<PartReceipt> {
+        self.check_staging()?;
+        let (chunk_bytes, seed) = (self.limits.chunk_bytes, self.seed);
+        self.add_part(partition_rows(&self.spill, chunk_bytes, seed, source, call)?)
+    }
+
+    /// Adds a part that is whole.
+    ///
+    /// # Errors
+    /// `Expired` if the session has ended; `Io`.
+    pub(crate) fn add_part(&self, mut part: Partitioned) -> Result<PartReceipt> {
+        self.check_staging()?;
+        let bytes = part.memory_bytes();
+        let before = self.memory.fetch_add(bytes, Relaxed);
+        if before > 0 && before + bytes > self.limits.run_bytes {
+            part.spill(&self.spill)?;
+            self.memory.fetch_sub(bytes, Relaxed);
+        }
+        let (id, rows) = (u128::from_be_bytes(random()?), part.rows());
+        self.parts.lock().insert(id, part);
+        Ok(PartReceipt { id, rows, rejected: 0 })
+    }
+
+    /// Forgets all parts.
+    pub(super) fn drop_parts(&self) {
+        self.parts.lock().clear();
+    }
+
+    /// What the load history says of it.
+    pub(super) fn history(&self, outcome: Committed) -> HistoryEntry {
+        HistoryEntry::new(self.table, self.kind, self.key, &self.sources, outcome)
+    }
+
+    fn check_staging(&self) -> Result<()> {
+        match self.is_staging.load(Relaxed) {
+            true => Ok(()),
+            false => Err(Error::session_ended()),
+        }
+    }
+
+    /// The rows of these parts, which are not staged any more.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a part that is not staged here.
+    pub(super) fn take_parts(&self, receipts: &[PartReceipt]) -> Result<Partitioned> {
+        let mut parts = self.parts.lock();
+        let ids = PartReceipt::ids(receipts, |id| parts.contains_key(&id))?;
+        Ok(Partitioned::joined(ids.iter().filter_map(|id| parts.remove(id))))
+    }
+}

@@ -1,0 +1,62 @@
+//! The temporary files of one load, in the folder of scratch files: their names begin with its identity.
+//!
+//! A lock file among them is locked as long as the load lives, also in a process that is not the writer: the
+//! holder of the writer lock removes the files of loads that are dead. Must not know what the files are for.
+
+use crate::disk::{Disk, Lock, io_error};
+use crate::identity::Identity;
+use crate::versions::{SCRATCH, VersionSet, staging_lock};
+use idmatch_store::{Error, ErrorKind, Result};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The files of a load. They go when this is dropped.
+pub(crate) struct StagingFiles {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) id: Identity,
+    folder: PathBuf,
+    _lock: Box<dyn Lock>,
+    /// The process that made it: a fork removes nothing.
+    process: u32,
+}
+
+impl StagingFiles {
+    /// Makes the lock file of a new load. Only while the writer lock is held, or its holder might remove it.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn new(versions: &VersionSet) -> Result<StagingFiles> {
+        let (disk, folder) = (versions.disk.clone(), versions.root.join(SCRATCH));
+        disk.create_dir(&folder).map_err(|e| io_error("make", &folder, e))?;
+        let id = Identity::random()?;
+        let path = folder.join(staging_lock(id));
+        let lock = disk.try_lock(&path).map_err(|e| io_error("lock", &path, e))?;
+        let taken = || Error::new(ErrorKind::Io, format!("{} is locked", path.display()));
+        let _lock = lock.ok_or_else(taken)?;
+        Ok(StagingFiles { disk, id, folder, _lock, process: std::process::id() })
+    }
+
+    /// The folder that the files are in.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The path of a file of this load.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{:?}-{name}", self.id))
+    }
+}
+
+impl Drop for StagingFiles {
+    fn drop(&mut self) {
+        if self.process != std::process::id() {
+            return;
+        }
+        let prefix = format!("{:?}", self.id);
+        let names = self.disk.list(&self.folder).unwrap_or_default();
+        for name in names.iter().filter(|name| name.starts_with(&prefix)) {
+            // Best effort: the next holder of the writer lock does it again.
+            self.disk.remove(&self.folder.join(name)).ok();
+        }
+    }
+}

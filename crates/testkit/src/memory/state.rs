@@ -1,0 +1,88 @@
+//! The state of the reference: its tables by name, and what names without a table keep. Must not know sessions.
+
+use super::table::MemoryTable;
+use idmatch_model::{ErasureKey, SeenAt, TableId, TableName};
+use idmatch_store::{Committed, Error, ErrorKind, Result, WriteKey, WriteKind};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The outcomes of keys.
+type Outcomes = BTreeMap<(TableId, WriteKey), (WriteKind, Committed)>;
+
+#[derive(Clone, Default)]
+pub(super) struct State {
+    /// Shared with the snapshots that show no other tables.
+    pub(super) tables: Arc<BTreeMap<TableName, MemoryTable>>,
+    /// The tombstones of names that tables have left.
+    pub(super) left: BTreeMap<TableName, Vec<(u128, SeenAt)>>,
+    /// What tombstones are hashed with; chosen with the first.
+    pub(super) erasure_key: Option<ErasureKey>,
+    /// The writes so far.
+    pub(super) commit: u64,
+    /// Names the store; chosen with the first table.
+    pub(super) id: u128,
+    pub(super) outcomes: Outcomes,
+}
+
+impl State {
+    pub(super) fn table(&self, id: TableId) -> Result<&MemoryTable> {
+        self.tables.values().find(|table| table.id == id).ok_or_else(|| missing(id))
+    }
+
+    pub(super) fn resolve(&self, name: &TableName) -> Result<&MemoryTable> {
+        self.tables.get(name).ok_or_else(|| unnamed(name))
+    }
+
+    /// A table that is about to change.
+    pub(super) fn change(&mut self, id: TableId) -> Result<&mut MemoryTable> {
+        self.commit += 1;
+        Arc::make_mut(&mut self.tables)
+            .values_mut()
+            .find(|table| table.id == id)
+            .ok_or_else(|| missing(id))
+    }
+
+    /// Takes the table of this name out, to be given another one or none.
+    pub(super) fn take(&mut self, name: &TableName) -> Result<MemoryTable> {
+        self.commit += 1;
+        Arc::make_mut(&mut self.tables).remove(name).ok_or_else(|| unnamed(name))
+    }
+
+    /// Gives a table a name that is free, with the tombstones that the name has.
+    pub(super) fn put(&mut self, mut table: MemoryTable, name: &TableName) -> Result<()> {
+        if let Some(tombstones) = self.left.remove(name) {
+            let key = self.key()?;
+            Arc::make_mut(&mut table.observed).erase(key, &tombstones);
+        }
+        table.name = name.clone();
+        Arc::make_mut(&mut self.tables).insert(name.clone(), table);
+        Ok(())
+    }
+
+    /// What tombstones are hashed with.
+    pub(super) fn key(&mut self) -> Result<ErasureKey> {
+        let new = ErasureKey::new(random()?);
+        Ok(*self.erasure_key.get_or_insert(new))
+    }
+}
+
+/// Locks a state.
+pub(super) fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn unnamed(name: &TableName) -> Error {
+    let text = format!("there is no table {name}; create it first");
+    Error::new(ErrorKind::TableNotFound, text)
+}
+
+fn missing(id: TableId) -> Error {
+    Error::new(ErrorKind::TableNotFound, format!("there is no table with the identity {id}"))
+}
+
+pub(super) fn random() -> Result<[u8; 16]> {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random)
+        .map_err(|e| Error::with_source(ErrorKind::Io, "the system gives no random bytes", e))?;
+    Ok(random)
+}
