@@ -34,6 +34,7 @@ from ._errors import (
 )
 from ._match import MatchResult
 from ._results import (
+    Committed,
     CopyReport,
     EraseReport,
     Finding,
@@ -44,6 +45,7 @@ from ._results import (
     StoreStatus,
     TableStats,
 )
+from ._session import Session
 from ._snapshot import Snapshot, TableSnapshot
 from ._store import Store, open, recover, restore
 from ._table import Table
@@ -52,6 +54,7 @@ __all__ = [
     "BadInput",
     "Busy",
     "Cancelled",
+    "Committed",
     "CopyReport",
     "Corrupt",
     "Differs",
@@ -69,6 +72,7 @@ __all__ = [
     "PlanStep",
     "RepairReport",
     "RetryLater",
+    "Session",
     "Snapshot",
     "SourceError",
     "Store",

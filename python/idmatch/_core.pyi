@@ -14,11 +14,13 @@ from ._types import ArrowStream, By, Compression, CopyFigures, Keep, Pick, Rejec
 
 __all__ = [
     "Match",
+    "Session",
     "Snapshot",
     "Store",
     "Table",
     "__version__",
     "address_parts",
+    "begin",
     "copy_table",
     "explain_address",
     "format_instant",
@@ -109,6 +111,29 @@ class Store:
         """Gives up the writer lock; any later use raises InvalidArgument."""
 
 @final
+class Session:
+    def outcome(self) -> tuple[int, int] | None:
+        """Rows written and rejected, once it is committed or if its key was before."""
+    def add(
+        self,
+        sources: Iterable[tuple[str, ArrowStream]],
+        strict: bool,
+        on_rejects: Callable[[list[Reject]], None],
+    ) -> tuple[int, int]:
+        """Stages all sources as one part; returns (rows read, rows rejected)."""
+    def commit(self, rejected: int) -> tuple[int, int]:
+        """Commits all parts; returns (rows written, rows rejected). `rejected` were rejected
+        before any part.
+        """
+    def abort(self) -> None:
+        """Ends it without a commit."""
+
+def begin(
+    table: Table, replace: bool, key: str | None, sources: list[str], keeps_lock: bool
+) -> Session:
+    """Begins a write session. With `keeps_lock` other processes cannot write before its end."""
+
+@final
 class Snapshot:
     @property
     def version(self) -> str | None: ...
@@ -129,20 +154,6 @@ class Table:
         """Chooses another retention, or none; it counts at once."""
     def count(self, hidden_by: str | None) -> int:
         """The visible observations, or those that another retention would hide; reads the table."""
-    def load(
-        self,
-        sources: Iterable[tuple[str, ArrowStream]],
-        strict: bool,
-        on_rejects: Callable[[list[Reject]], object],
-    ) -> tuple[int, int]:
-        """Loads all sources in one step, all or nothing; returns (rows read, rows rejected).
-
-        A source is its name and an object with `__arrow_c_stream__` whose columns are named
-        id, partner_id and seen_at (others are ignored). Rows are numbered from 1 in each
-        source. The iterable is advanced and each stream is read while loading. `on_rejects`
-        gets lists of (source, row, column, reason). An exception in any of these stops the
-        load and is raised, with nothing published.
-        """
     def upsert(
         self,
         sources: Iterable[tuple[str, ArrowStream]],

@@ -1,12 +1,14 @@
 """Loads, upserts, erasures and matches: the core at work on the sources that users name."""
 
+import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from . import _core
-from ._errors import BadInput, InvalidArgument, UnknownOutcome
+from ._errors import BadInput, Error, InvalidArgument, UnknownOutcome
 from ._lazy import LazyModule
 from ._match import MatchResult
 from ._rejects import Rejects
@@ -25,15 +27,64 @@ _ROLES = ("id", "partner_id", "seen_at")
 
 
 def load(
-    table: _core.Table, source: object, columns: Columns, strict: bool, rejects: Path | None
+    table: _core.Table,
+    source: object,
+    columns: Columns,
+    strict: bool,
+    rejects: Path | None,
+    *,
+    replace: bool = False,
+    key: str | None = None,
+    before_commit: Callable[[int], None] | None = None,
 ) -> LoadReport:
-    """Loads all of a source into a table in one step; see `Table.load`."""
+    """Loads all of a source into a table in one step; see `Table.load`.
+
+    `before_commit` gets the number of staged rows, and may refuse by an exception.
+    """
+    started = time.perf_counter()
     wanted = _sources.Wanted(_names(columns, _ROLES))
     sources = _sources.find(source)
-    with _Report(table, strict, rejects, otherwise="nothing was loaded") as report:
+    names = [_without_user(source.name) for source in sources]
+    session = _core.begin(table, replace, key, names, keeps_lock=True)
+    try:
+        if done := session.outcome():
+            seconds = time.perf_counter() - started
+            return LoadReport(*done, seconds, None, wanted.chosen, [], repeated=True)
+        with _Report(table, strict, rejects, otherwise="nothing was loaded") as report:
+            streams = _streams(sources, wanted, report.log.take_malformed)
+            report.add(session.add(streams, strict, report.log.take))
+        made = report.made(wanted)
+        if before_commit is not None:
+            before_commit(made.rows - made.rejected)
+        session.commit(report.log.malformed)
+        return made._replace(seconds=time.perf_counter() - started)
+    except BaseException:
+        # The exception says more than one of the end of the session.
+        with suppress(Error):
+            session.abort()
+        raise
+
+
+def add(
+    session: _core.Session,
+    table: _core.Table,
+    source: object,
+    columns: Columns,
+    strict: bool,
+    rejects: Path | None,
+) -> tuple[LoadReport, int]:
+    """Stages all of a source in a session; see `Session.add`. Returns its malformed lines, too."""
+    wanted = _sources.Wanted(_names(columns, _ROLES))
+    sources = _sources.find(source)
+    with _Report(table, strict, rejects, otherwise="nothing of it was staged") as report:
         streams = _streams(sources, wanted, report.log.take_malformed)
-        report.add(table.load(streams, strict, report.log.take))
-    return report.made(wanted)
+        report.add(session.add(streams, strict, report.log.take))
+    return report.made(wanted), report.log.malformed
+
+
+def _without_user(name: str) -> str:
+    """The name of a source without user and password of a URL: the load history keeps it."""
+    return re.sub(r"://[^/@]*@", "://", name)
 
 
 def upsert(

@@ -20,6 +20,18 @@ class LoadReport(NamedTuple):
     sources differ, none where there was no source to read."""
     hex_columns: list[str]
     """Columns of fixed-size binary, whose identifiers were read as lowercase hex."""
+    repeated: bool = False
+    """Whether nothing was read: an earlier load with the same key has done it, and `rows` and
+    `rejected` are its own."""
+
+
+class Committed(NamedTuple):
+    """What a session has written."""
+
+    rows: int
+    """Rows written."""
+    rejected: int
+    """Rows that break the rules and were not taken."""
 
 
 class Latest(NamedTuple):

@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import date, datetime
 from typing import Literal
 
-from . import _copy, _operations
+from . import _copy, _core, _operations
 from ._errors import InvalidArgument
 from ._reads import TableReads
 from ._results import CopyReport, EraseReport, Finding, LoadReport, RepairReport
+from ._session import Session
 from ._times import Moment, millis_or_none, observed_at
 from ._types import Columns, Path, Source
 
@@ -36,6 +37,8 @@ class Table(TableReads):
         columns: Columns = (),
         strict: bool = False,
         rejects: Path | None = None,
+        replace: bool = False,
+        key: str | None = None,
     ) -> LoadReport:
         """Adds observations; in a directory, all or nothing. On servers, a load that fails may have
         added a part; repeating it is safe.
@@ -55,11 +58,32 @@ class Table(TableReads):
 
         A load follows the table that it has found, also where that is renamed meanwhile.
 
+        With `replace` the rows of the source take the place of those that the table has, in one
+        step. Rows that others write after the load has begun stay, and erasures hide what they
+        hid. Until the end the table is as it was. In a directory only: on servers, load into a new
+        table.
+
+        A `key` of at most 128 bytes names the load, for retries: for 24 h a load of this table with
+        the same key reads nothing, and returns the figures of the first (`repeated`).
+
         Raises SourceError when the source cannot be read, InvalidArgument when a column is
-        missing or cannot be guessed, TableNotFound if the table is dropped meanwhile, Busy while
-        another process writes the store.
+        missing or cannot be guessed, or for the key of another kind of write, TableNotFound if the
+        table is dropped meanwhile, Busy while another process writes the store or another session
+        replaces the table, Unsupported for `replace` and `key` on servers.
         """
-        return _operations.load(self._core, source, columns, strict, rejects)
+        return _operations.load(
+            self._core, source, columns, strict, rejects, replace=replace, key=key
+        )
+
+    def begin(self, *, replace: bool = False, key: str | None = None) -> Session:
+        """Begins a write of several sources that is committed once; use `with`.
+
+        `replace` and `key` are those of `load`. Other processes may write until the commit, which
+        raises Busy while one does, and can then be repeated.
+
+        Raises what `load` raises.
+        """
+        return Session(_core.begin(self._core, replace, key, [], False), self._core)
 
     def upsert(
         self,

@@ -12,6 +12,7 @@ mod interrupt;
 mod matches;
 mod parquet;
 mod place;
+mod sessions;
 mod snapshots;
 mod sources;
 mod stores;
@@ -31,6 +32,8 @@ mod _core {
     use crate::copies::copy_table;
     #[pymodule_export]
     use crate::matches::Match;
+    #[pymodule_export]
+    use crate::sessions::{Session, begin};
     #[pymodule_export]
     use crate::snapshots::Snapshot;
     #[pymodule_export]

@@ -56,6 +56,11 @@ impl Table {
         Err(raise(py, &Error::new(ErrorKind::InvalidArgument, text)))
     }
 
+    /// Where the table is.
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
+    }
+
     /// A reader of the table; InvalidArgument after its store or snapshot was closed.
     fn reader(&self, py: Python<'_>) -> PyResult<Reader<'_>> {
         self.place.check_open(py)?;
@@ -108,26 +113,6 @@ impl Table {
         let table = self.written(py)?;
         let retention = retention.map(Period::parse).transpose().or_raise(py)?;
         stoppable(py, table, |table, _| table.set_retention(retention))?.or_raise(py)
-    }
-
-    /// Loads all sources in one step, all or nothing; returns (rows read, rows rejected).
-    fn load(
-        &self,
-        py: Python<'_>,
-        sources: &Bound<'_, PyAny>,
-        strict: bool,
-        on_rejects: Py<PyAny>,
-    ) -> PyResult<(u64, u64)> {
-        let table = self.written(py)?;
-        let (iterator, raised) = (sources.try_iter()?.unbind(), Raised::default());
-        let mut rejects = PyRejects::new(on_rejects, raised.clone());
-        let loaded = stoppable(py, table, |table, stop| {
-            let mut source = PySource::new(iterator, raised.clone(), stop);
-            let ingest = Ingest::new(strict, now(), &mut rejects);
-            table.load(&ingest.judged(&mut source))?;
-            Ok((ingest.rows(), ingest.rejected()))
-        })?;
-        finish(py, loaded, &raised)
     }
 
     /// Upserts all sources; returns (rows read, rows rejected).

@@ -157,6 +157,12 @@ def _add_load(load: argparse.ArgumentParser) -> None:
     for option in ("--id", "--partner-id", "--seen-at"):
         load.add_argument(option, metavar="COL", help="its column; guessed where exactly one fits")
     _add_table_options(load)
+    load.add_argument(
+        "--replace", action="store_true", help="the rows take the place of those of the table"
+    )
+    load.add_argument(
+        "--force", action="store_true", help="--replace also where most rows of the table would go"
+    )
     load.add_argument("--strict", action="store_true", help="stop at the first bad row")
     load.add_argument(
         "--rejects", metavar="FILE", help="CSV file for bad rows (default: TABLE.rejects.csv)"

@@ -3,11 +3,11 @@
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from io import BufferedReader
 from typing import cast
 
-from idmatch import _store
+from idmatch import _operations, _store
 from idmatch._errors import InvalidArgument, TableNotFound
 from idmatch._results import EraseReport, LoadReport
 from idmatch._store import Store
@@ -24,6 +24,8 @@ _REJECTED_ROWS = 3
 
 def load(options: Namespace) -> int:
     """`idmatch load`"""
+    if options.force and not options.replace:
+        raise InvalidArgument("--force is for --replace; name both")
     columns = {
         "id": options.id,
         "partner_id": options.partner_id,
@@ -36,11 +38,15 @@ def load(options: Namespace) -> int:
             new_table_told(table, is_new, options, fails_empty=is_atomic),
             watched(options.files) as sources,
         ):
-            report = table.load(
+            check = _replacement_check(table) if options.replace and not options.force else None
+            report = _operations.load(
+                table._core,
                 sources,
-                columns=columns,
-                strict=options.strict,
-                rejects=options.rejects,
+                columns,
+                options.strict,
+                options.rejects,
+                replace=options.replace,
+                before_commit=check,
             )
     named = [role for role, name in columns.items() if name]
     return _show_report(report, is_new, options, named)
@@ -94,7 +100,6 @@ def erase(options: Namespace) -> int:
 
 
 def _upsert(table: Table, columns: list[str], options: Namespace) -> LoadReport:
-    from idmatch import _operations
     from idmatch._sources import ByteStream
 
     if options.file == "-":
@@ -172,6 +177,20 @@ def _show_erased(report: EraseReport, options: Namespace) -> int:
     if report.rejected:
         warn(f"{report.rejected:,} rows were rejected; {report.rejects} says which and why")
     return _REJECTED_ROWS if report.rejected else _DONE
+
+
+def _replacement_check(table: Table) -> Callable[[int], None]:
+    """Refuses to replace a table by less than half of its rows."""
+
+    def check(rows: int) -> None:
+        pairs = table.stats().pairs
+        if rows * 2 < pairs:
+            raise InvalidArgument(
+                f"the new rows are {rows:,}, and table {table.name} has about {pairs:,} pairs; "
+                "nothing was replaced. Say --force if so many are to go"
+            )
+
+    return check
 
 
 def _table_to_load(store: Store, options: Namespace) -> tuple[Table, bool]:

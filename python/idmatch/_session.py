@@ -1,0 +1,92 @@
+"""Write sessions: rows that are staged first and committed once."""
+
+from types import TracebackType
+from typing import Self
+
+from . import _core, _operations
+from ._results import Committed, LoadReport
+from ._types import Columns, Path, Source
+
+
+class Session:
+    """A write that is staged; `Table.begin` gives one. A context manager: it commits at the end,
+    and aborts after an exception.
+
+    In a directory nothing of it is seen before the commit, and the commit writes all of it in one
+    step. Other writes go on meanwhile, also those of other processes. Staged rows are on disk, as
+    large as those of a load. On servers rows are written and seen as they are added.
+
+        with table.begin(replace=True, key="crm 2026-11-25") as session:
+            for file in files:
+                session.add(file)
+    """
+
+    __slots__ = ("_core", "_is_repeated", "_malformed", "_table")
+
+    def __init__(self, core: _core.Session, table: _core.Table) -> None:
+        self._core = core
+        self._table = table
+        self._is_repeated = core.outcome() is not None
+        # Malformed lines of each source: the core does not see them.
+        self._malformed: list[int] = []
+
+    @property
+    def outcome(self) -> Committed | None:
+        """What it has written, once it is committed; None before. There from the start, if an
+        earlier session with the same key was committed.
+        """
+        done = self._core.outcome()
+        return None if done is None else Committed(*done)
+
+    def add(
+        self,
+        source: Source,
+        *,
+        columns: Columns = (),
+        strict: bool = False,
+        rejects: Path | None = None,
+    ) -> LoadReport:
+        """Stages a source; the arguments are those of `Table.load`. Threads may add at once.
+
+        After an exception nothing of this source is staged, and the session goes on. Where the key
+        has an outcome already nothing is read, and the report says so (`repeated`).
+
+        Raises Expired after the commit or the abort, and what `Table.load` raises.
+        """
+        if self._is_repeated:
+            return LoadReport(0, 0, 0.0, None, {}, [], repeated=True)
+        report, malformed = _operations.add(
+            self._core, self._table, source, columns, strict, rejects
+        )
+        self._malformed.append(malformed)
+        return report
+
+    def commit(self) -> Committed:
+        """Writes all that was added, in one step where the store is a directory. A further commit
+        returns the same.
+
+        Raises Busy while another process writes the store: then it may be repeated. Raises Expired
+        where another session or a repair has ended this replace, TableNotFound where the table was
+        dropped meanwhile.
+        """
+        return Committed(*self._core.commit(sum(self._malformed)))
+
+    def abort(self) -> None:
+        """Ends the session without a trace. On servers what was added stays. After a commit it
+        raises InvalidArgument.
+        """
+        self._core.abort()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.commit()
+        elif self.outcome is None:
+            self.abort()
