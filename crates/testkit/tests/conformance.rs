@@ -29,7 +29,10 @@ const LOAD: &str = r#"[["a", "p1", "2026-01-01"], ["a", "p2", "2026-01-02"]]"#;
 #[test]
 fn the_memory_store_conforms() {
     match run(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/cases")) {
-        Ok(tally) => println!("{tally}"),
+        Ok(tally) => {
+            println!("{tally}");
+            assert_eq!(tally.unsupported, 0);
+        }
         Err(failures) => panic!("{failures}"),
     }
 }
@@ -110,4 +113,40 @@ fn a_run_without_questions_fails() {
     let text = run(empty.path()).unwrap_err().to_string();
     assert!(text.contains("0 questions in 0 cases of 0 files"), "{text}");
     assert!(run(&empty.path().join("absent")).is_err());
+}
+
+#[test]
+fn every_kind_of_step_is_checked() {
+    let of_steps = |steps: &str| {
+        failures_of_text(&format!(
+            r#"{{"theme": "a theme", "cases": [
+                {{"name": "a case", "keep": "last", "steps": [{{"do": "create", "table": "t"}}, {steps}]}}]}}"#
+        ))
+    };
+    let asked = r#""questions": [{"ask": "ids", "of": "p1", "answer": []}]"#;
+    let load = format!(r#"{{"do": "load", "table": "t", "rows": {LOAD}}}"#);
+    let wrong = [
+        format!(r#"{load}, {{"do": "ask", "table": "t", {asked}}}"#),
+        format!(
+            r#"{{"do": "replace", "table": "t", "rows": {LOAD}}}, {{"do": "ask", "table": "t", {asked}}}"#
+        ),
+        format!(
+            r#"{{"do": "replace", "table": "t", "rows": [], "meanwhile": [{load}, {{"do": "ask", "table": "t", {asked}}}]}}"#
+        ),
+        r#"{"do": "missing", "table": "t"}"#.to_owned(),
+        r#"{"do": "drop", "table": "t", "error": "busy"}"#.to_owned(),
+        r#"{"do": "drop", "table": "other"}"#.to_owned(),
+        r#"{"do": "rename", "table": "t", "to": "t"}"#.to_owned(),
+        r#"{"do": "swap", "table": "t", "with": "other"}"#.to_owned(),
+        r#"{"do": "alter", "table": "t", "retention": "23h"}"#.to_owned(),
+        r#"{"do": "create", "table": "t", "keep": "all"}"#.to_owned(),
+        r#"{"do": "no-such-step", "table": "t"}"#.to_owned(),
+        r#"{"do": "drop", "table": "t", "unknown": 1}"#.to_owned(),
+    ];
+    for steps in wrong {
+        let text = of_steps(&steps);
+        assert!(text.contains("wrong.json"), "{steps}: {text}");
+        assert!(text.contains(" mismatches; "), "{steps}: {text}");
+        assert!(!text.contains("0 mismatches"), "{steps}: {text}");
+    }
 }

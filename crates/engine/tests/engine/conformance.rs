@@ -15,7 +15,10 @@ fn run(limits: MemoryLimits) {
         Ok(Arc::new(EngineStore::open_with(Arc::new(OsDisk), &root, limits)?))
     };
     match conformance::run(&cases, &open) {
-        Ok(tally) => println!("{tally}"),
+        Ok(tally) => {
+            println!("{tally}");
+            assert_eq!(tally.unsupported, 0);
+        }
         Err(failures) => panic!("{failures}"),
     }
 }

@@ -21,11 +21,74 @@ pub(super) struct Case {
     pub(super) name: String,
     pub(super) keep: KeepModes,
     pub(super) retention: Option<Period>,
+    #[serde(default)]
     pub(super) loads: Vec<Load>,
     /// When they come does not matter.
     #[serde(default)]
     pub(super) erasures: Vec<ErasureRow>,
+    #[serde(default)]
     pub(super) questions: Vec<Question>,
+    /// In place of loads, erasures and questions: what comes in this order.
+    #[serde(default)]
+    pub(super) steps: Vec<Step>,
+}
+
+/// A step of a case. Tables are named within the case.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
+pub(super) enum Step {
+    Create {
+        table: String,
+        keep: Option<Keep>,
+        retention: Option<Period>,
+        error: Option<String>,
+    },
+    Load {
+        table: String,
+        rows: Load,
+    },
+    Upsert {
+        table: String,
+        rows: Load,
+    },
+    Erase {
+        table: String,
+        rows: Vec<ErasureRow>,
+    },
+    /// Replaces all rows, with other steps between begin and commit.
+    Replace {
+        table: String,
+        rows: Load,
+        #[serde(default)]
+        meanwhile: Vec<Step>,
+    },
+    Rename {
+        table: String,
+        to: String,
+        error: Option<String>,
+    },
+    Swap {
+        table: String,
+        with: String,
+        error: Option<String>,
+    },
+    Drop {
+        table: String,
+        error: Option<String>,
+    },
+    Alter {
+        table: String,
+        retention: Option<Period>,
+        error: Option<String>,
+    },
+    Ask {
+        table: String,
+        questions: Vec<Question>,
+    },
+    /// There is no such table.
+    Missing {
+        table: String,
+    },
 }
 
 /// The kinds of table for which a case holds.

@@ -7,7 +7,7 @@ use super::value::{DateValue, Scope};
 use idmatch_store::{Error, ErrorKind, Ingest, Reject, RejectSink, Result, Table};
 
 impl Load {
-    fn rows(&self) -> &[Item<ObservationRow>] {
+    pub(super) fn rows(&self) -> &[Item<ObservationRow>] {
         match self {
             Load::Plain(rows) | Load::Judged(JudgedLoad { rows, .. }) => rows,
         }
@@ -66,11 +66,11 @@ pub(super) fn load(
     Ok(differences)
 }
 
-fn compare_failure(code: &str, outcome: Result<()>) -> Option<Difference> {
+pub(super) fn compare_failure(code: &str, outcome: Result<()>) -> Option<Difference> {
     let got = match outcome {
         Err(error) if error.kind().code() == code => return None,
         Err(error) => shown_error(&error),
-        Ok(()) => "a load that succeeded".to_owned(),
+        Ok(()) => "no error".to_owned(),
     };
     Some(Difference { expected: format!("error {code}"), got })
 }
@@ -98,6 +98,11 @@ pub(super) fn erase(table: &Table, row: &ErasureRow, scope: Scope) -> Result<()>
     let mut rejects = Rejects::default();
     let targets = Ingest::new(true, scope.now, &mut rejects).targets(&mut source, at)?;
     table.erase(&targets, at).map(drop)
+}
+
+/// What keeps every rejected row.
+pub(super) fn rejects() -> impl RejectSink {
+    Rejects::default()
 }
 
 /// Keeps every rejected row.

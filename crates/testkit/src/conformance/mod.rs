@@ -29,6 +29,7 @@ mod positions;
 mod run;
 mod runner;
 mod sent;
+mod steps;
 mod tables;
 mod value;
 mod ways;

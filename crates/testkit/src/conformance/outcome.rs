@@ -12,6 +12,8 @@ pub struct Tally {
     pub cases: usize,
     /// Questions asked, those of every way counted.
     pub questions: usize,
+    /// Cases, each in one way, that ended at a step that the backend does not support.
+    pub unsupported: usize,
 }
 
 /// Where a backend does not answer as the cases say.
@@ -23,14 +25,18 @@ pub struct Failures {
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Tally { files, cases, questions } = self;
-        write!(f, "{questions} questions in {cases} cases of {files} files")
+        let Tally { files, cases, questions, unsupported } = self;
+        write!(f, "{questions} questions in {cases} cases of {files} files")?;
+        match unsupported {
+            0 => Ok(()),
+            count => write!(f, "; {count} runs ended at an unsupported step"),
+        }
     }
 }
 
 impl fmt::Display for Failures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.tally.questions == 0 {
+        if self.tally.questions + self.tally.unsupported == 0 {
             writeln!(f, "no question was asked")?;
         }
         writeln!(f, "{} mismatches; {}", self.mismatches.len(), self.tally)?;

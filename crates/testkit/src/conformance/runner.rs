@@ -5,12 +5,15 @@ use super::compare::{Difference, Mismatch, shown_error};
 use super::format::{Case, CaseFile};
 use super::load::{Loading, erase, load};
 use super::outcome::Tally;
+use super::steps::Stage;
 use super::tables;
 use super::value::Scope;
 use super::ways::{Way, Ways};
 use crate::MemoryStore;
 use idmatch_model::{Keep, TableName, TableOptions};
-use idmatch_store::{Call, CopyOptions, Finding, OpenTables, Result, Store, Table, copy_table};
+use idmatch_store::{
+    Call, CopyOptions, Error, ErrorKind, Finding, OpenTables, Result, Store, Table, copy_table,
+};
 use std::sync::Arc;
 
 /// The most tables in one store: each costs a server memory.
@@ -54,6 +57,13 @@ impl<'a> Runner<'a> {
             self.tally.cases += 1;
             case.name.clone_into(&mut self.place.1);
             for keep in case.keep.each() {
+                if !case.steps.is_empty() {
+                    for reopens in [false, true] {
+                        let outcome = self.run_steps(case, *keep, reopens);
+                        self.take(&format!("keep {keep:?}, reopened: {reopens}"), outcome);
+                    }
+                    continue;
+                }
                 for way in self.ways.of(case) {
                     let outcome = self.run_case(case, *keep, way);
                     self.take(&format!("keep {keep:?}, {way:?}"), outcome);
@@ -114,6 +124,37 @@ impl<'a> Runner<'a> {
             }
         }
         self.take_all(&format!("keep {keep:?}, {way:?}, verify"), verify(&table));
+        Ok(())
+    }
+
+    /// Does the steps of a case; with `reopens` the store is opened anew before each.
+    fn run_steps(&mut self, case: &Case, keep: Keep, reopens: bool) -> Result<()> {
+        if !(case.loads.is_empty() && case.erasures.is_empty() && case.questions.is_empty()) {
+            let text = "a case has either steps, or loads, erasures and questions";
+            return Err(Error::new(ErrorKind::Source, text));
+        }
+        let (scope, cut) = (Scope::new(idmatch_store::now()), Way::AsWritten.cut());
+        self.tables += 1;
+        let prefix = format!("case-{}", self.tables);
+        let mut store = self.open()?;
+        for (at, step) in case.steps.iter().enumerate() {
+            if reopens {
+                drop(store);
+                store = self.open()?;
+            }
+            let done = Stage { store: &store, prefix: &prefix, keep, scope, cut }.run(step);
+            if done.as_ref().is_err_and(|e| e.kind() == ErrorKind::Unsupported) {
+                self.tally.unsupported += 1;
+                return Ok(());
+            }
+            let place = format!("keep {keep:?}, reopened: {reopens}, step {}", at + 1);
+            let Some((differences, questions)) = self.take(&place, done) else { return Ok(()) };
+            self.tally.questions += questions;
+            self.take_all(&place, Ok(differences));
+        }
+        for name in store.tables()?.iter().filter(|name| name.as_str().starts_with(&prefix)) {
+            self.take_all(&format!("verify {name}"), verify(&store.table(name)?));
+        }
         Ok(())
     }
 
