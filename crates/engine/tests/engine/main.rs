@@ -38,7 +38,7 @@ mod removal;
 mod repair;
 mod retention;
 mod sessions;
-mod sessions_power;
+mod sessions_faults;
 mod snapshots;
 mod soak;
 mod upserts;

@@ -71,9 +71,14 @@ impl Child {
         lines.filter_map(|line| line.strip_prefix(MARK).map(str::to_owned)).next()
     }
 
+    /// Tells the child something.
+    pub(crate) fn tell(&mut self, words: &str) {
+        writeln!(self.input.as_ref().unwrap(), "{words}").unwrap();
+    }
+
     /// Asks the child something, and waits for its answer.
     pub(crate) fn ask(&mut self, words: &str) -> String {
-        writeln!(self.input.as_ref().unwrap(), "{words}").unwrap();
+        self.tell(words);
         self.hear().expect("the other process has ended")
     }
 

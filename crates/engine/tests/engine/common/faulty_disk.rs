@@ -18,6 +18,8 @@ pub(crate) enum Fault {
     TornWrite,
     /// It panics.
     Panic,
+    /// The process ends at once, as by a kill.
+    Abort,
 }
 
 /// Real files. Operations are counted from 0, those on open files included, and a range of
@@ -44,6 +46,7 @@ impl Plan {
             Some(Fault::Error(kind)) => Err(injected(kind)),
             Some(Fault::TornWrite) => Err(injected(io::ErrorKind::StorageFull)),
             Some(Fault::Panic) => panic!("injected panic"),
+            Some(Fault::Abort) => std::process::abort(),
             Some(Fault::ShortWrite) | None => Ok(()),
         }
     }
@@ -153,6 +156,7 @@ impl Write for Faulty<Box<dyn NewFile>> {
             }
             Some(Fault::Error(kind)) => Err(injected(kind)),
             Some(Fault::Panic) => panic!("injected panic"),
+            Some(Fault::Abort) => std::process::abort(),
         }
     }
 

@@ -119,9 +119,12 @@ fn named_files(root: &Path) -> BTreeSet<String> {
     let mut named: BTreeSet<_> =
         names.flat_map(|files| files.as_array().unwrap()).map(file).collect();
     named.extend(manifest["history"].as_array().unwrap().iter().map(file));
-    for table in manifest["tables"].as_object().unwrap().values() {
-        let (of_table, json) = table_file(root, table["name"].as_str().unwrap());
-        named.insert(of_table);
+    let tables = manifest["tables"].as_object().unwrap().values();
+    // A dropped table is needed as long as the journal has rows of it.
+    for table in tables.chain(manifest["dropped"].as_array().unwrap()).map(file) {
+        let text = fs::read_to_string(root.join("segments").join(&table)).unwrap();
+        let json: Value = serde_json::from_str(text.split_once('\n').unwrap().1).unwrap();
+        named.insert(table);
         for list in ["segments", "erasures"] {
             named.extend(json[list].as_array().unwrap().iter().map(file));
         }

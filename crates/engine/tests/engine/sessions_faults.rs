@@ -1,14 +1,15 @@
-//! The power fails at every operation of sessions and of changes of the catalog, and again at one of the
-//! recovery: each table is as before the change or as after it, both directions alike.
+//! Every operation on the disk fails during sessions and changes of the catalog, and so does the power, there
+//! and again at one of the recovery: each table is as before the change or as after it, both directions alike.
 
 use crate::common::{
-    Batches, PowerDisk, Row, Unsynced, count_rows, create, name, observations, places, report,
-    runs, stride, upsert,
+    Batches, Child, Fault, FaultyDisk, PowerDisk, Row, Unsynced, assert_nothing_leaks_for_long,
+    count_rows, create, name, observations, places, report, role, runs, stride, upsert,
 };
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::Keep;
 use idmatch_store::{Call, NewWrite, OpenTables, Result, Store, Table, WriteKey, WriteKind};
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -37,7 +38,7 @@ fn batches(number: usize) -> Batches {
     Batches::of_rows(&block(number), 4)
 }
 
-fn open(disk: &PowerDisk) -> Result<EngineStore> {
+fn powered(disk: &PowerDisk) -> Result<EngineStore> {
     EngineStore::open_with(Arc::new(disk.clone()), Path::new("/disk/store"), LIMITS)
 }
 
@@ -114,8 +115,8 @@ const STEPS: [Step; 10] = [
 ];
 
 /// Does steps until one fails. Returns the step that failed, what was acknowledged, and what may be there.
-fn run(disk: &PowerDisk, first: usize, mut there: Tables) -> (usize, Vec<Tables>) {
-    let Ok(store) = open(disk) else { return (first, vec![there]) };
+fn run(opened: Result<EngineStore>, first: usize, mut there: Tables) -> (usize, Vec<Tables>) {
+    let Ok(store) = opened else { return (first, vec![there]) };
     for (number, (act, after)) in STEPS.iter().enumerate().skip(first) {
         let mut may_be = vec![there.clone()];
         let mut meanwhile = None;
@@ -140,8 +141,8 @@ fn run(disk: &PowerDisk, first: usize, mut there: Tables) -> (usize, Vec<Tables>
 }
 
 /// What the tables have now.
-fn found(disk: &PowerDisk, place: &str) -> Tables {
-    let store = open(disk).unwrap_or_else(|e| panic!("{place}: {}", e.chain()));
+fn found(opened: Result<EngineStore>, place: &str) -> Tables {
+    let store = opened.unwrap_or_else(|e| panic!("{place}: {}", e.chain()));
     let mut all = Tables::new();
     for text in NAMES {
         let Ok(table) = store.table(&name(text)) else { continue };
@@ -162,23 +163,24 @@ fn the_power_fails_during_sessions_and_changes_of_the_catalog() {
     for at in places() {
         let disk = PowerDisk::new(Path::new("/disk"));
         disk.fail_in(at);
-        let (step, may_be) = run(&disk, 0, Tables::new());
+        let (step, may_be) = run(powered(&disk), 0, Tables::new());
         let is_last = !disk.is_off();
         let torn = (0..runs(2)).map(|turn| Unsynced::Torn(at * (2 + 5 * turn) + 1 + 2 * turn));
         for unsynced in [Unsynced::Lost, Unsynced::Kept].into_iter().chain(torn) {
             let place = format!("operation {at}, step {step}, {unsynced:?}");
-            let there = found(&disk.restarted(unsynced), &place);
+            let there = found(powered(&disk.restarted(unsynced)), &place);
             assert!(may_be.contains(&there), "{place}: {there:?} of {may_be:?}");
             points += 1;
             // Once more during the recovery, or in the step that is done again.
             let second = disk.restarted(unsynced);
             second.fail_in(at * 31 % 97);
-            let there = match there == *may_be.last().unwrap() && step < STEPS.len() {
-                true => run(&second, step + 1, there),
+            let is_done = may_be.len() > 1 && there == *may_be.last().unwrap();
+            let there = match is_done && step < STEPS.len() {
+                true => run(powered(&second), step + 1, there),
                 false => (step, vec![there]),
             };
             let place = format!("{place}, then operation {}", at * 31 % 97);
-            let again = found(&second.restarted(unsynced), &place);
+            let again = found(powered(&second.restarted(unsynced)), &place);
             assert!(there.1.contains(&again), "{place}: {again:?} of {:?}", there.1);
             points += 1;
         }
@@ -188,4 +190,77 @@ fn the_power_fails_during_sessions_and_changes_of_the_catalog() {
     }
     report(&format!("power: sessions failed at {points} points"));
     assert!(points * stride() > 1_000, "only {points} points were tried");
+}
+
+#[test]
+fn an_operation_fails_during_sessions_and_changes_of_the_catalog() {
+    let mut failures = 0;
+    for at in 0u64.. {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("store");
+        let fault = Fault::Error(ErrorKind::PermissionDenied);
+        let disk = Arc::new(FaultyDisk::new(at..at + 1, fault));
+        let (step, may_be) =
+            run(EngineStore::open_with(disk.clone(), &root, LIMITS), 0, Tables::new());
+        let place = format!("operation {at}, step {step}");
+        let there = found(EngineStore::open(&root), &place);
+        assert!(may_be.contains(&there), "{place}: {there:?} of {may_be:?}");
+        assert_nothing_leaks_for_long(&root);
+        if !disk.was_hit() {
+            assert!(at > 200, "only {at} operations were counted");
+            break;
+        }
+        failures += u32::from(step < STEPS.len());
+    }
+    report(&format!("faults: sessions failed in {failures} runs"));
+    assert!(failures > 100, "{failures} runs failed");
+}
+
+#[test]
+#[ignore = "started by a test of this file as another process"]
+fn worker() {
+    let role = role();
+    let at: u64 = role.hear().unwrap().parse().unwrap();
+    let disk = Arc::new(FaultyDisk::new(at..at + 1, Fault::Abort));
+    let store = EngineStore::open_with(disk, &role.store, LIMITS).unwrap();
+    for (number, (act, _)) in STEPS.iter().enumerate() {
+        act(&store, &mut |_| role.tell("meanwhile")).unwrap();
+        role.tell(&number.to_string());
+    }
+}
+
+#[test]
+fn a_process_ends_at_every_operation_of_sessions_and_changes_of_the_catalog() {
+    let mut kills = 0;
+    for at in places() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("store");
+        let mut child = Child::start("sessions_faults::worker", &root);
+        child.tell(&at.to_string());
+        let (mut there, mut done, mut meanwhile) = (Tables::new(), 0, false);
+        while let Some(told) = child.hear() {
+            if told == "meanwhile" {
+                meanwhile = true;
+                continue;
+            }
+            assert_eq!(told, done.to_string());
+            STEPS[done].1(&mut there);
+            (done, meanwhile) = (done + 1, false);
+        }
+        if done == STEPS.len() {
+            break;
+        }
+        let upserted = BTreeMap::from([("a", vec![0, 1, 3])]);
+        let mut may_be = if meanwhile { vec![] } else { vec![there.clone()] };
+        may_be.extend((done == 3).then_some(upserted));
+        STEPS[done].1(&mut there);
+        may_be.push(there);
+        let place = format!("operation {at}, step {done}");
+        let found = found(EngineStore::open(&root), &place);
+        assert!(may_be.contains(&found), "{place}: {found:?} of {may_be:?}");
+        assert_nothing_leaks_for_long(&root);
+        kills += 1;
+    }
+    report(&format!("kills: sessions, {kills} processes"));
+    assert!(kills * stride() > 100, "{kills} kills");
 }
