@@ -29,7 +29,8 @@ impl Catalog<'_> {
     /// Makes a table unless there is one with these options. Returns its identity.
     ///
     /// # Errors
-    /// `TableExists` if there is one with others, `InvalidArgument` for a retention of less than a day, `Busy` if another process writes, `Io`, `Cancelled`.
+    /// `TableExists` if there is one with others, `InvalidArgument` for a retention of less than a day, `Busy` if
+    /// another process writes, `Io`, `Cancelled`.
     pub(crate) fn create(
         &self,
         name: &TableName,

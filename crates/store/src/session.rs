@@ -155,8 +155,8 @@ pub trait WriteSession: Send + Sync {
         part.finish()
     }
 
-    /// Writes exactly these parts, in one publication where the store has versions. After `Busy` and
-    /// `Cancelled` it may be repeated. A committed session returns its outcome again.
+    /// Writes exactly these parts, in one publication where the store has versions. After `Busy` it
+    /// may be repeated. A committed session returns its outcome again.
     ///
     /// # Errors
     /// `InvalidArgument` for a part that is not staged here; `TableNotFound` if the table was dropped;

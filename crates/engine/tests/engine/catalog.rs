@@ -1,19 +1,17 @@
 //! Renaming, swapping and dropping tables: beside loads, upserts, erasures, compactions and snapshots.
 
 use crate::common::{
-    Batches, GatedDisk, Row, assert_nothing_leaks_for_long, count_rows, create, erase, load, name,
-    open_apart, upsert, wait_for_removals,
+    Batches, GatedDisk, Paused, Row, assert_nothing_leaks_for_long, count_rows, create, erase,
+    load, name, open_apart, upsert, wait_for_removals,
 };
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Period, Side, Target};
-use idmatch_store::{
-    Admin, BatchSource, Call, ErrorKind, Lookup, OpenTables, Result, SourceBatch, Store, Table,
-};
+use idmatch_store::{Admin, Call, ErrorKind, Lookup, OpenTables, Result, Store, Table};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::channel;
 
 /// A memtable takes a few dozens of batches.
 const LIMITS: MemoryLimits = MemoryLimits {
@@ -129,21 +127,6 @@ fn erasures_outlive_tables_and_go_with_names() {
     let b = create(&restored, "b", Keep::Last).unwrap();
     load(&b, &mut rows(0..4)).unwrap();
     assert_eq!(count(&b, 0..4), 1);
-}
-
-/// A source that says when it was first asked, and then waits.
-struct Paused {
-    asked: Sender<()>,
-    go_on: Receiver<()>,
-    rows: Batches,
-}
-
-impl BatchSource for Paused {
-    fn next_batch(&mut self) -> Result<Option<SourceBatch>> {
-        self.asked.send(()).ok();
-        self.go_on.recv().ok();
-        self.rows.next_batch()
-    }
 }
 
 /// Loads rows 0 to 50 into a table, with a change in the middle.

@@ -1,7 +1,7 @@
 //! Many read while one loads.
 
 use crate::common::{
-    Batches, Child, Question, Row, WhenDropped, ask, create, load, name, open_apart, role,
+    Batches, Child, Paused, Question, Row, WhenDropped, ask, create, load, name, open_apart, role,
 };
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
@@ -9,12 +9,11 @@ use arrow_array::types::TimestampMillisecondType;
 use idmatch_engine::EngineStore;
 use idmatch_model::{Keep, Pick, Side, Window};
 use idmatch_store::{
-    BatchSource, Call, ErrorFields, ErrorKind, Lookup, MatchQuery, OpenTables, Result, SourceBatch,
-    Store, Table, now,
+    Call, ErrorFields, ErrorKind, Lookup, MatchQuery, OpenTables, Store, Table, now,
 };
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 
 const LOADS: usize = 25;
@@ -171,22 +170,6 @@ fn a_match_keeps_its_state() {
     let answers = snapshot.lookup_many(&["shared"], lookup, &Call::default()).unwrap();
     let dates = answers.of(0).map(|(_, date)| date.millis_i64());
     assert_eq!(dates.collect::<Vec<_>>(), vec![0; IDS]);
-}
-
-/// A source that says when it was first asked, and then waits.
-struct Paused {
-    asked: Sender<()>,
-    go_on: Receiver<()>,
-    rows: Batches,
-}
-
-impl BatchSource for Paused {
-    fn next_batch(&mut self) -> Result<Option<SourceBatch>> {
-        self.asked.send(()).ok();
-        // An error means that the test went on and no one will ever wait again.
-        self.go_on.recv().ok();
-        self.rows.next_batch()
-    }
 }
 
 #[test]

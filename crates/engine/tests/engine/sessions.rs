@@ -1,20 +1,21 @@
 //! Write sessions: staged in parts, committed once; replaces beside upserts, erasures and compactions.
 
 use crate::common::{
-    Batches, EVENT_TIMEOUT, GatedDisk, Row, assert_nothing_leaked, assert_nothing_leaks_for_long,
-    copy_store, count_rows, create, erase, load, name, observations, open_apart, upsert,
+    Batches, EVENT_TIMEOUT, GatedDisk, Paused, Row, assert_nothing_leaked,
+    assert_nothing_leaks_for_long, copy_store, count_rows, create, erase, load, name, observations,
+    open_apart, upsert,
 };
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Target};
 use idmatch_store::{
-    BatchSource, Call, ErrorKind, Ingest, NewWrite, NoRejects, OpenTables, PartReceipt, Result,
-    SourceBatch, Store, Table, WriteKey, WriteKind, WriteSession, now,
+    Call, ErrorKind, Ingest, NewWrite, NoRejects, OpenTables, PartReceipt, Result, Store, Table,
+    WriteKey, WriteKind, WriteSession, now,
 };
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::channel;
 
 /// A part of a few hundred rows is more than what stays in memory.
 const LIMITS: MemoryLimits = MemoryLimits {
@@ -259,21 +260,6 @@ fn a_key_has_one_outcome() {
     }
 }
 
-/// A source that says when it was first asked, and then waits.
-struct Slow {
-    asked: Sender<()>,
-    go_on: Receiver<()>,
-    rows: Batches,
-}
-
-impl BatchSource for Slow {
-    fn next_batch(&mut self) -> Result<Option<SourceBatch>> {
-        self.asked.send(()).ok();
-        self.go_on.recv().ok();
-        self.rows.next_batch()
-    }
-}
-
 #[test]
 fn a_slow_source_keeps_no_other_load_waiting() {
     let dir = tempfile::tempdir().unwrap();
@@ -283,7 +269,7 @@ fn a_slow_source_keeps_no_other_load_waiting() {
     std::thread::scope(|scope| {
         let slow = &slow;
         let loading =
-            scope.spawn(move || load(slow, &mut Slow { asked, go_on, rows: rows(0..500) }));
+            scope.spawn(move || load(slow, &mut Paused { asked, go_on, rows: rows(0..500) }));
         was_asked.recv_timeout(EVENT_TIMEOUT).unwrap();
         // Neither that of another table, nor one of the same.
         load(&quick, &mut rows(0..500)).unwrap();

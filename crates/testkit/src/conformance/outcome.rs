@@ -36,7 +36,7 @@ impl fmt::Display for Tally {
 
 impl fmt::Display for Failures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.tally.questions + self.tally.unsupported == 0 {
+        if self.tally.questions == 0 {
             writeln!(f, "no question was asked")?;
         }
         writeln!(f, "{} mismatches; {}", self.mismatches.len(), self.tally)?;

@@ -33,8 +33,8 @@ pub(crate) use marked::{
 pub(crate) use power_disk::{PowerDisk, Unsynced};
 pub(crate) use question::{Question, ask, assert_cancelled, questions};
 pub(crate) use rows::{
-    Batches, NoRejects, NumberedRows, Row, count_rows, create, erase, load, name, observations,
-    rows_of_all_kinds, upsert,
+    Batches, NoRejects, NumberedRows, Paused, Row, count_rows, create, erase, load, name,
+    observations, rows_of_all_kinds, upsert,
 };
 pub(crate) use scale::{
     EVENT_TIMEOUT, Random, is_long, places, report, runs, seconds, seed, skip, stride,

@@ -9,6 +9,7 @@ use idmatch_store::{
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
 
 /// An id, a partner_id and a date in milliseconds.
 pub(crate) type Row = (String, String, i64);
@@ -46,6 +47,21 @@ impl BatchSource for Batches {
     fn next_batch(&mut self) -> Result<Option<SourceBatch>> {
         let next = self.0.pop_front();
         Ok(next.map(|batch| SourceBatch { source: "test".into(), first_row: 1, batch }))
+    }
+}
+
+/// A source that says when it was first asked, and then waits.
+pub(crate) struct Paused {
+    pub(crate) asked: Sender<()>,
+    pub(crate) go_on: Receiver<()>,
+    pub(crate) rows: Batches,
+}
+
+impl BatchSource for Paused {
+    fn next_batch(&mut self) -> Result<Option<SourceBatch>> {
+        self.asked.send(()).ok();
+        self.go_on.recv().ok();
+        self.rows.next_batch()
     }
 }
 
