@@ -139,11 +139,11 @@ class Faults:
     def __init__(self, options: argparse.Namespace, lab: Lab) -> None:
         self._options, self._lab = options, lab
         points = ",".join(f"{options.network}.{n}" for n in (1, 2, 3))
-        self._address = (
-            f"cql://{points}/faults?replication=3&expected_rows={max(options.rows, 64_000)}"
-        )
+        self._address = f"cql://{points}/faults?replication=3"
         self._store = idmatch.open(self._address)
-        self._table = self._store.create_table("t", keep="last")
+        self._table = self._store.create_table(
+            "t", keep="last", expected_rows=max(options.rows, 64_000)
+        )
         self._rows = self._spare = 0
         log("loading")
         self._add(options.rows)

@@ -12,6 +12,7 @@ needed.
 
 from __future__ import annotations
 
+import inspect
 import json
 import statistics
 import sys
@@ -27,6 +28,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 _TABLE = "matches"
+# What an address of servers ends with.
+EXPECTED_ROWS = "&expected_rows="
 _BATCH_ROWS = 1_000
 _BATCH_THREADS = 4
 _SINGLE_THREADS = 16
@@ -41,13 +44,17 @@ def main() -> None:
     """Does the step and prints its figures."""
     step, text = sys.argv[1:]
     setting = json.loads(text)
+    # Commits from before `expected_rows=` of `create_table` take it in the address.
+    address, _, rows = setting["store"].partition(EXPECTED_ROWS)
+    if "expected_rows" in inspect.signature(idmatch.Store.create_table).parameters:
+        setting |= {"store": address, "made_for": {"expected_rows": int(rows)} if rows else {}}
     with idmatch.open(setting["store"]) as store:
         print(json.dumps(_STEPS[step](store, setting)))
 
 
 def _load(store: Any, setting: Setting) -> Figures:
     """All match files in one load, durable."""
-    table = store.create_table(_TABLE, keep="last")
+    table = store.create_table(_TABLE, keep="last", **setting.get("made_for", {}))
     began = time.perf_counter()
     report = table.load(setting["files"])
     seconds = time.perf_counter() - began

@@ -9,6 +9,7 @@ from typing import Literal
 
 import idmatch
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import trustme
 from conftest import DAY, NOON, SMALL, Cli, observations
@@ -18,7 +19,7 @@ from with_lab import FOR_TESTS
 NETWORK = "127.73.22"
 ADDRESS = f"{NETWORK}.1"
 HEAP = 1 << 29
-OPTIONS = "replication=1&lease=50ms&expected_rows=64k"
+OPTIONS = "replication=1&lease=50ms"
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +53,7 @@ def store(address: str) -> Iterator[idmatch.Store]:
 @pytest.fixture
 def table(store: idmatch.Store) -> idmatch.Table:
     """A table that keeps the last date of each pair and holds SMALL."""
-    made = store.create_table("small")
+    made = store.create_table("small", expected_rows=64_000)
     made.load(SMALL)
     return made
 
@@ -68,7 +69,7 @@ def test_lookups_in_both_directions(table: idmatch.Table) -> None:
 
 
 def test_lookups_of_many_keys_and_snapshots(store: idmatch.Store) -> None:
-    table = store.create_table("many", keep="all")
+    table = store.create_table("many", keep="all", expected_rows=64_000)
     table.load(observations(("a", "x", NOON), ("a", "y", NOON + DAY), ("b", "x", NOON)))
     answers = [[("y", NOON + DAY), ("x", NOON)], [], [("x", NOON)]]
     assert table.lookup_many(["a", "nobody", "b"]) == answers
@@ -101,7 +102,7 @@ def test_a_population_is_matched(table: idmatch.Table, tmp_path: Path) -> None:
 
 
 def test_a_match_reads_what_costs_least(store: idmatch.Store) -> None:
-    table = store.create_table("plans")
+    table = store.create_table("plans", expected_rows=64_000)
     table.load(observations(*((f"i{n}", "p", NOON) for n in range(8_000))))
     all_of_them = pa.table({"id": [f"i{n}" for n in range(8_000)]})
     # 500 rows in each of 16 buckets, all asked for: at first to find out what each way costs.
@@ -132,7 +133,7 @@ def test_all_ways_of_reading_a_population_agree(node: str, keep: Literal["last",
     expected = sorted((key, *row) for key in asked for row in rows.get(key, []))
     told = f"cql://{node}/ways_{keep}?{OPTIONS}&hot_key_rows=100"
     with idmatch.open(told) as store:
-        table = store.create_table("ways", keep=keep)
+        table = store.create_table("ways", keep=keep, expected_rows=64_000)
         table.load(observations(*((key, *row) for key, some in rows.items() for row in some)))
     for reads in ("keys", "lists", "buckets", "auto"):
         with idmatch.open(f"{told}&match_reads={reads}") as store:
@@ -161,17 +162,20 @@ def test_upserts_merge_and_erasures_last(table: idmatch.Table) -> None:
     assert table.verify() == []
 
 
-def test_a_retention_hides_at_once_and_what_it_hid_stays_hidden(store: idmatch.Store) -> None:
+def test_a_retention_hides_at_once_and_a_longer_one_shows_what_is_left(
+    store: idmatch.Store,
+) -> None:
     now = datetime.now(UTC)
-    table = store.create_table("kept", retention="30d")
+    table = store.create_table("kept", retention="30d", expected_rows=64_000)
     table.load(observations(("a", "old", now - 40 * DAY), ("a", "new", now - 20 * DAY)))
     assert table.partner_ids("a").column("partner_id").to_pylist() == ["new"]
     table.alter(retention="10d")
     assert table.partner_ids("a").num_rows == 0
-    table.alter(retention=None)
-    assert table.partner_ids("a").num_rows == 0
-    table.upsert(observations(("a", "new", now - 5 * DAY)))
+    table.alter(retention="30d")
     assert table.partner_ids("a").column("partner_id").to_pylist() == ["new"]
+    table.alter(retention=None)
+    table.upsert(observations(("a", "old", now - 50 * DAY)))
+    assert table.partner_ids("a").column("partner_id").to_pylist() == ["new", "old"]
 
 
 def test_what_is_wrong_is_said(node: str, store: idmatch.Store, tmp_path: Path) -> None:
@@ -181,8 +185,8 @@ def test_what_is_wrong_is_said(node: str, store: idmatch.Store, tmp_path: Path) 
         idmatch.open(f"cql://{node}/ids?tls_ca={authority}")
     with pytest.raises(idmatch.NotAStore, match="replication"):
         idmatch.open(f"cql://{node}/nothing_here")
-    with pytest.raises(idmatch.Unavailable, match=r"127\.73\.22\.1:9042"):
-        idmatch.open("cql://127.73.22.1/ids?request_timeout=1s")
+    with pytest.raises(idmatch.Unavailable, match=r"127\.73\.99\.1:9042"):
+        idmatch.open("cql://127.73.99.1/ids?request_timeout=1s")
     with pytest.raises(idmatch.InvalidArgument, match="colour"):
         idmatch.open(f"cql://{node}/ids?colour=red")
     with pytest.raises(idmatch.InvalidArgument, match="durability"):
@@ -207,9 +211,19 @@ def test_every_command_takes_an_address(cli: Cli, address: str) -> None:
     assert (matched["population"], matched["matched"], matched["rows"]) == (2, 1, 1)
     assert cli("erase", address, "partner", "--id", "a", "--json").code == 0
     assert cli("alter", address, "partner", "--retention", "13mo", "--yes").code == 0
-    for change in (["rename", address, "partner", "other"], ["drop", address, "partner", "--yes"]):
-        refused = cli(*change)
-        assert (refused.code, "on servers does not" in refused.err) == (2, True)
+    refused = cli("load", address, "partner", "rows.csv", "--replace")
+    assert (refused.code, "rename --swap" in refused.err) == (2, True), refused.err
+    following = cli("load", address, "partner.next", "rows.csv", "--expected-rows", "64k")
+    assert "made table partner.next for about 64,000 rows" in following.err, following.err
+    assert cli("rename", address, "--swap", "partner", "partner.next").code == 0
+    gone = cli("drop", address, "partner", "--dry-run", "--json").json()
+    # What was erased in one is hidden in both since their names were exchanged.
+    assert gone["removed"] == 1
+    assert cli("rename", address, "--swap", "partner", "partner.next").code == 0
+    assert cli("drop", address, "partner.next", "--yes").code == 0
+    assert cli("rename", address, "partner", "crm").code == 0
+    assert cli("rename", address, "crm", "partner").code == 0
+    assert cli("drop", address, "partne", "--yes").err.count("partner") == 1
     assert cli("compact", address, "partner").code == 0
     assert cli("verify", address).code == 0
     assert cli("verify", address, "--repair").code == 0
@@ -232,7 +246,7 @@ def test_a_copy_to_servers_and_back_remembers_what_was_erased(
 ) -> None:
     late = observations(("b", "x", NOON - 30 * DAY), ("b", "late", NOON))
     with idmatch.open(tmp_path / "here") as here, idmatch.open(tmp_path / "back") as back:
-        table = here.create_table("small", keep="all", retention="999mo")
+        table = here.create_table("small", keep="all", retention="999mo", expected_rows=64_000)
         table.load(SMALL)
         table.erase(id="b")
         there = table.copy_to(store)
@@ -292,17 +306,21 @@ def test_a_copy_within_servers_has_other_buckets(cli: Cli, address: str) -> None
         }
     )
     with idmatch.open(address) as store:
-        store.create_table("t").load(rows)
-        store.table("t").erase(id="id7")
-    larger = address.replace("64k", "800k")
+        made = store.create_table("t", expected_rows=800_000)
+        made.load(rows)
+        made.erase(id="id7")
+    other = f"{address}&in_flight=7"
     # The same store, whatever else the address says.
-    ran = cli("copy", address, larger, "t")
+    ran = cli("copy", address, other, "t")
     assert ran.code == 2
     assert "both stores are the same" in ran.err
-    ran = cli("copy", address, larger, "t", "--as", "t2", "--portion", "10k", "--json")
+    ran = cli("copy", address, other, "t", "--as", "t2", "--portion", "10k", "--json")
     assert ran.code == 0, ran.err
     (report,) = ran.json()["tables"]
     assert (report["rows"], report["rows_there"], report["erasures"]) == (29_999, 29_999, 1)
+    with idmatch.open(address) as store:
+        expected = {name: store.table(name).stats().expected_rows for name in ("t", "t2")}
+    assert expected == {"t": 800_000, "t2": 64_000}
     # A store that was made for itself has another secret.
     elsewhere = address.replace("?", "_2?")
     assert cli("upsert", elsewhere, "own", "--id", "a", "--partner-id", "x", "--create").code == 0
@@ -313,3 +331,33 @@ def test_a_copy_within_servers_has_other_buckets(cli: Cli, address: str) -> None
     assert ran.json()["tables"][0]["rows_there"] == 29_999
     with idmatch.open(elsewhere) as store:
         assert store.table("t").match(rows.select(["id"])).rows == 29_999
+
+
+def test_a_first_load_sizes_the_buckets(cli: Cli, address: str) -> None:
+    rows = pa.table(
+        {
+            "id": [f"id{n}" for n in range(70_001)],
+            "partner_id": ["p"] * 70_001,
+            "seen_at": pa.array([NOON] * 70_001, pa.timestamp("ms", "UTC")),
+        }
+    )
+    pq.write_table(rows, cli.home / "rows.parquet")
+    (cli.home / "few.csv").write_text("id,partner_id,seen_at\na,x,2026-03-01\n")
+    sizes = {
+        "footer": (["load", "rows.parquet"], 72_000),
+        "text": (["load", "few.csv"], 64_000),
+        "said": (["load", "few.csv", "--expected-rows", "1M"], 1_000_000),
+        "unknown": (["create"], 10_000_000),
+        "made": (["create", "--expected-rows", "2M"], 2_000_000),
+    }
+    for name, ([command, *rest], _) in sizes.items():
+        ran = cli(command, address, name, *rest)
+        assert ran.code == 0, ran.err
+    again = cli("load", address, "said", "few.csv", "--expected-rows", "5M")
+    assert "is there already" in again.err
+    tables = cli("tables", address, "--json").json()["tables"]
+    with idmatch.open(address) as store:
+        found = {table["name"]: store.table(table["name"]).stats() for table in tables}
+    assert {name: stats.expected_rows for name, stats in found.items()} == {
+        name: rows for name, (_, rows) in sizes.items()
+    }

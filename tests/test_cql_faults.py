@@ -12,6 +12,7 @@ import idmatch
 import pyarrow as pa
 import pytest
 from idmatch._lab import Lab
+from twins import Twins
 
 NETWORK = "127.73.23"
 HEAP = 400 << 20
@@ -24,7 +25,7 @@ PATIENCE = 180.0
 # Who waits for a node that hangs has no time left to ask another.
 IMPATIENT = "request_timeout=5s&timeout=5s"
 
-OPTIONS = "replication=3&lease=100ms&expected_rows=64k&request_timeout=2s"
+OPTIONS = "replication=3&lease=100ms&request_timeout=2s"
 
 
 class Cluster:
@@ -114,7 +115,9 @@ def test_clients_that_make_a_store_at_once_have_the_same(cluster: Cluster) -> No
                 open_ones.enter_context(idmatch.open(cluster.address(keyspace)))
                 for _ in range(clients)
             ]
-            tables = list(threads.map(lambda store: store.create_table("t"), stores))
+            tables = list(
+                threads.map(lambda store: store.create_table("t", expected_rows=64_000), stores)
+            )
             for client, table in enumerate(tables):
                 table.upsert(rows(client * each, each))
             # They have one key for what is erased, too.
@@ -128,7 +131,7 @@ def test_a_table_is_made_without_a_node(cluster: Cluster) -> None:
     for number in (1, 2, 3):
         with idmatch.open(cluster.address(f"without_{number}")) as store:
             cluster.lab.kill(number)
-            table = store.create_table("t")
+            table = store.create_table("t", expected_rows=64_000)
             table.upsert(rows(0, 10))
             cluster.lab.resume(number)
             assert table.match(pa.table({"id": ["id7", "id10"]})).rows == 1
@@ -136,7 +139,7 @@ def test_a_table_is_made_without_a_node(cluster: Cluster) -> None:
 
 def test_a_node_that_is_killed_is_not_noticed(cluster: Cluster) -> None:
     with idmatch.open(cluster.address("killed")) as store:
-        table = store.create_table("t")
+        table = store.create_table("t", expected_rows=64_000)
         table.load(rows(0, ROWS))
         population = pa.table({"id": [f"id{n}" for n in range(2 * ROWS)]})
         upserted = list[int]()
@@ -165,9 +168,32 @@ def test_a_node_that_is_killed_is_not_noticed(cluster: Cluster) -> None:
         assert table.verify() == []
 
 
+def test_names_change_while_a_node_is_killed(cluster: Cluster, tmp_path: Path) -> None:
+    with (
+        idmatch.open(cluster.address("names")) as ours,
+        idmatch.open(tmp_path / "store") as reference,
+    ):
+        groups = [Twins((ours, reference), f"g{n}-", n) for n in range(3)]
+
+        def work(twins: Twins) -> None:
+            for _ in range(12):
+                twins.step()
+
+        with ThreadPoolExecutor(len(groups)) as threads:
+            list(threads.map(work, groups))
+            cluster.lab.kill(2)
+            list(threads.map(work, groups))
+            cluster.lab.resume(2)
+            list(threads.map(work, groups))
+        for twins in groups:
+            twins.compare()
+        for name in ours.tables():
+            assert ours.table(name).verify() == []
+
+
 def test_two_of_three_nodes_are_not_enough(cluster: Cluster) -> None:
     with idmatch.open(cluster.address("two", "&timeout=4s")) as store:
-        table = store.create_table("t")
+        table = store.create_table("t", expected_rows=64_000)
         table.load(rows(0, 1_000))
         cluster.lab.kill(2)
         cluster.lab.kill(3)
@@ -196,7 +222,7 @@ def test_what_times_out_is_unknown_and_may_be_repeated(cluster: Cluster) -> None
     address = cluster.address("late", "&timeout=5s").replace("lease=100ms", "lease=1h")
     population = pa.table({"id": [f"id{n}" for n in range(200)]})
     with idmatch.open(address) as store:
-        table = store.create_table("t")
+        table = store.create_table("t", expected_rows=64_000)
         table.upsert(rows(0, 100))
         # One of three takes a write, and waits in vain for another.
         cluster.lab.freeze(2)
@@ -217,7 +243,7 @@ def test_what_times_out_is_unknown_and_may_be_repeated(cluster: Cluster) -> None
 def test_a_node_that_hangs_is_passed_over(cluster: Cluster) -> None:
     address = cluster.address("hung").replace("request_timeout=2s", IMPATIENT)
     with idmatch.open(address) as store:
-        store.create_table("t").load(rows(0, 1_000))
+        store.create_table("t", expected_rows=64_000).load(rows(0, 1_000))
     with idmatch.open(address) as store:
         table = store.table("t")
         cluster.lab.freeze(3)
@@ -237,7 +263,7 @@ def test_a_store_is_opened_while_a_node_hangs(cluster: Cluster) -> None:
     every = cluster.address("hung_before").replace("request_timeout=2s", IMPATIENT)
     one = every.replace(f",{NETWORK}.2,{NETWORK}.3", "")
     with idmatch.open(every) as store:
-        store.create_table("t").load(rows(0, 1_000))
+        store.create_table("t", expected_rows=64_000).load(rows(0, 1_000))
     cluster.lab.freeze(3)
     # Which contact point is asked first is left to chance.
     for address in [every] * 5 + [one]:
@@ -247,7 +273,7 @@ def test_a_store_is_opened_while_a_node_hangs(cluster: Cluster) -> None:
             table.upsert(rows(0, 1))
             assert table.match(pa.table({"id": ["id1", "id2", "nobody"]})).rows == 2
     with idmatch.open(cluster.address("hung_before")) as store:
-        table = store.create_table("u")
+        table = store.create_table("u", expected_rows=64_000)
         assert table.load(rows(0, 10)).rows == 10
         assert table.match(pa.table({"id": ["id1"]})).rows == 1
 
@@ -255,7 +281,7 @@ def test_a_store_is_opened_while_a_node_hangs(cluster: Cluster) -> None:
 def test_nodes_that_were_passed_over_are_used_later(cluster: Cluster) -> None:
     address = cluster.address("hung_for_a_time").replace(f",{NETWORK}.2,{NETWORK}.3", "")
     with idmatch.open(address) as store:
-        store.create_table("t").load(rows(0, 100))
+        store.create_table("t", expected_rows=64_000).load(rows(0, 100))
     cluster.lab.freeze(3)
     with idmatch.open(address) as store:
         table = store.table("t")
@@ -269,7 +295,7 @@ def test_a_rolling_restart_is_not_noticed(cluster: Cluster) -> None:
     # With timeouts as they come: nodes that have just started are slow.
     address = cluster.address("rolling").replace("&request_timeout=2s", "")
     with idmatch.open(address) as store:
-        table = store.create_table("t")
+        table = store.create_table("t", expected_rows=64_000)
         table.load(rows(0, ROWS))
         population = pa.table({"id": [f"id{n}" for n in range(ROWS)]})
         upserted = list[int]()
@@ -300,7 +326,7 @@ def test_a_node_that_was_away_has_all_rows(cluster: Cluster) -> None:
     # The catalog is not read again while there is one node.
     address = cluster.address("away", "&read_consistency=one").replace("lease=100ms", "lease=1h")
     with idmatch.open(address) as store:
-        table = store.create_table("t")
+        table = store.create_table("t", expected_rows=64_000)
         population = pa.table({"id": [f"id{n}" for n in range(ROWS)]})
         assert table.match(population).rows == 0
         cluster.lab.kill(2)

@@ -86,10 +86,7 @@ class Secure:
 
     def address(self, options: str, login: str = LOGIN, host: str = CONTACT_POINTS) -> str:
         user = f"{login}@" if login else ""
-        return (
-            f"cql://{user}{host}/secure?replication={NODES}&lease=50ms&expected_rows=64k"
-            f"&timeout=10s&{options}"
-        )
+        return f"cql://{user}{host}/secure?replication={NODES}&lease=50ms&timeout=10s&{options}"
 
 
 class Forward(socketserver.BaseRequestHandler):
@@ -158,7 +155,7 @@ def refused(
 
 def test_rows_go_and_come(secure: Secure) -> None:
     with idmatch.open(secure.address(secure.tls)) as store:
-        table = store.create_table("t")
+        table = store.create_table("t", expected_rows=64_000)
         table.load(SMALL)
         assert table.last_seen("a", "x") == NOON
         assert table.match(pa.table({"id": ["a", "nobody"]})).rows == 2
@@ -179,7 +176,7 @@ def test_servers_have_to_be_known(secure: Secure, forwarded: str) -> None:
     )
     unnamed = f"{secure.tls}&tls_verify_hostname=off"
     with idmatch.open(secure.address(unnamed, host=forwarded)) as store:
-        store.create_table("unnamed").upsert_one("a", "x", NOON)
+        store.create_table("unnamed", expected_rows=64_000).upsert_one("a", "x", NOON)
     # The authority has to be the right one all the same.
     refused(
         idmatch.InvalidArgument,
@@ -233,7 +230,7 @@ def test_the_environment_says_what_an_address_does_not(
     monkeypatch.setenv("IDMATCH_CQL_USER", "cassandra")
     monkeypatch.setenv("IDMATCH_CQL_PASSWORD", "cassandra")
     with idmatch.open(secure.address("", login="")) as store:
-        store.create_table("environment")
+        store.create_table("environment", expected_rows=64_000)
     monkeypatch.setenv("IDMATCH_CQL_PASSWORD", PASSWORD)
     refused(idmatch.InvalidArgument, secure.address("", login=""), "do not accept this user")
 

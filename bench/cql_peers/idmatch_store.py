@@ -27,7 +27,7 @@ class Idmatch(CqlPeer):
     def __init__(self, place: Place) -> None:
         super().__init__(place)
         self._plan: list[dict[str, str | int]] = []
-        self._store = idmatch.open(self._address(place.rows))
+        self._store = idmatch.open(self._address())
         self._table = self._store.table(TABLE) if TABLE in self._store.tables() else None
 
     def version(self) -> str:
@@ -41,7 +41,7 @@ class Idmatch(CqlPeer):
         }
 
     def make(self) -> None:
-        self._table = self._store.create_table(TABLE, keep="last")
+        self._table = self._store.create_table(TABLE, keep="last", expected_rows=self.place.rows)
 
     def load(self, files: Sequence[Path]) -> None:
         report = self._known.load([str(file) for file in files])
@@ -67,8 +67,9 @@ class Idmatch(CqlPeer):
 
     def load_hot(self, values: int) -> None:
         """Makes a table with a key of `values` values."""
-        with idmatch.open(self._address(values)) as store:
-            store.create_table(hot.KEY, keep="last").load(hot.rows(values))
+        with idmatch.open(self._address()) as store:
+            table = store.create_table(hot.KEY, keep="last", expected_rows=values)
+            table.load(hot.rows(values))
 
     def newest(self, count: int) -> list[list[str | int]]:
         """The newest values of that key, with their dates in milliseconds."""
@@ -83,9 +84,9 @@ class Idmatch(CqlPeer):
             raise RuntimeError(f"there is no table {TABLE} in {self.place.keyspace}")
         return self._table
 
-    def _address(self, rows: int) -> str:
+    def _address(self) -> str:
         place = self.place
-        address = f"cql://{place.address}/{place.keyspace}?replication=1&expected_rows={rows}"
+        address = f"cql://{place.address}/{place.keyspace}?replication=1"
         return f"{address}&match_reads={os.environ.get('BENCH_MATCH_READS', 'auto')}"
 
 

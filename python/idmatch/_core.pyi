@@ -91,7 +91,9 @@ def format_instant(millis: int) -> str:
 class Store:
     @property
     def path(self) -> str: ...
-    def create_table(self, name: str, keep: Keep, retention: str | None) -> Table:
+    def create_table(
+        self, name: str, keep: Keep, retention: str | None, expected_rows: int | None
+    ) -> Table:
         """keep is "last" or "all". A table that exists with the same options is returned."""
     def rename_table(self, old: str, new: str) -> None:
         """Raises TableNotFound, and TableExists where the new name is taken."""

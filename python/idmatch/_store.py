@@ -101,29 +101,41 @@ class Store:
         return self._core.path
 
     def create_table(
-        self, name: str, *, keep: Keep = "last", retention: str | None = None
+        self,
+        name: str,
+        *,
+        keep: Keep = "last",
+        retention: str | None = None,
+        expected_rows: int | None = None,
     ) -> Table:
         """Makes a table, or returns the one that is there already with the same options.
 
         `keep="last"` keeps the newest date of each pair, `keep="all"` every observation.
         Observations older than `retention`, such as "13mo" and at least a day, are never shown.
 
+        Servers divide a new table by the rows to expect, for its life: `expected_rows`, or 10
+        million. The real number may be between a hundredth and 25 times of it. A directory needs no
+        such number, and ignores it.
+
         It obeys the erasures that former tables of its name have left.
 
         Raises TableExists when the table is there with other options, InvalidArgument for a
-        retention of less than a day, Busy while another process writes the store.
+        retention of less than a day or no expected row, Busy while another process writes the
+        store.
         """
-        return Table(self._core.create_table(name, keep, retention))
+        if expected_rows is not None and expected_rows < 1:
+            raise InvalidArgument(f"expected_rows is {expected_rows}; expect at least one row")
+        return Table(self._core.create_table(name, keep, retention, expected_rows))
 
     def rename_table(self, old: str, new: str) -> None:
-        """Gives a table another name. In a directory; servers do not rename tables yet.
+        """Gives a table another name. On servers it takes two metadata TTLs (2 s).
 
         Calls begun earlier follow the table, by its id. A `Table` is a name: one of `old` raises
         TableNotFound from now on. Erasures outlive tables: the table obeys its own and those at
         `new`, and leaves a copy of its own at `old`, which the next table of that name obeys.
 
         Raises TableNotFound; TableExists if there is a table `new`; Busy while another process
-        writes the store; Unsupported on servers.
+        writes the store; UnknownOutcome if servers do not answer.
         """
         try:
             self._core.rename_table(old, new)
@@ -137,7 +149,8 @@ class Store:
         other name. A `Table` is a name, so it is the other table from now on. Both tables obey the
         erasures of both.
 
-        Raises TableNotFound; Busy while another process writes the store; Unsupported on servers.
+        Raises TableNotFound; Busy while another process writes the store; UnknownOutcome if servers
+        do not answer. On servers it takes two metadata TTLs (2 s).
         """
         try:
             self._core.swap_tables(a, b)

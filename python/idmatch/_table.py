@@ -61,7 +61,7 @@ class Table(TableReads):
         With `replace` the rows of the source take the place of those that the table has, in one
         step. Rows that others write after the load has begun stay, and erasures hide what they
         hid. Until the end the table is as it was. In a directory only: on servers, load into a new
-        table.
+        table, and exchange the names of both.
 
         A `key` of at most 128 bytes names the load, for retries: for 24 h a load of this table with
         the same key reads nothing, and returns the figures of the first (`repeated`).
@@ -69,7 +69,7 @@ class Table(TableReads):
         Raises SourceError when the source cannot be read, InvalidArgument when a column is
         missing or cannot be guessed, or for the key of another kind of write, TableNotFound if the
         table is dropped meanwhile, Busy while another process writes the store or another session
-        replaces the table, Unsupported for `replace` and `key` on servers.
+        replaces the table, Unsupported for `replace` on servers.
         """
         return _operations.load(
             self._core, source, columns, strict, rejects, replace=replace, key=key

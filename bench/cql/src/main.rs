@@ -154,7 +154,7 @@ async fn run(session: &Arc<Session>, address: &str, step: Step) -> Result<Value,
         }
         Step::Count { layout, keyspace } => {
             let mut directions = Vec::new();
-            for (table, key) in tables::directions(&keyspace, layout) {
+            for (table, key) in tables::directions(session, &keyspace, layout).await? {
                 directions.push(server::count(session, &table, key).await?);
             }
             Ok(json!({ "directions": directions }))

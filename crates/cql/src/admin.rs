@@ -1,6 +1,7 @@
 //! The maintenance of a store. Only delegates: to `maintain` and `write`.
 
 use crate::context::TableContext;
+use crate::maintain::dropped::remove_dropped;
 use crate::maintain::purge::purge;
 use crate::maintain::repair::repair;
 use crate::maintain::retention;
@@ -16,7 +17,10 @@ use std::path::Path;
 impl Admin for CqlStore {
     fn compact(&self, table: TableId, call: &Call) -> Result<()> {
         let context = self.0.context(table, call)?;
-        self.0.change(call, purge(&context, call))
+        self.0.change(call, async {
+            purge(&context, call).await?;
+            remove_dropped(&self.0.client).await
+        })
     }
 
     fn verify(&self, table: TableId, call: &Call) -> Result<Vec<Finding>> {

@@ -5,12 +5,13 @@
 use crate::client::paging::{Page, Pages};
 use crate::client::{Client, Prepared};
 use crate::error::unexpected;
-use crate::schema::bucket::{BucketRows, bucket};
-use crate::schema::catalog::{Catalog, LogRecord};
+use crate::schema::bucket::{BucketRows, Buckets};
 use crate::schema::hot_keys::shards_for;
+use crate::schema::log::{Log, LogRecord};
 use crate::schema::metadata_cache::{Dates, MetadataCache, TableMetadata};
 use crate::schema::statements::{Direction, Hot, Loads, Statements};
-use idmatch_model::{Keep, SeenAt, Side, TableName};
+use crate::schema::values::uuid;
+use idmatch_model::{Keep, SeenAt, Side, TableId, TableName};
 use idmatch_store::Result;
 use scylla::serialize::row::SerializeRow;
 use scylla::value::CqlTimestamp;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::try_join;
+use uuid::Uuid;
 
 /// A row of a direction: key, value, date.
 pub(crate) type Row<'r> = (&'r str, &'r str, SeenAt);
@@ -32,6 +34,7 @@ const DETECTED_KEYS: usize = 16;
 pub(crate) struct TableContext {
     pub(crate) client: Arc<Client>,
     pub(crate) metadata_cache: Arc<MetadataCache>,
+    pub(crate) buckets: Buckets,
     /// Hot keys that reads met.
     detected: Sender<Detected>,
     /// Held while hot keys are published.
@@ -46,15 +49,25 @@ impl TableContext {
     pub(crate) async fn open(
         client: Arc<Client>,
         metadata_cache: Arc<MetadataCache>,
-        keep: Keep,
+        seed: u64,
     ) -> Result<(TableContext, Receiver<Detected>)> {
-        let catalog = Catalog::new(&client);
-        let prepared = Statements::prepare(&client, metadata_cache.name(), keep);
-        let (statements, ()) = try_join!(prepared, catalog.prepare())?;
+        let definition = &metadata_cache.held().definition;
+        let buckets = Buckets::new(definition.buckets, seed);
+        let log = Log::new(&client);
+        let prepared = Statements::prepare(&client, metadata_cache.origin().id, definition.keep);
+        let (statements, ()) = try_join!(prepared, log.prepare())?;
         let (publishing, bucket_rows) = (Mutex::default(), Default::default());
         let (detected, received) = channel(DETECTED_KEYS);
         Ok((
-            TableContext { client, metadata_cache, detected, publishing, statements, bucket_rows },
+            TableContext {
+                client,
+                metadata_cache,
+                buckets,
+                detected,
+                publishing,
+                statements,
+                bucket_rows,
+            },
             received,
         ))
     }
@@ -73,14 +86,24 @@ impl TableContext {
     pub(crate) fn report_rows(&self, by: Side, key: &str, rows: u64) {
         let Some(shards) = shards_for(rows, self.client.settings().hot_key_rows) else { return };
         let is_known =
-            self.metadata_cache.metadata().hot.shards(by, key).is_some_and(|now| now >= shards);
+            self.metadata_cache.held().hot.shards(by, key).is_some_and(|now| now >= shards);
         if !is_known && self.publishing.try_lock().is_ok() {
             self.detected.try_send((by, key.to_owned(), rows)).ok();
         }
     }
 
-    pub(crate) fn name(&self) -> &TableName {
-        self.metadata_cache.name()
+    pub(crate) fn id(&self) -> TableId {
+        self.metadata_cache.origin().id
+    }
+
+    /// The id as the servers have it.
+    pub(crate) fn uuid(&self) -> Uuid {
+        uuid(self.id())
+    }
+
+    /// The name that the table had when its metadata was read.
+    pub(crate) fn name(&self) -> TableName {
+        self.metadata_cache.held().definition.name.clone()
     }
 
     pub(crate) fn by(&self, by: Side) -> &Direction {
@@ -109,9 +132,14 @@ impl TableContext {
         metadata: &TableMetadata,
         records: &[(u128, LogRecord)],
     ) -> Result<()> {
-        Catalog::new(&self.client).publish(self.name(), metadata.last_entry, records).await?;
+        Log::new(&self.client).publish(self.id(), metadata.last_entry, records).await?;
+        self.wait_until_known().await
+    }
+
+    /// Returns when every client knows what is published by now.
+    pub(crate) async fn wait_until_known(&self) -> Result<()> {
         self.metadata_cache.refresh().await?;
-        tokio::time::sleep(self.metadata_cache.metadata_ttl()).await;
+        tokio::time::sleep(self.metadata_cache.ttl()).await;
         Ok(())
     }
 
@@ -124,7 +152,7 @@ impl TableContext {
         Dates(since, until): Dates,
     ) -> Pages {
         let statement = &self.by(by).key;
-        let (bucket, key) = (bucket(key, metadata.definition.buckets), key.to_owned());
+        let (bucket, key) = (self.buckets.of(key), key.to_owned());
         match metadata.definition.keep {
             Keep::Last => self.pages(statement, (bucket, key)),
             Keep::All => self.pages(statement, (bucket, key, since, until)),

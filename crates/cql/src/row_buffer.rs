@@ -122,7 +122,7 @@ impl Rows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::bucket::bucket;
+    use crate::schema::bucket::Buckets;
 
     #[test]
     fn groups_have_every_row_once_and_keep_their_bounds() {
@@ -130,13 +130,14 @@ mod tests {
         for n in 0..500 {
             rows.push(&format!("id{n}"), &format!("p{}", n % 7), SeenAt::EPOCH);
         }
-        let place = |row| bucket(rows.pair(row, Side::PartnerId).0, 3);
+        let buckets = Buckets::new(3, 0);
+        let place = |row| buckets.of(rows.pair(row, Side::PartnerId).0);
         let groups = rows.grouped(place, (20, 100));
         let mut seen: Vec<usize> = groups.iter().flat_map(|(_, rows)| rows.clone()).collect();
         seen.sort_unstable();
         assert_eq!(seen, (0..500).collect::<Vec<_>>());
         for (at, numbers) in groups {
-            assert!(numbers.iter().all(|n| bucket(rows.pair(*n, Side::PartnerId).0, 3) == at));
+            assert!(numbers.iter().all(|n| buckets.of(rows.pair(*n, Side::PartnerId).0) == at));
             let size =
                 |n: &usize| rows.pair(*n, Side::Id).0.len() + rows.pair(*n, Side::Id).1.len();
             assert!(numbers.len() <= 20 && numbers.iter().map(size).sum::<usize>() <= 100);

@@ -25,18 +25,17 @@ impl Snapshot for CqlSnapshot {
     }
 
     fn tables(&self, call: &Call) -> Result<Vec<TableName>> {
-        Ok(self.tables.read(call, self.tables.all())?.into_keys().collect())
+        self.tables.read(call, self.tables.all())
     }
 
     fn resolve(&self, name: &TableName, call: &Call) -> Result<TableId> {
-        self.tables.open(name, call)
+        self.tables.read(call, self.tables.resolve(name))
     }
 
     fn table(&self, id: TableId, call: &Call) -> Result<Arc<dyn TableSnapshot>> {
         let context = self.tables.context(id, call)?;
         let metadata = self.tables.read(call, context.metadata_cache.current())?;
-        let options = metadata.definition.options();
-        let buckets = metadata.definition.buckets;
-        Ok(Arc::new(CqlTable { context, id, options, buckets, at: self.at }))
+        let (name, options) = (metadata.definition.name.clone(), metadata.definition.options());
+        Ok(Arc::new(CqlTable { context, name, options, at: self.at }))
     }
 }

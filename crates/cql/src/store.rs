@@ -9,8 +9,8 @@ use crate::write::load::upsert;
 use crate::write::session::begin;
 use idmatch_model::{Period, SeenAt, TableId, TableName, TableOptions, Target};
 use idmatch_store::{
-    Admin, Call, Durability, Erased, Error, ErrorFields, ErrorKind, NewWrite, ObservationSource,
-    Result, Snapshot, Store, WriteSession, now,
+    Admin, Call, Durability, Erased, NewWrite, ObservationSource, Result, Snapshot, Store,
+    WriteSession, now,
 };
 use std::sync::Arc;
 
@@ -44,10 +44,10 @@ impl Store for CqlStore {
         &self,
         name: &TableName,
         options: &TableOptions,
+        expected_rows: Option<u64>,
         call: &Call,
     ) -> Result<TableId> {
-        self.0.change(call, self.0.make(name, options))?;
-        self.0.open(name, call)
+        self.0.change(call, self.0.make(name, options, expected_rows))
     }
 
     fn set_retention(&self, table: TableId, retention: Option<Period>, call: &Call) -> Result<()> {
@@ -56,21 +56,21 @@ impl Store for CqlStore {
         self.0.change(call, retention::set(&context, retention, call))
     }
 
-    fn rename_table(&self, _: &TableName, _: &TableName, _: &Call) -> Result<()> {
-        Err(unsupported("rename tables"))
+    fn rename_table(&self, table: &TableName, to: &TableName, call: &Call) -> Result<()> {
+        self.0.change(call, self.0.rename(table, to))
     }
 
-    fn swap_tables(&self, _: &TableName, _: &TableName, _: &Call) -> Result<()> {
-        Err(unsupported("rename tables"))
+    fn swap_tables(&self, one: &TableName, other: &TableName, call: &Call) -> Result<()> {
+        self.0.change(call, self.0.swap(one, other))
     }
 
-    fn drop_table(&self, _: &TableName, _: &Call) -> Result<()> {
-        Err(unsupported("drop tables"))
+    fn drop_table(&self, table: &TableName, call: &Call) -> Result<()> {
+        self.0.change(call, self.0.drop_table(table))
     }
 
     /// Its rows are visible as they are staged.
     fn begin(&self, write: NewWrite, call: &Call) -> Result<Box<dyn WriteSession>> {
-        begin(self.0.context(write.table, call)?, &write)
+        begin(self.0.context(write.table, call)?, &write, call)
     }
 
     /// The servers' commit log decides what an acknowledgement means; see
@@ -92,8 +92,8 @@ impl Store for CqlStore {
         at: SeenAt,
         call: &Call,
     ) -> Result<Erased> {
-        let context = self.0.context(self.0.open(table, call)?, call)?;
-        self.0.change(call, erase(&context, targets, at))
+        let context = self.0.context(self.0.read(call, self.0.resolve(table))?, call)?;
+        self.0.change(call, erase(&context, table, targets, at))
     }
 
     /// Servers have one state for all; the metadata of open tables is read anew.
@@ -104,11 +104,4 @@ impl Store for CqlStore {
     fn admin(&self) -> Option<&dyn Admin> {
         Some(self)
     }
-}
-
-/// What stores on servers do not do yet.
-fn unsupported(what: &str) -> Error {
-    let text = format!("a store on servers does not {what} yet; load into a table of another name");
-    let instead = "load into a table of another name".to_owned();
-    Error::new(ErrorKind::Unsupported, text).with_fields(ErrorFields::Unsupported { instead })
 }

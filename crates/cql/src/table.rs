@@ -20,19 +20,18 @@ use std::sync::Arc;
 /// A table, with the options and the reading of the clock of its snapshot.
 pub(crate) struct CqlTable {
     pub(crate) context: Arc<TableContext>,
-    pub(crate) id: TableId,
+    pub(crate) name: TableName,
     pub(crate) options: TableOptions,
-    pub(crate) buckets: i32,
     pub(crate) at: SeenAt,
 }
 
 impl TableSnapshot for CqlTable {
     fn id(&self) -> TableId {
-        self.id
+        self.context.id()
     }
 
     fn name(&self) -> &TableName {
-        self.context.name()
+        &self.name
     }
 
     fn options(&self) -> &TableOptions {
@@ -72,7 +71,7 @@ impl TableSnapshot for CqlTable {
     }
 
     fn part_of(&self, id: &str) -> usize {
-        key_part(id, self.buckets)
+        key_part(&self.context, id)
     }
 
     fn scan(&self, parts: &Parts, window: Window, sink: &dyn MatchSink, call: &Call) -> Result<()> {

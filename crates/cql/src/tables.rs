@@ -1,11 +1,17 @@
-//! The tables of a keyspace: makes them, and opens each once for all handles of a store.
+//! The tables of a keyspace: opens each once for all handles of a store, and makes, renames and drops them.
 
 use crate::client::{Client, Use};
 use crate::context::TableContext;
-use crate::schema::bucket::buckets_for;
-use crate::schema::catalog::{Catalog, Definition, table_id};
+use crate::maintain::dropped::remove_dropped;
+use crate::schema::bucket::{EXPECTED_ROWS, buckets_for};
+use crate::schema::cached::{Cached, Origin};
+use crate::schema::catalog::Catalog;
+use crate::schema::definition::Definition;
 use crate::schema::keyspace::{self, StoreRow};
-use crate::schema::metadata_cache::MetadataCache;
+use crate::schema::log::Log;
+use crate::schema::metadata_cache::{Metadata, MetadataCache};
+use crate::schema::names::{Change, Holder, Names, not_found};
+use crate::schema::values::table_id;
 use crate::settings::Settings;
 use crate::write::hot_keys::publish_detected;
 use idmatch_model::{ErasureKey, TableId, TableName, TableOptions};
@@ -15,164 +21,270 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::Instant;
 use uuid::Uuid;
-
-/// A table that another client makes is waited for so long, and then made by this one.
-const MAKING: Duration = Duration::from_secs(60);
-const ASK_AGAIN: Duration = Duration::from_millis(100);
 
 /// The tables of a keyspace, and the session that all use.
 pub(crate) struct Tables {
     pub(crate) client: Arc<Client>,
-    /// What the keyspace was made with; empty while nothing is there.
-    store: RwLock<Option<StoreRow>>,
-    /// Names this client among those that make a table at once.
-    maker: Uuid,
-    open: Mutex<OpenTables>,
+    /// `None` while nothing is in the keyspace.
+    store: RwLock<Option<Found>>,
+    open: Mutex<BTreeMap<TableId, Arc<TableContext>>>,
 }
 
-/// The tables that are open.
-#[derive(Default)]
-struct OpenTables {
-    ids: BTreeMap<TableName, TableId>,
-    contexts: BTreeMap<TableId, Arc<TableContext>>,
+/// What the keyspace was made with, and the cached names of its tables.
+#[derive(Clone)]
+struct Found {
+    row: StoreRow,
+    names: Arc<Cached<NamesOrigin>>,
+}
+
+struct NamesOrigin(Arc<Client>);
+
+impl Origin for NamesOrigin {
+    type Value = Names;
+
+    async fn read(&self, _: Option<&Names>) -> Result<Names> {
+        Names::read(&self.0).await
+    }
 }
 
 impl Tables {
     /// Connects, and finds the store in its keyspace.
     pub(crate) fn connect(settings: Settings) -> Result<Tables> {
         let client = Arc::new(Client::connect(settings)?);
-        let store = RwLock::new(client.wait(keyspace::find(&client))?);
-        let (maker, open) = (Uuid::new_v4(), Mutex::default());
-        Ok(Tables { client, store, maker, open })
-    }
-
-    fn found(&self) -> Option<StoreRow> {
-        *self.store.read()
+        let tables = Tables { client, store: RwLock::default(), open: Mutex::default() };
+        tables.client.wait(tables.find())?;
+        Ok(tables)
     }
 
     /// The store, if it is there by now.
-    async fn find(&self) -> Result<Option<StoreRow>> {
-        if let Some(found) = self.found() {
-            return Ok(Some(found));
+    async fn find(&self) -> Result<Option<Found>> {
+        let found = self.store.read().clone();
+        if found.is_some() {
+            return Ok(found);
         }
-        let found = keyspace::find(&self.client).await?;
-        *self.store.write() = found;
-        Ok(found)
-    }
-
-    /// The table of this name. Cost: nothing if it is open.
-    pub(crate) fn open(&self, name: &TableName, call: &Call) -> Result<TableId> {
-        let open = self.open.lock().ids.get(name).copied();
-        match open {
-            Some(id) => Ok(id),
-            None => self.read(call, self.open_named(name)),
+        match keyspace::find(&self.client).await? {
+            Some(row) => Ok(Some(self.set_found(row).await?)),
+            None => Ok(None),
         }
     }
 
-    /// The table with this id. Cost: nothing if it is open, else a request more than by its name.
-    pub(crate) fn context(&self, id: TableId, call: &Call) -> Result<Arc<TableContext>> {
-        if let Some(context) = self.context_of(id) {
-            return Ok(context);
-        }
-        self.read(call, async {
-            let name = self.all().await?.into_iter().find(|(_, other)| *other == id);
-            if let Some((name, _)) = name {
-                self.open_named(&name).await?;
-            }
-            self.context_of(id).ok_or_else(|| {
-                let text =
-                    format!("{} has no table with the id {id}", self.client.settings().shown());
-                Error::new(ErrorKind::TableNotFound, text)
-            })
-        })
-    }
-
-    fn context_of(&self, id: TableId) -> Option<Arc<TableContext>> {
-        self.open.lock().contexts.get(&id).cloned()
-    }
-
-    /// The names and ids of all tables.
-    pub(crate) async fn all(&self) -> Result<BTreeMap<TableName, TableId>> {
-        match self.find().await? {
-            Some(_) => Catalog::new(&self.client).tables().await,
-            None => Ok(BTreeMap::new()),
-        }
-    }
-
-    async fn open_named(&self, name: &TableName) -> Result<TableId> {
-        let client = Arc::clone(&self.client);
-        let Some(store) = self.find().await? else {
-            return Err(Error::new(
-                ErrorKind::TableNotFound,
-                format!("{} has no table {name}; it has none yet", self.client.settings().shown()),
-            ));
-        };
-        let metadata_cache = MetadataCache::open(Arc::clone(&client), store, name.clone()).await?;
-        let definition = metadata_cache.current().await?.definition.clone();
-        let (context, detected) =
-            TableContext::open(client, metadata_cache, definition.keep).await?;
-        let (id, context) = (table_id(definition.maker, name), Arc::new(context));
-        let mut open = self.open.lock();
-        if !open.ids.contains_key(name) {
-            tokio::spawn(publish_detected(Arc::downgrade(&context), detected));
-            open.ids.insert(name.clone(), id);
-            open.contexts.insert(id, context);
-        }
-        Ok(id)
+    async fn set_found(&self, row: StoreRow) -> Result<Found> {
+        let names = NamesOrigin(Arc::clone(&self.client));
+        let found = Found { row, names: Cached::open(names, row.metadata_ttl).await? };
+        Ok(self.store.write().get_or_insert(found).clone())
     }
 
     /// The store; one that is not there yet is made, with this key of erasures or a random one.
     pub(crate) async fn find_or_make(&self, key: Option<ErasureKey>) -> Result<StoreRow> {
-        if let Some(found) = self.find().await? {
-            return Ok(found);
-        }
-        let made = keyspace::make(&self.client, key).await?;
-        *self.store.write() = Some(made);
-        Ok(made)
+        Ok(self.found_or_made(key).await?.row)
     }
 
-    pub(crate) async fn make(&self, name: &TableName, options: &TableOptions) -> Result<()> {
-        options.check()?;
-        self.find_or_make(None).await?;
-        let catalog = Catalog::new(&self.client);
-        let buckets = buckets_for(self.client.settings().expected_rows);
-        let new = Definition::new(options, buckets, self.maker);
-        let until = Instant::now() + MAKING;
-        let mut there = catalog.definition(name).await?;
-        if there.is_none() {
-            catalog.enter(name, &new).await?;
-            there = catalog.definition(name).await?;
+    async fn found_or_made(&self, key: Option<ErasureKey>) -> Result<Found> {
+        match self.find().await? {
+            Some(found) => Ok(found),
+            None => self.set_found(keyspace::make(&self.client, key).await?).await,
         }
-        while let Some(definition) = there {
-            let found = definition.options();
-            if found != *options {
-                return Err(Error::other_options(name, &found, options));
-            }
-            if definition.is_ready {
-                return Ok(());
-            }
-            // Two clients that make one table at once could each make their own.
-            if definition.maker == new.maker || Instant::now() > until {
-                keyspace::create(&self.client, name, definition.keep).await?;
-                catalog.set_ready(name).await?;
-            } else {
-                tokio::time::sleep(ASK_AGAIN).await;
-            }
-            there = catalog.definition(name).await?;
-        }
-        Err(Error::new(ErrorKind::Busy, format!("table {name} was removed while it was made")))
     }
 
-    /// Reads the metadata of all open tables anew.
-    pub(crate) async fn refresh(&self) -> Result<()> {
-        let contexts: Vec<_> = {
-            let open = self.open.lock();
-            open.contexts.values().cloned().collect()
+    /// The table that has this name. Cost: nothing while the names are fresh.
+    pub(crate) async fn resolve(&self, name: &TableName) -> Result<TableId> {
+        let Some(found) = self.find().await? else { return Err(self.no_table(name)) };
+        match found.names.current().await?.table(name) {
+            Ok(id) => Ok(id),
+            // Another client may have made it just now.
+            Err(_) => found.names.refresh().await?.table(name),
+        }
+    }
+
+    fn no_table(&self, name: &TableName) -> Error {
+        let shown = self.client.settings().shown();
+        let text = format!("{shown} has no table {name}; it has none yet");
+        Error::new(ErrorKind::TableNotFound, text)
+    }
+
+    /// The table with this id. Cost: nothing if it is open.
+    pub(crate) fn context(&self, id: TableId, call: &Call) -> Result<Arc<TableContext>> {
+        let open = self.open.lock().get(&id).cloned();
+        open.map_or_else(|| self.read(call, self.open(id)), Ok)
+    }
+
+    async fn open(&self, id: TableId) -> Result<Arc<TableContext>> {
+        let Some(Found { row, .. }) = self.find().await? else {
+            let text = format!("{} has no table yet", self.client.settings().shown());
+            return Err(Error::new(ErrorKind::TableNotFound, text));
         };
+        let metadata = Metadata::new(Arc::clone(&self.client), id, row.erasure_key);
+        let cache = MetadataCache::open(metadata, row.metadata_ttl).await?;
+        let (context, detected) =
+            TableContext::open(Arc::clone(&self.client), cache, row.seed).await?;
+        let context = Arc::new(context);
+        let mut open = self.open.lock();
+        if let Some(earlier) = open.get(&id) {
+            return Ok(Arc::clone(earlier));
+        }
+        tokio::spawn(publish_detected(Arc::downgrade(&context), detected));
+        open.insert(id, Arc::clone(&context));
+        Ok(context)
+    }
+
+    /// The names of all tables, ascending.
+    pub(crate) async fn all(&self) -> Result<Vec<TableName>> {
+        let Some(found) = self.find().await? else { return Ok(Vec::new()) };
+        let names = found.names.refresh().await?;
+        Ok(names.tables().map(|(name, _)| name.clone()).collect())
+    }
+
+    /// Makes a table, or finds the one of this name. Its CQL tables are there before its name is.
+    pub(crate) async fn make(
+        &self,
+        name: &TableName,
+        options: &TableOptions,
+        expected_rows: Option<u64>,
+    ) -> Result<TableId> {
+        options.check()?;
+        let found = self.found_or_made(None).await?;
+        let catalog = Catalog::new(&self.client);
+        let mut made = None;
+        loop {
+            let names = Names::settled(&self.client).await?;
+            let former = match names.holder(name) {
+                Some(Holder::Table(id)) => {
+                    if let Some(made) = made {
+                        catalog.set_dropped(made).await?;
+                    }
+                    found.names.refresh().await?;
+                    return self.found_with(name, id, options).await;
+                }
+                Some(Holder::Former(log)) => Some(log),
+                None => None,
+            };
+            let id = match made {
+                Some(id) => id,
+                None => {
+                    let buckets = buckets_for(expected_rows.unwrap_or(EXPECTED_ROWS));
+                    let (id, new) = (new_id(), Definition::new(name, options, buckets));
+                    catalog.enter(id, &new).await?;
+                    keyspace::create(&self.client, id, options.keep).await?;
+                    *made.insert(id)
+                }
+            };
+            if let Some(log) = former {
+                Log::new(&self.client).merge(log, id).await?;
+            }
+            let holders = vec![(name.clone(), Holder::Table(id))];
+            if names.change(&self.client, Change { holders, ..Change::default() }).await? {
+                found.names.refresh().await?;
+                return Ok(id);
+            }
+        }
+    }
+
+    async fn found_with(
+        &self,
+        name: &TableName,
+        id: TableId,
+        options: &TableOptions,
+    ) -> Result<TableId> {
+        let definition = Catalog::new(&self.client).definition(id).await?;
+        let there = definition.ok_or_else(|| not_found(name))?.options();
+        match there == *options {
+            true => Ok(id),
+            false => Err(Error::other_options(name, &there, options)),
+        }
+    }
+
+    /// Gives a table another name. Cost: two metadata TTLs.
+    pub(crate) async fn rename(&self, name: &TableName, to: &TableName) -> Result<()> {
+        self.change_names(async |names, metadata_ttl| {
+            let (id, left) = (names.table(name)?, new_id());
+            // The former name gets a log of its own: what is erased later in the table is not its.
+            let mut merges = vec![(id, left)];
+            match names.holder(to) {
+                Some(Holder::Table(_)) => return Err(Error::name_taken(to)),
+                Some(Holder::Former(log)) => merges.push((log, id)),
+                None => {}
+            }
+            let holders =
+                vec![(name.clone(), Holder::Former(left)), (to.clone(), Holder::Table(id))];
+            let change = Change { holders, ..Change::default() };
+            let changed =
+                names.merge_and_change(&self.client, &merges, (change, metadata_ttl)).await?;
+            Ok(changed.then(|| vec![(id, to)]))
+        })
+        .await
+    }
+
+    /// Exchanges the names of two tables. Cost: two metadata TTLs.
+    pub(crate) async fn swap(&self, one: &TableName, other: &TableName) -> Result<()> {
+        self.change_names(async |names, metadata_ttl| {
+            let (a, b) = (names.table(one)?, names.table(other)?);
+            if a == b {
+                return Ok(Some(Vec::new()));
+            }
+            let holders = vec![(one.clone(), Holder::Table(b)), (other.clone(), Holder::Table(a))];
+            let (merges, change) = ([(a, b), (b, a)], Change { holders, ..Change::default() });
+            let changed =
+                names.merge_and_change(&self.client, &merges, (change, metadata_ttl)).await?;
+            Ok(changed.then(|| vec![(a, other), (b, one)]))
+        })
+        .await
+    }
+
+    /// Drops a table. Its erasures stay for the next one of its name. Cost: a metadata TTL, and what removing
+    /// tables costs that were dropped a day before.
+    pub(crate) async fn drop_table(&self, name: &TableName) -> Result<()> {
+        self.change_names(async |names, _| {
+            let id = names.table(name)?;
+            let holders = vec![(name.clone(), Holder::Former(id))];
+            let change = Change { holders, ..Change::default() };
+            if !names.change(&self.client, change).await? {
+                return Ok(None);
+            }
+            Catalog::new(&self.client).set_dropped(id).await?;
+            self.open.lock().remove(&id);
+            Ok(Some(Vec::new()))
+        })
+        .await?;
+        remove_dropped(&self.client).await
+    }
+
+    /// Repeats a change of names until no other one comes first; notes the new names of tables; returns when
+    /// every client knows it.
+    async fn change_names<'n>(
+        &self,
+        change: impl AsyncFn(&Names, Duration) -> Result<Option<Vec<(TableId, &'n TableName)>>>,
+    ) -> Result<()> {
+        let Some(found) = self.find().await? else {
+            return change(&Names::default(), Duration::ZERO).await.map(drop);
+        };
+        let metadata_ttl = found.row.metadata_ttl;
+        loop {
+            let names = Names::settled(&self.client).await?;
+            let Some(renamed) = change(&names, metadata_ttl).await? else { continue };
+            for (id, name) in renamed {
+                Catalog::new(&self.client).set_name(id, name).await?;
+            }
+            found.names.refresh().await?;
+            tokio::time::sleep(metadata_ttl).await;
+            return Ok(());
+        }
+    }
+
+    /// Reads the names, and the metadata of all open tables, anew.
+    pub(crate) async fn refresh(&self) -> Result<()> {
+        if let Some(found) = self.find().await? {
+            found.names.refresh().await?;
+        }
+        let contexts: Vec<_> = self.open.lock().values().cloned().collect();
         for context in contexts {
-            context.metadata_cache.refresh().await?;
+            match context.metadata_cache.refresh().await {
+                // It was dropped.
+                Err(e) if e.kind() == ErrorKind::TableNotFound => {
+                    self.open.lock().remove(&context.id());
+                }
+                refreshed => refreshed.map(drop)?,
+            }
         }
         Ok(())
     }
@@ -192,4 +304,8 @@ impl Tables {
         call.check()?;
         self.client.wait_unless(call, Use::Read, work)
     }
+}
+
+fn new_id() -> TableId {
+    table_id(Uuid::new_v4())
 }

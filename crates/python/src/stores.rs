@@ -161,18 +161,21 @@ impl Store {
 #[pymethods]
 impl Store {
     /// Creates a table, or returns an existing one with the same options.
-    #[pyo3(signature = (name, keep, retention))]
+    #[pyo3(signature = (name, keep, retention, expected_rows))]
     fn create_table(
         &self,
         py: Python<'_>,
         name: &str,
         keep: &str,
         retention: Option<&str>,
+        expected_rows: Option<u64>,
     ) -> PyResult<Table> {
         let (name, options) = named_options(py, name, keep, retention)?;
+        self.run(py, |store, call| {
+            store.create_table(&name, &options, expected_rows, call).map(drop)
+        })?;
         let store = self.open(py)?;
-        let table = py.detach(|| store.table_with(&name, &options)).or_raise(py)?;
-        Ok(self.table_of(table))
+        Ok(self.table_of(idmatch_store::Table::named(&store, &name)))
     }
 
     /// Gives a table another name.

@@ -18,9 +18,12 @@ pub struct Table {
     call: Call,
 }
 
+/// Rows to expect in a table of tests.
+const SMALL_TABLE_ROWS: u64 = 64_000;
+
 /// Opens tables by name.
 pub trait OpenTables {
-    /// The table of that name, made with these options if it is missing.
+    /// The table of that name, made with these options and for at most a million rows if it is missing.
     ///
     /// # Errors
     /// `TableExists` for other options.
@@ -38,7 +41,7 @@ pub trait OpenTables {
 
 impl OpenTables for Arc<dyn Store> {
     fn table_with(&self, name: &TableName, options: &TableOptions) -> Result<Table> {
-        self.create_table(name, options, &Call::default())?;
+        self.create_table(name, options, Some(SMALL_TABLE_ROWS), &Call::default())?;
         Ok(Table::named(self, name))
     }
 

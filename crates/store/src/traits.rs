@@ -18,7 +18,8 @@ pub trait Store: Send + Sync {
     /// All tables as they are now: one version in a directory; on servers, rows as they are when each is read.
     fn snapshot(&self, call: &Call) -> Result<Arc<dyn Snapshot>>;
 
-    /// Makes a table, or finds the one of that name with the same options.
+    /// Makes a table, or finds the one of that name with the same options. A store on servers divides a new
+    /// table by the rows to expect, for its life; `None` means 10 million.
     ///
     /// # Errors
     /// `TableExists` for other options.
@@ -26,6 +27,7 @@ pub trait Store: Send + Sync {
         &self,
         name: &TableName,
         options: &TableOptions,
+        expected_rows: Option<u64>,
         call: &Call,
     ) -> Result<TableId>;
 

@@ -23,7 +23,9 @@ _NOT_CONFIRMED = 1
 def create(options: Namespace) -> int:
     """`idmatch create`"""
     with _store.open(options.store) as store:
-        table, is_new = make_table(store, options.table, options.keep, options.retention)
+        table, is_new = make_table(
+            store, options.table, options.keep, options.retention, options.expected_rows
+        )
         made = {"name": table.name, "keep": table.keep, "retention": table.retention}
     if options.json:
         print_json({**made, "created": is_new})
@@ -99,16 +101,28 @@ def drop(options: Namespace) -> int:
 
 
 def make_table(
-    store: Store, name: str, keep: Keep = "last", retention: str | None = None
+    store: Store,
+    name: str,
+    keep: Keep = "last",
+    retention: str | None = None,
+    expected_rows: int | None = None,
 ) -> tuple[Table, bool]:
     """The table of that name with these options, and whether it is new."""
     is_new = name not in store.tables()
-    return store.create_table(name, keep=keep, retention=retention), is_new
+    if not is_new and expected_rows:
+        warn(f"table {name} is there already; --expected-rows is for a new one")
+    table = store.create_table(name, keep=keep, retention=retention, expected_rows=expected_rows)
+    return table, is_new
 
 
 @contextmanager
 def new_table_told(
-    table: Table, is_new: bool, options: Namespace, *, fails_empty: bool
+    table: Table,
+    is_new: bool,
+    options: Namespace,
+    *,
+    fails_empty: bool,
+    expected_rows: int | None = None,
 ) -> Iterator[None]:
     """Says on stderr that the table is new and, where what follows fails, that it stays.
 
@@ -118,7 +132,8 @@ def new_table_told(
         yield
         return
     if not options.json:
-        warn(f"made table {table.name}")
+        rows = f" for about {expected_rows:,} rows" if expected_rows else ""
+        warn(f"made table {table.name}{rows}")
     try:
         yield
     except BaseException as error:

@@ -111,7 +111,8 @@ def tables(options: Namespace) -> int:
         if stats.is_outgrown:
             warn(
                 f"table {table.name} was made for {stats.expected_rows:,} rows and has "
-                f"{stats.rows:,}: copy it into another that is made for more (expected_rows=, --as)"
+                f"{stats.rows:,}: copy it into a new one, which is made for what is copied "
+                f"(idmatch copy STORE STORE {table.name} --as NEW), and exchange their names"
             )
     return _DONE
 

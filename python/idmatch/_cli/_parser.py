@@ -343,6 +343,12 @@ def _add_table_options(command: argparse.ArgumentParser) -> None:
         "--keep", choices=["last", "all"], help="newest date of a pair (default), or all dates"
     )
     command.add_argument("--retention", metavar="PERIOD", help="never show older dates: 13mo, 90d")
+    command.add_argument(
+        "--expected-rows",
+        metavar="N",
+        type=_size,
+        help="on servers: the rows that a new table is made for, such as 400M",
+    )
 
 
 def _add_confirmation(command: argparse.ArgumentParser, effect: str) -> None:

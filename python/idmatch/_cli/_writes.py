@@ -32,10 +32,21 @@ def load(options: Namespace) -> int:
         "seen_at": options.seen_at,
     }
     with _store.open(options.store) as store:
-        table, is_new = _table_to_load(store, options)
-        is_atomic = not _store.is_address(options.store)
+        is_address = _store.is_address(options.store)
+        expected_rows = options.expected_rows
+        if is_address and expected_rows is None and options.table not in store.tables():
+            from idmatch._sources import estimated_rows
+
+            expected_rows = estimated_rows(options.files)
+        table, is_new = _table_to_load(store, options, expected_rows)
         with (
-            new_table_told(table, is_new, options, fails_empty=is_atomic),
+            new_table_told(
+                table,
+                is_new,
+                options,
+                fails_empty=not is_address,
+                expected_rows=expected_rows if is_address else None,
+            ),
             watched(options.files) as sources,
         ):
             check = _replacement_check(table) if options.replace and not options.force else None
@@ -193,11 +204,15 @@ def _replacement_check(table: Table) -> Callable[[int], None]:
     return check
 
 
-def _table_to_load(store: Store, options: Namespace) -> tuple[Table, bool]:
+def _table_to_load(
+    store: Store, options: Namespace, expected_rows: int | None
+) -> tuple[Table, bool]:
     """The existing table or a new one, and whether it is new; with --keep or --retention, a table
     with these options.
     """
-    chosen = options.keep or options.retention
+    chosen = options.keep or options.retention or options.expected_rows
     if not chosen and options.table in store.tables():
         return store.table(options.table), False
-    return make_table(store, options.table, options.keep or "last", options.retention)
+    return make_table(
+        store, options.table, options.keep or "last", options.retention, expected_rows
+    )

@@ -10,13 +10,23 @@ from idmatch._errors import InvalidArgument
 
 from ._byte_stream import ByteStream
 from ._columns import Wanted
+from ._estimate import estimated_rows
 from ._files import find_files
 from ._objects import ArrowObject, is_arrow
 from ._source import OnMalformed, Source
 
 _FEW_ROWS = 10_000
 
-__all__ = ["ByteStream", "OnMalformed", "Source", "Wanted", "are_short", "find", "one_row"]
+__all__ = [
+    "ByteStream",
+    "OnMalformed",
+    "Source",
+    "Wanted",
+    "are_short",
+    "estimated_rows",
+    "find",
+    "one_row",
+]
 
 
 def find(source: object) -> Sequence[Source]:

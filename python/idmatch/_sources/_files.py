@@ -44,14 +44,18 @@ class File:
         """See `Source`. Directories named `key=value` on the file's path count as columns."""
         partition = _partition_of(self.name)
         with reading(self.name):
-            kind = self._kind()
+            kind = self.kind()
             if kind == "csv":
                 return open_csv(
                     self.filesystem, self.path, self.name, wanted, partition, on_malformed
                 )
             return open_columnar(kind, self.filesystem, self.path, self.name, wanted, partition)
 
-    def _kind(self) -> str:
+    def is_compressed(self) -> bool:
+        """Whether the name says that the whole file is compressed."""
+        return self.path.lower().endswith(_COMPRESSIONS)
+
+    def kind(self) -> str:
         """What kind of file it is: as its name says, or else its first bytes."""
         base, extension = os.path.splitext(self.path.lower())
         if extension in _COMPRESSIONS:

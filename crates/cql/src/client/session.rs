@@ -16,8 +16,8 @@ use scylla::client::session::Session;
 use scylla::response::query_result::{QueryResult, QueryRowsResult};
 use scylla::response::{PagingState, PagingStateResponse};
 use scylla::serialize::row::SerializeRow;
-use scylla::statement::Statement;
 use scylla::statement::batch::{Batch, BatchType};
+use scylla::statement::{SerialConsistency, Statement};
 use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::runtime::{Handle, Runtime};
@@ -158,6 +158,22 @@ impl Client {
         self.write_batch_in(permit.as_ref(), what, prepared, values).await
     }
 
+    /// Writes with several statements to one partition of the catalog, all or nothing.
+    ///
+    /// # Errors
+    /// As of [`Client::write`].
+    pub(crate) async fn write_together<V: SerializeRow>(
+        &self,
+        what: &str,
+        statements: &[&Prepared],
+        values: &[V],
+    ) -> Result<()> {
+        let all: Vec<_> = statements.iter().map(|one| one.statement.clone().into()).collect();
+        let mut batch = Batch::new_with_statements(BatchType::Unlogged, all);
+        batch.set_serial_consistency(Some(SerialConsistency::Serial));
+        self.send_batch(None, what, (batch, statements.first().copied()), values).await
+    }
+
     async fn write_in(
         &self,
         permit: Option<&super::limiter::Permit<'_>>,
@@ -179,15 +195,26 @@ impl Client {
         values: &[V],
     ) -> Result<()> {
         let statements = values.iter().map(|_| prepared.statement.clone().into()).collect();
-        let mut batch = Batch::new_with_statements(BatchType::Unlogged, statements);
+        let batch = Batch::new_with_statements(BatchType::Unlogged, statements);
+        self.send_batch(permit, what, (batch, Some(prepared)), values).await
+    }
+
+    async fn send_batch<V: SerializeRow>(
+        &self,
+        permit: Option<&super::limiter::Permit<'_>>,
+        what: &str,
+        (mut batch, of): (Batch, Option<&Prepared>),
+        values: &[V],
+    ) -> Result<()> {
         batch.set_is_idempotent(true);
-        if let Some(consistency) = prepared.statement.get_consistency() {
+        if let Some(consistency) = of.and_then(|prepared| prepared.statement.get_consistency()) {
             batch.set_consistency(consistency);
         }
         let attempts = Arc::new(Attempts::default());
         batch.set_history_listener(Arc::clone(&attempts) as _);
         let write = || async { self.session().batch(&batch, values).await };
-        let retry_policy = self.unprepared_retry_policy(prepared.retry_policy().needs);
+        let needs = of.map_or(Needs::Node, |prepared| prepared.retry_policy().needs);
+        let retry_policy = self.unprepared_retry_policy(needs);
         let result = self.retries().repeat(permit, &attempts, retry_policy, write).await.map(drop);
         result.map_err(|failure| unwritten(what, failure))
     }

@@ -1,6 +1,7 @@
-//! Keeps a table in order: compares and repairs its directions, changes its retention, purges
-//! hidden rows.
+//! Keeps tables in order: compares and repairs their directions, changes their retention, purges hidden
+//! rows, removes what dropped tables leave.
 
+pub(crate) mod dropped;
 pub(crate) mod purge;
 pub(crate) mod repair;
 pub(crate) mod retention;

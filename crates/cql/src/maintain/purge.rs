@@ -2,15 +2,16 @@
 //!
 //! Records the hot keys that it meets.
 
-use crate::context::TableContext;
+use crate::context::{Row, TableContext};
 use crate::read::scan::{RowVisitor, ScanCall, scan_stored};
 use crate::read::shard_merge::{self, HotRows, Which};
 use crate::row_buffer::Rows;
-use crate::schema::metadata_cache::{TableMetadata, Visible};
+use crate::schema::metadata_cache::TableMetadata;
 use crate::write::delete::{delete_row, delete_shard_row};
 use crate::write::hot_keys::publish_hot_keys;
+use crate::write::timestamp::{erased_at, purged_at};
 use futures::{StreamExt, TryStreamExt, stream};
-use idmatch_model::{Keep, SeenAt, Side, Window};
+use idmatch_model::{Keep, SeenAt, Side};
 use idmatch_store::{Call, Result, now};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,51 +20,69 @@ use twox_hash::XxHash3_128;
 /// Concurrent deletes of one task: they share the servers with lookups and writes.
 const CONCURRENT_DELETES: usize = 16;
 
-/// Purges hidden rows: erased, or older than the retention. Records the hot keys that it meets.
+/// Purges rows that are erased, or older than every retention of the last day. Records the hot keys that it
+/// meets.
 /// Cost: a scan of both directions.
 pub(crate) async fn purge(context: &Arc<TableContext>, call: &Call) -> Result<()> {
     let metadata = context.metadata_cache.refresh().await?;
-    let visible = metadata.visible(Window::ALL, now());
+    let kept_from = metadata.definition.kept_from(now());
     for by in Side::BOTH {
         let (table, metadata) = (Arc::clone(context), Arc::clone(&metadata));
-        let visitor = Purge { context: table, metadata: Arc::clone(&metadata), visible, by };
+        let visitor = Purge { context: table, metadata: Arc::clone(&metadata), kept_from, by };
         let met = scan_stored(context, by, ScanCall(call.clone(), "compact"), visitor).await?;
         publish_hot_keys(context, by, met).await?;
         for key in shard_merge::keys(context, &metadata, by).await? {
-            purge_hot(context, &metadata, visible, (by, &key)).await?;
+            purge_hot(context, &metadata, kept_from, (by, &key)).await?;
         }
     }
     Ok(())
 }
 
-/// Removes hidden rows.
+/// Removes rows.
 struct Purge {
     context: Arc<TableContext>,
     metadata: Arc<TableMetadata>,
-    visible: Visible,
+    kept_from: SeenAt,
     by: Side,
 }
 
 impl RowVisitor for Purge {
     fn row(&self, key: &str, value: &str, seen_at: SeenAt) -> bool {
-        !self.metadata.shows(&self.visible, self.by, (key, value, seen_at))
+        removed_at(&self.metadata, self.kept_from, self.by, (key, value, seen_at)).is_some()
     }
 
     async fn batch(&self, rows: Rows) -> Result<()> {
-        let remove = |row: usize| {
+        let remove = async |row: usize| {
             let ((key, value), seen_at) = (rows.pair(row, Side::Id), rows.seen_at(row));
-            delete_row(&self.context, &self.metadata, self.by, (key, value, seen_at), seen_at)
+            let row = (key, value, seen_at);
+            match removed_at(&self.metadata, self.kept_from, self.by, row) {
+                Some(at) => delete_row(&self.context, &self.metadata, self.by, row, at).await,
+                None => Ok(()),
+            }
         };
         let removed = stream::iter(0..rows.len()).map(remove).buffer_unordered(CONCURRENT_DELETES);
         removed.try_collect().await
     }
 }
 
-/// Removes hidden rows of a hot key, and with keep="last" the older rows of each pair.
+/// The timestamp that removes a row; `None` for one that stays.
+fn removed_at(
+    metadata: &TableMetadata,
+    kept_from: SeenAt,
+    by: Side,
+    (key, value, seen_at): Row<'_>,
+) -> Option<i64> {
+    if metadata.erasures.hides(by, key, value, seen_at) {
+        return Some(erased_at(seen_at));
+    }
+    (seen_at < kept_from).then(|| purged_at(metadata, seen_at))
+}
+
+/// Removes rows of a hot key, and with keep="last" the older rows of each pair.
 async fn purge_hot(
     context: &Arc<TableContext>,
     metadata: &TableMetadata,
-    visible: Visible,
+    kept_from: SeenAt,
     (by, key): (Side, &str),
 ) -> Result<()> {
     let Some(shards) = metadata.hot.shards(by, key) else { return Ok(()) };
@@ -73,17 +92,18 @@ async fn purge_hot(
         let removals = rows.iter().filter_map(|(value, seen_at)| {
             let is_newest = metadata.definition.keep == Keep::All
                 || given.insert(XxHash3_128::oneshot(value.as_bytes()));
-            let is_shown = metadata.shows(&visible, by, (key, value, *seen_at));
-            (!is_newest || !is_shown).then_some((value.as_str(), *seen_at, is_shown))
+            let at = removed_at(metadata, kept_from, by, (key, value, *seen_at));
+            (!is_newest || at.is_some()).then_some((value.as_str(), *seen_at, at))
         });
         let removals: Vec<_> = removals.collect();
         stream::iter(removals)
-            .map(async |(value, seen_at, is_shown)| match is_shown {
-                true => {
+            .map(async |(value, seen_at, at)| match at {
+                None => {
                     // A client that knows fewer shards still needs this row in its place.
-                    delete_shard_row(context, (by, key, shards), (value, seen_at), seen_at).await
+                    let at = purged_at(metadata, seen_at);
+                    delete_shard_row(context, (by, key, shards), (value, seen_at), at).await
                 }
-                false => delete_row(context, metadata, by, (key, value, seen_at), seen_at).await,
+                Some(at) => delete_row(context, metadata, by, (key, value, seen_at), at).await,
             })
             .buffer_unordered(CONCURRENT_DELETES)
             .try_for_each(async |()| Ok(()))

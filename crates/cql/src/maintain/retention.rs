@@ -6,12 +6,13 @@ use crate::row_buffer::Rows;
 use crate::schema::catalog::Catalog;
 use crate::schema::metadata_cache::{TableMetadata, Visible};
 use crate::write::batch::write;
-use idmatch_model::{Period, SeenAt, Side, Window};
+use idmatch_model::{Period, SeenAt, Side};
 use idmatch_store::{Call, Error, Finding, Result, now};
 use std::sync::Arc;
 
-/// Changes the retention. Rows that the former one hid stay hidden. A longer or absent retention
-/// rewrites all rows with their new TTL: it scans the whole table.
+/// Changes the retention: it filters what is read from then on. One that shows dates whose rows may be gone
+/// already rewrites all rows with their new TTL: it scans the whole table. Rows that a shorter one hides stay
+/// for a day.
 pub(crate) async fn set(
     context: &Arc<TableContext>,
     retention: Option<Period>,
@@ -19,37 +20,37 @@ pub(crate) async fn set(
 ) -> Result<()> {
     let metadata = context.metadata_cache.refresh().await?;
     let definition = &metadata.definition;
-    let is_unfinished = definition.rewritten < definition.generation;
+    let is_unfinished = definition.is_unfinished();
     if definition.retention == retention && !is_unfinished {
         return Ok(());
     }
-    let now = now();
-    let oldest = |period: Option<&Period>| period.map_or(SeenAt::EPOCH, |p| p.before(now));
-    let hidden_before = oldest(definition.retention.as_ref());
-    let is_longer = oldest(retention.as_ref()) < hidden_before;
-    let gone_before = definition.gone_before.max(hidden_before);
+    let (new, is_longer) = definition.altered(retention, now());
     let catalog = Catalog::new(&context.client);
-    let generation = definition.generation;
-    catalog.set_retention(context.name(), retention.as_ref(), gone_before, generation).await?;
-    let rewritten = rewrite(context, is_longer || is_unfinished, call).await;
-    rewritten.map_err(|e| {
+    catalog.set_retention(context.id(), &new).await?;
+    // Every client filters by it when this returns.
+    context.wait_until_known().await?;
+    if !is_longer && !is_unfinished {
+        return catalog.set_rewritten(context.id(), new.generation).await;
+    }
+    rewrite(context, new.hidden_before, call).await.map_err(|e| {
         let text = format!(
-            "the retention of table {} is changed, but not all rows have a new time to live; set \
-             it again before they end by the former one",
+            "the retention of table {} is changed, but not all rows have a new time to live, and \
+                 older ones stay hidden; set it again before rows end by the former one",
             context.name()
         );
         Error::because(text, e)
     })?;
-    catalog.set_rewritten(context.name(), generation + 1).await
+    catalog.set_rewritten(context.id(), new.generation).await?;
+    context.wait_until_known().await
 }
 
 /// Whether rows have a TTL that is too short, because an extension of the retention did not finish.
 pub(crate) fn unfinished(context: &TableContext) -> Option<Finding> {
-    let definition = &context.metadata_cache.metadata().definition;
-    (definition.rewritten < definition.generation).then(|| Finding {
+    let definition = &context.metadata_cache.held().definition;
+    definition.is_unfinished().then(|| Finding {
         place: context.what(),
-        problem: "not all rows have the time to live of the latest retention: if it is not being \
-                  changed now, set it again"
+        problem: "not all rows have the time to live of the latest retention, and older ones are \
+                  hidden: if it is not being changed now, set it again"
             .to_owned(),
     })
 }
@@ -58,40 +59,59 @@ pub(crate) fn unfinished(context: &TableContext) -> Option<Finding> {
 pub(crate) async fn finish(context: &Arc<TableContext>, call: &Call) -> Result<()> {
     match unfinished(context) {
         Some(_) => {
-            let retention = context.metadata_cache.metadata().definition.retention.clone();
+            let retention = context.metadata_cache.held().definition.retention.clone();
             set(context, retention, call).await
         }
         None => Ok(()),
     }
 }
 
-/// Waits until every client knows the latest retention; then rewrites all rows, if that is needed.
-async fn rewrite(context: &Arc<TableContext>, is_needed: bool, call: &Call) -> Result<()> {
-    let metadata = context.metadata_cache.refresh().await?;
-    tokio::time::sleep(context.metadata_cache.metadata_ttl()).await;
-    if !is_needed {
-        return Ok(());
-    }
-    // Rows in flight had the former TTL; by now they are stored, or unknown.
+/// Rewrites all rows that the retention shows, once no write is under way that has the former TTL. Of rows
+/// before a date one direction may be gone, so these are written from both.
+async fn rewrite(
+    context: &Arc<TableContext>,
+    hidden_before: Option<SeenAt>,
+    call: &Call,
+) -> Result<()> {
     tokio::time::sleep(context.client.settings().longest_write()).await;
-    let visible = metadata.visible(Window::ALL, now());
-    let visitor = Rewrite { context: Arc::clone(context), metadata, visible };
-    scan(context, Side::Id, ScanCall(call.clone(), "rewrite"), visitor).await
+    let metadata = context.metadata_cache.refresh().await?;
+    let visible = metadata.retained(now());
+    for (by, before) in [(Side::Id, None), (Side::PartnerId, hidden_before)] {
+        if by == Side::PartnerId && before.is_none() {
+            continue;
+        }
+        let (context, metadata) = (Arc::clone(context), Arc::clone(&metadata));
+        let visitor = Rewrite { context: Arc::clone(&context), metadata, visible, by, before };
+        scan(&context, by, ScanCall(call.clone(), "rewrite"), visitor).await?;
+    }
+    Ok(())
 }
 
-/// Rewrites the visible rows.
+/// Rewrites visible rows, or those of them before a date.
 struct Rewrite {
     context: Arc<TableContext>,
     metadata: Arc<TableMetadata>,
     visible: Visible,
+    by: Side,
+    before: Option<SeenAt>,
 }
 
 impl RowVisitor for Rewrite {
     fn row(&self, key: &str, value: &str, seen_at: SeenAt) -> bool {
-        self.metadata.shows(&self.visible, Side::Id, (key, value, seen_at))
+        self.before.is_none_or(|before| seen_at < before)
+            && self.metadata.shows(&self.visible, self.by, (key, value, seen_at))
     }
 
     async fn batch(&self, rows: Rows) -> Result<()> {
-        write(&self.context, rows).await
+        if self.by == Side::Id {
+            return write(&self.context, rows).await;
+        }
+        let mut turned = Rows::default();
+        for row in 0..rows.len() {
+            // A scan calls the key of its direction id.
+            let (id, partner_id) = rows.pair(row, Side::PartnerId);
+            turned.push(id, partner_id, rows.seen_at(row));
+        }
+        write(&self.context, turned).await
     }
 }

@@ -10,7 +10,6 @@ use crate::context::TableContext;
 use crate::read::row::row;
 use crate::read::scan::{RowVisitor, ScanCall, scan};
 use crate::row_buffer::Rows;
-use crate::schema::bucket::bucket;
 use crate::schema::metadata_cache::{TableMetadata, Visible};
 use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{Keep, SeenAt, Side, Window};
@@ -54,8 +53,8 @@ impl Difference {
     /// Names the partitions of the row. Findings go to logs, so they name no identifier.
     pub(crate) fn finding(&self, context: &TableContext) -> Finding {
         let shown = |date: Option<SeenAt>| date.map_or("nothing".to_owned(), |d| d.to_string());
-        let buckets = context.metadata_cache.metadata().definition.buckets;
-        let [by_id, by_partner_id] = [&self.id, &self.partner_id].map(|key| bucket(key, buckets));
+        let [by_id, by_partner_id] =
+            [&self.id, &self.partner_id].map(|key| context.buckets.of(key));
         Finding {
             place: format!(
                 "{}, a row of bucket {by_id} by id, {by_partner_id} by partner_id",

@@ -5,7 +5,7 @@
 //! it, beside the requests in flight. It then fits in the processor's caches, unlike all keys at
 //! once.
 
-use crate::schema::bucket::bucket;
+use crate::schema::bucket::Buckets;
 use arrow_array::Array;
 use idmatch_model::check_id;
 use idmatch_store::{
@@ -81,7 +81,7 @@ impl Population {
     pub(super) fn read(
         source: &mut dyn BatchSource,
         numbered: (MatchQuery, u64),
-        (buckets, most): (i32, usize),
+        (buckets, most): (Buckets, usize),
         call: &Call,
     ) -> Result<(Population, bool)> {
         let bytes = AtomicUsize::new(0);
@@ -115,10 +115,10 @@ impl Population {
     fn divide(
         batches: Receiver<SourceBatch>,
         (query, first_row): (MatchQuery, u64),
-        buckets: i32,
+        buckets: Buckets,
         bytes: &AtomicUsize,
     ) -> Result<Population> {
-        let count = SECTIONS.min(usize::try_from(buckets).unwrap_or(1).max(1));
+        let count = SECTIONS.min(usize::try_from(buckets.number).unwrap_or(1).max(1));
         let mut sections: Vec<Section> = (0..count).map(|_| Section::default()).collect();
         let (mut next_row, mut valid) = (first_row, 0);
         // Lossless here and below: a positional match has fewer rows.
@@ -145,9 +145,9 @@ impl Population {
                         continue;
                     }
                 };
-                let bucket = bucket(key, buckets);
+                let bucket = buckets.of(key);
                 // Both are small, and none is negative.
-                let number = bucket as usize * count / buckets.max(1) as usize;
+                let number = bucket as usize * count / buckets.number.max(1) as usize;
                 if let Some(section) = sections.get_mut(number) {
                     section.push(bucket, key, states.is_some().then_some(row));
                     valid += 1;

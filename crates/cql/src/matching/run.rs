@@ -45,7 +45,7 @@ impl CqlMatch {
         let mut states = query.positions.then(Vec::new);
         let mut source = JudgedPopulation::new(source, query);
         loop {
-            let buckets = question.metadata.definition.buckets;
+            let buckets = context.buckets;
             let numbered = (query, counts.population);
             let (population, is_last) =
                 Population::read(&mut source, numbered, (buckets, most), call)?;

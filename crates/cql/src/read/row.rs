@@ -2,7 +2,6 @@
 
 use super::shard_merge::{HotRows, Which, shard_values};
 use crate::context::{Row, TableContext};
-use crate::schema::bucket::bucket;
 use crate::schema::hot_keys::ROWS_PER_SHARD;
 use crate::schema::metadata_cache::{Dates, TableMetadata};
 use idmatch_model::{Keep, SeenAt, Side};
@@ -32,8 +31,7 @@ pub(crate) async fn row(
         return Ok(None);
     }
     let select = &context.by(by).row;
-    let (bucket, key, value) =
-        (bucket(key, metadata.definition.buckets), key.to_owned(), value.to_owned());
+    let (bucket, key, value) = (context.buckets.of(key), key.to_owned(), value.to_owned());
     let mut pages = match keep {
         Keep::Last => context.pages(select, (bucket, key, value)),
         Keep::All => {

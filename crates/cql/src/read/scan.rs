@@ -7,7 +7,7 @@ use super::shard_merge::{self, HotRows, Which};
 use crate::context::{Row, TableContext};
 use crate::error::unexpected;
 use crate::row_buffer::Rows;
-use crate::schema::bucket::{self, bucket};
+use crate::schema::bucket;
 use crate::schema::metadata_cache::{Dates, TableMetadata};
 use idmatch_model::{SeenAt, Side};
 use idmatch_store::{Call, PARTS, Parts, Result, Unit};
@@ -88,7 +88,7 @@ pub(crate) async fn scan(
 }
 
 /// The same for the keys of some parts. Cost: reads these parts of the direction, and the list of hot
-/// keys if there are any.
+/// keys.
 pub(crate) async fn scan_parts(
     context: &Arc<TableContext>,
     (by, parts): (Side, &Parts),
@@ -100,7 +100,7 @@ pub(crate) async fn scan_parts(
     let scanned = Scanned { by, hot: Hot::Leave, call: call.clone() };
     let met = scan_buckets(context, &metadata, (scanned, parts), &visit).await?;
     let mut keys = shard_merge::keys(context, &metadata, by).await?;
-    keys.retain(|key| parts.contains(key_part(key, metadata.definition.buckets)));
+    keys.retain(|key| parts.contains(key_part(context, key)));
     keys.extend(met.into_keys());
     let mut batch = Rows::default();
     for key in keys {
@@ -135,8 +135,12 @@ pub(crate) async fn scan_stored(
 }
 
 /// The part of a key.
-pub(crate) fn key_part(key: &str, buckets: i32) -> usize {
-    part_of(Murmur3Partitioner.hash_one(&bucket(key, buckets).to_be_bytes()).value())
+pub(crate) fn key_part(context: &TableContext, key: &str) -> usize {
+    bucket_part(context.buckets.of(key))
+}
+
+fn bucket_part(bucket: i32) -> usize {
+    part_of(Murmur3Partitioner.hash_one(&bucket.to_be_bytes()).value())
 }
 
 /// What the tasks of a scan share.
@@ -163,7 +167,7 @@ async fn scan_buckets<V: RowVisitor>(
     (scanned, parts): (Scanned, &Parts),
     visit: &Arc<V>,
 ) -> Result<BTreeMap<String, u64>> {
-    let buckets = metadata.definition.buckets.unsigned_abs() as usize;
+    let buckets = context.buckets.number.unsigned_abs() as usize;
     let ranges = buckets.div_ceil(BUCKETS_PER_RANGE).max(CONCURRENT_RANGES);
     let ranges = Arc::new(Mutex::new(token_ranges(parts, ranges)));
     let mut tasks = JoinSet::new();
@@ -306,7 +310,7 @@ mod tests {
         assert_eq!(token(1), -4_069_959_284_402_364_209);
         // One bucket: all keys are in the part of token(0), which is 5,737,858,457,458,734,780 above
         // the least.
-        assert_eq!(key_part("anybody", 1), (5_737_858_457_458_734_780_u64 >> 52) as usize);
-        assert!((0..1_000).all(|n| key_part(&n.to_string(), 1_000) < PARTS));
+        assert_eq!(bucket_part(0), (5_737_858_457_458_734_780_u64 >> 52) as usize);
+        assert!((0..1_000).all(|n| bucket_part(n) < PARTS));
     }
 }

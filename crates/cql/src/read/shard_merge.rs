@@ -5,8 +5,7 @@
 
 use crate::client::paging::Pages;
 use crate::context::TableContext;
-use crate::schema::bucket::bucket;
-use crate::schema::hot_keys::{shard, steps};
+use crate::schema::hot_keys::steps;
 use crate::schema::metadata_cache::{Dates, TableMetadata};
 use futures::future::try_join_all;
 use idmatch_model::{Keep, SeenAt, Side, newest_first};
@@ -16,6 +15,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 use twox_hash::XxHash3_128;
+use uuid::Uuid;
 
 /// Rows of the first page of each shard: a caller who wants the newest few has them soon.
 const FIRST_PAGE_ROWS: i32 = 50;
@@ -73,7 +73,7 @@ impl HotRows {
         let in_bucket = match value {
             Some(value) if keep == Keep::Last => {
                 let statement = &context.by(by).row;
-                let bucket = bucket(key, metadata.definition.buckets);
+                let bucket = context.buckets.of(key);
                 context.pages(statement, (bucket, key.to_owned(), value.to_owned()))
             }
             _ => context.key_pages(metadata, (by, key), dates),
@@ -82,7 +82,10 @@ impl HotRows {
         let statement = &context.hot().shard;
         for shards in steps(metadata.hot.shards(by, key).unwrap_or_default()) {
             let wanted = match value {
-                Some(value) => shard(value, shards)..shard(value, shards) + 1,
+                Some(value) => {
+                    let shard = context.buckets.shard(value, shards);
+                    shard..shard + 1
+                }
                 None => 0..shards,
             };
             for shard in wanted {
@@ -178,11 +181,11 @@ pub(crate) fn shard_values(
     (by, key, shards, shard): (Side, &str, i32, i32),
     Dates(since, until): Dates,
 ) -> PartValues {
-    (context.name().to_string(), by.column(), key.to_owned(), shards, shard, since, until)
+    (context.uuid(), by.column(), key.to_owned(), shards, shard, since, until)
 }
 
 /// Table, side, key, number of shards, shard; first date and end.
-type PartValues = (String, &'static str, String, i32, i32, CqlTimestamp, CqlTimestamp);
+type PartValues = (Uuid, &'static str, String, i32, i32, CqlTimestamp, CqlTimestamp);
 
 /// The keys of a direction that have rows in shards and are known to be hot.
 pub(crate) async fn keys(
@@ -194,12 +197,10 @@ pub(crate) async fn keys(
     if metadata.hot.is_empty() {
         return Ok(found);
     }
-    let keys = &context.hot().keys;
-    let mut pages = context.pages(keys, ());
+    let mut pages = context.pages(&context.hot().keys, (context.uuid(), by.column()));
     while let Some(page) = pages.next().await? {
-        page.each(|(name, side, key, _, _): (&str, &str, &str, i32, i32)| {
-            let is_here = name == context.name().as_str() && side == by.column();
-            if is_here && metadata.hot.shards(by, key).is_some() && !found.contains(key) {
+        page.each(|(key,): (&str,)| {
+            if metadata.hot.shards(by, key).is_some() {
                 found.insert(key.to_owned());
             }
             Ok(())

@@ -60,7 +60,7 @@ pub(crate) fn is_exact(metadata: &TableMetadata) -> bool {
 }
 
 /// Reads evenly spaced buckets and extrapolates. Cost: 16 partitions, one or two for each of at
-/// most 64 hot keys, and the list of shards.
+/// most 64 hot keys, and the list of hot keys.
 pub(crate) async fn sample(
     context: &TableContext,
     metadata: &TableMetadata,

@@ -6,12 +6,39 @@ use twox_hash::XxHash3_64;
 /// Rows of a bucket when a table has its expected number of rows.
 pub(crate) const ROWS: usize = 4_000;
 
-/// The bucket of a key: XXH3 (64 bits) of its bytes, modulo the number of buckets. Fixed for the
-/// life of a table.
-pub(crate) fn bucket(key: &str, buckets: i32) -> i32 {
-    let buckets = u64::from(buckets.unsigned_abs()).max(1);
-    // Lossless: less than `buckets`.
-    (XxHash3_64::oneshot(key.as_bytes()) % buckets) as i32
+/// Rows to expect in a table of which nothing is known.
+pub(crate) const EXPECTED_ROWS: u64 = 10_000_000;
+
+/// How keys are divided among the buckets of a table, and the values of a hot key among its shards. Fixed
+/// for the life of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Buckets {
+    /// The number of buckets.
+    pub(crate) number: i32,
+    /// The secret of the store: who does not know it cannot crowd a bucket.
+    seed: u64,
+}
+
+impl Buckets {
+    pub(crate) fn new(number: i32, seed: u64) -> Buckets {
+        Buckets { number, seed }
+    }
+
+    /// The bucket of a key: the seeded XXH3 (64 bits) of its bytes, modulo the number of buckets.
+    pub(crate) fn of(self, key: &str) -> i32 {
+        self.place(key, self.number)
+    }
+
+    /// The shard of a value, of so many.
+    pub(crate) fn shard(self, value: &str, shards: i32) -> i32 {
+        self.place(value, shards)
+    }
+
+    fn place(self, text: &str, places: i32) -> i32 {
+        let places = u64::from(places.unsigned_abs()).max(1);
+        // Lossless: less than `places`.
+        (XxHash3_64::oneshot_with_seed(self.seed, text.as_bytes()) % places) as i32
+    }
 }
 
 /// The number of buckets of a table with this many expected rows: 4,000 rows in each. A page then
@@ -84,9 +111,13 @@ mod tests {
 
     #[test]
     fn a_key_stays_where_it_was_put() {
-        // XXH3_64 with seed 0 of these texts, from the reference implementation's own test program.
-        assert_eq!(bucket("", i32::MAX), (0x2d06_8005_38d3_94c2_u64 % 0x7fff_ffff) as i32);
-        assert!((0..100).all(|n| (0..7).contains(&bucket(&n.to_string(), 7))));
+        // XXH3_64 with seed 0 of this text, from the reference implementation's own test program.
+        let unseeded = Buckets::new(i32::MAX, 0);
+        assert_eq!(unseeded.of(""), (0x2d06_8005_38d3_94c2_u64 % 0x7fff_ffff) as i32);
+        assert!((0..100).all(|n| (0..7).contains(&unseeded.shard(&n.to_string(), 7))));
+        let places =
+            |seed| [0, 1, 2, 3].map(|n: i32| Buckets::new(i32::MAX, seed).of(&n.to_string()));
+        assert_ne!(places(1), places(2));
     }
 
     #[test]

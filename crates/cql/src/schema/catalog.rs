@@ -1,135 +1,43 @@
-//! The catalog: the rows of `idmatch_tables` and `idmatch_hashes`. They hold the options of each
-//! table, and its log of tombstones and hot keys.
+//! The catalog: the definitions of tables in `idmatch_tables`, by the id of the table.
 //!
 //! Every change is a conditional write, so one of two clients comes first. A client that may have
 //! been first and got no answer reads the result.
 
+use super::definition::{Definition, Kept};
+use super::values::{table_id, uuid};
 use crate::client::Client;
-use crate::client::paging::Pages;
 use crate::error::unexpected;
-use idmatch_model::{Keep, Period, SeenAt, TableId, TableName, TableOptions};
+use idmatch_model::{Keep, Period, SeenAt, TableId, TableName};
 use idmatch_store::{Error, ErrorKind, Result, now};
 use scylla::value::CqlTimestamp;
-use scylla::value::MaybeUnset::{Set, Unset};
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::try_join;
-use twox_hash::XxHash3_128;
 use uuid::Uuid;
 
 /// Generations that fit in a row's timestamp.
 const MOST_GENERATIONS: i32 = 998;
-/// Log records of one request.
-const ROWS_AT_ONCE: usize = 500;
-/// Age, by the servers' clocks, from which a log entry is old: far above a metadata TTL plus the
-/// clock difference.
-const OLD: Duration = Duration::from_secs(600);
-/// Log records of one entry.
-const ENTRY: usize = 10_000;
 
-/// A table's options and state.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Definition {
-    pub(crate) keep: Keep,
-    pub(crate) retention: Option<Period>,
-    /// Rows before this date are gone for good: an earlier retention hid them.
-    pub(crate) gone_before: SeenAt,
-    /// The number of retention changes. It is part of the rows' timestamps, so a row that is
-    /// written again takes the newer TTL.
-    pub(crate) generation: i32,
-    /// The generation to which all rows have been rewritten.
-    pub(crate) rewritten: i32,
-    pub(crate) buckets: i32,
-    pub(crate) maker: Uuid,
-    pub(crate) is_ready: bool,
-}
-
-impl Definition {
-    pub(crate) fn new(options: &TableOptions, buckets: i32, maker: Uuid) -> Definition {
-        Definition {
-            keep: options.keep,
-            retention: options.retention.clone(),
-            gone_before: SeenAt::EPOCH,
-            generation: 0,
-            rewritten: 0,
-            buckets,
-            maker,
-            is_ready: false,
-        }
-    }
-
-    pub(crate) fn options(&self) -> TableOptions {
-        TableOptions { keep: self.keep, retention: self.retention.clone() }
-    }
-
-    fn read(what: &str, statics: Statics) -> Result<Definition> {
-        let missing =
-            |column: &str| unexpected(what, format!("its {column} is not there, or wrong"));
-        let (keep, retention, gone_before, generation, rewritten, buckets, maker, is_ready) =
-            statics;
-        Ok(Definition {
-            keep: match keep.as_deref() {
-                Some("last") => Keep::Last,
-                Some("all") => Keep::All,
-                _ => return Err(missing("keep")),
-            },
-            retention: retention
-                .map(|text| Period::parse(&text).map_err(|e| unexpected(what, e)))
-                .transpose()?,
-            gone_before: match gone_before {
-                Some(CqlTimestamp(millis)) => {
-                    SeenAt::from_millis(millis).map_err(|e| unexpected(what, e))?
-                }
-                None => SeenAt::EPOCH,
-            },
-            generation: generation.unwrap_or_default(),
-            rewritten: rewritten.unwrap_or_default(),
-            buckets: buckets.filter(|buckets| *buckets > 0).ok_or_else(|| missing("buckets"))?,
-            maker: maker.ok_or_else(|| missing("maker"))?,
-            is_ready: is_ready.unwrap_or_default(),
-        })
-    }
-}
-
-/// The id of a table: its maker may have made others.
-pub(crate) fn table_id(maker: Uuid, name: &TableName) -> TableId {
-    let mut hasher = XxHash3_128::new();
-    hasher.write(maker.as_bytes());
-    hasher.write(name.as_str().as_bytes());
-    TableId(hasher.finish_128())
-}
-
-/// An entry of the log, with its records. Entry 0 is the table's creation.
-pub(crate) struct Entry {
-    pub(crate) number: i64,
-    pub(crate) portion: Option<Uuid>,
-    /// Whether the entry is old: every client knows it.
-    pub(crate) is_old: bool,
-}
-
-/// What the log records for an identifier or a pair, under its hash.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LogRecord {
-    /// Erased up to a date.
-    Erased(SeenAt),
-    /// A hot key, with its number of shards.
-    Hot(i32),
-}
-
-/// Columns: keep, retention, gone_before, generation, rewritten, buckets, maker, is_ready.
+/// Columns: name, keep, buckets, retention, kept, kept_until, hidden_before, generation, rewritten, dropped_at.
 type Statics = (
     Option<String>,
     Option<String>,
+    Option<i32>,
+    Option<String>,
+    Option<String>,
+    Option<CqlTimestamp>,
     Option<CqlTimestamp>,
     Option<i32>,
     Option<i32>,
-    Option<i32>,
-    Option<Uuid>,
-    Option<bool>,
+    Option<CqlTimestamp>,
 );
 
-/// Reads and changes the catalog of one keyspace.
+/// A table with CQL tables of its own: when it was made, and when it was dropped.
+pub(crate) struct CatalogTable {
+    pub(crate) id: TableId,
+    pub(crate) made_at: Option<SeenAt>,
+    pub(crate) dropped_at: Option<SeenAt>,
+}
+
+/// Reads and changes the definitions of one keyspace.
 pub(crate) struct Catalog<'c> {
     client: &'c Arc<Client>,
     keyspace: &'c str,
@@ -140,69 +48,26 @@ impl<'c> Catalog<'c> {
         Catalog { client, keyspace: &client.settings().keyspace }
     }
 
-    /// The names and ids of all ready tables, by name.
-    pub(crate) async fn tables(&self) -> Result<BTreeMap<TableName, TableId>> {
-        let what = "the names of tables";
-        let cql =
-            format!("SELECT DISTINCT name, maker, is_ready FROM {}.idmatch_tables", self.keyspace);
-        let read = self.client.prepare_catalog(&cql).await?;
-        let rows = self.client.read(what, &read, ()).await?;
-        let mut tables = BTreeMap::new();
-        let rows = rows.rows::<(String, Option<Uuid>, Option<bool>)>();
-        for row in rows.map_err(|e| unexpected(what, e))? {
-            if let (name, Some(maker), Some(true)) = row.map_err(|e| unexpected(what, e))? {
-                let name = name.parse().map_err(|e| unexpected(what, e))?;
-                let id = table_id(maker, &name);
-                tables.insert(name, id);
-            }
-        }
-        Ok(tables)
-    }
-
     /// The definition of a table; `None` if there is no such table.
-    pub(crate) async fn definition(&self, name: &TableName) -> Result<Option<Definition>> {
-        let what = format!("what table {name} is");
+    pub(crate) async fn definition(&self, id: TableId) -> Result<Option<Definition>> {
+        let what = format!("the definition of table {id}");
         let cql = format!(
-            "SELECT DISTINCT keep, retention, gone_before, generation, rewritten, buckets, maker, \
-             is_ready FROM {}.idmatch_tables WHERE name = ?",
+            "SELECT DISTINCT name, keep, buckets, retention, kept, kept_until, hidden_before, \
+             generation, rewritten, dropped_at FROM {}.idmatch_tables WHERE id = ?",
             self.keyspace
         );
         let read = self.client.prepare_catalog(&cql).await?;
-        let rows = self.client.read(&what, &read, (name.as_str(),)).await?;
+        let rows = self.client.read(&what, &read, (uuid(id),)).await?;
         let statics = rows.maybe_first_row::<Statics>().map_err(|e| unexpected(&what, e))?;
-        statics.map(|statics| Definition::read(&what, statics)).transpose()
+        statics.map_or(Ok(None), |statics| definition(&what, statics))
     }
 
-    /// The entries of a table's log after this one.
-    pub(crate) async fn entries(&self, name: &TableName, after: i64) -> Result<Vec<Entry>> {
-        let what = format!("the log of table {name}");
-        let cql = format!(
-            "SELECT entry, portion, WRITETIME(portion) FROM {}.idmatch_tables \
-             WHERE name = ? AND entry > ?",
-            self.keyspace
-        );
-        let read = self.client.prepare_catalog(&cql).await?;
-        let mut entries = Vec::new();
-        let values = (name.as_str().to_owned(), after);
-        let mut pages = Pages::new(self.client, &what, &read, values);
-        while let Some(page) = pages.next().await? {
-            page.each(|(number, portion, written): (i64, Option<Uuid>, Option<i64>)| {
-                let written = Duration::from_micros(written.unwrap_or(i64::MAX).cast_unsigned());
-                let now = Duration::from_millis(now().millis());
-                let is_old = now.checked_sub(written).is_some_and(|age| age > OLD);
-                entries.push(Entry { number, portion, is_old });
-                Ok(())
-            })?;
-        }
-        Ok(entries)
-    }
-
-    /// Adds a new table. The second of two clients finds the first one's definition.
-    pub(crate) async fn enter(&self, name: &TableName, new: &Definition) -> Result<()> {
+    /// Adds the definition of a new table, whose id no other client knows.
+    pub(crate) async fn enter(&self, id: TableId, new: &Definition) -> Result<()> {
         let cql = format!(
             "INSERT INTO {}.idmatch_tables \
-             (name, entry, keep, retention, gone_before, generation, rewritten, buckets, maker, \
-             is_ready) VALUES (?, 0, ?, ?, ?, 0, 0, ?, ?, false) IF NOT EXISTS",
+             (id, entry, name, keep, buckets, retention, generation, rewritten, made_at) \
+             VALUES (?, 0, ?, ?, ?, ?, 0, 0, ?) IF NOT EXISTS",
             self.keyspace
         );
         let keep = match new.keep {
@@ -210,48 +75,37 @@ impl<'c> Catalog<'c> {
             Keep::All => "all",
         };
         let retention = new.retention.as_ref().map(ToString::to_string);
-        let gone_before = CqlTimestamp(new.gone_before.millis_i64());
-        let values = (name.as_str(), keep, retention, gone_before, new.buckets, new.maker);
-        let insert = self.client.prepare_catalog(&cql).await?;
-        self.client.write(&format!("table {name}"), &insert, values).await.map(drop)
+        let values = (uuid(id), new.name.as_str(), keep, new.buckets, retention, timestamp(now()));
+        self.change(&format!("table {}", new.name), &cql, values).await
     }
 
-    /// Marks a table as ready.
-    pub(crate) async fn set_ready(&self, name: &TableName) -> Result<()> {
-        let cql = format!(
-            "UPDATE {}.idmatch_tables SET is_ready = true WHERE name = ? IF is_ready = false",
-            self.keyspace
-        );
-        let update = self.client.prepare_catalog(&cql).await?;
-        self.client.write(&format!("table {name}"), &update, (name.as_str(),)).await.map(drop)
-    }
-
-    /// Moves a table's retention from one generation to the next. `Busy` if another client did so
+    /// Moves a table to the next generation of its retention. `Busy` if another client did so
     /// meanwhile.
-    pub(crate) async fn set_retention(
-        &self,
-        name: &TableName,
-        retention: Option<&Period>,
-        gone_before: SeenAt,
-        generation: i32,
-    ) -> Result<()> {
-        let next = generation + 1;
-        if next > MOST_GENERATIONS {
-            let text = format!("the retention of table {name} was changed too often");
+    pub(crate) async fn set_retention(&self, id: TableId, new: &Definition) -> Result<()> {
+        let name = &new.name;
+        if new.generation > MOST_GENERATIONS {
+            let text = format!(
+                "the retention of table {name} was changed too often; load into a new table, and \
+                 exchange their names"
+            );
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
         let cql = format!(
-            "UPDATE {}.idmatch_tables SET retention = ?, gone_before = ?, generation = ? \
-             WHERE name = ? IF generation = ?",
+            "UPDATE {}.idmatch_tables SET retention = ?, kept = ?, kept_until = ?, hidden_before = ?, \
+             generation = ? WHERE id = ? IF generation = ?",
             self.keyspace
         );
-        let text = retention.map(ToString::to_string);
-        let gone_before = CqlTimestamp(gone_before.millis_i64());
-        let values = (text, gone_before, next, name.as_str(), generation);
-        let update = self.client.prepare_catalog(&cql).await?;
-        self.client.write(&format!("the retention of table {name}"), &update, values).await?;
-        match self.definition(name).await? {
-            Some(now) if now.generation == next && now.retention.as_ref() == retention => Ok(()),
+        let text = |period: &Option<Period>| period.as_ref().map(ToString::to_string);
+        let (kept, until) = match &new.kept {
+            Some(kept) => (text(&kept.retention), Some(timestamp(kept.until))),
+            None => (None, None),
+        };
+        let (retention, hidden_before) = (text(&new.retention), new.hidden_before.map(timestamp));
+        let generation = new.generation;
+        let values = (retention, kept, until, hidden_before, generation, uuid(id), generation - 1);
+        self.change(&format!("the retention of table {name}"), &cql, values).await?;
+        match self.definition(id).await? {
+            Some(now) if now.generation == generation && now.retention == new.retention => Ok(()),
             _ => Err(Error::new(
                 ErrorKind::Busy,
                 format!("another client changed the retention of table {name}; try again"),
@@ -259,116 +113,124 @@ impl<'c> Catalog<'c> {
         }
     }
 
-    /// Records that all rows have been rewritten for a generation.
-    pub(crate) async fn set_rewritten(&self, name: &TableName, generation: i32) -> Result<()> {
+    /// Records that all rows have been rewritten for a generation, and hides none of them any more.
+    pub(crate) async fn set_rewritten(&self, id: TableId, generation: i32) -> Result<()> {
         let cql = format!(
-            "UPDATE {}.idmatch_tables SET rewritten = ? WHERE name = ? IF generation = ?",
+            "UPDATE {}.idmatch_tables SET rewritten = ?, hidden_before = null \
+             WHERE id = ? IF generation = ?",
             self.keyspace
         );
-        let update = self.client.prepare_catalog(&cql).await?;
-        let values = (generation, name.as_str(), generation);
-        self.client.write(&format!("table {name}"), &update, values).await.map(drop)
+        self.change("a retention", &cql, (generation, uuid(id), generation)).await
     }
 
-    /// Writes log records and adds them to a table's log, after the entry `last`. When this
-    /// returns, every client that reads the log has them.
-    pub(crate) async fn publish(
-        &self,
-        name: &TableName,
-        mut last: i64,
-        records: &[(u128, LogRecord)],
-    ) -> Result<()> {
-        for records in records.chunks(ENTRY) {
-            last = self.enter_records(name, last, records).await?;
-        }
-        Ok(())
+    /// Notes the name that a table has now, for messages.
+    pub(crate) async fn set_name(&self, id: TableId, name: &TableName) -> Result<()> {
+        let cql = format!(
+            "UPDATE {}.idmatch_tables SET name = ? WHERE id = ? IF dropped_at = null",
+            self.keyspace
+        );
+        self.change("the name of a table", &cql, (name.as_str(), uuid(id))).await
     }
 
-    async fn enter_records(
-        &self,
-        name: &TableName,
-        mut last: i64,
-        records: &[(u128, LogRecord)],
-    ) -> Result<i64> {
-        let what = format!("the log of table {name}");
-        let portion = Uuid::new_v4();
-        let insert = self.client.prepare_catalog(&self.insert_notes()).await?;
-        let row = |(hash, record): &(u128, LogRecord)| {
-            let (erased_at, shards) = match record {
-                // A null would be a CQL tombstone.
-                LogRecord::Erased(at) => (Set(CqlTimestamp(at.millis_i64())), Unset),
-                LogRecord::Hot(shards) => (Unset, Set(*shards)),
-            };
-            (portion, hash.to_be_bytes().to_vec(), erased_at, shards)
+    /// Marks a table as dropped: every client refuses it one metadata TTL later.
+    pub(crate) async fn set_dropped(&self, id: TableId) -> Result<()> {
+        let cql = format!(
+            "UPDATE {}.idmatch_tables SET dropped_at = ? WHERE id = ? IF dropped_at = null",
+            self.keyspace
+        );
+        self.change("a dropped table", &cql, (timestamp(now()), uuid(id))).await
+    }
+
+    /// Forgets a table whose CQL tables are gone, except for its log where a name still has it.
+    pub(crate) async fn forget(&self, id: TableId, log_stays: bool) -> Result<()> {
+        let keyspace = self.keyspace;
+        let cql = match log_stays {
+            true => format!(
+                "UPDATE {keyspace}.idmatch_tables SET keep = null WHERE id = ? IF generation >= 0"
+            ),
+            false => format!("DELETE FROM {keyspace}.idmatch_tables WHERE id = ?"),
         };
-        for records in records.chunks(ROWS_AT_ONCE) {
-            let rows: Vec<_> = records.iter().map(row).collect();
-            self.client.write_batch(&what, &insert, &rows).await?;
-        }
-        let enter = self.client.prepare_catalog(&self.insert_entry()).await?;
-        loop {
-            let values = (name.as_str(), last.saturating_add(1), portion);
-            self.client.write(&what, &enter, values).await?;
-            // The log tells whether this entry or another client's came first.
-            let entries = self.entries(name, last).await?;
-            if let Some(entry) = entries.iter().find(|entry| entry.portion == Some(portion)) {
-                return Ok(entry.number);
+        self.change("a dropped table", &cql, (uuid(id),)).await
+    }
+
+    /// All tables that have CQL tables, also dropped ones. Cost: reads all partitions of the catalog.
+    pub(crate) async fn tables(&self) -> Result<Vec<CatalogTable>> {
+        let what = "the tables";
+        let cql = format!(
+            "SELECT DISTINCT id, keep, made_at, dropped_at FROM {}.idmatch_tables",
+            self.keyspace
+        );
+        let read = self.client.prepare_catalog(&cql).await?;
+        let rows = self.client.read(what, &read, ()).await?;
+        let rows =
+            rows.rows::<(Uuid, Option<String>, Option<CqlTimestamp>, Option<CqlTimestamp>)>();
+        let mut tables = Vec::new();
+        for row in rows.map_err(|e| unexpected(what, e))? {
+            let (id, keep, made_at, dropped_at) = row.map_err(|e| unexpected(what, e))?;
+            if keep.is_some() {
+                let (made_at, dropped_at) = (date(what, made_at)?, date(what, dropped_at)?);
+                tables.push(CatalogTable { id: table_id(id), made_at, dropped_at });
             }
-            last = entries.iter().map(|entry| entry.number).max().unwrap_or(last);
         }
+        Ok(tables)
     }
 
-    /// Prepares the statements that read a table's log while it is open: see
-    /// [`crate::schema::statements`].
-    pub(crate) async fn prepare(&self) -> Result<()> {
-        let (records, entry, select) =
-            (self.insert_notes(), self.insert_entry(), self.select_notes());
-        try_join!(
-            self.client.prepare_catalog(&records),
-            self.client.prepare_catalog(&entry),
-            self.client.prepare_catalog(&select),
-        )
-        .map(drop)
-    }
-
-    fn insert_notes(&self) -> String {
-        let table = format!("{}.idmatch_hashes", self.keyspace);
-        format!("INSERT INTO {table} (portion, hash, erased_at, parts) VALUES (?, ?, ?, ?)")
-    }
-
-    fn insert_entry(&self) -> String {
-        let table = format!("{}.idmatch_tables", self.keyspace);
-        format!("INSERT INTO {table} (name, entry, portion) VALUES (?, ?, ?) IF NOT EXISTS")
-    }
-
-    fn select_notes(&self) -> String {
-        let table = format!("{}.idmatch_hashes", self.keyspace);
-        format!("SELECT hash, erased_at, parts FROM {table} WHERE portion = ?")
-    }
-
-    /// The records of an entry.
-    pub(crate) async fn records(&self, portion: Uuid) -> Result<Vec<(u128, LogRecord)>> {
-        let what = "the log of a table";
-        let read = self.client.prepare_catalog(&self.select_notes()).await?;
-        let mut found = Vec::new();
-        let mut pages = Pages::new(self.client, what, &read, (portion,));
-        while let Some(page) = pages.next().await? {
-            page.each(|(hash, erased_at, shards): LogRecordRow<'_>| {
-                let hash = <[u8; 16]>::try_from(hash).map_err(|e| unexpected(what, e))?;
-                let record = match (erased_at, shards) {
-                    (Some(CqlTimestamp(at)), None) => {
-                        LogRecord::Erased(SeenAt::from_millis(at).map_err(|e| unexpected(what, e))?)
-                    }
-                    (None, Some(shards)) => LogRecord::Hot(shards),
-                    _ => return Err(unexpected(what, "a note that is no erasure and no hot key")),
-                };
-                found.push((u128::from_be_bytes(hash), record));
-                Ok(())
-            })?;
-        }
-        Ok(found)
+    async fn change(
+        &self,
+        what: &str,
+        cql: &str,
+        values: impl scylla::serialize::row::SerializeRow,
+    ) -> Result<()> {
+        let change = self.client.prepare_catalog(cql).await?;
+        self.client.write(what, &change, values).await.map(drop)
     }
 }
 
-/// Columns: hash, erased_at, parts.
-type LogRecordRow<'r> = (&'r [u8], Option<CqlTimestamp>, Option<i32>);
+fn definition(what: &str, statics: Statics) -> Result<Option<Definition>> {
+    let missing = |column: &str| unexpected(what, format!("its {column} is not there, or wrong"));
+    let (
+        name,
+        keep,
+        buckets,
+        retention,
+        kept,
+        kept_until,
+        hidden_before,
+        generation,
+        rewritten,
+        dropped_at,
+    ) = statics;
+    let keep = match keep.as_deref() {
+        // Only a log.
+        None => return Ok(None),
+        Some("last") => Keep::Last,
+        Some("all") => Keep::All,
+        Some(_) => return Err(missing("keep")),
+    };
+    let period = |text: Option<String>| {
+        text.map(|text| Period::parse(&text).map_err(|e| unexpected(what, e))).transpose()
+    };
+    let name = name.ok_or_else(|| missing("name"))?;
+    let kept_until = date(what, kept_until)?;
+    let kept = period(kept)?;
+    Ok(Some(Definition {
+        name: name.parse().map_err(|e| unexpected(what, e))?,
+        keep,
+        buckets: buckets.filter(|buckets| *buckets > 0).ok_or_else(|| missing("buckets"))?,
+        retention: period(retention)?,
+        kept: kept_until.map(|until| Kept { retention: kept, until }),
+        hidden_before: date(what, hidden_before)?,
+        generation: generation.unwrap_or_default(),
+        rewritten: rewritten.unwrap_or_default(),
+        is_dropped: dropped_at.is_some(),
+    }))
+}
+
+fn timestamp(at: SeenAt) -> CqlTimestamp {
+    CqlTimestamp(at.millis_i64())
+}
+
+fn date(what: &str, value: Option<CqlTimestamp>) -> Result<Option<SeenAt>> {
+    let date = value.map(|CqlTimestamp(millis)| SeenAt::from_millis(millis));
+    date.transpose().map_err(|e| unexpected(what, e))
+}

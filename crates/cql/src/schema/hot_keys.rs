@@ -16,7 +16,6 @@
 //!   not know the shards yet reads the older row in the bucket.
 //! - The value determines the shard, so all dates of a pair are in one shard.
 
-use super::bucket::bucket;
 use idmatch_model::{ErasureKey, Side};
 use std::collections::HashMap;
 use std::time::Duration;
@@ -26,7 +25,7 @@ use tokio::time::Instant;
 /// to find the newest.
 const FEW_SHARDS: i32 = 32;
 pub(crate) const MANY_SHARDS: i32 = 1_024;
-const STEPS: [i32; 2] = [FEW_SHARDS, MANY_SHARDS];
+pub(crate) const STEPS: [i32; 2] = [FEW_SHARDS, MANY_SHARDS];
 /// Rows of a shard at which a key moves to the next number of shards: well below the 100,000 at
 /// which servers warn.
 pub(crate) const ROWS_PER_SHARD: u64 = 50_000;
@@ -94,11 +93,6 @@ impl HotKeys {
             |shards: &&Shards| shards.since.is_none_or(|since| since.elapsed() >= metadata_ttl);
         self.of(by, key).iter().filter(is_everywhere).map(|shards| shards.number).max()
     }
-}
-
-/// The shard of a value.
-pub(crate) fn shard(value: &str, shards: i32) -> i32 {
-    bucket(value, shards)
 }
 
 /// The number of shards for a key with this many rows; `None` if it is not hot.

@@ -3,19 +3,19 @@
 use crate::client::Client;
 use crate::error::unexpected;
 use crate::settings::Settings;
-use idmatch_model::{ErasureKey, Keep, Side, TableName};
+use idmatch_model::{ErasureKey, Keep, Side, TableId};
 use idmatch_store::{Error, ErrorKind, Result, now};
 use scylla::value::CqlTimestamp;
 use std::sync::Arc;
 use std::time::Duration;
-use twox_hash::XxHash3_64;
+use uuid::Uuid;
 
 const STORE: &str = include_str!("../../../../spec/cql/store.cql");
 const TABLE_LAST: &str = include_str!("../../../../spec/cql/table-last.cql");
 const TABLE_ALL: &str = include_str!("../../../../spec/cql/table-all.cql");
 
 /// The version of the whole schema.
-const VERSION: i32 = 1;
+const VERSION: i32 = 2;
 /// Allowed difference between the clocks of client and servers. The client's clock judges dates;
 /// the servers' clocks expire rows.
 const MOST_SKEW_MILLIS: i64 = 60_000;
@@ -24,6 +24,8 @@ const MOST_SKEW_MILLIS: i64 = 60_000;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StoreRow {
     pub(crate) erasure_key: ErasureKey,
+    /// The secret seed of buckets and shards.
+    pub(crate) seed: u64,
     pub(crate) metadata_ttl: Duration,
 }
 
@@ -67,14 +69,22 @@ pub(crate) async fn make(client: &Arc<Client>, key: Option<ErasureKey>) -> Resul
     for statement in statements(STORE) {
         client.change_schema(&filled(statement, keyspace, "")).await?;
     }
+    let cql = format!(
+        "INSERT INTO {keyspace}.idmatch_names (part, change, changes) VALUES ('names', ?, ?) \
+         IF NOT EXISTS"
+    );
+    let (insert, first) = (client.prepare_catalog(&cql).await?, Uuid::new_v4());
+    client.write("the names of tables", &insert, (first, vec![first])).await?;
     let key = key.unwrap_or(ErasureKey::new(random()?)).to_string();
+    // Lossless here and where it is read: 64 random bits.
+    let seed = u128::from_be_bytes(random()?) as i64;
     let metadata_ttl = i32::try_from(metadata_ttl.as_millis()).unwrap_or(i32::MAX).max(1);
     let cql = format!(
-        "INSERT INTO {keyspace}.idmatch_store (part, version, erasure_key, lease_ms) \
-         VALUES ('store', ?, ?, ?) IF NOT EXISTS"
+        "INSERT INTO {keyspace}.idmatch_store (part, version, erasure_key, seed, lease_ms) \
+         VALUES ('store', ?, ?, ?, ?) IF NOT EXISTS"
     );
     let insert = client.prepare_catalog(&cql).await?;
-    client.write("the store", &insert, (VERSION, key, metadata_ttl)).await?;
+    client.write("the store", &insert, (VERSION, key, seed, metadata_ttl)).await?;
     // The first client's key is the one that all clients use.
     store_row(client).await?.ok_or_else(|| {
         Error::new(ErrorKind::Corrupt, format!("keyspace {keyspace} lost what was just written"))
@@ -84,28 +94,35 @@ pub(crate) async fn make(client: &Arc<Client>, key: Option<ErasureKey>) -> Resul
 async fn store_row(client: &Arc<Client>) -> Result<Option<StoreRow>> {
     let what = "what the keyspace was made with";
     let cql = format!(
-        "SELECT version, erasure_key, lease_ms FROM {}.idmatch_store WHERE part = 'store'",
+        "SELECT version FROM {}.idmatch_store WHERE part = 'store'",
         client.settings().keyspace
     );
     let read = client.prepare_catalog(&cql).await?;
     let rows = client.read(what, &read, ()).await?;
-    let row = rows.maybe_first_row::<(i32, String, i32)>();
-    let Some((version, key, metadata_ttl)) = row.map_err(|e| unexpected(what, e))? else {
-        return Ok(None);
-    };
+    let row = rows.maybe_first_row::<(i32,)>();
+    let Some((version,)) = row.map_err(|e| unexpected(what, e))? else { return Ok(None) };
     if version != VERSION {
         let keyspace = &client.settings().keyspace;
         return Err(Error::new(
             ErrorKind::UnsupportedFormat,
             format!(
                 "keyspace {keyspace} has tables of version {version}, and this idmatch reads version \
-                 {VERSION}: use one that reads them, or another keyspace"
+                 {VERSION}: load the data again into another keyspace, or use an idmatch that reads them"
             ),
         ));
     }
+    // A former version has not these columns.
+    let cql = format!(
+        "SELECT erasure_key, seed, lease_ms FROM {}.idmatch_store WHERE part = 'store'",
+        client.settings().keyspace
+    );
+    let read = client.prepare_catalog(&cql).await?;
+    let rows = client.read(what, &read, ()).await?;
+    let row = rows.first_row::<(String, i64, i32)>();
+    let (key, seed, metadata_ttl) = row.map_err(|e| unexpected(what, e))?;
     let erasure_key = key.parse().map_err(|e| unexpected(what, e))?;
     let metadata_ttl = Duration::from_millis(u64::try_from(metadata_ttl).unwrap_or_default());
-    Ok(Some(StoreRow { erasure_key, metadata_ttl }))
+    Ok(Some(StoreRow { erasure_key, seed: seed.cast_unsigned(), metadata_ttl }))
 }
 
 async fn check_clock(client: &Arc<Client>) -> Result<()> {
@@ -151,21 +168,14 @@ async fn has_table(client: &Arc<Client>, keyspace: &str, table: &str) -> Result<
     Ok(client.ask("the tables", &cql).await?.rows_num() > 0)
 }
 
-/// The CQL name of one direction of a table: the start of the table's name, a hash of the whole
-/// name, and the direction. CQL takes 48 characters of a-z 0-9 _.
-pub(crate) fn direction_name(table: &TableName, by: Side) -> String {
-    const SHOWN: usize = 20;
-    let shown = table.as_str().chars().take(SHOWN).map(|c| match c {
-        c if c.is_ascii_alphanumeric() => c.to_ascii_lowercase(),
-        _ => '_',
-    });
-    // Half of the 64 bits: the name stands beside it.
-    let hash = XxHash3_64::oneshot(table.as_str().as_bytes()) >> 32;
-    format!("m_{}_{hash:08x}_by_{}", shown.collect::<String>(), by.column())
+/// The CQL name of one direction of a table, which follows from the table's id: a table may get another
+/// name. It has the 48 characters that CQL takes.
+pub(crate) fn direction_name(table: TableId, by: Side) -> String {
+    format!("m_{table}_by_{}", by.column())
 }
 
 /// Creates both directions of a table.
-pub(crate) async fn create(client: &Arc<Client>, table: &TableName, keep: Keep) -> Result<()> {
+pub(crate) async fn create(client: &Arc<Client>, table: TableId, keep: Keep) -> Result<()> {
     let definition = match keep {
         Keep::Last => TABLE_LAST,
         Keep::All => TABLE_ALL,
@@ -175,6 +185,15 @@ pub(crate) async fn create(client: &Arc<Client>, table: &TableName, keep: Keep) 
             let name = direction_name(table, by);
             client.change_schema(&filled(statement, &client.settings().keyspace, &name)).await?;
         }
+    }
+    Ok(())
+}
+
+/// Drops both directions of a table.
+pub(crate) async fn drop_directions(client: &Arc<Client>, table: TableId) -> Result<()> {
+    for by in Side::BOTH {
+        let (keyspace, name) = (&client.settings().keyspace, direction_name(table, by));
+        client.change_schema(&format!("DROP TABLE IF EXISTS {keyspace}.{name}")).await?;
     }
     Ok(())
 }
@@ -196,21 +215,4 @@ pub(crate) fn random() -> Result<[u8; 16]> {
     getrandom::fill(&mut random)
         .map_err(|e| Error::with_source(ErrorKind::Io, "the system has no random numbers", e))?;
     Ok(random)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_fit_and_differ() {
-        let names = ["a.b", "a-b", "A_b", &"x".repeat(48), &format!("{}y", "x".repeat(47))];
-        let names: Vec<String> = names
-            .iter()
-            .flat_map(|name| Side::BOTH.map(|by| direction_name(&name.parse().unwrap(), by)))
-            .collect();
-        let distinct: std::collections::HashSet<&String> = names.iter().collect();
-        assert_eq!(distinct.len(), names.len(), "{names:?}");
-        assert!(names.iter().all(|name| name.len() <= 48), "{names:?}");
-    }
 }

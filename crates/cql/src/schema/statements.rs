@@ -4,7 +4,7 @@
 
 use super::keyspace::direction_name;
 use crate::client::{Client, Prepared, Use};
-use idmatch_model::{Keep, Side, TableName};
+use idmatch_model::{Keep, Side, TableId};
 use idmatch_store::Result;
 use tokio::try_join;
 
@@ -40,8 +40,12 @@ pub(crate) struct Hot {
     /// The rows of a shard, newest first: its name, the first date, and the date that ends the
     /// range.
     pub(crate) shard: Prepared,
-    /// The existing shards of all tables: table, side, key.
+    /// The keys that have rows in shards: table, side.
     pub(crate) keys: Prepared,
+    /// Notes a key that has rows in shards: table, side, key, timestamp, TTL in seconds.
+    pub(crate) insert_key: Prepared,
+    /// Removes the note of a key, up to a timestamp: timestamp, table, side, key.
+    pub(crate) delete_key: Prepared,
     /// Removes the rows of a shard up to a timestamp: timestamp, shard.
     pub(crate) delete_shard: Prepared,
     /// Removes a row up to a timestamp: timestamp, shard, value, seen_at.
@@ -69,19 +73,15 @@ pub(crate) struct Statements {
 impl Statements {
     /// # Errors
     /// `Unavailable` where the servers do not prepare them in time.
-    pub(crate) async fn prepare(
-        client: &Client,
-        table: &TableName,
-        keep: Keep,
-    ) -> Result<Statements> {
+    pub(crate) async fn prepare(client: &Client, table: TableId, keep: Keep) -> Result<Statements> {
         let keyspace = &client.settings().keyspace;
         let by = |side| format!("{keyspace}.{}", direction_name(table, side));
         let (id, partner_id) = (by(Side::Id), by(Side::PartnerId));
-        let (hot, loads) = (format!("{keyspace}.idmatch_hot"), format!("{keyspace}.idmatch_loads"));
+        let loads = format!("{keyspace}.idmatch_loads");
         let (by_id, by_partner_id, hot, loads) = try_join!(
             Direction::prepare(client, &id, keep),
             Direction::prepare(client, &partner_id, keep),
-            Hot::prepare(client, &hot),
+            Hot::prepare(client),
             Loads::prepare(client, &loads),
         )?;
         Ok(Statements { by_id, by_partner_id, hot, loads })
@@ -129,33 +129,43 @@ impl Direction {
 }
 
 impl Hot {
-    async fn prepare(client: &Client, table: &str) -> Result<Hot> {
+    pub(crate) async fn prepare(client: &Client) -> Result<Hot> {
+        let keyspace = &client.settings().keyspace;
+        let (table, listed) =
+            (format!("{keyspace}.idmatch_hot"), format!("{keyspace}.idmatch_hot_keys"));
         let delete = format!("DELETE FROM {table} USING TIMESTAMP ?");
-        let exactly = "name = ? AND side = ? AND key = ? AND parts = ? AND part = ?";
+        let exactly = "id = ? AND side = ? AND key = ? AND parts = ? AND part = ?";
         let insert = format!(
-            "INSERT INTO {table} (name, side, key, parts, part, value, seen_at) \
+            "INSERT INTO {table} (id, side, key, parts, part, value, seen_at) \
              VALUES (?, ?, ?, ?, ?, ?, ?) USING TIMESTAMP ? AND TTL ?"
         );
         let shard = format!("SELECT key, value, seen_at FROM {table} WHERE {exactly}{BETWEEN}");
-        let keys = format!("SELECT DISTINCT name, side, key, parts, part FROM {table}");
+        let keys = format!("SELECT key FROM {listed} WHERE id = ? AND side = ?");
+        let insert_key = format!(
+            "INSERT INTO {listed} (id, side, key) VALUES (?, ?, ?) USING TIMESTAMP ? AND TTL ?"
+        );
+        let delete_key =
+            format!("DELETE FROM {listed} USING TIMESTAMP ? WHERE id = ? AND side = ? AND key = ?");
         let delete_shard = format!("{delete} WHERE {exactly}");
         let delete_row = format!("{delete} WHERE {exactly} AND value = ? AND seen_at = ?");
-        let (insert, shard, keys, delete_shard, delete_row) = try_join!(
+        let (insert, shard, keys, insert_key, delete_key, delete_shard, delete_row) = try_join!(
             client.prepare(&insert, Use::Write),
             client.prepare(&shard, Use::Read),
             client.prepare(&keys, Use::Scan),
+            client.prepare(&insert_key, Use::Write),
+            client.prepare(&delete_key, Use::Write),
             client.prepare(&delete_shard, Use::Write),
             client.prepare(&delete_row, Use::Write),
         )?;
-        Ok(Hot { insert, shard, keys, delete_shard, delete_row })
+        Ok(Hot { insert, shard, keys, insert_key, delete_key, delete_shard, delete_row })
     }
 }
 
 impl Loads {
     async fn prepare(client: &Client, table: &str) -> Result<Loads> {
-        let insert = format!("INSERT INTO {table} (name, chunk) VALUES (?, ?)");
-        let chunks = format!("SELECT chunk FROM {table} WHERE name = ?");
-        let delete = format!("DELETE FROM {table} WHERE name = ? AND chunk = ?");
+        let insert = format!("INSERT INTO {table} (id, chunk) VALUES (?, ?)");
+        let chunks = format!("SELECT chunk FROM {table} WHERE id = ?");
+        let delete = format!("DELETE FROM {table} WHERE id = ? AND chunk = ?");
         let (insert, chunks, delete) = try_join!(
             client.prepare(&insert, Use::Write),
             client.prepare(&chunks, Use::Read),

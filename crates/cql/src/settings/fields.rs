@@ -40,8 +40,6 @@ pub struct Settings {
     pub max_requests_per_second: Option<NonZeroU32>,
     /// TLS.
     pub tls: Tls,
-    /// Expected rows of a table.
-    pub expected_rows: u64,
     /// Rows from which a key is hot.
     pub hot_key_rows: u64,
     /// The reads of a match.

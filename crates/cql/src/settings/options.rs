@@ -50,7 +50,7 @@ fn time(value: Duration) -> String {
 }
 
 /// The options that may follow `?`.
-pub(super) const OPTIONS: [AddressOption; 18] = [
+pub(super) const OPTIONS: [AddressOption; 17] = [
     AddressOption {
         name: "datacenter",
         default: "",
@@ -164,14 +164,6 @@ pub(super) const OPTIONS: [AddressOption; 18] = [
          owner of any certificate of tls_ca can pose as a server",
         set: |s, text| one_of(text, &SWITCH).map(|value| s.tls.verify_hostname = value),
         show: |s| name_of(&s.tls.verify_hostname, &SWITCH).to_owned(),
-    },
-    AddressOption {
-        name: "expected_rows",
-        default: "10M",
-        about: "expected rows of a table that is created: four thousand in each partition. Good from a \
-         hundredth to 25 times of it",
-        set: |s, text| number(text, 1, 1 << 50).map(|value| s.expected_rows = value),
-        show: |s| s.expected_rows.to_string(),
     },
     AddressOption {
         name: "hot_key_rows",

@@ -8,8 +8,6 @@ use super::timestamp::{time_to_live, written_at};
 use crate::client::{Permit, Prepared};
 use crate::context::TableContext;
 use crate::row_buffer::Rows;
-use crate::schema::bucket::bucket;
-use crate::schema::hot_keys::shard;
 use crate::schema::metadata_cache::TableMetadata;
 use idmatch_model::Side;
 use idmatch_store::{Error, ErrorKind, Result};
@@ -32,13 +30,11 @@ const MOST_BYTES: usize = 48 << 10;
 /// have any of them.
 pub(crate) async fn write(context: &Arc<TableContext>, rows: Rows) -> Result<()> {
     let metadata = context.metadata_cache.current().await?;
-    let rows = if needs_filter(&metadata) {
-        rows.filtered(|id, partner_id, seen_at| {
-            seen_at >= metadata.definition.gone_before
-                && !metadata.erasures.hides(Side::Id, id, partner_id, seen_at)
-        })
-    } else {
-        rows
+    let rows = match metadata.erasures.len() {
+        0 => rows,
+        _ => rows.filtered(|id, partner_id, seen_at| {
+            !metadata.erasures.hides(Side::Id, id, partner_id, seen_at)
+        }),
     };
     let rows = Arc::new(rows);
     // Nothing is sent yet: an error here means that nothing began.
@@ -46,7 +42,12 @@ pub(crate) async fn write(context: &Arc<TableContext>, rows: Rows) -> Result<()>
     let metadata = context.metadata_cache.current().await?;
     let (mut tasks, mut acks) = (JoinSet::new(), AckTracker::about(rows.len()));
     for by in Side::BOTH {
-        for group in groups(context, &metadata, &rows, by) {
+        let groups = groups(context, &metadata, &rows, by);
+        for (_, newest) in newest_of_hot_keys(&groups, &rows) {
+            let (context, rows) = (Arc::clone(context), Arc::clone(&rows));
+            tasks.spawn(async move { note_hot_key(&context, &rows, by, newest).await });
+        }
+        for group in groups {
             while tasks.len() >= context.client.settings().in_flight
                 && let Some(done) = tasks.join_next().await
             {
@@ -67,10 +68,6 @@ pub(crate) async fn write(context: &Arc<TableContext>, rows: Rows) -> Result<()>
         acks.record(done);
     }
     acks.into_result(context)
-}
-
-fn needs_filter(metadata: &TableMetadata) -> bool {
-    metadata.erasures.len() > 0 || metadata.definition.gone_before.millis() > 0
 }
 
 /// Rows for one partition.
@@ -96,9 +93,8 @@ async fn publish_crowded(context: &Arc<TableContext>, rows: &Rows) {
     if rows.len() as u64 <= hot_rows {
         return;
     }
-    let metadata = context.metadata_cache.metadata();
     for by in Side::BOTH {
-        let hot_candidates = hot_candidates(rows, by, &metadata, hot_rows);
+        let hot_candidates = hot_candidates(context, rows, by, hot_rows);
         if !hot_candidates.is_empty() {
             publish_hot_keys(context, by, hot_candidates).await.ok();
         }
@@ -107,15 +103,14 @@ async fn publish_crowded(context: &Arc<TableContext>, rows: &Rows) {
 
 /// The partition of each row of one direction.
 fn groups(context: &TableContext, metadata: &TableMetadata, rows: &Rows, by: Side) -> Vec<Group> {
-    let (buckets, metadata_ttl) =
-        (metadata.definition.buckets, context.metadata_cache.metadata_ttl());
+    let (buckets, metadata_ttl) = (context.buckets, context.metadata_cache.ttl());
     let mut keys: HashMap<&str, usize> = HashMap::new();
     let place = |row: usize| {
         let (key, value) = rows.pair(row, by);
         match metadata.hot.shards_to_write(by, key, metadata_ttl) {
-            None => Place::Bucket(bucket(key, buckets)),
+            None => Place::Bucket(buckets.of(key)),
             Some(shards) => {
-                let shard = shard(value, shards);
+                let shard = buckets.shard(value, shards);
                 Place::Shard { key: *keys.entry(key).or_insert(row), shards, shard }
             }
         }
@@ -124,22 +119,56 @@ fn groups(context: &TableContext, metadata: &TableMetadata, rows: &Rows, by: Sid
     groups.into_iter().map(|(place, rows)| Group { place, rows }).collect()
 }
 
-/// The keys that these rows make hot: only a bucket with many rows can have one.
-fn hot_candidates(
+/// The newest row of each hot key.
+fn newest_of_hot_keys(groups: &[Group], rows: &Rows) -> HashMap<usize, usize> {
+    let mut newest = HashMap::new();
+    for group in groups {
+        let Place::Shard { key, .. } = group.place else { continue };
+        for row in &group.rows {
+            let found = newest.entry(key).or_insert(*row);
+            if rows.seen_at(*row) > rows.seen_at(*found) {
+                *found = *row;
+            }
+        }
+    }
+    newest
+}
+
+/// Notes the key of a row that goes to a shard, so that a scan finds it. The note has the timestamp and the
+/// time to live of the row: an erasure that removes all rows of the key removes it too.
+async fn note_hot_key(
+    context: &TableContext,
     rows: &Rows,
     by: Side,
-    metadata: &TableMetadata,
+    row: usize,
+) -> Result<Vec<usize>> {
+    let permit = context.client.permit().await;
+    let metadata = context.metadata_cache.current().await?;
+    let seen_at = rows.seen_at(row);
+    if let Some(ttl) = time_to_live(&metadata, seen_at) {
+        let (id, key, at) = (context.uuid(), rows.pair(row, by).0, written_at(&metadata, seen_at));
+        let values = (id, by.column(), key, at, ttl);
+        permit.write(&context.what(), &context.hot().insert_key, values).await?;
+    }
+    Ok(Vec::new())
+}
+
+/// The keys that these rows make hot: only a bucket with many rows can have one.
+fn hot_candidates(
+    context: &TableContext,
+    rows: &Rows,
+    by: Side,
     hot_rows: u64,
 ) -> HashMap<String, u64> {
-    let buckets = metadata.definition.buckets;
+    let buckets = context.buckets;
     let keys = || (0..rows.len()).map(|row| rows.pair(row, by).0);
     let mut in_bucket: HashMap<i32, u64> = HashMap::new();
-    keys().for_each(|key| *in_bucket.entry(bucket(key, buckets)).or_default() += 1);
+    keys().for_each(|key| *in_bucket.entry(buckets.of(key)).or_default() += 1);
     in_bucket.retain(|_, rows| *rows > hot_rows);
     if in_bucket.is_empty() {
         return HashMap::new();
     }
-    hot_among(keys().filter(|key| in_bucket.contains_key(&bucket(key, buckets))), hot_rows)
+    hot_among(keys().filter(|key| in_bucket.contains_key(&buckets.of(key))), hot_rows)
 }
 
 async fn write_group(
@@ -161,7 +190,7 @@ async fn write_group(
         let date = CqlTimestamp(seen_at.millis_i64());
         Some((rows.pair(*row, by), date, written_at(&metadata, seen_at), ttl))
     });
-    let (what, name, side) = (context.what(), context.name().as_str(), by.column());
+    let (what, id, side) = (context.what(), context.uuid(), by.column());
     match group.place {
         Place::Bucket(bucket) => {
             let row = |((key, value), date, at, ttl)| (bucket, key, value, date, at, ttl);
@@ -169,7 +198,7 @@ async fn write_group(
         }
         Place::Shard { shards, shard, .. } => {
             let row = |((key, value), date, at, ttl)| {
-                (name, side, key, shards, shard, value, date, at, ttl)
+                (id, side, key, shards, shard, value, date, at, ttl)
             };
             write_rows(permit, &what, insert, &replica_status.map(row).collect::<Vec<_>>()).await?;
         }

@@ -5,13 +5,15 @@
 //! tombstone.
 
 use super::delete::{delete_key, delete_row};
+use super::timestamp::erased_at;
 use crate::context::TableContext;
 use crate::read::row::row as read_row;
 use crate::read::shard_merge::{HotRows, Which};
-use crate::schema::catalog::LogRecord;
+use crate::schema::log::{Log, LogRecord};
 use crate::schema::metadata_cache::TableMetadata;
+use crate::schema::names::Names;
 use futures::{StreamExt, TryStreamExt, stream};
-use idmatch_model::{Keep, SeenAt, Side, Target, Window};
+use idmatch_model::{Keep, SeenAt, Side, TableName, Target, Window};
 use idmatch_store::{Erased, Erasures, Error, Result, now};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -27,20 +29,43 @@ type Row = (String, String, SeenAt);
 /// tombstones.
 pub(crate) async fn import(context: &Arc<TableContext>, theirs: &Erasures) -> Result<()> {
     let before = context.metadata_cache.refresh().await?;
-    theirs.check_key(Some(before.erasures.key()), context.name())?;
+    theirs.check_key(Some(before.erasures.key()), &context.name())?;
     let is_new = |(hash, at): &(u128, _)| !before.erasures.covers(*hash, *at);
     let new: Vec<_> = theirs.hashes.iter().copied().filter(is_new).collect();
     if new.is_empty() {
         return Ok(());
     }
     let records: Vec<_> = new.into_iter().map(|(hash, at)| (hash, LogRecord::Erased(at))).collect();
-    context.publish(&before, &records).await
+    publish(context, None, &before, &records).await
 }
 
-/// Erases targets up to a date. Cost: a metadata TTL, then a few requests for each target and each
+/// Publishes tombstones in the log of a table and, where it has another name by now or a change of names is
+/// announced, in all logs that the erasure concerns. Returns when every client knows them.
+async fn publish(
+    context: &TableContext,
+    name: Option<&TableName>,
+    before: &TableMetadata,
+    records: &[(u128, LogRecord)],
+) -> Result<()> {
+    let (client, mut entered) = (&context.client, BTreeSet::new());
+    let mut wanted = BTreeSet::from([context.id()]);
+    while !wanted.is_subset(&entered) {
+        for log in wanted.difference(&entered) {
+            let last = if *log == context.id() { before.last_entry } else { 0 };
+            Log::new(client).publish(*log, last, records).await?;
+        }
+        entered.extend(wanted);
+        // Read after the tombstones are there: a change that is announced later merges them itself.
+        wanted = Names::read(client).await?.logs_beside(name, &entered);
+    }
+    context.wait_until_known().await
+}
+
+/// Erases targets up to a date, in the table that has this name. Cost: a metadata TTL, then a few requests for each target and each
 /// of its rows; memory: the targets, and all rows of 32 targets, some hundred bytes each.
 pub(crate) async fn erase(
     context: &Arc<TableContext>,
+    name: &TableName,
     targets: &[Target],
     at: SeenAt,
 ) -> Result<Erased> {
@@ -50,7 +75,7 @@ pub(crate) async fn erase(
     let before = context.metadata_cache.refresh().await?;
     let record = |target| (before.erasures.hash(target), LogRecord::Erased(at));
     let records: Vec<(u128, LogRecord)> = targets.iter().map(record).collect();
-    context.publish(&before, &records).await?;
+    publish(context, Some(name), &before, &records).await?;
     // A row that several targets hide counts once.
     let targets: BTreeSet<&Target> = targets.iter().collect();
     let rows: Vec<[BTreeSet<Row>; 2]> = stream::iter(targets)
@@ -94,7 +119,7 @@ async fn remove(
     let here: Vec<Row> = newest.filter(|row| is_hidden(row)).cloned().collect();
     stored.retain(is_hidden);
     if value.is_none() {
-        delete_key(context, before, by, key, at).await?;
+        delete_key(context, before, by, key, erased_at(at)).await?;
     }
     let remove_row = |row: &Row| {
         let row = row.clone();
@@ -102,16 +127,17 @@ async fn remove(
             // The rows of the other direction are read there: they may differ.
             let (key, value, seen_at) = (&row.0, &row.1, row.2);
             let found = read_row(context, before, by.other(), (value, key, seen_at)).await?;
-            delete_row(context, before, by.other(), (value, key, seen_at), at).await?;
+            delete_row(context, before, by.other(), (value, key, seen_at), erased_at(at)).await?;
             if before.hot.shards(by.other(), value).is_some() {
                 // This includes older rows of the pair, which this direction need not have.
                 let older = rows_of(context, before, (by.other(), value), Some(key)).await?;
                 for row in older.iter().filter(|row| row.2 <= at) {
-                    delete_row(context, before, by.other(), (&row.0, &row.1, row.2), at).await?;
+                    let (row, at) = ((row.0.as_str(), row.1.as_str(), row.2), erased_at(at));
+                    delete_row(context, before, by.other(), row, at).await?;
                 }
             }
             if is_pair {
-                delete_row(context, before, by, (key, value, seen_at), at).await?;
+                delete_row(context, before, by, (key, value, seen_at), erased_at(at)).await?;
             }
             let date = found.filter(|date| *date <= at);
             Ok::<_, Error>(date.map(|date| (value.clone(), key.clone(), date)))

@@ -2,8 +2,8 @@
 
 use crate::context::{Detected, TableContext};
 use crate::read::row::count;
-use crate::schema::catalog::LogRecord;
 use crate::schema::hot_keys::{MANY_SHARDS, shards_for};
+use crate::schema::log::LogRecord;
 use crate::schema::metadata_cache::TableMetadata;
 use idmatch_model::Side;
 use idmatch_store::Result;

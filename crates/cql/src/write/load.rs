@@ -40,8 +40,7 @@ pub(crate) fn load(
     if source.is_strict() {
         return chunks.run(source, (usize::MAX, usize::MAX));
     }
-    let metadata = chunks.wait(Use::Read, context.metadata_cache.current())?;
-    let wanted = metadata.definition.buckets.unsigned_abs() as usize * ROWS_PER_BUCKET;
+    let wanted = context.buckets.number.unsigned_abs() as usize * ROWS_PER_BUCKET;
     let most_rows = wanted.clamp(*LOAD_ROWS.start(), *LOAD_ROWS.end());
     chunks.progress = Some(chunks.wait(Use::Read, Progress::read(context))?);
     chunks.run(source, (most_rows, LOAD_BYTES))?;

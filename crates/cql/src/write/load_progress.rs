@@ -35,7 +35,7 @@ impl Progress {
     /// Reads the records. Cost: a request.
     pub(crate) async fn read(context: &Arc<TableContext>) -> Result<Progress> {
         let what = context.what();
-        let mut pages = context.pages(&context.loads().chunks, (context.name().to_string(),));
+        let mut pages = context.pages(&context.loads().chunks, (context.uuid(),));
         let mut metadata = HashSet::new();
         while let Some(page) = pages.next().await? {
             page.each(|(chunk,): (&[u8],)| {
@@ -63,9 +63,9 @@ impl Progress {
 
     /// Deletes the records of a finished load. Servers expire those that remain in a week.
     pub(crate) async fn end(self, context: &Arc<TableContext>) {
-        let (what, name) = (context.what(), context.name().as_str());
+        let (what, id) = (context.what(), context.uuid());
         let deletions = stream::iter(self.met).map(|chunk| {
-            let values = (name, chunk.to_be_bytes().to_vec());
+            let values = (id, chunk.to_be_bytes().to_vec());
             context.client.write(&what, &context.loads().delete, values)
         });
         deletions.buffer_unordered(CONCURRENT_CHECKS).for_each(async |_| ()).await;
@@ -78,7 +78,7 @@ pub(crate) struct ChunkRecord(u128);
 impl ChunkRecord {
     /// Records that the chunk is written.
     pub(crate) async fn write(self, context: &TableContext) {
-        let values = (context.name().as_str(), self.0.to_be_bytes().to_vec());
+        let values = (context.uuid(), self.0.to_be_bytes().to_vec());
         // Without the record, a repeated load writes the chunk again.
         context.client.write(&context.what(), &context.loads().insert, values).await.ok();
     }

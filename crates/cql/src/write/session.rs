@@ -1,11 +1,14 @@
-//! Write sessions on servers: a part is written as it arrives, and visible then. A commit only counts.
+//! Write sessions on servers: a part is written as it arrives, and visible then. A commit counts, and notes
+//! the outcome of a key.
 
+use crate::client::Use;
 use crate::context::TableContext;
 use crate::schema::keyspace::random;
+use crate::write::keys;
 use crate::write::load::{load, upsert};
 use idmatch_store::{
     Call, Committed, Error, ErrorFields, ErrorKind, NewWrite, ObservationSource, Observations,
-    PartReceipt, PartWriter, Result, SessionId, WriteKind, WriteSession,
+    PartReceipt, PartWriter, Result, SessionId, WriteKey, WriteKind, WriteSession,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -15,6 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 struct CqlSession {
     context: Arc<TableContext>,
     id: SessionId,
+    key: Option<WriteKey>,
     parts: Arc<Mutex<Parts>>,
 }
 
@@ -35,26 +39,26 @@ struct CqlPart {
 /// Begins a session of a table.
 ///
 /// # Errors
-/// `Unsupported` for a replace and for a key.
-pub(crate) fn begin(context: Arc<TableContext>, write: &NewWrite) -> Result<Box<dyn WriteSession>> {
+/// `Unsupported` for a replace.
+pub(crate) fn begin(
+    context: Arc<TableContext>,
+    write: &NewWrite,
+    call: &Call,
+) -> Result<Box<dyn WriteSession>> {
     if write.kind == WriteKind::Replace {
-        return Err(unsupported(
-            "replace the rows of a table",
-            "load into a new table, and read that one from then on",
-        ));
+        let instead = "load into a new table, then exchange the names of both (rename --swap)";
+        let text = format!("a store on servers does not replace the rows of a table; {instead}");
+        let fields = ErrorFields::Unsupported { instead: instead.to_owned() };
+        return Err(Error::new(ErrorKind::Unsupported, text).with_fields(fields));
     }
-    if write.key.is_some() {
-        let instead = "the same write without a key: rows may be sent again";
-        return Err(unsupported("keep the outcomes of keys", instead));
-    }
+    let outcome = match &write.key {
+        Some(key) => context.client.wait_unless(call, Use::Read, keys::outcome(&context, key))?,
+        None => None,
+    };
     let id = SessionId(u128::from_be_bytes(random()?));
-    Ok(Box::new(CqlSession { context, id, parts: Arc::default() }))
-}
-
-fn unsupported(what: &str, instead: &str) -> Error {
-    let text = format!("a store on servers does not {what}; {instead}");
-    let fields = ErrorFields::Unsupported { instead: instead.to_owned() };
-    Error::new(ErrorKind::Unsupported, text).with_fields(fields)
+    let parts = Parts { outcome, has_ended: outcome.is_some(), ..Parts::default() };
+    let (key, parts) = (write.key.clone(), Arc::new(Mutex::new(parts)));
+    Ok(Box::new(CqlSession { context, id, key, parts }))
 }
 
 impl CqlSession {
@@ -99,16 +103,29 @@ impl WriteSession for CqlSession {
         finish(&self.parts, counted.rows.into_inner())
     }
 
-    fn commit(&self, receipts: &[PartReceipt], _: &Call) -> Result<Committed> {
-        let mut parts = lock(&self.parts);
-        if let Some(outcome) = parts.outcome {
-            return Ok(outcome);
+    /// # Errors
+    /// `TableNotFound` where the table was dropped meanwhile: the rows are gone with it.
+    fn commit(&self, receipts: &[PartReceipt], call: &Call) -> Result<Committed> {
+        {
+            let parts = lock(&self.parts);
+            if let Some(outcome) = parts.outcome {
+                return Ok(outcome);
+            }
+            if parts.has_ended {
+                return Err(Error::session_ended());
+            }
+            PartReceipt::ids(receipts, |id| parts.written.contains_key(&id))?;
         }
-        if parts.has_ended {
-            return Err(Error::session_ended());
-        }
-        PartReceipt::ids(receipts, |id| parts.written.contains_key(&id))?;
         let outcome = Committed::of(self.id, receipts);
+        let committed = async {
+            self.context.metadata_cache.refresh().await?;
+            match &self.key {
+                Some(key) => keys::note(&self.context, key, outcome).await,
+                None => Ok(outcome),
+            }
+        };
+        let outcome = self.context.client.wait_unless(call, Use::Write, committed)?;
+        let mut parts = lock(&self.parts);
         (parts.outcome, parts.has_ended) = (Some(outcome), true);
         Ok(outcome)
     }

@@ -23,6 +23,11 @@ pub(crate) fn written_at(metadata: &TableMetadata, seen_at: SeenAt) -> i64 {
     seen_at.millis_i64() * STEPS + generation.clamp(0, STEPS - 2)
 }
 
+/// The timestamp that removes a row which no retention shows, but none that a later one is written by.
+pub(crate) fn purged_at(metadata: &TableMetadata, seen_at: SeenAt) -> i64 {
+    written_at(metadata, seen_at)
+}
+
 /// The timestamp that removes all rows up to a date.
 pub(crate) fn erased_at(at: SeenAt) -> i64 {
     at.millis_i64() * STEPS + STEPS - 1
@@ -30,11 +35,10 @@ pub(crate) fn erased_at(at: SeenAt) -> i64 {
 
 /// The TTL of a row in seconds: 0 means no end, `None` that it has expired.
 pub(crate) fn time_to_live(metadata: &TableMetadata, seen_at: SeenAt) -> Option<i32> {
-    let Some(retention) = &metadata.definition.retention else { return Some(0) };
     let now = now();
-    let oldest = retention.before(now);
+    let oldest = metadata.definition.kept_from(now);
     if oldest == SeenAt::EPOCH {
-        // A retention longer than time.
+        // No retention, or one longer than time.
         return Some(0);
     }
     let left = seen_at.millis_i64() - oldest.millis_i64();

@@ -16,7 +16,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 const THEN: i64 = 1_750_000_000_000;
 /// Time for an answer that is lost by each node, and for the one after them.
-const PATIENT: &str = "&lease=50ms&speculate_after=off&request_timeout=2s&timeout=12s";
+pub(crate) const PATIENT: &str = "&lease=50ms&speculate_after=off&request_timeout=2s&timeout=12s";
 /// Time for no more than one.
 const BRIEF: &str = "&lease=50ms&speculate_after=off&request_timeout=4s&timeout=4s";
 
@@ -28,7 +28,7 @@ fn rows(ids: &[&str]) -> Vec<(String, String, i64)> {
 type Lost = UnboundedReceiver<(ResponseFrame, Option<u16>)>;
 
 /// Does away with one answer of each node to a conditional write that was done.
-fn lose_one(between: &mut Between, reaction: ResponseReaction) -> Lost {
+pub(crate) fn lose_one(between: &mut Between, reaction: ResponseReaction) -> Lost {
     let (lost, all) = unbounded_channel();
     // Cassandra tells this name with every such answer.
     let applied = Condition::BodyContainsCaseSensitive(b"[applied]"[..].into());

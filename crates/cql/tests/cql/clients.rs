@@ -1,6 +1,6 @@
 //! Several clients of one store: what one does, the others see.
 
-use crate::common::{answers, bucket, contact_points, erase, fresh, open, settings_of, upsert};
+use crate::common::{answers, contact_points, erase, fresh, open, settings_of, upsert};
 use idmatch_cql::CqlStore;
 use idmatch_model::{Keep, Side, TableId, TableOptions, Target};
 use idmatch_store::{Call, ErrorKind, OpenTables, Store, Table};
@@ -103,17 +103,16 @@ fn rows_of_one_direction_only_are_found_and_repaired() {
     let store = open("lacking");
     for keep in [Keep::Last, Keep::All] {
         let options = TableOptions { keep, retention: None };
-        let name = format!("{keep:?}").parse().unwrap();
-        let table = store.table_with(&name, &options).unwrap();
+        let name = format!("{keep:?}");
+        let table = store.table_with(&name.parse().unwrap(), &options).unwrap();
         let rows: Vec<_> = (0..1_000).map(|n| row(&format!("id{n}"), "p")).collect();
         upsert(&table, &rows);
         assert_eq!(table.verify().unwrap(), []);
-        let ends = (if keep == Keep::Last { "m_last" } else { "m_all" }, "by_partner_id");
-        beside.add("lacking", ends, ("p", "half", THEN));
+        beside.add("lacking", (&name, "by_partner_id"), ("p", "half", THEN));
         assert_eq!(partners(&table, "half"), [""; 0]);
         let findings = table.verify().unwrap();
         assert_eq!(findings.len(), 1, "{findings:?}");
-        let [by_id, by_partner_id] = ["half", "p"].map(bucket);
+        let [by_id, by_partner_id] = ["half", "p"].map(|key| beside.bucket("lacking", key));
         let place =
             format!("table {name}, a row of bucket {by_id} by id, {by_partner_id} by partner_id");
         assert_eq!(findings[0].place, place);

@@ -14,6 +14,7 @@ use scylla::response::query_result::QueryRowsResult;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use twox_hash::XxHash3_64;
+use uuid::Uuid;
 
 /// The contact points of the cluster that the tests run against.
 pub(crate) fn contact_points() -> String {
@@ -28,9 +29,10 @@ pub(crate) fn copies() -> usize {
     contact_points().split(',').count()
 }
 
-/// How a store in a keyspace of this name is reached at these points. Tables have 16 buckets.
+/// How a store in a keyspace of this name is reached at these points.
 pub(crate) fn settings_of(points: &str, keyspace: &str, options: &str) -> Settings {
-    let address = format!("cql://{points}/{keyspace}?expected_rows=64000{options}");
+    let options = options.strip_prefix('&').map_or(String::new(), |given| format!("?{given}"));
+    let address = format!("cql://{points}/{keyspace}{options}");
     Settings::parse(&address, &|_| None).unwrap()
 }
 
@@ -84,12 +86,31 @@ impl Beside {
         rows.rows::<(String,)>().unwrap().map(|row| row.unwrap().0).collect()
     }
 
-    /// The name of a table of a keyspace with this beginning and end.
-    fn table(&self, keyspace: &str, ends: (&str, &str)) -> String {
+    /// The CQL table of one direction of the only table of a keyspace.
+    fn table(&self, keyspace: &str, end: &str) -> String {
+        let names = self.directions(keyspace);
+        names.into_iter().find(|name| name.ends_with(end)).unwrap()
+    }
+
+    /// The CQL tables of all directions of a keyspace.
+    pub(crate) fn directions(&self, keyspace: &str) -> Vec<String> {
         let names = self.texts(&format!(
             "SELECT table_name FROM system_schema.tables WHERE keyspace_name = '{keyspace}'"
         ));
-        names.into_iter().find(|n| n.starts_with(ends.0) && n.ends_with(ends.1)).unwrap()
+        names.into_iter().filter(|name| name.starts_with("m_")).collect()
+    }
+
+    /// The CQL table of one direction of the table that has this name.
+    fn table_named(&self, keyspace: &str, (name, end): (&str, &str)) -> String {
+        format!("m_{}_{end}", self.id(keyspace, name).simple())
+    }
+
+    /// The id of a table.
+    pub(crate) fn id(&self, keyspace: &str, name: &str) -> Uuid {
+        let cql = format!(
+            "SELECT id FROM {keyspace}.idmatch_names WHERE part = 'names' AND name = '{name}'"
+        );
+        self.ask(cql).first_row::<(Uuid,)>().unwrap().0
     }
 
     /// How many rows a table of a keyspace has.
@@ -99,7 +120,7 @@ impl Beside {
 
     /// Takes all rows from one direction.
     pub(crate) fn truncate(&self, keyspace: &str, end: &str) {
-        self.run(&format!("TRUNCATE {keyspace}.{}", self.table(keyspace, ("m_", end))));
+        self.run(&format!("TRUNCATE {keyspace}.{}", self.table(keyspace, end)));
     }
 
     /// How many hot keys the logs of all tables record.
@@ -117,7 +138,7 @@ impl Beside {
     /// How many rows each shard of the hot keys by id has.
     pub(crate) fn hot_shards(&self, keyspace: &str) -> Vec<i64> {
         let rows = self.ask(format!(
-            "SELECT side, count(*) FROM {keyspace}.idmatch_hot GROUP BY name, side, key, parts, part"
+            "SELECT side, count(*) FROM {keyspace}.idmatch_hot GROUP BY id, side, key, parts, part"
         ));
         let rows = rows.rows::<(String, i64)>().unwrap().map(|row| row.unwrap());
         rows.filter(|row| row.0 == "id").map(|row| row.1).collect()
@@ -125,7 +146,7 @@ impl Beside {
 
     /// How many rows the largest bucket of a direction has.
     pub(crate) fn largest(&self, keyspace: &str, end: &str) -> i64 {
-        let table = self.table(keyspace, ("m_", end));
+        let table = self.table(keyspace, end);
         let rows = self.ask(format!("SELECT count(*) FROM {keyspace}.{table} GROUP BY bucket"));
         rows.rows::<(i64,)>().unwrap().map(|row| row.unwrap().0).max().unwrap_or_default()
     }
@@ -133,7 +154,7 @@ impl Beside {
     /// For how many seconds each row of a direction still lives, `None` for ever, and the timestamp that it
     /// was written with, by key and value.
     pub(crate) fn lives(&self, keyspace: &str, end: &str) -> BTreeMap<Pair, Life> {
-        let table = self.table(keyspace, ("m_", end));
+        let table = self.table(keyspace, end);
         let rows = self.ask(format!(
             "SELECT key, value, TTL(seen_at), WRITETIME(seen_at) FROM {keyspace}.{table}"
         ));
@@ -142,22 +163,24 @@ impl Beside {
         rows.map(|row| life(row.unwrap())).collect()
     }
 
-    /// Adds a row to one direction only, as a client does that dies between its two writes.
+    /// The bucket of a key, in a table of 16.
+    pub(crate) fn bucket(&self, keyspace: &str, key: &str) -> u64 {
+        let rows = self.ask(format!("SELECT seed FROM {keyspace}.idmatch_store"));
+        let (seed,) = rows.first_row::<(i64,)>().unwrap();
+        XxHash3_64::oneshot_with_seed(seed.cast_unsigned(), key.as_bytes()) % 16
+    }
+
+    /// Adds a row to one direction of a table only, as a client does that dies between its two writes.
     pub(crate) fn add(&self, keyspace: &str, ends: (&str, &str), row: (&str, &str, i64)) {
-        let table = self.table(keyspace, ends);
+        let table = self.table_named(keyspace, ends);
         let (key, value, seen_at) = row;
-        let bucket = bucket(key);
+        let bucket = self.bucket(keyspace, key);
         self.run(&format!(
             "INSERT INTO {keyspace}.{table} (bucket, key, value, seen_at) \
              VALUES ({bucket}, '{key}', '{value}', {seen_at}) USING TIMESTAMP {}",
             seen_at * 1000
         ));
     }
-}
-
-/// The bucket of a key, in a table of 16.
-pub(crate) fn bucket(key: &str) -> u64 {
-    XxHash3_64::oneshot(key.as_bytes()) % 16
 }
 
 /// Batches that are in memory.

@@ -30,7 +30,6 @@ macro_rules! case_files {
 
 case_files! {
     bad_rows: "bad-rows.json",
-    #[ignore = "servers refuse to rename, swap, drop and replace tables: each case ends before its questions"]
     catalog: "catalog.json",
     dates: "dates.json",
     erasure: "erasure.json",
@@ -44,7 +43,8 @@ case_files! {
     merging: "merging.json",
     order: "order.json",
     population: "population.json",
-    #[ignore = "tables of version 1 hide for good what a shorter retention hid"]
+    #[ignore = "servers refuse a replace, which `sessions` shows: each case ends before its questions"]
+    replace: "replace.json",
     retention_changes: "retention-changes.json",
     retention: "retention.json",
     windows: "windows.json",
@@ -93,7 +93,11 @@ fn ways() -> Ways {
 }
 
 fn conforms(file: &'static str) {
-    let options = std::env::var("IDMATCH_TEST_OPTIONS").unwrap_or_default();
+    let mut options = std::env::var("IDMATCH_TEST_OPTIONS").unwrap_or_default();
+    if file == "retention-changes.json" {
+        // A longer retention waits for as long as a write may take.
+        options.push_str("&request_timeout=1s&timeout=2s");
+    }
     conforms_with(file, &options);
 }
 

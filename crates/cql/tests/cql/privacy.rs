@@ -48,12 +48,12 @@ fn errors_name_no_identifier() {
     let mut between = Between::start();
     let _beside = fresh("privacy");
     let name = "t".parse().unwrap();
-    open("privacy").table_with(&name, &TableOptions::default()).unwrap();
-    let brief = "&lease=50ms&request_timeout=500ms&timeout=3s";
-    let table = between.open("privacy", brief).table(&name).unwrap();
-    for (what, result) in operations(&table) {
+    let patient = open("privacy").table_with(&name, &TableOptions::default()).unwrap();
+    for (what, result) in operations(&patient) {
         result.unwrap_or_else(|error| panic!("{what}: {}", error.chain()));
     }
+    let brief = "&lease=50ms&request_timeout=500ms&timeout=3s";
+    let table = between.open("privacy", brief).table(&name).unwrap();
     let mut fails = |error, work: &dyn Fn() -> Vec<(&'static str, Result<(), Error>)>| {
         let reaction = RequestReaction::forge_with_error(error);
         between.rules(vec![RequestRule(naming(MARK), reaction)], vec![]);

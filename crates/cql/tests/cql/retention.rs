@@ -4,7 +4,7 @@ use crate::common::{Beside, answers, fresh, load, open_with, upsert};
 use crate::proxy::{Between, naming};
 use idmatch_cql::CqlStore;
 use idmatch_model::{Period, Side, TableOptions};
-use idmatch_store::{OpenTables, Table, now};
+use idmatch_store::{Call, OpenTables, Store, Table, now};
 use scylla::errors::DbError;
 use scylla_proxy::{RequestReaction, RequestRule};
 
@@ -75,11 +75,59 @@ fn rows_live_as_long_as_a_retention_shows_them() {
     // The same dates, written by a later choice.
     let last = assert_live(&beside, "living", None, &ago);
     assert_eq!(first.iter().map(|at| at + 2).collect::<Vec<_>>(), last);
-    // What a shorter one hides is gone, whatever is chosen next.
+    // What a shorter one hides stays on the servers for a day, and so does what is written meanwhile.
     table.set_retention(days(50)).unwrap();
+    upsert(&table, &seen(&[200]));
+    table.compact().unwrap();
+    let shown = |table: &Table| {
+        let ids = ["d0", "d100", "d200", "d399"];
+        ids.map(|id| answers(table, Side::Id, id).unwrap().len())
+    };
+    assert_eq!(shown(&table), [1, 0, 0, 0]);
     table.set_retention(None).unwrap();
-    for (id, there) in [("d0", vec!["of-d0"]), ("d100", vec![]), ("d399", vec![])] {
-        assert_eq!(answers(&table, Side::Id, id).unwrap(), there, "{id}");
+    assert_eq!(shown(&table), [1; 4]);
+    assert_live(&beside, "living", None, &[0, 100, 200, 399]);
+    assert_eq!(table.verify().unwrap(), []);
+}
+
+#[test]
+fn what_is_purged_can_be_written_again_under_a_longer_retention() {
+    let beside = fresh("again");
+    let store = open_with("again", "&request_timeout=1s&timeout=2s");
+    let table = table(&store, days(400));
+    load(&table, &seen(&[0, 100, 399]));
+    table.set_retention(days(50)).unwrap();
+    // As if the day were over.
+    let id = beside.id("again", "t");
+    beside.run(&format!("UPDATE again.idmatch_tables SET kept_until = 1000 WHERE id = {id}"));
+    store.refresh(&Call::default()).unwrap();
+    table.compact().unwrap();
+    assert_eq!(beside.lives("again", "_by_id").len(), 1);
+    table.set_retention(days(400)).unwrap();
+    // The same dates, which the purge has removed.
+    let rows = seen(&[100, 399]);
+    load(&table, &rows[..1]);
+    upsert(&table, &rows[1..]);
+    for id in ["d0", "d100", "d399"] {
+        assert_eq!(answers(&table, Side::Id, id).unwrap(), [format!("of-{id}")]);
+        assert_eq!(answers(&table, Side::PartnerId, &format!("of-{id}")).unwrap(), [id]);
+    }
+    assert_eq!(table.verify().unwrap(), []);
+}
+
+#[test]
+fn a_longer_retention_shows_a_row_that_one_direction_has_lost() {
+    let beside = fresh("halves");
+    let store = open_with("halves", "&request_timeout=1s&timeout=2s");
+    let table = table(&store, days(50));
+    let old = now().millis_i64() - 60 * DAY * 1_000;
+    // Rows that expire in one direction a moment before the other.
+    beside.add("halves", ("t", "by_id"), ("only-by-id", "p", old));
+    beside.add("halves", ("t", "by_partner_id"), ("q", "only-by-partner", old));
+    table.set_retention(days(90)).unwrap();
+    for (id, partner_id) in [("only-by-id", "p"), ("only-by-partner", "q")] {
+        assert_eq!(answers(&table, Side::Id, id).unwrap(), [partner_id]);
+        assert_eq!(answers(&table, Side::PartnerId, partner_id).unwrap(), [id]);
     }
     assert_eq!(table.verify().unwrap(), []);
 }

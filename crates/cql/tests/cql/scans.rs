@@ -1,7 +1,7 @@
 //! Scans: each row once, also where ranges of a table are read apart; and a range reads only its share.
 
-use crate::common::{Rows, fresh, load, open, open_with, rows_of};
-use idmatch_model::{Keep, SeenAt, TableOptions, Window};
+use crate::common::{Rows, erase, fresh, load, open, open_with, rows_of, upsert};
+use idmatch_model::{Keep, SeenAt, TableOptions, Target, Window};
 use idmatch_store::{Call, OpenTables, Parts, ScanRange, Store, Table};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -83,5 +83,14 @@ fn ranges_have_hot_keys_once() {
         all.retain(|row| (THEN + 500..THEN + 1_500).contains(&row.2));
         found.sort_unstable();
         assert!(found == all, "{keep:?}: {} rows of {}", found.len(), all.len());
+        let noted = || beside.count(&format!("{keyspace}.idmatch_hot_keys"));
+        assert_eq!(noted(), 1);
+        // An erasure leaves no identifier behind; what is seen later is found again.
+        erase(&table, &[Target::Id("crowd".to_owned())], THEN + 1_999);
+        assert_eq!((noted(), beside.hot_rows(&keyspace)), (0, 0));
+        upsert(&table, &[("crowd".to_owned(), "later".to_owned(), THEN + 2_000)]);
+        assert_eq!((noted(), beside.hot_rows(&keyspace)), (1, 1));
+        let scanned = ranges_of(&table, &keyspace, 7, &Call::default()).concat();
+        assert_eq!(scanned.iter().filter(|row| row.0 == "crowd").count(), 1);
     }
 }

@@ -144,6 +144,7 @@ impl Store for EngineStore {
         &self,
         name: &TableName,
         options: &TableOptions,
+        _: Option<u64>,
         call: &Call,
     ) -> Result<TableId> {
         Ok(self.catalog()?.create(name, options, call)?.into())

@@ -71,7 +71,11 @@ pub fn copy_table(
     let is_new = there.is_none();
     let target = match there {
         Some(table) => table,
-        None => destination.table_with(name, &wanted)?,
+        None => {
+            let rows = source.stats()?.rows;
+            destination.create_table(name, &wanted, Some(rows.max(1)), call)?;
+            Table::named(destination, name)
+        }
     };
     let target = target.with_call(call.clone());
     tombstones.finish(&target, &taken)?;

@@ -12,6 +12,9 @@ use idmatch_store::{
 };
 use std::sync::Arc;
 
+/// Rows to expect in a table of a case.
+const SMALL_ROWS: u64 = 64_000;
+
 /// Where the steps of a case run.
 pub(super) struct Stage<'s> {
     pub(super) store: &'s Arc<dyn Store>,
@@ -34,7 +37,8 @@ impl Stage<'_> {
             Step::Create { table, keep, retention, error } => {
                 let keep = keep.unwrap_or(self.keep);
                 let options = TableOptions { keep, retention: retention.clone() };
-                let made = self.store.create_table(&self.name(table)?, &options, &call);
+                let made =
+                    self.store.create_table(&self.name(table)?, &options, Some(SMALL_ROWS), &call);
                 (made.map(drop), error)
             }
             Step::Load { table, rows } => return self.load(table, rows, false),

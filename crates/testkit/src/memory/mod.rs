@@ -54,7 +54,13 @@ impl Store for MemoryStore {
         Ok(Arc::new(MemorySnapshot { state: self.lock().clone(), at: now() }))
     }
 
-    fn create_table(&self, name: &TableName, options: &TableOptions, _: &Call) -> Result<TableId> {
+    fn create_table(
+        &self,
+        name: &TableName,
+        options: &TableOptions,
+        _: Option<u64>,
+        _: &Call,
+    ) -> Result<TableId> {
         let (id, store) = (TableId(u128::from_be_bytes(random()?)), random()?);
         options.check()?;
         let mut state = self.lock();

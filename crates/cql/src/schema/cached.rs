@@ -1,0 +1,87 @@
+//! Caches what other clients change.
+//!
+//! A value is read at most once in half a metadata TTL, and never served when it is older than one. So a
+//! change that waits for one TTL after it is published is known to every request that starts later.
+
+use idmatch_store::Result;
+use parking_lot::RwLock;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+/// Where a value is read.
+pub(crate) trait Origin: Send + Sync + 'static {
+    type Value: Send + Sync + 'static;
+
+    /// Reads the value; the one that was read before may have some of it.
+    fn read(
+        &self,
+        before: Option<&Self::Value>,
+    ) -> impl Future<Output = Result<Self::Value>> + Send;
+}
+
+/// A value with the moment at which its reading began.
+pub(crate) struct Cached<O: Origin> {
+    origin: O,
+    ttl: Duration,
+    held: RwLock<(Arc<O::Value>, Instant)>,
+    /// Held while the value is read.
+    reading: Mutex<()>,
+}
+
+impl<O: Origin> Cached<O> {
+    /// Reads the value for the first time.
+    pub(crate) async fn open(origin: O, ttl: Duration) -> Result<Arc<Cached<O>>> {
+        let began = Instant::now();
+        let held = RwLock::new((Arc::new(origin.read(None).await?), began));
+        Ok(Arc::new(Cached { origin, ttl, held, reading: Mutex::default() }))
+    }
+
+    pub(crate) fn origin(&self) -> &O {
+        &self.origin
+    }
+
+    /// The time until a published change is known to every client.
+    pub(crate) fn ttl(&self) -> Duration {
+        self.ttl
+    }
+
+    /// The cached value, at most one TTL old.
+    pub(crate) async fn current(self: &Arc<Self>) -> Result<Arc<O::Value>> {
+        let (value, read_at) = self.held.read().clone();
+        let age = read_at.elapsed();
+        if age < self.ttl / 2 {
+            return Ok(value);
+        }
+        if age < self.ttl {
+            if self.reading.try_lock().is_ok() {
+                let cached = Arc::clone(self);
+                // A failure surfaces when the TTL is over.
+                tokio::spawn(async move { cached.refresh().await.map(drop) });
+            }
+            return Ok(value);
+        }
+        self.refresh().await
+    }
+
+    /// The value as of now.
+    pub(crate) async fn refresh(&self) -> Result<Arc<O::Value>> {
+        let asked = Instant::now();
+        let _reading = self.reading.lock().await;
+        let (value, read_at) = self.held.read().clone();
+        if read_at > asked {
+            return Ok(value);
+        }
+        let began = Instant::now();
+        let fresh = Arc::new(self.origin.read(Some(&value)).await?);
+        *self.held.write() = (Arc::clone(&fresh), began);
+        Ok(fresh)
+    }
+
+    /// The value that was read last, whatever its age.
+    pub(crate) fn held(&self) -> Arc<O::Value> {
+        Arc::clone(&self.held.read().0)
+    }
+}

@@ -1,0 +1,22 @@
+//! Values as the servers have them.
+
+use idmatch_model::TableId;
+use idmatch_store::now;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// An id as the servers have it.
+pub(crate) fn uuid(id: TableId) -> Uuid {
+    Uuid::from_u128(id.0)
+}
+
+/// The id that a UUID is.
+pub(crate) fn table_id(uuid: Uuid) -> TableId {
+    TableId(uuid.as_u128())
+}
+
+/// The time since a write, by the servers' clocks.
+pub(super) fn age(written_micros: Option<i64>) -> Duration {
+    let written = Duration::from_micros(written_micros.unwrap_or(i64::MAX).cast_unsigned());
+    Duration::from_millis(now().millis()).saturating_sub(written)
+}
