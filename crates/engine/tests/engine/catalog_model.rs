@@ -1,4 +1,4 @@
-//! Random changes of 300 names by 8 threads, compared with the in-memory reference.
+//! Random changes of 300 names and write sessions by 8 threads, compared with the in-memory reference.
 
 use crate::common::{
     Batches, Random, Row, assert_nothing_leaks_for_long, assert_same, erase, load, looked_up, name,
@@ -6,12 +6,15 @@ use crate::common::{
 };
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
-use idmatch_model::{Keep, Side, TableOptions, Target, Window};
-use idmatch_store::{Call, ErrorKind, Lookup, Result, Snapshot, Store, Table, TableSnapshot};
+use idmatch_model::{Keep, SeenAt, Side, TableName, TableOptions, Target, Window};
+use idmatch_store::{
+    Call, Error, ErrorKind, Ingest, Lookup, NewWrite, NoRejects, PartReceipt, Result, Snapshot,
+    Store, Table, TableSnapshot, WriteKind, WriteSession,
+};
 use idmatch_testkit::MemoryStore;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 /// A memtable takes a few dozens of batches.
 const LIMITS: MemoryLimits = MemoryLimits {
@@ -35,7 +38,12 @@ struct Twins {
     /// change.
     gate: RwLock<()>,
     written: AtomicUsize,
+    sessions: Mutex<Vec<[Begun; 2]>>,
+    committed: AtomicUsize,
 }
+
+/// A session with a staged part.
+type Begun = (Box<dyn WriteSession>, PartReceipt);
 
 impl Twins {
     fn both<T>(&self, work: impl Fn(&Arc<dyn Store>) -> Result<T>, what: &str) -> bool {
@@ -57,11 +65,11 @@ impl Twins {
         let any = |random: &mut Random| name(&format!("n{}", random.below(NAMES)));
         let (one, other, call) = (any(random), any(random), Call::default());
         let keep = if random.once_in(2) { Keep::All } else { Keep::Last };
-        match random.below(12) {
+        match random.below(15) {
             0..2 => {
                 let _gate = self.gate.write().unwrap();
                 let options = TableOptions { keep, retention: None };
-                self.both(|store| store.create_table(&one, &options, &call), "create");
+                self.both(|store| store.create_table(&one, &options, None, &call), "create");
             }
             2 => {
                 let _gate = self.gate.write().unwrap();
@@ -89,6 +97,16 @@ impl Twins {
                 let _gate = self.gate.write().unwrap();
                 self.both(|store| erase(&Table::named(store, &one), &target, at), "erase");
             }
+            11..13 => {
+                let rows = Self::rows(random);
+                let kind = if random.once_in(3) { WriteKind::Add } else { WriteKind::Replace };
+                let _gate = self.gate.write().unwrap();
+                self.begin(&one, kind, &rows);
+            }
+            13 => {
+                let _gate = self.gate.write().unwrap();
+                self.end_one(random.below(usize::MAX), random.once_in(4));
+            }
             _ => {
                 let table = Table::named(&self.stores[0], &one);
                 if let Err(error) = table.compact() {
@@ -96,6 +114,44 @@ impl Twins {
                 }
             }
         }
+    }
+
+    fn begin(&self, table: &TableName, kind: WriteKind, rows: &[Row]) {
+        let call = Call::default();
+        let begun = self.stores.each_ref().map(|store| -> Result<Begun> {
+            let table = store.snapshot(&call)?.resolve(table, &call)?;
+            let write = NewWrite { kind, keeps_lock: false, ..NewWrite::load(table) };
+            let session = store.begin(write, &call)?;
+            let mut no_rejects = NoRejects;
+            let ingest = Ingest::new(true, SeenAt::MAX, &mut no_rejects);
+            let part = session.stage(&ingest.judged(&mut Batches::of_rows(rows, 3)), &call)?;
+            Ok((session, part))
+        });
+        match begun {
+            [Ok(ours), Ok(reference)] => self.sessions.lock().unwrap().push([ours, reference]),
+            [ours, reference] => {
+                let [ours, reference] = [ours, reference].map(|begun| begun.err());
+                let kind = |error: &Option<Error>| error.as_ref().map(Error::kind);
+                assert_eq!(kind(&ours), kind(&reference), "begin: {ours:?}, {reference:?}");
+            }
+        }
+    }
+
+    /// Commits or aborts a session, which may have begun long before, under another name of its table.
+    fn end_one(&self, which: usize, aborts: bool) {
+        let mut sessions = self.sessions.lock().unwrap();
+        if sessions.is_empty() {
+            return;
+        }
+        let begun = sessions.len();
+        let ended = sessions.swap_remove(which % begun).map(|(session, part)| match aborts {
+            true => session.abort(),
+            false => session.commit(&[part], &Call::default()).map(drop),
+        });
+        let [ours, reference] = &ended;
+        let kind = |outcome: &Result<()>| outcome.as_ref().err().map(Error::kind);
+        assert_eq!(kind(ours), kind(reference), "end: {ours:?}, {reference:?}");
+        self.committed.fetch_add(usize::from(!aborts && ours.is_ok()), Relaxed);
     }
 
     fn snapshots(&self) -> [Arc<dyn Snapshot>; 2] {
@@ -136,11 +192,16 @@ fn three_hundred_names_and_eight_threads_equal_the_reference() {
     let dir = tempfile::tempdir().unwrap();
     let open = || Arc::new(open(dir.path())) as Arc<dyn Store>;
     let reference: Arc<dyn Store> = Arc::new(MemoryStore::new());
-    let twins =
-        Twins { stores: [open(), reference.clone()], gate: RwLock::default(), written: 0.into() };
+    let twins = Twins {
+        stores: [open(), reference.clone()],
+        gate: RwLock::default(),
+        written: 0.into(),
+        sessions: Mutex::default(),
+        committed: 0.into(),
+    };
     for number in (0..NAMES).step_by(2) {
         let (name, options) = (name(&format!("n{number}")), TableOptions::default());
-        twins.both(|store| store.create_table(&name, &options, &Call::default()), "create");
+        twins.both(|store| store.create_table(&name, &options, None, &Call::default()), "create");
     }
     let mut kept = Vec::new();
     std::thread::scope(|scope| {
@@ -161,6 +222,9 @@ fn three_hundred_names_and_eight_threads_equal_the_reference() {
         }
     });
     assert!(twins.written.load(Relaxed) > 20, "{:?} writes", twins.written);
+    assert!(twins.committed.load(Relaxed) > 2, "{:?} commits", twins.committed);
+    // Sessions that nobody ends leave nothing.
+    twins.sessions.lock().unwrap().clear();
     kept.iter().for_each(|pair| compare(pair, 7, "an old snapshot"));
     drop(kept);
     compare(&twins.snapshots(), 1, "the end");
