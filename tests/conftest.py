@@ -101,9 +101,14 @@ class Cli:
         program = "from idmatch._cli import run; run()"
         return [sys.executable, "-c", program, *map(str, arguments)]
 
-    def __call__(self, *arguments: object) -> Ran:
+    def __call__(self, *arguments: object, stdin: str = "") -> Ran:
         done = subprocess.run(
-            self.command(*arguments), capture_output=True, text=True, cwd=self.home, timeout=120
+            self.command(*arguments),
+            input=stdin,
+            capture_output=True,
+            text=True,
+            cwd=self.home,
+            timeout=120,
         )
         return Ran(done.returncode, done.stdout, done.stderr)
 

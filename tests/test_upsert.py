@@ -195,7 +195,7 @@ def test_json_lines(cli: Cli) -> None:
         ["4", "partner_id"],
         ["5", ""],
         ["6", ""],
-        ["7", ""],
+        ["7", "seen_at"],
         ["8", ""],
         ["9", ""],
     ]

@@ -11,6 +11,7 @@ identifier in microseconds, and matches a whole population of them at once:
 """
 
 from ._core import __version__
+from ._csv_options import Csv
 from ._errors import (
     BadInput,
     Busy,
@@ -57,6 +58,7 @@ __all__ = [
     "Committed",
     "CopyReport",
     "Corrupt",
+    "Csv",
     "Differs",
     "EraseReport",
     "Error",

@@ -121,8 +121,12 @@ class Session:
         sources: Iterable[tuple[str, ArrowStream]],
         strict: bool,
         on_rejects: Callable[[list[Reject]], None],
+        dates: tuple[str | None, str | None],
     ) -> tuple[int, int]:
-        """Stages all sources as one part; returns (rows read, rows rejected)."""
+        """Stages all sources as one part; returns (rows read, rows rejected).
+
+        `dates` is the format of dates and the zone of local times.
+        """
     def commit(self, rejected: int) -> tuple[int, int]:
         """Commits all parts; returns (rows written, rows rejected). `rejected` were rejected
         before any part.
@@ -163,6 +167,7 @@ class Table:
         on_rejects: Callable[[list[Reject]], object],
         short: bool,
         always: bool,
+        dates: tuple[str | None, str | None],
     ) -> tuple[int, int]:
         """Adds the rows of all sources at once and for good; returns (rows read, rows rejected).
 

@@ -8,12 +8,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from . import _core
+from ._csv_options import Csv
 from ._errors import BadInput, Error, InvalidArgument, UnknownOutcome
 from ._lazy import LazyModule
 from ._match import MatchResult
 from ._rejects import Rejects
 from ._results import EraseReport, LoadReport
 from ._types import By, Columns, Path, Pick, Reject
+from ._written import Written
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,6 +35,7 @@ def load(
     strict: bool,
     rejects: Path | None,
     *,
+    how: Written,
     replace: bool = False,
     key: str | None = None,
     before_commit: Callable[[int], None] | None = None,
@@ -42,7 +45,7 @@ def load(
     `before_commit` gets the number of staged rows, and may refuse by an exception.
     """
     started = time.perf_counter()
-    wanted = _sources.Wanted(_names(columns, _ROLES))
+    wanted = _wanted(columns, how)
     sources = _sources.find(source)
     names = [_without_user(source.name) for source in sources]
     session = _core.begin(table, replace, key, names, keeps_lock=True)
@@ -52,7 +55,7 @@ def load(
             return LoadReport(*done, seconds, None, wanted.chosen, [], repeated=True)
         with _Report(table, strict, rejects, otherwise="nothing was loaded") as report:
             streams = _streams(sources, wanted, report.log.take_malformed)
-            report.add(session.add(streams, strict, report.log.take))
+            report.add(session.add(streams, strict, report.log.take, how.rules))
         made = report.made(wanted)
         if before_commit is not None:
             before_commit(made.rows - made.rejected)
@@ -72,13 +75,14 @@ def add(
     columns: Columns,
     strict: bool,
     rejects: Path | None,
+    how: Written,
 ) -> tuple[LoadReport, int]:
     """Stages all of a source in a session; see `Session.add`. Returns its malformed lines, too."""
-    wanted = _sources.Wanted(_names(columns, _ROLES))
+    wanted = _wanted(columns, how)
     sources = _sources.find(source)
     with _Report(table, strict, rejects, otherwise="nothing of it was staged") as report:
         streams = _streams(sources, wanted, report.log.take_malformed)
-        report.add(session.add(streams, strict, report.log.take))
+        report.add(session.add(streams, strict, report.log.take, how.rules))
     return report.made(wanted), report.log.malformed
 
 
@@ -94,17 +98,24 @@ def upsert(
     strict: bool,
     rejects: Path | None,
     always: bool,
+    how: Written,
 ) -> LoadReport:
     """Upserts all of a source into a table; see `Table.upsert`."""
-    wanted = _sources.Wanted(_names(columns, _ROLES))
+    wanted = _wanted(columns, how)
     sources = _sources.find(source)
     with _Report(table, strict, rejects, otherwise="batches before it stay") as report:
         if _sources.are_short(sources):
-            tables = [(source.name, source.read(wanted)) for source in sources]
-            report.add(table.upsert(tables, strict, report.log.take, True, always))
+            tables = [
+                (
+                    source.name,
+                    _sources.with_constants(source.read(wanted).to_reader(), wanted.constants),
+                )
+                for source in sources
+            ]
+            report.add(table.upsert(tables, strict, report.log.take, True, always, how.rules))
         else:
             streams = _streams(sources, wanted, report.log.take_malformed)
-            report.add(table.upsert(streams, strict, report.log.take, False, always))
+            report.add(table.upsert(streams, strict, report.log.take, False, always, how.rules))
     return report.made(wanted)
 
 
@@ -114,9 +125,10 @@ def upsert_stream(
     columns: Columns,
     strict: bool,
     rejects: Path | None,
+    how: Written,
 ) -> LoadReport:
     """Upserts rows of a stream as they arrive."""
-    wanted = _sources.Wanted(_names(columns, _ROLES))
+    wanted = _wanted(columns, how)
     with _Report(table, strict, rejects, otherwise="rows before it stay") as report:
         for chunk in stream.read(wanted, report.log.take_malformed):
             # The core numbers the rows of each chunk from 1.
@@ -127,8 +139,8 @@ def upsert_stream(
                     [(name, row + before, column, why) for name, row, column, why in found]
                 )
 
-            streams = [(stream.name, chunk)]
-            report.add(table.upsert(streams, strict, take, short=True, always=False))
+            streams = [(stream.name, _sources.with_constants(chunk, wanted.constants))]
+            report.add(table.upsert(streams, strict, take, True, False, how.rules))
     return report.made(wanted)
 
 
@@ -154,12 +166,13 @@ def erase_from(
     at: int | None,
     strict: bool,
     rejects: Path | None,
+    csv: Csv | None,
 ) -> EraseReport:
     """Erases what the rows of a source name; see `Table.erase_from`."""
     named = {role: name for role, name in _names(columns, _ROLES[:2]).items() if name is not None}
     if not named:
         raise InvalidArgument("name the columns of the source: id, partner_id or both")
-    return _erase(table, _sources.find(source), named, at, strict, rejects)
+    return _erase(table, _sources.find(source), named, at, strict, rejects, csv)
 
 
 def _erase(
@@ -169,8 +182,9 @@ def _erase(
     at: int | None,
     strict: bool,
     rejects: Path | None,
+    csv: Csv | None = None,
 ) -> EraseReport:
-    wanted = _sources.Wanted(names)
+    wanted = _sources.Wanted(names, csv=csv)
     with _Report(table, strict, rejects, otherwise="nothing was erased") as report:
         streams = _streams(sources, wanted, report.log.take_malformed)
         rows, rejected, by_id, by_partner_id = table.erase(streams, strict, report.log.take, at)
@@ -195,11 +209,12 @@ def match(
     pick: Pick,
     since: int | None,
     until: int | None,
+    csv: Csv | None,
 ) -> MatchResult:
     """Matches a population; see `Table.match`."""
     started = time.perf_counter()
     sources = _sources.find(population)
-    wanted = _sources.Wanted({by: column})
+    wanted = _sources.Wanted({by: column}, csv=csv)
     streams = _streams(sources, wanted, None)
     matched = table.match(streams, by, pick, since, until, _sources.are_short(sources))
     seconds = time.perf_counter() - started
@@ -272,7 +287,16 @@ def _streams(
     on_malformed: "_sources.OnMalformed | None",
 ) -> "Iterator[tuple[str, pa.RecordBatchReader]]":
     for source in sources:
-        yield source.name, source.open(wanted, on_malformed)
+        opened = source.open(wanted, on_malformed)
+        yield source.name, _sources.with_constants(opened, wanted.constants)
+
+
+def _wanted(columns: Columns, how: Written) -> "_sources.Wanted":
+    """The columns of observations."""
+    if how.dated is None:
+        return _sources.Wanted(_names(columns, _ROLES), csv=how.csv)
+    dated = {"seen_at": how.dated}
+    return _sources.Wanted(_names(columns, _ROLES[:2]), dated, how.csv)
 
 
 def _names(columns: Columns, roles: Sequence[str]) -> dict[str, str | None]:

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from . import _core, _operations
+from ._csv_options import Csv
 from ._errors import InvalidArgument
 from ._results import Latest, TableStats
 from ._times import Moment, datetime_or_none, millis_or_none, to_datetime
@@ -135,10 +136,11 @@ class TableReads:
         pick: Pick = "all",
         since: Moment | None = None,
         until: Moment | None = None,
+        csv: Csv | None = None,
     ) -> MatchResult:
         """Finds what goes with every identifier of a population.
 
-        `population` is anything that `load` takes. `column` names the one that holds the
+        `population` and `csv` are anything that `load` takes. `column` names the one that holds the
         identifiers, which `by` says are ids or partner IDs; without it the column is guessed where
         exactly one fits. `pick="all"` gives what SQL's JOIN gives, a repeated population row
         repeating its matches; `pick="latest"` gives at most the newest match of each population
@@ -155,6 +157,7 @@ class TableReads:
             pick=pick,
             since=millis_or_none(since),
             until=millis_or_none(until),
+            csv=csv,
         )
 
     def stats(self) -> TableStats:

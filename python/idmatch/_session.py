@@ -1,11 +1,14 @@
 """Write sessions: rows that are staged first and committed once."""
 
+from datetime import date, datetime
 from types import TracebackType
 from typing import Self
 
 from . import _core, _operations
+from ._csv_options import Csv
 from ._results import Committed, LoadReport
 from ._types import Columns, Path, Source
+from ._written import written
 
 
 class Session:
@@ -45,6 +48,10 @@ class Session:
         columns: Columns = (),
         strict: bool = False,
         rejects: Path | None = None,
+        date_format: str | None = None,
+        tz: str | None = None,
+        dated: datetime | date | str | None = None,
+        csv: Csv | None = None,
     ) -> LoadReport:
         """Stages a source; the arguments are those of `Table.load`. Threads may add at once.
 
@@ -56,7 +63,13 @@ class Session:
         if self._is_repeated:
             return LoadReport(0, 0, 0.0, None, {}, [], repeated=True)
         report, malformed = _operations.add(
-            self._core, self._table, source, columns, strict, rejects
+            self._core,
+            self._table,
+            source,
+            columns,
+            strict,
+            rejects,
+            written(date_format, tz, dated, csv),
         )
         self._malformed.append(malformed)
         return report

@@ -6,12 +6,14 @@ from datetime import date, datetime
 from typing import Literal
 
 from . import _copy, _core, _operations
+from ._csv_options import Csv
 from ._errors import InvalidArgument
 from ._reads import TableReads
 from ._results import CopyReport, EraseReport, Finding, LoadReport, RepairReport
 from ._session import Session
 from ._times import Moment, millis_or_none, observed_at
 from ._types import Columns, Path, Source
+from ._written import written
 
 
 class Table(TableReads):
@@ -39,6 +41,10 @@ class Table(TableReads):
         rejects: Path | None = None,
         replace: bool = False,
         key: str | None = None,
+        date_format: str | None = None,
+        tz: str | None = None,
+        dated: datetime | date | str | None = None,
+        csv: Csv | None = None,
     ) -> LoadReport:
         """Adds observations; in a directory, all or nothing. On servers, a load that fails may have
         added a part; repeating it is safe.
@@ -50,6 +56,14 @@ class Table(TableReads):
         with these keys. A name that is None, empty or left out is guessed where exactly one
         column fits; the report's `columns` says which. Identifiers of fixed-size binary, such as
         hashes, are read as lowercase hex; the report's `hex_columns` says which columns.
+
+        Dates are timestamps, dates, ISO 8601 text, or whole numbers that are a day (20261120) or
+        milliseconds between 2001 and tomorrow. `date_format` names another way: a pattern of
+        strptime ("%d/%m/%Y"), or "s", "ms", "us" or "ns" since 1970. Local times are those of the
+        time zone `tz` ("Europe/Paris"; UTC by default): one that it skips is rejected, of one that
+        it repeats the later counts. `dated` is the date of all rows, in place of a column.
+
+        `csv` says how CSV is written where that is not detected: `Csv(encoding="latin-1")`.
 
         Rows that break the rules are rejected. The CSV file `rejects` (by default
         `<table>.rejects.csv` in the working directory) lists them with file, row, column and
@@ -72,7 +86,14 @@ class Table(TableReads):
         replaces the table, Unsupported for `replace` on servers.
         """
         return _operations.load(
-            self._core, source, columns, strict, rejects, replace=replace, key=key
+            self._core,
+            source,
+            columns,
+            strict,
+            rejects,
+            how=written(date_format, tz, dated, csv),
+            replace=replace,
+            key=key,
         )
 
     def begin(self, *, replace: bool = False, key: str | None = None) -> Session:
@@ -93,6 +114,10 @@ class Table(TableReads):
         strict: bool = False,
         rejects: Path | None = None,
         durability: Literal["always"] | None = None,
+        date_format: str | None = None,
+        tz: str | None = None,
+        dated: datetime | date | str | None = None,
+        csv: Csv | None = None,
     ) -> LoadReport:
         """Adds observations at once. When this returns, every later query in this process sees
         them, in both directions. They are on disk, too, unless the store was opened with
@@ -111,7 +136,8 @@ class Table(TableReads):
         failed sync the store can only be read until it is opened again.
         """
         always = _is_always(durability)
-        return _operations.upsert(self._core, source, columns, strict, rejects, always)
+        how = written(date_format, tz, dated, csv)
+        return _operations.upsert(self._core, source, columns, strict, rejects, always, how)
 
     def upsert_one(
         self,
@@ -156,19 +182,20 @@ class Table(TableReads):
         at: Moment | None = None,
         strict: bool = False,
         rejects: Path | None = None,
+        csv: Csv | None = None,
     ) -> EraseReport:
         """Erases what each row of a source names: an id, a partner ID or a pair. In a directory,
         all or nothing.
 
-        `source`, `strict` and `rejects` are those of `load`. `columns` names the columns in the
-        order id, partner_id, or is a dict with these keys; at least one, and none is guessed.
+        `source`, `strict`, `rejects` and `csv` are those of `load`. `columns` names the columns in
+        the order id, partner_id, or is a dict with these keys; at least one, and none is guessed.
         With both, a row may leave one empty (null). What an erasure does, `erase` says.
 
         Raises InvalidArgument for no column or a date more than a day ahead, Busy while another
         process writes the store, and what `load` raises.
         """
         moment = millis_or_none(at)
-        return _operations.erase_from(self._core, source, columns, moment, strict, rejects)
+        return _operations.erase_from(self._core, source, columns, moment, strict, rejects, csv)
 
     def alter(self, *, retention: str | None) -> None:
         """Changes how long an observation is shown, such as "13mo"; None removes the limit.

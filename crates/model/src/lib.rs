@@ -9,7 +9,9 @@
 //! - answers come newest first, ties by the bytes of the answer, ascending.
 #![forbid(unsafe_code)]
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod date_rules;
 mod erasure;
 mod id;
 mod period;
@@ -18,6 +20,7 @@ mod size;
 mod table;
 mod window;
 
+pub use date_rules::{DateRules, DateRulesError, NoDate};
 pub use erasure::{Erasure, ErasureKey, ErasureKeyError, Target};
 pub use id::{IdError, MAX_ID_BYTES, check_id};
 pub use period::{Period, PeriodError};

@@ -3,7 +3,7 @@
 use crate::errors::{OrRaise, raise};
 use crate::interrupt::interruptible;
 use crate::place::Place;
-use crate::sources::{PyRejects, PySource, Raised, finish};
+use crate::sources::{GivenDates, PyRejects, PySource, Raised, date_rules, finish};
 use crate::tables::Table;
 use idmatch_model::TableId;
 use idmatch_store::{
@@ -63,14 +63,15 @@ impl Session {
         sources: &Bound<'_, PyAny>,
         strict: bool,
         on_rejects: Py<PyAny>,
+        dates: GivenDates,
     ) -> PyResult<(u64, u64)> {
-        let session = self.open(py)?;
+        let (session, dates) = (self.open(py)?, date_rules(dates).or_raise(py)?);
         let (iterator, raised) = (sources.try_iter()?.unbind(), Raised::default());
         let mut rejects = PyRejects::new(on_rejects, raised.clone());
         let staged = interruptible(py, |stop| {
             let call = Call::default().cancelled_by(stop);
             let mut source = PySource::new(iterator, raised.clone(), stop);
-            let ingest = Ingest::new(strict, now(), &mut rejects);
+            let ingest = Ingest::new(strict, now(), &mut rejects).with_dates(dates);
             let part = session.stage(&ingest.judged(&mut source), &call)?;
             Ok((part, ingest.rows(), ingest.rejected()))
         })?;

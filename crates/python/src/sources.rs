@@ -3,6 +3,7 @@
 use crate::errors::{OrRaise, raise};
 use crate::interrupt::not_stopped;
 use arrow_array::RecordBatchReader;
+use idmatch_model::DateRules;
 use idmatch_store::{BatchSource, Error, ErrorKind, Reject, RejectSink, Result, SourceBatch};
 use pyo3::prelude::*;
 use pyo3::types::PyIterator;
@@ -10,6 +11,14 @@ use pyo3_arrow::PyRecordBatchReader;
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// A format of dates, and the zone of local times.
+pub(crate) type GivenDates = (Option<String>, Option<String>);
+
+/// The rules that a caller has given for dates.
+pub(crate) fn date_rules((format, zone): GivenDates) -> Result<DateRules> {
+    Ok(DateRules::new(format.as_deref(), zone.as_deref())?)
+}
 
 /// Keeps an exception of Python code until it can be raised.
 #[derive(Clone, Default)]

@@ -5,7 +5,7 @@ use crate::errors::{OrRaise, raise};
 use crate::interrupt::{interruptible, uninterrupted};
 use crate::matches::Match;
 use crate::place::{Frozen, Place};
-use crate::sources::{PyRejects, PySource, Raised, ReadSource, finish};
+use crate::sources::{GivenDates, PyRejects, PySource, Raised, ReadSource, date_rules, finish};
 use crate::values::{self, lookup, side, window};
 use arrow_array::{ArrayRef, StringArray, TimestampMillisecondArray};
 use idmatch_model::{Keep, Period, SeenAt, TableOptions};
@@ -116,6 +116,7 @@ impl Table {
     }
 
     /// Upserts all sources; returns (rows read, rows rejected).
+    #[allow(clippy::too_many_arguments, reason = "Python names them")]
     fn upsert(
         &self,
         py: Python<'_>,
@@ -124,12 +125,13 @@ impl Table {
         on_rejects: Py<PyAny>,
         short: bool,
         always: bool,
+        dates: GivenDates,
     ) -> PyResult<(u64, u64)> {
-        let table = self.written(py)?;
+        let (table, dates) = (self.written(py)?, date_rules(dates).or_raise(py)?);
         let (iterator, raised) = (sources.try_iter()?.unbind(), Raised::default());
         let mut rejects = PyRejects::new(on_rejects, raised.clone());
         let mut run = |table: &idmatch_store::Table, source: &mut dyn BatchSource| {
-            let ingest = Ingest::new(strict, now(), &mut rejects);
+            let ingest = Ingest::new(strict, now(), &mut rejects).with_dates(dates.clone());
             let durability = always.then_some(Durability::Always);
             table.upsert(&ingest.judged(source), durability)?;
             Ok((ingest.rows(), ingest.rejected()))

@@ -291,6 +291,7 @@ macro_rules! invalid_argument_from {
 }
 
 invalid_argument_from!(
+    idmatch_model::DateRulesError,
     idmatch_model::NameError,
     idmatch_model::PeriodError,
     idmatch_model::SeenAtError,

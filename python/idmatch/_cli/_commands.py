@@ -19,6 +19,7 @@ from idmatch._times import to_millis
 
 from ._catalog import alter, create, drop, rename
 from ._copy import copy
+from ._inputs import csv_of
 from ._lab import lab
 from ._output import print_columns, print_json, say_guessed, say_hex, warn
 from ._parser import Command
@@ -49,6 +50,7 @@ def match(options: Namespace) -> int:
             pick=options.pick,
             since=options.since,
             until=options.until,
+            csv=csv_of(options),
         )
         if options.output:
             result.write_parquet(options.output)

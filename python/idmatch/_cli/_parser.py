@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from idmatch import __version__, _core
 from idmatch._errors import InvalidArgument
 
+from ._inputs import add_csv, add_dates
+
 _SINCE = "start of the window, inside it: ISO 8601, or a period before now such as 90d or 13mo"
 _UNTIL = "end of the window, outside it: like --since"
 _FILES = "Parquet, CSV (.gz, .zst) or ORC: files, globs, directories or URLs"
@@ -156,6 +158,8 @@ def _add_load(load: argparse.ArgumentParser) -> None:
     load.add_argument("files", metavar="FILES", nargs="+", help=_FILES)
     for option in ("--id", "--partner-id", "--seen-at"):
         load.add_argument(option, metavar="COL", help="its column; guessed where exactly one fits")
+    add_dates(load)
+    add_csv(load)
     _add_table_options(load)
     load.add_argument(
         "--replace", action="store_true", help="the rows take the place of those of the table"
@@ -198,6 +202,8 @@ def _add_upsert(upsert: argparse.ArgumentParser) -> None:
         metavar="ID,PARTNER_ID,SEEN_AT",
         help="the columns of FILE; those left out or empty are guessed where just one fits",
     )
+    add_dates(upsert)
+    add_csv(upsert)
     upsert.add_argument("--strict", action="store_true", help="stop at the first bad row")
     upsert.add_argument(
         "--rejects", metavar="FILE", help="CSV file for bad rows (default: TABLE.rejects.csv)"
@@ -208,6 +214,7 @@ def _add_erase(erase: argparse.ArgumentParser) -> None:
     _add_store(erase)
     erase.add_argument("table", metavar="TABLE")
     erase.add_argument("file", metavar="FILE", nargs="?", help=f"{_FILES}; needs --columns")
+    add_csv(erase)
     erase.add_argument("--id", metavar="X", help="all of an id; with --partner-id, the pair")
     erase.add_argument("--partner-id", metavar="Y", help="all of a partner ID")
     erase.add_argument(
@@ -231,6 +238,7 @@ def _add_match(match: argparse.ArgumentParser) -> None:
     _add_store(match)
     match.add_argument("table", metavar="TABLE")
     match.add_argument("population", metavar="POPULATION", help=_FILES)
+    add_csv(match)
     match.add_argument(
         "--column", metavar="COL", help="the column of identifiers; guessed where exactly one fits"
     )

@@ -12,8 +12,10 @@ from idmatch._errors import InvalidArgument, TableNotFound
 from idmatch._results import EraseReport, LoadReport
 from idmatch._store import Store
 from idmatch._table import Table
+from idmatch._written import written
 
 from ._catalog import make_table, new_table_told
+from ._inputs import csv_of
 from ._output import print_json, say_guessed, say_hex, warn
 from ._progress import watched
 from ._stores import open_existing
@@ -26,11 +28,11 @@ def load(options: Namespace) -> int:
     """`idmatch load`"""
     if options.force and not options.replace:
         raise InvalidArgument("--force is for --replace; name both")
-    columns = {
-        "id": options.id,
-        "partner_id": options.partner_id,
-        "seen_at": options.seen_at,
-    }
+    columns = {"id": options.id, "partner_id": options.partner_id}
+    if options.seen_at or not options.dated:
+        columns["seen_at"] = options.seen_at
+    if options.seen_at and options.dated:
+        raise InvalidArgument("--dated is for files without a column of dates; name one: --seen-at")
     with _store.open(options.store) as store:
         is_address = _store.is_address(options.store)
         expected_rows = options.expected_rows
@@ -56,6 +58,7 @@ def load(options: Namespace) -> int:
                 columns,
                 options.strict,
                 options.rejects,
+                how=written(options.date_format, options.tz, options.dated, csv_of(options)),
                 replace=options.replace,
                 before_commit=check,
             )
@@ -70,6 +73,8 @@ def upsert(options: Namespace) -> int:
         raise InvalidArgument("name either FILE or one observation: --id and --partner-id")
     if one and (options.id is None or options.partner_id is None):
         raise InvalidArgument("one observation has both --id and --partner-id")
+    if one and (options.date_format or options.tz or options.dated):
+        raise InvalidArgument("--date-format, --tz and --dated are for FILE; use --seen-at")
     if options.seen_at and not one:
         raise InvalidArgument("--seen-at is for one observation; rows have dates of their own")
     columns = _columns(options.columns, 3)
@@ -106,6 +111,7 @@ def erase(options: Namespace) -> int:
                 at=options.at,
                 strict=options.strict,
                 rejects=options.rejects,
+                csv=csv_of(options),
             )
         return _show_erased(report, options)
 
@@ -116,11 +122,23 @@ def _upsert(table: Table, columns: list[str], options: Namespace) -> LoadReport:
     if options.file == "-":
         stream = ByteStream(cast("BufferedReader", sys.stdin.buffer), "standard input")
         return _operations.upsert_stream(
-            table._core, stream, columns, options.strict, options.rejects
+            table._core,
+            stream,
+            columns,
+            options.strict,
+            options.rejects,
+            written(options.date_format, options.tz, options.dated, csv_of(options)),
         )
     with watched([options.file]) as sources:
         return table.upsert(
-            sources, columns=columns, strict=options.strict, rejects=options.rejects
+            sources,
+            columns=columns,
+            strict=options.strict,
+            rejects=options.rejects,
+            date_format=options.date_format,
+            tz=options.tz,
+            dated=options.dated,
+            csv=csv_of(options),
         )
 
 
@@ -161,6 +179,8 @@ def _show_report(
         say_guessed("reading", report.columns, named)
         say_hex(report.hex_columns)
         print(f"{report.rows:,} rows read, {report.rejected:,} rejected, in {seconds:,} s")
+    if not report.rows:
+        warn("there were no rows")
     if report.rejected:
         warn(f"{report.rejected:,} rows were rejected; {report.rejects} says which and why")
     return _REJECTED_ROWS if report.rejected else _DONE

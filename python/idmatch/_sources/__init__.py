@@ -9,7 +9,7 @@ import pyarrow as pa
 from idmatch._errors import InvalidArgument
 
 from ._byte_stream import ByteStream
-from ._columns import Wanted
+from ._columns import Wanted, with_constants
 from ._estimate import estimated_rows
 from ._files import find_files
 from ._objects import ArrowObject, is_arrow
@@ -26,6 +26,7 @@ __all__ = [
     "estimated_rows",
     "find",
     "one_row",
+    "with_constants",
 ]
 
 

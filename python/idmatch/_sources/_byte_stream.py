@@ -4,14 +4,16 @@ The stream's first bytes tell its format: an Arrow IPC stream, JSON lines (one o
 CSV with a header.
 """
 
+import codecs
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from idmatch._core import format_instant
+from idmatch._csv_options import Csv
 from idmatch._errors import SourceError
 
 from . import _csv
@@ -20,6 +22,9 @@ from ._source import OnMalformed, reading
 
 _CHUNK_BYTES = 4 << 20
 _LONGEST_LINE = 16 << 20
+_MAX_NUMBER_BITS = 8_192
+# A carriage return is one only if it is known what comes after it.
+_FIRST_END = re.compile(rb"\r\n|\n|\r(?=[^\n])", re.DOTALL)
 _ARROW_START = b"\xff\xff\xff\xff"
 
 _OnLine: TypeAlias = Callable[[int, str], bool]
@@ -65,14 +70,16 @@ class ByteStream:
             yield project([batch], reader.schema, chosen, constants={})
 
     def _csv(self, wanted: Wanted, on_line: _OnLine) -> Iterator[pa.RecordBatchReader]:
-        chosen: dict[str, str] | None = None
+        options, chosen = wanted.csv, dict[str, str]()
+        start: _csv.Start | None = None
         rows = 0
-        for chunk in self._lines(quoted=True):
-            if chosen is None:
-                header, delimiter = _csv.read_header(chunk, self.name)
-                schema = pa.schema([(name, pa.binary()) for name in header])
+        for chunk in self._lines(options):
+            if start is None:
+                start = _csv.read_start(chunk, self.name, options._replace(encoding="utf-8"))
+                schema = pa.schema([(name, pa.binary()) for name in start.columns])
                 chosen = wanted.choose(schema, self.name)
-                chunk = chunk.lstrip(b"\r\n").partition(b"\n")[2]
+                for _ in range(start.lines_before):
+                    chunk = chunk.partition(b"\n")[2]
             if not chunk.strip():
                 continue
             malformed = 0
@@ -83,14 +90,14 @@ class ByteStream:
                 return on_line(before + row, reason)
 
             with reading(self.name):
-                found = _csv.read_chunk(chunk, header, delimiter, chosen, told).read_all()
+                found = _csv.read_chunk(chunk, start, options, chosen, told).read_all()
             rows += found.num_rows + malformed
             yield found.to_reader()
 
     def _json(self, wanted: Wanted, on_line: _OnLine) -> Iterator[pa.RecordBatchReader]:
         chosen: dict[str, str] | None = None
         rows = 0
-        for chunk in self._lines(quoted=False):
+        for chunk in self._lines():
             found: list[tuple[str | None, ...]] = []
             for line in chunk.splitlines():
                 if not line.strip():
@@ -112,28 +119,65 @@ class ByteStream:
                 columns = [pa.array(column, pa.string()) for column in zip(*found, strict=True)]
                 yield pa.table(dict(zip(chosen, columns, strict=True))).to_reader()
 
-    def _lines(self, quoted: bool) -> Iterable[bytes]:
-        """Whole lines, as many as have arrived. If `quoted`, a line break in quotes ends none."""
-        rest = b""
-        while True:
+    def _lines(self, options: Csv | None = None) -> Iterator[bytes]:
+        """Whole lines of UTF-8 that end with a line feed, as many as have arrived.
+
+        With the options of CSV, a line break in quotes ends none, and bytes are decoded.
+        """
+        quote = options.quote.encode() if options and options.quote else None
+        decode = _decoder(options.encoding) if options and not options.is_utf_8 else None
+        ends_with_cr: bool | None = None
+        # What has arrived and is no whole line, and whether it ends inside of quotes.
+        rest, is_quoted = bytearray(), False
+        is_over = False
+        while not is_over:
             with reading(self.name):
                 arrived = self._stream.read1(_CHUNK_BYTES)
-            if not arrived:
-                break
-            rest += arrived
-            end = rest.rfind(b"\n") + 1
-            while quoted and end and rest.count(b'"', 0, end) % 2:
-                end = rest.rfind(b"\n", 0, end - 1) + 1
-            if end:
-                yield rest[:end]
-                rest = rest[end:]
+                is_over = not arrived
+                if decode:
+                    arrived = decode(arrived, is_over)
+            if ends_with_cr is None and (end := _FIRST_END.search(rest + arrived)):
+                ends_with_cr = end.group() == b"\r"
+                if ends_with_cr:
+                    rest = rest.replace(b"\r", b"\n")
+            if ends_with_cr:
+                arrived = arrived.replace(b"\r", b"\n")
+            cut, is_quoted = _last_end(arrived, quote, is_quoted)
+            if cut:
+                yield bytes(rest + arrived[:cut])
+                rest.clear()
+            rest += arrived[cut:]
             if len(rest) > _LONGEST_LINE:
                 raise SourceError(
                     f"cannot read {self.name}: a line has more than {_LONGEST_LINE:,} bytes; "
                     "send JSON lines, CSV or an Arrow IPC stream"
                 )
         if rest:
-            yield rest
+            yield bytes(rest)
+
+
+def _decoder(encoding: str) -> Callable[[bytes, bool], bytes]:
+    """Turns bytes of an encoding into UTF-8, piece by piece."""
+    decode = codecs.getincrementaldecoder(encoding)().decode
+    return lambda data, is_over: decode(data, is_over).encode()
+
+
+def _last_end(arrived: bytes, quote: bytes | None, is_quoted: bool) -> tuple[int, bool]:
+    """Where the last whole line ends, outside of quotes, and whether the bytes end inside of them.
+
+    Counts each byte once.
+    """
+    if quote is None:
+        return arrived.rfind(b"\n") + 1, False
+    ends_quoted = is_quoted ^ bool(arrived.count(quote) % 2)
+    end, is_inside = arrived.rfind(b"\n"), ends_quoted
+    counted = len(arrived)
+    while end >= 0:
+        is_inside ^= bool(arrived.count(quote, end, counted) % 2)
+        if not is_inside:
+            break
+        counted, end = end, arrived.rfind(b"\n", 0, end)
+    return end + 1, ends_quoted
 
 
 def _object(line: bytes) -> tuple[dict[str, Any] | None, str]:
@@ -146,7 +190,7 @@ def _object(line: bytes) -> tuple[dict[str, Any] | None, str]:
 
 
 def _value(role: str, value: Any) -> str | None:
-    """A value as text: whole numbers are identifiers or, for dates, milliseconds since 1970."""
+    """A value as text; the core judges numbers as it does those of other sources."""
     if isinstance(value, str):
         # What is no Unicode cannot become text of Arrow's.
         value.encode()
@@ -154,5 +198,12 @@ def _value(role: str, value: Any) -> str | None:
     if value is None:
         return None
     if isinstance(value, int) and not isinstance(value, bool):
-        return format_instant(value) if role == "seen_at" else str(value)
+        return _digits(value)
     raise ValueError(f"has neither text nor a whole number for {role}")
+
+
+def _digits(number: int) -> str:
+    # Python writes no longer numbers than these.
+    if number.bit_length() > _MAX_NUMBER_BITS:
+        raise ValueError("has a number that is too large")
+    return str(number)

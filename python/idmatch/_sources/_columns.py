@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import types
 
+from idmatch._csv_options import Csv
 from idmatch._errors import InvalidArgument
 
 _MAX_BATCH_ROWS = 1 << 18
@@ -23,11 +24,19 @@ class Wanted:
     """The columns to read, and which ones the sources turned out to have.
 
     Takes the roles to fill ("id", "partner_id", "seen_at"), each with a column's name, or None to
-    guess it.
+    guess it; roles that have one text in all rows; and how CSV is written.
     """
 
-    def __init__(self, names: Mapping[str, str | None]) -> None:
+    def __init__(
+        self,
+        names: Mapping[str, str | None],
+        constants: Mapping[str, str] | None = None,
+        csv: Csv | None = None,
+    ) -> None:
         self._names = names
+        self.constants = constants or {}
+        self.csv = csv or Csv()
+        self.csv.check()
         self.chosen: dict[str, list[str]] = {role: [] for role in names}
         """The columns that played each role; several where sources differ, none before a read."""
         self.hex_columns: list[str] = []
@@ -82,6 +91,23 @@ def project(
     return pa.RecordBatchReader.from_batches(out, projected())
 
 
+def with_constants(
+    reader: pa.RecordBatchReader, constants: Mapping[str, str]
+) -> pa.RecordBatchReader:
+    """The same rows with columns that have one text each."""
+    if not constants:
+        return reader
+    fields = [pa.field(role, pa.string()) for role in constants]
+    out = pa.schema([*reader.schema, *fields])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in reader:
+            more = [pa.repeat(text, batch.num_rows) for text in constants.values()]
+            yield pa.RecordBatch.from_arrays([*batch.columns, *more], schema=out)
+
+    return pa.RecordBatchReader.from_batches(out, batches())
+
+
 def _choose(wanted: Mapping[str, str | None], schema: pa.Schema, source: str) -> dict[str, str]:
     chosen = {role: name for role, name in wanted.items() if name is not None}
     for role, name in chosen.items():
@@ -119,7 +145,7 @@ def _has_usual_name(role: str, field: pa.Field[Any]) -> bool:
     if name not in _USUAL_NAMES[role]:
         return False
     if role == "seen_at":
-        return _is_date(field.type) or _is_text(field.type)
+        return _is_date(field.type) or _is_text(field.type) or types.is_integer(field.type)
     return _is_text(field.type) or types.is_integer(field.type)
 
 

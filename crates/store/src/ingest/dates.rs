@@ -1,27 +1,37 @@
-//! Date columns: timestamps of every unit and zone, dates, ISO 8601 text.
+//! Date columns: timestamps of every unit and zone, dates, whole numbers, and text, by the rules of a source.
 
 use super::ids::{bytes_of, cast};
 use super::rejects::BadRows;
 use crate::{Error, ErrorKind, Result};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    Date32Type, Date64Type, TimestampMicrosecondType, TimestampMillisecondType,
+    Date32Type, Date64Type, Int64Type, TimestampMicrosecondType, TimestampMillisecondType,
     TimestampNanosecondType, TimestampSecondType,
 };
 use arrow_array::{Array, ArrayRef, PrimitiveArray};
 use arrow_schema::{DataType, TimeUnit};
-use idmatch_model::{SeenAt, SeenAtError};
+use idmatch_model::{DateRules, NoDate, SeenAt};
 
 const COLUMN: &str = "seen_at";
 
 /// Reads a date column; a row without a good date is noted in `wrong` and gets 1970.
-/// Timestamps without a zone are UTC; those with one are instants already.
-pub(super) fn seen_at(array: &ArrayRef, now: SeenAt, wrong: &mut BadRows) -> Result<Vec<SeenAt>> {
+/// Timestamps without a zone are local times; those with one are instants already.
+pub(super) fn seen_at(
+    array: &ArrayRef,
+    (now, rules): (SeenAt, &DateRules),
+    wrong: &mut BadRows,
+) -> Result<Vec<SeenAt>> {
     use DataType::*;
     if let Dictionary(_, values) = array.data_type() {
-        return seen_at(&cast(array, values, COLUMN)?, now, wrong);
+        return seen_at(&cast(array, values, COLUMN)?, (now, rules), wrong);
     }
-    let mut judge = Judge { now, wrong };
+    if array.data_type().is_integer() {
+        let numbers = cast(array, &Int64, COLUMN)?;
+        let mut judge = Judge { now, rules, wrong, is_local: false };
+        return Ok(judge.integers(array, numbers.as_primitive::<Int64Type>()));
+    }
+    let is_local = !matches!(array.data_type(), Timestamp(_, Some(_)));
+    let mut judge = Judge { now, rules, wrong, is_local: is_local && rules.has_zone() };
     Ok(match array.data_type() {
         Timestamp(TimeUnit::Second, _) => {
             judge.numbers(array.as_primitive::<TimestampSecondType>(), |s| s.saturating_mul(1_000))
@@ -48,7 +58,7 @@ pub(super) fn seen_at(array: &ArrayRef, now: SeenAt, wrong: &mut BadRows) -> Res
                 ErrorKind::InvalidArgument,
                 format!(
                     "column {COLUMN:?} has type {other}, which is no date; \
-                     use a timestamp, a date or ISO 8601 text"
+                     use a timestamp, a date, a whole number or text"
                 ),
             ));
         }
@@ -57,7 +67,9 @@ pub(super) fn seen_at(array: &ArrayRef, now: SeenAt, wrong: &mut BadRows) -> Res
 
 struct Judge<'a> {
     now: SeenAt,
+    rules: &'a DateRules,
     wrong: &'a mut BadRows,
+    is_local: bool,
 }
 
 impl Judge<'_> {
@@ -70,7 +82,24 @@ impl Judge<'_> {
         dates
             .map(|(row, value)| {
                 let Some(value) = value else { return self.missing(row) };
-                self.checked(row, SeenAt::from_millis(to_millis(value)))
+                let millis = to_millis(value);
+                if self.is_local {
+                    return self.checked(row, self.rules.local_millis(millis));
+                }
+                let instant = SeenAt::from_millis(millis);
+                self.checked(row, instant.map_err(|e| format!("is out of range: {e}")))
+            })
+            .collect()
+    }
+
+    /// Whole numbers; `numbers` lacks those that 64 bits do not hold.
+    fn integers(&mut self, array: &ArrayRef, numbers: &PrimitiveArray<Int64Type>) -> Vec<SeenAt> {
+        let dates = numbers.iter().enumerate();
+        dates
+            .map(|(row, value)| match value {
+                Some(number) => self.checked(row, self.rules.number(number, self.now)),
+                None if array.is_null(row) => self.missing(row),
+                None => self.checked(row, Err("is no date: it has more than 64 bits".to_owned())),
             })
             .collect()
     }
@@ -80,7 +109,10 @@ impl Judge<'_> {
         texts
             .map(|(row, text)| match text {
                 None | Some(b"") => self.missing(row),
-                Some(bytes) => self.checked(row, SeenAt::parse(&String::from_utf8_lossy(bytes))),
+                Some(bytes) => {
+                    let text = String::from_utf8_lossy(bytes);
+                    self.checked(row, self.rules.text(&text, self.now))
+                }
             })
             .collect()
     }
@@ -90,13 +122,12 @@ impl Judge<'_> {
         SeenAt::EPOCH
     }
 
-    fn checked(&mut self, row: usize, seen_at: Result<SeenAt, SeenAtError>) -> SeenAt {
-        seen_at.and_then(|t| t.check_observed(self.now)).unwrap_or_else(|e| {
-            let fault = match e {
-                SeenAtError::NotADate(_) => "is no date",
-                _ => "is out of range",
-            };
-            self.wrong.add(row, COLUMN, format_args!("{fault}: {e}"));
+    fn checked(&mut self, row: usize, seen_at: Result<SeenAt, NoDate>) -> SeenAt {
+        let observed = seen_at.and_then(|at| {
+            at.check_observed(self.now).map_err(|e| format!("is out of range: {e}"))
+        });
+        observed.unwrap_or_else(|reason| {
+            self.wrong.add(row, COLUMN, reason);
             SeenAt::EPOCH
         })
     }

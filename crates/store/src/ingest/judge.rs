@@ -4,7 +4,7 @@ use super::observations::{Columns, Observations, numbers};
 use super::rejects::{BadRows, Reject, RejectSink};
 use super::source::SourceBatch;
 use crate::{Error, ErrorFields, ErrorKind, Result};
-use idmatch_model::SeenAt;
+use idmatch_model::{DateRules, SeenAt};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
@@ -12,6 +12,7 @@ use std::sync::{Mutex, PoisonError};
 pub struct Ingest<'a> {
     strict: bool,
     now: SeenAt,
+    dates: DateRules,
     sink: Mutex<&'a mut dyn RejectSink>,
     rows: AtomicU64,
     rejected: AtomicU64,
@@ -23,10 +24,16 @@ impl<'a> Ingest<'a> {
         Ingest {
             strict,
             now,
+            dates: DateRules::default(),
             sink: Mutex::new(sink),
             rows: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
         }
+    }
+
+    /// The same for a source that writes its dates by these rules.
+    pub fn with_dates(self, dates: DateRules) -> Ingest<'a> {
+        Ingest { dates, ..self }
     }
 
     /// Whether the first bad row is an error.
@@ -50,7 +57,7 @@ impl<'a> Ingest<'a> {
     /// `InvalidArgument` for a column that is missing or of a type that cannot be read;
     /// `BadInput` for the first bad row when strict; whatever the sink returns.
     pub fn observations(&self, source: &SourceBatch) -> Result<Observations> {
-        let (columns, wrong) = Columns::read(source, self.now)?;
+        let (columns, wrong) = Columns::read(source, (self.now, &self.dates))?;
         self.count(source.batch.num_rows());
         let rows = numbers(source, &wrong);
         if wrong.rows.is_empty() {

@@ -6,7 +6,7 @@ use super::rejects::BadRows;
 use super::source::{SourceBatch, column};
 use crate::{Error, ErrorKind, Result, RowNumbers};
 use arrow_array::{BinaryViewArray, BooleanArray};
-use idmatch_model::SeenAt;
+use idmatch_model::{DateRules, SeenAt};
 
 /// Rows that obey the rules: three columns of equal length, and where the rows come from.
 #[derive(Debug, Clone)]
@@ -38,7 +38,7 @@ impl Observations {
 /// # Errors
 /// `Corrupt` for the first row that breaks one of them.
 pub(super) fn stored(source: &SourceBatch) -> Result<Observations> {
-    let (columns, wrong) = Columns::read(source, SeenAt::MAX)?;
+    let (columns, wrong) = Columns::read(source, (SeenAt::MAX, &DateRules::default()))?;
     let Some((row, (column, reason))) = wrong.rows.first_key_value() else {
         return Ok(columns.all(numbers(source, &wrong)));
     };
@@ -68,13 +68,16 @@ pub(super) struct Columns {
 
 impl Columns {
     /// Reads a batch, and finds its bad rows.
-    pub(super) fn read(source: &SourceBatch, now: SeenAt) -> Result<(Columns, BadRows)> {
+    pub(super) fn read(
+        source: &SourceBatch,
+        dates: (SeenAt, &DateRules),
+    ) -> Result<(Columns, BadRows)> {
         let mut wrong = BadRows::default();
         let ids = ids::bytes_of(column(source, "id")?, "id")?;
         let partner_ids = ids::bytes_of(column(source, "partner_id")?, "partner_id")?;
         ids::check(&ids, "id", &mut wrong);
         ids::check(&partner_ids, "partner_id", &mut wrong);
-        let seen_at = dates::seen_at(column(source, "seen_at")?.1, now, &mut wrong)?;
+        let seen_at = dates::seen_at(column(source, "seen_at")?.1, dates, &mut wrong)?;
         Ok((Columns { ids, partner_ids, seen_at }, wrong))
     }
 

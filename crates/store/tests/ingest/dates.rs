@@ -1,17 +1,20 @@
 //! Date columns: timestamps of every unit and zone, dates, ISO 8601 text.
 
-use super::{Outcome, columns, ingest, partner_ids, texts};
+use super::{NOW, Outcome, Rejects, columns, ingest, partner_ids, texts};
 use arrow_array::types::Int32Type;
 use arrow_array::{
     Array, ArrayRef, BinaryArray, BinaryViewArray, Date32Array, Date64Array, DictionaryArray,
-    Int32Array, Int64Array, LargeBinaryArray, LargeStringArray, NullArray, StringArray,
-    StringViewArray, Time64MicrosecondArray, TimestampMicrosecondArray, TimestampMillisecondArray,
-    TimestampNanosecondArray, TimestampSecondArray,
+    Float64Array, Int32Array, Int64Array, LargeBinaryArray, LargeStringArray, NullArray,
+    StringArray, StringViewArray, Time64MicrosecondArray, TimestampMicrosecondArray,
+    TimestampMillisecondArray, TimestampNanosecondArray, TimestampSecondArray, UInt64Array,
 };
-use idmatch_store::ErrorKind;
+use idmatch_model::{DateRules, SeenAt};
+use idmatch_store::{ErrorKind, Ingest};
 use std::sync::Arc;
 
 const SECONDS: i64 = 1_772_366_400;
+/// 2026-03-29T02:30:00.
+const SKIPPED: i64 = 1_774_751_400;
 const INSTANT: &str = "2026-03-01T12:00:00.000Z";
 
 fn load(seen_at: ArrayRef) -> Outcome {
@@ -174,7 +177,6 @@ fn text_that_is_no_date() {
         "2026-02-29",
         "2026-13-01",
         "2026-03",
-        "1772366400",
         " 2026-03-01",
         "01.03.2026",
         "03/01/2026",
@@ -209,17 +211,58 @@ fn a_dictionary_of_timestamps() {
 #[test]
 fn types_that_are_no_dates_are_named() {
     let keys = Int32Array::from(vec![0]);
-    let in_dictionary =
-        DictionaryArray::<Int32Type>::new(keys, Arc::new(Int64Array::from(vec![0])));
-    let unreadable: [ArrayRef; 3] = [
-        Arc::new(Int64Array::from(vec![0])),
-        Arc::new(Time64MicrosecondArray::from(vec![0])),
-        Arc::new(in_dictionary),
-    ];
+    let floats = || Arc::new(Float64Array::from(vec![0.0]));
+    let in_dictionary = DictionaryArray::<Int32Type>::new(keys, floats());
+    let unreadable: [ArrayRef; 3] =
+        [floats(), Arc::new(Time64MicrosecondArray::from(vec![0])), Arc::new(in_dictionary)];
     for column in unreadable {
         let error = ingest(&columns(texts(&["a"]), texts(&["p"]), column)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
         let text = error.to_string();
         assert!(text.contains("\"seen_at\"") && text.contains("is no date"), "{text}");
     }
+}
+
+#[test]
+fn whole_numbers_are_days_or_milliseconds_and_nothing_else() {
+    let seconds = "1772366400 looks like seconds; say --date-format s";
+    let numbers = [SECONDS * 1_000, 20_260_301, SECONDS, 0];
+    let columns: [ArrayRef; 3] = [
+        Arc::new(Int64Array::from_iter_values(numbers)),
+        Arc::new(UInt64Array::from_iter_values(numbers.map(i64::cast_unsigned))),
+        texts(&numbers.map(|number| number.to_string()).each_ref().map(String::as_str)),
+    ];
+    for column in columns {
+        assert_eq!(dates_taken(column.clone()), [INSTANT, "2026-03-01T00:00:00.000Z"]);
+        assert_rejected(column, &[(3, seconds), (4, "0 is neither a day")]);
+    }
+    let days: ArrayRef = Arc::new(Int32Array::from(vec![Some(20_260_301), None]));
+    assert_rejected(days, &[(2, "is missing")]);
+    assert_rejected(Arc::new(UInt64Array::from(vec![u64::MAX])), &[(1, "more than 64 bits")]);
+}
+
+#[test]
+fn dates_are_read_by_the_rules_of_their_source() {
+    let read = |seen_at: ArrayRef, format: Option<&str>, zone: Option<&str>| {
+        let rules = DateRules::new(format, zone).unwrap();
+        let (mut rejects, now) = (Rejects::default(), SeenAt::parse(NOW).unwrap());
+        let source = columns(texts(&["a", "b"]), partner_ids(2), seen_at);
+        let ingest = Ingest::new(false, now, &mut rejects).with_dates(rules);
+        let dates = ingest.observations(&source).unwrap().seen_at;
+        let rejects = rejects.0;
+        (dates.iter().map(ToString::to_string).collect::<Vec<_>>(), rejects)
+    };
+    let (dates, rejects) = read(texts(&["01/03/2026", "2026-03-01"]), Some("%d/%m/%Y"), None);
+    assert_eq!(dates, ["2026-03-01T00:00:00.000Z"]);
+    assert_eq!((rejects[0].row, rejects[0].column), (2, "seen_at"));
+    assert!(rejects[0].reason.contains("does not fit \"%d/%m/%Y\""), "{rejects:?}");
+    let seconds: ArrayRef = Arc::new(Int64Array::from(vec![SECONDS, 1]));
+    let (dates, _) = read(seconds, Some("s"), None);
+    assert_eq!(dates, [INSTANT, "1970-01-01T00:00:01.000Z"]);
+    let local: ArrayRef = Arc::new(TimestampSecondArray::from(vec![SECONDS, SKIPPED]));
+    let (dates, rejects) = read(local, None, Some("Europe/Paris"));
+    assert_eq!(dates, ["2026-03-01T11:00:00.000Z"]);
+    assert!(rejects[0].reason.contains("Europe/Paris skips"), "{rejects:?}");
+    let instants = TimestampSecondArray::from(vec![SECONDS, SECONDS]).with_timezone("+05:00");
+    assert_eq!(read(Arc::new(instants), None, Some("Europe/Paris")).0, [INSTANT, INSTANT]);
 }

@@ -1,0 +1,59 @@
+"""Options that say how inputs are written."""
+
+import argparse
+
+from idmatch._csv_options import Csv
+
+
+def add_csv(command: argparse.ArgumentParser) -> None:
+    """How CSV is written."""
+    command.add_argument(
+        "--delimiter", metavar="CHAR", help="between values of CSV, or `tab` (default: detected)"
+    )
+    command.add_argument(
+        "--quote", metavar="CHAR", default='"', help="around values of CSV; empty: none is quoted"
+    )
+    command.add_argument(
+        "--encoding",
+        metavar="NAME",
+        default="utf-8",
+        help="of CSV: latin-1, cp1252, utf-16 (default: utf-8)",
+    )
+    command.add_argument(
+        "--no-header", action="store_true", help="columns of CSV are called 1, 2 and so on"
+    )
+    command.add_argument(
+        "--null",
+        metavar="TEXT",
+        action="append",
+        default=[],
+        help="a value of CSV that is missing, such as NULL; may be repeated",
+    )
+    command.add_argument("--comment", metavar="START", help="lines of CSV that are no rows: #")
+
+
+def csv_of(options: argparse.Namespace) -> Csv:
+    """What was said."""
+    delimiter = "\t" if options.delimiter in ("tab", "\\t") else options.delimiter
+    return Csv(
+        delimiter=delimiter,
+        quote=options.quote or None,
+        encoding=options.encoding,
+        header=not options.no_header,
+        null=tuple(options.null),
+        comment=options.comment,
+    )
+
+
+def add_dates(command: argparse.ArgumentParser) -> None:
+    """How dates are written."""
+    command.add_argument(
+        "--date-format",
+        metavar="FORMAT",
+        help="how dates are written: fields of strptime such as %%d/%%m/%%Y, or s, ms, us, ns "
+        "since 1970 (default: ISO 8601)",
+    )
+    command.add_argument(
+        "--tz", metavar="ZONE", help="of local times, such as Europe/Paris (default: UTC)"
+    )
+    command.add_argument("--dated", metavar="DATE", help="of all rows, in place of a column")

@@ -1,0 +1,48 @@
+"""How a source is written: its dates, and its CSV."""
+
+from datetime import date, datetime
+from typing import NamedTuple
+
+from ._core import parse_instant
+from ._csv_options import Csv
+from ._errors import InvalidArgument
+from ._times import observed_at, to_datetime
+
+
+class Written(NamedTuple):
+    """The default is ISO 8601 in UTC, in a column, and CSV as most files are."""
+
+    format: str | None = None
+    tz: str | None = None
+    dated: str | None = None
+    """In place of a column: the date of all rows, as ISO 8601 text."""
+    csv: Csv = Csv()
+
+    @property
+    def rules(self) -> tuple[str | None, str | None]:
+        """What the core reads a column by."""
+        return self.format, self.tz
+
+
+def written(
+    date_format: str | None,
+    tz: str | None,
+    dated: datetime | date | str | None,
+    csv: Csv | None = None,
+) -> Written:
+    """What a caller has said.
+
+    Raises InvalidArgument for a date that is none, or that has a format of a column.
+    """
+    if dated is None:
+        return Written(date_format, tz, None, csv or Csv())
+    if date_format is not None:
+        raise InvalidArgument("a source without a column of dates has no date format; name one")
+    at = observed_at(dated)
+    if isinstance(at, str):
+        # A period before now is no date of a delivery.
+        if not at[:4].isdigit():
+            raise InvalidArgument(f"{at!r} is no date; write it like 2026-11-20")
+        parse_instant(at)
+        return Written(None, tz, at, csv or Csv())
+    return Written(None, None, to_datetime(at).isoformat(), csv or Csv())
