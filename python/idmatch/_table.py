@@ -49,10 +49,10 @@ class Table(TableReads):
         """Adds observations; in a directory, all or nothing. On servers, a load that fails may have
         added a part; repeating it is safe.
 
-        `source` is a Parquet, CSV (plain, .gz, .zst) or ORC file, a glob, a directory, a URL of
-        a filesystem that pyarrow opens, a list of these, or an object that speaks the Arrow
-        PyCapsule protocol: pyarrow, polars, pandas, a DuckDB relation, a MatchResult. It is
-        streamed. `columns` names its columns in the order id, partner_id, seen_at, or is a dict
+        `source` is a Parquet or ORC file, CSV or JSON lines (.jsonl, .ndjson; both plain, .gz, .zst
+        or .bz2), a glob, a directory, a URL of a filesystem that pyarrow opens, a list of these, or
+        an object that speaks the Arrow PyCapsule protocol: pyarrow, polars, pandas, a DuckDB
+        relation, a MatchResult. It is streamed. `columns` names its columns in the order id, partner_id, seen_at, or is a dict
         with these keys. A name that is None, empty or left out is guessed where exactly one
         column fits; the report's `columns` says which. Identifiers of fixed-size binary, such as
         hashes, are read as lowercase hex; the report's `hex_columns` says which columns.

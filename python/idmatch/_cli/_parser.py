@@ -10,7 +10,7 @@ from ._inputs import add_csv, add_dates
 
 _SINCE = "start of the window, inside it: ISO 8601, or a period before now such as 90d or 13mo"
 _UNTIL = "end of the window, outside it: like --since"
-_FILES = "Parquet, CSV (.gz, .zst) or ORC: files, globs, directories or URLs"
+_FILES = "Parquet, ORC, CSV or .jsonl (.gz, .zst, .bz2): files, globs, directories or URLs"
 
 EXAMPLES: Mapping[str, str] = {
     "create": "./store appnexus --retention 13mo",
@@ -180,7 +180,7 @@ def _add_upsert(upsert: argparse.ArgumentParser) -> None:
         "file",
         metavar="FILE",
         nargs="?",
-        help="Parquet, CSV or ORC as for load, or - for JSON lines, CSV or an Arrow IPC stream on "
+        help="files as for load, or - for JSON lines, CSV or an Arrow IPC stream on "
         "stdin, which is upserted as it arrives",
     )
     upsert.add_argument("--id", metavar="X", help="one observation: its id")

@@ -1,4 +1,4 @@
-"""A byte stream as chunks of rows, each as soon as it has arrived.
+"""A byte stream as chunks of rows, each as soon as it has arrived; also files of JSON lines.
 
 The stream's first bytes tell its format: an Arrow IPC stream, JSON lines (one object a line) or
 CSV with a header.
@@ -9,6 +9,7 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -56,6 +57,22 @@ class ByteStream:
             yield from self._json(wanted, on_line)
         elif start:
             yield from self._csv(wanted, on_line)
+
+    def objects(self, wanted: Wanted, on_malformed: OnMalformed | None) -> pa.RecordBatchReader:
+        """All rows of JSON lines as one stream; `Source.open` has the arguments and errors."""
+
+        def on_line(row: int, reason: str) -> bool:
+            return on_malformed is not None and on_malformed(self.name, row, reason)
+
+        chunks = self._json(wanted, on_line)
+        # The first object tells whether there are such columns.
+        first = next(chunks, None)
+        schema = (
+            first.schema if first else pa.schema([(role, pa.string()) for role in wanted.roles])
+        )
+        readers = chain([first] if first else [], chunks)
+        batches = (batch for reader in readers for batch in reader)
+        return pa.RecordBatchReader.from_batches(schema, batches)
 
     def _arrow(self, wanted: Wanted) -> Iterator[pa.RecordBatchReader]:
         with reading(self.name):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -41,6 +41,11 @@ class Wanted:
         """The columns that played each role; several where sources differ, none before a read."""
         self.hex_columns: list[str] = []
         """Those of fixed-size binary: the core reads them as lowercase hex."""
+
+    @property
+    def roles(self) -> Sequence[str]:
+        """The roles to fill."""
+        return list(self._names)
 
     def choose(self, schema: pa.Schema, source: str) -> dict[str, str]:
         """The name of each role's column in a source of this schema.

@@ -25,7 +25,7 @@ def estimated_rows(paths: Sequence[str]) -> int:
 def _rows(file: File) -> int:
     with reading(file.name):
         kind, is_compressed = file.kind(), file.is_compressed()
-        if kind == "csv":
+        if kind in ("csv", "json"):
             size = file.filesystem.get_file_info(file.path).size or 0
             return size // (_COMPRESSED_ROW_BYTES if is_compressed else _ROW_BYTES) + 1
         with file.filesystem.open_input_file(file.path) as opened:

@@ -1,9 +1,11 @@
 """Files: a path, a glob, a directory or a URL, and how each is opened."""
 
+import io
 import os
 import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import cast
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -11,6 +13,7 @@ from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType, LocalFileSy
 
 from idmatch._errors import SourceError
 
+from ._byte_stream import ByteStream
 from ._columnar import open_columnar
 from ._columns import Wanted
 from ._csv import open_csv
@@ -24,6 +27,9 @@ _KINDS = {
     ".csv": "csv",
     ".tsv": "csv",
     ".txt": "csv",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".json": "json",
 }
 _COMPRESSIONS = (".gz", ".zst", ".bz2", ".lz4")
 _MAGIC = {b"PAR1": "parquet", b"ORC": "orc"}
@@ -34,7 +40,7 @@ _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 @dataclass(frozen=True)
 class File:
-    """A Parquet, CSV or ORC file of some file system."""
+    """A Parquet, ORC, CSV or JSON lines file of some file system."""
 
     filesystem: FileSystem
     path: str
@@ -45,6 +51,11 @@ class File:
         partition = _partition_of(self.name)
         with reading(self.name):
             kind = self.kind()
+            if kind == "json":
+                opened = self.filesystem.open_input_stream(self.path, compression="detect")
+                stream = io.BufferedReader(cast("io.RawIOBase", opened))
+                lines = ByteStream(cast("io.BufferedReader", stream), self.name)
+                return lines.objects(wanted, on_malformed)
             if kind == "csv":
                 return open_csv(
                     self.filesystem, self.path, self.name, wanted, partition, on_malformed
@@ -69,7 +80,7 @@ class File:
                 return kind
         raise SourceError(
             f"cannot tell what kind of file {self.name} is; "
-            "name it .parquet, .csv, .csv.gz, .csv.zst or .orc"
+            "name it .parquet, .orc, .csv or .jsonl; the last two also with .gz, .zst or .bz2"
         )
 
 
