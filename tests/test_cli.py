@@ -57,7 +57,7 @@ def test_rejected_rows_are_exit_code_3(loaded: Cli) -> None:
 def test_strict_is_exit_code_1(loaded: Cli) -> None:
     (loaded.home / "bad.csv").write_text("id,partner_id,seen_at\nq,x,2026-03-01\n,x,2026-03-01\n")
     ran = loaded("load", "store", "small", "bad.csv", "--strict", "--json")
-    assert (ran.code, ran.out) == (1, "")
+    assert (ran.code, ran.json()["error"]["row"]) == (1, 2)
     assert ran.err.startswith("idmatch: error: ")
     assert "bad.csv" in ran.err
     assert loaded("lookup", "store", "small", "--id", "q", "--json").json() == {"matches": []}
@@ -285,7 +285,7 @@ def test_wrong_usage_is_exit_code_2(loaded: Cli, arguments: list[str]) -> None:
 )
 def test_failures_are_exit_code_1_and_one_line(loaded: Cli, arguments: list[str]) -> None:
     ran = loaded(*arguments, "--json")
-    assert (ran.code, ran.out) == (1, "")
+    assert (ran.code, list(ran.json())) == (1, ["error"])
     assert ran.err.startswith("idmatch: error: ")
     assert ran.err.count("\n") == 1
 
@@ -387,3 +387,14 @@ def test_progress_is_for_terminals(loaded: Cli) -> None:
     done = loaded.on_terminal("match", "store", "small", "people.parquet", "--json")
     assert "file 1 of 1, 3 rows" in done.err
     assert json.loads(done.out)["rows"] == 3
+
+
+def test_errors_as_documents(cli: Cli) -> None:
+    (cli.home / "rows.csv").write_text("id,partner_id,date\n,x,2026-03-01\n")
+    bad = cli("load", "store", "t", "rows.csv", "--strict", "--json")
+    error = bad.json()["error"]
+    assert (bad.code, error["type"], error["row"], error["column"]) == (1, "bad-input", 1, "id")
+    assert error["message"] in bad.err
+    missing = cli("lookup", "store", "u", "--id", "a", "--json")
+    assert (missing.code, missing.json()["error"]["type"]) == (1, "table-not-found")
+    assert cli("lookup", "store", "u", "--id", "a").out == ""

@@ -133,7 +133,7 @@ def test_a_port_that_is_taken(lab: LabCli) -> None:
         other.bind((ADDRESS, CQL_PORT))
         other.listen()
         ran = lab("up", "--network", NETWORK)
-    assert ran.code == 1
+    assert ran.code == 75
     assert f"cannot listen on {ADDRESS}:{CQL_PORT}" in ran.err
     assert "--network" in ran.err
     assert lab("status").out.startswith("no lab in")

@@ -310,7 +310,7 @@ def test_one_load_at_a_time(table: idmatch.Table, cli: Cli) -> None:
 
     def batches() -> Iterator[pa.RecordBatch]:
         refused = cli("load", "store", "small", "small.parquet")
-        assert refused.code == 1
+        assert refused.code == 75
         assert f"process {os.getpid()} (" in refused.err
         yield from SMALL.to_batches()
 

@@ -106,8 +106,11 @@ def test_one_process_writes_and_others_read(cli: Cli) -> None:
         writer.create_table("t").upsert(observations(("a", "x", NOON)))
         found = cli("lookup", "store", "t", "--id", "a", "--json").json()
         assert [match["partner_id"] for match in found["matches"]] == ["x"]
-        refused = cli("upsert", "store", "t", "more.parquet")
-        assert refused.code == 1
+        refused = cli("upsert", "store", "t", "more.parquet", "--json")
+        assert refused.code == 75
+        error = refused.json()["error"]
+        assert (error["type"], error["pid"]) == ("busy", os.getpid())
+        assert datetime.fromisoformat(error["since"]).tzinfo == UTC
         assert f"process {os.getpid()} (" in refused.err
         assert "is writing" in refused.err
     assert cli("upsert", "store", "t", "more.parquet").code == 0
@@ -253,8 +256,9 @@ def test_nothing_on_standard_input(cli: Cli) -> None:
 
 
 def test_strict_stops_at_the_first_bad_row(cli: Cli) -> None:
-    code, report, err = piped(cli, b'{"id": "a", "partner_id": "x", "seen_at": 1}\n{\n', "--strict")
-    assert (code, report) == (1, None)
+    rows = b'{"id": "a", "partner_id": "x", "seen_at": "2026-03-01"}\n{\n'
+    code, report, err = piped(cli, rows, "--strict")
+    assert (code, report["error"]["row"]) == (1, 2)
     assert "standard input, row 2" in err
     assert "rows before it stay" in err
 

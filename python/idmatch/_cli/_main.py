@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from idmatch import _core
-from idmatch._errors import Error, InvalidArgument, Unsupported
+from idmatch._errors import Busy, Error, InvalidArgument, Unsupported
 
 from . import _commands
+from ._output import print_json
 from ._parser import parser
 
 _DONE = 0
@@ -17,6 +18,8 @@ _FAILED = 1
 _WRONG_USAGE = 2
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
+# That of sysexits for what may go better later.
+_BUSY = 75
 
 
 def run() -> NoReturn:
@@ -33,7 +36,8 @@ def run() -> NoReturn:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command; returns 0 done, 1 failed, 2 wrong usage, 3 done with rejected rows.
+    """Runs a command; returns 0 done, 1 failed, 2 wrong usage, 3 done with rejected rows, 75 where
+    another process writes the store.
 
     Returns 130 after Ctrl-C and 141 after a broken pipe, as shells show these signals.
     """
@@ -53,10 +57,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _BROKEN_PIPE
     except KeyboardInterrupt as error:
         return _fail(error, _INTERRUPTED, "interrupted")
-    except (InvalidArgument, Unsupported) as error:
-        return _fail(error, _WRONG_USAGE)
     except (Error, OSError, UnicodeError) as error:
-        return _fail(error, _FAILED)
+        if getattr(options, "json", False):
+            print_json({"error": _as_json(error)})
+        return _fail(error, _code(error))
+
+
+def _code(error: Exception) -> int:
+    match error:
+        case InvalidArgument() | Unsupported():
+            return _WRONG_USAGE
+        case Busy():
+            return _BUSY
+        case _:
+            return _FAILED
+
+
+def _as_json(error: Exception) -> dict[str, object]:
+    """The kind of an error, its text and its values."""
+    kind = error.code if isinstance(error, Error) else "io-error"
+    values = {name: value for name, value in vars(error).items() if not name.startswith("_")}
+    since = values.pop("since_millis", None)
+    if isinstance(since, int):
+        values["since"] = _core.format_instant(since)
+    return {"type": kind, "message": str(error), **values}
 
 
 def _fail(error: BaseException, code: int, reason: str | None = None) -> int:
