@@ -89,6 +89,10 @@ class Ran(NamedTuple):
         (line,) = self.out.splitlines()
         return json.loads(line)
 
+    def has_no_result(self) -> bool:
+        """Whether stdout has nothing but an error."""
+        return self.out == "" or list(self.json()) == ["error"]
+
 
 class Cli:
     """The command `idmatch`, run as a process of its own in one directory."""

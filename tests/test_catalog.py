@@ -224,7 +224,7 @@ def test_without_a_terminal_and_yes_nothing_changes(loaded: Cli, json: list[str]
     before = files(loaded)
     for command in (["drop"], ["alter", "--retention", "90d"]):
         refused = loaded(command[0], "store", "small", *command[1:], *json)
-        assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1)
+        assert (refused.code, refused.has_no_result(), refused.err.count("\n")) == (2, True, 1)
         assert "4 observations" in refused.err
         assert "add --yes to do it" in refused.err
     assert files(loaded) == before
@@ -236,7 +236,7 @@ def test_without_a_terminal_and_yes_nothing_changes(loaded: Cli, json: list[str]
 def test_json_never_asks(loaded: Cli) -> None:
     for command in (["drop"], ["alter", "--retention", "90d"]):
         ran = on_a_terminal(loaded, "y\n", command[0], "store", "small", *command[1:], "--json")
-        assert (ran.code, ran.out) == (2, "")
+        assert (ran.code, ran.json()["error"]["type"]) == (2, "invalid-argument")
         assert "[y/N]" not in ran.err
     assert names(loaded) == ["small"]
     assert loaded("alter", "store", "small", "--retention", "90d", "--json", "--yes").json() == {
@@ -308,7 +308,7 @@ def test_the_catalog_has_one_writer(loaded: Cli) -> None:
             ["load", "store", "new", "small.parquet"],
         ):
             refused = loaded(*arguments)
-            assert (refused.code, f"process {os.getpid()} (" in refused.err) == (1, True)
+            assert (refused.code, f"process {os.getpid()} (" in refused.err) == (75, True)
         assert writer.tables() == ["small"]
 
 
@@ -366,7 +366,7 @@ def test_upsert_makes_a_table_only_if_asked(cli: Cli) -> None:
 
 
 def test_a_load_makes_its_table_and_a_failed_one_leaves_it_empty(loaded: Cli) -> None:
-    made = loaded("load", "store", "new", "small.parquet", "--id", "id")
+    made = loaded("load", "store", "new", "small.parquet", "--columns", "id")
     assert (made.code, made.err.splitlines()[0]) == (0, "idmatch: made table new")
     again = loaded("load", "store", "new", "small.parquet", "--json")
     assert (again.err, again.json()["created"]) == ("", False)
@@ -377,7 +377,7 @@ def test_a_load_makes_its_table_and_a_failed_one_leaves_it_empty(loaded: Cli) ->
     assert (failed.code, failed.err.splitlines()[0]) == (1, "idmatch: made table v")
     assert failed.err.endswith("; the new table v stays, empty\n")
     failed = loaded("load", "store", "w", "missing.parquet", "--json")
-    assert (failed.code, failed.out, failed.err.count("\n")) == (1, "", 1)
+    assert (failed.code, failed.has_no_result(), failed.err.count("\n")) == (1, True, 1)
     assert failed.err.endswith("; the new table w stays, empty\n")
     failed = loaded("load", "store", "small", "missing.parquet")
     assert "stays" not in failed.err

@@ -16,7 +16,7 @@ from idmatch._cli._parser import EXAMPLES, parser
 
 def test_load(cli: Cli) -> None:
     pq.write_table(SMALL.rename_columns(["k1", "k2", "k3"]), cli.home / "a.parquet")
-    columns = ["--id", "k1", "--partner-id", "k2", "--seen-at", "k3"]
+    columns = ["--columns", "k1,k2,k3"]
     ran = cli("load", "store", "t", "a.parquet", *columns, "--json")
     assert (ran.code, ran.err) == (0, "")
     report = ran.json()
@@ -293,7 +293,7 @@ def test_failures_are_exit_code_1_and_one_line(loaded: Cli, arguments: list[str]
 def test_help_names_every_option(cli: Cli) -> None:
     assert "sample" in cli("--help").out
     shown = cli("load", "--help").out
-    for option in ("--id", "--partner-id", "--seen-at", "--keep", "--retention", "--strict"):
+    for option in ("--columns", "--date-format", "--keep", "--retention", "--strict"):
         assert option in shown
     assert cli("--version").out == f"idmatch {idmatch.__version__}\n"
 
@@ -319,7 +319,7 @@ def test_guessed_columns_are_said(loaded: Cli) -> None:
     guessed = loaded("match", "store", "small", "people.parquet")
     assert guessed.err == 'idmatch: matching by column "id"\n'
     assert loaded("match", "store", "small", "people.parquet", "--column", "id").err == ""
-    guessed = loaded("load", "store", "small", "small.parquet", "--id", "id")
+    guessed = loaded("load", "store", "small", "small.parquet", "--columns", "id")
     assert guessed.err == (
         'idmatch: reading column "partner_id" as partner_id, "seen_at" as seen_at\n'
     )

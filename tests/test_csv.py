@@ -26,7 +26,7 @@ def test_encodings(cli: Cli, encoding: str) -> None:
         text = text.replace("€", "")
     partner = text.splitlines()[1].split(";")[1]
     (cli.home / "rows.csv").write_bytes(text.encode(encoding))
-    command = ["rows.csv", "--id", "Identité", "--encoding", encoding]
+    command = ["rows.csv", "--columns", "Identité", "--encoding", encoding]
     ran = cli("load", "store", "t", *command)
     assert ran.code == 0, ran.err
     assert found(cli) == {"a": [partner], "é": ["p"]}
@@ -34,7 +34,7 @@ def test_encodings(cli: Cli, encoding: str) -> None:
         "match", "store", "t", "rows.csv", "--column", "Identité", "--encoding", encoding, "--json"
     )
     assert matched.json()["matched"] == 2
-    unsaid = cli("load", "store", "u", "rows.csv", "--id", "Identité")
+    unsaid = cli("load", "store", "u", "rows.csv", "--columns", "Identité")
     assert unsaid.code == 1
     assert "--" not in unsaid.err or "encoding" in unsaid.err, unsaid.err
 
@@ -43,7 +43,7 @@ def test_no_header_and_columns_by_number(cli: Cli) -> None:
     rows = b"2026-11-03,p,a\n2026-11-03,q,a\nbroken\n2026-11-03,r,a\n"
     for name, data in {"gz": gzip.compress(rows), "bz2": bz2.compress(rows)}.items():
         (cli.home / f"rows.csv.{name}").write_bytes(data)
-        columns = ["--id", "3", "--partner-id", "2", "--seen-at", "1", "--no-header"]
+        columns = ["--columns", "3,2,1", "--no-header"]
         ran = cli("load", "store", name, f"rows.csv.{name}", *columns, "--json")
         assert (ran.code, ran.json()["rows"], ran.json()["rejected"]) == (3, 4, 1), ran.err
         assert found(cli, name)["a"] == ["p", "q", "r"]
@@ -69,8 +69,8 @@ def test_delimiters_quotes_nulls_and_comments(cli: Cli) -> None:
     streamed = cli("upsert", "store", "s", "-", "--create", *command, *nulls, "--json", stdin=stdin)
     assert (streamed.json()["rows"], streamed.json()["rejected"]) == (5, 3), streamed.err
     (cli.home / "tabs.csv").write_text('a\t"p\t2026-11-03\n')
-    tabs = ["tabs.csv", "--delimiter", "tab", "--quote", "", "--no-header", "--id", "1"]
-    ran = cli("load", "store", "tabs", *tabs, "--partner-id", "2", "--seen-at", "3")
+    tabs = ["tabs.csv", "--delimiter", "tab", "--quote", "", "--no-header"]
+    ran = cli("load", "store", "tabs", *tabs, "--columns", "1,2,3")
     assert (ran.code, found(cli, "tabs")["a"]) == (0, ['"p']), ran.err
 
 

@@ -13,7 +13,7 @@ LINES = [
     {"uid": "x", "cookie": "b", "at": "2026-11-03"},
     {"cookie": "c"},
 ]
-COLUMNS = ["--id", "cookie", "--partner-id", "uid", "--seen-at", "at"]
+COLUMNS = ["--columns", "cookie,uid,at"]
 
 
 @pytest.mark.parametrize("name", ["rows.jsonl", "rows.ndjson.gz", "rows.json"])

@@ -14,7 +14,7 @@ _FILES = "Parquet, ORC, CSV or .jsonl (.gz, .zst, .bz2): files, globs, directori
 
 EXAMPLES: Mapping[str, str] = {
     "create": "./store appnexus --retention 13mo",
-    "load": "./store appnexus 'matches/*.parquet' --id cookie --retention 13mo",
+    "load": "./store appnexus 'matches/*.parquet' --columns cookie --retention 13mo",
     "upsert": "./store appnexus --id 9f86d081 --partner-id 4821",
     "erase": "./store appnexus --id 9f86d081",
     "match": "./store appnexus population.parquet --pick latest -o matched.parquet",
@@ -156,8 +156,7 @@ def _add_load(load: argparse.ArgumentParser) -> None:
     _add_store(load)
     load.add_argument("table", metavar="TABLE")
     load.add_argument("files", metavar="FILES", nargs="+", help=_FILES)
-    for option in ("--id", "--partner-id", "--seen-at"):
-        load.add_argument(option, metavar="COL", help="its column; guessed where exactly one fits")
+    _add_columns(load, "FILES")
     add_dates(load)
     add_csv(load)
     _add_table_options(load)
@@ -197,11 +196,7 @@ def _add_upsert(upsert: argparse.ArgumentParser) -> None:
         action="store_true",
         help="make a missing table, without a retention and with the newest date of each pair",
     )
-    upsert.add_argument(
-        "--columns",
-        metavar="ID,PARTNER_ID,SEEN_AT",
-        help="the columns of FILE; those left out or empty are guessed where just one fits",
-    )
+    _add_columns(upsert, "FILE")
     add_dates(upsert)
     add_csv(upsert)
     upsert.add_argument("--strict", action="store_true", help="stop at the first bad row")
@@ -344,6 +339,14 @@ def _add_lab(lab: argparse.ArgumentParser) -> None:
         ("resume", "Resume a hung node, or start one that does not run."),
     ):
         action(name, description).add_argument("node", metavar="N", type=int)
+
+
+def _add_columns(command: argparse.ArgumentParser, files: str) -> None:
+    command.add_argument(
+        "--columns",
+        metavar="ID,PARTNER_ID,SEEN_AT",
+        help=f"the columns of {files}; those left out or empty are guessed where just one fits",
+    )
 
 
 def _add_table_options(command: argparse.ArgumentParser) -> None:

@@ -3,7 +3,7 @@
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from io import BufferedReader
 from typing import cast
 
@@ -28,11 +28,7 @@ def load(options: Namespace) -> int:
     """`idmatch load`"""
     if options.force and not options.replace:
         raise InvalidArgument("--force is for --replace; name both")
-    columns = {"id": options.id, "partner_id": options.partner_id}
-    if options.seen_at or not options.dated:
-        columns["seen_at"] = options.seen_at
-    if options.seen_at and options.dated:
-        raise InvalidArgument("--dated is for files without a column of dates; name one: --seen-at")
+    columns = _columns(options.columns, 2 if options.dated else 3)
     with _store.open(options.store) as store:
         is_address = _store.is_address(options.store)
         expected_rows = options.expected_rows
@@ -62,8 +58,7 @@ def load(options: Namespace) -> int:
                 replace=options.replace,
                 before_commit=check,
             )
-    named = [role for role, name in columns.items() if name]
-    return _show_report(report, is_new, options, named)
+    return _show_report(report, is_new, options, _named(columns))
 
 
 def upsert(options: Namespace) -> int:
@@ -82,9 +77,7 @@ def upsert(options: Namespace) -> int:
         table, is_new = _table_to_upsert(store, options)
         with new_table_told(table, is_new, options, fails_empty=False):
             report = _upsert_one(table, options) if one else _upsert(table, columns, options)
-    roles = zip(("id", "partner_id", "seen_at"), columns, strict=False)
-    named = [role for role, name in roles if name]
-    return _show_report(report, is_new, options, named)
+    return _show_report(report, is_new, options, _named(columns))
 
 
 def erase(options: Namespace) -> int:
@@ -147,6 +140,12 @@ def _upsert_one(table: Table, options: Namespace) -> LoadReport:
     table.upsert_one(options.id, options.partner_id, options.seen_at)
     seconds = time.perf_counter() - started
     return LoadReport(rows=1, rejected=0, seconds=seconds, rejects=None, columns={}, hex_columns=[])
+
+
+def _named(columns: Sequence[str]) -> list[str]:
+    """The roles whose columns are not guessed."""
+    roles = zip(("id", "partner_id", "seen_at"), columns, strict=False)
+    return [role for role, name in roles if name]
 
 
 def _columns(text: str | None, at_most: int) -> list[str]:

@@ -100,8 +100,8 @@ class _Files:
 
 def _commands_to_try(home: Path) -> list[str]:
     return [
-        f"idmatch load store crm {home}/crm.parquet --id email --partner-id cookie",
-        f"idmatch load store partner1 {home}/partner1.parquet --id cookie",
+        f"idmatch load store crm {home}/crm.parquet --columns email,cookie",
+        f"idmatch load store partner1 {home}/partner1.parquet --columns cookie",
         f"idmatch match store crm {home}/donors.parquet -o cookies.parquet",
         "idmatch match store partner1 cookies.parquet --column partner_id",
         "idmatch tables store",
