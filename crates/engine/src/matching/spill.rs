@@ -11,9 +11,8 @@ use crate::disk::Disk;
 use crate::encoding::bytes::u32_at;
 use crate::encoding::record;
 use crate::hash_partition::HashPartition;
+use crate::identity::Identity;
 use crate::spill_file::{Extent, SpillFile};
-use crate::sync::AtomicU64;
-use crate::sync::Ordering::Relaxed;
 use idmatch_store::Result;
 
 /// Bytes of a hit in the file.
@@ -37,9 +36,8 @@ impl SpilledPartitions {
         partitions: impl Iterator<Item = (&'a PopulationPartition, &'a [Hit])>,
         positions: bool,
     ) -> Result<SpilledPartitions> {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let number = NUMBER.fetch_add(1, Relaxed);
-        let name = format!("idmatch-{}-{number}.tmp", std::process::id());
+        // No other process can guess the name, or has left a file that has it.
+        let name = format!("idmatch-{:?}.tmp", Identity::random()?);
         let file = SpillFile::new(std::env::temp_dir().join(name));
         let extents: Result<Vec<Extent>> = partitions
             .map(|(population, hits)| file.write(disk, &encode(population, hits, positions)))
