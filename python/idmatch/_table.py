@@ -201,9 +201,11 @@ class Table(TableReads):
     def alter(self, *, retention: str | None) -> None:
         """Changes how long an observation is shown, such as "13mo"; None removes the limit.
 
-        A retention is at least a day, and counts at once. In a directory, compactions remove what a
-        shorter one hides a day after the change at the earliest. A longer one shows the rows that
-        still exist.
+        A retention is at least a day, and counts at once. What a shorter one hides is removed a day
+        after the change at the earliest, so that one that is set back in time shows it again. A
+        longer one shows the rows that still exist, and all that are written from then on. On
+        servers it rewrites all rows before it returns; with `keep="last"`, older dates of a pair
+        whose newer one was removed may stay hidden there.
 
         Raises InvalidArgument for less than a day, TableNotFound for a table that was dropped or
         renamed, Busy while another process writes the store.
