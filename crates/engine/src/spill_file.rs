@@ -5,13 +5,16 @@
 use crate::disk::{Disk, NewFile, OpenFile, io_error, place};
 use crate::sync::Mutex;
 use idmatch_store::{Error, ErrorKind, Result};
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use twox_hash::XxHash3_64;
 
 /// A spill file, made when it is first written.
 pub(crate) struct SpillFile {
+    /// The file, or the folder of one that has no name.
     path: PathBuf,
+    is_named: bool,
     writer: Mutex<Option<Writer>>,
     /// Dropped with the file, since an open file keeps its disk space.
     reader: Mutex<Option<Arc<dyn OpenFile>>>,
@@ -31,7 +34,13 @@ struct Writer {
 
 impl SpillFile {
     pub(crate) fn new(path: PathBuf) -> SpillFile {
-        SpillFile { path, writer: Mutex::new(None), reader: Mutex::new(None) }
+        SpillFile { path, is_named: true, writer: Mutex::new(None), reader: Mutex::new(None) }
+    }
+
+    /// One without a name in a folder, for the owner only: its disk space is freed with this or with the
+    /// process.
+    pub(crate) fn unnamed(folder: PathBuf) -> SpillFile {
+        SpillFile { is_named: false, ..SpillFile::new(folder) }
     }
 
     /// Appends bytes.
@@ -41,7 +50,7 @@ impl SpillFile {
         let writer = match &mut *writer {
             Some(writer) => writer,
             none => {
-                let file = disk.create(&self.path).map_err(fail)?;
+                let file = self.create(disk).map_err(fail)?;
                 none.insert(Writer { file, len: 0 })
             }
         };
@@ -49,6 +58,15 @@ impl SpillFile {
         let offset = writer.len;
         writer.len += bytes.len() as u64;
         Ok(Extent { offset, len: bytes.len(), checksum: XxHash3_64::oneshot(bytes) })
+    }
+
+    fn create(&self, disk: &dyn Disk) -> io::Result<Box<dyn NewFile>> {
+        if self.is_named {
+            return disk.create(&self.path);
+        }
+        let (writer, reader) = disk.create_unnamed(&self.path)?;
+        *self.reader.lock() = Some(reader.into());
+        Ok(writer)
     }
 
     /// Opens the file for reads, unless it is open.
@@ -87,18 +105,7 @@ impl SpillFile {
         Error::new(ErrorKind::Corrupt, text).with_fields(place(path, Some(offset)))
     }
 
-    /// Opens the file and removes its name, so that its disk space is freed with this or with the process.
-    pub(crate) fn unlink(&self, disk: &dyn Disk) -> Result<()> {
-        let mut writer = self.writer.lock();
-        if writer.is_some() {
-            self.open(disk)?;
-            disk.remove(&self.path).map_err(|e| io_error("remove", &self.path, e))?;
-            *writer = None;
-        }
-        Ok(())
-    }
-
-    /// Removes the file if there is one. Nothing can be read any more.
+    /// Removes a file with a name, if there is one. Nothing can be read any more.
     pub(crate) fn remove(&self, disk: &dyn Disk) -> Result<()> {
         if self.writer.lock().take().is_some() {
             self.reader.lock().take();

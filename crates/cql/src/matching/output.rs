@@ -7,8 +7,9 @@ use idmatch_model::SeenAt;
 use idmatch_store::{Error, ErrorKind, MatchQuery, Result, RowBatch};
 use parking_lot::{Mutex, MutexGuard};
 use std::fs::File;
-use std::io::{BufReader, BufWriter};
-use tempfile::NamedTempFile;
+use std::io::{self, BufReader, BufWriter, Read};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 /// A batch is passed on when it has this many rows, or bytes of identifiers.
 const BATCH_ROWS: usize = 8_192;
@@ -31,7 +32,8 @@ struct Kept {
 }
 
 struct Spilled {
-    file: NamedTempFile,
+    /// It has no name, and is for the owner only.
+    file: Arc<File>,
     writer: StreamWriter<BufWriter<File>>,
 }
 
@@ -52,8 +54,8 @@ impl Output {
             return Ok(());
         }
         if kept.spilled.is_none() {
-            let file = NamedTempFile::new().map_err(unspilled)?;
-            let writer = BufWriter::new(file.reopen().map_err(unspilled)?);
+            let file = Arc::new(tempfile::tempfile().map_err(unspilled)?);
+            let writer = BufWriter::new(file.try_clone().map_err(unspilled)?);
             let writer = StreamWriter::try_new(writer, &self.query.schema()).map_err(unspilled)?;
             kept.spilled = Some(Spilled { file, writer });
         }
@@ -75,15 +77,29 @@ impl Output {
     pub(super) fn read(&self, mut take: impl FnMut(RecordBatch) -> Result<()>) -> Result<()> {
         let (batches, file) = {
             let kept = self.lock();
-            let file = kept.spilled.as_ref().map(|spilled| spilled.file.reopen());
-            (kept.batches.clone(), file.transpose().map_err(unspilled)?)
+            (kept.batches.clone(), kept.spilled.as_ref().map(|spilled| spilled.file.clone()))
         };
         batches.into_iter().try_for_each(&mut take)?;
         let Some(file) = file else { return Ok(()) };
+        let file = FromStart { file: &file, offset: 0 };
         for batch in StreamReader::try_new(BufReader::new(file), None).map_err(unspilled)? {
             take(batch.map_err(unspilled)?)?;
         }
         Ok(())
+    }
+}
+
+/// Reads a file from its start, whoever else reads or writes it.
+struct FromStart<'f> {
+    file: &'f File,
+    offset: u64,
+}
+
+impl Read for FromStart<'_> {
+    fn read(&mut self, piece: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read_at(piece, self.offset)?;
+        self.offset += read as u64;
+        Ok(read)
     }
 }
 

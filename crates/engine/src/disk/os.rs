@@ -57,6 +57,13 @@ impl Disk for OsDisk {
         Ok(Box::new(OsNewFile(File::create_new(file)?)))
     }
 
+    fn create_unnamed(&self, dir: &Path) -> io::Result<(Box<dyn NewFile>, Box<dyn OpenFile>)> {
+        // `O_TMPFILE`, or a file of mode 600 that nobody else made, whose name is removed at once.
+        let file = tempfile::tempfile_in(dir)?;
+        let reader = file.try_clone()?;
+        Ok((Box::new(OsNewFile(file)), Box::new(OsOpenFile(reader))))
+    }
+
     fn read(&self, file: &Path) -> io::Result<Vec<u8>> {
         fs::read(file)
     }
@@ -197,5 +204,23 @@ impl Lock for OsLock {
 
     fn write(&self, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all_at(bytes, 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_without_a_name_is_in_no_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut writer, reader) = OsDisk.create_unnamed(folder.path()).unwrap();
+        writer.write_all(b"0123456789").unwrap();
+        let mut read = [0; 4];
+        reader.read_at(&mut read, 3).unwrap();
+        assert_eq!(&read, b"3456");
+        assert_eq!(OsDisk.list(folder.path()).unwrap(), Vec::<String>::new());
+        let missing = OsDisk.create_unnamed(&folder.path().join("none"));
+        assert_eq!(missing.err().unwrap().kind(), io::ErrorKind::NotFound);
     }
 }

@@ -30,6 +30,14 @@ pub trait Disk: Send + Sync + Debug {
     /// # Errors
     /// `AlreadyExists` if there is one.
     fn create(&self, file: &Path) -> io::Result<Box<dyn NewFile>>;
+    /// Makes a file without a name in a directory, for its owner only: to be written from its start, and to
+    /// be read. It goes with the process.
+    ///
+    /// # Errors
+    /// `Unsupported` on a disk that has no such files.
+    fn create_unnamed(&self, _dir: &Path) -> io::Result<(Box<dyn NewFile>, Box<dyn OpenFile>)> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
     /// Reads a whole small file.
     fn read(&self, file: &Path) -> io::Result<Vec<u8>>;
     /// Reads a file that may be growing, from an offset to its end.

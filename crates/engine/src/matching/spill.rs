@@ -3,7 +3,7 @@
 //! Only identifiers with hits are kept. A partition is a sequence of
 //! `identifier (see [`crate::encoding::record`]) | hits u32 | hits x (segment, block, first row, end row, 4 x u32)`.
 //! In a positional match the number of the population row, a `u32`, is before each identifier.
-//! The file has no name once it is complete, so that it goes with the process.
+//! The file has no name, so that it goes with the process.
 
 use super::hit::Hit;
 use super::population::PopulationPartition;
@@ -11,7 +11,6 @@ use crate::disk::Disk;
 use crate::encoding::bytes::u32_at;
 use crate::encoding::record;
 use crate::hash_partition::HashPartition;
-use crate::identity::Identity;
 use crate::spill_file::{Extent, SpillFile};
 use idmatch_store::Result;
 
@@ -36,19 +35,11 @@ impl SpilledPartitions {
         partitions: impl Iterator<Item = (&'a PopulationPartition, &'a [Hit])>,
         positions: bool,
     ) -> Result<SpilledPartitions> {
-        // No other process can guess the name, or has left a file that has it.
-        let name = format!("idmatch-{:?}.tmp", Identity::random()?);
-        let file = SpillFile::new(std::env::temp_dir().join(name));
-        let extents: Result<Vec<Extent>> = partitions
+        let file = SpillFile::unnamed(std::env::temp_dir());
+        let partitions: Result<Vec<Extent>> = partitions
             .map(|(population, hits)| file.write(disk, &encode(population, hits, positions)))
             .collect();
-        match extents.and_then(|extents| file.unlink(disk).map(|()| extents)) {
-            Ok(partitions) => Ok(SpilledPartitions { file, partitions, positions }),
-            Err(e) => {
-                file.remove(disk).ok();
-                Err(e)
-            }
-        }
+        Ok(SpilledPartitions { partitions: partitions?, file, positions })
     }
 
     /// Reads a partition with its hits.

@@ -88,6 +88,15 @@ impl Disk for FaultyDisk {
         Ok(Box::new(Faulty { inner: OsDisk.create(file)?, plan: self.0.clone() }))
     }
 
+    fn create_unnamed(&self, dir: &Path) -> io::Result<(Box<dyn NewFile>, Box<dyn OpenFile>)> {
+        self.0.pass()?;
+        let (writer, reader) = OsDisk.create_unnamed(dir)?;
+        Ok((
+            Box::new(Faulty { inner: writer, plan: self.0.clone() }),
+            Box::new(Faulty { inner: reader, plan: self.0.clone() }),
+        ))
+    }
+
     fn read(&self, file: &Path) -> io::Result<Vec<u8>> {
         self.0.pass()?;
         OsDisk.read(file)

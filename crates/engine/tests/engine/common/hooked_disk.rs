@@ -60,6 +60,10 @@ impl<H: Hooks> Disk for HookedDisk<H> {
         OsDisk.create(file)
     }
 
+    fn create_unnamed(&self, dir: &Path) -> io::Result<(Box<dyn NewFile>, Box<dyn OpenFile>)> {
+        OsDisk.create_unnamed(dir)
+    }
+
     fn read_from(&self, file: &Path, offset: u64) -> io::Result<Vec<u8>> {
         OsDisk.read_from(file, offset)
     }
