@@ -39,7 +39,7 @@ impl Settings {
     /// `IDMATCH_CQL_TLS_CA`, `IDMATCH_CQL_TLS_CERTIFICATE` and `IDMATCH_CQL_TLS_KEY`.
     ///
     /// # Errors
-    /// `InvalidArgument`, which names the wrong part and never the password.
+    /// `InvalidArgument`, which names the wrong part and never what it has: that may be a secret.
     pub fn parse(address: &str, environment: &dyn Fn(&str) -> Option<String>) -> Result<Settings> {
         let rest = address.strip_prefix(SCHEME).ok_or_else(|| wrong("it starts with cql://"))?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -67,7 +67,7 @@ impl Settings {
             let value = named.or_else(variable).unwrap_or_else(|| option.default.to_owned());
             if !value.is_empty() {
                 (option.set)(&mut settings, &value)
-                    .map_err(|error| wrong(&format!("{name}={value:?} {error}")))?;
+                    .map_err(|error| wrong(&format!("{name} {error}")))?;
             }
         }
         check_tls(&settings, given.contains_key("tls_verify_hostname"))?;
@@ -99,13 +99,16 @@ impl Settings {
 /// The options of an address, from the text after `?`.
 fn given(query: &str) -> Result<BTreeMap<&'static str, String>> {
     let mut given = BTreeMap::new();
-    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+    for (at, (name, value)) in form_urlencoded::parse(query.as_bytes()).enumerate() {
         let Some(option) = OPTIONS.iter().find(|option| option.name == name) else {
             if name.contains('@') {
                 return Err(wrong("a ? in a password is written as %3F"));
             }
             let names: Vec<&str> = OPTIONS.iter().map(|option| option.name).collect();
-            return Err(wrong(&format!("{name:?} is no option; there are {}", names.join(", "))));
+            let (number, names) = (at + 1, names.join(", "));
+            return Err(wrong(&format!(
+                "part {number} after the ? is no option; there are {names}"
+            )));
         };
         if given.insert(option.name, value.into_owned()).is_some() {
             return Err(wrong(&format!("{name} is there twice")));
@@ -165,7 +168,7 @@ mod tests {
             assert!(!wrong.contains("cret"), "{wrong}");
         }
         let wrong = parse("cql://me:s%40cret@h/ids?nonsense=1").unwrap_err();
-        assert!(wrong.contains("nonsense") && !wrong.contains("cret"), "{wrong}");
+        assert!(wrong.contains("part 1") && !wrong.contains("cret"), "{wrong}");
         let environment = |name: &str| Some(name.to_lowercase());
         let login = Settings::parse("cql://h/ids", &environment).unwrap().login.unwrap();
         assert_eq!(login.password, "idmatch_cql_password");
@@ -177,13 +180,13 @@ mod tests {
             ("cql://h", "keyspace"),
             ("cql:///ids", "host"),
             ("cql://h:x/ids", "port"),
-            ("cql://h/Ids", "\"Ids\""),
+            ("cql://h/Ids", "keyspace"),
             ("cql://h/ids?timeout=soon", "timeout"),
             ("cql://h/ids?in_flight=0", "in_flight"),
             ("cql://h/ids?in_flight=1&in_flight=2", "twice"),
             ("cql://h/ids?read_consistency=some", "local_quorum"),
             ("cql://h/ids?max_requests_per_second=0", "max_requests_per_second"),
-            ("cql://h/ids?in_flight=1.5", "in_flight=\"1.5\" is no whole number"),
+            ("cql://h/ids?in_flight=1.5", "in_flight is no whole number"),
             ("cql://h/ids?tls_ca=a&tls_certificate=b", "tls_key"),
             ("cql://h/ids?tls_ca=a&tls_key=b", "tls_certificate"),
             ("cql://h/ids?tls_certificate=a&tls_key=b", "tls_ca"),

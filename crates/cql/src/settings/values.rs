@@ -41,9 +41,9 @@ pub(super) fn node(text: &str) -> Result<String> {
         Some((host, port)) if !host.ends_with(':') && !port.ends_with(']') => (host, port.parse()),
         _ => (text, Ok(PORT)),
     };
-    let port = port.map_err(|_| wrong(&format!("{text:?} has no number as its port")))?;
+    let port = port.map_err(|_| wrong("a host has no number as its port"))?;
     if host.is_empty() || host.contains(char::is_whitespace) {
-        return Err(wrong(&format!("{text:?} is no host")));
+        return Err(wrong("a host is missing or has a blank"));
     }
     Ok(format!("{host}:{port}"))
 }
@@ -55,7 +55,7 @@ pub(super) fn keyspace(text: &str) -> Result<String> {
     if is_name {
         Ok(text.to_owned())
     } else {
-        Err(wrong(&format!("{text:?} is no keyspace: 1 to 48 of a-z 0-9 _, a letter first")))
+        Err(wrong("the keyspace is not 1 to 48 of a-z 0-9 _, a letter first"))
     }
 }
 
