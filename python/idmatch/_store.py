@@ -1,6 +1,7 @@
 """Stores: sets of match tables."""
 
 import os
+from datetime import timedelta
 from types import TracebackType
 from typing import Self
 
@@ -10,6 +11,8 @@ from ._results import Finding, StoreStatus
 from ._snapshot import Snapshot
 from ._suggest import suggesting
 from ._table import Table
+from ._text import looks_like_url, without_secrets
+from ._times import to_milliseconds
 from ._types import Durability, Keep
 
 
@@ -19,6 +22,7 @@ def open(
     durability: Durability = "always",
     interval_ms: int = 100,
     memtable: int | str = "256M",
+    wait: timedelta | str | None = None,
 ) -> "Store":
     """Opens the store in a directory; one that is not there yet is made by the first write.
 
@@ -32,6 +36,9 @@ def open(
     segments yet take at most about `memtable` of memory (bytes, or text such as "1G"), or what one
     batch of 100,000 rows takes; they wait where writing segments is slower.
 
+    While another process writes the store, a write raises Busy at once, or after `wait`, such as
+    "30s" or a timedelta: until then it tries again every 100 ms. Servers have no such lock.
+
     A directory that is open in this process is shared: both stores see what either writes, and
     `memtable` stays as it was. Each has its own durability, and is closed for itself.
 
@@ -39,13 +46,16 @@ def open(
     of a newer version, InvalidArgument for an address that this version cannot open,
     Unavailable where no server answers.
     """
+    milliseconds = 0 if wait is None else to_milliseconds(wait)
     if is_address(path):
         if (durability, interval_ms, memtable) != ("always", 100, "256M"):
             raise InvalidArgument(
                 "durability, interval_ms and memtable are for stores in a directory; "
                 "on servers these are settings of theirs"
             )
-        return Store(_core.open_servers(os.fspath(path)))
+        # A URL's scheme may have any case.
+        rest = os.fspath(path).partition("://")[2]
+        return Store(_core.open_servers(f"cql://{rest}"))
     if durability not in ("always", "interval"):
         raise InvalidArgument(f'durability is {durability!r}; use "always" or "interval"')
     if interval_ms < 1:
@@ -56,7 +66,7 @@ def open(
             f"memtable is {memtable!r}; use at least 1M of memory, and less than 1T"
         )
     interval = interval_ms if durability == "interval" else None
-    return Store(_core.open_store(_directory(path), interval, size))
+    return Store(_core.open_store(_directory(path), interval, size, milliseconds))
 
 
 def restore(
@@ -222,7 +232,7 @@ class Store:
 
 def is_address(path: str | os.PathLike[str]) -> bool:
     """Whether it names servers, not a directory."""
-    return os.fspath(path).startswith("cql://")
+    return os.fspath(path).lower().startswith("cql://")
 
 
 def _directory(path: str | os.PathLike[str]) -> str:
@@ -231,9 +241,9 @@ def _directory(path: str | os.PathLike[str]) -> str:
         raise InvalidArgument("the path of the store is empty; name a directory")
     if is_address(text):
         raise InvalidArgument("this is for stores in a directory; servers have their own tools")
-    if "://" in text:
-        scheme = text.partition("://")[0]
+    if looks_like_url(text):
         raise InvalidArgument(
-            f"cannot open {text}: this version has no {scheme}:// backend; use a directory"
+            f"{without_secrets(text)} is no store that this version opens; name a directory, or "
+            "servers as cql://HOST,HOST/KEYSPACE"
         )
     return text

@@ -1,5 +1,6 @@
 """Instants: what users write, and the milliseconds since 1970 (UTC) that the core counts in."""
 
+import re
 from datetime import UTC, date, datetime, time, timedelta
 from typing import TypeAlias
 
@@ -12,6 +13,7 @@ ISO 8601 text, or the text of a period before now ("90d", "13mo")."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
+_DAY_MS = 86_400_000
 
 
 def to_millis(moment: Moment) -> int:
@@ -37,6 +39,22 @@ def to_millis(moment: Moment) -> int:
                 'ISO 8601 text or a period such as "90d"'
             )
     return max(0, -((_EPOCH - instant) // _MILLISECOND))
+
+
+def to_milliseconds(time: timedelta | str) -> int:
+    """A length of time, of a timedelta or of text such as "30s".
+
+    Raises InvalidArgument for what is none, or is over a day.
+    """
+    if isinstance(time, str):
+        found = re.fullmatch(r"\s*(\d{1,9})\s*(ms|s|m|h)\s*", time)
+        units = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
+        milliseconds = int(found[1]) * units[found[2]] if found else -1
+    else:
+        milliseconds = time // _MILLISECOND
+    if 0 <= milliseconds <= _DAY_MS:
+        return milliseconds
+    raise InvalidArgument(f'{time!r} is no time to wait; use up to a day, such as "500ms" or "30s"')
 
 
 def observed_at(moment: datetime | date | str) -> int | str:

@@ -69,9 +69,14 @@ impl Catalog<'_> {
     ///
     /// # Errors
     /// `InvalidArgument` for less than a day, `TableNotFound`, `Busy` if another process writes, `Io`.
-    pub(crate) fn set_retention(&self, id: Identity, retention: Option<Period>) -> Result<()> {
+    pub(crate) fn set_retention(
+        &self,
+        id: Identity,
+        retention: Option<Period>,
+        call: &Call,
+    ) -> Result<()> {
         retention.as_ref().map_or(Ok(()), Period::check_retention)?;
-        let _guard = self.lock.acquire()?;
+        let _guard = self.lock.acquire_for(call)?;
         self.versions.publish(|manifest| {
             // A clock that is behind must not shorten the day.
             let now = now().millis().max(manifest.clock.confirmed);
@@ -169,7 +174,7 @@ impl Catalog<'_> {
     /// Keeps out erasures, other changes of the catalog, and other processes.
     fn lock(&self, call: &Call) -> Result<(RankedGuard<'_, ()>, Arc<WriterGuard>)> {
         let erasing = self.eraser.pause(call)?;
-        let guard = self.lock.acquire()?;
+        let guard = self.lock.acquire_for(call)?;
         if !self.versions.is_durable() {
             self.versions.publish(|_| Ok(()))?;
         }

@@ -8,14 +8,16 @@ use crate::disk::{Lock, io_error, place};
 use crate::sync::{self, Mutex, Rank, RankedMutex};
 use crate::versions::{LOCK, LockNote, Manifest, Version, VersionSet};
 use idmatch_model::SeenAt;
-use idmatch_store::{Error, ErrorFields, ErrorKind, Result};
+use idmatch_store::{Call, Error, ErrorFields, ErrorKind, Result};
 use std::io;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// A store that was dropped while it wrote holds the lock for moments; a writer waits 2 s for it.
-const LOCK_TRIES: u32 = 200;
+/// A store that was dropped while it wrote holds the lock for moments: every writer waits this long.
+const LOCK_WAIT: Duration = Duration::from_secs(2);
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
+/// Between two attempts of a caller that waits longer.
+const LONG_LOCK_PAUSE: Duration = Duration::from_millis(100);
 
 /// Held while this process may write.
 pub(crate) struct WriterGuard {
@@ -63,23 +65,34 @@ impl WriterLock {
         Ok(())
     }
 
+    /// Obtains the lock for work that nobody waits for; see [`WriterLock::acquire_for`].
+    pub(crate) fn acquire(&self) -> Result<Arc<WriterGuard>> {
+        self.acquire_for(&Call::default())
+    }
+
     /// Obtains the lock, or shares it with its holder in this process. The current version is then all
     /// that is published, and stays so.
     ///
     /// # Errors
-    /// `Busy` if another process has it.
-    pub(crate) fn acquire(&self) -> Result<Arc<WriterGuard>> {
+    /// `Busy` if another process has it for longer than the call waits; `Cancelled`.
+    pub(crate) fn acquire_for(&self, call: &Call) -> Result<Arc<WriterGuard>> {
         self.check_writable()?;
         self.wait_for_earlier();
+        self.repeat(call, || self.try_acquire())
+    }
+
+    /// Obtains the lock, unless another process has it.
+    fn try_acquire(&self) -> Result<Option<Arc<WriterGuard>>> {
+        // Held for one attempt only, since refreshes of readers take it, too.
         let mut slot = self.slot.lock();
         if let Some(guard) = slot.upgrade() {
-            return Ok(guard);
+            return Ok(Some(guard));
         }
         self.check_local()?;
         let versions = &self.versions;
         let segments = versions.segments();
         versions.disk.create_dir(&segments).map_err(|e| io_error("make", &segments, e))?;
-        let guard = self.lock_file()?;
+        let Some(guard) = self.try_lock_file()? else { return Ok(None) };
         let mut positions = versions.lock_publish();
         let published = versions.published()?;
         let noted = self.noted(&guard, &published)?;
@@ -112,7 +125,7 @@ impl WriterLock {
             versions.note_in_lock(&version.manifest).ok();
         }
         *slot = Arc::downgrade(&guard);
-        Ok(guard)
+        Ok(Some(guard))
     }
 
     /// Has this process write only after these, which write no longer than it takes to end their work.
@@ -213,20 +226,33 @@ impl WriterLock {
 
     /// Obtains the lock of the file.
     pub(crate) fn lock_file(&self) -> Result<Arc<WriterGuard>> {
+        self.repeat(&Call::default(), || self.try_lock_file())
+    }
+
+    fn try_lock_file(&self) -> Result<Option<Arc<WriterGuard>>> {
         let path = self.versions.root.join(LOCK);
-        for attempt in 0..LOCK_TRIES {
-            if attempt > 0 {
-                sync::sleep(LOCK_PAUSE);
+        let lock = self.versions.disk.try_lock(&path).map_err(|e| io_error("lock", &path, e))?;
+        Ok(lock.map(|lock| {
+            let lock: Arc<dyn Lock> = Arc::from(lock);
+            self.versions.note_with(&lock);
+            Arc::new(WriterGuard { lock })
+        }))
+    }
+
+    /// Repeats an attempt until it succeeds, or the call has waited long enough.
+    fn repeat<T>(&self, call: &Call, attempt: impl Fn() -> Result<Option<T>>) -> Result<T> {
+        let began = sync::instant();
+        loop {
+            if let Some(obtained) = attempt()? {
+                return Ok(obtained);
             }
-            let lock =
-                self.versions.disk.try_lock(&path).map_err(|e| io_error("lock", &path, e))?;
-            if let Some(lock) = lock {
-                let lock: Arc<dyn Lock> = Arc::from(lock);
-                self.versions.note_with(&lock);
-                return Ok(Arc::new(WriterGuard { lock }));
+            let waited = sync::instant().saturating_duration_since(began);
+            if waited >= call.writer_wait().max(LOCK_WAIT) {
+                return Err(self.busy());
             }
+            sync::sleep(if waited < LOCK_WAIT { LOCK_PAUSE } else { LONG_LOCK_PAUSE });
+            call.check()?;
         }
-        Err(self.busy())
     }
 
     /// The error of a store that another process writes. It says who by the note in LOCK, if that can be read.

@@ -6,6 +6,7 @@ use idmatch_store::{Call, Error, ErrorKind, Result, TableSnapshot};
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 /// What the tables and snapshots of a store know of it.
 #[derive(Clone)]
@@ -15,9 +16,20 @@ pub(crate) struct Place {
     pub(crate) is_closed: Arc<AtomicBool>,
     /// Whether each call may wait for servers.
     pub(crate) is_remote: bool,
+    /// How long a write waits while another process writes the store.
+    pub(crate) writer_wait: Duration,
 }
 
 impl Place {
+    pub(crate) fn new(path: String, is_remote: bool, writer_wait: Duration) -> Place {
+        Place { path, is_closed: Arc::default(), is_remote, writer_wait }
+    }
+
+    /// A call that Ctrl-C can stop.
+    pub(crate) fn call(&self, stop: &Arc<AtomicBool>) -> Call {
+        Call::default().cancelled_by(stop).waiting_for_writer(self.writer_wait)
+    }
+
     /// Raises InvalidArgument after the store was closed.
     pub(crate) fn check_open(&self, py: Python<'_>) -> PyResult<()> {
         if self.is_closed.load(Relaxed) { Err(closed(py, &self.path)) } else { Ok(()) }

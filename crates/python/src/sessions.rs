@@ -35,7 +35,7 @@ pub(crate) fn begin(
     let kind = if replace { WriteKind::Replace } else { WriteKind::Add };
     let session = interruptible(py, |stop| {
         let write = NewWrite { table: TableId(0), kind, key, sources, keeps_lock };
-        table.with_call(Call::default().cancelled_by(stop)).begin(write)
+        table.with_call(place.call(stop)).begin(write)
     })?;
     let session = Mutex::new(Some(session.or_raise(py)?.into()));
     Ok(Session { session, parts: Mutex::default(), place })
@@ -89,7 +89,7 @@ impl Session {
             part.rejected += rejected;
         }
         let commit = |call: Call| session.commit(&parts, &call);
-        let done = interruptible(py, |stop| commit(Call::default().cancelled_by(stop)))?;
+        let done = interruptible(py, |stop| commit(self.place.call(stop)))?;
         let outcome = done.or_raise(py)?;
         Ok((outcome.rows, outcome.rejected))
     }

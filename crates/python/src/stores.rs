@@ -27,12 +27,13 @@ pub(crate) struct Store {
 
 /// Opens the store in a folder.
 #[pyfunction]
-#[pyo3(signature = (path, interval_millis, memtable_bytes))]
+#[pyo3(signature = (path, interval_millis, memtable_bytes, writer_wait_millis))]
 pub(crate) fn open_store(
     py: Python<'_>,
     path: String,
     interval_millis: Option<u64>,
     memtable_bytes: Option<usize>,
+    writer_wait_millis: u64,
 ) -> PyResult<Store> {
     let mut limits = MemoryLimits::default();
     limits.memtable_bytes = memtable_bytes.unwrap_or(limits.memtable_bytes);
@@ -41,7 +42,8 @@ pub(crate) fn open_store(
     if let Some(millis) = interval_millis {
         store.set_durability(Durability::Interval(Duration::from_millis(millis)));
     }
-    Ok(Store::new(path, Arc::new(store), false))
+    let place = Place::new(path, false, Duration::from_millis(writer_wait_millis));
+    Ok(Store::new(place, Arc::new(store)))
 }
 
 /// Opens the store on the servers of an address.
@@ -50,7 +52,7 @@ pub(crate) fn open_servers(py: Python<'_>, address: &str) -> PyResult<Store> {
     let settings = settings(address).or_raise(py)?;
     let path = settings.shown();
     let store = py.detach(|| CqlStore::open(settings)).or_raise(py)?;
-    Ok(Store::new(path, Arc::new(store), true))
+    Ok(Store::new(Place::new(path, true, Duration::ZERO), Arc::new(store)))
 }
 
 /// The effective settings of an address, as (name, value, description).
@@ -131,9 +133,8 @@ fn named_options(
 }
 
 impl Store {
-    fn new(path: String, store: Arc<dyn idmatch_store::Store>, is_remote: bool) -> Store {
-        let place = Place { path: path.clone(), is_closed: Arc::default(), is_remote };
-        Store { path, store: RwLock::new(Some(store)), place }
+    fn new(place: Place, store: Arc<dyn idmatch_store::Store>) -> Store {
+        Store { path: place.path.clone(), store: RwLock::new(Some(store)), place }
     }
 
     /// The store; InvalidArgument after it was closed.
@@ -149,8 +150,7 @@ impl Store {
         work: impl FnOnce(&dyn idmatch_store::Store, &Call) -> Result<()> + Send,
     ) -> PyResult<()> {
         let store = self.open(py)?;
-        interruptible(py, |stop| work(store.as_ref(), &Call::default().cancelled_by(stop)))?
-            .or_raise(py)
+        interruptible(py, |stop| work(store.as_ref(), &self.place.call(stop)))?.or_raise(py)
     }
 
     fn table_of(&self, table: idmatch_store::Table) -> Table {

@@ -7,7 +7,7 @@ use crate::{Error, ErrorKind, Result};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Called with the progress of an operation, by several threads at once. It must return soon.
 pub type ProgressSink = Arc<dyn Fn(Progress) + Send + Sync>;
@@ -38,6 +38,7 @@ pub struct Call {
     cancelled: Option<Arc<AtomicBool>>,
     deadline: Option<Instant>,
     progress: Option<ProgressSink>,
+    writer_wait: Duration,
 }
 
 impl Call {
@@ -60,6 +61,18 @@ impl Call {
     pub fn reporting(mut self, progress: ProgressSink) -> Call {
         self.progress = Some(progress);
         self
+    }
+
+    /// The same call, which waits this long while another process writes the store.
+    #[must_use]
+    pub fn waiting_for_writer(mut self, at_most: Duration) -> Call {
+        self.writer_wait = at_most;
+        self
+    }
+
+    /// How long it waits while another process writes the store. Stores with several writers ignore it.
+    pub fn writer_wait(&self) -> Duration {
+        self.writer_wait
     }
 
     /// Whether it can end before its work does.

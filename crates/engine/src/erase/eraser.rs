@@ -48,7 +48,7 @@ impl Eraser {
         call: &Call,
     ) -> Result<Erased> {
         let _running = self.pause(call)?;
-        let _guard = self.lock.acquire()?;
+        let _guard = self.lock.acquire_for(call)?;
         let _collected = self.versions.collect_obsolete();
         let (version, last) = self.versions.point();
         // Names do not change meanwhile.
@@ -79,7 +79,7 @@ impl Eraser {
         call: &Call,
     ) -> Result<()> {
         let _running = self.pause(call)?;
-        let _guard = self.lock.acquire()?;
+        let _guard = self.lock.acquire_for(call)?;
         let _collected = self.versions.collect_obsolete();
         let version = self.versions.current();
         let table = self.versions.table_of(&version, id)?;
@@ -100,7 +100,7 @@ impl Eraser {
     /// Gives the store a tombstone key if it has none; returns the key it uses.
     pub(crate) fn adopt_key(&self, key: ErasureKey, call: &Call) -> Result<ErasureKey> {
         let _running = self.pause(call)?;
-        let _guard = self.lock.acquire()?;
+        let _guard = self.lock.acquire_for(call)?;
         if let Some(own) = self.versions.current().manifest.erasure_key()? {
             return Ok(own);
         }

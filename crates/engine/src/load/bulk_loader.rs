@@ -56,7 +56,7 @@ impl BulkLoader {
     /// writes, or another session replaces the table; `Io`; `Cancelled`.
     pub(crate) fn begin(&self, write: NewWrite, call: &Call) -> Result<Begun> {
         call.check()?;
-        let guard = self.lock.acquire()?;
+        let guard = self.lock.acquire_for(call)?;
         let (versions, table) = (&self.versions, write.table.into());
         let version = versions.current();
         let seed = versions.table_of(&version, table)?.row_rules.seed;
@@ -116,7 +116,7 @@ impl BulkLoader {
             *phase = Phase::Sorted(self.sort(write, rows, call)?);
         }
         let _guard = match &*phase {
-            Phase::Sorted(_) => self.lock.acquire()?,
+            Phase::Sorted(_) => self.lock.acquire_for(call)?,
             Phase::Staging | Phase::Ended => return Err(Error::session_ended()),
         };
         let Phase::Sorted(sorted) = std::mem::replace(&mut *phase, Phase::Ended) else {

@@ -28,7 +28,7 @@ impl Repair<'_> {
     /// `Cancelled`, and the table is as it was.
     pub(crate) fn table(&self, id: Identity, accept_loss: bool, call: &Call) -> Result<Repaired> {
         let _sorting = self.loader.lock_sorting(call)?;
-        let _guard = self.lock.acquire()?;
+        let _guard = self.lock.acquire_for(call)?;
         self.writes.flush_all()?;
         let _paused = self.compactor.pause(call)?;
         let versions = self.versions;

@@ -150,8 +150,8 @@ impl Store for EngineStore {
         Ok(self.catalog()?.create(name, options, call)?.into())
     }
 
-    fn set_retention(&self, table: TableId, retention: Option<Period>, _: &Call) -> Result<()> {
-        self.catalog()?.set_retention(table.into(), retention)
+    fn set_retention(&self, table: TableId, retention: Option<Period>, call: &Call) -> Result<()> {
+        self.catalog()?.set_retention(table.into(), retention, call)
     }
 
     fn rename_table(&self, table: &TableName, to: &TableName, call: &Call) -> Result<()> {
@@ -214,7 +214,7 @@ impl Admin for EngineStore {
     fn compact(&self, table: TableId, call: &Call) -> Result<()> {
         let owners = self.writer()?;
         call.check()?;
-        let _guard = owners.lock.acquire()?;
+        let _guard = owners.lock.acquire_for(call)?;
         owners.writes.flush_all()?;
         owners.compactor.compact(table.into(), call)
     }

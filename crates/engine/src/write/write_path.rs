@@ -80,6 +80,10 @@ impl WritePath {
         call: &Call,
     ) -> Result<()> {
         call.check()?;
+        // A caller that waits for another writer does so before rows are read; others find out with the
+        // first batch.
+        let waits = !call.writer_wait().is_zero();
+        let _guard = if waits { Some(self.lock.acquire_for(call)?) } else { None };
         // The table that the rows are for must be durable before them.
         self.make_durable(table)?;
         let empty = || Batch { table, durability, count: 0, rows: Vec::new() };

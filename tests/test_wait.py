@@ -1,0 +1,113 @@
+"""A writer that waits for another one."""
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import idmatch
+import pytest
+from conftest import SMALL, Cli
+
+WRITER = """
+import sys, idmatch
+with idmatch.open(sys.argv[1]) as store:
+    table = store.create_table("small")
+    table.upsert_one("first", "x", "2026-03-01")
+    print("writes", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that writes the store until its input ends."""
+    running = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(tmp_path / "store")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert running.stdout
+    assert running.stdout.readline() == "writes\n"
+    yield running
+    running.kill()
+    running.wait()
+
+
+def end(running: subprocess.Popen[str]) -> None:
+    """Ends the writer."""
+    assert running.stdin
+    running.stdin.close()
+    running.wait()
+
+
+def test_a_command_waits(cli: Cli, writer: subprocess.Popen[str]) -> None:
+    one = ["--id", "second", "--partner-id", "x"]
+    busy = cli("upsert", "store", "small", *one, "--wait", "100ms")
+    assert (busy.code, f"process {writer.pid}" in busy.err) == (75, True), busy.err
+    waiting = subprocess.Popen(
+        cli.command("upsert", "store", "small", *one, "--wait", "2m"), cwd=cli.home
+    )
+    # Longer than any writer waits.
+    time.sleep(3)
+    assert waiting.poll() is None
+    end(writer)
+    assert waiting.wait() == 0
+    assert cli("lookup", "store", "small", "--id", "second", "--json").json()["matches"]
+
+
+@pytest.mark.parametrize("call", ["upsert", "upsert_one", "load", "erase", "create", "commit"])
+def test_a_call_waits_and_others_read(
+    tmp_path: Path, writer: subprocess.Popen[str], call: str
+) -> None:
+    with idmatch.open(tmp_path / "store", wait=timedelta(minutes=2)) as store:
+        table = store.table("small")
+        begun = threading.Event()
+        failed: list[BaseException] = []
+
+        def work() -> None:
+            begun.set()
+            try:
+                match call:
+                    case "upsert":
+                        table.upsert(SMALL)
+                    case "upsert_one":
+                        table.upsert_one("second", "x")
+                    case "load":
+                        table.load(SMALL)
+                    case "erase":
+                        table.erase(id="first")
+                    case "create":
+                        store.create_table("another")
+                    case "commit":
+                        with table.begin() as session:
+                            session.add(SMALL)
+            except BaseException as error:  # noqa: BLE001
+                failed.append(error)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        begun.wait()
+        slowest = 0.0
+        until = time.monotonic() + 3
+        while time.monotonic() < until:
+            started = time.monotonic()
+            store.refresh()
+            assert table.lookup("first")
+            slowest = max(slowest, time.monotonic() - started)
+        assert thread.is_alive()
+        # A reader does not wait with the writer: that one still waits.
+        assert slowest < 2
+        end(writer)
+        thread.join()
+        assert failed == []
+
+
+@pytest.mark.parametrize("wait", ["soon", "-1s", "2d", "25h", timedelta(days=2), timedelta(-1)])
+def test_no_time_to_wait(tmp_path: Path, wait: str | timedelta) -> None:
+    with pytest.raises(idmatch.InvalidArgument, match="30s"):
+        idmatch.open(tmp_path / "store", wait=wait)
