@@ -77,6 +77,11 @@ def table(store: idmatch.Store) -> idmatch.Table:
     return made
 
 
+def rejects_file(home: Path) -> Path:
+    """The newest file of rejects of the store "store" in a directory."""
+    return max((home / "store.rejects").iterdir(), key=lambda path: path.stat().st_mtime_ns)
+
+
 class Ran(NamedTuple):
     """What a command did."""
 

@@ -9,7 +9,7 @@ import idmatch
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import SMALL, Cli
+from conftest import SMALL, Cli, rejects_file
 from idmatch._cli import _commands, main
 from idmatch._cli._parser import EXAMPLES, parser
 
@@ -20,8 +20,8 @@ def test_load(cli: Cli) -> None:
     ran = cli("load", "store", "t", "a.parquet", *columns, "--json")
     assert (ran.code, ran.err) == (0, "")
     report = ran.json()
-    fields = {"rows", "rejected", "seconds", "columns", "hex_columns", "created"}
-    assert set(report) == fields
+    fields = {"rows", "rejected", "rejects", "seconds", "columns", "hex_columns", "created"}
+    assert set(report) == fields | {"detected"}
     assert report["created"] is True
     assert report["hex_columns"] == []
     assert report["columns"] == {"id": ["k1"], "partner_id": ["k2"], "seen_at": ["k3"]}
@@ -47,8 +47,8 @@ def test_rejected_rows_are_exit_code_3(loaded: Cli) -> None:
     ran = loaded("load", "store", "small", "bad.csv", "--json")
     assert ran.code == 3
     assert ran.json()["rejected"] == 1
-    assert "1 rows were rejected; small.rejects.csv" in ran.err
-    assert (loaded.home / "small.rejects.csv").read_text().count("\n") == 2
+    assert f"1 rows were rejected; {ran.json()['rejects']} says" in ran.err
+    assert rejects_file(loaded.home).read_text().count("\n") == 2
     ran = loaded("load", "store", "small", "bad.csv", "--rejects", "other.csv")
     assert ran.code == 3
     assert (loaded.home / "other.csv").exists()
@@ -75,6 +75,8 @@ def test_match(loaded: Cli) -> None:
         "seconds": 0,
         "columns": ["id"],
         "hex_columns": [],
+        "detected": [{"format": "parquet", "delimiter": None, "encoding": None, "dates": None}],
+        "is_guess_unmatched": False,
     }
     assert "66.67%" in loaded("match", "store", "small", "people.parquet").out
 
@@ -313,35 +315,6 @@ def test_help_has_an_example(cli: Cli, command: str) -> None:
 def test_examples_are_valid(command: str) -> None:
     arguments = shlex.split(f"{command} {EXAMPLES[command]}")
     assert parser(_commands.COMMANDS).parse_args(arguments).run is not None
-
-
-def test_guessed_columns_are_said(loaded: Cli) -> None:
-    guessed = loaded("match", "store", "small", "people.parquet")
-    assert guessed.err == 'idmatch: matching by column "id"\n'
-    assert loaded("match", "store", "small", "people.parquet", "--column", "id").err == ""
-    guessed = loaded("load", "store", "small", "small.parquet", "--columns", "id")
-    assert guessed.err == (
-        'idmatch: reading column "partner_id" as partner_id, "seen_at" as seen_at\n'
-    )
-    guessed = loaded("upsert", "store", "small", "small.parquet", "--columns", "id,,seen_at")
-    assert guessed.err == 'idmatch: reading column "partner_id" as partner_id\n'
-
-
-def test_columns_read_as_hex_are_said(cli: Cli) -> None:
-    hashes = pa.array([bytes(range(16)), b"\xff" * 16], pa.binary(16))
-    rows = {"id": hashes, "partner_id": ["x", "y"], "seen_at": ["2026-03-01"] * 2}
-    pq.write_table(pa.table(rows), cli.home / "hashes.parquet")
-    said = 'idmatch: reading fixed-size binary column "id" as lowercase hex\n'
-    columns = ["--columns", "id,partner_id,seen_at"]
-    loaded = cli("load", "store", "t", "hashes.parquet")
-    assert (loaded.code, loaded.err.endswith(said)) == (0, True)
-    assert cli("upsert", "store", "t", "hashes.parquet", *columns).err == said
-    assert cli("upsert", "store", "t", "hashes.parquet", "--json").json()["hex_columns"] == ["id"]
-    assert cli("match", "store", "t", "hashes.parquet", "--column", "id").err == said
-    matched = cli("match", "store", "t", "hashes.parquet", "--column", "id", "--json")
-    assert (matched.err, matched.json()["hex_columns"], matched.json()["rows"]) == ("", ["id"], 2)
-    assert cli("erase", "store", "t", "hashes.parquet", "--columns", "id").err == said
-    assert cli("lookup", "store", "t", "--id", "ff" * 16, "--json").json() == {"matches": []}
 
 
 def test_a_population_without_an_identifier_is_said(loaded: Cli) -> None:

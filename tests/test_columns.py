@@ -171,7 +171,7 @@ def test_date_columns(empty: idmatch.Table, kind: str) -> None:
 
 @pytest.mark.parametrize(
     ("column", "values"),
-    [("id", [1.5]), ("partner_id", [[1]]), ("seen_at", [1.5]), ("seen_at", [[5]])],
+    [("id", [1.5]), ("partner_id", [{"x": 1}]), ("seen_at", [1.5]), ("seen_at", [[1.5]])],
 )
 def test_types_that_cannot_be_read(empty: idmatch.Table, column: str, values: list[Any]) -> None:
     rows = {"id": ["a"], "partner_id": ["x"], "seen_at": [NOON], column: values}

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import trustme
 from conftest import DAY, NOON, SMALL, Cli, observations
+from deliveries import run_and_compare
 from idmatch._lab import Lab
 from with_lab import FOR_TESTS
 
@@ -187,7 +188,7 @@ def test_what_is_wrong_is_said(node: str, store: idmatch.Store, tmp_path: Path) 
         idmatch.open(f"cql://{node}/nothing_here")
     with pytest.raises(idmatch.Unavailable, match=r"127\.73\.99\.1:9042"):
         idmatch.open("cql://127.73.99.1/ids?request_timeout=1s")
-    with pytest.raises(idmatch.InvalidArgument, match="colour"):
+    with pytest.raises(idmatch.InvalidArgument, match=r"part 1 .* is no option"):
         idmatch.open(f"cql://{node}/ids?colour=red")
     with pytest.raises(idmatch.InvalidArgument, match="durability"):
         idmatch.open(f"cql://{node}/ids", durability="interval")
@@ -361,3 +362,28 @@ def test_a_first_load_sizes_the_buckets(cli: Cli, address: str) -> None:
     assert {name: stats.expected_rows for name, stats in found.items()} == {
         name: rows for name, (_, rows) in sizes.items()
     }
+
+
+def test_the_example_of_deliveries(address: str, tmp_path: Path) -> None:
+    run_and_compare(address, tmp_path)
+
+
+def test_more_rejects_than_may_be_send_nothing(
+    store: idmatch.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    first, second = tmp_path / "first.csv", tmp_path / "second.csv"
+    first.write_text("id,partner_id,seen_at\na,x,2026-03-01\nbroken\n,x,2026-03-01\n")
+    second.write_text("id,partner_id,seen_at\nb,x,2026-03-01\n")
+    table = store.create_table("limited", expected_rows=64_000)
+    with pytest.raises(idmatch.BadInput, match="nothing was loaded"):
+        table.load([first, second], max_rejects="40%")
+    assert table.ids("x").num_rows == 0
+    report = table.load([first, second], max_rejects="50%")
+    assert (report.rows, report.rejected) == (4, 2)
+    assert table.ids("x").column("id").to_pylist() == ["a", "b"]
+    files = sorted((tmp_path / "state" / "idmatch" / "rejects").iterdir())
+    assert str(report.rejects) in map(str, files)
+    assert [len(file.read_text().splitlines()) for file in files] == [3, 3]
+    with pytest.raises(idmatch.BadInput, match=r"first\.csv, row 2"):
+        table.load([first, second], max_rejects="50%", strict=True)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import idmatch
 import pytest
-from conftest import Cli
+from conftest import Cli, rejects_file
 
 DAY = datetime(2026, 11, 3, tzinfo=UTC)
 
@@ -47,7 +47,7 @@ def test_no_header_and_columns_by_number(cli: Cli) -> None:
         ran = cli("load", "store", name, f"rows.csv.{name}", *columns, "--json")
         assert (ran.code, ran.json()["rows"], ran.json()["rejected"]) == (3, 4, 1), ran.err
         assert found(cli, name)["a"] == ["p", "q", "r"]
-        (_, reject) = (cli.home / f"{name}.rejects.csv").read_text().splitlines()
+        (_, reject) = rejects_file(cli.home).read_text().splitlines()
         assert reject.split(",")[1] == "3"
     unnamed = cli("load", "store", "gz", "rows.csv.gz", "--no-header")
     assert (unnamed.code, "1 (binary), 2 (binary), 3 (binary)" in unnamed.err) == (2, True)
@@ -63,8 +63,8 @@ def test_delimiters_quotes_nulls_and_comments(cli: Cli) -> None:
     ran = cli("load", "store", "t", "rows.csv", *command, *nulls, "--json")
     assert (ran.code, ran.json()["rows"], ran.json()["rejected"]) == (3, 5, 3), ran.err
     assert found(cli)["a"] == ["p^q"]
-    rejects = (cli.home / "t.rejects.csv").read_text().splitlines()[1:]
-    assert sorted(line.split(",")[1] for line in rejects) == ["2", "3", "6"]
+    rejects = rejects_file(cli.home).read_text().splitlines()[1:]
+    assert sorted(line.split(",")[1] for line in rejects) == ["2", "3", "5"]
     stdin = (cli.home / "rows.csv").read_text()
     streamed = cli("upsert", "store", "s", "-", "--create", *command, *nulls, "--json", stdin=stdin)
     assert (streamed.json()["rows"], streamed.json()["rejected"]) == (5, 3), streamed.err

@@ -7,7 +7,7 @@ import idmatch
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import Cli
+from conftest import Cli, rejects_file
 
 DAY = datetime(2026, 11, 3, tzinfo=UTC)
 SECONDS = int(DAY.timestamp())
@@ -30,7 +30,7 @@ def test_a_pattern_of_days_first(cli: Cli) -> None:
     loaded = cli("load", "store", "t", "days.csv", "--date-format", "%d/%m/%Y", "--json")
     assert (loaded.code, loaded.json()["rejected"]) == (3, 1)
     assert (seen(cli, "p"), seen(cli, "q")) == (DAY, None)
-    (_, reject) = (cli.home / "t.rejects.csv").read_text().splitlines()
+    (_, reject) = rejects_file(cli.home).read_text().splitlines()
     assert ",2,seen_at," in reject
     assert "2026-11-03" in reject
     assert "%d/%m/%Y" in reject

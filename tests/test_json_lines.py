@@ -5,7 +5,7 @@ import json
 
 import idmatch
 import pytest
-from conftest import Cli
+from conftest import Cli, rejects_file
 
 LINES = [
     {"cookie": "a", "uid": 12, "at": "2026-11-03"},
@@ -25,7 +25,7 @@ def test_a_load_and_a_match(cli: Cli, name: str) -> None:
     assert (ran.code, ran.json()["rows"], ran.json()["rejected"]) == (3, 6, 3), ran.err
     with idmatch.open(cli.home / "store") as store:
         assert [partner_id for partner_id, _ in store.table("t").lookup("a")] == ["x", "12"]
-    rejects = (cli.home / "t.rejects.csv").read_text().splitlines()[1:]
+    rejects = rejects_file(cli.home).read_text().splitlines()[1:]
     assert sorted(line.split(",")[1] for line in rejects) == ["4", "5", "6"]
     strict = cli("load", "store", "t", name, *COLUMNS, "--strict")
     assert (strict.code, "row" in strict.err) == (1, True), strict.err

@@ -162,5 +162,5 @@ def test_sizes_out_of_range(tmp_path: Path, people: int, partners: int) -> None:
 
 def test_the_smallest_sample(tmp_path: Path) -> None:
     for seed in range(20):
-        made = _sample.generate(tmp_path, 1, 1, seed)
+        made = _sample.generate(tmp_path / str(seed), 1, 1, seed)
         assert made.rows_by_file["crm.parquet"] >= 1

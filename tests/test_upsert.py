@@ -13,7 +13,7 @@ import idmatch
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import NOON, SMALL, Cli, observations, pairs
+from conftest import NOON, SMALL, Cli, observations, pairs, rejects_file
 
 
 def test_an_upsert_is_seen_at_once_in_both_directions(store: idmatch.Store) -> None:
@@ -134,8 +134,8 @@ def test_one_observation(cli: Cli) -> None:
     one = ["--id", "a", "--partner-id", "x"]
     ran = cli("upsert", "store", "t", *one, "--create", "--json")
     assert ran.code == 0
-    fields = {"rows", "rejected", "seconds", "columns", "hex_columns", "created"}
-    assert set(ran.json()) == fields
+    fields = {"rows", "rejected", "rejects", "seconds", "columns", "hex_columns", "created"}
+    assert set(ran.json()) == fields | {"detected"}
     cli("upsert", "store", "t", "--id", "a", "--partner-id", "y", "--seen-at", "2026-03-01T12:00Z")
     matches = cli("lookup", "store", "t", "--id", "a", "--json").json()["matches"]
     assert [match["partner_id"] for match in matches] == ["x", "y"]
@@ -175,7 +175,7 @@ def piped(cli: Cli, data: bytes, *arguments: str) -> tuple[int, Any, str]:
 
 def rejects(cli: Cli) -> list[list[str]]:
     """Row, column and reason of every rejected row."""
-    lines = (cli.home / "t.rejects.csv").read_text().splitlines()[1:]
+    lines = rejects_file(cli.home).read_text().splitlines()[1:]
     return [line.split(",")[1:3] for line in lines]
 
 
@@ -192,7 +192,7 @@ def test_json_lines(cli: Cli) -> None:
     data = "\n".join(["", lines[0], "{not json", *lines[1:], "[]", '{"cookie": "g"']).encode()
     code, report, err = piped(cli, data, "--columns", "cookie,uid,at")
     assert (code, report["rows"], report["rejected"]) == (3, 9, 7)
-    assert "t.rejects.csv" in err
+    assert str(report["rejects"]) in err
     assert sorted(rejects(cli)) == [
         ["2", ""],
         ["4", "partner_id"],
@@ -233,6 +233,15 @@ def test_arrow(cli: Cli) -> None:
             "columns": named,
             "hex_columns": [],
             "created": True,
+            "rejects": None,
+            "detected": [
+                {
+                    "format": "arrow",
+                    "delimiter": None,
+                    "encoding": None,
+                    "dates": "timestamp[ms, tz=UTC]",
+                }
+            ],
         },
     )
     torn = piped(cli, data.getvalue()[:-200])
@@ -251,6 +260,8 @@ def test_nothing_on_standard_input(cli: Cli) -> None:
             "columns": none,
             "hex_columns": [],
             "created": True,
+            "rejects": None,
+            "detected": [],
         },
     )
 

@@ -37,6 +37,7 @@ from ._match import MatchResult
 from ._results import (
     Committed,
     CopyReport,
+    Detected,
     EraseReport,
     Finding,
     Latest,
@@ -59,6 +60,7 @@ __all__ = [
     "CopyReport",
     "Corrupt",
     "Csv",
+    "Detected",
     "Differs",
     "EraseReport",
     "Error",

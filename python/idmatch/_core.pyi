@@ -24,6 +24,7 @@ __all__ = [
     "copy_table",
     "explain_address",
     "format_instant",
+    "judge",
     "name_process",
     "open_servers",
     "open_store",
@@ -36,11 +37,28 @@ __all__ = [
 
 __version__: str
 
-def open_store(path: str, interval_millis: int | None, memtable_bytes: int | None) -> Store:
+def open_store(
+    path: str,
+    interval_millis: int | None,
+    memtable_bytes: int | None,
+    writer_wait_millis: int,
+) -> Store:
     """Opens the store in a directory; one that does not exist yet is made by the first write.
 
     With `interval_millis` upserts are acknowledged before they are durable, which they are so
-    many milliseconds later. Raises NotAStore for a directory that holds something else.
+    many milliseconds later. A write waits `writer_wait_millis` while
+    another process writes the store. Raises NotAStore for a directory that holds something else.
+    """
+
+def judge(
+    sources: Iterable[tuple[str, pa.RecordBatchReader]],
+    strict: bool,
+    on_rejects: Callable[[list[Reject]], None],
+    dates: tuple[str | None, str | None],
+    shown: int,
+) -> tuple[int, int, int, list[tuple[str, str, int]]]:
+    """Judges all rows without storing them. Returns rows read, rows rejected, the bytes of the
+    identifiers of good rows, and the first of these: id, partner ID, milliseconds.
     """
 
 def copy_table(
@@ -152,6 +170,12 @@ class Snapshot:
 class Table:
     @property
     def name(self) -> str: ...
+    @property
+    def store_path(self) -> str:
+        """The path or the address of its store, without what is secret."""
+    @property
+    def is_remote(self) -> bool:
+        """Whether the store is on servers."""
     @property
     def keep(self) -> Keep: ...
     @property

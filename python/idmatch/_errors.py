@@ -26,6 +26,8 @@ and what to do. Some have values as attributes, for programs; one that is not kn
 
 from datetime import UTC, datetime, timedelta
 
+from ._text import escaped
+
 
 class Error(Exception):
     """The base of all errors of idmatch."""
@@ -33,7 +35,8 @@ class Error(Exception):
     code = "error"
 
     def __str__(self) -> str:
-        return str(self.args[0]) if self.args else ""
+        # Names of files and columns may have any characters.
+        return escaped(str(self.args[0])) if self.args else ""
 
 
 class InvalidArgument(Error, ValueError):

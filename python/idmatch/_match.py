@@ -4,9 +4,8 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from . import _core
-from ._errors import InvalidArgument
-from ._results import PlanStep
+from . import _core, _outputs
+from ._results import Detected, PlanStep
 from ._types import Compression
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ class MatchResult:
     first, population rows in no particular order.
     """
 
-    __slots__ = ("_core", "columns", "hex_columns", "seconds")
+    __slots__ = ("_core", "columns", "detected", "hex_columns", "is_guess_unmatched", "seconds")
 
     def __init__(
         self,
@@ -33,12 +32,19 @@ class MatchResult:
         seconds: float,
         columns: Sequence[str],
         hex_columns: Sequence[str],
+        detected: Sequence[Detected],
+        is_guess_unmatched: bool,
     ) -> None:
         self._core = core
         self.columns = columns
         """The population's column that was read; several where its sources differ."""
         self.hex_columns = hex_columns
         """Those of `columns` that are fixed-size binary: they were read as lowercase hex."""
+        self.detected = detected
+        """How the population is written, each way once."""
+        self.is_guess_unmatched = is_guess_unmatched
+        """Whether the column was guessed, and the table, which is not empty, has none of its first
+        10,000 identifiers: then it is likely another one."""
         self.seconds = seconds
         """How long the matching took."""
 
@@ -72,18 +78,24 @@ class MatchResult:
         return self._core.to_arrow()
 
     def write_parquet(
-        self, path: str | os.PathLike[str], *, compression: Compression = "none"
+        self,
+        path: str | os.PathLike[str],
+        *,
+        compression: Compression = "none",
+        overwrite: bool = False,
     ) -> None:
-        """Writes the matches to a Parquet file, which appears only when it is whole.
+        """Writes the matches to a Parquet file, which appears only when it is whole, or to a FIFO.
+
+        A file that exists is replaced only with `overwrite`.
 
         Identifiers hardly compress: "none" is the fastest, "zstd" halves the size of
         hexadecimal ones; "snappy", "lz4" and "gzip" are possible too.
 
-        Raises IoError when the file cannot be written.
+        Raises IoError when the file cannot be written, InvalidArgument for what is no regular file
+        or is inside a store.
         """
-        if "://" in os.fspath(path):
-            raise InvalidArgument(f"cannot write to {os.fspath(path)}; name a file on this machine")
-        self._core.write_parquet(os.fspath(path), compression)
+        with _outputs.new_file(path, overwrite=overwrite) as file:
+            self._core.write_parquet(file, compression)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self._core.__arrow_c_stream__(requested_schema)

@@ -1,31 +1,39 @@
-"""Loads, upserts, erasures and matches: the core at work on the sources that users name."""
+"""Loads, upserts and erasures: the core at work on the sources that users name."""
 
-import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple
 
 from . import _core
 from ._csv_options import Csv
-from ._errors import BadInput, Error, InvalidArgument, UnknownOutcome
+from ._errors import Error, InvalidArgument
+from ._given import ROLES, Given, Report, Streams, names_of, wanted_of
 from ._lazy import LazyModule
-from ._match import MatchResult
-from ._rejects import Rejects
+from ._rejects import FirstRejects, RejectsTo
 from ._results import EraseReport, LoadReport
-from ._types import By, Columns, Path, Pick, Reject
+from ._spool import Spool
+from ._text import without_secrets
+from ._types import Columns, Reject
 from ._written import Written
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from . import _sources
 else:
     # Brings pyarrow.
     _sources = LazyModule("idmatch._sources")
 
-_ROLES = ("id", "partner_id", "seen_at")
+
+class Judged(NamedTuple):
+    """What a load would do."""
+
+    report: LoadReport
+    id_bytes: int
+    """Bytes of the identifiers of good rows."""
+    good: list[tuple[str, str, int]]
+    """The first good rows: id, partner ID, and milliseconds since 1970."""
+    rejected: list[Reject]
+    """The first rejected rows."""
 
 
 def load(
@@ -33,7 +41,7 @@ def load(
     source: object,
     columns: Columns,
     strict: bool,
-    rejects: Path | None,
+    rejects: RejectsTo,
     *,
     how: Written,
     replace: bool = False,
@@ -45,18 +53,25 @@ def load(
     `before_commit` gets the number of staged rows, and may refuse by an exception.
     """
     started = time.perf_counter()
-    wanted = _wanted(columns, how)
+    wanted = wanted_of(columns, how)
     sources = _sources.find(source)
-    names = [_without_user(source.name) for source in sources]
+    # The load history keeps them.
+    names = [without_secrets(source.name) for source in sources]
     session = _core.begin(table, replace, key, names, keeps_lock=True)
     try:
         if done := session.outcome():
             seconds = time.perf_counter() - started
-            return LoadReport(*done, seconds, None, wanted.chosen, [], repeated=True)
-        with _Report(table, strict, rejects, otherwise="nothing was loaded") as report:
-            streams = _streams(sources, wanted, report.log.take_malformed)
-            report.add(session.add(streams, strict, report.log.take, how.rules))
-        made = report.made(wanted)
+            return LoadReport(*done, seconds, None, wanted.chosen, [], [], repeated=True)
+        given = Given(table, sources, wanted, strict, rejects)
+        with Report(given, otherwise="nothing was loaded") as report:
+            if rejects.most is not None and table.is_remote:
+                _stage_judged(session, given, report, how)
+            else:
+                streams = given.streams(report.log)
+                with streams.raising():
+                    report.add(session.add(streams, strict, report.log.take, how.rules))
+                report.check_rejected()
+        made = report.made()
         if before_commit is not None:
             before_commit(made.rows - made.rejected)
         session.commit(report.log.malformed)
@@ -74,21 +89,55 @@ def add(
     source: object,
     columns: Columns,
     strict: bool,
-    rejects: Path | None,
+    rejects: RejectsTo,
     how: Written,
 ) -> tuple[LoadReport, int]:
     """Stages all of a source in a session; see `Session.add`. Returns its malformed lines, too."""
-    wanted = _wanted(columns, how)
-    sources = _sources.find(source)
-    with _Report(table, strict, rejects, otherwise="nothing of it was staged") as report:
-        streams = _streams(sources, wanted, report.log.take_malformed)
-        report.add(session.add(streams, strict, report.log.take, how.rules))
-    return report.made(wanted), report.log.malformed
+    given = Given(table, _sources.find(source), wanted_of(columns, how), strict, rejects)
+    with Report(given, otherwise="nothing of it was staged") as report:
+        streams = given.streams(report.log)
+        with streams.raising():
+            report.add(session.add(streams, strict, report.log.take, how.rules))
+    return report.made(), report.log.malformed
 
 
-def _without_user(name: str) -> str:
-    """The name of a source without user and password of a URL: the load history keeps it."""
-    return re.sub(r"://[^/@]*@", "://", name)
+def _stage_judged(session: _core.Session, given: Given, report: Report, how: Written) -> None:
+    """Stages sources once all of their rows are judged: what servers have, they keep.
+
+    Meanwhile the rows are in a temporary file.
+    """
+
+    def ignore(_: list[Reject]) -> None:
+        # They are in the file already.
+        return
+
+    with Spool() as spool:
+        streams = given.streams(report.log)
+        with streams.raising(), spool.raising():
+            written = spool.writing(streams)
+            report.add(_core.judge(written, given.strict, report.log.take, how.rules, 0)[:2])
+        report.check_rejected()
+        session.add(spool.reading(), False, ignore, how.rules)
+
+
+def judge(source: object, columns: Columns, how: Written, shown: int) -> Judged:
+    """Reads a source without storing it, and judges its rows; keeps the first ones."""
+    started = time.perf_counter()
+    wanted = wanted_of(columns, how)
+    log = FirstRejects(wanted.numbers, shown)
+    streams = Streams(_sources.find(source), wanted, log.take_malformed)
+    with streams.raising():
+        rows, rejected, size, good = _core.judge(streams, False, log.take, how.rules, shown)
+    report = LoadReport(
+        rows=rows + log.malformed,
+        rejected=rejected + log.malformed,
+        seconds=time.perf_counter() - started,
+        rejects=None,
+        columns=wanted.chosen,
+        hex_columns=wanted.hex_columns,
+        detected=wanted.detected,
+    )
+    return Judged(report, size, good, log.first)
 
 
 def upsert(
@@ -96,14 +145,15 @@ def upsert(
     source: object,
     columns: Columns,
     strict: bool,
-    rejects: Path | None,
+    rejects: RejectsTo,
     always: bool,
     how: Written,
 ) -> LoadReport:
     """Upserts all of a source into a table; see `Table.upsert`."""
-    wanted = _wanted(columns, how)
+    wanted = wanted_of(columns, how)
     sources = _sources.find(source)
-    with _Report(table, strict, rejects, otherwise="batches before it stay") as report:
+    given = Given(table, sources, wanted, strict, rejects)
+    with Report(given, otherwise="batches before it stay") as report:
         if _sources.are_short(sources):
             tables = [
                 (
@@ -114,9 +164,10 @@ def upsert(
             ]
             report.add(table.upsert(tables, strict, report.log.take, True, always, how.rules))
         else:
-            streams = _streams(sources, wanted, report.log.take_malformed)
-            report.add(table.upsert(streams, strict, report.log.take, False, always, how.rules))
-    return report.made(wanted)
+            streams = given.streams(report.log)
+            with streams.raising():
+                report.add(table.upsert(streams, strict, report.log.take, False, always, how.rules))
+    return report.made()
 
 
 def upsert_stream(
@@ -124,24 +175,35 @@ def upsert_stream(
     stream: "_sources.ByteStream",
     columns: Columns,
     strict: bool,
-    rejects: Path | None,
+    rejects: RejectsTo,
     how: Written,
+    on_durable: Callable[[int, int], None] | None = None,
 ) -> LoadReport:
-    """Upserts rows of a stream as they arrive."""
-    wanted = _wanted(columns, how)
-    with _Report(table, strict, rejects, otherwise="rows before it stay") as report:
+    """Upserts rows of a stream as they arrive.
+
+    After each batch, `on_durable` gets the number of rows stored so far, and that of the last row
+    of the stream up to which every row is durable: in the store, or in the file of rejects.
+    """
+    wanted = wanted_of(columns, how)
+    given = Given(table, [], wanted, strict, rejects)
+    with Report(given, otherwise="rows before it stay") as report:
         for chunk in stream.read(wanted, report.log.take_malformed):
-            # The core numbers the rows of each chunk from 1.
-            before = report.rows
+            if chunk is not None:
+                # The core numbers the rows of each chunk from 1.
+                before = report.rows
 
-            def take(found: list[Reject], before: int = before) -> None:
-                report.log.take(
-                    [(name, row + before, column, why) for name, row, column, why in found]
-                )
+                def take(found: list[Reject], before: int = before) -> None:
+                    report.log.take(
+                        [(name, row + before, column, why) for name, row, column, why in found]
+                    )
 
-            streams = [(stream.name, _sources.with_constants(chunk, wanted.constants))]
-            report.add(table.upsert(streams, strict, take, True, False, how.rules))
-    return report.made(wanted)
+                streams = [(stream.name, _sources.with_constants(chunk, wanted.constants))]
+                always = on_durable is not None
+                report.add(table.upsert(streams, strict, take, True, always, how.rules))
+            if on_durable is not None:
+                report.log.sync()
+                on_durable(report.stored, stream.rows)
+    return report.made()
 
 
 def erase(
@@ -156,7 +218,9 @@ def erase(
         if not isinstance(value, str):
             raise TypeError(f"{role} is of type {type(value).__name__}; an identifier is a str")
     sources = _sources.one_row(values)
-    return _erase(table, sources, dict.fromkeys(values), at, strict=True, rejects=None)
+    erased = _erase(table, sources, dict.fromkeys(values), at, True, RejectsTo())
+    # What was read is the arguments.
+    return erased._replace(detected=[], columns={})
 
 
 def erase_from(
@@ -165,11 +229,11 @@ def erase_from(
     columns: Columns,
     at: int | None,
     strict: bool,
-    rejects: Path | None,
+    rejects: RejectsTo,
     csv: Csv | None,
 ) -> EraseReport:
     """Erases what the rows of a source name; see `Table.erase_from`."""
-    named = {role: name for role, name in _names(columns, _ROLES[:2]).items() if name is not None}
+    named = {role: name for role, name in names_of(columns, ROLES[:2]).items() if name is not None}
     if not named:
         raise InvalidArgument("name the columns of the source: id, partner_id or both")
     return _erase(table, _sources.find(source), named, at, strict, rejects, csv)
@@ -181,15 +245,16 @@ def _erase(
     names: Mapping[str, str | None],
     at: int | None,
     strict: bool,
-    rejects: Path | None,
+    rejects: RejectsTo,
     csv: Csv | None = None,
 ) -> EraseReport:
-    wanted = _sources.Wanted(names, csv=csv)
-    with _Report(table, strict, rejects, otherwise="nothing was erased") as report:
-        streams = _streams(sources, wanted, report.log.take_malformed)
-        rows, rejected, by_id, by_partner_id = table.erase(streams, strict, report.log.take, at)
+    given = Given(table, sources, _sources.Wanted(names, csv=csv), strict, rejects)
+    with Report(given, otherwise="nothing was erased") as report:
+        streams, take = given.streams(report.log), report.log.take
+        with streams.raising():
+            rows, rejected, by_id, by_partner_id = table.erase(streams, strict, take, at)
         report.add((rows, rejected))
-    made = report.made(wanted)
+    made = report.made()
     return EraseReport(
         made.rows,
         made.rejected,
@@ -198,121 +263,6 @@ def _erase(
         made.seconds,
         made.rejects,
         made.hex_columns,
+        made.detected,
+        made.columns,
     )
-
-
-def match(
-    table: _core.Table,
-    population: object,
-    column: str | None,
-    by: By,
-    pick: Pick,
-    since: int | None,
-    until: int | None,
-    csv: Csv | None,
-) -> MatchResult:
-    """Matches a population; see `Table.match`."""
-    started = time.perf_counter()
-    sources = _sources.find(population)
-    wanted = _sources.Wanted({by: column}, csv=csv)
-    streams = _streams(sources, wanted, None)
-    matched = table.match(streams, by, pick, since, until, _sources.are_short(sources))
-    seconds = time.perf_counter() - started
-    return MatchResult(matched, seconds, wanted.chosen[by], wanted.hex_columns)
-
-
-class _Report:
-    """Adds up what a load or an upsert does. With `strict` it raises the bad row as BadInput."""
-
-    def __init__(
-        self,
-        table: _core.Table,
-        strict: bool,
-        rejects: Path | None,
-        otherwise: str,
-    ) -> None:
-        self.log = Rejects(rejects or f"{table.name}.rejects.csv", strict)
-        self.rows = 0
-        self._rejected = 0
-        self._strict = strict
-        self._otherwise = otherwise
-        self._started = time.perf_counter()
-
-    def add(self, counted: tuple[int, int]) -> None:
-        """Adds rows read and rows rejected by the core."""
-        self.rows += counted[0]
-        self._rejected += counted[1]
-
-    def made(self, wanted: "_sources.Wanted") -> LoadReport:
-        """The sums, and the columns that were read."""
-        return LoadReport(
-            rows=self.rows + self.log.malformed,
-            rejected=self._rejected + self.log.malformed,
-            seconds=time.perf_counter() - self._started,
-            rejects=self.log.path if self.log.written else None,
-            columns=wanted.chosen,
-            hex_columns=wanted.hex_columns,
-        )
-
-    def __enter__(self) -> Self:
-        self.log.__enter__()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.log.__exit__(kind, error, traceback)
-        if not isinstance(error, Exception) or not self._strict:
-            return
-        if isinstance(error, UnknownOutcome):
-            # Rows before the bad one may be there or not, which is worse to miss.
-            return
-        if self.log.first_malformed:
-            source, row, _, reason = self.log.first_malformed
-            bad = BadInput(f"{source}, row {row}: {reason}; {self._otherwise}")
-            bad.source, bad.row, bad.reason = source, row, reason
-            raise bad from error
-        if isinstance(error, BadInput):
-            bad = BadInput(f"{error}; {self._otherwise}")
-            vars(bad).update(vars(error))
-            raise bad from error
-
-
-def _streams(
-    sources: "Iterable[_sources.Source]",
-    wanted: "_sources.Wanted",
-    on_malformed: "_sources.OnMalformed | None",
-) -> "Iterator[tuple[str, pa.RecordBatchReader]]":
-    for source in sources:
-        opened = source.open(wanted, on_malformed)
-        yield source.name, _sources.with_constants(opened, wanted.constants)
-
-
-def _wanted(columns: Columns, how: Written) -> "_sources.Wanted":
-    """The columns of observations."""
-    if how.dated is None:
-        return _sources.Wanted(_names(columns, _ROLES), csv=how.csv)
-    dated = {"seen_at": how.dated}
-    return _sources.Wanted(_names(columns, _ROLES[:2]), dated, how.csv)
-
-
-def _names(columns: Columns, roles: Sequence[str]) -> dict[str, str | None]:
-    """The column of each role, None where it is to be guessed."""
-    expected = f"name up to {len(roles)} columns, {', '.join(roles)}, in a list or a dict"
-    if isinstance(columns, Mapping):
-        if unknown := set(columns) - set(roles):
-            raise InvalidArgument(f"columns has the key {min(unknown, key=str)!r}; {expected}")
-        named = dict(columns)
-    elif isinstance(columns, str) or not isinstance(columns, Sequence):
-        raise InvalidArgument(f"columns is {columns!r}; {expected}")
-    elif len(columns) > len(roles):
-        raise InvalidArgument(f"columns has {len(columns)} names; {expected}")
-    else:
-        named = dict(zip(roles, columns, strict=False))
-    for role, name in named.items():
-        if name is not None and not isinstance(name, str):
-            raise InvalidArgument(f"the column named for {role} is {name!r}; {expected}")
-    return {role: named.get(role) or None for role in roles}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from . import _core, _operations
+from . import _core, _matching
 from ._csv_options import Csv
 from ._errors import InvalidArgument
 from ._results import Latest, TableStats
@@ -149,7 +149,7 @@ class TableReads:
 
         Raises BadInput if rows are malformed and none is an identifier; nulls alone are no error.
         """
-        return _operations.match(
+        return _matching.match(
             self._core,
             population,
             column=column,

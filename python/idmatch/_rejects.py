@@ -1,49 +1,98 @@
-"""Rejected rows: written to a CSV file, and numbered as they are in their files."""
+"""Rejected rows: numbered as they are in their files, counted, and written to a CSV file."""
 
 import csv
 import os
 from array import array
 from bisect import bisect_right
 from collections import defaultdict
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from threading import Lock
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self, TextIO
 
-from ._errors import IoError
-from ._types import Reject
+from . import _outputs, _rejects_folder
+from ._core import Table
+from ._errors import BadInput, InvalidArgument, IoError
+from ._types import Path, Reject
 
 if TYPE_CHECKING:
     from _csv import Writer
 
+    from . import _sources
+
 HEADER = ("file", "row", "column", "reason")
+
+
+class MaxRejects(NamedTuple):
+    """How many rows of a load may be rejected."""
+
+    rows: int | None
+    share: float | None
+    text: str
+
+    @classmethod
+    def parse(cls, given: int | str) -> Self:
+        """From a number of rows, or a share such as "1%". Raises InvalidArgument."""
+        text = str(given).strip()
+        try:
+            if text.endswith("%"):
+                share = float(text[:-1]) / 100
+                if 0 <= share <= 1:
+                    return cls(None, share, text)
+            elif not isinstance(given, bool) and int(text) >= 0:
+                return cls(int(text), None, f"{int(text):,}")
+        except ValueError:
+            pass
+        raise InvalidArgument(
+            f'at most {given!r} rejected rows: use a number of rows, or a share such as "1%"'
+        )
+
+    def check(self, rejected: int, rows: int | None) -> None:
+        """Raises BadInput for more than that; of a share, once the number of rows is known."""
+        of_rows = self.share * rows if self.share is not None and rows is not None else None
+        most = self.rows if self.rows is not None else of_rows
+        if most is not None and rejected > most:
+            of = "" if rows is None else f" of {rows:,}"
+            raise BadInput(
+                f"{rejected:,}{of} rows were rejected, and at most {self.text} may be; "
+                "nothing was loaded"
+            )
+
+
+class RejectsTo(NamedTuple):
+    """Where rejected rows go, and how many there may be."""
+
+    path: Path | None = None
+    """The file; None for one in the folder of the store's rejects."""
+    overwrite: bool = False
+    most: MaxRejects | None = None
 
 
 class Rejects:
     """Takes the rejected rows of one load, from any thread.
 
-    The CSV file `path` with the columns file, row, column and reason is made when the first
-    one comes. Rows are numbered from 1, the header of a CSV file not counted. Column and
-    reason speak of the table's columns; a malformed line has no column.
+    Rows are numbered from 1, the header of a CSV file not counted. Column and reason speak of the
+    table's columns; a malformed line has no column.
 
     Lines of a CSV file that have the wrong number of fields never reach the core, which
-    therefore numbers the rows after them too low; what it rejects is renumbered here.
+    therefore numbers the rows after them too low, and it counts each value of a list. What it
+    rejects is renumbered here.
     """
 
-    def __init__(self, path: str | os.PathLike[str], strict: bool) -> None:
-        self.path = os.fspath(path)
+    def __init__(self, numbers: "Mapping[str, _sources.RowNumbers]", strict: bool = False) -> None:
+        self._numbers = numbers
+        self._strict = strict
+        self.rejected = 0
         self.malformed = 0
         self.first_malformed: Reject | None = None
-        self._strict = strict
         self._malformed_rows: defaultdict[str, array[int]] = defaultdict(lambda: array("Q"))
         self._lock = Lock()
-        self._file = ExitStack()
-        self._writer: Writer | None = None
 
     def take(self, rejects: list[Reject]) -> None:
-        """Writes rows that the core rejected: (source, row, column, reason)."""
+        """Takes rows that the core rejected: (source, row, column, reason)."""
         with self._lock:
-            self._write(
+            self._take(
                 [
                     (source, self._row_in_file(source, row), column, reason)
                     for source, row, column, reason in rejects
@@ -57,15 +106,81 @@ class Rejects:
             self.first_malformed = self.first_malformed or (source, row, "", reason)
             if not self._strict:
                 self._malformed_rows[source].append(row)
-                self._write([(source, row, "", reason)])
+                self._take([(source, row, "", reason)])
         return not self._strict
 
-    @property
-    def written(self) -> bool:
-        """Whether the file has been made."""
-        return self._writer is not None
+    def _take(self, rows: list[Reject]) -> None:
+        self.rejected += len(rows)
+
+    def _row_in_file(self, source: str, row: int) -> int:
+        """The number in its file of a row that the core counted as number `row`."""
+        if source in self._numbers:
+            row = self._numbers[source].of(row)
+        malformed = self._malformed_rows.get(source)
+        if not malformed:
+            return row
+        # malformed[i] - i is the core's number of the first good row after the i-th malformed
+        # one; it never falls, so the malformed rows before `row` can be counted by bisection.
+        return row + bisect_right(range(len(malformed)), row, key=lambda i: malformed[i] - i)
+
+
+class FirstRejects(Rejects):
+    """Keeps the first rows."""
+
+    def __init__(self, numbers: "Mapping[str, _sources.RowNumbers]", most: int) -> None:
+        super().__init__(numbers)
+        self._most = most
+        self.first: list[Reject] = []
+
+    def _take(self, rows: list[Reject]) -> None:
+        super()._take(rows)
+        self.first += rows[: self._most - len(self.first)]
+
+
+class RejectsFile(Rejects):
+    """Writes the rows to a CSV file with the columns file, row, column and reason.
+
+    It is made when the first one comes, for its owner only.
+    """
+
+    def __init__(
+        self,
+        numbers: "Mapping[str, _sources.RowNumbers]",
+        table: Table,
+        to: RejectsTo,
+        inputs: Sequence[str],
+        strict: bool,
+    ) -> None:
+        super().__init__(numbers, strict)
+        self._table = table
+        self._to = to
+        self._inputs = inputs
+        self.path: str | None = None
+        """The file, once it is made."""
+        self._file = ExitStack()
+        self._stream: TextIO | None = None
+        self._writer: Writer | None = None
+
+    def check_share(self, rows: int) -> None:
+        """Raises BadInput where more of all rows were rejected than may be."""
+        if self._to.most:
+            self._to.most.check(self.rejected, rows)
+
+    def sync(self) -> None:
+        """Makes what was written durable."""
+        with self._lock, self._writing():
+            if self._stream is not None:
+                self._stream.flush()
+                with suppress(OSError):
+                    # A FIFO has nothing to sync.
+                    os.fsync(self._stream.fileno())
 
     def __enter__(self) -> Self:
+        if self._to.path is not None and _outputs.check(
+            self._to.path, overwrite=self._to.overwrite, inputs=self._inputs
+        ):
+            # The reader of a FIFO waits for its end, also where there are no rejects.
+            self._open()
         return self
 
     def __exit__(
@@ -74,25 +189,37 @@ class Rejects:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._file.close()
+        with self._writing():
+            self._file.close()
+        if self.path is not None and isinstance(error, Exception):
+            error.add_note(f"{self.path} says which rows were rejected until then, and why")
 
-    def _write(self, rows: list[Reject]) -> None:
+    def _take(self, rows: list[Reject]) -> None:
+        super()._take(rows)
+        with self._writing():
+            (self._writer or self._open()).writerows(rows)
+        if self._to.most:
+            self._to.most.check(self.rejected, None)
+
+    def _open(self) -> "Writer":
+        if self._to.path is None:
+            path, file = _rejects_folder.new_file(self._table)
+        else:
+            path = os.fspath(self._to.path)
+            file = _outputs.open_at_once(path, overwrite=self._to.overwrite, inputs=self._inputs)
+        self._stream = self._file.enter_context(os.fdopen(file, "w", encoding="utf-8", newline=""))
+        self.path = path
+        self._writer = csv.writer(self._stream, lineterminator="\n")
+        self._writer.writerow(HEADER)
+        return self._writer
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
         try:
-            if self._writer is None:
-                file = open(self.path, "w", encoding="utf-8", newline="")  # noqa: SIM115
-                self._writer = csv.writer(self._file.enter_context(file), lineterminator="\n")
-                self._writer.writerow(HEADER)
-            self._writer.writerows(rows)
+            yield
+        except IoError:
+            raise
         except OSError as error:
             raise IoError(
                 f"cannot write rejected rows to {self.path}: {error.strerror}; name another file"
             ) from error
-
-    def _row_in_file(self, source: str, row: int) -> int:
-        """The number in its file of a row that the core counted as number `row`."""
-        malformed = self._malformed_rows.get(source)
-        if not malformed:
-            return row
-        # malformed[i] - i is the core's number of the first good row after the i-th malformed
-        # one; it never falls, so the malformed rows before `row` can be counted by bisection.
-        return row + bisect_right(range(len(malformed)), row, key=lambda i: malformed[i] - i)

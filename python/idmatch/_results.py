@@ -4,11 +4,25 @@ from datetime import datetime
 from typing import NamedTuple
 
 
+class Detected(NamedTuple):
+    """How a source is written: as was said, or else as was detected."""
+
+    format: str
+    """"parquet", "orc", "csv", "json lines" or "arrow"."""
+    delimiter: str | None
+    """Between values of CSV."""
+    encoding: str | None
+    """Of CSV."""
+    dates: str | None
+    """The type of a column of dates; of text and whole numbers their format. None where there is
+    no such column."""
+
+
 class LoadReport(NamedTuple):
     """What a load or an upsert did."""
 
     rows: int
-    """Rows read, rejected ones included."""
+    """Rows read, rejected ones included; of a column of lists, a row for each value."""
     rejected: int
     """Rows that break the rules and were not taken."""
     seconds: float
@@ -20,6 +34,8 @@ class LoadReport(NamedTuple):
     sources differ, none where there was no source to read."""
     hex_columns: list[str]
     """Columns of fixed-size binary, whose identifiers were read as lowercase hex."""
+    detected: list[Detected]
+    """How the sources are written, each way once."""
     repeated: bool = False
     """Whether nothing was read: an earlier load with the same key has done it, and `rows` and
     `rejected` are its own."""
@@ -60,6 +76,10 @@ class EraseReport(NamedTuple):
     """The CSV file that names every rejected row; None when there is none."""
     hex_columns: list[str]
     """Columns of fixed-size binary, whose identifiers were read as lowercase hex."""
+    detected: list[Detected]
+    """How the sources are written, each way once."""
+    columns: dict[str, list[str]]
+    """The columns that were read, as of a load."""
 
 
 class CopyReport(NamedTuple):

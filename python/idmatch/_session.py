@@ -6,6 +6,7 @@ from typing import Self
 
 from . import _core, _operations
 from ._csv_options import Csv
+from ._rejects import RejectsTo
 from ._results import Committed, LoadReport
 from ._types import Columns, Path, Source
 from ._written import written
@@ -61,14 +62,14 @@ class Session:
         Raises Expired after the commit or the abort, and what `Table.load` raises.
         """
         if self._is_repeated:
-            return LoadReport(0, 0, 0.0, None, {}, [], repeated=True)
+            return LoadReport(0, 0, 0.0, None, {}, [], [], repeated=True)
         report, malformed = _operations.add(
             self._core,
             self._table,
             source,
             columns,
             strict,
-            rejects,
+            RejectsTo(rejects),
             written(date_format, tz, dated, csv),
         )
         self._malformed.append(malformed)

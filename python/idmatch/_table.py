@@ -9,6 +9,7 @@ from . import _copy, _core, _operations
 from ._csv_options import Csv
 from ._errors import InvalidArgument
 from ._reads import TableReads
+from ._rejects import MaxRejects, RejectsTo
 from ._results import CopyReport, EraseReport, Finding, LoadReport, RepairReport
 from ._session import Session
 from ._times import Moment, millis_or_none, observed_at
@@ -39,6 +40,7 @@ class Table(TableReads):
         columns: Columns = (),
         strict: bool = False,
         rejects: Path | None = None,
+        max_rejects: int | str | None = None,
         replace: bool = False,
         key: str | None = None,
         date_format: str | None = None,
@@ -66,10 +68,14 @@ class Table(TableReads):
 
         `csv` says how CSV is written where that is not detected: `Csv(encoding="latin-1")`.
 
-        Rows that break the rules are rejected. The CSV file `rejects` (by default
-        `<table>.rejects.csv` in the working directory) lists them with file, row, column and
-        reason; the first one creates it. With `strict` the first one raises BadInput and nothing
-        is loaded.
+        Rows that break the rules are rejected. A CSV file lists them with file, row, column and
+        reason, for its owner only; the first one creates it. It is `rejects`, which must not exist
+        yet, or one of 30 days in `<store>.rejects/` (for servers in
+        `$XDG_STATE_HOME/idmatch/rejects/`). With `strict` the first one raises BadInput, and so do
+        more than `max_rejects`, a number or a share such as "1%". Then nothing is loaded: for
+        servers, all rows are judged before the first is sent, and wait in a temporary file.
+
+        A column of lists is a row for each of its values, as in SQL's UNNEST; one column may be so.
 
         A load follows the table that it has found, also where that is renamed meanwhile.
 
@@ -81,7 +87,8 @@ class Table(TableReads):
         A `key` of at most 128 bytes names the load, for retries: for 24 h a load of this table with
         the same key reads nothing, and returns the figures of the first (`repeated`).
 
-        Raises SourceError when the source cannot be read, InvalidArgument when a column is
+        Raises SourceError when the source cannot be read, is damaged, or changed while it was read,
+        InvalidArgument when a column is
         missing or cannot be guessed, or for the key of another kind of write, TableNotFound if the
         table is dropped meanwhile, Busy while another process writes the store or another session
         replaces the table, Unsupported for `replace` on servers.
@@ -91,7 +98,7 @@ class Table(TableReads):
             source,
             columns,
             strict,
-            rejects,
+            RejectsTo(rejects, most=None if max_rejects is None else MaxRejects.parse(max_rejects)),
             how=written(date_format, tz, dated, csv),
             replace=replace,
             key=key,
@@ -138,7 +145,8 @@ class Table(TableReads):
         """
         always = _is_always(durability)
         how = written(date_format, tz, dated, csv)
-        return _operations.upsert(self._core, source, columns, strict, rejects, always, how)
+        to = RejectsTo(rejects)
+        return _operations.upsert(self._core, source, columns, strict, to, always, how)
 
     def upsert_one(
         self,
@@ -196,7 +204,8 @@ class Table(TableReads):
         process writes the store, and what `load` raises.
         """
         moment = millis_or_none(at)
-        return _operations.erase_from(self._core, source, columns, moment, strict, rejects, csv)
+        to = RejectsTo(rejects)
+        return _operations.erase_from(self._core, source, columns, moment, strict, to, csv)
 
     def alter(self, *, retention: str | None) -> None:
         """Changes how long an observation is shown, such as "13mo"; None removes the limit.

@@ -9,6 +9,7 @@ mod answers;
 mod copies;
 mod errors;
 mod interrupt;
+mod judge;
 mod matches;
 mod parquet;
 mod place;
@@ -30,6 +31,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 mod _core {
     #[pymodule_export]
     use crate::copies::copy_table;
+    #[pymodule_export]
+    use crate::judge::judge;
     #[pymodule_export]
     use crate::matches::Match;
     #[pymodule_export]

@@ -73,7 +73,7 @@ impl Match {
         PyTable::try_new(batches.or_raise(py)?, match_schema(self.by))?.into_pyarrow(py)
     }
 
-    /// Writes the matches to a Parquet file, which gets its name when it is complete.
+    /// Writes the matches as Parquet to a file or a FIFO that exists.
     fn write_parquet(&self, py: Python<'_>, path: PathBuf, compression: &str) -> PyResult<()> {
         let compression = parquet::compression(compression).or_raise(py)?;
         let write = |stop: &AtomicBool| {

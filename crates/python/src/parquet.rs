@@ -15,13 +15,11 @@ use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::SerializedFileWriter;
-use std::fs::{File, Permissions};
+use std::fs::File;
 use std::io::BufWriter;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
-use tempfile::Builder;
 
 /// Rows of a row group. Each lane holds one encoded row group in memory.
 const GROUP_ROWS: usize = 1 << 18;
@@ -47,8 +45,7 @@ pub(crate) fn compression(name: &str) -> Result<Compression> {
     })
 }
 
-/// Writes a match to a file, which gets its name when it is complete. A failure, or `stop`, leaves
-/// no file behind.
+/// Writes a match to a file or a FIFO that exists. `stop` ends it.
 pub(crate) fn write(
     matched: &dyn Match,
     by: Side,
@@ -59,19 +56,10 @@ pub(crate) fn write(
     let cannot_write = |e: ParquetError| {
         Error::with_source(ErrorKind::Io, format!("cannot write {}", path.display()), e)
     };
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let unfinished = Builder::new()
-        .permissions(Permissions::from_mode(0o666))
-        .prefix(".idmatch-")
-        .suffix(".parquet.tmp")
-        .tempfile_in(directory.unwrap_or(Path::new(".")))
-        .map_err(|e| cannot_write(e.into()))?;
-    let file = unfinished.as_file().try_clone().map_err(|e| cannot_write(e.into()))?;
+    let file = File::options().write(true).open(path).map_err(|e| cannot_write(e.into()))?;
     let sink = ParquetSink::new(file, match_schema(by), compression, stop).map_err(cannot_write)?;
     matched.write(&sink)?;
-    sink.finish().map_err(cannot_write)?;
-    unfinished.persist(path).map_err(|e| cannot_write(e.error.into()))?;
-    Ok(())
+    sink.finish().map_err(cannot_write)
 }
 
 /// The file, which takes one row group at a time.

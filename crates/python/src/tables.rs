@@ -56,6 +56,16 @@ impl Table {
         Err(raise(py, &Error::new(ErrorKind::InvalidArgument, text)))
     }
 
+    /// Runs long work on a table as [`interruptible`] does; Ctrl-C cancels the calls of the table.
+    fn stoppable<T: Send>(
+        &self,
+        py: Python<'_>,
+        table: &idmatch_store::Table,
+        work: impl FnOnce(&idmatch_store::Table, &AtomicBool) -> T + Send,
+    ) -> PyResult<T> {
+        interruptible(py, |stop| work(&table.with_call(self.place.call(stop)), stop))
+    }
+
     /// Where the table is.
     pub(crate) fn place(&self) -> &Place {
         &self.place
@@ -92,6 +102,18 @@ impl Table {
         self.table.name().as_str()
     }
 
+    /// The path or the address of the store, without what is secret.
+    #[getter]
+    fn store_path(&self) -> &str {
+        &self.place.path
+    }
+
+    /// Whether the store is on servers.
+    #[getter]
+    fn is_remote(&self) -> bool {
+        self.place.is_remote
+    }
+
     #[getter]
     fn keep(&self, py: Python<'_>) -> PyResult<&'static str> {
         let reader = Reader(self);
@@ -112,7 +134,7 @@ impl Table {
     fn alter(&self, py: Python<'_>, retention: Option<&str>) -> PyResult<()> {
         let table = self.written(py)?;
         let retention = retention.map(Period::parse).transpose().or_raise(py)?;
-        stoppable(py, table, |table, _| table.set_retention(retention))?.or_raise(py)
+        self.stoppable(py, table, |table, _| table.set_retention(retention))?.or_raise(py)
     }
 
     /// Upserts all sources; returns (rows read, rows rejected).
@@ -136,14 +158,14 @@ impl Table {
             table.upsert(&ingest.judged(source), durability)?;
             Ok((ingest.rows(), ingest.rejected()))
         };
-        let upserted = if short {
+        let upserted = if short && self.place.writer_wait.is_zero() {
             // Read with the GIL: among many threads, it is then released and awaited only once.
             let never = AtomicBool::new(false);
             let mut source = PySource::new(iterator, raised.clone(), &never);
             let read = ReadSource::read(&mut source);
             read.and_then(|mut read| py.detach(|| run(table, &mut read)))
         } else {
-            stoppable(py, table, |table, stop| {
+            self.stoppable(py, table, |table, stop| {
                 run(table, &mut PySource::new(iterator, raised.clone(), stop))
             })?
         };
@@ -168,13 +190,16 @@ impl Table {
             Some(Date::Millis(millis)) => of_millis(millis),
             Some(Date::Text(text)) => Arc::new(StringArray::from(vec![text])),
         };
-        let upsert = || {
+        let upsert = |table: &idmatch_store::Table| {
             let mut no_rejects = NoRejects;
             let ingest = Ingest::new(true, now, &mut no_rejects);
             let mut source = OneObservation::new(id, partner_id, seen_at)?;
             table.upsert(&ingest.judged(&mut source), always.then_some(Durability::Always))
         };
-        py.detach(upsert).or_raise(py)
+        if self.place.writer_wait.is_zero() {
+            return py.detach(|| upsert(table)).or_raise(py);
+        }
+        self.stoppable(py, table, |table, _| upsert(table))?.or_raise(py)
     }
 
     /// Erases all targets; returns (rows read, rejected, erased by id, by partner_id).
@@ -192,7 +217,7 @@ impl Table {
         let mut rejects = PyRejects::new(on_rejects, raised.clone());
         let now = now();
         let at = at.map(SeenAt::from_millis).transpose().or_raise(py)?.unwrap_or(now);
-        let erased = stoppable(py, table, |table, stop| {
+        let erased = self.stoppable(py, table, |table, stop| {
             let mut source = PySource::new(iterator, raised.clone(), stop);
             let ingest = Ingest::new(strict, now, &mut rejects);
             let erased = table.erase(&ingest.targets(&mut source, at)?, at)?;
@@ -323,20 +348,21 @@ impl Table {
     /// Compacts the table.
     fn compact(&self, py: Python<'_>) -> PyResult<()> {
         let table = self.written(py)?;
-        stoppable(py, table, |table, _| table.compact())?.or_raise(py)
+        self.stoppable(py, table, |table, _| table.compact())?.or_raise(py)
     }
 
     /// Checks the table; returns problems as (place, problem).
     fn verify(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
         let table = self.written(py)?;
-        let findings = stoppable(py, table, |table, _| table.verify())?.or_raise(py)?;
+        let findings = self.stoppable(py, table, |table, _| table.verify())?.or_raise(py)?;
         Ok(findings.into_iter().map(|finding| (finding.place, finding.problem)).collect())
     }
 
     /// Repairs the table; returns problems as (place, problem), and the most rows lost.
     fn repair(&self, py: Python<'_>, accept_loss: bool) -> PyResult<(Vec<(String, String)>, u64)> {
         let table = self.written(py)?;
-        let repaired = stoppable(py, table, |table, _| table.repair(accept_loss))?.or_raise(py)?;
+        let repaired =
+            self.stoppable(py, table, |table, _| table.repair(accept_loss))?.or_raise(py)?;
         let findings = repaired.findings.into_iter().map(|found| (found.place, found.problem));
         Ok((findings.collect(), repaired.lost_at_most))
     }
@@ -369,13 +395,4 @@ impl Table {
         let class = py.import("idmatch._results")?.getattr("TableStats")?;
         Ok((class.call((), Some(&shown))?, oldest, newest))
     }
-}
-
-/// Runs long work on a table as [`interruptible`] does; Ctrl-C cancels the calls of the table.
-fn stoppable<T: Send>(
-    py: Python<'_>,
-    table: &idmatch_store::Table,
-    work: impl FnOnce(&idmatch_store::Table, &AtomicBool) -> T + Send,
-) -> PyResult<T> {
-    interruptible(py, |stop| work(&table.with_call(Call::default().cancelled_by(stop)), stop))
 }

@@ -22,7 +22,7 @@ _NOT_CONFIRMED = 1
 
 def create(options: Namespace) -> int:
     """`idmatch create`"""
-    with _store.open(options.store) as store:
+    with _store.open(options.store, wait=options.wait) as store:
         table, is_new = make_table(
             store, options.table, options.keep, options.retention, options.expected_rows
         )
@@ -37,7 +37,7 @@ def create(options: Namespace) -> int:
 def alter(options: Namespace) -> int:
     """`idmatch alter`"""
     after = None if options.retention == "none" else options.retention
-    with open_existing(options.store) as store:
+    with open_existing(options.store, options.wait) as store:
         table = store.table(options.table)
         before = table.retention
         hidden = 0
@@ -66,7 +66,7 @@ def alter(options: Namespace) -> int:
 
 def rename(options: Namespace) -> int:
     """`idmatch rename`"""
-    with open_existing(options.store) as store:
+    with open_existing(options.store, options.wait) as store:
         change = store.swap_tables if options.swap else store.rename_table
         change(options.old, options.new)
     if options.json:
@@ -81,7 +81,7 @@ def rename(options: Namespace) -> int:
 def drop(options: Namespace) -> int:
     """`idmatch drop`"""
     shown: dict[str, object] = {"name": options.table, "dry_run": options.dry_run}
-    with open_existing(options.store) as store:
+    with open_existing(options.store, options.wait) as store:
         table = store.table(options.table)
         if options.dry_run:
             shown["removed"] = removed = table._core.count(None)

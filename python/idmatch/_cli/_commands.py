@@ -3,12 +3,14 @@
 Each command returns an exit code; errors are raised.
 """
 
+import sys
 import time
 from argparse import Namespace
 from collections.abc import Mapping
+from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, cast
 
-from idmatch import _store
+from idmatch import _outputs, _store
 from idmatch._core import explain_address, format_instant
 from idmatch._errors import InvalidArgument
 from idmatch._lazy import LazyModule
@@ -19,9 +21,9 @@ from idmatch._times import to_millis
 
 from ._catalog import alter, create, drop, rename
 from ._copy import copy
-from ._inputs import csv_of
+from ._inputs import csv_of, local_inputs
 from ._lab import lab
-from ._output import print_columns, print_json, say_guessed, say_hex, warn
+from ._output import detected_as_json, print_columns, print_json, say_read, warn
 from ._parser import Command
 from ._progress import watched
 from ._stores import open_existing
@@ -42,6 +44,12 @@ _FOUND_PROBLEMS = 1
 def match(options: Namespace) -> int:
     """`idmatch match`"""
     started = time.perf_counter()
+    if options.output == "-" and options.json:
+        raise InvalidArgument("--json and -o - both write to standard output; use one of them")
+    if options.output:
+        # Before the work, not after it.
+        inputs = local_inputs([options.population])
+        _outputs.check(options.output, overwrite=options.overwrite, inputs=inputs)
     with open_existing(options.store) as store, watched([options.population]) as sources:
         result = store.table(options.table).match(
             sources,
@@ -53,7 +61,7 @@ def match(options: Namespace) -> int:
             csv=csv_of(options),
         )
         if options.output:
-            result.write_parquet(options.output)
+            result.write_parquet(options.output, overwrite=options.overwrite)
     figures: dict[str, int | float] = {
         "population": result.population,
         "matched": result.matched,
@@ -64,17 +72,27 @@ def match(options: Namespace) -> int:
     if options.json:
         document: dict[str, object] = {**figures, "columns": result.columns}
         document["hex_columns"] = result.hex_columns
+        document["detected"] = detected_as_json(result.detected)
+        document["is_guess_unmatched"] = result.is_guess_unmatched
         if options.explain:
             document["plan"] = [step._asdict() for step in result.plan]
         print_json(document)
         return _DONE
-    say_guessed("matching by", {"": result.columns}, named=[""] if options.column else [])
-    say_hex(result.hex_columns)
+    role = options.by.replace("-", "_")
+    named = [role] if options.column else []
+    say_read(result.detected, {role: result.columns}, named, result.hex_columns)
+    if result.is_guess_unmatched:
+        warn(
+            "none of the population's first 10,000 identifiers is in the table, and their column "
+            "was guessed; name another with --column, or the other side with --by"
+        )
     shown = figures | {"rate": f"{result.rate:.2%}"}
-    print_columns(["", ""], [[key, _grouped(value)] for key, value in shown.items()])
-    if options.explain:
-        steps = [[s.how, _grouped(s.requests), _grouped(s.keys), s.why] for s in result.plan]
-        print_columns(["read", "requests", "keys", "because"], steps)
+    # The matches may go to standard output.
+    with redirect_stdout(sys.stderr if options.output == "-" else sys.stdout):
+        print_columns(["", ""], [[key, _grouped(value)] for key, value in shown.items()])
+        if options.explain:
+            steps = [[s.how, _grouped(s.requests), _grouped(s.keys), s.why] for s in result.plan]
+            print_columns(["read", "requests", "keys", "because"], steps)
     return _DONE
 
 
@@ -144,7 +162,7 @@ def verify(options: Namespace) -> int:
         if has_files
         else []
     )
-    with open_existing(options.store) as store:
+    with open_existing(options.store, options.wait) as store:
         names = [options.table] if options.table else store.tables()
         if options.repair:
             return _repair(recovered, {name: store.table(name) for name in names}, options)
@@ -193,7 +211,7 @@ def _repair(recovered: list[Finding], tables: dict[str, Table], options: Namespa
 def compact(options: Namespace) -> int:
     """`idmatch compact`"""
     started = time.perf_counter()
-    with open_existing(options.store) as store:
+    with open_existing(options.store, options.wait) as store:
         names = [options.table] if options.table else store.tables()
         tables = [store.table(name) for name in names]
         changes = []
@@ -243,7 +261,9 @@ def restore(options: Namespace) -> int:
 def sample(options: Namespace) -> int:
     """`idmatch sample`"""
     started = time.perf_counter()
-    made = _sample.generate(options.directory, options.people, options.partners, options.seed)
+    made = _sample.generate(
+        options.directory, options.people, options.partners, options.seed, options.overwrite
+    )
     seconds = round(time.perf_counter() - started, 3)
     if options.json:
         print_json({"files": made.rows_by_file, "seconds": seconds})

@@ -26,12 +26,12 @@ def copy(options: Namespace) -> int:
     with open_existing(options.source) as source:
         names = options.tables or source.tables()
         if not names:
-            raise NotAStore(f"there is no table in {options.source}; nothing to copy")
+            raise NotAStore(f"there is no table in {source.path}; nothing to copy")
         if options.name in (None, *names) and _is_same(options.source, options.destination):
             raise InvalidArgument("both stores are the same; name another, or --as another table")
         # A missing table raises before anything is copied.
         tables = [source.table(name) for name in names]
-        with _store.open(options.destination) as destination:
+        with _store.open(options.destination, wait=options.wait) as destination:
             reports = [_copy_one(table, destination, options) for table in tables]
     seconds = round(time.perf_counter() - started, 3)
     if options.json:

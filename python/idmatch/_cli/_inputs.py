@@ -1,8 +1,11 @@
-"""Options that say how inputs are written."""
+"""Options that say how inputs are written, and what they are read as."""
 
 import argparse
+from collections.abc import Sequence
 
+from idmatch import _core
 from idmatch._csv_options import Csv
+from idmatch._errors import InvalidArgument
 
 
 def add_csv(command: argparse.ArgumentParser) -> None:
@@ -45,6 +48,28 @@ def csv_of(options: argparse.Namespace) -> Csv:
     )
 
 
+def add_rejects(command: argparse.ArgumentParser) -> None:
+    """Where rejected rows go."""
+    command.add_argument("--strict", action="store_true", help="stop at the first bad row")
+    command.add_argument(
+        "--rejects",
+        metavar="FILE",
+        help="CSV file for bad rows, or - (default: one in STORE.rejects/)",
+    )
+    command.add_argument("--overwrite", action="store_true", help="replace FILE if it exists")
+
+
+def local_inputs(paths: Sequence[str]) -> list[str]:
+    """The files of this machine among what these paths, globs and URLs stand for.
+
+    Raises SourceError where there is none.
+    """
+    from idmatch._sources import find
+
+    local = [source.local_path for source in find(list(paths))]
+    return [path for path in local if path is not None]
+
+
 def add_dates(command: argparse.ArgumentParser) -> None:
     """How dates are written."""
     command.add_argument(
@@ -57,3 +82,11 @@ def add_dates(command: argparse.ArgumentParser) -> None:
         "--tz", metavar="ZONE", help="of local times, such as Europe/Paris (default: UTC)"
     )
     command.add_argument("--dated", metavar="DATE", help="of all rows, in place of a column")
+
+
+def size(text: str) -> int:
+    """A number such as 400M; for argparse."""
+    try:
+        return _core.parse_size(text)
+    except InvalidArgument as error:
+        raise argparse.ArgumentTypeError(str(error)) from error

@@ -10,7 +10,7 @@ from idmatch import _core
 from idmatch._errors import Busy, Error, InvalidArgument, Unsupported
 
 from . import _commands
-from ._output import print_json
+from ._output import hide_secrets_of, print_json, printable, warn
 from ._parser import parser
 
 _DONE = 0
@@ -42,7 +42,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns 130 after Ctrl-C and 141 after a broken pipe, as shells show these signals.
     """
     typed = parser(_commands.COMMANDS)
-    options = typed.parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    # Also of an option as in --output=URL.
+    hide_secrets_of([part for word in given for part in (word, word.partition("=")[2])])
+    options = typed.parse_args(given)
     if options.run is None:
         typed.print_help()
         return _DONE
@@ -80,10 +83,10 @@ def _as_json(error: Exception) -> dict[str, object]:
     since = values.pop("since_millis", None)
     if isinstance(since, int):
         values["since"] = _core.format_instant(since)
-    return {"type": kind, "message": str(error), **values}
+    return {"type": kind, "message": printable(str(error)), **values}
 
 
 def _fail(error: BaseException, code: int, reason: str | None = None) -> int:
     reasons = "; ".join([reason or str(error), *getattr(error, "__notes__", [])])
-    print(f"idmatch: error: {' '.join(reasons.split())}", file=sys.stderr)
+    warn(f"error: {reasons}")
     return code

@@ -6,6 +6,11 @@ from argparse import Namespace
 from collections.abc import Collection, Mapping, Sequence
 
 from idmatch._errors import InvalidArgument
+from idmatch._results import Detected
+from idmatch._text import escaped, scrubbed, shown
+
+# The URLs of the command line.
+_URLS: list[str] = []
 
 
 def print_json(document: Mapping[str, object]) -> None:
@@ -13,23 +18,41 @@ def print_json(document: Mapping[str, object]) -> None:
     print(json.dumps(document, ensure_ascii=False))
 
 
-def say_guessed(what: str, columns: Mapping[str, Sequence[str]], named: Collection[str]) -> None:
-    """Prints a line on stderr about guessed columns: columns of roles not in `named`."""
-    guessed = [
-        " and ".join(f'"{_shown(name)}"' for name in names)
-        + (f" as {role}" if len(columns) > 1 else "")
+def say_read(
+    detected: Sequence[Detected],
+    columns: Mapping[str, Sequence[str]],
+    named: Collection[str],
+    hex_columns: Sequence[str],
+) -> None:
+    """Prints a line on stderr about how sources were read; roles not in `named` were guessed."""
+    if not detected:
+        return
+    roles = [
+        f"{role} from {_quoted(names)}{'' if role in named else ' (guessed)'}"
         for role, names in columns.items()
-        if names and role not in named
+        if names
     ]
-    if guessed:
-        warn(f"{what} column {', '.join(guessed)}")
+    formats = list(dict.fromkeys(_format(one) for one in detected))
+    dates = list(dict.fromkeys(one.dates for one in detected if one.dates))
+    also = [f"dates as {' and '.join(dates)}"] if dates else []
+    if hex_columns:
+        also.append(f"fixed-size binary {_quoted(hex_columns)} as lowercase hex")
+    warn(f"read {' and '.join(formats)}: {', '.join(roles + also)}")
 
 
-def say_hex(columns: Sequence[str]) -> None:
-    """Prints a line on stderr about columns that were read as hex, if there are any."""
-    if columns:
-        names = " and ".join(f'"{_shown(name)}"' for name in columns)
-        warn(f"reading fixed-size binary column {names} as lowercase hex")
+def detected_as_json(detected: Sequence[Detected]) -> list[dict[str, object]]:
+    """How sources were read, for a JSON document."""
+    return [one._asdict() for one in detected]
+
+
+def _format(detected: Detected) -> str:
+    if detected.format != "csv":
+        return detected.format
+    return f"csv (delimiter {detected.delimiter!r}, {detected.encoding})"
+
+
+def _quoted(names: Sequence[str]) -> str:
+    return " and ".join(f'"{shown(name)}"' for name in names)
 
 
 def print_columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -37,7 +60,7 @@ def print_columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
     Columns of numbers are right-aligned. Unprintable characters are printed as escapes.
     """
-    rows = [[_shown(cell) for cell in row] for row in rows]
+    rows = [[escaped(cell) for cell in row] for row in rows]
     lines = [header, *rows] if any(header) else rows
     columns = range(len(header))
     widths = [max((len(line[at]) for line in lines), default=0) for at in columns]
@@ -47,9 +70,19 @@ def print_columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         print("  ".join(cells).rstrip())
 
 
+def hide_secrets_of(urls: Sequence[str]) -> None:
+    """Has nothing that is printed on stderr say what is secret in these URLs."""
+    _URLS[:] = urls
+
+
+def printable(message: str) -> str:
+    """A message on one line, without control characters and secrets."""
+    return escaped(scrubbed(" ".join(message.split()), _URLS))
+
+
 def warn(message: str) -> None:
     """Prints a line on stderr."""
-    print(f"idmatch: {message}", file=sys.stderr)
+    print(f"idmatch: {printable(message)}", file=sys.stderr)
 
 
 def confirmed(change: str, question: str, options: Namespace) -> bool:
@@ -67,12 +100,6 @@ def confirmed(change: str, question: str, options: Namespace) -> bool:
         return True
     warn("nothing was changed")
     return False
-
-
-def _shown(text: str) -> str:
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _is_number(text: str) -> bool:

@@ -2,11 +2,13 @@
 
 import argparse
 from collections.abc import Callable, Mapping
+from typing import NoReturn
 
-from idmatch import __version__, _core
-from idmatch._errors import InvalidArgument
+from idmatch import __version__
 
-from ._inputs import add_csv, add_dates
+from ._inputs import add_csv, add_dates, add_rejects, size
+from ._output import printable
+from ._trials import add_lab, add_sample
 
 _SINCE = "start of the window, inside it: ISO 8601, or a period before now such as 90d or 13mo"
 _UNTIL = "end of the window, outside it: like --since"
@@ -36,17 +38,25 @@ EXAMPLES: Mapping[str, str] = {
 Command = Callable[[argparse.Namespace], int]
 
 
+class _Parser(argparse.ArgumentParser):
+    """One whose errors show no secrets of misplaced addresses."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(printable(message))
+
+
 def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
     """A parser whose result has `run`: the function of the chosen command, or None."""
-    root = argparse.ArgumentParser(
+    root = _Parser(
         prog="idmatch",
         description="Match tables: which id goes with which partner ID, and since when.",
-        epilog="Exit codes: 0 done, 1 failed, 2 wrong usage, 3 done with rejected rows.",
+        epilog="Exit codes: 0 done, 1 failed, 2 wrong usage, 3 done with rejected rows, "
+        "75 another process writes the store.",
     )
     root.add_argument("--version", action="version", version=f"idmatch {__version__}")
     root.set_defaults(run=None)
     subparsers = root.add_subparsers(metavar="COMMAND")
-    common = argparse.ArgumentParser(add_help=False)
+    common = _Parser(add_help=False)
     common.add_argument(
         "--json", action="store_true", help="print one JSON document on stdout and nothing else"
     )
@@ -63,7 +73,7 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
         return added
 
     create = command("create", "Make an empty table.")
-    _add_store(create)
+    _add_store(create, writes=True)
     create.add_argument("table", metavar="TABLE")
     _add_table_options(create)
     create.set_defaults(keep="last")
@@ -95,7 +105,7 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
         help="show every setting of a cql:// address and its value, instead of tables",
     )
     alter = command("alter", "Change the retention of a table.")
-    _add_store(alter)
+    _add_store(alter, writes=True)
     alter.add_argument("table", metavar="TABLE")
     alter.add_argument(
         "--retention",
@@ -105,16 +115,16 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
     )
     _add_confirmation(alter, "how many observations it would hide")
     rename = command("rename", "Rename a table, or exchange the names of two.")
-    _add_store(rename)
+    _add_store(rename, writes=True)
     rename.add_argument("old", metavar="OLD", help="a table")
     rename.add_argument("new", metavar="NEW", help="its new name; with --swap, another table")
     rename.add_argument("--swap", action="store_true", help="exchange the names of both, at once")
     drop = command("drop", "Drop a table: remove it for good. Its erasures stay for its name.")
-    _add_store(drop)
+    _add_store(drop, writes=True)
     drop.add_argument("table", metavar="TABLE")
     _add_confirmation(drop, "how many observations it would remove")
     verify = command("verify", "Read and check everything that is stored.")
-    _add_store(verify)
+    _add_store(verify, writes=True)
     verify.add_argument("table", metavar="TABLE", nargs="?", help="check this table only")
     verify.add_argument(
         "--repair",
@@ -132,7 +142,7 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
     compact = command(
         "compact", "Compact tables: rewrite them as few large segments, without expired rows."
     )
-    _add_store(compact)
+    _add_store(compact, writes=True)
     compact.add_argument("table", metavar="TABLE", nargs="?", help="compact this table only")
     _add_copy(command("copy", "Copy tables to another store, in a directory or on servers."))
     backup = command("backup", "Back up a store: copy a consistent snapshot of it.")
@@ -147,13 +157,13 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
         action="store_false",
         help="do not read every file of the backup first; opens its files' headers only",
     )
-    _add_lab(command("lab", "Run a Cassandra cluster on this machine, to try things out."))
-    _add_sample(command("sample", "Make sample data: a population, a CRM and match tables."))
+    add_lab(command("lab", "Run a Cassandra cluster on this machine, to try things out."))
+    add_sample(command("sample", "Make sample data: a population, a CRM and match tables."))
     return root
 
 
 def _add_load(load: argparse.ArgumentParser) -> None:
-    _add_store(load)
+    _add_store(load, writes=True)
     load.add_argument("table", metavar="TABLE")
     load.add_argument("files", metavar="FILES", nargs="+", help=_FILES)
     _add_columns(load, "FILES")
@@ -166,14 +176,21 @@ def _add_load(load: argparse.ArgumentParser) -> None:
     load.add_argument(
         "--force", action="store_true", help="--replace also where most rows of the table would go"
     )
-    load.add_argument("--strict", action="store_true", help="stop at the first bad row")
+    add_rejects(load)
     load.add_argument(
-        "--rejects", metavar="FILE", help="CSV file for bad rows (default: TABLE.rejects.csv)"
+        "--max-rejects",
+        metavar="N|P%",
+        help="load nothing where more rows are bad: a number, or a share such as 1%%",
+    )
+    load.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="store nothing; read all, and show columns, first rows, bad rows and the disk needed",
     )
 
 
 def _add_upsert(upsert: argparse.ArgumentParser) -> None:
-    _add_store(upsert)
+    _add_store(upsert, writes=True)
     upsert.add_argument("table", metavar="TABLE")
     upsert.add_argument(
         "file",
@@ -192,6 +209,12 @@ def _add_upsert(upsert: argparse.ArgumentParser) -> None:
         help="each batch on disk before the next is read, or within 100 ms",
     )
     upsert.add_argument(
+        "--ack",
+        action="store_true",
+        help="with -, print {rows, through} after each durable batch: all rows of the stream up to "
+        "number `through` are stored, or in the file of rejects",
+    )
+    upsert.add_argument(
         "--create",
         action="store_true",
         help="make a missing table, without a retention and with the newest date of each pair",
@@ -199,14 +222,11 @@ def _add_upsert(upsert: argparse.ArgumentParser) -> None:
     _add_columns(upsert, "FILE")
     add_dates(upsert)
     add_csv(upsert)
-    upsert.add_argument("--strict", action="store_true", help="stop at the first bad row")
-    upsert.add_argument(
-        "--rejects", metavar="FILE", help="CSV file for bad rows (default: TABLE.rejects.csv)"
-    )
+    add_rejects(upsert)
 
 
 def _add_erase(erase: argparse.ArgumentParser) -> None:
-    _add_store(erase)
+    _add_store(erase, writes=True)
     erase.add_argument("table", metavar="TABLE")
     erase.add_argument("file", metavar="FILE", nargs="?", help=f"{_FILES}; needs --columns")
     add_csv(erase)
@@ -223,10 +243,7 @@ def _add_erase(erase: argparse.ArgumentParser) -> None:
         metavar="ID,PARTNER_ID",
         help="the columns of FILE; either may be left out: `email` or `,uid`",
     )
-    erase.add_argument("--strict", action="store_true", help="stop at the first bad row")
-    erase.add_argument(
-        "--rejects", metavar="FILE", help="CSV file for bad rows (default: TABLE.rejects.csv)"
-    )
+    add_rejects(erase)
 
 
 def _add_match(match: argparse.ArgumentParser) -> None:
@@ -252,8 +269,12 @@ def _add_match(match: argparse.ArgumentParser) -> None:
     match.add_argument("--since", metavar="T", help=_SINCE)
     match.add_argument("--until", metavar="T", help=_UNTIL)
     match.add_argument(
-        "-o", "--output", metavar="OUT.parquet", help="write the matches to this file"
+        "-o",
+        "--output",
+        metavar="OUT.parquet",
+        help="write the matches to this file or FIFO, or - for standard output",
     )
+    match.add_argument("--overwrite", action="store_true", help="replace OUT.parquet if it exists")
     match.add_argument(
         "--explain", action="store_true", help="print how the population was read, and why"
     )
@@ -265,13 +286,14 @@ def _add_lookup(lookup: argparse.ArgumentParser) -> None:
     lookup.add_argument("--id", metavar="X", help="show its partner IDs")
     lookup.add_argument("--partner-id", metavar="Y", help="show its ids; with --id, the last date")
     lookup.add_argument("--since", metavar="T", help=_SINCE)
-    lookup.add_argument("--limit", metavar="N", type=_size, help="show only the newest N")
+    lookup.add_argument("--limit", metavar="N", type=size, help="show only the newest N")
 
 
 def _add_copy(copy: argparse.ArgumentParser) -> None:
     place = "a directory, or cql://HOST,HOST/KEYSPACE"
     copy.add_argument("source", metavar="SRC", help=place)
     copy.add_argument("destination", metavar="DST", help=f"{place}; created if missing")
+    _add_wait(copy)
     copy.add_argument("tables", metavar="TABLE", nargs="*", help="copy these (default: all)")
     copy.add_argument("--as", dest="name", metavar="NAME", help="copy one TABLE to this name")
     copy.add_argument(
@@ -287,58 +309,10 @@ def _add_copy(copy: argparse.ArgumentParser) -> None:
     copy.add_argument(
         "--portion",
         metavar="ROWS",
-        type=_size,
+        type=size,
         default="20M",
         help="rows of one load; a crash loses at most one of them (default: 20M)",
     )
-
-
-def _add_sample(sample: argparse.ArgumentParser) -> None:
-    sample.add_argument("directory", metavar="DIR")
-    sample.add_argument("--people", metavar="N", type=_size, default=1_000_000)
-    sample.add_argument("--partners", metavar="N", type=_size, default=3)
-    sample.add_argument("--seed", metavar="N", type=int, default=7)
-
-
-def _add_lab(lab: argparse.ArgumentParser) -> None:
-    actions = lab.add_subparsers(metavar="ACTION", required=True, dest="action")
-    common = argparse.ArgumentParser(add_help=False)
-    common.add_argument(
-        "--dir",
-        metavar="DIR",
-        help="where the nodes keep their data (default: in the user's cache)",
-    )
-    # A default would overwrite an option given before the action.
-    common.add_argument(
-        "--json",
-        action="store_true",
-        default=argparse.SUPPRESS,
-        help="print one JSON document on stdout and nothing else",
-    )
-
-    def action(name: str, description: str) -> argparse.ArgumentParser:
-        return actions.add_parser(name, parents=[common], help=description, description=description)
-
-    up = action("up", "Start the cluster, or those of its nodes that do not run.")
-    up.add_argument("--nodes", metavar="N", type=_size, default=1, help="how many (default: 1)")
-    up.add_argument(
-        "--heap", metavar="SIZE", type=_size, help="of each node (what it had, or 512Mi)"
-    )
-    up.add_argument(
-        "--network",
-        metavar="A.B.C",
-        default="127.0.0",
-        help="nodes listen on loopback addresses A.B.C.1, A.B.C.2 ... (default: 127.0.0)",
-    )
-    action("status", "Show the nodes.")
-    down = action("down", "Stop the cluster; its data stays.")
-    down.add_argument("--delete", action="store_true", help="delete its data too")
-    for name, description in (
-        ("kill", "Kill a node, as a crash does."),
-        ("freeze", "Hang a node: it keeps its connections and does not respond."),
-        ("resume", "Resume a hung node, or start one that does not run."),
-    ):
-        action(name, description).add_argument("node", metavar="N", type=int)
 
 
 def _add_columns(command: argparse.ArgumentParser, files: str) -> None:
@@ -357,7 +331,7 @@ def _add_table_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--expected-rows",
         metavar="N",
-        type=_size,
+        type=size,
         help="on servers: the rows that a new table is made for, such as 400M",
     )
 
@@ -369,12 +343,15 @@ def _add_confirmation(command: argparse.ArgumentParser, effect: str) -> None:
     )
 
 
-def _add_store(command: argparse.ArgumentParser) -> None:
+def _add_store(command: argparse.ArgumentParser, writes: bool = False) -> None:
     command.add_argument("store", metavar="STORE", help="a directory, or cql://HOST,HOST/KEYSPACE")
+    if writes:
+        _add_wait(command)
 
 
-def _size(text: str) -> int:
-    try:
-        return _core.parse_size(text)
-    except InvalidArgument as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
+def _add_wait(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--wait",
+        metavar="TIME",
+        help="how long to wait while another process writes the store, such as 30s (default: not)",
+    )

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from rich.progress import Progress, TaskID
 
-    from idmatch._sources import OnMalformed, Source, Wanted
+    from idmatch._sources import OnMalformed, Opened, Source, Wanted
     from idmatch._types import Source as AnySource
 
 
@@ -85,12 +85,18 @@ class _Watched:
     def name(self) -> str:
         return self.source.name
 
-    def open(self, wanted: "Wanted", on_malformed: "OnMalformed | None") -> "pa.RecordBatchReader":
+    @property
+    def local_path(self) -> str | None:
+        return self.source.local_path
+
+    def open(self, wanted: "Wanted", on_malformed: "OnMalformed | None") -> "Opened":
         import pyarrow as pa
 
-        reader = self.source.open(wanted, on_malformed)
+        opened = self.source.open(wanted, on_malformed)
         self.progress.advance(self.bar)
-        return pa.RecordBatchReader.from_batches(reader.schema, self._counted(reader))
+        rows = self._counted(opened.reader)
+        reader = pa.RecordBatchReader.from_batches(opened.reader.schema, rows)
+        return opened._replace(reader=reader)
 
     def _counted(self, reader: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         for batch in reader:

@@ -1,5 +1,6 @@
 """Commands that change the rows of a table. Each returns an exit code; errors are raised."""
 
+import json
 import sys
 import time
 from argparse import Namespace
@@ -9,14 +10,17 @@ from typing import cast
 
 from idmatch import _operations, _store
 from idmatch._errors import InvalidArgument, TableNotFound
+from idmatch._rejects import MaxRejects, RejectsTo
 from idmatch._results import EraseReport, LoadReport
 from idmatch._store import Store
 from idmatch._table import Table
+from idmatch._times import millis_or_none
 from idmatch._written import written
 
 from ._catalog import make_table, new_table_told
+from ._dry_run import dry_run
 from ._inputs import csv_of
-from ._output import print_json, say_guessed, say_hex, warn
+from ._output import detected_as_json, print_json, say_read, warn
 from ._progress import watched
 from ._stores import open_existing
 
@@ -29,7 +33,9 @@ def load(options: Namespace) -> int:
     if options.force and not options.replace:
         raise InvalidArgument("--force is for --replace; name both")
     columns = _columns(options.columns, 2 if options.dated else 3)
-    with _store.open(options.store) as store:
+    if options.dry_run:
+        return dry_run(options, columns)
+    with _store.open(options.store, wait=options.wait) as store:
         is_address = _store.is_address(options.store)
         expected_rows = options.expected_rows
         if is_address and expected_rows is None and options.table not in store.tables():
@@ -53,7 +59,7 @@ def load(options: Namespace) -> int:
                 sources,
                 columns,
                 options.strict,
-                options.rejects,
+                _rejects_to(options),
                 how=written(options.date_format, options.tz, options.dated, csv_of(options)),
                 replace=options.replace,
                 before_commit=check,
@@ -73,7 +79,9 @@ def upsert(options: Namespace) -> int:
     if options.seen_at and not one:
         raise InvalidArgument("--seen-at is for one observation; rows have dates of their own")
     columns = _columns(options.columns, 3)
-    with _store.open(options.store, durability=options.durability) as store:
+    if options.ack and (options.file != "-" or options.json):
+        raise InvalidArgument("--ack is for FILE -, and writes JSON lines itself, without --json")
+    with _store.open(options.store, durability=options.durability, wait=options.wait) as store:
         table, is_new = _table_to_upsert(store, options)
         with new_table_told(table, is_new, options, fails_empty=False):
             report = _upsert_one(table, options) if one else _upsert(table, columns, options)
@@ -87,7 +95,7 @@ def erase(options: Namespace) -> int:
         raise InvalidArgument("name either FILE, or one target: --id, --partner-id or both")
     if options.columns and one:
         raise InvalidArgument("--columns is for the columns of FILE")
-    with open_existing(options.store) as store:
+    with open_existing(options.store, options.wait) as store:
         table = store.table(options.table)
         if one:
             return _show_erased(
@@ -98,13 +106,14 @@ def erase(options: Namespace) -> int:
                 "name the columns of FILE: --columns ID,PARTNER_ID, or one of them"
             )
         with watched([options.file]) as sources:
-            report = table.erase_from(
+            report = _operations.erase_from(
+                table._core,
                 sources,
-                columns=columns,
-                at=options.at,
-                strict=options.strict,
-                rejects=options.rejects,
-                csv=csv_of(options),
+                columns,
+                millis_or_none(options.at),
+                options.strict,
+                _rejects_to(options),
+                csv_of(options),
             )
         return _show_erased(report, options)
 
@@ -112,6 +121,8 @@ def erase(options: Namespace) -> int:
 def _upsert(table: Table, columns: list[str], options: Namespace) -> LoadReport:
     from idmatch._sources import ByteStream
 
+    how = written(options.date_format, options.tz, options.dated, csv_of(options))
+    to = _rejects_to(options)
     if options.file == "-":
         stream = ByteStream(cast("BufferedReader", sys.stdin.buffer), "standard input")
         return _operations.upsert_stream(
@@ -119,27 +130,30 @@ def _upsert(table: Table, columns: list[str], options: Namespace) -> LoadReport:
             stream,
             columns,
             options.strict,
-            options.rejects,
-            written(options.date_format, options.tz, options.dated, csv_of(options)),
+            to,
+            how,
+            _acknowledge if options.ack else None,
         )
     with watched([options.file]) as sources:
-        return table.upsert(
-            sources,
-            columns=columns,
-            strict=options.strict,
-            rejects=options.rejects,
-            date_format=options.date_format,
-            tz=options.tz,
-            dated=options.dated,
-            csv=csv_of(options),
-        )
+        return _operations.upsert(table._core, sources, columns, options.strict, to, False, how)
+
+
+def _acknowledge(rows: int, through: int) -> None:
+    print(json.dumps({"rows": rows, "through": through}), flush=True)
+
+
+def _rejects_to(options: Namespace) -> RejectsTo:
+    most = getattr(options, "max_rejects", None)
+    return RejectsTo(
+        options.rejects, options.overwrite, None if most is None else MaxRejects.parse(most)
+    )
 
 
 def _upsert_one(table: Table, options: Namespace) -> LoadReport:
     started = time.perf_counter()
     table.upsert_one(options.id, options.partner_id, options.seen_at)
     seconds = time.perf_counter() - started
-    return LoadReport(rows=1, rejected=0, seconds=seconds, rejects=None, columns={}, hex_columns=[])
+    return LoadReport(1, 0, seconds, None, {}, [], [])
 
 
 def _named(columns: Sequence[str]) -> list[str]:
@@ -173,11 +187,14 @@ def _show_report(
     if options.json:
         figures = {"rows": report.rows, "rejected": report.rejected, "seconds": seconds}
         columns = {"columns": report.columns, "hex_columns": report.hex_columns}
-        print_json({**figures, **columns, "created": created})
+        detected = detected_as_json(report.detected)
+        rejects = {"rejects": report.rejects}
+        print_json({**figures, **rejects, **columns, "detected": detected, "created": created})
     else:
-        say_guessed("reading", report.columns, named)
-        say_hex(report.hex_columns)
-        print(f"{report.rows:,} rows read, {report.rejected:,} rejected, in {seconds:,} s")
+        say_read(report.detected, report.columns, named, report.hex_columns)
+        figures_text = f"{report.rows:,} rows read, {report.rejected:,} rejected, in {seconds:,} s"
+        # Standard output has the acknowledgements.
+        print(figures_text, file=sys.stderr if getattr(options, "ack", False) else sys.stdout)
     if not report.rows:
         warn("there were no rows")
     if report.rejected:
@@ -195,11 +212,14 @@ def _show_erased(report: EraseReport, options: Namespace) -> int:
                 "rows_by_id": report.by_id,
                 "rows_by_partner_id": report.by_partner_id,
                 "seconds": seconds,
+                "rejects": report.rejects,
                 "hex_columns": report.hex_columns,
+                "detected": detected_as_json(report.detected),
             }
         )
     else:
-        say_hex(report.hex_columns)
+        named = _named(_columns(options.columns, 2))
+        say_read(report.detected, report.columns, named, report.hex_columns)
         print(
             f"erased {report.by_id:,} rows by id and {report.by_partner_id:,} by partner ID, "
             f"in {seconds:,} s; compact removes their bytes from the files"

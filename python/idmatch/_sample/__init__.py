@@ -15,6 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from idmatch import _outputs
 from idmatch._core import format_instant
 from idmatch._errors import InvalidArgument
 
@@ -36,12 +37,19 @@ class Made:
     commands_to_try: list[str]
 
 
-def generate(directory: str | os.PathLike[str], people: int, partners: int, seed: int) -> Made:
+def generate(
+    directory: str | os.PathLike[str],
+    people: int,
+    partners: int,
+    seed: int,
+    overwrite: bool = False,
+) -> Made:
     """Writes a sample into a directory; the same arguments give the same bytes.
 
     Memory does not grow with the number of people.
 
-    Raises InvalidArgument for numbers of people or partners that are out of range.
+    Raises InvalidArgument for numbers of people or partners that are out of range, and for files
+    that exist unless they may be overwritten.
     """
     for what, number, most in (
         ("people", people, _MAX_PEOPLE),
@@ -55,7 +63,7 @@ def generate(directory: str | os.PathLike[str], people: int, partners: int, seed
     everyone = [Partner(seed, number) for number in range(1, partners + 1)]
     partner_truths = {partner: PartnerTruth(partner) for partner in everyone}
     with ExitStack() as stack:
-        files = _Files(home, stack)
+        files = _Files(home, stack, overwrite)
         for start in range(0, people, _PEOPLE_AT_ONCE):
             chunk = People(seed, start, min(start + _PEOPLE_AT_ONCE, people))
             donors = chunk.donors()
@@ -76,14 +84,16 @@ def generate(directory: str | os.PathLike[str], people: int, partners: int, seed
         "crm": crm_truth.answers(),
         "partners": {partner.name: truth.answers() for partner, truth in partner_truths.items()},
     }
-    (home / "truth.json").write_text(json.dumps(truth_file, indent=2) + "\n", encoding="utf-8")
+    with _outputs.new_file(home / "truth.json", overwrite=overwrite) as path:
+        Path(path).write_text(json.dumps(truth_file, indent=2) + "\n", encoding="utf-8")
     return Made(files.rows, _commands_to_try(home))
 
 
 class _Files:
     """Parquet files that are open for writing at the same time, and the rows in each."""
 
-    def __init__(self, home: Path, stack: ExitStack) -> None:
+    def __init__(self, home: Path, stack: ExitStack, overwrite: bool) -> None:
+        self._overwrite = overwrite
         self.rows: dict[str, int] = {}
         self._home = home
         self._stack = stack
@@ -92,7 +102,9 @@ class _Files:
     def append(self, name: str, table: pa.Table) -> None:
         """Appends rows to a file as one row group; the first call creates the file."""
         if name not in self._writers:
-            writer = pq.ParquetWriter(self._home / name, table.schema, use_dictionary=False)
+            file = _outputs.new_file(self._home / name, overwrite=self._overwrite)
+            path = self._stack.enter_context(file)
+            writer = pq.ParquetWriter(path, table.schema, use_dictionary=False)
             self._writers[name] = self._stack.enter_context(writer)
         self._writers[name].write_table(table)
         self.rows[name] = self.rows.get(name, 0) + table.num_rows

@@ -11,21 +11,28 @@ from idmatch._errors import InvalidArgument
 from ._byte_stream import ByteStream
 from ._columns import Wanted, with_constants
 from ._estimate import estimated_rows
-from ._files import find_files
+from ._files import File, find_files
+from ._first_rows import FirstRows
+from ._lists import RowNumbers
 from ._objects import ArrowObject, is_arrow
-from ._source import OnMalformed, Source
+from ._source import OnMalformed, Opened, Source, watched
 
 _FEW_ROWS = 10_000
 
 __all__ = [
     "ByteStream",
+    "File",
+    "FirstRows",
     "OnMalformed",
+    "Opened",
+    "RowNumbers",
     "Source",
     "Wanted",
     "are_short",
     "estimated_rows",
     "find",
     "one_row",
+    "watched",
     "with_constants",
 ]
 

@@ -1,14 +1,18 @@
 """Parquet and ORC files as streams of the columns that are wanted."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+import pyarrow.orc as orc
 import pyarrow.parquet as pq
 from pyarrow.fs import FileSystem, LocalFileSystem
 
+from idmatch._errors import SourceError
+
 from ._columns import Wanted, project
+from ._source import Opened
 
 _BATCH_ROWS = 1 << 17
 _BATCHES_AHEAD = 8
@@ -28,22 +32,38 @@ def open_columnar(
     name: str,
     wanted: Wanted,
     partition: Mapping[str, str],
-) -> pa.RecordBatchReader:
+) -> Opened:
     """Streams a file's wanted columns; `partition` holds those that its path gives.
 
-    Rows come in the file's order, decoded by Arrow's threads without the GIL.
+    Rows come in the file's order, decoded by Arrow's threads without the GIL. In the end they are
+    counted: a file that is cut off while it is read just ends for some of Arrow's readers.
     """
     fragment = FORMATS[kind]().make_fragment(path, filesystem=filesystem)
     schema = fragment.physical_schema
     constants = {key: value for key, value in partition.items() if key not in schema.names}
     visible = pa.schema([*schema, *(pa.field(key, pa.string()) for key in constants)])
-    chosen = wanted.choose(visible, name)
+    chosen = wanted.choose(visible, name, kind)
+    expected = _footer_rows(kind, fragment, filesystem, path)
+    read = 0
+
+    def counted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        nonlocal read
+        for batch in batches:
+            read += batch.num_rows
+            yield batch
+
+    def check() -> None:
+        if read != expected:
+            raise SourceError(
+                f"{name} has {read:,} rows, and {expected:,} by its footer: it is damaged, or "
+                "changed while it was read; get the whole file and try again"
+            )
 
     if _largest_group_rows(fragment) > _MAX_SCANNED_GROUP_ROWS:
         columns = [column for column in chosen.values() if column not in constants]
-        batches = _batches_within_groups(filesystem, path, columns)
-        return project(batches, schema, chosen, constants)
-    return ds.Scanner.from_fragment(
+        batches = counted(_batches_within_groups(filesystem, path, columns))
+        return Opened(project(batches, schema, chosen, constants, wanted.numbers[name]), check)
+    reader = ds.Scanner.from_fragment(
         fragment,
         schema=schema,
         columns={
@@ -54,6 +74,23 @@ def open_columnar(
         batch_readahead=_BATCHES_AHEAD,
         fragment_scan_options=_scan_options(kind, filesystem),
     ).to_reader()
+    roles = {role: role for role in chosen}
+    rows = project(counted(reader), reader.schema, roles, {}, wanted.numbers[name])
+    return Opened(rows, check)
+
+
+def _footer_rows(kind: str, fragment: ds.Fragment, filesystem: FileSystem, path: str) -> int:
+    if isinstance(fragment, ds.ParquetFileFragment):
+        return int(fragment.metadata.num_rows)
+    return footer_rows(kind, filesystem, path)
+
+
+def footer_rows(kind: str, filesystem: FileSystem, path: str) -> int:
+    """The rows of a Parquet or an ORC file, as its footer says."""
+    with filesystem.open_input_file(path) as file:
+        if kind == "orc":
+            return int(orc.ORCFile(file).nrows)
+        return int(pq.ParquetFile(file).metadata.num_rows)
 
 
 def _scan_options(kind: str, filesystem: FileSystem) -> ds.FragmentScanOptions | None:

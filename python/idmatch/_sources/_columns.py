@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,11 @@ from pyarrow import types
 
 from idmatch._csv_options import Csv
 from idmatch._errors import InvalidArgument
+from idmatch._results import Detected
+from idmatch._text import shown
+
+from ._checked import checked
+from ._lists import RowNumbers, explode, is_list, value_type
 
 _MAX_BATCH_ROWS = 1 << 18
 
@@ -32,8 +38,10 @@ class Wanted:
         names: Mapping[str, str | None],
         constants: Mapping[str, str] | None = None,
         csv: Csv | None = None,
+        date_format: str | None = None,
     ) -> None:
         self._names = names
+        self._date_format = date_format
         self.constants = constants or {}
         self.csv = csv or Csv()
         self.csv.check()
@@ -41,14 +49,28 @@ class Wanted:
         """The columns that played each role; several where sources differ, none before a read."""
         self.hex_columns: list[str] = []
         """Those of fixed-size binary: the core reads them as lowercase hex."""
+        self.detected: list[Detected] = []
+        """How the sources are written, each way once."""
+        self.numbers: defaultdict[str, RowNumbers] = defaultdict(RowNumbers)
+        """Of each source by its name, the rows that its exploded rows come from."""
 
     @property
     def roles(self) -> Sequence[str]:
         """The roles to fill."""
         return list(self._names)
 
-    def choose(self, schema: pa.Schema, source: str) -> dict[str, str]:
-        """The name of each role's column in a source of this schema.
+    def guesses(self, role: str) -> bool:
+        """Whether the column of a role is guessed."""
+        return self._names.get(role) is None
+
+    def choose(
+        self,
+        schema: pa.Schema,
+        source: str,
+        format: str,
+        delimiter: str | None = None,
+    ) -> dict[str, str]:
+        """The name of each role's column in a source of this schema and format.
 
         A column that is not named is guessed: by a usual name of its role and, failing that, by
         its type, if exactly one that no other role has taken fits.
@@ -62,7 +84,19 @@ class Wanted:
             is_hex = name in schema.names and _is_hex(schema.field(name))
             if is_hex and name not in self.hex_columns:
                 self.hex_columns.append(name)
+        dates = chosen.get("seen_at")
+        detected = Detected(
+            format,
+            delimiter,
+            self.csv.encoding if format == "csv" else None,
+            self._dates(schema.field(dates).type) if dates is not None else None,
+        )
+        if detected not in self.detected:
+            self.detected.append(detected)
         return chosen
+
+    def _dates(self, kind: pa.DataType) -> str:
+        return str(kind) if _is_date(kind) else self._date_format or "ISO 8601"
 
 
 def project(
@@ -70,13 +104,17 @@ def project(
     schema: pa.Schema,
     chosen: Mapping[str, str],
     constants: Mapping[str, str],
+    numbers: RowNumbers,
 ) -> pa.RecordBatchReader:
-    """The chosen columns of batches of `schema` under the names of their roles, not copied.
+    """The chosen columns of batches of `schema` under the names of their roles, checked, lists
+    exploded.
 
-    A column that `schema` does not have is one of `constants`.
+    A column that `schema` does not have is one of `constants`. Nothing but lists is copied.
     """
     fields = [
-        schema.field(name).with_name(role) if name in schema.names else pa.field(role, pa.string())
+        _exploded(schema.field(name)).with_name(role)
+        if name in schema.names
+        else pa.field(role, pa.string())
         for role, name in chosen.items()
     ]
 
@@ -90,7 +128,8 @@ def project(
             for start in range(0, batch.num_rows, _MAX_BATCH_ROWS):
                 part = batch.slice(start, _MAX_BATCH_ROWS)
                 columns = [column(part, name) for name in chosen.values()]
-                yield pa.RecordBatch.from_arrays(columns, schema=out)
+                taken = checked(pa.RecordBatch.from_arrays(columns, names=list(chosen)))
+                yield pa.RecordBatch.from_arrays(explode(taken.columns, numbers), schema=out)
 
     out = pa.schema(fields)
     return pa.RecordBatchReader.from_batches(out, projected())
@@ -118,7 +157,9 @@ def _choose(wanted: Mapping[str, str | None], schema: pa.Schema, source: str) ->
     for role, name in chosen.items():
         if schema.names.count(name) != 1:
             count = schema.names.count(name) or "no"
-            raise _unclear(f"{source} has {count} column(s) {name!r}, named for {role}", schema)
+            raise _unclear(
+                f"{source} has {count} column(s) {shown(name)!r}, named for {role}", schema
+            )
     # Usual names of every role come first: that leaves fewer columns for bare types.
     for fits in (_has_usual_name, _has_usual_type):
         for role in wanted:
@@ -130,7 +171,7 @@ def _choose(wanted: Mapping[str, str | None], schema: pa.Schema, source: str) ->
                 if field.name not in chosen.values() and fits(role, field)
             ]
             if len(fitting) > 1:
-                columns = ", ".join(fitting)
+                columns = ", ".join(map(shown, fitting))
                 raise _unclear(f"{source} has several columns for {role} ({columns})", schema)
             if fitting:
                 chosen[role] = fitting[0]
@@ -141,7 +182,7 @@ def _choose(wanted: Mapping[str, str | None], schema: pa.Schema, source: str) ->
 
 
 def _unclear(what: str, schema: pa.Schema) -> InvalidArgument:
-    columns = ", ".join(f"{field.name} ({field.type})" for field in schema)
+    columns = ", ".join(f"{shown(field.name)} ({field.type})" for field in schema)
     return InvalidArgument(f"{what}; name one of its columns: {columns}")
 
 
@@ -149,13 +190,19 @@ def _has_usual_name(role: str, field: pa.Field[Any]) -> bool:
     name = field.name.lower().replace("_", "").replace("-", "").replace(" ", "")
     if name not in _USUAL_NAMES[role]:
         return False
+    kind = value_type(field.type)
     if role == "seen_at":
-        return _is_date(field.type) or _is_text(field.type) or types.is_integer(field.type)
-    return _is_text(field.type) or types.is_integer(field.type)
+        return _is_date(kind) or _is_text(kind) or types.is_integer(kind)
+    return _is_text(kind) or types.is_integer(kind)
 
 
 def _has_usual_type(role: str, field: pa.Field[Any]) -> bool:
     return _is_date(field.type) if role == "seen_at" else _is_text(field.type)
+
+
+def _exploded(field: pa.Field[Any]) -> pa.Field[Any]:
+    """The field of a column whose lists are exploded."""
+    return field.type.value_field if is_list(field.type) else field
 
 
 def _is_date(kind: pa.DataType) -> bool:

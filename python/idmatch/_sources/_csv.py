@@ -1,188 +1,198 @@
-"""CSV files as streams of the columns that are wanted, whatever their bytes.
+"""CSV as rows of bytes, whatever they are: of files, and of streams as they arrive.
 
 Unless `Csv` says otherwise, the first line that is not empty is the header, and columns are
 separated by whichever of comma, tab, semicolon and bar comes first in it. Values may be quoted.
 They are read as bytes, so that leading zeros and broken UTF-8 reach the one place where input is
-judged. Empty lines are no rows.
+judged. Empty lines are no rows. Invariant: each record is a row, a comment or a malformed row.
 """
 
-import codecs
-import csv
+from __future__ import annotations
+
 import io
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import IO, Literal, NamedTuple, TypeAlias, cast
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.csv as pc
-from pyarrow.fs import FileSystem
 
-from idmatch._csv_options import Csv
 from idmatch._errors import SourceError
 
 from ._columns import Wanted, project
-from ._source import OnMalformed
+from ._csv_start import Start, no_header, read_start
+from ._lists import RowNumbers
+from ._records import CsvRecords, Readable, arrivals
+from ._source import OnMalformed, reading
 
-_BLOCK_BYTES = 4 << 20
-MAX_HEADER_BYTES = 64 << 10
-_DELIMITERS = ",\t;|"
-
-# What follows is the line itself.
-_MALFORMED = re.compile(r"(Expected \d+ columns, got \d+):.*", re.DOTALL)
-
-_LINE_END = re.compile("\r\n|\n|\r")
-
-_OnInvalid: TypeAlias = Callable[[pc.InvalidRow], Literal["skip", "error"]]
+_MAX_HEADER_BYTES = 64 << 10
+# Bytes of text that may be broken UTF-8, as a character that separates nothing.
+_ASCII = bytes(range(128)) + b"?" * 128
 
 
-def open_csv(
-    filesystem: FileSystem,
-    path: str,
-    name: str,
-    wanted: Wanted,
-    partition: Mapping[str, str],
-    on_malformed: OnMalformed | None,
-) -> pa.RecordBatchReader:
-    """Streams a file's wanted columns; `partition` holds those that its path gives."""
-    options = wanted.csv
-    with filesystem.open_input_stream(path, compression="detect") as stream:
-        start = read_start(stream.read(MAX_HEADER_BYTES), name, options)
-    columns = start.columns
-    constants = {key: value for key, value in partition.items() if key not in columns}
-    schema = pa.schema([(column, pa.binary()) for column in columns])
-    visible = pa.schema([*schema, *(pa.field(key, pa.string()) for key in constants)])
-    chosen = wanted.choose(visible, name)
-    stored = [column for column in chosen.values() if column not in constants]
-    handler = _handler(name, on_malformed, start.lines_before, options) if on_malformed else None
+class CsvRows:
+    """Reads CSV, and counts its rows."""
 
-    with _without_lines():
-        reader = pc.open_csv(
-            cast(IO[bytes], filesystem.open_input_stream(path, compression="detect")),
-            # With threads the reader could not tell the numbers of malformed lines.
-            pc.ReadOptions(
-                use_threads=False,
-                block_size=_BLOCK_BYTES,
-                column_names=columns,
-                skip_rows=start.lines_before,
-                encoding="utf-8" if options.is_utf_8 else options.encoding,
-            ),
-            parse_options(start.delimiter, options.quote, handler),
-            convert_options(stored, options.null),
+    def __init__(
+        self,
+        stream: Readable,
+        name: str,
+        wanted: Wanted,
+        on_malformed: OnMalformed | None,
+        partition: Mapping[str, str] | None = None,
+    ) -> None:
+        """Reads the header; `partition` holds the columns that the path gives.
+
+        Without `on_malformed` a malformed row is an error. Raises SourceError where there is no
+        header, InvalidArgument where it lacks a column.
+        """
+        self._name = name
+        self._on_malformed = on_malformed
+        self._options = wanted.csv
+        self.rows = 0
+        """Rows read so far, malformed ones included."""
+        encoding = None if self._options.is_utf_8 else self._options.encoding
+        self._pieces = _read(arrivals(stream, encoding), name)
+        start, self._rest = self._read_start()
+        given = partition or {}
+        self._constants = {key: value for key, value in given.items() if key not in start.columns}
+        visible: list[pa.Field[Any]] = [pa.field(column, pa.binary()) for column in start.columns]
+        visible += [pa.field(key, pa.string()) for key in self._constants]
+        self._chosen = wanted.choose(pa.schema(visible), name, "csv", start.delimiter)
+        self._columns = start.columns
+        self._stored = [name for name in self._chosen.values() if name not in self._constants]
+        self._delimiter = start.delimiter
+        self._records = CsvRecords(start.delimiter, self._options.quote, name)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """That of the rows."""
+        return pa.schema(
+            [
+                (role, pa.string() if name in self._constants else pa.binary())
+                for role, name in self._chosen.items()
+            ]
         )
-    return project(_batches(reader), schema, chosen, constants)
 
+    def read(self) -> Iterator[pa.Table | None]:
+        """What has arrived, again and again; None stands for malformed rows alone.
 
-def read_chunk(
-    chunk: bytes,
-    start: "Start",
-    options: Csv,
-    chosen: Mapping[str, str],
-    on_malformed: Callable[[int, str], bool] | None,
-) -> pa.RecordBatchReader:
-    """The chosen columns of whole lines without a header; malformed ones are numbered from 1."""
+        Raises SourceError where the bytes cannot be read, and for a malformed row that ends it.
+        """
+        pieces: Iterator[bytes | None] = chain([self._rest], self._pieces, [None])
+        for arrived in pieces:
+            whole = self._records.finish() if arrived is None else self._records.add(arrived)
+            for data, is_unclosed in whole:
+                if is_unclosed:
+                    self._count(0, {1: "has a quote that is not closed"})
+                    yield None
+                elif data.strip(b"\r\n"):
+                    yield self._rows_of(data)
 
-    def told(_: str, row: int, reason: str) -> bool:
-        return on_malformed is not None and on_malformed(row, reason)
+    def _rows_of(self, data: bytes) -> pa.Table:
+        """The rows of whole records."""
+        malformed: dict[int, str | None] = {}
+        if _is_utf_8(data):
+            read = self._parse(data, malformed)
+        else:
+            # Arrow's reader fails at a malformed row that is not UTF-8.
+            self._parse(data.translate(_ASCII), malformed)
+            if malformed:
+                records = enumerate(self._records.split(data), 1)
+                data = b"".join(record for number, record in records if number not in malformed)
+            read = self._parse(data, {})
+        rows = project(
+            read.to_batches(), read.schema, self._chosen, self._constants, RowNumbers()
+        ).read_all()
+        self._count(rows.num_rows, malformed)
+        return rows
 
-    handler = _handler("", told, 0, options) if on_malformed else None
-    with _without_lines():
-        read = pc.read_csv(
-            io.BytesIO(chunk),
-            pc.ReadOptions(use_threads=False, column_names=start.columns),
-            parse_options(start.delimiter, options.quote, handler),
-            convert_options(list(chosen.values()), options.null),
-        )
-    return project(read.to_batches(), read.schema, chosen, constants={})
+    def _count(self, good: int, malformed: Mapping[int, str | None]) -> None:
+        """Counts rows, and tells of malformed ones: their numbers among these, and why; None for a
+        comment.
+        """
+        comments = 0
+        for number, reason in sorted(malformed.items()):
+            if reason is None:
+                comments += 1
+                continue
+            row = self.rows + number - comments
+            if self._on_malformed is None or not self._on_malformed(self._name, row, reason):
+                raise SourceError(f"{self._name}, row {row}: {reason}")
+        self.rows += good + len(malformed) - comments
 
+    def _parse(self, data: bytes, malformed: dict[int, str | None]) -> pa.Table:
+        options = self._options
 
-def parse_options(
-    delimiter: str, quote: str | None, on_invalid: _OnInvalid | None
-) -> pc.ParseOptions:
-    """How lines become values."""
-    return pc.ParseOptions(
-        delimiter=delimiter,
-        quote_char=quote or False,
-        newlines_in_values=quote is not None,
-        invalid_row_handler=on_invalid,
-    )
-
-
-def convert_options(stored: list[str], null: Sequence[str] = ()) -> pc.ConvertOptions:
-    """Values stay bytes; nothing between two delimiters is null."""
-    return pc.ConvertOptions(
-        check_utf8=False,
-        null_values=["", *null],
-        strings_can_be_null=True,
-        quoted_strings_can_be_null=False,
-        column_types=dict.fromkeys(stored, pa.binary()),
-        include_columns=stored,
-    )
-
-
-@contextmanager
-def _without_lines() -> Iterator[None]:
-    """Removes the malformed line from an error: it has identifiers, and errors go to logs."""
-    try:
-        yield
-    except pa.ArrowInvalid as error:
-        raise pa.ArrowInvalid(_MALFORMED.sub(r"\1", str(error))) from None
-
-
-def _batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-    with _without_lines():
-        yield from reader
-
-
-def _handler(name: str, on_malformed: OnMalformed, before: int, options: Csv) -> _OnInvalid:
-    """`before` lines come before the first row."""
-    comment = options.comment
-
-    def handle(row: pc.InvalidRow) -> Literal["skip", "error"]:
-        if comment and (row.text or "").startswith(comment):
+        def skip(row: pc.InvalidRow) -> Literal["skip"]:
+            reason = f"has {row.actual_columns} fields instead of {row.expected_columns}"
+            is_comment = options.comment and (row.text or "").startswith(options.comment)
+            malformed[row.number or 0] = None if is_comment else reason
             return "skip"
-        number = (row.number or 0) - before
-        reason = f"has {row.actual_columns} fields instead of {row.expected_columns}"
-        return "skip" if on_malformed(name, number, reason) else "error"
 
-    return handle
+        if not data:
+            return pa.table({name: pa.array([], pa.binary()) for name in self._stored})
+        with reading(self._name):
+            return pc.read_csv(
+                io.BytesIO(data),
+                # One block, in which each record is whole: with threads there are no row numbers.
+                pc.ReadOptions(
+                    use_threads=False, block_size=len(data) + 1, column_names=self._columns
+                ),
+                pc.ParseOptions(
+                    delimiter=self._delimiter,
+                    quote_char=options.quote or False,
+                    newlines_in_values=options.quote is not None,
+                    invalid_row_handler=skip,
+                ),
+                # Values stay bytes; nothing between two delimiters is null.
+                pc.ConvertOptions(
+                    check_utf8=False,
+                    null_values=["", *options.null],
+                    strings_can_be_null=True,
+                    quoted_strings_can_be_null=False,
+                    column_types=dict.fromkeys(self._stored, pa.binary()),
+                    include_columns=self._stored,
+                ),
+            )
+
+    def _read_start(self) -> tuple[Start, bytes]:
+        """What the first lines tell, and what has arrived after them."""
+        options = self._options
+        head = bytearray()
+        start = None
+        for arrived in self._pieces:
+            head += arrived
+            whole = bytes(head[: head.rfind(b"\n") + 1])
+            start = read_start(whole, self._name, options)
+            if start is None and len(head) <= _MAX_HEADER_BYTES:
+                continue
+            break
+        else:
+            start = read_start(bytes(head), self._name, options)
+        if start is None:
+            if len(head) > _MAX_HEADER_BYTES:
+                most = f"{_MAX_HEADER_BYTES:,}"
+                raise SourceError(f"cannot read {self._name}: its first line has over {most} bytes")
+            raise no_header(self._name)
+        rest = bytes(head)
+        for _ in range(start.lines_before):
+            rest = rest.partition(b"\n")[2]
+        return start, rest
 
 
-class Start(NamedTuple):
-    """What the first lines tell."""
-
-    columns: list[str]
-    delimiter: str
-    lines_before: int
-    """Lines before the first row: comments, empty ones and the header."""
-
-
-def read_start(start: bytes, name: str, options: Csv) -> Start:
-    """The columns of a file, from its first bytes."""
-    wrong = SourceError(
-        f"cannot read {name}: its first line is not {options.encoding}; name its encoding, such as "
-        "latin-1"
-    )
-    # Other lines may be broken: their values are judged one by one.
-    decoder = codecs.getincrementaldecoder(options.encoding)("replace")
-    text = decoder.decode(start).removeprefix("\ufeff")
-    for before, line in enumerate(_LINE_END.split(text), 1):
-        if not line or (options.comment and line.startswith(options.comment)):
-            continue
-        if "\ufffd" in line:
-            raise wrong
-        delimiter = options.delimiter or _delimiter(line, options.quote)
-        values = line.split(delimiter)
-        if options.quote:
-            values = next(csv.reader([line], delimiter=delimiter, quotechar=options.quote))
-        if options.header:
-            return Start(values, delimiter, before)
-        return Start([str(n) for n in range(1, len(values) + 1)], delimiter, before - 1)
-    raise SourceError(f"cannot read {name}: it is empty; a CSV file starts with a header")
+def _read(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
+    """The same, with errors that name the source."""
+    while True:
+        with reading(name):
+            arrived = next(pieces, None)
+        if arrived is None:
+            return
+        yield arrived
 
 
-def _delimiter(line: str, quote: str | None) -> str:
-    """What comes first outside of quotes."""
-    if quote:
-        line = re.sub("{0}[^{0}]*{0}".format(re.escape(quote)), "", line)
-    return next((char for char in line if char in _DELIMITERS), ",")
+def _is_utf_8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

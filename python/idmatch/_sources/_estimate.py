@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 
-import pyarrow.orc as orc
-import pyarrow.parquet as pq
-
+from ._columnar import footer_rows
 from ._files import File, find_files
 from ._source import reading
 
@@ -28,7 +26,4 @@ def _rows(file: File) -> int:
         if kind in ("csv", "json"):
             size = file.filesystem.get_file_info(file.path).size or 0
             return size // (_COMPRESSED_ROW_BYTES if is_compressed else _ROW_BYTES) + 1
-        with file.filesystem.open_input_file(file.path) as opened:
-            if kind == "orc":
-                return int(orc.ORCFile(opened).nrows)
-            return int(pq.ParquetFile(opened).metadata.num_rows)
+        return footer_rows(kind, file.filesystem, file.path)

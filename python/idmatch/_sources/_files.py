@@ -3,8 +3,10 @@
 import io
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import chain
 from typing import cast
 from urllib.parse import unquote
 
@@ -12,13 +14,16 @@ import pyarrow as pa
 from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType, LocalFileSystem
 
 from idmatch._errors import SourceError
+from idmatch._text import without_secrets
 
-from ._byte_stream import ByteStream
 from ._columnar import open_columnar
 from ._columns import Wanted
-from ._csv import open_csv
-from ._source import OnMalformed, reading
+from ._csv import CsvRows
+from ._json_lines import JsonLines
+from ._records import Readable
+from ._source import OnMalformed, Opened, reading
 
+_READ_BUFFER_BYTES = 1 << 20
 _KINDS = {
     ".parquet": "parquet",
     ".parq": "parquet",
@@ -46,21 +51,53 @@ class File:
     path: str
     name: str
 
-    def open(self, wanted: Wanted, on_malformed: OnMalformed | None) -> pa.RecordBatchReader:
+    @property
+    def local_path(self) -> str | None:
+        """See `Source`."""
+        return self.path if isinstance(self.filesystem, LocalFileSystem) else None
+
+    def open(self, wanted: Wanted, on_malformed: OnMalformed | None) -> Opened:
         """See `Source`. Directories named `key=value` on the file's path count as columns."""
+        before = self._state()
+        opened = self._open(wanted, on_malformed)
+
+        def check() -> None:
+            opened.check()
+            if self._state() != before:
+                raise SourceError(
+                    f"{self.name} changed while it was read; try again when it is complete"
+                )
+
+        return Opened(opened.reader, check)
+
+    def _open(self, wanted: Wanted, on_malformed: OnMalformed | None) -> Opened:
         partition = _partition_of(self.name)
         with reading(self.name):
             kind = self.kind()
             if kind == "json":
-                opened = self.filesystem.open_input_stream(self.path, compression="detect")
-                stream = io.BufferedReader(cast("io.RawIOBase", opened))
-                lines = ByteStream(cast("io.BufferedReader", stream), self.name)
-                return lines.objects(wanted, on_malformed)
+                objects = JsonLines(self._stream(), self.name, wanted, on_malformed)
+                tables = objects.read()
+                # The first object tells whether there are such columns.
+                first = next((table for table in tables if table is not None), None)
+                schema = pa.schema([(role, pa.string()) for role in wanted.roles])
+                return Opened(_joined(schema, chain([first], tables)))
             if kind == "csv":
-                return open_csv(
-                    self.filesystem, self.path, self.name, wanted, partition, on_malformed
-                )
+                rows = CsvRows(self._stream(), self.name, wanted, on_malformed, partition)
+                return Opened(_joined(rows.schema, rows.read()))
             return open_columnar(kind, self.filesystem, self.path, self.name, wanted, partition)
+
+    def _stream(self) -> Readable:
+        stream = self.filesystem.open_input_stream(self.path, compression="detect")
+        return cast("Readable", io.BufferedReader(cast("io.RawIOBase", stream), _READ_BUFFER_BYTES))
+
+    def _state(self) -> tuple[object, ...]:
+        """What differs after a change: size, time and, of a local file, its inode."""
+        with reading(self.name):
+            if isinstance(self.filesystem, LocalFileSystem):
+                found = os.stat(self.path)
+                return found.st_size, found.st_mtime_ns, found.st_ino, found.st_dev
+            info = self.filesystem.get_file_info(self.path)
+            return info.size, info.mtime_ns
 
     def is_compressed(self) -> bool:
         """Whether the name says that the whole file is compressed."""
@@ -84,6 +121,11 @@ class File:
         )
 
 
+def _joined(schema: pa.Schema, tables: Iterable[pa.Table | None]) -> pa.RecordBatchReader:
+    batches = (batch for table in tables if table is not None for batch in table.to_batches())
+    return pa.RecordBatchReader.from_batches(schema, batches)
+
+
 def find_files(where: str) -> list[File]:
     """The files that a path, glob, directory or URL stands for, in the order of their paths.
 
@@ -99,12 +141,14 @@ def find_files(where: str) -> list[File]:
         elif glob := _GLOB.search(path):
             matching = _expand(filesystem, path, glob.start())
         else:
-            raise SourceError(f"cannot read {where}: there is no such file or directory")
+            raise SourceError(
+                f"cannot read {without_secrets(where)}: there is no such file or directory"
+            )
         # Each path once: a glob may match both a directory and what is in it.
         paths = dict.fromkeys(p for info in matching for p in _paths_of(filesystem, info))
     if not paths:
         what = "no file matches" if found.type is FileType.NotFound else "there is no file in"
-        raise SourceError(f"{what} {where}; check the path")
+        raise SourceError(f"{what} {without_secrets(where)}; check the path")
     return [File(filesystem, path, root + path) for path in paths]
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from idmatch._types import ArrowArray, ArrowStream
 
 from ._columns import Wanted, project
-from ._source import OnMalformed, reading
+from ._source import OnMalformed, Opened, reading
 
 
 def is_arrow(source: object) -> TypeGuard[ArrowArray | ArrowStream]:
@@ -25,23 +25,27 @@ class ArrowObject:
         self.name = type(source).__name__
 
     @property
+    def local_path(self) -> None:
+        """See `Source`."""
+
+    @property
     def rows(self) -> float:
         """How many there are; infinity where the object cannot tell."""
         return len(self._source) if isinstance(self._source, Sized) else math.inf
 
-    def open(self, wanted: Wanted, on_malformed: OnMalformed | None) -> pa.RecordBatchReader:
+    def open(self, wanted: Wanted, on_malformed: OnMalformed | None) -> Opened:
         """See `Source`; an object has no malformed lines."""
         with reading(self.name):
-            reader = _reader(self._source)
-        chosen = wanted.choose(reader.schema, self.name)
-        return project(reader, reader.schema, chosen, constants={})
+            return Opened(self._projected(_reader(self._source), wanted))
 
     def read(self, wanted: Wanted) -> pa.Table:
         """The same as a table: no Python, and no thread of the object's, runs later."""
         with reading(self.name):
-            table = _table(self._source)
-        chosen = wanted.choose(table.schema, self.name)
-        return pa.table([table.column(name) for name in chosen.values()], names=list(chosen))
+            return self._projected(_table(self._source).to_reader(), wanted).read_all()
+
+    def _projected(self, reader: pa.RecordBatchReader, wanted: Wanted) -> pa.RecordBatchReader:
+        chosen = wanted.choose(reader.schema, self.name, "arrow")
+        return project(reader, reader.schema, chosen, {}, wanted.numbers[self.name])
 
 
 def _table(source: ArrowArray | ArrowStream) -> pa.Table:

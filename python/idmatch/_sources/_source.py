@@ -1,17 +1,34 @@
-"""What a source is: something with a name that can be opened as an Arrow stream."""
+"""What a source is: something with a name that can be opened as an Arrow stream.
+
+Invariant: all Arrow data of a stream was checked (`_checked`).
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
 
 from idmatch._errors import Error, SourceError
+from idmatch._text import looks_like_url, without_secrets
 
 from ._columns import Wanted
 
 OnMalformed: TypeAlias = Callable[[str, int, str], bool]
 """Told of a line that is no row: source, row from 1, reason. False ends the reading there."""
+
+
+def _nothing() -> None: ...
+
+
+class Opened(NamedTuple):
+    """A source that is being read."""
+
+    reader: pa.RecordBatchReader
+    """The wanted columns only, under the names of their roles."""
+    check: Callable[[], None] = _nothing
+    """To be called after the last row: raises SourceError for a source that is damaged, or that
+    changed while it was read."""
 
 
 @runtime_checkable
@@ -22,12 +39,30 @@ class Source(Protocol):
     def name(self) -> str:
         """What users know it by."""
 
-    def open(self, wanted: Wanted, on_malformed: OnMalformed | None) -> pa.RecordBatchReader:
-        """A stream of the wanted columns only, under the names of their roles.
+    @property
+    def local_path(self) -> str | None:
+        """Its path, if it is a file of this machine."""
+
+    def open(self, wanted: Wanted, on_malformed: OnMalformed | None) -> Opened:
+        """Begins to read it.
 
         Without `on_malformed` a malformed line is an error. Raises SourceError when the source
         cannot be read, InvalidArgument when it has no such column.
         """
+
+
+def watched(name: str, reader: pa.RecordBatchReader, raised: list[Error]) -> pa.RecordBatchReader:
+    """The same rows; what goes wrong while they are read is noted in `raised`."""
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        try:
+            with reading(name):
+                yield from reader
+        except Error as error:
+            raised.append(error)
+            raise
+
+    return pa.RecordBatchReader.from_batches(reader.schema, batches())
 
 
 @contextmanager
@@ -37,8 +72,15 @@ def reading(name: str) -> Iterator[None]:
         yield
     except Error:
         raise
-    except (pa.ArrowException, OSError, ValueError) as error:
+    except (pa.ArrowException, MemoryError, OSError, ValueError) as error:
+        # A wrong length may ask for any memory.
+        cause: Exception | None = error
         reason = str(error).strip().partition("\n")[0].rstrip(".")
+        if looks_like_url(name) and "://" in reason:
+            # It quotes the URL, or a part of it.
+            reason = "its URL cannot be opened; in a user or a password, / is written as %2F"
+            cause = None
         raise SourceError(
-            f"cannot read {name}: {reason}; check that the file is whole and may be read"
-        ) from error
+            f"cannot read {without_secrets(name)}: {reason}; check that the file is whole and may "
+            "be read"
+        ) from cause

@@ -1,0 +1,171 @@
+"""What a write is asked to do, and what it reports: sources, their columns, and rejected rows."""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from . import _core
+from ._errors import BadInput, Error, InvalidArgument, SourceError, UnknownOutcome
+from ._lazy import LazyModule
+from ._rejects import Rejects, RejectsFile, RejectsTo
+from ._results import LoadReport
+from ._types import Columns
+from ._written import Written
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from . import _sources
+else:
+    # Brings pyarrow.
+    _sources = LazyModule("idmatch._sources")
+
+ROLES = ("id", "partner_id", "seen_at")
+
+
+class Given(NamedTuple):
+    """What a write is asked to do."""
+
+    table: _core.Table
+    sources: "Sequence[_sources.Source]"
+    wanted: "_sources.Wanted"
+    strict: bool
+    rejects: RejectsTo
+
+    def streams(self, log: Rejects) -> "Streams":
+        """The sources, opened one after the other."""
+        return Streams(self.sources, self.wanted, log.take_malformed)
+
+
+class Report:
+    """Adds up what a load or an upsert does. With `strict` it raises the bad row as BadInput."""
+
+    def __init__(self, given: Given, otherwise: str) -> None:
+        paths = [source.local_path for source in given.sources]
+        inputs = [path for path in paths if path is not None]
+        self.log = RejectsFile(
+            given.wanted.numbers, given.table, given.rejects, inputs, given.strict
+        )
+        self.rows = 0
+        self._rejected = 0
+        self._wanted = given.wanted
+        self._strict = given.strict
+        self._otherwise = otherwise
+        self._started = time.perf_counter()
+
+    def add(self, counted: tuple[int, int]) -> None:
+        """Adds rows read and rows rejected by the core."""
+        self.rows += counted[0]
+        self._rejected += counted[1]
+
+    @property
+    def stored(self) -> int:
+        """Rows that the core has taken."""
+        return self.rows - self._rejected
+
+    def check_rejected(self) -> None:
+        """Raises BadInput where more of all rows were rejected than may be."""
+        self.log.check_share(self.rows + self.log.malformed)
+
+    def made(self) -> LoadReport:
+        """The sums, and how the sources were read."""
+        return LoadReport(
+            rows=self.rows + self.log.malformed,
+            rejected=self._rejected + self.log.malformed,
+            seconds=time.perf_counter() - self._started,
+            rejects=self.log.path,
+            columns=self._wanted.chosen,
+            hex_columns=self._wanted.hex_columns,
+            detected=self._wanted.detected,
+        )
+
+    def __enter__(self) -> Self:
+        self.log.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.log.__exit__(kind, error, traceback)
+        if not isinstance(error, Exception) or not self._strict:
+            return
+        if isinstance(error, UnknownOutcome):
+            # Rows before the bad one may be there or not, which is worse to miss.
+            return
+        if self.log.first_malformed:
+            source, row, _, reason = self.log.first_malformed
+            bad = BadInput(f"{source}, row {row}: {reason}; {self._otherwise}")
+            bad.source, bad.row, bad.reason = source, row, reason
+            raise bad from error
+        if isinstance(error, BadInput):
+            bad = BadInput(f"{error}; {self._otherwise}")
+            vars(bad).update(vars(error))
+            raise bad from error
+
+
+class Streams:
+    """Opens sources one after the other, and checks each at its end.
+
+    The core sees an error of a stream as text; `raising` raises the exception itself.
+    """
+
+    def __init__(
+        self,
+        sources: "Iterable[_sources.Source]",
+        wanted: "_sources.Wanted",
+        on_malformed: "_sources.OnMalformed | None",
+    ) -> None:
+        self._sources = sources
+        self._wanted = wanted
+        self._on_malformed = on_malformed
+        self._raised: list[Error] = []
+
+    def __iter__(self) -> "Iterator[tuple[str, pa.RecordBatchReader]]":
+        for source in self._sources:
+            opened = source.open(self._wanted, self._on_malformed)
+            reader = _sources.with_constants(opened.reader, self._wanted.constants)
+            yield source.name, _sources.watched(source.name, reader, self._raised)
+            opened.check()
+
+    @contextmanager
+    def raising(self) -> Iterator[None]:
+        """Raises what the reading of a source has raised."""
+        try:
+            yield
+        except SourceError:
+            if self._raised:
+                raise self._raised[0] from None
+            raise
+
+
+def wanted_of(columns: Columns, how: Written) -> "_sources.Wanted":
+    """The columns of observations."""
+    if how.dated is None:
+        names = names_of(columns, ROLES)
+        return _sources.Wanted(names, csv=how.csv, date_format=how.format)
+    dated = {"seen_at": how.dated}
+    return _sources.Wanted(names_of(columns, ROLES[:2]), dated, how.csv)
+
+
+def names_of(columns: Columns, roles: Sequence[str]) -> dict[str, str | None]:
+    """The column of each role, None where it is to be guessed."""
+    expected = f"name up to {len(roles)} columns, {', '.join(roles)}, in a list or a dict"
+    if isinstance(columns, Mapping):
+        if unknown := set(columns) - set(roles):
+            raise InvalidArgument(f"columns has the key {min(unknown, key=str)!r}; {expected}")
+        named = dict(columns)
+    elif isinstance(columns, str) or not isinstance(columns, Sequence):
+        raise InvalidArgument(f"columns is {columns!r}; {expected}")
+    elif len(columns) > len(roles):
+        raise InvalidArgument(f"columns has {len(columns)} names; {expected}")
+    else:
+        named = dict(zip(roles, columns, strict=False))
+    for role, name in named.items():
+        if name is not None and not isinstance(name, str):
+            raise InvalidArgument(f"the column named for {role} is {name!r}; {expected}")
+    return {role: named.get(role) or None for role in roles}

@@ -1,0 +1,167 @@
+"""Opens outputs: the one place that makes files which users name. Must not know what is written.
+
+A new file gets its name when it is complete. What exists is not replaced unless that is said, and
+then only a regular file that is no input. A FIFO is written as a stream.
+"""
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterator, Sequence
+
+from ._errors import InvalidArgument, IoError
+from ._text import escaped, looks_like_url, without_secrets
+from ._types import Path
+
+PRIVATE = 0o600
+PUBLIC = 0o666
+
+
+def check(path: Path, *, overwrite: bool = False, inputs: Sequence[str] = ()) -> bool:
+    """Whether it is a FIFO, or "-" for standard output, which is written as it is.
+
+    Raises InvalidArgument for what must not be written: what exists unless it may be overwritten,
+    then also what is no regular file or one of the inputs; what is inside a store; and a URL.
+    """
+    name = os.fspath(path)
+    if name == "-":
+        return True
+    if looks_like_url(name):
+        raise InvalidArgument(
+            f"cannot write to {without_secrets(name)}; name a file on this machine"
+        )
+    with contextlib.suppress(OSError):
+        # Shells give a FIFO by a link: >(gzip > file).
+        if stat.S_ISFIFO(os.stat(name).st_mode):
+            return True
+    if os.path.lexists(name):
+        _check_replaced(name, overwrite, inputs)
+    store = _store_around(name)
+    if store is not None:
+        raise InvalidArgument(
+            f"{escaped(name)} is inside the store {escaped(store)}; name a place outside"
+        )
+    return False
+
+
+@contextlib.contextmanager
+def new_file(
+    path: Path, *, overwrite: bool = False, inputs: Sequence[str] = (), mode: int = PUBLIC
+) -> Iterator[str]:
+    """Gives the path to write to: a file beside, which gets its name after the block, or a FIFO.
+
+    After an exception there is no file. Raises what `check` raises, and IoError.
+    """
+    name = os.fspath(path)
+    if check(name, overwrite=overwrite, inputs=inputs):
+        yield "/dev/stdout" if name == "-" else name
+        return
+    beside = _beside(name, mode)
+    try:
+        yield beside
+        _give_name(beside, name, overwrite)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.remove(beside)
+        raise
+
+
+def open_at_once(
+    path: Path, *, overwrite: bool = False, inputs: Sequence[str] = (), mode: int = PRIVATE
+) -> int:
+    """A file descriptor of a new file that has its name from the start, or of a FIFO.
+
+    For what must be there after a crash. Raises what `check` raises, and IoError.
+    """
+    name = os.fspath(path)
+    if check(name, overwrite=overwrite, inputs=inputs):
+        return os.dup(1) if name == "-" else _open(name, os.O_WRONLY)
+    beside = _beside(name, mode)
+    try:
+        file = _open(beside, os.O_WRONLY | os.O_NOFOLLOW)
+        _give_name(beside, name, overwrite)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.remove(beside)
+        raise
+    return file
+
+
+def _check_replaced(name: str, overwrite: bool, inputs: Sequence[str]) -> None:
+    found = os.lstat(name)
+    if not overwrite:
+        raise _exists(name)
+    if not stat.S_ISREG(found.st_mode):
+        raise InvalidArgument(
+            f"{escaped(name)} is no regular file, and no other is overwritten; name another output"
+        )
+    for source in inputs:
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.stat(source), found):
+                raise InvalidArgument(f"{escaped(name)} is an input, too; name another output")
+
+
+def _exists(name: str) -> InvalidArgument:
+    return InvalidArgument(
+        f"{escaped(name)} exists; name another file, or replace it with --overwrite "
+        "(write_parquet: overwrite=True)"
+    )
+
+
+def _store_around(name: str) -> str | None:
+    """The store or backup whose directory has this file below it."""
+    directory = os.path.dirname(os.path.realpath(name))
+    while True:
+        if os.path.isfile(os.path.join(directory, "MANIFEST")) and os.path.isdir(
+            os.path.join(directory, "segments")
+        ):
+            return directory
+        directory, before = os.path.dirname(directory), directory
+        if directory == before:
+            return None
+
+
+def _beside(name: str, mode: int) -> str:
+    """Makes a file that nobody else has made, in the same directory."""
+    beside = os.path.join(os.path.dirname(name), f".idmatch-{secrets.token_hex(8)}.tmp")
+    try:
+        os.close(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode))
+    except OSError as error:
+        raise _cannot_write(name, error) from error
+    return beside
+
+
+def _give_name(beside: str, name: str, overwrite: bool) -> None:
+    try:
+        if overwrite:
+            os.replace(beside, name)
+            return
+        try:
+            # Unlike a rename, a link replaces nothing.
+            os.link(beside, name)
+        except FileExistsError:
+            raise _exists(name) from None
+        except OSError as error:
+            if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK):
+                raise
+            # A file system without links.
+            if os.path.lexists(name):
+                raise _exists(name) from None
+            os.rename(beside, name)
+            return
+        os.remove(beside)
+    except OSError as error:
+        raise _cannot_write(name, error) from error
+
+
+def _open(name: str, flags: int) -> int:
+    try:
+        return os.open(name, flags | os.O_CLOEXEC)
+    except OSError as error:
+        raise _cannot_write(name, error) from error
+
+
+def _cannot_write(name: str, error: OSError) -> IoError:
+    return IoError(f"cannot write {escaped(name)}: {error.strerror}; name another file")

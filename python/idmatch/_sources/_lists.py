@@ -1,0 +1,78 @@
+"""Columns of lists: a row with several values is that many rows, and which row each comes from."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Any, TypeAlias, TypeGuard
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+from idmatch._errors import InvalidArgument
+
+_List: TypeAlias = "pa.ListType[Any] | pa.LargeListType[Any] | pa.FixedSizeListType[Any, Any]"
+
+
+def is_list(kind: pa.DataType) -> TypeGuard[_List]:
+    """Whether a column of this type has several values a row."""
+    return types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+
+
+def value_type(kind: pa.DataType) -> pa.DataType:
+    """The type of the values, of lists and of others."""
+    return kind.value_type if is_list(kind) else kind
+
+
+class RowNumbers:
+    """Which rows of a source its exploded rows come from. Cost: 8 bytes for each of these."""
+
+    def __init__(self) -> None:
+        # The exploded rows before each batch, the rows before it, and the row of each in it.
+        self._starts: list[int] = []
+        self._rows_before: list[int] = []
+        self._parents: list[pa.Int64Array | None] = []
+        self._exploded = 0
+        self._rows = 0
+
+    def add(self, parents: pa.Int64Array | None, rows: int) -> None:
+        """Notes a batch of so many rows, and which of them each exploded row comes from; None for
+        a batch without lists.
+        """
+        if parents is not None or self._parents[-1:] != [None]:
+            self._starts.append(self._exploded)
+            self._rows_before.append(self._rows)
+            self._parents.append(parents)
+        self._exploded += rows if parents is None else len(parents)
+        self._rows += rows
+
+    def of(self, exploded: int) -> int:
+        """The number of the row from which an exploded row comes, both from 1."""
+        if not self._starts:
+            return exploded
+        at = bisect_right(self._starts, exploded - 1) - 1
+        within, parents = exploded - 1 - self._starts[at], self._parents[at]
+        if parents is not None:
+            within = parents[within].as_py()
+        return self._rows_before[at] + within + 1
+
+
+def explode(columns: Sequence[pa.Array[Any]], numbers: RowNumbers) -> Sequence[pa.Array[Any]]:
+    """A row for each value of the one column of lists, as SQL's UNNEST makes them: none for an
+    empty list or a null one.
+
+    Raises InvalidArgument for two columns of lists.
+    """
+    lists = [at for at, column in enumerate(columns) if is_list(column.type)]
+    if not lists:
+        numbers.add(None, len(columns[0]))
+        return columns
+    if len(lists) > 1:
+        raise InvalidArgument("two columns have lists; one is exploded, write the other one out")
+    parents = pc.list_parent_indices(columns[lists[0]])
+    numbers.add(parents, len(columns[lists[0]]))
+    return [
+        pc.list_flatten(column) if at == lists[0] else column.take(parents)
+        for at, column in enumerate(columns)
+    ]

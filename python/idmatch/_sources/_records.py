@@ -1,0 +1,155 @@
+"""Bytes that arrive, cut into whole records. Must not know what their values mean.
+
+A record ends with a line end that is not in a quoted value. Invariants: each record is in one
+piece; time is linear in the bytes.
+"""
+
+import codecs
+import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Protocol
+
+from idmatch._errors import SourceError
+
+# A record with a quote that is open for longer, or to the end, is malformed.
+_LONGEST_QUOTED_BYTES = 1 << 20
+_LONGEST_LINE_BYTES = 16 << 20
+_ARRIVAL_BYTES = 4 << 20
+# A carriage return is one only if it is known what comes after it.
+_FIRST_END = re.compile(rb"\r\n|\n|\r(?=[^\n])", re.DOTALL)
+
+
+class Readable(Protocol):
+    """A stream of bytes."""
+
+    def read1(self, size: int = -1, /) -> bytes:
+        """What has arrived, once there is something; nothing at the end."""
+
+
+def arrivals(stream: Readable, encoding: str | None) -> Iterator[bytes]:
+    """What arrives, as UTF-8 whose lines end with a line feed; `encoding` is None for UTF-8.
+
+    Raises what the stream raises, and UnicodeDecodeError.
+    """
+    decode = _decoder(encoding) if encoding else None
+    ends_with_cr: bool | None = None
+    before = b""
+    is_over = False
+    while not is_over:
+        arrived = stream.read1(_ARRIVAL_BYTES)
+        is_over = not arrived
+        if decode:
+            arrived = decode(arrived, is_over)
+        if ends_with_cr is None:
+            # A carriage return at the very end waits for what follows it.
+            arrived, before = before + arrived, b""
+            if end := _FIRST_END.search(arrived):
+                ends_with_cr = end.group() == b"\r"
+            elif arrived.endswith(b"\r") and not is_over:
+                arrived, before = arrived[:-1], b"\r"
+        if ends_with_cr:
+            arrived = arrived.replace(b"\r", b"\n")
+        if arrived:
+            yield arrived
+
+
+def lines(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
+    """Whole lines, as many as have arrived; the last one may lack its end."""
+    rest = bytearray()
+    for arrived in pieces:
+        cut = arrived.rfind(b"\n") + 1
+        if cut:
+            yield bytes(rest + arrived[:cut])
+            rest.clear()
+        rest += arrived[cut:]
+        _check_length(rest, name)
+    if rest:
+        yield bytes(rest)
+
+
+class Piece(NamedTuple):
+    """Some of a stream."""
+
+    data: bytes
+    is_unclosed: bool
+    """Whether it is one line, with a quote that is never closed; otherwise it is whole records."""
+
+
+class CsvRecords:
+    """Cuts CSV into whole records, as Arrow's reader understands quotes: one opens a value only at
+    its start, and is text elsewhere.
+    """
+
+    def __init__(self, delimiter: str, quote: str | None, name: str) -> None:
+        self._quote = quote.encode() if quote else None
+        self._name = name
+        # Bytes of an unfinished record.
+        self._rest = bytearray()
+        if quote:
+            q, d = re.escape(quote.encode()), re.escape(delimiter.encode())
+            value = rb"(?:%b(?:[^%b]++|%b%b)*+%b[^%b\r\n]*+|[^%b\r\n%b][^%b\r\n]*+|)"
+            value %= (q, q, q, q, q, d, d, q, d)
+            record = rb"%b(?:%b%b)*+(?:\r\n?|\n)" % (value, d, value)
+            self._record = re.compile(record)
+            self._records = re.compile(rb"(?:%b)*+" % record)
+
+    def split(self, whole: bytes) -> list[bytes]:
+        """The single ones of whole records, without empty lines."""
+        if self._quote is None:
+            records = whole.splitlines(keepends=True)
+        else:
+            records = [found.group() for found in self._record.finditer(whole)]
+        return [record for record in records if record.strip(b"\r\n")]
+
+    def add(self, arrived: bytes) -> Iterator[Piece]:
+        """The records that are whole now."""
+        rest = self._rest
+        if self._quote is None or (self._quote not in arrived and self._quote not in rest):
+            cut = arrived.rfind(b"\n") + 1
+            if cut:
+                yield Piece(bytes(rest + arrived[:cut]), False)
+                rest.clear()
+            rest += arrived[cut:]
+        else:
+            rest += arrived
+            # Without another quote, one that is open stays open.
+            if self._quote in arrived or len(rest) > _LONGEST_QUOTED_BYTES:
+                yield from self._cut(_LONGEST_QUOTED_BYTES)
+        _check_length(rest, self._name)
+
+    def finish(self) -> Iterator[Piece]:
+        """The last ones."""
+        if self._rest:
+            self._rest += b"\n"
+            if self._quote is None:
+                yield Piece(bytes(self._rest), False)
+            else:
+                yield from self._cut(0)
+
+    def _cut(self, most: int) -> Iterator[Piece]:
+        """Takes whole records from the rest, and lines whose quote is open for more than `most`."""
+        while self._rest:
+            found = self._records.match(self._rest)
+            end = found.end() if found else 0
+            if end:
+                yield Piece(bytes(self._rest[:end]), False)
+                del self._rest[:end]
+            line = self._rest.find(b"\n") + 1
+            if not line or len(self._rest) <= most:
+                return
+            yield Piece(bytes(self._rest[:line]), True)
+            del self._rest[:line]
+
+
+def _check_length(rest: bytearray, name: str) -> None:
+    if len(rest) > _LONGEST_LINE_BYTES:
+        raise SourceError(
+            f"cannot read {name}: a line has more than {_LONGEST_LINE_BYTES:,} bytes; "
+            "send JSON lines, CSV or an Arrow IPC stream"
+        )
+
+
+def _decoder(encoding: str) -> Callable[[bytes, bool], bytes]:
+    """Turns bytes of an encoding into UTF-8, piece by piece."""
+    decode = codecs.getincrementaldecoder(encoding)().decode
+    return lambda data, is_over: decode(data, is_over).encode()

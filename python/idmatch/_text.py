@@ -1,0 +1,50 @@
+"""Text from outside, such as names and addresses, as it may be printed. Imports nothing of idmatch.
+
+Invariant: what these functions return has no control characters, and of a URL no user, password
+or option.
+"""
+
+import re
+
+_MOST_CHARACTERS = 80
+# Also with blanks, or without its slashes where there is a user. One letter is no scheme.
+_URL = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]+)\s*:(?=\s*/|[^/]*@|[A-Za-z][A-Za-z0-9+.-]*:/)")
+
+
+def escaped(text: str) -> str:
+    """The text with escapes in place of what does not print, such as ESC and line ends."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def shown(text: str) -> str:
+    """A name, escaped, and cut where it is long."""
+    cut = text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 1] + "…"
+    return escaped(cut)
+
+
+def looks_like_url(text: str) -> bool:
+    """Whether it starts like a URL, well-formed or not."""
+    return _URL.match(text) is not None
+
+
+def without_secrets(text: str) -> str:
+    """A path as it is; a URL without user, password and options, whatever characters they have."""
+    start = _URL.match(text)
+    if not start:
+        return text
+    # A password may have any of / ? and @ itself.
+    before, at, rest = text[start.end() :].rpartition("@")
+    place = (rest if at else before + rest).partition("?")[0].strip("/ ")
+    return f"{start[1].lower()}://{place}"
+
+
+def scrubbed(message: str, urls: list[str]) -> str:
+    """A message without what is secret in these URLs, wherever others have put it."""
+    for url in urls:
+        if looks_like_url(url):
+            secret = url.strip()
+            for part in (url, secret, repr(url)[1:-1], secret.partition(":")[2]):
+                message = message.replace(part, without_secrets(url))
+    return message
