@@ -139,3 +139,18 @@ def test_a_match_that_fails_leaves_nothing(
     with pytest.raises(idmatch.InvalidArgument, match="exists"):
         result.write_parquet("out.parquet")
     result.write_parquet("out.parquet", overwrite=True)
+
+
+def test_what_is_wrong_makes_no_table(cli: Cli) -> None:
+    (cli.home / "in.csv").write_text("id,partner_id,seen_at\na,,2026-03-01\n")
+    (cli.home / "there.csv").write_text("mine")
+    load, upsert = ["load", "store", "t"], ["upsert", "store", "t", "--create"]
+    for words in (
+        [*load, "in.csv", "--max-rejects", "many"],
+        [*load, "in.csv", "--rejects", "there.csv"],
+        [*load, "in.csv", "--rejects", "-", "--json"],
+        [*upsert, "in.csv", "--rejects", "there.csv"],
+        [*upsert, "-", "--rejects", "-", "--ack"],
+    ):
+        assert cli(*words).code == 2, words
+    assert not (cli.home / "store").exists()

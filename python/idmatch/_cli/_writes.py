@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from io import BufferedReader
 from typing import cast
 
-from idmatch import _operations, _store
+from idmatch import _operations, _outputs, _store
 from idmatch._errors import InvalidArgument, TableNotFound
 from idmatch._rejects import MaxRejects, RejectsTo
 from idmatch._results import EraseReport, LoadReport
@@ -35,6 +35,7 @@ def load(options: Namespace) -> int:
     columns = _columns(options.columns, 2 if options.dated else 3)
     if options.dry_run:
         return dry_run(options, columns)
+    to = _rejects_to(options)
     with _store.open(options.store, wait=options.wait) as store:
         is_address = _store.is_address(options.store)
         expected_rows = options.expected_rows
@@ -59,7 +60,7 @@ def load(options: Namespace) -> int:
                 sources,
                 columns,
                 options.strict,
-                _rejects_to(options),
+                to,
                 how=written(options.date_format, options.tz, options.dated, csv_of(options)),
                 replace=options.replace,
                 before_commit=check,
@@ -79,12 +80,13 @@ def upsert(options: Namespace) -> int:
     if options.seen_at and not one:
         raise InvalidArgument("--seen-at is for one observation; rows have dates of their own")
     columns = _columns(options.columns, 3)
+    to = _rejects_to(options)
     if options.ack and (options.file != "-" or options.json):
         raise InvalidArgument("--ack is for FILE -, and writes JSON lines itself, without --json")
     with _store.open(options.store, durability=options.durability, wait=options.wait) as store:
         table, is_new = _table_to_upsert(store, options)
         with new_table_told(table, is_new, options, fails_empty=False):
-            report = _upsert_one(table, options) if one else _upsert(table, columns, options)
+            report = _upsert_one(table, options) if one else _upsert(table, columns, to, options)
     return _show_report(report, is_new, options, _named(columns))
 
 
@@ -118,11 +120,10 @@ def erase(options: Namespace) -> int:
         return _show_erased(report, options)
 
 
-def _upsert(table: Table, columns: list[str], options: Namespace) -> LoadReport:
+def _upsert(table: Table, columns: list[str], to: RejectsTo, options: Namespace) -> LoadReport:
     from idmatch._sources import ByteStream
 
     how = written(options.date_format, options.tz, options.dated, csv_of(options))
-    to = _rejects_to(options)
     if options.file == "-":
         stream = ByteStream(cast("BufferedReader", sys.stdin.buffer), "standard input")
         return _operations.upsert_stream(
@@ -143,6 +144,11 @@ def _acknowledge(rows: int, through: int) -> None:
 
 
 def _rejects_to(options: Namespace) -> RejectsTo:
+    """Refuses what cannot be before anything is made."""
+    if options.rejects == "-" and (options.json or getattr(options, "ack", False)):
+        raise InvalidArgument("--rejects - and --json or --ack all write to standard output")
+    if options.rejects is not None:
+        _outputs.check(options.rejects, overwrite=options.overwrite)
     most = getattr(options, "max_rejects", None)
     return RejectsTo(
         options.rejects, options.overwrite, None if most is None else MaxRejects.parse(most)
