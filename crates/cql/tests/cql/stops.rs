@@ -76,8 +76,13 @@ fn work_ends_when_its_caller_gives_up() {
     let unknown = ErrorKind::UnknownOutcome;
     assert_eq!(kind_of(matches, &after_a_while), ErrorKind::Cancelled);
     assert_eq!(kind_of(&|table| table.verify().map(drop), &after_a_while), ErrorKind::Cancelled);
-    assert_eq!(kind_of(&|table| table.compact(), &after_a_while), unknown);
-    assert_eq!(kind_of(&|table| table.repair(false).map(drop), &after_a_while), unknown);
+    // How far they are by then depends on the machine: they may have begun to write, or not.
+    for work in
+        [&(|table: &Table| table.compact()) as Work<'_>, &|table| table.repair(false).map(drop)]
+    {
+        let kind = kind_of(work, &after_a_while);
+        assert!([ErrorKind::Cancelled, unknown].contains(&kind), "{kind:?}");
+    }
     assert_eq!(table.verify().unwrap(), []);
 
     // These are published, and then wait until everyone knows.
