@@ -111,3 +111,22 @@ def test_from_python(cli: Cli) -> None:
         assert population.matched == 1
         erased = table.erase_from(cli.home / "rows.csv", columns=("1",), csv=csv)
         assert erased.by_id == 1
+
+
+def test_identifiers_in_place_of_a_header(cli: Cli) -> None:
+    """The first row of a file without a header is taken for one: no message has its values."""
+    ids = [f"{n:016x}" for n in range(10**15, 10**15 + 3)]
+    (cli.home / "ids.csv").write_text("\n".join(ids) + "\n")
+    (cli.home / "rows.csv").write_text(f"{ids[0]},ada@example.com,2026-11-03\n")
+    (cli.home / "good.csv").write_text("id,uid_2026,date\na,p,2026-11-03\n")
+    assert cli("load", "store", "t", "good.csv", "--columns", "id,uid_2026").code == 0
+    ran = cli("load", "store", "t", "rows.csv")
+    assert (ran.code, "--no-header" in ran.err) == (2, True)
+    ran = cli("match", "store", "t", "ids.csv")
+    assert (ran.code, "--no-header" in ran.err) == (0, True)
+    said = cli("load", "store", "t", "rows.csv").err + ran.err
+    assert not any(value in said for value in (*ids, "ada@example.com")), said
+    ran = cli("load", "store", "t", "good.csv", "--columns", "id,uid_2026")
+    assert ("--no-header" in ran.err, '"uid_2026"' in ran.err) == (False, True)
+    ran = cli("match", "store", "t", "ids.csv", "--no-header", "--json")
+    assert ran.json()["population"] == len(ids)

@@ -7,6 +7,8 @@ or option.
 import re
 
 _MOST_CHARACTERS = 80
+# Years have four.
+_VALUE_DIGITS = 5
 # Also with blanks, or without its slashes where there is a user. One letter is no scheme.
 _URL = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]+)\s*:(?=\s*/|[^/]*@|[A-Za-z][A-Za-z0-9+.-]*:/)")
 
@@ -22,6 +24,17 @@ def shown(text: str) -> str:
     """A name, escaped, and cut where it is long."""
     cut = text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 1] + "…"
     return escaped(cut)
+
+
+def looks_like_value(name: str) -> bool:
+    """Whether the name of a column may be an identifier: the first row of CSV without a header."""
+    digits = sum(map(str.isdigit, name))
+    return "@" in name or (digits >= _VALUE_DIGITS and digits * 4 >= len(name))
+
+
+def shown_column(name: str) -> str:
+    """The name of a column, unless it may be an identifier."""
+    return f"(a name of {len(name)} characters)" if looks_like_value(name) else shown(name)
 
 
 def looks_like_url(text: str) -> bool:

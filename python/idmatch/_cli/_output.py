@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from idmatch._errors import InvalidArgument
 from idmatch._results import Detected
-from idmatch._text import escaped, scrubbed, shown
+from idmatch._text import escaped, looks_like_value, scrubbed, shown_column
 
 # The URLs of the command line.
 _URLS: list[str] = []
@@ -38,6 +38,9 @@ def say_read(
     if hex_columns:
         also.append(f"fixed-size binary {_quoted(hex_columns)} as lowercase hex")
     warn(f"read {' and '.join(formats)}: {', '.join(roles + also)}")
+    is_csv = any(one.format == "csv" for one in detected)
+    if is_csv and any(looks_like_value(name) for names in columns.values() for name in names):
+        warn("a column's name looks like an identifier: without a header, say --no-header")
 
 
 def detected_as_json(detected: Sequence[Detected]) -> list[dict[str, object]]:
@@ -52,7 +55,7 @@ def _format(detected: Detected) -> str:
 
 
 def _quoted(names: Sequence[str]) -> str:
-    return " and ".join(f'"{shown(name)}"' for name in names)
+    return " and ".join(f'"{shown_column(name)}"' for name in names)
 
 
 def print_columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

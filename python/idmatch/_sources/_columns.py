@@ -12,7 +12,7 @@ from pyarrow import types
 from idmatch._csv_options import Csv
 from idmatch._errors import InvalidArgument
 from idmatch._results import Detected
-from idmatch._text import shown
+from idmatch._text import looks_like_value, shown, shown_column
 
 from ._checked import checked
 from ._lists import RowNumbers, explode, is_list, value_type
@@ -171,7 +171,7 @@ def _choose(wanted: Mapping[str, str | None], schema: pa.Schema, source: str) ->
                 if field.name not in chosen.values() and fits(role, field)
             ]
             if len(fitting) > 1:
-                columns = ", ".join(map(shown, fitting))
+                columns = ", ".join(map(shown_column, fitting))
                 raise _unclear(f"{source} has several columns for {role} ({columns})", schema)
             if fitting:
                 chosen[role] = fitting[0]
@@ -182,8 +182,12 @@ def _choose(wanted: Mapping[str, str | None], schema: pa.Schema, source: str) ->
 
 
 def _unclear(what: str, schema: pa.Schema) -> InvalidArgument:
-    columns = ", ".join(f"{shown(field.name)} ({field.type})" for field in schema)
-    return InvalidArgument(f"{what}; name one of its columns: {columns}")
+    columns = ", ".join(f"{shown_column(field.name)} ({field.type})" for field in schema)
+    hint = "; CSV without a header is read with --no-header, in Python Csv(header=False)"
+    has_values = any(map(looks_like_value, schema.names))
+    return InvalidArgument(
+        f"{what}; name one of its columns: {columns}{hint if has_values else ''}"
+    )
 
 
 def _has_usual_name(role: str, field: pa.Field[Any]) -> bool:
