@@ -3,6 +3,8 @@
 Offsets, indices and lengths may be wrong in a file, a stream or the memory of another library.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import pyarrow as pa
@@ -16,9 +18,14 @@ def checked(batch: pa.RecordBatch) -> pa.RecordBatch:
     100,000 values of text.
     """
     for column in batch.columns:
-        kind = _as_bytes(column.type)
-        (column if kind == column.type else column.view(kind)).validate(full=True)
+        check(column)
     return batch
+
+
+def check(column: pa.Array[Any]) -> None:
+    """Raises ArrowInvalid where a value of the column lies outside of its buffers."""
+    kind = _as_bytes(column.type)
+    (column if kind is column.type else column.view(kind)).validate(full=True)
 
 
 def _as_bytes(kind: pa.DataType) -> Any:

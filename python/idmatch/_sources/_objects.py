@@ -8,7 +8,9 @@ import pyarrow as pa
 
 from idmatch._types import ArrowArray, ArrowStream
 
+from ._checked import check
 from ._columns import Wanted, project
+from ._lists import is_list
 from ._source import OnMalformed, Opened, reading
 
 
@@ -41,7 +43,15 @@ class ArrowObject:
     def read(self, wanted: Wanted) -> pa.Table:
         """The same as a table: no Python, and no thread of the object's, runs later."""
         with reading(self.name):
-            return self._projected(_table(self._source).to_reader(), wanted).read_all()
+            table = _table(self._source)
+            chosen = wanted.choose(table.schema, self.name, "arrow")
+            columns = [table.column(name) for name in chosen.values()]
+            if any(is_list(column.type) for column in columns):
+                return self._projected(table.to_reader(), wanted).read_all()
+            for column in columns:
+                for chunk in column.chunks:
+                    check(chunk)
+            return pa.table(columns, names=list(chosen))
 
     def _projected(self, reader: pa.RecordBatchReader, wanted: Wanted) -> pa.RecordBatchReader:
         chosen = wanted.choose(reader.schema, self.name, "arrow")
