@@ -1,6 +1,7 @@
 """`upsert -`: every row of a stream is stored or rejected, and acknowledged when it is durable."""
 
 import csv
+import errno
 import io
 import json
 import signal
@@ -15,9 +16,12 @@ from conftest import Cli
 from deliveries import run_and_compare
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from idmatch import _operations
 from idmatch._csv_options import Csv
+from idmatch._rejects import RejectsTo
 from idmatch._sources import ByteStream, Wanted
 from idmatch._sources._records import CsvRecords
+from idmatch._written import written
 
 HEADER = b"id,partner_id,seen_at\n"
 ROLES: dict[str, str | None] = {"id": None, "partner_id": None, "seen_at": None}
@@ -213,3 +217,25 @@ def test_usage_of_ack(cli: Cli) -> None:
 
 def test_the_example_of_deliveries(tmp_path: Path) -> None:
     run_and_compare("./store", tmp_path)
+
+
+def test_nothing_is_acknowledged_where_rejects_are_not_durable(
+    store: idmatch.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("os.fsync", refuse)
+    acknowledged: list[tuple[int, int]] = []
+    stream = ByteStream(io.BufferedReader(io.BytesIO(HEADER + b"a,x,2026-03-01\nbad\n")), "in")
+    with pytest.raises(idmatch.IoError, match="Input/output error"):
+        _operations.upsert_stream(
+            store.create_table("t")._core,
+            stream,
+            (),
+            False,
+            RejectsTo(),
+            written(None, None, None),
+            lambda rows, through: acknowledged.append((rows, through)),
+        )
+    assert acknowledged == []

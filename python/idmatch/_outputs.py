@@ -89,6 +89,20 @@ def open_at_once(
     return file
 
 
+def sync(file: int, path: str) -> None:
+    """Makes a file and its name durable; a FIFO or a terminal has nothing to sync.
+
+    Raises OSError where the disk refuses.
+    """
+    if stat.S_ISREG(os.fstat(file).st_mode):
+        os.fsync(file)
+        folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
 def _check_replaced(name: str, overwrite: bool, inputs: Sequence[str]) -> None:
     found = os.lstat(name)
     if not overwrite:

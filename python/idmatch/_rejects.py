@@ -6,7 +6,7 @@ from array import array
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self, TextIO
@@ -167,13 +167,14 @@ class RejectsFile(Rejects):
             self._to.most.check(self.rejected, rows)
 
     def sync(self) -> None:
-        """Makes what was written durable."""
+        """Makes what was written durable, and the name of a file.
+
+        Raises IoError where the disk refuses.
+        """
         with self._lock, self._writing():
-            if self._stream is not None:
+            if self._stream is not None and self.path is not None:
                 self._stream.flush()
-                with suppress(OSError):
-                    # A FIFO has nothing to sync.
-                    os.fsync(self._stream.fileno())
+                _outputs.sync(self._stream.fileno(), self.path)
 
     def __enter__(self) -> Self:
         if self._to.path is not None and _outputs.check(
