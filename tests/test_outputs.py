@@ -97,9 +97,7 @@ def test_rejects_to_standard_output(loaded: Cli) -> None:
     (loaded.home / "in.csv").write_text("id,partner_id,seen_at\na,,2026-03-01\n")
     ran = loaded("load", "store", "small", "in.csv", "--rejects", "-")
     assert ran.code == 3
-    assert ran.out.startswith("file,row,column,reason\nin.csv,1,partner_id,is empty\n") or (
-        "in.csv,1,partner_id,is missing\n" in ran.out
-    )
+    assert ran.out.startswith("file,row,column,reason\nin.csv,1,partner_id,is missing\n")
 
 
 def test_rejects_do_not_follow_links(loaded: Cli) -> None:

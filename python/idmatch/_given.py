@@ -43,8 +43,10 @@ class Report:
     """Adds up what a load or an upsert does. With `strict` it raises the bad row as BadInput."""
 
     def __init__(self, given: Given, otherwise: str) -> None:
-        paths = [source.local_path for source in given.sources]
-        inputs = [path for path in paths if path is not None]
+        inputs: list[str] = []
+        if given.rejects.path is not None:
+            paths = [source.local_path for source in given.sources]
+            inputs = [path for path in paths if path is not None]
         self.log = RejectsFile(
             given.wanted.numbers, given.table, given.rejects, inputs, given.strict
         )
@@ -123,13 +125,14 @@ class Streams:
         self._sources = sources
         self._wanted = wanted
         self._on_malformed = on_malformed
-        self._raised: list[Error] = []
+        self.raised: list[Error] = []
+        """What went wrong while rows were read."""
 
     def __iter__(self) -> "Iterator[tuple[str, pa.RecordBatchReader]]":
         for source in self._sources:
             opened = source.open(self._wanted, self._on_malformed)
             reader = _sources.with_constants(opened.reader, self._wanted.constants)
-            yield source.name, _sources.watched(source.name, reader, self._raised)
+            yield source.name, _sources.watched(source.name, reader, self.raised)
             opened.check()
 
     @contextmanager
@@ -138,8 +141,8 @@ class Streams:
         try:
             yield
         except SourceError:
-            if self._raised:
-                raise self._raised[0] from None
+            if self.raised:
+                raise self.raised[0] from None
             raise
 
 

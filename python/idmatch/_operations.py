@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from . import _core
@@ -111,9 +111,9 @@ def _stage_judged(session: _core.Session, given: Given, report: Report, how: Wri
         # They are in the file already.
         return
 
-    with Spool() as spool:
-        streams = given.streams(report.log)
-        with streams.raising(), spool.raising():
+    streams = given.streams(report.log)
+    with closing(Spool(streams.raised)) as spool:
+        with streams.raising():
             written = spool.writing(streams)
             report.add(_core.judge(written, given.strict, report.log.take, how.rules, 0)[:2])
         report.check_rejected()

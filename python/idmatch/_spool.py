@@ -3,11 +3,9 @@
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
-from ._errors import IoError, SourceError
+from ._errors import Error, IoError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -16,13 +14,16 @@ if TYPE_CHECKING:
 
 
 class Spool:
-    """Streams are written as they are read, and can then be read again. A context manager."""
+    """Streams are written as they are read, and can then be read again.
 
-    def __init__(self) -> None:
+    What goes wrong with the file is noted in `raised`.
+    """
+
+    def __init__(self, raised: list[Error]) -> None:
+        self._raised = raised
         self._file = tempfile.TemporaryFile(prefix="idmatch-")  # noqa: SIM115
         # Each stream's name, and where it is.
         self._starts: list[tuple[str, int]] = []
-        self._failed: IoError | None = None
 
     def writing(self, streams: "Streams") -> "Iterator[tuple[str, pa.RecordBatchReader]]":
         """The same streams, which are kept as they are read.
@@ -54,28 +55,13 @@ class Spool:
         except OSError as error:
             folder = tempfile.gettempdir()
             reason = os.strerror(error.errno) if error.errno else str(error)
-            self._failed = IoError(
+            full = IoError(
                 f"cannot keep rows in {folder}: {reason}; set TMPDIR to a folder with more space"
             )
-            raise self._failed from error
+            # The core sees it as text.
+            self._raised.append(full)
+            raise full from error
 
-    @contextmanager
-    def raising(self) -> Iterator[None]:
-        """Raises the error of a full disk itself: the core sees it as text."""
-        try:
-            yield
-        except SourceError:
-            if self._failed:
-                raise self._failed from None
-            raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Gives the disk back."""
         self._file.close()

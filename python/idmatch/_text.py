@@ -1,7 +1,7 @@
 """Text from outside, such as names and addresses, as it may be printed. Imports nothing of idmatch.
 
-Invariant: what these functions return has no control characters, and of a URL no user, password
-or option.
+Invariants: `escaped` and `shown` return no control characters; `without_secrets` and `scrubbed`
+return no user, password and option of a URL.
 """
 
 import re

@@ -48,7 +48,7 @@ def match(options: Namespace) -> int:
         raise InvalidArgument("--json and -o - both write to standard output; use one of them")
     if options.output:
         # Before the work, not after it.
-        inputs = local_inputs([options.population])
+        inputs = local_inputs([options.population]) if options.overwrite else []
         _outputs.check(options.output, overwrite=options.overwrite, inputs=inputs)
     with open_existing(options.store) as store, watched([options.population]) as sources:
         result = store.table(options.table).match(

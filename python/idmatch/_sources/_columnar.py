@@ -1,6 +1,6 @@
 """Parquet and ORC files as streams of the columns that are wanted."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -44,15 +44,12 @@ def open_columnar(
     visible = pa.schema([*schema, *(pa.field(key, pa.string()) for key in constants)])
     chosen = wanted.choose(visible, name, kind)
     expected = _footer_rows(kind, fragment, filesystem, path)
-    read = 0
-
-    def counted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        nonlocal read
-        for batch in batches:
-            read += batch.num_rows
-            yield batch
+    numbers = wanted.numbers[name]
+    # The same file may be read twice.
+    before = numbers.rows
 
     def check() -> None:
+        read = numbers.rows - before
         if read != expected:
             raise SourceError(
                 f"{name} has {read:,} rows, and {expected:,} by its footer: it is damaged, or "
@@ -61,8 +58,8 @@ def open_columnar(
 
     if _largest_group_rows(fragment) > _MAX_SCANNED_GROUP_ROWS:
         columns = [column for column in chosen.values() if column not in constants]
-        batches = counted(_batches_within_groups(filesystem, path, columns))
-        return Opened(project(batches, schema, chosen, constants, wanted.numbers[name]), check)
+        batches = _batches_within_groups(filesystem, path, columns)
+        return Opened(project(batches, schema, chosen, constants, numbers), check)
     reader = ds.Scanner.from_fragment(
         fragment,
         schema=schema,
@@ -75,8 +72,7 @@ def open_columnar(
         fragment_scan_options=_scan_options(kind, filesystem),
     ).to_reader()
     roles = {role: role for role in chosen}
-    rows = project(counted(reader), reader.schema, roles, {}, wanted.numbers[name])
-    return Opened(rows, check)
+    return Opened(project(reader, reader.schema, roles, {}, numbers), check)
 
 
 def _footer_rows(kind: str, fragment: ds.Fragment, filesystem: FileSystem, path: str) -> int:

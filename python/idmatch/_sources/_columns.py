@@ -14,7 +14,7 @@ from idmatch._errors import InvalidArgument
 from idmatch._results import Detected
 from idmatch._text import looks_like_value, shown, shown_column
 
-from ._checked import checked
+from ._checked import check
 from ._lists import RowNumbers, explode, is_list, value_type
 
 _MAX_BATCH_ROWS = 1 << 18
@@ -128,8 +128,9 @@ def project(
             for start in range(0, batch.num_rows, _MAX_BATCH_ROWS):
                 part = batch.slice(start, _MAX_BATCH_ROWS)
                 columns = [column(part, name) for name in chosen.values()]
-                taken = checked(pa.RecordBatch.from_arrays(columns, names=list(chosen)))
-                yield pa.RecordBatch.from_arrays(explode(taken.columns, numbers), schema=out)
+                for values in columns:
+                    check(values)
+                yield pa.RecordBatch.from_arrays(explode(columns, numbers), schema=out)
 
     out = pa.schema(fields)
     return pa.RecordBatchReader.from_batches(out, projected())

@@ -34,7 +34,8 @@ class RowNumbers:
         self._rows_before: list[int] = []
         self._parents: list[pa.Int64Array | None] = []
         self._exploded = 0
-        self._rows = 0
+        self.rows = 0
+        """Rows noted so far."""
 
     def add(self, parents: pa.Int64Array | None, rows: int) -> None:
         """Notes a batch of so many rows, and which of them each exploded row comes from; None for
@@ -42,10 +43,10 @@ class RowNumbers:
         """
         if parents is not None or self._parents[-1:] != [None]:
             self._starts.append(self._exploded)
-            self._rows_before.append(self._rows)
+            self._rows_before.append(self.rows)
             self._parents.append(parents)
         self._exploded += rows if parents is None else len(parents)
-        self._rows += rows
+        self.rows += rows
 
     def of(self, exploded: int) -> int:
         """The number of the row from which an exploded row comes, both from 1."""
