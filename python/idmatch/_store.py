@@ -36,8 +36,9 @@ def open(
     segments yet take at most about `memtable` of memory (bytes, or text such as "1G"), or what one
     batch of 100,000 rows takes; they wait where writing segments is slower.
 
-    While another process writes the store, a write raises Busy at once, or after `wait`, such as
-    "30s" or a timedelta: until then it tries again every 100 ms. Servers have no such lock.
+    While another process writes the store, a write raises Busy after 2 s, or after `wait` if that
+    is longer, such as "30s" or a timedelta: until then it tries again, at least every 100 ms.
+    Servers have no such lock.
 
     A directory that is open in this process is shared: both stores see what either writes, and
     `memtable` stays as it was. Each has its own durability, and is closed for itself.

@@ -353,5 +353,5 @@ def _add_wait(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--wait",
         metavar="TIME",
-        help="how long to wait while another process writes the store, such as 30s (default: not)",
+        help="how long to wait while another process writes the store, such as 30s (default: 2s)",
     )
