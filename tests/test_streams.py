@@ -7,7 +7,7 @@ import json
 import signal
 import subprocess
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import idmatch
 import pyarrow as pa
@@ -88,6 +88,31 @@ def test_quoted_values_are_as_csv_has_them(rows: list[list[str]], size: int) -> 
     got, malformed, _ = read(HEADER + text.getvalue().encode(), size)
     assert malformed == []
     assert [[(value or b"").decode() for value in row] for row in got] == rows  # type: ignore[attr-defined]
+
+
+@given(
+    st.lists(
+        st.lists(st.text('a",\n', max_size=5), min_size=3, max_size=3).filter(any), max_size=8
+    ),
+    st.integers(1, 9),
+    st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_MINIMAL]),
+)
+def test_a_record_comes_as_soon_as_it_ends(
+    rows: list[list[str]], size: int, quoting: Literal[0, 1]
+) -> None:
+    """No whole record waits for the next one, or for another quote."""
+    records, sent, got = CsvRecords(",", '"', "stream"), b"", b""
+    for row in rows:
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n", quoting=quoting).writerow(row)
+        data = text.getvalue().encode()
+        for at in range(0, len(data), size):
+            for piece in records.add(data[at : at + size]):
+                assert not piece.is_unclosed
+                got += piece.data
+        sent += data
+        assert got == sent
+    assert list(records.finish()) == []
 
 
 def test_rows_after_a_stray_quote_are_kept() -> None:

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 from idmatch import _operations
 from idmatch._core import format_instant
-from idmatch._rejects import MaxRejects
+from idmatch._given import ROLES
+from idmatch._rejects import HEADER, MaxRejects
 from idmatch._sizes import show_size
 from idmatch._written import written
 
@@ -31,7 +32,6 @@ def dry_run(options: Namespace, columns: Sequence[str]) -> int:
     stored = report.rows - report.rejected
     store_bytes = (judged.id_bytes + stored * _ROW_BYTES) * _DIRECTIONS
     if options.json:
-        roles, reject = ("id", "partner_id", "seen_at"), ("file", "row", "column", "reason")
         print_json(
             {
                 "dry_run": True,
@@ -41,20 +41,19 @@ def dry_run(options: Namespace, columns: Sequence[str]) -> int:
                 "columns": report.columns,
                 "hex_columns": report.hex_columns,
                 "detected": detected_as_json(report.detected),
-                "first": [dict(zip(roles, row, strict=True)) for row in rows],
-                "first_rejected": [dict(zip(reject, row, strict=True)) for row in judged.rejected],
+                "first": [dict(zip(ROLES, row, strict=True)) for row in rows],
+                "first_rejected": [dict(zip(HEADER, row, strict=True)) for row in judged.rejected],
                 "store_bytes_at_most": store_bytes,
             }
         )
     else:
-        roles = ("id", "partner_id", "seen_at")
-        named = [role for role, name in zip(roles, columns, strict=False) if name]
+        named = [role for role, name in zip(ROLES, columns, strict=False) if name]
         say_read(report.detected, report.columns, named, report.hex_columns)
-        print_columns(roles, rows)
+        print_columns(ROLES, rows)
         if judged.rejected:
             print("\nrejected:")
             shown = [[file, str(row), *why] for file, row, *why in judged.rejected]
-            print_columns(("file", "row", "column", "reason"), shown)
+            print_columns(HEADER, shown)
         print(
             f"\n{report.rows:,} rows read, {report.rejected:,} would be rejected, in "
             f"{report.seconds:,.3f} s; a load takes up to {show_size(store_bytes)} in the store, "

@@ -83,13 +83,15 @@ class CsvRecords:
     def __init__(self, delimiter: str, quote: str | None, name: str) -> None:
         self._quote = quote.encode() if quote else None
         self._name = name
-        # Bytes of an unfinished record.
-        self._rest = bytearray()
+        # Bytes of an unfinished record, and whether a quote is open in it.
+        self._rest, self._is_open = bytearray(), False
         if quote:
             q, d = re.escape(quote.encode()), re.escape(delimiter.encode())
             value = rb"(?:%b(?:[^%b]++|%b%b)*+%b[^%b\r\n]*+|[^%b\r\n%b][^%b\r\n]*+|)"
             value %= (q, q, q, q, q, d, d, q, d)
-            record = rb"%b(?:%b%b)*+(?:\r\n?|\n)" % (value, d, value)
+            values = rb"%b(?:%b%b)*+" % (value, d, value)
+            record = rb"%b(?:\r\n?|\n)" % values
+            self._values = re.compile(values)
             self._record = re.compile(record)
             self._records = re.compile(rb"(?:%b)*+" % record)
 
@@ -112,9 +114,12 @@ class CsvRecords:
             rest += arrived[cut:]
         else:
             rest += arrived
-            # Without another quote, one that is open stays open.
-            if self._quote in arrived or len(rest) > _LONGEST_QUOTED_BYTES:
+            # Only a quote ends one that is open, and only a line end a record without one.
+            may_end = b"\n" in arrived or b"\r" in arrived
+            is_waiting = self._quote not in arrived and (self._is_open or not may_end)
+            if not is_waiting or len(rest) > _LONGEST_QUOTED_BYTES:
                 yield from self._cut(_LONGEST_QUOTED_BYTES)
+                self._is_open = self._values.fullmatch(rest) is None
         _check_length(rest, self._name)
 
     def finish(self) -> Iterator[Piece]:
