@@ -10,7 +10,14 @@ ALLOWED = {
     "idmatch-testkit": {"idmatch-model", "idmatch-store"},
     "idmatch-engine": {"idmatch-model", "idmatch-store"},
     "idmatch-cql": {"idmatch-model", "idmatch-store"},
-    "idmatch-python": {"idmatch-model", "idmatch-store", "idmatch-engine", "idmatch-cql"},
+    "idmatch-join": {"idmatch-model", "idmatch-store"},
+    "idmatch-python": {
+        "idmatch-model",
+        "idmatch-store",
+        "idmatch-engine",
+        "idmatch-cql",
+        "idmatch-join",
+    },
 }
 # What only tests may use.
 FOR_TESTS = {"idmatch-testkit"}

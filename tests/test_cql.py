@@ -387,3 +387,17 @@ def test_more_rejects_than_may_be_send_nothing(
     assert [len(file.read_text().splitlines()) for file in files] == [3, 3]
     with pytest.raises(idmatch.BadInput, match=r"first\.csv, row 2"):
         table.load([first, second], max_rejects="50%", strict=True)
+
+
+def test_a_chain_gives_what_a_directory_gives(store: idmatch.Store, tmp_path: Path) -> None:
+    population = pa.table({"p": ["x", "z", "?", None], "n": [1, 2, 3, 4]})
+    with idmatch.open(tmp_path / "store") as directory:
+        got = []
+        for each in (store, directory):
+            table = each.create_table("small")
+            table.load(SMALL)
+            question = {"column": "p", "by": "partner_id", "carry": "all", "how": "left"}
+            chain = table.match(population, then=["small,since=2026-02-20"], **question)
+            rows = (chain.to_arrow(), chain.unmatched().to_arrow(), table.scan().to_arrow())
+            got.append([sorted(map(str, one.to_pylist())) for one in rows])
+        assert got[0] == got[1]

@@ -42,4 +42,4 @@ def test_error_codes_are_distinct_and_errors_are_errors() -> None:
         for error in vars(idmatch).values()
         if inspect.isclass(error) and issubclass(error, idmatch.Error)
     ]
-    assert len({error.code for error in errors}) == len(errors) == 19
+    assert len({error.code for error in errors}) == len(errors) == 20

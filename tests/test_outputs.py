@@ -16,7 +16,8 @@ ROWS = 3
 
 def match(cli: Cli, output: object, *arguments: str) -> tuple[int, str]:
     """Exit code and stderr of a match that is written."""
-    ran = cli("match", "store", "small", "people.parquet", "-o", output, *arguments)
+    words = ("match", "store", "small", "people.parquet", "-o", output, "--format", "parquet")
+    ran = cli(*words, *arguments)
     return ran.code, ran.err
 
 
@@ -83,7 +84,9 @@ def test_a_fifo_and_standard_output_are_streams(loaded: Cli) -> None:
     assert match(loaded, "fifo")[0] == 0
     reader.join()
     assert stat.S_ISFIFO(fifo.stat().st_mode)
-    command = loaded.command("match", "store", "small", "people.parquet", "-o", "-")
+    command = loaded.command(
+        "match", "store", "small", "people.parquet", "-o", "-", "--format", "parquet"
+    )
     piped = subprocess.run(command, cwd=loaded.home, capture_output=True, check=True)
     assert b"population" in piped.stderr
     for data in (*read, piped.stdout):

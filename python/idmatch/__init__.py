@@ -20,6 +20,7 @@ from ._errors import (
     Differs,
     Error,
     Expired,
+    Internal,
     InvalidArgument,
     IoError,
     MissingExtra,
@@ -40,6 +41,7 @@ from ._results import (
     Detected,
     EraseReport,
     Finding,
+    HopCounts,
     Latest,
     LoadReport,
     PlanStep,
@@ -47,6 +49,7 @@ from ._results import (
     StoreStatus,
     TableStats,
 )
+from ._rows import CountedRows, Rows
 from ._session import Session
 from ._snapshot import Snapshot, TableSnapshot
 from ._store import Store, open, recover, restore
@@ -59,6 +62,7 @@ __all__ = [
     "Committed",
     "CopyReport",
     "Corrupt",
+    "CountedRows",
     "Csv",
     "Detected",
     "Differs",
@@ -66,6 +70,8 @@ __all__ = [
     "Error",
     "Expired",
     "Finding",
+    "HopCounts",
+    "Internal",
     "InvalidArgument",
     "IoError",
     "Latest",
@@ -76,6 +82,7 @@ __all__ = [
     "PlanStep",
     "RepairReport",
     "RetryLater",
+    "Rows",
     "Session",
     "Snapshot",
     "SourceError",

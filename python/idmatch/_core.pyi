@@ -10,10 +10,11 @@ from typing import final
 import pyarrow as pa
 
 from ._results import TableStats
-from ._types import ArrowStream, By, Compression, CopyFigures, Keep, Pick, Reject
+from ._types import ArrowStream, By, Compression, CopyFigures, Keep, Reject
 
 __all__ = [
     "Match",
+    "Rows",
     "Session",
     "Snapshot",
     "Store",
@@ -25,6 +26,8 @@ __all__ = [
     "explain_address",
     "format_instant",
     "judge",
+    "match_chain",
+    "match_population",
     "name_process",
     "open_servers",
     "open_store",
@@ -33,6 +36,8 @@ __all__ = [
     "parse_size",
     "recover",
     "restore",
+    "scan",
+    "write_stream",
 ]
 
 __version__: str
@@ -195,10 +200,10 @@ class Table:
     ) -> tuple[int, int]:
         """Adds the rows of all sources at once and for good; returns (rows read, rows rejected).
 
-        Arguments are those of `load`, and `short` that of `match`; with `always` they are durable
-        when this returns, whatever the store was opened with. Up to 100,000 rows are seen
-        whole or not at all; more are cut into batches of that kind. After an error those before
-        it stay.
+        Arguments are those of `load`, and `short` that of `match_population`; with `always` they
+        are durable when this returns, whatever the store was opened with. Up to 100,000 rows are
+        seen whole or not at all; more are cut into batches of that kind. After an error those
+        before it stay.
         """
     def upsert_one(self, id: str, partner_id: str, seen_at: int | str | None, always: bool) -> None:
         """Adds one observation at once and for good, of now where `seen_at` is None.
@@ -238,20 +243,6 @@ class Table:
     ) -> tuple[str, int] | None: ...
     def last_seen(self, id: str, partner_id: str) -> int | None: ...
     def history(self, id: str, partner_id: str) -> list[int]: ...
-    def match(
-        self,
-        sources: Iterable[tuple[str, ArrowStream]],
-        by: By,
-        pick: Pick,
-        since: int | None,
-        until: int | None,
-        short: bool,
-    ) -> Match:
-        """Matches a population: every source is an object with `__arrow_c_stream__` and one column.
-
-        pick is "all" or "latest". Ctrl-C is noticed meanwhile, unless the work is known to be
-        `short`: watching for it takes longer than a small match.
-        """
     def compact(self) -> None:
         """Rewrites the table: fast to read, nothing older than its retention."""
     def verify(self) -> list[tuple[str, str]]:
@@ -273,14 +264,65 @@ class Match:
     @property
     def rows(self) -> int: ...
     @property
+    def hops(self) -> list[tuple[int, int, int]]:
+        """What each table counted: rows in, matched, rows."""
+    @property
     def plan(self) -> list[tuple[str, int, int, str]]:
         """How the population was read: way, requests, keys, and why."""
-    def to_arrow(self) -> pa.Table:
-        """All matches: a pyarrow.Table of what `__arrow_c_stream__` gives."""
-    def write_parquet(self, path: str, compression: Compression) -> None:
-        """Writes them to a Parquet file, which takes its name when it is whole.
+    def output(self) -> Rows:
+        """The rows of the result."""
+    def unmatched(self) -> Rows:
+        """The population rows without a match: the identifier, the reason, what they carry.
 
-        compression is "none", "snappy", "lz4", "zstd" or "gzip".
+        Raises InvalidArgument for a result of `match_population`.
+        """
+
+def match_population(
+    table: Table,
+    sources: Iterable[tuple[str, ArrowStream]],
+    by: By,
+    most: int | None,
+    since: int | None,
+    until: int | None,
+    short: bool,
+) -> Match:
+    """Matches a population: every source is an object with `__arrow_c_stream__` and one column.
+
+    Each row gets its `most` newest matches. Ctrl-C is noticed meanwhile, unless the work is known
+    to be `short`: watching for it takes longer than a small match.
+    """
+
+def match_chain(
+    table: Table,
+    sources: Iterable[tuple[str, ArrowStream]],
+    hops: Sequence[tuple[str | None, By, int | None, int | None, int | None]],
+    keep_unmatched: bool,
+    with_hops: bool,
+) -> Match:
+    """Matches a population with this table, what that gives with the next one, and so on.
+
+    Columns of the sources after the first are carried. A hop is the name of a table, None for this
+    one, and what `match_population` takes from `by` to `until`.
+    """
+
+def scan(table: Table, since: int | None, until: int | None) -> Rows:
+    """All visible observations with a date in the window, in no particular order."""
+
+@final
+class Rows:
+    @property
+    def count(self) -> int | None:
+        """How many there are, if that is known before they are read."""
+    def to_arrow(self) -> pa.Table:
+        """All rows: a pyarrow.Table of what `__arrow_c_stream__` gives."""
+    def write(self, path: str, format: str, compression: Compression) -> None:
+        """Writes them to a file or a FIFO that exists.
+
+        format is "parquet", "csv", "jsonl", "arrow" or "arrow stream"; compression is "none",
+        "snappy", "lz4", "zstd" or "gzip", of text one of "none", "zstd" and "gzip".
         """
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The matches, streamed: key side, other side (string), seen_at (timestamp[ms, UTC])."""
+        """The rows, streamed."""
+
+def write_stream(stream: ArrowStream, path: str, format: str, compression: Compression) -> None:
+    """Writes an Arrow stream as `Rows.write` does."""

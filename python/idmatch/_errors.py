@@ -18,6 +18,7 @@ Error
 ├── Unsupported                         this store cannot do it; the text names another way
 ├── RetryLater                          too much is going on; it would be done later
 ├── Expired                             a version or a session is no longer there
+├── Internal                            a fault of idmatch itself; please report it
 └── MissingExtra (also ImportError)     a package is missing that an extra installs
 
 Each has a `code`, which never changes, and a text that says what was wrong, with what,
@@ -180,6 +181,12 @@ class Expired(Error):
     """What the call refers to is no longer there: a version, a session."""
 
     code = "expired"
+
+
+class Internal(Error):
+    """A fault of idmatch itself. What was acknowledged is stored; please report the text."""
+
+    code = "internal"
 
 
 class MissingExtra(Error, ImportError):

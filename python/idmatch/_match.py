@@ -1,27 +1,21 @@
 """The result of matching a population."""
 
-import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from . import _core, _outputs
-from ._results import Detected, PlanStep
-from ._types import Compression
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from . import _core
+from ._results import Detected, HopCounts, PlanStep
+from ._rows import CountedRows
 
 
-class MatchResult:
-    """A population that has been matched.
+class MatchResult(CountedRows):
+    """A population that has been matched, and the rows of the result.
 
-    Every read streams the matches from the store, as they were at the time of the match.
-    Anything that takes Arrow streams (`pyarrow`, `polars`, `duckdb`, another table's `match`)
-    takes this object.
-    The first column is `id` or `partner_id`, as in the population; the second is the other one
-    (both text as it is stored, whatever the population's type), the third `seen_at`
-    (`timestamp[ms, UTC]`). A population row's matches come newest
-    first, population rows in no particular order.
+    The first column is `id` or `partner_id`, as in the population; the next the other one of the
+    last table, with `_2` where that name is taken (both text as it is stored, whatever the
+    population's type); then `seen_at` (`timestamp[ms, UTC]`), and what the population carries. With
+    hops, `hop_1_id` or `hop_1_partner_id`, `hop_1_seen_at` and so on stand after the first.
+    A population row's matches come newest first, population rows in no particular order. `len` is
+    the number of rows of the result.
     """
 
     __slots__ = ("_core", "columns", "detected", "hex_columns", "is_guess_unmatched", "seconds")
@@ -35,6 +29,7 @@ class MatchResult:
         detected: Sequence[Detected],
         is_guess_unmatched: bool,
     ) -> None:
+        super().__init__(core.output())
         self._core = core
         self.columns = columns
         """The population's column that was read; several where its sources differ."""
@@ -55,12 +50,12 @@ class MatchResult:
 
     @property
     def matched(self) -> int:
-        """Population rows with at least one match."""
+        """Population rows with at least one match; of a chain, in the last table."""
         return self._core.matched
 
     @property
     def rows(self) -> int:
-        """Matches: what `SELECT count(*)` over the join gives."""
+        """Matches: what `SELECT count(*)` over the joins gives."""
         return self._core.rows
 
     @property
@@ -69,36 +64,28 @@ class MatchResult:
         return self.matched / self.population if self.population else 0.0
 
     @property
+    def hops(self) -> list[HopCounts]:
+        """What each table of the chain counted; one without a chain."""
+        return [HopCounts(*counts) for counts in self._core.hops]
+
+    @property
     def plan(self) -> list[PlanStep]:
         """How the population was read, and why so: one step for each way that was taken."""
         return [PlanStep(*step) for step in self._core.plan]
 
-    def to_arrow(self) -> "pa.Table":
-        """All matches as one Arrow table, in memory."""
-        return self._core.to_arrow()
+    def unmatched(self) -> CountedRows:
+        """The population rows that have no match, in order: the identifier, `reason`, and what the
+        row carries.
 
-    def write_parquet(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        compression: Compression = "none",
-        overwrite: bool = False,
-    ) -> None:
-        """Writes the matches to a Parquet file, which appears only when it is whole, or to a FIFO.
+        The reason is "null", "empty", "too long", "not UTF-8", "not in table", "outside the
+        window", or "lost at hop 2" where the first table of a chain has it and the second does not.
+        What retention or an erasure hides is not in the table. Where there is a window, reading
+        them matches them once more without it, on servers as they are then.
 
-        A file that exists is replaced only with `overwrite`.
-
-        Identifiers hardly compress: "none" is the fastest, "zstd" halves the size of
-        hexadecimal ones; "snappy", "lz4" and "gzip" are possible too.
-
-        Raises IoError when the file cannot be written, InvalidArgument for what is no regular file
-        or is inside a store.
+        Raises InvalidArgument unless the match was made with `unmatched`, `carry`, `how="left"` or
+        `then`.
         """
-        with _outputs.new_file(path, overwrite=overwrite) as file:
-            self._core.write_parquet(file, compression)
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        return self._core.__arrow_c_stream__(requested_schema)
+        return CountedRows(self._core.unmatched())
 
     def __repr__(self) -> str:
         return (

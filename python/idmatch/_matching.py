@@ -1,14 +1,15 @@
 """Matches of populations: the core at work on the sources that users name."""
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from . import _core
+from ._carry import Carry
 from ._csv_options import Csv
 from ._given import Streams
+from ._hops import Hop
 from ._lazy import LazyModule
 from ._match import MatchResult
-from ._types import By, Pick
 
 if TYPE_CHECKING:
     from . import _sources
@@ -20,26 +21,49 @@ else:
 _FEW_IDS = 10_000
 
 
+class Wish(NamedTuple):
+    """What the result of a match has besides pairs."""
+
+    carry: Carry | None
+    """None where nothing is carried."""
+    keeps_unmatched: bool
+    """Whether unmatched population rows are rows of the result."""
+    unmatched: bool
+    """Whether they can be asked for."""
+    then: list[Hop]
+    with_hops: bool
+
+    @property
+    def is_for_pairs(self) -> bool:
+        """Whether nothing is wished."""
+        return not (self.carry or self.keeps_unmatched or self.unmatched or self.then)
+
+
 def match(
     table: _core.Table,
     population: object,
     column: str | None,
-    by: By,
-    pick: Pick,
-    since: int | None,
-    until: int | None,
+    first: Hop,
+    wish: Wish,
     csv: Csv | None,
 ) -> MatchResult:
     """Matches a population; see `Table.match`."""
     started = time.perf_counter()
     sources = _sources.find(population)
-    wanted = _sources.Wanted({by: column}, csv=csv)
+    by = first.by
+    wanted = _sources.Wanted({by: column}, csv=csv, carry=wish.carry)
     streams = Streams(sources, wanted, None)
-    is_short = _sources.are_short(sources)
-    first = _sources.FirstRows(streams, _FEW_IDS) if wanted.guesses(by) else None
+    some = _sources.FirstRows(streams, _FEW_IDS) if wanted.guesses(by) else None
     with streams.raising():
-        matched = table.match(first or streams, by, pick, since, until, is_short)
-    unmatched = first is not None and _are_unmatched(table, first, matched, (by, since, until))
+        if wish.is_for_pairs:
+            short = _sources.are_short(sources)
+            matched = _core.match_population(table, some or streams, *first[1:], short)
+        else:
+            hops = [first, *wish.then]
+            matched = _core.match_chain(
+                table, some or streams, hops, wish.keeps_unmatched, wish.with_hops
+            )
+    unmatched = some is not None and _are_unmatched(table, some, matched, first)
     seconds = time.perf_counter() - started
     return MatchResult(
         matched, seconds, wanted.chosen[by], wanted.hex_columns, wanted.detected, unmatched
@@ -47,14 +71,12 @@ def match(
 
 
 def _are_unmatched(
-    table: _core.Table,
-    first: "_sources.FirstRows",
-    matched: _core.Match,
-    question: tuple[By, int | None, int | None],
+    table: _core.Table, some: "_sources.FirstRows", matched: _core.Match, first: Hop
 ) -> bool:
     """Whether a table that is not empty has none of the first identifiers."""
+    population, found, _ = matched.hops[0]
     # Unless fewer were not matched than these are.
-    if matched.matched and matched.population - matched.matched >= _FEW_IDS:
-        by, since, until = question
-        matched = table.match(first.rows, by, "latest", since, until, True)
-    return bool(matched.population) and not matched.matched and table.stats()[0].rows > 0
+    if found and population - found >= _FEW_IDS:
+        question = first._replace(most=1)
+        found = _core.match_population(table, some.rows, *question[1:], True).matched
+    return bool(population) and not found and table.stats()[0].rows > 0

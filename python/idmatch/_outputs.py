@@ -68,6 +68,11 @@ def new_file(
         raise
 
 
+def is_stream(path: str) -> bool:
+    """Whether what is written there cannot be gone back over: a FIFO, a terminal."""
+    return not stat.S_ISREG(os.stat(path).st_mode)
+
+
 def open_at_once(
     path: Path, *, overwrite: bool = False, inputs: Sequence[str] = (), mode: int = PRIVATE
 ) -> int:
@@ -120,7 +125,7 @@ def _check_replaced(name: str, overwrite: bool, inputs: Sequence[str]) -> None:
 def _exists(name: str) -> InvalidArgument:
     return InvalidArgument(
         f"{escaped(name)} exists; name another file, or replace it with --overwrite "
-        "(write_parquet: overwrite=True)"
+        "(in Python overwrite=True)"
     )
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from . import _core, _matching
+from ._carry import Carry
 from ._csv_options import Csv
 from ._errors import InvalidArgument
+from ._hops import Then, hop_of, hops_of
 from ._results import Latest, TableStats
+from ._rows import Rows
 from ._times import Moment, datetime_or_none, millis_or_none, to_datetime
-from ._types import By, Keep, Pick, Source
+from ._types import By, How, Keep, Pick, Source
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -134,8 +137,14 @@ class TableReads:
         column: str | None = None,
         by: By = "id",
         pick: Pick = "all",
+        limit: int | None = None,
         since: Moment | None = None,
         until: Moment | None = None,
+        carry: Sequence[str] | Literal["all"] = (),
+        how: How = "inner",
+        unmatched: bool = False,
+        then: Then = (),
+        with_hops: bool = False,
         csv: Csv | None = None,
     ) -> MatchResult:
         """Finds what goes with every identifier of a population.
@@ -144,21 +153,43 @@ class TableReads:
         identifiers, which `by` says are ids or partner IDs; without it the column is guessed where
         exactly one fits. `pick="all"` gives what SQL's JOIN gives, a repeated population row
         repeating its matches; `pick="latest"` gives at most the newest match of each population
-        row. What is no identifier (missing, empty, too long) matches nothing. Identifiers of
-        fixed-size binary, such as hashes, are read as lowercase hex, and the result has them so.
+        row, `limit` at most so many of the newest. What is no identifier (missing, empty, too long)
+        matches nothing. Identifiers of fixed-size binary, such as hashes, are read as lowercase
+        hex, and the result has them so.
+
+        `carry` names columns of the population that come out beside the match: "all", or a list of
+        names, each "C" or "C as D". Dictionaries come out as their values. With `how="left"` a
+        population row without a match is one row, with nulls. With `unmatched` the result can tell
+        these rows, and why they have no match; `carry`, `how="left"` and `then` imply that.
+
+        `then` names further tables of this store: what one gives goes on to the next, by id unless
+        the question says by=partner-id. `with_hops` adds the answers between. In a directory, all
+        are read at one point in time.
+
+        Cost: with any of these, what rows carry and their matches are written to and read from
+        temporary files, at each table, unless they are small. Without, nothing of it is paid.
 
         Raises BadInput if rows are malformed and none is an identifier; nulls alone are no error.
+        Raises InvalidArgument for a column that is not there, or whose name the result has itself.
         """
-        return _matching.match(
-            self._core,
-            population,
-            column=column,
-            by=by,
-            pick=pick,
-            since=millis_or_none(since),
-            until=millis_or_none(until),
-            csv=csv,
+        first = hop_of(None, by, pick, limit, since, until)
+        if how not in ("inner", "left"):
+            raise InvalidArgument(f'how is {how!r}; use "inner" or "left"')
+        wish = _matching.Wish(
+            carry=Carry(carry) if carry else None,
+            keeps_unmatched=how == "left",
+            unmatched=unmatched,
+            then=hops_of(then),
+            with_hops=with_hops,
         )
+        return _matching.match(self._core, population, column, first, wish, csv)
+
+    def scan(self, *, since: Moment | None = None, until: Moment | None = None) -> Rows:
+        """All observations that are to be seen, in no particular order: id, partner_id and seen_at.
+
+        They are those of the moment of the call; on servers, each row is as it is when it is read.
+        """
+        return Rows(_core.scan(self._core, millis_or_none(since), millis_or_none(until)))
 
     def stats(self) -> TableStats:
         """Figures about the table. Takes up to about half a second: to count different

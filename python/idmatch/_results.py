@@ -173,6 +173,17 @@ class PlanStep(NamedTuple):
     """Why it was chosen, with what was measured."""
 
 
+class HopCounts(NamedTuple):
+    """What a table of a chain counted."""
+
+    rows_in: int
+    """Rows that came in: of the population, or what the table before gave."""
+    matched: int
+    """Of these, rows with at least one match."""
+    rows: int
+    """Matches: the rows that go on."""
+
+
 class Finding(NamedTuple):
     """Something that a check found to be wrong."""
 

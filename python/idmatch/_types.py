@@ -13,6 +13,9 @@ Keep: TypeAlias = Literal["last", "all"]
 Pick: TypeAlias = Literal["all", "latest"]
 """Which matches of a population row are given."""
 
+How: TypeAlias = Literal["inner", "left"]
+"""Whether population rows without a match are rows of the result."""
+
 Durability: TypeAlias = Literal["always", "interval"]
 """When an upsert is acknowledged: once it is on disk, or before."""
 

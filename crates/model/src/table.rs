@@ -3,6 +3,7 @@
 use crate::{Period, PeriodError};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::num::NonZeroU32;
 use std::str::FromStr;
 
 /// The longest table name, in bytes: what CQL allows.
@@ -100,6 +101,19 @@ pub enum Pick {
     All,
     /// The newest one.
     Latest,
+    /// So many of the newest.
+    Newest(NonZeroU32),
+}
+
+impl Pick {
+    /// At most so many matches of a row.
+    pub fn most(self) -> usize {
+        match self {
+            Pick::All => usize::MAX,
+            Pick::Latest => 1,
+            Pick::Newest(most) => most.get() as usize,
+        }
+    }
 }
 
 /// One of the two sides of a pair. As a key it names the direction of a question.

@@ -25,6 +25,7 @@ fn class(kind: ErrorKind) -> &'static str {
         ErrorKind::Unsupported => "Unsupported",
         ErrorKind::RetryLater => "RetryLater",
         ErrorKind::Expired => "Expired",
+        ErrorKind::Internal => "Internal",
     }
 }
 

@@ -1,14 +1,43 @@
-//! Long work that Ctrl-C can stop.
+//! Work without the GIL: long work that Ctrl-C can stop, and the one place where panics become errors.
 
-use idmatch_store::{Error, ErrorKind, Result};
+use crate::errors::raise;
+use arrow_array::RecordBatch;
+use idmatch_store::{Error, ErrorKind, MatchLane, MatchSink, Result};
 use pyo3::prelude::*;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, scope};
 use std::time::Duration;
 
 /// The time between two checks for Python's signals.
 const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Where the last panic was: file and line. Its text may have identifiers, so it is not shown.
+static LAST_PANIC: Mutex<Option<String>> = Mutex::new(None);
+
+/// Has panics of this library note where they are, and print nothing.
+pub(crate) fn note_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map(|place| format!("{}:{}", place.file(), place.line()));
+        *LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner) = place;
+    }));
+}
+
+/// The error of a panic.
+pub(crate) fn panicked() -> Error {
+    let place = LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let place = place.unwrap_or_else(|| "an unknown place".to_owned());
+    Error::new(
+        ErrorKind::Internal,
+        format!(
+            "idmatch {} failed at {place}; what was acknowledged is stored; check the store with idmatch verify, \
+             and report this with what was done",
+            env!("CARGO_PKG_VERSION")
+        ),
+    )
+}
 
 /// Runs `work` on another thread without the GIL, while this thread checks for signals. Ctrl-C
 /// sets the flag that `work` gets: `work` should then end soon, and its result is dropped.
@@ -17,10 +46,14 @@ pub(crate) fn interruptible<T: Send>(
     work: impl FnOnce(&Arc<AtomicBool>) -> T + Send,
 ) -> PyResult<T> {
     let stop = Arc::new(AtomicBool::new(false));
-    std::thread::scope(|scope| {
+    scope(|scope| {
         let stop = &stop;
         let (sender, receiver) = sync_channel(1);
-        scope.spawn(move || sender.send(work(stop)));
+        let run = move || sender.send(catch_unwind(AssertUnwindSafe(|| work(stop)))).ok();
+        Builder::new().name("idmatch".into()).spawn_scoped(scope, run).map_err(|e| {
+            let text = "cannot start a thread; free threads or memory, and try again";
+            raise(py, &Error::with_source(ErrorKind::Io, text, e))
+        })?;
         // `detach` takes only values that threads can share.
         let receiver = Mutex::new(receiver);
         let mut interrupt = Ok(());
@@ -30,16 +63,15 @@ pub(crate) fn interruptible<T: Send>(
                 Err(_) => Err(RecvTimeoutError::Disconnected),
             });
             match waited {
-                Ok(done) => return interrupt.map(|()| done),
+                Ok(Ok(done)) => return interrupt.map(|()| done),
+                Ok(Err(_)) | Err(RecvTimeoutError::Disconnected) => {
+                    return Err(raise(py, &panicked()));
+                }
                 Err(RecvTimeoutError::Timeout) if interrupt.is_ok() => {
                     interrupt = py.check_signals();
                     stop.store(interrupt.is_err(), Relaxed);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
-                // The worker panicked; the scope propagates the panic.
-                Err(RecvTimeoutError::Disconnected) => {
-                    return Err(pyo3::exceptions::PyRuntimeError::new_err("the work ended early"));
-                }
             }
         }
     })
@@ -48,9 +80,10 @@ pub(crate) fn interruptible<T: Send>(
 /// Runs short `work` on this thread without the GIL.
 pub(crate) fn uninterrupted<T: Send>(
     py: Python<'_>,
-    work: impl FnOnce(&AtomicBool) -> T + Send,
-) -> T {
-    py.detach(|| work(&AtomicBool::new(false)))
+    work: impl FnOnce() -> T + Send,
+) -> PyResult<T> {
+    let work = AssertUnwindSafe(work);
+    py.detach(|| catch_unwind(|| { work }.0())).map_err(|_| raise(py, &panicked()))
 }
 
 /// Fails when `stop` is set, which ends the work; its result is dropped.
@@ -59,4 +92,32 @@ pub(crate) fn not_stopped(stop: &AtomicBool) -> Result<()> {
         return Err(Error::new(ErrorKind::Cancelled, "interrupted"));
     }
     Ok(())
+}
+
+/// A sink that takes nothing more once `stop` is set.
+pub(crate) struct StoppingSink<'a> {
+    pub(crate) sink: &'a dyn MatchSink,
+    pub(crate) stop: &'a AtomicBool,
+}
+
+struct StoppingLane<'a> {
+    lane: Box<dyn MatchLane + 'a>,
+    stop: &'a AtomicBool,
+}
+
+impl MatchSink for StoppingSink<'_> {
+    fn lane(&self) -> Result<Box<dyn MatchLane + '_>> {
+        Ok(Box::new(StoppingLane { lane: self.sink.lane()?, stop: self.stop }))
+    }
+}
+
+impl MatchLane for StoppingLane<'_> {
+    fn push(&mut self, batch: RecordBatch) -> Result<()> {
+        not_stopped(self.stop)?;
+        self.lane.push(batch)
+    }
+
+    fn finish(self: Box<Self>) -> Result<()> {
+        self.lane.finish()
+    }
 }

@@ -11,8 +11,10 @@ mod errors;
 mod interrupt;
 mod judge;
 mod matches;
-mod parquet;
+mod outputs;
 mod place;
+mod rows;
+mod scans;
 mod sessions;
 mod snapshots;
 mod sources;
@@ -34,7 +36,11 @@ mod _core {
     #[pymodule_export]
     use crate::judge::judge;
     #[pymodule_export]
-    use crate::matches::Match;
+    use crate::matches::{Match, match_chain, match_population};
+    #[pymodule_export]
+    use crate::rows::{Rows, write_stream};
+    #[pymodule_export]
+    use crate::scans::scan;
     #[pymodule_export]
     use crate::sessions::{Session, begin};
     #[pymodule_export]
@@ -52,6 +58,7 @@ mod _core {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::interrupt::note_panics();
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -1,31 +1,86 @@
-//! Results of matches, for Python: their counts, Arrow C streams of their rows (PyCapsules), and Parquet
-//! files.
+//! Matches of populations, for Python: with one table, or with several in turn.
 
-use crate::errors::OrRaise;
-use crate::interrupt::{interruptible, not_stopped, uninterrupted};
-use crate::parquet;
-use crate::stream::{self, BatchStream};
-use idmatch_model::Side;
-use idmatch_store::{Result, match_schema};
+use crate::errors::{OrRaise, raise};
+use crate::interrupt::{interruptible, uninterrupted};
+use crate::rows::{RowSource, Rows};
+use crate::sources::{PySource, Raised, finish};
+use crate::tables::{Reader, Table};
+use crate::values::{pick, side, window};
+use arrow_schema::SchemaRef;
+use idmatch_join::{Hop, JoinOptions, Joined, join};
+use idmatch_model::{Side, TableName};
+use idmatch_store::{
+    Call, Error, ErrorKind, MatchQuery, MatchSink, PlanStep, Result, match_schema,
+};
 use pyo3::prelude::*;
-use pyo3_arrow::{PyRecordBatchReader, PyTable};
-use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
 
-/// Fewer rows are read before a check for Ctrl-C would come.
-const SHORT_MATCH_ROWS: u64 = 10_000;
+/// A step of a plan: how, requests, keys, why.
+type Step = (&'static str, u64, u64, String);
+
+/// A question to a table: its name, if it is another one than the first; by, most matches of a row, since, until.
+type GivenHop = (Option<String>, String, Option<u32>, Option<i64>, Option<i64>);
 
 /// A matched population.
 #[pyclass(frozen, module = "idmatch._core")]
-pub(crate) struct Match {
+pub(crate) struct Match(Matched);
+
+enum Matched {
+    Pairs(Pairs),
+    Joined(Arc<Joined>),
+}
+
+/// A match without anything besides pairs.
+#[derive(Clone)]
+struct Pairs {
     matched: Arc<dyn idmatch_store::Match>,
     by: Side,
 }
 
-impl Match {
-    pub(crate) fn new(matched: Arc<dyn idmatch_store::Match>, by: Side) -> Match {
-        Match { matched, by }
+impl RowSource for Pairs {
+    fn schema(&self) -> SchemaRef {
+        match_schema(self.by)
+    }
+
+    fn count(&self) -> Option<u64> {
+        Some(self.matched.counts().rows)
+    }
+
+    fn write(&self, sink: &dyn MatchSink, _: &Call) -> Result<()> {
+        self.matched.write(sink)
+    }
+}
+
+impl RowSource for Arc<Joined> {
+    fn schema(&self) -> SchemaRef {
+        self.as_ref().schema()
+    }
+
+    fn count(&self) -> Option<u64> {
+        Some(self.counts().written)
+    }
+
+    fn write(&self, sink: &dyn MatchSink, call: &Call) -> Result<()> {
+        self.as_ref().write(sink, call)
+    }
+}
+
+/// The population rows that have no match.
+struct Unmatched(Arc<Joined>);
+
+impl RowSource for Unmatched {
+    fn schema(&self) -> SchemaRef {
+        self.0.unmatched_schema()
+    }
+
+    fn count(&self) -> Option<u64> {
+        let counts = self.0.counts();
+        Some(counts.population - counts.matched)
+    }
+
+    fn write(&self, sink: &dyn MatchSink, call: &Call) -> Result<()> {
+        self.0.write_unmatched(sink, call)
     }
 }
 
@@ -33,66 +88,150 @@ impl Match {
 impl Match {
     #[getter]
     fn population(&self) -> u64 {
-        self.matched.counts().population
+        match &self.0 {
+            Matched::Pairs(pairs) => pairs.matched.counts().population,
+            Matched::Joined(joined) => joined.counts().population,
+        }
     }
 
     #[getter]
     fn matched(&self) -> u64 {
-        self.matched.counts().matched
+        match &self.0 {
+            Matched::Pairs(pairs) => pairs.matched.counts().matched,
+            Matched::Joined(joined) => joined.counts().matched,
+        }
     }
 
     #[getter]
     fn rows(&self) -> u64 {
-        self.matched.counts().rows
+        match &self.0 {
+            Matched::Pairs(pairs) => pairs.matched.counts().rows,
+            Matched::Joined(joined) => joined.counts().rows,
+        }
     }
 
-    /// The steps that read the population, as (how, requests, keys, why).
+    /// What each table counted, as (rows in, matched, rows).
     #[getter]
-    fn plan(&self) -> Vec<(&'static str, u64, u64, String)> {
-        let steps = self.matched.plan().into_iter();
+    fn hops(&self) -> Vec<(u64, u64, u64)> {
+        match &self.0 {
+            Matched::Pairs(_) => vec![(self.population(), self.matched(), self.rows())],
+            Matched::Joined(joined) => {
+                joined.hops().iter().map(|hop| (hop.rows_in, hop.matched, hop.rows)).collect()
+            }
+        }
+    }
+
+    /// The steps that read the population of each table.
+    #[getter]
+    fn plan(&self) -> Vec<Step> {
+        let steps: Vec<PlanStep> = match &self.0 {
+            Matched::Pairs(pairs) => pairs.matched.plan(),
+            Matched::Joined(joined) => {
+                joined.hops().iter().flat_map(|hop| hop.plan.clone()).collect()
+            }
+        };
+        let steps = steps.into_iter();
         steps.map(|step| (step.how, step.requests, step.keys, step.why)).collect()
     }
 
-    /// All matches as one table.
-    fn to_arrow<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let collect = |stop: &AtomicBool| {
-            let batches = Mutex::new(Vec::new());
-            let take = |batch| {
-                not_stopped(stop)?;
-                batches.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
-                Ok(())
-            };
-            self.matched.write(&take)?;
-            Ok(batches.into_inner().unwrap_or_else(PoisonError::into_inner))
-        };
-        let batches: Result<_> = if self.matched.counts().rows < SHORT_MATCH_ROWS {
-            uninterrupted(py, collect)
-        } else {
-            interruptible(py, |stop| collect(stop))?
-        };
-        PyTable::try_new(batches.or_raise(py)?, match_schema(self.by))?.into_pyarrow(py)
+    /// The rows of the result.
+    fn output(&self) -> Rows {
+        match &self.0 {
+            Matched::Pairs(pairs) => Rows::new(pairs.clone()),
+            Matched::Joined(joined) => Rows::new(Arc::clone(joined)),
+        }
     }
 
-    /// Writes the matches as Parquet to a file or a FIFO that exists.
-    fn write_parquet(&self, py: Python<'_>, path: PathBuf, compression: &str) -> PyResult<()> {
-        let compression = parquet::compression(compression).or_raise(py)?;
-        let write = |stop: &AtomicBool| {
-            parquet::write(self.matched.as_ref(), self.by, &path, compression, stop)
-        };
-        interruptible(py, |stop| write(stop))?.or_raise(py)
+    /// The population rows without a match; InvalidArgument for a match of pairs alone.
+    fn unmatched(&self, py: Python<'_>) -> PyResult<Rows> {
+        match &self.0 {
+            Matched::Joined(joined) => Ok(Rows::new(Unmatched(Arc::clone(joined)))),
+            Matched::Pairs(_) => {
+                let text = "this match has not kept its unmatched rows; match with unmatched=True";
+                Err(raise(py, &Error::new(ErrorKind::InvalidArgument, text)))
+            }
+        }
     }
+}
 
-    /// The matches as an Arrow stream.
-    #[pyo3(signature = (requested_schema = None))]
-    fn __arrow_c_stream__<'py>(
-        &self,
-        py: Python<'py>,
-        requested_schema: Option<Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let matched = self.matched.clone();
-        let write = move |send: &stream::Send<'_>| matched.write(&|batch| send(batch));
-        let stream = BatchStream::start(match_schema(self.by), write).or_raise(py)?;
-        let reader = Bound::new(py, PyRecordBatchReader::new(Box::new(stream)))?;
-        reader.call_method1("__arrow_c_stream__", (requested_schema,))
+/// Matches the identifiers of a population with a table.
+#[pyfunction]
+#[pyo3(signature = (table, sources, by, most, since, until, short))]
+#[allow(clippy::too_many_arguments, reason = "Python names them")]
+pub(crate) fn match_population(
+    py: Python<'_>,
+    table: &Table,
+    sources: &Bound<'_, PyAny>,
+    by: &str,
+    most: Option<u32>,
+    since: Option<i64>,
+    until: Option<i64>,
+    short: bool,
+) -> PyResult<Match> {
+    let reader = table.reader(py)?;
+    let query = MatchQuery {
+        by: side(py, by)?,
+        pick: pick(py, most)?,
+        window: window(py, since, until)?,
+        positions: false,
+    };
+    let (iterator, raised) = (sources.try_iter()?.unbind(), Raised::default());
+    let run = |call: &Call, stop: &AtomicBool| {
+        let mut source = PySource::new(iterator, raised.clone(), stop);
+        reader.open(call)?.match_population(&mut source, query, call)
+    };
+    // A match that waits for servers may take long for any population.
+    let matched = if short && !table.place().is_remote {
+        uninterrupted(py, || run(&Call::default(), &AtomicBool::new(false)))?
+    } else {
+        interruptible(py, |stop| run(&Call::default().cancelled_by(stop), stop))?
+    };
+    let matched = finish(py, matched, &raised)?.into();
+    Ok(Match(Matched::Pairs(Pairs { matched, by: query.by })))
+}
+
+/// Matches a population with a table and then with others, and keeps what its rows carry.
+#[pyfunction]
+pub(crate) fn match_chain(
+    py: Python<'_>,
+    table: &Table,
+    sources: &Bound<'_, PyAny>,
+    hops: Vec<GivenHop>,
+    keep_unmatched: bool,
+    with_hops: bool,
+) -> PyResult<Match> {
+    let reader = table.reader(py)?;
+    let mut queries = Vec::with_capacity(hops.len());
+    for (name, by, most, since, until) in hops {
+        let name: Option<TableName> = name.map(|name| name.parse()).transpose().or_raise(py)?;
+        queries.push((name, (side(py, &by)?, pick(py, most)?, window(py, since, until)?)));
     }
+    let options = JoinOptions { keep_unmatched, with_hops };
+    let (iterator, raised) = (sources.try_iter()?.unbind(), Raised::default());
+    let joined = interruptible(py, |stop| {
+        let call = Call::default().cancelled_by(stop);
+        let hops = open_all(reader, queries, &call)?;
+        let mut source = PySource::new(iterator, raised.clone(), stop);
+        join(&mut source, hops, options, &call)
+    })?;
+    Ok(Match(Matched::Joined(Arc::new(finish(py, joined, &raised)?))))
+}
+
+type HopQuery = (Side, idmatch_model::Pick, idmatch_model::Window);
+
+/// The tables of a chain, at one snapshot.
+fn open_all(
+    reader: Reader<'_>,
+    queries: Vec<(Option<TableName>, HopQuery)>,
+    call: &Call,
+) -> Result<Vec<Hop>> {
+    let snapshot = reader.snapshot(call)?;
+    let hop = |(name, (by, pick, window)): (Option<TableName>, HopQuery)| {
+        let table = match name {
+            Some(name) => snapshot.table_named(&name, call)?,
+            None => reader.open_in(snapshot.as_ref(), call)?,
+        };
+        Ok(Hop { table, by, pick, window })
+    };
+    queries.into_iter().map(hop).collect()
 }

@@ -2,7 +2,7 @@
 
 use crate::errors::closed;
 use idmatch_model::TableId;
-use idmatch_store::{Call, Error, ErrorKind, Result, TableSnapshot};
+use idmatch_store::{Call, Error, ErrorKind, Result};
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -50,11 +50,4 @@ pub(crate) fn open(slot: &Slot) -> Result<Arc<dyn idmatch_store::Snapshot>> {
     let open = slot.read().unwrap_or_else(PoisonError::into_inner).clone();
     let closed = "the snapshot is closed; take another one with store.snapshot()";
     open.ok_or_else(|| Error::new(ErrorKind::InvalidArgument, closed))
-}
-
-impl Frozen {
-    /// The table; InvalidArgument after the snapshot was closed.
-    pub(crate) fn open(&self, call: &Call) -> Result<Arc<dyn TableSnapshot>> {
-        open(&self.slot)?.table(self.id, call)
-    }
 }

@@ -1,7 +1,7 @@
 //! The class `Session` of Python: rows that are staged first and committed once.
 
 use crate::errors::{OrRaise, raise};
-use crate::interrupt::interruptible;
+use crate::interrupt::{interruptible, uninterrupted};
 use crate::place::Place;
 use crate::sources::{GivenDates, PyRejects, PySource, Raised, date_rules, finish};
 use crate::tables::Table;
@@ -98,7 +98,7 @@ impl Session {
     fn abort(&self, py: Python<'_>) -> PyResult<()> {
         let session = self.session.lock().unwrap_or_else(PoisonError::into_inner).take();
         match session {
-            Some(session) => py.detach(|| session.abort()).or_raise(py),
+            Some(session) => uninterrupted(py, || session.abort())?.or_raise(py),
             None => Ok(()),
         }
     }

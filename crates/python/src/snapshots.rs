@@ -1,6 +1,7 @@
 //! The class `Snapshot` of Python. Its tables read from it until it is closed.
 
 use crate::errors::OrRaise;
+use crate::interrupt::uninterrupted;
 use crate::place::{Frozen, Place, Slot, open};
 use crate::tables::Table;
 use idmatch_model::TableName;
@@ -43,7 +44,7 @@ impl Snapshot {
     /// The names of all tables, ascending.
     fn tables(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let snapshot = self.open(py)?;
-        let names = py.detach(|| snapshot.tables(&Call::default())).or_raise(py)?;
+        let names = uninterrupted(py, || snapshot.tables(&Call::default()))?.or_raise(py)?;
         Ok(names.into_iter().map(String::from).collect())
     }
 
@@ -51,15 +52,15 @@ impl Snapshot {
     fn table(&self, py: Python<'_>, name: &str) -> PyResult<Table> {
         let (snapshot, call) = (self.open(py)?, Call::default());
         let name: TableName = name.parse().or_raise(py)?;
-        let id = py.detach(|| snapshot.resolve(&name, &call)).or_raise(py)?;
+        let id = uninterrupted(py, || snapshot.resolve(&name, &call))?.or_raise(py)?;
         let frozen = Frozen { slot: self.slot.clone(), id };
         let table = idmatch_store::Table::named(&self.store, &name);
         Ok(Table::new(table, Some(frozen), self.place.clone()))
     }
 
     /// Releases the files that only it needs.
-    fn close(&self, py: Python<'_>) {
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
         let snapshot = self.slot.write().unwrap_or_else(PoisonError::into_inner).take();
-        py.detach(|| drop(snapshot));
+        uninterrupted(py, || drop(snapshot))
     }
 }

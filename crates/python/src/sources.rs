@@ -2,7 +2,7 @@
 
 use crate::errors::{OrRaise, raise};
 use crate::interrupt::not_stopped;
-use arrow_array::RecordBatchReader;
+use arrow_array::{RecordBatch, RecordBatchReader};
 use idmatch_model::DateRules;
 use idmatch_store::{BatchSource, Error, ErrorKind, Reject, RejectSink, Result, SourceBatch};
 use pyo3::prelude::*;
@@ -101,7 +101,18 @@ impl BatchSource for PySource<'_> {
                     let what = format!("cannot read {}", stream.name);
                     return Err(Error::with_source(ErrorKind::Source, what, e));
                 }
-                None => self.open = None,
+                None => {
+                    // A source without rows tells its columns.
+                    let empty = (stream.next_row == 1).then(|| SourceBatch {
+                        source: stream.name.clone(),
+                        first_row: 1,
+                        batch: RecordBatch::new_empty(stream.reader.schema()),
+                    });
+                    self.open = None;
+                    if empty.is_some() {
+                        return Ok(empty);
+                    }
+                }
             }
         }
     }

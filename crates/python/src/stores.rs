@@ -1,7 +1,7 @@
 //! The class `Store` of Python, in a directory or on servers, and the recovery of a directory.
 
 use crate::errors::{OrRaise, closed, raise};
-use crate::interrupt::interruptible;
+use crate::interrupt::{interruptible, uninterrupted};
 use crate::place::Place;
 use crate::snapshots::Snapshot;
 use crate::tables::Table;
@@ -38,7 +38,7 @@ pub(crate) fn open_store(
     let mut limits = MemoryLimits::default();
     limits.memtable_bytes = memtable_bytes.unwrap_or(limits.memtable_bytes);
     let open = || EngineStore::open_with(Arc::new(OsDisk), Path::new(&path), limits);
-    let store = py.detach(open).or_raise(py)?;
+    let store = uninterrupted(py, open)?.or_raise(py)?;
     if let Some(millis) = interval_millis {
         store.set_durability(Durability::Interval(Duration::from_millis(millis)));
     }
@@ -51,7 +51,7 @@ pub(crate) fn open_store(
 pub(crate) fn open_servers(py: Python<'_>, address: &str) -> PyResult<Store> {
     let settings = settings(address).or_raise(py)?;
     let path = settings.shown();
-    let store = py.detach(|| CqlStore::open(settings)).or_raise(py)?;
+    let store = uninterrupted(py, || CqlStore::open(settings))?.or_raise(py)?;
     Ok(Store::new(Place::new(path, true, Duration::ZERO), Arc::new(store)))
 }
 
@@ -84,7 +84,9 @@ pub(crate) fn restore(
     destination: PathBuf,
     verify: bool,
 ) -> PyResult<()> {
-    py.detach(|| EngineStore::restore(&source, &destination, verify)).or_raise(py).map(drop)
+    uninterrupted(py, || EngineStore::restore(&source, &destination, verify))?
+        .or_raise(py)
+        .map(drop)
 }
 
 /// Names what this process does, such as `idmatch load`, for others that want to write a store meanwhile.
@@ -102,7 +104,7 @@ pub(crate) fn recover(
     accept_older: bool,
 ) -> PyResult<Vec<(String, String)>> {
     let recover = || EngineStore::recover(Arc::new(OsDisk), &path, accept_loss, accept_older);
-    let findings = py.detach(recover).or_raise(py)?;
+    let findings = uninterrupted(py, recover)?.or_raise(py)?;
     Ok(findings.into_iter().map(|found| (found.place, found.problem)).collect())
 }
 
@@ -200,13 +202,13 @@ impl Store {
     fn table(&self, py: Python<'_>, name: &str) -> PyResult<Table> {
         let name = self::name(py, name)?;
         let store = self.open(py)?;
-        Ok(self.table_of(py.detach(|| store.table(&name)).or_raise(py)?))
+        Ok(self.table_of(uninterrupted(py, || store.table(&name))?.or_raise(py)?))
     }
 
     /// The names of all tables, ascending.
     fn tables(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let store = self.open(py)?;
-        let names = py.detach(|| store.tables()).or_raise(py)?;
+        let names = uninterrupted(py, || store.tables())?.or_raise(py)?;
         Ok(names.into_iter().map(String::from).collect())
     }
 
@@ -218,14 +220,14 @@ impl Store {
     /// All tables at one point.
     fn snapshot(&self, py: Python<'_>) -> PyResult<Snapshot> {
         let store = self.open(py)?;
-        let snapshot = py.detach(|| store.snapshot(&Call::default())).or_raise(py)?;
+        let snapshot = uninterrupted(py, || store.snapshot(&Call::default()))?.or_raise(py)?;
         Ok(Snapshot::new(store, snapshot, self.place.clone()))
     }
 
     /// Bytes that only old versions need, and the age of the oldest in seconds.
     fn status(&self, py: Python<'_>) -> PyResult<(u64, Option<f64>)> {
         let store = self.open(py)?;
-        let status = py.detach(|| store.status());
+        let status = uninterrupted(py, || store.status())?;
         Ok((status.pinned_bytes, status.oldest_pinned.map(|age| age.as_secs_f64())))
     }
 
@@ -238,6 +240,6 @@ impl Store {
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.place.is_closed.store(true, Relaxed);
         let store = self.store.write().unwrap_or_else(PoisonError::into_inner).take();
-        store.map_or(Ok(()), |store| py.detach(move || store.close()).or_raise(py))
+        store.map_or(Ok(()), |store| uninterrupted(py, move || store.close())?.or_raise(py))
     }
 }

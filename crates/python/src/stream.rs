@@ -57,8 +57,9 @@ impl Iterator for BatchStream {
             return None;
         }
         let panicked = |_| {
-            let text = "the thread that reads a match panicked; the rows so far are not all";
-            Err(Error::new(ErrorKind::Io, text))
+            let text =
+                "idmatch failed while it sent rows; those so far are not all; please report this";
+            Err(Error::new(ErrorKind::Internal, text))
         };
         let next = self.messages.recv().unwrap_or_else(panicked).transpose();
         self.has_ended = !matches!(next, Some(Ok(_)));

@@ -3,15 +3,14 @@
 use crate::answers;
 use crate::errors::{OrRaise, raise};
 use crate::interrupt::{interruptible, uninterrupted};
-use crate::matches::Match;
-use crate::place::{Frozen, Place};
+use crate::place::{self, Frozen, Place};
 use crate::sources::{GivenDates, PyRejects, PySource, Raised, ReadSource, date_rules, finish};
-use crate::values::{self, lookup, side, window};
+use crate::values::lookup;
 use arrow_array::{ArrayRef, StringArray, TimestampMillisecondArray};
 use idmatch_model::{Keep, Period, SeenAt, TableOptions};
 use idmatch_store::{
-    BatchSource, Call, Durability, Error, ErrorKind, Ingest, MatchQuery, NoRejects, OneObservation,
-    Result, TableSnapshot, count, now,
+    BatchSource, Call, Durability, Error, ErrorKind, Ingest, NoRejects, OneObservation, Result,
+    Snapshot, TableSnapshot, count, now,
 };
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
@@ -72,7 +71,7 @@ impl Table {
     }
 
     /// A reader of the table; InvalidArgument after its store or snapshot was closed.
-    fn reader(&self, py: Python<'_>) -> PyResult<Reader<'_>> {
+    pub(crate) fn reader(&self, py: Python<'_>) -> PyResult<Reader<'_>> {
         self.place.check_open(py)?;
         Ok(Reader(self))
     }
@@ -80,14 +79,32 @@ impl Table {
 
 /// Finds the table at each call.
 #[derive(Clone, Copy)]
-struct Reader<'t>(&'t Table);
+pub(crate) struct Reader<'t>(&'t Table);
 
 impl Reader<'_> {
-    fn open(self, call: &Call) -> Result<Arc<dyn TableSnapshot>> {
+    /// All tables of its store, as they are or as its snapshot shows them.
+    pub(crate) fn snapshot(self, call: &Call) -> Result<Arc<dyn Snapshot>> {
         match &self.0.frozen {
-            Some(frozen) => frozen.open(call),
-            None => self.0.table.snapshot_for(call),
+            Some(frozen) => place::open(&frozen.slot),
+            None => self.0.table.store().snapshot(call),
         }
+    }
+
+    /// The table among these.
+    pub(crate) fn open_in(
+        self,
+        tables: &dyn Snapshot,
+        call: &Call,
+    ) -> Result<Arc<dyn TableSnapshot>> {
+        match &self.0.frozen {
+            Some(frozen) => tables.table(frozen.id, call),
+            None => tables.table_named(self.0.table.name(), call),
+        }
+    }
+
+    /// The table.
+    pub(crate) fn open(self, call: &Call) -> Result<Arc<dyn TableSnapshot>> {
+        self.open_in(self.snapshot(call)?.as_ref(), call)
     }
 
     fn options(self) -> Result<TableOptions> {
@@ -117,7 +134,7 @@ impl Table {
     #[getter]
     fn keep(&self, py: Python<'_>) -> PyResult<&'static str> {
         let reader = Reader(self);
-        Ok(match py.detach(|| reader.options()).or_raise(py)?.keep {
+        Ok(match uninterrupted(py, || reader.options())?.or_raise(py)?.keep {
             Keep::Last => "last",
             Keep::All => "all",
         })
@@ -126,7 +143,7 @@ impl Table {
     #[getter]
     fn retention(&self, py: Python<'_>) -> PyResult<Option<String>> {
         let reader = Reader(self);
-        let options = py.detach(|| reader.options()).or_raise(py)?;
+        let options = uninterrupted(py, || reader.options())?.or_raise(py)?;
         Ok(options.retention.as_ref().map(ToString::to_string))
     }
 
@@ -163,7 +180,10 @@ impl Table {
             let never = AtomicBool::new(false);
             let mut source = PySource::new(iterator, raised.clone(), &never);
             let read = ReadSource::read(&mut source);
-            read.and_then(|mut read| py.detach(|| run(table, &mut read)))
+            match read {
+                Ok(mut read) => uninterrupted(py, || run(table, &mut read))?,
+                Err(error) => Err(error),
+            }
         } else {
             self.stoppable(py, table, |table, stop| {
                 run(table, &mut PySource::new(iterator, raised.clone(), stop))
@@ -197,7 +217,7 @@ impl Table {
             table.upsert(&ingest.judged(&mut source), always.then_some(Durability::Always))
         };
         if self.place.writer_wait.is_zero() {
-            return py.detach(|| upsert(table)).or_raise(py);
+            return uninterrupted(py, || upsert(table))?.or_raise(py);
         }
         self.stoppable(py, table, |table, _| upsert(table))?.or_raise(py)
     }
@@ -239,7 +259,7 @@ impl Table {
     ) -> PyResult<Bound<'py, PyAny>> {
         let (reader, lookup) = (self.reader(py)?, lookup(py, by, since, until, limit)?);
         let call = Call::default();
-        let found = py.detach(|| reader.open(&call)?.lookup_many(&[key], lookup, &call));
+        let found = uninterrupted(py, || reader.open(&call)?.lookup_many(&[key], lookup, &call))?;
         answers::into_pyarrow(py, lookup.by, found.or_raise(py)?)
     }
 
@@ -258,7 +278,7 @@ impl Table {
         let keys: Vec<&str> = keys.iter().map(AsRef::as_ref).collect();
         let find = |call: &Call| reader.open(call)?.lookup_many(&keys, lookup, call);
         let found = if keys.len() < SHORT_LOOKUP_KEYS && !self.place.is_remote {
-            py.detach(|| find(&Call::default()))
+            uninterrupted(py, || find(&Call::default()))?
         } else {
             interruptible(py, |stop| find(&Call::default().cancelled_by(stop)))?
         };
@@ -282,55 +302,21 @@ impl Table {
             let first = answers.of(0).next();
             Ok(first.map(|(value, seen_at)| (value.to_owned(), seen_at.millis_i64())))
         };
-        py.detach(latest).or_raise(py)
+        uninterrupted(py, latest)?.or_raise(py)
     }
 
     /// The newest date of a pair.
     fn last_seen(&self, py: Python<'_>, id: &str, partner_id: &str) -> PyResult<Option<i64>> {
         let (reader, call) = (self.reader(py)?, Call::default());
-        let last = py.detach(|| reader.open(&call)?.last_seen(id, partner_id, &call));
+        let last = uninterrupted(py, || reader.open(&call)?.last_seen(id, partner_id, &call))?;
         Ok(last.or_raise(py)?.map(SeenAt::millis_i64))
     }
 
     /// The dates of a pair, newest first.
     fn history(&self, py: Python<'_>, id: &str, partner_id: &str) -> PyResult<Vec<i64>> {
         let (reader, call) = (self.reader(py)?, Call::default());
-        let dates = py.detach(|| reader.open(&call)?.history(id, partner_id, &call));
+        let dates = uninterrupted(py, || reader.open(&call)?.history(id, partner_id, &call))?;
         Ok(dates.or_raise(py)?.into_iter().map(SeenAt::millis_i64).collect())
-    }
-
-    /// Matches a population.
-    #[pyo3(signature = (sources, by, pick, since, until, short))]
-    #[allow(clippy::too_many_arguments, reason = "Python names them")]
-    fn r#match(
-        &self,
-        py: Python<'_>,
-        sources: &Bound<'_, PyAny>,
-        by: &str,
-        pick: &str,
-        since: Option<i64>,
-        until: Option<i64>,
-        short: bool,
-    ) -> PyResult<Match> {
-        let reader = self.reader(py)?;
-        let query = MatchQuery {
-            by: side(py, by)?,
-            pick: values::pick(py, pick)?,
-            window: window(py, since, until)?,
-            positions: false,
-        };
-        let (iterator, raised) = (sources.try_iter()?.unbind(), Raised::default());
-        let run = |call: &Call, stop: &AtomicBool| {
-            let mut source = PySource::new(iterator, raised.clone(), stop);
-            reader.open(call)?.match_population(&mut source, query, call)
-        };
-        // A match that waits for servers may take long for any population.
-        let matched = if short && !self.place.is_remote {
-            uninterrupted(py, |stop| run(&Call::default(), stop))
-        } else {
-            interruptible(py, |stop| run(&Call::default().cancelled_by(stop), stop))?
-        };
-        finish(py, matched, &raised).map(|matched| Match::new(matched.into(), query.by))
     }
 
     /// Counts the observations by reading them: all, or those that another retention would hide.

@@ -4,6 +4,7 @@ use crate::errors::OrRaise;
 use idmatch_model::{self as model, Period, Pick, SeenAt, SeenAtError, Side, Window};
 use idmatch_store::{Error, ErrorKind, Lookup, now};
 use pyo3::prelude::*;
+use std::num::NonZeroU32;
 
 /// A window from two optional numbers of milliseconds.
 pub(crate) fn window(py: Python<'_>, since: Option<i64>, until: Option<i64>) -> PyResult<Window> {
@@ -38,14 +39,14 @@ pub(crate) fn side(py: Python<'_>, name: &str) -> PyResult<Side> {
     }
 }
 
-/// A choice of matches by its name.
-pub(crate) fn pick(py: Python<'_>, name: &str) -> PyResult<Pick> {
-    match name {
-        "all" => Ok(Pick::All),
-        "latest" => Ok(Pick::Latest),
-        _ => {
-            let text = format!("pick is {name:?}; use \"all\" or \"latest\"");
-            Err(wrong(text)).or_raise(py)
+/// Which matches of a row are given: at most so many of the newest, or all.
+pub(crate) fn pick(py: Python<'_>, most: Option<u32>) -> PyResult<Pick> {
+    match most {
+        None => Ok(Pick::All),
+        Some(1) => Ok(Pick::Latest),
+        Some(most) => {
+            let none = || wrong("limit is 0; use 1 or more, or leave it out".to_owned());
+            NonZeroU32::new(most).map(Pick::Newest).ok_or_else(none).or_raise(py)
         }
     }
 }

@@ -50,11 +50,13 @@ pub enum ErrorKind {
     RetryLater,
     /// What it refers to is no longer there: a version, a session.
     Expired,
+    /// A fault of idmatch itself.
+    Internal,
 }
 
 impl ErrorKind {
     /// Every kind, for tests and documents.
-    pub const ALL: [ErrorKind; 17] = [
+    pub const ALL: [ErrorKind; 18] = [
         ErrorKind::InvalidArgument,
         ErrorKind::BadInput,
         ErrorKind::TableNotFound,
@@ -72,6 +74,7 @@ impl ErrorKind {
         ErrorKind::Unsupported,
         ErrorKind::RetryLater,
         ErrorKind::Expired,
+        ErrorKind::Internal,
     ];
 
     /// The stable code, such as `table-not-found`.
@@ -94,6 +97,7 @@ impl ErrorKind {
             ErrorKind::Unsupported => "unsupported",
             ErrorKind::RetryLater => "retry-later",
             ErrorKind::Expired => "expired",
+            ErrorKind::Internal => "internal",
         }
     }
 }

@@ -20,6 +20,7 @@ mod row_numbers;
 mod row_states;
 mod scan;
 mod session;
+mod spilled_batches;
 mod table;
 mod traits;
 mod version;
@@ -45,6 +46,7 @@ pub use scan::{PARTS, Parts, RowBatch, RowLane};
 pub use session::{
     Committed, NewWrite, PartReceipt, PartWriter, SessionId, WriteKey, WriteKind, WriteSession,
 };
+pub use spilled_batches::{SpilledBatch, SpilledBatches};
 pub use table::{OpenTables, Table, admin};
 pub use traits::{Admin, Snapshot, Store, TableSnapshot};
 pub use version::{ScanRange, Version};

@@ -3,14 +3,12 @@
 Each command returns an exit code; errors are raised.
 """
 
-import sys
 import time
 from argparse import Namespace
 from collections.abc import Mapping
-from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, cast
 
-from idmatch import _outputs, _store
+from idmatch import _store
 from idmatch._core import explain_address, format_instant
 from idmatch._errors import InvalidArgument
 from idmatch._lazy import LazyModule
@@ -21,11 +19,10 @@ from idmatch._times import to_millis
 
 from ._catalog import alter, create, drop, rename
 from ._copy import copy
-from ._inputs import csv_of, local_inputs
 from ._lab import lab
-from ._output import detected_as_json, print_columns, print_json, say_read, warn
+from ._matches import export, grouped, match
+from ._output import print_columns, print_json, warn
 from ._parser import Command
-from ._progress import watched
 from ._stores import open_existing
 from ._writes import erase, load, upsert
 
@@ -39,61 +36,6 @@ else:
 
 _DONE = 0
 _FOUND_PROBLEMS = 1
-
-
-def match(options: Namespace) -> int:
-    """`idmatch match`"""
-    started = time.perf_counter()
-    if options.output == "-" and options.json:
-        raise InvalidArgument("--json and -o - both write to standard output; use one of them")
-    if options.output:
-        # Before the work, not after it.
-        inputs = local_inputs([options.population]) if options.overwrite else []
-        _outputs.check(options.output, overwrite=options.overwrite, inputs=inputs)
-    with open_existing(options.store) as store, watched([options.population]) as sources:
-        result = store.table(options.table).match(
-            sources,
-            column=options.column,
-            by=options.by.replace("-", "_"),
-            pick=options.pick,
-            since=options.since,
-            until=options.until,
-            csv=csv_of(options),
-        )
-        if options.output:
-            result.write_parquet(options.output, overwrite=options.overwrite)
-    figures: dict[str, int | float] = {
-        "population": result.population,
-        "matched": result.matched,
-        "rate": result.rate,
-        "rows": result.rows,
-        "seconds": round(time.perf_counter() - started, 3),
-    }
-    if options.json:
-        document: dict[str, object] = {**figures, "columns": result.columns}
-        document["hex_columns"] = result.hex_columns
-        document["detected"] = detected_as_json(result.detected)
-        document["is_guess_unmatched"] = result.is_guess_unmatched
-        if options.explain:
-            document["plan"] = [step._asdict() for step in result.plan]
-        print_json(document)
-        return _DONE
-    role = options.by.replace("-", "_")
-    named = [role] if options.column else []
-    say_read(result.detected, {role: result.columns}, named, result.hex_columns)
-    if result.is_guess_unmatched:
-        warn(
-            "none of the population's first 10,000 identifiers is in the table, and their column "
-            "was guessed; name another with --column, or the other side with --by"
-        )
-    shown = figures | {"rate": f"{result.rate:.2%}"}
-    # The matches may go to standard output.
-    with redirect_stdout(sys.stderr if options.output == "-" else sys.stdout):
-        print_columns(["", ""], [[key, _grouped(value)] for key, value in shown.items()])
-        if options.explain:
-            steps = [[s.how, _grouped(s.requests), _grouped(s.keys), s.why] for s in result.plan]
-            print_columns(["read", "requests", "keys", "because"], steps)
-    return _DONE
 
 
 def lookup(options: Namespace) -> int:
@@ -268,7 +210,7 @@ def sample(options: Namespace) -> int:
     if options.json:
         print_json({"files": made.rows_by_file, "seconds": seconds})
         return _DONE
-    print_columns(["file", "rows"], [[name, _grouped(n)] for name, n in made.rows_by_file.items()])
+    print_columns(["file", "rows"], [[name, grouped(n)] for name, n in made.rows_by_file.items()])
     print(f"\nmade in {seconds:,} s; to try next:\n")
     for line in made.commands_to_try:
         print(f"  {line}")
@@ -288,6 +230,7 @@ COMMANDS: Mapping[str, Command] = {
         upsert,
         erase,
         match,
+        export,
         lookup,
         tables,
         alter,
@@ -347,13 +290,13 @@ def _table_as_text(table: Table, stats: TableStats) -> list[str]:
         table.name,
         table.keep,
         table.retention or "-",
-        _grouped(stats.rows),
-        *(about + _grouped(count) for count in (stats.pairs, stats.ids, stats.partner_ids)),
+        grouped(stats.rows),
+        *(about + grouped(count) for count in (stats.pairs, stats.ids, stats.partner_ids)),
         show_size(stats.bytes),
-        _grouped(stats.segments),
+        grouped(stats.segments),
         show_size(stats.memtable_bytes),
         show_size(stats.pending_compaction_bytes),
-        _grouped(stats.erasures),
+        grouped(stats.erasures),
         f"{stats.oldest:%Y-%m-%d}" if stats.oldest else "-",
         f"{stats.newest:%Y-%m-%d}" if stats.newest else "-",
     ]
@@ -374,7 +317,3 @@ def _show_copied(
         notes = "".join(f"{'' if done else 'not '}{name}, " for name, done in also.items())
         print(f"copied {source} to {destination}, {notes}in {seconds:,} s")
     return _DONE
-
-
-def _grouped(value: int | float | str) -> str:
-    return value if isinstance(value, str) else f"{value:,}"

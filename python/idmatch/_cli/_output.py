@@ -5,6 +5,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Collection, Mapping, Sequence
 
+from idmatch._aligned import aligned
 from idmatch._errors import InvalidArgument
 from idmatch._results import Detected
 from idmatch._text import escaped, looks_like_value, scrubbed, shown_column
@@ -59,18 +60,9 @@ def _quoted(names: Sequence[str]) -> str:
 
 
 def print_columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Prints rows as aligned columns, under the header unless that is empty.
-
-    Columns of numbers are right-aligned. Unprintable characters are printed as escapes.
-    """
-    rows = [[escaped(cell) for cell in row] for row in rows]
-    lines = [header, *rows] if any(header) else rows
-    columns = range(len(header))
-    widths = [max((len(line[at]) for line in lines), default=0) for at in columns]
-    marks = [">" if all(_is_number(row[at]) for row in rows) else "<" for at in columns]
-    for line in lines:
-        cells = (f"{line[at]:{marks[at]}{widths[at]}}" for at in columns)
-        print("  ".join(cells).rstrip())
+    """Prints rows as aligned columns; see `aligned`."""
+    if text := aligned(header, rows):
+        print(text)
 
 
 def hide_secrets_of(urls: Sequence[str]) -> None:
@@ -103,7 +95,3 @@ def confirmed(change: str, question: str, options: Namespace) -> bool:
         return True
     warn("nothing was changed")
     return False
-
-
-def _is_number(text: str) -> bool:
-    return text == "-" or (text[:1].isdigit() and not text[-1:].isalpha())

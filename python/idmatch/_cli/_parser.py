@@ -7,6 +7,7 @@ from typing import NoReturn
 from idmatch import __version__
 
 from ._inputs import add_csv, add_dates, add_rejects, size
+from ._matches import add_export, add_match
 from ._output import printable
 from ._trials import add_lab, add_sample
 
@@ -20,6 +21,7 @@ EXAMPLES: Mapping[str, str] = {
     "upsert": "./store appnexus --id 9f86d081 --partner-id 4821",
     "erase": "./store appnexus --id 9f86d081",
     "match": "./store appnexus population.parquet --pick latest -o matched.parquet",
+    "export": "./store appnexus --since 90d -o appnexus.csv.gz",
     "lookup": "./store appnexus --id 9f86d081 --since 90d",
     "tables": "./store --json",
     "alter": "./store appnexus --retention 13mo",
@@ -92,9 +94,12 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
             "Erase an identifier or a pair: hide its observations for good, in both directions.",
         )
     )
-    _add_match(
-        command("match", "Match a population: find the matches of every identifier in a file.")
-    )
+    match = command("match", "Match a population: find the matches of every identifier in a file.")
+    _add_store(match)
+    add_match(match, (_SINCE, _UNTIL), _FILES)
+    export = command("export", "Export a table: write its observations to a file.")
+    _add_store(export)
+    add_export(export, (_SINCE, _UNTIL))
     _add_lookup(command("lookup", "Look up the matches of one identifier, newest first."))
 
     tables = command("tables", "Show the tables of a store.")
@@ -244,40 +249,6 @@ def _add_erase(erase: argparse.ArgumentParser) -> None:
         help="the columns of FILE; either may be left out: `email` or `,uid`",
     )
     add_rejects(erase)
-
-
-def _add_match(match: argparse.ArgumentParser) -> None:
-    _add_store(match)
-    match.add_argument("table", metavar="TABLE")
-    match.add_argument("population", metavar="POPULATION", help=_FILES)
-    add_csv(match)
-    match.add_argument(
-        "--column", metavar="COL", help="the column of identifiers; guessed where exactly one fits"
-    )
-    match.add_argument(
-        "--by",
-        choices=["id", "partner-id"],
-        default="id",
-        help="which identifiers the population has",
-    )
-    match.add_argument(
-        "--pick",
-        choices=["all", "latest"],
-        default="all",
-        help="all matches of a row, or its newest one",
-    )
-    match.add_argument("--since", metavar="T", help=_SINCE)
-    match.add_argument("--until", metavar="T", help=_UNTIL)
-    match.add_argument(
-        "-o",
-        "--output",
-        metavar="OUT.parquet",
-        help="write the matches to this file or FIFO, or - for standard output",
-    )
-    match.add_argument("--overwrite", action="store_true", help="replace OUT.parquet if it exists")
-    match.add_argument(
-        "--explain", action="store_true", help="print how the population was read, and why"
-    )
 
 
 def _add_lookup(lookup: argparse.ArgumentParser) -> None:

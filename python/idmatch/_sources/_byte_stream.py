@@ -52,9 +52,8 @@ class ByteStream:
             try:
                 with reading(self.name):
                     batch = reader.read_next_batch()
-                    rows = project(
-                        [batch], reader.schema, chosen, {}, wanted.numbers[self.name]
-                    ).read_all()
+                    numbers, roles = wanted.numbers[self.name], len(wanted.roles)
+                    rows = project([batch], reader.schema, chosen, {}, numbers, roles).read_all()
             except StopIteration:
                 return
             self.rows += batch.num_rows

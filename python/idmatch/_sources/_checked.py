@@ -5,6 +5,7 @@ Offsets, indices and lengths may be wrong in a file, a stream or the memory of a
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +19,17 @@ def check(column: pa.Array[Any]) -> None:
     """
     kind = _as_bytes(column.type)
     (column if kind is column.type else column.view(kind)).validate(full=True)
+
+
+def check_all(columns: Iterable[pa.Array[Any]], roles: int) -> None:
+    """The same for all columns; those after the first `roles` are carried, and no one judges their
+    text later: it must be UTF-8.
+    """
+    for at, column in enumerate(columns):
+        if at < roles:
+            check(column)
+        else:
+            column.validate(full=True)
 
 
 def _as_bytes(kind: pa.DataType) -> Any:

@@ -59,7 +59,8 @@ def open_columnar(
     if _largest_group_rows(fragment) > _MAX_SCANNED_GROUP_ROWS:
         columns = [column for column in chosen.values() if column not in constants]
         batches = _batches_within_groups(filesystem, path, columns)
-        return Opened(project(batches, schema, chosen, constants, numbers), check)
+        roles = len(wanted.roles)
+        return Opened(project(batches, schema, chosen, constants, numbers, roles), check)
     reader = ds.Scanner.from_fragment(
         fragment,
         schema=schema,
@@ -71,8 +72,8 @@ def open_columnar(
         batch_readahead=_BATCHES_AHEAD,
         fragment_scan_options=_scan_options(kind, filesystem),
     ).to_reader()
-    roles = {role: role for role in chosen}
-    return Opened(project(reader, reader.schema, roles, {}, numbers), check)
+    read = {role: role for role in chosen}
+    return Opened(project(reader, reader.schema, read, {}, numbers, len(wanted.roles)), check)
 
 
 def _footer_rows(kind: str, fragment: ds.Fragment, filesystem: FileSystem, path: str) -> int:

@@ -9,12 +9,13 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import types
 
+from idmatch._carry import Carry
 from idmatch._csv_options import Csv
 from idmatch._errors import InvalidArgument
 from idmatch._results import Detected
 from idmatch._text import looks_like_value, shown, shown_column
 
-from ._checked import check
+from ._checked import check_all
 from ._lists import RowNumbers, explode, is_list, value_type
 
 _MAX_BATCH_ROWS = 1 << 18
@@ -30,7 +31,8 @@ class Wanted:
     """The columns to read, and which ones the sources turned out to have.
 
     Takes the roles to fill ("id", "partner_id", "seen_at"), each with a column's name, or None to
-    guess it; roles that have one text in all rows; and how CSV is written.
+    guess it; roles that have one text in all rows; how CSV is written; and which other columns come
+    along.
     """
 
     def __init__(
@@ -39,8 +41,10 @@ class Wanted:
         constants: Mapping[str, str] | None = None,
         csv: Csv | None = None,
         date_format: str | None = None,
+        carry: Carry | None = None,
     ) -> None:
         self._names = names
+        self._carry = carry or Carry()
         self._date_format = date_format
         self.constants = constants or {}
         self.csv = csv or Csv()
@@ -70,7 +74,8 @@ class Wanted:
         format: str,
         delimiter: str | None = None,
     ) -> dict[str, str]:
-        """The name of each role's column in a source of this schema and format.
+        """The name of each role's column in a source of this schema and format, then those of the
+        carried columns under their new names.
 
         A column that is not named is guessed: by a usual name of its role and, failing that, by
         its type, if exactly one that no other role has taken fits.
@@ -93,7 +98,7 @@ class Wanted:
         )
         if detected not in self.detected:
             self.detected.append(detected)
-        return chosen
+        return chosen | self._carry.choose(schema.names, chosen, source)
 
     def _dates(self, kind: pa.DataType) -> str:
         return str(kind) if _is_date(kind) else self._date_format or "ISO 8601"
@@ -105,17 +110,19 @@ def project(
     chosen: Mapping[str, str],
     constants: Mapping[str, str],
     numbers: RowNumbers,
+    roles: int,
 ) -> pa.RecordBatchReader:
     """The chosen columns of batches of `schema` under the names of their roles, checked, lists
     exploded.
 
-    A column that `schema` does not have is one of `constants`. Nothing but lists is copied.
+    The first ones fill so many `roles`; others are carried, and their lists are not exploded. A
+    column that `schema` does not have is one of `constants`. Nothing but lists is copied.
     """
     fields = [
-        _exploded(schema.field(name)).with_name(role)
+        (_exploded(schema.field(name)) if at < roles else schema.field(name)).with_name(role)
         if name in schema.names
         else pa.field(role, pa.string())
-        for role, name in chosen.items()
+        for at, (role, name) in enumerate(chosen.items())
     ]
 
     def column(batch: pa.RecordBatch, name: str) -> pa.Array[Any]:
@@ -128,9 +135,8 @@ def project(
             for start in range(0, batch.num_rows, _MAX_BATCH_ROWS):
                 part = batch.slice(start, _MAX_BATCH_ROWS)
                 columns = [column(part, name) for name in chosen.values()]
-                for values in columns:
-                    check(values)
-                yield pa.RecordBatch.from_arrays(explode(columns, numbers), schema=out)
+                check_all(columns, roles)
+                yield pa.RecordBatch.from_arrays(explode(columns, numbers, roles), schema=out)
 
     out = pa.schema(fields)
     return pa.RecordBatchReader.from_batches(out, projected())

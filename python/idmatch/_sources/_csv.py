@@ -58,8 +58,10 @@ class CsvRows:
         visible: list[pa.Field[Any]] = [pa.field(column, pa.binary()) for column in start.columns]
         visible += [pa.field(key, pa.string()) for key in self._constants]
         self._chosen = wanted.choose(pa.schema(visible), name, "csv", start.delimiter)
+        self._roles = len(wanted.roles)
         self._columns = start.columns
-        self._stored = [name for name in self._chosen.values() if name not in self._constants]
+        stored = (name for name in self._chosen.values() if name not in self._constants)
+        self._stored = list(dict.fromkeys(stored))
         self._delimiter = start.delimiter
         self._records = CsvRecords(start.delimiter, self._options.quote, name)
 
@@ -68,8 +70,8 @@ class CsvRows:
         """That of the rows."""
         return pa.schema(
             [
-                (role, pa.string() if name in self._constants else pa.binary())
-                for role, name in self._chosen.items()
+                (role, pa.string() if name in self._constants or at >= self._roles else pa.binary())
+                for at, (role, name) in enumerate(self._chosen.items())
             ]
         )
 
@@ -100,11 +102,32 @@ class CsvRows:
                 records = enumerate(self._records.split(data), 1)
                 data = b"".join(record for number, record in records if number not in malformed)
             read = self._parse(data, {})
-        rows = project(
-            read.to_batches(), read.schema, self._chosen, self._constants, RowNumbers()
-        ).read_all()
+        read, chosen = self._with_carried(read)
+        with reading(self._name):
+            rows = project(
+                read.to_batches(),
+                read.schema,
+                chosen,
+                self._constants,
+                RowNumbers(),
+                self._roles,
+            ).read_all()
         self._count(rows.num_rows, malformed)
         return rows
+
+    def _with_carried(self, read: pa.Table) -> tuple[pa.Table, Mapping[str, str]]:
+        """The same with a column of text for each that is carried, and which columns play which
+        role then.
+        """
+        chosen = dict(self._chosen)
+        for role in list(chosen)[self._roles :]:
+            if chosen[role] in self._constants:
+                continue
+            values = read.column(chosen[role])
+            chosen[role] = f"{role} (carried)"
+            text = [chunk.view(pa.string()) for chunk in values.chunks]
+            read = read.append_column(chosen[role], pa.chunked_array(text, pa.string()))
+        return read, chosen
 
     def _count(self, good: int, malformed: Mapping[int, str | None]) -> None:
         """Counts rows, and tells of malformed ones: their numbers among these, and why; None for a

@@ -80,6 +80,8 @@ class File:
                 # The first object tells whether there are such columns.
                 first = next((table for table in tables if table is not None), None)
                 schema = pa.schema([(role, pa.string()) for role in wanted.roles])
+                if first is not None:
+                    schema = first.schema
                 return Opened(_joined(schema, chain([first], tables)))
             if kind == "csv":
                 rows = CsvRows(self._stream(), self.name, wanted, on_malformed, partition)

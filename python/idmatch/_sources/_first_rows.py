@@ -27,8 +27,11 @@ class FirstRows:
 
     @property
     def rows(self) -> Sequence[tuple[str, pa.RecordBatchReader]]:
-        """As many as were wanted, or as there are."""
-        return [(name, pa.Table.from_batches([batch]).to_reader()) for name, batch in self._kept]
+        """As many as were wanted, or as there are; their first column."""
+        return [
+            (name, pa.Table.from_batches([batch.select([0])]).to_reader())
+            for name, batch in self._kept
+        ]
 
     def _take(self, name: str, stream: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
         for batch in stream:

@@ -68,14 +68,18 @@ class JsonLines:
         if not found or self._chosen is None:
             return None
         columns = [_column(values) for values in zip(*found, strict=True)]
-        exploded = explode(columns, self._wanted.numbers[self._name])
+        exploded = explode(columns, self._wanted.numbers[self._name], len(self._wanted.roles))
         return pa.table(dict(zip(self._chosen, exploded, strict=True)))
 
     def _values(self, row: dict[str, Any]) -> tuple[_Value, ...]:
         if self._chosen is None:
             schema = pa.schema([(name, _type(value)) for name, value in row.items()])
             self._chosen = self._wanted.choose(schema, self._name, "json lines")
-        return tuple(_value(role, row.get(at)) for role, at in self._chosen.items())
+        roles = len(self._wanted.roles)
+        return tuple(
+            _value(role, row.get(name)) if at < roles else _carried(row.get(name))
+            for at, (role, name) in enumerate(self._chosen.items())
+        )
 
 
 def _type(value: object) -> pa.DataType:
@@ -104,6 +108,13 @@ def _value(role: str, value: Any) -> _Value:
     if isinstance(value, list):
         return [_text(role, each) for each in value]
     return _text(role, value)
+
+
+def _carried(value: Any) -> str | None:
+    """A value that nobody judges as text: what is none is written as JSON."""
+    if value is None or isinstance(value, str):
+        return _text("", value)
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _text(role: str, value: Any) -> str | None:

@@ -59,13 +59,15 @@ class RowNumbers:
         return self._rows_before[at] + within + 1
 
 
-def explode(columns: Sequence[pa.Array[Any]], numbers: RowNumbers) -> Sequence[pa.Array[Any]]:
-    """A row for each value of the one column of lists, as SQL's UNNEST makes them: none for an
-    empty list or a null one.
+def explode(
+    columns: Sequence[pa.Array[Any]], numbers: RowNumbers, roles: int
+) -> Sequence[pa.Array[Any]]:
+    """A row for each value of the one column of lists among the first `roles`, as SQL's UNNEST
+    makes them: none for an empty list or a null one.
 
-    Raises InvalidArgument for two columns of lists.
+    Raises InvalidArgument for two such columns.
     """
-    lists = [at for at, column in enumerate(columns) if is_list(column.type)]
+    lists = [at for at, column in enumerate(columns[:roles]) if is_list(column.type)]
     if not lists:
         numbers.add(None, len(columns[0]))
         return columns

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from idmatch._types import ArrowArray, ArrowStream
 
-from ._checked import check
+from ._checked import check_all
 from ._columns import Wanted, project
 from ._lists import is_list
 from ._source import OnMalformed, Opened, reading
@@ -46,16 +46,17 @@ class ArrowObject:
             table = _table(self._source)
             chosen = wanted.choose(table.schema, self.name, "arrow")
             columns = [table.column(name) for name in chosen.values()]
-            if any(is_list(column.type) for column in columns):
+            roles = len(wanted.roles)
+            if any(is_list(column.type) for column in columns[:roles]):
                 return self._projected(table.to_reader(), wanted).read_all()
-            for column in columns:
-                for chunk in column.chunks:
-                    check(chunk)
+            for chunks in zip(*(column.chunks for column in columns), strict=True):
+                check_all(chunks, roles)
             return pa.table(columns, names=list(chosen))
 
     def _projected(self, reader: pa.RecordBatchReader, wanted: Wanted) -> pa.RecordBatchReader:
         chosen = wanted.choose(reader.schema, self.name, "arrow")
-        return project(reader, reader.schema, chosen, {}, wanted.numbers[self.name])
+        numbers, roles = wanted.numbers[self.name], len(wanted.roles)
+        return project(reader, reader.schema, chosen, {}, numbers, roles)
 
 
 def _table(source: ArrowArray | ArrowStream) -> pa.Table:

@@ -6,7 +6,7 @@ use super::population::{Key, Keys, Section};
 use super::question::Question;
 use crate::context::Row;
 use crate::read::lookup::KeyRows;
-use idmatch_model::{Keep, Pick, SeenAt, newest_first};
+use idmatch_model::{Keep, SeenAt, newest_first};
 use idmatch_store::{Call, Error, ErrorKind, MatchCounts, Result, RowStates, Unit};
 use parking_lot::{Mutex, MutexGuard};
 use std::cmp::Ordering;
@@ -161,17 +161,14 @@ impl Fetch {
         let Question { context, metadata, query, visible, .. } = &self.question;
         let _few = self.hot.acquire().await;
         let mut rows = KeyRows::new(context, metadata, (query.by, all.text(key)), *visible).await?;
-        let mut found = 0;
-        while let Some(mut page) = rows.page().await? {
-            if query.pick == Pick::Latest {
-                page.truncate(1);
-            }
+        let (mut found, most) = (0, query.pick.most());
+        while found < most
+            && let Some(mut page) = rows.page().await?
+        {
+            page.truncate(most - found);
             found += page.len();
             for (value, date) in &page {
                 answers.give((all, key), value, *date)?;
-            }
-            if query.pick == Pick::Latest && found > 0 {
-                break;
             }
         }
         answers.count((all, key), found);
@@ -274,9 +271,7 @@ impl Meeting<'_, '_> {
                 found.retain(|row| given.insert(value(row)));
             }
         }
-        if query.pick == Pick::Latest {
-            found.truncate(1);
-        }
+        found.truncate(query.pick.most());
         answers.count((self.all, first), found.len());
         for row in &found {
             answers.give((self.all, first), value(row), row.2)?;

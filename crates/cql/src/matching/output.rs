@@ -1,15 +1,9 @@
 //! The rows of a match until they are read: in memory, and beyond a limit in a temporary file.
 
 use arrow_array::RecordBatch;
-use arrow_ipc::reader::StreamReader;
-use arrow_ipc::writer::StreamWriter;
 use idmatch_model::SeenAt;
-use idmatch_store::{Error, ErrorKind, MatchQuery, Result, RowBatch};
-use parking_lot::{Mutex, MutexGuard};
-use std::fs::File;
-use std::io::{self, BufReader, BufWriter, Read};
-use std::os::unix::fs::FileExt;
-use std::sync::Arc;
+use idmatch_store::{MatchQuery, Result, RowBatch, SpilledBatch, SpilledBatches};
+use parking_lot::Mutex;
 
 /// A batch is passed on when it has this many rows, or bytes of identifiers.
 const BATCH_ROWS: usize = 8_192;
@@ -18,94 +12,27 @@ const BATCH_BYTES: usize = 1 << 20;
 /// All rows of a match. Rows of one task keep their order.
 pub(super) struct Output {
     query: MatchQuery,
-    /// Bytes that stay in memory.
-    most: usize,
-    kept: Mutex<Kept>,
-}
-
-#[derive(Default)]
-struct Kept {
-    batches: Vec<RecordBatch>,
-    bytes: usize,
-    /// Later rows.
-    spilled: Option<Spilled>,
-}
-
-struct Spilled {
-    /// It has no name, and is for the owner only.
-    file: Arc<File>,
-    writer: StreamWriter<BufWriter<File>>,
+    rows: SpilledBatches,
+    batches: Mutex<Vec<SpilledBatch>>,
 }
 
 impl Output {
+    /// None yet, of which so many bytes stay in memory.
     pub(super) fn new(query: MatchQuery, most: usize) -> Output {
-        Output { query, most, kept: Mutex::default() }
+        Output { query, rows: SpilledBatches::new(most), batches: Mutex::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock()
-    }
-
-    fn push(&self, batch: RecordBatch) -> Result<()> {
-        let mut kept = self.lock();
-        if kept.bytes < self.most {
-            kept.bytes += batch.get_array_memory_size();
-            kept.batches.push(batch);
-            return Ok(());
-        }
-        if kept.spilled.is_none() {
-            let file = Arc::new(tempfile::tempfile().map_err(unspilled)?);
-            let writer = BufWriter::new(file.try_clone().map_err(unspilled)?);
-            let writer = StreamWriter::try_new(writer, &self.query.schema()).map_err(unspilled)?;
-            kept.spilled = Some(Spilled { file, writer });
-        }
-        match &mut kept.spilled {
-            Some(spilled) => spilled.writer.write(&batch).map_err(unspilled),
-            None => Ok(()),
-        }
-    }
-
-    /// No more rows follow.
-    pub(super) fn finish(&self) -> Result<()> {
-        match &mut self.lock().spilled {
-            Some(spilled) => spilled.writer.finish().map_err(unspilled),
-            None => Ok(()),
-        }
+    fn push(&self, batch: &RecordBatch) -> Result<()> {
+        let batch = self.rows.push(batch)?;
+        self.batches.lock().push(batch);
+        Ok(())
     }
 
     /// Returns all rows, in the order in which they came.
     pub(super) fn read(&self, mut take: impl FnMut(RecordBatch) -> Result<()>) -> Result<()> {
-        let (batches, file) = {
-            let kept = self.lock();
-            (kept.batches.clone(), kept.spilled.as_ref().map(|spilled| spilled.file.clone()))
-        };
-        batches.into_iter().try_for_each(&mut take)?;
-        let Some(file) = file else { return Ok(()) };
-        let file = FromStart { file: &file, offset: 0 };
-        for batch in StreamReader::try_new(BufReader::new(file), None).map_err(unspilled)? {
-            take(batch.map_err(unspilled)?)?;
-        }
-        Ok(())
+        let batches = self.batches.lock().clone();
+        batches.iter().try_for_each(|batch| take(batch.read()?))
     }
-}
-
-/// Reads a file from its start, whoever else reads or writes it.
-struct FromStart<'f> {
-    file: &'f File,
-    offset: u64,
-}
-
-impl Read for FromStart<'_> {
-    fn read(&mut self, piece: &mut [u8]) -> io::Result<usize> {
-        let read = self.file.read_at(piece, self.offset)?;
-        self.offset += read as u64;
-        Ok(read)
-    }
-}
-
-fn unspilled(e: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
-    let what = "cannot keep the rows of a match in the folder for temporary files (TMPDIR)";
-    Error::with_source(ErrorKind::Io, what, e)
 }
 
 /// Collects the rows of one task into batches.
@@ -122,7 +49,7 @@ impl<'o> RowBuilder<'o> {
 
     pub(super) fn push(&mut self, key: &str, value: &str, seen_at: SeenAt) -> Result<()> {
         match self.rows.push(key, value, seen_at)? {
-            Some(batch) => self.output.push(batch),
+            Some(batch) => self.output.push(&batch),
             None => Ok(()),
         }
     }
@@ -140,7 +67,7 @@ impl<'o> RowBuilder<'o> {
 
     fn send(&mut self) -> Result<()> {
         match self.rows.take()? {
-            Some(batch) => self.output.push(batch),
+            Some(batch) => self.output.push(&batch),
             None => Ok(()),
         }
     }
@@ -173,8 +100,7 @@ mod tests {
                 rows.push(key, "value", SeenAt::EPOCH).unwrap();
                 rows.finish().unwrap();
             }
-            output.finish().unwrap();
-            assert_eq!(output.lock().spilled.is_some(), is_in_file);
+            assert_eq!(output.rows.is_in_file(), is_in_file);
             assert_eq!(read(&output), ["a", "b", "c"]);
             assert_eq!(read(&output), ["a", "b", "c"]);
         }

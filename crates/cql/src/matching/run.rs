@@ -77,7 +77,6 @@ impl CqlMatch {
         let output = Arc::into_inner(output).ok_or_else(|| {
             Error::new(ErrorKind::Io, "a request of this match has not ended; match again")
         })?;
-        output.finish()?;
         let plan = read_counts.steps(question.planner());
         Ok(CqlMatch { counts, output, plan, states })
     }

@@ -4,7 +4,7 @@ use super::context::MatchContext;
 use super::hit::Hit;
 use super::population::PopulationPartition;
 use crate::lookup::{BlockCache, MergeIterator, RowCursor};
-use idmatch_model::{Keep, Pick};
+use idmatch_model::Keep;
 use idmatch_store::{MatchCounts, Result, RowStates};
 
 /// Adds the hits of some entries, ordered by entry, to the counts; marks the rows that have answers.
@@ -18,10 +18,7 @@ pub(super) fn count<'s>(
     for hits in hits.chunk_by(|a, b| a.entry == b.entry) {
         let answers = answers(context, population, hits, cache)?;
         counts.matched += u64::from(answers > 0);
-        counts.rows += match context.query.pick {
-            Pick::All => answers,
-            Pick::Latest => answers.min(1),
-        };
+        counts.rows += answers.min(context.query.pick.most() as u64);
         if let (Some(states), true, [hit, ..]) = (states, answers > 0, hits)
             && let Some(row) = population.entry_row(hit.entry)
         {

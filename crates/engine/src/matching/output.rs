@@ -9,7 +9,7 @@ use crate::encoding::Packed;
 use crate::hash_partition::HashPartition;
 use crate::lookup::BlockCache;
 use crate::segment::Region;
-use idmatch_model::{Keep, Pick, SeenAt, Side};
+use idmatch_model::{Keep, SeenAt, Side};
 use idmatch_store::{MatchLane, MatchQuery, Result, RowBatch};
 
 /// A batch is sent when it has this many rows, or bytes of identifiers.
@@ -50,10 +50,7 @@ pub(super) fn write(
         };
         let first = hits.first().filter(|_| context.query.positions);
         let row = first.and_then(|hit| population.entry_row(hit.entry));
-        let mut take = match context.query.pick {
-            Pick::All => usize::MAX,
-            Pick::Latest => 1,
-        };
+        let mut take = context.query.pick.most();
         if let ([hit], Keep::Last) = (hits, context.keep()) {
             // One source and no repeats: the rows are the answers.
             let rows = rows(context, population, hit, &mut cache)?;

@@ -2,7 +2,7 @@
 
 use super::observed::Answer;
 use arrow_array::{ArrayRef, RecordBatch, StringArray, TimestampMillisecondArray, UInt32Array};
-use idmatch_model::{Pick, SeenAt};
+use idmatch_model::SeenAt;
 use idmatch_store::{
     Error, ErrorKind, Match, MatchCounts, MatchQuery, MatchSink, PlanStep, Result, UnmatchedReason,
     not_positional,
@@ -45,9 +45,7 @@ impl MemoryMatch {
             Ok(_) => return self.unmatched.push((number, UnmatchedReason::NotFound)),
             Err(reason) => return self.unmatched.push((number, reason)),
         };
-        if self.query.pick == Pick::Latest {
-            answers.truncate(1);
-        }
+        answers.truncate(self.query.pick.most());
         self.counts.matched += 1;
         self.counts.rows += answers.len() as u64;
         let key: Arc<str> = key.into();

@@ -1,13 +1,8 @@
-//! Writes matches to a Parquet file.
-//!
-//! Each lane encodes its own row groups, so all threads compress. The file takes the finished bytes
-//! of one row group at a time.
+//! Parquet. Each lane encodes row groups of its own. The file takes the finished bytes of one at a time.
 
-use crate::interrupt::not_stopped;
 use arrow_array::RecordBatch;
-use arrow_schema::SchemaRef;
-use idmatch_model::Side;
-use idmatch_store::{Error, ErrorKind, Match, MatchLane, MatchSink, Result, match_schema};
+use arrow_schema::{DataType, SchemaRef};
+use idmatch_store::{Error, ErrorKind, MatchLane, MatchSink, Result};
 use parquet::arrow::ArrowSchemaConverter;
 use parquet::arrow::add_encoded_arrow_schema_to_metadata;
 use parquet::arrow::arrow_writer::{ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
@@ -15,10 +10,9 @@ use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::ColumnPath;
 use std::fs::File;
 use std::io::BufWriter;
-use std::path::Path;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Rows of a row group. Each lane holds one encoded row group in memory.
@@ -31,7 +25,7 @@ const WRITE_BUFFER_BYTES: usize = 1 << 20;
 const COMPRESSIONS: [&str; 5] = ["none", "snappy", "lz4", "zstd", "gzip"];
 
 /// The compression with a name; InvalidArgument for an unknown name.
-pub(crate) fn compression(name: &str) -> Result<Compression> {
+pub(super) fn compression(name: &str) -> Result<Compression> {
     Ok(match name {
         "none" => Compression::UNCOMPRESSED,
         "snappy" => Compression::SNAPPY,
@@ -45,48 +39,44 @@ pub(crate) fn compression(name: &str) -> Result<Compression> {
     })
 }
 
-/// Writes a match to a file or a FIFO that exists. `stop` ends it.
-pub(crate) fn write(
-    matched: &dyn Match,
-    by: Side,
-    path: &Path,
-    compression: Compression,
-    stop: &AtomicBool,
-) -> Result<()> {
-    let cannot_write = |e: ParquetError| {
-        Error::with_source(ErrorKind::Io, format!("cannot write {}", path.display()), e)
-    };
-    let file = File::options().write(true).open(path).map_err(|e| cannot_write(e.into()))?;
-    let sink = ParquetSink::new(file, match_schema(by), compression, stop).map_err(cannot_write)?;
-    matched.write(&sink)?;
-    sink.finish().map_err(cannot_write)
-}
-
 /// The file, which takes one row group at a time.
-struct ParquetSink<'a> {
+pub(super) struct ParquetSink {
     schema: SchemaRef,
     groups: ArrowRowGroupWriterFactory,
     file: Mutex<SerializedFileWriter<BufWriter<File>>>,
-    stop: &'a AtomicBool,
 }
 
-impl<'a> ParquetSink<'a> {
-    fn new(
+impl ParquetSink {
+    pub(super) fn new(
         file: File,
         schema: SchemaRef,
         compression: Compression,
-        stop: &'a AtomicBool,
-    ) -> std::result::Result<ParquetSink<'a>, ParquetError> {
-        let seen_at = schema.field(schema.fields().len() - 1).name().as_str();
+    ) -> Result<ParquetSink> {
+        ParquetSink::try_new(file, schema, compression).map_err(file_failed)
+    }
+
+    fn try_new(
+        file: File,
+        schema: SchemaRef,
+        compression: Compression,
+    ) -> std::result::Result<ParquetSink, ParquetError> {
         let mut properties = WriterProperties::builder()
             .set_compression(compression)
-            // Identifiers rarely repeat, and dictionaries would double the time.
-            .set_dictionary_enabled(false)
             .set_statistics_enabled(EnabledStatistics::None)
-            .set_column_statistics_enabled(seen_at.into(), EnabledStatistics::Chunk)
             .set_write_batch_size(ENCODE_ROWS)
-            .set_created_by(concat!("idmatch ", env!("CARGO_PKG_VERSION")).to_owned())
-            .build();
+            .set_created_by(concat!("idmatch ", env!("CARGO_PKG_VERSION")).to_owned());
+        for field in schema.fields() {
+            let column = ColumnPath::from(field.name().as_str());
+            if let DataType::Timestamp(..) = field.data_type() {
+                let statistics = EnabledStatistics::Chunk;
+                properties = properties.set_column_statistics_enabled(column.clone(), statistics);
+            }
+            if hardly_repeats(field.name()) {
+                // Dictionaries would double the time.
+                properties = properties.set_column_dictionary_enabled(column, false);
+            }
+        }
+        let mut properties = properties.build();
         add_encoded_arrow_schema_to_metadata(&schema, &mut properties);
         let columns = ArrowSchemaConverter::new().convert(&schema)?;
         let file = SerializedFileWriter::new(
@@ -95,16 +85,16 @@ impl<'a> ParquetSink<'a> {
             Arc::new(properties),
         )?;
         let groups = ArrowRowGroupWriterFactory::new(&file, schema.clone());
-        Ok(ParquetSink { schema, groups, file: Mutex::new(file), stop })
+        Ok(ParquetSink { schema, groups, file: Mutex::new(file) })
     }
 
-    fn finish(self) -> std::result::Result<(), ParquetError> {
-        self.file.into_inner().unwrap_or_else(PoisonError::into_inner).close()?;
-        Ok(())
+    pub(super) fn finish(self) -> Result<()> {
+        let file = self.file.into_inner().unwrap_or_else(PoisonError::into_inner);
+        file.close().map(drop).map_err(file_failed)
     }
 }
 
-impl MatchSink for ParquetSink<'_> {
+impl MatchSink for ParquetSink {
     fn lane(&self) -> Result<Box<dyn MatchLane + '_>> {
         Ok(Box::new(GroupLane { sink: self, columns: Vec::new(), rows: 0 }))
     }
@@ -112,7 +102,7 @@ impl MatchSink for ParquetSink<'_> {
 
 /// Encodes row groups.
 struct GroupLane<'a> {
-    sink: &'a ParquetSink<'a>,
+    sink: &'a ParquetSink,
     columns: Vec<ArrowColumnWriter>,
     rows: usize,
 }
@@ -150,15 +140,20 @@ impl GroupLane<'_> {
 
 impl MatchLane for GroupLane<'_> {
     fn push(&mut self, batch: RecordBatch) -> Result<()> {
-        not_stopped(self.sink.stop)?;
-        self.encode(&batch).map_err(group_failed)
+        self.encode(&batch).map_err(file_failed)
     }
 
     fn finish(mut self: Box<Self>) -> Result<()> {
-        if self.rows == 0 { Ok(()) } else { self.end_group().map_err(group_failed) }
+        if self.rows == 0 { Ok(()) } else { self.end_group().map_err(file_failed) }
     }
 }
 
-fn group_failed(error: ParquetError) -> Error {
-    Error::with_source(ErrorKind::Io, "cannot write rows to the Parquet file", error)
+/// Whether a column of this name has identifiers or dates of a match.
+fn hardly_repeats(column: &str) -> bool {
+    let ours = ["id", "partner_id", "id_2", "partner_id_2", "seen_at"];
+    ours.contains(&column) || column.starts_with("hop_")
+}
+
+fn file_failed(e: ParquetError) -> Error {
+    Error::with_source(ErrorKind::Io, "cannot write the output", e)
 }

@@ -1,0 +1,99 @@
+//! The positional matches of a hop, spilled by the chunk of their population row.
+//!
+//! Must not know what rows carry. Invariant: the matches of a row keep their order.
+
+use crate::carried::Level;
+use crate::columns::failed;
+use crate::limits::{DIVIDED_BYTES, DIVIDED_ROWS, MEMORY_BYTES};
+use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_array::types::UInt32Type;
+use arrow_select::interleave::interleave_record_batch;
+use idmatch_store::{Call, Match, MatchLane, MatchSink, Result, SpilledBatch, SpilledBatches};
+use std::sync::{Mutex, PoisonError};
+
+/// The matches of each chunk of a level.
+pub(crate) struct Buckets(Vec<Vec<SpilledBatch>>);
+
+impl Buckets {
+    /// Reads a positional match and divides it.
+    pub(crate) fn of(matched: &dyn Match, level: &Level, call: &Call) -> Result<Buckets> {
+        let buckets = level.chunks.iter().map(|_| Mutex::default()).collect();
+        let divider = Divider { level, call, spilled: SpilledBatches::new(MEMORY_BYTES), buckets };
+        matched.write(&divider)?;
+        let buckets = divider.buckets.into_iter();
+        Ok(Buckets(
+            buckets.map(|b| b.into_inner().unwrap_or_else(PoisonError::into_inner)).collect(),
+        ))
+    }
+
+    /// The matches of a chunk: batches of a positional match.
+    pub(crate) fn of_chunk(&self, chunk: usize) -> &[SpilledBatch] {
+        self.0.get(chunk).map_or(&[], Vec::as_slice)
+    }
+}
+
+struct Divider<'a> {
+    level: &'a Level,
+    call: &'a Call,
+    spilled: SpilledBatches,
+    buckets: Vec<Mutex<Vec<SpilledBatch>>>,
+}
+
+impl MatchSink for Divider<'_> {
+    fn lane(&self) -> Result<Box<dyn MatchLane + '_>> {
+        Ok(Box::new(Lane { divider: self, pending: Vec::new(), rows: 0, bytes: 0 }))
+    }
+}
+
+/// The batches of one thread, until they are divided.
+struct Lane<'a> {
+    divider: &'a Divider<'a>,
+    pending: Vec<RecordBatch>,
+    rows: usize,
+    bytes: usize,
+}
+
+impl Lane<'_> {
+    fn divide(&mut self) -> Result<()> {
+        let Divider { level, spilled, buckets, .. } = self.divider;
+        let pending = std::mem::take(&mut self.pending);
+        (self.rows, self.bytes) = (0, 0);
+        let mut places: Vec<Vec<(usize, usize)>> = buckets.iter().map(|_| Vec::new()).collect();
+        for (number, batch) in pending.iter().enumerate() {
+            let Some(rows) = batch.columns().first() else { continue };
+            for (at, row) in rows.as_primitive::<UInt32Type>().values().iter().enumerate() {
+                if let Some(places) = places.get_mut(level.chunk_of(*row)) {
+                    places.push((number, at));
+                }
+            }
+        }
+        let pending: Vec<&RecordBatch> = pending.iter().collect();
+        for (bucket, places) in buckets.iter().zip(places) {
+            if !places.is_empty() {
+                let batch = interleave_record_batch(&pending, &places).map_err(failed)?;
+                let batch = spilled.push(&batch)?;
+                bucket.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl MatchLane for Lane<'_> {
+    fn push(&mut self, batch: RecordBatch) -> Result<()> {
+        self.divider.call.check()?;
+        self.rows += batch.num_rows();
+        self.bytes += batch.get_array_memory_size();
+        self.pending.push(batch);
+        if self.rows >= DIVIDED_ROWS || self.bytes >= DIVIDED_BYTES {
+            self.divide()
+        } else {
+            Ok(())
+        }
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<()> {
+        self.divide()
+    }
+}

@@ -1,0 +1,69 @@
+//! Runs a population through one table after another.
+
+use crate::buckets::Buckets;
+use crate::carried::Tee;
+use crate::columns::own_fields;
+use crate::fates::{Fates, MAX_HOPS};
+use crate::gather::HopRows;
+use crate::hop::{Hop, HopCounts, JoinOptions};
+use crate::joined::Joined;
+use crate::next_population::NextPopulation;
+use arrow_schema::Schema;
+use idmatch_store::{BatchSource, Call, Error, ErrorKind, JudgedPopulation, MatchQuery, Result};
+use std::sync::Arc;
+
+/// Matches a population with the first table, what that gives with the second, and so on. The first column of the
+/// population has the identifiers, the others are carried.
+///
+/// Cost: that of a match for each hop; what rows carry, and the matches, are written and read once more at each
+/// hop, in the folder for temporary files beyond 128 MiB. Memory: the largest match of a hop, and two bytes for
+/// each population row.
+///
+/// # Errors
+/// Those of the source and the tables; `InvalidArgument` for no hop or more than 16, carried columns whose types
+/// differ or whose names are taken, and more than `u32::MAX` rows; `Io` where the folder for temporary files
+/// cannot take the rows.
+pub fn join(
+    population: &mut dyn BatchSource,
+    hops: Vec<Hop>,
+    options: JoinOptions,
+    call: &Call,
+) -> Result<Joined> {
+    let Some((first, others)) = hops.split_first().filter(|_| hops.len() <= MAX_HOPS) else {
+        let text = format!("a chain has {} tables; name 1 to {MAX_HOPS}", hops.len());
+        return Err(Error::new(ErrorKind::InvalidArgument, text));
+    };
+    let own = own_fields(&hops, options)?;
+    let mut counts = Vec::with_capacity(hops.len());
+    let (mut rows, mut fates) = {
+        let mut tee = Tee::new(population, Some(own.clone()));
+        // As without positions, a column of anything but identifiers is an error.
+        let query = MatchQuery { positions: false, ..first.query() };
+        let mut judged = JudgedPopulation::new(&mut tee, query);
+        let matched = first.table.match_population(&mut judged, first.query(), call)?;
+        let level = tee.finish()?;
+        counts.push(HopCounts::of(matched.as_ref()));
+        let buckets = Buckets::of(matched.as_ref(), &level, call)?;
+        let fates = Fates::of_first(matched.as_ref())?;
+        (HopRows { by: first.by, level, buckets }, fates)
+    };
+    let carried = rows.level.fields.iter().skip(1).cloned();
+    let schema = Arc::new(Schema::new(own.into_iter().chain(carried).collect::<Vec<_>>()));
+    let mut population = None;
+    for (number, hop) in (1u8..).zip(others) {
+        let next = {
+            let mut source =
+                NextPopulation::new(&rows, usize::from(number), options.with_hops, call);
+            let mut tee = Tee::new(&mut source, None);
+            let matched = hop.table.match_population(&mut tee, hop.query(), call)?;
+            let level = tee.finish()?;
+            counts.push(HopCounts::of(matched.as_ref()));
+            let buckets = Buckets::of(matched.as_ref(), &level, call)?;
+            fates.note_hop(number + 1, matched.as_ref(), &level)?;
+            HopRows { by: hop.by, level, buckets }
+        };
+        let before = std::mem::replace(&mut rows, next);
+        population.get_or_insert(before.level);
+    }
+    Ok(Joined::new(hops, options, schema, counts, (rows, population), fates))
+}

@@ -1,0 +1,59 @@
+//! The tables of a chain: what is asked, and what each counted.
+
+use idmatch_model::{Pick, Side, Window};
+use idmatch_store::{Match, MatchQuery, PlanStep, TableSnapshot};
+use std::sync::Arc;
+
+/// A table that a population goes through.
+#[derive(Clone)]
+pub struct Hop {
+    /// The table.
+    pub table: Arc<dyn TableSnapshot>,
+    /// Which side the identifiers that come in are of.
+    pub by: Side,
+    /// Which matches of each are given.
+    pub pick: Pick,
+    /// Which dates count.
+    pub window: Window,
+}
+
+impl Hop {
+    /// The positional match of this hop.
+    pub(crate) fn query(&self) -> MatchQuery {
+        MatchQuery { by: self.by, pick: self.pick, window: self.window, positions: true }
+    }
+}
+
+/// What a result has besides pairs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct JoinOptions {
+    /// Whether a population row without a match is one row, with nulls for answers and dates.
+    pub keep_unmatched: bool,
+    /// Whether the answers and dates of the hops before the last are columns, too.
+    pub with_hops: bool,
+}
+
+/// What a hop counted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HopCounts {
+    /// Rows that came in: of the population, then what the hop before gave.
+    pub rows_in: u64,
+    /// Of these, rows with at least one match.
+    pub matched: u64,
+    /// Matches: the rows that go on.
+    pub rows: u64,
+    /// How the identifiers were read.
+    pub plan: Vec<PlanStep>,
+}
+
+impl HopCounts {
+    pub(crate) fn of(matched: &dyn Match) -> HopCounts {
+        let counts = matched.counts();
+        HopCounts {
+            rows_in: counts.population,
+            matched: counts.matched,
+            rows: counts.rows,
+            plan: matched.plan(),
+        }
+    }
+}

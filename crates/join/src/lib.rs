@@ -1,0 +1,34 @@
+//! Matches that tell more than pairs: columns that the population carries, its unmatched rows, and chains of
+//! tables. All of it stands on positional matches, so every store has it.
+//!
+//! 1. [`carried`](self): as a hop pulls its population, the columns beside the identifier are spilled, in chunks
+//!    of consecutive rows.
+//! 2. [`buckets`](self): the positional matches of the hop are spilled, too, divided by the chunk of their row.
+//! 3. [`gather`](self): chunk by chunk, matches meet what their rows carry. The result is the population of the
+//!    next hop ([`next_population`](self)), or the output.
+//! 4. [`fates`](self): how far each population row came, which [`unmatched`](self) tells as reasons.
+//!
+//! Memory is bounded: a chunk for each thread, what a hop's match takes, and two bytes for each population row.
+//! Must not know any backend, where populations come from or where the result goes.
+#![forbid(unsafe_code)]
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::indexing_slicing))]
+
+mod buckets;
+mod carried;
+mod chain;
+mod columns;
+mod fates;
+mod gather;
+mod hop;
+mod joined;
+mod limits;
+mod next_population;
+#[cfg(test)]
+mod tests;
+mod threads;
+mod unmatched;
+
+pub use chain::join;
+pub use hop::{Hop, HopCounts, JoinOptions};
+pub use joined::{JoinCounts, Joined};

@@ -1,0 +1,61 @@
+//! Arrow IPC: batches as they are, one lane at a time.
+
+use super::failed::encoding_failed;
+use arrow_array::RecordBatch;
+use arrow_ipc::writer::{FileWriter, StreamWriter};
+use arrow_schema::SchemaRef;
+use idmatch_store::{MatchLane, MatchSink, Result};
+use std::fs::File;
+use std::io::BufWriter;
+use std::sync::{Mutex, PoisonError};
+
+/// A file that takes one batch at a time.
+pub(super) struct IpcSink(Mutex<Writer>);
+
+enum Writer {
+    File(FileWriter<BufWriter<File>>),
+    Stream(StreamWriter<BufWriter<File>>),
+}
+
+impl IpcSink {
+    /// A file, or else a stream.
+    pub(super) fn new(file: File, schema: &SchemaRef, is_file: bool) -> Result<IpcSink> {
+        let writer = if is_file {
+            FileWriter::try_new_buffered(file, schema).map(Writer::File)
+        } else {
+            StreamWriter::try_new_buffered(file, schema).map(Writer::Stream)
+        };
+        Ok(IpcSink(Mutex::new(writer.map_err(encoding_failed)?)))
+    }
+
+    pub(super) fn finish(self) -> Result<()> {
+        let flushed = match self.0.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Writer::File(mut writer) => writer.finish().and_then(|()| writer.flush()),
+            Writer::Stream(mut writer) => writer.finish().and_then(|()| writer.flush()),
+        };
+        flushed.map_err(encoding_failed)
+    }
+}
+
+impl MatchSink for IpcSink {
+    fn lane(&self) -> Result<Box<dyn MatchLane + '_>> {
+        Ok(Box::new(Lane(&self.0)))
+    }
+}
+
+struct Lane<'a>(&'a Mutex<Writer>);
+
+impl MatchLane for Lane<'_> {
+    fn push(&mut self, batch: RecordBatch) -> Result<()> {
+        let mut writer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = match &mut *writer {
+            Writer::File(writer) => writer.write(&batch),
+            Writer::Stream(writer) => writer.write(&batch),
+        };
+        written.map_err(encoding_failed)
+    }
+
+    fn finish(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}

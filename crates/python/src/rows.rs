@@ -1,0 +1,128 @@
+//! The class `Rows` of Python: rows of a match, of its unmatched rows or of a table, on their way out. An Arrow
+//! table, an Arrow C stream (PyCapsule), or a file.
+//!
+//! Must not know where they come from.
+
+use crate::errors::OrRaise;
+use crate::interrupt::{StoppingSink, interruptible, uninterrupted};
+use crate::outputs;
+use crate::stream::{BatchStream, Send as SendBatch};
+use arrow_schema::SchemaRef;
+use idmatch_store::{Call, MatchSink, Result};
+use pyo3::prelude::*;
+use pyo3_arrow::{PyRecordBatchReader, PyTable};
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Fewer rows are read before a check for Ctrl-C would come.
+const SHORT_ROWS: u64 = 10_000;
+
+/// Where rows come from. They can be read any number of times.
+pub(crate) trait RowSource: Send + Sync {
+    /// Their columns.
+    fn schema(&self) -> SchemaRef;
+
+    /// How many there are, if that is known before they are read.
+    fn count(&self) -> Option<u64>;
+
+    /// Sends all of them.
+    fn write(&self, sink: &dyn MatchSink, call: &Call) -> Result<()>;
+}
+
+/// Rows on their way out.
+#[pyclass(frozen, module = "idmatch._core")]
+pub(crate) struct Rows(Arc<dyn RowSource>);
+
+impl Rows {
+    pub(crate) fn new(source: impl RowSource + 'static) -> Rows {
+        Rows(Arc::new(source))
+    }
+
+    fn write_to(&self, sink: &dyn MatchSink, stop: &Arc<AtomicBool>) -> Result<()> {
+        self.0.write(&StoppingSink { sink, stop }, &Call::default().cancelled_by(stop))
+    }
+}
+
+#[pymethods]
+impl Rows {
+    /// How many there are; none where that is not known yet.
+    #[getter]
+    fn count(&self) -> Option<u64> {
+        self.0.count()
+    }
+
+    /// All of them as one table.
+    fn to_arrow<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let collect = |stop: &Arc<AtomicBool>| {
+            let batches = Mutex::new(Vec::new());
+            let take = |batch| {
+                batches.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
+                Ok(())
+            };
+            self.write_to(&take, stop)?;
+            Ok(batches.into_inner().unwrap_or_else(PoisonError::into_inner))
+        };
+        let batches: Result<_> = if self.0.count().is_some_and(|rows| rows < SHORT_ROWS) {
+            uninterrupted(py, || collect(&Arc::default()))?
+        } else {
+            interruptible(py, collect)?
+        };
+        PyTable::try_new(batches.or_raise(py)?, self.0.schema())?.into_pyarrow(py)
+    }
+
+    /// Writes them to a file or a FIFO that exists.
+    fn write(
+        &self,
+        py: Python<'_>,
+        path: PathBuf,
+        format: &str,
+        compression: &str,
+    ) -> PyResult<()> {
+        let format = outputs::Format::of(format, compression).or_raise(py)?;
+        interruptible(py, |stop| {
+            outputs::write(&path, format, &self.0.schema(), |sink| self.write_to(sink, stop))
+        })?
+        .or_raise(py)
+    }
+
+    /// The rows as an Arrow stream.
+    #[pyo3(signature = (requested_schema = None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let source = Arc::clone(&self.0);
+        let write =
+            move |send: &SendBatch<'_>| source.write(&|batch| send(batch), &Call::default());
+        let stream = BatchStream::start(self.0.schema(), write).or_raise(py)?;
+        let reader = Bound::new(py, PyRecordBatchReader::new(Box::new(stream)))?;
+        reader.call_method1("__arrow_c_stream__", (requested_schema,))
+    }
+}
+
+/// Writes an Arrow stream to a file or a FIFO that exists.
+#[pyfunction]
+pub(crate) fn write_stream(
+    py: Python<'_>,
+    stream: PyRecordBatchReader,
+    path: PathBuf,
+    format: &str,
+    compression: &str,
+) -> PyResult<()> {
+    let format = outputs::Format::of(format, compression).or_raise(py)?;
+    let reader = stream.into_reader()?;
+    interruptible(py, |stop| {
+        let schema = reader.schema();
+        outputs::write(&path, format, &schema, |sink| {
+            let sink = StoppingSink { sink, stop };
+            let mut lane = sink.lane()?;
+            for batch in reader {
+                lane.push(batch.map_err(outputs::source_failed)?)?;
+            }
+            lane.finish()
+        })
+    })?
+    .or_raise(py)
+}

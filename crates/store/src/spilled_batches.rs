@@ -1,0 +1,129 @@
+//! Batches that wait until they are read: in memory up to a limit, then in a temporary file.
+//!
+//! The file has no name, and is for the owner only. Every batch in it has a checksum. Must not know what the
+//! rows are.
+
+use crate::{Error, ErrorKind, Result};
+use arrow_array::RecordBatch;
+use arrow_buffer::Buffer;
+use arrow_ipc::reader::StreamDecoder;
+use arrow_ipc::writer::StreamWriter;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use twox_hash::XxHash3_64;
+
+/// Where batches wait. Several threads may push and read.
+#[derive(Debug, Default)]
+pub struct SpilledBatches {
+    /// Bytes that stay in memory.
+    most: usize,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    bytes_in_memory: usize,
+    /// The file and its length; none before it is needed.
+    file: Option<(Arc<File>, u64)>,
+}
+
+/// A batch that waits.
+#[derive(Debug, Clone)]
+pub struct SpilledBatch {
+    rows: usize,
+    place: Place,
+}
+
+#[derive(Debug, Clone)]
+enum Place {
+    /// A copy, so that nothing of the caller's is kept.
+    Memory(Buffer),
+    File {
+        file: Arc<File>,
+        offset: u64,
+        len: usize,
+        checksum: u64,
+    },
+}
+
+impl SpilledBatch {
+    /// Its number of rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Reads it. Any number of times.
+    ///
+    /// # Errors
+    /// `Io`; `Corrupt` if the file changed.
+    pub fn read(&self) -> Result<RecordBatch> {
+        let mut bytes = match &self.place {
+            Place::Memory(bytes) => bytes.clone(),
+            Place::File { file, offset, len, checksum } => {
+                let mut bytes = vec![0; *len];
+                file.read_exact_at(&mut bytes, *offset).map_err(failed)?;
+                if XxHash3_64::oneshot(&bytes) != *checksum {
+                    return Err(changed());
+                }
+                bytes.into()
+            }
+        };
+        StreamDecoder::new().decode(&mut bytes).map_err(failed)?.ok_or_else(changed)
+    }
+}
+
+impl SpilledBatches {
+    /// None yet, of which so many bytes stay in memory.
+    pub fn new(most: usize) -> SpilledBatches {
+        SpilledBatches { most, kept: Mutex::default() }
+    }
+
+    /// Whether there is a file.
+    pub fn is_in_file(&self) -> bool {
+        self.lock().file.is_some()
+    }
+
+    /// Copies a batch to where it waits.
+    ///
+    /// # Errors
+    /// `Io` if the system's folder for temporary files cannot take it.
+    pub fn push(&self, batch: &RecordBatch) -> Result<SpilledBatch> {
+        let mut writer = StreamWriter::try_new(Vec::new(), batch.schema_ref()).map_err(failed)?;
+        writer.write(batch).map_err(failed)?;
+        let bytes = writer.into_inner().map_err(failed)?;
+        let rows = batch.num_rows();
+        let (file, offset) = {
+            let mut kept = self.lock();
+            if kept.file.is_none() && kept.bytes_in_memory + bytes.len() <= self.most {
+                kept.bytes_in_memory += bytes.len();
+                return Ok(SpilledBatch { rows, place: Place::Memory(bytes.into()) });
+            }
+            let (file, end) = match &mut kept.file {
+                Some(file) => file,
+                none => none.insert((Arc::new(tempfile::tempfile().map_err(failed)?), 0)),
+            };
+            let offset = *end;
+            *end += bytes.len() as u64;
+            (Arc::clone(file), offset)
+        };
+        file.write_all_at(&bytes, offset).map_err(failed)?;
+        let (len, checksum) = (bytes.len(), XxHash3_64::oneshot(&bytes));
+        Ok(SpilledBatch { rows, place: Place::File { file, offset, len, checksum } })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn failed(e: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+    let what = "cannot keep the rows of a match in the folder for temporary files (TMPDIR)";
+    Error::with_source(ErrorKind::Io, what, e)
+}
+
+fn changed() -> Error {
+    let what =
+        "the rows of a match in the folder for temporary files (TMPDIR) changed; match again";
+    Error::new(ErrorKind::Corrupt, what)
+}

@@ -1,0 +1,69 @@
+"""Which columns of a population come out beside its matches. Imports no pyarrow."""
+
+from collections.abc import Mapping, Sequence
+
+from ._errors import InvalidArgument
+from ._text import shown, shown_column
+
+ALL = "all"
+
+
+class Carry:
+    """Columns by name, each with its name in the result; or all but those that have a role."""
+
+    def __init__(self, columns: Sequence[str] | str = ()) -> None:
+        """Takes "all", or names, each "C" or "C as D".
+
+        Raises InvalidArgument for another text, and for a name that is given twice.
+        """
+        self._are_all = columns == ALL
+        self._names: dict[str, str] | None = {}
+        if self._are_all:
+            self._names = None
+            return
+        if isinstance(columns, str):
+            raise InvalidArgument(
+                f'carry is {columns!r}; use "all", or a list of columns, each "C" or "C as D"'
+            )
+        for column in columns:
+            name, _, alias = column.rpartition(" as ")
+            name, alias = (name.strip(), alias.strip()) if name else (column, column)
+            if not name or not alias:
+                raise InvalidArgument(f"a column to carry has no name: {column!r}")
+            if alias in self._names:
+                raise InvalidArgument(
+                    f'two columns are carried as {shown(alias)!r}; name one of them "C as D"'
+                )
+            self._names[alias] = name
+
+    def choose(
+        self, columns: Sequence[str], chosen: Mapping[str, str], source: str
+    ) -> dict[str, str]:
+        """The columns of a source to carry, by their names in the result; `chosen` have a role.
+
+        With "all", every source has those of the first one. Raises InvalidArgument for a column
+        that is not there, there twice, or whose name in the result is that of a role.
+        """
+        if self._names is None:
+            self._names = {name: name for name in columns if name not in chosen.values()}
+        carried = self._names
+        for alias, name in carried.items():
+            if columns.count(name) != 1:
+                count = columns.count(name) or "no"
+                there = ", ".join(map(shown_column, columns))
+                raise InvalidArgument(
+                    f"{source} has {count} column(s) {shown(name)!r} to carry; its columns: {there}"
+                )
+            if alias in chosen:
+                raise InvalidArgument(
+                    f"the result has a column {alias!r} of its own; carry the population's under "
+                    f'another name: "{shown(name)} as NAME"'
+                )
+        more = set(columns) - set(carried.values()) - set(chosen.values())
+        if self._are_all and more:
+            column = shown(min(more))
+            raise InvalidArgument(
+                f"{source} has a column {column!r} that the sources before it do not have; name "
+                "the columns to carry"
+            )
+        return dict(carried)

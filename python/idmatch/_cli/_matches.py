@@ -1,0 +1,227 @@
+"""`idmatch match` and `idmatch export`: commands whose rows go to files, and their options."""
+
+import argparse
+import sys
+import time
+from contextlib import redirect_stdout
+
+from idmatch import _formats, _outputs
+from idmatch._errors import InvalidArgument
+from idmatch._hops import side_of
+from idmatch._match import MatchResult
+from idmatch._rows import Rows
+
+from ._inputs import add_csv, csv_of, local_inputs, size
+from ._output import detected_as_json, print_columns, print_json, say_read, warn
+from ._progress import watched
+from ._stores import open_existing
+
+_DONE = 0
+
+
+def match(options: argparse.Namespace) -> int:
+    """`idmatch match`"""
+    started = time.perf_counter()
+    inputs = local_inputs([options.population]) if options.overwrite else []
+    _check_outputs(options, [options.output, options.unmatched], inputs)
+    with open_existing(options.store) as store, watched([options.population]) as sources:
+        result = store.table(options.table).match(
+            sources,
+            column=options.column,
+            by=side_of(options.by),
+            pick=options.pick,
+            limit=options.limit,
+            since=options.since,
+            until=options.until,
+            carry=_carry(options.carry),
+            how=options.how,
+            unmatched=options.unmatched is not None,
+            then=options.then,
+            with_hops=options.with_hops,
+            csv=csv_of(options),
+        )
+        if options.output:
+            _write(result, options.output, options)
+        if options.unmatched:
+            _write(result.unmatched(), options.unmatched, options)
+    seconds = round(time.perf_counter() - started, 3)
+    if options.json:
+        _print_json(result, seconds, options)
+    else:
+        _print(result, seconds, options)
+    return _DONE
+
+
+def export(options: argparse.Namespace) -> int:
+    """`idmatch export`"""
+    started = time.perf_counter()
+    _check_outputs(options, [options.output], [])
+    with open_existing(options.store) as store:
+        rows = store.table(options.table).scan(since=options.since, until=options.until)
+        _write(rows, options.output, options)
+    seconds = round(time.perf_counter() - started, 3)
+    if options.json:
+        print_json({"table": options.table, "seconds": seconds})
+    return _DONE
+
+
+def add_match(match: argparse.ArgumentParser, windows: tuple[str, str], files: str) -> None:
+    """The options of `idmatch match` after the store."""
+    match.add_argument("table", metavar="TABLE")
+    match.add_argument("population", metavar="POPULATION", help=files)
+    add_csv(match)
+    match.add_argument(
+        "--column", metavar="COL", help="the column of identifiers; guessed where exactly one fits"
+    )
+    match.add_argument(
+        "--by",
+        choices=["id", "partner-id"],
+        default="id",
+        help="which identifiers the population has",
+    )
+    match.add_argument(
+        "--pick",
+        choices=["all", "latest"],
+        default="all",
+        help="all matches of a row, or its newest one",
+    )
+    match.add_argument(
+        "--limit", metavar="N", type=size, help="at most the N newest matches of a row"
+    )
+    _add_window(match, windows)
+    match.add_argument(
+        "--carry",
+        metavar="all|COL,COL",
+        help="columns of POPULATION that come out beside the match; `C as D` gives another name",
+    )
+    match.add_argument(
+        "--how",
+        choices=["inner", "left"],
+        default="inner",
+        help="left: a row without a match is a row of OUT, with nulls",
+    )
+    match.add_argument(
+        "--then",
+        metavar="TABLE[,by=partner-id][,pick=latest][,limit=N][,since=T][,until=T]",
+        action="append",
+        default=[],
+        help="match what comes out with this table, too; may be repeated",
+    )
+    match.add_argument(
+        "--with-hops", action="store_true", help="with --then, write the answers between, too"
+    )
+    match.add_argument(
+        "--unmatched",
+        metavar="FILE",
+        help="write the rows without a match to this file, with the reason",
+    )
+    _add_output(match, "the matches")
+    match.add_argument(
+        "--explain", action="store_true", help="print how the population was read, and why"
+    )
+
+
+def add_export(export: argparse.ArgumentParser, windows: tuple[str, str]) -> None:
+    """The options of `idmatch export` after the store."""
+    export.add_argument("table", metavar="TABLE")
+    _add_window(export, windows)
+    _add_output(export, "the observations", required=True)
+
+
+def _add_window(command: argparse.ArgumentParser, windows: tuple[str, str]) -> None:
+    since, until = windows
+    command.add_argument("--since", metavar="T", help=since)
+    command.add_argument("--until", metavar="T", help=until)
+
+
+def _add_output(command: argparse.ArgumentParser, what: str, required: bool = False) -> None:
+    command.add_argument(
+        "-o",
+        "--output",
+        metavar="OUT",
+        required=required,
+        help=f"write {what} to this file or FIFO, or - for standard output; its name ends with the "
+        f"format: {', '.join(_formats.FORMATS)}",
+    )
+    command.add_argument(
+        "--format", metavar="NAME", help="the format where the name of OUT does not tell it"
+    )
+    command.add_argument("--overwrite", action="store_true", help="replace files that exist")
+
+
+def _carry(text: str | None) -> list[str] | str:
+    """The value of --carry as Python takes it."""
+    if text is None or text == "all":
+        return text or []
+    return [column for column in text.split(",") if column.strip()]
+
+
+def _check_outputs(
+    options: argparse.Namespace, outputs: list[str | None], inputs: list[str]
+) -> None:
+    """Raises InvalidArgument for what cannot be written: before the work, not after it."""
+    named = [output for output in outputs if output]
+    if "-" in named and options.json:
+        raise InvalidArgument("--json and -o - both write to standard output; use one of them")
+    if len({*named}) < len(named):
+        raise InvalidArgument("two outputs have one name; name two files")
+    for output in named:
+        _formats.format_of(output, options.format)
+        _outputs.check(output, overwrite=options.overwrite, inputs=inputs)
+
+
+def _write(rows: Rows, output: str, options: argparse.Namespace) -> None:
+    rows.write(output, format=options.format, overwrite=options.overwrite)
+
+
+def _figures(result: MatchResult, seconds: float) -> dict[str, int | float]:
+    figures: dict[str, int | float] = {
+        "population": result.population,
+        "matched": result.matched,
+        "rate": result.rate,
+        "rows": result.rows,
+        "seconds": seconds,
+    }
+    if len(result) != result.rows:
+        figures["written"] = len(result)
+    return figures
+
+
+def _print_json(result: MatchResult, seconds: float, options: argparse.Namespace) -> None:
+    document: dict[str, object] = {**_figures(result, seconds), "columns": result.columns}
+    document["hex_columns"] = result.hex_columns
+    document["detected"] = detected_as_json(result.detected)
+    document["is_guess_unmatched"] = result.is_guess_unmatched
+    if options.then:
+        document["hops"] = [hop._asdict() for hop in result.hops]
+    if options.explain:
+        document["plan"] = [step._asdict() for step in result.plan]
+    print_json(document)
+
+
+def _print(result: MatchResult, seconds: float, options: argparse.Namespace) -> None:
+    role = side_of(options.by)
+    named = [role] if options.column else []
+    say_read(result.detected, {role: result.columns}, named, result.hex_columns)
+    if result.is_guess_unmatched:
+        warn(
+            "none of the population's first 10,000 identifiers is in the table, and their column "
+            "was guessed; name another with --column, or the other side with --by"
+        )
+    shown = _figures(result, seconds) | {"rate": f"{result.rate:.2%}"}
+    # The rows may go to standard output.
+    with redirect_stdout(sys.stderr if "-" in (options.output, options.unmatched) else sys.stdout):
+        print_columns(["", ""], [[key, grouped(value)] for key, value in shown.items()])
+        if options.then:
+            names = [options.table, *(then.partition(",")[0] for then in options.then)]
+            hops = zip(names, result.hops, strict=True)
+            rows = [[name, *map(grouped, counts)] for name, counts in hops]
+            print_columns(["table", "rows in", "matched", "rows"], rows)
+        if options.explain:
+            steps = [[s.how, grouped(s.requests), grouped(s.keys), s.why] for s in result.plan]
+            print_columns(["read", "requests", "keys", "because"], steps)
+
+
+def grouped(value: int | float | str) -> str:
+    """A number with commas; text as it is."""
+    return value if isinstance(value, str) else f"{value:,}"

@@ -1,0 +1,53 @@
+"""Formats of outputs, by the names of files. Imports nothing that brings pyarrow."""
+
+import os
+from typing import NamedTuple
+
+from ._errors import InvalidArgument
+from ._text import escaped
+from ._types import Compression
+
+FORMATS = (
+    "parquet",
+    "csv",
+    "csv.gz",
+    "csv.zst",
+    "jsonl",
+    "jsonl.gz",
+    "jsonl.zst",
+    "arrow",
+)
+_COMPRESSIONS: dict[str, Compression] = {"gz": "gzip", "zst": "zstd"}
+
+
+class Format(NamedTuple):
+    """How rows are written."""
+
+    name: str
+    """One of `FORMATS`, which is also how the names of such files end."""
+    kind: str
+    """"parquet", "csv", "jsonl" or "arrow"."""
+    compression: Compression
+
+
+def format_of(path: str, name: str | None = None) -> Format:
+    """The format of a name or, without one, of a file by its name.
+
+    Raises InvalidArgument where there is no such format, or the file's name does not tell.
+    """
+    if name is None:
+        base = os.path.basename(path).lower()
+        name = next((known for known in FORMATS if base.endswith(f".{known}")), None)
+        if name is None:
+            raise InvalidArgument(
+                f"the name {escaped(path)} does not tell a format; end it with one of "
+                f"{_endings()}, or say --format (in Python format=)"
+            )
+    if name not in FORMATS:
+        raise InvalidArgument(f"format is {name!r}; use one of {', '.join(FORMATS)}")
+    kind, _, ending = name.partition(".")
+    return Format(name, kind, _COMPRESSIONS.get(ending, "none"))
+
+
+def _endings() -> str:
+    return ", ".join(f".{name}" for name in FORMATS)

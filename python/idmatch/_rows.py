@@ -1,0 +1,131 @@
+"""Rows on their way out: to Arrow, to data frames, to files, to a reader."""
+
+from __future__ import annotations
+
+import os
+import sys
+from html import escape
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from . import _core, _outputs
+from ._aligned import aligned
+from ._formats import format_of
+from ._lazy import LazyModule
+from ._types import Compression, Path
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+else:
+    pa = LazyModule("pyarrow")
+    pl = LazyModule("polars")
+
+_SHOWN_ROWS = 10
+
+
+class Rows:
+    """Rows of a match, of its unmatched population rows, or of a table.
+
+    Every read streams them, as they were found. Anything that takes Arrow streams (`pyarrow`,
+    `polars`, `duckdb`, another table's `match`) takes this object. A stream that fails ends with an
+    error: it never just ends.
+    """
+
+    __slots__ = ("_rows",)
+
+    def __init__(self, rows: _core.Rows) -> None:
+        self._rows = rows
+
+    def to_arrow(self) -> pa.Table:
+        """All rows as one Arrow table, in memory."""
+        return self._rows.to_arrow()
+
+    def to_pandas(self) -> pd.DataFrame:
+        """All rows as a pandas data frame. Needs pandas."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> pl.DataFrame:
+        """All rows as a polars data frame. Needs polars."""
+        return pl.DataFrame(self)
+
+    def write(
+        self,
+        path: Path,
+        *,
+        format: str | None = None,
+        overwrite: bool = False,
+    ) -> None:
+        """Writes the rows to a file, which appears only when it is whole, or to a FIFO.
+
+        The name tells the format: .parquet, .csv, .jsonl, each of the last two also with .gz or
+        .zst, or .arrow; `format` says it where the name does not ("csv.gz"). CSV has a header,
+        and dates in ISO 8601; null is an empty value. A FIFO of "arrow" gets an IPC stream. A file
+        that exists is replaced only with `overwrite`. `write_parquet` compresses.
+
+        Raises IoError when the file cannot be written, InvalidArgument for a name that tells no
+        format, for what is no regular file or is inside a store, and for columns that the format
+        cannot hold, such as lists in CSV.
+        """
+        name = os.fspath(path)
+        chosen = format_of(name, format)
+        with _outputs.new_file(path, overwrite=overwrite) as file:
+            is_stream = chosen.kind == "arrow" and _outputs.is_stream(file)
+            kind = "arrow stream" if is_stream else chosen.kind
+            self._rows.write(file, kind, chosen.compression)
+
+    def write_parquet(
+        self, path: Path, *, compression: Compression = "none", overwrite: bool = False
+    ) -> None:
+        """Writes the rows to a Parquet file as `write` does, whatever its name.
+
+        Identifiers hardly compress: "none" is the fastest, "zstd" halves the size of
+        hexadecimal ones; "snappy", "lz4" and "gzip" are possible too.
+        """
+        with _outputs.new_file(path, overwrite=overwrite) as file:
+            self._rows.write(file, "parquet", compression)
+
+    def show(self, rows: int = _SHOWN_ROWS) -> None:
+        """Prints the first rows."""
+        header, first = self._first(rows)
+        sys.stdout.write(aligned(header, first) + "\n")
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self._rows.__arrow_c_stream__(requested_schema)
+
+    def _repr_html_(self) -> str:
+        header, first = self._first(_SHOWN_ROWS)
+        cells = [
+            "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row)
+            for tag, row in [("th", header), *(("td", row) for row in first)]
+        ]
+        rows = "".join(f"<tr>{row}</tr>" for row in cells)
+        return f"<p>{escape(repr(self))}</p><table>{rows}</table>"
+
+    def _first(self, most: int) -> tuple[list[str], list[list[str]]]:
+        reader = pa.RecordBatchReader.from_stream(self)
+        rows = (row for batch in reader for row in batch.to_pylist())
+        first = [[_text(value) for value in row.values()] for row in islice(rows, most)]
+        return list(reader.schema.names), first
+
+    def __repr__(self) -> str:
+        return "<idmatch.Rows>"
+
+
+class CountedRows(Rows):
+    """Rows whose number is known before they are read."""
+
+    __slots__ = ()
+
+    def __len__(self) -> int:
+        return self._rows.count or 0
+
+    def __repr__(self) -> str:
+        return f"<idmatch.CountedRows rows={len(self)}>"
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    return value.isoformat(timespec="milliseconds") if hasattr(value, "isoformat") else str(value)
