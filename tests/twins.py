@@ -7,6 +7,7 @@ from typing import Literal
 
 import idmatch
 import pyarrow as pa
+from conftest import SMALL
 
 THEN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -75,3 +76,21 @@ class Twins:
                 keys = [f"{letter}{n}" for n in range(6)]
                 found = [table.lookup_many(keys, by=side) for table in tables]
                 assert found[0] == found[1], (name, side)
+
+
+def answers_of_a_chain(store: idmatch.Store) -> list[list[str]]:
+    """The rows of a chain, its unmatched rows and all rows of the table, each sorted."""
+    population = pa.table({"p": ["x", "z", "?", None], "n": [1, 2, 3, 4]})
+    table = store.create_table("small")
+    table.load(SMALL)
+    chain = table.match(
+        population,
+        column="p",
+        by="partner_id",
+        carry="all",
+        how="left",
+        then=["small,since=2026-02-20"],
+    )
+    rows = (chain, chain.unmatched(), table.scan())
+    assert [len(chain), len(chain.unmatched()), chain.matched] == [4, 3, 1]
+    return [sorted(map(str, one.to_arrow().to_pylist())) for one in rows]
