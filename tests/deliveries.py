@@ -1,15 +1,12 @@
 """The example of deliveries, run on a store; every count is held against DuckDB on its files."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import duckdb
 import idmatch
+from example import run_example, store_at
 
-SCRIPT = Path(__file__).parents[1] / "examples" / "deliveries.sh"
 # Rows of each table, as DuckDB reads its file.
 READERS = {
     "november": """
@@ -35,20 +32,7 @@ READERS = {
 
 def run_and_compare(store: str, home: Path) -> None:
     """Runs the script in a directory, and compares each pair and its newest date."""
-    bin_folder = home / "bin"
-    bin_folder.mkdir()
-    command = bin_folder / "idmatch"
-    program = "from idmatch._cli import run; run()"
-    command.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{program}" "$@"\n')
-    command.chmod(0o755)
-    environment = os.environ | {
-        "PATH": f"{bin_folder}:{os.environ['PATH']}",
-        "XDG_STATE_HOME": str(home / "state"),
-    }
-    ran = subprocess.run(
-        ["bash", SCRIPT, store], cwd=home, env=environment, capture_output=True, text=True
-    )
-    assert ran.returncode == 0, ran.stderr
+    run_example("deliveries.sh", store, home)
     with duckdb.connect() as connection, idmatch.open(store_at(store, home)) as opened:
         connection.execute(f"set file_search_path = '{home}'")
         connection.execute("set timezone = 'UTC'")
@@ -87,8 +71,3 @@ def run_and_compare(store: str, home: Path) -> None:
         sent = connection.execute("select count(*) from read_json('stream.jsonl')").fetchone()
         assert (sum(last["through"] for last in acknowledged),) == sent
         assert [last["rows"] for last in acknowledged] == [last["through"] for last in acknowledged]
-
-
-def store_at(store: str, home: Path) -> str:
-    """The store, from anywhere."""
-    return store if "://" in store else str(home / store)

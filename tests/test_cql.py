@@ -1,8 +1,9 @@
 """The same API and commands on servers: a real Cassandra node that these tests start."""
 
 import os
+import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import trustme
+from campaign import run_and_compare_campaign
 from conftest import DAY, NOON, SMALL, Cli, observations
 from deliveries import run_and_compare
 from idmatch._lab import Lab
@@ -41,7 +43,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture
 def address(node: str, request: pytest.FixtureRequest) -> str:
     """The address of a store in a keyspace of the test's own."""
-    keyspace = request.node.name.lower()[:48]
+    keyspace = re.sub(r"\W+", "_", request.node.name.lower())[:48].rstrip("_")
     return f"cql://{node}/{keyspace}?{OPTIONS}"
 
 
@@ -365,8 +367,9 @@ def test_a_first_load_sizes_the_buckets(cli: Cli, address: str) -> None:
     }
 
 
-def test_the_example_of_deliveries(address: str, tmp_path: Path) -> None:
-    run_and_compare(address, tmp_path)
+@pytest.mark.parametrize("run", [run_and_compare, run_and_compare_campaign])
+def test_the_examples(address: str, tmp_path: Path, run: Callable[[str, Path], None]) -> None:
+    run(address, tmp_path)
 
 
 def test_more_rejects_than_may_be_send_nothing(

@@ -37,7 +37,6 @@ __all__ = [
     "recover",
     "restore",
     "scan",
-    "write_stream",
 ]
 
 __version__: str
@@ -47,6 +46,7 @@ def open_store(
     interval_millis: int | None,
     memtable_bytes: int | None,
     writer_wait_millis: int,
+    read_only: bool,
 ) -> Store:
     """Opens the store in a directory; one that does not exist yet is made by the first write.
 
@@ -82,7 +82,7 @@ def copy_table(
     threads; an exception of it stops the copy and is raised.
     """
 
-def open_servers(address: str) -> Store:
+def open_servers(address: str, read_only: bool) -> Store:
     """Opens the store on ScyllaDB or Cassandra that a cql:// address names."""
 
 def explain_address(address: str) -> list[tuple[str, str, str]]:
@@ -114,6 +114,8 @@ def format_instant(millis: int) -> str:
 class Store:
     @property
     def path(self) -> str: ...
+    @property
+    def is_closed(self) -> bool: ...
     def create_table(
         self, name: str, keep: Keep, retention: str | None, expected_rows: int | None
     ) -> Table:
@@ -321,8 +323,18 @@ class Rows:
         format is "parquet", "csv", "jsonl", "arrow" or "arrow stream"; compression is "none",
         "snappy", "lz4", "zstd" or "gzip", of text one of "none", "zstd" and "gzip".
         """
+    def write_folder(
+        self,
+        path: str,
+        format: str,
+        compression: Compression,
+        ending: str,
+        by: str | None,
+        max_rows: int | None,
+    ) -> None:
+        """Writes them to files of an empty folder, at most `max_rows` each.
+
+        With `by`, below a folder for each value of that column, which the files lack: "by=value".
+        """
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """The rows, streamed."""
-
-def write_stream(stream: ArrowStream, path: str, format: str, compression: Compression) -> None:
-    """Writes an Arrow stream as `Rows.write` does."""

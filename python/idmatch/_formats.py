@@ -36,8 +36,7 @@ def format_of(path: str, name: str | None = None) -> Format:
     Raises InvalidArgument where there is no such format, or the file's name does not tell.
     """
     if name is None:
-        base = os.path.basename(path).lower()
-        name = next((known for known in FORMATS if base.endswith(f".{known}")), None)
+        name = _told_by(path)
         if name is None:
             raise InvalidArgument(
                 f"the name {escaped(path)} does not tell a format; end it with one of "
@@ -47,6 +46,16 @@ def format_of(path: str, name: str | None = None) -> Format:
         raise InvalidArgument(f"format is {name!r}; use one of {', '.join(FORMATS)}")
     kind, _, ending = name.partition(".")
     return Format(name, kind, _COMPRESSIONS.get(ending, "none"))
+
+
+def is_told_by(path: str) -> bool:
+    """Whether the name of a file tells a format."""
+    return _told_by(path) is not None
+
+
+def _told_by(path: str) -> str | None:
+    base = os.path.basename(path).lower()
+    return next((known for known in FORMATS if base.endswith(f".{known}")), None)
 
 
 def _endings() -> str:

@@ -8,6 +8,7 @@ import contextlib
 import errno
 import os
 import secrets
+import shutil
 import stat
 from collections.abc import Iterator, Sequence
 
@@ -71,6 +72,34 @@ def new_file(
 def is_stream(path: str) -> bool:
     """Whether what is written there cannot be gone back over: a FIFO, a terminal."""
     return not stat.S_ISREG(os.stat(path).st_mode)
+
+
+@contextlib.contextmanager
+def new_folder(path: Path) -> Iterator[str]:
+    """Gives an empty folder to write to, which gets its name after the block.
+
+    After an exception there is none. Raises InvalidArgument for what exists, a URL and what is
+    inside a store, and IoError.
+    """
+    name = os.fspath(path).rstrip("/") or "/"
+    if check(name):
+        raise InvalidArgument(f"{escaped(name)} is no folder; name one that does not exist")
+    beside = os.path.join(os.path.dirname(name), f".idmatch-{secrets.token_hex(8)}.tmp")
+    try:
+        os.mkdir(beside)
+    except OSError as error:
+        raise _cannot_write(name, error) from error
+    try:
+        yield beside
+        if os.path.lexists(name):
+            raise _exists(name)
+        try:
+            os.rename(beside, name)
+        except OSError as error:
+            raise _cannot_write(name, error) from error
+    except BaseException:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise
 
 
 def open_at_once(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from . import _core, _outputs
 from ._aligned import aligned
+from ._errors import InvalidArgument
 from ._formats import format_of
 from ._lazy import LazyModule
 from ._types import Compression, Path
@@ -56,6 +57,8 @@ class Rows:
         *,
         format: str | None = None,
         overwrite: bool = False,
+        partition_by: str | None = None,
+        max_rows_per_file: int | None = None,
     ) -> None:
         """Writes the rows to a file, which appears only when it is whole, or to a FIFO.
 
@@ -64,11 +67,20 @@ class Rows:
         and dates in ISO 8601; null is an empty value. A FIFO of "arrow" gets an IPC stream. A file
         that exists is replaced only with `overwrite`. `write_parquet` compresses.
 
+        With `partition_by` or `max_rows_per_file` it writes a folder, which appears only when it is
+        whole, and must not exist. Its files are Parquet unless `format` says otherwise. For each
+        value of the column `partition_by` (text, whole numbers, booleans) there is a folder below
+        it, as Hive names them: "campaign=spring"; the files lack that column. A time is cut by days
+        in UTC, and stays: "seen_at_day=2026-11-03". Rows wait in a temporary file meanwhile.
+
         Raises IoError when the file cannot be written, InvalidArgument for a name that tells no
         format, for what is no regular file or is inside a store, and for columns that the format
         cannot hold, such as lists in CSV.
         """
         name = os.fspath(path)
+        if partition_by is not None or max_rows_per_file is not None:
+            self._write_folder(name, format, partition_by, max_rows_per_file)
+            return
         chosen = format_of(name, format)
         with _outputs.new_file(path, overwrite=overwrite) as file:
             is_stream = chosen.kind == "arrow" and _outputs.is_stream(file)
@@ -85,6 +97,15 @@ class Rows:
         """
         with _outputs.new_file(path, overwrite=overwrite) as file:
             self._rows.write(file, "parquet", compression)
+
+    def _write_folder(
+        self, path: str, format: str | None, by: str | None, max_rows: int | None
+    ) -> None:
+        if max_rows is not None and max_rows < 1:
+            raise InvalidArgument(f"max_rows_per_file is {max_rows}; use 1 or more")
+        name, kind, compression = format_of(path, format or "parquet")
+        with _outputs.new_folder(path) as folder:
+            self._rows.write_folder(folder, kind, compression, name, by, max_rows)
 
     def show(self, rows: int = _SHOWN_ROWS) -> None:
         """Prints the first rows."""

@@ -1,17 +1,18 @@
 """Stores: sets of match tables."""
 
 import os
+import threading
 from datetime import timedelta
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeAlias
 
 from . import _core
-from ._errors import InvalidArgument, TableNotFound
+from ._errors import InvalidArgument, NotAStore, TableNotFound
 from ._results import Finding, StoreStatus
 from ._snapshot import Snapshot
 from ._suggest import suggesting
 from ._table import Table
-from ._text import looks_like_url, without_secrets
+from ._text import escaped, looks_like_url, without_secrets
 from ._times import to_milliseconds
 from ._types import Durability, Keep
 
@@ -23,8 +24,11 @@ def open(
     interval_ms: int = 100,
     memtable: int | str = "256M",
     wait: timedelta | str | None = None,
+    read_only: bool = False,
+    create: bool = True,
 ) -> "Store":
-    """Opens the store in a directory; one that is not there yet is made by the first write.
+    """Opens the store in a directory; one that is not there yet is made by the first write, unless
+    `create` is False: then it must be there.
 
     Or on ScyllaDB or Cassandra: "cql://10.0.0.1,10.0.0.2/keyspace", with options after "?" (see
     docs/reference/cql-addresses.md). There the servers set what `durability` and `memtable` set
@@ -40,23 +44,35 @@ def open(
     is longer, such as "30s" or a timedelta: until then it tries again, at least every 100 ms.
     Servers have no such lock.
 
+    With `read_only` every change raises Unsupported, and so does maintenance.
+
+    A store and its tables can be pickled: they go by their address, with what is secret in it, and
+    by these arguments. A process that gets one opens the store itself, once, until it ends.
+
     A directory that is open in this process is shared: both stores see what either writes, and
     `memtable` stays as it was. Each has its own durability, and is closed for itself.
 
-    Raises NotAStore for a directory that holds something else, UnsupportedFormat for a store
+    Raises NotAStore for a directory that holds something else, and without `create` for one that
+    holds no store; UnsupportedFormat for a store
     of a newer version, InvalidArgument for an address that this version cannot open,
     Unavailable where no server answers.
     """
     milliseconds = 0 if wait is None else to_milliseconds(wait)
+    name = os.fspath(path)
+    # Another process may be in another directory.
+    place = name if is_address(name) else os.path.abspath(name)
+    how = (place, durability, interval_ms, memtable, wait, read_only, create)
     if is_address(path):
+        if not create:
+            raise InvalidArgument("create is for stores in a directory; servers make a keyspace")
         if (durability, interval_ms, memtable) != ("always", 100, "256M"):
             raise InvalidArgument(
                 "durability, interval_ms and memtable are for stores in a directory; "
                 "on servers these are settings of theirs"
             )
         # A URL's scheme may have any case.
-        rest = os.fspath(path).partition("://")[2]
-        return Store(_core.open_servers(f"cql://{rest}"))
+        rest = name.partition("://")[2]
+        return Store(_core.open_servers(f"cql://{rest}", read_only), how)
     if durability not in ("always", "interval"):
         raise InvalidArgument(f'durability is {durability!r}; use "always" or "interval"')
     if interval_ms < 1:
@@ -67,7 +83,39 @@ def open(
             f"memtable is {memtable!r}; use at least 1M of memory, and less than 1T"
         )
     interval = interval_ms if durability == "interval" else None
-    return Store(_core.open_store(_directory(path), interval, size, milliseconds))
+    directory = _directory(path)
+    if not create and not os.path.isfile(os.path.join(directory, "MANIFEST")):
+        text = f"there is no store at {escaped(directory)}; leave out create=False to make one"
+        raise NotAStore(text)
+    return Store(_core.open_store(directory, interval, size, milliseconds, read_only), how)
+
+
+# The arguments of `open`: path, durability, interval_ms, memtable, wait, read_only, create.
+_How: TypeAlias = tuple[
+    str, Durability, int, int | str, timedelta | str | None, bool, bool
+]  # What was pickled elsewhere and is open in this process; a child that was forked opens its own.
+_reopened_stores: "dict[tuple[int, _How], Store]" = {}
+_reopening = threading.Lock()
+
+
+def _reopened(*how: *_How) -> "Store":
+    """The store of a pickle, opened once in this process; raises what `open` raises."""
+    path, durability, interval_ms, memtable, wait, read_only, create = how
+    key = (os.getpid(), how)
+    with _reopening:
+        found = _reopened_stores.get(key)
+        if found is None or found._core.is_closed:
+            found = open(
+                path,
+                durability=durability,
+                interval_ms=interval_ms,
+                memtable=memtable,
+                wait=wait,
+                read_only=read_only,
+                create=create,
+            )
+            _reopened_stores[key] = found
+        return found
 
 
 def restore(
@@ -101,10 +149,11 @@ def recover(
 class Store:
     """A set of match tables. A context manager, which closes it; `open` makes one."""
 
-    __slots__ = ("_core",)
+    __slots__ = ("_core", "_how")
 
-    def __init__(self, core: _core.Store) -> None:
+    def __init__(self, core: _core.Store, how: _How) -> None:
         self._core = core
+        self._how = how
 
     @property
     def path(self) -> str:
@@ -136,7 +185,7 @@ class Store:
         """
         if expected_rows is not None and expected_rows < 1:
             raise InvalidArgument(f"expected_rows is {expected_rows}; expect at least one row")
-        return Table(self._core.create_table(name, keep, retention, expected_rows))
+        return Table(self._core.create_table(name, keep, retention, expected_rows), self)
 
     def rename_table(self, old: str, new: str) -> None:
         """Gives a table another name. On servers it takes two metadata TTLs (2 s).
@@ -185,7 +234,7 @@ class Store:
     def table(self, name: str) -> Table:
         """A table that exists. Raises TableNotFound otherwise, which suggests a similar name."""
         try:
-            return Table(self._core.table(name))
+            return Table(self._core.table(name), self)
         except TableNotFound as error:
             raise suggesting(error, [name], self.tables) from None
 
@@ -226,6 +275,9 @@ class Store:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _reopened, self._how
 
     def __repr__(self) -> str:
         return f"<idmatch.Store {self.path!r}>"

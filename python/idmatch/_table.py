@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import date, datetime
-from typing import Literal
+from typing import Literal, Protocol
 
 from . import _copy, _core, _operations
 from ._csv_options import Csv
@@ -15,6 +15,15 @@ from ._session import Session
 from ._times import Moment, millis_or_none, observed_at
 from ._types import Columns, Path, Source
 from ._written import written
+
+
+class _Store(Protocol):
+    def table(self, name: str) -> Table: ...
+
+
+def _table_of(store: _Store, name: str) -> Table:
+    """The table of a pickle."""
+    return store.table(name)
 
 
 class Table(TableReads):
@@ -31,7 +40,11 @@ class Table(TableReads):
     before it starts, and Corrupt or IoError when the store cannot be read.
     """
 
-    __slots__ = ()
+    __slots__ = ("_store",)
+
+    def __init__(self, core: _core.Table, store: _Store) -> None:
+        super().__init__(core)
+        self._store = store
 
     def load(
         self,
@@ -276,6 +289,9 @@ class Table(TableReads):
         """
         findings, lost = self._core.repair(accept_loss)
         return RepairReport([Finding(place, problem) for place, problem in findings], lost)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _table_of, (self._store, self.name)
 
     def __repr__(self) -> str:
         retention = f" retention={self.retention!r}" if self.retention else ""

@@ -52,7 +52,8 @@ pub(crate) fn lower_priority() {
 }
 
 /// Runs `work` on several threads, each with its number. They are new threads, because a thread cannot
-/// raise its priority again. The first error is returned after all have ended.
+/// raise its priority again. Where the system gives fewer, these do the work, and without any this thread does.
+/// The first error is returned after all have ended.
 pub(crate) fn on_each_thread<T: Send>(
     threads: usize,
     work: impl Fn(usize) -> Result<T> + Sync,
@@ -64,14 +65,18 @@ pub(crate) fn on_each_thread<T: Send>(
     std::thread::scope(|scope| {
         let work = &work;
         let start = |number| {
-            scope.spawn(move || {
+            let run = move || {
                 if is_background {
                     lower_priority();
                 }
                 work(number)
-            })
+            };
+            std::thread::Builder::new().spawn_scoped(scope, run).ok()
         };
-        let started: Vec<_> = (0..threads).map(start).collect();
+        let started: Vec<_> = (0..threads).map_while(start).collect();
+        if started.is_empty() {
+            return Ok(vec![work(0)?]);
+        }
         let ended: Vec<_> = started.into_iter().map(|thread| thread.join()).collect();
         ended
             .into_iter()

@@ -38,7 +38,7 @@ mod _core {
     #[pymodule_export]
     use crate::matches::{Match, match_chain, match_population};
     #[pymodule_export]
-    use crate::rows::{Rows, write_stream};
+    use crate::rows::Rows;
     #[pymodule_export]
     use crate::scans::scan;
     #[pymodule_export]

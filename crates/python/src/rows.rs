@@ -5,7 +5,7 @@
 
 use crate::errors::OrRaise;
 use crate::interrupt::{StoppingSink, interruptible, uninterrupted};
-use crate::outputs;
+use crate::outputs::{self, Cut};
 use crate::stream::{BatchStream, Send as SendBatch};
 use arrow_schema::SchemaRef;
 use idmatch_store::{Call, MatchSink, Result};
@@ -86,6 +86,28 @@ impl Rows {
         .or_raise(py)
     }
 
+    /// Writes them to files of an empty folder, at most `max_rows` each, by the values of a column.
+    #[allow(clippy::too_many_arguments, reason = "Python names them")]
+    #[pyo3(signature = (path, format, compression, ending, by, max_rows))]
+    fn write_folder(
+        &self,
+        py: Python<'_>,
+        path: PathBuf,
+        format: &str,
+        compression: &str,
+        ending: String,
+        by: Option<String>,
+        max_rows: Option<usize>,
+    ) -> PyResult<()> {
+        let format = outputs::Format::of(format, compression).or_raise(py)?;
+        let cut = Cut { by, max_rows: max_rows.unwrap_or(usize::MAX), ending };
+        interruptible(py, |stop| {
+            let send = |sink: &dyn MatchSink| self.write_to(sink, stop);
+            outputs::write_folder(&path, format, &cut, &self.0.schema(), send)
+        })?
+        .or_raise(py)
+    }
+
     /// The rows as an Arrow stream.
     #[pyo3(signature = (requested_schema = None))]
     fn __arrow_c_stream__<'py>(
@@ -100,29 +122,4 @@ impl Rows {
         let reader = Bound::new(py, PyRecordBatchReader::new(Box::new(stream)))?;
         reader.call_method1("__arrow_c_stream__", (requested_schema,))
     }
-}
-
-/// Writes an Arrow stream to a file or a FIFO that exists.
-#[pyfunction]
-pub(crate) fn write_stream(
-    py: Python<'_>,
-    stream: PyRecordBatchReader,
-    path: PathBuf,
-    format: &str,
-    compression: &str,
-) -> PyResult<()> {
-    let format = outputs::Format::of(format, compression).or_raise(py)?;
-    let reader = stream.into_reader()?;
-    interruptible(py, |stop| {
-        let schema = reader.schema();
-        outputs::write(&path, format, &schema, |sink| {
-            let sink = StoppingSink { sink, stop };
-            let mut lane = sink.lane()?;
-            for batch in reader {
-                lane.push(batch.map_err(outputs::source_failed)?)?;
-            }
-            lane.finish()
-        })
-    })?
-    .or_raise(py)
 }

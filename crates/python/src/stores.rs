@@ -9,7 +9,7 @@ use idmatch_cql::{CqlStore, Settings};
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Period, TableName, TableOptions};
-use idmatch_store::{Call, Durability, Error, ErrorKind, OpenTables, Result, admin};
+use idmatch_store::{Call, Durability, Error, ErrorKind, OpenTables, ReadOnly, Result, admin};
 use pyo3::prelude::*;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
@@ -27,13 +27,14 @@ pub(crate) struct Store {
 
 /// Opens the store in a folder.
 #[pyfunction]
-#[pyo3(signature = (path, interval_millis, memtable_bytes, writer_wait_millis))]
+#[pyo3(signature = (path, interval_millis, memtable_bytes, writer_wait_millis, read_only))]
 pub(crate) fn open_store(
     py: Python<'_>,
     path: String,
     interval_millis: Option<u64>,
     memtable_bytes: Option<usize>,
     writer_wait_millis: u64,
+    read_only: bool,
 ) -> PyResult<Store> {
     let mut limits = MemoryLimits::default();
     limits.memtable_bytes = memtable_bytes.unwrap_or(limits.memtable_bytes);
@@ -43,16 +44,23 @@ pub(crate) fn open_store(
         store.set_durability(Durability::Interval(Duration::from_millis(millis)));
     }
     let place = Place::new(path, false, Duration::from_millis(writer_wait_millis));
-    Ok(Store::new(place, Arc::new(store)))
+    Ok(Store::new(place, shared(store, read_only)))
+}
+
+fn shared(
+    store: impl idmatch_store::Store + 'static,
+    read_only: bool,
+) -> Arc<dyn idmatch_store::Store> {
+    if read_only { Arc::new(ReadOnly(Arc::new(store))) } else { Arc::new(store) }
 }
 
 /// Opens the store on the servers of an address.
 #[pyfunction]
-pub(crate) fn open_servers(py: Python<'_>, address: &str) -> PyResult<Store> {
+pub(crate) fn open_servers(py: Python<'_>, address: &str, read_only: bool) -> PyResult<Store> {
     let settings = settings(address).or_raise(py)?;
     let path = settings.shown();
     let store = uninterrupted(py, || CqlStore::open(settings))?.or_raise(py)?;
-    Ok(Store::new(Place::new(path, true, Duration::ZERO), Arc::new(store)))
+    Ok(Store::new(Place::new(path, true, Duration::ZERO), shared(store, read_only)))
 }
 
 /// The effective settings of an address, as (name, value, description).
@@ -162,6 +170,11 @@ impl Store {
 
 #[pymethods]
 impl Store {
+    #[getter]
+    fn is_closed(&self) -> bool {
+        self.place.is_closed.load(Relaxed)
+    }
+
     /// Creates a table, or returns an existing one with the same options.
     #[pyo3(signature = (name, keep, retention, expected_rows))]
     fn create_table(

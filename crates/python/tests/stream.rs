@@ -51,7 +51,7 @@ fn ends_with_an_error_when_the_writer_panics() {
     .unwrap();
     stream.next().unwrap().unwrap();
     let error = stream.next().expect("an error, not the end").unwrap_err();
-    assert!(error.to_string().contains("panicked"), "{error}");
+    assert!(error.to_string().contains("those so far are not all"), "{error}");
     assert!(stream.next().is_none());
 }
 

@@ -16,6 +16,7 @@ mod error;
 mod figures;
 mod ingest;
 mod matching;
+mod read_only;
 mod row_numbers;
 mod row_states;
 mod scan;
@@ -40,6 +41,7 @@ pub use matching::{
     Match, MatchCounts, MatchLane, MatchQuery, MatchSink, PlanStep, UnmatchedReason, match_schema,
     not_positional,
 };
+pub use read_only::ReadOnly;
 pub use row_numbers::{RowNumbers, RowRun};
 pub use row_states::RowStates;
 pub use scan::{PARTS, Parts, RowBatch, RowLane};

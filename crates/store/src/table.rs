@@ -226,8 +226,8 @@ impl Table {
 /// `Unsupported` where this process cannot do it.
 pub fn admin(store: &dyn Store) -> Result<&dyn Admin> {
     store.admin().ok_or_else(|| {
-        let what = "this process does not maintain the store; do that where its files are";
-        let instead = "the same call where its files are".to_owned();
+        let what = "this process does not maintain the store: it is open to be read only, or its files are elsewhere";
+        let instead = "the same call where its files are, without read_only".to_owned();
         Error::new(ErrorKind::Unsupported, what).with_fields(ErrorFields::Unsupported { instead })
     })
 }

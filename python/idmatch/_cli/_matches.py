@@ -23,7 +23,7 @@ def match(options: argparse.Namespace) -> int:
     """`idmatch match`"""
     started = time.perf_counter()
     inputs = local_inputs([options.population]) if options.overwrite else []
-    _check_outputs(options, [options.output, options.unmatched], inputs)
+    _check_outputs(options, options.unmatched, inputs)
     with open_existing(options.store) as store, watched([options.population]) as sources:
         result = store.table(options.table).match(
             sources,
@@ -41,9 +41,10 @@ def match(options: argparse.Namespace) -> int:
             csv=csv_of(options),
         )
         if options.output:
-            _write(result, options.output, options)
+            _write_output(result, options)
         if options.unmatched:
-            _write(result.unmatched(), options.unmatched, options)
+            format = _format(options.unmatched, options)
+            result.unmatched().write(options.unmatched, format=format, overwrite=options.overwrite)
     seconds = round(time.perf_counter() - started, 3)
     if options.json:
         _print_json(result, seconds, options)
@@ -55,10 +56,10 @@ def match(options: argparse.Namespace) -> int:
 def export(options: argparse.Namespace) -> int:
     """`idmatch export`"""
     started = time.perf_counter()
-    _check_outputs(options, [options.output], [])
+    _check_outputs(options, None, [])
     with open_existing(options.store) as store:
         rows = store.table(options.table).scan(since=options.since, until=options.until)
-        _write(rows, options.output, options)
+        _write_output(rows, options)
     seconds = round(time.perf_counter() - started, 3)
     if options.json:
         print_json({"table": options.table, "seconds": seconds})
@@ -146,6 +147,18 @@ def _add_output(command: argparse.ArgumentParser, what: str, required: bool = Fa
     command.add_argument(
         "--format", metavar="NAME", help="the format where the name of OUT does not tell it"
     )
+    command.add_argument(
+        "--partition-by",
+        metavar="COL",
+        help="make OUT a folder, with a folder COL=VALUE for each value of this column; "
+        "seen_at is cut by days",
+    )
+    command.add_argument(
+        "--max-rows-per-file",
+        metavar="N",
+        type=size,
+        help="make OUT a folder, of files with at most N rows",
+    )
     command.add_argument("--overwrite", action="store_true", help="replace files that exist")
 
 
@@ -156,22 +169,47 @@ def _carry(text: str | None) -> list[str] | str:
     return [column for column in text.split(",") if column.strip()]
 
 
-def _check_outputs(
-    options: argparse.Namespace, outputs: list[str | None], inputs: list[str]
-) -> None:
+def _check_outputs(options: argparse.Namespace, unmatched: str | None, inputs: list[str]) -> None:
     """Raises InvalidArgument for what cannot be written: before the work, not after it."""
-    named = [output for output in outputs if output]
-    if "-" in named and options.json:
+    output = options.output
+    if "-" in (output, unmatched) and options.json:
         raise InvalidArgument("--json and -o - both write to standard output; use one of them")
-    if len({*named}) < len(named):
+    if output and output == unmatched:
         raise InvalidArgument("two outputs have one name; name two files")
-    for output in named:
-        _formats.format_of(output, options.format)
-        _outputs.check(output, overwrite=options.overwrite, inputs=inputs)
+    if _is_folder(options):
+        if not output:
+            raise InvalidArgument("--partition-by and --max-rows-per-file cut OUT; name it with -o")
+        if options.overwrite:
+            raise InvalidArgument("a folder is not overwritten; name one that does not exist")
+    for path in (output, unmatched):
+        if path:
+            is_folder = path == output and _is_folder(options)
+            _formats.format_of(path, "parquet" if is_folder else _format(path, options))
+            _outputs.check(path, overwrite=options.overwrite, inputs=inputs)
 
 
-def _write(rows: Rows, output: str, options: argparse.Namespace) -> None:
-    rows.write(output, format=options.format, overwrite=options.overwrite)
+def _is_folder(options: argparse.Namespace) -> bool:
+    return options.partition_by is not None or options.max_rows_per_file is not None
+
+
+def _format(path: str, options: argparse.Namespace) -> str | None:
+    """The format that was said, which is for OUT and for names that tell none."""
+    if path != options.output and _formats.is_told_by(path):
+        return None
+    named: str | None = options.format
+    return named
+
+
+def _write_output(rows: Rows, options: argparse.Namespace) -> None:
+    if _is_folder(options):
+        rows.write(
+            options.output,
+            format=options.format,
+            partition_by=options.partition_by,
+            max_rows_per_file=options.max_rows_per_file,
+        )
+    else:
+        rows.write(options.output, format=options.format, overwrite=options.overwrite)
 
 
 def _figures(result: MatchResult, seconds: float) -> dict[str, int | float]:

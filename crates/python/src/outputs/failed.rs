@@ -19,8 +19,3 @@ pub(super) fn encoding_failed(e: ArrowError) -> Error {
         }
     }
 }
-
-/// The error of a stream that is written.
-pub(crate) fn source_failed(e: ArrowError) -> Error {
-    Error::with_source(ErrorKind::Source, "cannot read the rows to write", e)
-}

@@ -4,12 +4,13 @@
 //! know where rows come from.
 
 mod failed;
+mod folder;
 mod ipc;
 mod parquet;
 mod text;
 
 use self::failed::file_failed;
-pub(crate) use self::failed::source_failed;
+pub(crate) use self::folder::{Cut, write_folder};
 use self::ipc::IpcSink;
 use self::parquet::ParquetSink;
 use self::text::{Packing, Text, TextSink};

@@ -1,0 +1,236 @@
+//! Folders of files: a folder for each value of a column, as Hive names them, and files of at most so many rows.
+//!
+//! Rows are divided into spilled batches first, so any number of values and rows takes bounded memory. Then one
+//! file after the other is written.
+
+use super::failed::{encoding_failed, file_failed};
+use super::{Format, write};
+use arrow_array::cast::AsArray;
+use arrow_array::{RecordBatch, StringArray, UInt32Array};
+use arrow_cast::cast;
+use arrow_schema::{DataType, SchemaRef};
+use arrow_select::take::take_record_batch;
+use idmatch_store::{Error, ErrorKind, MatchLane, MatchSink, Result, SpilledBatch, SpilledBatches};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{File, create_dir};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Bytes of divided rows that stay in memory.
+const MEMORY_BYTES: usize = 64 << 20;
+/// A lane divides this many rows at once.
+const DIVIDED_ROWS: usize = 1 << 18;
+/// Folders of one result: more is likely the wrong column.
+const MAX_VALUES: usize = 10_000;
+
+/// How Hive names the folder of null.
+const NULL: &str = "__HIVE_DEFAULT_PARTITION__";
+/// What stays as it is in the name of a folder.
+const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b' ');
+
+/// How a result is cut into files.
+pub(crate) struct Cut {
+    /// The column whose values have folders of their own, and are left out of the files; of times, the days.
+    pub(crate) by: Option<String>,
+    /// Most rows of a file.
+    pub(crate) max_rows: usize,
+    /// How the names of files end, without the dot.
+    pub(crate) ending: String,
+}
+
+/// Some rows of a batch.
+type Part<'a> = (&'a SpilledBatch, Range<usize>);
+
+/// The batches of each value.
+type Divided = BTreeMap<Option<String>, Vec<SpilledBatch>>;
+
+/// Writes to a folder that exists and is empty what `send` sends.
+///
+/// # Errors
+/// Those of `send`; `Io` where a file cannot be written; `InvalidArgument` for a column to cut by that is not there,
+/// is neither text, a whole number, a time nor a boolean, or has more than 10,000 values.
+pub(crate) fn write_folder(
+    folder: &Path,
+    format: Format,
+    cut: &Cut,
+    schema: &SchemaRef,
+    send: impl FnOnce(&dyn MatchSink) -> Result<()>,
+) -> Result<()> {
+    let column = cut.by.as_deref().map(|by| column_of(by, schema)).transpose()?;
+    let (at, name, is_day) = match column {
+        Some(column) => (Some(column.at), column.name, column.is_day),
+        None => (None, String::new(), false),
+    };
+    let divider = Divider {
+        column: at,
+        is_day,
+        spilled: SpilledBatches::new(MEMORY_BYTES),
+        divided: Mutex::default(),
+    };
+    send(&divider)?;
+    let mut divided = divider.divided.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if at.is_none() {
+        // Also without rows there is a file, which tells the columns.
+        divided.entry(None).or_default();
+    }
+    // Days have a name of their own beside the column with the time.
+    let left_out = at.filter(|_| !is_day);
+    let kept: Vec<usize> = (0..schema.fields().len()).filter(|at| Some(*at) != left_out).collect();
+    let schema = Arc::new(schema.project(&kept).map_err(encoding_failed)?);
+    for (value, batches) in &divided {
+        let below = at.map(|_| {
+            let value = value.as_deref().filter(|value| !value.is_empty());
+            let value = value.map_or(NULL.into(), |value| encoded(value));
+            folder.join(format!("{}={value}", encoded(&name)))
+        });
+        if let Some(below) = &below {
+            create_dir(below).map_err(file_failed)?;
+        }
+        let folder = below.as_deref().unwrap_or(folder);
+        for (number, parts) in (1..).zip(files_of(batches, cut.max_rows)) {
+            let path = folder.join(format!("part-{number:05}.{}", cut.ending));
+            File::create_new(&path).map_err(file_failed)?;
+            write(&path, format, &schema, |sink| {
+                let mut lane = sink.lane()?;
+                for (batch, rows) in &parts {
+                    let batch = batch.read()?.slice(rows.start, rows.len());
+                    lane.push(batch.project(&kept).map_err(encoding_failed)?)?;
+                }
+                lane.finish()
+            })?;
+        }
+    }
+    Ok(())
+}
+
+fn encoded(text: &str) -> std::borrow::Cow<'_, str> {
+    utf8_percent_encode(text, KEPT).into()
+}
+
+/// A column to cut by.
+struct CutColumn {
+    at: usize,
+    /// How folders call it.
+    name: String,
+    /// Whether it is a time, which is cut by days in UTC.
+    is_day: bool,
+}
+
+fn column_of(name: &str, schema: &SchemaRef) -> Result<CutColumn> {
+    let wrong = |text| Err(Error::new(ErrorKind::InvalidArgument, text));
+    let Ok(at) = schema.index_of(name) else {
+        let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+        return wrong(format!(
+            "there is no column {name:?} to cut by; columns: {}",
+            names.join(", ")
+        ));
+    };
+    let kind = schema.field(at).data_type();
+    let is_text = matches!(kind, DataType::Utf8 | DataType::LargeUtf8);
+    if is_text || kind.is_integer() || matches!(kind, DataType::Date32 | DataType::Boolean) {
+        return Ok(CutColumn { at, name: name.to_owned(), is_day: false });
+    }
+    if let DataType::Timestamp(..) = kind {
+        return Ok(CutColumn { at, name: format!("{name}_day"), is_day: true });
+    }
+    wrong(format!("column {name:?} is {kind}; cut by text, whole numbers, times or booleans"))
+}
+
+/// The rows of each file. There is one at least.
+fn files_of(batches: &[SpilledBatch], max_rows: usize) -> Vec<Vec<Part<'_>>> {
+    let (mut files, mut parts, mut left) = (Vec::new(), Vec::new(), max_rows);
+    for batch in batches {
+        let mut start = 0;
+        while start < batch.rows() {
+            if left == 0 {
+                files.push(std::mem::take(&mut parts));
+                left = max_rows;
+            }
+            let end = batch.rows().min(start.saturating_add(left));
+            parts.push((batch, start..end));
+            left -= end - start;
+            start = end;
+        }
+    }
+    files.push(parts);
+    files
+}
+
+/// Divides rows by the values of a column.
+struct Divider {
+    column: Option<usize>,
+    /// Whether its values are times, of which the day counts.
+    is_day: bool,
+    spilled: SpilledBatches,
+    divided: Mutex<Divided>,
+}
+
+impl MatchSink for Divider {
+    fn lane(&self) -> Result<Box<dyn MatchLane + '_>> {
+        Ok(Box::new(Lane { divider: self, pending: Vec::new(), rows: 0 }))
+    }
+}
+
+struct Lane<'a> {
+    divider: &'a Divider,
+    pending: Vec<RecordBatch>,
+    rows: usize,
+}
+
+impl Lane<'_> {
+    fn divide(&mut self) -> Result<()> {
+        let pending = std::mem::take(&mut self.pending);
+        self.rows = 0;
+        let Some(first) = pending.first() else { return Ok(()) };
+        let batch = arrow_select::concat::concat_batches(first.schema_ref(), &pending)
+            .map_err(encoding_failed)?;
+        let Some(column) = self.divider.column else { return self.keep(None, &batch) };
+        let Some(values) = batch.columns().get(column) else { return Ok(()) };
+        let days = match self.divider.is_day {
+            true => &cast(values, &DataType::Date32).map_err(encoding_failed)?,
+            false => values,
+        };
+        let texts = cast(days, &DataType::Utf8).map_err(encoding_failed)?;
+        for (value, rows) in rows_of_values(texts.as_string()) {
+            let part =
+                take_record_batch(&batch, &UInt32Array::from(rows)).map_err(encoding_failed)?;
+            self.keep(value.map(str::to_owned), &part)?;
+        }
+        Ok(())
+    }
+
+    fn keep(&self, value: Option<String>, rows: &RecordBatch) -> Result<()> {
+        let rows = self.divider.spilled.push(rows)?;
+        let mut divided = self.divider.divided.lock().unwrap_or_else(PoisonError::into_inner);
+        divided.entry(value).or_default().push(rows);
+        if divided.len() > MAX_VALUES {
+            let text =
+                format!("the column to cut by has more than {MAX_VALUES} values; name another one");
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
+        Ok(())
+    }
+}
+
+/// The rows of each value, null among them. Empty text is as null.
+fn rows_of_values(texts: &StringArray) -> HashMap<Option<&str>, Vec<u32>> {
+    let mut rows = HashMap::<Option<&str>, Vec<u32>>::new();
+    for (row, value) in (0..).zip(texts.iter()) {
+        rows.entry(value.filter(|value| !value.is_empty())).or_default().push(row);
+    }
+    rows
+}
+
+impl MatchLane for Lane<'_> {
+    fn push(&mut self, batch: RecordBatch) -> Result<()> {
+        self.rows += batch.num_rows();
+        self.pending.push(batch);
+        if self.rows >= DIVIDED_ROWS { self.divide() } else { Ok(()) }
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<()> {
+        self.divide()
+    }
+}
