@@ -18,7 +18,7 @@ import pyarrow.ipc as ipc
 import pyarrow.parquet as pq
 import pytest
 from campaign import run_and_compare_campaign
-from conftest import NOON, SMALL, Cli
+from conftest import SMALL, Cli
 
 POPULATION = pa.table(
     {
@@ -70,7 +70,8 @@ def read(path: Path) -> pa.Table:
             return pc.read_csv(io.BytesIO(stream.read()), convert_options=options)
     rows = duckdb.connect().sql(f"from read_json('{path}', format='newline_delimited')")
     assert rows is not None
-    return rows.to_arrow_table()
+    table: pa.Table = rows.to_arrow_table()
+    return table
 
 
 def asked(query: str) -> duckdb.DuckDBPyConnection:
