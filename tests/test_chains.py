@@ -1,6 +1,7 @@
 """Carried columns, unmatched rows and chains: what DuckDB's joins over the same rows give."""
 
 import tempfile
+import threading
 from typing import Any, NamedTuple
 
 import duckdb
@@ -207,6 +208,23 @@ def test_many_rows_and_wide_columns_stay_beside_their_matches(tmp_path: Any) -> 
         expected = [f"id{n % 500_000}" if n % 500_000 % 3 == 0 else None for n in range(rows)]
         assert got.column("partner_id").to_pylist() == expected
         assert result.unmatched().to_arrow().num_rows == expected.count(None)
+
+
+def test_a_stream_that_is_not_read_on_hinders_no_other(store: idmatch.Store) -> None:
+    # More batches than wait for a reader.
+    population = pa.table({"id": [f"nobody {n}" for n in range(200_000)]})
+    result = store.table("crm").match(population, how="left")
+    streams = [pa.RecordBatchReader.from_stream(rows) for rows in (result.unmatched(), result)]
+    first = [stream.read_next_batch().num_rows for stream in streams]
+    read: list[int] = []
+    for rows in (result, result.unmatched()):
+        reader = threading.Thread(target=lambda rows=rows: read.append(rows.to_arrow().num_rows))
+        reader.daemon = True
+        reader.start()
+        reader.join(60)
+    assert read == [200_000, 200_000]
+    rest = [stream.read_all().num_rows for stream in streams]
+    assert [one + more for one, more in zip(first, rest, strict=True)] == [200_000, 200_000]
 
 
 def test_the_last_column_has_a_name_of_its_own(store: idmatch.Store) -> None:

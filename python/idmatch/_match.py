@@ -14,8 +14,8 @@ class MatchResult(CountedRows):
     last table, with `_2` where that name is taken (both text as it is stored, whatever the
     population's type); then `seen_at` (`timestamp[ms, UTC]`), and what the population carries. With
     hops, `hop_1_id` or `hop_1_partner_id`, `hop_1_seen_at` and so on stand after the first.
-    A population row's matches come newest first, population rows in no particular order. `len` is
-    the number of rows of the result.
+    Population rows come in no particular order; the matches of one come newest first, unless there
+    is a chain. `len` is the number of rows of the result.
     """
 
     __slots__ = ("_core", "columns", "detected", "hex_columns", "is_guess_unmatched", "seconds")

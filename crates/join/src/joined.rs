@@ -2,7 +2,7 @@
 
 use crate::carried::{Chunk, Level};
 use crate::columns::failed;
-use crate::fates::Fates;
+use crate::fates::{Fate, Fates};
 use crate::gather::{Gathered, HopRows};
 use crate::hop::{Hop, HopCounts, JoinOptions};
 use crate::{threads, unmatched};
@@ -78,8 +78,8 @@ impl Joined {
         self.schema.clone()
     }
 
-    /// Sends the rows as batches of [`Joined::schema`], in no particular order; a population row's own rows go to
-    /// one lane, newest first, ordered by the first hop, then the second, and so on only if each picks one.
+    /// Sends the rows as batches of [`Joined::schema`], in no particular order. After one hop a population row's
+    /// own rows go to one lane, newest first.
     ///
     /// # Errors
     /// Those of the sink; `Io` and `Corrupt` if the temporary file cannot be read.
@@ -105,17 +105,18 @@ impl Joined {
     /// # Errors
     /// Those of [`Joined::write`], and of a match.
     pub fn write_unmatched(&self, sink: &dyn MatchSink, call: &Call) -> Result<()> {
-        let mut fates = self.fates.lock().unwrap_or_else(PoisonError::into_inner);
-        let (fates, are_told) = &mut *fates;
-        if let (false, Some(first)) = (*are_told, self.hops.first()) {
-            unmatched::tell_windows(first, self.population(), fates, call)?;
-            *are_told = true;
+        {
+            let mut fates = self.fates.lock().unwrap_or_else(PoisonError::into_inner);
+            let (fates, are_told) = &mut *fates;
+            if let (false, Some(first)) = (*are_told, self.hops.first()) {
+                unmatched::tell_windows(first, self.population(), fates, call)?;
+                *are_told = true;
+            }
         }
         let schema = self.unmatched_schema();
         let mut lane = sink.lane()?;
         for chunk in &self.population().chunks {
-            let lost = fates.lost(chunk, self.hops.len() as u8);
-            unmatched::each(chunk, &lost, call, &mut |picked, rows| {
+            unmatched::each(chunk, &self.lost(chunk), call, &mut |picked, rows| {
                 lane.push(unmatched::batch(&schema, picked, rows)?)
             })?;
         }
@@ -149,13 +150,15 @@ impl Joined {
         RecordBatch::try_new(self.schema(), columns).map_err(failed)
     }
 
+    /// The rows of a chunk that have no match. The lock is not held while a sink is waited for.
+    fn lost(&self, chunk: &Chunk) -> Vec<(usize, Fate)> {
+        let fates = self.fates.lock().unwrap_or_else(PoisonError::into_inner);
+        fates.0.lost(chunk, self.hops.len() as u8)
+    }
+
     /// Writes the population rows of a chunk that have no match.
     fn write_lost(&self, chunk: &Chunk, lane: &mut dyn MatchLane, call: &Call) -> Result<()> {
-        let lost = {
-            let fates = self.fates.lock().unwrap_or_else(PoisonError::into_inner);
-            fates.0.lost(chunk, self.hops.len() as u8)
-        };
-        unmatched::each(chunk, &lost, call, &mut |picked, rows| {
+        unmatched::each(chunk, &self.lost(chunk), call, &mut |picked, rows| {
             let mut picked = picked.into_iter();
             let mut columns: Vec<ArrayRef> = picked.next().into_iter().collect();
             let ours = self.schema.fields().len().saturating_sub(picked.len());
