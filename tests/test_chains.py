@@ -290,6 +290,20 @@ def test_sources_of_a_population_are_carried_alike(store: idmatch.Store) -> None
     assert empty.to_arrow().column_names == ["id", "partner_id", "seen_at", "c"]
 
 
+def test_columns_may_have_chunks_of_their_own(store: idmatch.Store) -> None:
+    def cut(*parts: list[str]) -> "pa.ChunkedArray[pa.StringScalar]":
+        return pa.chunked_array([pa.array(part, pa.string()) for part in parts])
+
+    rows = pa.table({"id": cut(["u", "v"]), "partner_id": cut(["p"], [], ["q"])})
+    crm = store.table("crm")
+    assert crm.upsert(rows, dated="2026-03-01").rows == 2
+    matched = crm.match(rows, column="id", carry=["partner_id as p"]).to_arrow()
+    assert sorted(zip(matched["id"].to_pylist(), matched["p"].to_pylist(), strict=True)) == [
+        ("u", "p"),
+        ("v", "q"),
+    ]
+
+
 def test_carried_text_must_be_utf_8(store: idmatch.Store) -> None:
     broken = pa.array([b"\xff"], pa.binary()).view(pa.string())
     with pytest.raises(idmatch.SourceError, match="UTF8"):

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from idmatch._types import ArrowArray, ArrowStream
 
-from ._checked import check_all
+from ._checked import check
 from ._columns import Wanted, project
 from ._lists import is_list
 from ._source import OnMalformed, Opened, reading
@@ -49,8 +49,9 @@ class ArrowObject:
             roles = len(wanted.roles)
             if any(is_list(column.type) for column in columns[:roles]):
                 return self._projected(table.to_reader(), wanted).read_all()
-            for chunks in zip(*(column.chunks for column in columns), strict=True):
-                check_all(chunks, roles)
+            for at, column in enumerate(columns):
+                for chunk in column.chunks:
+                    check(chunk, is_judged=at < roles)
             return pa.table(columns, names=list(chosen))
 
     def _projected(self, reader: pa.RecordBatchReader, wanted: Wanted) -> pa.RecordBatchReader:
