@@ -103,6 +103,8 @@ def test_a_population_is_matched(table: idmatch.Table, tmp_path: Path) -> None:
     assert {step.how for step in result.plan} <= {"single keys", "IN queries"}
     assert sum(step.keys for step in result.plan) == 3
     assert all(step.requests > 0 and step.why for step in result.plan)
+    asked = sum(step.requests for step in result.plan)
+    assert (result.requests and result.requests.answered) == asked
 
 
 def test_a_match_reads_what_costs_least(store: idmatch.Store) -> None:

@@ -54,6 +54,7 @@ from ._session import Session
 from ._snapshot import Snapshot, TableSnapshot
 from ._store import Store, open, recover, restore
 from ._table import Table
+from ._timings import Requests, Timings
 
 __all__ = [
     "BadInput",
@@ -81,6 +82,7 @@ __all__ = [
     "NotAStore",
     "PlanStep",
     "RepairReport",
+    "Requests",
     "RetryLater",
     "Rows",
     "Session",
@@ -93,6 +95,7 @@ __all__ = [
     "TableNotFound",
     "TableSnapshot",
     "TableStats",
+    "Timings",
     "Unavailable",
     "UnknownOutcome",
     "Unsupported",

@@ -271,6 +271,12 @@ class Match:
     @property
     def plan(self) -> list[tuple[str, int, int, str]]:
         """How the population was read: way, requests, keys, and why."""
+    @property
+    def timings(self) -> tuple[float, list[float]]:
+        """Seconds that callers waited, and the thread time of each field of `Timings`."""
+    @property
+    def requests(self) -> tuple[int, int, int, int, int, int, bool] | None:
+        """The fields of `Requests`; None in a directory."""
     def output(self) -> Rows:
         """The rows of the result."""
     def unmatched(self) -> Rows:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from . import _core
 from ._results import Detected, HopCounts, PlanStep
 from ._rows import CountedRows
+from ._timings import Requests, Timings, timings_of, verdict
 
 
 class MatchResult(CountedRows):
@@ -72,6 +73,23 @@ class MatchResult(CountedRows):
     def plan(self) -> list[PlanStep]:
         """How the population was read, and why so: one step for each way that was taken."""
         return [PlanStep(*step) for step in self._core.plan]
+
+    @property
+    def timings(self) -> Timings:
+        """Where the time of the match, and of reading its rows, went so far."""
+        seconds, times = self._core.timings
+        return timings_of(times, seconds)
+
+    @property
+    def requests(self) -> Requests | None:
+        """What servers were asked; None in a directory."""
+        asked = self._core.requests
+        return Requests(*asked) if asked else None
+
+    @property
+    def verdict(self) -> str:
+        """One sentence: which part limits, and what would change it."""
+        return verdict(self.timings, self.requests)
 
     def unmatched(self) -> CountedRows:
         """The population rows that have no match, in order: the identifier, `reason`, and what the

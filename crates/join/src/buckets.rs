@@ -9,8 +9,10 @@ use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt32Type;
 use arrow_select::interleave::interleave_record_batch;
-use idmatch_store::{Call, Match, MatchLane, MatchSink, Result, SpilledBatch, SpilledBatches};
-use std::sync::{Mutex, PoisonError};
+use idmatch_store::{
+    Call, Match, MatchLane, MatchSink, Result, SpilledBatch, SpilledBatches, Stage, Timings,
+};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The matches of each chunk of a level.
 pub(crate) struct Buckets(Vec<Vec<SpilledBatch>>);
@@ -19,7 +21,8 @@ impl Buckets {
     /// Reads a positional match and divides it.
     pub(crate) fn of(matched: &dyn Match, level: &Level, call: &Call) -> Result<Buckets> {
         let buckets = level.chunks.iter().map(|_| Mutex::default()).collect();
-        let divider = Divider { level, call, spilled: SpilledBatches::new(MEMORY_BYTES), buckets };
+        let (timings, spilled) = (call.timings(), SpilledBatches::new(MEMORY_BYTES));
+        let divider = Divider { level, call, timings, spilled, buckets };
         matched.write(&divider)?;
         let buckets = divider.buckets.into_iter();
         Ok(Buckets(
@@ -36,6 +39,7 @@ impl Buckets {
 struct Divider<'a> {
     level: &'a Level,
     call: &'a Call,
+    timings: Arc<Timings>,
     spilled: SpilledBatches,
     buckets: Vec<Mutex<Vec<SpilledBatch>>>,
 }
@@ -56,7 +60,8 @@ struct Lane<'a> {
 
 impl Lane<'_> {
     fn divide(&mut self) -> Result<()> {
-        let Divider { level, spilled, buckets, .. } = self.divider;
+        let Divider { level, timings, spilled, buckets, .. } = self.divider;
+        let _span = timings.span(Stage::Carrying);
         let pending = std::mem::take(&mut self.pending);
         (self.rows, self.bytes) = (0, 0);
         let mut places: Vec<Vec<(usize, usize)>> = buckets.iter().map(|_| Vec::new()).collect();

@@ -9,8 +9,8 @@ use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Field, FieldRef, Schema};
 use arrow_select::concat::concat_batches;
 use idmatch_store::{
-    BatchSource, Error, ErrorKind, Result, SourceBatch, SpilledBatch, SpilledBatches,
-    population_ids,
+    BatchSource, Error, ErrorKind, Result, SourceBatch, SpilledBatch, SpilledBatches, Stage,
+    Timings, population_ids,
 };
 use std::sync::Arc;
 
@@ -76,6 +76,7 @@ pub(crate) struct Tee<'a> {
     source: &'a mut dyn BatchSource,
     /// Of the first hop, whose identifiers are carried, too: the columns that the result has besides.
     own: Option<Vec<FieldRef>>,
+    timings: Arc<Timings>,
     spilled: SpilledBatches,
     level: Level,
     /// Small batches, until they are spilled.
@@ -88,10 +89,15 @@ pub(crate) struct Tee<'a> {
 impl<'a> Tee<'a> {
     /// Of a source whose first column has the identifiers. `own` is for the first hop: the columns that its
     /// result has besides what is carried.
-    pub(crate) fn new(source: &'a mut dyn BatchSource, own: Option<Vec<FieldRef>>) -> Tee<'a> {
+    pub(crate) fn new(
+        source: &'a mut dyn BatchSource,
+        own: Option<Vec<FieldRef>>,
+        timings: Arc<Timings>,
+    ) -> Tee<'a> {
         Tee {
             source,
             own,
+            timings,
             spilled: SpilledBatches::new(MEMORY_BYTES),
             level: Level { fields: Vec::new(), chunks: Vec::new() },
             pending: Vec::new(),
@@ -180,9 +186,14 @@ impl BatchSource for Tee<'_> {
     /// Those of the source; `InvalidArgument` for batches whose carried columns differ, and for columns of
     /// identifiers that cannot hold any.
     fn next_batch(&mut self) -> Result<Option<SourceBatch>> {
-        let Some(SourceBatch { source, first_row, batch }) = self.source.next_batch()? else {
-            return Ok(None);
+        let timings = Arc::clone(&self.timings);
+        let next = {
+            let stage = if self.own.is_some() { Stage::Population } else { Stage::Carrying };
+            let _span = timings.span(stage);
+            self.source.next_batch()?
         };
+        let Some(SourceBatch { source, first_row, batch }) = next else { return Ok(None) };
+        let _span = timings.span(Stage::Carrying);
         let mut columns = batch.schema_ref().fields().iter().zip(batch.columns());
         let Some((field, ids)) = columns.next() else {
             return Err(Error::new(ErrorKind::InvalidArgument, "a population has no column"));

@@ -9,7 +9,9 @@ use crate::hop::{Hop, HopCounts, JoinOptions};
 use crate::joined::Joined;
 use crate::next_population::NextPopulation;
 use arrow_schema::Schema;
-use idmatch_store::{BatchSource, Call, Error, ErrorKind, JudgedPopulation, MatchQuery, Result};
+use idmatch_store::{
+    BatchSource, Call, Error, ErrorKind, JudgedPopulation, MatchQuery, Result, Stage,
+};
 use std::sync::Arc;
 
 /// Matches a population with the first table, what that gives with the second, and so on. The first column of the
@@ -34,9 +36,10 @@ pub fn join(
         return Err(Error::new(ErrorKind::InvalidArgument, text));
     };
     let own = own_fields(&hops, options)?;
+    let timings = call.timings();
     let mut counts = Vec::with_capacity(hops.len());
     let (mut rows, mut fates) = {
-        let mut tee = Tee::new(population, Some(own.clone()));
+        let mut tee = Tee::new(population, Some(own.clone()), Arc::clone(&timings));
         // As without positions, a column of anything but identifiers is an error.
         let query = MatchQuery { positions: false, ..first.query() };
         let mut judged = JudgedPopulation::new(&mut tee, query);
@@ -50,11 +53,13 @@ pub fn join(
     let carried = rows.level.fields.iter().skip(1).cloned();
     let schema = Arc::new(Schema::new(own.into_iter().chain(carried).collect::<Vec<_>>()));
     let mut population = None;
+    // What the others read are the rows of the hop before.
+    let call = &call.clone().with_source_stage(Stage::Carrying);
     for (number, hop) in (1u8..).zip(others) {
         let next = {
             let mut source =
                 NextPopulation::new(&rows, usize::from(number), options.with_hops, call);
-            let mut tee = Tee::new(&mut source, None);
+            let mut tee = Tee::new(&mut source, None, Arc::clone(&timings));
             let matched = hop.table.match_population(&mut tee, hop.query(), call)?;
             let level = tee.finish()?;
             counts.push(HopCounts::of(matched.as_ref()));
@@ -65,5 +70,5 @@ pub fn join(
         let before = std::mem::replace(&mut rows, next);
         population.get_or_insert(before.level);
     }
-    Ok(Joined::new(hops, options, schema, counts, (rows, population), fates))
+    Ok(Joined::new(hops, options, schema, counts, (rows, population), fates, timings))
 }

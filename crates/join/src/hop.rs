@@ -1,7 +1,7 @@
 //! The tables of a chain: what is asked, and what each counted.
 
 use idmatch_model::{Pick, Side, Window};
-use idmatch_store::{Match, MatchQuery, PlanStep, TableSnapshot};
+use idmatch_store::{Match, MatchQuery, PlanStep, Requests, TableSnapshot};
 use std::sync::Arc;
 
 /// A table that a population goes through.
@@ -44,6 +44,8 @@ pub struct HopCounts {
     pub rows: u64,
     /// How the identifiers were read.
     pub plan: Vec<PlanStep>,
+    /// What servers were asked; `None` where there are none.
+    pub requests: Option<Requests>,
 }
 
 impl HopCounts {
@@ -54,6 +56,7 @@ impl HopCounts {
             matched: counts.matched,
             rows: counts.rows,
             plan: matched.plan(),
+            requests: matched.requests(),
         }
     }
 }

@@ -8,8 +8,8 @@ use crate::hop::{Hop, HopCounts, JoinOptions};
 use crate::{threads, unmatched};
 use arrow_array::{ArrayRef, RecordBatch, new_null_array};
 use arrow_schema::SchemaRef;
-use idmatch_store::{Call, MatchLane, MatchSink, Result};
-use std::sync::{Mutex, PoisonError};
+use idmatch_store::{Call, MatchLane, MatchSink, Result, Stage, Timings};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Columns of a level before those that the population carries: from the second hop on the number of the row,
 /// then the identifier.
@@ -28,6 +28,7 @@ pub struct Joined {
     /// And whether rows outside the window are told from those that are not in the table.
     fates: Mutex<(Fates, bool)>,
     matched: u64,
+    timings: Arc<Timings>,
 }
 
 /// What a chain counted.
@@ -51,11 +52,12 @@ impl Joined {
         counts: Vec<HopCounts>,
         (rows, population): (HopRows, Option<Level>),
         fates: Fates,
+        timings: Arc<Timings>,
     ) -> Joined {
         // Lossless: there are few hops.
         let matched = fates.count(hops.len() as u8);
         let fates = Mutex::new((fates, false));
-        Joined { hops, options, schema, counts, rows, population, fates, matched }
+        Joined { hops, options, schema, counts, rows, population, fates, matched, timings }
     }
 
     /// What was counted.
@@ -86,7 +88,9 @@ impl Joined {
     pub fn write(&self, sink: &dyn MatchSink, call: &Call) -> Result<()> {
         let chunks = self.rows.level.chunks.len();
         let lost = if self.options.keep_unmatched { self.population().chunks.len() } else { 0 };
-        let work = |lane: &mut Box<dyn MatchLane + '_>, task: usize| {
+        let sink = &self.timings.sink(sink);
+        let start = || Ok((self.timings.span(Stage::Carrying), sink.lane()?));
+        let work = |(_, lane): &mut (_, Box<dyn MatchLane + '_>), task: usize| {
             let Some(mut reader) = self.rows.chunk(task)? else {
                 let chunk = self.population().chunks.get(task - chunks);
                 return chunk.map_or(Ok(()), |chunk| self.write_lost(chunk, lane.as_mut(), call));
@@ -96,7 +100,7 @@ impl Joined {
             }
             Ok(())
         };
-        threads::for_each(chunks + lost, || sink.lane(), work, |lane| lane.finish())
+        threads::for_each(chunks + lost, start, work, |(_span, lane)| lane.finish())
     }
 
     /// Sends the population rows without a match, in order: the identifier, what it carries, and the reason. For
@@ -106,6 +110,7 @@ impl Joined {
     /// Those of [`Joined::write`], and of a match.
     pub fn write_unmatched(&self, sink: &dyn MatchSink, call: &Call) -> Result<()> {
         {
+            let call = &call.clone().timed(&self.timings).with_source_stage(Stage::Carrying);
             let mut fates = self.fates.lock().unwrap_or_else(PoisonError::into_inner);
             let (fates, are_told) = &mut *fates;
             if let (false, Some(first)) = (*are_told, self.hops.first()) {
@@ -113,6 +118,8 @@ impl Joined {
                 *are_told = true;
             }
         }
+        let _span = self.timings.span(Stage::Carrying);
+        let sink = &self.timings.sink(sink);
         let schema = self.unmatched_schema();
         let mut lane = sink.lane()?;
         for chunk in &self.population().chunks {

@@ -10,7 +10,7 @@ use arrow_schema::SchemaRef;
 use idmatch_join::{Hop, JoinOptions, Joined, join};
 use idmatch_model::{Side, TableName};
 use idmatch_store::{
-    Call, Error, ErrorKind, MatchQuery, MatchSink, PlanStep, Result, match_schema,
+    Call, Error, ErrorKind, MatchQuery, MatchSink, PlanStep, Result, Stage, Timings, match_schema,
 };
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -19,12 +19,19 @@ use std::sync::atomic::AtomicBool;
 /// A step of a plan: how, requests, keys, why.
 type Step = (&'static str, u64, u64, String);
 
+/// What servers were asked: pages asked for, answered, repeated; partitions asked, answered; the most in flight,
+/// and whether their rate is limited.
+type AskedOfServers = (u64, u64, u64, u64, u64, u64, bool);
+
 /// A question to a table: its name, if it is another one than the first; by, most matches of a row, since, until.
 type GivenHop = (Option<String>, String, Option<u32>, Option<i64>, Option<i64>);
 
 /// A matched population.
 #[pyclass(frozen, module = "idmatch._core")]
-pub(crate) struct Match(Matched);
+pub(crate) struct Match {
+    matched: Matched,
+    timings: Arc<Timings>,
+}
 
 enum Matched {
     Pairs(Pairs),
@@ -66,6 +73,23 @@ impl RowSource for Arc<Joined> {
     }
 }
 
+/// Rows whose reading is timed.
+struct Timed<S>(S, Arc<Timings>);
+
+impl<S: RowSource> RowSource for Timed<S> {
+    fn schema(&self) -> SchemaRef {
+        self.0.schema()
+    }
+
+    fn count(&self) -> Option<u64> {
+        self.0.count()
+    }
+
+    fn write(&self, sink: &dyn MatchSink, call: &Call) -> Result<()> {
+        self.1.run(|| self.0.write(sink, call))
+    }
+}
+
 /// The population rows that have no match.
 struct Unmatched(Arc<Joined>);
 
@@ -88,7 +112,7 @@ impl RowSource for Unmatched {
 impl Match {
     #[getter]
     fn population(&self) -> u64 {
-        match &self.0 {
+        match &self.matched {
             Matched::Pairs(pairs) => pairs.matched.counts().population,
             Matched::Joined(joined) => joined.counts().population,
         }
@@ -96,7 +120,7 @@ impl Match {
 
     #[getter]
     fn matched(&self) -> u64 {
-        match &self.0 {
+        match &self.matched {
             Matched::Pairs(pairs) => pairs.matched.counts().matched,
             Matched::Joined(joined) => joined.counts().matched,
         }
@@ -104,7 +128,7 @@ impl Match {
 
     #[getter]
     fn rows(&self) -> u64 {
-        match &self.0 {
+        match &self.matched {
             Matched::Pairs(pairs) => pairs.matched.counts().rows,
             Matched::Joined(joined) => joined.counts().rows,
         }
@@ -113,7 +137,7 @@ impl Match {
     /// What each table counted, as (rows in, matched, rows).
     #[getter]
     fn hops(&self) -> Vec<(u64, u64, u64)> {
-        match &self.0 {
+        match &self.matched {
             Matched::Pairs(_) => vec![(self.population(), self.matched(), self.rows())],
             Matched::Joined(joined) => {
                 joined.hops().iter().map(|hop| (hop.rows_in, hop.matched, hop.rows)).collect()
@@ -124,7 +148,7 @@ impl Match {
     /// The steps that read the population of each table.
     #[getter]
     fn plan(&self) -> Vec<Step> {
-        let steps: Vec<PlanStep> = match &self.0 {
+        let steps: Vec<PlanStep> = match &self.matched {
             Matched::Pairs(pairs) => pairs.matched.plan(),
             Matched::Joined(joined) => {
                 joined.hops().iter().flat_map(|hop| hop.plan.clone()).collect()
@@ -134,23 +158,60 @@ impl Match {
         steps.map(|step| (step.how, step.requests, step.keys, step.why)).collect()
     }
 
+    /// Seconds that callers have waited, and the thread time of each stage in seconds: reading the population,
+    /// waiting, decoding, probing, carrying, writing.
+    #[getter]
+    fn timings(&self) -> (f64, [f64; Stage::ALL.len()]) {
+        (self.timings.elapsed().as_secs_f64(), self.timings.times().map(|time| time.as_secs_f64()))
+    }
+
+    /// What servers were asked; none where there are none.
+    #[getter]
+    fn requests(&self) -> Option<AskedOfServers> {
+        let all = match &self.matched {
+            Matched::Pairs(pairs) => pairs.matched.requests(),
+            Matched::Joined(joined) => {
+                let each = joined.hops().iter().filter_map(|hop| hop.requests);
+                each.reduce(|mut all, hop| {
+                    all += hop;
+                    all
+                })
+            }
+        }?;
+        Some((
+            all.asked,
+            all.answered,
+            all.repeated,
+            all.partitions_asked,
+            all.partitions_answered,
+            all.in_flight,
+            all.is_rate_limited,
+        ))
+    }
+
     /// The rows of the result.
     fn output(&self) -> Rows {
-        match &self.0 {
-            Matched::Pairs(pairs) => Rows::new(pairs.clone()),
-            Matched::Joined(joined) => Rows::new(Arc::clone(joined)),
+        match &self.matched {
+            Matched::Pairs(pairs) => self.timed(pairs.clone()),
+            Matched::Joined(joined) => self.timed(Arc::clone(joined)),
         }
     }
 
     /// The population rows without a match; InvalidArgument for a match of pairs alone.
     fn unmatched(&self, py: Python<'_>) -> PyResult<Rows> {
-        match &self.0 {
-            Matched::Joined(joined) => Ok(Rows::new(Unmatched(Arc::clone(joined)))),
+        match &self.matched {
+            Matched::Joined(joined) => Ok(self.timed(Unmatched(Arc::clone(joined)))),
             Matched::Pairs(_) => {
                 let text = "this match has not kept its unmatched rows; match with unmatched=True";
                 Err(raise(py, &Error::new(ErrorKind::InvalidArgument, text)))
             }
         }
+    }
+}
+
+impl Match {
+    fn timed(&self, rows: impl RowSource + 'static) -> Rows {
+        Rows::new(Timed(rows, Arc::clone(&self.timings)))
     }
 }
 
@@ -176,9 +237,11 @@ pub(crate) fn match_population(
         positions: false,
     };
     let (iterator, raised) = (sources.try_iter()?.unbind(), Raised::default());
+    let timings = Arc::new(Timings::new(!short));
     let run = |call: &Call, stop: &AtomicBool| {
         let mut source = PySource::new(iterator, raised.clone(), stop);
-        reader.open(call)?.match_population(&mut source, query, call)
+        let call = &call.clone().timed(&timings);
+        timings.run(|| reader.open(call)?.match_population(&mut source, query, call))
     };
     // A match that waits for servers may take long for any population.
     let matched = if short && !table.place().is_remote {
@@ -187,7 +250,7 @@ pub(crate) fn match_population(
         interruptible(py, |stop| run(&Call::default().cancelled_by(stop), stop))?
     };
     let matched = finish(py, matched, &raised)?.into();
-    Ok(Match(Matched::Pairs(Pairs { matched, by: query.by })))
+    Ok(Match { matched: Matched::Pairs(Pairs { matched, by: query.by }), timings })
 }
 
 /// Matches a population with a table and then with others, and keeps what its rows carry.
@@ -208,13 +271,17 @@ pub(crate) fn match_chain(
     }
     let options = JoinOptions { keep_unmatched, with_hops };
     let (iterator, raised) = (sources.try_iter()?.unbind(), Raised::default());
+    let timings = Arc::new(Timings::new(true));
     let joined = interruptible(py, |stop| {
-        let call = Call::default().cancelled_by(stop);
-        let hops = open_all(reader, queries, &call)?;
-        let mut source = PySource::new(iterator, raised.clone(), stop);
-        join(&mut source, hops, options, &call)
+        let call = Call::default().cancelled_by(stop).timed(&timings);
+        timings.run(|| {
+            let hops = open_all(reader, queries, &call)?;
+            let mut source = PySource::new(iterator, raised.clone(), stop);
+            join(&mut source, hops, options, &call)
+        })
     })?;
-    Ok(Match(Matched::Joined(Arc::new(finish(py, joined, &raised)?))))
+    let joined = Arc::new(finish(py, joined, &raised)?);
+    Ok(Match { matched: Matched::Joined(joined), timings })
 }
 
 type HopQuery = (Side, idmatch_model::Pick, idmatch_model::Window);

@@ -3,7 +3,7 @@
 //!
 //! Must not know any operation. Invariant: a clone shares the cancellation flag.
 
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result, Stage, Timings};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -39,6 +39,7 @@ pub struct Call {
     deadline: Option<Instant>,
     progress: Option<ProgressSink>,
     writer_wait: Duration,
+    timings: Option<(Arc<Timings>, Stage)>,
 }
 
 impl Call {
@@ -73,6 +74,32 @@ impl Call {
     /// How long it waits while another process writes the store. Stores with several writers ignore it.
     pub fn writer_wait(&self) -> Duration {
         self.writer_wait
+    }
+
+    /// The same call, whose match adds its time to these.
+    #[must_use]
+    pub fn timed(mut self, timings: &Arc<Timings>) -> Call {
+        self.timings = Some((Arc::clone(timings), Stage::Population));
+        self
+    }
+
+    /// The same call, where the time of the source is that of another stage than the population.
+    #[must_use]
+    pub fn with_source_stage(mut self, stage: Stage) -> Call {
+        if let Some((_, of_source)) = &mut self.timings {
+            *of_source = stage;
+        }
+        self
+    }
+
+    /// Where a match adds its time; nobody reads it unless the call is timed.
+    pub fn timings(&self) -> Arc<Timings> {
+        self.timings.as_ref().map(|(timings, _)| Arc::clone(timings)).unwrap_or_default()
+    }
+
+    /// The stage that the time of the source is added to.
+    pub fn source_stage(&self) -> Stage {
+        self.timings.as_ref().map_or(Stage::Population, |(_, stage)| *stage)
     }
 
     /// Whether it can end before its work does.

@@ -23,6 +23,7 @@ mod scan;
 mod session;
 mod spilled_batches;
 mod table;
+mod timings;
 mod traits;
 mod version;
 
@@ -38,8 +39,8 @@ pub use ingest::{
     OneObservation, Reject, RejectSink, SourceBatch, population_ids, stored_rows,
 };
 pub use matching::{
-    Match, MatchCounts, MatchLane, MatchQuery, MatchSink, PlanStep, UnmatchedReason, match_schema,
-    not_positional,
+    Match, MatchCounts, MatchLane, MatchQuery, MatchSink, PlanStep, Requests, UnmatchedReason,
+    match_schema, not_positional,
 };
 pub use read_only::ReadOnly;
 pub use row_numbers::{RowNumbers, RowRun};
@@ -50,5 +51,6 @@ pub use session::{
 };
 pub use spilled_batches::{SpilledBatch, SpilledBatches};
 pub use table::{OpenTables, Table, admin};
+pub use timings::{Span, Stage, Timings};
 pub use traits::{Admin, Snapshot, Store, TableSnapshot};
 pub use version::{ScanRange, Version};

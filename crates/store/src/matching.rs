@@ -97,6 +97,36 @@ pub struct PlanStep {
     pub why: String,
 }
 
+/// What servers were asked for a match.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Requests {
+    /// Pages of rows that were asked for, each by one request.
+    pub asked: u64,
+    /// Those that were answered.
+    pub answered: u64,
+    /// Further attempts for them: retries, and requests to another node when one was slow.
+    pub repeated: u64,
+    /// Partitions that were asked, each time that one was.
+    pub partitions_asked: u64,
+    /// Those that answered.
+    pub partitions_answered: u64,
+    /// Most requests in flight.
+    pub in_flight: u64,
+    /// Whether a limit of requests per second was set.
+    pub is_rate_limited: bool,
+}
+
+impl std::ops::AddAssign for Requests {
+    /// Limits stay.
+    fn add_assign(&mut self, other: Requests) {
+        self.asked += other.asked;
+        self.answered += other.answered;
+        self.repeated += other.repeated;
+        self.partitions_asked += other.partitions_asked;
+        self.partitions_answered += other.partitions_answered;
+    }
+}
+
 /// A population that has been matched; its rows can be read any number of times and
 /// always describe the same point of the table.
 pub trait Match: Send + Sync {
@@ -105,6 +135,11 @@ pub trait Match: Send + Sync {
 
     /// How the identifiers of the population were read.
     fn plan(&self) -> Vec<PlanStep>;
+
+    /// What servers were asked; `None` where there are none.
+    fn requests(&self) -> Option<Requests> {
+        None
+    }
 
     /// Sends the matches as batches of [`MatchQuery::schema`], in no particular order; a
     /// population row's own matches go to one lane, newest first. Memory stays bounded.

@@ -10,6 +10,7 @@ from idmatch._errors import InvalidArgument
 from idmatch._hops import side_of
 from idmatch._match import MatchResult
 from idmatch._rows import Rows
+from idmatch._timings import timings_of
 
 from ._inputs import add_csv, csv_of, local_inputs, size
 from ._output import detected_as_json, print_columns, print_json, say_read, warn
@@ -117,6 +118,9 @@ def add_match(match: argparse.ArgumentParser, windows: tuple[str, str], files: s
         help="write the rows without a match to this file, with the reason",
     )
     _add_output(match, "the matches")
+    match.add_argument(
+        "-v", "--verbose", action="store_true", help="print where the time went, and what limits"
+    )
     match.add_argument(
         "--explain", action="store_true", help="print how the population was read, and why"
     )
@@ -230,6 +234,11 @@ def _print_json(result: MatchResult, seconds: float, options: argparse.Namespace
     document["hex_columns"] = result.hex_columns
     document["detected"] = detected_as_json(result.detected)
     document["is_guess_unmatched"] = result.is_guess_unmatched
+    times = timings_of(result.timings, seconds)._asdict()
+    document["timings"] = {part: round(time, 6) for part, time in times.items()}
+    document["verdict"] = result.verdict
+    if result.requests:
+        document["requests"] = result.requests._asdict()
     if options.then:
         document["hops"] = [hop._asdict() for hop in result.hops]
     if options.explain:
@@ -255,6 +264,13 @@ def _print(result: MatchResult, seconds: float, options: argparse.Namespace) -> 
             hops = zip(names, result.hops, strict=True)
             rows = [[name, *map(grouped, counts)] for name, counts in hops]
             print_columns(["table", "rows in", "matched", "rows"], rows)
+        if options.verbose:
+            times = timings_of(result.timings, seconds)._asdict()
+            print_columns(["", "s"], [[part, f"{time:.3f}"] for part, time in times.items()])
+            if result.requests:
+                requests = result.requests._asdict()
+                print_columns(["", ""], [[k, grouped(int(v))] for k, v in requests.items()])
+            print(result.verdict)
         if options.explain:
             steps = [[s.how, grouped(s.requests), grouped(s.keys), s.why] for s in result.plan]
             print_columns(["read", "requests", "keys", "because"], steps)

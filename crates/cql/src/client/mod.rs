@@ -5,7 +5,7 @@
 //! - `prepare` makes a `statement`; `session` sends it, page by page with `paging`; `schema_change`
 //!   sends changes of tables.
 //! - `limiter` gives permits, `retry` repeats attempts, `speculation` sets the speculative delay.
-//! - `history` records attempts, and `requirements` explains what a failed request required.
+//! - `request_counts` counts what one piece of work sends; `history` records attempts, and `requirements` explains what a failed request required.
 //! - `runtime` is where the driver works. Other threads call the rest of the crate, and wait with
 //!   `wait`.
 //!
@@ -25,6 +25,7 @@ mod history;
 mod limiter;
 pub(crate) mod paging;
 mod prepare;
+pub(crate) mod request_counts;
 mod requirements;
 mod retry;
 mod runtime;

@@ -5,6 +5,7 @@
 use super::connection::Connection;
 use super::history::Attempts;
 use super::limiter::RequestLimiter;
+use super::request_counts;
 use super::requirements::{Needs, replica_status};
 use super::retry::{Retries, RetryPolicy};
 use super::statement::Prepared;
@@ -20,6 +21,7 @@ use scylla::statement::batch::{Batch, BatchType};
 use scylla::statement::{SerialConsistency, Statement};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::runtime::{Handle, Runtime};
 
 /// A session with its runtime, limits and settings.
@@ -80,6 +82,15 @@ impl Client {
         self.connection.session()
     }
 
+    /// How long the threads of the client have worked, all together, and how many there are.
+    pub(crate) fn busy(&self) -> (Duration, u32) {
+        let metrics = self.runtime_handle.metrics();
+        let workers = metrics.num_workers();
+        let times = (0..workers).map(|worker| metrics.worker_total_busy_duration(worker));
+        // There is one for each processor at most.
+        (times.sum(), workers as u32)
+    }
+
     /// The settings of the client.
     pub(crate) fn settings(&self) -> &Settings {
         &self.settings
@@ -119,12 +130,15 @@ impl Client {
     ) -> Result<(QueryRowsResult, Option<PagingState>)> {
         let permit = self.permit_for(prepared).await;
         let (statement, attempts) = prepared.watched();
+        let is_first = state.as_bytes_slice().is_none();
+        request_counts::asked(is_first);
         let read = || async {
             self.session().execute_single_page(&statement, &values, state.clone()).await
         };
         let result =
             self.retries().repeat(permit.as_ref(), &attempts, prepared.retry_policy(), read).await;
         let (result, next) = result.map_err(|failure| unread(what, failure))?;
+        request_counts::answered(is_first, attempts.sent());
         let next = match next {
             PagingStateResponse::HasMorePages { state } => Some(state),
             PagingStateResponse::NoMorePages => None,

@@ -4,6 +4,7 @@ use super::output::{Output, RowBuilder};
 use super::plan::{Plan, Read, ReadCounts};
 use super::population::{Key, Keys, Section};
 use super::question::Question;
+use crate::client::request_counts::RequestCounts;
 use crate::context::Row;
 use crate::read::lookup::KeyRows;
 use idmatch_model::{Keep, SeenAt, newest_first};
@@ -13,11 +14,13 @@ use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 /// Concurrent requests of a match: more would only queue in the servers.
-const MATCH_READ_TASKS: usize = 64;
+pub(super) const MATCH_READ_TASKS: usize = 64;
 /// Hot keys that are read at once.
 const HOT_AT_ONCE: usize = 2;
 
@@ -41,6 +44,8 @@ pub(super) struct Answered {
     /// The counts, with the answered rows as the population.
     pub(super) counts: MatchCounts,
     pub(super) read_counts: ReadCounts,
+    /// The time of sorting identifiers.
+    pub(super) sorting: Duration,
 }
 
 impl Fetch {
@@ -57,11 +62,11 @@ impl Fetch {
     }
 
     /// Answers the whole tranche.
-    pub(super) async fn run(self) -> Result<Answered> {
+    pub(super) async fn run(self, requests: &Arc<RequestCounts>) -> Result<Answered> {
         let (fetch, mut running) = (Arc::new(self), JoinSet::new());
         for _ in 0..fetch.sections().len().min(MATCH_READ_TASKS) {
-            let fetch = Arc::clone(&fetch);
-            running.spawn(async move { fetch.work().await });
+            let (fetch, requests) = (Arc::clone(&fetch), Arc::clone(requests));
+            running.spawn(requests.count(async move { fetch.work().await }));
         }
         let (mut answered, mut failed) = (Answered::default(), None);
         while let Some(done) = running.join_next().await {
@@ -69,6 +74,7 @@ impl Fetch {
                 Ok(Ok(some)) => {
                     answered.counts += some.counts;
                     answered.read_counts += some.read_counts;
+                    answered.sorting += some.sorting;
                 }
                 Ok(Err(error)) => failed = failed.or(Some(error)),
                 Err(e) => {
@@ -94,7 +100,14 @@ impl Fetch {
 
     async fn work(&self) -> Result<Answered> {
         let (mut answers, mut read_counts) = (MatchWriter::new(self), ReadCounts::default());
-        while let Some(all) = self.next_keys() {
+        let mut sorting = Duration::ZERO;
+        let mut next_keys = || {
+            let began = Instant::now();
+            let keys = self.next_keys();
+            sorting += began.elapsed();
+            keys
+        };
+        while let Some(all) = next_keys() {
             let before = answers.counts.population;
             for bucket in all.buckets() {
                 let Question { metadata, query, .. } = &self.question;
@@ -111,7 +124,7 @@ impl Fetch {
             self.call.report("match", answers.counts.population - before, Unit::Rows)?;
         }
         answers.rows.finish()?;
-        Ok(Answered { counts: answers.counts, read_counts })
+        Ok(Answered { counts: answers.counts, read_counts, sorting })
     }
 
     async fn answer(

@@ -9,8 +9,8 @@ use crate::schema::bucket::Buckets;
 use arrow_array::Array;
 use idmatch_model::check_id;
 use idmatch_store::{
-    BatchSource, Call, Error, ErrorKind, MatchQuery, Result, RowStates, SourceBatch,
-    UnmatchedReason, population_ids,
+    BatchSource, Call, Error, ErrorKind, MatchQuery, Result, RowStates, SourceBatch, Stage,
+    Timings, UnmatchedReason, population_ids,
 };
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -86,13 +86,20 @@ impl Population {
     ) -> Result<(Population, bool)> {
         let bytes = AtomicUsize::new(0);
         let (batches, waiting) = sync_channel(BATCHES_WAITING);
+        let timings = call.timings();
         thread::scope(|scope| {
             let divided = thread::Builder::new()
-                .spawn_scoped(scope, || Population::divide(waiting, numbered, buckets, &bytes))
+                .spawn_scoped(scope, || {
+                    Population::divide(waiting, numbered, buckets, (&bytes, &timings))
+                })
                 .map_err(|e| Error::with_source(ErrorKind::Io, "cannot start a thread", e))?;
             let (mut rows, most_rows) = (0, most.div_ceil(LEAST_BYTES));
             let is_last = loop {
-                let batch = match call.check().and_then(|()| source.next_batch()) {
+                let mut next = || {
+                    let _span = timings.span(call.source_stage());
+                    source.next_batch()
+                };
+                let batch = match call.check().and_then(|()| next()) {
                     Ok(Some(batch)) => batch,
                     Ok(None) => break Ok(true),
                     Err(error) => break Err(error),
@@ -116,7 +123,7 @@ impl Population {
         batches: Receiver<SourceBatch>,
         (query, first_row): (MatchQuery, u64),
         buckets: Buckets,
-        bytes: &AtomicUsize,
+        (bytes, timings): (&AtomicUsize, &Timings),
     ) -> Result<Population> {
         let count = SECTIONS.min(usize::try_from(buckets.number).unwrap_or(1).max(1));
         let mut sections: Vec<Section> = (0..count).map(|_| Section::default()).collect();
@@ -124,6 +131,7 @@ impl Population {
         // Lossless here and below: a positional match has fewer rows.
         let mut states = query.positions.then(|| RowStates::new(first_row as u32));
         for batch in batches {
+            let _span = timings.span(Stage::Probing);
             let (ids, mut taken) = (population_ids(&batch)?, 0);
             let rows = next_row..query.row_after(next_row, ids.len())?;
             next_row = rows.end;

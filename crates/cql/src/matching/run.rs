@@ -1,25 +1,30 @@
 //! Runs a match: takes one tranche of the population after another through `population`, `plan` and
 //! `fetch` to `output`.
 
-use super::fetch::Fetch;
+use super::fetch::{Fetch, MATCH_READ_TASKS};
 use super::output::Output;
 use super::plan::ReadCounts;
 use super::population::Population;
 use super::question::Question;
 use crate::client::Use;
+use crate::client::request_counts::RequestCounts;
 use crate::context::TableContext;
 use idmatch_model::SeenAt;
 use idmatch_store::{
     BatchSource, Call, Error, ErrorKind, JudgedPopulation, Match, MatchCounts, MatchQuery,
-    MatchSink, PlanStep, Result, RowStates, UnmatchedReason, not_positional,
+    MatchSink, PlanStep, Requests, Result, RowStates, Stage, Timings, UnmatchedReason,
+    not_positional,
 };
 use std::sync::Arc;
+use tokio::time::Instant;
 
 /// The result of a match.
 pub(crate) struct CqlMatch {
     counts: MatchCounts,
     output: Output,
     plan: Vec<PlanStep>,
+    requests: Requests,
+    timings: Arc<Timings>,
     /// The rows of each tranche, if the match is positional: two bits a row.
     states: Option<Vec<Arc<RowStates>>>,
 }
@@ -44,6 +49,7 @@ impl CqlMatch {
         let (mut counts, mut read_counts) = (MatchCounts::default(), ReadCounts::default());
         let mut states = query.positions.then(Vec::new);
         let mut source = JudgedPopulation::new(source, query);
+        let (timings, sent) = (call.timings(), Arc::new(RequestCounts::default()));
         loop {
             let buckets = context.buckets;
             let numbered = (query, counts.population);
@@ -56,7 +62,13 @@ impl CqlMatch {
             }
             let output = (Arc::clone(&output), tranche_states);
             let fetch = Fetch::new(question.clone(), sections, output, call);
-            let answered = context.client.wait_unless(call, Use::Read, fetch.run())?;
+            let (began, (busy_before, _)) = (Instant::now(), context.client.busy());
+            let answered = context.client.wait_unless(call, Use::Read, fetch.run(&sent))?;
+            let (busy, threads) = context.client.busy();
+            let busy = busy.saturating_sub(busy_before);
+            timings.add(Stage::Probing, answered.sorting);
+            timings.add(Stage::Decoding, busy.saturating_sub(answered.sorting));
+            timings.add(Stage::Waiting, (began.elapsed() * threads).saturating_sub(busy));
             let tranche = answered.counts;
             read_counts += answered.read_counts;
             if tranche.population != valid {
@@ -78,8 +90,35 @@ impl CqlMatch {
             Error::new(ErrorKind::Io, "a request of this match has not ended; match again")
         })?;
         let plan = read_counts.steps(question.planner());
-        Ok(CqlMatch { counts, output, plan, states })
+        let requests = requests_of(context, &sent)?;
+        Ok(CqlMatch { counts, output, plan, requests, timings, states })
     }
+}
+
+/// What was asked, all of which must have been answered.
+fn requests_of(context: &TableContext, sent: &RequestCounts) -> Result<Requests> {
+    let settings = context.client.settings();
+    let requests = Requests {
+        in_flight: settings.in_flight.min(MATCH_READ_TASKS) as u64,
+        is_rate_limited: settings.max_requests_per_second.is_some(),
+        ..sent.so_far()
+    };
+    if (requests.asked, requests.partitions_asked)
+        != (requests.answered, requests.partitions_answered)
+    {
+        return Err(Error::new(
+            ErrorKind::Corrupt,
+            format!(
+                "a match of {} had {} of {} pages answered, of {} of {} partitions; match again",
+                context.what(),
+                requests.answered,
+                requests.asked,
+                requests.partitions_answered,
+                requests.partitions_asked
+            ),
+        ));
+    }
+    Ok(requests)
 }
 
 impl Match for CqlMatch {
@@ -91,7 +130,13 @@ impl Match for CqlMatch {
         self.plan.clone()
     }
 
+    fn requests(&self) -> Option<Requests> {
+        Some(self.requests)
+    }
+
     fn write(&self, sink: &dyn MatchSink) -> Result<()> {
+        let _span = self.timings.span(Stage::Decoding);
+        let sink = self.timings.sink(sink);
         let mut lane = sink.lane()?;
         self.output.read(|batch| lane.push(batch))?;
         lane.finish()

@@ -1,6 +1,7 @@
 //! Matches whose population and results are larger than the memory that they may take.
 
 use crate::common::{Batches, fresh, load, open_with, rows_of};
+use crate::proxy::{Between, naming};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{TimestampMillisecondType, UInt32Type};
 use arrow_array::{ArrayRef, BinaryArray, Int64Array, RecordBatch};
@@ -9,6 +10,8 @@ use idmatch_store::{
     BatchSource, Error, ErrorKind, Match, MatchQuery, OpenTables, Result, SourceBatch, Table,
     UnmatchedReason,
 };
+use scylla::errors::DbError;
+use scylla_proxy::{Condition, Reaction, RequestReaction, RequestRule};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
@@ -62,6 +65,10 @@ fn found(table: &Table, mut population: Population) -> (Vec<Row>, [u64; 3], u64)
     let counts = matched.counts();
     assert_eq!((rows.len(), again as u64), (counts.rows as usize, counts.rows));
     let requests = matched.plan().iter().map(|step| step.requests).sum();
+    // Each has one page.
+    let sent = matched.requests().unwrap();
+    assert_eq!([sent.asked, sent.partitions_asked], [requests; 2]);
+    assert_eq!([sent.answered, sent.partitions_answered], [requests; 2]);
     (rows, [counts.population, counts.matched, counts.rows], requests)
 }
 
@@ -212,4 +219,22 @@ fn a_population_that_cannot_be_read_is_an_error() {
         assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{}", error.chain());
         assert!(error.to_string().contains("wide"), "{error}");
     }
+}
+
+#[test]
+fn a_match_counts_the_requests_that_it_repeats() {
+    const REPEATED: usize = 3;
+    let _beside = fresh("repeated");
+    let mut between = Between::start();
+    let store = between.open("repeated", "&lease=60m&speculate_after=off");
+    let table = store.table_with(&"t".parse().unwrap(), &TableOptions::default()).unwrap();
+    load(&table, &rows());
+    let overloaded = naming("id7").and(Condition::TrueForLimitedTimes(REPEATED));
+    let refuse = RequestReaction::forge_with_error(DbError::Overloaded);
+    between.rules(vec![RequestRule(overloaded, refuse)], vec![]);
+    let mut ids = Population::of(&["id7".to_owned()], 1);
+    let matched = table.match_population(&mut ids, QUERY).unwrap();
+    assert_eq!(matched.counts().matched, 1);
+    let sent = matched.requests().unwrap();
+    assert_eq!([sent.asked, sent.answered, sent.repeated], [1, 1, REPEATED as u64]);
 }

@@ -15,7 +15,7 @@ use crate::sync::Mutex;
 use crate::versions::TableVersion;
 use idmatch_store::{
     BatchSource, Call, JudgedPopulation, Match, MatchCounts, MatchQuery, MatchSink, PlanStep,
-    Result, RowStates, UnmatchedReason, not_positional,
+    Result, RowStates, Stage, Timings, UnmatchedReason, not_positional,
 };
 use std::sync::{Arc, OnceLock};
 
@@ -40,6 +40,7 @@ pub(crate) struct EngineMatch {
     states: Vec<RowStates>,
     /// The last commit that the match sees.
     last_commit: Commit,
+    timings: Arc<Timings>,
     /// For each partition of a table with memtables: all segments that it is matched with.
     sources: Vec<OnceLock<Vec<Arc<Segment>>>>,
 }
@@ -64,8 +65,9 @@ impl EngineMatch {
     ) -> Result<EngineMatch> {
         let sources = (0..HashPartition::COUNT).map(|_| OnceLock::new()).collect();
         let (counts, batches, states) = (MatchCounts::default(), Vec::new(), Vec::new());
+        let timings = call.timings();
         let mut matched =
-            EngineMatch { table, query, counts, batches, states, last_commit, sources };
+            EngineMatch { table, query, counts, batches, states, last_commit, timings, sources };
         let mut source = JudgedPopulation::new(source, query);
         let mut source = NumberedSource::new(&mut source, query, call);
         loop {
@@ -137,18 +139,24 @@ impl EngineMatch {
         let counts = Mutex::new(MatchCounts { population: population.rows, ..Default::default() });
         let found: Vec<(HashPartition, Mutex<Vec<Hit>>)> =
             HashPartition::all().map(|partition| (partition, Mutex::default())).collect();
-        cpu::for_each(threads_for(population.rows), &found, |(partition, found)| {
-            call.check()?;
-            let partition_population = population.partition(*partition);
-            if !partition_population.is_empty() {
-                self.prepare_sources(*partition, partition_population, few)?;
-                let (hits, partition_counts) =
-                    probe(self.context(*partition), *partition, partition_population, states)?;
-                *counts.lock() += partition_counts;
-                *found.lock() = hits;
-            }
-            Ok(())
-        })?;
+        cpu::for_each_with(
+            threads_for(population.rows),
+            &found,
+            || Ok(self.timings.span(Stage::Probing)),
+            |_, (partition, found)| {
+                call.check()?;
+                let partition_population = population.partition(*partition);
+                if !partition_population.is_empty() {
+                    self.prepare_sources(*partition, partition_population, few)?;
+                    let (hits, partition_counts) =
+                        probe(self.context(*partition), *partition, partition_population, states)?;
+                    *counts.lock() += partition_counts;
+                    *found.lock() = hits;
+                }
+                Ok(())
+            },
+            |_| Ok(()),
+        )?;
         let counts = counts.into_inner();
         let hits = found.into_iter().map(|(_, hits)| hits.into_inner()).collect();
         Ok((hits, counts))
@@ -177,14 +185,18 @@ impl Match for EngineMatch {
 
     fn write(&self, sink: &dyn MatchSink) -> Result<()> {
         let threads = threads_for(self.counts.rows);
+        let sink = &self.timings.sink(sink);
         let partitions: Vec<HashPartition> = HashPartition::all().collect();
         for population in &self.batches {
             cpu::for_each_with(
                 threads,
                 &partitions,
-                || Ok(BatchBuilder::of_query(&self.query, sink.lane()?)),
-                |batch, partition| self.write_partition(population, *partition, batch),
-                BatchBuilder::finish,
+                || {
+                    let span = self.timings.span(Stage::Decoding);
+                    Ok((span, BatchBuilder::of_query(&self.query, sink.lane()?)))
+                },
+                |(_, batch), partition| self.write_partition(population, *partition, batch),
+                |(_span, batch)| batch.finish(),
             )?;
         }
         Ok(())

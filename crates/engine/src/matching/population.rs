@@ -9,9 +9,10 @@ use crate::sync::Mutex;
 use crate::sync::{AtomicBool, AtomicIsize, Ordering::Relaxed};
 use idmatch_model::check_id;
 use idmatch_store::{
-    BatchSource, Call, MatchQuery, Result, RowStates, SourceBatch, Unit, UnmatchedReason,
-    population_ids,
+    BatchSource, Call, MatchQuery, Result, RowStates, SourceBatch, Stage, Timings, Unit,
+    UnmatchedReason, population_ids,
 };
+use std::sync::Arc;
 
 /// From this many entries on, a radix sort is faster than comparisons.
 const RADIX_MIN_ENTRIES: usize = 512;
@@ -63,6 +64,7 @@ pub(super) struct NumberedSource<'a> {
     source: &'a mut dyn BatchSource,
     query: MatchQuery,
     call: &'a Call,
+    timings: Arc<Timings>,
     next_row: u64,
 }
 
@@ -75,7 +77,7 @@ impl<'a> NumberedSource<'a> {
         query: MatchQuery,
         call: &'a Call,
     ) -> NumberedSource<'a> {
-        NumberedSource { source, query, call, next_row: 0 }
+        NumberedSource { source, query, call, timings: call.timings(), next_row: 0 }
     }
 
     fn next_batch(&mut self) -> Result<Option<NumberedBatch>> {
@@ -95,10 +97,15 @@ impl Population {
         seed: HashSeed,
     ) -> Result<Population> {
         let (first_row, positions, call) = (source.next_row, source.query.positions, source.call);
-        let first: Vec<NumberedBatch> =
-            [source.next_batch()?, source.next_batch()?].into_iter().flatten().collect();
+        let timings = Arc::clone(&source.timings);
+        let first: Vec<NumberedBatch> = {
+            let _span = timings.span(call.source_stage());
+            [source.next_batch()?, source.next_batch()?].into_iter().flatten().collect()
+        };
         let state = ReadState {
             seed,
+            timings: &timings,
+            stage: call.source_stage(),
             bytes_left: AtomicIsize::new(isize::try_from(max_bytes).unwrap_or(isize::MAX)),
             ended: AtomicBool::new(false),
             source: Mutex::new((first, source)),
@@ -106,6 +113,7 @@ impl Population {
         // A single batch is not worth a second thread.
         let threads = cpu::count().min(state.source.lock().0.len().max(1));
         let readers = cpu::on_each_thread(threads, |thread| {
+            let _span = timings.span(Stage::Probing);
             let read = match positions {
                 true => state.read::<true>(thread as u32),
                 false => state.read::<false>(thread as u32),
@@ -130,11 +138,17 @@ impl Population {
         let partitions: Vec<Mutex<PopulationPartition>> =
             (0..HashPartition::COUNT).map(|_| Mutex::new(next_partition())).collect();
         let threads = if rows < PARALLEL_SORT_ROWS { 1 } else { cpu::count() };
-        cpu::for_each(threads, &partitions, |partition| {
-            call.check()?;
-            partition.lock().sort();
-            Ok(())
-        })?;
+        cpu::for_each_with(
+            threads,
+            &partitions,
+            || Ok(timings.span(Stage::Probing)),
+            |_, partition| {
+                call.check()?;
+                partition.lock().sort();
+                Ok(())
+            },
+            |_| Ok(()),
+        )?;
         let partitions = partitions.into_iter().map(|partition| partition.into_inner());
         Ok(Population { partitions: partitions.collect(), states, rows, is_last })
     }
@@ -149,6 +163,9 @@ impl Population {
 /// What the reading threads share.
 struct ReadState<'a, 's> {
     seed: HashSeed,
+    timings: &'a Timings,
+    /// What the time of the source, and of waiting for it, is counted as.
+    stage: Stage,
     /// Batches that were read already, and where the others come from.
     source: Mutex<(Vec<NumberedBatch>, &'a mut NumberedSource<'s>)>,
     bytes_left: AtomicIsize,
@@ -157,6 +174,7 @@ struct ReadState<'a, 's> {
 
 impl ReadState<'_, '_> {
     fn next_batch(&self) -> Result<Option<NumberedBatch>> {
+        let _span = self.timings.span(self.stage);
         let (first, source) = &mut *self.source.lock();
         if let Some(batch) = first.pop() {
             return Ok(Some(batch));

@@ -1,0 +1,111 @@
+"""Where the time of a match went, and what limits it. Imports nothing of idmatch."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+# Requests that a match has in flight where the address does not say fewer.
+_IN_FLIGHT = 64
+# From this share of repeated requests on, servers have more to do than they can.
+_MANY_REPEATED = 0.05
+
+
+class Timings(NamedTuple):
+    """Seconds of each part of a match, and of reading its rows, so far.
+
+    Threads work side by side: these are their shares, which add up to how long callers waited.
+    """
+
+    population: float
+    """Reading the population."""
+    waiting: float
+    """Waiting for the disk, or for servers. Below 1,000 population rows, waiting for the disk
+    counts as decoding or probing."""
+    decoding: float
+    """Turning what is stored, or what servers sent, into rows."""
+    probing: float
+    """Sorting identifiers and searching them."""
+    carrying: float
+    """Putting carried columns aside and bringing them together with their matches; what a chain
+    does between its tables."""
+    writing: float
+    """Writing the rows: encoding and compressing them, and waiting for who takes them."""
+
+
+class Requests(NamedTuple):
+    """What servers were asked for a match. All that was asked was answered: else it is an error."""
+
+    asked: int
+    """Pages of rows that were asked for, each by one request."""
+    answered: int
+    """Those that were answered."""
+    repeated: int
+    """Further attempts for them: retries, and requests to another node when one was slow."""
+    partitions_asked: int
+    """Partitions that were asked, each time that one was."""
+    partitions_answered: int
+    """Those that answered."""
+    in_flight: int
+    """Most requests in flight."""
+    is_rate_limited: bool
+    """Whether the address limits requests per second."""
+
+
+def timings_of(times: Sequence[float], seconds: float) -> Timings:
+    """Thread times as parts of these seconds."""
+    total = sum(times) or 1.0
+    return Timings(*(time * seconds / total for time in times))
+
+
+def verdict(timings: Timings, requests: Requests | None) -> str:
+    """One sentence: which part limits, and what would change it."""
+    working = {
+        "decoding rows": timings.decoding,
+        "probing": timings.probing,
+        "carrying columns": timings.carrying,
+    }
+    parts = {
+        "population": timings.population,
+        "waiting": timings.waiting,
+        "processors": sum(working.values()),
+        "writing": timings.writing,
+    }
+    total = sum(parts.values())
+    if not total:
+        return "Nothing took any time."
+    largest = max(parts, key=parts.__getitem__)
+    share = f"{parts[largest] / total:.0%} of the time"
+    if largest == "population":
+        return (
+            f"Reading the population takes {share}: Parquet, with larger row groups or on a faster "
+            "disk, is read faster."
+        )
+    if largest == "processors":
+        most = max(working, key=working.__getitem__)
+        return (
+            f"This machine's processors take {share}, most of it for {most}: more of them would "
+            "make it faster."
+        )
+    if largest == "writing":
+        return (
+            f"Writing the rows takes {share}: Parquet without compression, or a faster disk or "
+            "reader, would make it faster."
+        )
+    if requests is None:
+        return (
+            f"The disk takes {share}: more memory for the page cache, or a faster disk, would make "
+            "it faster."
+        )
+    return f"Waiting for servers takes {share}: {_of_servers(requests)}."
+
+
+def _of_servers(requests: Requests) -> str:
+    if requests.repeated > requests.asked * _MANY_REPEATED:
+        return "they repeat many requests, so more nodes or fewer clients would make it faster"
+    if requests.is_rate_limited:
+        return "a higher max_requests_per_second would make it faster, if they have room"
+    if requests.in_flight < _IN_FLIGHT:
+        return (
+            f"at most {requests.in_flight} requests are in flight, so a higher in_flight would "
+            "make it faster"
+        )
+    return "more nodes, or more processors for them, would make it faster"
