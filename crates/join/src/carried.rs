@@ -198,12 +198,14 @@ impl BatchSource for Tee<'_> {
         let Some((field, ids)) = columns.next() else {
             return Err(Error::new(ErrorKind::InvalidArgument, "a population has no column"));
         };
+        let given = Arc::clone(ids);
         let ids = batch_of(vec![Arc::clone(field)], vec![Arc::clone(ids)])?;
         let ids = SourceBatch { source: Arc::clone(&source), first_row, batch: ids };
         let ids = population_ids(&ids)?;
         let mut carried: Vec<(FieldRef, ArrayRef)> = Vec::new();
         if self.own.is_some() {
-            carried.push((identifier(), as_text(&ids)?));
+            let is_text = given.data_type() == &DataType::Utf8;
+            carried.push((identifier(), if is_text { given } else { as_text(&ids)? }));
         }
         for column in columns {
             carried.push(plain(column)?);

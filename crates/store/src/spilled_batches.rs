@@ -19,6 +19,8 @@ pub struct SpilledBatches {
     /// Bytes that stay in memory.
     most: usize,
     kept: Mutex<Kept>,
+    /// Buffers of pushes that have ended: new memory would cost more than what is written to it.
+    buffers: Mutex<Vec<Vec<u8>>>,
 }
 
 #[derive(Debug, Default)]
@@ -76,7 +78,7 @@ impl SpilledBatch {
 impl SpilledBatches {
     /// None yet, of which so many bytes stay in memory.
     pub fn new(most: usize) -> SpilledBatches {
-        SpilledBatches { most, kept: Mutex::default() }
+        SpilledBatches { most, ..SpilledBatches::default() }
     }
 
     /// Whether there is a file.
@@ -89,15 +91,23 @@ impl SpilledBatches {
     /// # Errors
     /// `Io` if the system's folder for temporary files cannot take it.
     pub fn push(&self, batch: &RecordBatch) -> Result<SpilledBatch> {
-        let mut writer = StreamWriter::try_new(Vec::new(), batch.schema_ref()).map_err(failed)?;
+        let mut bytes = self.lock_buffers().pop().unwrap_or_default();
+        bytes.clear();
+        let mut writer = StreamWriter::try_new(bytes, batch.schema_ref()).map_err(failed)?;
         writer.write(batch).map_err(failed)?;
         let bytes = writer.into_inner().map_err(failed)?;
-        let rows = batch.num_rows();
+        let batch = self.keep(batch.num_rows(), &bytes);
+        self.lock_buffers().push(bytes);
+        batch
+    }
+
+    fn keep(&self, rows: usize, bytes: &[u8]) -> Result<SpilledBatch> {
         let (file, offset) = {
             let mut kept = self.lock();
             if kept.file.is_none() && kept.bytes_in_memory + bytes.len() <= self.most {
                 kept.bytes_in_memory += bytes.len();
-                return Ok(SpilledBatch { rows, place: Place::Memory(bytes.into()) });
+                let bytes = Buffer::from(bytes);
+                return Ok(SpilledBatch { rows, place: Place::Memory(bytes) });
             }
             let (file, end) = match &mut kept.file {
                 Some(file) => file,
@@ -107,9 +117,13 @@ impl SpilledBatches {
             *end += bytes.len() as u64;
             (Arc::clone(file), offset)
         };
-        file.write_all_at(&bytes, offset).map_err(failed)?;
-        let (len, checksum) = (bytes.len(), XxHash3_64::oneshot(&bytes));
+        file.write_all_at(bytes, offset).map_err(failed)?;
+        let (len, checksum) = (bytes.len(), XxHash3_64::oneshot(bytes));
         Ok(SpilledBatch { rows, place: Place::File { file, offset, len, checksum } })
+    }
+
+    fn lock_buffers(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
