@@ -7,7 +7,7 @@ import sys
 ALLOWED = {
     "idmatch-model": set(),
     "idmatch-store": {"idmatch-model"},
-    "idmatch-testkit": {"idmatch-model", "idmatch-store"},
+    "idmatch-testkit": {"idmatch-model", "idmatch-store", "idmatch-join"},
     "idmatch-engine": {"idmatch-model", "idmatch-store"},
     "idmatch-cql": {"idmatch-model", "idmatch-store"},
     "idmatch-join": {"idmatch-model", "idmatch-store"},

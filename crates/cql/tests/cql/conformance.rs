@@ -31,6 +31,7 @@ macro_rules! case_files {
 case_files! {
     bad_rows: "bad-rows.json",
     catalog: "catalog.json",
+    chains: "chains.json",
     dates: "dates.json",
     erasure: "erasure.json",
     #[ignore = "a million rows: run by `make test-long`"]

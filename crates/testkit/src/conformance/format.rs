@@ -3,6 +3,7 @@
 use super::value::{Date, Text};
 use idmatch_model::{Keep, Period, Pick, Side};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 
 /// One file: one theme.
 #[derive(Debug, Deserialize)]
@@ -85,6 +86,8 @@ pub(super) enum Step {
         table: String,
         questions: Vec<Question>,
     },
+    /// Matches a population with one table after another.
+    Chain(ChainQuestion),
     /// There is no such table.
     Missing {
         table: String,
@@ -217,6 +220,70 @@ pub(super) struct MatchQuestion {
     pub(super) rows: Option<Vec<Item<MatchRow>>>,
     /// Published after the counting and before the reading of the rows; changes neither.
     pub(super) then_load: Option<Load>,
+}
+
+/// Matches a population with one table after another, and says what must come out.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ChainQuestion {
+    pub(super) population: Vec<Item<Option<Text>>>,
+    /// Columns that the population carries, by name: all text, or all numbers.
+    #[serde(default)]
+    pub(super) carry: BTreeMap<String, Vec<Option<Cell>>>,
+    pub(super) hops: Vec<Hop>,
+    #[serde(default)]
+    pub(super) how: How,
+    #[serde(default)]
+    pub(super) with_hops: bool,
+    pub(super) counts: ChainCounts,
+    /// The columns of the result.
+    pub(super) columns: Vec<String>,
+    /// The rows of the result, in any order.
+    pub(super) rows: Vec<Vec<Option<Cell>>>,
+    /// Identifier, reason and carried columns of the population rows without a match, in order.
+    #[serde(default)]
+    pub(super) unmatched: Vec<Vec<Option<Cell>>>,
+}
+
+/// A table of a chain, and what it is asked.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Hop {
+    pub(super) table: String,
+    pub(super) by: Side,
+    #[serde(default)]
+    pub(super) pick: Pick,
+    pub(super) since: Option<Date>,
+    pub(super) until: Option<Date>,
+}
+
+/// Whether population rows without a match are rows of the result.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum How {
+    #[default]
+    Inner,
+    Left,
+}
+
+/// A value of a row. In a column of dates, text is a date.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged, expecting = "a value is a number, text or another identifier")]
+pub(super) enum Cell {
+    Number(i64),
+    Text(Text),
+}
+
+/// What a chain must count.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ChainCounts {
+    pub(super) population: u64,
+    pub(super) matched: u64,
+    pub(super) rows: u64,
+    pub(super) written: u64,
+    /// Rows in, matched and rows of each table.
+    pub(super) hops: Vec<(u64, u64, u64)>,
 }
 
 /// What a match must count.

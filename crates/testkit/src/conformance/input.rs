@@ -64,15 +64,17 @@ impl Batches {
         Ok((Batches::new(columns, cut)?, at.value(scope)?))
     }
 
-    /// The batches of a population.
+    /// The batches of a population, with what it carries.
     pub(super) fn of_population(
         rows: &[Item<Option<Text>>],
+        carried: Vec<(String, ArrayRef)>,
         scope: Scope,
         cut: Cut,
     ) -> Result<Batches> {
         let cells = expand(rows, scope, |row, scope| cell(row.as_ref(), scope))?;
         let population = id_column(cells.iter().map(Option::as_ref).collect())?;
-        Batches::new(vec![("population", population)], cut)
+        let carried = carried.iter().map(|(name, column)| (name.as_str(), Arc::clone(column)));
+        Batches::new([("population", population)].into_iter().chain(carried).collect(), cut)
     }
 
     fn new(columns: Vec<(&str, ArrayRef)>, cut: Cut) -> Result<Batches> {

@@ -18,6 +18,7 @@
 //! ```
 
 mod ask;
+mod chain;
 mod compare;
 mod format;
 mod generate;

@@ -24,9 +24,9 @@ pub(super) fn ask(
     let window = window(question.since.as_ref(), question.until.as_ref(), scope)?;
     let query = MatchQuery { by: question.by, pick: question.pick, window, positions: false };
     let positional = MatchQuery { positions: true, ..query };
-    let mut population = Batches::of_population(&question.population, scope, cut)?;
+    let mut population = Batches::of_population(&question.population, Vec::new(), scope, cut)?;
     let plain = table.match_population(&mut population, query);
-    let mut population = Batches::of_population(&question.population, scope, cut)?;
+    let mut population = Batches::of_population(&question.population, Vec::new(), scope, cut)?;
     let numbered = table.match_population(&mut population, positional)?;
     let mut differences = Vec::new();
     let expected = MatchCounts {

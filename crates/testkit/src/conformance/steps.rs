@@ -1,6 +1,7 @@
 //! Steps of a case that come in an order: changes of tables between loads and questions.
 
 use super::ask::ask;
+use super::chain;
 use super::compare::Difference;
 use super::format::{Load, Question, Step};
 use super::input::{Batches, Cut};
@@ -64,6 +65,12 @@ impl Stage<'_> {
                 (self.table(table)?.set_retention(retention.clone()), error)
             }
             Step::Ask { table, questions } => return self.ask(table, questions),
+            Step::Chain(question) => {
+                let snapshot = self.store.snapshot(&call)?;
+                let name = |table: &str| self.name(table);
+                let at = (self.scope, self.cut);
+                return Ok((chain::run(&*snapshot, &name, question, at)?, 1));
+            }
             Step::Missing { table } => {
                 let missing = Some("table-not-found".to_owned());
                 let found = self.store.table(&self.name(table)?).map(drop);
