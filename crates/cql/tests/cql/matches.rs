@@ -11,7 +11,7 @@ use idmatch_store::{
     UnmatchedReason,
 };
 use scylla::errors::DbError;
-use scylla_proxy::{Condition, Reaction, RequestReaction, RequestRule};
+use scylla_proxy::{Condition, RequestReaction, RequestRule};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
