@@ -9,7 +9,7 @@ judged. Empty lines are no rows. Invariant: each record is a row, a comment or a
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Literal
 
@@ -21,7 +21,7 @@ from idmatch._errors import SourceError
 from ._columns import Wanted, project
 from ._csv_start import Start, no_header, read_start
 from ._lists import RowNumbers
-from ._records import CsvRecords, Readable, arrivals
+from ._records import CsvRecords, Piece, Readable, arrivals
 from ._source import OnMalformed, reading
 
 _MAX_HEADER_BYTES = 64 << 10
@@ -64,6 +64,8 @@ class CsvRows:
         self._stored = list(dict.fromkeys(stored))
         self._delimiter = start.delimiter
         self._records = CsvRecords(start.delimiter, self._options.quote, name)
+        # A line with a field too many: it comes out malformed, unless a quote is open before it.
+        self._mark = start.delimiter * len(start.columns) if self._options.quote else ""
 
     @property
     def schema(self) -> pa.Schema:
@@ -80,28 +82,40 @@ class CsvRows:
 
         Raises SourceError where the bytes cannot be read, and for a malformed row that ends it.
         """
-        pieces: Iterator[bytes | None] = chain([self._rest], self._pieces, [None])
-        for arrived in pieces:
-            whole = self._records.finish() if arrived is None else self._records.add(arrived)
-            for data, is_unclosed in whole:
-                if is_unclosed:
-                    self._count(0, {1: "has a quote that is not closed"})
-                    yield None
-                elif data.strip(b"\r\n"):
-                    yield self._rows_of(data)
+        for arrived in chain([self._rest], self._pieces):
+            lines = self._records.add(arrived)
+            rows = self._rows_of(lines, self._mark) if lines else None
+            if rows is not None:
+                yield rows
+            else:
+                yield from self._given(self._records.cut(lines))
+        yield from self._given(self._records.finish())
 
-    def _rows_of(self, data: bytes) -> pa.Table:
-        """The rows of whole records."""
-        malformed: dict[int, str | None] = {}
-        if _is_utf_8(data):
-            read = self._parse(data, malformed)
-        else:
-            # Arrow's reader fails at a malformed row that is not UTF-8.
-            self._parse(data.translate(_ASCII), malformed)
+    def _given(self, pieces: Iterable[Piece]) -> Iterator[pa.Table | None]:
+        """The rows of pieces."""
+        for data, is_unclosed in pieces:
+            if is_unclosed:
+                self._count(0, [(1, "has a quote that is not closed")])
+                yield None
+            elif data.lstrip(b"\r\n"):
+                yield self._rows_of(data)
+
+    def _rows_of(self, data: bytes, mark: str = "") -> pa.Table | None:
+        """The rows of whole records; None where the `mark` behind them is no record of its own."""
+        # Arrow's reader fails at a malformed row that is not UTF-8.
+        text = data if _is_utf_8(data) else data.translate(_ASCII)
+        read, malformed = self._parse(text + mark.encode())
+        if mark:
+            last = (malformed[-1].number, malformed[-1].text) if malformed else None
+            if last != (read.num_rows + len(malformed), mark):
+                return None
+            del malformed[-1]
+        if text is not data:
             if malformed:
+                numbers = {row.number for row in malformed}
                 records = enumerate(self._records.split(data), 1)
-                data = b"".join(record for number, record in records if number not in malformed)
-            read = self._parse(data, {})
+                data = b"".join(record for number, record in records if number not in numbers)
+            read, _ = self._parse(data)
         read, chosen = self._with_carried(read)
         with reading(self._name):
             rows = project(
@@ -112,7 +126,7 @@ class CsvRows:
                 RowNumbers(),
                 self._roles,
             ).read_all()
-        self._count(rows.num_rows, malformed)
+        self._count(rows.num_rows, list(map(self._reason, malformed)))
         return rows
 
     def _with_carried(self, read: pa.Table) -> tuple[pa.Table, Mapping[str, str]]:
@@ -129,12 +143,12 @@ class CsvRows:
             read = read.append_column(chosen[role], pa.chunked_array(text, pa.string()))
         return read, chosen
 
-    def _count(self, good: int, malformed: Mapping[int, str | None]) -> None:
+    def _count(self, good: int, malformed: Sequence[tuple[int, str | None]]) -> None:
         """Counts rows, and tells of malformed ones: their numbers among these, and why; None for a
         comment.
         """
         comments = 0
-        for number, reason in sorted(malformed.items()):
+        for number, reason in malformed:
             if reason is None:
                 comments += 1
                 continue
@@ -143,19 +157,25 @@ class CsvRows:
                 raise SourceError(f"{self._name}, row {row}: {reason}")
         self.rows += good + len(malformed) - comments
 
-    def _parse(self, data: bytes, malformed: dict[int, str | None]) -> pa.Table:
+    def _reason(self, row: pc.InvalidRow) -> tuple[int, str | None]:
+        comment = self._options.comment
+        is_comment = comment and (row.text or "").startswith(comment)
+        reason = f"has {row.actual_columns} fields instead of {row.expected_columns}"
+        return row.number or 0, None if is_comment else reason
+
+    def _parse(self, data: bytes) -> tuple[pa.Table, list[pc.InvalidRow]]:
+        """The rows of the records in these bytes, and the malformed ones in their order."""
         options = self._options
+        malformed: list[pc.InvalidRow] = []
 
         def skip(row: pc.InvalidRow) -> Literal["skip"]:
-            reason = f"has {row.actual_columns} fields instead of {row.expected_columns}"
-            is_comment = options.comment and (row.text or "").startswith(options.comment)
-            malformed[row.number or 0] = None if is_comment else reason
+            malformed.append(row)
             return "skip"
 
         if not data:
-            return pa.table({name: pa.array([], pa.binary()) for name in self._stored})
+            return pa.table({name: pa.array([], pa.binary()) for name in self._stored}), []
         with reading(self._name):
-            return pc.read_csv(
+            read = pc.read_csv(
                 io.BytesIO(data),
                 # One block, in which each record is whole: with threads there are no row numbers.
                 pc.ReadOptions(
@@ -177,6 +197,7 @@ class CsvRows:
                     include_columns=self._stored,
                 ),
             )
+        return read, malformed
 
     def _read_start(self) -> tuple[Start, bytes]:
         """What the first lines tell, and what has arrived after them."""
@@ -214,6 +235,8 @@ def _read(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
 
 
 def _is_utf_8(data: bytes) -> bool:
+    if data.isascii():
+        return True
     try:
         data.decode()
     except UnicodeDecodeError:

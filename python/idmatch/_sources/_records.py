@@ -83,8 +83,9 @@ class CsvRecords:
     def __init__(self, delimiter: str, quote: str | None, name: str) -> None:
         self._quote = quote.encode() if quote else None
         self._name = name
-        # Bytes of an unfinished record, and whether a quote is open in it.
-        self._rest, self._is_open = bytearray(), False
+        # Bytes of an unfinished record, whether a quote is known to be open in it, and whether it
+        # may have ended with a carriage return.
+        self._rest, self._is_open, self._may_end = bytearray(), False, False
         if quote:
             q, d = re.escape(quote.encode()), re.escape(delimiter.encode())
             value = rb"(?:%b(?:[^%b]++|%b%b)*+%b[^%b\r\n]*+|[^%b\r\n%b][^%b\r\n]*+|)"
@@ -103,24 +104,33 @@ class CsvRecords:
             records = [found.group() for found in self._record.finditer(whole)]
         return [record for record in records if record.strip(b"\r\n")]
 
-    def add(self, arrived: bytes) -> Iterator[Piece]:
-        """The records that are whole now."""
-        rest = self._rest
-        if self._quote is None or (self._quote not in arrived and self._quote not in rest):
-            cut = arrived.rfind(b"\n") + 1
-            if cut:
-                yield Piece(bytes(rest + arrived[:cut]), False)
-                rest.clear()
-            rest += arrived[cut:]
-        else:
-            rest += arrived
-            # Only a quote ends one that is open, and only a line end a record without one.
-            may_end = b"\n" in arrived or b"\r" in arrived
-            is_waiting = self._quote not in arrived and (self._is_open or not may_end)
-            if not is_waiting or len(rest) > _LONGEST_QUOTED_BYTES:
-                yield from self._cut(_LONGEST_QUOTED_BYTES)
-                self._is_open = self._values.fullmatch(rest) is None
-        _check_length(rest, self._name)
+    def add(self, arrived: bytes) -> bytes:
+        """Adds what has arrived, and takes the lines that are whole, if they are not all empty.
+
+        They are whole records, unless a quote is open at their end. `cut` is to be called then, and
+        where there are none.
+        """
+        if self._is_open and self._quote is not None:
+            # Only a quote ends one that is open.
+            self._is_open = self._quote not in arrived
+        end = arrived.rfind(b"\n") + 1
+        if self._is_open or not end:
+            self._rest += arrived
+            self._may_end = self._quote is not None and not self._is_open and b"\r" in arrived
+            return b""
+        lines = b"".join((self._rest, memoryview(arrived)[:end]))
+        self._rest[:] = memoryview(arrived)[end:]
+        self._may_end = False
+        return lines if lines.lstrip(b"\r\n") else b""
+
+    def cut(self, lines: bytes) -> Iterator[Piece]:
+        """Takes these lines back, and gives the records that are whole."""
+        self._rest[:0] = lines
+        is_long = self._is_open and len(self._rest) > _LONGEST_QUOTED_BYTES
+        if lines or self._may_end or is_long:
+            yield from self._cut(_LONGEST_QUOTED_BYTES)
+            self._is_open = self._values.fullmatch(self._rest) is None
+        _check_length(self._rest, self._name)
 
     def finish(self) -> Iterator[Piece]:
         """The last ones."""
