@@ -1,6 +1,7 @@
 """What is secret in an address is printed by no command, however the address is spelled."""
 
 import io
+import pickle
 import sys
 from pathlib import Path
 
@@ -9,8 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from conftest import SMALL
+from idmatch._address import Address
 from idmatch._cli import main
-from idmatch._text import escaped, shown, without_secrets
+from idmatch._text import escaped, shown
 
 SECRET = "hunter2"
 # Nobody listens there.
@@ -155,7 +157,13 @@ def test_what_is_shown_of_urls() -> None:
         ("./store", "./store"),
         ("/data/me@home:x", "/data/me@home:x"),
     ):
-        assert without_secrets(url) == safe
+        address = Address(url)
+        assert (str(address), f"{address}", f"{address!s:>0}") == (safe, safe, safe)
+        assert repr(address) == f"Address({safe!r})"
+        assert address.scrub(f"cannot open {url}: no") == f"cannot open {safe}: no"
+        assert pickle.loads(pickle.dumps(address)).whole == url
+    for spelling in SPELLINGS:
+        assert SECRET not in f"{Address(spelling)}{Address(spelling)!r}", spelling
 
 
 def test_text_from_outside_is_escaped(home: Path, capfd: pytest.CaptureFixture[str]) -> None:

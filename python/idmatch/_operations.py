@@ -13,7 +13,6 @@ from ._lazy import LazyModule
 from ._rejects import FirstRejects, RejectsTo
 from ._results import EraseReport, LoadReport
 from ._spool import Spool
-from ._text import without_secrets
 from ._types import Columns, Reject
 from ._written import Written
 
@@ -56,7 +55,7 @@ def load(
     wanted = wanted_of(columns, how)
     sources = _sources.find(source)
     # The load history keeps them.
-    names = [without_secrets(source.name) for source in sources]
+    names = [source.name for source in sources]
     session = _core.begin(table, replace, key, names, keeps_lock=True)
     try:
         if done := session.outcome():

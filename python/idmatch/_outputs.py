@@ -12,8 +12,9 @@ import shutil
 import stat
 from collections.abc import Iterator, Sequence
 
+from ._address import Address
 from ._errors import InvalidArgument, IoError
-from ._text import escaped, looks_like_url, without_secrets
+from ._text import escaped
 from ._types import Path
 
 PRIVATE = 0o600
@@ -29,10 +30,8 @@ def check(path: Path, *, overwrite: bool = False, inputs: Sequence[str] = ()) ->
     name = os.fspath(path)
     if name == "-":
         return True
-    if looks_like_url(name):
-        raise InvalidArgument(
-            f"cannot write to {without_secrets(name)}; name a file on this machine"
-        )
+    if Address(name).is_url:
+        raise InvalidArgument(f"cannot write to {Address(name)}; name a file on this machine")
     with contextlib.suppress(OSError):
         # Shells give a FIFO by a link: >(gzip > file).
         if stat.S_ISFIFO(os.stat(name).st_mode):

@@ -7,12 +7,13 @@ from types import TracebackType
 from typing import Self, TypeAlias
 
 from . import _core
+from ._address import Address
 from ._errors import InvalidArgument, NotAStore, TableNotFound
 from ._results import Finding, StoreStatus
 from ._snapshot import Snapshot
 from ._suggest import suggesting
 from ._table import Table
-from ._text import escaped, looks_like_url, without_secrets
+from ._text import escaped
 from ._times import to_milliseconds
 from ._types import Durability, Keep
 
@@ -294,9 +295,9 @@ def _directory(path: str | os.PathLike[str]) -> str:
         raise InvalidArgument("the path of the store is empty; name a directory")
     if is_address(text):
         raise InvalidArgument("this is for stores in a directory; servers have their own tools")
-    if looks_like_url(text):
+    if Address(text).is_url:
         raise InvalidArgument(
-            f"{without_secrets(text)} is no store that this version opens; name a directory, or "
+            f"{Address(text)} is no store that this version opens; name a directory, or "
             "servers as cql://HOST,HOST/KEYSPACE"
         )
     return text

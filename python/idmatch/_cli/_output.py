@@ -5,13 +5,14 @@ import sys
 from argparse import Namespace
 from collections.abc import Collection, Mapping, Sequence
 
+from idmatch._address import Address
 from idmatch._aligned import aligned
 from idmatch._errors import InvalidArgument
 from idmatch._results import Detected
-from idmatch._text import escaped, looks_like_value, scrubbed, shown_column
+from idmatch._text import escaped, looks_like_value, shown_column
 
 # The URLs of the command line.
-_URLS: list[str] = []
+_URLS: list[Address] = []
 
 
 def print_json(document: Mapping[str, object]) -> None:
@@ -67,12 +68,15 @@ def print_columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 def hide_secrets_of(urls: Sequence[str]) -> None:
     """Has nothing that is printed on stderr say what is secret in these URLs."""
-    _URLS[:] = urls
+    _URLS[:] = map(Address, urls)
 
 
 def printable(message: str) -> str:
     """A message on one line, without control characters and secrets."""
-    return escaped(scrubbed(" ".join(message.split()), _URLS))
+    message = " ".join(message.split())
+    for url in _URLS:
+        message = url.scrub(message)
+    return escaped(message)
 
 
 def warn(message: str) -> None:

@@ -13,8 +13,8 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType, LocalFileSystem
 
+from idmatch._address import Address
 from idmatch._errors import SourceError
-from idmatch._text import without_secrets
 
 from ._columnar import open_columnar
 from ._columns import Wanted
@@ -136,22 +136,21 @@ def find_files(where: str) -> list[File]:
     Raises SourceError when there is none.
     """
     filesystem, root, path = _resolve(where)
-    with reading(where):
+    shown = str(Address(where))
+    with reading(shown):
         found = filesystem.get_file_info(path)
         if found.type is not FileType.NotFound:
             matching = [found]
         elif glob := _GLOB.search(path):
             matching = _expand(filesystem, path, glob.start())
         else:
-            raise SourceError(
-                f"cannot read {without_secrets(where)}: there is no such file or directory"
-            )
+            raise SourceError(f"cannot read {shown}: there is no such file or directory")
         # Each path once: a glob may match both a directory and what is in it.
         paths = dict.fromkeys(p for info in matching for p in _paths_of(filesystem, info))
     if not paths:
         what = "no file matches" if found.type is FileType.NotFound else "there is no file in"
-        raise SourceError(f"{what} {without_secrets(where)}; check the path")
-    return [File(filesystem, path, root + path) for path in paths]
+        raise SourceError(f"{what} {shown}; check the path")
+    return [File(filesystem, path, str(Address(root + path))) for path in paths]
 
 
 def _resolve(where: str) -> tuple[FileSystem, str, str]:
@@ -164,7 +163,7 @@ def _resolve(where: str) -> tuple[FileSystem, str, str]:
     url, mark, options = where.partition("?")
     glob = _GLOB.search(url)
     cut = url.rindex("/", 0, glob.start()) if glob else len(url)
-    with reading(where):
+    with reading(str(Address(where))):
         filesystem, base = FileSystem.from_uri(url[:cut] + mark + options)
     root = "" if isinstance(filesystem, LocalFileSystem) else url.partition("://")[0] + "://"
     return filesystem, root, base + url[cut:]

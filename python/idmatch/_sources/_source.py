@@ -9,8 +9,8 @@ from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
 
+from idmatch._address import Address
 from idmatch._errors import Error, SourceError
-from idmatch._text import looks_like_url, without_secrets
 
 from ._columns import Wanted
 
@@ -67,7 +67,9 @@ def watched(name: str, reader: pa.RecordBatchReader, raised: list[Error]) -> pa.
 
 @contextmanager
 def reading(name: str) -> Iterator[None]:
-    """Turns what goes wrong while a source is being opened into a SourceError that names it."""
+    """Turns what goes wrong while a source is being opened into a SourceError that names it. The
+    name of a URL is that of its `Address`.
+    """
     try:
         yield
     except Error:
@@ -76,11 +78,10 @@ def reading(name: str) -> Iterator[None]:
         # A wrong length may ask for any memory.
         cause: Exception | None = error
         reason = str(error).strip().partition("\n")[0].rstrip(".")
-        if looks_like_url(name) and "://" in reason:
+        if Address(name).is_url and "://" in reason:
             # It quotes the URL, or a part of it.
             reason = "its URL cannot be opened; in a user or a password, / is written as %2F"
             cause = None
         raise SourceError(
-            f"cannot read {without_secrets(name)}: {reason}; check that the file is whole and may "
-            "be read"
+            f"cannot read {name}: {reason}; check that the file is whole and may be read"
         ) from cause

@@ -1,0 +1,49 @@
+"""Addresses: what users name to be opened. Imports nothing of idmatch.
+
+Invariant: no form of an `Address` but `whole` has the user, the password and the options of a URL.
+"""
+
+import re
+
+# Also with blanks, or without its slashes where there is a user. One letter is no scheme.
+_URL = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]+)\s*:(?=\s*/|[^/]*@|[A-Za-z][A-Za-z0-9+.-]*:/)")
+
+
+class Address:
+    """A path, or a URL with what is secret in it.
+
+    Text of it, as by `str`, `repr` and f-strings, has a path as it is, and a URL without user,
+    password and options, well-formed or not. A pickle has all of it.
+    """
+
+    __slots__ = ("whole",)
+
+    def __init__(self, whole: str) -> None:
+        self.whole = whole
+        """All of it, for those who open it."""
+
+    @property
+    def is_url(self) -> bool:
+        """Whether it starts like a URL, well-formed or not."""
+        return _URL.match(self.whole) is not None
+
+    def scrub(self, message: str) -> str:
+        """A message without what is secret in this address, wherever others have put it."""
+        if self.is_url:
+            shown, whole = str(self), self.whole.strip()
+            for part in (self.whole, whole, repr(self.whole)[1:-1], whole.partition(":")[2]):
+                if part not in shown:
+                    message = message.replace(part, shown)
+        return message
+
+    def __str__(self) -> str:
+        start = _URL.match(self.whole)
+        if not start:
+            return self.whole
+        # A password may have any of / ? and @ itself.
+        before, at, rest = self.whole[start.end() :].rpartition("@")
+        place = (rest if at else before + rest).partition("?")[0].strip("/ ")
+        return f"{start[1].lower()}://{place}"
+
+    def __repr__(self) -> str:
+        return f"Address({str(self)!r})"
