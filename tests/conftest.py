@@ -102,13 +102,14 @@ class Ran(NamedTuple):
 class Cli:
     """The command `idmatch`, run as a process of its own in one directory."""
 
+    program = "from idmatch._cli import run; run()"
+
     def __init__(self, home: Path) -> None:
         self.home = home
 
     def command(self, *arguments: object) -> list[str]:
         """What to run for these arguments."""
-        program = "from idmatch._cli import run; run()"
-        return [sys.executable, "-c", program, *map(str, arguments)]
+        return [sys.executable, "-c", self.program, *map(str, arguments)]
 
     def __call__(self, *arguments: object, stdin: str = "") -> Ran:
         done = subprocess.run(

@@ -359,12 +359,6 @@ def test_ctrl_c_is_exit_code_130(
     assert capsys.readouterr() == ("", "idmatch: error: interrupted\n")
 
 
-def test_progress_is_for_terminals(loaded: Cli) -> None:
-    done = loaded.on_terminal("match", "store", "small", "people.parquet", "--json")
-    assert "file 1 of 1, 3 rows" in done.err
-    assert json.loads(done.out)["rows"] == 3
-
-
 def test_errors_as_documents(cli: Cli) -> None:
     (cli.home / "rows.csv").write_text("id,partner_id,date\n,x,2026-03-01\n")
     bad = cli("load", "store", "t", "rows.csv", "--strict", "--json")

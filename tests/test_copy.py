@@ -128,14 +128,15 @@ def test_wrong_usage_and_failures(loaded: Cli, arguments: list[str], code: int) 
 # Kills itself while it reads on after its first batch, which is there as segments.
 COPY_AND_DIE = """
 import glob, os, signal, idmatch
-from idmatch import _copy
+from idmatch import _core
 
-def on_progress(stage, rows):
-    if stage == "copying" and glob.glob("copied/segments/*.seg"):
+def on_progress(stage, done, unit):
+    if stage == "copy" and glob.glob("copied/segments/*.seg"):
         os.kill(os.getpid(), signal.SIGKILL)
 
 with idmatch.open("store") as store, idmatch.open("copied") as copied:
-    _copy.copy(store.table("t")._core, copied._core, None, False, False, 20_000, on_progress)
+    _core.report_to(on_progress)
+    store.table("t").copy_to(copied, batch_rows=2_000)
 """
 
 
@@ -164,13 +165,6 @@ def test_killed_in_the_middle_and_repeated(cli: Cli) -> None:
     assert report["checksum"] == report["checksum_there"]
     assert 600_000 - there <= report["sent"] <= 600_000
     assert cli("verify", "copied").code == 0
-
-
-def test_progress_is_for_terminals(loaded: Cli) -> None:
-    done = loaded.on_terminal("copy", "store", "copied", "--json")
-    assert done.code == 0
-    assert "small: copying, 4 rows" in done.err
-    assert "small: comparing, 4 rows" in done.err
 
 
 def test_from_python(table: idmatch.Table, tmp_path: Path) -> None:

@@ -1,12 +1,12 @@
 """Copies of tables: the core at work between two stores."""
 
 import time
-from collections.abc import Callable
 from typing import Protocol
 
 from . import _core
 from ._core import Store as CoreStore
 from ._errors import InvalidArgument
+from ._progress import progress_of
 from ._results import CopyReport
 
 
@@ -24,15 +24,13 @@ def copy(
     merge: bool,
     accept_lost_erasures: bool,
     batch_rows: int,
-    on_progress: Callable[[str, int], object] | None = None,
 ) -> CopyReport:
     """Copies a table to a store; see `Table.copy_to`."""
     if batch_rows < 1:
         raise InvalidArgument(f"batch_rows is {batch_rows}; use 1 or more rows")
     started = time.perf_counter()
     name = table.name if name is None else name
-    done = _core.copy_table(
-        table, store, name, batch_rows, merge, accept_lost_erasures, on_progress
-    )
+    with progress_of(table).shown():
+        done = _core.copy_table(table, store, name, batch_rows, merge, accept_lost_erasures)
     seconds = time.perf_counter() - started
     return CopyReport(table=table.name, name=name, **done, seconds=seconds)

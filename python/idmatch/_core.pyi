@@ -35,6 +35,7 @@ __all__ = [
     "parse_period",
     "parse_size",
     "recover",
+    "report_to",
     "restore",
     "scan",
 ]
@@ -47,12 +48,14 @@ def open_store(
     memtable_bytes: int | None,
     writer_wait_millis: int,
     read_only: bool,
+    progress: bool | None,
 ) -> Store:
     """Opens the store in a directory; one that does not exist yet is made by the first write.
 
     With `interval_millis` upserts are acknowledged before they are durable, which they are so
     many milliseconds later. A write waits `writer_wait_millis` while
     another process writes the store. Raises NotAStore for a directory that holds something else.
+    `progress` is only kept: the store and its tables tell it.
     """
 
 def judge(
@@ -73,16 +76,22 @@ def copy_table(
     batch_rows: int,
     merge: bool,
     accept_lost_erasures: bool,
-    on_progress: Callable[[str, int], object] | None,
 ) -> CopyFigures:
     """Copies a table to a table of `store` with this name, which is made if there is none.
 
     Returns what `CopyReport` has from `rows` to `erasures_lost`, under the same names.
-    `on_progress` gets "comparing" or "copying" and how many more rows were read, from several
-    threads; an exception of it stops the copy and is raised.
     """
 
-def open_servers(address: str, read_only: bool) -> Store:
+def report_to(
+    callable: Callable[[str, int, str], object] | None,
+) -> Callable[[str, int, str], object] | None:
+    """Has the long calls of this thread tell their progress to a callable; returns the former one.
+
+    It gets a stage such as "load", what was done of it since the last time, and the unit, "rows" or
+    "bytes": several times a second, and at the end. An exception of it ends the call and is raised.
+    """
+
+def open_servers(address: str, read_only: bool, progress: bool | None) -> Store:
     """Opens the store on ScyllaDB or Cassandra that a cql:// address names."""
 
 def explain_address(address: str) -> list[tuple[str, str, str]]:
@@ -116,6 +125,9 @@ class Store:
     def path(self) -> str: ...
     @property
     def is_closed(self) -> bool: ...
+    @property
+    def progress(self) -> bool | None:
+        """Whether progress is shown; None where that depends on where Python runs."""
     def create_table(
         self, name: str, keep: Keep, retention: str | None, expected_rows: int | None
     ) -> Table:
@@ -183,6 +195,12 @@ class Table:
     @property
     def is_remote(self) -> bool:
         """Whether the store is on servers."""
+    @property
+    def progress(self) -> bool | None:
+        """That of the store."""
+    @property
+    def size(self) -> tuple[int, int] | None:
+        """About how many rows and bytes there are, without reading any; None on servers."""
     @property
     def keep(self) -> Keep: ...
     @property

@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from . import _core
 from ._errors import BadInput, Error, InvalidArgument, SourceError, UnknownOutcome
 from ._lazy import LazyModule
+from ._progress import progress_of
 from ._rejects import Rejects, RejectsFile, RejectsTo
 from ._results import LoadReport
 from ._types import Columns
@@ -37,6 +38,10 @@ class Given(NamedTuple):
     def streams(self, log: Rejects) -> "Streams":
         """The sources, opened one after the other."""
         return Streams(self.sources, self.wanted, log.take_malformed)
+
+    def progress(self, stage: str) -> AbstractContextManager[None]:
+        """Shows the progress of a call; its stage of this name reads the sources."""
+        return progress_of(self.table).shown(lambda: {stage: _sources.known_rows(self.sources)})
 
 
 class Report:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from . import _core
+from ._progress import Progress
 from ._results import Detected, HopCounts, PlanStep
 from ._rows import CountedRows
 from ._timings import Requests, Timings, timings_of, verdict
@@ -29,8 +30,9 @@ class MatchResult(CountedRows):
         hex_columns: Sequence[str],
         detected: Sequence[Detected],
         is_guess_unmatched: bool,
+        progress: Progress,
     ) -> None:
-        super().__init__(core.output())
+        super().__init__(core.output(), progress)
         self._core = core
         self.columns = columns
         """The population's column that was read; several where its sources differ."""
@@ -103,7 +105,7 @@ class MatchResult(CountedRows):
         Raises InvalidArgument unless the match was made with `unmatched`, `carry`, `how="left"` or
         `then`.
         """
-        return CountedRows(self._core.unmatched())
+        return CountedRows(self._core.unmatched(), self._progress)
 
     def __repr__(self) -> str:
         return (

@@ -10,6 +10,7 @@ from ._given import Streams
 from ._hops import Hop
 from ._lazy import LazyModule
 from ._match import MatchResult
+from ._progress import progress_of
 
 if TYPE_CHECKING:
     from . import _sources
@@ -54,7 +55,9 @@ def match(
     wanted = _sources.Wanted({by: column}, csv=csv, carry=wish.carry)
     streams = Streams(sources, wanted, None)
     some = _sources.FirstRows(streams, _FEW_IDS) if wanted.guesses(by) else None
-    with streams.raising():
+    progress = progress_of(table)
+    shown = progress.shown(lambda: {"match": _sources.known_rows(sources)})
+    with shown, streams.raising():
         if wish.is_for_pairs:
             short = _sources.are_short(sources)
             matched = _core.match_population(table, some or streams, *first[1:], short)
@@ -66,7 +69,13 @@ def match(
     unmatched = some is not None and _are_unmatched(table, some, matched, first)
     seconds = time.perf_counter() - started
     return MatchResult(
-        matched, seconds, wanted.chosen[by], wanted.hex_columns, wanted.detected, unmatched
+        matched,
+        seconds,
+        wanted.chosen[by],
+        wanted.hex_columns,
+        wanted.detected,
+        unmatched,
+        progress,
     )
 
 

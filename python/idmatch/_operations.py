@@ -62,18 +62,19 @@ def load(
             seconds = time.perf_counter() - started
             return LoadReport(*done, seconds, None, wanted.chosen, [], [], repeated=True)
         given = Given(table, sources, wanted, strict, rejects)
-        with Report(given, otherwise="nothing was loaded") as report:
-            if rejects.most is not None and table.is_remote:
-                _stage_judged(session, given, report, how)
-            else:
-                streams = given.streams(report.log)
-                with streams.raising():
-                    report.add(session.add(streams, strict, report.log.take, how.rules))
-                report.check_rejected()
-        made = report.made()
-        if before_commit is not None:
-            before_commit(made.rows - made.rejected)
-        session.commit(report.log.malformed)
+        with given.progress("load"):
+            with Report(given, otherwise="nothing was loaded") as report:
+                if rejects.most is not None and table.is_remote:
+                    _stage_judged(session, given, report, how)
+                else:
+                    streams = given.streams(report.log)
+                    with streams.raising():
+                        report.add(session.add(streams, strict, report.log.take, how.rules))
+                    report.check_rejected()
+            made = report.made()
+            if before_commit is not None:
+                before_commit(made.rows - made.rejected)
+            session.commit(report.log.malformed)
         return made._replace(seconds=time.perf_counter() - started)
     except BaseException:
         # The exception says more than one of the end of the session.
@@ -93,7 +94,7 @@ def add(
 ) -> tuple[LoadReport, int]:
     """Stages all of a source in a session; see `Session.add`. Returns its malformed lines, too."""
     given = Given(table, _sources.find(source), wanted_of(columns, how), strict, rejects)
-    with Report(given, otherwise="nothing of it was staged") as report:
+    with given.progress("load"), Report(given, otherwise="nothing of it was staged") as report:
         streams = given.streams(report.log)
         with streams.raising():
             report.add(session.add(streams, strict, report.log.take, how.rules))
@@ -152,7 +153,7 @@ def upsert(
     wanted = wanted_of(columns, how)
     sources = _sources.find(source)
     given = Given(table, sources, wanted, strict, rejects)
-    with Report(given, otherwise="batches before it stay") as report:
+    with given.progress("upsert"), Report(given, otherwise="batches before it stay") as report:
         if _sources.are_short(sources):
             tables = [
                 (
@@ -248,7 +249,7 @@ def _erase(
     csv: Csv | None = None,
 ) -> EraseReport:
     given = Given(table, sources, _sources.Wanted(names, csv=csv), strict, rejects)
-    with Report(given, otherwise="nothing was erased") as report:
+    with given.progress("erase"), Report(given, otherwise="nothing was erased") as report:
         streams, take = given.streams(report.log), report.log.take
         with streams.raising():
             rows, rejected, by_id, by_partner_id = table.erase(streams, strict, take, at)

@@ -11,6 +11,7 @@ from ._carry import Carry
 from ._csv_options import Csv
 from ._errors import InvalidArgument
 from ._hops import Then, hop_of, hops_of
+from ._progress import progress_of
 from ._results import Latest, TableStats
 from ._rows import Rows
 from ._times import Moment, datetime_or_none, millis_or_none, to_datetime
@@ -189,7 +190,8 @@ class TableReads:
 
         They are those of the moment of the call; on servers, each row is as it is when it is read.
         """
-        return Rows(_core.scan(self._core, millis_or_none(since), millis_or_none(until)))
+        rows = _core.scan(self._core, millis_or_none(since), millis_or_none(until))
+        return Rows(rows, progress_of(self._core))
 
     def stats(self) -> TableStats:
         """Figures about the table. Takes up to about half a second: to count different

@@ -13,6 +13,7 @@ from ._aligned import aligned
 from ._errors import InvalidArgument
 from ._formats import format_of
 from ._lazy import LazyModule
+from ._progress import Progress, Totals
 from ._types import Compression, Path
 
 if TYPE_CHECKING:
@@ -34,10 +35,11 @@ class Rows:
     error: it never just ends.
     """
 
-    __slots__ = ("_rows",)
+    __slots__ = ("_progress", "_rows")
 
-    def __init__(self, rows: _core.Rows) -> None:
+    def __init__(self, rows: _core.Rows, progress: Progress) -> None:
         self._rows = rows
+        self._progress = progress
 
     def to_arrow(self) -> pa.Table:
         """All rows as one Arrow table, in memory."""
@@ -85,7 +87,8 @@ class Rows:
         with _outputs.new_file(path, overwrite=overwrite) as file:
             is_stream = chosen.kind == "arrow" and _outputs.is_stream(file)
             kind = "arrow stream" if is_stream else chosen.kind
-            self._rows.write(file, kind, chosen.compression)
+            with self._progress.shown(self._totals):
+                self._rows.write(file, kind, chosen.compression)
 
     def write_parquet(
         self, path: Path, *, compression: Compression = "none", overwrite: bool = False
@@ -95,7 +98,10 @@ class Rows:
         Identifiers hardly compress: "none" is the fastest, "zstd" halves the size of
         hexadecimal ones; "snappy", "lz4" and "gzip" are possible too.
         """
-        with _outputs.new_file(path, overwrite=overwrite) as file:
+        with (
+            _outputs.new_file(path, overwrite=overwrite) as file,
+            self._progress.shown(self._totals),
+        ):
             self._rows.write(file, "parquet", compression)
 
     def _write_folder(
@@ -104,8 +110,11 @@ class Rows:
         if max_rows is not None and max_rows < 1:
             raise InvalidArgument(f"max_rows_per_file is {max_rows}; use 1 or more")
         name, kind, compression = format_of(path, format or "parquet")
-        with _outputs.new_folder(path) as folder:
+        with _outputs.new_folder(path) as folder, self._progress.shown(self._totals):
             self._rows.write_folder(folder, kind, compression, name, by, max_rows)
+
+    def _totals(self) -> Totals:
+        return {"write": self._rows.count}
 
     def show(self, rows: int = _SHOWN_ROWS) -> None:
         """Prints the first rows."""

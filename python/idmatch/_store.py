@@ -9,6 +9,7 @@ from typing import Self, TypeAlias
 from . import _core
 from ._address import Address
 from ._errors import InvalidArgument, NotAStore, TableNotFound
+from ._progress import Progress
 from ._results import Finding, StoreStatus
 from ._snapshot import Snapshot
 from ._suggest import suggesting
@@ -27,6 +28,7 @@ def open(
     wait: timedelta | str | None = None,
     read_only: bool = False,
     create: bool = True,
+    progress: bool | None = None,
 ) -> "Store":
     """Opens the store in a directory; one that is not there yet is made by the first write, unless
     `create` is False: then it must be there.
@@ -47,6 +49,9 @@ def open(
 
     With `read_only` every change raises Unsupported, and so does maintenance.
 
+    Long calls show their progress in notebooks. With `progress=True` they also do on a terminal, as
+    bars on stderr; with False they never do.
+
     A store and its tables can be pickled: they go by their address, with what is secret in it, and
     by these arguments. A process that gets one opens the store itself, once, until it ends.
 
@@ -62,7 +67,7 @@ def open(
     name = os.fspath(path)
     # Another process may be in another directory.
     place = name if is_address(name) else os.path.abspath(name)
-    how = (place, durability, interval_ms, memtable, wait, read_only, create)
+    how = (place, durability, interval_ms, memtable, wait, read_only, create, progress)
     if is_address(path):
         if not create:
             raise InvalidArgument("create is for stores in a directory; servers make a keyspace")
@@ -73,7 +78,7 @@ def open(
             )
         # A URL's scheme may have any case.
         rest = name.partition("://")[2]
-        return Store(_core.open_servers(f"cql://{rest}", read_only), how)
+        return Store(_core.open_servers(f"cql://{rest}", read_only, progress), how)
     if durability not in ("always", "interval"):
         raise InvalidArgument(f'durability is {durability!r}; use "always" or "interval"')
     if interval_ms < 1:
@@ -88,20 +93,22 @@ def open(
     if not create and not os.path.isfile(os.path.join(directory, "MANIFEST")):
         text = f"there is no store at {escaped(directory)}; leave out create=False to make one"
         raise NotAStore(text)
-    return Store(_core.open_store(directory, interval, size, milliseconds, read_only), how)
+    core = _core.open_store(directory, interval, size, milliseconds, read_only, progress)
+    return Store(core, how)
 
 
-# The arguments of `open`: path, durability, interval_ms, memtable, wait, read_only, create.
+# The arguments of `open`, in its order.
 _How: TypeAlias = tuple[
-    str, Durability, int, int | str, timedelta | str | None, bool, bool
-]  # What was pickled elsewhere and is open in this process; a child that was forked opens its own.
+    str, Durability, int, int | str, timedelta | str | None, bool, bool, bool | None
+]
+# What was pickled elsewhere and is open in this process; a child that was forked opens its own.
 _reopened_stores: "dict[tuple[int, _How], Store]" = {}
 _reopening = threading.Lock()
 
 
 def _reopened(*how: *_How) -> "Store":
     """The store of a pickle, opened once in this process; raises what `open` raises."""
-    path, durability, interval_ms, memtable, wait, read_only, create = how
+    path, durability, interval_ms, memtable, wait, read_only, create, progress = how
     key = (os.getpid(), how)
     with _reopening:
         found = _reopened_stores.get(key)
@@ -114,24 +121,35 @@ def _reopened(*how: *_How) -> "Store":
                 wait=wait,
                 read_only=read_only,
                 create=create,
+                progress=progress,
             )
             _reopened_stores[key] = found
         return found
 
 
 def restore(
-    source: str | os.PathLike[str], destination: str | os.PathLike[str], *, verify: bool = True
+    source: str | os.PathLike[str],
+    destination: str | os.PathLike[str],
+    *,
+    verify: bool = True,
+    progress: bool | None = None,
 ) -> None:
     """Copies a backup to a place where nothing is yet.
 
     With `verify`, every checksum of the backup is verified first, so each file is read once. Raises
-    Corrupt, and copies nothing, where one is wrong.
+    Corrupt, and copies nothing, where one is wrong. `progress` is that of `open`.
     """
-    _core.restore(_directory(source), _directory(destination), verify)
+    backup, place = _directory(source), _directory(destination)
+    with _progress_of(backup, progress).shown():
+        _core.restore(backup, place, verify)
 
 
 def recover(
-    path: str | os.PathLike[str], *, accept_loss: bool = False, accept_older: bool = False
+    path: str | os.PathLike[str],
+    *,
+    accept_loss: bool = False,
+    accept_older: bool = False,
+    progress: bool | None = None,
 ) -> list[Finding]:
     """Recovers a store that does not open. Returns the problems found; none if it does open.
 
@@ -139,11 +157,14 @@ def recover(
     damaged journal is rewritten with the upserts that can be read. `Table.repair` repairs a table
     of a store that opens. A MANIFEST that is older than the one that was published last is refused
     by writers; with `accept_older` the store goes on with it, without what was published since.
+    `progress` is that of `open`.
 
     Raises Corrupt, and changes nothing, where something would be lost, unless that is accepted
     with `accept_loss`; and for a damaged manifest or list of erasures, which need a backup.
     """
-    found = _core.recover(_directory(path), accept_loss, accept_older)
+    place = _directory(path)
+    with _progress_of(place, progress).shown():
+        found = _core.recover(place, accept_loss, accept_older)
     return [Finding(*finding) for finding in found]
 
 
@@ -257,7 +278,8 @@ class Store:
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Copies a consistent point of the whole store to `path`, where nothing may be yet."""
-        self._core.backup(_directory(path))
+        with _progress_of(self.path, self._core.progress).shown():
+            self._core.backup(_directory(path))
 
     def close(self) -> None:
         """Gives up the store, and the right to write it; any later use of it, and any later
@@ -287,6 +309,10 @@ class Store:
 def is_address(path: str | os.PathLike[str]) -> bool:
     """Whether it names servers, not a directory."""
     return os.fspath(path).lower().startswith("cql://")
+
+
+def _progress_of(path: str, wanted: bool | None) -> Progress:
+    return Progress(os.path.basename(os.path.normpath(path)), wanted)
 
 
 def _directory(path: str | os.PathLike[str]) -> str:

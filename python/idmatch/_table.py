@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 from . import _copy, _core, _operations
 from ._csv_options import Csv
 from ._errors import InvalidArgument
+from ._progress import Totals, progress_of
 from ._reads import TableReads
 from ._rejects import MaxRejects, RejectsTo
 from ._results import CopyReport, EraseReport, Finding, LoadReport, RepairReport
@@ -269,13 +270,16 @@ class Table(TableReads):
 
         Raises Busy while another process writes the store.
         """
-        self._core.compact()
+        with progress_of(self._core).shown(self._totals):
+            self._core.compact()
 
     def verify(self) -> list[Finding]:
         """Compares both directions of the table; an empty list when all is well. In a directory, it
         also reads every byte and verifies all checksums.
         """
-        return [Finding(place, problem) for place, problem in self._core.verify()]
+        with progress_of(self._core).shown(self._totals):
+            found = self._core.verify()
+        return [Finding(place, problem) for place, problem in found]
 
     def repair(self, *, accept_loss: bool = False) -> RepairReport:
         """Checks the table and repairs what is wrong: each direction is rebuilt from the other.
@@ -287,8 +291,16 @@ class Table(TableReads):
 
         Raises Busy while another process writes the store.
         """
-        findings, lost = self._core.repair(accept_loss)
+        with progress_of(self._core).shown(self._totals):
+            findings, lost = self._core.repair(accept_loss)
         return RepairReport([Finding(place, problem) for place, problem in findings], lost)
+
+    def _totals(self) -> Totals:
+        """What maintenance has to do in its stages: it reads both directions."""
+        if (size := self._core.size) is None:
+            return {}
+        rows, stored_bytes = size
+        return {"compact": 2 * rows, "compare": 2 * rows, "verify": stored_bytes}
 
     def __reduce__(self) -> tuple[object, ...]:
         return _table_of, (self._store, self.name)

@@ -14,7 +14,7 @@ use crate::segment::Segment;
 use crate::sync::Mutex;
 use crate::versions::{Manifest, TableVersion, Version, VersionSet, list};
 use idmatch_model::{SeenAt, Side};
-use idmatch_store::{Call, ErrorKind, Finding, Result};
+use idmatch_store::{Call, ErrorKind, Finding, Result, Unit};
 use std::path::Path;
 use std::sync::Arc;
 use twox_hash::xxhash3_128::Hasher;
@@ -163,6 +163,7 @@ fn fingerprint(table: &TableVersion, side: Side, last: Commit, call: &Call) -> R
     cpu::for_each(cpu::count(), &partitions, |partition| {
         call.check()?;
         let (count, sum) = checksum_partition(table, side, *partition, last, call)?;
+        call.report("compare", count, Unit::Rows)?;
         let mut total = total.lock();
         *total = (total.0 + count, total.1.wrapping_add(sum));
         Ok(())

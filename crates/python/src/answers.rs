@@ -1,4 +1,4 @@
-//! The answers for one key, as a pyarrow table.
+//! The answers for one key, as a pyarrow table, and figures about a table.
 //!
 //! A lookup takes microseconds, and the making of a pyarrow table would be a good part of them.
 //! So [`Maker`] gets the schema and the functions of pyarrow once. Each lookup then passes only
@@ -8,9 +8,10 @@ use arrow_array::ffi::FFI_ArrowArray;
 use arrow_array::{Array, ArrayRef, StructArray, TimestampMillisecondArray};
 use arrow_schema::Fields;
 use idmatch_model::{SeenAt, Side};
-use idmatch_store::{Answers, match_schema};
+use idmatch_store::{Answers, Distinct, TableStats, match_schema};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use pyo3::types::PyDict;
 use pyo3_arrow::PySchema;
 use pyo3_arrow::error::PyArrowError;
 use std::sync::Arc;
@@ -72,4 +73,28 @@ pub(crate) fn into_pyarrow(
 pub(crate) fn into_lists(answers: &Answers) -> Vec<Vec<(&str, i64)>> {
     let row = |(value, seen_at): (_, SeenAt)| (value, seen_at.millis_i64());
     (0..answers.keys()).map(|position| answers.of(position).map(row).collect()).collect()
+}
+
+/// A `TableStats` of Python, without its dates.
+pub(crate) fn into_stats<'py>(
+    py: Python<'py>,
+    stats: &TableStats,
+    distinct: &Distinct,
+) -> PyResult<Bound<'py, PyAny>> {
+    let shown = PyDict::new(py);
+    shown.set_item("oldest", py.None())?;
+    shown.set_item("newest", py.None())?;
+    shown.set_item("rows", stats.rows)?;
+    shown.set_item("ids", distinct.ids)?;
+    shown.set_item("partner_ids", distinct.partner_ids)?;
+    shown.set_item("pairs", distinct.pairs)?;
+    shown.set_item("is_exact", distinct.is_exact)?;
+    shown.set_item("bytes", stats.bytes)?;
+    shown.set_item("segments", stats.segments)?;
+    shown.set_item("memtable_rows", stats.memtable_rows)?;
+    shown.set_item("memtable_bytes", stats.memtable_bytes)?;
+    shown.set_item("pending_compaction_bytes", stats.pending_compaction_bytes)?;
+    shown.set_item("erasures", stats.erasures)?;
+    shown.set_item("expected_rows", stats.expected_rows)?;
+    py.import("idmatch._results")?.getattr("TableStats")?.call((), Some(&shown))
 }

@@ -2,19 +2,16 @@
 
 use crate::errors::OrRaise;
 use crate::interrupt::interruptible;
-use crate::sources::{Raised, finish};
 use crate::stores::Store;
 use crate::tables::Table;
 use idmatch_model::TableName;
-use idmatch_store::{Call, CopyOptions, Progress};
+use idmatch_store::CopyOptions;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// Copies a table to a store.
 #[pyfunction]
-#[pyo3(signature = (table, store, name, batch_rows, merge, accept_lost_erasures, on_progress))]
+#[pyo3(signature = (table, store, name, batch_rows, merge, accept_lost_erasures))]
 #[allow(clippy::too_many_arguments, reason = "Python names them")]
 pub(crate) fn copy_table<'py>(
     py: Python<'py>,
@@ -24,27 +21,14 @@ pub(crate) fn copy_table<'py>(
     batch_rows: u64,
     merge: bool,
     accept_lost_erasures: bool,
-    on_progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let name: TableName = name.parse().or_raise(py)?;
     let (source, destination) = (table.get().written(py)?, store.get().open(py)?);
     let options = CopyOptions { batch_rows, merge, accept_lost_erasures };
-    let raised = Raised::default();
-    let copied = interruptible(py, |stop| {
-        let mut call = Call::default().cancelled_by(stop);
-        if let Some(callable) = on_progress {
-            let (raised, stop) = (raised.clone(), stop.clone());
-            call = call.reporting(Arc::new(move |progress: Progress| {
-                let told = (progress.stage, progress.done);
-                if let Err(e) = Python::attach(|py| callable.call1(py, told).map(drop)) {
-                    raised.keep(e);
-                    stop.store(true, Relaxed);
-                }
-            }));
-        }
-        idmatch_store::copy_table(source, &destination, &name, options, &call)
+    let copied = interruptible(py, |watch| {
+        idmatch_store::copy_table(source, &destination, &name, options, &watch.call())
     })?;
-    let copied = finish(py, copied, &raised)?;
+    let copied = copied.or_raise(py)?;
     let figures = PyDict::new(py);
     figures.set_item("rows", copied.source.rows)?;
     figures.set_item("sent", copied.sent)?;

@@ -1,8 +1,10 @@
-//! Work without the GIL: long work that Ctrl-C can stop, and the one place where panics become errors.
+//! Work without the GIL: long work that Ctrl-C can stop and whose progress is told, and the one place where
+//! panics become errors.
 
 use crate::errors::raise;
+use crate::progress::{self, Reports};
 use arrow_array::RecordBatch;
-use idmatch_store::{Error, ErrorKind, MatchLane, MatchSink, Result};
+use idmatch_store::{Call, Error, ErrorKind, MatchLane, MatchSink, Result, Unit};
 use pyo3::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -11,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, scope};
 use std::time::Duration;
 
-/// The time between two checks for Python's signals.
+/// The time between two checks for Python's signals, and between two reports of progress.
 const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Where the last panic was: file and line. Its text may have identifiers, so it is not shown.
@@ -39,17 +41,46 @@ pub(crate) fn panicked() -> Error {
     )
 }
 
-/// Runs `work` on another thread without the GIL, while this thread checks for signals. Ctrl-C
-/// sets the flag that `work` gets: `work` should then end soon, and its result is dropped.
+/// What long work knows of the thread that waits for it.
+pub(crate) struct Watch {
+    stop: Arc<AtomicBool>,
+    reports: Option<Arc<Reports>>,
+}
+
+impl Watch {
+    /// Is set when the work should end.
+    pub(crate) fn stop(&self) -> &AtomicBool {
+        &self.stop
+    }
+
+    /// A call that ends when the work should, and whose progress is told.
+    pub(crate) fn call(&self) -> Call {
+        let call = Call::default().cancelled_by(&self.stop);
+        match &self.reports {
+            Some(reports) => call.reporting(reports.sink()),
+            None => call,
+        }
+    }
+}
+
+/// Runs `work` on another thread without the GIL, while this thread checks for signals and tells the progress
+/// to the callable of [`progress::report_to`]. After Ctrl-C, or an exception of the callable, `work` should end
+/// soon, and its result is dropped.
 pub(crate) fn interruptible<T: Send>(
     py: Python<'_>,
-    work: impl FnOnce(&Arc<AtomicBool>) -> T + Send,
+    work: impl FnOnce(&Watch) -> T + Send,
 ) -> PyResult<T> {
-    let stop = Arc::new(AtomicBool::new(false));
+    let teller = progress::teller(py);
+    let reports = teller.as_ref().map(|_| Arc::default());
+    let watch = Watch { stop: Arc::default(), reports };
+    let tell = || match (&teller, &watch.reports) {
+        (Some(teller), Some(reports)) => reports.tell(teller.bind(py)),
+        _ => Ok(()),
+    };
     scope(|scope| {
-        let stop = &stop;
+        let watch = &watch;
         let (sender, receiver) = sync_channel(1);
-        let run = move || sender.send(catch_unwind(AssertUnwindSafe(|| work(stop)))).ok();
+        let run = move || sender.send(catch_unwind(AssertUnwindSafe(|| work(watch)))).ok();
         Builder::new().name("idmatch".into()).spawn_scoped(scope, run).map_err(|e| {
             let text = "cannot start a thread; free threads or memory, and try again";
             raise(py, &Error::with_source(ErrorKind::Io, text, e))
@@ -63,13 +94,13 @@ pub(crate) fn interruptible<T: Send>(
                 Err(_) => Err(RecvTimeoutError::Disconnected),
             });
             match waited {
-                Ok(Ok(done)) => return interrupt.map(|()| done),
+                Ok(Ok(done)) => return interrupt.and_then(|()| tell()).map(|()| done),
                 Ok(Err(_)) | Err(RecvTimeoutError::Disconnected) => {
                     return Err(raise(py, &panicked()));
                 }
                 Err(RecvTimeoutError::Timeout) if interrupt.is_ok() => {
-                    interrupt = py.check_signals();
-                    stop.store(interrupt.is_err(), Relaxed);
+                    interrupt = py.check_signals().and_then(|()| tell());
+                    watch.stop.store(interrupt.is_err(), Relaxed);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -94,26 +125,26 @@ pub(crate) fn not_stopped(stop: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-/// A sink that takes nothing more once `stop` is set.
+/// A sink that takes nothing more once its call should end, and reports rows as written.
 pub(crate) struct StoppingSink<'a> {
     pub(crate) sink: &'a dyn MatchSink,
-    pub(crate) stop: &'a AtomicBool,
+    pub(crate) call: &'a Call,
 }
 
 struct StoppingLane<'a> {
     lane: Box<dyn MatchLane + 'a>,
-    stop: &'a AtomicBool,
+    call: &'a Call,
 }
 
 impl MatchSink for StoppingSink<'_> {
     fn lane(&self) -> Result<Box<dyn MatchLane + '_>> {
-        Ok(Box::new(StoppingLane { lane: self.sink.lane()?, stop: self.stop }))
+        Ok(Box::new(StoppingLane { lane: self.sink.lane()?, call: self.call }))
     }
 }
 
 impl MatchLane for StoppingLane<'_> {
     fn push(&mut self, batch: RecordBatch) -> Result<()> {
-        not_stopped(self.stop)?;
+        self.call.report("write", batch.num_rows() as u64, Unit::Rows)?;
         self.lane.push(batch)
     }
 

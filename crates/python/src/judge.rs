@@ -1,12 +1,11 @@
 //! Judges the rows of sources without storing them.
 
 use crate::errors::OrRaise;
-use crate::interrupt::interruptible;
+use crate::interrupt::{Watch, interruptible};
 use crate::sources::{GivenDates, PyRejects, PySource, Raised, date_rules, finish};
 use idmatch_model::SeenAt;
-use idmatch_store::{Ingest, ObservationSource, Result, now};
+use idmatch_store::{Ingest, ObservationSource, Result, Unit, now};
 use pyo3::prelude::*;
-use std::sync::atomic::AtomicBool;
 
 /// Rows read, rows rejected, bytes of the identifiers of good rows, and the first of these as
 /// (id, partner_id, milliseconds).
@@ -26,12 +25,14 @@ pub(crate) fn judge(
     let dates = date_rules(dates).or_raise(py)?;
     let (iterator, raised) = (sources.try_iter()?.unbind(), Raised::default());
     let mut rejects = PyRejects::new(on_rejects, raised.clone());
-    let run = |stop: &AtomicBool| -> Result<Judged> {
-        let mut source = PySource::new(iterator, raised.clone(), stop);
+    let run = |watch: &Watch| -> Result<Judged> {
+        let call = watch.call();
+        let mut source = PySource::new(iterator, raised.clone(), watch.stop());
         let ingest = Ingest::new(strict, now(), &mut rejects).with_dates(dates);
         let (mut bytes, mut first) = (0, Vec::new());
         let judged = ingest.judged(&mut source);
         while let Some(rows) = judged.next_batch()? {
+            call.report("read", rows.len() as u64, Unit::Rows)?;
             let pairs = rows.ids.iter().zip(rows.partner_ids.iter());
             for ((id, partner_id), seen_at) in pairs.zip(&rows.seen_at) {
                 bytes += (id.len() + partner_id.len()) as u64;
@@ -43,7 +44,7 @@ pub(crate) fn judge(
         drop(judged);
         Ok((ingest.rows(), ingest.rejected(), bytes, first))
     };
-    let judged = interruptible(py, |stop| run(stop))?;
+    let judged = interruptible(py, run)?;
     finish(py, judged, &raised)
 }
 

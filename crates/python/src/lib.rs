@@ -13,6 +13,7 @@ mod judge;
 mod matches;
 mod outputs;
 mod place;
+mod progress;
 mod rows;
 mod scans;
 mod sessions;
@@ -37,6 +38,8 @@ mod _core {
     use crate::judge::judge;
     #[pymodule_export]
     use crate::matches::{Match, match_chain, match_population};
+    #[pymodule_export]
+    use crate::progress::report_to;
     #[pymodule_export]
     use crate::rows::Rows;
     #[pymodule_export]

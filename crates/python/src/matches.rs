@@ -247,7 +247,7 @@ pub(crate) fn match_population(
     let matched = if short && !table.place().is_remote {
         uninterrupted(py, || run(&Call::default(), &AtomicBool::new(false)))?
     } else {
-        interruptible(py, |stop| run(&Call::default().cancelled_by(stop), stop))?
+        interruptible(py, |watch| run(&watch.call(), watch.stop()))?
     };
     let matched = finish(py, matched, &raised)?.into();
     Ok(Match { matched: Matched::Pairs(Pairs { matched, by: query.by }), timings })
@@ -272,11 +272,11 @@ pub(crate) fn match_chain(
     let options = JoinOptions { keep_unmatched, with_hops };
     let (iterator, raised) = (sources.try_iter()?.unbind(), Raised::default());
     let timings = Arc::new(Timings::new(true));
-    let joined = interruptible(py, |stop| {
-        let call = Call::default().cancelled_by(stop).timed(&timings);
+    let joined = interruptible(py, |watch| {
+        let call = watch.call().timed(&timings);
         timings.run(|| {
             let hops = open_all(reader, queries, &call)?;
-            let mut source = PySource::new(iterator, raised.clone(), stop);
+            let mut source = PySource::new(iterator, raised.clone(), watch.stop());
             join(&mut source, hops, options, &call)
         })
     })?;

@@ -1,6 +1,7 @@
 //! Where a table of Python is: in which store, and in which snapshot. Must not know its questions.
 
 use crate::errors::closed;
+use crate::interrupt::Watch;
 use idmatch_model::TableId;
 use idmatch_store::{Call, Error, ErrorKind, Result};
 use pyo3::prelude::*;
@@ -18,16 +19,23 @@ pub(crate) struct Place {
     pub(crate) is_remote: bool,
     /// How long a write waits while another process writes the store.
     pub(crate) writer_wait: Duration,
+    /// Whether Python shows progress; none where that depends on where it runs.
+    pub(crate) progress: Option<bool>,
 }
 
 impl Place {
     pub(crate) fn new(path: String, is_remote: bool, writer_wait: Duration) -> Place {
-        Place { path, is_closed: Arc::default(), is_remote, writer_wait }
+        Place { path, is_closed: Arc::default(), is_remote, writer_wait, progress: None }
+    }
+
+    /// The same, which shows progress or not.
+    pub(crate) fn showing(self, progress: Option<bool>) -> Place {
+        Place { progress, ..self }
     }
 
     /// A call that Ctrl-C can stop.
-    pub(crate) fn call(&self, stop: &Arc<AtomicBool>) -> Call {
-        Call::default().cancelled_by(stop).waiting_for_writer(self.writer_wait)
+    pub(crate) fn call(&self, watch: &Watch) -> Call {
+        watch.call().waiting_for_writer(self.writer_wait)
     }
 
     /// Raises InvalidArgument after the store was closed.

@@ -4,7 +4,7 @@
 //! Must not know where they come from.
 
 use crate::errors::OrRaise;
-use crate::interrupt::{StoppingSink, interruptible, uninterrupted};
+use crate::interrupt::{StoppingSink, Watch, interruptible, uninterrupted};
 use crate::outputs::{self, Cut};
 use crate::stream::{BatchStream, Send as SendBatch};
 use arrow_schema::SchemaRef;
@@ -12,7 +12,6 @@ use idmatch_store::{Call, MatchSink, Result};
 use pyo3::prelude::*;
 use pyo3_arrow::{PyRecordBatchReader, PyTable};
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Fewer rows are read before a check for Ctrl-C would come.
@@ -39,8 +38,8 @@ impl Rows {
         Rows(Arc::new(source))
     }
 
-    fn write_to(&self, sink: &dyn MatchSink, stop: &Arc<AtomicBool>) -> Result<()> {
-        self.0.write(&StoppingSink { sink, stop }, &Call::default().cancelled_by(stop))
+    fn write_to(&self, sink: &dyn MatchSink, call: &Call) -> Result<()> {
+        self.0.write(&StoppingSink { sink, call }, call)
     }
 }
 
@@ -54,19 +53,19 @@ impl Rows {
 
     /// All of them as one table.
     fn to_arrow<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let collect = |stop: &Arc<AtomicBool>| {
+        let collect = |call: &Call| {
             let batches = Mutex::new(Vec::new());
             let take = |batch| {
                 batches.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
                 Ok(())
             };
-            self.write_to(&take, stop)?;
+            self.write_to(&take, call)?;
             Ok(batches.into_inner().unwrap_or_else(PoisonError::into_inner))
         };
         let batches: Result<_> = if self.0.count().is_some_and(|rows| rows < SHORT_ROWS) {
-            uninterrupted(py, || collect(&Arc::default()))?
+            uninterrupted(py, || collect(&Call::default()))?
         } else {
-            interruptible(py, collect)?
+            interruptible(py, |watch| collect(&watch.call()))?
         };
         PyTable::try_new(batches.or_raise(py)?, self.0.schema())?.into_pyarrow(py)
     }
@@ -80,8 +79,9 @@ impl Rows {
         compression: &str,
     ) -> PyResult<()> {
         let format = outputs::Format::of(format, compression).or_raise(py)?;
-        interruptible(py, |stop| {
-            outputs::write(&path, format, &self.0.schema(), |sink| self.write_to(sink, stop))
+        interruptible(py, |watch: &Watch| {
+            let send = |sink: &dyn MatchSink| self.write_to(sink, &watch.call());
+            outputs::write(&path, format, &self.0.schema(), send)
         })?
         .or_raise(py)
     }
@@ -101,8 +101,8 @@ impl Rows {
     ) -> PyResult<()> {
         let format = outputs::Format::of(format, compression).or_raise(py)?;
         let cut = Cut { by, max_rows: max_rows.unwrap_or(usize::MAX), ending };
-        interruptible(py, |stop| {
-            let send = |sink: &dyn MatchSink| self.write_to(sink, stop);
+        interruptible(py, |watch: &Watch| {
+            let send = |sink: &dyn MatchSink| self.write_to(sink, &watch.call());
             outputs::write_folder(&path, format, &cut, &self.0.schema(), send)
         })?
         .or_raise(py)

@@ -33,9 +33,9 @@ pub(crate) fn begin(
     let (place, table) = (table.place().clone(), table.written(py)?);
     let key = key.map(WriteKey::new).transpose().or_raise(py)?;
     let kind = if replace { WriteKind::Replace } else { WriteKind::Add };
-    let session = interruptible(py, |stop| {
+    let session = interruptible(py, |watch| {
         let write = NewWrite { table: TableId(0), kind, key, sources, keeps_lock };
-        table.with_call(place.call(stop)).begin(write)
+        table.with_call(place.call(watch)).begin(write)
     })?;
     let session = Mutex::new(Some(session.or_raise(py)?.into()));
     Ok(Session { session, parts: Mutex::default(), place })
@@ -68,9 +68,9 @@ impl Session {
         let (session, dates) = (self.open(py)?, date_rules(dates).or_raise(py)?);
         let (iterator, raised) = (sources.try_iter()?.unbind(), Raised::default());
         let mut rejects = PyRejects::new(on_rejects, raised.clone());
-        let staged = interruptible(py, |stop| {
-            let call = Call::default().cancelled_by(stop);
-            let mut source = PySource::new(iterator, raised.clone(), stop);
+        let staged = interruptible(py, |watch| {
+            let call = watch.call();
+            let mut source = PySource::new(iterator, raised.clone(), watch.stop());
             let ingest = Ingest::new(strict, now(), &mut rejects).with_dates(dates);
             let part = session.stage(&ingest.judged(&mut source), &call)?;
             Ok((part, ingest.rows(), ingest.rejected()))
@@ -89,7 +89,7 @@ impl Session {
             part.rejected += rejected;
         }
         let commit = |call: Call| session.commit(&parts, &call);
-        let done = interruptible(py, |stop| commit(self.place.call(stop)))?;
+        let done = interruptible(py, |watch| commit(self.place.call(watch)))?;
         let outcome = done.or_raise(py)?;
         Ok((outcome.rows, outcome.rejected))
     }

@@ -1,7 +1,7 @@
 //! The class `Store` of Python, in a directory or on servers, and the recovery of a directory.
 
 use crate::errors::{OrRaise, closed, raise};
-use crate::interrupt::{interruptible, uninterrupted};
+use crate::interrupt::{Watch, interruptible, uninterrupted};
 use crate::place::Place;
 use crate::snapshots::Snapshot;
 use crate::tables::Table;
@@ -27,7 +27,7 @@ pub(crate) struct Store {
 
 /// Opens the store in a folder.
 #[pyfunction]
-#[pyo3(signature = (path, interval_millis, memtable_bytes, writer_wait_millis, read_only))]
+#[pyo3(signature = (path, interval_millis, memtable_bytes, writer_wait_millis, read_only, progress))]
 pub(crate) fn open_store(
     py: Python<'_>,
     path: String,
@@ -35,6 +35,7 @@ pub(crate) fn open_store(
     memtable_bytes: Option<usize>,
     writer_wait_millis: u64,
     read_only: bool,
+    progress: Option<bool>,
 ) -> PyResult<Store> {
     let mut limits = MemoryLimits::default();
     limits.memtable_bytes = memtable_bytes.unwrap_or(limits.memtable_bytes);
@@ -44,7 +45,7 @@ pub(crate) fn open_store(
         store.set_durability(Durability::Interval(Duration::from_millis(millis)));
     }
     let place = Place::new(path, false, Duration::from_millis(writer_wait_millis));
-    Ok(Store::new(place, shared(store, read_only)))
+    Ok(Store::new(place.showing(progress), shared(store, read_only)))
 }
 
 fn shared(
@@ -56,11 +57,18 @@ fn shared(
 
 /// Opens the store on the servers of an address.
 #[pyfunction]
-pub(crate) fn open_servers(py: Python<'_>, address: &str, read_only: bool) -> PyResult<Store> {
+#[pyo3(signature = (address, read_only, progress))]
+pub(crate) fn open_servers(
+    py: Python<'_>,
+    address: &str,
+    read_only: bool,
+    progress: Option<bool>,
+) -> PyResult<Store> {
     let settings = settings(address).or_raise(py)?;
     let path = settings.shown();
     let store = uninterrupted(py, || CqlStore::open(settings))?.or_raise(py)?;
-    Ok(Store::new(Place::new(path, true, Duration::ZERO), shared(store, read_only)))
+    let place = Place::new(path, true, Duration::ZERO).showing(progress);
+    Ok(Store::new(place, shared(store, read_only)))
 }
 
 /// The effective settings of an address, as (name, value, description).
@@ -92,7 +100,7 @@ pub(crate) fn restore(
     destination: PathBuf,
     verify: bool,
 ) -> PyResult<()> {
-    uninterrupted(py, || EngineStore::restore(&source, &destination, verify))?
+    interruptible(py, |watch| EngineStore::restore(&source, &destination, verify, &watch.call()))?
         .or_raise(py)
         .map(drop)
 }
@@ -111,8 +119,11 @@ pub(crate) fn recover(
     accept_loss: bool,
     accept_older: bool,
 ) -> PyResult<Vec<(String, String)>> {
-    let recover = || EngineStore::recover(Arc::new(OsDisk), &path, accept_loss, accept_older);
-    let findings = uninterrupted(py, recover)?.or_raise(py)?;
+    let recover = |watch: &Watch| {
+        let disk = Arc::new(OsDisk);
+        EngineStore::recover(disk, &path, (accept_loss, accept_older), &watch.call())
+    };
+    let findings = interruptible(py, recover)?.or_raise(py)?;
     Ok(findings.into_iter().map(|found| (found.place, found.problem)).collect())
 }
 
@@ -160,7 +171,7 @@ impl Store {
         work: impl FnOnce(&dyn idmatch_store::Store, &Call) -> Result<()> + Send,
     ) -> PyResult<()> {
         let store = self.open(py)?;
-        interruptible(py, |stop| work(store.as_ref(), &self.place.call(stop)))?.or_raise(py)
+        interruptible(py, |watch| work(store.as_ref(), &self.place.call(watch)))?.or_raise(py)
     }
 
     fn table_of(&self, table: idmatch_store::Table) -> Table {
@@ -173,6 +184,12 @@ impl Store {
     #[getter]
     fn is_closed(&self) -> bool {
         self.place.is_closed.load(Relaxed)
+    }
+
+    /// Whether progress is shown; none where that depends on where Python runs.
+    #[getter]
+    fn progress(&self) -> Option<bool> {
+        self.place.progress
     }
 
     /// Creates a table, or returns an existing one with the same options.

@@ -2,7 +2,7 @@
 
 use crate::answers;
 use crate::errors::{OrRaise, raise};
-use crate::interrupt::{interruptible, uninterrupted};
+use crate::interrupt::{Watch, interruptible, uninterrupted};
 use crate::place::{self, Frozen, Place};
 use crate::sources::{GivenDates, PyRejects, PySource, Raised, ReadSource, date_rules, finish};
 use crate::values::lookup;
@@ -15,7 +15,6 @@ use idmatch_store::{
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
-use pyo3::types::PyDict;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -62,7 +61,8 @@ impl Table {
         table: &idmatch_store::Table,
         work: impl FnOnce(&idmatch_store::Table, &AtomicBool) -> T + Send,
     ) -> PyResult<T> {
-        interruptible(py, |stop| work(&table.with_call(self.place.call(stop)), stop))
+        let run = |watch: &Watch| work(&table.with_call(self.place.call(watch)), watch.stop());
+        interruptible(py, run)
     }
 
     /// Where the table is.
@@ -129,6 +129,24 @@ impl Table {
     #[getter]
     fn is_remote(&self) -> bool {
         self.place.is_remote
+    }
+
+    /// Whether progress is shown; none where that depends on where Python runs.
+    #[getter]
+    fn progress(&self) -> Option<bool> {
+        self.place.progress
+    }
+
+    /// About how many rows and bytes there are, without reading any; none on servers.
+    #[getter]
+    fn size(&self, py: Python<'_>) -> PyResult<Option<(u64, u64)>> {
+        if self.place.is_remote {
+            return Ok(None);
+        }
+        let reader = self.reader(py)?;
+        let call = Call::default();
+        let stats = uninterrupted(py, || reader.open(&call)?.stats(&call))?.or_raise(py)?;
+        Ok(Some((stats.rows, stats.bytes)))
     }
 
     #[getter]
@@ -280,7 +298,7 @@ impl Table {
         let found = if keys.len() < SHORT_LOOKUP_KEYS && !self.place.is_remote {
             uninterrupted(py, || find(&Call::default()))?
         } else {
-            interruptible(py, |stop| find(&Call::default().cancelled_by(stop)))?
+            interruptible(py, |watch| find(&watch.call()))?
         };
         answers::into_lists(&found.or_raise(py)?).into_bound_py_any(py)
     }
@@ -324,8 +342,8 @@ impl Table {
     fn count(&self, py: Python<'_>, hidden_by: Option<&str>) -> PyResult<u64> {
         let reader = self.reader(py)?;
         let hidden_by = hidden_by.map(Period::parse).transpose().or_raise(py)?;
-        let counted = |stop: &Arc<AtomicBool>| {
-            let call = Call::default().cancelled_by(stop);
+        let counted = |watch: &Watch| {
+            let call = watch.call();
             count(&*reader.open(&call)?, hidden_by.as_ref(), &call)
         };
         interruptible(py, counted)?.or_raise(py)
@@ -356,29 +374,13 @@ impl Table {
     /// Figures about the table.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Stats<'py>> {
         let reader = self.reader(py)?;
-        let figures = |stop: &Arc<AtomicBool>| {
-            let call = Call::default().cancelled_by(stop);
+        let figures = |watch: &Watch| {
+            let call = watch.call();
             let table = reader.open(&call)?;
             Ok::<_, Error>((table.stats(&call)?, table.distinct(&call)?))
         };
         let (stats, distinct) = interruptible(py, figures)?.or_raise(py)?;
-        let shown = PyDict::new(py);
-        shown.set_item("oldest", py.None())?;
-        shown.set_item("newest", py.None())?;
-        shown.set_item("rows", stats.rows)?;
-        shown.set_item("ids", distinct.ids)?;
-        shown.set_item("partner_ids", distinct.partner_ids)?;
-        shown.set_item("pairs", distinct.pairs)?;
-        shown.set_item("is_exact", distinct.is_exact)?;
-        shown.set_item("bytes", stats.bytes)?;
-        shown.set_item("segments", stats.segments)?;
-        shown.set_item("memtable_rows", stats.memtable_rows)?;
-        shown.set_item("memtable_bytes", stats.memtable_bytes)?;
-        shown.set_item("pending_compaction_bytes", stats.pending_compaction_bytes)?;
-        shown.set_item("erasures", stats.erasures)?;
-        shown.set_item("expected_rows", stats.expected_rows)?;
         let [oldest, newest] = [stats.oldest, stats.newest].map(|at| at.map(SeenAt::millis_i64));
-        let class = py.import("idmatch._results")?.getattr("TableStats")?;
-        Ok((class.call((), Some(&shown))?, oldest, newest))
+        Ok((answers::into_stats(py, &stats, &distinct)?, oldest, newest))
     }
 }

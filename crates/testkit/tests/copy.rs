@@ -97,7 +97,7 @@ fn every_row_is_copied_once_and_compared() {
         let sums = told.clone();
         let call = Call::default().reporting(Arc::new(move |progress: Progress| {
             assert_eq!(progress.unit, Unit::Rows);
-            let stages = ["comparing", "copying"];
+            let stages = ["compare", "copy"];
             match stages.iter().position(|stage| *stage == progress.stage) {
                 Some(stage) => drop(sums[stage].fetch_add(progress.done, Relaxed)),
                 // That of the loads which the copy does.

@@ -99,7 +99,10 @@ def verify(options: Namespace) -> int:
     has_files = options.repair and not _store.is_address(options.store)
     recovered = (
         _store.recover(
-            options.store, accept_loss=options.accept_loss, accept_older=options.accept_older
+            options.store,
+            accept_loss=options.accept_loss,
+            accept_older=options.accept_older,
+            progress=True,
         )
         if has_files
         else []
@@ -195,7 +198,7 @@ def backup(options: Namespace) -> int:
 def restore(options: Namespace) -> int:
     """`idmatch restore`"""
     started = time.perf_counter()
-    _store.restore(options.source, options.store, verify=options.verify)
+    _store.restore(options.source, options.store, verify=options.verify, progress=True)
     verified = {"verified": options.verify}
     return _show_copied(options.source, options.store, started, options, verified)
 

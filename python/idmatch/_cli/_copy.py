@@ -11,7 +11,6 @@ from idmatch._store import Store
 from idmatch._table import Table
 
 from ._output import print_columns, print_json, warn
-from ._progress import counted
 from ._stores import open_existing
 
 _DONE = 0
@@ -49,16 +48,14 @@ def copy(options: Namespace) -> int:
 
 
 def _copy_one(table: Table, destination: Store, options: Namespace) -> CopyReport:
-    with counted(table.name) as on_progress:
-        return _copy.copy(
-            table._core,
-            destination._core,
-            options.name,
-            options.merge,
-            options.accept_lost_erasures,
-            options.portion,
-            on_progress,
-        )
+    return _copy.copy(
+        table._core,
+        destination._core,
+        options.name,
+        options.merge,
+        options.accept_lost_erasures,
+        options.portion,
+    )
 
 
 def _is_same(source: str, destination: str) -> bool:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from idmatch import _operations
 from idmatch._core import format_instant
 from idmatch._given import ROLES
+from idmatch._progress import Progress
 from idmatch._rejects import HEADER, MaxRejects
 from idmatch._sizes import show_size
 from idmatch._written import written
 
 from ._inputs import csv_of
 from ._output import detected_as_json, print_columns, print_json, say_read
-from ._progress import watched
 
 _DONE = 0
 _REJECTED_ROWS = 3
@@ -25,8 +25,8 @@ _DIRECTIONS = 2
 def dry_run(options: Namespace, columns: Sequence[str]) -> int:
     """Reads all rows, and shows the first ones as they would be stored or rejected."""
     how = written(options.date_format, options.tz, options.dated, csv_of(options))
-    with watched(options.files) as sources:
-        judged = _operations.judge(sources, columns, how, _SHOWN_ROWS)
+    with Progress(options.table, True).shown():
+        judged = _operations.judge(options.files, columns, how, _SHOWN_ROWS)
     report = judged.report
     rows = [(id, partner_id, format_instant(at)) for id, partner_id, at in judged.good]
     stored = report.rows - report.rejected

@@ -14,7 +14,6 @@ from idmatch._timings import timings_of
 
 from ._inputs import add_csv, csv_of, local_inputs, size
 from ._output import detected_as_json, print_columns, print_json, say_read, warn
-from ._progress import watched
 from ._stores import open_existing
 
 _DONE = 0
@@ -25,9 +24,9 @@ def match(options: argparse.Namespace) -> int:
     started = time.perf_counter()
     inputs = local_inputs([options.population]) if options.overwrite else []
     _check_outputs(options, options.unmatched, inputs)
-    with open_existing(options.store) as store, watched([options.population]) as sources:
+    with open_existing(options.store) as store:
         result = store.table(options.table).match(
-            sources,
+            options.population,
             column=options.column,
             by=side_of(options.by),
             pick=options.pick,

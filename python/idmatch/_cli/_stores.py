@@ -8,8 +8,11 @@ from idmatch._store import Store
 
 
 def open_existing(path: str, wait: str | None = None) -> Store:
-    """Opens a store; raises NotAStore for a missing directory instead of creating a store."""
-    store = _store.open(path, wait=wait)
+    """Opens a store that shows progress on a terminal.
+
+    Raises NotAStore for a missing directory instead of creating a store.
+    """
+    store = _store.open(path, wait=wait, progress=True)
     if not _store.is_address(path) and not os.path.isdir(path):
         raise NotAStore(f"there is no store at {path}; create or load a table to make one")
     return store

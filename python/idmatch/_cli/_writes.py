@@ -21,7 +21,6 @@ from ._catalog import make_table, new_table_told
 from ._dry_run import dry_run
 from ._inputs import csv_of
 from ._output import detected_as_json, print_json, say_read, warn
-from ._progress import watched
 from ._stores import open_existing
 
 _DONE = 0
@@ -36,7 +35,7 @@ def load(options: Namespace) -> int:
     if options.dry_run:
         return dry_run(options, columns)
     to = _rejects_to(options)
-    with _store.open(options.store, wait=options.wait) as store:
+    with _store.open(options.store, wait=options.wait, progress=True) as store:
         is_address = _store.is_address(options.store)
         expected_rows = options.expected_rows
         if is_address and expected_rows is None and options.table not in store.tables():
@@ -44,20 +43,17 @@ def load(options: Namespace) -> int:
 
             expected_rows = estimated_rows(options.files)
         table, is_new = _table_to_load(store, options, expected_rows)
-        with (
-            new_table_told(
-                table,
-                is_new,
-                options,
-                fails_empty=not is_address,
-                expected_rows=expected_rows if is_address else None,
-            ),
-            watched(options.files) as sources,
+        with new_table_told(
+            table,
+            is_new,
+            options,
+            fails_empty=not is_address,
+            expected_rows=expected_rows if is_address else None,
         ):
             check = _replacement_check(table) if options.replace and not options.force else None
             report = _operations.load(
                 table._core,
-                sources,
+                options.files,
                 columns,
                 options.strict,
                 to,
@@ -83,7 +79,9 @@ def upsert(options: Namespace) -> int:
     to = _rejects_to(options)
     if options.ack and (options.file != "-" or options.json):
         raise InvalidArgument("--ack is for FILE -, and writes JSON lines itself, without --json")
-    with _store.open(options.store, durability=options.durability, wait=options.wait) as store:
+    with _store.open(
+        options.store, durability=options.durability, wait=options.wait, progress=True
+    ) as store:
         table, is_new = _table_to_upsert(store, options)
         with new_table_told(table, is_new, options, fails_empty=False):
             report = _upsert_one(table, options) if one else _upsert(table, columns, to, options)
@@ -107,16 +105,15 @@ def erase(options: Namespace) -> int:
             raise InvalidArgument(
                 "name the columns of FILE: --columns ID,PARTNER_ID, or one of them"
             )
-        with watched([options.file]) as sources:
-            report = _operations.erase_from(
-                table._core,
-                sources,
-                columns,
-                millis_or_none(options.at),
-                options.strict,
-                _rejects_to(options),
-                csv_of(options),
-            )
+        report = _operations.erase_from(
+            table._core,
+            options.file,
+            columns,
+            millis_or_none(options.at),
+            options.strict,
+            _rejects_to(options),
+            csv_of(options),
+        )
         return _show_erased(report, options)
 
 
@@ -135,8 +132,7 @@ def _upsert(table: Table, columns: list[str], to: RejectsTo, options: Namespace)
             how,
             _acknowledge if options.ack else None,
         )
-    with watched([options.file]) as sources:
-        return _operations.upsert(table._core, sources, columns, options.strict, to, False, how)
+    return _operations.upsert(table._core, options.file, columns, options.strict, to, False, how)
 
 
 def _acknowledge(rows: int, through: int) -> None:

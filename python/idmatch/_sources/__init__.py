@@ -10,7 +10,7 @@ from idmatch._errors import InvalidArgument
 
 from ._byte_stream import ByteStream
 from ._columns import Wanted, with_constants
-from ._estimate import estimated_rows
+from ._estimate import estimated_rows, known_rows
 from ._files import File, find_files
 from ._first_rows import FirstRows
 from ._lists import RowNumbers
@@ -31,6 +31,7 @@ __all__ = [
     "are_short",
     "estimated_rows",
     "find",
+    "known_rows",
     "one_row",
     "watched",
     "with_constants",

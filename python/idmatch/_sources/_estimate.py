@@ -1,10 +1,12 @@
 """How many rows files have, without reading them."""
 
+import math
 from collections.abc import Sequence
 
 from ._columnar import footer_rows
 from ._files import File, find_files
-from ._source import reading
+from ._objects import ArrowObject
+from ._source import Source, reading
 
 # Bytes of a row of text: two identifiers and a date.
 _ROW_BYTES = 64
@@ -18,6 +20,24 @@ def estimated_rows(paths: Sequence[str]) -> int:
     Raises SourceError when a file cannot be read.
     """
     return sum(_rows(file) for path in paths for file in find_files(path))
+
+
+def known_rows(sources: Sequence[Source]) -> int | None:
+    """The rows of sources, as tables in memory and the footers of Parquet and ORC say.
+
+    None where others have to be read for that.
+    """
+    rows = 0.0
+    for source in sources:
+        match source:
+            case ArrowObject():
+                rows += source.rows
+            case File() if (kind := source.kind()) not in ("csv", "json"):
+                with reading(source.name):
+                    rows += footer_rows(kind, source.filesystem, source.path)
+            case _:
+                return None
+    return int(rows) if math.isfinite(rows) else None
 
 
 def _rows(file: File) -> int:

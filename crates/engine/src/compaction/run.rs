@@ -10,7 +10,7 @@ use crate::sync::Ordering::Relaxed;
 use crate::tombstones::RowRules;
 use crate::versions::FileNames;
 use idmatch_model::{SeenAt, Side};
-use idmatch_store::{Call, Error, ErrorKind, Result};
+use idmatch_store::{Call, Error, ErrorKind, Result, Unit};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -85,6 +85,7 @@ impl CompactionJob<'_> {
             segment.check_keys(&block)?;
             // One cursor for the block: its pages are verified once, not for every key.
             let mut rows = RowCursor::new(segment, block, 0..0);
+            let mut read = 0;
             for at in 0..block.keys {
                 let key = segment.key(&block, at)?;
                 // A block of a small segment spans several partitions.
@@ -92,6 +93,7 @@ impl CompactionJob<'_> {
                     continue;
                 }
                 rows = rows.moved_to(block.rows_of(at));
+                read += block.rows_of(at).len();
                 while let Some(seen_at) = rows.date()? {
                     if seen_at < self.oldest || segment.is_below_watermark(seen_at) {
                         break;
@@ -100,6 +102,7 @@ impl CompactionJob<'_> {
                     rows.advance();
                 }
             }
+            self.call.report("compact", read as u64, Unit::Rows)?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use crate::memtable::Commit;
 use crate::sync::Mutex;
 use crate::versions::TableVersion;
 use idmatch_model::{Keep, SeenAt, Side, Target, Window};
-use idmatch_store::{Call, Erased, Result};
+use idmatch_store::{Call, Erased, Result, Unit};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// An identifier that owns its bytes.
@@ -36,7 +36,7 @@ pub(crate) fn search(
     let files = Mutex::new(HashSet::new());
     let pairs = Mutex::new((Pairs::new(), Pairs::new()));
     cpu::for_each(cpu::count(), targets, |target| {
-        call.check()?;
+        call.report("erase", 1, Unit::Rows)?;
         let found = search.pairs_of(target)?;
         let mut pairs = pairs.lock();
         for (id, partner_id) in found {

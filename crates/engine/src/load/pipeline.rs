@@ -11,7 +11,7 @@ use crate::segment::{SegmentInfo, sorted};
 use crate::sync::Mutex;
 use crate::tombstones::RowRules;
 use idmatch_model::Side;
-use idmatch_store::{Call, ObservationSource, Result};
+use idmatch_store::{Call, ObservationSource, Result, Unit};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -113,7 +113,7 @@ fn write_segments(
             continue;
         };
         for chunk in chunks {
-            place.call.check()?;
+            place.call.report("sort", chunk.len() as u64, Unit::Bytes)?;
             if rows.len() + chunk.len() > place.limits.run_bytes {
                 write(&mut rows)?;
             }

@@ -40,7 +40,11 @@ pub(crate) struct Recovery<'a> {
 
 impl Recovery<'_> {
     /// See [`crate::EngineStore::recover`].
-    pub(crate) fn run(&self, accept_loss: bool, accept_older: bool) -> Result<Vec<Finding>> {
+    pub(crate) fn run(
+        &self,
+        (accept_loss, accept_older): (bool, bool),
+        call: &Call,
+    ) -> Result<Vec<Finding>> {
         // Where there is no store, opening it says so.
         if !self.versions.published()?.is_published() {
             return Ok(Vec::new());
@@ -89,14 +93,8 @@ impl Recovery<'_> {
                 let mut made = Vec::new();
                 for (id, missing) in &damage.tables {
                     let table = self.versions.table_of(&version, *id)?;
-                    let (segments, rows) = rewrite(
-                        self.versions,
-                        names,
-                        table,
-                        *missing,
-                        accept_loss,
-                        &Call::default(),
-                    )?;
+                    let (segments, rows) =
+                        rewrite(self.versions, names, table, *missing, accept_loss, call)?;
                     made.push((*id, segments));
                     if rows > 0 {
                         lost.push((table.name().clone(), rows));

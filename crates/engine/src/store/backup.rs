@@ -8,7 +8,7 @@ use crate::versions::{
     CopyKind, CopyOf, JOURNAL, JournalPosition, JournalPositions, LOCK, Manifest, SEGMENTS,
     Version, foreign_file,
 };
-use idmatch_store::{Call, Error, ErrorKind, Result, now};
+use idmatch_store::{Call, Error, ErrorKind, Result, Unit, now};
 use std::io;
 use std::path::Path;
 
@@ -93,10 +93,10 @@ impl Owners {
             for file in version.manifest.files() {
                 call.check()?;
                 let (from, to) = (self.versions.segments().join(file), segments.join(file));
-                self.versions
-                    .disk
-                    .link_or_copy(&from, &to)
-                    .map_err(|e| io_error("copy to", &to, e))?;
+                let disk = &*self.versions.disk;
+                let copy = || disk.link_or_copy(&from, &to).and_then(|()| disk.len(&to));
+                let bytes = copy().map_err(|e| io_error("copy to", &to, e))?;
+                call.report("back up", bytes, Unit::Bytes)?;
             }
             self.versions.disk.sync_dir(&segments).map_err(|e| io_error("sync", &segments, e))?;
             manifest.publish(&*self.versions.disk, destination)

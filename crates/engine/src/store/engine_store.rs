@@ -83,16 +83,17 @@ impl EngineStore {
     ///
     /// # Errors
     /// `Corrupt`, and nothing changes, if something would be lost and that is not accepted, or if
-    /// the manifest or a tombstone file is damaged; `Busy` while another process writes.
+    /// the manifest or a tombstone file is damaged; `Busy` while another process writes; `Cancelled`, and
+    /// nothing changes.
     pub fn recover(
         disk: Arc<dyn Disk>,
         root: &Path,
-        accept_loss: bool,
-        accept_older: bool,
+        (accept_loss, accept_older): (bool, bool),
+        call: &Call,
     ) -> Result<Vec<Finding>> {
         let versions = Arc::new(VersionSet::unopened(disk, root, MemoryLimits::default()));
         let lock = WriterLock::new(versions.clone());
-        Recovery { versions: &versions, lock: &lock }.run(accept_loss, accept_older)
+        Recovery { versions: &versions, lock: &lock }.run((accept_loss, accept_older), call)
     }
 
     /// Copies a backup to an empty place, and opens it. With `verify`, every checksum of the backup is
@@ -101,12 +102,17 @@ impl EngineStore {
     ///
     /// # Errors
     /// Those of [`EngineStore::open`] for the backup; `InvalidArgument` if the place is taken; `Corrupt`,
-    /// and nothing is copied, if a file of the backup is damaged.
-    pub fn restore(source: &Path, destination: &Path, verify: bool) -> Result<EngineStore> {
+    /// and nothing is copied, if a file of the backup is damaged; `Cancelled`, and nothing is left there.
+    pub fn restore(
+        source: &Path,
+        destination: &Path,
+        verify: bool,
+        call: &Call,
+    ) -> Result<EngineStore> {
         let backup = EngineStore::open(source)?;
         if verify {
             let versions = &backup.owners.versions;
-            let findings = verify_files(versions, &versions.current(), &Call::default())?;
+            let findings = verify_files(versions, &versions.current(), call)?;
             if let Some(first) = findings.first() {
                 let (damaged, problem) = (findings.len(), &first.problem);
                 let text = format!(
@@ -117,7 +123,7 @@ impl EngineStore {
                 return Err(Error::new(ErrorKind::Corrupt, text).with_fields(place));
             }
         }
-        backup.owners.backup(destination, None, &Call::default())?;
+        backup.owners.backup(destination, None, call)?;
         EngineStore::open(destination)
     }
 }

@@ -18,7 +18,7 @@ use crate::sync::Ordering::{AcqRel, Relaxed, Release};
 use crate::sync::{self, AtomicBool, Condvar, Rank, RankedMutex};
 use crate::versions::{JournalPositions, MemtableSet, Version, VersionSet};
 use crate::writer_lock::WriterLock;
-use idmatch_store::{Call, Durability, Error, ErrorKind, ObservationSource, Result};
+use idmatch_store::{Call, Durability, Error, ErrorKind, ObservationSource, Result, Unit};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -90,7 +90,7 @@ impl WritePath {
         let mut batch = empty();
         let (mut id_packer, mut partner_packer) = (Packer::default(), Packer::default());
         while let Some(next) = source.next_batch()? {
-            call.check()?;
+            call.report("upsert", next.len() as u64, Unit::Rows)?;
             let pairs = next.ids.iter().zip(next.partner_ids.iter());
             for ((id, partner_id), seen_at) in pairs.zip(&next.seen_at) {
                 let (id, partner_id) = (id_packer.pack(id), partner_packer.pack(partner_id));

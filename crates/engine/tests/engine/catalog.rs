@@ -123,7 +123,7 @@ fn erasures_outlive_tables_and_go_with_names() {
     let other = tempfile::tempdir().unwrap();
     let (backup, restored) = (other.path().join("backup"), other.path().join("restored"));
     store.backup(&backup, &call).unwrap();
-    let restored = EngineStore::restore(&backup, &restored, true).unwrap();
+    let restored = EngineStore::restore(&backup, &restored, true, &Call::default()).unwrap();
     let b = create(&restored, "b", Keep::Last).unwrap();
     load(&b, &mut rows(0..4)).unwrap();
     assert_eq!(count(&b, 0..4), 1);

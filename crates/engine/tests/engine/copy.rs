@@ -97,7 +97,7 @@ fn a_copy_that_ended_early_goes_on_where_it_was() {
     let cancelled = Arc::new(AtomicBool::new(false));
     let cancel = cancelled.clone();
     let interrupted = move |progress: Progress| {
-        if progress.stage == "copying" && read.fetch_add(progress.done, Relaxed) > ROWS * 3 / 4 {
+        if progress.stage == "copy" && read.fetch_add(progress.done, Relaxed) > ROWS * 3 / 4 {
             // What was read is enough for some batches: the first of them comes.
             let copied = || destination.table(&name("copied")).unwrap();
             while copied().stats().unwrap().rows == 0 {
@@ -133,7 +133,7 @@ fn what_is_written_and_erased_meanwhile_makes_no_copy_wrong() {
     let was_told = AtomicU64::new(0);
     let (written, written_late) = (source.clone(), late.clone());
     let meanwhile = move |progress: Progress| {
-        if progress.stage == "copying" && was_told.fetch_add(1, Relaxed) == 0 {
+        if progress.stage == "copy" && was_told.fetch_add(1, Relaxed) == 0 {
             let late = std::slice::from_ref(&written_late);
             upsert(&written, &mut Batches::of_rows(late, 1)).unwrap();
             erase(&written, &[Target::Id("id-5".into())], 1_000_000).unwrap();

@@ -283,9 +283,10 @@ fn a_manifest_that_names_a_file_elsewhere_or_twice_is_refused() {
         write_table(&root, "t", &json);
         let before = files(&root);
         let copy = dir.path().join("copy");
-        for refused in
-            [EngineStore::open(&root).map(drop), EngineStore::restore(&root, &copy, true).map(drop)]
-        {
+        for refused in [
+            EngineStore::open(&root).map(drop),
+            EngineStore::restore(&root, &copy, true, &Call::default()).map(drop),
+        ] {
             let error = refused.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Corrupt, "{name}: {error}");
             assert!(error.to_string().contains(&name), "{error}");
@@ -302,7 +303,7 @@ fn a_damaged_backup_is_not_restored() {
     let dir = tempfile::tempdir().unwrap();
     let backup = dir.path().join("backup");
     EngineStore::open(&original.root).unwrap().backup(&backup, &Call::default()).unwrap();
-    EngineStore::restore(&backup, &dir.path().join("whole"), true).unwrap();
+    EngineStore::restore(&backup, &dir.path().join("whole"), true, &Call::default()).unwrap();
     for (at, file) in files(&backup).into_iter().skip(1).enumerate() {
         // Not in place: the file may be a hard link to one of the store.
         let whole = std::fs::read(&file).unwrap();
@@ -312,11 +313,11 @@ fn a_damaged_backup_is_not_restored() {
         std::fs::remove_file(&file).unwrap();
         std::fs::write(&file, bytes).unwrap();
         let again = dir.path().join(format!("again-{at}"));
-        let error = EngineStore::restore(&backup, &again, true).unwrap_err();
+        let error = EngineStore::restore(&backup, &again, true, &Call::default()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt, "{}: {error}", file.display());
         assert_eq!(Path::new(damaged_place(&error).0), file);
         assert!(!again.exists(), "{}", file.display());
         std::fs::write(&file, whole).unwrap();
     }
-    EngineStore::restore(&backup, &dir.path().join("repaired"), true).unwrap();
+    EngineStore::restore(&backup, &dir.path().join("repaired"), true, &Call::default()).unwrap();
 }

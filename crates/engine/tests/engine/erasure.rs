@@ -119,7 +119,7 @@ fn a_backup_and_a_reopened_store_remember() {
     let backup = dir.path().join("backup");
     store.backup(&backup, &Call::default()).unwrap();
     store.end_writing().unwrap();
-    EngineStore::restore(&backup, &dir.path().join("restored"), true).unwrap();
+    EngineStore::restore(&backup, &dir.path().join("restored"), true, &Call::default()).unwrap();
     for place in ["store", "backup", "restored"] {
         let store = open(&dir.path().join(place));
         let table = store.table(&name("t")).unwrap();

@@ -177,7 +177,7 @@ fn a_version_is_the_same_until_something_is_written() {
     }
     store.backup(&backup, &Call::default()).unwrap();
     let now = version(&store);
-    let restored = EngineStore::restore(&backup, &restored, true).unwrap();
+    let restored = EngineStore::restore(&backup, &restored, true, &Call::default()).unwrap();
     let there = [&EngineStore::open(&backup).unwrap(), &restored].map(version);
     assert!(there[0] != there[1] && !there.contains(&now), "{there:?} {now:?}");
     assert!(there.iter().all(|version| !versions.contains(version)));

@@ -8,7 +8,7 @@ use crate::common::{
 use idmatch_engine::EngineStore;
 use idmatch_engine::disk::OsDisk;
 use idmatch_model::{Keep, Pick, Side, Window};
-use idmatch_store::{ErrorKind, Finding, MatchQuery, OpenTables};
+use idmatch_store::{Call, ErrorKind, Finding, MatchQuery, OpenTables};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -105,7 +105,8 @@ fn an_older_manifest_stops_writers_and_readers_delete_nothing() {
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
     assert!(error.to_string().contains("older MANIFEST"), "{error}");
     assert_eq!(damaged_place(&error), (root.join("MANIFEST").to_str().unwrap(), None));
-    let recover = |accept| EngineStore::recover(Arc::new(OsDisk), root, false, accept);
+    let recover =
+        |accept| EngineStore::recover(Arc::new(OsDisk), root, (false, accept), &Call::default());
     assert_eq!(recover(false).unwrap_err().kind(), ErrorKind::Corrupt);
     assert_eq!(files(root), before, "nothing was removed");
 
@@ -299,7 +300,8 @@ fn an_older_manifest_that_needs_lost_segments_is_refused_with_all_files_kept() {
     fs::write(root.join("MANIFEST"), &old_manifest).unwrap();
     fs::write(&old_table, &old_bytes).unwrap();
     let before = files(root);
-    let refused = EngineStore::recover(Arc::new(OsDisk), root, false, true).unwrap_err();
+    let refused =
+        EngineStore::recover(Arc::new(OsDisk), root, (false, true), &Call::default()).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Corrupt, "{refused}");
     assert_eq!(files(root), before);
     fs::write(root.join("MANIFEST"), &new).unwrap();

@@ -3,7 +3,7 @@
 use crate::common::{Batches, HookedDisk, Hooks, create, load, name, rows_of_all_kinds};
 use idmatch_engine::EngineStore;
 use idmatch_model::Keep;
-use idmatch_store::{Error, ErrorFields, ErrorKind, OpenTables};
+use idmatch_store::{Call, Error, ErrorFields, ErrorKind, OpenTables};
 use std::sync::Arc;
 
 /// Says that files are on NFS.
@@ -38,8 +38,13 @@ fn a_store_on_a_network_file_system_can_be_read_and_not_written() {
     assert!(table.last_seen(&rows[0].0, &rows[0].1).unwrap().is_some());
     assert_refused(&load(&table, &mut Batches::of_rows(&rows, 50)).unwrap_err());
     assert_refused(&table.compact().unwrap_err());
-    let refused =
-        EngineStore::recover(Arc::new(HookedDisk(OnNetwork)), &root, false, false).unwrap_err();
+    let refused = EngineStore::recover(
+        Arc::new(HookedDisk(OnNetwork)),
+        &root,
+        (false, false),
+        &Call::default(),
+    )
+    .unwrap_err();
     assert_refused(&refused);
 
     let store = EngineStore::open_on(Arc::new(HookedDisk(OnNetwork)), &new).unwrap();

@@ -35,7 +35,7 @@ fn original(root: &Path) -> (MemoryStore, Vec<Row>) {
 }
 
 fn recover(root: &Path, accept_loss: bool) -> Result<Vec<Finding>> {
-    EngineStore::recover(Arc::new(OsDisk), root, accept_loss, false)
+    EngineStore::recover(Arc::new(OsDisk), root, (accept_loss, false), &Call::default())
 }
 
 fn answers(store: &dyn OpenTables, rows: &[Row]) -> Vec<Vec<Row>> {
@@ -294,7 +294,7 @@ fn failed_recovery_can_be_repeated() {
         let root = dir.path().join(format!("at-{at}"));
         copy_store(&whole, &root);
         let disk = Arc::new(FaultyDisk::new(at..at + 1, Fault::Error(io::ErrorKind::StorageFull)));
-        EngineStore::recover(disk.clone(), &root, false, false).ok();
+        EngineStore::recover(disk.clone(), &root, (false, false), &Call::default()).ok();
         recover(&root, false).unwrap();
         assert_whole(&root, &reference, &rows, &format!("operation {at}"));
         std::fs::remove_dir_all(&root).unwrap();

@@ -26,7 +26,7 @@ fn a_reader_of_a_store_that_was_restored_meanwhile_removes_no_file_of_it() {
         }
 
         std::fs::remove_dir_all(&root).unwrap();
-        let restored = EngineStore::restore(&backup, &root, false).unwrap();
+        let restored = EngineStore::restore(&backup, &root, false, &Call::default()).unwrap();
         let files = listed(&root.join("segments"));
         drop(snapshot);
         // A thread may remove files.

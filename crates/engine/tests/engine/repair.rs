@@ -116,7 +116,12 @@ fn stored_rows_are_repaired_recovered_and_copied_whatever_the_clock() {
     assert!(answers(&store, &rows) == right, "repaired");
 
     std::fs::remove_file(&segments(&recovered, 1)[0]).unwrap();
-    assert_eq!(EngineStore::recover(Arc::new(OsDisk), &recovered, false, false).unwrap().len(), 1);
+    assert_eq!(
+        EngineStore::recover(Arc::new(OsDisk), &recovered, (false, false), &Call::default())
+            .unwrap()
+            .len(),
+        1
+    );
     assert!(answers(&EngineStore::open(&recovered).unwrap(), &rows) == right, "recovered");
 
     let copied = EngineStore::open(&dir.path().join("copied")).unwrap();

@@ -217,7 +217,7 @@ impl Soak<'_> {
                     let backup = open(&copy, random);
                     self.check_all(number, &least[number], &backup.table(&name(table)).unwrap());
                 }
-                let restored = EngineStore::restore(&copy, &again, true).unwrap();
+                let restored = EngineStore::restore(&copy, &again, true, &Call::default()).unwrap();
                 let table = restored.table(&name(TABLES[number].0)).unwrap();
                 assert_eq!(table.verify().unwrap(), []);
                 drop((table, restored));

@@ -213,7 +213,7 @@ impl Lane<'_> {
 impl MatchLane for Lane<'_> {
     fn push(&mut self, batch: RecordBatch) -> Result<()> {
         let Summation { division, call, .. } = self.sink.summation;
-        let stage = if self.forward.is_some() { "copying" } else { "comparing" };
+        let stage = if self.forward.is_some() { "copy" } else { "compare" };
         call.report(stage, batch.num_rows() as u64, Unit::Rows)?;
         {
             let columns = columns(&batch);
