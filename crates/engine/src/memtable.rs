@@ -17,7 +17,7 @@ use crate::sync::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::sync::{RwLock, RwLockReadGuard};
 use crate::tombstones::RowRules;
 use idmatch_model::{SeenAt, Side};
-use idmatch_store::Result;
+use idmatch_store::{Call, Result};
 use std::path::Path;
 
 /// The number of a commit. Ever larger, also across processes.
@@ -185,7 +185,8 @@ fn segment(
     if found.is_empty() {
         return Ok(None);
     }
-    let sorted = sorted(found, row_rules, side, HashPartition::BITS, partition.first_hash())?;
+    let prefix = (HashPartition::BITS, partition.first_hash());
+    let sorted = sorted(found, row_rules, side, prefix, &Call::default())?;
     sorted.in_memory(Path::new("(memtable)"))
 }
 

@@ -80,8 +80,9 @@ impl Rows {
     ) -> PyResult<()> {
         let format = outputs::Format::of(format, compression).or_raise(py)?;
         interruptible(py, |watch: &Watch| {
-            let send = |sink: &dyn MatchSink| self.write_to(sink, &watch.call());
-            outputs::write(&path, format, &self.0.schema(), send)
+            let call = watch.call();
+            let send = |sink: &dyn MatchSink| self.write_to(sink, &call);
+            outputs::write(&path, format, &self.0.schema(), &call, send)
         })?
         .or_raise(py)
     }
@@ -102,8 +103,9 @@ impl Rows {
         let format = outputs::Format::of(format, compression).or_raise(py)?;
         let cut = Cut { by, max_rows: max_rows.unwrap_or(usize::MAX), ending };
         interruptible(py, |watch: &Watch| {
-            let send = |sink: &dyn MatchSink| self.write_to(sink, &watch.call());
-            outputs::write_folder(&path, format, &cut, &self.0.schema(), send)
+            let call = watch.call();
+            let send = |sink: &dyn MatchSink| self.write_to(sink, &call);
+            outputs::write_folder(&path, format, &cut, &self.0.schema(), &call, send)
         })?
         .or_raise(py)
     }

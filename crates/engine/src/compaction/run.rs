@@ -46,7 +46,7 @@ pub(crate) fn run(
             if found.is_empty() {
                 return Ok(());
             }
-            let segment = sorted(found, job.row_rules, side, prefix_bits, prefix)?;
+            let segment = sorted(found, job.row_rules, side, (prefix_bits, prefix), job.call)?;
             let path = job.folder.join(job.names.take());
             written.extend(segment.finish(job.disk, &path, job.row_rules.table)?);
             found.clear();

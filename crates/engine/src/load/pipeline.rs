@@ -102,7 +102,7 @@ fn write_segments(
             return Ok(());
         }
         let path = (place.new_path)();
-        let segment = sorted(rows, row_rules, side, prefix_bits, prefix)?;
+        let segment = sorted(rows, row_rules, side, (prefix_bits, prefix), place.call)?;
         written.extend(segment.finish(place.disk, &path, row_rules.table)?);
         rows.clear();
         Ok(())

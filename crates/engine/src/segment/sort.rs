@@ -6,11 +6,14 @@ use crate::encoding::HashSeed;
 use crate::encoding::rows::{self, Row};
 use crate::tombstones::RowRules;
 use idmatch_model::{Keep, Side};
-use idmatch_store::{Error, ErrorKind, Result};
+use idmatch_store::{Call, Error, ErrorKind, Result};
 use std::cmp::Ordering;
 
 /// How many rows ahead the next ones are prefetched.
 const PREFETCH_AHEAD_ROWS: usize = 12;
+
+/// Keys that are sorted between two checks of the call: less than 10 ms.
+const KEYS_BETWEEN_CHECKS: usize = 1 << 14;
 
 /// A row: the hash of its key, and its offset.
 #[derive(Clone, Copy)]
@@ -21,12 +24,15 @@ struct Entry {
 
 /// Sorts rows whose key hashes all have this prefix into a segment: each pair or observation once, and no
 /// erased row. All segments are made here.
+///
+/// # Errors
+/// `Cancelled`.
 pub(crate) fn sorted(
     rows: &[u8],
     row_rules: &RowRules,
     side: Side,
-    prefix_bits: u8,
-    prefix: u64,
+    (prefix_bits, prefix): (u8, u64),
+    call: &Call,
 ) -> Result<SegmentBuilder> {
     let mut entries = entries(rows, row_rules.seed)?;
     // The 32 bits after the prefix order all but a few rows; those are ordered one by one below.
@@ -35,8 +41,12 @@ pub(crate) fn sorted(
     let mut segment =
         SegmentBuilder::new((side, row_rules.seed), prefix_bits, prefix, entries.len() as u64);
     let mut group = Vec::new();
-    let mut rest = entries.as_slice();
+    let (mut rest, mut keys) = (entries.as_slice(), 0usize);
     while let Some(first) = rest.first() {
+        if keys.is_multiple_of(KEYS_BETWEEN_CHECKS) {
+            call.check()?;
+        }
+        keys += 1;
         if let Some(ahead) = rest.get(PREFETCH_AHEAD_ROWS) {
             prefetch(rows, ahead.at as usize);
         }

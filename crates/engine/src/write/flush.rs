@@ -12,7 +12,7 @@ use crate::tombstones::RowRules;
 use crate::versions::{FileNames, Manifest, MemtableSet, TableVersion, VersionSet};
 use crate::writer_lock::WriterLock;
 use idmatch_model::Side;
-use idmatch_store::{Error, ErrorKind, Result, now};
+use idmatch_store::{Call, Error, ErrorKind, Result, now};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -194,7 +194,7 @@ impl Flusher {
                 continue;
             }
             let prefix = partitions.first().map_or(0, |partition| partition.first_hash());
-            let sorted = sorted(&found, row_rules, side, prefix_bits, prefix)?;
+            let sorted = sorted(&found, row_rules, side, (prefix_bits, prefix), &Call::default())?;
             let path = self.versions.segments().join(names.take());
             written.extend(sorted.finish(&*self.versions.disk, &path, row_rules.table)?);
         }

@@ -41,5 +41,6 @@ mod sessions;
 mod sessions_faults;
 mod snapshots;
 mod soak;
+mod stops;
 mod upserts;
 mod waits;

@@ -10,7 +10,9 @@ use arrow_array::{RecordBatch, StringArray, UInt32Array};
 use arrow_cast::cast;
 use arrow_schema::{DataType, SchemaRef};
 use arrow_select::take::take_record_batch;
-use idmatch_store::{Error, ErrorKind, MatchLane, MatchSink, Result, SpilledBatch, SpilledBatches};
+use idmatch_store::{
+    Call, Error, ErrorKind, MatchLane, MatchSink, Result, SpilledBatch, SpilledBatches,
+};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, create_dir};
@@ -56,6 +58,7 @@ pub(crate) fn write_folder(
     format: Format,
     cut: &Cut,
     schema: &SchemaRef,
+    call: &Call,
     send: impl FnOnce(&dyn MatchSink) -> Result<()>,
 ) -> Result<()> {
     let column = cut.by.as_deref().map(|by| column_of(by, schema)).transpose()?;
@@ -92,9 +95,10 @@ pub(crate) fn write_folder(
         for (number, parts) in (1..).zip(files_of(batches, cut.max_rows)) {
             let path = folder.join(format!("part-{number:05}.{}", cut.ending));
             File::create_new(&path).map_err(file_failed)?;
-            write(&path, format, &schema, |sink| {
+            write(&path, format, &schema, call, |sink| {
                 let mut lane = sink.lane()?;
                 for (batch, rows) in &parts {
+                    call.check()?;
                     let batch = batch.read()?.slice(rows.start, rows.len());
                     lane.push(batch.project(&kept).map_err(encoding_failed)?)?;
                 }

@@ -1,11 +1,11 @@
 //! Arrow IPC: batches as they are, one lane at a time.
 
 use super::failed::encoding_failed;
+use super::output_file::OutputFile;
 use arrow_array::RecordBatch;
 use arrow_ipc::writer::{FileWriter, StreamWriter};
 use arrow_schema::SchemaRef;
 use idmatch_store::{MatchLane, MatchSink, Result};
-use std::fs::File;
 use std::io::BufWriter;
 use std::sync::{Mutex, PoisonError};
 
@@ -13,13 +13,13 @@ use std::sync::{Mutex, PoisonError};
 pub(super) struct IpcSink(Mutex<Writer>);
 
 enum Writer {
-    File(FileWriter<BufWriter<File>>),
-    Stream(StreamWriter<BufWriter<File>>),
+    File(FileWriter<BufWriter<OutputFile>>),
+    Stream(StreamWriter<BufWriter<OutputFile>>),
 }
 
 impl IpcSink {
     /// A file, or else a stream.
-    pub(super) fn new(file: File, schema: &SchemaRef, is_file: bool) -> Result<IpcSink> {
+    pub(super) fn new(file: OutputFile, schema: &SchemaRef, is_file: bool) -> Result<IpcSink> {
         let writer = if is_file {
             FileWriter::try_new_buffered(file, schema).map(Writer::File)
         } else {

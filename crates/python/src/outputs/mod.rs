@@ -6,18 +6,18 @@
 mod failed;
 mod folder;
 mod ipc;
+mod output_file;
 mod parquet;
 mod text;
 
-use self::failed::file_failed;
 pub(crate) use self::folder::{Cut, write_folder};
 use self::ipc::IpcSink;
+use self::output_file::OutputFile;
 use self::parquet::ParquetSink;
 use self::text::{Packing, Text, TextSink};
 use ::parquet::basic;
 use arrow_schema::SchemaRef;
-use idmatch_store::{Error, ErrorKind, MatchSink, Result};
-use std::fs::File;
+use idmatch_store::{Call, Error, ErrorKind, MatchSink, Result};
 use std::path::Path;
 
 /// How rows are written.
@@ -55,14 +55,16 @@ impl Format {
 /// Writes to a file or a FIFO what `send` sends.
 ///
 /// # Errors
-/// Those of `send`; `Io` where the file cannot be written; `InvalidArgument` for columns that the format cannot hold.
+/// Those of `send`; `Io` where the file cannot be written; `InvalidArgument` for columns that the format cannot hold;
+/// `Cancelled` or `Io` where the call ends before that.
 pub(crate) fn write(
     path: &Path,
     format: Format,
     schema: &SchemaRef,
+    call: &Call,
     send: impl FnOnce(&dyn MatchSink) -> Result<()>,
 ) -> Result<()> {
-    let file = File::options().write(true).open(path).map_err(file_failed)?;
+    let file = OutputFile::open(path, call)?;
     match format {
         Format::Parquet(compression) => {
             let sink = ParquetSink::new(file, schema.clone(), compression)?;

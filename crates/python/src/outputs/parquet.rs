@@ -1,5 +1,6 @@
 //! Parquet. Each lane encodes row groups of its own. The file takes the finished bytes of one at a time.
 
+use super::output_file::OutputFile;
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, SchemaRef};
 use idmatch_store::{Error, ErrorKind, MatchLane, MatchSink, Result};
@@ -11,7 +12,6 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::ColumnPath;
-use std::fs::File;
 use std::io::BufWriter;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -43,12 +43,12 @@ pub(super) fn compression(name: &str) -> Result<Compression> {
 pub(super) struct ParquetSink {
     schema: SchemaRef,
     groups: ArrowRowGroupWriterFactory,
-    file: Mutex<SerializedFileWriter<BufWriter<File>>>,
+    file: Mutex<SerializedFileWriter<BufWriter<OutputFile>>>,
 }
 
 impl ParquetSink {
     pub(super) fn new(
-        file: File,
+        file: OutputFile,
         schema: SchemaRef,
         compression: Compression,
     ) -> Result<ParquetSink> {
@@ -56,7 +56,7 @@ impl ParquetSink {
     }
 
     fn try_new(
-        file: File,
+        file: OutputFile,
         schema: SchemaRef,
         compression: Compression,
     ) -> std::result::Result<ParquetSink, ParquetError> {

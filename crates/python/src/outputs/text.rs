@@ -3,6 +3,7 @@
 //! A lane compresses blocks, each a member (gzip) or frame (zstd) of its own, which readers take as one file.
 
 use super::failed::{encoding_failed, file_failed};
+use super::output_file::OutputFile;
 use arrow_array::RecordBatch;
 use arrow_csv::WriterBuilder as CsvBuilder;
 use arrow_json::writer::{LineDelimited, WriterBuilder as JsonBuilder};
@@ -10,7 +11,6 @@ use arrow_schema::SchemaRef;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use idmatch_store::{Error, ErrorKind, MatchLane, MatchSink, Result};
-use std::fs::File;
 use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 
@@ -63,13 +63,13 @@ impl Packing {
 pub(super) struct TextSink {
     text: Text,
     packing: Packing,
-    file: Mutex<File>,
+    file: Mutex<OutputFile>,
 }
 
 impl TextSink {
     /// Writes the header of CSV. A compressed file begins with a block in any case: without one it is no such file.
     pub(super) fn new(
-        file: File,
+        file: OutputFile,
         text: Text,
         packing: Packing,
         schema: &SchemaRef,
