@@ -123,15 +123,19 @@ def test_notebooks_show_bars(tmp_path: Path, notebook: Notebook) -> None:
         for _ in range(2):
             table.load(tmp_path / "rows.parquet")
             assert "small: load, 5 of 5 rows" in notebook.texts()
+        with table.begin() as session:
+            session.add(tmp_path / "rows.parquet")
+            assert "small: load, 5 of 5 rows" in notebook.texts()
+        assert "small: sort, " in notebook.texts()
         result = table.match(tmp_path / "rows.parquet", column="id")
         assert "small: match, 5 of 5 rows" in notebook.texts()
         result.write(tmp_path / "out.csv")
         assert "small: write, 8 of 8 rows" in notebook.texts()
         table.compact()
         html, text = notebook.drawn[0]
-        drawn = re.fullmatch(r"small: compact, (\d+) of 16 rows, \d+ s", text)
+        drawn = re.fullmatch(r"small: compact, (\d+) of 24 rows, \d+ s", text)
         assert drawn
-        assert html == f'<div><progress value="{drawn[1]}" max="16"></progress> {text}</div>'
+        assert html == f'<div><progress value="{drawn[1]}" max="24"></progress> {text}</div>'
         assert notebook.texts()
         assert table.verify() == []
         assert "small: verify, " in notebook.texts()

@@ -6,6 +6,7 @@ from typing import Self
 
 from . import _core, _operations
 from ._csv_options import Csv
+from ._progress import progress_of
 from ._rejects import RejectsTo
 from ._results import Committed, LoadReport
 from ._types import Columns, Path, Source
@@ -83,7 +84,9 @@ class Session:
         where another session or a repair has ended this replace, TableNotFound where the table was
         dropped meanwhile.
         """
-        return Committed(*self._core.commit(sum(self._malformed)))
+        with progress_of(self._table).shown():
+            done = self._core.commit(sum(self._malformed))
+        return Committed(*done)
 
     def abort(self) -> None:
         """Ends the session without a trace. On servers what was added stays. After a commit it
