@@ -206,6 +206,5 @@ def _bars(progress: Progress) -> _Bars | None:
 
 def _is_notebook() -> bool:
     """Whether this is the kernel of a notebook. Imports nothing."""
-    ipython = sys.modules.get("IPython")
-    shell = None if ipython is None else ipython.get_ipython()
-    return getattr(shell, "kernel", None) is not None
+    get_ipython = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    return get_ipython is not None and getattr(get_ipython(), "kernel", None) is not None
