@@ -200,14 +200,12 @@ def _measure(operation: Operation, inputs: Inputs, chance: random.Random) -> Fig
     seconds = time.perf_counter() - began
     if code:
         raise RuntimeError(f"{operation.name} ends with {code}; its output is above")
-    _restore(operation, inputs)
     moment = seconds * chance.uniform(1 / 3, 2 / 3)
-    with _started(operation, inputs) as process:
-        time.sleep(moment)
-        process.send_signal(signal.SIGINT)
-        stopped = time.perf_counter()
-        code = process.wait()
-    ends = time.perf_counter() - stopped
+    ends, code = _stop(operation, inputs, moment)
+    while code == 0:
+        # It was faster than the first time, and ended before the signal.
+        moment /= 2
+        ends, code = _stop(operation, inputs, moment)
     left = _left(inputs)
     if operation.prepare:
         with _started(operation, inputs) as again:
@@ -232,6 +230,17 @@ def _measure(operation: Operation, inputs: Inputs, chance: random.Random) -> Fig
         flush=True,
     )
     return figures
+
+
+def _stop(operation: Operation, inputs: Inputs, moment: float) -> tuple[float, int]:
+    """Runs it anew, and interrupts it; returns how long it goes on, and its exit code."""
+    _restore(operation, inputs)
+    with _started(operation, inputs) as process:
+        time.sleep(moment)
+        process.send_signal(signal.SIGINT)
+        stopped = time.perf_counter()
+        code = process.wait()
+    return time.perf_counter() - stopped, code
 
 
 def _is_good(figures: Figures) -> bool:
