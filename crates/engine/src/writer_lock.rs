@@ -62,6 +62,12 @@ impl WriterLock {
             );
             return Err(Error::new(ErrorKind::InvalidArgument, what));
         }
+        if self.versions.current().manifest.checkpoint_times().is_some() {
+            let instead = "the same call on the store that it was made of".to_owned();
+            let what = format!("{root} is a checkpoint, which is only read; write to its store");
+            return Err(Error::new(ErrorKind::Unsupported, what)
+                .with_fields(ErrorFields::Unsupported { instead }));
+        }
         Ok(())
     }
 
@@ -117,6 +123,7 @@ impl WriterLock {
                 removed => removed.map_err(|e| io_error("remove", &path, e))?,
             }
         }
+        versions.remove_old_checkpoints();
         versions.end_dead_replaces()?;
         let version = versions.current();
         if noted.is_none() {

@@ -2,6 +2,7 @@
 
 use crate::{Error, ErrorKind, Result};
 use idmatch_model::{ErasureKey, SeenAt, TableName};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// What the acknowledgement of an upsert means.
@@ -102,6 +103,19 @@ pub struct TableStats {
     pub newest: Option<SeenAt>,
     /// How many rows the table was made for, where its layout depends on that.
     pub expected_rows: Option<u64>,
+}
+
+/// A version of a store for readers in other processes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// Where it is: a store that is only read.
+    pub path: PathBuf,
+    /// When it was made.
+    pub at: SeenAt,
+    /// From when on it may be removed.
+    pub until: SeenAt,
+    /// Bytes of files that only it still has.
+    pub bytes: u64,
 }
 
 /// What a store does and keeps, besides its tables.

@@ -33,7 +33,9 @@ pub use clock::now;
 pub use copy::{Copied, CopyOptions, Sum, copy_table};
 pub use count::count;
 pub use error::{Error, ErrorFields, ErrorKind, Result};
-pub use figures::{Distinct, Durability, Erased, Erasures, Finding, Repaired, Status, TableStats};
+pub use figures::{
+    Checkpoint, Distinct, Durability, Erased, Erasures, Finding, Repaired, Status, TableStats,
+};
 pub use ingest::{
     BatchSource, IdColumn, Ingest, JudgedPopulation, NoRejects, ObservationSource, Observations,
     OneObservation, Reject, RejectSink, SourceBatch, population_ids, stored_rows,

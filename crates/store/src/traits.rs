@@ -5,13 +5,15 @@
 //! with a name.
 
 use crate::{
-    Answers, BatchSource, Call, Committed, Distinct, Durability, Erased, Erasures, Error,
-    ErrorKind, Finding, Lookup, Match, MatchQuery, MatchSink, NewWrite, ObservationSource, Parts,
-    Repaired, Result, ScanRange, Status, TableStats, Version, WriteSession,
+    Answers, BatchSource, Call, Checkpoint, Committed, Distinct, Durability, Erased, Erasures,
+    Error, ErrorFields, ErrorKind, Finding, Lookup, Match, MatchQuery, MatchSink, NewWrite,
+    ObservationSource, Parts, Repaired, Result, ScanRange, Status, TableStats, Version,
+    WriteSession,
 };
 use idmatch_model::{ErasureKey, Period, SeenAt, TableId, TableName, TableOptions, Target, Window};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A set of tables.
 pub trait Store: Send + Sync {
@@ -244,6 +246,42 @@ pub trait Admin: Send + Sync {
 
     /// Copies one version of the whole store to a new place.
     fn backup(&self, destination: &Path, call: &Call) -> Result<()>;
+
+    /// Makes one version of the whole store readable for other processes, as a store that refuses writes for good
+    /// and is read at this reading of the clock. It shows also what is erased later. Without a destination it is
+    /// in the folder of the store, and the next writer removes it after `keep`; one of the same version is
+    /// returned again.
+    ///
+    /// # Errors
+    /// `InvalidArgument` unless `keep` is a minute to 7 days, and for a destination that is taken; `Io` where files
+    /// cannot be linked; `Unsupported` where stores have no versions.
+    fn checkpoint(
+        &self,
+        _destination: Option<&Path>,
+        _keep: Duration,
+        _call: &Call,
+    ) -> Result<Checkpoint> {
+        let instead = "the store itself; rows are read as they are".to_owned();
+        Err(Error::new(
+            ErrorKind::Unsupported,
+            "a store on servers has no versions, so no checkpoints; read the store itself",
+        )
+        .with_fields(ErrorFields::Unsupported { instead }))
+    }
+
+    /// The checkpoints in the folder of the store, oldest first.
+    fn checkpoints(&self, _call: &Call) -> Result<Vec<Checkpoint>> {
+        Ok(Vec::new())
+    }
+
+    /// Removes a checkpoint of this store. One that is gone is fine.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for what is none.
+    fn remove_checkpoint(&self, path: &Path, _call: &Call) -> Result<()> {
+        let text = format!("{} is no checkpoint of this store", path.display());
+        Err(Error::new(ErrorKind::InvalidArgument, text))
+    }
 
     /// The tombstones of a table: no identifier, but hashes that hide it, also when it arrives late.
     fn export_tombstones(&self, table: TableId, call: &Call) -> Result<Erasures>;

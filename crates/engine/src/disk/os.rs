@@ -107,6 +107,14 @@ impl Disk for OsDisk {
         File::open(to)?.sync_all()
     }
 
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::hard_link(from, to)
+    }
+
+    fn remove_dir_all(&self, dir: &Path) -> io::Result<()> {
+        fs::remove_dir_all(dir)
+    }
+
     fn remove(&self, file: &Path) -> io::Result<()> {
         fs::remove_file(file)
     }

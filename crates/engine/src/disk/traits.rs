@@ -54,6 +54,17 @@ pub trait Disk: Send + Sync + Debug {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Gives a file a second name, or copies it durably where links are not possible.
     fn link_or_copy(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Gives a file a second name.
+    ///
+    /// # Errors
+    /// Also where the file system has no links, or another file system has the second name.
+    fn link(&self, _from: &Path, _to: &Path) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    /// Removes a directory with all that is in it.
+    fn remove_dir_all(&self, _dir: &Path) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
     /// Removes a file.
     fn remove(&self, file: &Path) -> io::Result<()>;
     /// Makes what anyone wrote to a file durable.

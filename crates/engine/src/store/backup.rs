@@ -8,38 +8,53 @@ use crate::versions::{
     CopyKind, CopyOf, JOURNAL, JournalPosition, JournalPositions, LOCK, Manifest, SEGMENTS,
     Version, foreign_file,
 };
+use idmatch_model::SeenAt;
 use idmatch_store::{Call, Error, ErrorKind, Result, Unit, now};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A backup of a store that another process writes may have to begin again.
 const TRIES: u32 = 5;
 
+/// What a copy is to be: of a kind, or a store of its own.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct CopyPlan {
+    pub(super) kind: Option<CopyKind>,
+    /// How long it lives.
+    pub(super) until: Option<SeenAt>,
+}
+
 impl Owners {
-    /// Copies what is visible now to a new place, as a copy of a kind or as a store of its own. The manifest
-    /// comes last, so that half a copy is no store. Nothing waits for it.
+    /// Copies what is visible now to a new place, as a backup or as a store of its own.
     pub(crate) fn backup(
         &self,
         destination: &Path,
-        copy_kind: Option<CopyKind>,
+        kind: Option<CopyKind>,
         call: &Call,
     ) -> Result<()> {
-        self.lock.check_writable()?;
-        let destination = &std::path::absolute(destination)
-            .map_err(|e| io_error("back up to", destination, e))?;
-        if destination.starts_with(&self.versions.root) {
+        self.copy(&self.outside(destination)?, CopyPlan { kind, until: None }, call)
+    }
+
+    /// An absolute path that is not in the store.
+    pub(super) fn outside(&self, path: &Path) -> Result<PathBuf> {
+        let path = std::path::absolute(path).map_err(|e| io_error("copy to", path, e))?;
+        if path.starts_with(&self.versions.root) {
             return Err(Error::new(
                 ErrorKind::InvalidArgument,
-                format!(
-                    "{} is in the store itself; name a folder outside of it",
-                    destination.display()
-                ),
+                format!("{} is in the store itself; name a folder outside of it", path.display()),
             ));
         }
+        Ok(path)
+    }
+
+    /// Copies what is visible now to a new place. The manifest comes last, so that half a copy is no store.
+    /// Nothing waits for it.
+    pub(super) fn copy(&self, destination: &Path, plan: CopyPlan, call: &Call) -> Result<()> {
+        self.lock.check_writable()?;
         let mut tries = 0;
         loop {
             let point = self.versions.current().manifest.publication;
-            let copied = self.copy_to(destination, copy_kind, call);
+            let copied = self.copy_to(destination, plan, call);
             tries += 1;
             // Another process may have removed files that were still to be copied.
             let is_over = matches!(&copied, Err(e) if e.kind() == ErrorKind::Cancelled);
@@ -54,7 +69,7 @@ impl Owners {
         }
     }
 
-    fn copy_to(&self, destination: &Path, copy_kind: Option<CopyKind>, call: &Call) -> Result<()> {
+    fn copy_to(&self, destination: &Path, plan: CopyPlan, call: &Call) -> Result<()> {
         let _collected = self.versions.collect_obsolete();
         if !self.versions.published()?.is_published() {
             return Err(Error::new(
@@ -81,11 +96,11 @@ impl Owners {
             let (generation, at) = (manifest.generation, now().millis());
             manifest.generation += 1;
             manifest.publication = Hex64::random()?;
-            manifest.copy_of = copy_kind.map(|kind| CopyOf {
+            manifest.copy_of = plan.kind.map(|kind| CopyOf {
                 kind,
                 generation,
                 at,
-                until: None,
+                until: plan.until.map(SeenAt::millis),
                 erasures_until: at,
             });
             let segments = destination.join(SEGMENTS);
@@ -94,8 +109,12 @@ impl Owners {
                 call.check()?;
                 let (from, to) = (self.versions.segments().join(file), segments.join(file));
                 let disk = &*self.versions.disk;
-                let copy = || disk.link_or_copy(&from, &to).and_then(|()| disk.len(&to));
-                let bytes = copy().map_err(|e| io_error("copy to", &to, e))?;
+                let linked = || match plan.kind {
+                    Some(CopyKind::Checkpoint) => disk.link(&from, &to),
+                    _ => disk.link_or_copy(&from, &to),
+                };
+                let bytes = linked().and_then(|()| disk.len(&to));
+                let bytes = bytes.map_err(|e| io_error("copy to", &to, e))?;
                 call.report("back up", bytes, Unit::Bytes)?;
             }
             self.versions.disk.sync_dir(&segments).map_err(|e| io_error("sync", &segments, e))?;

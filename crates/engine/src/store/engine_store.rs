@@ -14,11 +14,12 @@ use crate::versions::{CopyKind, VersionSet};
 use crate::writer_lock::WriterLock;
 use idmatch_model::{ErasureKey, Period, SeenAt, TableId, TableName, TableOptions, Target};
 use idmatch_store::{
-    Admin, Call, Durability, Erased, Erasures, Error, ErrorKind, Finding, NewWrite,
+    Admin, Call, Checkpoint, Durability, Erased, Erasures, Error, ErrorKind, Finding, NewWrite,
     ObservationSource, Repaired, Result, Snapshot, Status, Store, WriteSession,
 };
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A store in a folder. Clones share it.
 #[derive(Debug, Clone)]
@@ -237,6 +238,23 @@ impl Admin for EngineStore {
 
     fn backup(&self, destination: &Path, call: &Call) -> Result<()> {
         self.writer()?.backup(destination, Some(CopyKind::Backup), call)
+    }
+
+    fn checkpoint(
+        &self,
+        destination: Option<&Path>,
+        keep: Duration,
+        call: &Call,
+    ) -> Result<Checkpoint> {
+        self.writer()?.checkpoint(destination, keep, call)
+    }
+
+    fn checkpoints(&self, _: &Call) -> Result<Vec<Checkpoint>> {
+        self.owners.checkpoints()
+    }
+
+    fn remove_checkpoint(&self, path: &Path, _: &Call) -> Result<()> {
+        self.writer()?.remove_checkpoint(path)
     }
 
     fn export_tombstones(&self, table: TableId, _: &Call) -> Result<Erasures> {

@@ -8,6 +8,7 @@
 //! STORE/segments/*.era    tombstones; immutable, too
 //! STORE/journal/*.log     upserted rows that are in no segment yet
 //! STORE/segments/*.his    the load history; immutable
+//! STORE/checkpoints/*     versions for readers in other processes, each a store of hard links
 //! STORE/scratch/*         files of write sessions and repairs that run (those of a match are in
 //!                         TMPDIR)
 //! ```
@@ -18,6 +19,7 @@
 //! [`EngineStore`] only delegates: writes and maintenance to `Owners`, reads to a `snapshot`.
 
 mod backup;
+mod checkpoint;
 mod engine_store;
 mod handle;
 mod owners;

@@ -44,7 +44,8 @@ impl EngineSnapshot {
     /// What is published and committed by now. Cost: a microsecond; nothing waits for it.
     pub(super) fn new(owners: &Arc<StoreHandle>) -> EngineSnapshot {
         let (version, last) = owners.versions.point();
-        EngineSnapshot { owners: owners.clone(), version, last, at: now() }
+        let at = version.manifest.checkpoint_times().map_or_else(now, |(at, _)| at);
+        EngineSnapshot { owners: owners.clone(), version, last, at }
     }
 
     fn named(&self, name: &TableName) -> Result<&Arc<TableVersion>> {

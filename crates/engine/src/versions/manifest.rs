@@ -3,7 +3,7 @@
 //! One small file, replaced atomically. It names a file for each table ([`TableFile`]), which names the
 //! table's segments. Fields of features that come later are read, checked and written back.
 
-use super::copy_of::CopyOf;
+use super::copy_of::{CopyKind, CopyOf};
 use super::dropped::DroppedTable;
 use super::sealed;
 use super::table_entry::{TableEntry, TableFile};
@@ -14,7 +14,7 @@ use crate::file_name::file_number;
 use crate::identity::{Hex64, Identity};
 use crate::journal;
 use crate::tombstones::{TombstoneFile, TombstoneOwner};
-use idmatch_model::{ErasureKey, ErasureKeyError, Period, TableName};
+use idmatch_model::{ErasureKey, ErasureKeyError, Period, SeenAt, TableName};
 use idmatch_store::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
@@ -93,6 +93,13 @@ impl Manifest {
     pub(crate) fn new() -> Result<Manifest> {
         let (store, seed) = (Identity::random()?, Hex64::random()?);
         Ok(Manifest { store, seed, ..Manifest::default() })
+    }
+
+    /// Of a checkpoint: the reading of the clock that it is read at, and until when it stays.
+    pub(crate) fn checkpoint_times(&self) -> Option<(SeenAt, SeenAt)> {
+        let of = self.copy_of.as_ref().filter(|of| of.kind == CopyKind::Checkpoint)?;
+        let instant = |millis: u64| SeenAt::from_millis(i64::try_from(millis).ok()?).ok();
+        Some((instant(of.at)?, instant(of.until?)?))
     }
 
     /// Whether it was ever published.

@@ -30,7 +30,10 @@ pub(crate) use history::{History, HistoryEntry};
 pub(crate) use lock_note::LockNote;
 pub use lock_note::name_process;
 pub(crate) use manifest::Manifest;
-pub(crate) use paths::{JOURNAL, LOCK, SCRATCH, SEGMENTS, foreign_file, list, staging_lock};
+pub(crate) use paths::{
+    CHECKPOINTS, JOURNAL, LOCK, SCRATCH, SEGMENTS, checkpoint_until, foreign_file, list,
+    staging_lock,
+};
 pub(crate) use publish::same_options;
 pub(crate) use table_entry::{Fence, TableEntry};
 pub(crate) use table_version::{OpenSegments, TableVersion};

@@ -3,13 +3,15 @@
 //! Where a writer finds no note of this store in LOCK, such files may be all that is left of a newer state. They
 //! then stay until a person removes them: the note says so from then on ([`LockNote::kept_before`]).
 
-use super::paths::{JOURNAL, LOCK, SCRATCH, SEGMENTS, list, session_of, staging_lock};
+use super::paths::{
+    CHECKPOINTS, JOURNAL, LOCK, SCRATCH, SEGMENTS, checkpoint_until, list, session_of, staging_lock,
+};
 use super::{LockNote, Manifest, VersionSet};
 use crate::disk::io_error;
 use crate::file_name::any_file_number;
 use crate::identity::Identity;
 use crate::sync::Ordering::Relaxed;
-use idmatch_store::Result;
+use idmatch_store::{Result, now};
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -72,6 +74,29 @@ impl VersionSet {
             })
         };
         self.publish_locked(end, |version| version)
+    }
+
+    /// Removes checkpoints whose time is over. Best effort: the next writer does it again.
+    pub(crate) fn remove_old_checkpoints(&self) {
+        let folder = self.root.join(CHECKPOINTS);
+        let is_over =
+            |name: &String| checkpoint_until(name).is_some_and(|until| until < now().millis());
+        for name in list(&*self.disk, &folder).unwrap_or_default().iter().filter(|n| is_over(n)) {
+            self.remove_checkpoint(&folder.join(name)).ok();
+        }
+    }
+
+    /// Removes a checkpoint: first its manifest, so that what is left of it is no store.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn remove_checkpoint(&self, path: &Path) -> Result<()> {
+        let gone = |done: io::Result<()>| match done {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            done => done.map_err(|e| io_error("remove", path, e)),
+        };
+        gone(self.disk.remove(&Manifest::path(path)))?;
+        gone(self.disk.remove_dir_all(path))
     }
 
     /// Whether a write session lives, in this process or in another.

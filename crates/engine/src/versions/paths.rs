@@ -15,6 +15,17 @@ pub(crate) const SCRATCH: &str = "scratch";
 /// The folder of journal files.
 pub(crate) const JOURNAL: &str = "journal";
 
+/// The folder of checkpoints.
+pub(crate) const CHECKPOINTS: &str = "checkpoints";
+
+/// The instant, in milliseconds since 1970, from which on a checkpoint of this name may go; `None` for the name
+/// of anything else.
+pub(crate) fn checkpoint_until(name: &str) -> Option<u64> {
+    let (until, id) = name.split_once('-')?;
+    Identity::try_from(id.to_owned()).ok()?;
+    until.parse().ok()
+}
+
 /// The file among the scratch files that is locked as long as a write session lives. The names of the session's
 /// files begin with its identity.
 pub(crate) fn staging_lock(session: Identity) -> String {
@@ -36,7 +47,7 @@ pub(crate) fn list(disk: &dyn Disk, folder: &Path) -> Result<Vec<String>> {
 
 /// A name in a folder that neither a first write nor a failed backup can have left there.
 pub(crate) fn foreign_file(disk: &dyn Disk, root: &Path) -> Result<Option<String>> {
-    let own = ["MANIFEST.new", LOCK, SEGMENTS, SCRATCH, JOURNAL];
+    let own = ["MANIFEST.new", LOCK, SEGMENTS, SCRATCH, JOURNAL, CHECKPOINTS];
     let foreign = list(disk, root)?.into_iter().find(|name| !own.contains(&name.as_str()));
     let inside = |folder| list(disk, &root.join(folder)).map(|names| names.into_iter().next());
     Ok(match foreign {

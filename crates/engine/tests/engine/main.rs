@@ -8,6 +8,7 @@
 mod calls;
 mod catalog;
 mod catalog_model;
+mod checkpoints;
 mod common;
 mod compaction;
 mod conformance;

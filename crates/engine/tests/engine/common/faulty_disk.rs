@@ -127,6 +127,16 @@ impl Disk for FaultyDisk {
         OsDisk.link_or_copy(from, to)
     }
 
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.0.pass()?;
+        OsDisk.link(from, to)
+    }
+
+    fn remove_dir_all(&self, dir: &Path) -> io::Result<()> {
+        self.0.pass()?;
+        OsDisk.remove_dir_all(dir)
+    }
+
     fn remove(&self, file: &Path) -> io::Result<()> {
         self.0.pass()?;
         OsDisk.remove(file)

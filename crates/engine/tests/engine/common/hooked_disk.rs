@@ -47,6 +47,11 @@ impl<H: Hooks> Disk for HookedDisk<H> {
         OsDisk.link_or_copy(from, to)
     }
 
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.0.before(from);
+        OsDisk.link(from, to)
+    }
+
     fn create_dir(&self, dir: &Path) -> io::Result<()> {
         OsDisk.create_dir(dir)
     }

@@ -1,0 +1,234 @@
+//! Checkpoints: a version as a store of its own, which never changes and goes when its time is over.
+
+use crate::common::{
+    Batches, Fault, FaultyDisk, Row, assert_same, create, erase, load, name, places, upsert, whole,
+};
+use idmatch_engine::disk::OsDisk;
+use idmatch_engine::{EngineStore, MemoryLimits};
+use idmatch_model::{Keep, SeenAt, Target, Window};
+use idmatch_store::{
+    Admin, Call, Checkpoint, Error, ErrorKind, NewWrite, OpenTables, Result, Store, TableSnapshot,
+};
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+const KEEP: Duration = Duration::from_secs(24 * 60 * 60);
+const WINDOWS: [Window; 1] = [Window::ALL];
+
+fn rows(numbers: std::ops::Range<i64>) -> Vec<Row> {
+    numbers.map(|n| (format!("i{}", n % 50), format!("p{n}"), n)).collect()
+}
+
+fn batches(numbers: std::ops::Range<i64>) -> Batches {
+    Batches::of_rows(&rows(numbers), 10)
+}
+
+fn open(path: &Path) -> EngineStore {
+    EngineStore::open(path).unwrap()
+}
+
+fn make(store: &EngineStore) -> Result<Checkpoint> {
+    store.checkpoint(None, KEEP, &Call::default())
+}
+
+fn snapshot(store: &EngineStore) -> Arc<dyn TableSnapshot> {
+    let call = Call::default();
+    store.snapshot(&call).unwrap().table_named(&name("t"), &call).unwrap()
+}
+
+/// All answers about what these tests write.
+fn told(store: &EngineStore) -> Vec<(String, Vec<Row>)> {
+    let ids: Vec<String> = (0..51).map(|n| format!("i{n}")).collect();
+    let partner_ids: Vec<String> = (0..301).map(|n| format!("p{n}")).collect();
+    whole(&*snapshot(store), [&ids, &partner_ids], &WINDOWS)
+}
+
+/// A store with rows in segments and rows in the journal.
+fn begun(root: &Path) -> EngineStore {
+    let store = open(root);
+    let table = create(&store, "t", Keep::Last).unwrap();
+    load(&table, &mut batches(0..100)).unwrap();
+    upsert(&table, &mut batches(100..150)).unwrap();
+    store
+}
+
+#[test]
+fn a_checkpoint_stays_as_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = begun(dir.path());
+    let table = store.table(&name("t")).unwrap();
+    let before = told(&store);
+    let made = make(&store).unwrap();
+    let frozen = open(&made.path);
+    let at = snapshot(&frozen).version().1;
+    assert_same(&told(&frozen), &before, "when it is made");
+    upsert(&table, &mut batches(150..200)).unwrap();
+    load(&table, &mut batches(200..300)).unwrap();
+    erase(&table, &[Target::Id("i7".to_owned())], 1_000).unwrap();
+    table.compact().unwrap();
+    assert_ne!(told(&store), before);
+    for opened in [&frozen, &open(&made.path)] {
+        opened.refresh(&Call::default()).unwrap();
+        assert_same(&told(opened), &before, "after writes");
+        assert_eq!(snapshot(opened).version().1, at, "the clock stands still");
+    }
+    drop((table, store));
+    fs::remove_dir_all(dir.path().join("segments")).unwrap();
+    assert_same(&told(&open(&made.path)), &before, "without the store");
+}
+
+#[test]
+fn a_checkpoint_refuses_writes() {
+    let dir = tempfile::tempdir().unwrap();
+    let made = make(&begun(dir.path())).unwrap();
+    let frozen = open(&made.path);
+    let table = frozen.table(&name("t")).unwrap();
+    let call = Call::default();
+    let id = table.snapshot().unwrap().id();
+    let refused = |error: Error| {
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        assert!(error.to_string().contains("is a checkpoint"), "{error}");
+    };
+    refused(upsert(&table, &mut batches(0..1)).unwrap_err());
+    refused(load(&table, &mut batches(0..1)).unwrap_err());
+    refused(create(&frozen, "new", Keep::All).map(drop).unwrap_err());
+    refused(frozen.begin(NewWrite::load(id), &call).map(drop).unwrap_err());
+    refused(table.compact().unwrap_err());
+    refused(erase(&table, &[Target::Id("i7".to_owned())], 1_000).unwrap_err());
+    refused(frozen.drop_table(&name("t"), &call).unwrap_err());
+    refused(make(&frozen).unwrap_err());
+    assert_eq!(frozen.verify(id, &call).unwrap(), []);
+}
+
+#[test]
+fn a_version_has_one_checkpoint() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = begun(dir.path());
+    let table = store.table(&name("t")).unwrap();
+    let first = make(&store).unwrap();
+    assert_eq!(make(&store).unwrap(), first);
+    assert_eq!(make(&store).unwrap().bytes, first.bytes);
+    upsert(&table, &mut batches(150..151)).unwrap();
+    let second = make(&store).unwrap();
+    assert_ne!(second.path, first.path);
+    load(&table, &mut batches(151..152)).unwrap();
+    let third = make(&store).unwrap();
+    assert_ne!(third.path, second.path);
+    // One that will soon be over is none for a longer time.
+    let longer = store.checkpoint(None, KEEP * 3, &Call::default()).unwrap();
+    assert_ne!(longer.path, third.path);
+    let all: Vec<_> =
+        store.checkpoints(&Call::default()).unwrap().into_iter().map(|one| one.path).collect();
+    assert_eq!(all, [first.path, second.path, third.path, longer.path]);
+}
+
+#[test]
+fn what_only_a_checkpoint_has_is_told_and_goes_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = begun(dir.path());
+    let table = store.table(&name("t")).unwrap();
+    table.compact().unwrap();
+    let made = make(&store).unwrap();
+    assert_eq!(made.bytes, 0);
+    load(&table, &mut batches(200..300)).unwrap();
+    table.compact().unwrap();
+    let call = Call::default();
+    assert!(store.checkpoints(&call).unwrap()[0].bytes > 0);
+    let refused = store.remove_checkpoint(&dir.path().join("segments"), &call).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+    store.remove_checkpoint(&made.path, &call).unwrap();
+    store.remove_checkpoint(&made.path, &call).unwrap();
+    assert_eq!(store.checkpoints(&call).unwrap(), []);
+    assert!(!made.path.exists());
+}
+
+#[test]
+fn the_next_writer_removes_those_whose_time_is_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = begun(dir.path());
+    let (kept, over) = (make(&store).unwrap(), {
+        upsert(&store.table(&name("t")).unwrap(), &mut batches(150..151)).unwrap();
+        make(&store).unwrap()
+    });
+    drop(store);
+    // As if it had been made long ago.
+    let id = over.path.file_name().unwrap().to_str().unwrap().split_once('-').unwrap().1.to_owned();
+    let old = over.path.with_file_name(format!("{:013}-{id}", 1_700_000_000_000u64));
+    fs::rename(&over.path, &old).unwrap();
+    let foreign = dir.path().join("checkpoints/notes");
+    fs::create_dir(&foreign).unwrap();
+    let store = open(dir.path());
+    assert!(old.exists(), "a reader removes nothing");
+    upsert(&store.table(&name("t")).unwrap(), &mut batches(0..1)).unwrap();
+    assert!(!old.exists());
+    assert!(kept.path.exists());
+    assert!(foreign.exists());
+}
+
+#[test]
+fn a_checkpoint_may_have_a_place_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = begun(&dir.path().join("store"));
+    let before = told(&store);
+    let call = Call::default();
+    let place = dir.path().join("mine");
+    let made = store.checkpoint(Some(&place), KEEP, &call).unwrap();
+    assert_eq!(made.path, place);
+    assert!(made.until > made.at);
+    assert_same(&told(&open(&place)), &before, "elsewhere");
+    let taken = store.checkpoint(Some(&place), KEEP, &call).unwrap_err();
+    let inside = dir.path().join("store/segments/mine");
+    let inside = store.checkpoint(Some(&inside), KEEP, &call).unwrap_err();
+    for error in [taken, inside] {
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+    }
+    store.remove_checkpoint(&place, &call).unwrap();
+    assert!(!place.exists());
+    for keep in [KEEP * 8, Duration::from_secs(1)] {
+        let error = store.checkpoint(None, keep, &call).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    }
+}
+
+#[test]
+fn a_reader_makes_one_beside_a_writer() {
+    let dir = tempfile::tempdir().unwrap();
+    let writer = begun(dir.path());
+    let disk = FaultyDisk::without_faults();
+    let reader =
+        EngineStore::open_with(Arc::new(disk), dir.path(), MemoryLimits::default()).unwrap();
+    let made = make(&reader).unwrap();
+    upsert(&writer.table(&name("t")).unwrap(), &mut batches(150..200)).unwrap();
+    let expected = told(&reader);
+    assert_same(&told(&open(&made.path)), &expected, "of a reader");
+    assert_eq!(SeenAt::from_millis(made.at.millis() as i64).unwrap(), made.at);
+}
+
+#[test]
+fn each_operation_fails_while_one_is_made() {
+    let origin = tempfile::tempdir().unwrap();
+    let expected = told(&begun(origin.path()));
+    for at in places() {
+        let dir = tempfile::tempdir().unwrap();
+        drop(begun(dir.path()));
+        let disk = Arc::new(FaultyDisk::new(at..at + 1, Fault::Error(std::io::ErrorKind::Other)));
+        let made = EngineStore::open_with(disk.clone(), dir.path(), MemoryLimits::default())
+            .and_then(|store| make(&store));
+        if let Ok(made) = made {
+            assert_same(&told(&open(&made.path)), &expected, "made in spite of a fault");
+        }
+        // What is left is a checkpoint of that version, or none.
+        let store = EngineStore::open_with(Arc::new(OsDisk), dir.path(), MemoryLimits::default());
+        let store = store.unwrap();
+        assert_same(&told(&store), &expected, "the store");
+        for left in store.checkpoints(&Call::default()).unwrap() {
+            assert_same(&told(&open(&left.path)), &expected, "what is left");
+        }
+        if !disk.was_hit() {
+            assert!(at > 10, "{at} operations");
+            return;
+        }
+    }
+}
