@@ -36,6 +36,7 @@ from ._errors import (
 )
 from ._match import MatchResult
 from ._results import (
+    Checkpoint,
     Committed,
     CopyReport,
     Detected,
@@ -60,6 +61,7 @@ __all__ = [
     "BadInput",
     "Busy",
     "Cancelled",
+    "Checkpoint",
     "Committed",
     "CopyReport",
     "Corrupt",

@@ -146,6 +146,10 @@ class Store:
     def refresh(self) -> None:
         """Lets this store and its tables see what other processes have published."""
     def backup(self, destination: str) -> None: ...
+    def checkpoint(self, destination: str | None, keep_millis: int) -> tuple[str, int, int, int]:
+        """Path, time, end of its life (milliseconds since 1970), and bytes of its own."""
+    def checkpoints(self) -> list[tuple[str, int, int, int]]: ...
+    def remove_checkpoint(self, path: str) -> None: ...
     def close(self) -> None:
         """Gives up the writer lock; any later use raises InvalidArgument."""
 
@@ -225,6 +229,8 @@ class Table:
         seen whole or not at all; more are cut into batches of that kind. After an error those
         before it stay.
         """
+    def checkpoints(self) -> list[tuple[str, int, int, int]]:
+        """Those of the store."""
     def upsert_one(self, id: str, partner_id: str, seen_at: int | str | None, always: bool) -> None:
         """Adds one observation at once and for good, of now where `seen_at` is None.
 

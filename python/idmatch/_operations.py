@@ -6,6 +6,7 @@ from contextlib import closing, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from . import _core
+from ._checkpoints import checkpoint_of
 from ._csv_options import Csv
 from ._errors import Error, InvalidArgument
 from ._given import ROLES, Given, Report, Streams, names_of, wanted_of
@@ -265,4 +266,5 @@ def _erase(
         made.hex_columns,
         made.detected,
         made.columns,
+        [checkpoint_of(told) for told in table.checkpoints()] if by_id or by_partner_id else [],
     )

@@ -59,6 +59,19 @@ class Latest(NamedTuple):
     """When the two were last seen together, in UTC."""
 
 
+class Checkpoint(NamedTuple):
+    """A version of a store in a directory, as a store that never changes."""
+
+    path: str
+    """Where it is: what other processes open."""
+    at: datetime
+    """When it was made; the retention of its tables goes by this instant."""
+    until: datetime
+    """From when on the next writer of the store removes it."""
+    held_bytes: int
+    """Bytes on disk of files that only it still has."""
+
+
 class EraseReport(NamedTuple):
     """What an erasure did."""
 
@@ -80,6 +93,8 @@ class EraseReport(NamedTuple):
     """How the sources are written, each way once."""
     columns: dict[str, list[str]]
     """The columns that were read, as of a load."""
+    checkpoints: list[Checkpoint]
+    """Checkpoints in the folder of the store, which still show the rows."""
 
 
 class CopyReport(NamedTuple):

@@ -8,9 +8,10 @@ from typing import Self, TypeAlias
 
 from . import _core
 from ._address import Address
+from ._checkpoints import checkpoint_of
 from ._errors import InvalidArgument, NotAStore, TableNotFound
 from ._progress import Progress
-from ._results import Finding, StoreStatus
+from ._results import Checkpoint, Finding, StoreStatus
 from ._snapshot import Snapshot
 from ._suggest import suggesting
 from ._table import Table
@@ -280,6 +281,40 @@ class Store:
         """Copies a consistent point of the whole store to `path`, where nothing may be yet."""
         with _progress_of(self.path, self._core.progress).shown():
             self._core.backup(_directory(path))
+
+    def checkpoint(
+        self, path: str | os.PathLike[str] | None = None, *, keep: timedelta | str = "24h"
+    ) -> Checkpoint:
+        """Makes the store as it is now readable for other processes, as a store that never changes.
+
+        They open its `path`. Writes to it raise Unsupported, and its clock stands still, so that a
+        task that runs twice answers alike. It shows also what is erased later, so it is for a job:
+        `remove_checkpoint` ends it, or else the next writer after `keep`, a minute to 7 days.
+        Without a path it is in the folder of the store, and the one of the same version is
+        returned again if it lives for half of `keep` still. One elsewhere is the caller's to
+        remove.
+
+        Cost: a link for each file of the store, and a copy of the journal. The disk space of files
+        that the store replaces meanwhile is kept.
+
+        Raises IoError where the file system has no hard links, or another one has `path`;
+        InvalidArgument for a `keep` outside the bounds; Unsupported on servers.
+        """
+        place = None if path is None else _directory(path)
+        longest = timedelta(days=7)
+        return checkpoint_of(self._core.checkpoint(place, to_milliseconds(keep, most=longest)))
+
+    def checkpoints(self) -> list[Checkpoint]:
+        """The checkpoints in the folder of the store, oldest first."""
+        return [checkpoint_of(told) for told in self._core.checkpoints()]
+
+    def remove_checkpoint(self, checkpoint: Checkpoint | str | os.PathLike[str]) -> None:
+        """Removes a checkpoint of this store, wherever it is; one that is gone is fine.
+
+        Raises InvalidArgument for what is none of this store.
+        """
+        path = checkpoint.path if isinstance(checkpoint, Checkpoint) else checkpoint
+        self._core.remove_checkpoint(_directory(path))
 
     def close(self) -> None:
         """Gives up the store, and the right to write it; any later use of it, and any later

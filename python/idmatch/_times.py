@@ -41,20 +41,22 @@ def to_millis(moment: Moment) -> int:
     return max(0, -((_EPOCH - instant) // _MILLISECOND))
 
 
-def to_milliseconds(time: timedelta | str) -> int:
+def to_milliseconds(time: timedelta | str, *, most: timedelta = timedelta(days=1)) -> int:
     """A length of time, of a timedelta or of text such as "30s".
 
-    Raises InvalidArgument for what is none, or is over a day.
+    Raises InvalidArgument for what is none, or is over `most`.
     """
     if isinstance(time, str):
-        found = re.fullmatch(r"\s*(\d{1,9})\s*(ms|s|m|h)\s*", time)
-        units = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
+        found = re.fullmatch(r"\s*(\d{1,9})\s*(ms|s|m|h|d)\s*", time)
+        units = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": _DAY_MS}
         milliseconds = int(found[1]) * units[found[2]] if found else -1
     else:
         milliseconds = time // _MILLISECOND
-    if 0 <= milliseconds <= _DAY_MS:
+    if 0 <= milliseconds <= most // _MILLISECOND:
         return milliseconds
-    raise InvalidArgument(f'{time!r} is no time to wait; use up to a day, such as "500ms" or "30s"')
+    raise InvalidArgument(
+        f'{time!r} is no length of time up to {most.days} d; use one such as "500ms", "30s" or "2h"'
+    )
 
 
 def observed_at(moment: datetime | date | str) -> int | str:

@@ -6,6 +6,7 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod answers;
+mod checkpoints;
 mod copies;
 mod errors;
 mod interrupt;

@@ -1,5 +1,6 @@
 //! The class `Store` of Python, in a directory or on servers, and the recovery of a directory.
 
+use crate::checkpoints::{self, CheckpointTold};
 use crate::errors::{OrRaise, closed, raise};
 use crate::interrupt::{Watch, interruptible, uninterrupted};
 use crate::place::Place;
@@ -264,6 +265,31 @@ impl Store {
     /// Copies a consistent snapshot of the whole store to a new place.
     fn backup(&self, py: Python<'_>, destination: PathBuf) -> PyResult<()> {
         self.run(py, |store, call| admin(store)?.backup(&destination, call))
+    }
+
+    /// Makes a version of the store readable for other processes.
+    #[pyo3(signature = (destination, keep_millis))]
+    fn checkpoint(
+        &self,
+        py: Python<'_>,
+        destination: Option<PathBuf>,
+        keep_millis: u64,
+    ) -> PyResult<CheckpointTold> {
+        let (store, keep) = (self.open(py)?, Duration::from_millis(keep_millis));
+        let made = interruptible(py, |stop| {
+            admin(store.as_ref())?.checkpoint(destination.as_deref(), keep, &self.place.call(stop))
+        })?;
+        Ok(checkpoints::told(made.or_raise(py)?))
+    }
+
+    /// The checkpoints in the folder of the store, oldest first.
+    fn checkpoints(&self, py: Python<'_>) -> PyResult<Vec<CheckpointTold>> {
+        checkpoints::list(py, self.open(py)?.as_ref())
+    }
+
+    /// Removes a checkpoint of the store; one that is gone is fine.
+    fn remove_checkpoint(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        self.run(py, |store, call| admin(store)?.remove_checkpoint(&path, call))
     }
 
     /// Closes the store and its tables, and ends its writes.

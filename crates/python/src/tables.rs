@@ -1,6 +1,7 @@
 //! The class `Table` of Python: converts arguments and answers, and runs each call without the GIL.
 
 use crate::answers;
+use crate::checkpoints::{self, CheckpointTold};
 use crate::errors::{OrRaise, raise};
 use crate::interrupt::{Watch, interruptible, uninterrupted};
 use crate::place::{self, Frozen, Place};
@@ -262,6 +263,11 @@ impl Table {
             Ok((ingest.rows(), ingest.rejected(), erased.by_id, erased.by_partner_id))
         })?;
         finish(py, erased, &raised)
+    }
+
+    /// The checkpoints of the store, which show also what was erased after they were made.
+    fn checkpoints(&self, py: Python<'_>) -> PyResult<Vec<CheckpointTold>> {
+        checkpoints::list(py, self.table.store().as_ref())
     }
 
     /// The answers for a key, newest first, as a pyarrow table.

@@ -18,6 +18,7 @@ from idmatch._table import Table
 from idmatch._times import to_millis
 
 from ._catalog import alter, create, drop, rename
+from ._checkpoints import as_json, checkpoint, tell
 from ._copy import copy
 from ._lab import lab
 from ._matches import export, grouped, match
@@ -62,13 +63,16 @@ def tables(options: Namespace) -> int:
     with open_existing(options.store) as store:
         found = [store.table(name) for name in store.tables()]
         listed = [(table, table.stats()) for table in found]
+        checkpoints = store.checkpoints()
     if options.json:
-        print_json({"tables": [_table_as_json(table, stats) for table, stats in listed]})
+        of_tables = [_table_as_json(table, stats) for table, stats in listed]
+        print_json({"tables": of_tables, "checkpoints": [as_json(one) for one in checkpoints]})
     else:
         print_columns(
             _TABLE_COLUMNS,
             [_table_as_text(table, stats) for table, stats in listed],
         )
+        tell(checkpoints)
     for table, stats in listed:
         if stats.is_outgrown:
             warn(
@@ -112,13 +116,15 @@ def verify(options: Namespace) -> int:
         if options.repair:
             return _repair(recovered, {name: store.table(name) for name in names}, options)
         findings = {name: store.table(name).verify() for name in names}
+        checkpoints = store.checkpoints()
     if options.json:
         checked = [
             {"name": name, "problems": [finding._asdict() for finding in found]}
             for name, found in findings.items()
         ]
-        print_json({"tables": checked})
+        print_json({"tables": checked, "checkpoints": [as_json(one) for one in checkpoints]})
     else:
+        tell(checkpoints)
         for name, found in findings.items():
             print(f"{name}: {f'{len(found):,} problems' if found else 'all is well'}")
             for place, problem in found:
@@ -243,6 +249,7 @@ COMMANDS: Mapping[str, Command] = {
         compact,
         copy,
         backup,
+        checkpoint,
         restore,
         lab,
         sample,

@@ -6,6 +6,7 @@ from typing import NoReturn
 
 from idmatch import __version__
 
+from ._checkpoints import add_checkpoint
 from ._inputs import add_csv, add_dates, add_rejects, size
 from ._matches import add_export, add_match
 from ._output import printable
@@ -31,6 +32,7 @@ EXAMPLES: Mapping[str, str] = {
     "compact": "./store appnexus",
     "copy": "./store cql://10.0.0.1,10.0.0.2/matches appnexus",
     "backup": "./store /backups/monday",
+    "checkpoint": "./store --keep 6h",
     "restore": "/backups/monday ./restored",
     "lab": "up --nodes 3",
     "sample": "./sample --people 100k",
@@ -153,6 +155,11 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
     backup = command("backup", "Back up a store: copy a consistent snapshot of it.")
     _add_store(backup)
     backup.add_argument("destination", metavar="DEST", help="a directory that does not exist yet")
+    checkpoint = command(
+        "checkpoint", "Make a version of a store readable for other processes, for a while."
+    )
+    _add_store(checkpoint)
+    add_checkpoint(checkpoint)
     restore = command("restore", "Verify a backup, and restore it to a new directory.")
     restore.add_argument("source", metavar="SRC", help="the backup's directory")
     restore.add_argument("store", metavar="STORE", help="a directory that does not exist yet")
@@ -247,6 +254,11 @@ def _add_erase(erase: argparse.ArgumentParser) -> None:
         "--columns",
         metavar="ID,PARTNER_ID",
         help="the columns of FILE; either may be left out: `email` or `,uid`",
+    )
+    erase.add_argument(
+        "--drop-checkpoints",
+        action="store_true",
+        help="remove the checkpoints of the store that still show the rows",
     )
     add_rejects(erase)
 

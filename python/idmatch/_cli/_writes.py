@@ -18,6 +18,7 @@ from idmatch._times import millis_or_none
 from idmatch._written import written
 
 from ._catalog import make_table, new_table_told
+from ._checkpoints import as_json, tell_erased
 from ._dry_run import dry_run
 from ._inputs import csv_of
 from ._output import detected_as_json, print_json, say_read, warn
@@ -98,9 +99,9 @@ def erase(options: Namespace) -> int:
     with open_existing(options.store, options.wait) as store:
         table = store.table(options.table)
         if one:
-            return _show_erased(
-                table.erase(id=options.id, partner_id=options.partner_id, at=options.at), options
-            )
+            report = table.erase(id=options.id, partner_id=options.partner_id, at=options.at)
+            tell_erased(store, report.checkpoints, options.drop_checkpoints)
+            return _show_erased(report, options)
         if not any(columns := _columns(options.columns, 2)):
             raise InvalidArgument(
                 "name the columns of FILE: --columns ID,PARTNER_ID, or one of them"
@@ -114,6 +115,7 @@ def erase(options: Namespace) -> int:
             _rejects_to(options),
             csv_of(options),
         )
+        tell_erased(store, report.checkpoints, options.drop_checkpoints)
         return _show_erased(report, options)
 
 
@@ -217,6 +219,7 @@ def _show_erased(report: EraseReport, options: Namespace) -> int:
                 "rejects": report.rejects,
                 "hex_columns": report.hex_columns,
                 "detected": detected_as_json(report.detected),
+                "checkpoints": [as_json(one) for one in report.checkpoints],
             }
         )
     else:

@@ -1,0 +1,21 @@
+//! Checkpoints as Python gets them.
+
+use crate::errors::OrRaise;
+use crate::interrupt::uninterrupted;
+use idmatch_store::{Call, Checkpoint, Store};
+use pyo3::prelude::*;
+use std::path::PathBuf;
+
+/// Its path, when it was made, until when it stays (milliseconds since 1970), and the bytes that only it has.
+pub(crate) type CheckpointTold = (PathBuf, u64, u64, u64);
+
+pub(crate) fn told(Checkpoint { path, at, until, bytes }: Checkpoint) -> CheckpointTold {
+    (path, at.millis(), until.millis(), bytes)
+}
+
+/// The checkpoints in the folder of a store, oldest first.
+pub(crate) fn list(py: Python<'_>, store: &dyn Store) -> PyResult<Vec<CheckpointTold>> {
+    let list = || store.admin().map(|admin| admin.checkpoints(&Call::default())).transpose();
+    let found = uninterrupted(py, list)?.or_raise(py)?;
+    Ok(found.unwrap_or_default().into_iter().map(told).collect())
+}
