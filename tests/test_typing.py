@@ -1,8 +1,12 @@
-"""A user's program passes mypy --strict, and a wrong one does not."""
+"""A user's program passes mypy --strict and pyright's strict mode, and a wrong one does not."""
 
+import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 RIGHT = """
 import datetime as dt
@@ -45,14 +49,28 @@ table.upsert_one("a", 1)
 """
 
 
-def strict(tmp_path: Path, program: str) -> list[str]:
-    """What mypy finds to be wrong in a program of a user."""
-    (tmp_path / "program.py").write_text(program)
+def mypy(folder: Path) -> list[str]:
+    """The lines of program.py in which mypy finds something wrong."""
     command = [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "program.py"]
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    return [line for line in ran.stdout.splitlines() if ": error:" in line]
+    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    return [line.split(":")[1] for line in ran.stdout.splitlines() if ": error:" in line]
 
 
-def test_a_users_program_is_typed(tmp_path: Path) -> None:
-    assert strict(tmp_path, RIGHT) == []
-    assert len({line.split(":")[1] for line in strict(tmp_path, WRONG)}) == 5
+def pyright(folder: Path) -> list[str]:
+    """The same of pyright, whose fork comes with its Node.js."""
+    (folder / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict"}')
+    command = [sys.executable, "-m", "basedpyright", "--pythonpath", sys.executable]
+    ran = subprocess.run(
+        [*command, "--outputjson", "program.py"], cwd=folder, capture_output=True, text=True
+    )
+    found = json.loads(ran.stdout)["generalDiagnostics"]
+    return [str(one["range"]["start"]["line"] + 1) for one in found]
+
+
+@pytest.mark.parametrize("check", [mypy, pyright])
+def test_a_users_program_is_typed(check: Callable[[Path], list[str]], tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(RIGHT)
+    assert check(tmp_path) == []
+    program.write_text(WRONG)
+    assert set(check(tmp_path)) == {"5", "6", "7", "8", "9"}
