@@ -206,3 +206,11 @@ def test_error_kinds_are_in_the_reference() -> None:
 
 def _is_error(kind: object) -> bool:
     return isinstance(kind, type) and issubclass(kind, idmatch.Error) and kind is not idmatch.Error
+
+
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="argparse of other versions differs")
+def test_made_pages_are_what_the_code_says() -> None:
+    """Pages that scripts/reference.py writes."""
+    command = [sys.executable, str(ROOT / "scripts" / "reference.py"), "--check"]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    assert (ran.stdout + ran.stderr, ran.returncode) == ("", 0)
