@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from idmatch._times import Moment
+from shared_node import address, node  # noqa: F401 - fixtures
 
 DAY = timedelta(days=1)
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -1,7 +1,5 @@
 """The same API and commands on servers: a real Cassandra node that these tests start."""
 
-import os
-import re
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -16,35 +14,8 @@ import trustme
 from campaign import run_and_compare_campaign
 from conftest import DAY, NOON, SMALL, Cli, observations
 from deliveries import run_and_compare
-from idmatch._lab import Lab
+from shared_node import OPTIONS
 from twins import answers_of_a_chain
-from with_lab import FOR_TESTS
-
-NETWORK = "127.73.22"
-ADDRESS = f"{NETWORK}.1"
-HEAP = 1 << 29
-OPTIONS = "replication=1&lease=50ms"
-
-
-@pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a running node: the one that all tests share, or one started here."""
-    if shared := os.environ.get("IDMATCH_TEST_CQL"):
-        yield shared
-        return
-    lab = Lab(tmp_path_factory.mktemp("lab"), jvm_options=FOR_TESTS)
-    try:
-        lab.up(1, HEAP, NETWORK)
-        yield ADDRESS
-    finally:
-        lab.down(delete=True)
-
-
-@pytest.fixture
-def address(node: str, request: pytest.FixtureRequest) -> str:
-    """The address of a store in a keyspace of the test's own."""
-    keyspace = re.sub(r"\W+", "_", request.node.name.lower())[:48].rstrip("_")
-    return f"cql://{node}/{keyspace}?{OPTIONS}"
 
 
 @pytest.fixture

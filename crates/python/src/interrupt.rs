@@ -4,7 +4,7 @@
 use crate::errors::raise;
 use crate::progress::{self, Reports};
 use arrow_array::RecordBatch;
-use idmatch_store::{Call, Error, ErrorKind, MatchLane, MatchSink, Result, Unit};
+use idmatch_store::{Call, Error, ErrorFields, ErrorKind, MatchLane, MatchSink, Result, Unit};
 use pyo3::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -65,11 +65,11 @@ impl Watch {
 
 /// Runs `work` on another thread without the GIL, while this thread checks for signals and tells the progress
 /// to the callable of [`progress::report_to`]. After Ctrl-C, or an exception of the callable, `work` should end
-/// soon, and its result is dropped.
+/// soon, and its result is dropped. Of a write to servers the exception has a note that says what is unknown.
 pub(crate) fn interruptible<T: Send>(
     py: Python<'_>,
-    work: impl FnOnce(&Watch) -> T + Send,
-) -> PyResult<T> {
+    work: impl FnOnce(&Watch) -> Result<T> + Send,
+) -> PyResult<Result<T>> {
     let teller = progress::teller(py);
     let reports = teller.as_ref().map(|_| Arc::default());
     let watch = Watch { stop: Arc::default(), reports };
@@ -94,7 +94,12 @@ pub(crate) fn interruptible<T: Send>(
                 Err(_) => Err(RecvTimeoutError::Disconnected),
             });
             match waited {
-                Ok(Ok(done)) => return interrupt.and_then(|()| tell()).map(|()| done),
+                Ok(Ok(done)) => {
+                    return match interrupt.and_then(|()| tell()) {
+                        Ok(()) => Ok(done),
+                        Err(exception) => Err(noted(py, exception, done.err())),
+                    };
+                }
                 Ok(Err(_)) | Err(RecvTimeoutError::Disconnected) => {
                     return Err(raise(py, &panicked()));
                 }
@@ -106,6 +111,23 @@ pub(crate) fn interruptible<T: Send>(
             }
         }
     })
+}
+
+/// Adds to an exception what became of a write that it has ended.
+fn noted(py: Python<'_>, exception: PyErr, error: Option<Error>) -> PyErr {
+    let unknown = error.as_ref().filter(|error| error.kind() == ErrorKind::UnknownOutcome);
+    if let Some(error) = unknown {
+        let note = match error.fields() {
+            Some(ErrorFields::UnknownOutcome { rows }) => format!(
+                "{} rows may be written or not: what was sent stays; repeat it, which is always safe",
+                rows.len()
+            ),
+            _ => error.to_string(),
+        };
+        // Without the note it is the same exception.
+        exception.value(py).call_method1("add_note", (note,)).ok();
+    }
+    exception
 }
 
 /// Runs short `work` on this thread without the GIL.

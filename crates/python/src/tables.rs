@@ -60,8 +60,8 @@ impl Table {
         &self,
         py: Python<'_>,
         table: &idmatch_store::Table,
-        work: impl FnOnce(&idmatch_store::Table, &AtomicBool) -> T + Send,
-    ) -> PyResult<T> {
+        work: impl FnOnce(&idmatch_store::Table, &AtomicBool) -> Result<T> + Send,
+    ) -> PyResult<Result<T>> {
         let run = |watch: &Watch| work(&table.with_call(self.place.call(watch)), watch.stop());
         interruptible(py, run)
     }

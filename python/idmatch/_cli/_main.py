@@ -59,7 +59,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE
     except KeyboardInterrupt as error:
-        return _fail(error, _INTERRUPTED, "interrupted")
+        # Of a write to servers a note says what is unknown.
+        notes = getattr(error, "__notes__", [])
+        return _fail(error, _INTERRUPTED, ": ".join(["interrupted", *notes]))
     except (Error, OSError, UnicodeError) as error:
         if getattr(options, "json", False):
             print_json({"error": _as_json(error)})
