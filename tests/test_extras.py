@@ -9,17 +9,17 @@ import idmatch
 import pytest
 from conftest import Cli
 
-# Makes an import of numpy or psutil fail, as it does where they are not installed.
+# Makes an import of numpy, psutil or obstore fail, as it does where they are not installed.
 BLOCKED = """
 import json, sys
-sys.modules["numpy"] = sys.modules["psutil"] = None
+sys.modules["numpy"] = sys.modules["psutil"] = sys.modules["obstore"] = None
 from idmatch._cli import main
 sys.exit(main(json.loads(sys.argv[1])))
 """
 
 
 def without_extras(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Runs a command where neither numpy nor psutil can be imported."""
+    """Runs a command where neither numpy nor psutil nor obstore can be imported."""
     command = [sys.executable, "-c", BLOCKED, json.dumps(arguments)]
     return subprocess.run(command, cwd=home, capture_output=True, text=True)
 
@@ -40,7 +40,7 @@ def loaded_modules(code: str) -> set[str]:
     ],
 )
 def test_imports_are_lazy(code: str) -> None:
-    assert loaded_modules(code).isdisjoint({"numpy", "psutil", "pyarrow", "rich"})
+    assert loaded_modules(code).isdisjoint({"numpy", "obstore", "psutil", "pyarrow", "rich"})
 
 
 def test_commands_work_without_extras(loaded: Cli) -> None:
@@ -54,7 +54,11 @@ def test_commands_work_without_extras(loaded: Cli) -> None:
 
 @pytest.mark.parametrize(
     ("extra", "package", "command"),
-    [("sample", "numpy", ["sample", "made"]), ("lab", "psutil", ["lab", "status"])],
+    [
+        ("sample", "numpy", ["sample", "made"]),
+        ("lab", "psutil", ["lab", "status"]),
+        ("cloud", "obstore", ["export", "nowhere", "t", "-o", "s3://bucket/out.csv"]),
+    ],
 )
 def test_errors_name_the_extra(
     tmp_path: Path, extra: str, package: str, command: list[str]

@@ -3,6 +3,7 @@
 import os
 from typing import NamedTuple
 
+from ._address import Address
 from ._errors import InvalidArgument
 from ._text import escaped
 from ._types import Compression
@@ -39,8 +40,8 @@ def format_of(path: str, name: str | None = None) -> Format:
         name = _told_by(path)
         if name is None:
             raise InvalidArgument(
-                f"the name {escaped(path)} does not tell a format; end it with one of "
-                f"{_endings()}, or say --format (in Python format=)"
+                f"the name {escaped(str(Address(path)))} does not tell a format; end it with "
+                f"one of {_endings()}, or say --format (in Python format=)"
             )
     if name not in FORMATS:
         raise InvalidArgument(f"format is {name!r}; use one of {', '.join(FORMATS)}")

@@ -1,14 +1,14 @@
 """Modules that are imported when they are first used.
 
-`import idmatch` and a lookup must not wait for pyarrow, numpy or psutil. The last two come with
-extras and may be missing; then the error names the extra.
+`import idmatch` and a lookup must not wait for pyarrow, numpy, psutil or obstore. The last three
+come with extras and may be missing; then the error names the extra.
 """
 
 from importlib import import_module
 
 from ._errors import MissingExtra
 
-_EXTRAS = {"numpy": "sample", "psutil": "lab"}
+_EXTRAS = {"numpy": "sample", "psutil": "lab", "obstore": "cloud"}
 
 
 class LazyModule:
@@ -24,10 +24,11 @@ class LazyModule:
         try:
             module = import_module(self._name)
         except ModuleNotFoundError as error:
-            if error.name not in _EXTRAS:
+            package = (error.name or "").partition(".")[0]
+            if package not in _EXTRAS:
                 raise
             raise MissingExtra(
-                f"this needs {error.name}, which is not installed; "
-                f"run: pip install 'idmatch[{_EXTRAS[error.name]}]'"
+                f"this needs {package}, which is not installed; "
+                f"run: pip install 'idmatch[{_EXTRAS[package]}]'"
             ) from error
         return getattr(module, attribute)

@@ -1,7 +1,8 @@
 """Opens outputs: the one place that makes files which users name. Must not know what is written.
 
 A new file gets its name when it is complete. What exists is not replaced unless that is said, and
-then only a regular file that is no input. A FIFO is written as a stream.
+then only a regular file that is no input. A FIFO is written as a stream. Addresses of object stores
+are for `_remote_outputs`.
 """
 
 import contextlib
@@ -11,9 +12,12 @@ import secrets
 import shutil
 import stat
 from collections.abc import Iterator, Sequence
+from urllib.parse import unquote, urlsplit
 
+from . import _remote_outputs
 from ._address import Address
 from ._errors import InvalidArgument, IoError
+from ._remote_targets import exists
 from ._text import escaped
 from ._types import Path
 
@@ -21,7 +25,23 @@ PRIVATE = 0o600
 PUBLIC = 0o666
 
 
-def check(path: Path, *, overwrite: bool = False, inputs: Sequence[str] = ()) -> bool:
+def check(
+    path: Path, *, overwrite: bool = False, inputs: Sequence[str] = (), is_folder: bool = False
+) -> None:
+    """Finds what cannot be written, before the work. Asks a service whether the object exists.
+
+    Raises what `check_local` and `_remote_outputs.check` raise.
+    """
+    name = _local(path)
+    if not Address(name).is_url:
+        check_local(name, overwrite=overwrite, inputs=inputs)
+    elif is_folder:
+        _remote_outputs.check_folder(name)
+    else:
+        _remote_outputs.check(name, overwrite=overwrite, inputs=inputs)
+
+
+def check_local(path: Path, *, overwrite: bool = False, inputs: Sequence[str] = ()) -> bool:
     """Whether it is a FIFO, or "-" for standard output, which is written as it is.
 
     Raises InvalidArgument for what must not be written: what exists unless it may be overwritten,
@@ -52,10 +72,16 @@ def new_file(
 ) -> Iterator[str]:
     """Gives the path to write to: a file beside, which gets its name after the block, or a FIFO.
 
-    After an exception there is no file. Raises what `check` raises, and IoError.
+    After an exception there is no file. An address of an object store is written as a FIFO. Raises
+    what `check` raises, and IoError.
     """
-    name = os.fspath(path)
-    if check(name, overwrite=overwrite, inputs=inputs):
+    name = _local(path)
+    if Address(name).is_url:
+        _remote_outputs.check(name, overwrite=overwrite, inputs=inputs)
+        with _remote_outputs.new_object(name, overwrite=overwrite) as pipe:
+            yield pipe
+        return
+    if check_local(name, overwrite=overwrite, inputs=inputs):
         yield "/dev/stdout" if name == "-" else name
         return
     beside = _beside(name, mode)
@@ -68,20 +94,24 @@ def new_file(
         raise
 
 
-def is_stream(path: str) -> bool:
-    """Whether what is written there cannot be gone back over: a FIFO, a terminal."""
-    return not stat.S_ISREG(os.stat(path).st_mode)
+def is_stream(path: Path, file: str) -> bool:
+    """Whether somebody reads it while it is written: a FIFO, a terminal; no object."""
+    return not Address(os.fspath(path)).is_url and not stat.S_ISREG(os.stat(file).st_mode)
 
 
 @contextlib.contextmanager
 def new_folder(path: Path) -> Iterator[str]:
     """Gives an empty folder to write to, which gets its name after the block.
 
-    After an exception there is none. Raises InvalidArgument for what exists, a URL and what is
-    inside a store, and IoError.
+    After an exception there is none. What goes to an address is written to this machine first.
+    Raises InvalidArgument for what exists and what is inside a store, and IoError.
     """
-    name = os.fspath(path).rstrip("/") or "/"
-    if check(name):
+    name = _local(path).rstrip("/") or "/"
+    if Address(name).is_url:
+        with _remote_outputs.new_folder(name) as folder:
+            yield folder
+        return
+    if check_local(name):
         raise InvalidArgument(f"{escaped(name)} is no folder; name one that does not exist")
     beside = os.path.join(os.path.dirname(name), f".idmatch-{secrets.token_hex(8)}.tmp")
     try:
@@ -91,7 +121,7 @@ def new_folder(path: Path) -> Iterator[str]:
     try:
         yield beside
         if os.path.lexists(name):
-            raise _exists(name)
+            raise exists(escaped(name))
         try:
             os.rename(beside, name)
         except OSError as error:
@@ -106,10 +136,10 @@ def open_at_once(
 ) -> int:
     """A file descriptor of a new file that has its name from the start, or of a FIFO.
 
-    For what must be there after a crash. Raises what `check` raises, and IoError.
+    For what must be there after a crash. Raises what `check_local` raises, and IoError.
     """
     name = os.fspath(path)
-    if check(name, overwrite=overwrite, inputs=inputs):
+    if check_local(name, overwrite=overwrite, inputs=inputs):
         return os.dup(1) if name == "-" else _open(name, os.O_WRONLY)
     beside = _beside(name, mode)
     try:
@@ -139,7 +169,7 @@ def sync(file: int, path: str) -> None:
 def _check_replaced(name: str, overwrite: bool, inputs: Sequence[str]) -> None:
     found = os.lstat(name)
     if not overwrite:
-        raise _exists(name)
+        raise exists(escaped(name))
     if not stat.S_ISREG(found.st_mode):
         raise InvalidArgument(
             f"{escaped(name)} is no regular file, and no other is overwritten; name another output"
@@ -150,11 +180,12 @@ def _check_replaced(name: str, overwrite: bool, inputs: Sequence[str]) -> None:
                 raise InvalidArgument(f"{escaped(name)} is an input, too; name another output")
 
 
-def _exists(name: str) -> InvalidArgument:
-    return InvalidArgument(
-        f"{escaped(name)} exists; name another file, or replace it with --overwrite "
-        "(in Python overwrite=True)"
-    )
+def _local(path: Path) -> str:
+    """The path that an address such as file:///tmp/rows.csv means; others as they are."""
+    name = os.fspath(path)
+    if name.lower().startswith("file:///"):
+        return unquote(urlsplit(name).path)
+    return name
 
 
 def _store_around(name: str) -> str | None:
@@ -189,13 +220,13 @@ def _give_name(beside: str, name: str, overwrite: bool) -> None:
             # Unlike a rename, a link replaces nothing.
             os.link(beside, name)
         except FileExistsError:
-            raise _exists(name) from None
+            raise exists(escaped(name)) from None
         except OSError as error:
             if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK):
                 raise
             # A file system without links.
             if os.path.lexists(name):
-                raise _exists(name) from None
+                raise exists(escaped(name)) from None
             os.rename(beside, name)
             return
         os.remove(beside)

@@ -177,7 +177,7 @@ class RejectsFile(Rejects):
                 _outputs.sync(self._stream.fileno(), self.path)
 
     def __enter__(self) -> Self:
-        if self._to.path is not None and _outputs.check(
+        if self._to.path is not None and _outputs.check_local(
             self._to.path, overwrite=self._to.overwrite, inputs=self._inputs
         ):
             # The reader of a FIFO waits for its end, also where there are no rejects.

@@ -64,6 +64,10 @@ class Rows:
     ) -> None:
         """Writes the rows to a file, which appears only when it is whole, or to a FIFO.
 
+        An address such as "s3://bucket/rows.parquet" (also gs, az, abfs) names an object, which is
+        there whole or not at all. It needs the extra "cloud", and credentials in the environment.
+        Uploads take about 100 MiB of memory. "file:///" and what else pyarrow opens are taken, too.
+
         The name tells the format: .parquet, .csv, .jsonl, each of the last two also with .gz or
         .zst, or .arrow; `format` says it where the name does not ("csv.gz"). CSV has a header,
         and dates in ISO 8601; null is an empty value. A FIFO of "arrow" gets an IPC stream. A file
@@ -73,11 +77,13 @@ class Rows:
         whole, and must not exist. Its files are Parquet unless `format` says otherwise. For each
         value of the column `partition_by` (text, whole numbers, booleans) there is a folder below
         it, as Hive names them: "campaign=spring"; the files lack that column. A time is cut by days
-        in UTC, and stays: "seen_at_day=2026-11-03". Rows wait in a temporary file meanwhile.
+        in UTC, and stays: "seen_at_day=2026-11-03". Rows wait in a temporary file meanwhile. In an
+        object store the files appear one by one, each whole, and "_SUCCESS" is the last.
 
-        Raises IoError when the file cannot be written, InvalidArgument for a name that tells no
-        format, for what is no regular file or is inside a store, and for columns that the format
-        cannot hold, such as lists in CSV.
+        Raises IoError when the file cannot be written, MissingExtra where the package for object
+        stores is not installed, InvalidArgument for a name that tells no format, for what is no
+        regular file or is inside a store, and for columns that the format cannot hold, such as
+        lists in CSV.
         """
         name = os.fspath(path)
         if partition_by is not None or max_rows_per_file is not None:
@@ -85,7 +91,7 @@ class Rows:
             return
         chosen = format_of(name, format)
         with _outputs.new_file(path, overwrite=overwrite) as file:
-            is_stream = chosen.kind == "arrow" and _outputs.is_stream(file)
+            is_stream = chosen.kind == "arrow" and _outputs.is_stream(path, file)
             kind = "arrow stream" if is_stream else chosen.kind
             with self._progress.shown(self._totals):
                 self._rows.write(file, kind, chosen.compression)

@@ -59,15 +59,14 @@ def add_rejects(command: argparse.ArgumentParser) -> None:
     command.add_argument("--overwrite", action="store_true", help="replace FILE if it exists")
 
 
-def local_inputs(paths: Sequence[str]) -> list[str]:
-    """The files of this machine among what these paths, globs and URLs stand for.
+def input_files(paths: Sequence[str]) -> list[str]:
+    """The files among what these paths, globs and URLs stand for: paths, and addresses elsewhere.
 
     Raises SourceError where there is none.
     """
     from idmatch._sources import find
 
-    local = [source.local_path for source in find(list(paths))]
-    return [path for path in local if path is not None]
+    return [source.local_path or source.name for source in find(list(paths))]
 
 
 def add_dates(command: argparse.ArgumentParser) -> None:

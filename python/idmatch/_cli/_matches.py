@@ -12,7 +12,7 @@ from idmatch._match import MatchResult
 from idmatch._rows import Rows
 from idmatch._timings import timings_of
 
-from ._inputs import add_csv, csv_of, local_inputs, size
+from ._inputs import add_csv, csv_of, input_files, size
 from ._output import detected_as_json, print_columns, print_json, say_read, warn
 from ._stores import open_existing
 
@@ -22,7 +22,7 @@ _DONE = 0
 def match(options: argparse.Namespace) -> int:
     """`idmatch match`"""
     started = time.perf_counter()
-    inputs = local_inputs([options.population]) if options.overwrite else []
+    inputs = input_files([options.population]) if options.overwrite else []
     _check_outputs(options, options.unmatched, inputs)
     with open_existing(options.store) as store:
         result = store.table(options.table).match(
@@ -144,7 +144,8 @@ def _add_output(command: argparse.ArgumentParser, what: str, required: bool = Fa
         "--output",
         metavar="OUT",
         required=required,
-        help=f"write {what} to this file or FIFO, or - for standard output; its name ends with the "
+        help=f"write {what} to this file, FIFO or object (s3://BUCKET/KEY, gs://, az://), or - for "
+        "standard output; its name ends with the "
         f"format: {', '.join(_formats.FORMATS)}",
     )
     command.add_argument(
@@ -188,7 +189,7 @@ def _check_outputs(options: argparse.Namespace, unmatched: str | None, inputs: l
         if path:
             is_folder = path == output and _is_folder(options)
             _formats.format_of(path, "parquet" if is_folder else _format(path, options))
-            _outputs.check(path, overwrite=options.overwrite, inputs=inputs)
+            _outputs.check(path, overwrite=options.overwrite, inputs=inputs, is_folder=is_folder)
 
 
 def _is_folder(options: argparse.Namespace) -> bool:

@@ -146,7 +146,7 @@ def _rejects_to(options: Namespace) -> RejectsTo:
     if options.rejects == "-" and (options.json or getattr(options, "ack", False)):
         raise InvalidArgument("--rejects - and --json or --ack all write to standard output")
     if options.rejects is not None:
-        _outputs.check(options.rejects, overwrite=options.overwrite)
+        _outputs.check_local(options.rejects, overwrite=options.overwrite)
     most = getattr(options, "max_rejects", None)
     return RejectsTo(
         options.rejects, options.overwrite, None if most is None else MaxRejects.parse(most)
