@@ -190,7 +190,10 @@ def test_tables(loaded: Cli) -> None:
 
 def test_verify(loaded: Cli) -> None:
     good = loaded("verify", "store", "--json")
-    assert (good.code, good.json()) == (0, {"tables": [{"name": "small", "problems": []}]})
+    assert (good.code, good.json()) == (
+        0,
+        {"tables": [{"name": "small", "problems": []}], "checkpoints": []},
+    )
     assert loaded("verify", "store", "small").out == "small: all is well\n"
     names = pa.array(range(100_000))
     dates = pa.array(["2026-01-01"] * len(names))

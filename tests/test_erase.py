@@ -119,7 +119,7 @@ def test_the_command_erases(loaded: Cli, tmp_path: Path) -> None:
     assert seconds >= 0
     assert done == {
         "targets": 1, "rejected": 0, "rows_by_id": len(before), "rows_by_partner_id": len(before),
-        "hex_columns": [], "rejects": None, "detected": [],
+        "hex_columns": [], "rejects": None, "detected": [], "checkpoints": [],
     }  # fmt: skip
     assert loaded("lookup", "store", "small", "--id", "a", "--json").json() == {"matches": []}
     pq.write_table(pa.table({"who": ["b", ""]}), tmp_path / "who.parquet")

@@ -1,45 +1,19 @@
-//! Work without the GIL: long work that Ctrl-C can stop and whose progress is told, and the one place where
-//! panics become errors.
+//! Work without the GIL: long work that Ctrl-C can stop and whose progress is told. Panics in it become errors.
 
-use crate::errors::raise;
+use crate::errors::{OrRaise, raise};
+use crate::panics::caught;
 use crate::progress::{self, Reports};
 use arrow_array::RecordBatch;
 use idmatch_store::{Call, Error, ErrorFields, ErrorKind, MatchLane, MatchSink, Result, Unit};
 use pyo3::prelude::*;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{Builder, scope};
 use std::time::Duration;
 
 /// The time between two checks for Python's signals, and between two reports of progress.
 const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
-
-/// Where the last panic was: file and line. Its text may have identifiers, so it is not shown.
-static LAST_PANIC: Mutex<Option<String>> = Mutex::new(None);
-
-/// Has panics of this library note where they are, and print nothing.
-pub(crate) fn note_panics() {
-    std::panic::set_hook(Box::new(|panic| {
-        let place = panic.location().map(|place| format!("{}:{}", place.file(), place.line()));
-        *LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner) = place;
-    }));
-}
-
-/// The error of a panic.
-pub(crate) fn panicked() -> Error {
-    let place = LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let place = place.unwrap_or_else(|| "an unknown place".to_owned());
-    Error::new(
-        ErrorKind::Internal,
-        format!(
-            "idmatch {} failed at {place}; what was acknowledged is stored; check the store with idmatch verify, \
-             and report this with what was done",
-            env!("CARGO_PKG_VERSION")
-        ),
-    )
-}
 
 /// What long work knows of the thread that waits for it.
 pub(crate) struct Watch {
@@ -80,7 +54,7 @@ pub(crate) fn interruptible<T: Send>(
     scope(|scope| {
         let watch = &watch;
         let (sender, receiver) = sync_channel(1);
-        let run = move || sender.send(catch_unwind(AssertUnwindSafe(|| work(watch)))).ok();
+        let run = move || sender.send(caught(|| work(watch))).ok();
         Builder::new().name("idmatch".into()).spawn_scoped(scope, run).map_err(|e| {
             let text = "cannot start a thread; free threads or memory, and try again";
             raise(py, &Error::with_source(ErrorKind::Io, text, e))
@@ -100,8 +74,11 @@ pub(crate) fn interruptible<T: Send>(
                         Err(exception) => Err(noted(py, exception, done.err())),
                     };
                 }
-                Ok(Err(_)) | Err(RecvTimeoutError::Disconnected) => {
-                    return Err(raise(py, &panicked()));
+                Ok(Err(panic)) => return Err(raise(py, &panic)),
+                // The thread sends before it ends.
+                Err(RecvTimeoutError::Disconnected) => {
+                    let text = "a thread of idmatch ended without an answer; try again";
+                    return Err(raise(py, &Error::new(ErrorKind::Internal, text)));
                 }
                 Err(RecvTimeoutError::Timeout) if interrupt.is_ok() => {
                     interrupt = py.check_signals().and_then(|()| tell());
@@ -135,8 +112,7 @@ pub(crate) fn uninterrupted<T: Send>(
     py: Python<'_>,
     work: impl FnOnce() -> T + Send,
 ) -> PyResult<T> {
-    let work = AssertUnwindSafe(work);
-    py.detach(|| catch_unwind(|| { work }.0())).map_err(|_| raise(py, &panicked()))
+    py.detach(|| caught(work)).or_raise(py)
 }
 
 /// Fails when `stop` is set, which ends the work; its result is dropped.

@@ -13,6 +13,7 @@ mod interrupt;
 mod judge;
 mod matches;
 mod outputs;
+mod panics;
 mod place;
 mod progress;
 mod rows;
@@ -62,7 +63,7 @@ mod _core {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        crate::interrupt::note_panics();
+        crate::panics::note_panics();
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -20,6 +20,9 @@ use std::time::Duration;
 const SHORTEST: Duration = Duration::from_secs(60);
 const LONGEST: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
+/// What a checkpoint shows: its own generation, which follows that of the version, and the end of its journal.
+type Shown = (u64, Option<(u64, u64)>);
+
 impl Owners {
     /// Makes a checkpoint of what is visible now, or returns one of the same version that lives for half of the
     /// time at least.
@@ -57,7 +60,7 @@ impl Owners {
         };
         let plan = CopyPlan { kind: Some(CopyKind::Checkpoint), until: Some(until) };
         self.copy(&path, plan, call)?;
-        self.describe(path)?.ok_or_else(|| {
+        self.describe(path)?.map(|(_, made)| made).ok_or_else(|| {
             let text = "the checkpoint was removed while it was made; make it again";
             Error::new(ErrorKind::NotAStore, text)
         })
@@ -74,8 +77,9 @@ impl Owners {
         for name in names.iter().filter(|name| checkpoint_until(name).is_some()) {
             found.extend(self.describe(folder.join(name))?);
         }
-        found.sort_by_key(|one| one.at);
-        Ok(found)
+        // Those of one millisecond by what they show.
+        found.sort_by_key(|(shown, one)| (one.at, *shown));
+        Ok(found.into_iter().map(|(_, one)| one).collect())
     }
 
     /// Removes a checkpoint of this store. One that is gone is fine.
@@ -95,8 +99,8 @@ impl Owners {
         Err(Error::new(ErrorKind::InvalidArgument, text))
     }
 
-    /// What a folder has; `None` unless it is a checkpoint of this store.
-    fn describe(&self, path: PathBuf) -> Result<Option<Checkpoint>> {
+    /// What a folder has, and which version that shows; `None` unless it is a checkpoint of this store.
+    fn describe(&self, path: PathBuf) -> Result<Option<(Shown, Checkpoint)>> {
         let current = self.versions.current();
         let Some(manifest) = self.read(&path, &current)? else { return Ok(None) };
         let Some((at, until)) = manifest.checkpoint_times() else { return Ok(None) };
@@ -112,7 +116,8 @@ impl Owners {
         for file in list(disk, &path.join(JOURNAL))? {
             bytes += disk.len(&path.join(JOURNAL).join(file)).unwrap_or_default();
         }
-        Ok(Some(Checkpoint { path, at, until, bytes }))
+        let shown = (manifest.generation, manifest.journal.closed);
+        Ok(Some((shown, Checkpoint { path, at, until, bytes })))
     }
 
     fn read(&self, path: &Path, current: &Version) -> Result<Option<Manifest>> {

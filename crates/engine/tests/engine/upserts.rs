@@ -294,7 +294,7 @@ fn a_failed_refresh_is_repeated_whole() {
 #[test]
 fn a_panic_of_one_thread_leaves_nobody_waiting() {
     // Making the table is over by then.
-    for at in (40..240).step_by(10) {
+    for at in (50..240).step_by(10) {
         panics_once(at);
     }
 }

@@ -1,0 +1,36 @@
+//! Panics of this library become errors. Must not know Python.
+
+use idmatch_store::{Error, ErrorKind, Result};
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook};
+use std::sync::{Mutex, PoisonError};
+
+/// Where the last panic was, on any thread, because work goes on to others: file and line. The text may have
+/// identifiers, so it is not kept.
+static LAST_PANIC: Mutex<Option<String>> = Mutex::new(None);
+
+/// Has panics note where they are, and print nothing.
+pub(crate) fn note_panics() {
+    set_hook(Box::new(|panic| {
+        let place = panic.location().map(|place| format!("{}:{}", place.file(), place.line()));
+        *LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner) = place;
+    }));
+}
+
+/// Does work. A panic in it, or on a thread of it that is joined, is an error with its file and line.
+///
+/// # Errors
+/// `Internal`.
+pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|_| {
+        let place = LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let place = place.unwrap_or_else(|| "an unknown place".to_owned());
+        Error::new(
+            ErrorKind::Internal,
+            format!(
+                "idmatch {} failed at {place}; what was acknowledged is stored; check the store with idmatch \
+                 verify, and report this with what was done",
+                env!("CARGO_PKG_VERSION")
+            ),
+        )
+    })
+}
