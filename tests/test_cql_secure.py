@@ -8,6 +8,7 @@ import os
 import socket
 import socketserver
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -136,9 +137,24 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
     )
     try:
         lab.up(NODES, HEAP, NETWORK)
+        wait_for_user(secure)
         yield secure
     finally:
         lab.down(delete=True)
+
+
+def wait_for_user(secure: Secure) -> None:
+    """Nodes listen before their first user is made."""
+    until = time.monotonic() + 300
+    while True:
+        try:
+            idmatch.open(secure.address(secure.tls)).close()
+        except idmatch.InvalidArgument:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.1)
+        else:
+            return
 
 
 def refused(

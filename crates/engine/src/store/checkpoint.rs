@@ -77,8 +77,8 @@ impl Owners {
         for name in names.iter().filter(|name| checkpoint_until(name).is_some()) {
             found.extend(self.describe(folder.join(name))?);
         }
-        // Those of one millisecond by what they show.
-        found.sort_by_key(|(shown, one)| (one.at, *shown));
+        // Those of one millisecond by what they show, and by how long they stay.
+        found.sort_by_key(|(shown, one)| (one.at, *shown, one.until));
         Ok(found.into_iter().map(|(_, one)| one).collect())
     }
 
