@@ -90,8 +90,8 @@ def test_the_command_line(loaded: Cli) -> None:
     assert "7 days" in refused.err
 
 
-def test_servers_have_none(tmp_path: Path) -> None:
-    """A checkpoint of a checkpoint is refused, too."""
+def test_a_checkpoint_has_none(tmp_path: Path) -> None:
+    """To make one writes to the folder of a store."""
     with idmatch.open(tmp_path / "store") as store:
         store.create_table("t")
         frozen = idmatch.open(store.checkpoint().path)
