@@ -91,7 +91,7 @@ def test_the_command_line(loaded: Cli) -> None:
 
 
 def test_a_checkpoint_has_none(tmp_path: Path) -> None:
-    """To make one writes to the folder of a store."""
+    """Making one would write to its folder."""
     with idmatch.open(tmp_path / "store") as store:
         store.create_table("t")
         frozen = idmatch.open(store.checkpoint().path)
