@@ -6,11 +6,11 @@ use crate::snapshot::CqlSnapshot;
 use crate::tables::Tables;
 use crate::write::erase::erase;
 use crate::write::load::upsert;
-use crate::write::session::begin;
+use crate::write::session::{begin, resume};
 use idmatch_model::{Period, SeenAt, TableId, TableName, TableOptions, Target};
 use idmatch_store::{
-    Admin, Call, Durability, Erased, NewWrite, ObservationSource, Result, Snapshot, Store,
-    WriteSession, now,
+    Admin, Call, Durability, Erased, NewWrite, ObservationSource, Result, SessionAddress, Snapshot,
+    Store, WriteSession, now,
 };
 use std::sync::Arc;
 
@@ -71,6 +71,10 @@ impl Store for CqlStore {
     /// Its rows are visible as they are staged.
     fn begin(&self, write: NewWrite, call: &Call) -> Result<Box<dyn WriteSession>> {
         begin(self.0.context(write.table, call)?, &write, call)
+    }
+
+    fn resume(&self, session: SessionAddress, call: &Call) -> Result<Box<dyn WriteSession>> {
+        Ok(resume(self.0.context(session.table, call)?, session.session))
     }
 
     /// The servers' commit log decides what an acknowledgement means; see

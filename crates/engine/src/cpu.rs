@@ -38,7 +38,8 @@ pub(crate) fn note_foreground() {
 
 fn had_foreground_recently() -> bool {
     static LAST: Mutex<Option<Instant>> = Mutex::new(None);
-    let mut last = LAST.lock();
+    // Another thread notes it, or one of the process that this is a fork of did.
+    let Some(mut last) = LAST.try_lock() else { return FOREGROUND.load(Relaxed) };
     if FOREGROUND.swap(false, Relaxed) {
         *last = Some(sync::instant());
     }

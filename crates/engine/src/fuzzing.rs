@@ -3,18 +3,20 @@
 //! Each function takes any bytes and must return. It parses them twice: as they are, and with corrected
 //! checksums, because no fuzzer finds those by itself.
 
-use crate::disk::Mapped;
-use crate::encoding::bytes::{u16_at, u32_at};
+use crate::disk::{Mapped, OpenFile};
+use crate::encoding::bytes::{slice, u16_at, u32_at};
 use crate::encoding::record;
+use crate::encoding::rows::Row;
 use crate::encoding::{HashSeed, Packed};
 use crate::hash_partition::HashPartition;
 use crate::identity::Identity;
 use crate::journal;
+use crate::load::{PartOwner, PartReader, sealed_part};
 use crate::lookup::RowCursor;
 use crate::memtable::Memtable;
 use crate::segment::{Block, DatePage, Header, IdPage, PAGE_ROWS, Region, Segment, checksum};
 use crate::tombstones::{self, RowRules};
-use crate::versions::{History, LockNote, Manifest, TableEntry};
+use crate::versions::{CommitNote, History, LockNote, Manifest, SessionNote, TableEntry};
 use idmatch_model::{Keep, Side};
 use idmatch_store::{Call, Result};
 use std::ops::Range;
@@ -57,6 +59,45 @@ pub fn history(bytes: &[u8]) {
     for (history, _) in whole.into_iter().chain(History::decode(path, &sealed)) {
         let back = history.encode().and_then(|(bytes, _)| History::decode(path, &bytes));
         assert!(back.is_ok_and(|(back, _)| back == history), "a history does not come back");
+    }
+}
+
+/// The files of a session that several processes stage: `SESSION` and `COMMIT`.
+pub fn session(bytes: &[u8]) {
+    let path = Path::new("SESSION");
+    let seal = |kind| {
+        let line = format!("idmatch-{kind} 2 {:016x}\n", XxHash3_64::oneshot(bytes));
+        [line.as_bytes(), bytes].concat()
+    };
+    for bytes in [bytes, &seal("session"), &seal("commit")] {
+        if let Ok(note) = SessionNote::decode(path, bytes) {
+            let back = note.encode().and_then(|bytes| SessionNote::decode(path, &bytes));
+            assert!(back.is_ok_and(|back| back == note), "a session does not come back");
+        }
+        if let Ok(note) = CommitNote::decode(path, bytes) {
+            let back = note.encode().and_then(|bytes| CommitNote::decode(path, &bytes));
+            assert!(back.is_ok_and(|back| back == note), "a commit does not come back");
+        }
+    }
+}
+
+/// The file of a part: whole, and as the rows of a block.
+pub fn part(bytes: &[u8]) {
+    for bytes in [bytes.to_vec(), sealed_part(bytes)] {
+        let (path, len) = ("0.part".into(), bytes.len() as u64);
+        let Ok(part) = PartReader::of((path, Box::new(Memory(bytes)), len), PartOwner::default())
+        else {
+            continue;
+        };
+        part.counts().ok();
+        let mut text = Vec::new();
+        let take = |row: &Row<'_>| {
+            text.clear();
+            row.key.unpack_into(&mut text);
+            row.value.unpack_into(&mut text);
+            Ok(())
+        };
+        part.read_rows(take, |_| Ok(())).ok();
     }
 }
 
@@ -204,6 +245,14 @@ fn read_segment(segment: &Segment, is_good: bool) -> Result<()> {
 }
 
 struct Memory(Vec<u8>);
+
+impl OpenFile for Memory {
+    fn read_at(&self, piece: &mut [u8], offset: u64) -> std::io::Result<()> {
+        let from = usize::try_from(offset).ok().and_then(|at| slice(&self.0, at, piece.len()));
+        piece.copy_from_slice(from.ok_or(std::io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+}
 
 impl Mapped for Memory {
     fn bytes(&self) -> &[u8] {

@@ -9,9 +9,11 @@ pub(crate) use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU64, AtomicUsize, Ordering};
 pub(crate) use std::time::Instant;
 
+use arc_swap::ArcSwapOption;
 use parking_lot::MutexGuard;
 use std::io;
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a thread that waits for a lock does not ask whether to go on.
@@ -22,6 +24,8 @@ const BETWEEN_CHECKS: Duration = Duration::from_millis(20);
 pub(crate) enum Rank {
     /// The stores that are open in this process.
     Handles,
+    /// The commit of a session that several processes stage.
+    SharedSession,
     /// The commit of a write session.
     Session,
     /// An erasure, or the sorting of a bulk load; one of each at a time.
@@ -74,6 +78,32 @@ impl<T> RankedMutex<T> {
     pub(crate) fn try_lock(&self) -> Option<RankedGuard<'_, T>> {
         let inner = self.inner.try_lock()?;
         Some(RankedGuard { inner, _held: Held::new(self.rank) })
+    }
+}
+
+/// A value that each process has anew, so that a fork waits for no lock that a thread of its parent had.
+pub(crate) struct PerProcess<T>(ArcSwapOption<(u32, T)>);
+
+impl<T: Default> PerProcess<T> {
+    pub(crate) const fn new() -> PerProcess<T> {
+        PerProcess(ArcSwapOption::const_empty())
+    }
+
+    /// That of this process.
+    pub(crate) fn get(&self) -> Arc<(u32, T)> {
+        let this = std::process::id();
+        loop {
+            let found = self.0.load_full();
+            match found {
+                Some(found) if found.0 == this => return found,
+                found => {
+                    let new = Some(Arc::new((this, T::default())));
+                    // One of the parent is never dropped here.
+                    std::mem::forget(found.clone());
+                    self.0.compare_and_swap(&found, new);
+                }
+            }
+        }
     }
 }
 

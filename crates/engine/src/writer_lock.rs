@@ -124,6 +124,7 @@ impl WriterLock {
             }
         }
         versions.remove_old_checkpoints();
+        versions.remove_old_sessions();
         versions.end_dead_replaces()?;
         let version = versions.current();
         if noted.is_none() {

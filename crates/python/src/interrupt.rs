@@ -2,6 +2,7 @@
 
 use crate::errors::{OrRaise, raise};
 use crate::panics::caught;
+use crate::process::detached;
 use crate::progress::{self, Reports};
 use arrow_array::RecordBatch;
 use idmatch_store::{Call, Error, ErrorFields, ErrorKind, MatchLane, MatchSink, Result, Unit};
@@ -59,11 +60,11 @@ pub(crate) fn interruptible<T: Send>(
             let text = "cannot start a thread; free threads or memory, and try again";
             raise(py, &Error::with_source(ErrorKind::Io, text, e))
         })?;
-        // `detach` takes only values that threads can share.
+        // `detached` takes only values that threads can share.
         let receiver = Mutex::new(receiver);
         let mut interrupt = Ok(());
         loop {
-            let waited = py.detach(|| match receiver.lock() {
+            let waited = detached(py, || match receiver.lock() {
                 Ok(receiver) => receiver.recv_timeout(SIGNAL_CHECK_INTERVAL),
                 Err(_) => Err(RecvTimeoutError::Disconnected),
             });
@@ -112,7 +113,7 @@ pub(crate) fn uninterrupted<T: Send>(
     py: Python<'_>,
     work: impl FnOnce() -> T + Send,
 ) -> PyResult<T> {
-    py.detach(|| caught(work)).or_raise(py)
+    detached(py, || caught(work)).or_raise(py)
 }
 
 /// Fails when `stop` is set, which ends the work; its result is dropped.

@@ -9,12 +9,14 @@ mod answers;
 mod checkpoints;
 mod copies;
 mod errors;
+mod forks;
 mod interrupt;
 mod judge;
 mod matches;
 mod outputs;
 mod panics;
 mod place;
+mod process;
 mod progress;
 mod rows;
 mod scans;
@@ -45,7 +47,7 @@ mod _core {
     #[pymodule_export]
     use crate::rows::Rows;
     #[pymodule_export]
-    use crate::scans::scan;
+    use crate::scans::{partition_of, scan, scan_ranges};
     #[pymodule_export]
     use crate::sessions::{Session, begin};
     #[pymodule_export]
@@ -64,6 +66,8 @@ mod _core {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         crate::panics::note_panics();
+        let end = wrap_pyfunction!(crate::process::end, module)?;
+        module.py().import("atexit")?.call_method1("register", (end,))?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::errors::{OrRaise, raise};
 use crate::interrupt::{interruptible, uninterrupted};
+use crate::process::Own;
 use crate::rows::{RowSource, Rows};
 use crate::sources::{PySource, Raised, finish};
 use crate::tables::{Reader, Table};
@@ -29,7 +30,7 @@ type GivenHop = (Option<String>, String, Option<u32>, Option<i64>, Option<i64>);
 /// A matched population.
 #[pyclass(frozen, module = "idmatch._core")]
 pub(crate) struct Match {
-    matched: Matched,
+    matched: Own<Matched>,
     timings: Arc<Timings>,
 }
 
@@ -111,51 +112,54 @@ impl RowSource for Unmatched {
 #[pymethods]
 impl Match {
     #[getter]
-    fn population(&self) -> u64 {
-        match &self.matched {
+    fn population(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(match self.matched.get(py)?.as_ref() {
             Matched::Pairs(pairs) => pairs.matched.counts().population,
             Matched::Joined(joined) => joined.counts().population,
-        }
+        })
     }
 
     #[getter]
-    fn matched(&self) -> u64 {
-        match &self.matched {
+    fn matched(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(match self.matched.get(py)?.as_ref() {
             Matched::Pairs(pairs) => pairs.matched.counts().matched,
             Matched::Joined(joined) => joined.counts().matched,
-        }
+        })
     }
 
     #[getter]
-    fn rows(&self) -> u64 {
-        match &self.matched {
+    fn rows(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(match self.matched.get(py)?.as_ref() {
             Matched::Pairs(pairs) => pairs.matched.counts().rows,
             Matched::Joined(joined) => joined.counts().rows,
-        }
+        })
     }
 
     /// What each table counted, as (rows in, matched, rows).
     #[getter]
-    fn hops(&self) -> Vec<(u64, u64, u64)> {
-        match &self.matched {
-            Matched::Pairs(_) => vec![(self.population(), self.matched(), self.rows())],
+    fn hops(&self, py: Python<'_>) -> PyResult<Vec<(u64, u64, u64)>> {
+        Ok(match self.matched.get(py)?.as_ref() {
+            Matched::Pairs(pairs) => {
+                let counts = pairs.matched.counts();
+                vec![(counts.population, counts.matched, counts.rows)]
+            }
             Matched::Joined(joined) => {
                 joined.hops().iter().map(|hop| (hop.rows_in, hop.matched, hop.rows)).collect()
             }
-        }
+        })
     }
 
     /// The steps that read the population of each table.
     #[getter]
-    fn plan(&self) -> Vec<Step> {
-        let steps: Vec<PlanStep> = match &self.matched {
+    fn plan(&self, py: Python<'_>) -> PyResult<Vec<Step>> {
+        let steps: Vec<PlanStep> = match self.matched.get(py)?.as_ref() {
             Matched::Pairs(pairs) => pairs.matched.plan(),
             Matched::Joined(joined) => {
                 joined.hops().iter().flat_map(|hop| hop.plan.clone()).collect()
             }
         };
         let steps = steps.into_iter();
-        steps.map(|step| (step.how, step.requests, step.keys, step.why)).collect()
+        Ok(steps.map(|step| (step.how, step.requests, step.keys, step.why)).collect())
     }
 
     /// Seconds that callers have waited, and the thread time of each stage in seconds: reading the population,
@@ -167,8 +171,8 @@ impl Match {
 
     /// What servers were asked; none where there are none.
     #[getter]
-    fn requests(&self) -> Option<AskedOfServers> {
-        let all = match &self.matched {
+    fn requests(&self, py: Python<'_>) -> PyResult<Option<AskedOfServers>> {
+        let all = match self.matched.get(py)?.as_ref() {
             Matched::Pairs(pairs) => pairs.matched.requests(),
             Matched::Joined(joined) => {
                 let each = joined.hops().iter().filter_map(|hop| hop.requests);
@@ -177,29 +181,31 @@ impl Match {
                     all
                 })
             }
-        }?;
-        Some((
-            all.asked,
-            all.answered,
-            all.repeated,
-            all.partitions_asked,
-            all.partitions_answered,
-            all.in_flight,
-            all.is_rate_limited,
-        ))
+        };
+        Ok(all.map(|all| {
+            (
+                all.asked,
+                all.answered,
+                all.repeated,
+                all.partitions_asked,
+                all.partitions_answered,
+                all.in_flight,
+                all.is_rate_limited,
+            )
+        }))
     }
 
     /// The rows of the result.
-    fn output(&self) -> Rows {
-        match &self.matched {
+    fn output(&self, py: Python<'_>) -> PyResult<Rows> {
+        Ok(match self.matched.get(py)?.as_ref() {
             Matched::Pairs(pairs) => self.timed(pairs.clone()),
             Matched::Joined(joined) => self.timed(Arc::clone(joined)),
-        }
+        })
     }
 
     /// The population rows without a match; InvalidArgument for a match of pairs alone.
     fn unmatched(&self, py: Python<'_>) -> PyResult<Rows> {
-        match &self.matched {
+        match self.matched.get(py)?.as_ref() {
             Matched::Joined(joined) => Ok(self.timed(Unmatched(Arc::clone(joined)))),
             Matched::Pairs(_) => {
                 let text = "this match has not kept its unmatched rows; match with unmatched=True";
@@ -250,7 +256,8 @@ pub(crate) fn match_population(
         interruptible(py, |watch| run(&watch.call(), watch.stop()))?
     };
     let matched = finish(py, matched, &raised)?.into();
-    Ok(Match { matched: Matched::Pairs(Pairs { matched, by: query.by }), timings })
+    let pairs = Pairs { matched, by: query.by };
+    Ok(Match { matched: Own::new(Matched::Pairs(pairs)), timings })
 }
 
 /// Matches a population with a table and then with others, and keeps what its rows carry.
@@ -281,7 +288,7 @@ pub(crate) fn match_chain(
         })
     })?;
     let joined = Arc::new(finish(py, joined, &raised)?);
-    Ok(Match { matched: Matched::Joined(joined), timings })
+    Ok(Match { matched: Own::new(Matched::Joined(joined)), timings })
 }
 
 type HopQuery = (Side, idmatch_model::Pick, idmatch_model::Window);

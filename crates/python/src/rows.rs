@@ -6,6 +6,7 @@
 use crate::errors::OrRaise;
 use crate::interrupt::{StoppingSink, Watch, interruptible, uninterrupted};
 use crate::outputs::{self, Cut};
+use crate::process::Own;
 use crate::stream::{BatchStream, Send as SendBatch};
 use arrow_schema::SchemaRef;
 use idmatch_store::{Call, MatchSink, Result};
@@ -31,43 +32,44 @@ pub(crate) trait RowSource: Send + Sync {
 
 /// Rows on their way out.
 #[pyclass(frozen, module = "idmatch._core")]
-pub(crate) struct Rows(Arc<dyn RowSource>);
+pub(crate) struct Rows(Own<dyn RowSource>);
 
 impl Rows {
     pub(crate) fn new(source: impl RowSource + 'static) -> Rows {
-        Rows(Arc::new(source))
+        Rows(Own::of(Arc::new(source)))
     }
+}
 
-    fn write_to(&self, sink: &dyn MatchSink, call: &Call) -> Result<()> {
-        self.0.write(&StoppingSink { sink, call }, call)
-    }
+fn write_to(rows: &dyn RowSource, sink: &dyn MatchSink, call: &Call) -> Result<()> {
+    rows.write(&StoppingSink { sink, call }, call)
 }
 
 #[pymethods]
 impl Rows {
     /// How many there are; none where that is not known yet.
     #[getter]
-    fn count(&self) -> Option<u64> {
-        self.0.count()
+    fn count(&self, py: Python<'_>) -> PyResult<Option<u64>> {
+        Ok(self.0.get(py)?.count())
     }
 
     /// All of them as one table.
     fn to_arrow<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let rows = self.0.get(py)?;
         let collect = |call: &Call| {
             let batches = Mutex::new(Vec::new());
             let take = |batch| {
                 batches.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
                 Ok(())
             };
-            self.write_to(&take, call)?;
+            write_to(rows.as_ref(), &take, call)?;
             Ok(batches.into_inner().unwrap_or_else(PoisonError::into_inner))
         };
-        let batches: Result<_> = if self.0.count().is_some_and(|rows| rows < SHORT_ROWS) {
+        let batches: Result<_> = if rows.count().is_some_and(|rows| rows < SHORT_ROWS) {
             uninterrupted(py, || collect(&Call::default()))?
         } else {
             interruptible(py, |watch| collect(&watch.call()))?
         };
-        PyTable::try_new(batches.or_raise(py)?, self.0.schema())?.into_pyarrow(py)
+        PyTable::try_new(batches.or_raise(py)?, rows.schema())?.into_pyarrow(py)
     }
 
     /// Writes them to a file or a FIFO that exists.
@@ -78,11 +80,12 @@ impl Rows {
         format: &str,
         compression: &str,
     ) -> PyResult<()> {
+        let rows = self.0.get(py)?;
         let format = outputs::Format::of(format, compression).or_raise(py)?;
         interruptible(py, |watch: &Watch| {
             let call = watch.call();
-            let send = |sink: &dyn MatchSink| self.write_to(sink, &call);
-            outputs::write(&path, format, &self.0.schema(), &call, send)
+            let send = |sink: &dyn MatchSink| write_to(rows.as_ref(), sink, &call);
+            outputs::write(&path, format, &rows.schema(), &call, send)
         })?
         .or_raise(py)
     }
@@ -100,12 +103,13 @@ impl Rows {
         by: Option<String>,
         max_rows: Option<usize>,
     ) -> PyResult<()> {
+        let rows = self.0.get(py)?;
         let format = outputs::Format::of(format, compression).or_raise(py)?;
         let cut = Cut { by, max_rows: max_rows.unwrap_or(usize::MAX), ending };
         interruptible(py, |watch: &Watch| {
             let call = watch.call();
-            let send = |sink: &dyn MatchSink| self.write_to(sink, &call);
-            outputs::write_folder(&path, format, &cut, &self.0.schema(), &call, send)
+            let send = |sink: &dyn MatchSink| write_to(rows.as_ref(), sink, &call);
+            outputs::write_folder(&path, format, &cut, &rows.schema(), &call, send)
         })?
         .or_raise(py)
     }
@@ -117,10 +121,10 @@ impl Rows {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let source = Arc::clone(&self.0);
+        let source = Arc::clone(self.0.get(py)?);
         let write =
             move |send: &SendBatch<'_>| source.write(&|batch| send(batch), &Call::default());
-        let stream = BatchStream::start(self.0.schema(), write).or_raise(py)?;
+        let stream = BatchStream::start(self.0.get(py)?.schema(), write).or_raise(py)?;
         let reader = Bound::new(py, PyRecordBatchReader::new(Box::new(stream)))?;
         reader.call_method1("__arrow_c_stream__", (requested_schema,))
     }

@@ -2,18 +2,28 @@
 
 use crate::errors::OrRaise;
 use crate::interrupt::uninterrupted;
+use crate::process::detached;
 use crate::rows::{RowSource, Rows};
 use crate::tables::Table;
 use crate::values::window;
-use arrow_schema::SchemaRef;
+use arrow_array::Int32Array;
+use arrow_array::cast::AsArray;
+use arrow_cast::cast;
+use arrow_schema::{DataType, SchemaRef};
 use idmatch_model::{Side, Window};
-use idmatch_store::{Call, MatchSink, Parts, Result, TableSnapshot, match_schema};
+use idmatch_store::{
+    Call, Error, ErrorKind, MatchSink, Parts, Result, ScanRange, TableSnapshot, match_schema,
+};
 use pyo3::prelude::*;
+use pyo3_arrow::PyArray;
+use std::str::FromStr;
 use std::sync::Arc;
 
 /// The rows of a table with a date in a window.
 struct Scan {
     table: Arc<dyn TableSnapshot>,
+    /// All of it where there is none.
+    range: Option<ScanRange>,
     window: Window,
 }
 
@@ -27,20 +37,49 @@ impl RowSource for Scan {
     }
 
     fn write(&self, sink: &dyn MatchSink, call: &Call) -> Result<()> {
-        self.table.scan(&Parts::all(), self.window, sink, call)
+        match &self.range {
+            None => self.table.scan(&Parts::all(), self.window, sink, call),
+            Some(range) => self.table.scan_range(range, self.window, sink, call),
+        }
     }
 }
 
-/// All visible observations with a date in the window.
+/// Texts of `count` ranges that together are the table.
 #[pyfunction]
-#[pyo3(signature = (table, since, until))]
+pub(crate) fn scan_ranges(py: Python<'_>, table: &Table, count: usize) -> PyResult<Vec<String>> {
+    let reader = table.reader(py)?;
+    let table = uninterrupted(py, || reader.open(&Call::default()))?.or_raise(py)?;
+    Ok(table.scan_ranges(count).iter().map(ToString::to_string).collect())
+}
+
+/// All visible observations with a date in the window, or those of a range.
+#[pyfunction]
+#[pyo3(signature = (table, range, since, until))]
 pub(crate) fn scan(
     py: Python<'_>,
     table: &Table,
+    range: Option<&str>,
     since: Option<i64>,
     until: Option<i64>,
 ) -> PyResult<Rows> {
     let (reader, window) = (table.reader(py)?, window(py, since, until)?);
+    let range = range.map(ScanRange::from_str).transpose().or_raise(py)?;
     let table = uninterrupted(py, || reader.open(&Call::default()))?.or_raise(py)?;
-    Ok(Rows::new(Scan { table, window }))
+    Ok(Rows::new(Scan { table, range, window }))
+}
+
+/// The part of each identifier, and null for null: an Arrow array, as `__arrow_c_array__` gives it.
+#[pyfunction]
+pub(crate) fn partition_of(py: Python<'_>, table: &Table, ids: PyArray) -> PyResult<PyArray> {
+    let reader = table.reader(py)?;
+    let table = uninterrupted(py, || reader.open(&Call::default()))?.or_raise(py)?;
+    let parts = detached(py, || {
+        let texts = cast(ids.array(), &DataType::Utf8View)
+            .map_err(|e| Error::with_source(ErrorKind::InvalidArgument, "ids are no text", e))?;
+        // Lossless: there are 4,096.
+        let part = |id: Option<&str>| id.map(|id| table.part_of(id) as i32);
+        Ok::<Int32Array, Error>(texts.as_string_view().iter().map(part).collect())
+    });
+    let parts = parts.or_raise(py)?;
+    Ok(PyArray::from_array_ref(Arc::new(parts)))
 }

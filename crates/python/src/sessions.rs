@@ -3,24 +3,30 @@
 use crate::errors::{OrRaise, raise};
 use crate::interrupt::{interruptible, uninterrupted};
 use crate::place::Place;
+use crate::process::{Own, attached};
 use crate::sources::{GivenDates, PyRejects, PySource, Raised, date_rules, finish};
 use crate::tables::Table;
 use idmatch_model::TableId;
 use idmatch_store::{
-    Call, Error, Ingest, NewWrite, PartReceipt, WriteKey, WriteKind, WriteSession, now,
+    Call, Error, Ingest, NewWrite, ObservationSource, Observations, PartReceipt, Result, Sharing,
+    WriteKey, WriteKind, WriteSession, now,
 };
 use pyo3::prelude::*;
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// Rows read and rejected, and the receipt of the part.
+type Added = (u64, u64, String);
+
 /// A write session of a table.
 #[pyclass(frozen, module = "idmatch._core")]
 pub(crate) struct Session {
-    session: Mutex<Option<Arc<dyn WriteSession>>>,
+    session: Own<Mutex<Option<Arc<dyn WriteSession>>>>,
     parts: Mutex<Vec<PartReceipt>>,
     place: Place,
 }
 
-/// Begins a session of a table. With `keeps_lock` other processes cannot write before its end.
+/// Begins a session of a table. `sharing` says who else may write before its end: "locked" nobody, "local" others
+/// the store, "shared" others this session, too.
 #[pyfunction]
 pub(crate) fn begin(
     py: Python<'_>,
@@ -28,24 +34,33 @@ pub(crate) fn begin(
     replace: bool,
     key: Option<&str>,
     sources: Vec<String>,
-    keeps_lock: bool,
+    sharing: &str,
 ) -> PyResult<Session> {
     let (place, table) = (table.place().clone(), table.written(py)?);
     let key = key.map(WriteKey::new).transpose().or_raise(py)?;
+    let sharing = match sharing {
+        "locked" => Sharing::Locked,
+        "shared" => Sharing::Shared,
+        _ => Sharing::Local,
+    };
     let kind = if replace { WriteKind::Replace } else { WriteKind::Add };
     let session = interruptible(py, |watch| {
-        let write = NewWrite { table: TableId(0), kind, key, sources, keeps_lock };
+        let write = NewWrite { table: TableId(0), kind, key, sources, sharing };
         table.with_call(place.call(watch)).begin(write)
     })?;
-    let session = Mutex::new(Some(session.or_raise(py)?.into()));
-    Ok(Session { session, parts: Mutex::default(), place })
+    Ok(Session::new(session.or_raise(py)?, place))
 }
 
 impl Session {
+    pub(crate) fn new(session: Box<dyn WriteSession>, place: Place) -> Session {
+        let session = Own::new(Mutex::new(Some(session.into())));
+        Session { session, parts: Mutex::default(), place }
+    }
+
     fn open(&self, py: Python<'_>) -> PyResult<Arc<dyn WriteSession>> {
         self.place.check_open(py)?;
-        let session = self.session.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        session.ok_or_else(|| raise(py, &Error::session_ended()))
+        let session = self.session.get(py)?.lock().unwrap_or_else(PoisonError::into_inner);
+        session.clone().ok_or_else(|| raise(py, &Error::session_ended()))
     }
 }
 
@@ -56,7 +71,16 @@ impl Session {
         Ok(self.open(py)?.outcome().map(|outcome| (outcome.rows, outcome.rejected)))
     }
 
-    /// Stages all sources as one part; returns (rows read, rows rejected).
+    /// What other processes open it by, if it is shared.
+    #[getter]
+    fn id(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(self.open(py)?.address().to_string())
+    }
+
+    /// Stages all sources as one part; returns (rows read, rows rejected, receipt). `malformed` gives the number
+    /// of rows that were rejected before.
+    #[allow(clippy::too_many_arguments, reason = "Python names them")]
+    #[pyo3(signature = (sources, strict, on_rejects, dates, malformed, number))]
     fn add(
         &self,
         py: Python<'_>,
@@ -64,7 +88,9 @@ impl Session {
         strict: bool,
         on_rejects: Py<PyAny>,
         dates: GivenDates,
-    ) -> PyResult<(u64, u64)> {
+        malformed: Py<PyAny>,
+        number: Option<u32>,
+    ) -> PyResult<Added> {
         let (session, dates) = (self.open(py)?, date_rules(dates).or_raise(py)?);
         let (iterator, raised) = (sources.try_iter()?.unbind(), Raised::default());
         let mut rejects = PyRejects::new(on_rejects, raised.clone());
@@ -72,22 +98,34 @@ impl Session {
             let call = watch.call();
             let mut source = PySource::new(iterator, raised.clone(), watch.stop());
             let ingest = Ingest::new(strict, now(), &mut rejects).with_dates(dates);
-            let part = session.stage(&ingest.judged(&mut source), &call)?;
+            let judged = ingest.judged(&mut source);
+            let part = session.stage(number, &WithMalformed { judged, malformed }, &call)?;
             Ok((part, ingest.rows(), ingest.rejected()))
         })?;
         let (part, rows, rejected) = finish(py, staged, &raised)?;
         let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
-        parts.push(PartReceipt { rejected, ..part });
-        Ok((rows, rejected))
+        parts.push(part);
+        Ok((rows, rejected, part.to_string()))
     }
 
-    /// Commits all parts; returns (rows written, rows rejected). `rejected` were rejected before any part.
-    fn commit(&self, py: Python<'_>, rejected: u64) -> PyResult<(u64, u64)> {
+    /// The receipts of all parts of a shared session, wherever they were staged.
+    fn staged(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let session = self.open(py)?;
-        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(part) = parts.first_mut() {
-            part.rejected += rejected;
-        }
+        let parts = uninterrupted(py, || session.parts())?.or_raise(py)?;
+        Ok(parts.iter().map(ToString::to_string).collect())
+    }
+
+    /// Commits the parts of these receipts, or those that were added here; returns (rows written, rows
+    /// rejected).
+    #[pyo3(signature = (receipts))]
+    fn commit(&self, py: Python<'_>, receipts: Option<Vec<String>>) -> PyResult<(u64, u64)> {
+        let session = self.open(py)?;
+        let parts = match receipts {
+            Some(texts) => {
+                texts.iter().map(|text| text.parse()).collect::<Result<_>>().or_raise(py)?
+            }
+            None => self.parts.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        };
         let commit = |call: Call| session.commit(&parts, &call);
         let done = interruptible(py, |watch| commit(self.place.call(watch)))?;
         let outcome = done.or_raise(py)?;
@@ -96,10 +134,32 @@ impl Session {
 
     /// Ends it without a commit.
     fn abort(&self, py: Python<'_>) -> PyResult<()> {
-        let session = self.session.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let session = self.session.get(py)?.lock().unwrap_or_else(PoisonError::into_inner).take();
         match session {
             Some(session) => uninterrupted(py, || session.abort())?.or_raise(py),
             None => Ok(()),
         }
+    }
+}
+
+/// Judged rows of a source of which Python has rejected some before.
+struct WithMalformed<S> {
+    judged: S,
+    malformed: Py<PyAny>,
+}
+
+impl<S: ObservationSource> ObservationSource for WithMalformed<S> {
+    fn next_batch(&self) -> Result<Option<Observations>> {
+        self.judged.next_batch()
+    }
+
+    fn is_strict(&self) -> bool {
+        self.judged.is_strict()
+    }
+
+    fn rejected(&self) -> u64 {
+        let malformed = attached(|py| self.malformed.call0(py)?.extract::<u64>(py));
+        // Only a count: no row depends on it.
+        self.judged.rejected() + malformed.unwrap_or(0)
     }
 }

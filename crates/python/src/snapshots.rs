@@ -2,7 +2,8 @@
 
 use crate::errors::OrRaise;
 use crate::interrupt::uninterrupted;
-use crate::place::{Frozen, Place, Slot, open};
+use crate::place::{Frozen, Place, open};
+use crate::process::Own;
 use crate::tables::Table;
 use idmatch_model::TableName;
 use idmatch_store::Call;
@@ -12,8 +13,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 /// All tables of a store at one point.
 #[pyclass(frozen, module = "idmatch._core")]
 pub(crate) struct Snapshot {
-    store: Arc<dyn idmatch_store::Store>,
-    slot: Slot,
+    store: Own<dyn idmatch_store::Store>,
+    slot: Own<RwLock<Option<Arc<dyn idmatch_store::Snapshot>>>>,
     place: Place,
 }
 
@@ -23,12 +24,12 @@ impl Snapshot {
         snapshot: Arc<dyn idmatch_store::Snapshot>,
         place: Place,
     ) -> Snapshot {
-        Snapshot { store, slot: Arc::new(RwLock::new(Some(snapshot))), place }
+        Snapshot { store: Own::of(store), slot: Own::new(RwLock::new(Some(snapshot))), place }
     }
 
     fn open(&self, py: Python<'_>) -> PyResult<Arc<dyn idmatch_store::Snapshot>> {
         self.place.check_open(py)?;
-        open(&self.slot).or_raise(py)
+        open(self.slot.get(py)?).or_raise(py)
     }
 }
 
@@ -53,14 +54,15 @@ impl Snapshot {
         let (snapshot, call) = (self.open(py)?, Call::default());
         let name: TableName = name.parse().or_raise(py)?;
         let id = uninterrupted(py, || snapshot.resolve(&name, &call))?.or_raise(py)?;
-        let frozen = Frozen { slot: self.slot.clone(), id };
-        let table = idmatch_store::Table::named(&self.store, &name);
+        let frozen = Frozen { slot: Arc::clone(self.slot.get(py)?), id };
+        let table = idmatch_store::Table::named(self.store.get(py)?, &name);
         Ok(Table::new(table, Some(frozen), self.place.clone()))
     }
 
     /// Releases the files that only it needs.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let snapshot = self.slot.write().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(slot) = self.slot.here() else { return Ok(()) };
+        let snapshot = slot.write().unwrap_or_else(PoisonError::into_inner).take();
         uninterrupted(py, || drop(snapshot))
     }
 }

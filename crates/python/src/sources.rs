@@ -2,6 +2,7 @@
 
 use crate::errors::{OrRaise, raise};
 use crate::interrupt::not_stopped;
+use crate::process::attached;
 use arrow_array::{RecordBatch, RecordBatchReader};
 use idmatch_model::DateRules;
 use idmatch_store::{BatchSource, Error, ErrorKind, Reject, RejectSink, Result, SourceBatch};
@@ -74,7 +75,7 @@ impl<'a> PySource<'a> {
     }
 
     fn next_stream(&self) -> PyResult<Option<OpenStream>> {
-        Python::attach(|py| {
+        attached(|py| {
             let Some(item) = self.iterator.bind(py).clone().next() else { return Ok(None) };
             let (name, stream): (String, Bound<'_, PyAny>) = item?.extract()?;
             let reader = stream.extract::<PyRecordBatchReader>()?.into_reader()?;
@@ -156,8 +157,6 @@ impl RejectSink for PyRejects {
             .into_iter()
             .map(|reject| (reject.source.to_string(), reject.row, reject.column, reject.reason))
             .collect();
-        Python::attach(|py| self.callable.call1(py, (rows,)))
-            .map(drop)
-            .map_err(|e| self.raised.keep(e))
+        attached(|py| self.callable.call1(py, (rows,))).map(drop).map_err(|e| self.raised.keep(e))
     }
 }

@@ -4,13 +4,17 @@ use crate::checkpoints::{self, CheckpointTold};
 use crate::errors::{OrRaise, closed, raise};
 use crate::interrupt::{Watch, interruptible, uninterrupted};
 use crate::place::Place;
+use crate::process::Own;
+use crate::sessions::Session;
 use crate::snapshots::Snapshot;
 use crate::tables::Table;
 use idmatch_cql::{CqlStore, Settings};
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Period, TableName, TableOptions};
-use idmatch_store::{Call, Durability, Error, ErrorKind, OpenTables, ReadOnly, Result, admin};
+use idmatch_store::{
+    Call, Durability, Error, ErrorKind, OpenTables, ReadOnly, Result, SessionAddress, admin,
+};
 use pyo3::prelude::*;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
@@ -22,7 +26,7 @@ use std::time::Duration;
 pub(crate) struct Store {
     #[pyo3(get)]
     path: String,
-    store: RwLock<Option<Arc<dyn idmatch_store::Store>>>,
+    store: Own<RwLock<Option<Arc<dyn idmatch_store::Store>>>>,
     place: Place,
 }
 
@@ -156,12 +160,12 @@ fn named_options(
 
 impl Store {
     fn new(place: Place, store: Arc<dyn idmatch_store::Store>) -> Store {
-        Store { path: place.path.clone(), store: RwLock::new(Some(store)), place }
+        Store { path: place.path.clone(), store: Own::new(RwLock::new(Some(store))), place }
     }
 
     /// The store; InvalidArgument after it was closed.
     pub(crate) fn open(&self, py: Python<'_>) -> PyResult<Arc<dyn idmatch_store::Store>> {
-        let store = self.store.read().unwrap_or_else(PoisonError::into_inner);
+        let store = self.store.get(py)?.read().unwrap_or_else(PoisonError::into_inner);
         store.clone().ok_or_else(|| closed(py, &self.path))
     }
 
@@ -243,6 +247,21 @@ impl Store {
         Ok(names.into_iter().map(String::from).collect())
     }
 
+    /// Opens a session that another process has begun; returns its table, too.
+    fn resume(&self, py: Python<'_>, id: &str) -> PyResult<(Session, Table)> {
+        let store = self.open(py)?;
+        let address: SessionAddress = id.parse().or_raise(py)?;
+        let (session, name) = interruptible(py, |watch| {
+            let call = self.place.call(watch);
+            store.refresh(&call)?;
+            let table = store.snapshot(&call)?.table(address.table, &call)?;
+            Ok((store.resume(address, &call)?, table.name().clone()))
+        })?
+        .or_raise(py)?;
+        let table = self.table_of(idmatch_store::Table::named(&store, &name));
+        Ok((Session::new(session, self.place.clone()), table))
+    }
+
     /// Makes changes that other processes published visible to this store and its tables.
     fn refresh(&self, py: Python<'_>) -> PyResult<()> {
         self.run(py, |store, call| store.refresh(call))
@@ -255,11 +274,12 @@ impl Store {
         Ok(Snapshot::new(store, snapshot, self.place.clone()))
     }
 
-    /// Bytes that only old versions need, and the age of the oldest in seconds.
-    fn status(&self, py: Python<'_>) -> PyResult<(u64, Option<f64>)> {
+    /// Bytes that only old versions need, the age of the oldest in seconds, and whether it is a checkpoint.
+    fn status(&self, py: Python<'_>) -> PyResult<(u64, Option<f64>, bool)> {
         let store = self.open(py)?;
         let status = uninterrupted(py, || store.status())?;
-        Ok((status.pinned_bytes, status.oldest_pinned.map(|age| age.as_secs_f64())))
+        let oldest = status.oldest_pinned.map(|age| age.as_secs_f64());
+        Ok((status.pinned_bytes, oldest, status.is_checkpoint))
     }
 
     /// Copies a consistent snapshot of the whole store to a new place.
@@ -295,7 +315,9 @@ impl Store {
     /// Closes the store and its tables, and ends its writes.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.place.is_closed.store(true, Relaxed);
-        let store = self.store.write().unwrap_or_else(PoisonError::into_inner).take();
+        // The store of the parent is its own to close.
+        let Some(store) = self.store.here() else { return Ok(()) };
+        let store = store.write().unwrap_or_else(PoisonError::into_inner).take();
         store.map_or(Ok(()), |store| uninterrupted(py, move || store.close())?.or_raise(py))
     }
 }

@@ -4,6 +4,7 @@
 //! Must not know Python or matches. A stream ends with the end that the writer sent, or with an
 //! error. A writer that panics sends no end, so its reader gets an error.
 
+use crate::forks::Process;
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
 use idmatch_store::{Error, ErrorKind, Result};
@@ -21,6 +22,8 @@ pub(crate) struct BatchStream {
     /// `None` is the end. A closed channel without it means that the writer failed.
     messages: Receiver<Result<Option<RecordBatch>>>,
     has_ended: bool,
+    /// A fork has no writer thread.
+    process: Process,
 }
 
 impl BatchStream {
@@ -45,7 +48,7 @@ impl BatchStream {
             let text = "cannot start a thread that reads a match; free threads or memory";
             Error::with_source(ErrorKind::Io, text, e)
         })?;
-        Ok(BatchStream { schema, messages, has_ended: false })
+        Ok(BatchStream { schema, messages, has_ended: false, process: Process::this() })
     }
 }
 
@@ -55,6 +58,10 @@ impl Iterator for BatchStream {
     fn next(&mut self) -> Option<Self::Item> {
         if self.has_ended {
             return None;
+        }
+        if let Err(e) = self.process.check() {
+            self.has_ended = true;
+            return Some(Err(ArrowError::ExternalError(Box::new(e))));
         }
         let panicked = |_| {
             let text =

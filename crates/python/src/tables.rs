@@ -5,10 +5,11 @@ use crate::checkpoints::{self, CheckpointTold};
 use crate::errors::{OrRaise, raise};
 use crate::interrupt::{Watch, interruptible, uninterrupted};
 use crate::place::{self, Frozen, Place};
+use crate::process::Own;
 use crate::sources::{GivenDates, PyRejects, PySource, Raised, ReadSource, date_rules, finish};
 use crate::values::lookup;
 use arrow_array::{ArrayRef, StringArray, TimestampMillisecondArray};
-use idmatch_model::{Keep, Period, SeenAt, TableOptions};
+use idmatch_model::{Keep, Period, SeenAt, TableName, TableOptions};
 use idmatch_store::{
     BatchSource, Call, Durability, Error, ErrorKind, Ingest, NoRejects, OneObservation, Result,
     Snapshot, TableSnapshot, count, now,
@@ -35,21 +36,28 @@ type Stats<'py> = (Bound<'py, PyAny>, Option<i64>, Option<i64>);
 /// A named set of observations, as it is or as a snapshot shows it.
 #[pyclass(frozen, module = "idmatch._core")]
 pub(crate) struct Table {
+    name: TableName,
+    inner: Own<Inner>,
+    place: Place,
+}
+
+struct Inner {
     table: idmatch_store::Table,
     frozen: Option<Frozen>,
-    place: Place,
 }
 
 impl Table {
     pub(crate) fn new(table: idmatch_store::Table, frozen: Option<Frozen>, place: Place) -> Table {
-        Table { table, frozen, place }
+        let name = table.name().clone();
+        Table { name, inner: Own::new(Inner { table, frozen }), place }
     }
 
     /// The table, to be written or maintained; InvalidArgument after its store was closed.
     pub(crate) fn written(&self, py: Python<'_>) -> PyResult<&idmatch_store::Table> {
         self.place.check_open(py)?;
-        if self.frozen.is_none() {
-            return Ok(&self.table);
+        let inner = self.inner.get(py)?;
+        if inner.frozen.is_none() {
+            return Ok(&inner.table);
         }
         let text = "a snapshot is only read; write to the table of the store";
         Err(raise(py, &Error::new(ErrorKind::InvalidArgument, text)))
@@ -74,13 +82,13 @@ impl Table {
     /// A reader of the table; InvalidArgument after its store or snapshot was closed.
     pub(crate) fn reader(&self, py: Python<'_>) -> PyResult<Reader<'_>> {
         self.place.check_open(py)?;
-        Ok(Reader(self))
+        Ok(Reader(self.inner.get(py)?))
     }
 }
 
 /// Finds the table at each call.
 #[derive(Clone, Copy)]
-pub(crate) struct Reader<'t>(&'t Table);
+pub(crate) struct Reader<'t>(&'t Inner);
 
 impl Reader<'_> {
     /// All tables of its store, as they are or as its snapshot shows them.
@@ -117,7 +125,7 @@ impl Reader<'_> {
 impl Table {
     #[getter]
     fn name(&self) -> &str {
-        self.table.name().as_str()
+        self.name.as_str()
     }
 
     /// The path or the address of the store, without what is secret.
@@ -152,7 +160,7 @@ impl Table {
 
     #[getter]
     fn keep(&self, py: Python<'_>) -> PyResult<&'static str> {
-        let reader = Reader(self);
+        let reader = Reader(self.inner.get(py)?);
         Ok(match uninterrupted(py, || reader.options())?.or_raise(py)?.keep {
             Keep::Last => "last",
             Keep::All => "all",
@@ -161,7 +169,7 @@ impl Table {
 
     #[getter]
     fn retention(&self, py: Python<'_>) -> PyResult<Option<String>> {
-        let reader = Reader(self);
+        let reader = Reader(self.inner.get(py)?);
         let options = uninterrupted(py, || reader.options())?.or_raise(py)?;
         Ok(options.retention.as_ref().map(ToString::to_string))
     }
@@ -267,7 +275,7 @@ impl Table {
 
     /// The checkpoints of the store, which show also what was erased after they were made.
     fn checkpoints(&self, py: Python<'_>) -> PyResult<Vec<CheckpointTold>> {
-        checkpoints::list(py, self.table.store().as_ref())
+        checkpoints::list(py, self.inner.get(py)?.table.store().as_ref())
     }
 
     /// The answers for a key, newest first, as a pyarrow table.

@@ -1,6 +1,8 @@
 //! How a stream of batches ends.
 
 // The binding itself links with Python only; this part of it knows none.
+#[path = "../src/forks.rs"]
+mod forks;
 #[path = "../src/stream.rs"]
 mod stream;
 

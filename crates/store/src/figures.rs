@@ -125,4 +125,6 @@ pub struct Status {
     pub pinned_bytes: u64,
     /// How long ago the oldest version that is still read was replaced by another.
     pub oldest_pinned: Option<Duration>,
+    /// Whether the store is a checkpoint of another one, which never changes.
+    pub is_checkpoint: bool,
 }

@@ -49,7 +49,8 @@ pub use row_numbers::{RowNumbers, RowRun};
 pub use row_states::RowStates;
 pub use scan::{PARTS, Parts, RowBatch, RowLane};
 pub use session::{
-    Committed, NewWrite, PartReceipt, PartWriter, SessionId, WriteKey, WriteKind, WriteSession,
+    Committed, NewWrite, PartReceipt, PartWriter, SessionAddress, SessionId, Sharing, WriteKey,
+    WriteKind, WriteSession,
 };
 pub use spilled_batches::{SpilledBatch, SpilledBatches};
 pub use table::{OpenTables, Table, admin};

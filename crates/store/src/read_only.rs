@@ -2,7 +2,7 @@
 
 use crate::{
     Admin, Call, Durability, Erased, Error, ErrorFields, ErrorKind, NewWrite, ObservationSource,
-    Result, Snapshot, Status, Store, WriteSession,
+    Result, SessionAddress, Snapshot, Status, Store, WriteSession,
 };
 use idmatch_model::{Period, SeenAt, TableId, TableName, TableOptions, Target};
 use std::sync::Arc;
@@ -42,6 +42,10 @@ impl Store for ReadOnly {
     }
 
     fn begin(&self, _: NewWrite, _: &Call) -> Result<Box<dyn WriteSession>> {
+        refused()
+    }
+
+    fn resume(&self, _: SessionAddress, _: &Call) -> Result<Box<dyn WriteSession>> {
         refused()
     }
 

@@ -3,9 +3,11 @@
 //! Must not know any backend. Invariants: nothing of a session is seen before its commit, in a directory; a
 //! commit is done once, and every further one returns the first outcome.
 
-use crate::{Call, Error, ErrorKind, ObservationSource, Observations, Result, Unit};
+use crate::{Call, Error, ErrorFields, ErrorKind, ObservationSource, Observations, Result, Unit};
 use idmatch_model::TableId;
+use std::collections::BTreeSet;
 use std::fmt;
+use std::str::FromStr;
 
 /// A key has at most this many bytes.
 const MAX_KEY_BYTES: usize = 128;
@@ -55,16 +57,28 @@ pub struct NewWrite {
     pub key: Option<WriteKey>,
     /// Where the rows come from, for the load history.
     pub sources: Vec<String>,
-    /// Whether other processes are kept from writing until the session ends. Otherwise its commit may find one
-    /// that writes (`Busy`), and can be repeated.
-    pub keeps_lock: bool,
+    /// Who else may write until the session ends.
+    pub sharing: Sharing,
+}
+
+/// Who else may write while rows are staged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sharing {
+    /// No other process.
+    Locked,
+    /// Others write the store, but do not stage in this session. Its commit may find one that writes
+    /// (`Busy`), and can be repeated.
+    Local,
+    /// Others may also stage and commit this session, by [`crate::Store::resume`]. It outlives the process
+    /// that has begun it.
+    Shared,
 }
 
 impl NewWrite {
     /// Rows that a table gets in one go.
     pub fn load(table: TableId) -> NewWrite {
         let (key, sources) = (None, Vec::new());
-        NewWrite { table, kind: WriteKind::Add, key, sources, keeps_lock: true }
+        NewWrite { table, kind: WriteKind::Add, key, sources, sharing: Sharing::Locked }
     }
 }
 
@@ -79,15 +93,84 @@ impl fmt::Display for SessionId {
     }
 }
 
+/// By what other processes find a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SessionAddress {
+    /// The table that it writes.
+    pub table: TableId,
+    /// The session.
+    pub session: SessionId,
+}
+
+/// `TABLE.SESSION`, both 32 lowercase hex digits.
+impl fmt::Display for SessionAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}.{}", self.table.0, self.session)
+    }
+}
+
+impl FromStr for SessionAddress {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<SessionAddress> {
+        let read = |text: &str| {
+            let (table, session) = text.split_once('.')?;
+            let [table, session] = [table, session].map(|hex| u128::from_str_radix(hex, 16).ok());
+            Some(SessionAddress { table: TableId(table?), session: SessionId(session?) })
+        };
+        read(text).ok_or_else(|| {
+            let what = "the text names no session; take the id of a session that is shared";
+            Error::new(ErrorKind::InvalidArgument, what)
+        })
+    }
+}
+
 /// Says that a part is staged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartReceipt {
     /// Random bits: the part.
     pub id: u128,
+    /// The caller's number of the part, if it has one. Of several parts with one number a commit takes the
+    /// first.
+    pub number: Option<u32>,
     /// Its rows.
     pub rows: u64,
-    /// Rows that were rejected before; the caller may set it.
+    /// Rows that were rejected before.
     pub rejected: u64,
+}
+
+/// `ID.NUMBER.ROWS.REJECTED`, all in hex digits; `NUMBER` is `-` where there is none.
+impl fmt::Display for PartReceipt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}.", self.id)?;
+        match self.number {
+            Some(number) => write!(f, "{number:x}")?,
+            None => f.write_str("-")?,
+        }
+        write!(f, ".{:x}.{:x}", self.rows, self.rejected)
+    }
+}
+
+impl FromStr for PartReceipt {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<PartReceipt> {
+        let read = |text: &str| {
+            let mut fields = text.split('.');
+            let id = u128::from_str_radix(fields.next()?, 16).ok()?;
+            let number = match fields.next()? {
+                "-" => None,
+                number => Some(u32::from_str_radix(number, 16).ok()?),
+            };
+            let mut count = || u64::from_str_radix(fields.next()?, 16).ok();
+            let (rows, rejected) = (count()?, count()?);
+            fields.next().is_none().then_some(PartReceipt { id, number, rows, rejected })
+        };
+        read(text).ok_or_else(|| {
+            let what = "the text is no receipt of a part; take those that staging has returned";
+            Error::new(ErrorKind::InvalidArgument, what)
+        })
+    }
 }
 
 /// The outcome of a session.
@@ -111,56 +194,78 @@ impl Committed {
 }
 
 impl PartReceipt {
-    /// The identities of these parts.
+    /// The parts that a commit of these receipts takes: of each number the first.
     ///
     /// # Errors
     /// `InvalidArgument` if one is named twice, or is not staged.
-    pub fn ids(parts: &[PartReceipt], is_staged: impl Fn(u128) -> bool) -> Result<Vec<u128>> {
-        let mut ids: Vec<u128> = parts.iter().map(|part| part.id).collect();
-        ids.sort_unstable();
-        ids.dedup();
-        if ids.len() == parts.len() && ids.iter().all(|id| is_staged(*id)) {
-            return Ok(ids);
+    pub fn chosen(
+        parts: &[PartReceipt],
+        is_staged: impl Fn(u128) -> bool,
+    ) -> Result<Vec<PartReceipt>> {
+        let ids: BTreeSet<u128> = parts.iter().map(|part| part.id).collect();
+        if ids.len() < parts.len() || !ids.iter().all(|id| is_staged(*id)) {
+            let text = "a part is named twice, or is not staged in this session; commit the receipts \
+                        of finished parts, each once";
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
-        let text = "a part is named twice, or is not staged in this session; commit the receipts of \
-                    finished parts, each once";
-        Err(Error::new(ErrorKind::InvalidArgument, text))
+        let mut numbers = BTreeSet::new();
+        let is_first =
+            |part: &&PartReceipt| part.number.is_none_or(|number| numbers.insert(number));
+        Ok(parts.iter().filter(is_first).copied().collect())
     }
 }
 
-/// A write that is staged. Ends without a trace when it is dropped before its commit.
+/// A write that is staged. Ends without a trace when it is dropped before its commit, unless it is shared.
 pub trait WriteSession: Send + Sync {
-    /// Its identity.
-    fn id(&self) -> SessionId;
+    /// By what other processes find it, if it is shared.
+    fn address(&self) -> SessionAddress;
 
     /// The outcome, if it is committed, or if an earlier session with the same key was.
     fn outcome(&self) -> Option<Committed>;
 
-    /// Begins a part. Parts are staged beside each other, by any number of threads.
+    /// Begins a part. Parts are staged beside each other, by any number of threads. One that may be staged
+    /// twice, by a task that is repeated, has a number.
     ///
     /// # Errors
     /// `Expired` if the session has ended.
-    fn part(&self) -> Result<Box<dyn PartWriter>>;
+    fn part(&self, number: Option<u32>) -> Result<Box<dyn PartWriter>>;
 
     /// Stages a source to its end, as one part, on all processors.
     ///
     /// # Errors
     /// Those of the source; `Expired` if the session has ended; `Cancelled`.
-    fn stage(&self, rows: &dyn ObservationSource, call: &Call) -> Result<PartReceipt> {
-        let mut part = self.part()?;
+    fn stage(
+        &self,
+        number: Option<u32>,
+        rows: &dyn ObservationSource,
+        call: &Call,
+    ) -> Result<PartReceipt> {
+        let mut part = self.part(number)?;
         while let Some(batch) = rows.next_batch()? {
             call.report("load", batch.len() as u64, Unit::Rows)?;
             part.add(&batch)?;
         }
-        part.finish()
+        part.finish(rows.rejected())
+    }
+
+    /// All finished parts of a shared session, wherever they were staged. Where a commit has begun, its parts.
+    ///
+    /// # Errors
+    /// `Unsupported` where the session does not know them; `Expired`, `Io`, `Corrupt`.
+    fn parts(&self) -> Result<Vec<PartReceipt>> {
+        let instead = "a commit of the receipts of its parts";
+        let text = format!("the session does not list its parts; use {instead}");
+        let fields = ErrorFields::Unsupported { instead: instead.to_owned() };
+        Err(Error::new(ErrorKind::Unsupported, text).with_fields(fields))
     }
 
     /// Writes exactly these parts, in one publication where the store has versions. After `Busy` it
     /// may be repeated. A committed session returns its outcome again.
     ///
     /// # Errors
-    /// `InvalidArgument` for a part that is not staged here; `TableNotFound` if the table was dropped;
-    /// `Expired` if the session has ended, or another one replaces the table by now; `Busy`, `Cancelled`, `Io`.
+    /// `InvalidArgument` for a part that is not staged here, or other parts than those of a commit that has
+    /// begun; `TableNotFound` if the table was dropped; `Expired` if the session has ended, or another one
+    /// replaces the table by now; `Busy`, also while another process commits the session; `Cancelled`, `Io`.
     fn commit(&self, parts: &[PartReceipt], call: &Call) -> Result<Committed>;
 
     /// Ends the session without a trace, where the store has versions. Elsewhere what was written stays, and
@@ -179,9 +284,9 @@ pub trait PartWriter: Send {
     /// `Io`.
     fn add(&mut self, rows: &Observations) -> Result<()>;
 
-    /// Ends the part. One that is dropped instead was never there.
+    /// Ends the part, of which so many rows were rejected. One that is dropped instead was never there.
     ///
     /// # Errors
     /// `Io`; `Expired` if the session has ended.
-    fn finish(self: Box<Self>) -> Result<PartReceipt>;
+    fn finish(self: Box<Self>, rejected: u64) -> Result<PartReceipt>;
 }

@@ -7,8 +7,8 @@
 use crate::{
     Answers, BatchSource, Call, Checkpoint, Committed, Distinct, Durability, Erased, Erasures,
     Error, ErrorFields, ErrorKind, Finding, Lookup, Match, MatchQuery, MatchSink, NewWrite,
-    ObservationSource, Parts, Repaired, Result, ScanRange, Status, TableStats, Version,
-    WriteSession,
+    ObservationSource, Parts, Repaired, Result, ScanRange, SessionAddress, Status, TableStats,
+    Version, WriteSession,
 };
 use idmatch_model::{ErasureKey, Period, SeenAt, TableId, TableName, TableOptions, Target, Window};
 use std::path::Path;
@@ -66,6 +66,13 @@ pub trait Store: Send + Sync {
     /// process writes, or another session replaces the table.
     fn begin(&self, write: NewWrite, call: &Call) -> Result<Box<dyn WriteSession>>;
 
+    /// Opens a session that another process, or an earlier one, has begun as shared. One that is committed has
+    /// its outcome. On servers any text of an id opens one: they keep no list of sessions.
+    ///
+    /// # Errors
+    /// `Expired` if there is none, or no longer; `TableNotFound`.
+    fn resume(&self, session: SessionAddress, call: &Call) -> Result<Box<dyn WriteSession>>;
+
     /// Writes a source as one session: all or nothing in a directory; elsewhere nothing of a strict source that
     /// fails.
     ///
@@ -81,7 +88,7 @@ pub trait Store: Send + Sync {
         if let Some(outcome) = session.outcome() {
             return Ok(outcome);
         }
-        let part = session.stage(rows, call)?;
+        let part = session.stage(None, rows, call)?;
         session.commit(&[part], call)
     }
 

@@ -8,9 +8,10 @@ use crate::write::keys;
 use crate::write::load::{load, upsert};
 use idmatch_store::{
     Call, Committed, Error, ErrorFields, ErrorKind, NewWrite, ObservationSource, Observations,
-    PartReceipt, PartWriter, Result, SessionId, WriteKey, WriteKind, WriteSession,
+    PartReceipt, PartWriter, Result, SessionAddress, SessionId, Sharing, WriteKey, WriteKind,
+    WriteSession,
 };
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -19,19 +20,22 @@ struct CqlSession {
     context: Arc<TableContext>,
     id: SessionId,
     key: Option<WriteKey>,
+    /// Whether parts of other processes are taken as their receipts say.
+    is_shared: bool,
     parts: Arc<Mutex<Parts>>,
 }
 
 #[derive(Default)]
 struct Parts {
-    /// The rows of each finished part.
-    written: BTreeMap<u128, u64>,
+    /// The finished parts.
+    written: BTreeSet<u128>,
     outcome: Option<Committed>,
     has_ended: bool,
 }
 
 struct CqlPart {
     context: Arc<TableContext>,
+    number: Option<u32>,
     rows: u64,
     parts: Arc<Mutex<Parts>>,
 }
@@ -58,7 +62,14 @@ pub(crate) fn begin(
     let id = SessionId(u128::from_be_bytes(random()?));
     let parts = Parts { outcome, has_ended: outcome.is_some(), ..Parts::default() };
     let (key, parts) = (write.key.clone(), Arc::new(Mutex::new(parts)));
-    Ok(Box::new(CqlSession { context, id, key, parts }))
+    let is_shared = write.sharing == Sharing::Shared;
+    Ok(Box::new(CqlSession { context, id, key, is_shared, parts }))
+}
+
+/// A session that another process has begun. Servers know nothing of it: its parts are there already, and who has
+/// begun it notes the outcome of its key.
+pub(crate) fn resume(context: Arc<TableContext>, id: SessionId) -> Box<dyn WriteSession> {
+    Box::new(CqlSession { context, id, key: None, is_shared: true, parts: Arc::default() })
 }
 
 impl CqlSession {
@@ -75,38 +86,48 @@ fn lock(parts: &Mutex<Parts>) -> MutexGuard<'_, Parts> {
 }
 
 /// Notes a part that is written.
-fn finish(parts: &Mutex<Parts>, rows: u64) -> Result<PartReceipt> {
+fn finish(
+    parts: &Mutex<Parts>,
+    number: Option<u32>,
+    rows: u64,
+    rejected: u64,
+) -> Result<PartReceipt> {
     let id = u128::from_be_bytes(random()?);
-    lock(parts).written.insert(id, rows);
-    Ok(PartReceipt { id, rows, rejected: 0 })
+    lock(parts).written.insert(id);
+    Ok(PartReceipt { id, number, rows, rejected })
 }
 
 impl WriteSession for CqlSession {
-    fn id(&self) -> SessionId {
-        self.id
+    fn address(&self) -> SessionAddress {
+        SessionAddress { table: self.context.id(), session: self.id }
     }
 
     fn outcome(&self) -> Option<Committed> {
         lock(&self.parts).outcome
     }
 
-    fn part(&self) -> Result<Box<dyn PartWriter>> {
+    fn part(&self, number: Option<u32>) -> Result<Box<dyn PartWriter>> {
         self.check_staging()?;
         let (context, parts) = (self.context.clone(), self.parts.clone());
-        Ok(Box::new(CqlPart { context, rows: 0, parts }))
+        Ok(Box::new(CqlPart { context, number, rows: 0, parts }))
     }
 
-    fn stage(&self, rows: &dyn ObservationSource, call: &Call) -> Result<PartReceipt> {
+    fn stage(
+        &self,
+        number: Option<u32>,
+        rows: &dyn ObservationSource,
+        call: &Call,
+    ) -> Result<PartReceipt> {
         self.check_staging()?;
         let counted = Counted { source: rows, rows: AtomicU64::new(0) };
         load(&self.context, &counted, call)?;
-        finish(&self.parts, counted.rows.into_inner())
+        finish(&self.parts, number, counted.rows.into_inner(), rows.rejected())
     }
 
     /// # Errors
     /// `TableNotFound` where the table was dropped meanwhile: the rows are gone with it.
     fn commit(&self, receipts: &[PartReceipt], call: &Call) -> Result<Committed> {
-        {
+        let chosen = {
             let parts = lock(&self.parts);
             if let Some(outcome) = parts.outcome {
                 return Ok(outcome);
@@ -114,9 +135,9 @@ impl WriteSession for CqlSession {
             if parts.has_ended {
                 return Err(Error::session_ended());
             }
-            PartReceipt::ids(receipts, |id| parts.written.contains_key(&id))?;
-        }
-        let outcome = Committed::of(self.id, receipts);
+            PartReceipt::chosen(receipts, |id| self.is_shared || parts.written.contains(&id))?
+        };
+        let outcome = Committed::of(self.id, &chosen);
         let committed = async {
             self.context.metadata_cache.refresh().await?;
             match &self.key {
@@ -150,8 +171,8 @@ impl PartWriter for CqlPart {
         upsert(&self.context, &OneBatch(batch), &Call::default())
     }
 
-    fn finish(self: Box<Self>) -> Result<PartReceipt> {
-        finish(&self.parts, self.rows)
+    fn finish(self: Box<Self>, rejected: u64) -> Result<PartReceipt> {
+        finish(&self.parts, self.number, self.rows, rejected)
     }
 }
 

@@ -27,7 +27,7 @@ fn commit(store: &CqlStore, key: Option<&str>, partner_id: &str) -> Result<Commi
     let mut rows = Batches::of_rows(&[("i".to_owned(), partner_id.to_owned(), 1_750_000_000_000)]);
     let mut no_rejects = NoRejects;
     let ingest = Ingest::new(true, now(), &mut no_rejects);
-    let part = session.stage(&ingest.judged(&mut rows), &call)?;
+    let part = session.stage(None, &ingest.judged(&mut rows), &call)?;
     session.commit(&[part], &call)
 }
 

@@ -5,6 +5,7 @@
 
 use super::partition::{Partitioned, Sides};
 use super::pipeline::{LoadPlace, sort};
+use super::shared_write::SharedWrite;
 use super::staged_write::{Phase, Sorted, StagedWrite};
 use super::staging::StagingFiles;
 use crate::compaction::Compactor;
@@ -16,14 +17,14 @@ use crate::versions::{Fence, FileNames, VersionSet};
 use crate::write::WritePath;
 use crate::writer_lock::WriterLock;
 use idmatch_store::{
-    Call, Committed, Error, ErrorKind, NewWrite, PartReceipt, Result, WriteKind, now,
+    Call, Committed, Error, ErrorKind, NewWrite, PartReceipt, Result, Sharing, WriteKind, now,
 };
 use std::sync::Arc;
 
 /// Loads into the tables of a store.
 pub(crate) struct BulkLoader {
-    versions: Arc<VersionSet>,
-    lock: Arc<WriterLock>,
+    pub(super) versions: Arc<VersionSet>,
+    pub(super) lock: Arc<WriterLock>,
     writes: Arc<WritePath>,
     compactor: Arc<Compactor>,
     /// Held while rows are sorted: one sort at a time has the memory for it.
@@ -67,19 +68,25 @@ impl BulkLoader {
             return entry.repeated(write.kind).map(Begun::Before);
         }
         drop(version);
+        if let Some(key) = key {
+            self.end_earlier(table, key)?;
+        }
+        if write.sharing == Sharing::Shared {
+            return Ok(Begun::Shared(Box::new(self.begin_shared(write, key)?)));
+        }
         let files = StagingFiles::new(versions)?;
         let fence = match write.kind {
             WriteKind::Add => None,
             WriteKind::Replace => Some(self.begin_replace(table, files.id)?),
         };
-        let guard = write.keeps_lock.then_some(guard);
+        let guard = (write.sharing == Sharing::Locked).then_some(guard);
         let limits = versions.limits;
         let write = StagedWrite::new(write, fence, key, (files, guard), (limits, seed));
         Ok(Begun::New(Arc::new(write)))
     }
 
     /// Fences the rows that a replace will remove: those that are in segments now.
-    fn begin_replace(&self, table: Identity, session: Identity) -> Result<Fence> {
+    pub(super) fn begin_replace(&self, table: Identity, session: Identity) -> Result<Fence> {
         self.writes.flush_all()?;
         let mut begun = None;
         self.versions.publish(|manifest| {
@@ -110,10 +117,10 @@ impl BulkLoader {
             return Ok(outcome);
         }
         if let Phase::Staging = &*phase {
-            let rows = write.take_parts(receipts)?;
+            let (rows, outcome) = write.take_parts(receipts)?;
             write.is_staging.store(false, Relaxed);
             *phase = Phase::Ended;
-            *phase = Phase::Sorted(self.sort(write, rows, call)?);
+            *phase = Phase::Sorted(self.sort(write, rows, outcome, call)?);
         }
         let _guard = match &*phase {
             Phase::Sorted(_) => self.lock.acquire_for(call)?,
@@ -122,8 +129,8 @@ impl BulkLoader {
         let Phase::Sorted(sorted) = std::mem::replace(&mut *phase, Phase::Ended) else {
             return Err(Error::session_ended());
         };
-        let outcome = Committed::of(write.id(), receipts);
-        self.publish(write, sorted, outcome)?;
+        let outcome = sorted.outcome;
+        self.publish(write, sorted)?;
         write.outcome.set(outcome).ok();
         drop(phase);
         self.compactor.compact_backlog(call);
@@ -145,7 +152,7 @@ impl BulkLoader {
         drop(phase);
         write.drop_parts();
         if let Some(fence) = &write.fence {
-            self.give_up_replace(write.table, fence);
+            self.give_up_replace(write.table, fence.session);
         }
         write.guard.lock().take();
         Ok(())
@@ -155,7 +162,13 @@ impl BulkLoader {
     ///
     /// # Errors
     /// `TableNotFound`, `Io`, `Cancelled`.
-    fn sort(&self, write: &StagedWrite, rows: Partitioned, call: &Call) -> Result<Sorted> {
+    fn sort(
+        &self,
+        write: &StagedWrite,
+        rows: Partitioned,
+        outcome: Committed,
+        call: &Call,
+    ) -> Result<Sorted> {
         let _sorting = self.lock_sorting(call)?;
         let (versions, table) = (&self.versions, write.table);
         let version = versions.current();
@@ -173,14 +186,14 @@ impl BulkLoader {
         };
         let spill = write.spill.clone();
         let segments = sort(&place, &row_rules, &Sides { spill, rows })?;
-        Ok(Sorted { segments, made_with })
+        Ok(Sorted { segments, outcome, made_with })
     }
 
     /// Publishes the sorted rows of a session with its outcome. The writer lock is held.
     ///
     /// # Errors
     /// `TableNotFound` if the table was dropped; `Expired` if another session replaces it; `Io`.
-    fn publish(&self, write: &StagedWrite, sorted: Sorted, outcome: Committed) -> Result<()> {
+    fn publish(&self, write: &StagedWrite, sorted: Sorted) -> Result<()> {
         let versions = &self.versions;
         let _collected = versions.collect_obsolete();
         versions.add_segments(
@@ -193,7 +206,7 @@ impl BulkLoader {
                         entry.end_replace(fence)?;
                     }
                     entry.add(segments, &sorted.made_with, now().millis());
-                    versions.add_history(manifest, write.history(outcome), history)
+                    versions.add_history(manifest, write.history(sorted.outcome), history)
                 })
             },
         )
@@ -219,11 +232,11 @@ impl BulkLoader {
     }
 
     /// Ends a replace that was not committed. Best effort: the next holder of the writer lock does it again.
-    fn give_up_replace(&self, table: Identity, fence: &Fence) {
+    pub(super) fn give_up_replace(&self, table: Identity, session: Identity) {
         let give_up = || {
             let _guard = self.lock.acquire()?;
             self.versions.publish(|manifest| {
-                manifest.table_mut(table)?.give_up_replace(Some(fence.session));
+                manifest.table_mut(table)?.give_up_replace(Some(session));
                 Ok(())
             })
         };
@@ -235,6 +248,8 @@ impl BulkLoader {
 pub(crate) enum Begun {
     /// A new session.
     New(Arc<StagedWrite>),
+    /// A new one that several processes stage.
+    Shared(Box<SharedWrite>),
     /// The outcome of an earlier one.
     Before(Committed),
 }

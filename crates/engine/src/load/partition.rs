@@ -147,6 +147,20 @@ impl Partitioner {
         Ok(())
     }
 
+    /// Adds a row that is packed already.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn add_row(
+        &mut self,
+        seen_at: SeenAt,
+        id: Packed<'_>,
+        partner_id: Packed<'_>,
+    ) -> Result<()> {
+        self.by_id.push(&self.spill, seen_at, id, partner_id)?;
+        self.by_partner_id.push(&self.spill, seen_at, partner_id, id)
+    }
+
     pub(crate) fn finish(self) -> Partitioned {
         Partitioned { by_id: self.by_id.finish(), by_partner_id: self.by_partner_id.finish() }
     }

@@ -15,7 +15,8 @@ use crate::tombstones::TombstoneFile;
 use crate::versions::{Fence, HistoryEntry};
 use crate::writer_lock::WriterGuard;
 use idmatch_store::{
-    Call, Committed, Error, NewWrite, ObservationSource, PartReceipt, Result, SessionId, WriteKind,
+    Call, Committed, Error, NewWrite, ObservationSource, PartReceipt, Result, SessionAddress,
+    SessionId, WriteKind,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -53,6 +54,8 @@ pub(super) enum Phase {
 /// The rows of a session as segments among its own files.
 pub(super) struct Sorted {
     pub(super) segments: Vec<SegmentInfo>,
+    /// What the commit will say.
+    pub(super) outcome: Committed,
     /// The tombstones that they obey.
     pub(super) made_with: Vec<TombstoneFile>,
 }
@@ -84,9 +87,10 @@ impl StagedWrite {
         }
     }
 
-    /// The identity of the session.
-    pub(crate) fn id(&self) -> SessionId {
-        SessionId(u128::from_be_bytes(self.files.id.0))
+    /// The identities of the session and its table.
+    pub(crate) fn address(&self) -> SessionAddress {
+        let session = SessionId(u128::from_be_bytes(self.files.id.0));
+        SessionAddress { table: self.table.into(), session }
     }
 
     /// The outcome, once it is committed.
@@ -107,17 +111,28 @@ impl StagedWrite {
     ///
     /// # Errors
     /// Those of the source; `Expired`, `Io`, `Cancelled`.
-    pub(crate) fn stage(&self, source: &dyn ObservationSource, call: &Call) -> Result<PartReceipt> {
+    pub(crate) fn stage(
+        &self,
+        number: Option<u32>,
+        source: &dyn ObservationSource,
+        call: &Call,
+    ) -> Result<PartReceipt> {
         self.check_staging()?;
         let (chunk_bytes, seed) = (self.limits.chunk_bytes, self.seed);
-        self.add_part(partition_rows(&self.spill, chunk_bytes, seed, source, call)?)
+        let rows = partition_rows(&self.spill, chunk_bytes, seed, source, call)?;
+        self.add_part(number, source.rejected(), rows)
     }
 
     /// Adds a part that is whole.
     ///
     /// # Errors
     /// `Expired` if the session has ended; `Io`.
-    pub(crate) fn add_part(&self, mut part: Partitioned) -> Result<PartReceipt> {
+    pub(crate) fn add_part(
+        &self,
+        number: Option<u32>,
+        rejected: u64,
+        mut part: Partitioned,
+    ) -> Result<PartReceipt> {
         self.check_staging()?;
         let bytes = part.memory_bytes();
         let before = self.memory.fetch_add(bytes, Relaxed);
@@ -127,7 +142,7 @@ impl StagedWrite {
         }
         let (id, rows) = (u128::from_be_bytes(random()?), part.rows());
         self.parts.lock().insert(id, part);
-        Ok(PartReceipt { id, rows, rejected: 0 })
+        Ok(PartReceipt { id, number, rows, rejected })
     }
 
     /// Forgets all parts.
@@ -147,13 +162,14 @@ impl StagedWrite {
         }
     }
 
-    /// The rows of these parts, which are not staged any more.
+    /// The rows of the parts that a commit takes, which are not staged any more, and its outcome.
     ///
     /// # Errors
     /// `InvalidArgument` for a part that is not staged here.
-    pub(super) fn take_parts(&self, receipts: &[PartReceipt]) -> Result<Partitioned> {
+    pub(super) fn take_parts(&self, receipts: &[PartReceipt]) -> Result<(Partitioned, Committed)> {
         let mut parts = self.parts.lock();
-        let ids = PartReceipt::ids(receipts, |id| parts.contains_key(&id))?;
-        Ok(Partitioned::joined(ids.iter().filter_map(|id| parts.remove(id))))
+        let chosen = PartReceipt::chosen(receipts, |id| parts.contains_key(&id))?;
+        let rows = Partitioned::joined(chosen.iter().filter_map(|part| parts.remove(&part.id)));
+        Ok((rows, Committed::of(self.address().session, &chosen)))
     }
 }

@@ -1,11 +1,12 @@
-//! The temporary files of one load, in the folder of scratch files: their names begin with its identity.
+//! The temporary files of one load, in the folder of scratch files or in that of a session which several
+//! processes stage: their names begin with its identity.
 //!
 //! A lock file among them is locked as long as the load lives, also in a process that is not the writer: the
 //! holder of the writer lock removes the files of loads that are dead. Must not know what the files are for.
 
 use crate::disk::{Disk, Lock, io_error};
 use crate::identity::Identity;
-use crate::versions::{SCRATCH, VersionSet, staging_lock};
+use crate::versions::{SCRATCH, SessionFolder, VersionSet, staging_lock};
 use idmatch_store::{Error, ErrorKind, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,6 +37,21 @@ impl StagingFiles {
         Ok(StagingFiles { disk, id, folder, _lock, process: std::process::id() })
     }
 
+    /// Those of a session whose lock is held. What an earlier commit has left is removed.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn of_session(folder: &SessionFolder, lock: Box<dyn Lock>) -> Result<StagingFiles> {
+        let SessionFolder { disk, id, path } = folder.clone();
+        let lock_file = staging_lock(id);
+        let names = disk.list(&path).map_err(|e| io_error("list", &path, e))?;
+        let left = names.iter().filter(|name| is_of(name, id) && **name != lock_file);
+        for file in left.map(|name| path.join(name)) {
+            disk.remove(&file).map_err(|e| io_error("remove", &file, e))?;
+        }
+        Ok(StagingFiles { disk, id, folder: path, _lock: lock, process: std::process::id() })
+    }
+
     /// The folder that the files are in.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
@@ -52,11 +68,15 @@ impl Drop for StagingFiles {
         if self.process != std::process::id() {
             return;
         }
-        let prefix = format!("{:?}", self.id);
         let names = self.disk.list(&self.folder).unwrap_or_default();
-        for name in names.iter().filter(|name| name.starts_with(&prefix)) {
+        for name in names.iter().filter(|name| is_of(name, self.id)) {
             // Best effort: the next holder of the writer lock does it again.
             self.disk.remove(&self.folder.join(name)).ok();
         }
     }
+}
+
+/// Whether a file is of this load.
+fn is_of(name: &str, load: Identity) -> bool {
+    name.starts_with(&format!("{load:?}"))
 }

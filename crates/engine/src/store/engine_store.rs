@@ -2,7 +2,7 @@
 
 use super::handle::StoreHandle;
 use super::owners::Owners;
-use super::session::begin;
+use super::session::{begin, resume};
 use super::snapshot::EngineSnapshot;
 use crate::catalog::Catalog;
 use crate::cpu;
@@ -15,7 +15,7 @@ use crate::writer_lock::WriterLock;
 use idmatch_model::{ErasureKey, Period, SeenAt, TableId, TableName, TableOptions, Target};
 use idmatch_store::{
     Admin, Call, Checkpoint, Durability, Erased, Erasures, Error, ErrorKind, Finding, NewWrite,
-    ObservationSource, Repaired, Result, Snapshot, Status, Store, WriteSession,
+    ObservationSource, Repaired, Result, SessionAddress, Snapshot, Status, Store, WriteSession,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -177,6 +177,10 @@ impl Store for EngineStore {
         begin(&self.owners, write, call)
     }
 
+    fn resume(&self, session: SessionAddress, _: &Call) -> Result<Box<dyn WriteSession>> {
+        resume(&self.owners, session)
+    }
+
     fn upsert(
         &self,
         table: TableId,
@@ -205,7 +209,9 @@ impl Store for EngineStore {
     }
 
     fn status(&self) -> Status {
-        self.owners.versions.reaper.status()
+        let versions = &self.owners.versions;
+        let is_checkpoint = versions.current().manifest.checkpoint_times().is_some();
+        Status { is_checkpoint, ..versions.reaper.status() }
     }
 
     fn close(&self) -> Result<()> {

@@ -9,7 +9,7 @@ use super::owners::{Owners, StoreGuard};
 use crate::disk::Disk;
 use crate::options::MemoryLimits;
 use crate::sync::Ordering::{AcqRel, Relaxed};
-use crate::sync::{AtomicBool, Rank, RankedMutex, RwLock};
+use crate::sync::{AtomicBool, PerProcess, Rank, RankedMutex, RwLock};
 use crate::writer_lock::WriterLock;
 use idmatch_store::{Durability, Error, ErrorKind, Result};
 use std::ops::Deref;
@@ -26,7 +26,16 @@ pub(super) struct StoreHandle {
 }
 
 /// The owners that live in this process.
-static OPEN: RankedMutex<Vec<OpenStore>> = RankedMutex::new(Rank::Handles, Vec::new());
+static OPEN: PerProcess<OpenStores> = PerProcess::new();
+
+#[derive(Debug)]
+struct OpenStores(RankedMutex<Vec<OpenStore>>);
+
+impl Default for OpenStores {
+    fn default() -> OpenStores {
+        OpenStores(RankedMutex::new(Rank::Handles, Vec::new()))
+    }
+}
 
 #[derive(Debug)]
 struct OpenStore {
@@ -83,7 +92,9 @@ impl StoreHandle {
         root: &Path,
         limits: MemoryLimits,
     ) -> Result<Arc<StoreHandle>> {
-        let there = OpenStore::find(&*disk, root, &mut OPEN.lock());
+        let opened = OPEN.get();
+        let OpenStores(opened) = &opened.1;
+        let there = OpenStore::find(&*disk, root, &mut opened.lock());
         if let Some(owners) = &there
             && owners.is_still_there()?
         {
@@ -95,7 +106,7 @@ impl StoreHandle {
         if !disk.is_shared() {
             return Ok(StoreHandle::new(owners));
         }
-        let mut open = OPEN.lock();
+        let mut open = opened.lock();
         // What the directory no longer has is found no more.
         open.retain(|store| {
             there.as_ref().is_none_or(|old| store.owners.as_ptr() != Arc::as_ptr(old))

@@ -1,10 +1,12 @@
 //! Write sessions, as callers have them. Must not know what a commit does.
 
 use super::handle::StoreHandle;
-use crate::load::{Begun, Partitioner, StagedWrite};
+use crate::identity::Identity;
+use crate::load::{Begun, PartFile, Partitioner, SharedWrite, StagedWrite};
+use idmatch_model::TableId;
 use idmatch_store::{
     Call, Committed, Error, NewWrite, ObservationSource, Observations, PartReceipt, PartWriter,
-    Result, SessionId, WriteSession,
+    Result, SessionAddress, WriteSession,
 };
 use std::sync::Arc;
 
@@ -14,12 +16,25 @@ pub(super) struct EngineSession {
     write: Arc<StagedWrite>,
 }
 
+/// A session that other processes stage, too. It outlives this.
+struct SharedSession {
+    owners: Arc<StoreHandle>,
+    write: Box<SharedWrite>,
+}
+
+/// A part of such a session.
+struct SharedPart(PartFile);
+
 /// A session whose key has an outcome already. Nothing can be staged in it.
-struct Repeated(Committed);
+struct Repeated {
+    table: TableId,
+    outcome: Committed,
+}
 
 /// A part of a session.
 struct EnginePart {
     write: Arc<StagedWrite>,
+    number: Option<u32>,
     rows: Partitioner,
 }
 
@@ -33,28 +48,54 @@ pub(super) fn begin(
     call: &Call,
 ) -> Result<Box<dyn WriteSession>> {
     owners.check_open()?;
-    Ok(match owners.loader.begin(write, call)? {
-        Begun::New(write) => Box::new(EngineSession { owners: owners.clone(), write }),
-        Begun::Before(outcome) => Box::new(Repeated(outcome)),
-    })
+    let table = write.table;
+    Ok(session(owners, table, owners.loader.begin(write, call)?))
+}
+
+/// Opens a session that another process has begun.
+///
+/// # Errors
+/// See [`idmatch_store::Store::resume`].
+pub(super) fn resume(
+    owners: &Arc<StoreHandle>,
+    address: SessionAddress,
+) -> Result<Box<dyn WriteSession>> {
+    owners.check_open()?;
+    let SessionAddress { table, session: id } = address;
+    let id = Identity(id.0.to_be_bytes());
+    Ok(session(owners, table, owners.loader.resume(table.into(), id)?))
+}
+
+fn session(owners: &Arc<StoreHandle>, table: TableId, begun: Begun) -> Box<dyn WriteSession> {
+    let owners = owners.clone();
+    match begun {
+        Begun::New(write) => Box::new(EngineSession { owners, write }),
+        Begun::Shared(write) => Box::new(SharedSession { owners, write }),
+        Begun::Before(outcome) => Box::new(Repeated { table, outcome }),
+    }
 }
 
 impl WriteSession for EngineSession {
-    fn id(&self) -> SessionId {
-        self.write.id()
+    fn address(&self) -> SessionAddress {
+        self.write.address()
     }
 
     fn outcome(&self) -> Option<Committed> {
         self.write.outcome()
     }
 
-    fn part(&self) -> Result<Box<dyn PartWriter>> {
+    fn part(&self, number: Option<u32>) -> Result<Box<dyn PartWriter>> {
         let (write, rows) = (self.write.clone(), self.write.partitioner()?);
-        Ok(Box::new(EnginePart { write, rows }))
+        Ok(Box::new(EnginePart { write, number, rows }))
     }
 
-    fn stage(&self, rows: &dyn ObservationSource, call: &Call) -> Result<PartReceipt> {
-        self.write.stage(rows, call)
+    fn stage(
+        &self,
+        number: Option<u32>,
+        rows: &dyn ObservationSource,
+        call: &Call,
+    ) -> Result<PartReceipt> {
+        self.write.stage(number, rows, call)
     }
 
     fn commit(&self, parts: &[PartReceipt], call: &Call) -> Result<Committed> {
@@ -81,26 +122,66 @@ impl PartWriter for EnginePart {
         self.rows.add(rows)
     }
 
-    fn finish(self: Box<Self>) -> Result<PartReceipt> {
-        self.write.add_part(self.rows.finish())
+    fn finish(self: Box<Self>, rejected: u64) -> Result<PartReceipt> {
+        self.write.add_part(self.number, rejected, self.rows.finish())
+    }
+}
+
+impl WriteSession for SharedSession {
+    fn address(&self) -> SessionAddress {
+        self.write.address()
+    }
+
+    fn outcome(&self) -> Option<Committed> {
+        self.write.outcome()
+    }
+
+    fn part(&self, number: Option<u32>) -> Result<Box<dyn PartWriter>> {
+        self.owners.check_open()?;
+        self.owners.lock.check_writable()?;
+        Ok(Box::new(SharedPart(self.write.part(number)?)))
+    }
+
+    fn parts(&self) -> Result<Vec<PartReceipt>> {
+        self.write.parts()
+    }
+
+    fn commit(&self, parts: &[PartReceipt], call: &Call) -> Result<Committed> {
+        self.owners.check_open()?;
+        self.owners.loader.commit_shared(&self.write, parts, call)
+    }
+
+    fn abort(&self) -> Result<()> {
+        self.owners.lock.check_writable()?;
+        self.owners.loader.end_shared(&self.write)
+    }
+}
+
+impl PartWriter for SharedPart {
+    fn add(&mut self, rows: &Observations) -> Result<()> {
+        self.0.add(rows)
+    }
+
+    fn finish(self: Box<Self>, rejected: u64) -> Result<PartReceipt> {
+        self.0.finish(rejected)
     }
 }
 
 impl WriteSession for Repeated {
-    fn id(&self) -> SessionId {
-        self.0.session
+    fn address(&self) -> SessionAddress {
+        SessionAddress { table: self.table, session: self.outcome.session }
     }
 
     fn outcome(&self) -> Option<Committed> {
-        Some(self.0)
+        Some(self.outcome)
     }
 
-    fn part(&self) -> Result<Box<dyn PartWriter>> {
+    fn part(&self, _: Option<u32>) -> Result<Box<dyn PartWriter>> {
         Err(Error::session_ended())
     }
 
     fn commit(&self, _: &[PartReceipt], _: &Call) -> Result<Committed> {
-        Ok(self.0)
+        Ok(self.outcome)
     }
 
     fn abort(&self) -> Result<()> {

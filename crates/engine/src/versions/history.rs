@@ -58,7 +58,7 @@ pub(crate) struct HistoryEntry {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum StoredKind {
+pub(crate) enum StoredKind {
     Add,
     Replace,
 }
@@ -68,6 +68,15 @@ impl From<WriteKind> for StoredKind {
         match kind {
             WriteKind::Add => StoredKind::Add,
             WriteKind::Replace => StoredKind::Replace,
+        }
+    }
+}
+
+impl From<StoredKind> for WriteKind {
+    fn from(kind: StoredKind) -> WriteKind {
+        match kind {
+            StoredKind::Add => WriteKind::Add,
+            StoredKind::Replace => WriteKind::Replace,
         }
     }
 }
@@ -101,11 +110,16 @@ impl HistoryEntry {
     /// # Errors
     /// `InvalidArgument` if the repeat is of another kind.
     pub(crate) fn repeated(&self, kind: WriteKind) -> Result<Committed> {
-        if self.kind != kind.into() {
-            return Err(Error::key_of_another_kind());
+        match self.kind == kind.into() {
+            true => Ok(self.outcome()),
+            false => Err(Error::key_of_another_kind()),
         }
+    }
+
+    /// The outcome of the session.
+    pub(crate) fn outcome(&self) -> Committed {
         let session = SessionId(u128::from_be_bytes(self.session.0));
-        Ok(Committed { session, rows: self.rows, rejected: self.rejected })
+        Committed { session, rows: self.rows, rejected: self.rejected }
     }
 
     fn has_key(&self, now: u64) -> bool {
@@ -124,6 +138,12 @@ impl History {
         let is_it = |entry: &&HistoryEntry| {
             entry.table == table && entry.key == Some(key) && entry.has_key(now.millis())
         };
+        self.entries.iter().rev().find(is_it)
+    }
+
+    /// The entry of a session that was committed.
+    pub(crate) fn of_session(&self, table: Identity, session: Identity) -> Option<&HistoryEntry> {
+        let is_it = |entry: &&HistoryEntry| (entry.table, entry.session) == (table, session);
         self.entries.iter().rev().find(is_it)
     }
 

@@ -17,6 +17,7 @@ mod orphans;
 mod paths;
 mod publish;
 mod sealed;
+mod session_folder;
 mod stored_file;
 mod table_entry;
 mod table_version;
@@ -35,6 +36,7 @@ pub(crate) use paths::{
     staging_lock,
 };
 pub(crate) use publish::same_options;
+pub(crate) use session_folder::{CommitNote, PartName, SessionFolder, SessionNote};
 pub(crate) use table_entry::{Fence, TableEntry};
 pub(crate) use table_version::{OpenSegments, TableVersion};
 pub(crate) use version::{MemtableSet, Version};

@@ -104,6 +104,9 @@ impl VersionSet {
     /// # Errors
     /// `Io`.
     pub(crate) fn is_staging(&self, session: Identity) -> Result<bool> {
+        if self.session_folder(session).note()?.is_some() {
+            return Ok(true);
+        }
         let (folder, lock) = (self.root.join(SCRATCH), staging_lock(session));
         Ok(list(&*self.disk, &folder)?.contains(&lock) && self.is_locked(&folder.join(lock))?)
     }

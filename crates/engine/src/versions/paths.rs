@@ -12,6 +12,8 @@ pub(crate) const LOCK: &str = "LOCK";
 pub(crate) const SEGMENTS: &str = "segments";
 /// The folder of the files of write sessions and repairs.
 pub(crate) const SCRATCH: &str = "scratch";
+/// The folder of sessions that several processes stage.
+pub(crate) const STAGING: &str = "staging";
 /// The folder of journal files.
 pub(crate) const JOURNAL: &str = "journal";
 
@@ -47,7 +49,7 @@ pub(crate) fn list(disk: &dyn Disk, folder: &Path) -> Result<Vec<String>> {
 
 /// A name in a folder that neither a first write nor a failed backup can have left there.
 pub(crate) fn foreign_file(disk: &dyn Disk, root: &Path) -> Result<Option<String>> {
-    let own = ["MANIFEST.new", LOCK, SEGMENTS, SCRATCH, JOURNAL, CHECKPOINTS];
+    let own = ["MANIFEST.new", LOCK, SEGMENTS, SCRATCH, STAGING, JOURNAL, CHECKPOINTS];
     let foreign = list(disk, root)?.into_iter().find(|name| !own.contains(&name.as_str()));
     let inside = |folder| list(disk, &root.join(folder)).map(|names| names.into_iter().next());
     Ok(match foreign {

@@ -110,7 +110,7 @@ impl Reaper {
         // A file that is gone meanwhile takes no space.
         let bytes = pinned.keys().filter_map(|path| self.disk.len(path).ok()).sum();
         let oldest = pinned.values().min().map(Instant::elapsed);
-        Status { pinned_bytes: bytes, oldest_pinned: oldest }
+        Status { pinned_bytes: bytes, oldest_pinned: oldest, ..Status::default() }
     }
 
     /// Begins an operation of a writer, which removes what becomes obsolete at its end.

@@ -8,8 +8,8 @@ use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, SeenAt, Side, TableName, TableOptions, Target, Window};
 use idmatch_store::{
-    Call, Error, ErrorKind, Ingest, Lookup, NewWrite, NoRejects, PartReceipt, Result, Snapshot,
-    Store, Table, TableSnapshot, WriteKind, WriteSession,
+    Call, Error, ErrorKind, Ingest, Lookup, NewWrite, NoRejects, PartReceipt, Result, Sharing,
+    Snapshot, Store, Table, TableSnapshot, WriteKind, WriteSession,
 };
 use idmatch_testkit::MemoryStore;
 use std::path::Path;
@@ -120,11 +120,12 @@ impl Twins {
         let call = Call::default();
         let begun = self.stores.each_ref().map(|store| -> Result<Begun> {
             let table = store.snapshot(&call)?.resolve(table, &call)?;
-            let write = NewWrite { kind, keeps_lock: false, ..NewWrite::load(table) };
+            let write = NewWrite { kind, sharing: Sharing::Local, ..NewWrite::load(table) };
             let session = store.begin(write, &call)?;
             let mut no_rejects = NoRejects;
             let ingest = Ingest::new(true, SeenAt::MAX, &mut no_rejects);
-            let part = session.stage(&ingest.judged(&mut Batches::of_rows(rows, 3)), &call)?;
+            let part =
+                session.stage(None, &ingest.judged(&mut Batches::of_rows(rows, 3)), &call)?;
             Ok((session, part))
         });
         match begun {

@@ -13,10 +13,12 @@ use std::sync::LazyLock;
 
 type Target = (&'static str, fn(&[u8]));
 
-const TARGETS: [Target; 11] = [
+const TARGETS: [Target; 13] = [
     ("manifest", fuzzing::manifest),
     ("table", fuzzing::table),
     ("history", fuzzing::history),
+    ("session", fuzzing::session),
+    ("part", fuzzing::part),
     ("lock_note", fuzzing::lock_note),
     ("segment", fuzzing::segment),
     ("id_page", fuzzing::id_page),

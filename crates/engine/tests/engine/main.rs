@@ -40,6 +40,7 @@ mod repair;
 mod retention;
 mod sessions;
 mod sessions_faults;
+mod shared_sessions;
 mod snapshots;
 mod soak;
 mod stops;

@@ -9,8 +9,8 @@ use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Target};
 use idmatch_store::{
-    Call, ErrorKind, Ingest, NewWrite, NoRejects, OpenTables, PartReceipt, Result, Store, Table,
-    WriteKey, WriteKind, WriteSession, now,
+    Call, ErrorKind, Ingest, NewWrite, NoRejects, OpenTables, PartReceipt, Result, Sharing, Store,
+    Table, WriteKey, WriteKind, WriteSession, now,
 };
 use std::ops::Range;
 use std::path::Path;
@@ -46,16 +46,16 @@ fn count(table: &Table, numbers: Range<usize>) -> usize {
 fn begin(table: &Table, kind: WriteKind, key: Option<&str>) -> Result<Box<dyn WriteSession>> {
     let id = table.snapshot()?.id();
     let key = key.map(|key| WriteKey::new(key).unwrap());
-    table.begin(NewWrite { kind, key, keeps_lock: false, ..NewWrite::load(id) })
+    table.begin(NewWrite { kind, key, sharing: Sharing::Local, ..NewWrite::load(id) })
 }
 
 /// Stages rows as one part, through a part writer.
 fn stage(session: &dyn WriteSession, numbers: Range<usize>) -> Result<PartReceipt> {
-    let mut part = session.part()?;
+    let mut part = session.part(None)?;
     for batch in observations(&mut rows(numbers)) {
         part.add(&batch)?;
     }
-    part.finish()
+    part.finish(0)
 }
 
 fn kind_of<T>(outcome: Result<T>) -> ErrorKind {
@@ -80,7 +80,7 @@ fn a_session_writes_exactly_the_parts_that_its_commit_names() {
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     // One that is dropped before its end was never there.
-    let mut dropped = session.part().unwrap();
+    let mut dropped = session.part(None).unwrap();
     dropped.add(&observations(&mut rows(5_000..5_001))[0]).unwrap();
     drop(dropped);
     assert_eq!(count(&table, 0..1_600), 0, "nothing is seen before the commit");
@@ -96,7 +96,7 @@ fn a_session_writes_exactly_the_parts_that_its_commit_names() {
     assert_eq!(session.outcome(), Some(outcome));
     assert_eq!(count(&table, 0..1_400), 1_400);
     assert_eq!(count(&table, 1_400..1_600), 0);
-    assert_eq!(kind_of(session.part().map(drop)), ErrorKind::Expired);
+    assert_eq!(kind_of(session.part(None).map(drop)), ErrorKind::Expired);
     assert_eq!(kind_of(session.abort()), ErrorKind::InvalidArgument);
 
     let other = begin(&table, WriteKind::Add, None).unwrap();
@@ -239,7 +239,7 @@ fn a_key_has_one_outcome() {
     let again = begin(&table, WriteKind::Add, Some("monday")).unwrap();
     assert_eq!(again.outcome(), Some(outcome));
     assert_eq!(again.commit(&[], &call).unwrap(), outcome);
-    assert_eq!(kind_of(again.part().map(drop)), ErrorKind::Expired);
+    assert_eq!(kind_of(again.part(None).map(drop)), ErrorKind::Expired);
     let other_kind = begin(&table, WriteKind::Replace, Some("monday")).map(drop);
     assert_eq!(kind_of(other_kind), ErrorKind::InvalidArgument);
     // A key belongs to its table; a session that was not committed has used none.

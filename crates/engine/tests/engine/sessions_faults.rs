@@ -7,7 +7,9 @@ use crate::common::{
 };
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::Keep;
-use idmatch_store::{Call, NewWrite, OpenTables, Result, Store, Table, WriteKey, WriteKind};
+use idmatch_store::{
+    Call, NewWrite, OpenTables, Result, Sharing, Store, Table, WriteKey, WriteKind,
+};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -44,25 +46,29 @@ fn powered(disk: &PowerDisk) -> Result<EngineStore> {
 
 /// Writes a block in a session; what is upserted in the middle of it is told at once.
 fn write(
-    table: &Table,
-    kind: WriteKind,
+    (store, table): (&EngineStore, &Table),
+    (kind, sharing): (WriteKind, Sharing),
     number: usize,
     meanwhile: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
     let call = Call::default();
     let id = table.snapshot()?.id();
     let key = Some(WriteKey::new(&format!("block {number}"))?);
-    let session = table.begin(NewWrite { kind, key, ..NewWrite::load(id) })?;
+    let session = table.begin(NewWrite { kind, key, sharing, ..NewWrite::load(id) })?;
     if session.outcome().is_some() {
         return Ok(());
     }
-    let mut part = session.part()?;
+    let staging = match sharing {
+        Sharing::Shared => store.resume(session.address(), &call)?,
+        _ => session,
+    };
+    let mut part = staging.part(Some(0))?;
     for batch in observations(&mut batches(number)) {
         part.add(&batch)?;
     }
-    let part = part.finish()?;
+    let part = part.finish(0)?;
     meanwhile()?;
-    session.commit(&[part], &call).map(drop)
+    staging.commit(&[part], &call).map(drop)
 }
 
 /// A step: what it does, and what the tables have after it.
@@ -73,20 +79,23 @@ fn table(store: &EngineStore, text: &str) -> Result<Table> {
 }
 
 /// All steps in order. Each is one change of what is acknowledged.
-const STEPS: [Step; 10] = [
+const STEPS: [Step; 12] = [
     (
         |store, _| create(store, "a", Keep::Last).map(drop),
         |tables| drop(tables.insert("a", vec![])),
     ),
     (
-        |store, _| write(&table(store, "a")?, WriteKind::Add, 0, || Ok(())),
+        |store, _| {
+            let a = table(store, "a")?;
+            write((store, &a), (WriteKind::Add, Sharing::Locked), 0, || Ok(()))
+        },
         |t| t.get_mut("a").unwrap().push(0),
     ),
     (|store, _| upsert(&table(store, "a")?, &mut batches(1)), |t| t.get_mut("a").unwrap().push(1)),
     (
         |store, told| {
             let a = table(store, "a")?;
-            write(&a, WriteKind::Replace, 2, || {
+            write((store, &a), (WriteKind::Replace, Sharing::Local), 2, || {
                 upsert(&a, &mut batches(3))?;
                 told(BTreeMap::from([("a", vec![0, 1, 3])]));
                 Ok(())
@@ -111,6 +120,20 @@ const STEPS: [Step; 10] = [
         },
     ),
     (|store, _| table(store, "c")?.compact(), |_| ()),
+    (
+        |store, _| {
+            let c = table(store, "c")?;
+            write((store, &c), (WriteKind::Add, Sharing::Shared), 5, || Ok(()))
+        },
+        |t| t.get_mut("c").unwrap().push(5),
+    ),
+    (
+        |store, _| {
+            let c = table(store, "c")?;
+            write((store, &c), (WriteKind::Replace, Sharing::Shared), 6, || Ok(()))
+        },
+        |tables| drop(tables.insert("c", vec![6])),
+    ),
     (|store, _| store.drop_table(&name("a"), &Call::default()), |t| drop(t.remove("a"))),
 ];
 

@@ -22,6 +22,11 @@ pub trait ObservationSource: Sync {
     fn is_strict(&self) -> bool {
         false
     }
+
+    /// Bad rows so far.
+    fn rejected(&self) -> u64 {
+        0
+    }
 }
 
 impl Ingest<'_> {
@@ -30,6 +35,7 @@ impl Ingest<'_> {
         Pulled {
             source: Mutex::new(source),
             read: |batch: &SourceBatch| self.observations(batch),
+            rejected: || self.rejected(),
             is_strict: self.is_strict(),
         }
     }
@@ -37,17 +43,22 @@ impl Ingest<'_> {
 
 /// Rows that a store has already: no clock judges them again. A malformed row is `Corrupt`.
 pub fn stored_rows(source: &mut dyn BatchSource) -> impl ObservationSource {
-    Pulled { source: Mutex::new(source), read: stored, is_strict: false }
+    Pulled { source: Mutex::new(source), read: stored, rejected: || 0, is_strict: false }
 }
 
 /// Batches of a source, each read by the thread that pulls it.
-struct Pulled<'s, F> {
+struct Pulled<'s, F, R> {
     source: Mutex<&'s mut dyn BatchSource>,
     read: F,
+    rejected: R,
     is_strict: bool,
 }
 
-impl<F: Fn(&SourceBatch) -> Result<Observations> + Sync> ObservationSource for Pulled<'_, F> {
+impl<F, R> ObservationSource for Pulled<'_, F, R>
+where
+    F: Fn(&SourceBatch) -> Result<Observations> + Sync,
+    R: Fn() -> u64 + Sync,
+{
     fn next_batch(&self) -> Result<Option<Observations>> {
         let next = self.source.lock().unwrap_or_else(PoisonError::into_inner).next_batch()?;
         next.as_ref().map(&self.read).transpose()
@@ -55,5 +66,9 @@ impl<F: Fn(&SourceBatch) -> Result<Observations> + Sync> ObservationSource for P
 
     fn is_strict(&self) -> bool {
         self.is_strict
+    }
+
+    fn rejected(&self) -> u64 {
+        (self.rejected)()
     }
 }

@@ -4,7 +4,10 @@ use super::compare::{Difference, shown_error};
 use super::format::{ErasureRow, Item, JudgedLoad, Load, ObservationRow};
 use super::input::{Batches, Cut};
 use super::value::{DateValue, Scope};
-use idmatch_store::{Error, ErrorKind, Ingest, Reject, RejectSink, Result, Table};
+use idmatch_store::{
+    Call, Error, ErrorKind, Ingest, NewWrite, ObservationSource, Reject, RejectSink, Result,
+    Sharing, Table,
+};
 
 impl Load {
     pub(super) fn rows(&self) -> &[Item<ObservationRow>] {
@@ -26,6 +29,8 @@ pub(super) struct Loading {
     pub(super) is_reversed: bool,
     /// By an upsert.
     pub(super) is_upsert: bool,
+    /// By a session that another handle stages, twice.
+    pub(super) is_shared: bool,
 }
 
 /// Loads the rows and compares the report with the case.
@@ -45,9 +50,17 @@ pub(super) fn load(
     let rows = source.rows() as u64;
     let mut rejects = Rejects::default();
     let ingest = Ingest::new(strict, scope.now, &mut rejects);
-    let outcome = match how.is_upsert {
-        true => table.upsert(&ingest.judged(&mut source), None),
-        false => table.load(&ingest.judged(&mut source)),
+    let outcome = if how.is_upsert {
+        table.upsert(&ingest.judged(&mut source), None)
+    } else if how.is_shared {
+        let mut again = Batches::of_load(load.rows(), is_reversed, scope, cut)?;
+        let mut ignored = Rejects::default();
+        let repeated = Ingest::new(strict, scope.now, &mut ignored);
+        let twice =
+            [&ingest.judged(&mut source) as &dyn ObservationSource, &repeated.judged(&mut again)];
+        load_shared(table, twice)
+    } else {
+        table.load(&ingest.judged(&mut source))
     };
     let counted = (ingest.rows(), ingest.rejected());
     if let Some(code) = error {
@@ -64,6 +77,24 @@ pub(super) fn load(
     }
     differences.extend(compare_rejects(rejected, rejects.0));
     Ok(differences)
+}
+
+/// Loads rows as one part of a session, which another handle stages twice.
+fn load_shared(table: &Table, twice: [&dyn ObservationSource; 2]) -> Result<()> {
+    let (call, id) = (Call::default(), table.snapshot()?.id());
+    let session = table.begin(NewWrite { sharing: Sharing::Shared, ..NewWrite::load(id) })?;
+    let other = table.store().resume(session.address(), &call)?;
+    let mut parts = Vec::new();
+    for rows in twice {
+        match other.stage(Some(0), rows, &call) {
+            Ok(part) => parts.push(part),
+            Err(e) => {
+                session.abort()?;
+                return Err(e);
+            }
+        }
+    }
+    session.commit(&parts, &call).map(drop)
 }
 
 pub(super) fn compare_failure(code: &str, outcome: Result<()>) -> Option<Difference> {

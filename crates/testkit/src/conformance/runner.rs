@@ -100,7 +100,11 @@ impl<'a> Runner<'a> {
         };
         erase_at(0)?;
         for (at, rows) in loads.into_iter().enumerate() {
-            let how = Loading { is_reversed: way == Way::Reversed, is_upsert: way.upserts(at) };
+            let how = Loading {
+                is_reversed: way == Way::Reversed,
+                is_upsert: way.upserts(at),
+                is_shared: way == Way::Repeated,
+            };
             let differences = load(&table, rows, how, scope, way.cut());
             self.take_all(&format!("keep {keep:?}, {way:?}, load {}", at + 1), differences);
             erase_at(at + 1)?;

@@ -89,7 +89,7 @@ impl Stage<'_> {
     }
 
     fn load(&self, table: &str, rows: &Load, is_upsert: bool) -> Result<(Vec<Difference>, usize)> {
-        let how = Loading { is_reversed: false, is_upsert };
+        let how = Loading { is_upsert, ..Loading::default() };
         Ok((load(&self.table(table)?, rows, how, self.scope, self.cut)?, 0))
     }
 
@@ -114,7 +114,7 @@ impl Stage<'_> {
         let mut source = Batches::of_load(rows.rows(), false, self.scope, self.cut)?;
         let mut taken = rejects();
         let ingest = Ingest::new(true, self.scope.now, &mut taken);
-        let part = session.stage(&ingest.judged(&mut source), &call)?;
+        let part = session.stage(None, &ingest.judged(&mut source), &call)?;
         let (mut differences, mut questions) = (Vec::new(), 0);
         for step in meanwhile {
             let (found, asked) = self.run(step)?;

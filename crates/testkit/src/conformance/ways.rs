@@ -58,7 +58,8 @@ pub(super) enum Way {
     AsWritten,
     /// The loads reversed, and the rows of each; then the store is opened anew.
     Reversed,
-    /// The loads as they are written, then all of them again; then the store is opened anew.
+    /// The loads as they are written, then all of them again, each by a session that another handle stages twice;
+    /// then the store is opened anew.
     Repeated,
     /// The loads as upserts; then the store is opened anew.
     Upserted,

@@ -6,6 +6,7 @@
 
 mod matched;
 mod observed;
+mod parts;
 mod session;
 mod state;
 mod table;
@@ -13,10 +14,10 @@ mod table;
 use idmatch_model::{ErasureKey, Period, SeenAt, TableId, TableName, TableOptions, Target};
 use idmatch_store::{
     Admin, Call, Durability, Erased, Erasures, Error, ErrorFields, ErrorKind, Finding, NewWrite,
-    ObservationSource, Repaired, Result, Snapshot, Store, TableSnapshot, Version, WriteSession,
-    now,
+    ObservationSource, Repaired, Result, SessionAddress, Snapshot, Store, TableSnapshot, Version,
+    WriteSession, now,
 };
-use session::{begin, rows_of};
+use session::{begin, resume, rows_of};
 use state::{State, random};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -121,6 +122,11 @@ impl Store for MemoryStore {
     fn begin(&self, write: NewWrite, call: &Call) -> Result<Box<dyn WriteSession>> {
         call.check()?;
         begin(&self.0, write)
+    }
+
+    fn resume(&self, session: SessionAddress, call: &Call) -> Result<Box<dyn WriteSession>> {
+        call.check()?;
+        resume(&self.0, session)
     }
 
     fn upsert(

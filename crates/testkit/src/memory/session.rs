@@ -1,14 +1,14 @@
 //! Write sessions of the reference: parts are lists of rows until the commit.
 
+use super::parts::{Parts, SharedSession, lock};
 use super::state::{self, State, random};
 use super::table::{Replacing, StagedRow};
 use idmatch_model::{SeenAt, TableId, check_id};
 use idmatch_store::{
-    Call, Committed, Error, NewWrite, Observations, PartReceipt, PartWriter, Result, SessionId,
-    WriteKey, WriteKind, WriteSession,
+    Call, Committed, Error, NewWrite, Observations, PartReceipt, PartWriter, Result,
+    SessionAddress, SessionId, Sharing, WriteKey, WriteKind, WriteSession,
 };
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// A session.
 struct MemorySession {
@@ -17,17 +17,12 @@ struct MemorySession {
     table: TableId,
     kind: WriteKind,
     key: Option<WriteKey>,
+    is_shared: bool,
     parts: Arc<Mutex<Parts>>,
 }
 
-#[derive(Default)]
-struct Parts {
-    staged: BTreeMap<u128, Vec<StagedRow>>,
-    outcome: Option<Committed>,
-    has_ended: bool,
-}
-
 struct MemoryPart {
+    number: Option<u32>,
     rows: Vec<StagedRow>,
     parts: Arc<Mutex<Parts>>,
 }
@@ -61,28 +56,49 @@ pub(super) fn begin(store: &Arc<Mutex<State>>, write: NewWrite) -> Result<Box<dy
         table.replacing = Some(Replacing { session: id, since: Arc::default() });
     }
     let (parts, store) = (Arc::new(Mutex::new(parts)), store.clone());
-    let NewWrite { table, kind, key, .. } = write;
-    Ok(Box::new(MemorySession { store, id, table, kind, key, parts }))
+    let NewWrite { table, kind, key, sharing, .. } = write;
+    let is_shared = sharing == Sharing::Shared;
+    if is_shared {
+        let shared = SharedSession { kind, key: key.clone(), parts: parts.clone() };
+        state.shared.insert((table, id), shared);
+    }
+    Ok(Box::new(MemorySession { store, id, table, kind, key, is_shared, parts }))
 }
 
-fn lock(parts: &Mutex<Parts>) -> MutexGuard<'_, Parts> {
-    parts.lock().unwrap_or_else(PoisonError::into_inner)
+/// Opens a session that is shared.
+pub(super) fn resume(
+    store: &Arc<Mutex<State>>,
+    SessionAddress { table, session: id }: SessionAddress,
+) -> Result<Box<dyn WriteSession>> {
+    let found = state::lock(store).shared.get(&(table, id)).cloned();
+    let SharedSession { kind, key, parts } = found.ok_or_else(Error::session_ended)?;
+    if lock(&parts).has_ended && lock(&parts).outcome.is_none() {
+        return Err(Error::session_ended());
+    }
+    let store = store.clone();
+    Ok(Box::new(MemorySession { store, id, table, kind, key, is_shared: true, parts }))
 }
 
 impl WriteSession for MemorySession {
-    fn id(&self) -> SessionId {
-        self.id
+    fn address(&self) -> SessionAddress {
+        SessionAddress { table: self.table, session: self.id }
     }
 
     fn outcome(&self) -> Option<Committed> {
         lock(&self.parts).outcome
     }
 
-    fn part(&self) -> Result<Box<dyn PartWriter>> {
+    fn part(&self, number: Option<u32>) -> Result<Box<dyn PartWriter>> {
         match lock(&self.parts).has_ended {
             true => Err(Error::session_ended()),
-            false => Ok(Box::new(MemoryPart { rows: Vec::new(), parts: self.parts.clone() })),
+            false => {
+                Ok(Box::new(MemoryPart { number, rows: Vec::new(), parts: self.parts.clone() }))
+            }
         }
+    }
+
+    fn parts(&self) -> Result<Vec<PartReceipt>> {
+        Ok(lock(&self.parts).staged.values().map(|(receipt, _)| *receipt).collect())
     }
 
     fn commit(&self, receipts: &[PartReceipt], call: &Call) -> Result<Committed> {
@@ -94,9 +110,9 @@ impl WriteSession for MemorySession {
         if parts.has_ended {
             return Err(Error::session_ended());
         }
-        let ids = PartReceipt::ids(receipts, |id| parts.staged.contains_key(&id))?;
-        let rows: Vec<StagedRow> =
-            ids.iter().filter_map(|id| parts.staged.remove(id)).flatten().collect();
+        let chosen = PartReceipt::chosen(receipts, |id| parts.staged.contains_key(&id))?;
+        let taken = chosen.iter().filter_map(|part| parts.staged.remove(&part.id));
+        let rows: Vec<StagedRow> = taken.flat_map(|(_, rows)| rows).collect();
         parts.has_ended = true;
         let mut state = state::lock(&self.store);
         let key = state.key()?;
@@ -115,7 +131,7 @@ impl WriteSession for MemorySession {
             }
         }
         table.add(&rows);
-        let outcome = Committed::of(self.id, receipts);
+        let outcome = Committed::of(self.id, &chosen);
         parts.outcome = Some(outcome);
         if let Some(key) = &self.key {
             state.outcomes.insert((self.table, key.clone()), (self.kind, outcome));
@@ -140,7 +156,9 @@ impl WriteSession for MemorySession {
 impl Drop for MemorySession {
     fn drop(&mut self) {
         // A committed one has ended.
-        self.abort().ok();
+        if !self.is_shared {
+            self.abort().ok();
+        }
     }
 }
 
@@ -150,13 +168,14 @@ impl PartWriter for MemoryPart {
         Ok(())
     }
 
-    fn finish(self: Box<Self>) -> Result<PartReceipt> {
+    fn finish(self: Box<Self>, rejected: u64) -> Result<PartReceipt> {
         let (id, rows) = (u128::from_be_bytes(random()?), self.rows.len() as u64);
+        let receipt = PartReceipt { id, number: self.number, rows, rejected };
         let mut parts = lock(&self.parts);
         if parts.has_ended {
             return Err(Error::session_ended());
         }
-        parts.staged.insert(id, self.rows);
-        Ok(PartReceipt { id, rows, rejected: 0 })
+        parts.staged.insert(id, (receipt, self.rows));
+        Ok(receipt)
     }
 }

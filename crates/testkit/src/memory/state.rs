@@ -1,8 +1,10 @@
-//! The state of the reference: its tables by name, and what names without a table keep. Must not know sessions.
+//! The state of the reference: its tables by name, and what names without a table keep. Must not know
+//! what a session does.
 
+use super::parts::SharedSession;
 use super::table::MemoryTable;
 use idmatch_model::{ErasureKey, SeenAt, TableId, TableName};
-use idmatch_store::{Committed, Error, ErrorKind, Result, WriteKey, WriteKind};
+use idmatch_store::{Committed, Error, ErrorKind, Result, SessionId, WriteKey, WriteKind};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -22,6 +24,8 @@ pub(super) struct State {
     /// Names the store; chosen with the first table.
     pub(super) id: u128,
     pub(super) outcomes: Outcomes,
+    /// The sessions that any handle may go on with.
+    pub(super) shared: BTreeMap<(TableId, SessionId), SharedSession>,
 }
 
 impl State {

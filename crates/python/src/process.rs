@@ -1,0 +1,102 @@
+//! What belongs to one process, and what threads do when Python ends.
+//!
+//! A process that was forked has its parent's objects, but neither its threads nor the right to wait for its
+//! locks: it gets an error at once. When Python ends, daemon threads may not come back to it: they stay where
+//! they are. Must not know stores.
+
+use crate::errors::raise;
+use crate::forks::Process;
+use pyo3::prelude::*;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, OnceLock};
+use std::thread::ThreadId;
+use std::time::Duration;
+
+/// A value of the process that has made it. Where it is dropped in a fork nothing is done: that would need locks
+/// and threads of the parent.
+pub(crate) struct Own<T: ?Sized> {
+    value: Arc<T>,
+    process: Process,
+}
+
+impl<T> Own<T> {
+    /// A value of this process.
+    pub(crate) fn new(value: T) -> Own<T> {
+        Own::of(Arc::new(value))
+    }
+}
+
+impl<T: ?Sized> Own<T> {
+    /// The same of a value that is shared.
+    pub(crate) fn of(value: Arc<T>) -> Own<T> {
+        Own { value, process: Process::this() }
+    }
+
+    /// The value; InvalidArgument in a fork.
+    pub(crate) fn get(&self, py: Python<'_>) -> PyResult<&Arc<T>> {
+        self.process.check().map_err(|e| raise(py, &e))?;
+        Ok(&self.value)
+    }
+
+    /// The value, unless this is a fork.
+    pub(crate) fn here(&self) -> Option<&Arc<T>> {
+        self.process.is_this().then_some(&self.value)
+    }
+}
+
+impl<T: ?Sized> Drop for Own<T> {
+    fn drop(&mut self) {
+        if !self.process.is_this() {
+            std::mem::forget(Arc::clone(&self.value));
+        }
+    }
+}
+
+/// The thread that ends Python, once it does.
+static ENDING: OnceLock<ThreadId> = OnceLock::new();
+
+/// Threads that are about to take the GIL.
+static RETURNING: AtomicUsize = AtomicUsize::new(0);
+
+/// Runs work without the GIL.
+pub(crate) fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
+    let done = py.detach(|| {
+        let done = work();
+        begin_return();
+        done
+    });
+    RETURNING.fetch_sub(1, SeqCst);
+    done
+}
+
+/// Runs work with the GIL, on a thread of ours.
+pub(crate) fn attached<T>(work: impl FnOnce(Python<'_>) -> T) -> T {
+    begin_return();
+    Python::attach(|py| {
+        RETURNING.fetch_sub(1, SeqCst);
+        work(py)
+    })
+}
+
+/// Python ends any thread that waits for the GIL after its end has begun, in the middle of our code. So none
+/// begins to wait from then on.
+fn begin_return() {
+    RETURNING.fetch_add(1, SeqCst);
+    if ENDING.get().is_some_and(|ending| *ending != std::thread::current().id()) {
+        RETURNING.fetch_sub(1, SeqCst);
+        loop {
+            std::thread::park();
+        }
+    }
+}
+
+/// Says that Python ends, and waits for the threads that are about to take the GIL. Python calls it at its exit,
+/// when only daemon threads are left beside this one.
+#[pyfunction]
+pub(crate) fn end(py: Python<'_>) {
+    ENDING.set(std::thread::current().id()).ok();
+    while RETURNING.load(SeqCst) > 0 {
+        py.detach(|| std::thread::sleep(Duration::from_millis(1)));
+    }
+}

@@ -1,0 +1,27 @@
+//! What sessions of the reference have staged. Must not know what a session does.
+
+use super::table::StagedRow;
+use idmatch_store::{Committed, PartReceipt, WriteKey, WriteKind};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A session that any handle may go on with.
+#[derive(Clone)]
+pub(super) struct SharedSession {
+    pub(super) kind: WriteKind,
+    pub(super) key: Option<WriteKey>,
+    pub(super) parts: Arc<Mutex<Parts>>,
+}
+
+/// The parts of a session.
+#[derive(Default)]
+pub(super) struct Parts {
+    pub(super) staged: BTreeMap<u128, (PartReceipt, Vec<StagedRow>)>,
+    pub(super) outcome: Option<Committed>,
+    pub(super) has_ended: bool,
+}
+
+/// Locks the parts of a session.
+pub(super) fn lock(parts: &Mutex<Parts>) -> MutexGuard<'_, Parts> {
+    parts.lock().unwrap_or_else(PoisonError::into_inner)
+}
