@@ -5,12 +5,12 @@ Every call releases the GIL while it works and raises the errors of `idmatch._er
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import final
+from typing import Literal, final
 
 import pyarrow as pa
 
 from ._results import TableStats
-from ._types import ArrowStream, By, Compression, CopyFigures, Keep, Reject
+from ._types import ArrowArray, ArrowStream, By, Compression, CopyFigures, Keep, Reject
 
 __all__ = [
     "Match",
@@ -34,10 +34,12 @@ __all__ = [
     "parse_instant",
     "parse_period",
     "parse_size",
+    "partition_of",
     "recover",
     "report_to",
     "restore",
     "scan",
+    "scan_ranges",
 ]
 
 __version__: str
@@ -141,8 +143,12 @@ class Store:
     def table(self, name: str) -> Table: ...
     def tables(self) -> list[str]: ...
     def snapshot(self) -> Snapshot: ...
-    def status(self) -> tuple[int, float | None]:
-        """Bytes that only old versions need, and since how many seconds the oldest is replaced."""
+    def status(self) -> tuple[int, float | None, bool]:
+        """Bytes that only old versions need, since how many seconds the oldest is replaced, and
+        whether the store is a checkpoint.
+        """
+    def resume(self, id: str) -> tuple[Session, Table]:
+        """A shared session that another process has begun, and its table."""
     def refresh(self) -> None:
         """Lets this store and its tables see what other processes have published."""
     def backup(self, destination: str) -> None: ...
@@ -155,6 +161,9 @@ class Store:
 
 @final
 class Session:
+    @property
+    def id(self) -> str:
+        """What other processes open it by, if it is shared."""
     def outcome(self) -> tuple[int, int] | None:
         """Rows written and rejected, once it is committed or if its key was before."""
     def add(
@@ -163,22 +172,33 @@ class Session:
         strict: bool,
         on_rejects: Callable[[list[Reject]], None],
         dates: tuple[str | None, str | None],
-    ) -> tuple[int, int]:
-        """Stages all sources as one part; returns (rows read, rows rejected).
+        malformed: Callable[[], int],
+        number: int | None,
+    ) -> tuple[int, int, str]:
+        """Stages all sources as one part; returns (rows read, rows rejected, receipt).
 
-        `dates` is the format of dates and the zone of local times.
+        `dates` is the format of dates and the zone of local times. `malformed` gives the number of
+        rows that were rejected before the core saw them.
         """
-    def commit(self, rejected: int) -> tuple[int, int]:
-        """Commits all parts; returns (rows written, rows rejected). `rejected` were rejected
-        before any part.
+    def staged(self) -> list[str]:
+        """The receipts of all parts of a shared session, wherever they were staged."""
+    def commit(self, receipts: list[str] | None) -> tuple[int, int]:
+        """Commits the parts of these receipts, or those that were added here; returns (rows
+        written, rows rejected).
         """
     def abort(self) -> None:
         """Ends it without a commit."""
 
 def begin(
-    table: Table, replace: bool, key: str | None, sources: list[str], keeps_lock: bool
+    table: Table,
+    replace: bool,
+    key: str | None,
+    sources: list[str],
+    sharing: Literal["locked", "local", "shared"],
 ) -> Session:
-    """Begins a write session. With `keeps_lock` other processes cannot write before its end."""
+    """Begins a write session. `sharing` says who else may write before its end: nobody, others the
+    store, or others this session, too.
+    """
 
 @final
 class Snapshot:
@@ -337,8 +357,16 @@ def match_chain(
     one, and what `match_population` takes from `by` to `until`.
     """
 
-def scan(table: Table, since: int | None, until: int | None) -> Rows:
-    """All visible observations with a date in the window, in no particular order."""
+def scan(table: Table, range: str | None, since: int | None, until: int | None) -> Rows:
+    """All visible observations with a date in the window, or those of a range, in no particular
+    order.
+    """
+
+def scan_ranges(table: Table, count: int) -> list[str]:
+    """Texts of `count` ranges that together are the table."""
+
+def partition_of(table: Table, ids: ArrowArray) -> ArrowArray:
+    """The part of each identifier, and null for null."""
 
 @final
 class Rows:

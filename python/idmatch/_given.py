@@ -72,6 +72,11 @@ class Report:
         """Rows that the core has taken."""
         return self.rows - self._rejected
 
+    @property
+    def rejected(self) -> int:
+        """Rows that were rejected, by the core and before."""
+        return self._rejected + self.log.malformed
+
     def check_rejected(self) -> None:
         """Raises BadInput where more of all rows were rejected than may be."""
         self.log.check_share(self.rows + self.log.malformed)
@@ -80,7 +85,7 @@ class Report:
         """The sums, and how the sources were read."""
         return LoadReport(
             rows=self.rows + self.log.malformed,
-            rejected=self._rejected + self.log.malformed,
+            rejected=self.rejected,
             seconds=time.perf_counter() - self._started,
             rejects=self.log.path,
             columns=self._wanted.chosen,

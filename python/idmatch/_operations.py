@@ -57,7 +57,7 @@ def load(
     sources = _sources.find(source)
     # The load history keeps them.
     names = [source.name for source in sources]
-    session = _core.begin(table, replace, key, names, keeps_lock=True)
+    session = _core.begin(table, replace, key, names, "locked")
     try:
         if done := session.outcome():
             seconds = time.perf_counter() - started
@@ -70,12 +70,20 @@ def load(
                 else:
                     streams = given.streams(report.log)
                     with streams.raising():
-                        report.add(session.add(streams, strict, report.log.take, how.rules))
+                        rows, rejected, _ = session.add(
+                            streams,
+                            strict,
+                            report.log.take,
+                            how.rules,
+                            lambda: report.log.malformed,
+                            None,
+                        )
+                    report.add((rows, rejected))
                     report.check_rejected()
             made = report.made()
             if before_commit is not None:
                 before_commit(made.rows - made.rejected)
-            session.commit(report.log.malformed)
+            session.commit(None)
         return made._replace(seconds=time.perf_counter() - started)
     except BaseException:
         # The exception says more than one of the end of the session.
@@ -92,14 +100,18 @@ def add(
     strict: bool,
     rejects: RejectsTo,
     how: Written,
-) -> tuple[LoadReport, int]:
-    """Stages all of a source in a session; see `Session.add`. Returns its malformed lines, too."""
+    number: int | None,
+) -> LoadReport:
+    """Stages all of a source in a session; see `Session.add`."""
     given = Given(table, _sources.find(source), wanted_of(columns, how), strict, rejects)
     with given.progress("load"), Report(given, otherwise="nothing of it was staged") as report:
         streams = given.streams(report.log)
         with streams.raising():
-            report.add(session.add(streams, strict, report.log.take, how.rules))
-    return report.made(), report.log.malformed
+            rows, rejected, part = session.add(
+                streams, strict, report.log.take, how.rules, lambda: report.log.malformed, number
+            )
+        report.add((rows, rejected))
+    return report.made()._replace(part=part)
 
 
 def _stage_judged(session: _core.Session, given: Given, report: Report, how: Written) -> None:
@@ -118,7 +130,7 @@ def _stage_judged(session: _core.Session, given: Given, report: Report, how: Wri
             written = spool.writing(streams)
             report.add(_core.judge(written, given.strict, report.log.take, how.rules, 0)[:2])
         report.check_rejected()
-        session.add(spool.reading(), False, ignore, how.rules)
+        session.add(spool.reading(), False, ignore, how.rules, lambda: report.rejected, None)
 
 
 def judge(source: object, columns: Columns, how: Written, shown: int) -> Judged:

@@ -39,6 +39,8 @@ class LoadReport(NamedTuple):
     repeated: bool = False
     """Whether nothing was read: an earlier load with the same key has done it, and `rows` and
     `rejected` are its own."""
+    part: str | None = None
+    """The receipt of what `Session.add` has staged, for `Session.commit`."""
 
 
 class Committed(NamedTuple):
@@ -172,6 +174,8 @@ class StoreStatus(NamedTuple):
     """Bytes of files that only open snapshots and running reads still need; 0 on servers."""
     oldest_pinned_seconds: float | None
     """How long ago the oldest version that is still read was replaced; None if there is none."""
+    is_checkpoint: bool
+    """Whether the store is a checkpoint of another one, which never changes."""
 
 
 class PlanStep(NamedTuple):

@@ -1,11 +1,13 @@
 """Write sessions: rows that are staged first and committed once."""
 
+from collections.abc import Iterable
 from datetime import date, datetime
 from types import TracebackType
 from typing import Self
 
 from . import _core, _operations
 from ._csv_options import Csv
+from ._errors import InvalidArgument
 from ._progress import progress_of
 from ._rejects import RejectsTo
 from ._results import Committed, LoadReport
@@ -21,19 +23,27 @@ class Session:
     step. Other writes go on meanwhile, also those of other processes. Staged rows are on disk, as
     large as those of a load. On servers rows are written and seen as they are added.
 
+    Of a shared session (`Table.begin(shared=True)`) other processes of the same user add parts:
+    they open it by its `id` (`Store.resume`), and one process commits. It outlives them: without a
+    commit or an abort it stays for 24 h after the newest part.
+
         with table.begin(replace=True, key="crm 2026-11-25") as session:
             for file in files:
                 session.add(file)
     """
 
-    __slots__ = ("_core", "_is_repeated", "_malformed", "_table")
+    __slots__ = ("_core", "_is_repeated", "_is_shared", "_table")
 
-    def __init__(self, core: _core.Session, table: _core.Table) -> None:
+    def __init__(self, core: _core.Session, table: _core.Table, is_shared: bool) -> None:
         self._core = core
         self._table = table
+        self._is_shared = is_shared
         self._is_repeated = core.outcome() is not None
-        # Malformed lines of each source: the core does not see them.
-        self._malformed: list[int] = []
+
+    @property
+    def id(self) -> str:
+        """What other processes give to `Store.resume`, if the session is shared."""
+        return self._core.id
 
     @property
     def outcome(self) -> Committed | None:
@@ -54,17 +64,22 @@ class Session:
         tz: str | None = None,
         dated: datetime | date | str | None = None,
         csv: Csv | None = None,
+        part: int | None = None,
     ) -> LoadReport:
         """Stages a source; the arguments are those of `Table.load`. Threads may add at once.
 
         After an exception nothing of this source is staged, and the session goes on. Where the key
-        has an outcome already nothing is read, and the report says so (`repeated`).
+        has an outcome already nothing is read, and the report says so (`repeated`). Of several
+        sources with one number `part`, from 0 on, the commit takes the first: a task that may run
+        twice numbers its part. The report's `part` is the receipt that `commit` takes.
 
         Raises Expired after the commit or the abort, and what `Table.load` raises.
         """
         if self._is_repeated:
             return LoadReport(0, 0, 0.0, None, {}, [], [], repeated=True)
-        report, malformed = _operations.add(
+        if part is not None and not 0 <= part < 1 << 32:
+            raise InvalidArgument(f"part is {part}; number parts from 0 on, below 2^32")
+        return _operations.add(
             self._core,
             self._table,
             source,
@@ -72,25 +87,31 @@ class Session:
             strict,
             RejectsTo(rejects),
             written(date_format, tz, dated, csv),
+            part,
         )
-        self._malformed.append(malformed)
-        return report
 
-    def commit(self) -> Committed:
+    def commit(self, parts: Iterable[str] | None = None) -> Committed:
         """Writes all that was added, in one step where the store is a directory. A further commit
         returns the same.
 
-        Raises Busy while another process writes the store: then it may be repeated. Raises Expired
-        where another session or a repair has ended this replace, TableNotFound where the table was
-        dropped meanwhile.
+        Of a shared session it writes the `parts` of these receipts, each of which is the `part` of
+        a report; without them, in a directory, all that any process has added, and on servers what
+        was added here. Once a commit has begun nothing more can be added.
+
+        Raises Busy while another process writes the store: then it may be repeated, for 24 h in any
+        process if the session is shared. Raises Expired where another session or a repair has ended
+        this replace, TableNotFound where the table was dropped meanwhile.
         """
+        receipts = None if parts is None else list(parts)
+        if receipts is None and self._is_shared and not self._table.is_remote:
+            receipts = [] if self._is_repeated else self._core.staged()
         with progress_of(self._table).shown():
-            done = self._core.commit(sum(self._malformed))
+            done = self._core.commit(receipts)
         return Committed(*done)
 
     def abort(self) -> None:
-        """Ends the session without a trace. On servers what was added stays. After a commit it
-        raises InvalidArgument.
+        """Ends the session without a trace, for all processes. On servers what was added stays.
+        After a commit it raises InvalidArgument.
         """
         self._core.abort()
 

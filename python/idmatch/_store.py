@@ -12,6 +12,7 @@ from ._checkpoints import checkpoint_of
 from ._errors import InvalidArgument, NotAStore, TableNotFound
 from ._progress import Progress
 from ._results import Checkpoint, Finding, StoreStatus
+from ._session import Session
 from ._snapshot import Snapshot
 from ._suggest import suggesting
 from ._table import Table
@@ -107,7 +108,16 @@ _reopened_stores: "dict[tuple[int, _How], Store]" = {}
 _reopening = threading.Lock()
 
 
-def _reopened(*how: *_How) -> "Store":
+def _forget_lock() -> None:
+    """A child does not wait for a thread of its parent."""
+    global _reopening
+    _reopening = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_lock)
+
+
+def reopened(*how: *_How) -> "Store":
     """The store of a pickle, opened once in this process; raises what `open` raises."""
     path, durability, interval_ms, memtable, wait, read_only, create, progress = how
     key = (os.getpid(), how)
@@ -273,6 +283,17 @@ class Store:
         """What the store keeps besides its tables. Takes microseconds."""
         return StoreStatus(*self._core.status())
 
+    def resume(self, session_id: str) -> Session:
+        """A shared session that another process has begun, by its `id`; see `Table.begin`.
+
+        It is not aborted when it is dropped. Do not use it with `with`, which commits: a worker
+        adds parts, and sends the receipts to the process that commits. On servers rows are seen as
+        they are added, and only who has begun the session notes the outcome of its key.
+
+        Raises Expired if there is none, or no longer; InvalidArgument for another text.
+        """
+        return Session(*self._core.resume(session_id), is_shared=True)
+
     def refresh(self) -> None:
         """Lets this store and its tables see what other processes have published."""
         self._core.refresh()
@@ -335,7 +356,7 @@ class Store:
         self.close()
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _reopened, self._how
+        return reopened, self._how
 
     def __repr__(self) -> str:
         return f"<idmatch.Store {self.path!r}>"

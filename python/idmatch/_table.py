@@ -118,15 +118,21 @@ class Table(TableReads):
             key=key,
         )
 
-    def begin(self, *, replace: bool = False, key: str | None = None) -> Session:
+    def begin(
+        self, *, replace: bool = False, key: str | None = None, shared: bool = False
+    ) -> Session:
         """Begins a write of several sources that is committed once; use `with`.
 
         `replace` and `key` are those of `load`. Other processes may write until the commit, which
-        raises Busy while one does, and can then be repeated.
+        raises Busy while one does, and can then be repeated. With `shared` they may also add to
+        this session (`Store.resume`), and it outlives this process. Where an earlier attempt has
+        left a shared session with the same key, that one is aborted.
 
         Raises what `load` raises.
         """
-        return Session(_core.begin(self._core, replace, key, [], False), self._core)
+        sharing: Literal["local", "shared"] = "shared" if shared else "local"
+        core = _core.begin(self._core, replace, key, [], sharing)
+        return Session(core, self._core, is_shared=shared)
 
     def upsert(
         self,

@@ -33,6 +33,7 @@ class ArrowStream(Protocol):
         """A PyCapsule of an ArrowArrayStream."""
 
 
+@runtime_checkable
 class ArrowArray(Protocol):
     """Anything that exports one Arrow array: a record batch, or a column."""
 
