@@ -263,3 +263,42 @@ def test_files_with_wrong_bytes(cli: Cli, name: str) -> None:
     read, failed = map(int, ran.stderr.split()[-2:])
     assert read
     assert failed
+
+
+def shifted(column: Any) -> Any:
+    """The same values, in buffers that start at odd addresses, as those from a network may."""
+    buffers = [
+        None if buffer is None else pa.py_buffer(b"?" + buffer.to_pybytes()).slice(1)
+        for buffer in column.buffers()
+    ]
+    return pa.Array.from_buffers(column.type, len(column), buffers, offset=column.offset)
+
+
+def test_memory_at_odd_addresses_is_read(store: idmatch.Store) -> None:
+    """Numbers and offsets are at addresses that no word starts at."""
+    table = store.create_table("t")
+    columns = [shifted(pa.concat_arrays(column.chunks)) for column in SMALL.columns]
+    assert columns[0].buffers()[1].address % 2 == 1
+    table.load(pa.Table.from_arrays(columns, schema=SMALL.schema))
+    ids = pa.array(["a", "c", "other", None])
+    wide = shifted(ids.cast(pa.large_string()))
+    coded = pa.DictionaryArray.from_arrays(shifted(pa.array([0, 1, 2, None])), shifted(ids[:3]))
+    for given in (shifted(ids), wide, coded, shifted(pa.concat_arrays([ids, ids])[4:])):
+        population = pa.table({"id": given, "n": shifted(pa.array([1, 2, 3, 4]))})
+        found = (
+            table.match(population, column="id", carry=["n"], pick="latest").to_arrow().to_pylist()
+        )
+        assert sorted((row["id"], row["partner_id"], row["n"]) for row in found) == [
+            ("a", "x", 1),
+            ("c", "z", 2),
+        ]
+        assert table.partition_of(given).equals(table.partition_of(ids))
+
+
+def test_an_array_that_lies_has_no_parts(store: idmatch.Store) -> None:
+    table = store.create_table("t")
+    data = pa.py_buffer(b"\xff\xfe")
+    for offsets in ([0, 1 << 30, 2], [0, 1, 2]):
+        buffers = [None, pa.array(offsets, pa.int32()).buffers()[1], data]
+        with pytest.raises(idmatch.SourceError, match="cannot read the array"):
+            table.partition_of(pa.Array.from_buffers(pa.string(), 2, buffers))

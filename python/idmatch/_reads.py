@@ -219,11 +219,14 @@ class TableReads:
         asks fewer partitions, each for more identifiers.
 
         `ids` are texts, or an Arrow array of them. The numbers are the same in every process and
-        for every version of the table. Takes some 50 ns for each.
+        for every version of the table. Takes some 50 ns for each. Raises InvalidArgument for an
+        array of another type, SourceError for one whose memory is wrong.
         """
         import pyarrow as pa
 
-        texts = ids if isinstance(ids, ArrowArray) else pa.array(ids, pa.string())
+        from . import _sources
+
+        texts = _sources.array(ids if isinstance(ids, ArrowArray) else pa.array(ids, pa.string()))
         parts: pa.Int32Array = pa.array(_core.partition_of(self._core, texts))  # type: ignore[call-overload]
         return parts
 

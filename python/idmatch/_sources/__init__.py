@@ -2,20 +2,22 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 import pyarrow as pa
 
 from idmatch._errors import InvalidArgument
+from idmatch._types import ArrowArray
 
 from ._byte_stream import ByteStream
+from ._checked import checked
 from ._columns import Wanted, with_constants
 from ._estimate import estimated_rows, known_rows
 from ._files import File, find_files
 from ._first_rows import FirstRows
 from ._lists import RowNumbers
 from ._objects import ArrowObject, is_arrow
-from ._source import OnMalformed, Opened, Source, watched
+from ._source import OnMalformed, Opened, Source, reading, watched
 
 _FEW_ROWS = 10_000
 
@@ -29,6 +31,7 @@ __all__ = [
     "Source",
     "Wanted",
     "are_short",
+    "array",
     "estimated_rows",
     "find",
     "known_rows",
@@ -60,6 +63,12 @@ def find(source: object) -> Sequence[Source]:
 def one_row(values: Mapping[str, str]) -> Sequence[Source]:
     """A source with one row of text: its columns and their values."""
     return [ArrowObject(pa.table({name: [value] for name, value in values.items()}))]
+
+
+def array(values: ArrowArray) -> "pa.Array[Any]":
+    """One array that is not part of a population; raises SourceError where its memory is wrong."""
+    with reading("the array"):
+        return checked(pa.array(values), is_judged=False)  # type: ignore[call-overload]
 
 
 def are_short(sources: Sequence[Source]) -> TypeGuard[Sequence[ArrowObject]]:

@@ -10,15 +10,35 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import types
 
+_WORD = 8
 
-def check(column: pa.Array[Any], *, is_judged: bool) -> None:
-    """Raises ArrowInvalid where a value of the column lies outside of its buffers.
 
-    Whether text is UTF-8 is judged later, row by row, where that `is_judged`; else it must be.
-    Cost: 0.1 ms for each 100,000 values of text.
+def checked(column: pa.Array[Any], *, is_judged: bool) -> pa.Array[Any]:
+    """The column, with its numbers and offsets at aligned addresses: a network's buffers have any.
+
+    Raises ArrowInvalid where a value of it lies outside of its buffers. Whether text is UTF-8 is
+    judged later, row by row, where that `is_judged`; else it must be. Cost: 0.1 ms for each 100,000
+    values of text, and a copy where an address is not aligned.
     """
     kind = _as_bytes(column.type) if is_judged else column.type
     (column if kind is column.type else column.view(kind)).validate(full=True)
+    return aligned(column)
+
+
+def aligned(column: pa.Array[Any]) -> pa.Array[Any]:
+    """The column, copied where a buffer of it starts within a word."""
+    if all(buffer is None or buffer.address % _WORD == 0 for buffer in _buffers(column)):
+        return column
+    sink = pa.BufferOutputStream()
+    batch = pa.record_batch([column], names=[""])
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    return pa.ipc.open_stream(sink.getvalue()).read_next_batch().column(0)
+
+
+def _buffers(column: Any) -> list[pa.Buffer | None]:
+    buffers: list[pa.Buffer | None] = column.buffers()
+    return buffers + _buffers(column.dictionary) if types.is_dictionary(column.type) else buffers
 
 
 def _as_bytes(kind: pa.DataType) -> Any:

@@ -15,7 +15,7 @@ from idmatch._errors import InvalidArgument
 from idmatch._results import Detected
 from idmatch._text import looks_like_value, shown, shown_column
 
-from ._checked import check
+from ._checked import checked
 from ._lists import RowNumbers, explode, is_list, value_type
 
 _MAX_BATCH_ROWS = 1 << 18
@@ -134,9 +134,10 @@ def project(
         for batch in batches:
             for start in range(0, batch.num_rows, _MAX_BATCH_ROWS):
                 part = batch.slice(start, _MAX_BATCH_ROWS)
-                columns = [column(part, name) for name in chosen.values()]
-                for at, values in enumerate(columns):
-                    check(values, is_judged=at < roles)
+                columns = [
+                    checked(column(part, name), is_judged=at < roles)
+                    for at, name in enumerate(chosen.values())
+                ]
                 yield pa.RecordBatch.from_arrays(explode(columns, numbers, roles), schema=out)
 
     out = pa.schema(fields)

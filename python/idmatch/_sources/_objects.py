@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from idmatch._types import ArrowArray, ArrowStream
 
-from ._checked import check
+from ._checked import checked
 from ._columns import Wanted, project
 from ._lists import is_list
 from ._source import OnMalformed, Opened, reading
@@ -49,10 +49,13 @@ class ArrowObject:
             roles = len(wanted.roles)
             if any(is_list(column.type) for column in columns[:roles]):
                 return self._projected(table.to_reader(), wanted).read_all()
-            for at, column in enumerate(columns):
-                for chunk in column.chunks:
-                    check(chunk, is_judged=at < roles)
-            return pa.table(columns, names=list(chosen))
+            whole = [
+                pa.chunked_array(
+                    [checked(chunk, is_judged=at < roles) for chunk in column.chunks], column.type
+                )
+                for at, column in enumerate(columns)
+            ]
+            return pa.table(whole, names=list(chosen))
 
     def _projected(self, reader: pa.RecordBatchReader, wanted: Wanted) -> pa.RecordBatchReader:
         chosen = wanted.choose(reader.schema, self.name, "arrow")
