@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,9 @@ import pyarrow.parquet as pq
 import pytest
 from idmatch._times import Moment
 from shared_node import address, node  # noqa: F401 - fixtures
+
+# A shell lets its background jobs ignore it, and so would every program that a test interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 DAY = timedelta(days=1)
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

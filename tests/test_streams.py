@@ -96,6 +96,7 @@ def test_every_row_of_any_bytes_is_counted(body: bytes, size: int) -> None:
         assert len(rows) == sum(line.count(b",") == 2 for line in lines)
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.lists(st.text('a",\n', max_size=5), min_size=3, max_size=3).filter(any), max_size=8
@@ -110,6 +111,7 @@ def test_quoted_values_are_as_csv_has_them(rows: list[list[str]], size: int) -> 
     assert [[(value or b"").decode() for value in row] for row in got] == rows  # type: ignore[attr-defined]
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.lists(st.text('a",\n', max_size=5), min_size=3, max_size=3).filter(any), max_size=8
