@@ -15,9 +15,10 @@ def test_all_is_what_is_exported() -> None:
     assert sorted(idmatch.__all__) == idmatch.__all__
 
 
-def test_no_module_is_public() -> None:
+def test_no_module_is_public_but_those_of_extras() -> None:
+    """Those are there once another test has imported them."""
     modules = [name for name, value in vars(idmatch).items() if inspect.ismodule(value)]
-    assert [name for name in modules if not name.startswith("_")] == []
+    assert {name for name in modules if not name.startswith("_")} <= {"dask", "spark"}
 
 
 def is_method_or_property(member: object) -> bool:

@@ -1,0 +1,60 @@
+"""Data frames of Dask and pandas, and the Arrow tables that the package reads and gives."""
+
+from collections.abc import Hashable
+from uuid import uuid4
+
+import dask.dataframe as dd
+import pandas as pd
+import pyarrow as pa
+
+from idmatch._errors import InvalidArgument
+from idmatch._places import Place
+
+_STRING = pd.StringDtype("pyarrow")
+_TEXT = (pa.string(), pa.large_string(), pa.string_view())
+
+
+def checked(frame: object) -> dd.DataFrame:
+    """A data frame of Dask; raises InvalidArgument for anything else."""
+    if not isinstance(frame, dd.DataFrame):
+        kind = f"{type(frame).__module__}.{type(frame).__qualname__}"
+        raise InvalidArgument(
+            f"{kind} is no dask.dataframe.DataFrame; make one with dask.dataframe.read_parquet or "
+            "from_pandas, or use the methods of idmatch.Table"
+        )
+    return frame
+
+
+def task_name(what: str, place: Place) -> str:
+    """The name that Dask's dashboard shows. What servers had is never taken for what they have."""
+    return f"idmatch-{what}-{uuid4().hex}" if place.is_remote else f"idmatch-{what}"
+
+
+def to_arrow(frame: pd.DataFrame) -> pa.Table:
+    """The columns of a partition; the index is left out."""
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    # A column of objects has no type where the frame has no rows.
+    text = [
+        field.with_type(pa.string()) if pa.types.is_null(field.type) else field
+        for field in table.schema
+    ]
+    return table.cast(pa.schema(text))
+
+
+def to_pandas(table: pa.Table) -> pd.DataFrame:
+    """Rows as a partition of a data frame: text is `string[pyarrow]`, as Dask has it."""
+    return table.to_pandas(
+        types_mapper=lambda type: _STRING if type in _TEXT else None, ignore_metadata=True
+    )
+
+
+def with_types_of(
+    result: pd.DataFrame, population: pd.DataFrame, carried: dict[str, str]
+) -> pd.DataFrame:
+    """The result, whose carried columns, named as in the population, have the types of there."""
+    types: dict[Hashable, object] = {
+        alias: population.dtypes[name]
+        for alias, name in carried.items()
+        if not isinstance(population.dtypes[name], pd.CategoricalDtype)
+    }
+    return result.astype(types)

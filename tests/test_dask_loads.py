@@ -1,0 +1,95 @@
+"""Dask: frames loaded by threads, processes and a cluster's workers."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import dask
+import dask.dataframe as dd
+import idmatch
+import idmatch.dask
+import pandas as pd
+import pyarrow as pa
+import pytest
+from dask_jobs import OBSERVED, die_once, rows
+from distributed import Client
+
+pytest_plugins = ["dask_fixtures"]
+
+
+@pytest.mark.usefixtures("scheduler")
+def test_a_load_is_seen_at_once_or_not_at_all(store: idmatch.Store, tmp_path: Path) -> None:
+    table = store.create_table("t")
+    frame = dd.from_pandas(OBSERVED.assign(other=1), npartitions=4)
+    assert idmatch.dask.load(frame, store, "t") == idmatch.dask.Loaded(500, 0, [])
+    first = OBSERVED.iloc[:100]
+    done = idmatch.dask.load(
+        dd.from_pandas(first, npartitions=2), store.path, "t", replace=True, key="today"
+    )
+    assert done.rows == 100
+    stored = pa.table(table.scan()).to_pandas()
+    assert rows(stored, "id", "partner_id") == rows(first, "id", "partner_id")
+    repeated = idmatch.dask.load(frame, store, "t", replace=True, key="today")
+    assert repeated.rows == 100
+    assert pa.table(table.scan()).num_rows == 100
+    # A task that fails leaves nothing.
+    failing = frame.map_partitions(fail_on, "i150", meta=frame._meta)
+    with pytest.raises(RuntimeError, match="on purpose"):
+        idmatch.dask.load(failing, store, "t", replace=True)
+    assert pa.table(table.scan()).num_rows == 100
+    assert not any((Path(store.path) / "sessions").glob("*"))
+
+
+@pytest.mark.usefixtures("scheduler")
+def test_rejected_rows_are_counted_and_bounded(store: idmatch.Store) -> None:
+    table = store.create_table("t")
+    bad = OBSERVED.assign(partner_id=OBSERVED["partner_id"].where(OBSERVED.index % 50 > 0))
+    frame = dd.from_pandas(bad, npartitions=4)
+    done = idmatch.dask.load(frame, store, "t")
+    assert (done.rows, done.rejected) == (490, 10)
+    assert len(done.rejects) == 4
+    assert all("missing" in Path(file).read_text() for file in done.rejects)
+    with pytest.raises(idmatch.BadInput, match="at most 1% may be"):
+        idmatch.dask.load(frame, store, "t", replace=True, max_rejects="1%")
+    with pytest.raises(idmatch.BadInput, match="missing"):
+        idmatch.dask.load(frame, store, "t", strict=True)
+    assert pa.table(table.scan()).num_rows == 490
+
+
+def fail_on(partition: pd.DataFrame, id: str) -> pd.DataFrame:
+    """The partition; fails on one with this id."""
+    if id in list(partition["id"]):
+        raise RuntimeError("failed on purpose")
+    return partition
+
+
+def test_workers_that_die_count_once(store: idmatch.Store, client: Client, tmp_path: Path) -> None:
+    """What a worker had staged is lost with it, and staged again by another."""
+    table = store.create_table("t", keep="all")
+    frame = dd.from_pandas(OBSERVED, npartitions=8)
+    frame = frame.map_partitions(die_once, str(tmp_path / "mark"), meta=frame._meta)
+    with client.as_current():
+        assert idmatch.dask.load(frame, store, "t").rows == 500
+    assert (tmp_path / "mark").exists()
+    assert pa.table(table.scan()).num_rows == 500
+
+
+def test_a_commit_waits_for_another_writer(store: idmatch.Store, tmp_path: Path) -> None:
+    """It names the session, which then can be committed."""
+    path = store.path
+    store.create_table("t")
+    frame = dd.from_pandas(OBSERVED, npartitions=2)
+    store.close()
+    program = (
+        "import sys, idmatch; s = idmatch.open(sys.argv[1]); s.table('t').upsert_one('a', 'b');"
+        "print('writes', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", program, path]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "writes\n"
+        with pytest.raises(idmatch.Busy), dask.config.set(scheduler="threads"):
+            idmatch.dask.load(frame, path, "t", wait="200ms")
+        writer.communicate("", timeout=60)
