@@ -2,6 +2,7 @@
 #
 #   make demo         builds everything; loads, matches and looks up sample data
 #   make test         all checks and all tests, in their short forms
+#   make test-spark   the tests with Spark, in an environment of its own
 #   make test-long    the long forms: cases of a million rows, faults on three nodes; an hour
 #   make check        the checks alone: structure, formats, lints, types
 #   make hooks        a git hook that checks commit subjects
@@ -30,7 +31,7 @@ export IDMATCH_SEED ?= $(shell printf '%d' 0x$(COMMIT))
 export IDMATCH_TEST_WAYS ?= $(word $(shell expr $(IDMATCH_SEED) % 4 + 1),reversed repeated upserted mixed)
 
 .PHONY: demo test test-long check build clean hooks java \
-	test-rust test-python test-cql check-structure check-rust check-python check-docs
+	test-rust test-python test-cql test-spark check-structure check-rust check-python check-docs
 
 demo: build
 	$(BIN)/python scripts/demo.py demo
@@ -61,6 +62,15 @@ test-python: $(VENV)/built-for-tests
 # The tests of the backend on servers alone.
 test-cql: $(VENV)/built-for-tests java
 	$(WITH_LAB) --meanwhile "$(RUST_TESTS) --no-run" -- $(RUST_TESTS) --test cql
+
+# Spark's pins differ from those of the other tests; the binding is the same.
+test-spark: $(VENV)/built-for-tests $(VENV)-spark/tools java
+	PYTHONPATH=python $(WITH_LAB) --network 127.73.60 -- $(VENV)-spark/bin/pytest --quiet tests/engines/spark
+
+$(VENV)-spark/tools: requirements-spark.lock
+	$(PYTHON) -m venv $(VENV)-spark
+	$(VENV)-spark/bin/python -m pip install --quiet --requirement requirements-spark.lock
+	@touch $@
 
 test-long: export IDMATCH_TEST_WAYS := all
 test-long: $(VENV)/built-for-tests java
@@ -121,7 +131,7 @@ $(VENV)/built-for-tests: $(VENV)/tools $(RUST) pyproject.toml
 
 clean:
 	cargo clean
-	rm -rf $(VENV) demo bench/.venv .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-spark demo bench/.venv .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	rm -f python/idmatch/_core*.so
 
 include bench/bench.mk

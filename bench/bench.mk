@@ -14,6 +14,7 @@
 #   make bench-cql-faults           three nodes that fail; Java 17 and Maven
 #   make bench-waits                single writes beside verify, backup and compaction: minutes
 #   make bench-stops                how soon long operations end after Ctrl-C: an hour, about 12 GB of disk
+#   make bench-spark                matches of Spark beside its own join: minutes; SPARK_ARGS="--rows 400M --population 10M": hours
 #   make bench-pair PAIR_ARGS="--base REV"    two commits, in turn; --help tells more
 
 BENCH_VENV    ?= bench/.venv
@@ -27,6 +28,7 @@ BENCH_RESULTS ?= /var/tmp/idmatch-bench/results-400M-seed7.json
 PAIR_ARGS     ?=
 WAITS_ARGS    ?=
 STOPS_ARGS    ?=
+SPARK_ARGS    ?=
 CQL_ARGS      ?=
 FAULTS_ARGS   ?=
 FAULTS_RESULTS ?= /var/tmp/idmatch-bench/results-cql-faults-2M.json
@@ -43,7 +45,7 @@ PEER_RESULTS  ?= /var/tmp/idmatch-bench/results-live-peers.json
 REPORT = cd bench && $(abspath $(BENCH_PYTHON)) -m report
 
 .PHONY: bench bench-live bench-env bench-rocksdb bench-report bench-live-peers bench-live-peers-env bench-live-report \
-	bench-cql bench-cql-env bench-cql-report bench-cql-faults bench-cql-faults-report bench-pair bench-stops bench-waits
+	bench-cql bench-cql-env bench-cql-report bench-cql-faults bench-cql-faults-report bench-pair bench-spark bench-stops bench-waits
 
 bench: bench-env bench-rocksdb
 	$(BENCH_PYTHON) bench/run.py $(BENCH_ARGS)
@@ -107,6 +109,10 @@ bench-cql-faults-report:
 # Two commits in turn; --base names the one to compare with, such as --base main --rows 1M.
 bench-pair: $(BENCH_VENV)/installed
 	$(BENCH_PYTHON) bench/pair.py $(PAIR_ARGS)
+
+bench-spark: $(VENV)-spark/tools
+	$(VENV)-spark/bin/python -m pip install --quiet --force-reinstall --no-deps .
+	$(VENV)-spark/bin/python bench/spark_match.py $(SPARK_ARGS)
 
 bench-stops: bench-env
 	$(BENCH_PYTHON) bench/stops.py $(STOPS_ARGS)
