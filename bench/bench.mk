@@ -15,6 +15,7 @@
 #   make bench-waits                single writes beside verify, backup and compaction: minutes
 #   make bench-stops                how soon long operations end after Ctrl-C: an hour, about 12 GB of disk
 #   make bench-spark                matches of Spark beside its own join: minutes; SPARK_ARGS="--rows 400M --population 10M": hours
+#   make bench-dask                 matches of Dask beside the command line and its own merge: minutes; DASK_ARGS=--servers: on Cassandra
 #   make bench-pair PAIR_ARGS="--base REV"    two commits, in turn; --help tells more
 
 BENCH_VENV    ?= bench/.venv
@@ -29,6 +30,7 @@ PAIR_ARGS     ?=
 WAITS_ARGS    ?=
 STOPS_ARGS    ?=
 SPARK_ARGS    ?=
+DASK_ARGS     ?=
 CQL_ARGS      ?=
 FAULTS_ARGS   ?=
 FAULTS_RESULTS ?= /var/tmp/idmatch-bench/results-cql-faults-2M.json
@@ -45,7 +47,7 @@ PEER_RESULTS  ?= /var/tmp/idmatch-bench/results-live-peers.json
 REPORT = cd bench && $(abspath $(BENCH_PYTHON)) -m report
 
 .PHONY: bench bench-live bench-env bench-rocksdb bench-report bench-live-peers bench-live-peers-env bench-live-report \
-	bench-cql bench-cql-env bench-cql-report bench-cql-faults bench-cql-faults-report bench-pair bench-spark bench-stops bench-waits
+	bench-cql bench-cql-env bench-cql-report bench-cql-faults bench-cql-faults-report bench-pair bench-dask bench-spark bench-stops bench-waits
 
 bench: bench-env bench-rocksdb
 	$(BENCH_PYTHON) bench/run.py $(BENCH_ARGS)
@@ -109,6 +111,10 @@ bench-cql-faults-report:
 # Two commits in turn; --base names the one to compare with, such as --base main --rows 1M.
 bench-pair: $(BENCH_VENV)/installed
 	$(BENCH_PYTHON) bench/pair.py $(PAIR_ARGS)
+
+bench-dask: $(DASK_VENV)/installed
+	$(DASK_VENV)/bin/python -m pip install --quiet --force-reinstall --no-deps .
+	$(DASK_VENV)/bin/python bench/dask_match.py $(DASK_ARGS)
 
 bench-spark: $(VENV)-spark/tools
 	$(VENV)-spark/bin/python -m pip install --quiet --force-reinstall --no-deps .
