@@ -37,7 +37,7 @@ def test_a_load_is_seen_at_once_or_not_at_all(store: idmatch.Store, tmp_path: Pa
     with pytest.raises(RuntimeError, match="on purpose"):
         idmatch.dask.load(failing, store, "t", replace=True)
     assert pa.table(table.scan()).num_rows == 100
-    assert not any((Path(store.path) / "sessions").glob("*"))
+    assert not any((Path(store.path) / "staging").glob("*"))
 
 
 @pytest.mark.usefixtures("scheduler")

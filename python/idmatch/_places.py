@@ -84,11 +84,17 @@ def opened_here(place: Place, wait: timedelta | str | None = None) -> Store:
     try:
         return open_store(place.address, wait=wait, create=is_address(place.address))
     except NotAStore as error:
+        if place.is_remote:
+            raise
         raise _unseen(place) from error
 
 
 def opened(place: Place) -> Store:
     """The store of a place, which this process opens once; raises what `opened_here` raises."""
+    if not place.is_remote and not os.path.isfile(os.path.join(place.address, "MANIFEST")):
+        # An open one would answer on, without its directory.
+        _opened.cache_clear()
+        raise _unseen(place)
     return _opened(os.getpid(), place)
 
 

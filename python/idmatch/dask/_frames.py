@@ -22,6 +22,9 @@ def checked(frame: object) -> dd.DataFrame:
             f"{kind} is no dask.dataframe.DataFrame; make one with dask.dataframe.read_parquet or "
             "from_pandas, or use the methods of idmatch.Table"
         )
+    for name in frame.columns:
+        if not isinstance(name, str):
+            raise InvalidArgument(f"the column {name!r} has a name that is no text; rename it")
     return frame
 
 
@@ -42,10 +45,16 @@ def to_arrow(frame: pd.DataFrame) -> pa.Table:
 
 
 def to_pandas(table: pa.Table) -> pd.DataFrame:
-    """Rows as a partition of a data frame: text is `string[pyarrow]`, as Dask has it."""
-    return table.to_pandas(
-        types_mapper=lambda type: _STRING if type in _TEXT else None, ignore_metadata=True
-    )
+    """Rows as a partition of a data frame: text is `string[pyarrow]`, as Dask has it, and integers
+    are those of Arrow, of which none is rounded beside nulls.
+    """
+
+    def kind(type: pa.DataType) -> pd.api.extensions.ExtensionDtype | None:
+        if type in _TEXT:
+            return _STRING
+        return pd.ArrowDtype(type) if pa.types.is_integer(type) else None
+
+    return table.to_pandas(types_mapper=kind, ignore_metadata=True)
 
 
 def with_types_of(

@@ -13,6 +13,7 @@ from idmatch._given import wanted_of
 from idmatch._places import Place, StoreOrAddress, opened, opened_here, place_of
 from idmatch._rejects import MaxRejects
 from idmatch._session import Session
+from idmatch._store import Store
 from idmatch._types import Columns
 from idmatch._written import written
 
@@ -88,6 +89,8 @@ def load(
             "max_rejects is for stores in a directory: on servers each task writes its rows before "
             "all are judged; give the rows to Table.load, or use strict=True"
         )
+    if isinstance(store, Store) and store._how[5]:
+        raise Unsupported("the store is open for reading only; give its path, or open it to write")
     with opened_here(place, wait) as here:
         session = here.table(table).begin(replace=replace, key=key, shared=True)
         if session.outcome is not None:

@@ -1,6 +1,7 @@
 """Matches of a data frame: each task matches a partition."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from typing import Literal
@@ -10,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from idmatch._carry import Carry
+from idmatch._errors import InvalidArgument
 from idmatch._hops import Then
 from idmatch._job_match import Carried, JobMatch
 from idmatch._places import Place, StoreOrAddress, one_version, opened
@@ -70,7 +72,10 @@ def match(
         frame = _shuffled(frame, place, table, chosen)
     meta = with_types_of(meta, population._meta, carried)
     match_partition = partial(_match_partition, place, table, question, chosen, carry, carried)
-    return frame.map_partitions(match_partition, meta=meta, token=task_name("match", place))
+    # The index of the result is a new one.
+    return frame.map_partitions(
+        match_partition, meta=meta, clear_divisions=True, token=task_name("match", place)
+    )
 
 
 def _match_partition(
@@ -100,7 +105,9 @@ def _shuffled(frame: dd.DataFrame, place: Place, table: str, column: str) -> dd.
 def _place_partition(
     place: Place, table: str, column: str, partition: pd.DataFrame
 ) -> pd.DataFrame:
-    texts = pa.array(partition[column], pa.string(), from_pandas=True)
-    parts = opened(place).table(table).partition_of(texts)
-    # What is no identifier goes anywhere.
-    return partition.assign(**{_PART: parts.fill_null(0).to_numpy()})
+    ids = to_arrow(partition[[column]]).column(0).combine_chunks()
+    # What is no identifier goes anywhere, and so does what is only read as one, such as lists.
+    parts = pd.Series(0, index=partition.index, dtype="int32")
+    with suppress(InvalidArgument):
+        parts[:] = opened(place).table(table).partition_of(ids).fill_null(0).to_numpy()
+    return partition.assign(**{_PART: parts})

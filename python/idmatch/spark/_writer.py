@@ -52,7 +52,7 @@ class Writer(DataSourceArrowWriter):
         # All tasks read the same columns.
         wanted = wanted_of(options.columns, how)
         self._columns = wanted.choose(outline(schema), "the data frame", "arrow")
-        with opened_here(self._place) as store:
+        with opened_here(self._place, self._wait) as store:
             session = store.table(options.table).begin(
                 replace=overwrite, key=options.text("key"), shared=True
             )

@@ -63,7 +63,7 @@ def rows_of(path: Path) -> list[tuple[str, str, datetime]]:
 
 def has_old_rows_only(path: Path) -> bool:
     """Whether the store is as it was; nothing of a write may be left in it."""
-    left = [file for file in (path / "scratch").rglob("*") if file.is_file()]
+    left = [file for file in (path / "staging").rglob("*") if file.is_file()]
     return left == [] and rows_of(path) == [("old", "row", START)]
 
 
@@ -141,7 +141,7 @@ def test_another_process_writes(write: Write, frame: "DataFrame", path: Path) ->
         with pytest.raises(PySparkException, match="Busy"):
             write(frame, wait="1s")
     assert rows_of(path) == [("new", "one", START), ("old", "row", START)]
-    assert not any((path / "scratch").iterdir())
+    assert not any((path / "staging").glob("*"))
 
 
 @pytest.mark.parametrize(
