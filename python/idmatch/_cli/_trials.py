@@ -37,6 +37,13 @@ def add_lab(lab: argparse.ArgumentParser) -> None:
     up = action("up", "Start the cluster, or those of its nodes that do not run.")
     up.add_argument("--nodes", metavar="N", type=size, default=1, help="how many (default: 1)")
     up.add_argument(
+        "--with",
+        dest="services",
+        metavar="NAMES",
+        default="",
+        help="also start these servers: hdfs; with --nodes 0 they alone",
+    )
+    up.add_argument(
         "--heap", metavar="SIZE", type=size, help="of each node (what it had, or 512Mi)"
     )
     up.add_argument(

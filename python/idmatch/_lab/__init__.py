@@ -1,11 +1,28 @@
-"""The lab: a real Apache Cassandra cluster on this machine's loopback, for experiments.
+"""The lab: real servers on this machine's loopback, for experiments.
 
-Must not know stores. `_cluster.py` manages all nodes, `_nodes.py` one node, and `_jars.py` their
-Java and Cassandra.
+Must not know stores. `_cluster.py` manages all nodes of Cassandra and `_nodes.py` one of them.
+`_services.py` names the other servers, such as `_hdfs.py`; `_daemon.py` is one of their programs.
+`_jars.py` finds Java and fetches all of them.
 """
 
 from ._cluster import MOST_NODES, Lab, contact_points
+from ._daemon import Daemon
+from ._hdfs import Hdfs
 from ._jars import cache, jars
 from ._nodes import Node
+from ._services import Service, service, services, wipe
 
-__all__ = ["MOST_NODES", "Lab", "Node", "cache", "contact_points", "jars"]
+__all__ = [
+    "MOST_NODES",
+    "Daemon",
+    "Hdfs",
+    "Lab",
+    "Node",
+    "Service",
+    "cache",
+    "contact_points",
+    "jars",
+    "service",
+    "services",
+    "wipe",
+]

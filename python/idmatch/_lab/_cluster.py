@@ -58,7 +58,7 @@ class Lab:
         """
         if not 1 <= nodes <= MOST_NODES:
             raise InvalidArgument(f"a lab has 1 to {MOST_NODES} nodes, not {nodes}")
-        with self._locked():
+        with self.locked():
             known = self._read() or self._planned(nodes, heap or _HEAP_BYTES, network)
             found = known[0].address.rpartition(".")[0]
             if len(known) != nodes or found != network:
@@ -90,7 +90,7 @@ class Lab:
 
     def down(self, delete: bool = False) -> list[Node]:
         """Stops all nodes. Their data stays for the next start unless `delete` is set."""
-        with self._locked():
+        with self.locked():
             known = self._read() or []
             for node in known:
                 if process := node.process:
@@ -111,7 +111,7 @@ class Lab:
 
     def kill(self, number: int) -> Node:
         """Kills a node as a crash would, without a shutdown."""
-        with self._locked():
+        with self.locked():
             node = self._running(number)
             if process := node.process:
                 process.kill()
@@ -120,7 +120,7 @@ class Lab:
 
     def freeze(self, number: int) -> Node:
         """Suspends a node: its connections stay open, and it answers nothing."""
-        with self._locked():
+        with self.locked():
             node = self._running(number)
             if process := node.process:
                 process.suspend()
@@ -129,7 +129,7 @@ class Lab:
 
     def resume(self, number: int) -> Node:
         """Resumes a frozen node, or starts one that is down; returns when it answers."""
-        with self._locked():
+        with self.locked():
             known = self._read() or []
             node = self._named(known, number)
             if node.state == "frozen":
@@ -204,7 +204,8 @@ class Lab:
         scratch.replace(self._file)
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
+        """Keeps other commands from changing the lab. Raises Busy where another one does."""
         import fcntl
 
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Finds Java on this machine, and fetches the jars of Cassandra with Maven, once for all labs."""
+"""Finds Java on this machine, and fetches the jars of servers with Maven, once for all labs."""
 
 import os
 import re
@@ -49,31 +49,41 @@ def jars() -> Path:
 
     Raises Error when Maven is missing or fails.
     """
-    folder = cache() / f"cassandra-{VERSION}"
+    return fetched("Cassandra", VERSION, "pom.xml")
+
+
+def fetched(program: str, version: str, pom: str) -> Path:
+    """The folder with the jars that a pom of this package names; fetches those that are missing.
+
+    The pom finds the version in a property such as `cassandra.version`. Raises Error when Maven is
+    missing or fails.
+    """
+    name = program.lower()
+    folder = cache() / f"{name}-{version}"
     if folder.is_dir():
         return folder
     maven = shutil.which("mvn")
     if maven is None:
         raise Error(
-            "the lab fetches Cassandra with Maven, and there is no mvn in PATH; "
+            f"the lab fetches {program} with Maven, and there is no mvn in PATH; "
             "install it (Debian: apt install maven)"
         )
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetching-") as scratch:
-        pom = Path(scratch, "pom.xml")
-        pom.write_bytes(resources.files(__package__).joinpath("pom.xml").read_bytes())
-        fetched = Path(scratch, "jars")
+        file = Path(scratch, "pom.xml")
+        file.write_bytes(resources.files(__package__).joinpath(pom).read_bytes())
+        jars = Path(scratch, "jars")
         goal = [
             "dependency:copy-dependencies",
-            f"-Dcassandra.version={VERSION}",
-            f"-DoutputDirectory={fetched}",
+            f"-D{name}.version={version}",
+            f"-DoutputDirectory={jars}",
         ]
-        command = [maven, "--batch-mode", "--quiet", "--file", str(pom), *goal]
+        command = [maven, "--batch-mode", "--quiet", "--file", str(file), *goal]
         ran = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         if ran.returncode != 0:
             why = " ".join((ran.stdout + ran.stderr).split())[-600:]
-            raise Error(f"Maven could not fetch Cassandra {VERSION}: {why}")
+            raise Error(f"Maven could not fetch {program} {version}: {why}")
         # Another process may have fetched them meanwhile.
         if not folder.is_dir():
-            fetched.rename(folder)
+            jars.rename(folder)
     return folder

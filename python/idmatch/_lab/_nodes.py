@@ -15,9 +15,10 @@ from typing import Literal
 
 import psutil
 
-from idmatch._errors import Busy, Error
+from idmatch._errors import Error
 
 from . import _jars
+from ._ports import check_free
 
 CQL_PORT = 9042
 _STORAGE_PORT = 7000
@@ -81,7 +82,7 @@ class Node:
         `further` settings of cassandra.yaml replace the lab's own.
         """
         for port in (CQL_PORT, _STORAGE_PORT):
-            _check_free(self.address, port)
+            check_free(self.address, port)
         for name in ("data", "commitlog", "saved_caches", "hints", "cdc_raw", "log", "tmp"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         settings = {
@@ -188,19 +189,6 @@ def answers(address: str) -> bool:
     with socket.socket() as probe:
         probe.settimeout(1)
         return probe.connect_ex((address, CQL_PORT)) == 0
-
-
-def _check_free(address: str, port: int) -> None:
-    with socket.socket() as probe:
-        # Recently closed connections do not block the port, as they do not for Cassandra.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((address, port))
-        except OSError as error:
-            raise Busy(
-                f"cannot listen on {address}:{port} ({error.strerror}): another lab or Cassandra "
-                "may be there; stop it, or name another network: --network 127.0.1"
-            ) from error
 
 
 def _resource(name: str) -> str:
