@@ -9,17 +9,18 @@ import idmatch
 import pytest
 from conftest import Cli
 
-# Makes an import of numpy, psutil or obstore fail, as it does where they are not installed.
+# Makes imports of packages of extras fail, as they do where these are not installed.
 BLOCKED = """
 import json, sys
-sys.modules["numpy"] = sys.modules["psutil"] = sys.modules["obstore"] = None
+for name in ("numpy", "psutil", "obstore", "hdfs_native", "fsspec"):
+    sys.modules[name] = None
 from idmatch._cli import main
 sys.exit(main(json.loads(sys.argv[1])))
 """
 
 
 def without_extras(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Runs a command where neither numpy nor psutil nor obstore can be imported."""
+    """Runs a command where no package of an extra can be imported."""
     command = [sys.executable, "-c", BLOCKED, json.dumps(arguments)]
     return subprocess.run(command, cwd=home, capture_output=True, text=True)
 
@@ -58,6 +59,8 @@ def test_commands_work_without_extras(loaded: Cli) -> None:
         ("sample", "numpy", ["sample", "made"]),
         ("lab", "psutil", ["lab", "status"]),
         ("cloud", "obstore", ["export", "nowhere", "t", "-o", "s3://bucket/out.csv"]),
+        ("hdfs", "hdfs_native", ["export", "nowhere", "t", "-o", "hdfs://lab/out.csv"]),
+        ("hdfs", "fsspec", ["load", "made", "t", "webhdfs://lab/in.csv"]),
     ],
 )
 def test_errors_name_the_extra(

@@ -27,6 +27,12 @@ class Address:
         """Whether it starts like a URL, well-formed or not."""
         return _URL.match(self.whole) is not None
 
+    @property
+    def is_hdfs(self) -> bool:
+        """Whether it names files of HDFS, by either of its protocols."""
+        start = _URL.match(self.whole)
+        return start is not None and start[1].lower() in ("hdfs", "webhdfs")
+
     def scrub(self, message: str) -> str:
         """A message without what is secret in this address, wherever others have put it."""
         if self.is_url:

@@ -1,14 +1,21 @@
 """Modules that are imported when they are first used.
 
-`import idmatch` and a lookup must not wait for pyarrow, numpy, psutil or obstore. The last three
-come with extras and may be missing; then the error names the extra.
+`import idmatch` and a lookup must not wait for pyarrow, numpy, psutil, obstore or hdfs_native. All
+but pyarrow come with extras and may be missing; then the error names the extra.
 """
 
 from importlib import import_module
 
 from ._errors import MissingExtra
 
-_EXTRAS = {"numpy": "sample", "psutil": "lab", "obstore": "cloud"}
+_EXTRAS = {
+    "numpy": "sample",
+    "psutil": "lab",
+    "obstore": "cloud",
+    "hdfs_native": "hdfs",
+    "fsspec": "hdfs",
+    "requests": "hdfs",
+}
 
 
 class LazyModule:

@@ -77,8 +77,9 @@ def new_object(url: str, *, overwrite: bool) -> Iterator[str]:
 def new_folder(url: str) -> Iterator[str]:
     """Gives an empty folder of this machine, whose files are uploaded after the block.
 
-    They appear one after the other, each whole, and `_SUCCESS` is the last. After an exception
-    those that are there are removed, where the service answers. Raises what `check_folder` raises.
+    On HDFS the folder appears whole. Elsewhere they appear one after the other, each whole, and
+    `_SUCCESS` is the last. After an exception nothing is left, where the service answers. Raises
+    what `check_folder` raises.
     """
     check_folder(url)
     target = target_of(url)
@@ -108,12 +109,13 @@ def _upload_folder(folder: str, target: Target) -> None:
     )
     done: list[Target] = []
     try:
-        for name in names:
-            place = target.below(name)
-            with open(os.path.join(folder, name), "rb") as file:
-                place.put(iter(partial(file.read, _PIPE_BYTES), b""), overwrite=False)
-            done.append(place)
-        target.below(_DONE).put(iter(()), overwrite=False)
+        with target.filled() as filled:
+            for name in names:
+                place = filled.below(name)
+                with open(os.path.join(folder, name), "rb") as file:
+                    place.put(iter(partial(file.read, _PIPE_BYTES), b""), overwrite=False)
+                done.append(place)
+            filled.below(_DONE).put(iter(()), overwrite=False)
     except BaseException:
         with contextlib.suppress(IoError):
             for place in done:

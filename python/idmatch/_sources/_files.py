@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import chain
-from typing import cast
+from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType, LocalFileSy
 
 from idmatch._address import Address
 from idmatch._errors import SourceError
+from idmatch._lazy import LazyModule
 
 from ._columnar import open_columnar
 from ._columns import Wanted
@@ -22,6 +23,11 @@ from ._csv import CsvRows
 from ._json_lines import JsonLines
 from ._records import Readable
 from ._source import OnMalformed, Opened, reading
+
+if TYPE_CHECKING:
+    from idmatch import _hdfs
+else:
+    _hdfs = LazyModule("idmatch._hdfs")
 
 _READ_BUFFER_BYTES = 1 << 20
 _KINDS = {
@@ -160,6 +166,9 @@ def _resolve(where: str) -> tuple[FileSystem, str, str]:
     """
     if "://" not in where:
         return LocalFileSystem(), "", where
+    if Address(where).is_hdfs:
+        cluster, path = _hdfs.located(where)
+        return _hdfs.filesystem(cluster), cluster.root, path
     url, mark, options = where.partition("?")
     glob = _GLOB.search(url)
     cut = url.rindex("/", 0, glob.start()) if glob else len(url)

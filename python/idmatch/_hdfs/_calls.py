@@ -1,0 +1,105 @@
+"""Calls to servers: each ends in time, and its error says what to do.
+
+The libraries may wait for good for a server that keeps a connection and does not answer.
+"""
+
+import re
+from collections.abc import Callable
+from concurrent.futures import Future
+from threading import Thread
+from typing import Literal, TypeVar
+
+# Longer than a failover of namenodes takes, and than a datanode is looked for.
+ANSWER_SECONDS = 60.0
+
+Asked = Literal["namenode", "datanode"]
+
+_T = TypeVar("_T")
+# How hdfs-native shows the answer of a server: RPCError("class", "message and stack").
+_REMOTE = re.compile(r'^\w+\("(?:[\w.$]+\.)?([\w$]+)", "(.*)', re.DOTALL)
+_HTTP_STATUS = re.compile(r"^\d{3} .*(?= for url)")
+# How requests shows why there is no connection.
+_UNREACHED = re.compile(r"Caused by .*\[Errno -?\d+\] ([\w ]+)", re.DOTALL)
+_DENIED = ("401", "403")
+_STACK = re.compile(r"\\n|\n|\\t|\t")
+_SHOWN_CHARACTERS = 200
+_NO_NAMENODE = (
+    "check the address, the network and the Hadoop configuration that HADOOP_CONF_DIR names"
+)
+
+
+class Refused(Exception):
+    """Why a server did not do it, and what to do: the end of a sentence."""
+
+
+def answered(ask: Callable[[], _T], asked: Asked) -> _T:
+    """What a call returns. Raises Refused, and FileNotFoundError and FileExistsError as they are.
+
+    The call runs on a thread of its own, which is left alone when the time is over. Cost: about
+    0.1 ms.
+    """
+    answer = Future[_T]()
+
+    def run() -> None:
+        try:
+            answer.set_result(ask())
+        except BaseException as error:  # noqa: BLE001 - a panic of the library is no Exception
+            answer.set_exception(error)
+
+    Thread(target=run, name="idmatch-hdfs", daemon=True).start()
+    try:
+        error = answer.exception(ANSWER_SECONDS)
+    except TimeoutError:
+        raise Refused(_silent(asked)) from None
+    if error is None:
+        return answer.result()
+    if isinstance(error, (FileNotFoundError, FileExistsError, Refused)):
+        raise error
+    # The cause has stacks of the servers.
+    raise Refused(reason(error, asked)) from None
+
+
+def reason(error: BaseException, asked: Asked) -> str:
+    """What an exception of a library means."""
+    text = str(error)
+    if (status := _HTTP_STATUS.match(text)) and not status[0].startswith(_DENIED):
+        return f"the {asked} answers {status[0]}; check that it serves WebHDFS, and its log"
+    remote = _REMOTE.match(text)
+    name = remote[1] if remote else type(error).__name__
+    said = status[0] if status else _shown(remote[2] if remote else text)
+    if status or "AccessControl" in name or isinstance(error, PermissionError):
+        return (
+            f"permission is denied ({said.removeprefix('Permission denied: ')}); ask for the "
+            "right, or set HADOOP_USER_NAME to a user who has it"
+        )
+    if "StandbyException" in text or "in state standby" in text:
+        return (
+            "its namenode is in standby; name the name service in place of one namenode, or make "
+            "one active"
+        )
+    if "SafeMode" in text or "safe mode" in text:
+        return "the namenode is in safe mode; try again when it has left it"
+    if re.search("SASL|GSSAPI|Kerberos|krb5", text, re.IGNORECASE):
+        return f"the login failed ({said}); get a ticket with kinit, and check the configuration"
+    if remote and name not in ("FatalRPCError", "InvalidArgument"):
+        return f"the {asked} answers {name}: {said}; check the path and the cluster"
+    if asked == "datanode":
+        return f"no datanode gives or takes its bytes ({said}); check the datanodes, and try again"
+    return f"no namenode answers ({said}); {_NO_NAMENODE}"
+
+
+def _silent(asked: Asked) -> str:
+    if asked == "namenode":
+        return f"no namenode has answered for {ANSWER_SECONDS:.0f} s; {_NO_NAMENODE}"
+    return (
+        f"no datanode has sent or taken a byte for {ANSWER_SECONDS:.0f} s; check the datanodes "
+        "and the network, and try again"
+    )
+
+
+def _shown(text: str) -> str:
+    """The first line of a message, without the stack of a server."""
+    if unreached := _UNREACHED.search(text):
+        return unreached[1]
+    line = _STACK.split(text, maxsplit=1)[0].replace('\\"', '"').strip().removesuffix('")')
+    return line.rstrip(". ")[:_SHOWN_CHARACTERS] or "without a reason"
