@@ -3,7 +3,9 @@
 import io
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import idmatch
 import pyarrow as pa
@@ -35,17 +37,15 @@ def large(folder: Folder) -> Folder:
     return folder
 
 
-def repaired(cluster: Hdfs) -> Iterator[Hdfs]:
-    """A cluster that is whole again after a test."""
-    yield cluster
-    for number, datanode in enumerate(cluster.datanodes, 1):
+@pytest.fixture
+def cluster(hdfs: Hdfs) -> Iterator[Hdfs]:
+    """The cluster, which is whole again after a test."""
+    yield hdfs
+    for number, datanode in enumerate(hdfs.datanodes, 1):
         if datanode.process is None:
-            cluster.start_datanode(number)
-    if cluster.active != 1:
-        cluster.fail_over()
-
-
-cluster = pytest.fixture(repaired)
+            hdfs.start_datanode(number)
+    if hdfs.active != 1:
+        hdfs.fail_over()
 
 
 class Counted:
@@ -69,36 +69,58 @@ def test_a_read_goes_on(cluster: Hdfs, large: Folder, store: idmatch.Store) -> N
     counted = Counted(
         {total // 4: lambda: cluster.kill_datanode(1), total // 2: lambda: cluster.fail_over()}
     )
-    result = store.create_table("none").match(large.url("large.parquet"), how="left", carry=["id"])
+    result = store.create_table("none").match(
+        large.url("large.parquet"), how="left", carry=["id as own"]
+    )
     seen = hash_of = 0
     for batch in pa.RecordBatchReader.from_stream(result):
         counted(batch.num_rows)
         seen += batch.num_rows
-        hash_of += sum(int(str(id)[:9]) for id in batch["id"].to_pylist())
+        hash_of += sum(int(str(id)[:9]) for id in batch["own"].to_pylist())
     assert cluster.datanodes[0].process is None
     assert cluster.active == 2
     assert (seen, hash_of) == (total, total * (total - 1) // 2)
 
 
-def test_a_write_goes_on(cluster: Hdfs, folder: Folder, store: idmatch.Store) -> None:
-    """A datanode is killed and the active namenode changes while a result is written."""
+def written(folder: Folder, table: idmatch.Table, at: dict[int, Callable[[], object]]) -> int:
+    """Writes ids to out.parquet, calls functions at counts of groups, and gives their number."""
     groups = max(GROUPS // 5, 4)
-    total = GROUP * groups
-    counted = Counted(
-        {total // 4: lambda: cluster.kill_datanode(1), total // 2: lambda: cluster.fail_over()}
-    )
+    counted = Counted(at)
 
     def rows() -> Iterator[pa.RecordBatch]:
         for number in range(groups):
-            counted(GROUP)
+            counted(1)
             yield from group(number).to_batches()
 
     reader = pa.RecordBatchReader.from_batches(group(0).schema, rows())
-    result = store.create_table("none").match(reader, column="id", how="left")
-    result.write(folder.url("out.parquet"))
+    table.match(reader, column="id", how="left").write(folder.url("out.parquet"))
+    return groups * GROUP
+
+
+def is_whole(folder: Folder, total: int) -> bool:
+    """Whether out.parquet has that many ids, and is alone."""
     got = pq.read_table(io.BytesIO(folder.get("out.parquet")), columns=["id"])["id"]
-    assert sorted(int(str(id)[:9]) for id in got.to_pylist()) == list(range(total))
-    assert folder.names() == ["out.parquet"]
+    ids = sorted(int(str(id)[:9]) for id in got.to_pylist())
+    return ids == list(range(total)) and folder.names() == ["out.parquet"]
+
+
+def test_a_write_goes_on(cluster: Hdfs, folder: Folder, store: idmatch.Store) -> None:
+    """The active namenode changes."""
+    total = written(folder, store.create_table("none"), {2: cluster.fail_over})
+    assert cluster.active == 2
+    assert is_whole(folder, total)
+
+
+def test_a_write_is_whole_or_not_there(cluster: Hdfs, folder: Folder, store: idmatch.Store) -> None:
+    """A datanode is killed; the namenode may still give it blocks for some seconds."""
+    table = store.create_table("none")
+    with suppress(idmatch.IoError):
+        total = written(folder, table, {2: lambda: cluster.kill_datanode(1)})
+        assert is_whole(folder, total)
+        folder.files.rm(f"{folder.path}/out.parquet")
+    assert folder.names() == []
+    cluster.start_datanode(1)
+    assert is_whole(folder, written(folder, table, {}))
 
 
 def test_a_namenode_that_does_not_answer(
@@ -144,4 +166,12 @@ def test_datanodes_that_do_not_answer(cluster: Hdfs, folder: Folder, store: idma
             if process:
                 process.resume()
     assert pa.table(table.scan()).num_rows == 0
-    assert table.load(folder.url("few.csv")).rows == 1
+    # The namenode knows their blocks again when they have told it.
+    until = time.monotonic() + 120
+    while True:
+        try:
+            assert table.load(folder.url("few.csv")).rows == 1
+            break
+        except idmatch.SourceError:
+            assert time.monotonic() < until
+            time.sleep(0.5)
