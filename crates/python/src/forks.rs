@@ -1,6 +1,34 @@
 //! Which process has made a value: a fork must not use it. Must not know Python.
 
 use idmatch_store::{Error, ErrorKind};
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// The id of this process; 0 where it has to be asked for. Asking is a system call, and each lookup needs it.
+static CURRENT: AtomicU32 = AtomicU32::new(0);
+
+/// Whether forks forget `CURRENT`.
+static FORGETS: OnceLock<bool> = OnceLock::new();
+
+extern "C" fn forget() {
+    CURRENT.store(0, Relaxed);
+}
+
+fn current() -> u32 {
+    let known = CURRENT.load(Relaxed);
+    if known != 0 {
+        return known;
+    }
+    #[allow(unsafe_code, reason = "the handler only stores an atomic")]
+    let forgets =
+        *FORGETS.get_or_init(|| unsafe { libc::pthread_atfork(None, None, Some(forget)) == 0 });
+    let id = std::process::id();
+    if forgets {
+        CURRENT.store(id, Relaxed);
+    }
+    id
+}
 
 /// A process.
 #[derive(Clone, Copy)]
@@ -9,7 +37,7 @@ pub(crate) struct Process(u32);
 impl Process {
     /// This one.
     pub(crate) fn this() -> Process {
-        Process(std::process::id())
+        Process(current())
     }
 
     /// Fails in a fork.
@@ -30,6 +58,6 @@ impl Process {
 
     /// Whether it is this one.
     pub(crate) fn is_this(self) -> bool {
-        self.0 == std::process::id()
+        self.0 == current()
     }
 }
