@@ -1,13 +1,14 @@
 """The lab: real servers on this machine's loopback, for experiments.
 
 Must not know stores. `_cluster.py` manages all nodes of Cassandra and `_nodes.py` one of them.
-`_services.py` names the other servers, such as `_hdfs.py`; `_daemon.py` is one of their programs.
-`_jars.py` finds Java and fetches all of them.
+`_services.py` names the other servers, `_hdfs.py` and `_hive.py`; `_daemon.py` is one of their
+programs. `_jars.py` finds Java and fetches all of them.
 """
 
 from ._cluster import MOST_NODES, Lab, contact_points
 from ._daemon import Daemon
 from ._hdfs import Hdfs
+from ._hive import Hive
 from ._jars import cache, jars
 from ._nodes import Node
 from ._services import Service, service, services, wipe
@@ -16,6 +17,7 @@ __all__ = [
     "MOST_NODES",
     "Daemon",
     "Hdfs",
+    "Hive",
     "Lab",
     "Node",
     "Service",

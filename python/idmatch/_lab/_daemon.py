@@ -66,11 +66,12 @@ class Daemon:
         """Waits for a condition. Raises Error, with its last error, when it ends before."""
         until = time.monotonic() + seconds
         while not is_up():
+            # First: a program has no command for a moment.
+            time.sleep(0.1)
             if self.process is None:
                 raise Error(f"{self.name} ended while it started: {self.last_error()}")
             if time.monotonic() > until:
                 raise Error(f"{self.name} was not ready within {seconds:.0f} s; see {self.log}")
-            time.sleep(0.1)
 
     def last_error(self) -> str:
         """The last error of its log, or its last line."""

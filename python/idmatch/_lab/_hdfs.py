@@ -12,7 +12,6 @@ import urllib.request
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
-from xml.sax.saxutils import escape
 
 from idmatch._errors import Error
 
@@ -20,6 +19,7 @@ from . import _jars
 from ._daemon import Daemon
 from ._ports import check_free, listens
 from ._services import Tell
+from ._sites import site
 
 VERSION = "3.4.2"
 """Of Apache Hadoop."""
@@ -154,8 +154,8 @@ class Hdfs:
         log4j = resources.files(__package__).joinpath("log4j.properties").read_text()
         (self._conf / "log4j.properties").write_text(log4j)
         core = {"fs.defaultFS": self.address, "hadoop.tmp.dir": f"{self.folder}/tmp"}
-        (self._conf / "core-site.xml").write_text(_site(core))
-        (self._conf / "hdfs-site.xml").write_text(_site(self._settings()))
+        (self._conf / "core-site.xml").write_text(site(core))
+        (self._conf / "hdfs-site.xml").write_text(site(self._settings()))
 
     def _settings(self) -> dict[str, str]:
         settings = {
@@ -250,12 +250,3 @@ class Hdfs:
 
     def _jars(self) -> Path:
         return _jars.fetched("Hadoop", VERSION, "hdfs-pom.xml")
-
-
-def _site(settings: Mapping[str, str]) -> str:
-    """A configuration file of Hadoop's."""
-    properties = "\n".join(
-        f"<property><name>{escape(name)}</name><value>{escape(value)}</value></property>"
-        for name, value in settings.items()
-    )
-    return f"<configuration>\n{properties}\n</configuration>\n"

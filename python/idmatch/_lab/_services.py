@@ -1,6 +1,6 @@
 """Servers that a lab has besides Cassandra, each by its name in a module of its own.
 
-A new one is a class as `Service` says, and a line in `_CLASSES`.
+A new one is a class as `Service` says, and a line in `_CLASSES`, behind those that it uses.
 """
 
 import shutil
@@ -13,7 +13,7 @@ from idmatch._errors import InvalidArgument
 
 from ._daemon import Daemon
 
-_CLASSES = {"hdfs": ("_hdfs", "Hdfs")}
+_CLASSES = {"hdfs": ("_hdfs", "Hdfs"), "hive": ("_hive", "Hive")}
 
 Tell: TypeAlias = Callable[[str], object]
 """Takes a line about progress."""
