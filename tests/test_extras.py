@@ -12,7 +12,7 @@ from conftest import Cli
 # Makes imports of packages of extras fail, as they do where these are not installed.
 BLOCKED = """
 import json, sys
-for name in ("numpy", "psutil", "obstore", "hdfs_native", "fsspec"):
+for name in ("numpy", "psutil", "obstore", "hdfs_native", "fsspec", "impala"):
     sys.modules[name] = None
 from idmatch._cli import main
 sys.exit(main(json.loads(sys.argv[1])))
@@ -60,6 +60,7 @@ def test_commands_work_without_extras(loaded: Cli) -> None:
         ("lab", "psutil", ["lab", "status"]),
         ("cloud", "obstore", ["export", "nowhere", "t", "-o", "s3://bucket/out.csv"]),
         ("hdfs", "hdfs_native", ["export", "nowhere", "t", "-o", "hdfs://lab/out.csv"]),
+        ("hive", "impala", ["load", "made", "t", "hive://lab/d/t"]),
         ("hdfs", "fsspec", ["load", "made", "t", "webhdfs://lab/in.csv"]),
     ],
 )

@@ -60,6 +60,9 @@ SPELLINGS = [
         "ftp://me:PW@h/rows.parquet",
         "https://me:PW@h/rows.parquet?token=PW",
         "hdfs://me:PW@h:port/rows.parquet",
+        "hive://me:PW@127.0.0.1:1/d/t",
+        "hive://me:PW@h:port/d/t?x=PW",
+        "hive://h/d/t?auth=PW",
         "mongodb+srv://me:PW@h/db",
         "jdbc:cassandra://me:PW@h/ids",
     )

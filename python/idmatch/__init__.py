@@ -34,6 +34,7 @@ from ._errors import (
     Unsupported,
     UnsupportedFormat,
 )
+from ._hive_query import Hive
 from ._match import MatchResult
 from ._results import (
     Checkpoint,
@@ -73,6 +74,7 @@ __all__ = [
     "Error",
     "Expired",
     "Finding",
+    "Hive",
     "HopCounts",
     "Internal",
     "InvalidArgument",

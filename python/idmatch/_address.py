@@ -30,8 +30,17 @@ class Address:
     @property
     def is_hdfs(self) -> bool:
         """Whether it names files of HDFS, by either of its protocols."""
+        return self._scheme in ("hdfs", "webhdfs")
+
+    @property
+    def is_hive(self) -> bool:
+        """Whether it names a database or a table of Hive."""
+        return self._scheme == "hive"
+
+    @property
+    def _scheme(self) -> str:
         start = _URL.match(self.whole)
-        return start is not None and start[1].lower() in ("hdfs", "webhdfs")
+        return start[1].lower() if start else ""
 
     def scrub(self, message: str) -> str:
         """A message without what is secret in this address, wherever others have put it."""

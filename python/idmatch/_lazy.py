@@ -1,7 +1,7 @@
 """Modules that are imported when they are first used.
 
-`import idmatch` and a lookup must not wait for pyarrow, numpy, psutil, obstore or hdfs_native. All
-but pyarrow come with extras and may be missing; then the error names the extra.
+`import idmatch` and a lookup must not wait for pyarrow, numpy, psutil, obstore, hdfs_native or
+impala. All but pyarrow come with extras and may be missing; then the error names the extra.
 """
 
 from importlib import import_module
@@ -15,6 +15,8 @@ _EXTRAS = {
     "hdfs_native": "hdfs",
     "fsspec": "hdfs",
     "requests": "hdfs",
+    "impala": "hive",
+    "thrift": "hive",
 }
 
 

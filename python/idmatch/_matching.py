@@ -50,9 +50,9 @@ def match(
 ) -> MatchResult:
     """Matches a population; see `Table.match`."""
     started = time.perf_counter()
-    sources = _sources.find(population)
     by = first.by
     wanted = _sources.Wanted({by: column}, csv=csv, carry=wish.carry)
+    sources = _sources.ready(population, wanted)
     streams = Streams(sources, wanted, None)
     some = _sources.FirstRows(streams, _FEW_IDS) if wanted.guesses(by) else None
     progress = progress_of(table)

@@ -1,7 +1,7 @@
 """Loads, upserts and erasures: the core at work on the sources that users name."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -54,7 +54,7 @@ def load(
     """
     started = time.perf_counter()
     wanted = wanted_of(columns, how)
-    sources = _sources.find(source)
+    sources = _sources.ready(source, wanted)
     # The load history keeps them.
     names = [source.name for source in sources]
     session = _core.begin(table, replace, key, names, "locked")
@@ -103,7 +103,8 @@ def add(
     number: int | None,
 ) -> LoadReport:
     """Stages all of a source in a session; see `Session.add`."""
-    given = Given(table, _sources.find(source), wanted_of(columns, how), strict, rejects)
+    wanted = wanted_of(columns, how)
+    given = Given(table, _sources.ready(source, wanted), wanted, strict, rejects)
     with given.progress("load"), Report(given, otherwise="nothing of it was staged") as report:
         streams = given.streams(report.log)
         with streams.raising():
@@ -138,7 +139,7 @@ def judge(source: object, columns: Columns, how: Written, shown: int) -> Judged:
     started = time.perf_counter()
     wanted = wanted_of(columns, how)
     log = FirstRejects(wanted.numbers, shown)
-    streams = Streams(_sources.find(source), wanted, log.take_malformed)
+    streams = Streams(_sources.ready(source, wanted), wanted, log.take_malformed)
     with streams.raising():
         rows, rejected, size, good = _core.judge(streams, False, log.take, how.rules, shown)
     report = LoadReport(
@@ -164,7 +165,7 @@ def upsert(
 ) -> LoadReport:
     """Upserts all of a source into a table; see `Table.upsert`."""
     wanted = wanted_of(columns, how)
-    sources = _sources.find(source)
+    sources = _sources.ready(source, wanted)
     given = Given(table, sources, wanted, strict, rejects)
     with given.progress("upsert"), Report(given, otherwise="batches before it stay") as report:
         if _sources.are_short(sources):
@@ -231,7 +232,8 @@ def erase(
         if not isinstance(value, str):
             raise TypeError(f"{role} is of type {type(value).__name__}; an identifier is a str")
     sources = _sources.one_row(values)
-    erased = _erase(table, sources, dict.fromkeys(values), at, True, RejectsTo())
+    wanted = _sources.Wanted(dict.fromkeys(values))
+    erased = _erase(Given(table, sources, wanted, True, RejectsTo()), at)
     # What was read is the arguments.
     return erased._replace(detected=[], columns={})
 
@@ -249,25 +251,20 @@ def erase_from(
     named = {role: name for role, name in names_of(columns, ROLES[:2]).items() if name is not None}
     if not named:
         raise InvalidArgument("name the columns of the source: id, partner_id or both")
-    return _erase(table, _sources.find(source), named, at, strict, rejects, csv)
+    wanted = _sources.Wanted(named, csv=csv)
+    return _erase(Given(table, _sources.ready(source, wanted), wanted, strict, rejects), at)
 
 
-def _erase(
-    table: _core.Table,
-    sources: "Sequence[_sources.Source]",
-    names: Mapping[str, str | None],
-    at: int | None,
-    strict: bool,
-    rejects: RejectsTo,
-    csv: Csv | None = None,
-) -> EraseReport:
-    given = Given(table, sources, _sources.Wanted(names, csv=csv), strict, rejects)
+def _erase(given: Given, at: int | None) -> EraseReport:
     with given.progress("erase"), Report(given, otherwise="nothing was erased") as report:
         streams, take = given.streams(report.log), report.log.take
         with streams.raising():
-            rows, rejected, by_id, by_partner_id = table.erase(streams, strict, take, at)
+            rows, rejected, by_id, by_partner_id = given.table.erase(
+                streams, given.strict, take, at
+            )
         report.add((rows, rejected))
     made = report.made()
+    checkpoints = given.table.checkpoints() if by_id or by_partner_id else []
     return EraseReport(
         made.rows,
         made.rejected,
@@ -278,5 +275,5 @@ def _erase(
         made.hex_columns,
         made.detected,
         made.columns,
-        [checkpoint_of(told) for told in table.checkpoints()] if by_id or by_partner_id else [],
+        [checkpoint_of(told) for told in checkpoints],
     )

@@ -8,7 +8,8 @@ class Detected(NamedTuple):
     """How a source is written: as was said, or else as was detected."""
 
     format: str
-    """"parquet", "orc", "csv", "json lines" or "arrow"."""
+    """"parquet", "orc", "csv", "json lines" or "arrow"; of Hive, when a table's files are not
+    read, "hive unload" or "hive rows"."""
     delimiter: str | None
     """Between values of CSV."""
     encoding: str | None
@@ -16,6 +17,8 @@ class Detected(NamedTuple):
     dates: str | None
     """The type of a column of dates; of text and whole numbers their format. None where there is
     no such column."""
+    why: str | None = None
+    """Why rows of Hive did not come by a faster way."""
 
 
 class LoadReport(NamedTuple):

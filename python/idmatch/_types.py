@@ -1,8 +1,11 @@
-"""Types of arguments and of what the core returns. Imports nothing of idmatch."""
+"""Types of arguments and of what the core returns. Imports nothing of idmatch but types."""
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Literal, Protocol, TypeAlias, TypedDict, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypedDict, runtime_checkable
+
+if TYPE_CHECKING:
+    from ._hive_query import Hive
 
 By: TypeAlias = Literal["id", "partner_id"]
 """Which identifiers a population has."""
@@ -41,8 +44,8 @@ class ArrowArray(Protocol):
         """PyCapsules of an ArrowSchema and an ArrowArray."""
 
 
-Source: TypeAlias = "Path | ArrowStream | ArrowArray | Sequence[Source]"
-"""A path, glob, directory or URL, an Arrow object, or a list of these."""
+Source: TypeAlias = "Path | ArrowStream | ArrowArray | Hive | Sequence[Source]"
+"""A path, glob, directory or URL, an Arrow object, a query of Hive, or a list of these."""
 
 Columns: TypeAlias = Sequence[str | None] | Mapping[str, str | None]
 """Column names in the order id, partner_id, seen_at, or a dict with these keys. A name that is

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from idmatch import _operations
 from idmatch._core import format_instant
 from idmatch._given import ROLES
+from idmatch._hive_query import Hive
 from idmatch._progress import Progress
 from idmatch._rejects import HEADER, MaxRejects
 from idmatch._sizes import show_size
@@ -22,11 +23,11 @@ _ROW_BYTES = 10
 _DIRECTIONS = 2
 
 
-def dry_run(options: Namespace, columns: Sequence[str]) -> int:
+def dry_run(options: Namespace, sources: Sequence[str | Hive], columns: Sequence[str]) -> int:
     """Reads all rows, and shows the first ones as they would be stored or rejected."""
     how = written(options.date_format, options.tz, options.dated, csv_of(options))
     with Progress(options.table, True).shown():
-        judged = _operations.judge(options.files, columns, how, _SHOWN_ROWS)
+        judged = _operations.judge(sources, columns, how, _SHOWN_ROWS)
     report = judged.report
     rows = [(id, partner_id, format_instant(at)) for id, partner_id, at in judged.good]
     stored = report.rows - report.rejected

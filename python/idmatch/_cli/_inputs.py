@@ -2,10 +2,13 @@
 
 import argparse
 from collections.abc import Sequence
+from typing import get_args
 
 from idmatch import _core
+from idmatch._address import Address
 from idmatch._csv_options import Csv
 from idmatch._errors import InvalidArgument
+from idmatch._hive_query import Hive, Via
 
 
 def add_csv(command: argparse.ArgumentParser) -> None:
@@ -35,6 +38,33 @@ def add_csv(command: argparse.ArgumentParser) -> None:
     command.add_argument("--comment", metavar="START", help="lines of CSV that are no rows: #")
 
 
+def add_hive(command: argparse.ArgumentParser) -> None:
+    """What is read of Hive, and how."""
+    command.add_argument(
+        "--query", metavar="SQL", help="of hive://HOST/DATABASE: the rows of this SELECT"
+    )
+    command.add_argument(
+        "--via",
+        choices=get_args(Via),
+        help="how rows of Hive come: from the table's files, by an unload of the server, or over "
+        "the connection (default: auto, the first that is possible)",
+    )
+
+
+def sources_of(paths: Sequence[str], options: argparse.Namespace) -> list[str | Hive]:
+    """What these paths and addresses, --query and --via name.
+
+    Raises InvalidArgument for options of Hive without an address of Hive.
+    """
+    if options.query is None and options.via is None:
+        return list(paths)
+    if not all(Address(path).is_hive for path in paths):
+        raise InvalidArgument("--query and --via are for Hive: name hive://HOST:10000/DATABASE")
+    if options.query is not None and len(paths) > 1:
+        raise InvalidArgument("--query is for one hive://HOST:10000/DATABASE; name no other source")
+    return [Hive(path, options.query, options.via) for path in paths]
+
+
 def csv_of(options: argparse.Namespace) -> Csv:
     """What was said."""
     delimiter = "\t" if options.delimiter in ("tab", "\\t") else options.delimiter
@@ -59,14 +89,14 @@ def add_rejects(command: argparse.ArgumentParser) -> None:
     command.add_argument("--overwrite", action="store_true", help="replace FILE if it exists")
 
 
-def input_files(paths: Sequence[str]) -> list[str]:
-    """The files among what these paths, globs and URLs stand for: paths, and addresses elsewhere.
+def input_files(sources: Sequence[str | Hive]) -> list[str]:
+    """The files among what these sources stand for: paths, and addresses elsewhere.
 
     Raises SourceError where there is none.
     """
     from idmatch._sources import find
 
-    return [source.local_path or source.name for source in find(list(paths))]
+    return [source.local_path or source.name for source in find(list(sources))]
 
 
 def add_dates(command: argparse.ArgumentParser) -> None:

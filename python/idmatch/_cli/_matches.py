@@ -12,7 +12,7 @@ from idmatch._match import MatchResult
 from idmatch._rows import Rows
 from idmatch._timings import timings_of
 
-from ._inputs import add_csv, csv_of, input_files, size
+from ._inputs import add_csv, add_hive, csv_of, input_files, size, sources_of
 from ._output import detected_as_json, print_columns, print_json, say_read, warn
 from ._stores import open_existing
 
@@ -22,11 +22,12 @@ _DONE = 0
 def match(options: argparse.Namespace) -> int:
     """`idmatch match`"""
     started = time.perf_counter()
-    inputs = input_files([options.population]) if options.overwrite else []
+    (population,) = sources_of([options.population], options)
+    inputs = input_files([population]) if options.overwrite else []
     _check_outputs(options, options.unmatched, inputs)
     with open_existing(options.store) as store:
         result = store.table(options.table).match(
-            options.population,
+            population,
             column=options.column,
             by=side_of(options.by),
             pick=options.pick,
@@ -71,6 +72,7 @@ def add_match(match: argparse.ArgumentParser, windows: tuple[str, str], files: s
     match.add_argument("table", metavar="TABLE")
     match.add_argument("population", metavar="POPULATION", help=files)
     add_csv(match)
+    add_hive(match)
     match.add_argument(
         "--column", metavar="COL", help="the column of identifiers; guessed where exactly one fits"
     )

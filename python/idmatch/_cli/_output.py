@@ -52,7 +52,7 @@ def detected_as_json(detected: Sequence[Detected]) -> list[dict[str, object]]:
 
 def _format(detected: Detected) -> str:
     if detected.format != "csv":
-        return detected.format
+        return f"{detected.format} ({detected.why})" if detected.why else detected.format
     return f"csv (delimiter {detected.delimiter!r}, {detected.encoding})"
 
 

@@ -7,14 +7,17 @@ from typing import NoReturn
 from idmatch import __version__
 
 from ._checkpoints import add_checkpoint
-from ._inputs import add_csv, add_dates, add_rejects, size
+from ._inputs import add_csv, add_dates, add_hive, add_rejects, size
 from ._matches import add_export, add_match
 from ._output import printable
 from ._trials import add_lab, add_sample
 
 _SINCE = "start of the window, inside it: ISO 8601, or a period before now such as 90d or 13mo"
 _UNTIL = "end of the window, outside it: like --since"
-_FILES = "Parquet, ORC, CSV or .jsonl (.gz, .zst, .bz2): files, globs, directories or URLs"
+_FILES = (
+    "Parquet, ORC, CSV or .jsonl (.gz, .zst, .bz2): files, globs, directories or URLs; or a table "
+    "of Hive: hive://HOST:10000/DATABASE/TABLE"
+)
 
 EXAMPLES: Mapping[str, str] = {
     "create": "./store appnexus --retention 13mo",
@@ -181,6 +184,7 @@ def _add_load(load: argparse.ArgumentParser) -> None:
     _add_columns(load, "FILES")
     add_dates(load)
     add_csv(load)
+    add_hive(load)
     _add_table_options(load)
     load.add_argument(
         "--replace", action="store_true", help="the rows take the place of those of the table"
@@ -234,6 +238,7 @@ def _add_upsert(upsert: argparse.ArgumentParser) -> None:
     _add_columns(upsert, "FILE")
     add_dates(upsert)
     add_csv(upsert)
+    add_hive(upsert)
     add_rejects(upsert)
 
 
@@ -242,6 +247,7 @@ def _add_erase(erase: argparse.ArgumentParser) -> None:
     erase.add_argument("table", metavar="TABLE")
     erase.add_argument("file", metavar="FILE", nargs="?", help=f"{_FILES}; needs --columns")
     add_csv(erase)
+    add_hive(erase)
     erase.add_argument("--id", metavar="X", help="all of an id; with --partner-id, the pair")
     erase.add_argument("--partner-id", metavar="Y", help="all of a partner ID")
     erase.add_argument(

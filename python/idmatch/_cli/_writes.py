@@ -20,7 +20,7 @@ from idmatch._written import written
 from ._catalog import make_table, new_table_told
 from ._checkpoints import as_json, tell_erased
 from ._dry_run import dry_run
-from ._inputs import csv_of
+from ._inputs import csv_of, sources_of
 from ._output import detected_as_json, print_json, say_read, warn
 from ._stores import open_existing
 
@@ -33,16 +33,17 @@ def load(options: Namespace) -> int:
     if options.force and not options.replace:
         raise InvalidArgument("--force is for --replace; name both")
     columns = _columns(options.columns, 2 if options.dated else 3)
+    sources = sources_of(options.files, options)
     if options.dry_run:
-        return dry_run(options, columns)
+        return dry_run(options, sources, columns)
     to = _rejects_to(options)
     with _store.open(options.store, wait=options.wait, progress=True) as store:
         is_address = _store.is_address(options.store)
         expected_rows = options.expected_rows
         if is_address and expected_rows is None and options.table not in store.tables():
-            from idmatch._sources import estimated_rows
+            from idmatch._sources import estimated_rows, find
 
-            expected_rows = estimated_rows(options.files)
+            expected_rows = estimated_rows(find(sources))
         table, is_new = _table_to_load(store, options, expected_rows)
         with new_table_told(
             table,
@@ -54,7 +55,7 @@ def load(options: Namespace) -> int:
             check = _replacement_check(table) if options.replace and not options.force else None
             report = _operations.load(
                 table._core,
-                options.files,
+                sources,
                 columns,
                 options.strict,
                 to,
@@ -108,7 +109,7 @@ def erase(options: Namespace) -> int:
             )
         report = _operations.erase_from(
             table._core,
-            options.file,
+            sources_of([options.file], options),
             columns,
             millis_or_none(options.at),
             options.strict,
@@ -123,6 +124,7 @@ def _upsert(table: Table, columns: list[str], to: RejectsTo, options: Namespace)
     from idmatch._sources import ByteStream
 
     how = written(options.date_format, options.tz, options.dated, csv_of(options))
+    sources = sources_of([options.file], options)
     if options.file == "-":
         stream = ByteStream(cast("BufferedReader", sys.stdin.buffer), "standard input")
         return _operations.upsert_stream(
@@ -134,7 +136,7 @@ def _upsert(table: Table, columns: list[str], to: RejectsTo, options: Namespace)
             how,
             _acknowledge if options.ack else None,
         )
-    return _operations.upsert(table._core, options.file, columns, options.strict, to, False, how)
+    return _operations.upsert(table._core, sources, columns, options.strict, to, False, how)
 
 
 def _acknowledge(rows: int, through: int) -> None:

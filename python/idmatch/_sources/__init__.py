@@ -6,7 +6,9 @@ from typing import Any, TypeGuard
 
 import pyarrow as pa
 
+from idmatch._address import Address
 from idmatch._errors import InvalidArgument
+from idmatch._hive_query import Hive
 from idmatch._types import ArrowArray
 
 from ._byte_stream import ByteStream
@@ -15,6 +17,7 @@ from ._columns import Wanted, with_constants
 from ._estimate import estimated_rows, known_rows
 from ._files import File, find_files
 from ._first_rows import FirstRows
+from ._hive import HiveResult, find_hive
 from ._lists import RowNumbers
 from ._objects import ArrowObject, is_arrow
 from ._source import OnMalformed, Opened, Source, reading, watched
@@ -36,18 +39,23 @@ __all__ = [
     "find",
     "known_rows",
     "one_row",
+    "ready",
     "watched",
     "with_constants",
 ]
 
 
 def find(source: object) -> Sequence[Source]:
-    """The files of a path, glob, directory or URL, an Arrow object, or what a list of these has.
+    """The files of a path, glob, directory or URL, an Arrow object, tables and queries of Hive, or
+    what a list of these has.
 
     Raises SourceError when no file is found, InvalidArgument for what is none of these.
     """
     if isinstance(source, (str, os.PathLike)):
-        return find_files(os.fspath(source))
+        where = os.fspath(source)
+        return find_hive(Hive(where)) if Address(where).is_hive else find_files(where)
+    if isinstance(source, Hive):
+        return find_hive(source)
     if is_arrow(source):
         return [ArrowObject(source)]
     if isinstance(source, Source):
@@ -56,7 +64,8 @@ def find(source: object) -> Sequence[Source]:
         return [found for part in source for found in find(part)]
     raise InvalidArgument(
         f"{type(source).__name__} is no source; use a path, glob, directory or URL, an object that "
-        "exports Arrow data (pyarrow, polars, pandas 2.2, DuckDB), or a list of these"
+        "exports Arrow data (pyarrow, polars, pandas 2.2, DuckDB), an idmatch.Hive, or a list of "
+        "these"
     )
 
 
@@ -69,6 +78,16 @@ def array(values: ArrowArray) -> "pa.Array[Any]":
     """One array that is not part of a population; raises SourceError where its memory is wrong."""
     with reading("the array"):
         return checked(pa.array(values), is_judged=False)  # type: ignore[call-overload]
+
+
+def ready(source: object, wanted: Wanted) -> Sequence[Source]:
+    """What `find` finds, with the results of queries, so that their servers are asked on this
+    thread, and before anything is locked.
+
+    Raises what `find` raises, and SourceError for a query that fails.
+    """
+    found = find(source)
+    return [each.fetch(wanted) if isinstance(each, HiveResult) else each for each in found]
 
 
 def are_short(sources: Sequence[Source]) -> TypeGuard[Sequence[ArrowObject]]:

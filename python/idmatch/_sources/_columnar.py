@@ -12,6 +12,7 @@ from pyarrow.fs import FileSystem, LocalFileSystem
 from idmatch._errors import SourceError
 
 from ._columns import Wanted, project
+from ._declared import Declared, columns_of
 from ._source import Opened
 
 _BATCH_ROWS = 1 << 17
@@ -32,8 +33,10 @@ def open_columnar(
     name: str,
     wanted: Wanted,
     partition: Mapping[str, str],
+    declared: Declared | None = None,
 ) -> Opened:
-    """Streams a file's wanted columns; `partition` holds those that its path gives.
+    """Streams a file's wanted columns; `partition` holds those that its path gives. Of a file of a
+    table, the columns are those that it declares.
 
     Rows come in the file's order, decoded by Arrow's threads without the GIL. In the end they are
     counted: a file that is cut off while it is read just ends for some of Arrow's readers.
@@ -42,9 +45,14 @@ def open_columnar(
     schema = fragment.physical_schema
     constants = {key: value for key, value in partition.items() if key not in schema.names}
     visible = pa.schema([*schema, *(pa.field(key, pa.string()) for key in constants)])
+    if declared is not None:
+        visible, expressions = columns_of(declared, fragment)
+    else:
+        expressions = {column: ds.field(column) for column in schema.names}
+        expressions |= {column: pc.scalar(text) for column, text in constants.items()}
     chosen = wanted.choose(visible, name, kind)
     expected = _footer_rows(kind, fragment, filesystem, path)
-    numbers = wanted.numbers[name]
+    numbers, roles = wanted.numbers[name], len(wanted.roles)
     # The same file may be read twice.
     before = numbers.rows
 
@@ -56,24 +64,20 @@ def open_columnar(
                 "changed while it was read; get the whole file and try again"
             )
 
-    if _largest_group_rows(fragment) > _MAX_SCANNED_GROUP_ROWS:
+    if _largest_group_rows(fragment) > _MAX_SCANNED_GROUP_ROWS and declared is None:
         columns = [column for column in chosen.values() if column not in constants]
         batches = _batches_within_groups(filesystem, path, columns)
-        roles = len(wanted.roles)
         return Opened(project(batches, schema, chosen, constants, numbers, roles), check)
     reader = ds.Scanner.from_fragment(
         fragment,
         schema=schema,
-        columns={
-            role: pc.scalar(constants[column]) if column in constants else ds.field(column)
-            for role, column in chosen.items()
-        },
+        columns={role: expressions[column] for role, column in chosen.items()},
         batch_size=_BATCH_ROWS,
         batch_readahead=_BATCHES_AHEAD,
         fragment_scan_options=_scan_options(kind, filesystem),
     ).to_reader()
     read = {role: role for role in chosen}
-    return Opened(project(reader, reader.schema, read, {}, numbers, len(wanted.roles)), check)
+    return Opened(project(reader, reader.schema, read, {}, numbers, roles), check)
 
 
 def _footer_rows(kind: str, fragment: ds.Fragment, filesystem: FileSystem, path: str) -> int:

@@ -74,8 +74,14 @@ class Wanted:
         format: str,
         delimiter: str | None = None,
     ) -> dict[str, str]:
-        """The name of each role's column in a source of this schema and format, then those of the
-        carried columns under their new names.
+        """`columns_of` a source that is read in this format, which is noted."""
+        chosen = self.columns_of(schema, source)
+        self.note(schema, chosen, format, delimiter)
+        return chosen
+
+    def columns_of(self, schema: pa.Schema, source: str) -> dict[str, str]:
+        """The name of each role's column in a source of this schema, then those of the carried
+        columns under their new names.
 
         A column that is not named is guessed: by a usual name of its role and, failing that, by
         its type, if exactly one that no other role has taken fits.
@@ -83,22 +89,34 @@ class Wanted:
         Raises InvalidArgument, which lists the columns, when one is missing or ambiguous.
         """
         chosen = _choose(self._names, schema, source)
-        for role, name in chosen.items():
+        return chosen | self._carry.choose(schema.names, chosen, source)
+
+    def note(
+        self,
+        schema: pa.Schema,
+        chosen: Mapping[str, str],
+        format: str,
+        delimiter: str | None = None,
+        why: str | None = None,
+    ) -> None:
+        """Notes the columns that a source turned out to have, and how it is written."""
+        for role in self._names:
+            name = chosen[role]
             if name not in self.chosen[role]:
                 self.chosen[role].append(name)
             is_hex = name in schema.names and _is_hex(schema.field(name))
             if is_hex and name not in self.hex_columns:
                 self.hex_columns.append(name)
-        dates = chosen.get("seen_at")
+        dates = chosen["seen_at"] if "seen_at" in self._names else None
         detected = Detected(
             format,
             delimiter,
             self.csv.encoding if format == "csv" else None,
             self._dates(schema.field(dates).type) if dates is not None else None,
+            why,
         )
         if detected not in self.detected:
             self.detected.append(detected)
-        return chosen | self._carry.choose(schema.names, chosen, source)
 
     def _dates(self, kind: pa.DataType) -> str:
         return str(kind) if _is_date(kind) else self._date_format or "ISO 8601"

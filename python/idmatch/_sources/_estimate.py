@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from ._columnar import footer_rows
-from ._files import File, find_files
+from ._files import File
 from ._objects import ArrowObject
 from ._source import Source, reading
 
@@ -14,12 +14,14 @@ _ROW_BYTES = 64
 _COMPRESSED_ROW_BYTES = 16
 
 
-def estimated_rows(paths: Sequence[str]) -> int:
+def estimated_rows(sources: Sequence[Source]) -> int | None:
     """The rows of some files: as the footers of Parquet and ORC say, else by their bytes on disk.
+    None where others have to be read for that.
 
     Raises SourceError when a file cannot be read.
     """
-    return sum(_rows(file) for path in paths for file in find_files(path))
+    files = [source for source in sources if isinstance(source, File)]
+    return sum(map(_rows, files)) if len(files) == len(sources) else None
 
 
 def known_rows(sources: Sequence[Source]) -> int | None:

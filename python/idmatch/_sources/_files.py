@@ -20,6 +20,7 @@ from idmatch._lazy import LazyModule
 from ._columnar import open_columnar
 from ._columns import Wanted
 from ._csv import CsvRows
+from ._declared import Declared
 from ._json_lines import JsonLines
 from ._records import Readable
 from ._source import OnMalformed, Opened, reading
@@ -56,6 +57,8 @@ class File:
     filesystem: FileSystem
     path: str
     name: str
+    declared: Declared | None = None
+    """What the table says of it that it is a file of."""
 
     @property
     def local_path(self) -> str | None:
@@ -92,7 +95,9 @@ class File:
             if kind == "csv":
                 rows = CsvRows(self._stream(), self.name, wanted, on_malformed, partition)
                 return Opened(_joined(rows.schema, rows.read()))
-            return open_columnar(kind, self.filesystem, self.path, self.name, wanted, partition)
+            return open_columnar(
+                kind, self.filesystem, self.path, self.name, wanted, partition, self.declared
+            )
 
     def _stream(self) -> Readable:
         stream = self.filesystem.open_input_stream(self.path, compression="detect")
@@ -113,6 +118,8 @@ class File:
 
     def kind(self) -> str:
         """What kind of file it is: as its name says, or else its first bytes."""
+        if self.declared is not None:
+            return self.declared.format
         base, extension = os.path.splitext(self.path.lower())
         if extension in _COMPRESSIONS:
             extension = os.path.splitext(base)[1]
@@ -157,6 +164,39 @@ def find_files(where: str) -> list[File]:
         what = "no file matches" if found.type is FileType.NotFound else "there is no file in"
         raise SourceError(f"{what} {shown}; check the path")
     return [File(filesystem, path, str(Address(root + path))) for path in paths]
+
+
+def files_of(folder: str, declared: Declared) -> list[File]:
+    """The files of a table in a folder; there may be none.
+
+    The folder's address has all characters as they are, as Hadoop writes it: file:/day=%2F,
+    hdfs://, s3a://. Raises SourceError where it cannot be read.
+    """
+    with reading(folder):
+        filesystem, root, path = _resolve_plain(folder)
+        found = filesystem.get_file_info(path)
+        paths = _paths_of(filesystem, found) if found.type is FileType.Directory else []
+    return [File(filesystem, path, root + path, declared) for path in paths]
+
+
+def is_folder(folder: str) -> bool:
+    """Whether there is one, by an address as of `files_of`. Raises SourceError."""
+    with reading(folder):
+        filesystem, _, path = _resolve_plain(folder)
+        return filesystem.get_file_info(path).type is FileType.Directory
+
+
+def _resolve_plain(folder: str) -> tuple[FileSystem, str, str]:
+    """The same of an address as Hadoop writes it."""
+    scheme, _, place = folder.partition(":")
+    if scheme == "file":
+        return LocalFileSystem(), "", "/" + place.lstrip("/")
+    if Address(folder).is_hdfs:
+        return _resolve(folder)
+    root = f"{'s3' if scheme in ('s3a', 's3n') else scheme}://"
+    bucket, _, below = place.removeprefix("//").partition("/")
+    filesystem, base = FileSystem.from_uri(root + bucket)
+    return filesystem, root, f"{base}/{below}"
 
 
 def _resolve(where: str) -> tuple[FileSystem, str, str]:

@@ -1,0 +1,137 @@
+"""What Hive says of a table: its columns, and where its files are.
+
+Invariant: `folders` gives places only where the files in them are all of the table's rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from ._place import Place, literal, quoted
+from ._server import Refused, Server
+from ._values import Column
+
+_FORMATS = {
+    "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat": "parquet",
+    "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat": "orc",
+}
+_WITH_FILES = ("MANAGED_TABLE", "EXTERNAL_TABLE")
+_NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+_COLUMNS, _PARTITION, _DETAILS = "columns", "partition", "details"
+
+
+class Unfit(Exception):
+    """Why the files of a table cannot be read in place of its rows: the end of a sentence."""
+
+
+class Folder(NamedTuple):
+    """A folder with files of a table."""
+
+    location: str
+    format: str
+    """ "parquet" or "orc"."""
+    partition: Mapping[str, str]
+    """The values of the partition's columns; null is empty text."""
+
+
+class Table(NamedTuple):
+    """A table or a view."""
+
+    columns: Sequence[Column]
+    """Those in its files; types as HiveQL writes them, such as varchar(20)."""
+    partition_columns: Sequence[Column]
+    details: Mapping[str, str]
+    """What DESCRIBE FORMATTED says of it, by names in lower case: location, inputformat."""
+
+    @property
+    def location(self) -> str:
+        """The address of its folder."""
+        return self.details.get("location", "")
+
+    @property
+    def format(self) -> str:
+        """The format of its files. Raises Unfit where they are not its rows."""
+        kind = self.details.get("table type", "")
+        if kind not in _WITH_FILES:
+            raise Unfit(f"it is no table with files, but a {kind or 'table of another kind'}")
+        if self.details.get("transactional", "").lower() == "true":
+            raise Unfit("it is transactional: its files also have rows that were deleted")
+        if "storage_handler" in self.details:
+            raise Unfit("its rows are in another system")
+        name = self.details.get("inputformat", "")
+        if name not in _FORMATS:
+            raise Unfit(f"its files are read by {name or 'a program that Hive does not name'}")
+        return _FORMATS[name]
+
+
+def table_of(server: Server, place: Place) -> Table:
+    """Asks for a table. Raises Refused where there is none, and SourceError."""
+    return _parsed(server.ask(f"DESCRIBE FORMATTED {place.quoted}"))
+
+
+def folders(server: Server, place: Place, table: Table) -> Iterator[Folder]:
+    """Where the rows of a table are. One question for each partition, some 20 ms.
+
+    Raises Unfit where its files are not its rows.
+    """
+    kind = table.format
+    if not table.partition_columns:
+        yield Folder(table.location, kind, {})
+        return
+    for values in partitions(server, place):
+        described = _described(server, place, values)
+        if described.format != kind:
+            raise Unfit(f"its partitions are of two formats, {kind} and {described.format}")
+        shown = {key: "" if value == _NULL_PARTITION else value for key, value in values.items()}
+        yield Folder(described.location, kind, shown)
+
+
+def partitions(server: Server, place: Place) -> list[dict[str, str]]:
+    """The values of each partition, by the names of the columns."""
+    found = server.ask(f"SHOW PARTITIONS {place.quoted}")
+    return [
+        {
+            key: unquote(value)
+            for key, _, value in (part.partition("=") for part in row[0].split("/"))
+        }
+        for row in found
+    ]
+
+
+def clause(values: Mapping[str, str]) -> str:
+    """A partition in HiveQL."""
+    parts = [f"{quoted(key)}={literal(value)}" for key, value in values.items()]
+    return f"PARTITION ({', '.join(parts)})"
+
+
+def _described(server: Server, place: Place, values: Mapping[str, str]) -> Table:
+    try:
+        found = _parsed(server.ask(f"DESCRIBE FORMATTED {place.quoted} {clause(values)}"))
+    except Refused as error:
+        raise Unfit(f"a partition of it cannot be described: {error}") from None
+    # That of the table is not repeated for each partition.
+    return found._replace(details={"table type": _WITH_FILES[0], **found.details})
+
+
+def _parsed(rows: Sequence[tuple[str, ...]]) -> Table:
+    columns = list[Column]()
+    partition_columns = list[Column]()
+    details = dict[str, str]()
+    section = _COLUMNS
+    for row in rows:
+        name, value, more = (text.strip() for text in (*row, "", "")[:3])
+        if name.startswith("#"):
+            if name == "# Partition Information":
+                section = _PARTITION
+            elif name != "# col_name":
+                section = _DETAILS
+        elif section == _DETAILS:
+            # Parameters have their name in the second column.
+            key, said = (name.rstrip(":"), value) if name else (value, more)
+            details.setdefault(key.lower(), said)
+        elif name:
+            (columns if section == _COLUMNS else partition_columns).append(Column(name, value))
+    names = {column.name for column in partition_columns}
+    return Table([each for each in columns if each.name not in names], partition_columns, details)
