@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 from . import _remote_outputs
 from ._address import Address
 from ._errors import InvalidArgument, IoError
-from ._remote_targets import exists
+from ._target import exists
 from ._text import escaped
 from ._types import Path
 

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from ._errors import Error, InvalidArgument, IoError
-from ._remote_targets import Target, exists, identity, target_of
+from ._remote_targets import identity, target_of
+from ._target import Target, exists
 
 _PIPE_BYTES = 1 << 20
 # After Ctrl-C or an error nobody waits longer for a service that does not answer. A second Ctrl-C
@@ -74,18 +75,20 @@ def new_object(url: str, *, overwrite: bool) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def new_folder(url: str) -> Iterator[str]:
+def new_folder(url: str, *, overwrite: bool = False) -> Iterator[str]:
     """Gives an empty folder of this machine, whose files are uploaded after the block.
 
-    On HDFS the folder appears whole. Elsewhere they appear one after the other, each whole, and
+    On HDFS the folder appears whole; with `overwrite` it takes the place of one that is there,
+    which is gone for a moment. Elsewhere the files appear one after the other, each whole, and
     `_SUCCESS` is the last. After an exception nothing is left, where the service answers. Raises
     what `check_folder` raises.
     """
-    check_folder(url)
+    if not overwrite:
+        check_folder(url)
     target = target_of(url)
     with _temporary_folder() as folder:
         yield folder
-        _upload_folder(folder, target)
+        _upload_folder(folder, target, overwrite)
 
 
 @contextlib.contextmanager
@@ -101,7 +104,7 @@ def _temporary_folder() -> Iterator[str]:
         yield path
 
 
-def _upload_folder(folder: str, target: Target) -> None:
+def _upload_folder(folder: str, target: Target, overwrite: bool) -> None:
     names = sorted(
         os.path.relpath(os.path.join(parent, file), folder)
         for parent, _, files in os.walk(folder)
@@ -109,7 +112,7 @@ def _upload_folder(folder: str, target: Target) -> None:
     )
     done: list[Target] = []
     try:
-        with target.filled() as filled:
+        with target.filled(overwrite=overwrite) as filled:
             for name in names:
                 place = filled.below(name)
                 with open(os.path.join(folder, name), "rb") as file:

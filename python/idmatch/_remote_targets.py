@@ -12,12 +12,14 @@ import secrets
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from itertools import chain
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from ._address import Address
 from ._errors import InvalidArgument, IoError
+from ._hdfs_target import hdfs_file_of
 from ._lazy import LazyModule
+from ._target import Target, exists, not_replaced
 
 if TYPE_CHECKING:
     import obstore
@@ -25,10 +27,7 @@ if TYPE_CHECKING:
     import obstore.store as stores
     from obstore import PutMode
     from pyarrow import fs
-
-    from . import _hdfs
 else:
-    _hdfs = LazyModule("idmatch._hdfs")
     obstore = LazyModule("obstore")
     refused = LazyModule("obstore.exceptions")
     stores = LazyModule("obstore.store")
@@ -51,42 +50,6 @@ _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>(\w{1,64})</Code>")
 
 
-class Target(Protocol):
-    """A place for bytes. Each method raises IoError where the service refuses."""
-
-    shown: str
-    """Its address, as messages may have it."""
-
-    def exists(self) -> bool:
-        """Whether something is there."""
-
-    def has_files(self) -> bool:
-        """Whether something is there as a folder."""
-
-    def below(self, name: str) -> Target:
-        """The place of a file of this folder."""
-
-    def filled(self) -> AbstractContextManager[Target]:
-        """Gives the place for the files of this folder, which has its name after the block."""
-
-    def put(self, chunks: Iterator[bytes], *, overwrite: bool) -> None:
-        """Writes all chunks. The name appears when they are there; an exception leaves none.
-
-        Raises InvalidArgument where it exists and is not to be overwritten.
-        """
-
-    def remove(self) -> None:
-        """Removes what `put` has written."""
-
-
-def exists(shown: str) -> InvalidArgument:
-    """The error of an output that is there."""
-    return InvalidArgument(
-        f"{shown} exists; name another file, or replace it with --overwrite "
-        "(in Python overwrite=True)"
-    )
-
-
 def identity(url: str) -> str:
     """What two spellings of one address have in common, as far as their text tells."""
     scheme, place, path = _parts(url.strip().partition("?")[0])
@@ -103,7 +66,7 @@ def target_of(url: str) -> Target:
     if "://" not in url:
         raise InvalidArgument(f"{shown} is no address; write it like s3://bucket/name.parquet")
     if Address(url).is_hdfs:
-        return _hdfs_file_of(url, shown)
+        return hdfs_file_of(url, shown)
     scheme, place, path = _parts(url.strip())
     if scheme not in _OBJECT_STORES:
         return _file_of(url.strip(), shown)
@@ -167,9 +130,9 @@ class _Object:
     def below(self, name: str) -> Target:
         return _Object(self._store, f"{self._key}/{name}", f"{self.shown}/{name}")
 
-    def filled(self) -> AbstractContextManager[Target]:
+    def filled(self, *, overwrite: bool) -> AbstractContextManager[Target]:
         # Object stores rename nothing.
-        return nullcontext(self)
+        return nullcontext(not_replaced(self, overwrite))
 
     def put(self, chunks: Iterator[bytes], *, overwrite: bool) -> None:
         first, size = list[bytes](), 0
@@ -273,9 +236,9 @@ class _File:
     def below(self, name: str) -> Target:
         return _File(self._filesystem, f"{self._path}/{name}", f"{self.shown}/{name}")
 
-    def filled(self) -> AbstractContextManager[Target]:
+    def filled(self, *, overwrite: bool) -> AbstractContextManager[Target]:
         # Some of these file systems rename no folder.
-        return nullcontext(self)
+        return nullcontext(not_replaced(self, overwrite))
 
     def put(self, chunks: Iterator[bytes], *, overwrite: bool) -> None:
         folder = self._path.rpartition("/")[0]
@@ -310,74 +273,3 @@ class _File:
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else type(error).__name__
             raise IoError(f"cannot write {self.shown}: {reason}; name another file") from None
-
-
-def _hdfs_file_of(url: str, shown: str) -> Target:
-    cluster, path = _hdfs.located(url)
-    if {"", ".", ".."}.intersection(path.split("/")[1:]):
-        raise InvalidArgument(f"{shown} names no file; write it like hdfs://namenode/path/name.csv")
-    return _HdfsFile(cluster, path)
-
-
-class _HdfsFile:
-    """A file of HDFS, which is written beside and gets its name when it is complete."""
-
-    def __init__(self, cluster: _hdfs.Cluster, path: str) -> None:
-        self._cluster = cluster
-        self._path = path
-        self.shown = cluster.root + path
-
-    def exists(self) -> bool:
-        with self._asking():
-            return self._cluster.info(self._path) is not None
-
-    def has_files(self) -> bool:
-        return self.exists()
-
-    def below(self, name: str) -> Target:
-        return _HdfsFile(self._cluster, f"{self._path}/{name}")
-
-    @contextmanager
-    def filled(self) -> Iterator[Target]:
-        with self._asking(), self._beside() as beside:
-            self._cluster.make_folder(beside)
-            yield _HdfsFile(self._cluster, beside)
-            self._cluster.rename(beside, self._path, overwrite=False)
-
-    def put(self, chunks: Iterator[bytes], *, overwrite: bool) -> None:
-        with self._asking(), self._beside() as beside:
-            self._cluster.make_folder(self._path.rpartition("/")[0] or "/")
-            writer = self._cluster.writer(beside)
-            try:
-                for chunk in chunks:
-                    writer.write(chunk)
-            except BaseException:
-                writer.abandon()
-                raise
-            writer.close()
-            self._cluster.rename(beside, self._path, overwrite=overwrite)
-
-    def remove(self) -> None:
-        with self._asking():
-            self._cluster.remove(self._path)
-
-    @contextmanager
-    def _beside(self) -> Iterator[str]:
-        """A path that nobody else has, which is gone after an exception."""
-        path = f"{self._path.rpartition('/')[0]}/.idmatch-{secrets.token_hex(8)}.tmp"
-        try:
-            yield path
-        except BaseException:
-            with suppress(_hdfs.Refused):
-                self._cluster.remove(path)
-            raise
-
-    @contextmanager
-    def _asking(self) -> Iterator[None]:
-        try:
-            yield
-        except FileExistsError:
-            raise exists(self.shown) from None
-        except (_hdfs.Refused, FileNotFoundError) as error:
-            reason = "a folder of its path is gone" if isinstance(error, OSError) else error
-            raise IoError(f"cannot write {self.shown}: {reason}") from None

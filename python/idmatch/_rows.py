@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from html import escape
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from . import _core, _outputs
+from . import _core, _hive_outputs, _outputs
+from ._address import Address
 from ._aligned import aligned
 from ._errors import InvalidArgument
 from ._formats import format_of
@@ -25,6 +27,7 @@ else:
     pl = LazyModule("polars")
 
 _SHOWN_ROWS = 10
+NO_FILES_OF_HIVE = "Hive names and cuts the files of a table; leave formats and cuts out"
 
 
 class Rows:
@@ -61,6 +64,7 @@ class Rows:
         overwrite: bool = False,
         partition_by: str | None = None,
         max_rows_per_file: int | None = None,
+        partition: Mapping[str, str] | None = None,
     ) -> None:
         """Writes the rows to a file, which appears only when it is whole, or to a FIFO.
 
@@ -80,12 +84,24 @@ class Rows:
         in UTC, and stays: "seen_at_day=2026-11-03". Rows wait in a temporary file meanwhile. In an
         object store the files appear one by one, each whole, and "_SUCCESS" is the last.
 
+        "hive://HOST/DATABASE/TABLE" adds the rows as a `partition` of a table of Parquet: its
+        columns and their values, in the order of the table. A partition that exists, and a table
+        without partitions, are replaced only with `overwrite`. Times are in UTC there.
+
         Raises IoError when the file cannot be written, MissingExtra where the package for object
         stores is not installed, InvalidArgument for a name that tells no format, for what is no
         regular file or is inside a store, and for columns that the format cannot hold, such as
         lists in CSV.
         """
         name = os.fspath(path)
+        if Address(name).is_hive:
+            if format or partition_by or max_rows_per_file:
+                raise InvalidArgument(NO_FILES_OF_HIVE)
+            with self._progress.shown(self._totals):
+                _hive_outputs.write(self, name, partition or {}, overwrite=overwrite)
+            return
+        if partition:
+            raise InvalidArgument("partition is for hive://HOST/DATABASE/TABLE; use partition_by")
         if partition_by is not None or max_rows_per_file is not None:
             self._write_folder(name, format, partition_by, max_rows_per_file)
             return

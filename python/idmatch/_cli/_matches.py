@@ -5,11 +5,12 @@ import sys
 import time
 from contextlib import redirect_stdout
 
-from idmatch import _formats, _outputs
+from idmatch import _formats, _hive_outputs, _outputs
+from idmatch._address import Address
 from idmatch._errors import InvalidArgument
 from idmatch._hops import side_of
 from idmatch._match import MatchResult
-from idmatch._rows import Rows
+from idmatch._rows import NO_FILES_OF_HIVE, Rows
 from idmatch._timings import timings_of
 
 from ._inputs import add_csv, add_hive, csv_of, input_files, size, sources_of
@@ -165,7 +166,22 @@ def _add_output(command: argparse.ArgumentParser, what: str, required: bool = Fa
         type=size,
         help="make OUT a folder, of files with at most N rows",
     )
+    command.add_argument(
+        "--partition",
+        metavar="COL=VALUE",
+        type=_partition,
+        action="append",
+        default=[],
+        help="of OUT hive://HOST:10000/DATABASE/TABLE: where the rows go; repeated for each column",
+    )
     command.add_argument("--overwrite", action="store_true", help="replace files that exist")
+
+
+def _partition(text: str) -> tuple[str, str]:
+    name, is_there, value = text.partition("=")
+    if not is_there or not name:
+        raise argparse.ArgumentTypeError(f"{text!r} is not COLUMN=VALUE")
+    return name, value
 
 
 def _carry(text: str | None) -> list[str] | str:
@@ -187,8 +203,14 @@ def _check_outputs(options: argparse.Namespace, unmatched: str | None, inputs: l
             raise InvalidArgument("--partition-by and --max-rows-per-file cut OUT; name it with -o")
         if options.overwrite:
             raise InvalidArgument("a folder is not overwritten; name one that does not exist")
+    if options.partition and not Address(output or "").is_hive:
+        raise InvalidArgument("--partition is for -o hive://HOST:10000/DATABASE/TABLE")
     for path in (output, unmatched):
-        if path:
+        if path and Address(path).is_hive:
+            if path == unmatched or options.format or _is_folder(options):
+                raise InvalidArgument(NO_FILES_OF_HIVE)
+            _hive_outputs.check(path, dict(options.partition), overwrite=options.overwrite)
+        elif path:
             is_folder = path == output and _is_folder(options)
             _formats.format_of(path, "parquet" if is_folder else _format(path, options))
             _outputs.check(path, overwrite=options.overwrite, inputs=inputs, is_folder=is_folder)
@@ -215,7 +237,12 @@ def _write_output(rows: Rows, options: argparse.Namespace) -> None:
             max_rows_per_file=options.max_rows_per_file,
         )
     else:
-        rows.write(options.output, format=options.format, overwrite=options.overwrite)
+        rows.write(
+            options.output,
+            format=options.format,
+            overwrite=options.overwrite,
+            partition=dict(options.partition),
+        )
 
 
 def _figures(result: MatchResult, seconds: float) -> dict[str, int | float]:

@@ -6,8 +6,8 @@ files are, and `_values.py` turns rows into Arrow. Must not know what rows are f
 
 from ._place import Place, literal, place_of, quoted
 from ._server import Refused, Server
-from ._tables import Folder, Table, Unfit, clause, folders, partitions, table_of
-from ._values import Column, schema_of
+from ._tables import Folder, Table, Unfit, clause, folder_name, folders, location_of, table_of
+from ._values import Column, file_type_of, schema_of
 
 __all__ = [
     "Column",
@@ -18,9 +18,11 @@ __all__ = [
     "Table",
     "Unfit",
     "clause",
+    "file_type_of",
+    "folder_name",
     "folders",
     "literal",
-    "partitions",
+    "location_of",
     "place_of",
     "quoted",
     "schema_of",

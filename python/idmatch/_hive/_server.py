@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from idmatch._errors import SourceError
+from idmatch._errors import Error, IoError, SourceError
 from idmatch._lazy import LazyModule
 
 from ._place import Place, quoted
@@ -55,9 +55,13 @@ class Refused(Exception):
 class Server:
     """A session, which ends with the block."""
 
-    def __init__(self, place: Place) -> None:
-        """Connects and logs in. Raises SourceError, also where there is no such database."""
+    def __init__(self, place: Place, *, writes: bool = False) -> None:
+        """Connects and logs in. Raises SourceError, also where there is no such database; with
+        `writes` it raises IoError in place of SourceError, here and below.
+        """
         self._place = place
+        self._broken: type[Error] = IoError if writes else SourceError
+        self._cannot = f"cannot {'write' if writes else 'read'} {place.shown}"
         # They log statements, passwords and stacks.
         for name in ("impala", "thrift"):
             logger = logging.getLogger(name)
@@ -66,7 +70,7 @@ class Server:
         try:
             self._open()
         except Refused as error:
-            raise SourceError(f"cannot read {place.shown}: {error}; check the address") from None
+            raise self._broken(f"{self._cannot}: {error}; check the address") from None
 
     def _open(self) -> None:
         with self._talking():
@@ -95,7 +99,7 @@ class Server:
         traceback: TracebackType | None,
     ) -> None:
         # The server cancels what still runs. After a broken connection there is nobody to tell.
-        if not isinstance(error, SourceError):
+        if not isinstance(error, self._broken):
             with suppress(Exception):
                 self._cursor.close()
         self._cursor._closed = True
@@ -162,7 +166,7 @@ class Server:
         except (error.HiveServer2Error, error.OperationalError, error.RPCError) as said:
             raise Refused(_shown(str(said))) from None
         except (OSError, EOFError, TTransport.TTransportException) as broken:
-            raise SourceError(f"cannot read {self._place.shown}: {self._reason(broken)}") from None
+            raise self._broken(f"{self._cannot}: {self._reason(broken)}") from None
 
     def _reason(self, broken: Exception) -> str:
         inner: Exception = getattr(broken, "inner", None) or broken

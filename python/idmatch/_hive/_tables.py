@@ -5,6 +5,7 @@ Invariant: `folders` gives places only where the files in them are all of the ta
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -19,6 +20,8 @@ _FORMATS = {
 }
 _WITH_FILES = ("MANAGED_TABLE", "EXTERNAL_TABLE")
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+# What Hive writes as %XX in names of folders.
+_ESCAPED = re.compile(r"""[\x01-\x1f"#%'*/:=?\\\x7f{\[\]^]""")
 _COLUMNS, _PARTITION, _DETAILS = "columns", "partition", "details"
 
 
@@ -98,6 +101,22 @@ def partitions(server: Server, place: Place) -> list[dict[str, str]]:
         }
         for row in found
     ]
+
+
+def location_of(server: Server, place: Place, values: Mapping[str, str]) -> str | None:
+    """The address of a partition's folder; None where there is no such partition."""
+    if dict(values) not in partitions(server, place):
+        return None
+    return _described(server, place, values).location
+
+
+def folder_name(values: Mapping[str, str]) -> str:
+    """The folder of a partition below that of its table, as Hive names it."""
+    return "/".join(f"{_escaped(key)}={_escaped(value)}" for key, value in values.items())
+
+
+def _escaped(text: str) -> str:
+    return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", text)
 
 
 def clause(values: Mapping[str, str]) -> str:

@@ -40,7 +40,7 @@ class Column(NamedTuple):
     @property
     def is_nested(self) -> bool:
         """Whether its values have values, which come as JSON over the connection."""
-        return self.type.startswith(("ARRAY", "MAP", "STRUCT", "UNIONTYPE"))
+        return self.type.upper().startswith(("ARRAY", "MAP", "STRUCT", "UNIONTYPE"))
 
 
 class Bits(Protocol):
@@ -72,6 +72,15 @@ def type_of(column: Column) -> pa.DataType:
         precision, scale = column.type[len("DECIMAL(") : -1].split(",")
         return pa.decimal128(int(precision), int(scale))
     return _TYPES.get(column.type, pa.string())
+
+
+def file_type_of(column: Column) -> pa.DataType | None:
+    """The type of a table's column in a Parquet file that Hive reads; None where it has parts."""
+    if column.is_nested:
+        return None
+    if column.type == "float":
+        return pa.float32()
+    return type_of(Column(column.name, column.type.upper()))
 
 
 def schema_of(columns: Sequence[Column]) -> pa.Schema:

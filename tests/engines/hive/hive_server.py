@@ -6,7 +6,9 @@ Test modules name it in `pytest_plugins`. Tables are made and looked at by impyl
 import re
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
+import fsspec
 import pytest
 from idmatch._lab import Hdfs, Hive
 from impala.dbapi import connect
@@ -51,16 +53,30 @@ class Database:
 
     def staged(self) -> list[str]:
         """What is left where results are unloaded to."""
-        folder = self.hdfs.web_address(self.hdfs.active or 1)
-        return [name for name in _names(folder, "/tmp") if "idmatch" in name]
+        return [name for name in self._files.ls("/tmp", detail=False) if "idmatch" in name]
 
+    def files(self, table: str) -> list[str]:
+        """The files of a table, hidden ones too."""
+        folder = self._folder(table)
+        return list(self._files.find(folder)) if self._files.exists(folder) else []
 
-def _names(web: str, path: str) -> list[str]:
-    import fsspec
+    def hidden(self, table: str) -> list[str]:
+        """What is beside its partitions that no query reads."""
+        return [name for name in self.files(table) if "/." in name]
 
-    host, port = web.removeprefix("webhdfs://").split(":")
-    files = fsspec.filesystem("webhdfs", host=host, port=int(port), user="root")
-    return [str(name) for name in files.ls(path, detail=False)]
+    def put(self, name: str, data: bytes) -> None:
+        """Makes a file below a table."""
+        with self._files.open(self._folder(name), "wb") as file:
+            file.write(data)
+
+    def _folder(self, name: str) -> str:
+        return f"/hive/external/{self.name}.db/{name}"
+
+    @property
+    def _files(self) -> Any:
+        """The cluster as fsspec shows it, without idmatch."""
+        host, port = self.hdfs.web_address(1).removeprefix("webhdfs://").split(":")
+        return fsspec.filesystem("webhdfs", host=host, port=int(port), user="root")
 
 
 @pytest.fixture(scope="session")

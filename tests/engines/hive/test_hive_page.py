@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pyarrow.csv
 from hive_server import Database
 
 pytest_plugins = ["hive_server"]
@@ -23,7 +22,9 @@ def test_the_page_runs(database: Database, tmp_path: Path) -> None:
         "CREATE TABLE donors (cookie STRING, city STRING, amount INT) STORED AS ORC",
         "INSERT INTO donors VALUES ('c1', 'Rome', 1), ('c1', 'Rome', 2), ('c3', 'Oslo', 3)",
     )
-    found = _BLOCK.findall(PAGE.read_text(encoding="utf-8"))
+    page = PAGE.read_text(encoding="utf-8")
+    database.run(*re.findall(r"^```sql\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
+    found = _BLOCK.findall(page)
     assert [language for language, _ in found] == ["python", "bash"]
     command = tmp_path / "bin" / "idmatch"
     command.parent.mkdir()
@@ -43,5 +44,5 @@ def test_the_page_runs(database: Database, tmp_path: Path) -> None:
         assert ran.returncode == 0, ran.stderr
         printed += ran.stdout
     assert "format='parquet'" in printed
-    rows = pyarrow.csv.read_csv(tmp_path / "donors.csv").to_pylist()
-    assert [(row["id"], row["partner_id"], row["city"]) for row in rows] == [("c1", "u1", "Rome")]
+    rows = database.ask("SELECT id, partner_id, city, CAST(day AS STRING) FROM found")
+    assert rows == [("c1", "u1", "Rome", f"2026-11-{day}") for day in (27, 28)]

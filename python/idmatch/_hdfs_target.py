@@ -1,0 +1,102 @@
+"""Outputs on HDFS: each is written beside its place, and gets its name when it is complete.
+
+Must not know where the bytes come from.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from ._errors import InvalidArgument, IoError
+from ._lazy import LazyModule
+from ._target import Target, exists
+
+if TYPE_CHECKING:
+    from . import _hdfs
+else:
+    _hdfs = LazyModule("idmatch._hdfs")
+
+
+def hdfs_file_of(url: str, shown: str) -> Target:
+    """The place of an address. Needs no network. Raises InvalidArgument and MissingExtra."""
+    cluster, path = _hdfs.located(url)
+    if {"", ".", ".."}.intersection(path.split("/")[1:]):
+        raise InvalidArgument(f"{shown} names no file; write it like hdfs://namenode/path/name.csv")
+    return _HdfsFile(cluster, path)
+
+
+class _HdfsFile:
+    """A file of HDFS, which is written beside and gets its name when it is complete."""
+
+    def __init__(self, cluster: _hdfs.Cluster, path: str) -> None:
+        self._cluster = cluster
+        self._path = path
+        self.shown = cluster.root + path
+
+    def exists(self) -> bool:
+        with self._asking():
+            return self._cluster.info(self._path) is not None
+
+    def has_files(self) -> bool:
+        return self.exists()
+
+    def below(self, name: str) -> Target:
+        return _HdfsFile(self._cluster, f"{self._path}/{name}")
+
+    @contextmanager
+    def filled(self, *, overwrite: bool) -> Iterator[Target]:
+        with self._asking(), self._beside() as beside:
+            self._cluster.make_folder(beside)
+            yield _HdfsFile(self._cluster, beside)
+            before = f"{beside}.before"
+            if overwrite and self._cluster.info(self._path) is not None:
+                self._cluster.rename(self._path, before, overwrite=False)
+            try:
+                self._cluster.rename(beside, self._path, overwrite=False)
+            except BaseException:
+                if overwrite:
+                    self._cluster.rename(before, self._path, overwrite=False)
+                raise
+            if overwrite:
+                self._cluster.remove(before)
+
+    def put(self, chunks: Iterator[bytes], *, overwrite: bool) -> None:
+        with self._asking(), self._beside() as beside:
+            self._cluster.make_folder(self._path.rpartition("/")[0] or "/")
+            writer = self._cluster.writer(beside)
+            try:
+                for chunk in chunks:
+                    writer.write(chunk)
+            except BaseException:
+                writer.abandon()
+                raise
+            writer.close()
+            self._cluster.rename(beside, self._path, overwrite=overwrite)
+
+    def remove(self) -> None:
+        with self._asking():
+            self._cluster.remove(self._path)
+
+    @contextmanager
+    def _beside(self) -> Iterator[str]:
+        """A path that nobody else has, which is gone after an exception."""
+        path = f"{self._path.rpartition('/')[0]}/.idmatch-{secrets.token_hex(8)}.tmp"
+        try:
+            yield path
+        except BaseException:
+            with suppress(_hdfs.Refused):
+                self._cluster.remove(path)
+            raise
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        try:
+            yield
+        except FileExistsError:
+            raise exists(self.shown) from None
+        except (_hdfs.Refused, FileNotFoundError) as error:
+            reason = "a folder of its path is gone" if isinstance(error, OSError) else error
+            raise IoError(f"cannot write {self.shown}: {reason}") from None

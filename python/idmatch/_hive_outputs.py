@@ -1,0 +1,185 @@
+"""Results as partitions of Hive's tables: files in the place of a partition, then the partition.
+
+Invariants: a partition that others see is whole. After an exception nothing is left; a killed
+process may leave a folder that is no partition.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote
+
+from . import _remote_outputs
+from ._address import Address
+from ._errors import InvalidArgument, IoError, UnknownOutcome
+from ._lazy import LazyModule
+from ._remote_targets import target_of
+from ._target import exists
+from ._types import ArrowStream
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from . import _hive
+else:
+    pa = LazyModule("pyarrow")
+    pq = LazyModule("pyarrow.parquet")
+    _hive = LazyModule("idmatch._hive")
+
+_FILE = "000000_0"
+
+
+class _Target(NamedTuple):
+    """A partition, or a table without partitions."""
+
+    url: str
+    """Of its folder, as `target_of` takes it."""
+    is_there: bool
+    columns: Mapping[str, _hive.Column]
+    """Those of its files."""
+
+
+def check(address: str, partition: Mapping[str, str], *, overwrite: bool) -> None:
+    """Finds what cannot be written, before the work.
+
+    Raises InvalidArgument for a table that takes no Parquet, for a partition that is none of its
+    kind, or that exists and may not be overwritten; IoError where a server refuses; MissingExtra.
+    """
+    place = _place_of(address)
+    with _writing(place) as server:
+        _target(server, place, partition, overwrite)
+
+
+def write(
+    rows: ArrowStream, address: str, partition: Mapping[str, str], *, overwrite: bool
+) -> None:
+    """Adds rows as a partition, or replaces one. No connection is open while rows are written.
+
+    Raises what `check` raises, InvalidArgument for columns that the table does not have, and
+    UnknownOutcome where the connection breaks while the partition is added.
+    """
+    place = _place_of(address)
+    with _writing(place) as server:
+        target = _target(server, place, partition, overwrite)
+    # Also where a process was killed before it added the partition.
+    replaces = overwrite and target_of(target.url).has_files()
+    with _remote_outputs.new_folder(target.url, overwrite=replaces) as folder:
+        count = _write_parquet(rows, os.path.join(folder, _FILE), target.columns, place)
+    clause = f" {_hive.clause(partition)}" if partition else ""
+    try:
+        with _writing(place) as server:
+            if not target.is_there:
+                server.run(f"ALTER TABLE {place.quoted} ADD{clause}")
+            # Hive may answer a count from what it noted of the files before.
+            with suppress(_hive.Refused):
+                noted = f"UPDATE STATISTICS SET ('numRows'='{count}')"
+                server.run(f"ALTER TABLE {place.quoted}{clause} {noted}")
+    except BaseException as error:
+        if not target.is_there:
+            if _may_have(place, partition):
+                raise UnknownOutcome(
+                    f"{place.shown} may have the partition: {error}; look, and repeat with "
+                    "--overwrite (in Python overwrite=True)"
+                ) from None
+            with suppress(IoError):
+                target_of(target.url).remove()
+        raise
+
+
+def _may_have(place: _hive.Place, partition: Mapping[str, str]) -> bool:
+    """Whether a table has a partition, or nobody tells."""
+    try:
+        with _writing(place) as server:
+            return _hive.location_of(server, place, partition) is not None
+    except IoError:
+        return True
+
+
+def _place_of(address: str) -> _hive.Place:
+    place = _hive.place_of(Address(address))
+    if place.table is None:
+        raise InvalidArgument(f"{place.shown} names no table; write hive://HOST/DATABASE/TABLE")
+    return place
+
+
+@contextmanager
+def _writing(place: _hive.Place) -> Iterator[_hive.Server]:
+    with _hive.Server(place, writes=True) as server:
+        try:
+            yield server
+        except _hive.Refused as error:
+            raise IoError(f"cannot write {place.shown}: {error}") from None
+
+
+def _target(
+    server: _hive.Server, place: _hive.Place, partition: Mapping[str, str], overwrite: bool
+) -> _Target:
+    table = _hive.table_of(server, place)
+    try:
+        if table.format != "parquet":
+            raise _hive.Unfit("it is stored as ORC, and results are Parquet")
+    except _hive.Unfit as error:
+        raise InvalidArgument(f"cannot write {place.shown}: {error}") from None
+    names = [column.name for column in table.partition_columns]
+    if list(partition) != names:
+        raise InvalidArgument(
+            f"{place.shown} has partitions by {', '.join(names) or 'no column'}; name a value of "
+            "each, in this order: --partition COLUMN=VALUE, in Python partition={...}"
+            if names
+            else f"{place.shown} has no partitions; leave the partition out"
+        )
+    location, is_there = table.location, True
+    if names:
+        known = _hive.location_of(server, place, partition)
+        location = known or f"{location}/{_hive.folder_name(partition)}"
+        is_there = known is not None
+    if is_there and not overwrite:
+        raise exists(f"{place.shown} {_hive.folder_name(partition)}".rstrip())
+    return _Target(_url_of(location), is_there, {each.name: each for each in table.columns})
+
+
+def _url_of(location: str) -> str:
+    """The address of a folder that Hadoop writes with all characters as they are."""
+    if Address(location).is_hdfs:
+        return location
+    scheme, _, path = location.partition(":")
+    return f"{scheme}://{quote(path.lstrip('/') if scheme != 'file' else '/' + path.lstrip('/'))}"
+
+
+def _write_parquet(
+    rows: ArrowStream, path: str, columns: Mapping[str, _hive.Column], place: _hive.Place
+) -> int:
+    """Writes rows as the table's columns of the same names, and counts them."""
+    reader = pa.RecordBatchReader.from_stream(rows)
+    fields = []
+    for name in reader.schema.names:
+        column = columns.get(name.lower())
+        kind = column and _hive.file_type_of(column)
+        if kind is None:
+            raise InvalidArgument(
+                f"{place.shown} has no column {name!r} that a result can have; its columns: "
+                f"{', '.join(columns)}"
+            )
+        fields.append(pa.field(name.lower(), kind))
+    schema, count = pa.schema(fields), 0
+    with pq.ParquetWriter(path, schema, compression="snappy") as writer:
+        for batch in reader:
+            arrays = []
+            for field, array in zip(schema, batch.columns, strict=True):
+                try:
+                    if isinstance(array.type, pa.TimestampType):
+                        # Hive's times have no zone: an instant becomes its time in UTC.
+                        array = array.cast(pa.timestamp(array.type.unit))
+                    arrays.append(array.cast(field.type))
+                except (pa.ArrowException, ValueError):
+                    raise InvalidArgument(
+                        f"a value of {field.name!r} ({array.type}) does not fit its column of "
+                        f"{place.shown} ({columns[field.name].type}); carry it as another one"
+                    ) from None
+            writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
+            count += batch.num_rows
+    return count
