@@ -58,7 +58,7 @@ class Table(NamedTuple):
         """The format of its files. Raises Unfit where they are not its rows."""
         kind = self.details.get("table type", "")
         if kind not in _WITH_FILES:
-            raise Unfit(f"it is no table with files, but a {kind or 'table of another kind'}")
+            raise Unfit(f"it is a {kind}" if kind else "the server does not say what it is")
         if self.details.get("transactional", "").lower() == "true":
             raise Unfit("it is transactional: its files also have rows that were deleted")
         if "storage_handler" in self.details:

@@ -159,6 +159,7 @@ class HiveResult:
             return None, why
         try:
             folder = self._staging(server)
+            self._check_removal(server, folder)
             afterwards.callback(self._remove, folder)
             server.run(
                 f"INSERT OVERWRITE DIRECTORY {_hive.literal(folder)} STORED AS PARQUET {query}"
@@ -176,14 +177,24 @@ class HiveResult:
         """A new folder's address. Raises Refused where this process cannot read it."""
         base = self._place.staging
         if base is None:
-            ((said,),) = server.ask("SET fs.defaultFS")
-            base = said.partition("=")[2].rstrip("/") + "/tmp"
+            # Hive answers NAME=VALUE, and others in two columns.
+            (said,) = server.ask("SET fs.defaultFS")
+            base = said[-1].removeprefix("fs.defaultFS=").rstrip("/") + "/tmp"
+            if ":" not in base:
+                raise _hive.Refused("the server does not name its file system; name ?staging=")
         try:
             if not is_folder(base):
                 raise _hive.Refused(f"there is no folder {base}")
         except Error as error:
             raise _hive.Refused(str(error)) from None
         return f"{base.rstrip('/')}/idmatch-{secrets.token_hex(8)}"
+
+    def _check_removal(self, server: _hive.Server, folder: str) -> None:
+        """Raises Refused where a server cannot remove what it would make."""
+        try:
+            server.run(_removal(folder))
+        except _hive.Refused:
+            raise _hive.Refused("the server runs no dfs, which removes what is unloaded") from None
 
     def _rows(self, server: _hive.Server, query: str) -> Spool:
         batches = server.batches(query)
@@ -208,9 +219,14 @@ class HiveResult:
         """Removes what was unloaded, also by an unload that was cancelled."""
         try:
             with _hive.Server(self._place) as server:
-                server.run(f"dfs -rm -r -f -skipTrash {folder}")
+                server.run(_removal(folder))
         except (_hive.Refused, SourceError) as error:
             warnings.warn(f"{folder} may be left: {error}; remove it", stacklevel=2)
+
+
+def _removal(folder: str) -> str:
+    """The statement that removes a folder, which may be missing."""
+    return f"dfs -rm -r -f -skipTrash {folder}"
 
 
 def _kept(name: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Spool:
