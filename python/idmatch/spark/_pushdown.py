@@ -40,7 +40,10 @@ class PushingReader(Reader):
         if not isinstance(value, datetime) or value.tzinfo is None:
             return False
         # The first milliseconds that are not before the value, and that are after it.
-        at, after = to_millis(value), to_millis(value + _MICROSECOND)
+        try:
+            at, after = to_millis(value), to_millis(value + _MICROSECOND)
+        except OverflowError:
+            return False
         match filter:
             case EqualTo():
                 self._narrow(at, after)

@@ -9,6 +9,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from idmatch._errors import Busy
 from idmatch._given import wanted_of
 from idmatch._places import opened, opened_here, place_of
 from idmatch._rejects import MaxRejects
@@ -95,7 +96,14 @@ class Writer(DataSourceArrowWriter):
             self._most.check(rejected, rows)
         with opened_here(self._place, self._wait) as store:
             session = store.resume(self._session)
-            session.commit(parts=[receipt.part for receipt in receipts if receipt.part])
+            try:
+                session.commit(parts=[receipt.part for receipt in receipts if receipt.part])
+            except Busy as error:
+                # Spark aborts the write: there is no session to commit later.
+                raise Busy(
+                    "another process writes this store; nothing was written: write again, where it "
+                    "takes long with a longer option wait"
+                ) from error
         if rejected:
             logging.getLogger("idmatch").warning(
                 "%s of %s rows were rejected; files on the workers say which, and why",

@@ -72,6 +72,9 @@ def test_a_window(read: Read) -> None:
     assert rows_of(read(since=until.isoformat(), until=since.isoformat())) == []
 
 
+LAST = "timestamp '9999-12-31 23:59:59.999999 UTC'"
+
+
 @pytest.mark.parametrize("pushdown", ["true", "false"])
 def test_filters(read: Read, pushdown: str) -> None:
     """Spark's filters give the same rows, whoever evaluates them."""
@@ -88,6 +91,7 @@ def test_filters(read: Read, pushdown: str) -> None:
         "up to": (seen_at <= at, (None, at + one_ms)),
         "from between": (seen_at >= half, (at + one_ms, None)),
         "up to between": (seen_at <= half, (None, at + one_ms)),
+        "up to the last": (seen_at <= F.expr(LAST), (None, None)),
         "both": (
             (seen_at >= at) & (seen_at < at + timedelta(days=9)),
             (at, at + timedelta(days=9)),
