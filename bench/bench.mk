@@ -16,6 +16,7 @@
 #   make bench-stops                how soon long operations end after Ctrl-C: an hour, about 12 GB of disk
 #   make bench-spark                matches of Spark beside its own join: minutes; SPARK_ARGS="--rows 400M --population 10M": hours
 #   make bench-dask                 matches of Dask beside the command line and its own merge: minutes; DASK_ARGS=--servers: on Cassandra
+#   make bench-far-reads            matches of files on HDFS and of tables of Hive beside a local file: minutes; FAR_ARGS="--population 10M"
 #   make bench-pair PAIR_ARGS="--base REV"    two commits, in turn; --help tells more
 
 BENCH_VENV    ?= bench/.venv
@@ -31,6 +32,7 @@ WAITS_ARGS    ?=
 STOPS_ARGS    ?=
 SPARK_ARGS    ?=
 DASK_ARGS     ?=
+FAR_ARGS      ?=
 CQL_ARGS      ?=
 FAULTS_ARGS   ?=
 FAULTS_RESULTS ?= /var/tmp/idmatch-bench/results-cql-faults-2M.json
@@ -47,7 +49,7 @@ PEER_RESULTS  ?= /var/tmp/idmatch-bench/results-live-peers.json
 REPORT = cd bench && $(abspath $(BENCH_PYTHON)) -m report
 
 .PHONY: bench bench-live bench-env bench-rocksdb bench-report bench-live-peers bench-live-peers-env bench-live-report \
-	bench-cql bench-cql-env bench-cql-report bench-cql-faults bench-cql-faults-report bench-pair bench-dask bench-spark bench-stops bench-waits
+	bench-cql bench-cql-env bench-cql-report bench-cql-faults bench-cql-faults-report bench-pair bench-dask bench-far-reads bench-spark bench-stops bench-waits
 
 bench: bench-env bench-rocksdb
 	$(BENCH_PYTHON) bench/run.py $(BENCH_ARGS)
@@ -111,6 +113,10 @@ bench-cql-faults-report:
 # Two commits in turn; --base names the one to compare with, such as --base main --rows 1M.
 bench-pair: $(BENCH_VENV)/installed
 	$(BENCH_PYTHON) bench/pair.py $(PAIR_ARGS)
+
+bench-far-reads: bench-env
+	$(BENCH_PYTHON) -m pip install --quiet '.[hdfs,hive,lab]'
+	$(BENCH_PYTHON) bench/far_reads.py $(FAR_ARGS)
 
 bench-dask: $(DASK_VENV)/installed
 	$(DASK_VENV)/bin/python -m pip install --quiet --force-reinstall --no-deps .

@@ -47,7 +47,9 @@ def say_read(
 
 def detected_as_json(detected: Sequence[Detected]) -> list[dict[str, object]]:
     """How sources were read, for a JSON document."""
-    return [one._asdict() for one in detected]
+    documents = [one._asdict() for one in detected]
+    # Only Hive has reasons.
+    return [{k: v for k, v in each.items() if k != "why" or v is not None} for each in documents]
 
 
 def _format(detected: Detected) -> str:
