@@ -2,7 +2,7 @@
 #
 #   make demo         builds everything; loads, matches and looks up sample data
 #   make test         all checks and all tests, in their short forms
-#   make test-engines the tests with Spark, HDFS and Hive, with servers of their own
+#   make test-engines the tests with Spark, HDFS, Hive and S3, with servers of their own
 #   make test-long    the long forms: cases of a million rows, faults on three nodes; an hour
 #   make check        the checks alone: structure, formats, lints, types
 #   make hooks        a git hook that checks commit subjects
@@ -31,7 +31,7 @@ export IDMATCH_SEED ?= $(shell printf '%d' 0x$(COMMIT))
 export IDMATCH_TEST_WAYS ?= $(word $(shell expr $(IDMATCH_SEED) % 4 + 1),reversed repeated upserted mixed)
 
 .PHONY: demo test test-long check build clean hooks java \
-	test-rust test-python test-cql test-engines test-spark test-hdfs test-hive \
+	test-rust test-python test-cql test-engines test-spark test-hdfs test-hive test-s3 \
 	check-structure check-rust check-python check-docs
 
 demo: build
@@ -64,7 +64,7 @@ test-python: $(VENV)/built-for-tests
 test-cql: $(VENV)/built-for-tests java
 	$(WITH_LAB) --meanwhile "$(RUST_TESTS) --no-run" -- $(RUST_TESTS) --test cql
 
-test-engines: test-spark test-hdfs test-hive
+test-engines: test-spark test-hdfs test-hive test-s3
 
 # Spark's pins differ from those of the other tests; the binding is the same.
 test-spark: $(VENV)/built-for-tests $(VENV)-spark/tools java
@@ -80,6 +80,14 @@ test-hdfs: $(VENV)/built-for-tests java
 
 test-hive: $(VENV)/built-for-tests java
 	$(BIN)/pytest --quiet tests/engines/hive
+
+# A real S3 server, which is built from its sources.
+test-s3: $(VENV)/built-for-tests $(BIN)/versitygw
+	IDMATCH_TEST_VERSITYGW=$(abspath $(BIN)/versitygw) $(BIN)/pytest --quiet tests/test_object_stores.py
+
+$(BIN)/versitygw: $(VENV)/tools
+	@command -v go > /dev/null || { echo "test-s3 builds versitygw with Go 1.25 or newer; install Go" >&2; exit 1; }
+	GOBIN=$(abspath $(BIN)) GOFLAGS=-modcacherw go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
 
 test-long: export IDMATCH_TEST_WAYS := all
 test-long: $(VENV)/built-for-tests java

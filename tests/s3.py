@@ -3,11 +3,14 @@
 import http.client
 import os
 import re
+import socket
 import subprocess
 import sys
+import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -172,9 +175,15 @@ class S3:
 
 @contextmanager
 def served() -> Iterator[S3]:
-    """A server with an empty bucket: moto, or the one at the address in IDMATCH_TEST_S3."""
+    """A server with an empty bucket: moto, the one at the address in IDMATCH_TEST_S3, or versitygw,
+    where IDMATCH_TEST_VERSITYGW names the program.
+    """
     if url := os.environ.get("IDMATCH_TEST_S3"):
         with _behind_proxy(url) as s3:
+            yield s3
+        return
+    if program := os.environ.get("IDMATCH_TEST_VERSITYGW"):
+        with _versitygw(program) as url, _behind_proxy(url) as s3:
             yield s3
         return
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
@@ -190,6 +199,27 @@ def served() -> Iterator[S3]:
                 yield s3
         finally:
             process.kill()
+
+
+@contextmanager
+def _versitygw(program: str) -> Iterator[str]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        host, port = free.getsockname()
+    with tempfile.TemporaryDirectory() as folder:
+        keys = {"ROOT_ACCESS_KEY": KEY, "ROOT_SECRET_KEY": SECRET}
+        place = ["--port", f"{host}:{port}", "--region", "eu-central-1", "posix", folder]
+        process = subprocess.Popen(
+            [program, *place], env=os.environ | keys, stdout=subprocess.DEVNULL
+        )
+        try:
+            while process.poll() is None:
+                with suppress(OSError), socket.create_connection((host, port)):
+                    break
+                time.sleep(0.05)
+            yield f"http://{host}:{port}"
+        finally:
+            process.kill()
+            process.wait()
 
 
 @contextmanager
