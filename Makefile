@@ -79,7 +79,7 @@ test-hdfs: $(VENV)/built-for-tests java
 	$(BIN)/pytest --quiet tests/engines/hdfs
 
 test-hive: $(VENV)/built-for-tests java
-	$(BIN)/pytest --quiet tests/engines/hive
+	$(WITH_LAB) --network 127.73.74 -- $(BIN)/pytest --quiet tests/engines/hive
 
 # A real S3 server, which is built from its sources.
 test-s3: $(VENV)/built-for-tests $(BIN)/versitygw

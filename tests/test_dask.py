@@ -298,3 +298,27 @@ def test_each_task_asks_for_parts_of_its_own(address: str) -> None:
                 for one in dask.compute(*found.to_delayed())
             ]
     assert sum(map(len, parts)) == len(set().union(*parts)) > 10
+
+
+@pytest.mark.usefixtures("scheduler")
+def test_sources_are_frames(tmp_path: Path) -> None:
+    """Files are partitions, read in the columns that are asked for; what is no file is held."""
+    first = pd.DataFrame({"id": ["a", None], "n": [2**60 + 1, 2], "day": [NOON, NOON]})
+    second = first.assign(id=["ä", "b"])
+    first.to_parquet(tmp_path / "1.parquet")
+    second.to_parquet(tmp_path / "2.parquet")
+    frame = idmatch.dask.read_source(tmp_path / "*.parquet")
+    assert frame.npartitions == 2
+    assert str(frame.dtypes["id"]) == "string"
+    both = pd.concat([first, second])
+    assert frame["n"].compute().tolist() == both["n"].tolist()
+    assert frame["id"].compute().fillna("").tolist() == both["id"].fillna("").tolist()
+    held = idmatch.dask.read_source(pa.Table.from_pandas(first), columns=["n", "id"])
+    assert held.compute()["n"].tolist() == first["n"].tolist()
+    mixed = idmatch.dask.read_source([tmp_path / "1.parquet", pa.Table.from_pandas(second)])
+    assert sorted(mixed["n"].compute()) == sorted(both["n"])
+    with pytest.raises(idmatch.SourceError):
+        idmatch.dask.read_source(tmp_path / "none.parquet")
+    second.assign(n="text").to_parquet(tmp_path / "2.parquet")
+    with pytest.raises((idmatch.SourceError, pa.ArrowInvalid)):
+        frame["n"].compute()

@@ -35,7 +35,12 @@ class NativeCluster:
     def __init__(self, place: str, port: int | None) -> None:
         """Asks nobody. Raises InvalidArgument where no configuration names a namenode."""
         self.root = f"hdfs://{place}"
+        self._made_of = (place, port)
         self._client = _client(place, port)
+
+    def __reduce__(self) -> tuple[type[NativeCluster], tuple[str, int | None]]:
+        # A worker connects itself, by its own configuration.
+        return NativeCluster, self._made_of
 
     def info(self, path: str) -> Entry | None:
         """See `Cluster`."""

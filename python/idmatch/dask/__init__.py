@@ -27,5 +27,6 @@ except ImportError as error:
 from ._load import Loaded, load
 from ._match import match
 from ._read import read
+from ._sources import read_source
 
-__all__ = ["Loaded", "load", "match", "read"]
+__all__ = ["Loaded", "load", "match", "read", "read_source"]

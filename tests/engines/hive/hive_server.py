@@ -57,8 +57,8 @@ class Database:
 
     def files(self, table: str) -> list[str]:
         """The files of a table, hidden ones too."""
-        folder = self._folder(table)
-        return list(self._files.find(folder)) if self._files.exists(folder) else []
+        path = self.folder(table)
+        return list(self._files.find(path)) if self._files.exists(path) else []
 
     def hidden(self, table: str) -> list[str]:
         """What is beside its partitions that no query reads."""
@@ -66,10 +66,11 @@ class Database:
 
     def put(self, name: str, data: bytes) -> None:
         """Makes a file below a table."""
-        with self._files.open(self._folder(name), "wb") as file:
+        with self._files.open(self.folder(name), "wb") as file:
             file.write(data)
 
-    def _folder(self, name: str) -> str:
+    def folder(self, name: str) -> str:
+        """The path of a table's folder."""
         return f"/hive/external/{self.name}.db/{name}"
 
     @property
