@@ -61,6 +61,8 @@ class Proxy:
         self.upstream = urlsplit(upstream)
         self.fault: Fault = _no_fault
         self.seen: list[Request] = []
+        self.answered: list[Request] = []
+        """Those that the server has answered."""
         proxy = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -97,6 +99,7 @@ class Proxy:
             got = upstream.getresponse()
             text = got.read()
             upstream.close()
+            self.answered.append(request)
             if fault == "lost answer":
                 handler.close_connection = True
                 return
@@ -165,6 +168,7 @@ class S3:
         """Removes what is there, and the faults."""
         self.proxy.fault = _no_fault
         self.proxy.seen.clear()
+        self.proxy.answered.clear()
         for key in self.keys():
             self._client.delete_object(Bucket=BUCKET, Key=key)
         for one in self._client.list_multipart_uploads(Bucket=BUCKET).get("Uploads", []):
