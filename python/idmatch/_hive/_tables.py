@@ -35,8 +35,8 @@ class Folder(NamedTuple):
     location: str
     format: str
     """ "parquet" or "orc"."""
-    partition: Mapping[str, str]
-    """The values of the partition's columns; null is empty text."""
+    partition: Mapping[str, str | None]
+    """The values of the partition's columns."""
 
 
 class Table(NamedTuple):
@@ -87,7 +87,7 @@ def folders(server: Server, place: Place, table: Table) -> Iterator[Folder]:
         described = _described(server, place, values)
         if described.format != kind:
             raise Unfit(f"its partitions are of two formats, {kind} and {described.format}")
-        shown = {key: "" if value == _NULL_PARTITION else value for key, value in values.items()}
+        shown = {key: None if value == _NULL_PARTITION else value for key, value in values.items()}
         yield Folder(described.location, kind, shown)
 
 

@@ -26,8 +26,8 @@ class Declared:
     """ "parquet" or "orc"."""
     columns: Mapping[str, str]
     """The type of each column in HiveQL, by its name, in the order of the table."""
-    partition: Mapping[str, str]
-    """The columns that have one text in all rows; null is empty."""
+    partition: Mapping[str, str | None]
+    """The columns that have one text in all rows, or null."""
 
 
 def columns_of(
@@ -45,7 +45,7 @@ def columns_of(
     for at, (name, kind) in enumerate(declared.columns.items()):
         there = _named(schema, name, at)
         if there is None:
-            read, type_ = pc.scalar(pa.scalar(None, pa.string())), pa.string()  # type: ignore[arg-type]
+            read, type_ = _constant(None), pa.string()
         else:
             read, type_ = ds.field(there), schema.field(there).type
             if zone and types.is_timestamp(type_) and _is_int96(fragment, there):
@@ -57,8 +57,12 @@ def columns_of(
         expressions[name] = read
     for name, text in declared.partition.items():
         fields.append((name, pa.string()))
-        expressions[name] = pc.scalar(text)
+        expressions[name] = _constant(text)
     return pa.schema(fields), expressions
+
+
+def _constant(text: str | None) -> ds.Expression:
+    return pc.scalar(pa.scalar(text, pa.string()))  # type: ignore[arg-type]
 
 
 def _named(schema: pa.Schema, name: str, at: int) -> str | None:

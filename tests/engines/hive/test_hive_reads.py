@@ -72,16 +72,23 @@ def test_partitions(database: Database, empty: idmatch.Table, way: str) -> None:
         "ALTER TABLE seen ADD COLUMNS (late STRING) CASCADE",
         "INSERT INTO seen PARTITION (day='2026-11-22', src='n') VALUES ('p3', 'q3', 'l3')",
         "ALTER TABLE seen ADD PARTITION (day='2026-11-23', src='none')",
+        "INSERT INTO seen PARTITION (day, src) SELECT 'p4', 'q4', 'l4', CAST(NULL AS DATE), 'd'",
     )
     url = database.url("seen", via=way)
-    assert empty.load(url, columns={"id": "id", "partner_id": "src", "seen_at": "day"}).rows == 3
+    assert empty.load(url, columns={"id": "id", "partner_id": "src", "seen_at": "day"}).rows == 4
     assert stored(empty) == {
         ("p1", "a/b=c %d", at(20)),
         ("p2", 'é"x', at(21)),
         ("p3", "n", at(22)),
     }
-    result = empty.match(url, column="id", carry=["late"], how="left").to_arrow()
-    assert sorted(result["late"].to_pylist(), key=str) == [None, None, "l3"]
+    result = empty.match(url, column="id", carry=["late", "src", "day"], how="left").to_arrow()
+    carried = zip(*(result[name].to_pylist() for name in ("late", "src", "day")), strict=True)
+    assert {(late, src, day and str(day)) for late, src, day in carried} == {
+        (None, "a/b=c %d", "2026-11-20"),
+        (None, 'é"x', "2026-11-21"),
+        ("l3", "n", "2026-11-22"),
+        ("l4", "d", None),
+    }
 
 
 def test_decimals_and_others_come_out(database: Database, empty: idmatch.Table) -> None:
