@@ -75,7 +75,7 @@ def table_of(server: Server, place: Place) -> Table:
 
 
 def folders(server: Server, place: Place, table: Table) -> Iterator[Folder]:
-    """Where the rows of a table are. One question for each partition, some 20 ms.
+    """Where the rows of a table are. One question for each partition.
 
     Raises Unfit where its files are not its rows.
     """
