@@ -1,6 +1,9 @@
 """Writes of data frames: committed once, whatever happens to tasks, or not at all."""
 
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -135,11 +138,33 @@ def test_a_key_is_written_once(write: Write, frame: "DataFrame", path: Path) -> 
 
 
 def test_another_process_writes(write: Write, frame: "DataFrame", path: Path) -> None:
-    """The commit waits, and gives up: nothing is written."""
-    with idmatch.open(path) as store:
-        store.table("crm").upsert_one("new", "one", START)
-        with pytest.raises(PySparkException, match="nothing was written: write again"):
-            write(frame, wait="1s")
+    """While the tasks run it takes the lock: the commit waits, and gives up; nothing is written."""
+    begun, go = path.with_name("begun"), path.with_name("go")
+
+    def held(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        begun.touch()
+        while not go.exists():
+            time.sleep(0.01)
+        yield from batches
+
+    ended = threading.Event()
+
+    def writes() -> None:
+        while not begun.exists() and not ended.is_set():
+            time.sleep(0.01)
+        with idmatch.open(path) as store:
+            store.table("crm").upsert_one("new", "one", START)
+            go.touch()
+            ended.wait()
+
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(writes)
+        try:
+            with pytest.raises(PySparkException, match="nothing was written: write again"):
+                write(frame.mapInArrow(held, frame.schema), wait="1s")
+        finally:
+            ended.set()
+        writing.result()
     assert rows_of(path) == [("new", "one", START), ("old", "row", START)]
     assert not any((path / "staging").glob("*"))
 
