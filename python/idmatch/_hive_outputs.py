@@ -75,12 +75,14 @@ def write(
             if not target.is_there:
                 server.run(f"ALTER TABLE {place.quoted} ADD{clause}")
             # Hive may answer a count from what it noted of the files before.
-            with suppress(_hive.Refused):
+            with suppress(_hive.StatementError):
                 noted = f"UPDATE STATISTICS SET ('numRows'='{count}')"
                 server.run(f"ALTER TABLE {place.quoted}{clause} {noted}")
     except BaseException as error:
         if not target.is_there:
             if _may_have(place, partition):
+                if not isinstance(error, Exception):
+                    raise
                 raise UnknownOutcome(
                     f"{place.shown} may have the partition: {error}; look, and repeat with "
                     "--overwrite (in Python overwrite=True)"
@@ -95,7 +97,7 @@ def _may_have(place: _hive.Place, partition: Mapping[str, str]) -> bool:
     try:
         with _writing(place) as server:
             return _hive.location_of(server, place, partition) is not None
-    except IoError:
+    except (IoError, InvalidArgument):
         return True
 
 
@@ -111,23 +113,22 @@ def _writing(place: _hive.Place) -> Iterator[_hive.Server]:
     with _hive.Server(place, writes=True) as server:
         try:
             yield server
-        except _hive.Refused as error:
+        except _hive.StatementError as error:
             raise IoError(f"cannot write {place.shown}: {error}") from None
+        except _hive.Unfit as error:
+            raise InvalidArgument(f"cannot write {place.shown}: {error}") from None
 
 
 def _target(
     server: _hive.Server, place: _hive.Place, partition: Mapping[str, str], overwrite: bool
 ) -> _Target:
     table = _hive.table_of(server, place)
-    try:
-        if table.format != "parquet":
-            raise _hive.Unfit("it is stored as ORC, and results are Parquet")
-    except _hive.Unfit as error:
-        raise InvalidArgument(f"cannot write {place.shown}: {error}") from None
+    if table.format != "parquet":
+        raise _hive.Unfit("it is stored as ORC, and results are Parquet")
     names = [column.name for column in table.partition_columns]
     if list(partition) != names:
         raise InvalidArgument(
-            f"{place.shown} has partitions by {', '.join(names) or 'no column'}; name a value of "
+            f"{place.shown} has partitions by {', '.join(names)}; name a value of "
             "each, in this order: --partition COLUMN=VALUE, in Python partition={...}"
             if names
             else f"{place.shown} has no partitions; leave the partition out"

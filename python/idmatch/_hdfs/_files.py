@@ -73,7 +73,7 @@ class _Handler(FileSystemHandler):
         return self.open_input_file(path)
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:
-        raise NotImplementedError("this file system is only read")
+        raise io.UnsupportedOperation("this file system is only read")
 
     create_dir = delete_dir = delete_dir_contents = delete_root_dir_contents = _refuse
     delete_file = move = copy_file = open_output_stream = open_append_stream = _refuse

@@ -5,7 +5,7 @@ files are, and `_values.py` turns rows into Arrow. Must not know what rows are f
 """
 
 from ._place import Place, literal, place_of, quoted
-from ._server import Refused, Server
+from ._server import Server, StatementError
 from ._tables import Folder, Table, Unfit, clause, folder_name, folders, location_of, table_of
 from ._values import Column, file_type_of, schema_of
 
@@ -13,8 +13,8 @@ __all__ = [
     "Column",
     "Folder",
     "Place",
-    "Refused",
     "Server",
+    "StatementError",
     "Table",
     "Unfit",
     "clause",

@@ -48,8 +48,8 @@ _SERVERS_PREFIX = re.compile(r"^(Error while \w+ statement: )?(FAILED: )?")
 _NOT_SHOWN = re.compile(r"[{\n]|Failed command|:\d+:\d+$|\tat ")
 
 
-class Refused(Exception):
-    """Why the server did not do it: the end of a sentence."""
+class StatementError(Exception):
+    """Why a statement failed, as the server says it: the end of a sentence."""
 
 
 class Server:
@@ -69,7 +69,7 @@ class Server:
                 logger.setLevel(logging.CRITICAL)
         try:
             self._open()
-        except Refused as error:
+        except StatementError as error:
             raise self._broken(f"{self._cannot}: {error}; check the address") from None
 
     def _open(self) -> None:
@@ -106,7 +106,7 @@ class Server:
         self._service.close()
 
     def run(self, statement: str) -> None:
-        """Runs a statement to its end. Raises Refused, and SourceError for a broken connection."""
+        """Runs a statement to its end. Raises StatementError; SourceError where it is cut off."""
         with self._talking():
             self._cursor.execute(statement)
 
@@ -160,11 +160,11 @@ class Server:
 
     @contextmanager
     def _talking(self) -> Iterator[None]:
-        """Says what went wrong: Refused where the server says it."""
+        """Says what went wrong: StatementError where the server says it."""
         try:
             yield
         except (error.HiveServer2Error, error.OperationalError, error.RPCError) as said:
-            raise Refused(_shown(str(said))) from None
+            raise StatementError(_shown(str(said))) from None
         except (OSError, EOFError, TTransport.TTransportException) as broken:
             raise self._broken(f"{self._cannot}: {self._reason(broken)}") from None
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from ._place import Place, literal, quoted
-from ._server import Refused, Server
+from ._server import Server, StatementError
 from ._values import Column
 
 _FORMATS = {
@@ -70,7 +70,7 @@ class Table(NamedTuple):
 
 
 def table_of(server: Server, place: Place) -> Table:
-    """Asks for a table. Raises Refused where there is none, and SourceError."""
+    """Asks for a table. Raises StatementError where there is none, and SourceError."""
     return _parsed(server.ask(f"DESCRIBE FORMATTED {place.quoted}"))
 
 
@@ -92,8 +92,11 @@ def folders(server: Server, place: Place, table: Table) -> Iterator[Folder]:
 
 
 def partitions(server: Server, place: Place) -> list[dict[str, str]]:
-    """The values of each partition, by the names of the columns."""
-    found = server.ask(f"SHOW PARTITIONS {place.quoted}")
+    """The values of each partition, by the names of the columns. Raises Unfit."""
+    try:
+        found = server.ask(f"SHOW PARTITIONS {place.quoted}")
+    except StatementError as error:
+        raise Unfit(f"its partitions cannot be listed: {error}") from None
     return [
         {
             key: unquote(value)
@@ -104,7 +107,7 @@ def partitions(server: Server, place: Place) -> list[dict[str, str]]:
 
 
 def location_of(server: Server, place: Place, values: Mapping[str, str]) -> str | None:
-    """The address of a partition's folder; None where there is no such partition."""
+    """The address of a partition's folder; None where there is no such partition. Raises Unfit."""
     if dict(values) not in partitions(server, place):
         return None
     return _described(server, place, values).location
@@ -128,7 +131,7 @@ def clause(values: Mapping[str, str]) -> str:
 def _described(server: Server, place: Place, values: Mapping[str, str]) -> Table:
     try:
         found = _parsed(server.ask(f"DESCRIBE FORMATTED {place.quoted} {clause(values)}"))
-    except Refused as error:
+    except StatementError as error:
         raise Unfit(f"a partition of it cannot be described: {error}") from None
     # That of the table is not repeated for each partition.
     return found._replace(details={"table type": _WITH_FILES[0], **found.details})

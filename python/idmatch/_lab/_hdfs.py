@@ -18,13 +18,12 @@ from idmatch._errors import Error
 from . import _jars
 from ._daemon import Daemon
 from ._ports import check_free, listens
-from ._services import Tell
+from ._services import Tell, keep_network, network_of
 from ._sites import site
 
 VERSION = "3.4.2"
 """Of Apache Hadoop."""
 
-_NETWORK = "127.0.0"
 _RPC_PORT = 8020
 _HTTP_PORT = 9870
 _DATANODES = 3
@@ -53,8 +52,7 @@ class Hdfs:
         """Without `network`, on the one it had, or on 127.0.0."""
         self.folder = folder.absolute()
         self._tell = tell
-        kept = self.folder / "network"
-        self._network = network or (kept.read_text() if kept.exists() else _NETWORK)
+        self._network = network_of(self.folder, network)
         self.namenodes = [
             Daemon(f"namenode{n}", self.folder, f"hdfs://{self._network}.{n}:{_RPC_PORT}")
             for n in (1, 2)
@@ -150,7 +148,7 @@ class Hdfs:
     def _configure(self) -> None:
         for page in _PAGES:
             (self._conf / "webapps" / page).mkdir(parents=True, exist_ok=True)
-        (self.folder / "network").write_text(self._network)
+        keep_network(self.folder, self._network)
         log4j = resources.files(__package__).joinpath("log4j.properties").read_text()
         (self._conf / "log4j.properties").write_text(log4j)
         core = {"fs.defaultFS": self.address, "hadoop.tmp.dir": f"{self.folder}/tmp"}

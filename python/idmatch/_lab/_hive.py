@@ -12,13 +12,12 @@ from pathlib import Path
 from . import _jars
 from ._daemon import Daemon
 from ._ports import check_free, listens
-from ._services import Tell
+from ._services import Tell, keep_network, network_of
 from ._sites import site
 
 VERSION = "4.0.1"
 """Of Apache Hive."""
 
-_NETWORK = "127.0.0"
 _PORT = 10000
 _READY_SECONDS = 240.0
 _HDFS_FILES = ("core-site.xml", "hdfs-site.xml")
@@ -48,8 +47,7 @@ class Hive:
         """Without `network`, on the one it had, or on 127.0.0."""
         self.folder = folder.absolute()
         self._tell = tell
-        kept = self.folder / "network"
-        self._network = network or (kept.read_text() if kept.exists() else _NETWORK)
+        self._network = network_of(self.folder, network)
         self.server = Daemon("hiveserver2", self.folder, self.address)
 
     @property
@@ -91,7 +89,7 @@ class Hive:
     def _configure(self) -> None:
         conf = self.folder / "conf"
         conf.mkdir(parents=True, exist_ok=True)
-        (self.folder / "network").write_text(self._network)
+        keep_network(self.folder, self._network)
         log4j = resources.files(__package__).joinpath("hive-log4j2.properties").read_text()
         (conf / "hive-log4j2.properties").write_text(log4j)
         hdfs = self.folder.parent / "hdfs" / "conf"

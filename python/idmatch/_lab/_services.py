@@ -15,6 +15,8 @@ from ._daemon import Daemon
 
 _CLASSES = {"hdfs": ("_hdfs", "Hdfs"), "hive": ("_hive", "Hive")}
 
+_NETWORK = "network"
+
 Tell: TypeAlias = Callable[[str], object]
 """Takes a line about progress."""
 
@@ -57,6 +59,17 @@ def services(folder: Path, tell: Tell) -> dict[str, Service]:
     """Those that were started in the folder of a lab, and that were not wiped."""
     found = [name for name in _CLASSES if (folder / name).is_dir()]
     return {name: service(name, folder, tell) for name in found}
+
+
+def network_of(folder: Path, said: str | None) -> str:
+    """The first three numbers of the addresses of a service: as said, or those that it had."""
+    kept = folder / _NETWORK
+    return said or (kept.read_text() if kept.exists() else "127.0.0")
+
+
+def keep_network(folder: Path, network: str) -> None:
+    """Keeps them for `network_of`."""
+    (folder / _NETWORK).write_text(network)
 
 
 def wipe(name: str, folder: Path) -> None:

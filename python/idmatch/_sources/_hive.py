@@ -65,7 +65,7 @@ def _files_of(place: _hive.Place) -> list[File]:
     with _hive.Server(place) as server:
         try:
             table = _hive.table_of(server, place)
-        except _hive.Refused as error:
+        except _hive.StatementError as error:
             raise SourceError(f"cannot read {place.shown}: {error}; check the name") from None
         columns = {column.name: column.type for column in table.columns}
         folders = list(_hive.folders(server, place, table))
@@ -136,7 +136,7 @@ class HiveResult:
     def _columns(self, server: _hive.Server) -> Sequence[_hive.Column]:
         try:
             found = server.columns(f"SELECT * FROM ({self._query}) q LIMIT 0")
-        except _hive.Refused as error:
+        except _hive.StatementError as error:
             raise SourceError(f"cannot read {self.name}: {error}; check the query") from None
         # Hive puts the name of the table before that of the column.
         return [column._replace(name=column.name.removeprefix("q.")) for column in found]
@@ -164,7 +164,7 @@ class HiveResult:
             server.run(
                 f"INSERT OVERWRITE DIRECTORY {_hive.literal(folder)} STORED AS PARQUET {query}"
             )
-        except _hive.Refused as error:
+        except (_hive.StatementError, _hive.Unfit) as error:
             if self._via == "unload":
                 raise SourceError(
                     f"cannot unload {self.name}: {error}; name a folder that the server may write "
@@ -174,53 +174,59 @@ class HiveResult:
         return folder, why
 
     def _staging(self, server: _hive.Server) -> str:
-        """A new folder's address. Raises Refused where this process cannot read it."""
+        """A new folder's address. Raises Unfit where this process cannot read it."""
         base = self._place.staging
         if base is None:
             # Hive answers NAME=VALUE, and others in two columns.
             (said,) = server.ask("SET fs.defaultFS")
             base = said[-1].removeprefix("fs.defaultFS=").rstrip("/") + "/tmp"
             if ":" not in base:
-                raise _hive.Refused("the server does not name its file system; name ?staging=")
+                raise _hive.Unfit("the server does not name its file system; name ?staging=")
         try:
-            if not is_folder(base):
-                raise _hive.Refused(f"there is no folder {base}")
+            is_there = is_folder(base)
         except Error as error:
-            raise _hive.Refused(str(error)) from None
+            raise _hive.Unfit(str(error)) from None
+        if not is_there:
+            raise _hive.Unfit(f"there is no folder {base}")
         return f"{base.rstrip('/')}/idmatch-{secrets.token_hex(8)}"
 
     def _check_removal(self, server: _hive.Server, folder: str) -> None:
-        """Raises Refused where a server cannot remove what it would make."""
+        """Raises Unfit where a server cannot remove what it would make."""
         try:
             server.run(_removal(folder))
-        except _hive.Refused:
-            raise _hive.Refused("the server runs no dfs, which removes what is unloaded") from None
+        except _hive.StatementError:
+            raise _hive.Unfit("the server runs no dfs, which removes what is unloaded") from None
 
     def _rows(self, server: _hive.Server, query: str) -> Spool:
         batches = server.batches(query)
         try:
             return _kept(self.name, next(batches).schema, batches)
-        except _hive.Refused as error:
+        except _hive.StatementError as error:
             raise SourceError(f"cannot read {self.name}: {error}; check the query") from None
 
     def _collected(self, folder: str, schema: pa.Schema) -> Spool:
         """Reads what was unloaded."""
         declared = Declared("parquet", dict.fromkeys(schema.names, ""), {})
         wanted = Wanted({}, carry=Carry(schema.names))
-        opened = [file.open(wanted, None) for file in files_of(folder, declared)]
-        if opened:
-            schema = opened[0].reader.schema
-        spool = _kept(self.name, schema, (batch for each in opened for batch in each.reader))
-        for each in opened:
-            each.check()
-        return spool
+        files = files_of(folder, declared)
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            # One after the other: each reads ahead.
+            for file in files:
+                opened = file.open(wanted, None)
+                yield from opened.reader
+                opened.check()
+
+        if files:
+            schema = files[0].open(wanted, None).reader.schema
+        return _kept(self.name, schema, batches())
 
     def _remove(self, folder: str) -> None:
         """Removes what was unloaded, also by an unload that was cancelled."""
         try:
             with _hive.Server(self._place) as server:
                 server.run(_removal(folder))
-        except (_hive.Refused, SourceError) as error:
+        except (_hive.StatementError, SourceError) as error:
             warnings.warn(f"{folder} may be left: {error}; remove it", stacklevel=2)
 
 

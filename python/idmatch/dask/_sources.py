@@ -7,7 +7,7 @@ import pandas as pd
 import pyarrow as pa
 
 from idmatch._carry import Carry
-from idmatch._sources import File, Wanted, find
+from idmatch._sources import File, Opened, Wanted, find
 from idmatch._sources import Source as Found
 from idmatch._types import Source
 
@@ -31,7 +31,7 @@ def read_source(source: Source, *, columns: Sequence[str] | None = None) -> dd.D
     files = [each for each in found if isinstance(each, File)]
     frames = [_whole(each) for each in found if not isinstance(each, File)]
     if files:
-        schema = _opened(files[0], None).schema
+        schema = _opened(files[0], None).reader.schema
         frames.append(
             dd.from_map(
                 _read_file,
@@ -46,7 +46,7 @@ def read_source(source: Source, *, columns: Sequence[str] | None = None) -> dd.D
 
 
 def _whole(source: Found) -> dd.DataFrame:
-    table = _opened(source, None).read_all()
+    table = _read(source, None)
     return dd.from_pandas(
         to_pandas(table), npartitions=table.num_rows // _ROWS_OF_A_PARTITION + 1, sort=False
     )
@@ -54,10 +54,17 @@ def _whole(source: Found) -> dd.DataFrame:
 
 def _read_file(file: File, schema: pa.Schema, columns: Sequence[str] | None = None) -> pd.DataFrame:
     wanted = schema.names if columns is None else list(columns)
-    table = _opened(file, wanted).read_all()
+    table = _read(file, wanted)
     return to_pandas(table.cast(pa.schema([schema.field(name) for name in wanted])))
 
 
-def _opened(source: Found, columns: Sequence[str] | None) -> pa.RecordBatchReader:
+def _read(source: Found, columns: Sequence[str] | None) -> pa.Table:
+    opened = _opened(source, columns)
+    table = opened.reader.read_all()
+    opened.check()
+    return table
+
+
+def _opened(source: Found, columns: Sequence[str] | None) -> Opened:
     carry = Carry("all" if columns is None else columns)
-    return source.open(Wanted({}, carry=carry), None).reader
+    return source.open(Wanted({}, carry=carry), None)

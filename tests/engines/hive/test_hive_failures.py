@@ -74,7 +74,7 @@ def test_a_frozen_server_ends_the_read(
 
 
 def test_ctrl_c_ends_a_query(database: Database, balancer: Balancer, cli: Cli) -> None:
-    """The command ends long before the query would, and the server ends the query."""
+    """The command ends long before the query would, and closes its session."""
     balancer.word = b"INSERT OVERWRITE"
     address = f"hive://127.0.0.1:{balancer.port}/{database.name}"
     hours = "reflect('java.lang.Thread', 'sleep', length(id) * 3600000L)"
