@@ -49,7 +49,8 @@ PEER_RESULTS  ?= /var/tmp/idmatch-bench/results-live-peers.json
 REPORT = cd bench && $(abspath $(BENCH_PYTHON)) -m report
 
 .PHONY: bench bench-live bench-env bench-rocksdb bench-report bench-live-peers bench-live-peers-env bench-live-report \
-	bench-cql bench-cql-env bench-cql-report bench-cql-faults bench-cql-faults-report bench-pair bench-dask bench-far-reads bench-spark bench-stops bench-waits
+	bench-cql bench-cql-env bench-cql-report bench-cql-faults bench-cql-faults-report bench-pair bench-dask bench-far-reads bench-spark bench-spark-env \
+	bench-stops bench-waits
 
 bench: bench-env bench-rocksdb
 	$(BENCH_PYTHON) bench/run.py $(BENCH_ARGS)
@@ -90,7 +91,7 @@ bench-live-report:
 bench-cql: bench-cql-env
 	IDMATCH_BENCH_SPARK_JARS=$(SPARK_JARS) $(BENCH_PYTHON) bench/cql.py $(CQL_ARGS)
 
-bench-cql-env: bench-env $(DASK_VENV)/installed $(SPARK_VENV)/installed $(SPARK_JARS)/fetched
+bench-cql-env: bench-env bench-spark-env $(DASK_VENV)/installed $(SPARK_VENV)/installed $(SPARK_JARS)/fetched
 
 $(DASK_VENV)/installed $(SPARK_VENV)/installed: bench/.venv-%/installed: bench/requirements-%.txt
 	python3 -m venv $(@D)
@@ -122,9 +123,12 @@ bench-dask: $(DASK_VENV)/installed
 	$(DASK_VENV)/bin/python -m pip install --quiet --force-reinstall --no-deps .
 	$(DASK_VENV)/bin/python bench/dask_match.py $(DASK_ARGS)
 
-bench-spark: $(VENV)-spark/tools
-	$(VENV)-spark/bin/python -m pip install --quiet --force-reinstall --no-deps .
+bench-spark: bench-spark-env
 	$(VENV)-spark/bin/python bench/spark_match.py $(SPARK_ARGS)
+
+# PySpark 4, and idmatch as it is here.
+bench-spark-env: $(VENV)-spark/tools
+	$(VENV)-spark/bin/python -m pip install --quiet --force-reinstall --no-deps .
 
 bench-stops: bench-env
 	$(BENCH_PYTHON) bench/stops.py $(STOPS_ARGS)

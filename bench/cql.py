@@ -48,7 +48,8 @@ def main() -> int:
     options = _options()
     options.dir.mkdir(parents=True, exist_ok=True)
     questions = cql_questions.prepare(
-        options.dir, options.rows, options.seed, options.matching, options.lookups
+        *(options.dir, options.rows, options.seed, options.matching, options.lookups),
+        options.populations,
     )
     name = f"results-cql-{show_count(options.rows)}-seed{options.seed}.json"
     path: Path = options.results or options.dir / name
@@ -111,6 +112,12 @@ def _options() -> argparse.Namespace:
     add = parser.add_argument
     add("--rows", type=parse_count, default=DEFAULT_ROWS, help="rows of the table (default: 5M)")
     add("--matching", type=int, default=data_sets.MATCHING_PERCENT, help="percent that are found")
+    add(
+        "--populations",
+        type=parse_names(tuple(map(str, range(1, 101)))),
+        default=list(cql_questions.PERCENTAGES),
+        help="sizes of the populations, in percent of the rows",
+    )
     add("--lookups", type=parse_count, default=5_000, help="single lookups of a run")
     add("--values", type=parse_count, default=10**6, help="values of the hot key")
     add("--rounds", type=int, default=3, help="in which the systems take turns")

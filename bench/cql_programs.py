@@ -102,6 +102,7 @@ CONTESTANTS = {
             read="singles",
             in_flight=IN_FLIGHT,
         ),
+        Contestant("pyspark", "idmatch.spark, from PySpark 4", OURS, _READS, venv="../.venv-spark"),
         Contestant("spark", "Spark connector, DirectJoin", ONE_ROW, _READS, venv=".venv-spark"),
         Contestant(
             "spark-scan",

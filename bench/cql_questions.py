@@ -11,7 +11,8 @@ from cql_peers.base import START_MILLIS, Answer
 from data import DataSet
 
 # Populations, in percent of the table's rows.
-PERCENTAGES = (1, 10, 80)
+PERCENTAGES = ("1", "10", "80")
+_WARM_UP_PERCENT = 10
 _ALL = 100
 
 
@@ -32,19 +33,23 @@ class Questions:
     data: DataSet
     matches: tuple[Question, ...]
     lookups: Question
+    warm_up: Question
 
     def loaded(self, files: Sequence[Path]) -> Answer:
         """What a table has to have after these files were loaded."""
         return _asked(f"SELECT seen_at FROM ({_pairs(files)})")
 
 
-def prepare(directory: Path, rows: int, seed: int, matching: int, lookups: int) -> Questions:
+def prepare(
+    directory: Path, rows: int, seed: int, matching: int, lookups: int, percentages: Sequence[str]
+) -> Questions:
     """Makes the data and the populations under `directory`, or reuses them."""
     data = data_sets.prepare(directory, rows, seed)
-    matches = [
-        _question(data, str(percent), rows * percent // 100, matching) for percent in PERCENTAGES
-    ]
-    return Questions(data, tuple(matches), _question(data, "lookups", lookups, _ALL))
+    matches = tuple(
+        _question(data, percent, rows * int(percent) // 100, matching) for percent in percentages
+    )
+    warm_up = _question(data, "warm-up", rows * _WARM_UP_PERCENT // 100, matching)
+    return Questions(data, matches, _question(data, "lookups", lookups, _ALL), warm_up)
 
 
 def _question(data: DataSet, name: str, rows: int, matching: int) -> Question:

@@ -71,11 +71,10 @@ class Bench:
 
     def warm_up_reads(self) -> None:
         """The same for reads, for as long each: single keys, IN queries, partition scans."""
-        _, tenth, _ = self._questions.matches
         seconds = WARM_UPS * self._options.warm_up_seconds
         for name in ("driver", "bare-lists", "bare-buckets"):
             self._record(
-                partial(self._match, name, [tenth], sys.maxsize, seconds, {}),
+                partial(self._match, name, [self._questions.warm_up], sys.maxsize, seconds, {}),
                 "warm_up",
                 f"{name} match",
             )
@@ -175,7 +174,7 @@ class Bench:
     ) -> Figures:
         contestant = CONTESTANTS[name]
         self._fill(contestant.keyspace)
-        _, warm, _ = self._questions.matches
+        warm = self._questions.warm_up
         found = self._ask(
             contestant,
             "match",

@@ -34,6 +34,7 @@ import idmatch.dask
 import machine
 from data import DEFAULT_DIRECTORY, DEFAULT_SEED, DataSet, prepare, prepare_population
 from distributed import Client, LocalCluster
+from job_store import TABLE, prepare_store
 from progress import log
 from units import parse_count, show_count, show_seconds
 
@@ -82,13 +83,10 @@ def main() -> int:
 def _in_a_directory(
     options: argparse.Namespace, data: DataSet, population: Path, work: Path
 ) -> dict[str, dict[str, Any]]:
-    path, out = str(work / "store"), work / "out"
-    began = time.perf_counter()
-    with idmatch.open(path) as store:
-        # A merge of the files gives every date of a pair.
-        store.create_table("t", keep="all").load([str(file) for file in data.files])
-    log(f"loaded in {show_seconds(time.perf_counter() - began)}")
-    command = [str(Path(sys.executable).with_name("idmatch")), "match", path, "t", str(population)]
+    path, out = str(options.store or work / "store"), work / "out"
+    prepare_store(Path(path), data)
+    program = str(Path(sys.executable).with_name("idmatch"))
+    command = [program, "match", path, TABLE, str(population)]
 
     def by_command() -> None:
         out.mkdir()
@@ -97,7 +95,7 @@ def _in_a_directory(
 
     def by_dask() -> None:
         people = dd.read_parquet(population)
-        idmatch.dask.match(people, path, "t", column="id").to_parquet(out)
+        idmatch.dask.match(people, path, TABLE, column="id").to_parquet(out)
 
     def by_merge() -> None:
         rows = dd.read_parquet([str(file) for file in data.files])
@@ -122,13 +120,13 @@ def _on_servers(
     with Node(work / "node", _NETWORK, 4 << 30, _JMX_PORT, False) as node:
         address = f"cql://{node.address}/dask?replication=1&expected_rows={options.rows}"
         with idmatch.open(address) as store:
-            store.create_table("t").load([str(file) for file in data.files])
+            store.create_table(TABLE).load([str(file) for file in data.files])
         node.flush()
         node.compact("dask")
 
         def count(partitions: int, repartition: bool) -> int:
             people = dd.read_parquet(population).repartition(npartitions=partitions)
-            found = idmatch.dask.match(people, address, "t", column="id", repartition=repartition)
+            found = idmatch.dask.match(people, address, TABLE, column="id", repartition=repartition)
             return int(found["partner_id"].count().compute())
 
         asked = {
@@ -194,6 +192,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--population", type=parse_count, default=1_000_000)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--servers", action="store_true", help="with and without the shuffle")
+    parser.add_argument(
+        "--store", type=Path, help="a store that is kept; default: one for this run"
+    )
     parser.add_argument("--no-merge", action="store_true", help="leaves out Dask's own merge")
     parser.add_argument("--dir", type=Path, default=DEFAULT_DIRECTORY)
     parser.add_argument("--seed", type=int, default=DEFAULT_SEED)

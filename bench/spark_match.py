@@ -29,6 +29,7 @@ import idmatch.spark
 import machine
 import pyspark
 from data import DEFAULT_DIRECTORY, DEFAULT_SEED, DataSet, prepare, prepare_population
+from job_store import TABLE, prepare_store
 from progress import log
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -74,21 +75,19 @@ def main() -> int:
 def _run(
     options: argparse.Namespace, data: DataSet, population: Path, work: Path
 ) -> dict[str, dict[str, Any]]:
-    store = work / "store"
-    began = time.perf_counter()
-    with idmatch.open(store) as opened:
-        # A join of the files gives every date of a pair.
-        opened.create_table("t", keep="all").load([str(file) for file in data.files])
-    log(f"loaded in {show_seconds(time.perf_counter() - began)}")
+    store = options.store or work / "store"
+    prepare_store(store, data)
     spark = _session(options, work)
     people = spark.read.parquet(str(population))
     rows = spark.read.parquet(*map(str, data.files))
     rows = rows.withColumn("seen_at", F.col("seen_at").cast("timestamp"))
-    matched = idmatch.spark.match(people, str(store), "t", column="id")
+    matched = idmatch.spark.match(people, str(store), TABLE, column="id")
     joined = people.join(rows, "id")
     plan = joined._jdf.queryExecution().executedPlan().toString()
     assert "SortMergeJoin" in plan, plan
-    asked = {"idmatch": matched, "sort-merge join": joined}
+    asked = {"idmatch": matched}
+    if not options.no_join:
+        asked["sort-merge join"] = joined
     found = {name: _measured(name, frame, options.runs) for name, frame in asked.items()}
     spark.stop()
     return found
@@ -151,6 +150,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--population", type=parse_count, default=1_000_000)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--memory", default="4g", help="of Spark's JVM")
+    parser.add_argument(
+        "--store", type=Path, help="a store that is kept; default: one for this run"
+    )
+    parser.add_argument("--no-join", action="store_true", help="leaves out Spark's own join")
     parser.add_argument("--dir", type=Path, default=DEFAULT_DIRECTORY)
     parser.add_argument("--seed", type=int, default=DEFAULT_SEED)
     return parser.parse_args()

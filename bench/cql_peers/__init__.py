@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "idmatch": "cql_peers.idmatch_store",
+    "pyspark": "cql_peers.idmatch_spark",
     "dask": "cql_peers.dask_driver",
     "spark": "cql_peers.spark",
     "spark-scan": "cql_peers.spark",
