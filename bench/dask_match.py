@@ -32,13 +32,12 @@ import dask.dataframe as dd
 import idmatch
 import idmatch.dask
 import machine
-from data import DEFAULT_DIRECTORY, DEFAULT_SEED, DataSet, prepare, prepare_population
+from data import DEFAULT_DIRECTORY, DEFAULT_SEED, DataSet, prepare
 from distributed import Client, LocalCluster
-from job_store import TABLE, prepare_store
+from job_store import TABLE, population_of, prepare_store
 from progress import log
 from units import parse_count, show_count, show_seconds
 
-_MATCHING_PERCENT = 60
 _NETWORK, _JMX_PORT = "127.73.64", 7264
 _PARTITIONS = (2, 30)
 
@@ -47,7 +46,7 @@ def main() -> int:
     """Measures, prints and keeps the figures; 1 where the answers differ."""
     options = _options()
     data = prepare(options.dir, options.rows, options.seed)
-    population = prepare_population(data, options.population, _MATCHING_PERCENT)
+    population = population_of(data, options.population)
     work = options.dir / "work" / "dask-match"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)

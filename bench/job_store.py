@@ -8,11 +8,19 @@ import time
 from pathlib import Path
 
 import idmatch
-from data import DataSet
+from data import DataSet, prepare_population
 from progress import log
 from units import show_seconds
 
 TABLE = "t"
+_MATCHING_PERCENT = 60
+
+
+def population_of(data: DataSet, rows: int) -> Path:
+    """A population of so many ids, of which 60 % are in the table."""
+    if rows == data.population_rows:
+        return data.population
+    return prepare_population(data, rows, _MATCHING_PERCENT)
 
 
 def prepare_store(path: Path, data: DataSet) -> None:

@@ -28,14 +28,13 @@ import idmatch
 import idmatch.spark
 import machine
 import pyspark
-from data import DEFAULT_DIRECTORY, DEFAULT_SEED, DataSet, prepare, prepare_population
-from job_store import TABLE, prepare_store
+from data import DEFAULT_DIRECTORY, DEFAULT_SEED, DataSet, prepare
+from job_store import TABLE, population_of, prepare_store
 from progress import log
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from units import parse_count, show_count, show_seconds
 
-_MATCHING_PERCENT = 60
 
 Answer = tuple[int, int]
 """Rows, and a checksum of them in any order."""
@@ -45,7 +44,7 @@ def main() -> int:
     """Measures, prints and keeps the figures; 1 where the answers differ."""
     options = _options()
     data = prepare(options.dir, options.rows, options.seed)
-    population = prepare_population(data, options.population, _MATCHING_PERCENT)
+    population = population_of(data, options.population)
     work = options.dir / "work" / "spark-match"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
