@@ -25,6 +25,7 @@ __all__ = [
     "copy_table",
     "explain_address",
     "format_instant",
+    "give_memory_back",
     "judge",
     "match_chain",
     "match_population",
@@ -103,6 +104,9 @@ def address_parts(address: str) -> tuple[list[str], str]:
     """The contact points of a cql:// address, each as host:port, and its keyspace."""
 
 def name_process(program: str) -> None: ...
+def give_memory_back() -> None:
+    """Has matches and scans of this process let go of the memory that maps what they have read."""
+
 def recover(path: str, accept_loss: bool, accept_older: bool) -> list[tuple[str, str]]:
     """Recovers a store that cannot be opened; returns the places and problems that it found."""
 

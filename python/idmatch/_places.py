@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ._address import Address
+from ._core import give_memory_back
 from ._errors import Expired, NotAStore, Unsupported
 from ._store import Store, is_address
 from ._store import open as open_store
@@ -100,6 +101,8 @@ def opened(place: Place) -> Store:
 
 @lru_cache(maxsize=_OPEN_STORES)
 def _opened(_pid: int, place: Place) -> Store:
+    # Schedulers end workers whose memory they find too large, with the pages of cached files.
+    give_memory_back()
     # A child that was forked has the number of another process, and opens its own.
     return opened_here(place)
 

@@ -54,8 +54,8 @@ mod _core {
     use crate::snapshots::Snapshot;
     #[pymodule_export]
     use crate::stores::{
-        Store, address_parts, explain_address, name_process, open_servers, open_store, recover,
-        restore,
+        Store, address_parts, explain_address, give_memory_back, name_process, open_servers,
+        open_store, recover, restore,
     };
     #[pymodule_export]
     use crate::tables::Table;

@@ -116,6 +116,12 @@ pub(crate) fn name_process(program: &str) {
     idmatch_engine::name_process(program);
 }
 
+/// Has matches and scans of this process let go of the memory that maps what they have read.
+#[pyfunction]
+pub(crate) fn give_memory_back() {
+    idmatch_engine::disk::give_memory_back();
+}
+
 /// Recovers a store that cannot be opened; returns problems as (place, problem).
 #[pyfunction]
 pub(crate) fn recover(

@@ -11,6 +11,6 @@ mod os;
 mod traits;
 
 pub(crate) use error::{corrupt, io_error, other_format, place};
-pub use os::OsDisk;
+pub use os::{OsDisk, give_memory_back};
 pub(crate) use traits::create_anew;
 pub use traits::{Disk, Lock, Mapped, NewFile, OpenFile};

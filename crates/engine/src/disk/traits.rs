@@ -102,6 +102,9 @@ pub trait Mapped: Send + Sync {
     /// Fetches a range in large requests and enters it into the page tables, in far fewer
     /// steps than one fault a page. Fails where the range cannot be read.
     fn populate(&self, range: Range<usize>) -> io::Result<()>;
+    /// Takes a range out of the page tables, where this process was asked to give memory back. Its pages stay in
+    /// the page cache, and come back when they are read again.
+    fn give_back(&self, _: Range<usize>) {}
 }
 
 /// A lock that is held until dropped, and the small file that is locked.

@@ -76,6 +76,7 @@ pub(super) fn write(
             take -= 1;
         }
     }
+    context.segments.iter().for_each(|segment| segment.give_back(partition));
     Ok(())
 }
 

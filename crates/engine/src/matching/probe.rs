@@ -13,7 +13,6 @@ use crate::hash_partition::HashPartition;
 use crate::lookup::BlockCache;
 use crate::segment::{Block, Region, Segment};
 use idmatch_store::{MatchCounts, Result, RowStates};
-use std::ops::Range;
 
 /// Entries whose keys are prefetched together.
 const CHUNK: usize = 256;
@@ -46,7 +45,7 @@ pub(super) fn probe(
     // Neighbouring blocks are fetched by the processor itself.
     let sparse = segments
         .iter()
-        .any(|segment| population.entries().len() < blocks_of(segment, partition).len());
+        .any(|segment| population.entries().len() < segment.blocks_of(partition).len());
     let mut prober = Prober { population, blocks: Vec::new(), candidates: Vec::new() };
     let mut last_blocks: Vec<LastBlock<'_>> = segments.iter().map(|_| None).collect();
     let mut cache = BlockCache::new(segments);
@@ -73,6 +72,7 @@ pub(super) fn probe(
         count(context, (population, states), found, &mut cache, &mut counts)?;
         first_entry += chunk.len() as u32;
     }
+    segments.iter().for_each(|segment| segment.give_back(partition));
     Ok((hits, counts))
 }
 
@@ -83,17 +83,11 @@ pub(super) fn prefetch_blocks(
     keys: usize,
     regions: &[Region],
 ) -> Result<()> {
-    let blocks = blocks_of(segment, partition);
+    let blocks = segment.blocks_of(partition);
     if (keys as f64) < DENSE_KEYS_PER_BLOCK * blocks.len() as f64 {
         return Ok(());
     }
     segment.populate(regions, blocks)
-}
-
-/// The blocks of a segment that a partition overlaps.
-fn blocks_of(segment: &Segment, partition: HashPartition) -> Range<u32> {
-    let last_hash = partition.first_hash() | (u64::MAX >> HashPartition::BITS);
-    segment.header.block_of(partition.first_hash())..segment.header.block_of(last_hash) + 1
 }
 
 /// The block of a segment that was read last; `None` inside for an empty one.

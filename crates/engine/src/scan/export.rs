@@ -45,7 +45,10 @@ pub(crate) fn export(
                 true => batch.push(key, value, seen_at),
                 false => Ok(()),
             };
-            for_each_observation(table, Side::Id, *partition, last, call, take)
+            for_each_observation(table, Side::Id, *partition, last, call, take)?;
+            let segments = table.segments_of(Side::Id, *partition);
+            segments.iter().for_each(|segment| segment.give_back(*partition));
+            Ok(())
         },
         BatchBuilder::finish,
     )

@@ -7,6 +7,7 @@ use crate::disk::{Disk, Mapped};
 use crate::disk::{corrupt, io_error};
 use crate::encoding::bytes::{slice, u32_at, u64_at};
 use crate::encoding::{HashSeed, Packed};
+use crate::hash_partition::HashPartition;
 use crate::identity::{Hex64, Identity};
 use crate::sync::{AtomicBool, Ordering::Relaxed};
 use idmatch_model::SeenAt;
@@ -281,6 +282,20 @@ impl Segment {
             self.map.populate(range).map_err(|e| io_error("read", &self.path, e))?;
         }
         Ok(())
+    }
+
+    /// The blocks that a partition overlaps.
+    pub(crate) fn blocks_of(&self, partition: HashPartition) -> Range<u32> {
+        let last_hash = partition.first_hash() | (u64::MAX >> HashPartition::BITS);
+        self.header.block_of(partition.first_hash())..self.header.block_of(last_hash) + 1
+    }
+
+    /// Lets go of the memory of a partition that was read; see [`Mapped::give_back`].
+    pub(crate) fn give_back(&self, partition: HashPartition) {
+        let regions = [Region::BlockHeaders, Region::Keys, Region::Values, Region::Dates];
+        for range in self.file_ranges(&regions, self.blocks_of(partition)) {
+            self.map.give_back(range);
+        }
     }
 
     /// The share of each region that a range of blocks covers: regions are in the order of blocks, and blocks

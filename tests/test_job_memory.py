@@ -1,0 +1,46 @@
+"""The memory of workers: schedulers end one that takes too much, and count mapped files."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import idmatch
+import pyarrow as pa
+from conftest import NOON
+
+_ROWS = 1_000_000
+_PROGRAM = """
+import sys, idmatch, pyarrow as pa
+from idmatch._places import opened, place_of
+
+def mapped():
+    for line in open("/proc/self/status"):
+        if line.startswith("RssFile:"):
+            return int(line.split()[1]) << 10
+
+path, how = sys.argv[1:]
+store = opened(place_of(path)) if how == "worker" else idmatch.open(path)
+table = store.table("crm")
+before = mapped()
+found = table.match(pa.table({"id": [f"{n:032x}" for n in range(0, 1_000_000, 2)]})).to_arrow()
+rows = sum(batch.num_rows for batch in table.scan())
+print(found.num_rows, rows, mapped() - before)
+"""
+
+
+def test_a_worker_gives_back_what_it_has_read(tmp_path: Path) -> None:
+    with idmatch.open(tmp_path / "store") as store:
+        ids = pa.array([f"{number:032x}" for number in range(_ROWS)])
+        store.create_table("crm").load(pa.table({"id": ids, "partner_id": ids}), dated=NOON)
+        size = store.table("crm").stats().bytes
+
+    def measured(how: str) -> int:
+        command = [sys.executable, "-c", _PROGRAM, str(tmp_path / "store"), how]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+        rows, scanned, mapped = map(int, done.stdout.split())
+        assert (rows, scanned) == (_ROWS // 2, _ROWS)
+        return mapped
+
+    # Both directions are files; one of them is read.
+    assert measured("process") > size // 3
+    assert measured("worker") < size // 10
