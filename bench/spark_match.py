@@ -35,7 +35,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from units import parse_count, show_count, show_seconds
 
-
 Answer = tuple[int, int]
 """Rows, and a checksum of them in any order."""
 

@@ -37,6 +37,7 @@ from ._errors import (
 from ._hive_query import Hive
 from ._match import MatchResult
 from ._results import (
+    BackgroundError,
     Checkpoint,
     Committed,
     CopyReport,
@@ -59,6 +60,7 @@ from ._table import Table
 from ._timings import Requests, Timings
 
 __all__ = [
+    "BackgroundError",
     "BadInput",
     "Busy",
     "Cancelled",

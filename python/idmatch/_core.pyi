@@ -10,7 +10,17 @@ from typing import Literal, final
 import pyarrow as pa
 
 from ._results import TableStats
-from ._types import ArrowArray, ArrowStream, By, Compression, CopyFigures, Keep, Reject
+from ._types import (
+    ArrowArray,
+    ArrowStream,
+    By,
+    Compression,
+    CopyFigures,
+    Failing,
+    Keep,
+    LogEvent,
+    Reject,
+)
 
 __all__ = [
     "Match",
@@ -24,9 +34,11 @@ __all__ = [
     "begin",
     "copy_table",
     "explain_address",
+    "flush_logs",
     "format_instant",
     "give_memory_back",
     "judge",
+    "log_to",
     "match_chain",
     "match_population",
     "name_process",
@@ -56,9 +68,8 @@ def open_store(
     """Opens the store in a directory; one that does not exist yet is made by the first write.
 
     With `interval_millis` upserts are acknowledged before they are durable, which they are so
-    many milliseconds later. A write waits `writer_wait_millis` while
-    another process writes the store. Raises NotAStore for a directory that holds something else.
-    `progress` is only kept: the store and its tables tell it.
+    many milliseconds later. A write waits `writer_wait_millis` while another process writes the
+    store. Raises NotAStore for another directory. `progress` is only kept: tables tell it.
     """
 
 def judge(
@@ -93,6 +104,16 @@ def report_to(
     It gets a stage such as "load", what was done of it since the last time, and the unit, "rows" or
     "bytes": several times a second, and at the end. An exception of it ends the call and is raised.
     """
+
+def log_to(
+    tell: Callable[[list[LogEvent], int], object], engine: int, cql: int, driver: int
+) -> None:
+    """Has events of these levels (0 tells none) told to a callable, on a thread of its own, with
+    how many were dropped because too many waited. The first callable of a process stays.
+    """
+
+def flush_logs() -> None:
+    """Waits until all events so far are told, for 5 s at most."""
 
 def open_servers(address: str, read_only: bool, progress: bool | None) -> Store:
     """Opens the store on ScyllaDB or Cassandra that a cql:// address names."""
@@ -147,10 +168,8 @@ class Store:
     def table(self, name: str) -> Table: ...
     def tables(self) -> list[str]: ...
     def snapshot(self) -> Snapshot: ...
-    def status(self) -> tuple[int, float | None, bool]:
-        """Bytes that only old versions need, since how many seconds the oldest is replaced, and
-        whether the store is a checkpoint.
-        """
+    def status(self) -> tuple[int, float | None, bool, Failing | None]:
+        """The fields of `StoreStatus`."""
     def resume(self, id: str) -> tuple[Session, Table]:
         """A shared session that another process has begun, and its table."""
     def refresh(self) -> None:
@@ -187,9 +206,7 @@ class Session:
     def staged(self) -> list[str]:
         """The receipts of all parts of a shared session, wherever they were staged."""
     def commit(self, receipts: list[str] | None) -> tuple[int, int]:
-        """Commits the parts of these receipts, or those that were added here; returns (rows
-        written, rows rejected).
-        """
+        """Commits these parts, or those added here; returns (rows written, rows rejected)."""
     def abort(self) -> None:
         """Ends it without a commit."""
 
@@ -200,9 +217,7 @@ def begin(
     sources: list[str],
     sharing: Literal["locked", "local", "shared"],
 ) -> Session:
-    """Begins a write session. `sharing` says who else may write before its end: nobody, others the
-    store, or others this session, too.
-    """
+    """Begins a write session. Until its end, others may not write, the store, or the session."""
 
 @final
 class Snapshot:
@@ -249,18 +264,12 @@ class Table:
         """Adds the rows of all sources at once and for good; returns (rows read, rows rejected).
 
         Arguments are those of `load`, and `short` that of `match_population`; with `always` they
-        are durable when this returns, whatever the store was opened with. Up to 100,000 rows are
-        seen whole or not at all; more are cut into batches of that kind. After an error those
-        before it stay.
+        are durable when this returns. After an error whole batches of 100,000 rows stay.
         """
     def checkpoints(self) -> list[tuple[str, int, int, int]]:
         """Those of the store."""
     def upsert_one(self, id: str, partner_id: str, seen_at: int | str | None, always: bool) -> None:
-        """Adds one observation at once and for good, of now where `seen_at` is None.
-
-        `seen_at` is milliseconds or ISO 8601 text, `always` that of `upsert`. Raises BadInput for
-        what is no identifier and no date of an observation.
-        """
+        """Adds one observation; `seen_at` is milliseconds, ISO 8601 text, or None for now."""
     def erase(
         self,
         sources: Iterable[tuple[str, ArrowStream]],
@@ -268,17 +277,13 @@ class Table:
         on_rejects: Callable[[list[Reject]], object],
         at: int | None,
     ) -> tuple[int, int, int, int]:
-        """Hides what the rows name up to `at` (default: now), all or nothing.
-
-        Columns are id, partner_id or both; of both, one may be null. Returns rows read, rows
-        rejected, and how many rows of the table were erased by id and by partner_id.
+        """Hides what the rows name up to `at` (default: now), all or nothing. Returns rows read,
+        rows rejected, and how many rows of the table were erased by id and by partner_id.
         """
     def answers(
         self, by: By, key: str, since: int | None, until: int | None, limit: int | None
     ) -> pa.Table:
-        """What goes with a key, newest first: a pyarrow.Table of the other side's column
-        (string) and seen_at (timestamp[ms, UTC]).
-        """
+        """What goes with a key, newest first: the other side's column and seen_at."""
     def lookup_many(
         self,
         by: By,
@@ -298,10 +303,7 @@ class Table:
     def verify(self) -> list[tuple[str, str]]:
         """What is wrong, as (place, problem); empty when all is well."""
     def repair(self, accept_loss: bool) -> tuple[list[tuple[str, str]], int]:
-        """Repairs the table; returns what was wrong, and how many rows were lost at most.
-
-        Raises Corrupt where rows would be lost and that is not accepted; nothing changes then.
-        """
+        """Repairs the table; returns what was wrong, and how many rows were lost at most."""
     def stats(self) -> tuple[TableStats, int | None, int | None]:
         """Figures about the table without its dates, then the oldest and newest instant."""
 
@@ -328,10 +330,7 @@ class Match:
     def output(self) -> Rows:
         """The rows of the result."""
     def unmatched(self) -> Rows:
-        """The population rows without a match: the identifier, the reason, what they carry.
-
-        Raises InvalidArgument for a result of `match_population`.
-        """
+        """The population rows without a match: the identifier, the reason, what they carry."""
 
 def match_population(
     table: Table,
@@ -362,9 +361,7 @@ def match_chain(
     """
 
 def scan(table: Table, range: str | None, since: int | None, until: int | None) -> Rows:
-    """All visible observations with a date in the window, or those of a range, in no particular
-    order.
-    """
+    """All visible observations with a date in the window, or those of a range, in any order."""
 
 def scan_ranges(table: Table, count: int) -> list[str]:
     """Texts of `count` ranges that together are the table."""

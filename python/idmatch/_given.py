@@ -1,5 +1,6 @@
 """What a write is asked to do, and what it reports: sources, their columns, and rejected rows."""
 
+import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from . import _core
 from ._errors import BadInput, Error, InvalidArgument, SourceError, UnknownOutcome
 from ._lazy import LazyModule
+from ._logs import LOAD, log
 from ._progress import progress_of
 from ._rejects import Rejects, RejectsFile, RejectsTo
 from ._results import LoadReport
@@ -57,6 +59,7 @@ class Report:
         )
         self.rows = 0
         self._rejected = 0
+        self._table = given.table.name
         self._wanted = given.wanted
         self._strict = given.strict
         self._otherwise = otherwise
@@ -83,6 +86,9 @@ class Report:
 
     def made(self) -> LoadReport:
         """The sums, and how the sources were read."""
+        if self.rejected:
+            fields = {"table": self._table, "rejected": self.rejected, "file": self.log.path}
+            log(LOAD, logging.WARNING, "rows were rejected", fields)
         return LoadReport(
             rows=self.rows + self.log.malformed,
             rejected=self.rejected,

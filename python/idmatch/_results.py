@@ -170,8 +170,23 @@ class TableStats(NamedTuple):
         return self.expected_rows is not None and self.rows > _OUTGROWN * self.expected_rows
 
 
+class BackgroundError(NamedTuple):
+    """Work that nobody waits for, and that fails. It is tried again, after growing pauses."""
+
+    work: str
+    """ "flush", "compaction", "sync", or on servers "metadata refresh"."""
+    error: str
+    """Why it failed last."""
+    since: datetime
+    """When it began to fail, in UTC."""
+    last: datetime
+    """When it failed last, in UTC."""
+    failures: int
+    """How often it has failed since."""
+
+
 class StoreStatus(NamedTuple):
-    """What a store keeps besides its tables."""
+    """What a store keeps besides its tables, and what fails in its background."""
 
     pinned_bytes: int
     """Bytes of files that only open snapshots and running reads still need; 0 on servers."""
@@ -179,6 +194,8 @@ class StoreStatus(NamedTuple):
     """How long ago the oldest version that is still read was replaced; None if there is none."""
     is_checkpoint: bool
     """Whether the store is a checkpoint of another one, which never changes."""
+    last_background_error: BackgroundError | None
+    """The background work of this process that fails at present; None where none does."""
 
 
 class PlanStep(NamedTuple):

@@ -10,14 +10,15 @@ from . import _core
 from ._address import Address
 from ._checkpoints import checkpoint_of
 from ._errors import InvalidArgument, NotAStore, TableNotFound
+from ._logs import follow
 from ._progress import Progress
-from ._results import Checkpoint, Finding, StoreStatus
+from ._results import BackgroundError, Checkpoint, Finding, StoreStatus
 from ._session import Session
 from ._snapshot import Snapshot
 from ._suggest import suggesting
 from ._table import Table
 from ._text import escaped
-from ._times import to_milliseconds
+from ._times import to_datetime, to_milliseconds
 from ._types import Durability, Keep
 
 
@@ -65,6 +66,7 @@ def open(
     of a newer version, InvalidArgument for an address that this version cannot open,
     Unavailable where no server answers.
     """
+    follow()
     milliseconds = 0 if wait is None else to_milliseconds(wait)
     name = os.fspath(path)
     # Another process may be in another directory.
@@ -150,6 +152,7 @@ def restore(
     With `verify`, every checksum of the backup is verified first, so each file is read once. Raises
     Corrupt, and copies nothing, where one is wrong. `progress` is that of `open`.
     """
+    follow()
     backup, place = _directory(source), _directory(destination)
     with _progress_of(backup, progress).shown():
         _core.restore(backup, place, verify)
@@ -173,6 +176,7 @@ def recover(
     Raises Corrupt, and changes nothing, where something would be lost, unless that is accepted
     with `accept_loss`; and for a damaged manifest or list of erasures, which need a backup.
     """
+    follow()
     place = _directory(path)
     with _progress_of(place, progress).shown():
         found = _core.recover(place, accept_loss, accept_older)
@@ -280,8 +284,15 @@ class Store:
         return Snapshot(self._core.snapshot())
 
     def status(self) -> StoreStatus:
-        """What the store keeps besides its tables. Takes microseconds."""
-        return StoreStatus(*self._core.status())
+        """What the store keeps besides its tables, and what fails in the background of this
+        process. Takes microseconds.
+        """
+        pinned_bytes, oldest, is_checkpoint, failing = self._core.status()
+        error = None
+        if failing is not None:
+            work, text, since, last, failures = failing
+            error = BackgroundError(work, text, to_datetime(since), to_datetime(last), failures)
+        return StoreStatus(pinned_bytes, oldest, is_checkpoint, error)
 
     def resume(self, session_id: str) -> Session:
         """A shared session that another process has begun, by its `id`; see `Table.begin`.

@@ -55,6 +55,13 @@ Reject: TypeAlias = tuple[str, int, str, str]
 """A rejected row: source, row from 1, column, reason."""
 
 
+LogEvent: TypeAlias = tuple[float, int, str, str, list[tuple[str, object]]]
+"""An event of the core: seconds since 1970, level (1 error to 5 trace), logger, text, values."""
+
+Failing: TypeAlias = tuple[str, str, int, int, int]
+"""Background work that fails: its name, error, begin, last failure (milliseconds), failures."""
+
+
 class CopyFigures(TypedDict):
     """What the core returns of a copy; `CopyReport` describes each field."""
 

@@ -1,6 +1,7 @@
 //! The maintenance of a store. Only delegates: to `maintain` and `write`.
 
 use crate::context::TableContext;
+use crate::logged::{logged, no_rows};
 use crate::maintain::dropped::remove_dropped;
 use crate::maintain::purge::purge;
 use crate::maintain::repair::repair;
@@ -13,30 +14,40 @@ use idmatch_store::{
     Admin, Call, Erasures, Error, ErrorFields, ErrorKind, Finding, Repaired, Result,
 };
 use std::path::Path;
+use tracing::warn;
 
 impl Admin for CqlStore {
     fn compact(&self, table: TableId, call: &Call) -> Result<()> {
         let context = self.0.context(table, call)?;
-        self.0.change(call, async {
-            purge(&context, call).await?;
-            remove_dropped(&self.0.client).await
-        })
+        let rows = |rows: &u64| Some(*rows);
+        logged("compact", &context.name(), rows, || {
+            self.0.change(call, async {
+                let rows = purge(&context, call).await?;
+                remove_dropped(&self.0.client).await?;
+                Ok(rows)
+            })
+        })?;
+        Ok(())
     }
 
     fn verify(&self, table: TableId, call: &Call) -> Result<Vec<Finding>> {
         let context = self.0.context(table, call)?;
-        let differences = self.0.read(call, differences(&context, call))?;
-        Ok(findings(&context, &differences))
+        logged("verify", &context.name(), no_rows, || {
+            let differences = self.0.read(call, differences(&context, call))?;
+            Ok(findings(&context, &differences))
+        })
     }
 
     fn repair(&self, table: TableId, _: bool, call: &Call) -> Result<Repaired> {
         let context = self.0.context(table, call)?;
-        self.0.change(call, async {
-            let differences = differences(&context, call).await?;
-            let findings = findings(&context, &differences);
-            repair(&context, &differences).await?;
-            retention::finish(&context, call).await?;
-            Ok(Repaired { findings, lost_at_most: 0 })
+        logged("repair", &context.name(), no_rows, || {
+            self.0.change(call, async {
+                let differences = differences(&context, call).await?;
+                let findings = findings(&context, &differences);
+                repair(&context, &differences).await?;
+                retention::finish(&context, call).await?;
+                Ok(Repaired { findings, lost_at_most: 0 })
+            })
         })
     }
 
@@ -70,7 +81,12 @@ impl Admin for CqlStore {
     }
 }
 
+/// What is wrong with a table. Only the number is logged: there may be one for each row.
 fn findings(context: &TableContext, differences: &[Difference]) -> Vec<Finding> {
     let differences = differences.iter().map(|difference| difference.finding(context));
-    differences.chain(retention::unfinished(context)).collect()
+    let findings: Vec<Finding> = differences.chain(retention::unfinished(context)).collect();
+    if !findings.is_empty() {
+        warn!(table = %context.name(), findings = findings.len(), "damage was found");
+    }
+    findings
 }

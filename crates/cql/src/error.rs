@@ -5,6 +5,7 @@
 
 use idmatch_store::{Error, ErrorKind};
 use scylla::errors::{DbError, ExecutionError, PrepareError, RequestAttemptError};
+use std::fmt::Display;
 
 /// The advice where servers do not answer, or too few of them do.
 const SERVERS_ARE_AWAY: &str = "see whether its nodes are up, or allow more time with timeout=";
@@ -145,6 +146,14 @@ pub(crate) fn preparation_outcome(error: &PrepareError) -> Outcome {
         PrepareError::ConnectionPoolError(_) => Outcome::NotDone,
         PrepareError::AllAttemptsFailed { first_attempt } => attempt_outcome(first_attempt),
         _ => Outcome::Refused,
+    }
+}
+
+/// An error for the log: without the text of a server, which may have the values of the statement.
+pub(crate) fn without_text(error: &ExecutionError) -> &dyn Display {
+    match error {
+        ExecutionError::LastAttemptError(RequestAttemptError::DbError(error, _)) => error,
+        error => error,
     }
 }
 

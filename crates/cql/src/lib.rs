@@ -1,8 +1,9 @@
 //! The store on ScyllaDB or Cassandra: the same requests and answers as the embedded one.
 //!
 //! Imports go one way: `admin` -> `store` -> `snapshot` -> `table`, `tables` -> `matching`,
-//! `maintain`, `write` -> `read` -> `context` -> `schema` -> `client` -> `settings`, `error`. Reads
-//! never publish: they report hot keys through a channel to a task of the store (`write::hot_keys`).
+//! `maintain`, `write` -> `read` -> `context` -> `schema` -> `client` -> `settings`, `error`, `logged`.
+//! Reads never publish: they report hot keys through a channel to a task of the store
+//! (`write::hot_keys`). No event of the log has an identifier, nor the text of a server, which may have one.
 //!
 //! Must not know the files of the embedded engine, Python, or the source of batches. The CQL tables
 //! are those of `spec/cql/`; this crate reads and writes no others.
@@ -22,6 +23,7 @@ mod admin;
 mod client;
 mod context;
 mod error;
+mod logged;
 mod maintain;
 mod matching;
 mod read;

@@ -1,5 +1,6 @@
 //! The store of a keyspace. Only delegates: to `tables` for tables, to `write` and `maintain`.
 
+use crate::logged::{logged, no_rows};
 use crate::maintain::retention;
 use crate::settings::Settings;
 use crate::snapshot::CqlSnapshot;
@@ -10,7 +11,7 @@ use crate::write::session::{begin, resume};
 use idmatch_model::{Period, SeenAt, TableId, TableName, TableOptions, Target};
 use idmatch_store::{
     Admin, Call, Durability, Erased, NewWrite, ObservationSource, Result, SessionAddress, Snapshot,
-    Store, WriteSession, now,
+    Status, Store, WriteSession, now,
 };
 use std::sync::Arc;
 
@@ -53,7 +54,9 @@ impl Store for CqlStore {
     fn set_retention(&self, table: TableId, retention: Option<Period>, call: &Call) -> Result<()> {
         retention.as_ref().map_or(Ok(()), Period::check_retention)?;
         let context = self.0.context(table, call)?;
-        self.0.change(call, retention::set(&context, retention, call))
+        logged("set_retention", &context.name(), no_rows, || {
+            self.0.change(call, retention::set(&context, retention, call))
+        })
     }
 
     fn rename_table(&self, table: &TableName, to: &TableName, call: &Call) -> Result<()> {
@@ -97,12 +100,17 @@ impl Store for CqlStore {
         call: &Call,
     ) -> Result<Erased> {
         let context = self.0.context(self.0.read(call, self.0.resolve(table))?, call)?;
-        self.0.change(call, erase(&context, table, targets, at))
+        let rows = |erased: &Erased| Some(erased.by_id);
+        logged("erase", table, rows, || self.0.change(call, erase(&context, table, targets, at)))
     }
 
     /// Servers have one state for all; the metadata of open tables is read anew.
     fn refresh(&self, call: &Call) -> Result<()> {
         self.0.read(call, self.0.refresh())
+    }
+
+    fn status(&self) -> Status {
+        Status { last_background_error: self.0.failing(), ..Status::default() }
     }
 
     fn admin(&self) -> Option<&dyn Admin> {

@@ -2,6 +2,7 @@
 
 use crate::client::Use;
 use crate::context::TableContext;
+use crate::logged::logged;
 use crate::matching::CqlMatch;
 use crate::read::export::export;
 use crate::read::lookup::{history, last_seen, lookup_many};
@@ -67,7 +68,11 @@ impl TableSnapshot for CqlTable {
         query: MatchQuery,
         call: &Call,
     ) -> Result<Box<dyn Match>> {
-        Ok(Box::new(CqlMatch::run(&self.context, population, (query, self.at), call)?))
+        let matches = |found: &CqlMatch| Some(found.counts().rows);
+        let found = logged("match", &self.name, matches, || {
+            CqlMatch::run(&self.context, population, (query, self.at), call)
+        })?;
+        Ok(Box::new(found))
     }
 
     fn part_of(&self, id: &str) -> usize {

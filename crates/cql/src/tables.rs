@@ -15,7 +15,7 @@ use crate::schema::values::table_id;
 use crate::settings::Settings;
 use crate::write::hot_keys::publish_detected;
 use idmatch_model::{ErasureKey, TableId, TableName, TableOptions};
-use idmatch_store::{Call, Error, ErrorKind, Result};
+use idmatch_store::{BackgroundError, Call, Error, ErrorKind, Result};
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -126,6 +126,14 @@ impl Tables {
         tokio::spawn(publish_detected(Arc::downgrade(&context), detected));
         open.insert(id, Arc::clone(&context));
         Ok(context)
+    }
+
+    /// Why metadata of the store or of an open table are not refreshed: the last failure.
+    pub(crate) fn failing(&self) -> Option<BackgroundError> {
+        let names = self.store.read().as_ref().and_then(|found| found.names.failing());
+        let open = self.open.lock();
+        let of_tables = open.values().filter_map(|context| context.metadata_cache.failing());
+        names.into_iter().chain(of_tables).max_by_key(|failing| failing.last)
     }
 
     /// The names of all tables, ascending.

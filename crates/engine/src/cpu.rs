@@ -8,6 +8,7 @@ use crate::sync::{self, AtomicBool, AtomicUsize, Instant, Mutex};
 use idmatch_store::Result;
 use std::sync::OnceLock;
 use std::time::Duration;
+use tracing::debug;
 
 /// The nice value of background threads: all of an idle processor, about a tenth of a contended one. With 5
 /// a late lookup still had to wait for the end of a time slice.
@@ -49,7 +50,9 @@ fn had_foreground_recently() -> bool {
 /// Lowers the priority of this thread for the rest of its life.
 pub(crate) fn lower_priority() {
     // If the system refuses, nothing changes.
-    rustix::process::nice(BACKGROUND_NICE).ok();
+    if let Err(error) = rustix::process::nice(BACKGROUND_NICE) {
+        debug!(%error, "the system refuses a lower priority");
+    }
 }
 
 /// Runs `work` on several threads, each with its number. They are new threads, because a thread cannot

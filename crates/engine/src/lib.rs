@@ -7,14 +7,15 @@
 //! - `matching`, `lookup`, `scan`, `verify`: the reads.
 //! - `versions`: the manifest and the immutable versions that readers hold.
 //! - `memtable`, `journal`, `segment`, `tombstones`: where rows are kept.
-//! - `encoding`, `hash_partition`, `disk`, `spill_file`, `cpu`, `sync`, `options`: bytes, files, threads and
-//!   locks.
+//! - `encoding`, `hash_partition`, `disk`, `spill_file`, `background`, `cpu`, `sync`, `options`: bytes, files,
+//!   failures, threads and locks.
 //!
 //! Must not know Python, files of users (Parquet, CSV) or any other backend.
 #![deny(unsafe_code)]
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]
 
+mod background;
 mod catalog;
 mod compaction;
 mod cpu;

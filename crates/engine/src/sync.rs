@@ -193,6 +193,11 @@ pub(crate) fn instant() -> Instant {
     Instant::now()
 }
 
+/// Milliseconds since then.
+pub(crate) fn millis(began: Instant) -> u64 {
+    began.elapsed().as_millis() as u64
+}
+
 /// Has this thread sleep.
 pub(crate) fn sleep(time: Duration) {
     std::thread::sleep(time);

@@ -12,6 +12,7 @@ use idmatch_store::{Call, Error, ErrorFields, ErrorKind, Result};
 use std::io;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+use tracing::info;
 
 /// A store that was dropped while it wrote holds the lock for moments: every writer waits this long.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
@@ -116,7 +117,11 @@ impl WriterLock {
             versions.install(Version::without_tables(manifest));
             versions.publish_locked(|_| Ok(()), |version| version)?;
         }
-        for path in versions.orphans(&published)? {
+        let orphans = versions.orphans(&published)?;
+        if !orphans.is_empty() {
+            info!(files = orphans.len(), "files of writers that ended early are removed");
+        }
+        for path in orphans {
             match versions.disk.remove(&path) {
                 // The last reader of it went meanwhile.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
@@ -250,9 +255,13 @@ impl WriterLock {
     /// Repeats an attempt until it succeeds, or the call has waited long enough.
     fn repeat<T>(&self, call: &Call, attempt: impl Fn() -> Result<Option<T>>) -> Result<T> {
         let began = sync::instant();
+        let mut is_told = false;
         loop {
             if let Some(obtained) = attempt()? {
                 return Ok(obtained);
+            }
+            if !std::mem::replace(&mut is_told, true) {
+                info!("another process has the store's lock: waiting for it");
             }
             let waited = sync::instant().saturating_duration_since(began);
             if waited >= call.writer_wait().max(LOCK_WAIT) {

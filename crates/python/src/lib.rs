@@ -12,6 +12,7 @@ mod errors;
 mod forks;
 mod interrupt;
 mod judge;
+mod logs;
 mod matches;
 mod outputs;
 mod panics;
@@ -40,6 +41,8 @@ mod _core {
     use crate::copies::copy_table;
     #[pymodule_export]
     use crate::judge::judge;
+    #[pymodule_export]
+    use crate::logs::{flush_logs, log_to};
     #[pymodule_export]
     use crate::matches::{Match, match_chain, match_population};
     #[pymodule_export]

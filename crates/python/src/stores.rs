@@ -21,6 +21,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+/// Pinned bytes, the age of the oldest version, whether it is a checkpoint, and the background work that fails.
+type StatusTold = (u64, Option<f64>, bool, Option<(&'static str, String, u64, u64, u64)>);
+
 /// A store in a folder or on servers.
 #[pyclass(frozen, module = "idmatch._core")]
 pub(crate) struct Store {
@@ -280,12 +283,17 @@ impl Store {
         Ok(Snapshot::new(store, snapshot, self.place.clone()))
     }
 
-    /// Bytes that only old versions need, the age of the oldest in seconds, and whether it is a checkpoint.
-    fn status(&self, py: Python<'_>) -> PyResult<(u64, Option<f64>, bool)> {
+    /// Bytes that only old versions need, the age of the oldest in seconds, whether it is a checkpoint, and the
+    /// background work that fails: its name, error, begin, last failure and number of failures.
+    fn status(&self, py: Python<'_>) -> PyResult<StatusTold> {
         let store = self.open(py)?;
         let status = uninterrupted(py, || store.status())?;
         let oldest = status.oldest_pinned.map(|age| age.as_secs_f64());
-        Ok((status.pinned_bytes, oldest, status.is_checkpoint))
+        let failing = status.last_background_error.map(|failing| {
+            let (since, last) = (failing.since.millis(), failing.last.millis());
+            (failing.work, failing.error, since, last, failing.failures)
+        });
+        Ok((status.pinned_bytes, oldest, status.is_checkpoint, failing))
     }
 
     /// Copies a consistent snapshot of the whole store to a new place.

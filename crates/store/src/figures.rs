@@ -1,6 +1,6 @@
 //! What operations take and give besides rows: promises, findings, counts. Must not know who computes them.
 
-use crate::{Error, ErrorKind, Result};
+use crate::{BackgroundError, Error, ErrorKind, Result};
 use idmatch_model::{ErasureKey, SeenAt, TableName};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -119,7 +119,7 @@ pub struct Checkpoint {
 }
 
 /// What a store does and keeps, besides its tables.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Status {
     /// Bytes of files that only open snapshots and running reads still need.
     pub pinned_bytes: u64,
@@ -127,4 +127,6 @@ pub struct Status {
     pub oldest_pinned: Option<Duration>,
     /// Whether the store is a checkpoint of another one, which never changes.
     pub is_checkpoint: bool,
+    /// The background work of this process that fails at present; the one that failed last.
+    pub last_background_error: Option<BackgroundError>,
 }

@@ -8,6 +8,7 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod answers;
+mod background;
 mod call;
 mod clock;
 mod copy;
@@ -28,6 +29,7 @@ mod traits;
 mod version;
 
 pub use answers::{Answers, Lookup};
+pub use background::{BackgroundError, BackgroundErrors};
 pub use call::{Call, Progress, ProgressSink, Unit};
 pub use clock::now;
 pub use copy::{Copied, CopyOptions, Sum, copy_table};

@@ -10,6 +10,7 @@ from idmatch import _core
 from idmatch._errors import Busy, Error, InvalidArgument, Unsupported
 
 from . import _commands
+from ._log import show_log
 from ._output import hide_secrets_of, print_json, printable, warn
 from ._parser import parser
 
@@ -29,6 +30,7 @@ def run() -> NoReturn:
     aborts it now and then: a command that is done would have another exit code.
     """
     code = main()
+    _core.flush_logs()
     for stream in sys.stdout, sys.stderr:
         with contextlib.suppress(OSError):
             stream.flush()
@@ -50,6 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         typed.print_help()
         return _DONE
     _core.name_process(f"idmatch {options.run.__name__}")
+    show_log(options)
     try:
         code: int = options.run(options)
         sys.stdout.flush()

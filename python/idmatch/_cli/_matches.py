@@ -121,9 +121,6 @@ def add_match(match: argparse.ArgumentParser, windows: tuple[str, str], files: s
     )
     _add_output(match, "the matches")
     match.add_argument(
-        "-v", "--verbose", action="store_true", help="print where the time went, and what limits"
-    )
-    match.add_argument(
         "--explain", action="store_true", help="print how the population was read, and why"
     )
 

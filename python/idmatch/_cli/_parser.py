@@ -8,6 +8,7 @@ from idmatch import __version__
 
 from ._checkpoints import add_checkpoint
 from ._inputs import add_csv, add_dates, add_hive, add_rejects, size
+from ._log import add_log
 from ._matches import add_export, add_match
 from ._output import printable
 from ._trials import add_lab, add_sample
@@ -67,6 +68,7 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
     common.add_argument(
         "--json", action="store_true", help="print one JSON document on stdout and nothing else"
     )
+    add_log(common)
 
     def command(name: str, description: str) -> argparse.ArgumentParser:
         added = subparsers.add_parser(

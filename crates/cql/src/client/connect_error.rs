@@ -15,6 +15,7 @@ use scylla::errors::{
     ConnectionSetupRequestErrorKind, DbError, FrameHeaderParseError, MetadataError,
     NewSessionError,
 };
+use std::fmt::Display;
 use std::io;
 use std::path::Path;
 
@@ -60,6 +61,23 @@ pub(super) fn unconnected(settings: &Settings, error: NewSessionError) -> Error 
             Error::with_source(kind, text, last_connection_error)
         }
         None => unanswered(settings, last_connection_error),
+    }
+}
+
+/// An error for the log: the one of the connection, without the text of a server, which may have the user.
+pub(super) fn without_text(error: &NewSessionError) -> &dyn Display {
+    let NewSessionError::MetadataError(MetadataError::ConnectionPoolError(
+        ConnectionPoolError::Broken { last_connection_error },
+    )) = error
+    else {
+        return error;
+    };
+    match last_connection_error {
+        ConnectionError::ConnectionSetupRequestError(request) => match &request.error {
+            ConnectionSetupRequestErrorKind::DbError(error, _) => error,
+            error => error,
+        },
+        error => error,
     }
 }
 

@@ -4,6 +4,7 @@
 //! replaces it as soon as it is made.
 
 use super::cluster::knows_cluster;
+use super::connect_error::without_text;
 use super::speculation;
 use super::{bootstrap, tls};
 use crate::settings::Settings;
@@ -15,11 +16,13 @@ use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
 use scylla::policies::load_balancing::DefaultPolicy;
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::num::NonZeroUsize;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
+use tracing::{debug, info, warn};
 
 /// How often the driver checks for schema agreement.
 const AGREEMENT_INTERVAL: Duration = Duration::from_millis(50);
@@ -95,19 +98,33 @@ pub(super) async fn connect(settings: &Settings) -> Result<Connection> {
     check_datacenter(settings, &session)?;
     let (sender, receiver) = watch::channel(Current { session, is_whole: whole.is_none() });
     if let Some(whole) = whole {
+        info!("a single node is connected to: not all nodes answered in time");
         tokio::spawn(async move {
-            let mut connected = whole.await;
+            let (mut connected, mut failures) = (whole.await, 0);
             let session = loop {
                 match connected {
                     Ok(session) if knows_cluster(&session) => break Arc::new(session),
-                    _ => tokio::time::sleep(RECONNECT_INTERVAL).await,
+                    Ok(_) => log_reconnect(failures, &"no metadata of the cluster"),
+                    Err(ref error) => log_reconnect(failures, without_text(error)),
                 }
+                failures += 1;
+                tokio::time::sleep(RECONNECT_INTERVAL).await;
                 connected = again.build().await;
             };
+            info!(failures, "all nodes are connected to");
             sender.send_replace(Current { session, is_whole: true });
         });
     }
     Ok(Connection(receiver))
+}
+
+/// Logs that the session with all nodes failed: as a warning at first, and not each second.
+fn log_reconnect(failures: u64, error: &dyn Display) {
+    if failures == 0 {
+        warn!(%error, "session with all nodes failed; it is tried again each second");
+    } else {
+        debug!(failures, %error, "session with all nodes failed again");
+    }
 }
 
 /// The execution profile of requests with at least this speculative delay.

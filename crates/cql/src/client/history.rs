@@ -10,6 +10,7 @@ use scylla::observability::history::{AttemptId, HistoryListener, RequestId, Spec
 use scylla::policies::retry::RetryDecision;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use tracing::debug;
 
 /// The attempts for one request, with its retries.
 #[derive(Debug, Default)]
@@ -63,10 +64,13 @@ impl HistoryListener for Attempts {
     fn log_attempt_start(
         &self,
         _: RequestId,
-        _: Option<SpeculativeId>,
-        _: SocketAddr,
+        speculative: Option<SpeculativeId>,
+        node: SocketAddr,
     ) -> AttemptId {
         self.sent.fetch_add(1, Relaxed);
+        if speculative.is_some() {
+            debug!(%node, "speculative attempt is sent");
+        }
         AttemptId(0)
     }
 

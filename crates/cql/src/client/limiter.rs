@@ -16,6 +16,7 @@ use parking_lot::{Mutex, MutexGuard};
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tokio::sync::{Semaphore, SemaphorePermit};
+use tracing::{debug, info, warn};
 
 /// The burst is the rate limit divided by this: timers are too coarse to schedule each of many
 /// thousands of requests.
@@ -33,6 +34,8 @@ struct AdaptiveLimit {
     most: usize,
     /// The current limit.
     limit: usize,
+    /// The lowest limit since the last time that it was full. Each new one is logged as a warning.
+    lowest: usize,
     /// Permits to forget when their requests end: requests hold them, but the limit was lowered.
     excess: usize,
     /// Answers since the last change of the limit.
@@ -54,8 +57,14 @@ pub(super) struct Permit<'f> {
 
 impl RequestLimiter {
     pub(super) fn new(in_flight: usize, per_second: Option<NonZeroU32>) -> RequestLimiter {
-        let limit =
-            AdaptiveLimit { most: in_flight, limit: in_flight, excess: 0, answers: 0, cuts: 0 };
+        let limit = AdaptiveLimit {
+            most: in_flight,
+            limit: in_flight,
+            lowest: in_flight,
+            excess: 0,
+            answers: 0,
+            cuts: 0,
+        };
         let rate_limit = per_second.map(RateLimit::new);
         RequestLimiter { permits: Semaphore::new(in_flight), limit: Mutex::new(limit), rate_limit }
     }
@@ -104,6 +113,12 @@ impl RequestLimiter {
         } else {
             self.permits.add_permits(1);
         }
+        if limit.limit == limit.most {
+            let most = limit.most;
+            limit.lowest = most;
+            drop(limit);
+            info!(limit = most, "servers are no longer overloaded: full limit again");
+        }
     }
 
     /// Halves the limit, once per epoch: servers were too overloaded to answer a request.
@@ -118,6 +133,14 @@ impl RequestLimiter {
         let fewer = limit.limit - lower;
         limit.limit = lower;
         limit.excess += fewer - self.permits.forget_permits(fewer);
+        let is_lowest = lower < limit.lowest;
+        limit.lowest = limit.lowest.min(lower);
+        drop(limit);
+        if is_lowest {
+            warn!(limit = lower, "servers are overloaded: fewer requests in flight");
+        } else {
+            debug!(limit = lower, "servers are still overloaded: fewer requests in flight");
+        }
     }
 
     fn limit(&self) -> MutexGuard<'_, AdaptiveLimit> {

@@ -12,6 +12,7 @@ use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::{Consistency, SerialConsistency, Statement};
 use std::time::Duration;
 use tokio::time::Instant;
+use tracing::warn;
 
 const PAGE_ROWS: i32 = 5_000;
 /// While servers are overloaded, IN queries and scans are retried for this many times the timeout:
@@ -86,7 +87,11 @@ impl Client {
                 // One node may not know a table yet that others know.
                 Ok(Err(_)) if !is_whole && Instant::now() < until => {
                     let left = until.saturating_duration_since(Instant::now());
-                    let _ = tokio::time::timeout(left, self.connection.whole()).await;
+                    let whole = tokio::time::timeout(left, self.connection.whole()).await;
+                    if whole.is_err() {
+                        let servers = self.replica_status();
+                        warn!(servers, "not all nodes are connected to in time");
+                    }
                 }
                 Ok(Err(error))
                     if !preparation_outcome(&error).may_pass() || Instant::now() >= until =>

@@ -2,22 +2,27 @@
 //! retry does not help.
 //!
 //! The backoff doubles from 20 ms to 2 s, with jitter. `history` says what the attempts met, and
-//! [`crate::error::outcome`] whether an error may pass. Must not know what a request asks.
+//! [`crate::error::outcome`] whether an error may pass. Must not know what a request asks; the
+//! log has a name of it.
 
 use super::connection::Connection;
 use super::history::Attempts;
 use super::limiter::{Permit, RequestLimiter};
 use super::requirements::{Needs, needed_and_alive};
-use crate::error::{Failure, names_unknown_table, outcome};
+use crate::error::{Failure, names_unknown_table, outcome, without_text};
 use crate::settings::Settings;
 use scylla::errors::ExecutionError;
 use std::future::Future;
 use std::time::Duration;
 use tokio::time::Instant;
+use tracing::{debug, warn};
 
 /// The first backoff before a retry, and the longest.
 pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// A request that is repeated for longer than this is logged as a warning: a restart of a node or a short
+/// overload is over by then.
+const WARN_AFTER: Duration = Duration::from_secs(5);
 
 /// How a request is retried, and what it requires.
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +34,8 @@ pub(super) struct RetryPolicy {
 
 /// Repeats attempts of one client's requests.
 pub(super) struct Retries<'c> {
+    /// What the requests are about, for the log.
+    pub(super) what: &'c str,
     pub(super) connection: &'c Connection,
     pub(super) limiter: &'c RequestLimiter,
     pub(super) settings: &'c Settings,
@@ -50,6 +57,7 @@ impl Retries<'_> {
     {
         let start = Instant::now();
         let (mut pause, mut counted, mut agreed) = (FIRST_PAUSE, 0, false);
+        let mut log = RetryLog { what: self.what, start, attempt: 0, has_warned: false };
         loop {
             let epoch = self.limiter.epoch();
             let result = attempt().await;
@@ -88,9 +96,14 @@ impl Retries<'_> {
                 let check = async { self.connection.whole().await.check_schema_agreement().await };
                 let checked = tokio::time::timeout(self.settings.request_timeout, check).await;
                 agreed = matches!(checked, Ok(Ok(Some(_))));
+                if !agreed {
+                    debug!(what = self.what, "nodes do not agree on the schema yet");
+                }
             }
             // Jitter: clients do not retry at the same moment.
-            tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+            let jittered = pause.mul_f64(0.5 + fastrand::f64() / 2.0);
+            log.retry(jittered, &error);
+            tokio::time::sleep(jittered).await;
             if permit.is_some() {
                 let ready = tokio::time::timeout_at(until, self.limiter.wait_for_rate()).await;
                 if ready.is_err() {
@@ -98,6 +111,31 @@ impl Retries<'_> {
                 }
             }
             pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+}
+
+/// Logs the retries of one request.
+struct RetryLog<'r> {
+    what: &'r str,
+    start: Instant,
+    /// The attempts that failed.
+    attempt: u64,
+    has_warned: bool,
+}
+
+impl RetryLog<'_> {
+    /// Logs a retry after this pause; as a warning once, when they go on for long.
+    fn retry(&mut self, pause: Duration, error: &ExecutionError) {
+        self.attempt += 1;
+        let (what, attempt, error) = (self.what, self.attempt, without_text(error));
+        let (waited, pause_ms) = (self.start.elapsed(), pause.as_millis() as u64);
+        if waited > WARN_AFTER && !self.has_warned {
+            self.has_warned = true;
+            let waited_s = waited.as_secs();
+            warn!(what, attempt, pause_ms, waited_s, %error, "request is still repeated");
+        } else {
+            debug!(what, attempt, pause_ms, %error, "request is repeated");
         }
     }
 }

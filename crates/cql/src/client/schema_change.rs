@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
+use tracing::warn;
 use uuid::Uuid;
 
 /// Changes of tables take longer than requests.
@@ -46,8 +47,9 @@ impl Client {
             let text = format!("no tables were changed: {}", self.replica_status());
             Error::with_source(ErrorKind::Unavailable, text, late)
         })?;
-        let result = self.retries().repeat(None, &attempts, retry_policy, change).await;
-        result.map_err(|failure| unwritten("a change of tables", failure))
+        let what = "a change of tables";
+        let result = self.retries(what).repeat(None, &attempts, retry_policy, change).await;
+        result.map_err(|failure| unwritten(what, failure))
     }
 
     /// Refreshes the driver's metadata: which nodes have which rows of a new keyspace.
@@ -61,7 +63,11 @@ impl Client {
     pub(crate) async fn wait_for_agreement(&self) {
         let agreement = async { self.connection.whole().await.await_schema_agreement().await };
         // The next request shows whether they agree.
-        let _ = tokio::time::timeout(self.settings.timeout, agreement).await;
+        match tokio::time::timeout(self.settings.timeout, agreement).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => warn!(%error, "nodes do not agree on the schema"),
+            Err(_) => warn!("nodes do not agree on the schema in time"),
+        }
     }
 }
 

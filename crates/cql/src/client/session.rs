@@ -115,8 +115,10 @@ impl Client {
         let permit = self.permit_for(prepared).await;
         let (statement, attempts) = prepared.watched();
         let read = || async { self.session().execute_unpaged(&statement, &values).await };
-        let result =
-            self.retries().repeat(permit.as_ref(), &attempts, prepared.retry_policy(), read).await;
+        let result = self
+            .retries(what)
+            .repeat(permit.as_ref(), &attempts, prepared.retry_policy(), read)
+            .await;
         rows(what, result.map_err(|failure| unread(what, failure))?)
     }
 
@@ -135,8 +137,10 @@ impl Client {
         let read = || async {
             self.session().execute_single_page(&statement, &values, state.clone()).await
         };
-        let result =
-            self.retries().repeat(permit.as_ref(), &attempts, prepared.retry_policy(), read).await;
+        let result = self
+            .retries(what)
+            .repeat(permit.as_ref(), &attempts, prepared.retry_policy(), read)
+            .await;
         let (result, next) = result.map_err(|failure| unread(what, failure))?;
         request_counts::answered(is_first, attempts.sent());
         let next = match next {
@@ -197,7 +201,8 @@ impl Client {
     ) -> Result<QueryResult> {
         let (statement, attempts) = prepared.watched();
         let write = || async { self.session().execute_unpaged(&statement, &values).await };
-        let result = self.retries().repeat(permit, &attempts, prepared.retry_policy(), write).await;
+        let result =
+            self.retries(what).repeat(permit, &attempts, prepared.retry_policy(), write).await;
         result.map_err(|failure| unwritten(what, failure))
     }
 
@@ -229,8 +234,8 @@ impl Client {
         let write = || async { self.session().batch(&batch, values).await };
         let needs = of.map_or(Needs::Node, |prepared| prepared.retry_policy().needs);
         let retry_policy = self.unprepared_retry_policy(needs);
-        let result = self.retries().repeat(permit, &attempts, retry_policy, write).await.map(drop);
-        result.map_err(|failure| unwritten(what, failure))
+        let result = self.retries(what).repeat(permit, &attempts, retry_policy, write).await;
+        result.map(drop).map_err(|failure| unwritten(what, failure))
     }
 
     /// Describes which nodes are not connected.
@@ -246,7 +251,7 @@ impl Client {
         statement.set_history_listener(Arc::clone(&attempts) as _);
         let ask = || async { self.session().query_unpaged(statement.clone(), ()).await };
         let result = self
-            .retries()
+            .retries(what)
             .repeat(None, &attempts, self.unprepared_retry_policy(Needs::Node), ask)
             .await;
         rows(what, result.map_err(|failure| unread(what, failure))?)
@@ -257,10 +262,10 @@ impl Client {
         RetryPolicy { within: self.settings.timeout, needs }
     }
 
-    /// Repeats attempts as the retry policy says.
-    pub(super) fn retries(&self) -> Retries<'_> {
+    /// Repeats attempts about this as the retry policy says.
+    pub(super) fn retries<'c>(&'c self, what: &'c str) -> Retries<'c> {
         let (connection, limiter, settings) = (&self.connection, &self.limiter, &self.settings);
-        Retries { connection, limiter, settings }
+        Retries { what, connection, limiter, settings }
     }
 }
 

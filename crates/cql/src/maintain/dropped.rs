@@ -13,6 +13,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{SeenAt, Side, TableId};
 use idmatch_store::{Result, now};
 use std::sync::Arc;
+use tracing::info;
 
 /// Calls that have begun before a drop may read for so long, in milliseconds.
 const DAY_MS: i64 = 86_400_000;
@@ -32,20 +33,26 @@ pub(crate) async fn remove_dropped(client: &Arc<Client>) -> Result<()> {
     for table in tables.iter().filter(|table| !named.contains(&table.id)) {
         match (table.dropped_at, table.made_at) {
             (Some(dropped_at), _) if is_over(dropped_at) => {
-                remove_shards(client, table.id).await?;
+                info!(table_id = %table.id, "dropped table is removed");
+                let hot_keys = remove_shards(client, table.id).await?;
                 drop_directions(client, table.id).await?;
                 catalog.forget(table.id, names.has_log(table.id)).await?;
+                info!(table_id = %table.id, hot_keys, "dropped table was removed");
             }
-            (None, Some(made_at)) if is_over(made_at) => catalog.set_dropped(table.id).await?,
+            (None, Some(made_at)) if is_over(made_at) => {
+                catalog.set_dropped(table.id).await?;
+                info!(table_id = %table.id, "table that was never named is marked as dropped");
+            }
             _ => {}
         }
     }
     Ok(())
 }
 
-async fn remove_shards(client: &Arc<Client>, table: TableId) -> Result<()> {
+/// Returns the number of hot keys.
+async fn remove_shards(client: &Arc<Client>, table: TableId) -> Result<u64> {
     let what = "the hot keys of a dropped table";
-    let (hot, id) = (Hot::prepare(client).await?, uuid(table));
+    let (hot, id, mut hot_keys) = (Hot::prepare(client).await?, uuid(table), 0);
     for by in Side::BOTH {
         let rows = client.read(what, &hot.keys, (id, by.column())).await?;
         let rows = rows.rows::<(String,)>().map_err(|e| unexpected(what, e))?;
@@ -63,7 +70,8 @@ async fn remove_shards(client: &Arc<Client>, table: TableId) -> Result<()> {
                 .await?;
             let values = (LAST_TIMESTAMP, id, by.column(), key);
             client.write(what, &hot.delete_key, values).await?;
+            hot_keys += 1;
         }
     }
-    Ok(())
+    Ok(hot_keys)
 }

@@ -15,27 +15,35 @@ use idmatch_model::{Keep, SeenAt, Side};
 use idmatch_store::{Call, Result, now};
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use twox_hash::XxHash3_128;
 
 /// Concurrent deletes of one task: they share the servers with lookups and writes.
 const CONCURRENT_DELETES: usize = 16;
 
 /// Purges rows that are erased, or older than every retention of the last day. Records the hot keys that it
-/// meets.
+/// meets. Returns the number of rows, of both directions together.
 /// Cost: a scan of both directions.
-pub(crate) async fn purge(context: &Arc<TableContext>, call: &Call) -> Result<()> {
+pub(crate) async fn purge(context: &Arc<TableContext>, call: &Call) -> Result<u64> {
     let metadata = context.metadata_cache.refresh().await?;
     let kept_from = metadata.definition.kept_from(now());
+    let removed = Arc::new(AtomicU64::new(0));
     for by in Side::BOTH {
-        let (table, metadata) = (Arc::clone(context), Arc::clone(&metadata));
-        let visitor = Purge { context: table, metadata: Arc::clone(&metadata), kept_from, by };
+        let visitor = Purge {
+            context: Arc::clone(context),
+            metadata: Arc::clone(&metadata),
+            kept_from,
+            by,
+            removed: Arc::clone(&removed),
+        };
         let met = scan_stored(context, by, ScanCall(call.clone(), "compact"), visitor).await?;
         publish_hot_keys(context, by, met).await?;
         for key in shard_merge::keys(context, &metadata, by).await? {
-            purge_hot(context, &metadata, kept_from, (by, &key)).await?;
+            let rows = purge_hot(context, &metadata, kept_from, (by, &key)).await?;
+            removed.fetch_add(rows, Relaxed);
         }
     }
-    Ok(())
+    Ok(removed.load(Relaxed))
 }
 
 /// Removes rows.
@@ -44,6 +52,7 @@ struct Purge {
     metadata: Arc<TableMetadata>,
     kept_from: SeenAt,
     by: Side,
+    removed: Arc<AtomicU64>,
 }
 
 impl RowVisitor for Purge {
@@ -61,7 +70,9 @@ impl RowVisitor for Purge {
             }
         };
         let removed = stream::iter(0..rows.len()).map(remove).buffer_unordered(CONCURRENT_DELETES);
-        removed.try_collect().await
+        removed.try_collect::<()>().await?;
+        self.removed.fetch_add(rows.len() as u64, Relaxed);
+        Ok(())
     }
 }
 
@@ -78,15 +89,15 @@ fn removed_at(
     (seen_at < kept_from).then(|| purged_at(metadata, seen_at))
 }
 
-/// Removes rows of a hot key, and with keep="last" the older rows of each pair.
+/// Removes rows of a hot key, and with keep="last" the older rows of each pair; returns their number.
 async fn purge_hot(
     context: &Arc<TableContext>,
     metadata: &TableMetadata,
     kept_from: SeenAt,
     (by, key): (Side, &str),
-) -> Result<()> {
-    let Some(shards) = metadata.hot.shards(by, key) else { return Ok(()) };
-    let mut given = HashSet::new();
+) -> Result<u64> {
+    let Some(shards) = metadata.hot.shards(by, key) else { return Ok(0) };
+    let (mut given, mut removed) = (HashSet::new(), 0);
     let mut places = HotRows::new(context, metadata, (by, key), None, Which::Stored).await?;
     while let Some(rows) = places.next().await? {
         let removals = rows.iter().filter_map(|(value, seen_at)| {
@@ -96,6 +107,7 @@ async fn purge_hot(
             (!is_newest || at.is_some()).then_some((value.as_str(), *seen_at, at))
         });
         let removals: Vec<_> = removals.collect();
+        removed += removals.len() as u64;
         stream::iter(removals)
             .map(async |(value, seen_at, at)| match at {
                 None => {
@@ -109,5 +121,5 @@ async fn purge_hot(
             .try_for_each(async |()| Ok(()))
             .await?;
     }
-    Ok(())
+    Ok(removed)
 }

@@ -1,6 +1,7 @@
 //! Changes a table's retention, and rewrites rows with their new time to live.
 
 use crate::context::TableContext;
+use crate::logged::millis;
 use crate::read::scan::{RowVisitor, ScanCall, scan};
 use crate::row_buffer::Rows;
 use crate::schema::catalog::Catalog;
@@ -9,6 +10,9 @@ use crate::write::batch::write;
 use idmatch_model::{Period, SeenAt, Side};
 use idmatch_store::{Call, Error, Finding, Result, now};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use tokio::time::Instant;
+use tracing::info;
 
 /// Changes the retention: it filters what is read from then on. One that shows dates whose rows may be gone
 /// already rewrites all rows with their new TTL: it scans the whole table. Rows that a shorter one hides stay
@@ -73,6 +77,8 @@ async fn rewrite(
     hidden_before: Option<SeenAt>,
     call: &Call,
 ) -> Result<()> {
+    let (table, began, rewritten) = (context.name(), Instant::now(), Arc::new(AtomicU64::new(0)));
+    info!(%table, "rows are rewritten for a retention");
     tokio::time::sleep(context.client.settings().longest_write()).await;
     let metadata = context.metadata_cache.refresh().await?;
     let visible = metadata.retained(now());
@@ -80,10 +86,18 @@ async fn rewrite(
         if by == Side::PartnerId && before.is_none() {
             continue;
         }
-        let (context, metadata) = (Arc::clone(context), Arc::clone(&metadata));
-        let visitor = Rewrite { context: Arc::clone(&context), metadata, visible, by, before };
-        scan(&context, by, ScanCall(call.clone(), "rewrite"), visitor).await?;
+        let visitor = Rewrite {
+            context: Arc::clone(context),
+            metadata: Arc::clone(&metadata),
+            visible,
+            by,
+            before,
+            rewritten: Arc::clone(&rewritten),
+        };
+        scan(context, by, ScanCall(call.clone(), "rewrite"), visitor).await?;
     }
+    let rows = rewritten.load(Relaxed);
+    info!(%table, rows, ms = millis(began), "rows were rewritten for a retention");
     Ok(())
 }
 
@@ -94,6 +108,7 @@ struct Rewrite {
     visible: Visible,
     by: Side,
     before: Option<SeenAt>,
+    rewritten: Arc<AtomicU64>,
 }
 
 impl RowVisitor for Rewrite {
@@ -103,6 +118,7 @@ impl RowVisitor for Rewrite {
     }
 
     async fn batch(&self, rows: Rows) -> Result<()> {
+        self.rewritten.fetch_add(rows.len() as u64, Relaxed);
         if self.by == Side::Id {
             return write(&self.context, rows).await;
         }

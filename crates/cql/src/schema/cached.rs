@@ -3,13 +3,17 @@
 //! A value is read at most once in half a metadata TTL, and never served when it is older than one. So a
 //! change that waits for one TTL after it is published is known to every request that starts later.
 
-use idmatch_store::Result;
+use idmatch_store::{BackgroundError, BackgroundErrors, Result};
 use parking_lot::RwLock;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
+use tracing::warn;
+
+/// The name of the work that goes on in the background.
+const REFRESH: &str = "metadata refresh";
 
 /// Where a value is read.
 pub(crate) trait Origin: Send + Sync + 'static {
@@ -29,6 +33,8 @@ pub(crate) struct Cached<O: Origin> {
     held: RwLock<(Arc<O::Value>, Instant)>,
     /// Held while the value is read.
     reading: Mutex<()>,
+    /// Why the value is not refreshed.
+    errors: BackgroundErrors,
 }
 
 impl<O: Origin> Cached<O> {
@@ -36,7 +42,8 @@ impl<O: Origin> Cached<O> {
     pub(crate) async fn open(origin: O, ttl: Duration) -> Result<Arc<Cached<O>>> {
         let began = Instant::now();
         let held = RwLock::new((Arc::new(origin.read(None).await?), began));
-        Ok(Arc::new(Cached { origin, ttl, held, reading: Mutex::default() }))
+        let (reading, errors) = (Mutex::default(), BackgroundErrors::default());
+        Ok(Arc::new(Cached { origin, ttl, held, reading, errors }))
     }
 
     pub(crate) fn origin(&self) -> &O {
@@ -59,7 +66,13 @@ impl<O: Origin> Cached<O> {
             if self.reading.try_lock().is_ok() {
                 let cached = Arc::clone(self);
                 // A failure surfaces when the TTL is over.
-                tokio::spawn(async move { cached.refresh().await.map(drop) });
+                tokio::spawn(async move {
+                    if let Err(error) = cached.refresh().await
+                        && cached.errors.failed(REFRESH, &error) == 1
+                    {
+                        warn!(%error, "metadata is not refreshed");
+                    }
+                });
             }
             return Ok(value);
         }
@@ -77,7 +90,13 @@ impl<O: Origin> Cached<O> {
         let began = Instant::now();
         let fresh = Arc::new(self.origin.read(Some(&value)).await?);
         *self.held.write() = (Arc::clone(&fresh), began);
+        self.errors.succeeded(REFRESH);
         Ok(fresh)
+    }
+
+    /// Why the value is not refreshed; `None` if it is.
+    pub(crate) fn failing(&self) -> Option<BackgroundError> {
+        self.errors.last()
     }
 
     /// The value that was read last, whatever its age.

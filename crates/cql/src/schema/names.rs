@@ -16,6 +16,7 @@ use scylla::serialize::row::SerializeRow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
+use tracing::warn;
 use uuid::Uuid;
 
 /// An announced change of a client that says no more is forgotten after so long, by the servers' clocks.
@@ -222,7 +223,9 @@ impl Names {
         };
         if let Err(e) = merged.await {
             // Otherwise other changes wait until it is overdue.
-            announced.change(client, Change::default()).await.ok();
+            if let Err(error) = announced.change(client, Change::default()).await {
+                warn!(%error, "announced change of names is not withdrawn: others wait for it");
+            }
             return Err(e);
         }
         tokio::time::sleep(metadata_ttl).await;

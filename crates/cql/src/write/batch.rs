@@ -3,7 +3,7 @@
 //!
 //! Invariant: a row counts as written when both directions have acknowledged it.
 
-use super::hot_keys::{count_sample, hot_candidates as hot_among, publish_hot_keys};
+use super::hot_keys::{count_sample, hot_candidates as hot_among, try_publish_hot_keys};
 use super::timestamp::{time_to_live, written_at};
 use crate::client::{Permit, Prepared};
 use crate::context::TableContext;
@@ -96,7 +96,7 @@ async fn publish_crowded(context: &Arc<TableContext>, rows: &Rows) {
     for by in Side::BOTH {
         let hot_candidates = hot_candidates(context, rows, by, hot_rows);
         if !hot_candidates.is_empty() {
-            publish_hot_keys(context, by, hot_candidates).await.ok();
+            try_publish_hot_keys(context, by, hot_candidates).await;
         }
     }
 }

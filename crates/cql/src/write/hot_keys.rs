@@ -10,6 +10,7 @@ use idmatch_store::Result;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use tokio::sync::mpsc::Receiver;
+use tracing::{debug, info, warn};
 
 /// One written row in this many has its key counted: a key with ten times as many rows has been
 /// counted by then with near certainty. A count costs as much as a lookup.
@@ -26,27 +27,45 @@ pub(crate) async fn publish_hot_keys(
     let _publishing = context.publishing.lock().await;
     let metadata = context.metadata_cache.refresh().await?;
     let hot_rows = context.client.settings().hot_key_rows;
+    let mut most_rows = 0_u64;
     let needed = keys.into_iter().filter_map(|(key, rows)| {
         let shards = shards_for(rows, hot_rows)?;
         let is_new = metadata.hot.shards(by, &key).is_none_or(|now| now < shards);
-        is_new.then(|| (metadata.hot.hash(by, &key), LogRecord::Hot(shards)))
+        is_new.then(|| {
+            most_rows = most_rows.max(rows);
+            (metadata.hot.hash(by, &key), LogRecord::Hot(shards))
+        })
     });
     let records: Vec<(u128, LogRecord)> = needed.collect();
     if records.is_empty() {
         return Ok(());
     }
-    context.publish(&metadata, &records).await
+    context.publish(&metadata, &records).await?;
+    let (table, keys) = (context.name(), records.len());
+    info!(%table, by = by.column(), keys, most_rows, "hot keys found");
+    Ok(())
 }
 
-/// Publishes the hot keys that reads report, until their table is dropped. Ignores failures: the
-/// next request that meets the key reports it again.
+/// Publishes keys as [`publish_hot_keys`] does. A failure is only logged: the next request that meets
+/// a key reports it again.
+pub(crate) async fn try_publish_hot_keys(
+    context: &TableContext,
+    by: Side,
+    keys: impl IntoIterator<Item = (String, u64)>,
+) {
+    if let Err(error) = publish_hot_keys(context, by, keys).await {
+        warn!(table = %context.name(), by = by.column(), %error, "hot keys are not recorded");
+    }
+}
+
+/// Publishes the hot keys that reads report, until their table is dropped.
 pub(crate) async fn publish_detected(
     context: Weak<TableContext>,
     mut detected: Receiver<Detected>,
 ) {
     while let Some((by, key, rows)) = detected.recv().await {
         let Some(context) = context.upgrade() else { return };
-        publish_hot_keys(&context, by, [(key, rows)]).await.ok();
+        try_publish_hot_keys(&context, by, [(key, rows)]).await;
     }
 }
 
@@ -81,7 +100,9 @@ pub(crate) fn count_sample<'k>(
     let (context, key) = (Arc::clone(context), key.to_owned());
     let client = Arc::clone(&context.client);
     client.start(async move {
-        let rows = count(&context, by, &key).await?;
-        publish_hot_keys(&context, by, [(key, rows)]).await
+        match count(&context, by, &key).await {
+            Ok(rows) => try_publish_hot_keys(&context, by, [(key, rows)]).await,
+            Err(error) => debug!(table = %context.name(), %error, "rows of a key are not counted"),
+        }
     });
 }

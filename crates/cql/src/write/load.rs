@@ -16,6 +16,7 @@ use idmatch_store::{
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use tokio::task::JoinHandle;
+use tracing::debug;
 
 /// Rows of a load's chunk: many, so that about this many rows share a bucket, within limits. Two
 /// chunks are in memory at once.
@@ -50,7 +51,9 @@ pub(crate) fn load(
             Ok(())
         };
         // The rows are written, whatever becomes of the records.
-        chunks.wait(Use::Read, ended).ok();
+        if let Err(error) = chunks.wait(Use::Read, ended) {
+            debug!(table = %context.name(), %error, "records of a load are not deleted");
+        }
     }
     Ok(())
 }

@@ -16,7 +16,9 @@ use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{Side, Window};
 use idmatch_store::{Error, Result, now};
 use std::collections::HashSet;
+use std::future::ready;
 use std::sync::Arc;
+use tracing::debug;
 
 /// Concurrent requests about the chunks of a load.
 const CONCURRENT_CHECKS: usize = 16;
@@ -68,7 +70,12 @@ impl Progress {
             let values = (id, chunk.to_be_bytes().to_vec());
             context.client.write(&what, &context.loads().delete, values)
         });
-        deletions.buffer_unordered(CONCURRENT_CHECKS).for_each(async |_| ()).await;
+        let deletions = deletions.buffer_unordered(CONCURRENT_CHECKS);
+        let failed: Vec<Error> = deletions.filter_map(|done| ready(done.err())).collect().await;
+        if let Some(error) = failed.first() {
+            let (table, chunks) = (context.name(), failed.len());
+            debug!(%table, chunks, %error, "records of a load are not deleted");
+        }
     }
 }
 
@@ -80,7 +87,10 @@ impl ChunkRecord {
     pub(crate) async fn write(self, context: &TableContext) {
         let values = (context.uuid(), self.0.to_be_bytes().to_vec());
         // Without the record, a repeated load writes the chunk again.
-        context.client.write(&context.what(), &context.loads().insert, values).await.ok();
+        let written = context.client.write(&context.what(), &context.loads().insert, values).await;
+        if let Err(error) = written {
+            debug!(table = %context.name(), %error, "chunk of a load is not recorded");
+        }
     }
 }
 

@@ -3,11 +3,14 @@
 use super::run::{CompactionJob, run};
 use super::segment_stats::{oldest_kept, segment_stats};
 use super::strategy::{CompactionMode, SegmentStats, next_compaction};
+use crate::background::COMPACTION;
 use crate::disk::io_error;
 use crate::identity::Identity;
 use crate::segment::Segment;
 use crate::sync::Ordering::{AcqRel, Relaxed, Release};
-use crate::sync::{self, AtomicBool, AtomicUsize, Instant, Mutex, Rank, RankedGuard, RankedMutex};
+use crate::sync::{
+    self, AtomicBool, AtomicUsize, Instant, Mutex, Rank, RankedGuard, RankedMutex, millis,
+};
 use crate::versions::{TableEntry, TableVersion, Version, VersionSet};
 use crate::writer_lock::WriterLock;
 use idmatch_model::{SeenAt, Side};
@@ -15,9 +18,13 @@ use idmatch_store::{Call, Error, ErrorKind, Result, now};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
+use tracing::debug;
 
 /// Idle compactions begin this long after the last flush.
 const IDLE_AFTER: Duration = Duration::from_secs(5);
+
+/// How often a thread that waits looks whether it is time.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Compacts the tables of a store, one compaction at a time.
 pub(crate) struct Compactor {
@@ -108,13 +115,21 @@ impl Compactor {
         if self.is_waiting_for_idle.swap(true, AcqRel) {
             return;
         }
-        while !self.is_stopped() && self.flushed_at.lock().elapsed() < IDLE_AFTER {
-            sync::sleep(IDLE_AFTER / 50);
-        }
-        if let Some(_running) = self.running.try_lock()
-            && let Some(_guard) = self.writer_lock.held()
-        {
-            self.compact_all(CompactionMode::Idle);
+        loop {
+            while !self.is_stopped() && self.flushed_at.lock().elapsed() < IDLE_AFTER {
+                sync::sleep(LOOK);
+            }
+            if let Some(_running) = self.running.try_lock()
+                && let Some(_guard) = self.writer_lock.held()
+            {
+                self.compact_all(CompactionMode::Idle);
+            }
+            // One that fails is tried again, also where nothing is flushed any more.
+            let fails = || self.versions.background.failure(COMPACTION).is_some();
+            if self.is_stopped() || self.writer_lock.held().is_none() || !fails() {
+                break;
+            }
+            sync::sleep(LOOK);
         }
         self.is_waiting_for_idle.store(false, Release);
     }
@@ -137,20 +152,42 @@ impl Compactor {
         *self.flushed_at.lock() = sync::instant();
     }
 
-    pub(super) fn is_stopped(&self) -> bool {
+    pub(crate) fn is_stopped(&self) -> bool {
         self.stop.load(Relaxed)
     }
 
+    /// Runs the compactions of all tables that are worth it. One that fails does not keep back other tables.
     fn compact_all(&self, mode: CompactionMode) {
+        if !self.versions.background.is_due(COMPACTION) {
+            return;
+        }
         let started = *self.flushed_at.lock();
         let ids: Vec<Identity> = self.versions.current().tables.keys().copied().collect();
-        for id in ids {
-            // An error here comes again, and is returned, at the next full compaction.
-            while !self.is_stopped()
+        let is_wanted = || {
+            !self.is_stopped()
                 && (mode != CompactionMode::Idle || *self.flushed_at.lock() == started)
-                && let Ok(Some(_)) = self.compact_step(id, mode, |_| true, &Call::default())
-            {
-            }
+        };
+        // A full compaction returns the error.
+        let compacted = self.versions.background.run(COMPACTION, || {
+            let compact = |id| {
+                while is_wanted() && self.background_step(id, mode, &Call::default())?.is_some() {}
+                Ok(())
+            };
+            ids.into_iter().map(compact).fold(Ok(()), Result::and)
+        });
+        drop(compacted);
+    }
+
+    /// Runs one compaction for which nobody waits. One that was stopped has not failed.
+    pub(super) fn background_step(
+        &self,
+        id: Identity,
+        mode: CompactionMode,
+        call: &Call,
+    ) -> Result<Option<CompactionResult>> {
+        match self.compact_step(id, mode, |_| true, call) {
+            Err(_) if self.is_stopped() => Ok(None),
+            done => done,
         }
     }
 
@@ -200,6 +237,7 @@ impl Compactor {
         (inputs, prefix_bits): (&[Arc<Segment>], u8),
         call: &Call,
     ) -> Result<CompactionResult> {
+        let began = sync::instant();
         let table = self.versions.table_of(version, id)?;
         let (folder, mut made) = (self.versions.segments(), Vec::new());
         let replaced: HashSet<String> =
@@ -248,11 +286,17 @@ impl Compactor {
                 })
             },
         );
+        let name = table.name().as_str();
         if is_outdated {
+            debug!(table = name, "the table changed while it was compacted: it is compacted again");
             return Ok(CompactionResult::default());
         }
         published?;
         self.note_stall_level();
+        let (segments, rows) =
+            (inputs.len(), inputs.iter().map(|input| input.header.rows).sum::<u64>());
+        let (made_segments, ms) = (made.len(), millis(began));
+        debug!(table = name, ?side, segments, rows, made_segments, ms, "segments were compacted");
         Ok(CompactionResult { inputs: replaced, made, is_finer })
     }
 

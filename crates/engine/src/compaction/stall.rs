@@ -7,6 +7,7 @@
 use super::compactor::Compactor;
 use super::segment_stats::{oldest_kept, segment_stats};
 use super::strategy::{CompactionMode, SegmentStats, next_compaction};
+use crate::background::COMPACTION;
 use crate::identity::Identity;
 use crate::sync;
 use crate::sync::Ordering::Relaxed;
@@ -15,6 +16,7 @@ use idmatch_model::Side;
 use idmatch_store::{Call, now};
 use std::collections::HashMap;
 use std::time::Duration;
+use tracing::{info, warn};
 
 /// From this many overlapping segments on, upserts are slowed down. A large compaction lasts as long as half
 /// a minute of flushes; with half this value upserts were slow and fast by turns.
@@ -42,7 +44,18 @@ impl Compactor {
             .values()
             .map(|table| self.max_overlap(table, &version.manifest.clock))
             .max();
-        self.stall_level.store(max_overlap.unwrap_or(0).saturating_sub(SLOWDOWN_SEGMENTS), Relaxed);
+        let segments = max_overlap.unwrap_or(0);
+        let level = segments.saturating_sub(SLOWDOWN_SEGMENTS);
+        let former = self.stall_level.swap(level, Relaxed);
+        if former == 0 && level > 0 {
+            warn!(
+                segments,
+                limit = SLOWDOWN_SEGMENTS,
+                "compactions are behind: upserts are slowed down"
+            );
+        } else if former > 0 && level == 0 {
+            info!(segments, "compactions caught up: upserts are no longer slowed down");
+        }
     }
 
     /// Slows down an upsert of this many bytes if compactions are behind. `debt` sums up delays that were too
@@ -58,9 +71,13 @@ impl Compactor {
     /// Waits until no range stops upserts, or no compaction would help. Holds no lock that a compaction
     /// needs.
     pub(crate) fn wait_for_compactions(&self) {
+        let mut is_told = false;
         while !self.is_stopped()
             && let Some(id) = self.stalled_tables(STOP_SEGMENTS).first()
         {
+            if !std::mem::replace(&mut is_told, true) {
+                warn!(limit = STOP_SEGMENTS, "compactions are far behind: upserts wait");
+            }
             match self.running.try_lock() {
                 Some(_running) if !self.compact_some(*id, &Call::default()) => return,
                 Some(_running) => {}
@@ -83,10 +100,10 @@ impl Compactor {
         self.stalled_tables(SLOWDOWN_SEGMENTS)
     }
 
-    /// Whether something was compacted. An error here comes again, and is returned, at the next full
-    /// compaction.
+    /// Whether something was compacted. A full compaction returns the error.
     fn compact_some(&self, id: Identity, call: &Call) -> bool {
-        matches!(self.compact_step(id, CompactionMode::Background, |_| true, call), Ok(Some(_)))
+        let step = || self.background_step(id, CompactionMode::Background, call);
+        self.versions.background.run(COMPACTION, step).is_ok_and(|done| done.is_some())
     }
 
     fn stalled_tables(&self, count: usize) -> Vec<Identity> {

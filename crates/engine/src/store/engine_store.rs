@@ -1,6 +1,7 @@
 //! The store of a directory: opens it, and delegates to the owners.
 
 use super::handle::StoreHandle;
+use super::logged::{log_findings, logged, name_of};
 use super::owners::Owners;
 use super::session::{begin, resume};
 use super::snapshot::EngineSnapshot;
@@ -94,7 +95,10 @@ impl EngineStore {
     ) -> Result<Vec<Finding>> {
         let versions = Arc::new(VersionSet::unopened(disk, root, MemoryLimits::default()));
         let lock = WriterLock::new(versions.clone());
-        Recovery { versions: &versions, lock: &lock }.run((accept_loss, accept_older), call)
+        let recovery = Recovery { versions: &versions, lock: &lock };
+        let findings = logged("recover", "", || recovery.run((accept_loss, accept_older), call))?;
+        log_findings("", &findings);
+        Ok(findings)
     }
 
     /// Copies a backup to an empty place, and opens it. With `verify`, every checksum of the backup is
@@ -201,7 +205,8 @@ impl Store for EngineStore {
         at: SeenAt,
         call: &Call,
     ) -> Result<Erased> {
-        self.writer()?.eraser.erase(table, targets, at, call)
+        let owners = self.writer()?;
+        logged("erase", table.as_str(), || owners.eraser.erase(table, targets, at, call))
     }
 
     fn refresh(&self, _: &Call) -> Result<()> {
@@ -211,7 +216,8 @@ impl Store for EngineStore {
     fn status(&self) -> Status {
         let versions = &self.owners.versions;
         let is_checkpoint = versions.current().manifest.checkpoint_times().is_some();
-        Status { is_checkpoint, ..versions.reaper.status() }
+        let last_background_error = versions.background.errors.last();
+        Status { is_checkpoint, last_background_error, ..versions.reaper.status() }
     }
 
     fn close(&self) -> Result<()> {
@@ -228,22 +234,32 @@ impl Admin for EngineStore {
         let owners = self.writer()?;
         call.check()?;
         let _guard = owners.lock.acquire_for(call)?;
-        owners.writes.flush_all()?;
-        owners.compactor.compact(table.into(), call)
+        logged("compact", &name_of(&owners.versions, table), || {
+            owners.writes.flush_all()?;
+            owners.compactor.compact(table.into(), call)
+        })
     }
 
     fn verify(&self, table: TableId, call: &Call) -> Result<Vec<Finding>> {
-        verify_table(&self.owners.versions, table.into(), call)
+        let versions = &self.owners.versions;
+        let name = name_of(versions, table);
+        let findings = logged("verify", &name, || verify_table(versions, table.into(), call))?;
+        log_findings(&name, &findings);
+        Ok(findings)
     }
 
     fn repair(&self, table: TableId, accept_loss: bool, call: &Call) -> Result<Repaired> {
         let Owners { versions, lock, writes, compactor, loader, .. } = self.writer()?;
         let repair = Repair { versions, lock, writes, compactor, loader };
-        repair.table(table.into(), accept_loss, call)
+        let name = name_of(versions, table);
+        let repaired = logged("repair", &name, || repair.table(table.into(), accept_loss, call))?;
+        log_findings(&name, &repaired.findings);
+        Ok(repaired)
     }
 
     fn backup(&self, destination: &Path, call: &Call) -> Result<()> {
-        self.writer()?.backup(destination, Some(CopyKind::Backup), call)
+        let owners = self.writer()?;
+        logged("backup", "", || owners.backup(destination, Some(CopyKind::Backup), call))
     }
 
     fn checkpoint(

@@ -22,6 +22,7 @@ mod backup;
 mod checkpoint;
 mod engine_store;
 mod handle;
+mod logged;
 mod owners;
 mod session;
 mod snapshot;

@@ -1,6 +1,7 @@
 //! Write sessions, as callers have them. Must not know what a commit does.
 
 use super::handle::StoreHandle;
+use super::logged::{logged, name_of};
 use crate::identity::Identity;
 use crate::load::{Begun, PartFile, Partitioner, SharedWrite, StagedWrite};
 use idmatch_model::TableId;
@@ -9,6 +10,7 @@ use idmatch_store::{
     Result, SessionAddress, WriteSession,
 };
 use std::sync::Arc;
+use tracing::info;
 
 /// A session of a store. It keeps the store open.
 pub(super) struct EngineSession {
@@ -75,6 +77,23 @@ fn session(owners: &Arc<StoreHandle>, table: TableId, begun: Begun) -> Box<dyn W
     }
 }
 
+/// Commits, and logs it.
+fn commit(
+    owners: &StoreHandle,
+    table: TableId,
+    run: impl FnOnce() -> Result<Committed>,
+) -> Result<Committed> {
+    let name = name_of(&owners.versions, table);
+    let committed = logged("commit", &name, run)?;
+    info!(
+        table = name,
+        rows = committed.rows,
+        rejected = committed.rejected,
+        "rows were committed"
+    );
+    Ok(committed)
+}
+
 impl WriteSession for EngineSession {
     fn address(&self) -> SessionAddress {
         self.write.address()
@@ -100,7 +119,8 @@ impl WriteSession for EngineSession {
 
     fn commit(&self, parts: &[PartReceipt], call: &Call) -> Result<Committed> {
         self.owners.check_open()?;
-        self.owners.loader.commit(&self.write, parts, call)
+        let owners = &self.owners;
+        commit(owners, self.address().table, || owners.loader.commit(&self.write, parts, call))
     }
 
     fn abort(&self) -> Result<()> {
@@ -148,7 +168,10 @@ impl WriteSession for SharedSession {
 
     fn commit(&self, parts: &[PartReceipt], call: &Call) -> Result<Committed> {
         self.owners.check_open()?;
-        self.owners.loader.commit_shared(&self.write, parts, call)
+        let owners = &self.owners;
+        commit(owners, self.address().table, || {
+            owners.loader.commit_shared(&self.write, parts, call)
+        })
     }
 
     fn abort(&self) -> Result<()> {

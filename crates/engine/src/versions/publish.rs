@@ -12,6 +12,7 @@ use crate::sync::Ordering::Relaxed;
 use idmatch_model::{TableName, TableOptions};
 use idmatch_store::{Error, ErrorKind, Result, now};
 use std::sync::Arc;
+use tracing::warn;
 
 impl VersionSet {
     /// Changes the manifest.
@@ -79,6 +80,11 @@ impl VersionSet {
             {
                 // It may not be durable, so the files of the one before stay.
                 self.install(version);
+                warn!(
+                    generation = manifest.generation,
+                    error = e.chain(),
+                    "a manifest may not be durable: the next publication makes it so"
+                );
             }
             return Err(e);
         }

@@ -4,6 +4,7 @@ use super::paths::{JOURNAL, SEGMENTS, list};
 use super::stored_file::{Collector, Reaper, StoredFile};
 use super::table_version::OpenPlace;
 use super::{FileNames, Manifest, MemtableSet, OpenSegments, TableVersion, Version};
+use crate::background::Background;
 use crate::disk::{Disk, Lock, io_error};
 use crate::file_name::any_file_number;
 use crate::identity::Identity;
@@ -37,6 +38,7 @@ pub(crate) struct VersionSet {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) root: PathBuf,
     pub(crate) limits: MemoryLimits,
+    pub(crate) background: Background,
     current: ArcSwap<Version>,
     last_commit: AtomicU64,
     /// Held while the manifest or the current version changes.
@@ -58,6 +60,7 @@ impl VersionSet {
             disk,
             root: root.to_owned(),
             limits,
+            background: Background::default(),
             current: ArcSwap::from_pointee(Version::default()),
             last_commit: AtomicU64::new(0),
             publish_lock: RankedMutex::new(Rank::Publish, JournalPositions::new()),

@@ -1,5 +1,6 @@
 //! Flushes: full memtables become segments, and their journal files are removed.
 
+use crate::background::FLUSH;
 use crate::compaction::Compactor;
 use crate::cpu;
 use crate::disk::io_error;
@@ -7,15 +8,19 @@ use crate::hash_partition::HashPartition;
 use crate::identity::Identity;
 use crate::memtable::{Commit, Memtable};
 use crate::segment::{SegmentInfo, sorted};
-use crate::sync::{self, Condvar, Mutex};
+use crate::sync::{self, Condvar, Mutex, millis};
 use crate::tombstones::RowRules;
 use crate::versions::{FileNames, Manifest, MemtableSet, TableVersion, VersionSet};
 use crate::writer_lock::WriterLock;
 use idmatch_model::Side;
 use idmatch_store::{Call, Error, ErrorKind, Result, now};
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
+use tracing::debug;
+
+/// How often a thread that waits to flush again looks whether it still should.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Writes memtables as segments, in the background of upserts.
 pub(crate) struct Flusher {
@@ -33,6 +38,8 @@ struct State {
     is_running: bool,
     /// Why the last one failed.
     error: Option<Error>,
+    /// Whether a thread waits to try it again.
+    is_repeated: bool,
 }
 
 impl Flusher {
@@ -58,22 +65,30 @@ impl Flusher {
         let started = sync::spawn("idmatch-flush", move || {
             flusher.compactor.note_flush();
             // Others wait for the end of it, also after a panic.
-            let outcome = catch_unwind(AssertUnwindSafe(|| flusher.flush(last)))
-                .unwrap_or_else(|_| Err(Error::new(ErrorKind::Io, "the flush panicked")));
+            let outcome = flusher.versions.background.run(FLUSH, || flusher.flush(last));
             drop(guard);
             let mut state = flusher.state.lock();
             state.error = outcome.err();
             state.is_running = false;
+            let is_to_repeat = state.error.is_some() && !state.is_repeated;
+            state.is_repeated |= is_to_repeat;
             flusher.ended.notify_all();
             drop(state);
             // Nobody waits for what follows. The flush itself has low priority only after foreground work.
             cpu::lower_priority();
+            if is_to_repeat {
+                flusher.repeat(last);
+            }
             flusher.compactor.compact_in_background();
             flusher.compactor.compact_when_idle();
         });
         state.is_running = started.is_ok();
-        let failed = |e| Error::with_source(ErrorKind::Io, "cannot start a thread", e);
-        state.error = started.err().map(failed);
+        if let Err(e) = started {
+            let error = Error::with_source(ErrorKind::Io, "cannot start a thread", e);
+            state.error = Some(error.copied());
+            drop(state);
+            self.versions.background.failed(FLUSH, &error);
+        }
     }
 
     /// Waits until the memtables of all journal files before this one are segments.
@@ -81,7 +96,42 @@ impl Flusher {
         let Some(last) = number.checked_sub(1) else { return Ok(()) };
         self.start(last);
         self.wait();
-        self.state.lock().error.take().map_or(Ok(()), Err)
+        self.state.lock().error.as_ref().map(Error::copied).map_or(Ok(()), Err)
+    }
+
+    /// Tries a flush that has failed again, after growing pauses, until one succeeds or this process writes no
+    /// more.
+    fn repeat(self: &Arc<Flusher>, last: u64) {
+        let background = &self.versions.background;
+        while background.failure(FLUSH).is_some()
+            && !self.compactor.is_stopped()
+            && self.lock.held().is_some()
+        {
+            if background.is_due(FLUSH) {
+                self.start(last);
+                self.wait();
+            }
+            sync::sleep(LOOK);
+        }
+        self.state.lock().is_repeated = false;
+    }
+
+    /// Fails while memtables cannot be written as segments. That is tried first: the cause may be over.
+    pub(crate) fn check(self: &Arc<Flusher>, next: u64) -> Result<()> {
+        let background = &self.versions.background;
+        let Some(failure) = background.failure(FLUSH) else { return Ok(()) };
+        if self.flush_before(next).is_ok() {
+            return Ok(());
+        }
+        let text = format!(
+            "{}: upserted rows cannot be written as segments since {} ({} attempts): {}; no row of this call \
+             was taken; free disk space or mend the disk, then repeat the call",
+            self.versions.root.display(),
+            failure.since,
+            failure.failures,
+            failure.error
+        );
+        Err(Error::new(ErrorKind::Io, text))
     }
 
     /// Waits until no flush runs.
@@ -93,6 +143,7 @@ impl Flusher {
     }
 
     fn flush(&self, last: u64) -> Result<()> {
+        let began = sync::instant();
         // Journal files go with the version that has their memtables.
         let _collected = self.versions.collect_obsolete();
         let version = self.versions.current();
@@ -131,7 +182,10 @@ impl Flusher {
                 Ok(made)
             },
             |made| self.publish_flushed(made, &version.manifest, last),
-        )
+        )?;
+        let rows: u64 = flushed.iter().flat_map(|(_, memtables)| memtables).map(|m| m.rows()).sum();
+        debug!(tables = flushed.len(), rows, ms = millis(began), "memtables were flushed");
+        Ok(())
     }
 
     /// Publishes the segments and drops the memtables, at once.

@@ -9,6 +9,7 @@
 
 use super::journal_writer::Writer;
 use super::{Batch, Flusher, GroupCommit, PendingCommit};
+use crate::background::SYNC;
 use crate::compaction::Compactor;
 use crate::encoding::{Packer, rows};
 use crate::identity::Identity;
@@ -21,6 +22,7 @@ use crate::writer_lock::WriterLock;
 use idmatch_store::{Call, Durability, Error, ErrorKind, ObservationSource, Result, Unit};
 use std::sync::Arc;
 use std::time::Duration;
+use tracing::error;
 
 /// A larger upsert is cut into batches of this many rows or bytes; each is seen whole or not at all.
 const BATCH_ROWS: u32 = 100_000;
@@ -123,6 +125,7 @@ impl WritePath {
     /// After a panic it is unknown how far the writing got, so nothing is written any more.
     fn give_up(&self) -> Error {
         let why = "a thread panicked while it wrote";
+        error!("a thread panicked while it wrote: the store can only be read now");
         if let Some(writer) = self.writer.lock().as_mut() {
             writer.failed.get_or_insert_with(|| why.to_owned());
         }
@@ -176,6 +179,8 @@ impl WritePath {
                 pending.batch.rows.len() * 2 + pending.batch.count as usize * ROW_OVERHEAD_BYTES
             })
             .sum();
+        let next = writer.journal.as_ref().map_or(writer.next, JournalWriter::number);
+        self.flusher.check(next)?;
         self.reserve_memtable(writer, bytes * LIST_GROWTH)?;
         self.compactor.slow_down(bytes, &mut writer.stall_debt);
         // A commit that fails takes its number with it: its record may be whole.
@@ -258,6 +263,10 @@ impl WritePath {
             // Or the store was dropped without being closed.
             if left.is_zero() || self.is_dropped.load(Relaxed) {
                 writer.sync();
+                if let Some(why) = &writer.failed {
+                    let error = Error::new(ErrorKind::Io, why.clone());
+                    self.versions.background.failed(SYNC, &error);
+                }
             } else {
                 slot.wait_for(&self.to_sync, left);
             }

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-const LIMITS: MemoryLimits = MemoryLimits {
+pub(crate) const LIMITS: MemoryLimits = MemoryLimits {
     segment_rows: 40,
     chunk_bytes: 1_000,
     run_bytes: 60_000,

@@ -5,6 +5,7 @@
 //! process, and because it is linked once.
 #![allow(clippy::disallowed_methods, reason = "tests make and harm files themselves")]
 
+mod background;
 mod calls;
 mod catalog;
 mod catalog_model;

@@ -1,0 +1,170 @@
+//! Work that nobody waits for: its failures are told and counted, it is tried again, and no panic in it ends it for
+//! good.
+
+use crate::common::{Batches, Row, create, files, load, name, rows_of_all_kinds, upsert};
+use crate::compaction::LIMITS;
+use idmatch_engine::EngineStore;
+use idmatch_engine::disk::{Disk, Lock, Mapped, NewFile, OpenFile, OsDisk};
+use idmatch_model::Keep;
+use idmatch_store::{BackgroundError, ErrorKind, OpenTables, Store};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::time::Duration;
+
+const WORKS: u8 = 0;
+const NO_SPACE: u8 = 1;
+const PANICS: u8 = 2;
+
+/// Real files, but new segments fail while that is wanted.
+#[derive(Debug, Default)]
+struct NoSegments(AtomicU8);
+
+impl NoSegments {
+    fn set(&self, how: u8) {
+        self.0.store(how, Relaxed);
+    }
+}
+
+impl Disk for NoSegments {
+    fn create(&self, file: &Path) -> io::Result<Box<dyn NewFile>> {
+        match self.0.load(Relaxed) {
+            NO_SPACE if is_segment(file) => Err(io::ErrorKind::StorageFull.into()),
+            PANICS if is_segment(file) => panic!("injected panic"),
+            _ => OsDisk.create(file),
+        }
+    }
+
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        OsDisk.create_dir(dir)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        OsDisk.list(dir)
+    }
+
+    fn read(&self, file: &Path) -> io::Result<Vec<u8>> {
+        OsDisk.read(file)
+    }
+
+    fn read_from(&self, file: &Path, offset: u64) -> io::Result<Vec<u8>> {
+        OsDisk.read_from(file, offset)
+    }
+
+    fn open(&self, file: &Path) -> io::Result<Box<dyn OpenFile>> {
+        OsDisk.open(file)
+    }
+
+    fn map(&self, file: &Path) -> io::Result<Arc<dyn Mapped>> {
+        OsDisk.map(file)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        OsDisk.rename(from, to)
+    }
+
+    fn link_or_copy(&self, from: &Path, to: &Path) -> io::Result<()> {
+        OsDisk.link_or_copy(from, to)
+    }
+
+    fn remove(&self, file: &Path) -> io::Result<()> {
+        OsDisk.remove(file)
+    }
+
+    fn sync(&self, file: &Path) -> io::Result<()> {
+        OsDisk.sync(file)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        OsDisk.sync_dir(dir)
+    }
+
+    fn try_lock(&self, file: &Path) -> io::Result<Option<Box<dyn Lock>>> {
+        OsDisk.try_lock(file)
+    }
+}
+
+fn segments(root: &Path) -> Vec<PathBuf> {
+    files(root).into_iter().filter(|file| is_segment(file)).collect()
+}
+
+fn is_segment(file: &Path) -> bool {
+    file.extension().is_some_and(|extension| extension == "seg")
+}
+
+/// Waits until the background is as it should be, however long that takes.
+fn wait_until(store: &EngineStore, is: impl Fn(Option<BackgroundError>) -> bool) {
+    while !is(store.status().last_background_error) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_flush_that_fails_is_told_and_tried_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = Arc::new(NoSegments::default());
+    let rows = rows_of_all_kinds(4_000);
+    let mut acknowledged: Vec<Row> = Vec::new();
+    {
+        let store = EngineStore::open_with(disk.clone(), dir.path(), LIMITS).unwrap();
+        let table = create(&store, "t", Keep::Last).unwrap();
+        disk.set(NO_SPACE);
+        let mut parts = rows.chunks(20);
+        let refused = parts.by_ref().find_map(|part| {
+            let written = upsert(&table, &mut Batches::of_rows(part, 20));
+            written.is_ok().then(|| acknowledged.extend_from_slice(part));
+            written.err()
+        });
+        let refused = refused.expect("a store without segments takes so many rows");
+        assert_eq!(refused.kind(), ErrorKind::Io);
+        let failing = store.status().last_background_error.unwrap();
+        assert_eq!(failing.work, "flush");
+        assert!(failing.failures > 0 && failing.last >= failing.since, "{failing:?}");
+        assert!(failing.error.contains(".seg"), "{failing:?}");
+        // Whoever writes next is told so too, until it works.
+        let next = parts.next().unwrap();
+        let refused = upsert(&table, &mut Batches::of_rows(next, 20)).unwrap_err().to_string();
+        assert!(refused.contains("cannot be written as segments since"), "{refused}");
+        disk.set(WORKS);
+        // Nobody writes: it is tried again in the background.
+        wait_until(&store, |failing| failing.is_none());
+        for part in [next, parts.next().unwrap()] {
+            upsert(&table, &mut Batches::of_rows(part, 20)).unwrap();
+            acknowledged.extend_from_slice(part);
+        }
+    }
+    let store = EngineStore::open(dir.path()).unwrap();
+    let table = store.table(&name("t")).unwrap();
+    for (id, partner_id, _) in &acknowledged {
+        assert!(table.last_seen(id, partner_id).unwrap().is_some());
+    }
+}
+
+#[test]
+fn a_panic_does_not_end_compactions() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = Arc::new(NoSegments::default());
+    let store = EngineStore::open_with(disk.clone(), dir.path(), LIMITS).unwrap();
+    let table = create(&store, "t", Keep::Last).unwrap();
+    for part in rows_of_all_kinds(200).chunks(50) {
+        load(&table, &mut Batches::of_rows(part, 50)).unwrap();
+    }
+    // A flush is followed by compactions of all tables.
+    let before = segments(dir.path());
+    let mut number = 0;
+    while segments(dir.path()) == before {
+        let row = (format!("f{number}"), format!("p{number}"), number);
+        upsert(&table, &mut Batches::of_rows(&[row], 1)).unwrap();
+        number += 1;
+    }
+    disk.set(PANICS);
+    wait_until(&store, |failing| failing.is_some_and(|failing| failing.work == "compaction"));
+    let failing = store.status().last_background_error.unwrap();
+    assert_eq!(failing.error, "the compaction panicked");
+    let before = segments(dir.path());
+    disk.set(WORKS);
+    wait_until(&store, |failing| failing.is_none());
+    assert_ne!(segments(dir.path()), before, "nothing was compacted");
+    assert_eq!(table.verify().unwrap(), []);
+}

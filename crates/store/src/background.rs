@@ -1,0 +1,68 @@
+//! What fails in the background of a store, where nobody waits for it. Must not know what the work is.
+
+use crate::{Error, now};
+use idmatch_model::SeenAt;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Work of the background that fails.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BackgroundError {
+    /// The work, such as `flush`.
+    pub work: &'static str,
+    /// Why it failed last, without identifiers.
+    pub error: String,
+    /// Since when it fails: the first failure after its last success.
+    pub since: SeenAt,
+    /// When it failed last.
+    pub last: SeenAt,
+    /// How often it has failed since then.
+    pub failures: u64,
+}
+
+/// The background work of one store that fails at present, and how often any has failed.
+#[derive(Debug, Default)]
+pub struct BackgroundErrors(Mutex<Failing>);
+
+#[derive(Debug, Default)]
+struct Failing {
+    by_work: BTreeMap<&'static str, BackgroundError>,
+    failures: BTreeMap<&'static str, u64>,
+}
+
+impl BackgroundErrors {
+    /// Says that work has failed; returns how often, since it last succeeded.
+    pub fn failed(&self, work: &'static str, error: &Error) -> u64 {
+        let (error, last, mut failing) = (error.chain(), now(), self.lock());
+        *failing.failures.entry(work).or_default() += 1;
+        let since = BackgroundError { work, error: String::new(), since: last, last, failures: 0 };
+        let known = failing.by_work.entry(work).or_insert(since);
+        (known.error, known.last) = (error, last);
+        known.failures += 1;
+        known.failures
+    }
+
+    /// Says that work has succeeded; returns how often it had failed before.
+    pub fn succeeded(&self, work: &'static str) -> u64 {
+        self.lock().by_work.remove(work).map_or(0, |known| known.failures)
+    }
+
+    /// Why some work fails; `None` where it does not.
+    pub fn of(&self, work: &'static str) -> Option<BackgroundError> {
+        self.lock().by_work.get(work).cloned()
+    }
+
+    /// The last failure of the work that fails at present.
+    pub fn last(&self) -> Option<BackgroundError> {
+        self.lock().by_work.values().max_by_key(|known| known.last).cloned()
+    }
+
+    /// How often each work has failed since the store was opened.
+    pub fn failures(&self) -> Vec<(&'static str, u64)> {
+        self.lock().failures.iter().map(|(work, count)| (*work, *count)).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Failing> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
