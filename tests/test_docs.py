@@ -170,7 +170,7 @@ def options(of: argparse.ArgumentParser) -> Iterator[str]:
 def test_commands_are_in_the_reference() -> None:
     page = REFERENCE / "commands.md"
     # The last one is of all that write.
-    everywhere = {"-h", "--help", "--json", "--wait"}
+    everywhere = {"-h", "--help", "--json", "-v", "--verbose", "--log-format", "--wait"}
     for name, command in subcommands(parser(_commands.COMMANDS)).items():
         text = section(page, f"idmatch {name}")
         assert set(_OPTION.findall(text)) - everywhere == set(options(command)) - everywhere, name

@@ -14,16 +14,21 @@ import sys, idmatch, pyarrow as pa
 from idmatch._places import opened, place_of
 
 def mapped():
-    for line in open("/proc/self/status"):
-        if line.startswith("RssFile:"):
-            return int(line.split()[1]) << 10
+    # The bytes of segments in the memory of this process.
+    total, is_segment = 0, False
+    for line in open("/proc/self/smaps"):
+        if "-" in line.split()[0]:
+            is_segment = line.rstrip().endswith(".seg")
+        elif is_segment and line.startswith("Rss:"):
+            total += int(line.split()[1]) << 10
+    return total
 
 path, how = sys.argv[1:]
 store = opened(place_of(path)) if how == "worker" else idmatch.open(path)
 table = store.table("crm")
 before = mapped()
 found = table.match(pa.table({"id": [f"{n:032x}" for n in range(0, 1_000_000, 2)]})).to_arrow()
-rows = sum(batch.num_rows for batch in table.scan())
+rows = pa.table(table.scan()).num_rows
 print(found.num_rows, rows, mapped() - before)
 """
 

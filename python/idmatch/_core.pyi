@@ -16,6 +16,7 @@ from ._types import (
     By,
     Compression,
     CopyFigures,
+    Counting,
     Failing,
     Keep,
     LogEvent,
@@ -304,7 +305,7 @@ class Table:
         """What is wrong, as (place, problem); empty when all is well."""
     def repair(self, accept_loss: bool) -> tuple[list[tuple[str, str]], int]:
         """Repairs the table; returns what was wrong, and how many rows were lost at most."""
-    def stats(self) -> tuple[TableStats, int | None, int | None]:
+    def stats(self, counting: Counting) -> tuple[TableStats, int | None, int | None]:
         """Figures about the table without its dates, then the oldest and newest instant."""
 
 @final

@@ -88,4 +88,4 @@ def _are_unmatched(
     if found and population - found >= _FEW_IDS:
         question = first._replace(most=1)
         found = _core.match_population(table, some.rows, *question[1:], True).matched
-    return bool(population) and not found and table.stats()[0].rows > 0
+    return bool(population) and not found and table.stats("metadata")[0].rows > 0

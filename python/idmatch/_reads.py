@@ -230,11 +230,16 @@ class TableReads:
         parts: pa.Int32Array = pa.array(_core.partition_of(self._core, texts))  # type: ignore[call-overload]
         return parts
 
-    def stats(self) -> TableStats:
-        """Figures about the table. Takes up to about half a second: to count different
-        identifiers and pairs some of it is read.
+    def stats(self, *, count: bool = False) -> TableStats:
+        """Figures about the table.
+
+        In a directory only metadata are read, which takes microseconds. Different identifiers and
+        pairs are then sums over segments: where these overlap there are so many at most, and
+        `is_exact` is False. With `count` they are counted, which reads the whole table once in each
+        direction. Servers have no metadata about rows: without `count`, all figures are of a sample
+        of 16 partitions in each direction, taken times the number of partitions.
         """
-        stats, oldest, newest = self._core.stats()
+        stats, oldest, newest = self._core.stats("all" if count else "metadata")
         return stats._replace(oldest=datetime_or_none(oldest), newest=datetime_or_none(newest))
 
     def _answers(

@@ -144,7 +144,7 @@ class TableStats(NamedTuple):
     pairs: int
     """Different pairs of the two."""
     is_exact: bool
-    """Whether these three were counted; above a million rows, a share of the table is."""
+    """Whether these three are exact; in a directory they are else the most that they can be."""
     bytes: int
     """Bytes on disk, both directions."""
     segments: int

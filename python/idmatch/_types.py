@@ -55,6 +55,9 @@ Reject: TypeAlias = tuple[str, int, str, str]
 """A rejected row: source, row from 1, column, reason."""
 
 
+Counting: TypeAlias = Literal["metadata", "sample", "all"]
+"""How much of a table is read for figures about it."""
+
 LogEvent: TypeAlias = tuple[float, int, str, str, list[tuple[str, object]]]
 """An event of the core: seconds since 1970, level (1 error to 5 trace), logger, text, values."""
 

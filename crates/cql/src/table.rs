@@ -7,13 +7,12 @@ use crate::matching::CqlMatch;
 use crate::read::export::export;
 use crate::read::lookup::{history, last_seen, lookup_many};
 use crate::read::scan::key_part;
-use crate::read::statistics::{Sample, is_exact, sample};
+use crate::read::statistics::{is_exact, sample};
 use crate::schema::bucket::expected_rows;
-use crate::schema::metadata_cache::TableMetadata;
 use idmatch_model::{SeenAt, Side, TableId, TableName, TableOptions, Window, check_id};
 use idmatch_store::{
-    Answers, BatchSource, Call, Distinct, Lookup, Match, MatchQuery, MatchSink, Parts, Result,
-    TableSnapshot, TableStats, Version,
+    Answers, BatchSource, Call, Counting, Distinct, Lookup, Match, MatchQuery, MatchSink, Parts,
+    Result, TableSnapshot, TableStats, Version,
 };
 use std::future::Future;
 use std::sync::Arc;
@@ -84,29 +83,25 @@ impl TableSnapshot for CqlTable {
         export(&self.context, parts, metadata.visible(window, self.at), sink, call)
     }
 
-    fn stats(&self, call: &Call) -> Result<TableStats> {
+    fn stats(&self, counting: Counting, call: &Call) -> Result<TableStats> {
         self.read(call, async {
-            let (metadata, by_id, by_partner_id) = self.sample().await?;
+            let metadata = self.context.metadata_cache.refresh().await?;
+            let by_id = sample(&self.context, &metadata, Side::Id, counting).await?;
+            let by_partner_id = sample(&self.context, &metadata, Side::PartnerId, counting).await?;
             Ok(TableStats {
                 rows: by_id.rows,
                 bytes: by_id.bytes + by_partner_id.bytes,
                 erasures: metadata.erasures.len() as u64,
                 oldest: by_id.oldest,
                 newest: by_id.newest,
+                distinct: Distinct {
+                    ids: by_id.keys,
+                    partner_ids: by_partner_id.keys,
+                    pairs: by_id.pairs,
+                    is_exact: is_exact(&metadata, counting),
+                },
                 expected_rows: Some(expected_rows(metadata.definition.buckets)),
                 ..TableStats::default()
-            })
-        })
-    }
-
-    fn distinct(&self, call: &Call) -> Result<Distinct> {
-        self.read(call, async {
-            let (metadata, by_id, by_partner_id) = self.sample().await?;
-            Ok(Distinct {
-                ids: by_id.keys,
-                partner_ids: by_partner_id.keys,
-                pairs: by_id.pairs,
-                is_exact: is_exact(&metadata),
             })
         })
     }
@@ -117,13 +112,5 @@ impl CqlTable {
     fn read<T>(&self, call: &Call, work: impl Future<Output = Result<T>>) -> Result<T> {
         call.check()?;
         self.context.client.wait_unless(call, Use::Read, work)
-    }
-
-    /// The metadata, and a sample of both directions.
-    async fn sample(&self) -> Result<(Arc<TableMetadata>, Sample, Sample)> {
-        let metadata = self.context.metadata_cache.refresh().await?;
-        let by_id = sample(&self.context, &metadata, Side::Id).await?;
-        let by_partner_id = sample(&self.context, &metadata, Side::PartnerId).await?;
-        Ok((metadata, by_id, by_partner_id))
     }
 }

@@ -8,7 +8,7 @@ use arrow_array::ffi::FFI_ArrowArray;
 use arrow_array::{Array, ArrayRef, StructArray, TimestampMillisecondArray};
 use arrow_schema::Fields;
 use idmatch_model::{SeenAt, Side};
-use idmatch_store::{Answers, Distinct, TableStats, match_schema};
+use idmatch_store::{Answers, Counting, TableStats, match_schema};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
@@ -75,12 +75,18 @@ pub(crate) fn into_lists(answers: &Answers) -> Vec<Vec<(&str, i64)>> {
     (0..answers.keys()).map(|position| answers.of(position).map(row).collect()).collect()
 }
 
+/// How much of a table is read, by the names that Python has.
+pub(crate) fn counting(name: &str) -> Counting {
+    match name {
+        "all" => Counting::All,
+        "sample" => Counting::Sample,
+        _ => Counting::Metadata,
+    }
+}
+
 /// A `TableStats` of Python, without its dates.
-pub(crate) fn into_stats<'py>(
-    py: Python<'py>,
-    stats: &TableStats,
-    distinct: &Distinct,
-) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn into_stats<'py>(py: Python<'py>, stats: &TableStats) -> PyResult<Bound<'py, PyAny>> {
+    let distinct = &stats.distinct;
     let shown = PyDict::new(py);
     shown.set_item("oldest", py.None())?;
     shown.set_item("newest", py.None())?;

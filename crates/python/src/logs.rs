@@ -2,8 +2,9 @@
 //!
 //! A thread that logs waits neither for Python nor for a handler: where the queue is full, its event is dropped
 //! and counted. Only the thread of the queue takes the GIL; it is started by an event, and ends when none has
-//! come for a while. Spans are not kept, since those of the CQL driver have keys of partitions, and of its events
-//! none below "info". Must not know what is logged, and how it is printed.
+//! come for a while. Of the CQL driver only texts are told, from "info" on: its spans have keys of partitions, and
+//! its values have warnings of servers, which may repeat a query. Must not know what is logged, and how it is
+//! printed.
 
 use crate::forks::Process;
 use crate::process::{attached, detached};
@@ -30,16 +31,14 @@ const IDLE: Duration = Duration::from_secs(1);
 const LAST_WAIT: Duration = Duration::from_secs(5);
 
 /// The crates whose events are told, and the loggers that get them.
-const SOURCES: [(&str, &str); 3] = [
-    ("idmatch_engine", "idmatch.engine"),
-    ("idmatch_cql", "idmatch.cql"),
-    ("scylla", "idmatch.cql.driver"),
-];
+const SOURCES: [(&str, &str); 3] =
+    [("idmatch_engine", "idmatch.engine"), ("idmatch_cql", "idmatch.cql"), ("scylla", DRIVER)];
+const DRIVER: &str = "idmatch.cql.driver";
 
 /// The loggers' levels, as [`rank`] has them. 0 tells nothing.
 static LEVELS: [AtomicU8; 3] = [const { AtomicU8::new(0) }; 3];
 
-/// The most that the driver tells: what is below has values of statements.
+/// The most that the driver tells: texts below have values of statements.
 const MOST_OF_DRIVER: u8 = 3;
 
 /// Where events wait; null until Python wants any. It is never freed: a thread may be about to use it.
@@ -202,6 +201,9 @@ impl Subscriber for Bridge {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let mut parts = Parts::default();
         event.record(&mut parts);
+        if logger == DRIVER {
+            parts.fields.clear();
+        }
         let seconds = now.map_or(0.0, |now| now.as_secs_f64());
         queue.push((seconds, rank(metadata.level()), logger, parts.text, parts.fields));
     }

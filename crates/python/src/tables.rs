@@ -11,8 +11,8 @@ use crate::values::lookup;
 use arrow_array::{ArrayRef, StringArray, TimestampMillisecondArray};
 use idmatch_model::{Keep, Period, SeenAt, TableName, TableOptions};
 use idmatch_store::{
-    BatchSource, Call, Durability, Error, ErrorKind, Ingest, NoRejects, OneObservation, Result,
-    Snapshot, TableSnapshot, count, now,
+    BatchSource, Call, Counting, Durability, Error, ErrorKind, Ingest, NoRejects, OneObservation,
+    Result, Snapshot, TableSnapshot, count, now,
 };
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
@@ -154,7 +154,8 @@ impl Table {
         }
         let reader = self.reader(py)?;
         let call = Call::default();
-        let stats = uninterrupted(py, || reader.open(&call)?.stats(&call))?.or_raise(py)?;
+        let stats = uninterrupted(py, || reader.open(&call)?.stats(Counting::Metadata, &call))?
+            .or_raise(py)?;
         Ok(Some((stats.rows, stats.bytes)))
     }
 
@@ -386,15 +387,12 @@ impl Table {
     }
 
     /// Figures about the table.
-    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Stats<'py>> {
+    fn stats<'py>(&self, py: Python<'py>, counting: &str) -> PyResult<Stats<'py>> {
+        let counting = answers::counting(counting);
         let reader = self.reader(py)?;
-        let figures = |watch: &Watch| {
-            let call = watch.call();
-            let table = reader.open(&call)?;
-            Ok::<_, Error>((table.stats(&call)?, table.distinct(&call)?))
-        };
-        let (stats, distinct) = interruptible(py, figures)?.or_raise(py)?;
+        let figures = |watch: &Watch| reader.open(&watch.call())?.stats(counting, &watch.call());
+        let stats = interruptible(py, figures)?.or_raise(py)?;
         let [oldest, newest] = [stats.oldest, stats.newest].map(|at| at.map(SeenAt::millis_i64));
-        Ok((answers::into_stats(py, &stats, &distinct)?, oldest, newest))
+        Ok((answers::into_stats(py, &stats)?, oldest, newest))
     }
 }

@@ -67,6 +67,17 @@ pub struct Repaired {
     pub lost_at_most: u64,
 }
 
+/// How much of a table is read for figures about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counting {
+    /// Nothing but metadata, where there are any about rows; servers have none, so it is a sample there.
+    Metadata,
+    /// A share of the rows, and the others are taken to be alike.
+    Sample,
+    /// All rows.
+    All,
+}
+
 /// Distinct identifiers and pairs, retention aside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Distinct {
@@ -76,7 +87,7 @@ pub struct Distinct {
     pub partner_ids: u64,
     /// Different pairs of the two.
     pub pairs: u64,
-    /// Whether all was counted; else some share of it, and the rest taken to be alike.
+    /// Whether these are exact. Of metadata, they are else sums over segments that overlap: so many at most.
     pub is_exact: bool,
 }
 
@@ -101,6 +112,8 @@ pub struct TableStats {
     pub oldest: Option<SeenAt>,
     /// The newest date stored.
     pub newest: Option<SeenAt>,
+    /// Distinct identifiers and pairs.
+    pub distinct: Distinct,
     /// How many rows the table was made for, where its layout depends on that.
     pub expected_rows: Option<u64>,
 }

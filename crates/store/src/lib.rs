@@ -36,7 +36,8 @@ pub use copy::{Copied, CopyOptions, Sum, copy_table};
 pub use count::count;
 pub use error::{Error, ErrorFields, ErrorKind, Result};
 pub use figures::{
-    Checkpoint, Distinct, Durability, Erased, Erasures, Finding, Repaired, Status, TableStats,
+    Checkpoint, Counting, Distinct, Durability, Erased, Erasures, Finding, Repaired, Status,
+    TableStats,
 };
 pub use ingest::{
     BatchSource, IdColumn, Ingest, JudgedPopulation, NoRejects, ObservationSource, Observations,

@@ -3,7 +3,7 @@
 //! Each call resolves the name, and reads at a snapshot of its own. Must not know any backend.
 
 use crate::{
-    Admin, Answers, BatchSource, Call, Distinct, Durability, Erased, Erasures, Error, ErrorFields,
+    Admin, Answers, BatchSource, Call, Counting, Durability, Erased, Erasures, Error, ErrorFields,
     ErrorKind, Finding, Lookup, Match, MatchQuery, NewWrite, ObservationSource, Repaired, Result,
     Store, TableSnapshot, TableStats, WriteSession,
 };
@@ -178,12 +178,12 @@ impl Table {
 
     /// See [`TableSnapshot::stats`].
     pub fn stats(&self) -> Result<TableStats> {
-        self.snapshot()?.stats(&self.call)
+        self.snapshot()?.stats(Counting::Metadata, &self.call)
     }
 
-    /// See [`TableSnapshot::distinct`].
-    pub fn distinct(&self) -> Result<Distinct> {
-        self.snapshot()?.distinct(&self.call)
+    /// The same, of rows that are read.
+    pub fn counted(&self, counting: Counting) -> Result<TableStats> {
+        self.snapshot()?.stats(counting, &self.call)
     }
 
     /// See [`Admin::compact`].

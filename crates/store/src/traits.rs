@@ -5,7 +5,7 @@
 //! with a name.
 
 use crate::{
-    Answers, BatchSource, Call, Checkpoint, Committed, Distinct, Durability, Erased, Erasures,
+    Answers, BatchSource, Call, Checkpoint, Committed, Counting, Durability, Erased, Erasures,
     Error, ErrorFields, ErrorKind, Finding, Lookup, Match, MatchQuery, MatchSink, NewWrite,
     ObservationSource, Parts, Repaired, Result, ScanRange, SessionAddress, Status, TableStats,
     Version, WriteSession,
@@ -229,12 +229,9 @@ pub trait TableSnapshot: Send + Sync {
         self.scan(&range.parts(), window, sink, call)
     }
 
-    /// Figures about the table that are known without reading it; on servers a sample is read. Rows that are
-    /// still in memory are counted as of now, also those that are newer than the snapshot.
-    fn stats(&self, call: &Call) -> Result<TableStats>;
-
-    /// How many distinct identifiers and pairs there are. Of a large table a share is read.
-    fn distinct(&self, call: &Call) -> Result<Distinct>;
+    /// Figures about the table. Rows that are still in memory are counted as of now, also those that are newer than
+    /// the snapshot, unless they are read.
+    fn stats(&self, counting: Counting, call: &Call) -> Result<TableStats>;
 }
 
 /// Maintenance.

@@ -62,7 +62,7 @@ def tables(options: Namespace) -> int:
         return _explain(options)
     with open_existing(options.store) as store:
         found = [store.table(name) for name in store.tables()]
-        listed = [(table, table.stats()) for table in found]
+        listed = [(table, table.stats(count=options.count)) for table in found]
         checkpoints = store.checkpoints()
     if options.json:
         of_tables = [_table_as_json(table, stats) for table, stats in listed]

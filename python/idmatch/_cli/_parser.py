@@ -116,6 +116,11 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
         action="store_true",
         help="show every setting of a cql:// address and its value, instead of tables",
     )
+    tables.add_argument(
+        "--count",
+        action="store_true",
+        help="count identifiers and pairs, which reads all tables, instead of estimating them",
+    )
     alter = command("alter", "Change the retention of a table.")
     _add_store(alter, writes=True)
     alter.add_argument("table", metavar="TABLE")

@@ -240,7 +240,7 @@ def _replacement_check(table: Table) -> Callable[[int], None]:
     """Refuses to replace a table by less than half of its rows."""
 
     def check(rows: int) -> None:
-        pairs = table.stats().pairs
+        pairs = table._core.stats("sample")[0].pairs
         if rows * 2 < pairs:
             raise InvalidArgument(
                 f"the new rows are {rows:,}, and table {table.name} has about {pairs:,} pairs; "

@@ -7,7 +7,7 @@ use crate::schema::hot_keys::steps;
 use crate::schema::metadata_cache::{Dates, TableMetadata};
 use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{SeenAt, Side};
-use idmatch_store::Result;
+use idmatch_store::{Counting, Result};
 use std::collections::HashSet;
 
 /// Buckets of a direction that are read; a table with fewer has all read.
@@ -54,20 +54,31 @@ impl Sample {
     }
 }
 
-/// Whether the sample covers all buckets.
-pub(crate) fn is_exact(metadata: &TableMetadata) -> bool {
-    metadata.definition.buckets <= SAMPLE_BUCKETS && metadata.hot.is_empty()
+/// Whether the sample covers all rows.
+pub(crate) fn is_exact(metadata: &TableMetadata, counting: Counting) -> bool {
+    let (buckets, _) = limits(counting);
+    metadata.definition.buckets <= buckets && metadata.hot.is_empty()
 }
 
-/// Reads evenly spaced buckets and extrapolates. Cost: 16 partitions, one or two for each of at
-/// most 64 hot keys, and the list of hot keys.
+/// The most buckets and hot keys that are read.
+fn limits(counting: Counting) -> (i32, usize) {
+    match counting {
+        Counting::Metadata | Counting::Sample => (SAMPLE_BUCKETS, SAMPLE_HOT_KEYS),
+        Counting::All => (i32::MAX, usize::MAX),
+    }
+}
+
+/// Reads evenly spaced buckets and extrapolates. Cost of a sample: 16 partitions, one or two for each of at
+/// most 64 hot keys, and the list of hot keys. Of a hot key, a share of its rows is read in any case.
 pub(crate) async fn sample(
     context: &TableContext,
     metadata: &TableMetadata,
     by: Side,
+    counting: Counting,
 ) -> Result<Sample> {
+    let (buckets, hot_keys) = limits(counting);
     let all = metadata.definition.buckets;
-    let read = all.min(SAMPLE_BUCKETS);
+    let read = all.min(buckets);
     let buckets = (0..read).map(|n| {
         // Lossless: less than `all`.
         (i64::from(n) * i64::from(all) / i64::from(read)) as i32
@@ -80,7 +91,7 @@ pub(crate) async fn sample(
     let mut sum = Sample::default();
     samples.iter().for_each(|sample| sum.add(sample));
     let mut sum = sum.scaled(i64::from(read), i64::from(all));
-    sum.add(&sample_hot(context, metadata, by).await?);
+    sum.add(&sample_hot(context, metadata, by, hot_keys).await?);
     Ok(sum)
 }
 
@@ -90,11 +101,16 @@ async fn sample_bucket(context: &TableContext, by: Side, bucket: i32) -> Result<
 }
 
 /// Reads one shard of each of some hot keys, and extrapolates to the others.
-async fn sample_hot(context: &TableContext, metadata: &TableMetadata, by: Side) -> Result<Sample> {
+async fn sample_hot(
+    context: &TableContext,
+    metadata: &TableMetadata,
+    by: Side,
+    most: usize,
+) -> Result<Sample> {
     let statement = &context.hot().shard;
     let mut all = Sample::default();
     let keys = shard_merge::keys(context, metadata, by).await?;
-    let read = keys.len().min(SAMPLE_HOT_KEYS);
+    let read = keys.len().min(most);
     for key in keys.iter().take(read) {
         for shards in steps(metadata.hot.shards(by, key).unwrap_or_default()) {
             let values = shard_merge::shard_values(context, (by, key, shards, 0), Dates::ALL);

@@ -9,13 +9,47 @@ use crate::hash_partition::HashPartition;
 use crate::memtable::Commit;
 use crate::sync::Mutex;
 use crate::versions::TableVersion;
-use idmatch_model::Side;
+use idmatch_model::{Keep, Side};
 use idmatch_store::{Call, Distinct, Result};
 
-/// About how many rows are read in each direction.
+/// About how many rows of a sample are read in each direction.
 const SAMPLE_ROWS: u64 = 1 << 20;
 
-/// Counts visible identifiers and pairs, retention aside; `rows` is the number of rows of a direction.
+/// What headers of segments and memtables say, without reading rows. Where they overlap, a key may be in several:
+/// then there are so many at most. Exact where none overlap and nothing is hidden; pairs with several dates are
+/// rows, so with [`Keep::All`] never.
+pub(crate) fn distinct_at_most(table: &TableVersion) -> Distinct {
+    let in_memory: u64 = table.memtables().iter().map(|memtable| memtable.rows()).sum();
+    let keys = |side| table.segments(side).iter().map(|s| s.header.keys).sum::<u64>() + in_memory;
+    let rows: u64 = table.segments(Side::Id).iter().map(|s| s.header.rows).sum();
+    let is_alone = |partition| {
+        Side::BOTH.iter().all(|side| {
+            let mut ends = Vec::new();
+            for segment in table.segments_of(*side, partition) {
+                ends.push((segment.header.prefix, segment.header.prefix_bits));
+            }
+            ends.sort_unstable();
+            ends.windows(2).all(|pair| match pair {
+                [(first, bits), (next, _)] => {
+                    next - first >= u64::MAX.checked_shr(u32::from(*bits)).unwrap_or(0)
+                }
+                _ => true,
+            })
+        })
+    };
+    Distinct {
+        ids: keys(Side::Id),
+        partner_ids: keys(Side::PartnerId),
+        pairs: rows + in_memory,
+        is_exact: table.row_rules.keep == Keep::Last
+            && in_memory == 0
+            && !table.all_segments().any(|segment| segment.has_hidden())
+            && HashPartition::all().all(is_alone),
+    }
+}
+
+/// Counts visible identifiers and pairs, retention aside. Of a table with more rows than a sample has, a share is
+/// read; 0 rows count all.
 pub(crate) fn distinct(
     table: &TableVersion,
     last: Commit,

@@ -7,6 +7,6 @@ mod distinct;
 mod export;
 mod key_iterator;
 
-pub(crate) use distinct::distinct;
+pub(crate) use distinct::{distinct, distinct_at_most};
 pub(crate) use export::{export, range_of_id};
 pub(crate) use key_iterator::{for_each_key, for_each_observation};

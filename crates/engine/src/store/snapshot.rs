@@ -16,7 +16,7 @@ use crate::scan;
 use crate::versions::TableVersion;
 use idmatch_model::{Keep, SeenAt, Side, TableId, TableName, TableOptions, Window, check_id};
 use idmatch_store::{
-    Answers, BatchSource, Call, Distinct, Lookup, Match, MatchQuery, MatchSink, Parts, Result,
+    Answers, BatchSource, Call, Counting, Lookup, Match, MatchQuery, MatchSink, Parts, Result,
     Snapshot, TableSnapshot, TableStats, Version, now,
 };
 use std::sync::Arc;
@@ -194,7 +194,7 @@ impl TableSnapshot for EngineTableSnapshot {
         scan::export((&self.table, self.point.last), (parts, self.visible(window)), sink, call)
     }
 
-    fn stats(&self, _: &Call) -> Result<TableStats> {
+    fn stats(&self, counting: Counting, call: &Call) -> Result<TableStats> {
         let table = &self.table;
         let mut stats = TableStats {
             pending_compaction_bytes: pending_bytes(
@@ -226,10 +226,11 @@ impl TableSnapshot for EngineTableSnapshot {
             stats.memtable_bytes += memtable.bytes() as u64;
             memtable.span().into_iter().for_each(&mut span);
         }
+        stats.distinct = match counting {
+            Counting::Metadata => scan::distinct_at_most(table),
+            Counting::Sample => scan::distinct(table, self.point.last, stats.rows, call)?,
+            Counting::All => scan::distinct(table, self.point.last, 0, call)?,
+        };
         Ok(stats)
-    }
-
-    fn distinct(&self, call: &Call) -> Result<Distinct> {
-        scan::distinct(&self.table, self.point.last, self.stats(call)?.rows, call)
     }
 }

@@ -9,8 +9,8 @@ use arrow_array::RecordBatch;
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Pick, Side, Target, Window};
 use idmatch_store::{
-    Admin, BatchSource, Call, Distinct, Lookup, MatchQuery, OpenTables, Parts, Progress, Result,
-    SourceBatch, Store, Table, Unit, Version,
+    Admin, BatchSource, Call, Counting, Distinct, Lookup, MatchQuery, OpenTables, Parts, Progress,
+    Result, SourceBatch, Store, Table, Unit, Version,
 };
 use std::collections::BTreeMap;
 use std::fs;
@@ -144,7 +144,10 @@ fn an_upsert_that_is_given_up_leaves_whole_batches() {
     assert_eq!(table.last_seen(&rows[100_000].0, &rows[100_000].1).unwrap(), None);
     assert_eq!(table.verify().unwrap(), []);
     upsert(&table, &mut Batches::of_rows(&rows, 100_000)).unwrap();
-    let Distinct { pairs, is_exact: true, .. } = table.distinct().unwrap() else { panic!() };
+    let Distinct { pairs, is_exact: true, .. } = table.counted(Counting::All).unwrap().distinct
+    else {
+        panic!()
+    };
     assert_eq!(pairs, 250_000);
 }
 
@@ -255,7 +258,7 @@ fn reads_that_are_given_up_end_in_the_middle() {
     assert_cancelled(snapshot.lookup_many(&many, Lookup::by(Side::Id), &soon()), "lookups");
     let of_hot = snapshot.lookup_many(&["hot-0"], Lookup::by(Side::PartnerId), &soon());
     assert_cancelled(of_hot, "a lookup of a key with 75,000 answers");
-    assert_cancelled(snapshot.distinct(&soon()), "a count");
+    assert_cancelled(snapshot.stats(Counting::All, &soon()), "a count");
     let targets: Vec<Target> = rows.iter().map(|row| Target::Id(row.0.clone())).collect();
     let late = table.with_call(soon());
     assert_cancelled(erase(&late, &targets, 1_000_000), "an erasure");
@@ -288,7 +291,7 @@ fn a_call_whose_time_is_over_does_nothing() {
     let mut population = Batches::of_population(&keys);
     assert_cancelled(snapshot.match_population(&mut population, QUERY, &over), "match");
     assert_cancelled(snapshot.scan(&Parts::all(), Window::ALL, &sink, &over), "scan");
-    assert_cancelled(snapshot.distinct(&over), "distinct");
+    assert_cancelled(snapshot.stats(Counting::All, &over), "distinct");
     assert_cancelled(snapshot.lookup_many(&["a"], Lookup::by(Side::Id), &over), "lookup_many");
     assert_eq!(version(&store), before);
     assert!(!dir.path().join("copy").join("MANIFEST").exists());

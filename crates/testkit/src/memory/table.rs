@@ -4,8 +4,9 @@ use super::matched::MemoryMatch;
 use super::observed::Observed;
 use idmatch_model::{Keep, SeenAt, TableId, TableName, TableOptions, Window, check_id};
 use idmatch_store::{
-    Answers, BatchSource, Call, Distinct, JudgedPopulation, Lookup, Match, MatchQuery, MatchSink,
-    PARTS, Parts, Result, RowLane, SessionId, TableSnapshot, TableStats, UnmatchedReason, Version,
+    Answers, BatchSource, Call, Counting, Distinct, JudgedPopulation, Lookup, Match, MatchQuery,
+    MatchSink, PARTS, Parts, Result, RowLane, SessionId, TableSnapshot, TableStats,
+    UnmatchedReason, Version,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -158,7 +159,7 @@ impl TableSnapshot for MemoryTableSnapshot {
         lane.finish()
     }
 
-    fn stats(&self, _: &Call) -> Result<TableStats> {
+    fn stats(&self, _: Counting, _: &Call) -> Result<TableStats> {
         let observed = &self.table.observed;
         let mut stats =
             TableStats { erasures: observed.erasures().len() as u64, ..TableStats::default() };
@@ -167,20 +168,17 @@ impl TableSnapshot for MemoryTableSnapshot {
             stats.oldest = Some(stats.oldest.map_or(date, |oldest| oldest.min(date)));
             stats.newest = stats.newest.max(Some(date));
         }
-        Ok(stats)
-    }
-
-    fn distinct(&self, _: &Call) -> Result<Distinct> {
         let distinct = |of: &dyn Fn((&str, &str)) -> String| {
             let rows = self.table.observed.iter();
             let all: BTreeSet<String> = rows.map(|row| of((row.0, row.1))).collect();
             all.len() as u64
         };
-        Ok(Distinct {
+        stats.distinct = Distinct {
             ids: distinct(&|(id, _)| id.to_owned()),
             partner_ids: distinct(&|(_, partner_id)| partner_id.to_owned()),
             pairs: distinct(&|pair| format!("{pair:?}")),
             is_exact: true,
-        })
+        };
+        Ok(stats)
     }
 }
