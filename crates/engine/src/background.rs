@@ -40,7 +40,7 @@ impl Background {
                     info!(work, failures, "background work succeeds again");
                 }
             }
-            // Nothing is wrong where the store was closed.
+            // Work that was given up says nothing.
             Err(e) if e.kind() == ErrorKind::Cancelled => {}
             Err(e) => self.failed(work, e),
         }
@@ -49,10 +49,11 @@ impl Background {
 
     /// Keeps a failure.
     pub(crate) fn failed(&self, work: &'static str, error: &Error) {
-        let failures = self.errors.failed(work, error);
+        let error = error.chain();
+        let failures = self.errors.failed(work, error.clone());
         let pause = FIRST_PAUSE.saturating_mul(1 << (failures - 1).min(16)).min(LONGEST_PAUSE);
         self.next.lock().insert(work, sync::instant() + pause);
-        error!(work, failures, error = error.chain(), "background work failed");
+        error!(work, failures, error, "background work failed");
     }
 
     /// Why work fails; `None` where it does not.

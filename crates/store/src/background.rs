@@ -1,6 +1,6 @@
 //! What fails in the background of a store, where nobody waits for it. Must not know what the work is.
 
-use crate::{Error, now};
+use crate::now;
 use idmatch_model::SeenAt;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,23 +20,16 @@ pub struct BackgroundError {
     pub failures: u64,
 }
 
-/// The background work of one store that fails at present, and how often any has failed.
+/// The background work of one store that fails at present.
 #[derive(Debug, Default)]
-pub struct BackgroundErrors(Mutex<Failing>);
-
-#[derive(Debug, Default)]
-struct Failing {
-    by_work: BTreeMap<&'static str, BackgroundError>,
-    failures: BTreeMap<&'static str, u64>,
-}
+pub struct BackgroundErrors(Mutex<BTreeMap<&'static str, BackgroundError>>);
 
 impl BackgroundErrors {
-    /// Says that work has failed; returns how often, since it last succeeded.
-    pub fn failed(&self, work: &'static str, error: &Error) -> u64 {
-        let (error, last, mut failing) = (error.chain(), now(), self.lock());
-        *failing.failures.entry(work).or_default() += 1;
+    /// Says that work has failed, with a text without identifiers; returns how often, since it last succeeded.
+    pub fn failed(&self, work: &'static str, error: String) -> u64 {
+        let (last, mut failing) = (now(), self.lock());
         let since = BackgroundError { work, error: String::new(), since: last, last, failures: 0 };
-        let known = failing.by_work.entry(work).or_insert(since);
+        let known = failing.entry(work).or_insert(since);
         (known.error, known.last) = (error, last);
         known.failures += 1;
         known.failures
@@ -44,25 +37,20 @@ impl BackgroundErrors {
 
     /// Says that work has succeeded; returns how often it had failed before.
     pub fn succeeded(&self, work: &'static str) -> u64 {
-        self.lock().by_work.remove(work).map_or(0, |known| known.failures)
+        self.lock().remove(work).map_or(0, |known| known.failures)
     }
 
     /// Why some work fails; `None` where it does not.
     pub fn of(&self, work: &'static str) -> Option<BackgroundError> {
-        self.lock().by_work.get(work).cloned()
+        self.lock().get(work).cloned()
     }
 
     /// The last failure of the work that fails at present.
     pub fn last(&self) -> Option<BackgroundError> {
-        self.lock().by_work.values().max_by_key(|known| known.last).cloned()
+        self.lock().values().max_by_key(|known| known.last).cloned()
     }
 
-    /// How often each work has failed since the store was opened.
-    pub fn failures(&self) -> Vec<(&'static str, u64)> {
-        self.lock().failures.iter().map(|(work, count)| (*work, *count)).collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Failing> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<&'static str, BackgroundError>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -67,8 +67,9 @@ impl<O: Origin> Cached<O> {
                 let cached = Arc::clone(self);
                 // A failure surfaces when the TTL is over.
                 tokio::spawn(async move {
+                    // Causes may have the text of a server, which may repeat a query.
                     if let Err(error) = cached.refresh().await
-                        && cached.errors.failed(REFRESH, &error) == 1
+                        && cached.errors.failed(REFRESH, error.to_string()) == 1
                     {
                         warn!(%error, "metadata is not refreshed");
                     }

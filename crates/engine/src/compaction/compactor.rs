@@ -169,16 +169,20 @@ impl Compactor {
         };
         // A full compaction returns the error.
         let compacted = self.versions.background.run(COMPACTION, || {
-            let compact = |id| {
-                while is_wanted() && self.background_step(id, mode, &Call::default())?.is_some() {}
-                Ok(())
+            let compact = |id| loop {
+                if !is_wanted() {
+                    return Err(given_up());
+                }
+                if self.background_step(id, mode, &Call::default())?.is_none() {
+                    return Ok(());
+                }
             };
             ids.into_iter().map(compact).fold(Ok(()), Result::and)
         });
         drop(compacted);
     }
 
-    /// Runs one compaction for which nobody waits. One that was stopped has not failed.
+    /// Runs one compaction for which nobody waits. One that was stopped has neither failed nor succeeded.
     pub(super) fn background_step(
         &self,
         id: Identity,
@@ -186,7 +190,7 @@ impl Compactor {
         call: &Call,
     ) -> Result<Option<CompactionResult>> {
         match self.compact_step(id, mode, |_| true, call) {
-            Err(_) if self.is_stopped() => Ok(None),
+            Err(_) if self.is_stopped() => Err(given_up()),
             done => done,
         }
     }
@@ -308,6 +312,11 @@ impl Compactor {
         self.stop.store(false, Relaxed);
         done
     }
+}
+
+/// The end of background compactions that are no longer wanted.
+fn given_up() -> Error {
+    Error::new(ErrorKind::Cancelled, "other work goes first")
 }
 
 /// Hides in every known segment the rows that a compaction dropped because of their age. Otherwise they would

@@ -170,8 +170,8 @@ impl OpenFile for OsOpenFile {
 static GIVES_BACK: AtomicBool = AtomicBool::new(false);
 
 /// Has matches and scans of this process let go of the pages of segments that they have read. Schedulers count
-/// these pages as memory of a worker, and end it beyond a limit. Cost: the pages of cached files are entered
-/// into the page tables again by each match, about 50 ns for each of 4 KiB.
+/// these pages as memory of a worker, and end it beyond a limit. Cost: each match enters the pages of cached files
+/// into the page tables again.
 pub fn give_memory_back() {
     GIVES_BACK.store(true, Relaxed);
 }

@@ -1,10 +1,11 @@
 //! Work that nobody waits for: its failures are told and counted, it is tried again, and no panic in it ends it for
 //! good.
 
-use crate::common::{Batches, Row, create, files, load, name, rows_of_all_kinds, upsert};
+use crate::common::{
+    Batches, HookedDisk, Hooks, Row, create, files, load, name, rows_of_all_kinds, upsert,
+};
 use crate::compaction::LIMITS;
 use idmatch_engine::EngineStore;
-use idmatch_engine::disk::{Disk, Lock, Mapped, NewFile, OpenFile, OsDisk};
 use idmatch_model::Keep;
 use idmatch_store::{BackgroundError, ErrorKind, OpenTables, Store};
 use std::io;
@@ -17,71 +18,28 @@ const WORKS: u8 = 0;
 const NO_SPACE: u8 = 1;
 const PANICS: u8 = 2;
 
-/// Real files, but new segments fail while that is wanted.
+/// Has making a segment fail while that is wanted.
 #[derive(Debug, Default)]
 struct NoSegments(AtomicU8);
 
-impl NoSegments {
-    fn set(&self, how: u8) {
-        self.0.store(how, Relaxed);
-    }
-}
+impl Hooks for NoSegments {
+    const IS_SHARED: bool = false;
 
-impl Disk for NoSegments {
-    fn create(&self, file: &Path) -> io::Result<Box<dyn NewFile>> {
+    fn before(&self, file: &Path) -> io::Result<()> {
         match self.0.load(Relaxed) {
             NO_SPACE if is_segment(file) => Err(io::ErrorKind::StorageFull.into()),
             PANICS if is_segment(file) => panic!("injected panic"),
-            _ => OsDisk.create(file),
+            _ => Ok(()),
         }
     }
+}
 
-    fn create_dir(&self, dir: &Path) -> io::Result<()> {
-        OsDisk.create_dir(dir)
-    }
+/// Real files of a process, and how segments fail.
+type Failing = HookedDisk<NoSegments>;
 
-    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        OsDisk.list(dir)
-    }
-
-    fn read(&self, file: &Path) -> io::Result<Vec<u8>> {
-        OsDisk.read(file)
-    }
-
-    fn read_from(&self, file: &Path, offset: u64) -> io::Result<Vec<u8>> {
-        OsDisk.read_from(file, offset)
-    }
-
-    fn open(&self, file: &Path) -> io::Result<Box<dyn OpenFile>> {
-        OsDisk.open(file)
-    }
-
-    fn map(&self, file: &Path) -> io::Result<Arc<dyn Mapped>> {
-        OsDisk.map(file)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        OsDisk.rename(from, to)
-    }
-
-    fn link_or_copy(&self, from: &Path, to: &Path) -> io::Result<()> {
-        OsDisk.link_or_copy(from, to)
-    }
-
-    fn remove(&self, file: &Path) -> io::Result<()> {
-        OsDisk.remove(file)
-    }
-
-    fn sync(&self, file: &Path) -> io::Result<()> {
-        OsDisk.sync(file)
-    }
-
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        OsDisk.sync_dir(dir)
-    }
-
-    fn try_lock(&self, file: &Path) -> io::Result<Option<Box<dyn Lock>>> {
-        OsDisk.try_lock(file)
+impl Failing {
+    fn set(&self, how: u8) {
+        self.0.0.store(how, Relaxed);
     }
 }
 
@@ -103,7 +61,7 @@ fn wait_until(store: &EngineStore, is: impl Fn(Option<BackgroundError>) -> bool)
 #[test]
 fn a_flush_that_fails_is_told_and_tried_again() {
     let dir = tempfile::tempdir().unwrap();
-    let disk = Arc::new(NoSegments::default());
+    let disk = Arc::new(Failing::default());
     let rows = rows_of_all_kinds(4_000);
     let mut acknowledged: Vec<Row> = Vec::new();
     {
@@ -144,7 +102,7 @@ fn a_flush_that_fails_is_told_and_tried_again() {
 #[test]
 fn a_panic_does_not_end_compactions() {
     let dir = tempfile::tempdir().unwrap();
-    let disk = Arc::new(NoSegments::default());
+    let disk = Arc::new(Failing::default());
     let store = EngineStore::open_with(disk.clone(), dir.path(), LIMITS).unwrap();
     let table = create(&store, "t", Keep::Last).unwrap();
     for part in rows_of_all_kinds(200).chunks(50) {

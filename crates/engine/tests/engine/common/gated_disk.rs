@@ -1,6 +1,7 @@
 //! A disk of this process on which one operation waits until the test lets it go on.
 
 use super::hooked_disk::{HookedDisk, Hooks};
+use std::io;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -40,12 +41,13 @@ impl GatedDisk {
 impl Hooks for Gated {
     const IS_SHARED: bool = true;
 
-    fn before(&self, file: &Path) {
+    fn before(&self, file: &Path) -> io::Result<()> {
         let is_gated = |(ending, ..): &mut Closed| file.to_string_lossy().ends_with(*ending);
         let gate = self.gate.lock().unwrap().take_if(is_gated);
         if let Some((_, reached, opened)) = gate {
             reached.send(()).unwrap();
             opened.recv().unwrap();
         }
+        Ok(())
     }
 }

@@ -11,8 +11,10 @@ pub(crate) trait Hooks: Debug + Send + Sync {
     /// Whether stores of this process share what they opened.
     const IS_SHARED: bool;
 
-    /// Runs before a file is read as a whole, linked or made.
-    fn before(&self, _file: &Path) {}
+    /// Runs before a file is read as a whole, linked or made, which fails with its error.
+    fn before(&self, _file: &Path) -> io::Result<()> {
+        Ok(())
+    }
 
     /// The network file system that all files are on.
     fn network(&self) -> Option<&'static str> {
@@ -38,17 +40,17 @@ impl<H: Hooks> Disk for HookedDisk<H> {
     }
 
     fn read(&self, file: &Path) -> io::Result<Vec<u8>> {
-        self.0.before(file);
+        self.0.before(file)?;
         OsDisk.read(file)
     }
 
     fn link_or_copy(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.0.before(from);
+        self.0.before(from)?;
         OsDisk.link_or_copy(from, to)
     }
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.0.before(from);
+        self.0.before(from)?;
         OsDisk.link(from, to)
     }
 
@@ -61,7 +63,7 @@ impl<H: Hooks> Disk for HookedDisk<H> {
     }
 
     fn create(&self, file: &Path) -> io::Result<Box<dyn NewFile>> {
-        self.0.before(file);
+        self.0.before(file)?;
         OsDisk.create(file)
     }
 
