@@ -170,7 +170,7 @@ class Store:
     def tables(self) -> list[str]: ...
     def snapshot(self) -> Snapshot: ...
     def status(self) -> tuple[int, float | None, bool, Failing | None]:
-        """The fields of `StoreStatus`."""
+        """The fields of `StoreStatus`, the last one as a tuple."""
     def resume(self, id: str) -> tuple[Session, Table]:
         """A shared session that another process has begun, and its table."""
     def refresh(self) -> None:
@@ -218,7 +218,7 @@ def begin(
     sources: list[str],
     sharing: Literal["locked", "local", "shared"],
 ) -> Session:
-    """Begins a write session. Until its end, others may not write, the store, or the session."""
+    """Begins a write session. Meanwhile others write nothing, the store, or also the session."""
 
 @final
 class Snapshot:
