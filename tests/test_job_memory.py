@@ -8,7 +8,7 @@ import idmatch
 import pyarrow as pa
 from conftest import NOON
 
-_ROWS = 1_000_000
+_ROWS = 2_000_000
 _PROGRAM = """
 import sys, idmatch, pyarrow as pa
 from idmatch._places import opened, place_of
@@ -27,7 +27,7 @@ path, how = sys.argv[1:]
 store = opened(place_of(path)) if how == "worker" else idmatch.open(path)
 table = store.table("crm")
 before = mapped()
-found = table.match(pa.table({"id": [f"{n:032x}" for n in range(0, 1_000_000, 2)]})).to_arrow()
+found = table.match(pa.table({"id": [f"{n:032x}" for n in range(0, 2_000_000, 2)]})).to_arrow()
 rows = pa.table(table.scan()).num_rows
 print(found.num_rows, rows, mapped() - before)
 """
@@ -48,4 +48,5 @@ def test_a_worker_gives_back_what_it_has_read(tmp_path: Path) -> None:
 
     # Both directions are files; one of them is read.
     assert measured("process") > size // 3
-    assert measured("worker") < size // 10
+    # A fault enters 64 KiB, also of what was given back: some at each end of a hash partition.
+    assert measured("worker") < size // 5
