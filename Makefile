@@ -3,6 +3,7 @@
 #   make demo         builds everything; loads, matches and looks up sample data
 #   make test         all checks and all tests, in their short forms
 #   make test-engines the tests with Spark, HDFS, Hive and S3, with servers of their own
+#   make test-monitoring  rules, alerts and panels against a real Prometheus
 #   make test-long    the long forms: cases of a million rows, faults on three nodes; an hour
 #   make check        the checks alone: structure, formats, lints, types
 #   make hooks        a git hook that checks commit subjects
@@ -31,7 +32,7 @@ export IDMATCH_SEED ?= $(shell printf '%d' 0x$(COMMIT))
 export IDMATCH_TEST_WAYS ?= $(word $(shell expr $(IDMATCH_SEED) % 4 + 1),reversed repeated upserted mixed)
 
 .PHONY: demo test test-long check build clean hooks java \
-	test-rust test-python test-cql test-engines test-spark test-hdfs test-hive test-s3 \
+	test-rust test-python test-cql test-engines test-spark test-hdfs test-hive test-s3 test-monitoring \
 	check-structure check-rust check-python check-docs
 
 demo: build
@@ -88,6 +89,13 @@ test-s3: $(VENV)/built-for-tests $(BIN)/versitygw
 $(BIN)/versitygw: $(VENV)/tools
 	@command -v go > /dev/null || { echo "test-s3 builds versitygw with Go 1.25 or newer; install Go" >&2; exit 1; }
 	GOBIN=$(abspath $(BIN)) GOFLAGS=-modcacherw go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
+
+# Rules, alerts and panels against a real Prometheus, which is unpacked where there is none.
+test-monitoring: $(VENV)/built-for-tests $(BIN)/prometheus java
+	IDMATCH_TEST_PROMETHEUS=$(abspath $(BIN)) $(WITH_LAB) --network 127.73.76 -- $(BIN)/pytest --quiet tests/monitoring
+
+$(BIN)/prometheus: $(VENV)/tools
+	scripts/prometheus.sh $(BIN)
 
 test-long: export IDMATCH_TEST_WAYS := all
 test-long: $(VENV)/built-for-tests java

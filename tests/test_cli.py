@@ -181,6 +181,7 @@ def test_tables(loaded: Cli) -> None:
         "erasures": 0,
         "oldest": "2025-01-25T12:00:00.000Z",
         "newest": "2026-03-01T12:00:00.000Z",
+        "largest_key_rows": 2,
         "expected_rows": None,
     }
     header, line = loaded("tables", "store").out.splitlines()

@@ -59,7 +59,7 @@ def test_lookups_of_many_keys_and_snapshots(store: idmatch.Store) -> None:
         assert frozen.lookup("a") == []
     with pytest.raises(idmatch.InvalidArgument, match="the snapshot is closed"):
         frozen.lookup("b")
-    assert store.status() == (0, None, False, None)
+    assert store.status() == (0, None, False, False, None)
 
 
 def test_a_population_is_matched(table: idmatch.Table, tmp_path: Path) -> None:

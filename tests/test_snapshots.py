@@ -103,7 +103,7 @@ def test_files_that_a_snapshot_needs_stay_until_it_is_closed(tmp_path: Path) -> 
     assert status.oldest_pinned_seconds >= 0
     assert snapshot.table("crm").lookup("b") == [("p1", DAY)]
     snapshot.close()
-    assert store.status() == (0, None, False, None)
+    assert store.status() == (0, None, False, True, None)
 
 
 def test_lookups_answer_by_position(tmp_path: Path) -> None:

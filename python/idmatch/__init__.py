@@ -36,6 +36,7 @@ from ._errors import (
 )
 from ._hive_query import Hive
 from ._match import MatchResult
+from ._recovery import recover, restore
 from ._results import (
     BackgroundError,
     Checkpoint,
@@ -55,7 +56,7 @@ from ._results import (
 from ._rows import CountedRows, Rows
 from ._session import Session
 from ._snapshot import Snapshot, TableSnapshot
-from ._store import Store, open, recover, restore
+from ._store import Store, open
 from ._table import Table
 from ._timings import Requests, Timings
 

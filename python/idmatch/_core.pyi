@@ -25,6 +25,7 @@ from ._types import (
 
 __all__ = [
     "Match",
+    "Nodes",
     "Rows",
     "Session",
     "Snapshot",
@@ -169,8 +170,10 @@ class Store:
     def table(self, name: str) -> Table: ...
     def tables(self) -> list[str]: ...
     def snapshot(self) -> Snapshot: ...
-    def status(self) -> tuple[int, float | None, bool, Failing | None]:
+    def status(self) -> tuple[int, float | None, bool, bool, Failing | None]:
         """The fields of `StoreStatus`, the last one as a tuple."""
+    def metrics(self) -> str:
+        """The figures of this process about the store, as OpenMetrics text."""
     def resume(self, id: str) -> tuple[Session, Table]:
         """A shared session that another process has begun, and its table."""
     def refresh(self) -> None:
@@ -182,6 +185,17 @@ class Store:
     def remove_checkpoint(self, path: str) -> None: ...
     def close(self) -> None:
         """Gives up the writer lock; any later use raises InvalidArgument."""
+
+@final
+class Nodes:
+    def __new__(cls, address: str) -> Nodes:
+        """Connects to the nodes of an address."""
+    def ask(
+        self, questions: list[str]
+    ) -> list[tuple[str, str | None, list[list[dict[str, float | str | None]] | None]]]:
+        """Asks each node the same SELECTs about itself, at once. Address, datacenter, and for each
+        question its rows; None where the node has not answered within 0.8 s.
+        """
 
 @final
 class Session:
@@ -198,8 +212,8 @@ class Session:
         dates: tuple[str | None, str | None],
         malformed: Callable[[], int],
         number: int | None,
-    ) -> tuple[int, int, str]:
-        """Stages all sources as one part; returns (rows read, rows rejected, receipt).
+    ) -> tuple[int, int, int | None, str]:
+        """Stages all sources as one part; returns (rows read, rejected, newest date, receipt).
 
         `dates` is the format of dates and the zone of local times. `malformed` gives the number of
         rows that were rejected before the core saw them.
@@ -261,8 +275,9 @@ class Table:
         short: bool,
         always: bool,
         dates: tuple[str | None, str | None],
-    ) -> tuple[int, int]:
-        """Adds the rows of all sources at once and for good; returns (rows read, rows rejected).
+    ) -> tuple[int, int, int | None]:
+        """Adds the rows of all sources at once and for good; returns (rows read, rejected, newest
+        date).
 
         Arguments are those of `load`, and `short` that of `match_population`; with `always` they
         are durable when this returns. After an error whole batches of 100,000 rows stay.

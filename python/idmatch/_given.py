@@ -14,6 +14,7 @@ from ._logs import LOAD, log
 from ._progress import progress_of
 from ._rejects import Rejects, RejectsFile, RejectsTo
 from ._results import LoadReport
+from ._times import datetime_or_none
 from ._types import Columns
 from ._written import Written
 
@@ -59,16 +60,19 @@ class Report:
         )
         self.rows = 0
         self._rejected = 0
+        self._newest: int | None = None
         self._table = given.table.name
         self._wanted = given.wanted
         self._strict = given.strict
         self._otherwise = otherwise
         self._started = time.perf_counter()
 
-    def add(self, counted: tuple[int, int]) -> None:
-        """Adds rows read and rows rejected by the core."""
-        self.rows += counted[0]
-        self._rejected += counted[1]
+    def add(self, rows: int, rejected: int, newest: int | None = None) -> None:
+        """Adds rows read and rows rejected by the core, and the newest date of the others."""
+        self.rows += rows
+        self._rejected += rejected
+        if newest is not None:
+            self._newest = newest if self._newest is None else max(newest, self._newest)
 
     @property
     def stored(self) -> int:
@@ -97,6 +101,7 @@ class Report:
             columns=self._wanted.chosen,
             hex_columns=self._wanted.hex_columns,
             detected=self._wanted.detected,
+            newest=datetime_or_none(self._newest),
         )
 
     def __enter__(self) -> Self:

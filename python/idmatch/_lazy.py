@@ -17,6 +17,7 @@ _EXTRAS = {
     "requests": "hdfs",
     "impala": "hive",
     "thrift": "hive",
+    "prometheus_client": "metrics",
 }
 
 

@@ -70,7 +70,7 @@ def load(
                 else:
                     streams = given.streams(report.log)
                     with streams.raising():
-                        rows, rejected, _ = session.add(
+                        rows, rejected, newest, _ = session.add(
                             streams,
                             strict,
                             report.log.take,
@@ -78,7 +78,7 @@ def load(
                             lambda: report.log.malformed,
                             None,
                         )
-                    report.add((rows, rejected))
+                    report.add(rows, rejected, newest)
                     report.check_rejected()
             made = report.made()
             if before_commit is not None:
@@ -108,10 +108,10 @@ def add(
     with given.progress("load"), Report(given, otherwise="nothing of it was staged") as report:
         streams = given.streams(report.log)
         with streams.raising():
-            rows, rejected, part = session.add(
+            rows, rejected, newest, part = session.add(
                 streams, strict, report.log.take, how.rules, lambda: report.log.malformed, number
             )
-        report.add((rows, rejected))
+        report.add(rows, rejected, newest)
     return report.made()._replace(part=part)
 
 
@@ -129,9 +129,12 @@ def _stage_judged(session: _core.Session, given: Given, report: Report, how: Wri
     with closing(Spool(streams.raised)) as spool:
         with streams.raising():
             written = spool.writing(streams)
-            report.add(_core.judge(written, given.strict, report.log.take, how.rules, 0)[:2])
+            report.add(*_core.judge(written, given.strict, report.log.take, how.rules, 0)[:2])
         report.check_rejected()
-        session.add(spool.reading(), False, ignore, how.rules, lambda: report.rejected, None)
+        added = session.add(
+            spool.reading(), False, ignore, how.rules, lambda: report.rejected, None
+        )
+        report.add(0, 0, added[2])
 
 
 def judge(source: object, columns: Columns, how: Written, shown: int) -> Judged:
@@ -176,11 +179,13 @@ def upsert(
                 )
                 for source in sources
             ]
-            report.add(table.upsert(tables, strict, report.log.take, True, always, how.rules))
+            report.add(*table.upsert(tables, strict, report.log.take, True, always, how.rules))
         else:
             streams = given.streams(report.log)
             with streams.raising():
-                report.add(table.upsert(streams, strict, report.log.take, False, always, how.rules))
+                report.add(
+                    *table.upsert(streams, strict, report.log.take, False, always, how.rules)
+                )
     return report.made()
 
 
@@ -213,7 +218,7 @@ def upsert_stream(
 
                 streams = [(stream.name, _sources.with_constants(chunk, wanted.constants))]
                 always = on_durable is not None
-                report.add(table.upsert(streams, strict, take, True, always, how.rules))
+                report.add(*table.upsert(streams, strict, take, True, always, how.rules))
             if on_durable is not None:
                 report.log.sync()
                 on_durable(report.stored, stream.rows)
@@ -262,7 +267,7 @@ def _erase(given: Given, at: int | None) -> EraseReport:
             rows, rejected, by_id, by_partner_id = given.table.erase(
                 streams, given.strict, take, at
             )
-        report.add((rows, rejected))
+        report.add(rows, rejected)
     made = report.made()
     checkpoints = given.table.checkpoints() if by_id or by_partner_id else []
     return EraseReport(

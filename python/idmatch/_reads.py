@@ -14,8 +14,9 @@ from ._hops import Then, hop_of, hops_of
 from ._progress import progress_of
 from ._results import Latest, TableStats
 from ._rows import Rows
+from ._runs import Recorder, recorded
 from ._times import Moment, datetime_or_none, millis_or_none, to_datetime
-from ._types import ArrowArray, By, How, Keep, Pick, Source
+from ._types import ArrowArray, By, Counting, How, Keep, Pick, Source
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,10 +35,11 @@ class TableReads:
     before it starts, and Corrupt or IoError when the store cannot be read.
     """
 
-    __slots__ = ("_core",)
+    __slots__ = ("_core", "_recorder")
 
-    def __init__(self, core: _core.Table) -> None:
+    def __init__(self, core: _core.Table, recorder: Recorder | None) -> None:
         self._core = core
+        self._recorder = recorder
 
     @property
     def name(self) -> str:
@@ -183,7 +185,10 @@ class TableReads:
             then=hops_of(then),
             with_hops=with_hops,
         )
-        return _matching.match(self._core, population, column, first, wish, csv)
+        with recorded(self._recorder, "match", self.name) as run:
+            result = _matching.match(self._core, population, column, first, wish, csv)
+            run.population, run.matched = result.population, result.matched
+        return result
 
     def scan(self, *, since: Moment | None = None, until: Moment | None = None) -> Rows:
         """All observations that are to be seen, in no particular order: id, partner_id and seen_at.
@@ -239,7 +244,15 @@ class TableReads:
         direction. Servers have no metadata about rows: without `count`, all figures are of a sample
         of 16 partitions in each direction, taken times the number of partitions.
         """
-        stats, oldest, newest = self._core.stats("all" if count else "metadata")
+        if count:
+            with recorded(self._recorder, "count", self.name) as run:
+                stats = self._stats("all")
+                run.rows, run.newest = stats.rows, stats.newest
+            return stats
+        return self._stats("metadata")
+
+    def _stats(self, counting: Counting) -> TableStats:
+        stats, oldest, newest = self._core.stats(counting)
         return stats._replace(oldest=datetime_or_none(oldest), newest=datetime_or_none(newest))
 
     def _answers(

@@ -4,19 +4,17 @@ It is for its owner only. Files are named by table, time and process; after 30 d
 that is made removes them.
 """
 
-import contextlib
 import os
 import re
-import stat
 import time
-from pathlib import Path
 
+from ._beside import beside, make, of_user, remove_old
 from ._core import Table
 from ._errors import IoError
 from ._outputs import PRIVATE
 from ._text import escaped
 
-_KEPT_SECONDS = 30 * 86_400
+_KEPT_DAYS = 30
 _NAME = re.compile(r".+-\d{8}T\d{6}Z-\d+(-\d+)?\.csv")
 
 
@@ -25,10 +23,10 @@ def new_file(table: Table) -> tuple[str, int]:
 
     Raises IoError.
     """
-    folder = _folder(table)
+    folder = of_user("rejects") if table.is_remote else beside(table.store_path, "rejects")
     try:
-        _make(folder)
-        _remove_old(folder)
+        make(folder)
+        remove_old(folder, _NAME, _KEPT_DAYS)
         at = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         name, number = f"{table.name}-{at}-{os.getpid()}", 1
         while True:
@@ -43,35 +41,3 @@ def new_file(table: Table) -> tuple[str, int]:
             f"cannot write rejected rows to {escaped(str(folder))}: {error.strerror}; name a file "
             "for them: --rejects, in Python rejects="
         ) from error
-
-
-def _folder(table: Table) -> Path:
-    if not table.is_remote:
-        # The parent of "." has another name.
-        store = table.store_path.rstrip("/")
-        if os.path.basename(store) in ("", ".", ".."):
-            store = os.path.realpath(store or "/")
-        return Path(f"{store}.rejects")
-    state = os.environ.get("XDG_STATE_HOME", "")
-    base = Path(state) if os.path.isabs(state) else Path.home() / ".local" / "state"
-    return base / "idmatch" / "rejects"
-
-
-def _make(folder: Path) -> None:
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with contextlib.suppress(FileExistsError):
-        folder.mkdir(mode=0o700)
-    found = os.lstat(folder)
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-        raise OSError(0, "it is no directory of this user")
-
-
-def _remove_old(folder: Path) -> None:
-    oldest = time.time() - _KEPT_SECONDS
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            # Another process may remove it, too.
-            with contextlib.suppress(OSError):
-                is_file = entry.is_file(follow_symlinks=False)
-                if is_file and _NAME.fullmatch(entry.name) and entry.stat().st_mtime < oldest:
-                    os.remove(entry.path)

@@ -44,6 +44,9 @@ class LoadReport(NamedTuple):
     `rejected` are its own."""
     part: str | None = None
     """The receipt of what `Session.add` has staged, for `Session.commit`."""
+    newest: datetime | None = None
+    """The newest date of the rows that were taken, in UTC; None where there are none, and where
+    nothing was read."""
 
 
 class Committed(NamedTuple):
@@ -161,6 +164,9 @@ class TableStats(NamedTuple):
     """The oldest date stored, in UTC; None in an empty table."""
     newest: datetime | None
     """The newest date stored, in UTC; None in an empty table."""
+    largest_key_rows: int | None
+    """The most rows that one identifier has in one segment; it may have more in all. None on
+    servers, and where nothing is in segments."""
     expected_rows: int | None
     """How many rows the table was made for, on servers; None in a directory, where it may grow."""
 
@@ -194,6 +200,8 @@ class StoreStatus(NamedTuple):
     """How long ago the oldest version that is still read was replaced; None if there is none."""
     is_checkpoint: bool
     """Whether the store is a checkpoint of another one, which never changes."""
+    is_writer: bool
+    """Whether this process writes the store, so that others may not; False on servers."""
     last_background_error: BackgroundError | None
     """The background work of this process that fails at present; None where none does."""
 

@@ -6,6 +6,7 @@ from typing import Self
 from . import _core
 from ._errors import TableNotFound
 from ._reads import TableReads
+from ._runs import Recorder
 from ._suggest import suggesting
 
 
@@ -35,10 +36,11 @@ class Snapshot:
             partner.match(crm.match("population.parquet"), by="id")
     """
 
-    __slots__ = ("_core",)
+    __slots__ = ("_core", "_recorder")
 
-    def __init__(self, core: _core.Snapshot) -> None:
+    def __init__(self, core: _core.Snapshot, recorder: Recorder | None) -> None:
         self._core = core
+        self._recorder = recorder
 
     @property
     def version(self) -> str | None:
@@ -54,7 +56,7 @@ class Snapshot:
     def table(self, name: str) -> TableSnapshot:
         """A table; raises TableNotFound for a name that there was not."""
         try:
-            return TableSnapshot(self._core.table(name))
+            return TableSnapshot(self._core.table(name), self._recorder)
         except TableNotFound as error:
             raise suggesting(error, [name], self.tables) from None
 

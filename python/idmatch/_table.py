@@ -12,6 +12,7 @@ from ._progress import Totals, progress_of
 from ._reads import TableReads
 from ._rejects import MaxRejects, RejectsTo
 from ._results import CopyReport, EraseReport, Finding, LoadReport, RepairReport
+from ._runs import Recorder, recorded
 from ._session import Session
 from ._times import Moment, millis_or_none, observed_at
 from ._types import Columns, Path, Source
@@ -43,8 +44,8 @@ class Table(TableReads):
 
     __slots__ = ("_store",)
 
-    def __init__(self, core: _core.Table, store: _Store) -> None:
-        super().__init__(core)
+    def __init__(self, core: _core.Table, store: _Store, recorder: Recorder | None) -> None:
+        super().__init__(core, recorder)
         self._store = store
 
     def load(
@@ -107,16 +108,20 @@ class Table(TableReads):
         table is dropped meanwhile, Busy while another process writes the store or another session
         replaces the table, Unsupported for `replace` on servers.
         """
-        return _operations.load(
-            self._core,
-            source,
-            columns,
-            strict,
-            RejectsTo(rejects, most=None if max_rejects is None else MaxRejects.parse(max_rejects)),
-            how=written(date_format, tz, dated, csv),
-            replace=replace,
-            key=key,
-        )
+        with recorded(self._recorder, "load", self.name) as run:
+            most = None if max_rejects is None else MaxRejects.parse(max_rejects)
+            report = _operations.load(
+                self._core,
+                source,
+                columns,
+                strict,
+                RejectsTo(rejects, most=most),
+                how=written(date_format, tz, dated, csv),
+                replace=replace,
+                key=key,
+            )
+            run.took(report)
+        return report
 
     def begin(
         self, *, replace: bool = False, key: str | None = None, shared: bool = False
@@ -201,7 +206,10 @@ class Table(TableReads):
         Raises InvalidArgument without a value or for a date more than a day ahead, BadInput for
         what is no identifier, Busy while another process writes the store.
         """
-        return _operations.erase(self._core, id, partner_id, millis_or_none(at))
+        with recorded(self._recorder, "erase", self.name) as run:
+            report = _operations.erase(self._core, id, partner_id, millis_or_none(at))
+            run.rows, run.rejected = report.targets, report.rejected
+        return report
 
     def erase_from(
         self,
@@ -225,7 +233,10 @@ class Table(TableReads):
         """
         moment = millis_or_none(at)
         to = RejectsTo(rejects)
-        return _operations.erase_from(self._core, source, columns, moment, strict, to, csv)
+        with recorded(self._recorder, "erase", self.name) as run:
+            report = _operations.erase_from(self._core, source, columns, moment, strict, to, csv)
+            run.rows, run.rejected = report.targets, report.rejected
+        return report
 
     def alter(self, *, retention: str | None) -> None:
         """Changes how long an observation is shown, such as "13mo"; None removes the limit.

@@ -36,5 +36,6 @@ mod table;
 mod tables;
 mod write;
 
+pub use client::{NodeAnswers, NodeRow, NodeValue};
 pub use settings::{Effective, MatchReads, Settings};
 pub use store::CqlStore;

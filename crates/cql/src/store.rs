@@ -1,5 +1,6 @@
 //! The store of a keyspace. Only delegates: to `tables` for tables, to `write` and `maintain`.
 
+use crate::client::NodeAnswers;
 use crate::logged::{logged, no_rows};
 use crate::maintain::retention;
 use crate::settings::Settings;
@@ -13,6 +14,8 @@ use idmatch_store::{
     Admin, Call, Durability, Erased, NewWrite, ObservationSource, Result, SessionAddress, Snapshot,
     Status, Store, WriteSession, now,
 };
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
 use std::sync::Arc;
 
 /// A store on ScyllaDB or Cassandra. Cheap to clone; all share one session.
@@ -28,6 +31,12 @@ impl CqlStore {
     /// made, `UnsupportedFormat` where it has tables of another version, `InvalidArgument` where clocks differ.
     pub fn open(settings: Settings) -> Result<CqlStore> {
         Ok(CqlStore(Arc::new(Tables::connect(settings)?)))
+    }
+
+    /// Asks each node questions about itself, which are SELECTs, such as of `system_views`. All are asked at once,
+    /// and one that does not answer within 0.8 s has no rows.
+    pub fn ask_nodes(&self, questions: &[String]) -> Vec<NodeAnswers> {
+        self.0.client.wait(self.0.client.ask_nodes(questions))
     }
 
     /// How it is set.
@@ -111,6 +120,13 @@ impl Store for CqlStore {
 
     fn status(&self) -> Status {
         Status { last_background_error: self.0.failing(), ..Status::default() }
+    }
+
+    fn metrics(&self, registry: &mut Registry) {
+        self.0.client.register_metrics(registry);
+        let failing = i64::from(self.0.failing().is_some());
+        let about = "Kinds of background work that fail at present";
+        registry.register("background_work_failing", about, ConstGauge::new(failing));
     }
 
     fn admin(&self) -> Option<&dyn Admin> {

@@ -71,7 +71,8 @@ impl Tables {
 
     async fn set_found(&self, row: StoreRow) -> Result<Found> {
         let names = NamesOrigin(Arc::clone(&self.client));
-        let found = Found { row, names: Cached::open(names, row.metadata_ttl).await? };
+        let failures = self.client.metrics.refresh_failures.clone();
+        let found = Found { row, names: Cached::open(names, row.metadata_ttl, failures).await? };
         Ok(self.store.write().get_or_insert(found).clone())
     }
 
@@ -115,7 +116,8 @@ impl Tables {
             return Err(Error::new(ErrorKind::TableNotFound, text));
         };
         let metadata = Metadata::new(Arc::clone(&self.client), id, row.erasure_key);
-        let cache = MetadataCache::open(metadata, row.metadata_ttl).await?;
+        let failures = self.client.metrics.refresh_failures.clone();
+        let cache = MetadataCache::open(metadata, row.metadata_ttl, failures).await?;
         let (context, detected) =
             TableContext::open(Arc::clone(&self.client), cache, row.seed).await?;
         let context = Arc::new(context);

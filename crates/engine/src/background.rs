@@ -20,11 +20,17 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
 /// The background work of a store.
-#[derive(Default)]
 pub(crate) struct Background {
     pub(crate) errors: BackgroundErrors,
     /// When work that has failed is to be tried again.
     next: Mutex<HashMap<&'static str, Instant>>,
+}
+
+impl Default for Background {
+    fn default() -> Background {
+        let errors = BackgroundErrors::of_work(&[FLUSH, COMPACTION, SYNC]);
+        Background { errors, next: Mutex::default() }
+    }
 }
 
 impl Background {

@@ -7,7 +7,7 @@
 //! - `matching`, `lookup`, `scan`, `verify`: the reads.
 //! - `versions`: the manifest and the immutable versions that readers hold.
 //! - `memtable`, `journal`, `segment`, `tombstones`: where rows are kept.
-//! - `encoding`, `hash_partition`, `disk`, `spill_file`, `background`, `cpu`, `sync`, `options`: bytes, files,
+//! - `encoding`, `hash_partition`, `disk`, `spill_file`, `background`, `metrics`, `cpu`, `sync`, `options`: bytes, files,
 //!   failures, threads and locks.
 //!
 //! Must not know Python, files of users (Parquet, CSV) or any other backend.
@@ -29,6 +29,7 @@ mod load;
 mod lookup;
 mod matching;
 mod memtable;
+mod metrics;
 mod options;
 mod recovery;
 mod scan;

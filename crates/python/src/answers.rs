@@ -101,6 +101,7 @@ pub(crate) fn into_stats<'py>(py: Python<'py>, stats: &TableStats) -> PyResult<B
     shown.set_item("memtable_bytes", stats.memtable_bytes)?;
     shown.set_item("pending_compaction_bytes", stats.pending_compaction_bytes)?;
     shown.set_item("erasures", stats.erasures)?;
+    shown.set_item("largest_key_rows", stats.largest_key_rows)?;
     shown.set_item("expected_rows", stats.expected_rows)?;
     py.import("idmatch._results")?.getattr("TableStats")?.call((), Some(&shown))
 }

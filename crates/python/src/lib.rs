@@ -14,11 +14,13 @@ mod interrupt;
 mod judge;
 mod logs;
 mod matches;
+mod nodes;
 mod outputs;
 mod panics;
 mod place;
 mod process;
 mod progress;
+mod reader;
 mod rows;
 mod scans;
 mod sessions;
@@ -45,6 +47,8 @@ mod _core {
     use crate::logs::{flush_logs, log_to};
     #[pymodule_export]
     use crate::matches::{Match, match_chain, match_population};
+    #[pymodule_export]
+    use crate::nodes::Nodes;
     #[pymodule_export]
     use crate::progress::report_to;
     #[pymodule_export]

@@ -3,15 +3,17 @@
 use crate::errors::{OrRaise, raise};
 use crate::interrupt::{interruptible, uninterrupted};
 use crate::process::Own;
+use crate::reader::Reader;
 use crate::rows::{RowSource, Rows};
 use crate::sources::{PySource, Raised, finish};
-use crate::tables::{Reader, Table};
+use crate::tables::Table;
 use crate::values::{pick, side, window};
 use arrow_schema::SchemaRef;
 use idmatch_join::{Hop, JoinOptions, Joined, join};
 use idmatch_model::{Side, TableName};
 use idmatch_store::{
-    Call, Error, ErrorKind, MatchQuery, MatchSink, PlanStep, Result, Stage, Timings, match_schema,
+    Call, CallKind, Calls, Error, ErrorKind, MatchQuery, MatchSink, PlanStep, Result, Stage,
+    Timings, match_schema,
 };
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -31,6 +33,7 @@ type GivenHop = (Option<String>, String, Option<u32>, Option<i64>, Option<i64>);
 #[pyclass(frozen, module = "idmatch._core")]
 pub(crate) struct Match {
     matched: Own<Matched>,
+    calls: Arc<Calls>,
     timings: Arc<Timings>,
 }
 
@@ -217,7 +220,7 @@ impl Match {
 
 impl Match {
     fn timed(&self, rows: impl RowSource + 'static) -> Rows {
-        Rows::new(Timed(rows, Arc::clone(&self.timings)))
+        Rows::new(Timed(rows, Arc::clone(&self.timings)), &self.calls)
     }
 }
 
@@ -243,11 +246,12 @@ pub(crate) fn match_population(
         positions: false,
     };
     let (iterator, raised) = (sources.try_iter()?.unbind(), Raised::default());
-    let timings = Arc::new(Timings::new(!short));
+    let (timings, calls) = (Arc::new(Timings::new(!short)), Arc::clone(&table.place().calls));
     let run = |call: &Call, stop: &AtomicBool| {
         let mut source = PySource::new(iterator, raised.clone(), stop);
         let call = &call.clone().timed(&timings);
-        timings.run(|| reader.open(call)?.match_population(&mut source, query, call))
+        let find = || reader.open(call)?.match_population(&mut source, query, call);
+        calls.measure(CallKind::Match, || timings.run(find))
     };
     // A match that waits for servers may take long for any population.
     let matched = if short && !table.place().is_remote {
@@ -257,7 +261,7 @@ pub(crate) fn match_population(
     };
     let matched = finish(py, matched, &raised)?.into();
     let pairs = Pairs { matched, by: query.by };
-    Ok(Match { matched: Own::new(Matched::Pairs(pairs)), timings })
+    Ok(Match { matched: Own::new(Matched::Pairs(pairs)), calls, timings })
 }
 
 /// Matches a population with a table and then with others, and keeps what its rows carry.
@@ -278,17 +282,18 @@ pub(crate) fn match_chain(
     }
     let options = JoinOptions { keep_unmatched, with_hops };
     let (iterator, raised) = (sources.try_iter()?.unbind(), Raised::default());
-    let timings = Arc::new(Timings::new(true));
+    let (timings, calls) = (Arc::new(Timings::new(true)), Arc::clone(&table.place().calls));
     let joined = interruptible(py, |watch| {
         let call = watch.call().timed(&timings);
-        timings.run(|| {
+        let find = || {
             let hops = open_all(reader, queries, &call)?;
             let mut source = PySource::new(iterator, raised.clone(), watch.stop());
             join(&mut source, hops, options, &call)
-        })
+        };
+        calls.measure(CallKind::Match, || timings.run(find))
     })?;
     let joined = Arc::new(finish(py, joined, &raised)?);
-    Ok(Match { matched: Own::new(Matched::Joined(joined)), timings })
+    Ok(Match { matched: Own::new(Matched::Joined(joined)), calls, timings })
 }
 
 type HopQuery = (Side, idmatch_model::Pick, idmatch_model::Window);

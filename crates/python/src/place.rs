@@ -3,7 +3,7 @@
 use crate::errors::closed;
 use crate::interrupt::Watch;
 use idmatch_model::TableId;
-use idmatch_store::{Call, Error, ErrorKind, Result};
+use idmatch_store::{Call, Calls, Error, ErrorKind, Result};
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -21,11 +21,14 @@ pub(crate) struct Place {
     pub(crate) writer_wait: Duration,
     /// Whether Python shows progress; none where that depends on where it runs.
     pub(crate) progress: Option<bool>,
+    /// Measures calls.
+    pub(crate) calls: Arc<Calls>,
 }
 
 impl Place {
     pub(crate) fn new(path: String, is_remote: bool, writer_wait: Duration) -> Place {
-        Place { path, is_closed: Arc::default(), is_remote, writer_wait, progress: None }
+        let (is_closed, calls) = (Arc::default(), Arc::default());
+        Place { path, is_closed, is_remote, writer_wait, progress: None, calls }
     }
 
     /// The same, which shows progress or not.

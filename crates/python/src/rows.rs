@@ -9,7 +9,7 @@ use crate::outputs::{self, Cut};
 use crate::process::Own;
 use crate::stream::{BatchStream, Send as SendBatch};
 use arrow_schema::SchemaRef;
-use idmatch_store::{Call, MatchSink, Result};
+use idmatch_store::{Call, CallKind, Calls, MatchSink, Result};
 use pyo3::prelude::*;
 use pyo3_arrow::{PyRecordBatchReader, PyTable};
 use std::path::PathBuf;
@@ -32,11 +32,31 @@ pub(crate) trait RowSource: Send + Sync {
 
 /// Rows on their way out.
 #[pyclass(frozen, module = "idmatch._core")]
-pub(crate) struct Rows(Own<dyn RowSource>);
+pub(crate) struct Rows(Own<Measured>);
+
+/// Rows whose writing is measured.
+struct Measured {
+    source: Box<dyn RowSource>,
+    calls: Arc<Calls>,
+}
 
 impl Rows {
-    pub(crate) fn new(source: impl RowSource + 'static) -> Rows {
-        Rows(Own::of(Arc::new(source)))
+    pub(crate) fn new(source: impl RowSource + 'static, calls: &Arc<Calls>) -> Rows {
+        Rows(Own::new(Measured { source: Box::new(source), calls: Arc::clone(calls) }))
+    }
+}
+
+impl RowSource for Measured {
+    fn schema(&self) -> SchemaRef {
+        self.source.schema()
+    }
+
+    fn count(&self) -> Option<u64> {
+        self.source.count()
+    }
+
+    fn write(&self, sink: &dyn MatchSink, call: &Call) -> Result<()> {
+        self.calls.measure(CallKind::Write, || self.source.write(sink, call))
     }
 }
 

@@ -64,8 +64,8 @@ pub(crate) fn scan(
 ) -> PyResult<Rows> {
     let (reader, window) = (table.reader(py)?, window(py, since, until)?);
     let range = range.map(ScanRange::from_str).transpose().or_raise(py)?;
-    let table = uninterrupted(py, || reader.open(&Call::default()))?.or_raise(py)?;
-    Ok(Rows::new(Scan { table, range, window }))
+    let found = uninterrupted(py, || reader.open(&Call::default()))?.or_raise(py)?;
+    Ok(Rows::new(Scan { table: found, range, window }, &table.place().calls))
 }
 
 /// The part of each identifier, and null for null: an Arrow array, as `__arrow_c_array__` gives it.

@@ -6,22 +6,24 @@ use crate::place::Place;
 use crate::process::{Own, attached};
 use crate::sources::{GivenDates, PyRejects, PySource, Raised, date_rules, finish};
 use crate::tables::Table;
-use idmatch_model::TableId;
+use idmatch_model::{SeenAt, TableId};
 use idmatch_store::{
-    Call, Error, Ingest, NewWrite, ObservationSource, Observations, PartReceipt, Result, Sharing,
-    WriteKey, WriteKind, WriteSession, now,
+    Call, CallKind, Error, Ingest, NewWrite, ObservationSource, Observations, Opened, PartReceipt,
+    Result, Sharing, WriteKey, WriteKind, WriteSession, now,
 };
 use pyo3::prelude::*;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Rows read and rejected, and the receipt of the part.
-type Added = (u64, u64, String);
+/// Rows read and rejected, the newest date of the others, and the receipt of the part.
+type Added = (u64, u64, Option<i64>, String);
 
 /// A write session of a table.
 #[pyclass(frozen, module = "idmatch._core")]
 pub(crate) struct Session {
     session: Own<Mutex<Option<Arc<dyn WriteSession>>>>,
     parts: Mutex<Vec<PartReceipt>>,
+    /// Until it is committed or aborted.
+    opened: Mutex<Option<Opened>>,
     place: Place,
 }
 
@@ -54,7 +56,12 @@ pub(crate) fn begin(
 impl Session {
     pub(crate) fn new(session: Box<dyn WriteSession>, place: Place) -> Session {
         let session = Own::new(Mutex::new(Some(session.into())));
-        Session { session, parts: Mutex::default(), place }
+        let opened = Mutex::new(Some(place.calls.opened_session()));
+        Session { session, parts: Mutex::default(), opened, place }
+    }
+
+    fn ended(&self) {
+        drop(self.opened.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
     fn open(&self, py: Python<'_>) -> PyResult<Arc<dyn WriteSession>> {
@@ -77,7 +84,7 @@ impl Session {
         Ok(self.open(py)?.address().to_string())
     }
 
-    /// Stages all sources as one part; returns (rows read, rows rejected, receipt). `malformed` gives the number
+    /// Stages all sources as one part; returns (rows read, rows rejected, newest date, receipt). `malformed` gives the number
     /// of rows that were rejected before.
     #[allow(clippy::too_many_arguments, reason = "Python names them")]
     #[pyo3(signature = (sources, strict, on_rejects, dates, malformed, number))]
@@ -99,13 +106,15 @@ impl Session {
             let mut source = PySource::new(iterator, raised.clone(), watch.stop());
             let ingest = Ingest::new(strict, now(), &mut rejects).with_dates(dates);
             let judged = ingest.judged(&mut source);
-            let part = session.stage(number, &WithMalformed { judged, malformed }, &call)?;
-            Ok((part, ingest.rows(), ingest.rejected()))
+            let source = WithMalformed { judged, malformed };
+            let stage = || session.stage(number, &source, &call);
+            let part = self.place.calls.measure(CallKind::Stage, stage)?;
+            Ok((part, ingest.rows(), ingest.rejected(), ingest.newest()))
         })?;
-        let (part, rows, rejected) = finish(py, staged, &raised)?;
+        let (part, rows, rejected, newest) = finish(py, staged, &raised)?;
         let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
         parts.push(part);
-        Ok((rows, rejected, part.to_string()))
+        Ok((rows, rejected, newest.map(SeenAt::millis_i64), part.to_string()))
     }
 
     /// The receipts of all parts of a shared session, wherever they were staged.
@@ -126,14 +135,18 @@ impl Session {
             }
             None => self.parts.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         };
-        let commit = |call: Call| session.commit(&parts, &call);
+        let commit = |call: Call| {
+            self.place.calls.measure(CallKind::Commit, || session.commit(&parts, &call))
+        };
         let done = interruptible(py, |watch| commit(self.place.call(watch)))?;
         let outcome = done.or_raise(py)?;
+        self.ended();
         Ok((outcome.rows, outcome.rejected))
     }
 
     /// Ends it without a commit.
     fn abort(&self, py: Python<'_>) -> PyResult<()> {
+        self.ended();
         let session = self.session.get(py)?.lock().unwrap_or_else(PoisonError::into_inner).take();
         match session {
             Some(session) => uninterrupted(py, || session.abort())?.or_raise(py),

@@ -6,15 +6,17 @@ use crate::place::{Frozen, Place, open};
 use crate::process::Own;
 use crate::tables::Table;
 use idmatch_model::TableName;
-use idmatch_store::Call;
+use idmatch_store::{Call, Opened};
 use pyo3::prelude::*;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// All tables of a store at one point.
 #[pyclass(frozen, module = "idmatch._core")]
 pub(crate) struct Snapshot {
     store: Own<dyn idmatch_store::Store>,
     slot: Own<RwLock<Option<Arc<dyn idmatch_store::Snapshot>>>>,
+    /// Until it is closed.
+    opened: Mutex<Option<Opened>>,
     place: Place,
 }
 
@@ -24,7 +26,9 @@ impl Snapshot {
         snapshot: Arc<dyn idmatch_store::Snapshot>,
         place: Place,
     ) -> Snapshot {
-        Snapshot { store: Own::of(store), slot: Own::new(RwLock::new(Some(snapshot))), place }
+        let (store, slot) = (Own::of(store), Own::new(RwLock::new(Some(snapshot))));
+        let opened = Mutex::new(Some(place.calls.opened_snapshot()));
+        Snapshot { store, slot, opened, place }
     }
 
     fn open(&self, py: Python<'_>) -> PyResult<Arc<dyn idmatch_store::Snapshot>> {
@@ -62,6 +66,7 @@ impl Snapshot {
     /// Releases the files that only it needs.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let Some(slot) = self.slot.here() else { return Ok(()) };
+        drop(self.opened.lock().unwrap_or_else(PoisonError::into_inner).take());
         let snapshot = slot.write().unwrap_or_else(PoisonError::into_inner).take();
         uninterrupted(py, || drop(snapshot))
     }

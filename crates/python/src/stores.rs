@@ -13,7 +13,8 @@ use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Period, TableName, TableOptions};
 use idmatch_store::{
-    Call, Durability, Error, ErrorKind, OpenTables, ReadOnly, Result, SessionAddress, admin,
+    Call, CallKind, Durability, Error, ErrorKind, OpenTables, ReadOnly, Result, SessionAddress,
+    admin, exposition, registry,
 };
 use pyo3::prelude::*;
 use std::path::{Path, PathBuf};
@@ -21,8 +22,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-/// Pinned bytes, the age of the oldest version, whether it is a checkpoint, and the background work that fails.
-type StatusTold = (u64, Option<f64>, bool, Option<(&'static str, String, u64, u64, u64)>);
+/// Pinned bytes, the age of the oldest version, whether it is a checkpoint, whether this process is the writer, and
+/// the background work that fails.
+type StatusTold = (u64, Option<f64>, bool, bool, Option<(&'static str, String, u64, u64, u64)>);
 
 /// A store in a folder or on servers.
 #[pyclass(frozen, module = "idmatch._core")]
@@ -96,7 +98,7 @@ pub(crate) fn address_parts(py: Python<'_>, address: &str) -> PyResult<(Vec<Stri
     Ok((settings.nodes, settings.keyspace))
 }
 
-fn settings(address: &str) -> Result<Settings> {
+pub(crate) fn settings(address: &str) -> Result<Settings> {
     Settings::parse(address, &|name| std::env::var(name).ok())
 }
 
@@ -283,8 +285,8 @@ impl Store {
         Ok(Snapshot::new(store, snapshot, self.place.clone()))
     }
 
-    /// Bytes that only old versions need, the age of the oldest in seconds, whether it is a checkpoint, and the
-    /// background work that fails: its name, error, begin, last failure and number of failures.
+    /// Bytes that only old versions need, the age of the oldest in seconds, whether it is a checkpoint, whether this
+    /// process is the writer, and the background work that fails: its name, error, begin, last failure and number of failures.
     fn status(&self, py: Python<'_>) -> PyResult<StatusTold> {
         let store = self.open(py)?;
         let status = uninterrupted(py, || store.status())?;
@@ -293,12 +295,27 @@ impl Store {
             let (since, last) = (failing.since.millis(), failing.last.millis());
             (failing.work, failing.error, since, last, failing.failures)
         });
-        Ok((status.pinned_bytes, oldest, status.is_checkpoint, failing))
+        let (is_checkpoint, is_writer) = (status.is_checkpoint, status.is_writer);
+        Ok((status.pinned_bytes, oldest, is_checkpoint, is_writer, failing))
+    }
+
+    /// The figures of this process about the store, as OpenMetrics text.
+    fn metrics(&self, py: Python<'_>) -> PyResult<String> {
+        let store = self.open(py)?;
+        uninterrupted(py, || {
+            let mut registry = registry();
+            self.place.calls.register(&mut registry);
+            store.metrics(&mut registry);
+            exposition(&registry)
+        })
     }
 
     /// Copies a consistent snapshot of the whole store to a new place.
     fn backup(&self, py: Python<'_>, destination: PathBuf) -> PyResult<()> {
-        self.run(py, |store, call| admin(store)?.backup(&destination, call))
+        let calls = &self.place.calls;
+        self.run(py, |store, call| {
+            calls.measure(CallKind::Backup, || admin(store)?.backup(&destination, call))
+        })
     }
 
     /// Makes a version of the store readable for other processes.

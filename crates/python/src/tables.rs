@@ -4,15 +4,16 @@ use crate::answers;
 use crate::checkpoints::{self, CheckpointTold};
 use crate::errors::{OrRaise, raise};
 use crate::interrupt::{Watch, interruptible, uninterrupted};
-use crate::place::{self, Frozen, Place};
+use crate::place::{Frozen, Place};
 use crate::process::Own;
+use crate::reader::{Inner, Reader};
 use crate::sources::{GivenDates, PyRejects, PySource, Raised, ReadSource, date_rules, finish};
 use crate::values::lookup;
 use arrow_array::{ArrayRef, StringArray, TimestampMillisecondArray};
-use idmatch_model::{Keep, Period, SeenAt, TableName, TableOptions};
+use idmatch_model::{Keep, Period, SeenAt, TableName};
 use idmatch_store::{
-    BatchSource, Call, Counting, Durability, Error, ErrorKind, Ingest, NoRejects, OneObservation,
-    Result, Snapshot, TableSnapshot, count, now,
+    BatchSource, Call, CallKind, Counting, Durability, Error, ErrorKind, Ingest, NoRejects,
+    OneObservation, Result, count, now,
 };
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
@@ -39,11 +40,6 @@ pub(crate) struct Table {
     name: TableName,
     inner: Own<Inner>,
     place: Place,
-}
-
-struct Inner {
-    table: idmatch_store::Table,
-    frozen: Option<Frozen>,
 }
 
 impl Table {
@@ -74,6 +70,10 @@ impl Table {
         interruptible(py, run)
     }
 
+    fn measure<T>(&self, kind: CallKind, call: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.place.calls.measure(kind, call)
+    }
+
     /// Where the table is.
     pub(crate) fn place(&self) -> &Place {
         &self.place
@@ -82,42 +82,7 @@ impl Table {
     /// A reader of the table; InvalidArgument after its store or snapshot was closed.
     pub(crate) fn reader(&self, py: Python<'_>) -> PyResult<Reader<'_>> {
         self.place.check_open(py)?;
-        Ok(Reader(self.inner.get(py)?))
-    }
-}
-
-/// Finds the table at each call.
-#[derive(Clone, Copy)]
-pub(crate) struct Reader<'t>(&'t Inner);
-
-impl Reader<'_> {
-    /// All tables of its store, as they are or as its snapshot shows them.
-    pub(crate) fn snapshot(self, call: &Call) -> Result<Arc<dyn Snapshot>> {
-        match &self.0.frozen {
-            Some(frozen) => place::open(&frozen.slot),
-            None => self.0.table.store().snapshot(call),
-        }
-    }
-
-    /// The table among these.
-    pub(crate) fn open_in(
-        self,
-        tables: &dyn Snapshot,
-        call: &Call,
-    ) -> Result<Arc<dyn TableSnapshot>> {
-        match &self.0.frozen {
-            Some(frozen) => tables.table(frozen.id, call),
-            None => tables.table_named(self.0.table.name(), call),
-        }
-    }
-
-    /// The table.
-    pub(crate) fn open(self, call: &Call) -> Result<Arc<dyn TableSnapshot>> {
-        self.open_in(self.snapshot(call)?.as_ref(), call)
-    }
-
-    fn options(self) -> Result<TableOptions> {
-        Ok(self.open(&Call::default())?.options().clone())
+        Ok(Reader::of(self.inner.get(py)?))
     }
 }
 
@@ -161,7 +126,7 @@ impl Table {
 
     #[getter]
     fn keep(&self, py: Python<'_>) -> PyResult<&'static str> {
-        let reader = Reader(self.inner.get(py)?);
+        let reader = Reader::of(self.inner.get(py)?);
         Ok(match uninterrupted(py, || reader.options())?.or_raise(py)?.keep {
             Keep::Last => "last",
             Keep::All => "all",
@@ -170,7 +135,7 @@ impl Table {
 
     #[getter]
     fn retention(&self, py: Python<'_>) -> PyResult<Option<String>> {
-        let reader = Reader(self.inner.get(py)?);
+        let reader = Reader::of(self.inner.get(py)?);
         let options = uninterrupted(py, || reader.options())?.or_raise(py)?;
         Ok(options.retention.as_ref().map(ToString::to_string))
     }
@@ -182,7 +147,7 @@ impl Table {
         self.stoppable(py, table, |table, _| table.set_retention(retention))?.or_raise(py)
     }
 
-    /// Upserts all sources; returns (rows read, rows rejected).
+    /// Upserts all sources; returns (rows read, rows rejected, newest date).
     #[allow(clippy::too_many_arguments, reason = "Python names them")]
     fn upsert(
         &self,
@@ -193,15 +158,16 @@ impl Table {
         short: bool,
         always: bool,
         dates: GivenDates,
-    ) -> PyResult<(u64, u64)> {
+    ) -> PyResult<(u64, u64, Option<i64>)> {
         let (table, dates) = (self.written(py)?, date_rules(dates).or_raise(py)?);
         let (iterator, raised) = (sources.try_iter()?.unbind(), Raised::default());
         let mut rejects = PyRejects::new(on_rejects, raised.clone());
         let mut run = |table: &idmatch_store::Table, source: &mut dyn BatchSource| {
             let ingest = Ingest::new(strict, now(), &mut rejects).with_dates(dates.clone());
             let durability = always.then_some(Durability::Always);
-            table.upsert(&ingest.judged(source), durability)?;
-            Ok((ingest.rows(), ingest.rejected()))
+            let upsert = || table.upsert(&ingest.judged(source), durability);
+            self.measure(CallKind::Upsert, upsert)?;
+            Ok((ingest.rows(), ingest.rejected(), ingest.newest().map(SeenAt::millis_i64)))
         };
         let upserted = if short && self.place.writer_wait.is_zero() {
             // Read with the GIL: among many threads, it is then released and awaited only once.
@@ -242,7 +208,8 @@ impl Table {
             let mut no_rejects = NoRejects;
             let ingest = Ingest::new(true, now, &mut no_rejects);
             let mut source = OneObservation::new(id, partner_id, seen_at)?;
-            table.upsert(&ingest.judged(&mut source), always.then_some(Durability::Always))
+            let durability = always.then_some(Durability::Always);
+            self.measure(CallKind::Upsert, || table.upsert(&ingest.judged(&mut source), durability))
         };
         if self.place.writer_wait.is_zero() {
             return uninterrupted(py, || upsert(table))?.or_raise(py);
@@ -268,7 +235,8 @@ impl Table {
         let erased = self.stoppable(py, table, |table, stop| {
             let mut source = PySource::new(iterator, raised.clone(), stop);
             let ingest = Ingest::new(strict, now, &mut rejects);
-            let erased = table.erase(&ingest.targets(&mut source, at)?, at)?;
+            let targets = ingest.targets(&mut source, at)?;
+            let erased = self.measure(CallKind::Erase, || table.erase(&targets, at))?;
             Ok((ingest.rows(), ingest.rejected(), erased.by_id, erased.by_partner_id))
         })?;
         finish(py, erased, &raised)
@@ -292,7 +260,8 @@ impl Table {
     ) -> PyResult<Bound<'py, PyAny>> {
         let (reader, lookup) = (self.reader(py)?, lookup(py, by, since, until, limit)?);
         let call = Call::default();
-        let found = uninterrupted(py, || reader.open(&call)?.lookup_many(&[key], lookup, &call))?;
+        let find = || reader.open(&call)?.lookup_many(&[key], lookup, &call);
+        let found = uninterrupted(py, || self.measure(CallKind::Lookup, find))?;
         answers::into_pyarrow(py, lookup.by, found.or_raise(py)?)
     }
 
@@ -309,7 +278,9 @@ impl Table {
     ) -> PyResult<Bound<'py, PyAny>> {
         let (reader, lookup) = (self.reader(py)?, lookup(py, by, since, until, limit)?);
         let keys: Vec<&str> = keys.iter().map(AsRef::as_ref).collect();
-        let find = |call: &Call| reader.open(call)?.lookup_many(&keys, lookup, call);
+        let find = |call: &Call| {
+            self.measure(CallKind::Lookup, || reader.open(call)?.lookup_many(&keys, lookup, call))
+        };
         let found = if keys.len() < SHORT_LOOKUP_KEYS && !self.place.is_remote {
             uninterrupted(py, || find(&Call::default()))?
         } else {
@@ -335,20 +306,22 @@ impl Table {
             let first = answers.of(0).next();
             Ok(first.map(|(value, seen_at)| (value.to_owned(), seen_at.millis_i64())))
         };
-        uninterrupted(py, latest)?.or_raise(py)
+        uninterrupted(py, || self.measure(CallKind::Lookup, latest))?.or_raise(py)
     }
 
     /// The newest date of a pair.
     fn last_seen(&self, py: Python<'_>, id: &str, partner_id: &str) -> PyResult<Option<i64>> {
         let (reader, call) = (self.reader(py)?, Call::default());
-        let last = uninterrupted(py, || reader.open(&call)?.last_seen(id, partner_id, &call))?;
+        let find = || reader.open(&call)?.last_seen(id, partner_id, &call);
+        let last = uninterrupted(py, || self.measure(CallKind::LastSeen, find))?;
         Ok(last.or_raise(py)?.map(SeenAt::millis_i64))
     }
 
     /// The dates of a pair, newest first.
     fn history(&self, py: Python<'_>, id: &str, partner_id: &str) -> PyResult<Vec<i64>> {
         let (reader, call) = (self.reader(py)?, Call::default());
-        let dates = uninterrupted(py, || reader.open(&call)?.history(id, partner_id, &call))?;
+        let find = || reader.open(&call)?.history(id, partner_id, &call);
+        let dates = uninterrupted(py, || self.measure(CallKind::LastSeen, find))?;
         Ok(dates.or_raise(py)?.into_iter().map(SeenAt::millis_i64).collect())
     }
 
@@ -367,21 +340,27 @@ impl Table {
     /// Compacts the table.
     fn compact(&self, py: Python<'_>) -> PyResult<()> {
         let table = self.written(py)?;
-        self.stoppable(py, table, |table, _| table.compact())?.or_raise(py)
+        let compact =
+            |table: &idmatch_store::Table| self.measure(CallKind::Compact, || table.compact());
+        self.stoppable(py, table, |table, _| compact(table))?.or_raise(py)
     }
 
     /// Checks the table; returns problems as (place, problem).
     fn verify(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
         let table = self.written(py)?;
-        let findings = self.stoppable(py, table, |table, _| table.verify())?.or_raise(py)?;
+        let verify =
+            |table: &idmatch_store::Table| self.measure(CallKind::Verify, || table.verify());
+        let findings = self.stoppable(py, table, |table, _| verify(table))?.or_raise(py)?;
         Ok(findings.into_iter().map(|finding| (finding.place, finding.problem)).collect())
     }
 
     /// Repairs the table; returns problems as (place, problem), and the most rows lost.
     fn repair(&self, py: Python<'_>, accept_loss: bool) -> PyResult<(Vec<(String, String)>, u64)> {
         let table = self.written(py)?;
-        let repaired =
-            self.stoppable(py, table, |table, _| table.repair(accept_loss))?.or_raise(py)?;
+        let repair = |table: &idmatch_store::Table| {
+            self.measure(CallKind::Repair, || table.repair(accept_loss))
+        };
+        let repaired = self.stoppable(py, table, |table, _| repair(table))?.or_raise(py)?;
         let findings = repaired.findings.into_iter().map(|found| (found.place, found.problem));
         Ok((findings.collect(), repaired.lost_at_most))
     }

@@ -2,6 +2,11 @@
 
 use crate::now;
 use idmatch_model::SeenAt;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -20,13 +25,31 @@ pub struct BackgroundError {
     pub failures: u64,
 }
 
-/// The background work of one store that fails at present.
+/// The background work of one store that fails at present, and how often any has failed.
 #[derive(Debug, Default)]
-pub struct BackgroundErrors(Mutex<BTreeMap<&'static str, BackgroundError>>);
+pub struct BackgroundErrors {
+    failing: Mutex<BTreeMap<&'static str, BackgroundError>>,
+    failures: Family<OfWork, Counter>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfWork {
+    work: &'static str,
+}
 
 impl BackgroundErrors {
+    /// None yet, of this work.
+    pub fn of_work(works: &[&'static str]) -> BackgroundErrors {
+        let errors = BackgroundErrors::default();
+        for work in works {
+            drop(errors.failures.get_or_create(&OfWork { work }));
+        }
+        errors
+    }
+
     /// Says that work has failed, with a text without identifiers; returns how often, since it last succeeded.
     pub fn failed(&self, work: &'static str, error: String) -> u64 {
+        self.failures.get_or_create(&OfWork { work }).inc();
         let (last, mut failing) = (now(), self.lock());
         let since = BackgroundError { work, error: String::new(), since: last, last, failures: 0 };
         let known = failing.entry(work).or_insert(since);
@@ -50,7 +73,16 @@ impl BackgroundErrors {
         self.lock().values().max_by_key(|known| known.last).cloned()
     }
 
+    /// Adds how often work has failed, and how much of it fails at present.
+    pub fn register(&self, registry: &mut Registry) {
+        let about = "Background work that failed, by its name";
+        registry.register("background_failures", about, self.failures.clone());
+        let now = self.lock().len();
+        let about = "Kinds of background work that fail at present";
+        registry.register("background_work_failing", about, ConstGauge::new(now as i64));
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<&'static str, BackgroundError>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.failing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! Must not know any operation. Invariant: a clone shares the cancellation flag.
 
+use crate::clock::instant;
 use crate::{Error, ErrorKind, Result, Stage, Timings};
 use std::fmt;
 use std::sync::Arc;
@@ -133,9 +134,8 @@ impl Call {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a deadline is compared with the monotonic clock")]
 fn has_passed(deadline: Instant) -> bool {
-    Instant::now() >= deadline
+    instant() >= deadline
 }
 
 impl fmt::Debug for Call {

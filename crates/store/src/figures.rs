@@ -114,6 +114,9 @@ pub struct TableStats {
     pub newest: Option<SeenAt>,
     /// Distinct identifiers and pairs.
     pub distinct: Distinct,
+    /// The most rows that a key has in one segment, so at least as many rows as the largest key has; `None` where
+    /// that is not known.
+    pub largest_key_rows: Option<u64>,
     /// How many rows the table was made for, where its layout depends on that.
     pub expected_rows: Option<u64>,
 }
@@ -140,6 +143,8 @@ pub struct Status {
     pub oldest_pinned: Option<Duration>,
     /// Whether the store is a checkpoint of another one, which never changes.
     pub is_checkpoint: bool,
+    /// Whether this process has the right to write the store; false where any process may write.
+    pub is_writer: bool,
     /// The background work of this process that fails at present; the one that failed last.
     pub last_background_error: Option<BackgroundError>,
 }

@@ -17,6 +17,7 @@ mod error;
 mod figures;
 mod ingest;
 mod matching;
+mod metrics;
 mod read_only;
 mod row_numbers;
 mod row_states;
@@ -47,6 +48,7 @@ pub use matching::{
     Match, MatchCounts, MatchLane, MatchQuery, MatchSink, PlanStep, Requests, UnmatchedReason,
     match_schema, not_positional,
 };
+pub use metrics::{CallKind, Calls, Opened, durations, exposition, registry};
 pub use read_only::ReadOnly;
 pub use row_numbers::{RowNumbers, RowRun};
 pub use row_states::RowStates;

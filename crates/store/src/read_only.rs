@@ -1,10 +1,11 @@
 //! A store that is only read: each change is refused. Must not know any backend.
 
 use crate::{
-    Admin, Call, Durability, Erased, Error, ErrorFields, ErrorKind, NewWrite, ObservationSource,
-    Result, SessionAddress, Snapshot, Status, Store, WriteSession,
+    Admin, Call, Checkpoint, Durability, Erased, Error, ErrorFields, ErrorKind, NewWrite,
+    ObservationSource, Result, SessionAddress, Snapshot, Status, Store, WriteSession,
 };
 use idmatch_model::{Period, SeenAt, TableId, TableName, TableOptions, Target};
+use prometheus_client::registry::Registry;
 use std::sync::Arc;
 
 /// The same store without its changes, and without maintenance.
@@ -69,6 +70,14 @@ impl Store for ReadOnly {
 
     fn status(&self) -> Status {
         self.0.status()
+    }
+
+    fn checkpoints(&self, call: &Call) -> Result<Vec<Checkpoint>> {
+        self.0.checkpoints(call)
+    }
+
+    fn metrics(&self, registry: &mut Registry) {
+        self.0.metrics(registry);
     }
 
     fn close(&self) -> Result<()> {

@@ -2,6 +2,7 @@
 //!
 //! Spans of one thread nest: the time of the inner one is not that of the outer one. Must not know any backend.
 
+use crate::clock::instant;
 use crate::{MatchLane, MatchSink, Result};
 use arrow_array::RecordBatch;
 use rustix::time::{ClockId, clock_gettime};
@@ -178,11 +179,6 @@ fn queue_time() -> Duration {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
     let nanos = told.as_deref().and_then(|text| text.split(' ').nth(1)?.parse().ok());
     Duration::from_nanos(nanos.unwrap_or_default())
-}
-
-#[expect(clippy::disallowed_methods, reason = "spans are of the monotonic clock")]
-fn instant() -> Instant {
-    Instant::now()
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use crate::{
     Version, WriteSession,
 };
 use idmatch_model::{ErasureKey, Period, SeenAt, TableId, TableName, TableOptions, Target, Window};
+use prometheus_client::registry::Registry;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -122,6 +123,15 @@ pub trait Store: Send + Sync {
     fn status(&self) -> Status {
         Status::default()
     }
+
+    /// The checkpoints in the folder of the store, oldest first.
+    fn checkpoints(&self, _: &Call) -> Result<Vec<Checkpoint>> {
+        Ok(Vec::new())
+    }
+
+    /// Adds the figures that this process has about the store, for Prometheus. Cost: like [`Store::status`], and a
+    /// look at each table.
+    fn metrics(&self, _: &mut Registry) {}
 
     /// Closes the store for good: all writes from now on may be refused.
     fn close(&self) -> Result<()> {
@@ -271,11 +281,6 @@ pub trait Admin: Send + Sync {
             "a store on servers has no versions, so no checkpoints; read the store itself",
         )
         .with_fields(ErrorFields::Unsupported { instead }))
-    }
-
-    /// The checkpoints in the folder of the store, oldest first.
-    fn checkpoints(&self, _call: &Call) -> Result<Vec<Checkpoint>> {
-        Ok(Vec::new())
     }
 
     /// Removes a checkpoint of this store. One that is gone is fine.

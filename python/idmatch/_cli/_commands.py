@@ -8,7 +8,7 @@ from argparse import Namespace
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
-from idmatch import _store
+from idmatch import _recovery, _store
 from idmatch._core import explain_address, format_instant
 from idmatch._errors import InvalidArgument
 from idmatch._lazy import LazyModule
@@ -25,6 +25,7 @@ from ._matches import export, grouped, match
 from ._output import print_columns, print_json, warn
 from ._parser import Command
 from ._stores import open_existing
+from ._watch import cql_exporter, exporter, writer_of
 from ._writes import erase, load, upsert
 
 if TYPE_CHECKING:
@@ -60,19 +61,26 @@ def tables(options: Namespace) -> int:
     """`idmatch tables`"""
     if options.explain:
         return _explain(options)
-    with open_existing(options.store) as store:
+    with open_existing(options.store, record=options.count) as store:
         found = [store.table(name) for name in store.tables()]
         listed = [(table, table.stats(count=options.count)) for table in found]
         checkpoints = store.checkpoints()
+        writer = writer_of(store)
     if options.json:
         of_tables = [_table_as_json(table, stats) for table, stats in listed]
-        print_json({"tables": of_tables, "checkpoints": [as_json(one) for one in checkpoints]})
+        of_checkpoints = [as_json(one) for one in checkpoints]
+        print_json({"tables": of_tables, "checkpoints": of_checkpoints, "writer": writer})
     else:
         print_columns(
             _TABLE_COLUMNS,
             [_table_as_text(table, stats) for table, stats in listed],
         )
         tell(checkpoints)
+    if writer and (failing := writer["last_background_error"]):
+        warn(
+            f"the {failing['work']} of the process that writes (pid {writer['pid']}) fails since "
+            f"{failing['since']}: {failing['error']}"
+        )
     for table, stats in listed:
         if stats.is_outgrown:
             warn(
@@ -102,7 +110,7 @@ def verify(options: Namespace) -> int:
     # Only a store in files may need recovery before it opens.
     has_files = options.repair and not _store.is_address(options.store)
     recovered = (
-        _store.recover(
+        _recovery.recover(
             options.store,
             accept_loss=options.accept_loss,
             accept_older=options.accept_older,
@@ -204,7 +212,7 @@ def backup(options: Namespace) -> int:
 def restore(options: Namespace) -> int:
     """`idmatch restore`"""
     started = time.perf_counter()
-    _store.restore(options.source, options.store, verify=options.verify, progress=True)
+    _recovery.restore(options.source, options.store, verify=options.verify, progress=True)
     verified = {"verified": options.verify}
     return _show_copied(options.source, options.store, started, options, verified)
 
@@ -232,7 +240,7 @@ _TABLE_COLUMNS = [
 ]
 
 COMMANDS: Mapping[str, Command] = {
-    command.__name__: command
+    command.__name__.replace("_", "-"): command
     for command in (
         create,
         load,
@@ -251,6 +259,8 @@ COMMANDS: Mapping[str, Command] = {
         backup,
         checkpoint,
         restore,
+        exporter,
+        cql_exporter,
         lab,
         sample,
     )

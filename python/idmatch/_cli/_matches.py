@@ -15,7 +15,7 @@ from idmatch._timings import timings_of
 
 from ._inputs import add_csv, add_hive, csv_of, input_files, size, sources_of
 from ._output import detected_as_json, print_columns, print_json, say_read, warn
-from ._stores import open_existing
+from ._stores import open_existing, runs_of
 
 _DONE = 0
 
@@ -26,7 +26,10 @@ def match(options: argparse.Namespace) -> int:
     (population,) = sources_of([options.population], options)
     inputs = input_files([population]) if options.overwrite else []
     _check_outputs(options, options.unmatched, inputs)
-    with open_existing(options.store) as store:
+    with (
+        open_existing(options.store) as store,
+        runs_of(store).run("match", options.table) as run,
+    ):
         result = store.table(options.table).match(
             population,
             column=options.column,
@@ -42,6 +45,7 @@ def match(options: argparse.Namespace) -> int:
             with_hops=options.with_hops,
             csv=csv_of(options),
         )
+        run.population, run.matched = result.population, result.matched
         if options.output:
             _write_output(result, options)
         if options.unmatched:

@@ -12,6 +12,7 @@ from ._log import add_log
 from ._matches import add_export, add_match
 from ._output import printable
 from ._trials import add_lab, add_sample
+from ._watch import add_exporter, add_metrics
 
 _SINCE = "start of the window, inside it: ISO 8601, or a period before now such as 90d or 13mo"
 _UNTIL = "end of the window, outside it: like --since"
@@ -38,6 +39,8 @@ EXAMPLES: Mapping[str, str] = {
     "backup": "./store /backups/monday",
     "checkpoint": "./store --keep 6h",
     "restore": "/backups/monday ./restored",
+    "exporter": "./store --listen 127.0.0.1:7301",
+    "cql-exporter": "cql://10.0.0.1,10.0.0.2/matches --listen 127.0.0.1:7302",
     "lab": "up --nodes 3",
     "sample": "./sample --people 100k",
 }
@@ -179,6 +182,16 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
         action="store_false",
         help="do not read every file of the backup first; opens its files' headers only",
     )
+    exporter = command(
+        "exporter", "Answer Prometheus with the figures of a store, beside any writer."
+    )
+    _add_store(exporter)
+    add_exporter(exporter)
+    cluster = command(
+        "cql-exporter", "Answer Prometheus with what the Cassandra nodes of an address tell."
+    )
+    _add_store(cluster)
+    add_exporter(cluster)
     add_lab(command("lab", "Run a Cassandra cluster on this machine, to try things out."))
     add_sample(command("sample", "Make sample data: a population, a CRM and match tables."))
     return root
@@ -242,6 +255,7 @@ def _add_upsert(upsert: argparse.ArgumentParser) -> None:
         action="store_true",
         help="make a missing table, without a retention and with the newest date of each pair",
     )
+    add_metrics(upsert)
     _add_columns(upsert, "FILE")
     add_dates(upsert)
     add_csv(upsert)

@@ -22,7 +22,8 @@ from ._checkpoints import as_json, tell_erased
 from ._dry_run import dry_run
 from ._inputs import csv_of, sources_of
 from ._output import detected_as_json, print_json, say_read, warn
-from ._stores import open_existing
+from ._stores import open_existing, runs_of
+from ._watch import metrics_of
 
 _DONE = 0
 _REJECTED_ROWS = 3
@@ -37,7 +38,10 @@ def load(options: Namespace) -> int:
     if options.dry_run:
         return dry_run(options, sources, columns)
     to = _rejects_to(options)
-    with _store.open(options.store, wait=options.wait, progress=True) as store:
+    with (
+        _store.open(options.store, wait=options.wait, progress=True, record=True) as store,
+        runs_of(store).run("load", options.table) as run,
+    ):
         is_address = _store.is_address(options.store)
         expected_rows = options.expected_rows
         if is_address and expected_rows is None and options.table not in store.tables():
@@ -63,6 +67,7 @@ def load(options: Namespace) -> int:
                 replace=options.replace,
                 before_commit=check,
             )
+            run.took(report)
     return _show_report(report, is_new, options, _named(columns))
 
 
@@ -81,12 +86,26 @@ def upsert(options: Namespace) -> int:
     to = _rejects_to(options)
     if options.ack and (options.file != "-" or options.json):
         raise InvalidArgument("--ack is for FILE -, and writes JSON lines itself, without --json")
+    if options.metrics and options.file != "-":
+        raise InvalidArgument("--metrics is for FILE -: it answers while the stream lasts")
     with _store.open(
-        options.store, durability=options.durability, wait=options.wait, progress=True
+        options.store,
+        durability=options.durability,
+        wait=options.wait,
+        progress=True,
+        record=not one,
     ) as store:
         table, is_new = _table_to_upsert(store, options)
-        with new_table_told(table, is_new, options, fails_empty=False):
-            report = _upsert_one(table, options) if one else _upsert(table, columns, to, options)
+        with (
+            new_table_told(table, is_new, options, fails_empty=False),
+            metrics_of(store, options.metrics),
+        ):
+            if one:
+                report = _upsert_one(table, options)
+            else:
+                with runs_of(store).run("upsert", options.table) as run:
+                    report = _upsert(table, columns, to, options)
+                    run.took(report)
     return _show_report(report, is_new, options, _named(columns))
 
 
@@ -97,7 +116,7 @@ def erase(options: Namespace) -> int:
         raise InvalidArgument("name either FILE, or one target: --id, --partner-id or both")
     if options.columns and one:
         raise InvalidArgument("--columns is for the columns of FILE")
-    with open_existing(options.store, options.wait) as store:
+    with open_existing(options.store, options.wait, record=True) as store:
         table = store.table(options.table)
         if one:
             report = table.erase(id=options.id, partner_id=options.partner_id, at=options.at)
@@ -107,15 +126,17 @@ def erase(options: Namespace) -> int:
             raise InvalidArgument(
                 "name the columns of FILE: --columns ID,PARTNER_ID, or one of them"
             )
-        report = _operations.erase_from(
-            table._core,
-            sources_of([options.file], options),
-            columns,
-            millis_or_none(options.at),
-            options.strict,
-            _rejects_to(options),
-            csv_of(options),
-        )
+        with runs_of(store).run("erase", options.table) as run:
+            report = _operations.erase_from(
+                table._core,
+                sources_of([options.file], options),
+                columns,
+                millis_or_none(options.at),
+                options.strict,
+                _rejects_to(options),
+                csv_of(options),
+            )
+            run.rows, run.rejected = report.targets, report.rejected
         tell_erased(store, report.checkpoints, options.drop_checkpoints)
         return _show_erased(report, options)
 

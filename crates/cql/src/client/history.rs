@@ -3,18 +3,22 @@
 //! The driver itself reports the last attempt only. It may have asked several nodes, one after another
 //! and at once.
 
+use super::metrics::{Metrics, Running};
 use crate::error::{attempt_outcome, counts_copies, is_overload};
 use parking_lot::Mutex;
 use scylla::errors::{DbError, RequestAttemptError, RequestError};
 use scylla::observability::history::{AttemptId, HistoryListener, RequestId, SpeculativeId};
 use scylla::policies::retry::RetryDecision;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use tracing::debug;
 
 /// The attempts for one request, with its retries.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Attempts {
+    metrics: Arc<Metrics>,
+    running: Running,
     /// Attempts that were sent.
     sent: AtomicU64,
     /// Attempts whose answer says that they were certainly not done.
@@ -26,6 +30,18 @@ pub(super) struct Attempts {
 }
 
 impl Attempts {
+    /// None yet; they are counted.
+    pub(super) fn new(metrics: &Arc<Metrics>) -> Arc<Attempts> {
+        Arc::new(Attempts {
+            metrics: Arc::clone(metrics),
+            running: Running::default(),
+            sent: AtomicU64::default(),
+            undone: AtomicU64::default(),
+            met_overload: AtomicBool::default(),
+            counted: Mutex::default(),
+        })
+    }
+
     /// The attempts that were sent until now.
     pub(super) fn sent(&self) -> u64 {
         self.sent.load(Relaxed)
@@ -45,6 +61,12 @@ impl Attempts {
     /// Whether a server was overloaded since the last call.
     pub(super) fn met_overload(&self) -> bool {
         self.met_overload.swap(false, Relaxed)
+    }
+}
+
+impl Drop for Attempts {
+    fn drop(&mut self) {
+        self.running.given_up(&self.metrics);
     }
 }
 
@@ -69,14 +91,23 @@ impl HistoryListener for Attempts {
     ) -> AttemptId {
         self.sent.fetch_add(1, Relaxed);
         if speculative.is_some() {
+            self.metrics.speculative.inc();
             debug!(%node, "speculative attempt is sent");
         }
-        AttemptId(0)
+        self.running.begin(node)
     }
 
-    fn log_attempt_success(&self, _: AttemptId) {}
+    fn log_attempt_success(&self, attempt: AttemptId) {
+        self.running.answered(attempt, &self.metrics);
+    }
 
-    fn log_attempt_error(&self, _: AttemptId, error: &RequestAttemptError, _: &RetryDecision) {
+    fn log_attempt_error(
+        &self,
+        attempt: AttemptId,
+        error: &RequestAttemptError,
+        _: &RetryDecision,
+    ) {
+        self.running.failed(attempt, is_overload(error), &self.metrics);
         if !attempt_outcome(error).may_be_done() {
             self.undone.fetch_add(1, Relaxed);
         }

@@ -92,6 +92,13 @@ impl RequestLimiter {
         }
     }
 
+    /// The concurrency limit, and the permits in use.
+    pub(super) fn in_flight(&self) -> (usize, usize) {
+        let limit = self.limit();
+        let given = limit.limit + limit.excess;
+        (limit.limit, given.saturating_sub(self.permits.available_permits()))
+    }
+
     pub(super) fn epoch(&self) -> LimitEpoch {
         LimitEpoch(self.limit().cuts)
     }

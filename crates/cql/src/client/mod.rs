@@ -6,6 +6,7 @@
 //!   sends changes of tables.
 //! - `limiter` gives permits, `retry` repeats attempts, `speculation` sets the speculative delay.
 //! - `request_counts` counts what one piece of work sends; `history` records attempts, and `requirements` explains what a failed request required.
+//! - `metrics` counts for Prometheus, `figures` adds what is looked up, and `nodes` asks each node about itself.
 //! - `runtime` is where the driver works. Other threads call the rest of the crate, and wait with
 //!   `wait`.
 //!
@@ -21,8 +22,11 @@ mod bootstrap;
 mod cluster;
 mod connect_error;
 mod connection;
+mod figures;
 mod history;
 mod limiter;
+mod metrics;
+mod nodes;
 pub(crate) mod paging;
 mod prepare;
 pub(crate) mod request_counts;
@@ -36,5 +40,6 @@ mod statement;
 mod tls;
 mod wait;
 
+pub use nodes::{NodeAnswers, NodeRow, NodeValue};
 pub(crate) use session::{Client, Permit, Use};
 pub(crate) use statement::Prepared;

@@ -8,6 +8,7 @@
 use super::connection::Connection;
 use super::history::Attempts;
 use super::limiter::{Permit, RequestLimiter};
+use super::metrics::Metrics;
 use super::requirements::{Needs, needed_and_alive};
 use crate::error::{Failure, names_unknown_table, outcome, without_text};
 use crate::settings::Settings;
@@ -38,6 +39,7 @@ pub(super) struct Retries<'c> {
     pub(super) what: &'c str,
     pub(super) connection: &'c Connection,
     pub(super) limiter: &'c RequestLimiter,
+    pub(super) metrics: &'c Metrics,
     pub(super) settings: &'c Settings,
 }
 
@@ -102,6 +104,7 @@ impl Retries<'_> {
             }
             // Jitter: clients do not retry at the same moment.
             let jittered = pause.mul_f64(0.5 + fastrand::f64() / 2.0);
+            self.metrics.retries.inc();
             log.retry(jittered, &error);
             tokio::time::sleep(jittered).await;
             if permit.is_some() {

@@ -23,7 +23,7 @@ const SCHEMA_TIMEOUT: Duration = Duration::from_secs(60);
 impl Client {
     /// Changes tables, and waits for schema agreement.
     pub(crate) async fn change_schema(&self, cql: &str) -> Result<()> {
-        let attempts = Arc::new(Attempts::default());
+        let attempts = Attempts::new(&self.metrics);
         let mut statement = Statement::new(cql);
         statement.set_request_timeout(Some(SCHEMA_TIMEOUT));
         statement.set_history_listener(Arc::clone(&attempts) as _);

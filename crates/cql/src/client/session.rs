@@ -5,6 +5,7 @@
 use super::connection::Connection;
 use super::history::Attempts;
 use super::limiter::RequestLimiter;
+use super::metrics::Metrics;
 use super::request_counts;
 use super::requirements::{Needs, replica_status};
 use super::retry::{Retries, RetryPolicy};
@@ -31,7 +32,8 @@ pub(crate) struct Client {
     pub(super) runtime_handle: Handle,
     /// `None` only while the client is dropped.
     runtime: Option<Runtime>,
-    limiter: RequestLimiter,
+    pub(super) limiter: RequestLimiter,
+    pub(crate) metrics: Arc<Metrics>,
     /// The prepared statements of the catalog, by their CQL.
     pub(super) prepared: Mutex<HashMap<String, Prepared>>,
     pub(super) settings: Settings,
@@ -73,6 +75,7 @@ impl Client {
             runtime_handle,
             runtime: Some(runtime),
             limiter,
+            metrics: Arc::default(),
             prepared,
             settings,
         })
@@ -113,7 +116,7 @@ impl Client {
         values: impl SerializeRow,
     ) -> Result<QueryRowsResult> {
         let permit = self.permit_for(prepared).await;
-        let (statement, attempts) = prepared.watched();
+        let (statement, attempts) = prepared.watched(&self.metrics);
         let read = || async { self.session().execute_unpaged(&statement, &values).await };
         let result = self
             .retries(what)
@@ -131,7 +134,7 @@ impl Client {
         state: PagingState,
     ) -> Result<(QueryRowsResult, Option<PagingState>)> {
         let permit = self.permit_for(prepared).await;
-        let (statement, attempts) = prepared.watched();
+        let (statement, attempts) = prepared.watched(&self.metrics);
         let is_first = state.as_bytes_slice().is_none();
         request_counts::asked(is_first);
         let read = || async {
@@ -199,7 +202,7 @@ impl Client {
         prepared: &Prepared,
         values: impl SerializeRow,
     ) -> Result<QueryResult> {
-        let (statement, attempts) = prepared.watched();
+        let (statement, attempts) = prepared.watched(&self.metrics);
         let write = || async { self.session().execute_unpaged(&statement, &values).await };
         let result =
             self.retries(what).repeat(permit, &attempts, prepared.retry_policy(), write).await;
@@ -229,7 +232,7 @@ impl Client {
         if let Some(consistency) = of.and_then(|prepared| prepared.statement.get_consistency()) {
             batch.set_consistency(consistency);
         }
-        let attempts = Arc::new(Attempts::default());
+        let attempts = Attempts::new(&self.metrics);
         batch.set_history_listener(Arc::clone(&attempts) as _);
         let write = || async { self.session().batch(&batch, values).await };
         let needs = of.map_or(Needs::Node, |prepared| prepared.retry_policy().needs);
@@ -245,7 +248,7 @@ impl Client {
 
     /// Reads with a statement that is not prepared.
     pub(crate) async fn ask(&self, what: &str, cql: &str) -> Result<QueryRowsResult> {
-        let attempts = Arc::new(Attempts::default());
+        let attempts = Attempts::new(&self.metrics);
         let mut statement = Statement::new(cql);
         statement.set_is_idempotent(true);
         statement.set_history_listener(Arc::clone(&attempts) as _);
@@ -264,8 +267,8 @@ impl Client {
 
     /// Repeats attempts about this as the retry policy says.
     pub(super) fn retries<'c>(&'c self, what: &'c str) -> Retries<'c> {
-        let (connection, limiter, settings) = (&self.connection, &self.limiter, &self.settings);
-        Retries { what, connection, limiter, settings }
+        let Client { connection, limiter, metrics, settings, .. } = self;
+        Retries { what, connection, limiter, metrics, settings }
     }
 }
 

@@ -1,6 +1,7 @@
 //! A prepared statement, and how long it is retried.
 
 use super::history::Attempts;
+use super::metrics::Metrics;
 use super::requirements::Needs;
 use super::retry::RetryPolicy;
 use scylla::statement::prepared::PreparedStatement;
@@ -29,8 +30,8 @@ impl Prepared {
     }
 
     /// The statement for one request, and the record of its attempts.
-    pub(super) fn watched(&self) -> (PreparedStatement, Arc<Attempts>) {
-        let (mut statement, attempts) = (self.statement.clone(), Arc::new(Attempts::default()));
+    pub(super) fn watched(&self, metrics: &Arc<Metrics>) -> (PreparedStatement, Arc<Attempts>) {
+        let (mut statement, attempts) = (self.statement.clone(), Attempts::new(metrics));
         statement.set_history_listener(Arc::clone(&attempts) as _);
         (statement, attempts)
     }

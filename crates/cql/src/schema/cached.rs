@@ -5,6 +5,7 @@
 
 use idmatch_store::{BackgroundError, BackgroundErrors, Result};
 use parking_lot::RwLock;
+use prometheus_client::metrics::counter::Counter;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,15 +36,21 @@ pub(crate) struct Cached<O: Origin> {
     reading: Mutex<()>,
     /// Why the value is not refreshed.
     errors: BackgroundErrors,
+    /// Counts failures, those that are over included.
+    failures: Counter,
 }
 
 impl<O: Origin> Cached<O> {
     /// Reads the value for the first time.
-    pub(crate) async fn open(origin: O, ttl: Duration) -> Result<Arc<Cached<O>>> {
+    pub(crate) async fn open(
+        origin: O,
+        ttl: Duration,
+        failures: Counter,
+    ) -> Result<Arc<Cached<O>>> {
         let began = Instant::now();
         let held = RwLock::new((Arc::new(origin.read(None).await?), began));
         let (reading, errors) = (Mutex::default(), BackgroundErrors::default());
-        Ok(Arc::new(Cached { origin, ttl, held, reading, errors }))
+        Ok(Arc::new(Cached { origin, ttl, held, reading, errors, failures }))
     }
 
     pub(crate) fn origin(&self) -> &O {
@@ -67,10 +74,10 @@ impl<O: Origin> Cached<O> {
                 let cached = Arc::clone(self);
                 // A failure surfaces when the TTL is over.
                 tokio::spawn(async move {
+                    let Err(error) = cached.refresh().await else { return };
+                    cached.failures.inc();
                     // Causes may have the text of a server, which may repeat a query.
-                    if let Err(error) = cached.refresh().await
-                        && cached.errors.failed(REFRESH, error.to_string()) == 1
-                    {
+                    if cached.errors.failed(REFRESH, error.to_string()) == 1 {
                         warn!(%error, "metadata is not refreshed");
                     }
                 });

@@ -300,6 +300,9 @@ impl Compactor {
         let (segments, rows) =
             (inputs.len(), inputs.iter().map(|input| input.header.rows).sum::<u64>());
         let (made_segments, ms) = (made.len(), millis(began));
+        let metrics = &self.versions.metrics;
+        metrics.compaction.observe(began.elapsed().as_secs_f64());
+        metrics.compacted_bytes.inc_by(inputs.iter().map(|input| input.header.file_len()).sum());
         debug!(table = name, ?side, segments, rows, made_segments, ms, "segments were compacted");
         Ok(CompactionResult { inputs: replaced, made, is_finer })
     }

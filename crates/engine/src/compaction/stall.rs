@@ -9,6 +9,7 @@ use super::segment_stats::{oldest_kept, segment_stats};
 use super::strategy::{CompactionMode, SegmentStats, next_compaction};
 use crate::background::COMPACTION;
 use crate::identity::Identity;
+use crate::metrics::Stall;
 use crate::sync;
 use crate::sync::Ordering::Relaxed;
 use crate::versions::{Clock, TableVersion};
@@ -64,7 +65,8 @@ impl Compactor {
         let nanos = bytes as f64 * self.stall_level.load(Relaxed) as f64 * SLOWDOWN_NS_PER_BYTE;
         *debt += Duration::from_nanos(nanos as u64);
         if *debt >= SHORTEST_SLEEP {
-            sync::sleep(std::mem::take(debt));
+            let pause = std::mem::take(debt);
+            self.versions.metrics.stall(Stall::Slowdown, || sync::sleep(pause));
         }
     }
 
@@ -93,6 +95,11 @@ impl Compactor {
             && let Some(id) = self.slowed_tables().first()
             && self.compact_some(*id, call)
         {}
+    }
+
+    /// By how many segments the worst range has too many.
+    pub(crate) fn stall_level(&self) -> usize {
+        self.stall_level.load(Relaxed)
     }
 
     /// The tables that slow down upserts.

@@ -5,7 +5,9 @@ use super::record::{FileHeader, HEADER_BYTES, record};
 use crate::disk::io_error;
 use crate::disk::{Disk, NewFile, create_anew};
 use crate::identity::Identity;
+use crate::sync;
 use idmatch_store::{Error, Result};
+use prometheus_client::metrics::histogram::Histogram;
 use std::path::{Path, PathBuf};
 
 /// A journal file that is being appended to.
@@ -16,6 +18,8 @@ pub(crate) struct JournalWriter {
     /// How many bytes are written, and how many of them are durable.
     written: u64,
     durable: u64,
+    /// Takes how long syncs last.
+    durations: Histogram,
 }
 
 /// How far an append got.
@@ -35,6 +39,7 @@ impl JournalWriter {
         disk: &dyn Disk,
         folder: &Path,
         header: FileHeader,
+        durations: Histogram,
     ) -> Result<JournalWriter> {
         let path = file(folder, header.number);
         let begin = || {
@@ -47,7 +52,7 @@ impl JournalWriter {
         };
         let file = begin().map_err(|e| io_error("begin", &path, e))?;
         let written = HEADER_BYTES as u64;
-        Ok(JournalWriter { path, header, file, written, durable: written })
+        Ok(JournalWriter { path, header, file, written, durable: written, durations })
     }
 
     /// The file's number.
@@ -85,7 +90,9 @@ impl JournalWriter {
 
     /// Makes all written records durable.
     pub(crate) fn sync(&mut self) -> Result<()> {
+        let began = sync::instant();
         self.file.sync().map_err(|e| io_error("sync", &self.path, e))?;
+        self.durations.observe(began.elapsed().as_secs_f64());
         self.durable = self.written;
         Ok(())
     }

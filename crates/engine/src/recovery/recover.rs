@@ -251,7 +251,8 @@ impl Recovery<'_> {
             ..FileHeader::default()
         };
         let folder = self.versions.journal();
-        let mut file = JournalWriter::create(&*self.versions.disk, &folder, header)?;
+        let durations = self.versions.metrics.journal_sync.clone();
+        let mut file = JournalWriter::create(&*self.versions.disk, &folder, header, durations)?;
         for record in journal.values().flat_map(|readable| &readable.records) {
             if !is_valid_record(manifest, &record.entries) {
                 continue;

@@ -18,6 +18,7 @@ use idmatch_store::{
     Admin, Call, Checkpoint, Durability, Erased, Erasures, Error, ErrorKind, Finding, NewWrite,
     ObservationSource, Repaired, Result, SessionAddress, Snapshot, Status, Store, WriteSession,
 };
+use prometheus_client::registry::Registry;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -217,7 +218,17 @@ impl Store for EngineStore {
         let versions = &self.owners.versions;
         let is_checkpoint = versions.current().manifest.checkpoint_times().is_some();
         let last_background_error = versions.background.errors.last();
-        Status { is_checkpoint, last_background_error, ..versions.reaper.status() }
+        let is_writer = self.owners.lock.held().is_some();
+        let pinned = versions.reaper.status();
+        Status { is_checkpoint, is_writer, last_background_error, ..pinned }
+    }
+
+    fn checkpoints(&self, _: &Call) -> Result<Vec<Checkpoint>> {
+        self.owners.checkpoints()
+    }
+
+    fn metrics(&self, registry: &mut Registry) {
+        super::metrics::register(&self.owners, registry);
     }
 
     fn close(&self) -> Result<()> {
@@ -269,10 +280,6 @@ impl Admin for EngineStore {
         call: &Call,
     ) -> Result<Checkpoint> {
         self.writer()?.checkpoint(destination, keep, call)
-    }
-
-    fn checkpoints(&self, _: &Call) -> Result<Vec<Checkpoint>> {
-        self.owners.checkpoints()
     }
 
     fn remove_checkpoint(&self, path: &Path, _: &Call) -> Result<()> {

@@ -23,6 +23,7 @@ mod checkpoint;
 mod engine_store;
 mod handle;
 mod logged;
+mod metrics;
 mod owners;
 mod session;
 mod snapshot;

@@ -214,6 +214,7 @@ impl TableSnapshot for EngineTableSnapshot {
                 let header = &segment.header;
                 stats.segments += 1;
                 stats.bytes += header.file_len();
+                stats.largest_key_rows = stats.largest_key_rows.max(Some(header.largest_key));
                 if side == Side::Id {
                     stats.rows += header.rows;
                 }

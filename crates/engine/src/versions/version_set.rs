@@ -10,6 +10,7 @@ use crate::file_name::any_file_number;
 use crate::identity::Identity;
 use crate::journal;
 use crate::memtable::Commit;
+use crate::metrics::Metrics;
 use crate::options::MemoryLimits;
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::{AtomicBool, AtomicU64, Rank, RankedGuard, RankedMutex};
@@ -39,6 +40,7 @@ pub(crate) struct VersionSet {
     pub(crate) root: PathBuf,
     pub(crate) limits: MemoryLimits,
     pub(crate) background: Background,
+    pub(crate) metrics: Metrics,
     current: ArcSwap<Version>,
     last_commit: AtomicU64,
     /// Held while the manifest or the current version changes.
@@ -61,6 +63,7 @@ impl VersionSet {
             root: root.to_owned(),
             limits,
             background: Background::default(),
+            metrics: Metrics::default(),
             current: ArcSwap::from_pointee(Version::default()),
             last_commit: AtomicU64::new(0),
             publish_lock: RankedMutex::new(Rank::Publish, JournalPositions::new()),

@@ -184,6 +184,9 @@ impl Flusher {
             |made| self.publish_flushed(made, &version.manifest, last),
         )?;
         let rows: u64 = flushed.iter().flat_map(|(_, memtables)| memtables).map(|m| m.rows()).sum();
+        let metrics = &self.versions.metrics;
+        metrics.flush.observe(began.elapsed().as_secs_f64());
+        metrics.flushed_rows.inc_by(rows);
         debug!(tables = flushed.len(), rows, ms = millis(began), "memtables were flushed");
         Ok(())
     }

@@ -36,6 +36,11 @@ pub(super) struct Writer {
 }
 
 impl Writer {
+    /// The number of the file that the next commit goes to.
+    pub(super) fn current_file(&self) -> u64 {
+        self.journal.as_ref().map_or(self.next, JournalWriter::number)
+    }
+
     /// Makes written records durable. After a failure nothing is written any more: a second sync could
     /// succeed without having written what the first one lost.
     pub(super) fn sync(&mut self) {
@@ -103,7 +108,8 @@ impl Writer {
                 id: self.next_id,
                 id_before: self.before.1,
             };
-            let begun = JournalWriter::create(&*versions.disk, &folder, header)?;
+            let durations = versions.metrics.journal_sync.clone();
+            let begun = JournalWriter::create(&*versions.disk, &folder, header, durations)?;
             let _publishing = versions.lock_publish();
             let version = versions.current();
             let mut sets = version.memtables.clone();

@@ -13,8 +13,9 @@ use crate::background::SYNC;
 use crate::compaction::Compactor;
 use crate::encoding::{Packer, rows};
 use crate::identity::Identity;
-use crate::journal::{Appended, JournalWriter, encode_batch};
+use crate::journal::{Appended, encode_batch};
 use crate::memtable::{Commit, Memtable};
+use crate::metrics::Stall;
 use crate::sync::Ordering::{AcqRel, Relaxed, Release};
 use crate::sync::{self, AtomicBool, Condvar, Rank, RankedMutex};
 use crate::versions::{JournalPositions, MemtableSet, Version, VersionSet};
@@ -179,8 +180,7 @@ impl WritePath {
                 pending.batch.rows.len() * 2 + pending.batch.count as usize * ROW_OVERHEAD_BYTES
             })
             .sum();
-        let next = writer.journal.as_ref().map_or(writer.next, JournalWriter::number);
-        self.flusher.check(next)?;
+        self.flusher.check(writer.current_file())?;
         self.reserve_memtable(writer, bytes * LIST_GROWTH)?;
         self.compactor.slow_down(bytes, &mut writer.stall_debt);
         // A commit that fails takes its number with it: its record may be whole.
@@ -208,6 +208,7 @@ impl WritePath {
                 return Err(e);
             }
         }
+        self.versions.metrics.committed(group.iter().map(|pending| pending.batch.count));
         self.show_rows(commit, &group)
     }
 
@@ -286,7 +287,8 @@ impl WritePath {
                 None => 0,
             };
             if active > 0 && active + bytes > (limit / 2).min(MAX_SET_BYTES) {
-                self.compactor.wait_for_compactions();
+                let metrics = &self.versions.metrics;
+                metrics.stall(Stall::Stop, || self.compactor.wait_for_compactions());
                 if let Some((ended, _)) = writer.end_file(&self.versions) {
                     self.flusher.start(ended);
                 }
@@ -295,8 +297,8 @@ impl WritePath {
             if version.memtable_bytes() + bytes <= limit || version.memtable_bytes() == active {
                 return Ok(());
             }
-            self.flusher
-                .flush_before(writer.journal.as_ref().map_or(writer.next, JournalWriter::number))?;
+            let flush = || self.flusher.flush_before(writer.current_file());
+            self.versions.metrics.stall(Stall::Memtable, flush)?;
         }
     }
 

@@ -16,6 +16,8 @@ pub struct Ingest<'a> {
     sink: Mutex<&'a mut dyn RejectSink>,
     rows: AtomicU64,
     rejected: AtomicU64,
+    /// Milliseconds since 1970, plus one; 0 where there is none.
+    newest: AtomicU64,
 }
 
 impl<'a> Ingest<'a> {
@@ -28,6 +30,7 @@ impl<'a> Ingest<'a> {
             sink: Mutex::new(sink),
             rows: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
+            newest: AtomicU64::new(0),
         }
     }
 
@@ -51,6 +54,12 @@ impl<'a> Ingest<'a> {
         self.rejected.load(Relaxed)
     }
 
+    /// The newest date of good rows so far.
+    pub fn newest(&self) -> Option<SeenAt> {
+        let millis = self.newest.load(Relaxed).checked_sub(1)?;
+        SeenAt::from_millis(i64::try_from(millis).ok()?).ok()
+    }
+
     /// The good rows of a batch with the columns `id`, `partner_id` and `seen_at`.
     ///
     /// # Errors
@@ -60,13 +69,18 @@ impl<'a> Ingest<'a> {
         let (columns, wrong) = Columns::read(source, (self.now, &self.dates))?;
         self.count(source.batch.num_rows());
         let rows = numbers(source, &wrong);
-        if wrong.rows.is_empty() {
-            return Ok(columns.all(rows));
+        let observations = if wrong.rows.is_empty() {
+            columns.all(rows)
+        } else {
+            let good: Vec<bool> =
+                (0..source.batch.num_rows()).map(|row| !wrong.rows.contains_key(&row)).collect();
+            self.report(source, wrong)?;
+            columns.only(good, rows)?
+        };
+        if let Some(newest) = observations.seen_at.iter().max() {
+            self.newest.fetch_max(newest.millis() + 1, Relaxed);
         }
-        let good: Vec<bool> =
-            (0..source.batch.num_rows()).map(|row| !wrong.rows.contains_key(&row)).collect();
-        self.report(source, wrong)?;
-        columns.only(good, rows)
+        Ok(observations)
     }
 
     /// Refuses a date that no observation could have: more than a day ahead.

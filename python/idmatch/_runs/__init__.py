@@ -1,0 +1,19 @@
+"""What processes leave beside a store for those who watch it: records of runs, and the note of its
+writer. Both are read by `idmatch._watch` and `idmatch tables`. Must not know Prometheus.
+"""
+
+from ._records import KEPT_DAYS, Record, Recorder, at, read_runs, recorded, runs_folder
+from ._writer import WriterNote, WriterTold, read_note
+
+__all__ = [
+    "KEPT_DAYS",
+    "Record",
+    "Recorder",
+    "WriterNote",
+    "WriterTold",
+    "at",
+    "read_note",
+    "read_runs",
+    "recorded",
+    "runs_folder",
+]

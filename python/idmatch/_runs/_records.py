@@ -1,0 +1,187 @@
+"""Records of runs: one line of JSON for each load, upsert, match, erasure or count of a store.
+
+They are in STORE.runs/, in a file for each day (UTC); those of stores on servers in the user's
+state folder, for each keyspace. A line has figures and the name of the table; no identifier, no
+path. Files are for their owner only; after 90 days the next one that is made removes them. What
+cannot be recorded is logged, and fails nothing.
+"""
+
+import hashlib
+import json
+import logging
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Literal, TypeAlias, TypedDict
+
+from idmatch import _core
+from idmatch._beside import beside, make, of_user, remove_old
+from idmatch._errors import Error
+from idmatch._logs import log
+from idmatch._outputs import PRIVATE
+from idmatch._results import LoadReport
+from idmatch._times import to_millis
+
+RUNS = logging.getLogger("idmatch.runs")
+KEPT_DAYS = 90
+_NAME = re.compile(r"runs-\d{8}\.jsonl")
+
+Kind: TypeAlias = Literal["load", "upsert", "match", "erase", "count"]
+"""What was run."""
+
+
+class Record(TypedDict, total=False):
+    """A line; figures that a kind does not have are left out."""
+
+    time: str
+    """When it ended, ISO 8601 in UTC."""
+    kind: Kind
+    table: str
+    outcome: str
+    """"done", the code of an error such as "busy", "interrupted", or "failed"."""
+    seconds: float
+    rows: int
+    """Rows read; of an erasure targets, of a count the observations of the table."""
+    rejected: int
+    population: int
+    matched: int
+    newest: str
+    """The newest date of the rows that were taken, ISO 8601 in UTC."""
+
+
+class Figures:
+    """What a run fills in."""
+
+    def __init__(self) -> None:
+        self.rows: int | None = None
+        self.rejected: int | None = None
+        self.population: int | None = None
+        self.matched: int | None = None
+        self.newest: datetime | None = None
+
+    def took(self, report: LoadReport) -> None:
+        """Takes the figures of a load or an upsert."""
+        if not report.repeated:
+            self.rows, self.rejected, self.newest = report.rows, report.rejected, report.newest
+
+
+class Recorder:
+    """Records the runs of one store."""
+
+    def __init__(self, store: str, is_remote: bool) -> None:
+        self.folder = runs_folder(store, is_remote)
+
+    @contextmanager
+    def run(self, kind: Kind, table: str) -> Iterator[Figures]:
+        """Records what happens inside, also where it raises; that is raised."""
+        figures, started, outcome = Figures(), time.perf_counter(), "failed"
+        try:
+            yield figures
+            outcome = "done"
+        except KeyboardInterrupt:
+            outcome = "interrupted"
+            raise
+        except Error as error:
+            outcome = error.code
+            raise
+        finally:
+            seconds = round(time.perf_counter() - started, 3)
+            self._append(_record(kind, table, outcome, seconds, figures))
+
+    def _append(self, record: Record) -> None:
+        name = f"runs-{record['time'][:10].replace('-', '')}.jsonl"
+        line = json.dumps(record, ensure_ascii=False).encode() + b"\n"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            make(self.folder)
+            if not (self.folder / name).exists():
+                remove_old(self.folder, _NAME, KEPT_DAYS)
+            file = os.open(self.folder / name, flags, PRIVATE)
+            try:
+                # One call: lines of several processes do not mix.
+                os.write(file, line)
+            finally:
+                os.close(file)
+        except OSError as error:
+            fields = {"kind": record["kind"], "error": error.strerror}
+            log(RUNS, logging.WARNING, "a run was not recorded", fields)
+
+
+@contextmanager
+def recorded(recorder: Recorder | None, kind: Kind, table: str) -> Iterator[Figures]:
+    """Records what happens inside where there is a recorder."""
+    if recorder is None:
+        yield Figures()
+    else:
+        with recorder.run(kind, table) as figures:
+            yield figures
+
+
+def runs_folder(store: str, is_remote: bool) -> Path:
+    """Where the runs of a store are recorded."""
+    if not is_remote:
+        return beside(store, "runs")
+    nodes, keyspace = _core.address_parts(store)
+    digest = hashlib.sha256("\n".join(sorted(nodes)).encode()).hexdigest()[:12]
+    return of_user("runs") / f"{keyspace}-{digest}"
+
+
+def read_runs(folder: Path, since: float) -> list[Record]:
+    """The runs that ended since then (seconds since 1970), oldest file first.
+
+    A line that is cut or no record is left out: a process may have been killed while it wrote it.
+    """
+    first = f"runs-{time.strftime('%Y%m%d', time.gmtime(since))}.jsonl"
+    try:
+        names = sorted(name for name in os.listdir(folder) if _NAME.fullmatch(name))
+    except FileNotFoundError:
+        return []
+    found = []
+    for name in names:
+        if name >= first:
+            # It may have been removed meanwhile.
+            with suppress(FileNotFoundError), open(folder / name, "rb") as lines:
+                found += [record for line in lines if (record := parsed(line)) is not None]
+    return [record for record in found if at(record) >= since]
+
+
+def parsed(line: bytes) -> Record | None:
+    """The record of a line; None for what is none."""
+    try:
+        record = json.loads(line)
+        at(record), record["kind"], record["table"], record["outcome"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    else:
+        return record  # type: ignore[no-any-return]
+
+
+def at(record: Record) -> float:
+    """When a run ended, in seconds since 1970."""
+    return datetime.fromisoformat(record["time"]).timestamp()
+
+
+def _record(kind: Kind, table: str, outcome: str, seconds: float, figures: Figures) -> Record:
+    now = _core.format_instant(time.time_ns() // 1_000_000)
+    record: Record = {
+        "time": now,
+        "kind": kind,
+        "table": table,
+        "outcome": outcome,
+        "seconds": seconds,
+    }
+    if figures.rows is not None:
+        record["rows"] = figures.rows
+    if figures.rejected is not None:
+        record["rejected"] = figures.rejected
+    if figures.population is not None:
+        record["population"] = figures.population
+    if figures.matched is not None:
+        record["matched"] = figures.matched
+    if figures.newest is not None:
+        record["newest"] = _core.format_instant(to_millis(figures.newest))
+    return record

@@ -1,0 +1,137 @@
+"""The note of a store's writer: STORE.runs/writer.json, for those who watch the store beside it.
+
+A thread of the writing process replaces it every 2 s: its process, what fails in its background,
+and its figures. It is removed when the store is closed; a note that is older than 10 s is of a
+process that was killed or stopped.
+"""
+
+import json
+import os
+import socket
+import threading
+import time
+import weakref
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol, TypedDict
+
+from idmatch import _core
+from idmatch._beside import make
+from idmatch._errors import Error
+from idmatch._outputs import PRIVATE
+from idmatch._results import StoreStatus
+
+_PERIOD_SECONDS = 2.0
+_STALE_SECONDS = 10.0
+_NAME = "writer.json"
+
+
+class Failing(TypedDict):
+    """The background work that fails."""
+
+    work: str
+    error: str
+    since: str
+    last: str
+    failures: int
+
+
+class WriterTold(TypedDict):
+    """What the writer says of itself."""
+
+    time: str
+    pid: int
+    host: str
+    last_background_error: Failing | None
+
+
+class Note(WriterTold):
+    """The same with its figures."""
+
+    metrics: str
+    """Those of `Store.metrics`."""
+
+
+class _Store(Protocol):
+    def metrics(self) -> str: ...
+    def status(self) -> StoreStatus: ...
+
+
+class WriterNote:
+    """Writes the note of a store while this process is its writer."""
+
+    def __init__(self, store: _Store, folder: Path) -> None:
+        self._store = weakref.ref(store, self._end)
+        self._path = folder / _NAME
+        self._ended = threading.Event()
+        self._placing = threading.Lock()
+        self._is_written = False
+        self._process = os.getpid()
+        threading.Thread(target=self._run, name="idmatch-note", daemon=True).start()
+
+    def close(self) -> None:
+        """Removes the note."""
+        self._ended.set()
+        if os.getpid() != self._process:
+            return
+        with self._placing:
+            # It says nothing that is needed.
+            if self._is_written:
+                with suppress(OSError):
+                    self._path.unlink()
+
+    def _end(self, _: object) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        while not self._ended.wait(_PERIOD_SECONDS):
+            store = self._store()
+            if store is None:
+                return
+            # A store that is closed now, and a disk that is full: the next note may be written.
+            with suppress(Error, OSError):
+                self._write(store)
+            del store
+
+    def _write(self, store: _Store) -> None:
+        status = store.status()
+        if not status.is_writer:
+            return
+        failing = status.last_background_error
+        note: Note = {
+            "time": _core.format_instant(time.time_ns() // 1_000_000),
+            "pid": self._process,
+            "host": socket.gethostname(),
+            "last_background_error": failing
+            and {
+                "work": failing.work,
+                "error": failing.error,
+                "since": failing.since.isoformat(),
+                "last": failing.last.isoformat(),
+                "failures": failing.failures,
+            },
+            "metrics": store.metrics(),
+        }
+        make(self._path.parent)
+        new = self._path.with_name(f"{_NAME}.{self._process}")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(new, flags, PRIVATE), "w", encoding="utf-8") as file:
+            json.dump(note, file)
+        with self._placing:
+            if self._ended.is_set():
+                new.unlink()
+            else:
+                self._is_written = True
+                new.replace(self._path)
+
+
+def read_note(folder: Path) -> Note | None:
+    """The note of a writer that runs; None where there is none."""
+    path = folder / _NAME
+    try:
+        if time.time() - path.stat().st_mtime > _STALE_SECONDS:
+            return None
+        note: Note = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return note

@@ -1,0 +1,6 @@
+"""What Prometheus reads of a store, and what dashboards show.
+
+`_process` has the figures of this process, `_exporter` those of a store that others write, and
+`_cluster` those of Cassandra's nodes; `_server` answers. `_panels` are the graphs. No figure has an
+identifier or a path.
+"""

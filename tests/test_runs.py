@@ -1,0 +1,265 @@
+"""Records of runs, and the note of a writer, beside a store."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import idmatch
+import pyarrow as pa
+import pytest
+from conftest import NOON, SMALL, Cli, observations
+
+
+def runs(home: Path) -> list[dict[str, Any]]:
+    """The records of the store "store" in a directory, oldest first."""
+    files = sorted((home / "store.runs").glob("runs-*.jsonl"))
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def without_times(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    times = {"time", "seconds"}
+    return [{key: value for key, value in one.items() if key not in times} for one in records]
+
+
+def test_commands_are_recorded(loaded: Cli) -> None:
+    assert loaded("match", "store", "small", "people.parquet").code == 0
+    assert loaded("erase", "store", "small", "--id", "b").code == 0
+    rows = '{"id": "e", "partner_id": "x", "seen_at": "2026-03-02"}\n{"id": "f"}\n'
+    assert loaded("upsert", "store", "small", "-", stdin=rows).code == 3
+    assert loaded("tables", "store", "--count").code == 0
+    # These are none.
+    assert loaded("lookup", "store", "small", "--id", "a").code == 0
+    assert loaded("tables", "store").code == 0
+    assert loaded("upsert", "store", "small", "--id", "a", "--partner-id", "x").code == 0
+    assert without_times(runs(loaded.home)) == [
+        {
+            "kind": "load",
+            "table": "small",
+            "outcome": "done",
+            "rows": 5,
+            "rejected": 0,
+            "newest": "2026-03-01T12:00:00.000Z",
+        },
+        {"kind": "match", "table": "small", "outcome": "done", "population": 3, "matched": 2},
+        {"kind": "erase", "table": "small", "outcome": "done", "rows": 1, "rejected": 0},
+        {
+            "kind": "upsert",
+            "table": "small",
+            "outcome": "done",
+            "rows": 2,
+            "rejected": 1,
+            "newest": "2026-03-02T00:00:00.000Z",
+        },
+        {
+            "kind": "count",
+            "table": "small",
+            "outcome": "done",
+            "rows": 5,
+            "newest": "2026-03-02T00:00:00.000Z",
+        },
+    ]
+    record = runs(loaded.home)[0]
+    assert datetime.now(UTC) - datetime.fromisoformat(record["time"]) < timedelta(minutes=10)
+    assert record["seconds"] >= 0
+
+
+def test_failures_are_recorded_with_their_code(loaded: Cli) -> None:
+    assert loaded("load", "store", "small", "missing.parquet").code != 0
+    assert loaded("match", "store", "none", "people.parquet").code != 0
+    assert loaded("match", "store", "small", "people.parquet", "-o", "no/folder.parquet").code != 0
+    outcomes = [(one["kind"], one["table"], one["outcome"]) for one in runs(loaded.home)]
+    assert outcomes[1:] == [
+        ("load", "small", "source"),
+        ("match", "none", "table-not-found"),
+        ("match", "small", "io"),
+    ]
+
+
+def test_a_match_whose_output_fails_has_failed(loaded: Cli) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        loaded.command("match", "store", "small", "people.parquet", "-o", "-", "--format", "csv"),
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        cwd=loaded.home,
+        timeout=60,
+    )
+    os.close(writer)
+    assert done.returncode != 0
+    assert runs(loaded.home)[-1]["outcome"] != "done"
+
+
+def test_python_records_where_it_is_told_to(tmp_path: Path) -> None:
+    with idmatch.open(tmp_path / "store") as store:
+        store.create_table("crm").load(SMALL)
+    assert not (tmp_path / "store.runs").exists()
+    with idmatch.open(tmp_path / "store", record=True) as store:
+        table = store.table("crm")
+        table.load(SMALL)
+        table.match(pa.table({"id": ["a", "nobody"]}))
+        with store.snapshot() as snapshot:
+            snapshot.table("crm").match(pa.table({"id": ["a"]}))
+        table.erase(id="a")
+        table.erase_from(pa.table({"id": ["b", "c"]}), columns=["id"])
+        table.stats(count=True)
+        table.upsert(SMALL)
+        table.upsert_one("a", "x")
+        table.lookup("a")
+    kinds = [(one["kind"], one.get("rows"), one.get("population")) for one in runs(tmp_path)]
+    assert kinds == [
+        ("load", 5, None),
+        ("match", None, 2),
+        ("match", None, 1),
+        ("erase", 1, None),
+        ("erase", 2, None),
+        ("count", 8, None),
+    ]
+
+
+def test_records_have_no_identifier_and_no_path(cli: Cli) -> None:
+    (cli.home / "zqfile.csv").write_text("id,partner_id,seen_at\nzqid,zqother,2026-03-01\n,,\n")
+    assert cli("load", "store", "crm", "zqfile.csv").code == 3
+    assert cli("erase", "store", "crm", "--id", "zqid").code == 0
+    assert cli("load", "store", "crm", "zqmissing.csv").code == 1
+    text = "".join(file.read_text() for file in (cli.home / "store.runs").iterdir())
+    assert len(text.splitlines()) == 3
+    assert "zq" not in text
+    assert str(cli.home) not in text
+
+
+def test_the_folder_is_for_its_owner_only(loaded: Cli) -> None:
+    folder = loaded.home / "store.runs"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()} == {0o600}
+
+
+def test_old_records_are_removed_by_the_next_file(loaded: Cli) -> None:
+    folder = loaded.home / "store.runs"
+    (today,) = folder.iterdir()
+    old, other = folder / "runs-20260101.jsonl", folder / "mine.txt"
+    for file in (old, other):
+        file.write_text("{}\n")
+        long_ago = time.time() - 91 * 86_400
+        os.utime(file, (long_ago, long_ago))
+    assert loaded("match", "store", "small", "people.parquet").code == 0
+    assert old.exists()
+    today.unlink()
+    assert loaded("match", "store", "small", "people.parquet").code == 0
+    assert sorted(folder.iterdir()) == sorted([today, other])
+
+
+def test_what_cannot_be_recorded_fails_nothing(loaded: Cli) -> None:
+    folder = loaded.home / "store.runs"
+    for file in folder.iterdir():
+        file.unlink()
+    folder.rmdir()
+    folder.write_text("in the way")
+    done = loaded("match", "store", "small", "people.parquet")
+    assert done.code == 0
+    assert "a run was not recorded" in done.err
+
+
+def test_a_link_is_not_followed(loaded: Cli) -> None:
+    folder = loaded.home / "store.runs"
+    (today,) = folder.iterdir()
+    today.unlink()
+    today.symlink_to(loaded.home / "elsewhere")
+    assert loaded("match", "store", "small", "people.parquet").code == 0
+    assert not (loaded.home / "elsewhere").exists()
+
+
+def test_processes_record_at_once(loaded: Cli) -> None:
+    program = (
+        "import idmatch, pyarrow as pa\n"
+        "with idmatch.open('store', record=True) as store:\n"
+        "    for _ in range(50): store.table('small').match(pa.table({'id': ['a']}))\n"
+    )
+    started = [subprocess.Popen([sys.executable, "-c", program], cwd=loaded.home) for _ in range(4)]
+    assert [one.wait(timeout=120) for one in started] == [0] * 4
+    assert len(runs(loaded.home)) == 1 + 4 * 50
+
+
+def wait_for(file: Path) -> None:
+    while not file.exists():
+        time.sleep(0.05)
+
+
+def test_a_writer_has_a_note(tmp_path: Path) -> None:
+    note = tmp_path / "store.runs" / "writer.json"
+    with idmatch.open(tmp_path / "store", record=True) as store:
+        table = store.create_table("crm")
+        table.upsert(observations(("a", "x", NOON)))
+        wait_for(note)
+        said = json.loads(note.read_text())
+        assert said["pid"] == os.getpid()
+        assert said["last_background_error"] is None
+        assert "\nidmatch_is_writer 1\n" in said["metrics"]
+        assert stat.S_IMODE(note.stat().st_mode) == 0o600
+    assert not note.exists()
+
+
+def test_a_store_that_is_dropped_has_no_note(tmp_path: Path) -> None:
+    note = tmp_path / "store.runs" / "writer.json"
+    store: idmatch.Store | None = idmatch.open(tmp_path / "store", record=True)
+    assert store is not None
+    store.create_table("crm").upsert_one("a", "x")
+    wait_for(note)
+    store = None
+    while note.exists():
+        time.sleep(0.05)
+
+
+def test_pickles_record_too(tmp_path: Path) -> None:
+    import pickle
+
+    with idmatch.open(tmp_path / "store", record=True) as store:
+        store.create_table("crm").load(SMALL)
+        table = pickle.loads(pickle.dumps(store.table("crm")))
+        table.match(pa.table({"id": ["a"]}))
+    assert [one["kind"] for one in runs(tmp_path)] == ["load", "match"]
+
+
+@pytest.mark.parametrize("line", ["", "{", "[]", "{}", '{"time": "x"}', "\xff"])
+def test_a_cut_record_is_left_out(tmp_path: Path, line: str) -> None:
+    from idmatch._runs import read_runs
+
+    good = {"time": "2026-03-01T12:00:00.000Z", "kind": "load", "table": "t", "outcome": "done"}
+    lines = f"{line}\n{json.dumps(good)}\n{line}"
+    (tmp_path / "runs-20260301.jsonl").write_text(lines, encoding="latin-1")
+    assert read_runs(tmp_path, 0) == [good]
+
+
+def test_tables_show_what_fails_in_the_writer(loaded: Cli) -> None:
+    note = loaded.home / "store.runs" / "writer.json"
+    failing = {
+        "work": "compaction",
+        "error": "no space left",
+        "since": "2026-03-01T12:00:00+00:00",
+        "last": "2026-03-01T12:05:00+00:00",
+        "failures": 3,
+    }
+    told = {"time": "2026-03-01T12:05:01.000Z", "pid": 1234, "host": "here"}
+    note.write_text(json.dumps({**told, "last_background_error": failing, "metrics": "# EOF\n"}))
+    shown = loaded("tables", "store")
+    assert shown.code == 0
+    assert (
+        "the compaction of the process that writes (pid 1234) fails since "
+        "2026-03-01T12:00:00+00:00: no space left" in shown.err
+    )
+    assert loaded("tables", "store", "--json").json()["writer"] == {
+        **told,
+        "last_background_error": failing,
+    }
+    # A process that was killed leaves it.
+    long_ago = time.time() - 60
+    os.utime(note, (long_ago, long_ago))
+    assert loaded("tables", "store", "--json").json()["writer"] is None
+    note.write_text("{")
+    assert loaded("tables", "store").err == ""
