@@ -1,0 +1,134 @@
+"""What an exporter costs: how long a scrape takes, and how much slower lookups are beside it.
+
+    python bench/scrapes.py                    5,000 tables; minutes
+    python bench/scrapes.py --tables 100       the same, small
+
+A program looks up and upserts in a store while `idmatch exporter` answers a scrape every 2 s, and
+while nobody asks, in turn. The ratio of both is printed beside the range of the program to itself.
+The exit code is 1 where a scrape took a second. The store is made anew and removed at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import idmatch
+from progress import log
+from units import show_seconds
+
+_PERIOD_SECONDS = 2.0
+_LONGEST_SECONDS = 1.0
+_ALONE, _AGAIN, _SCRAPED = "alone", "alone again", "scraped"
+
+
+def main() -> int:
+    """Measures and prints; 1 where a scrape took too long."""
+    options = _options()
+    with tempfile.TemporaryDirectory(dir=options.dir) as home:
+        path = Path(home) / "store"
+        with idmatch.open(path, record=True) as store:
+            _fill(store, options.tables)
+            with _exporter(path) as url:
+                scrapes: list[float] = []
+                rates: dict[str, list[float]] = {way: [] for way in (_ALONE, _AGAIN, _SCRAPED)}
+                for number in range(options.rounds):
+                    ways = [_ALONE, _AGAIN, _SCRAPED]
+                    for way in ways if number % 2 == 0 else reversed(ways):
+                        with _scraping(url, scrapes) if way == _SCRAPED else _nothing():
+                            rates[way].append(_lookups(store, options.seconds))
+    pairs = zip(rates[_SCRAPED], rates[_AGAIN], rates[_ALONE], strict=True)
+    ratios = [(scraped / alone, again / alone) for scraped, again, alone in pairs]
+    itself = [again for _, again in ratios]
+    print(
+        f"{options.tables:,} tables; a scrape takes {show_seconds(statistics.median(scrapes))}, at"
+        f" most {show_seconds(max(scrapes))} ({len(scrapes)} scrapes)"
+    )
+    print(
+        f"lookups beside them: {statistics.median(ratio for ratio, _ in ratios):.3f} of those alone"
+        f" (themselves: {min(itself):.3f} to {max(itself):.3f})"
+    )
+    return int(max(scrapes) >= _LONGEST_SECONDS)
+
+
+def _fill(store: idmatch.Store, tables: int) -> None:
+    started = time.perf_counter()
+    for number in range(tables):
+        store.create_table(f"t{number:05}").upsert_one("id", f"partner{number}")
+    first = store.table("t00000")
+    for number in range(10_000):
+        first.upsert_one(f"id{number}", f"partner{number}", durability=None)
+    log(f"{tables:,} tables were made in {show_seconds(time.perf_counter() - started)}")
+
+
+def _lookups(store: idmatch.Store, seconds: float) -> float:
+    """Lookups a second."""
+    table, end, count = store.table("t00000"), time.perf_counter() + seconds, 0
+    while time.perf_counter() < end:
+        for number in range(100):
+            table.lookup(f"id{number * 97}")
+        count += 100
+    return count / seconds
+
+
+@contextmanager
+def _exporter(path: Path) -> Iterator[str]:
+    program = "from idmatch._cli import run; run()"
+    command = [sys.executable, "-c", program, "exporter", str(path), "--listen", "127.0.0.1:0"]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert running.stdout
+    try:
+        yield running.stdout.readline().removeprefix("listens on ").strip()
+    finally:
+        running.terminate()
+        running.communicate()
+
+
+@contextmanager
+def _scraping(url: str, times: list[float]) -> Iterator[None]:
+    """Asks every 2 s, as Prometheus does."""
+    ended = threading.Event()
+
+    def scrape() -> None:
+        while True:
+            started = time.perf_counter()
+            with urllib.request.urlopen(url) as answer:
+                answer.read()
+            times.append(time.perf_counter() - started)
+            if ended.wait(_PERIOD_SECONDS):
+                return
+
+    thread = threading.Thread(target=scrape)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measure what scrapes cost.")
+    parser.add_argument("--tables", type=int, default=5_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=10.0, help="of each measurement")
+    parser.add_argument("--dir", type=Path, default=Path("/var/tmp"), help="where the store is")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
