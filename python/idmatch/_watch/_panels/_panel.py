@@ -1,0 +1,41 @@
+"""What a panel of a dashboard is, and the forms of queries that many have.
+
+Queries are Prometheus's, with Grafana's `$__rate_interval`.
+"""
+
+from typing import Literal, NamedTuple, TypeAlias
+
+Unit: TypeAlias = Literal["short", "ops", "s", "bytes", "Bps", "percentunit", "rowsps"]
+"""A unit, as Grafana names it."""
+
+
+class Panel(NamedTuple):
+    """A graph."""
+
+    title: str
+    unit: Unit
+    about: str
+    """What is good, and what to do where it is not."""
+    queries: dict[str, str]
+    """Queries by their legend, in which {{label}} stands for a label's value."""
+    is_untried: bool = False
+    """Whether no server of its kind was there to try it."""
+
+
+class Dashboard(NamedTuple):
+    """A page of panels."""
+
+    name: str
+    title: str
+    panels: tuple[Panel, ...]
+
+
+def rate(counter: str, by: str) -> str:
+    """The rate of a counter, summed by labels."""
+    return f"sum by ({by}) (rate({counter}[$__rate_interval]))"
+
+
+def quantile(share: float, histogram: str, by: str, labels: str = "") -> str:
+    """A quantile of a histogram, by labels."""
+    buckets = f"rate({histogram}_bucket{labels}[$__rate_interval])"
+    return f"histogram_quantile({share}, sum by (le, {by}) ({buckets}))"
