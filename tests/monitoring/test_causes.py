@@ -97,6 +97,7 @@ def test_a_snapshot_that_is_held_is_seen(store: idmatch.Store, home: Path) -> No
     table = store.create_table("crm")
     table.load(SMALL)
     with store.snapshot(), watched(home, ProcessFigures(store)) as prometheus:
+        table.erase(id="b")
         table.compact()
         watched_by = prometheus.expression("IdmatchOldSnapshot").replace("3600", "1")
         prometheus.wait(watched_by)

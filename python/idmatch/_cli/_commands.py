@@ -25,7 +25,7 @@ from ._matches import export, grouped, match
 from ._output import print_columns, print_json, warn
 from ._parser import Command
 from ._stores import open_existing
-from ._watch import cql_exporter, exporter, writer_of
+from ._watch import cql_exporter, dashboard, exporter, writer_of
 from ._writes import erase, load, upsert
 
 if TYPE_CHECKING:
@@ -261,6 +261,7 @@ COMMANDS: Mapping[str, Command] = {
         restore,
         exporter,
         cql_exporter,
+        dashboard,
         lab,
         sample,
     )

@@ -12,7 +12,7 @@ from ._log import add_log
 from ._matches import add_export, add_match
 from ._output import printable
 from ._trials import add_lab, add_sample
-from ._watch import add_exporter, add_metrics
+from ._watch import add_dashboard, add_exporter, add_metrics
 
 _SINCE = "start of the window, inside it: ISO 8601, or a period before now such as 90d or 13mo"
 _UNTIL = "end of the window, outside it: like --since"
@@ -41,6 +41,7 @@ EXAMPLES: Mapping[str, str] = {
     "restore": "/backups/monday ./restored",
     "exporter": "./store --listen 127.0.0.1:7301",
     "cql-exporter": "cql://10.0.0.1,10.0.0.2/matches --listen 127.0.0.1:7302",
+    "dashboard": "http://127.0.0.1:9090 --since 24h -o dashboards.html",
     "lab": "up --nodes 3",
     "sample": "./sample --people 100k",
 }
@@ -192,6 +193,7 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
     )
     _add_store(cluster)
     add_exporter(cluster)
+    add_dashboard(command("dashboard", "Draw the dashboards of a Prometheus as one HTML page."))
     add_lab(command("lab", "Run a Cassandra cluster on this machine, to try things out."))
     add_sample(command("sample", "Make sample data: a population, a CRM and match tables."))
     return root

@@ -1,4 +1,4 @@
-"""`idmatch exporter`, `idmatch cql-exporter`, and the option --metrics of streams."""
+"""`idmatch exporter`, `cql-exporter` and `dashboard`, and the option --metrics of streams."""
 
 import signal
 import sys
@@ -6,13 +6,15 @@ import threading
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from idmatch import _store
+from idmatch import _outputs, _store
 from idmatch._errors import InvalidArgument
 from idmatch._lazy import LazyModule
 from idmatch._runs import WriterTold, read_note, runs_folder
 from idmatch._store import Store
+from idmatch._times import to_milliseconds
 from idmatch._watch._process import ProcessFigures
 from idmatch._watch._server import Listen, serving
 
@@ -22,13 +24,15 @@ from ._stores import open_existing
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
 
-    from idmatch._watch import _cluster, _exporter
+    from idmatch._watch import _cluster, _exporter, _page
 else:
-    # They bring prometheus_client.
+    # They bring prometheus_client and urllib.
     _cluster = LazyModule("idmatch._watch._cluster")
+    _page = LazyModule("idmatch._watch._page")
     _exporter = LazyModule("idmatch._watch._exporter")
 
 _DONE = 0
+_SHORTEST_SECONDS = 60
 _DEFAULT = "127.0.0.1:7301"
 
 
@@ -105,3 +109,36 @@ def metrics_of(store: Store, place: str | None) -> Iterator[None]:
     with serving(ProcessFigures(store), Listen.parse(place)) as listens:
         warn(f"listens on http://{listens}/metrics")
         yield
+
+
+def dashboard(options: Namespace) -> int:
+    """`idmatch dashboard`"""
+    _outputs.check(options.output, overwrite=options.overwrite)
+    seconds = to_milliseconds(options.since, most=timedelta(days=400)) // 1000
+    if seconds < _SHORTEST_SECONDS:
+        raise InvalidArgument(f"--since is {options.since}; show at least a minute")
+    shown = _page.page(_page.Prometheus(options.prometheus), seconds)
+    with (
+        _outputs.new_file(options.output, overwrite=options.overwrite) as place,
+        open(place, "w", encoding="utf-8") as file,
+    ):
+        file.write(shown)
+    if options.json:
+        print_json({"page": options.output})
+    else:
+        print(f"wrote {options.output}; open it in a browser")
+    return _DONE
+
+
+def add_dashboard(dashboard: ArgumentParser) -> None:
+    """The options of `idmatch dashboard`."""
+    dashboard.add_argument(
+        "prometheus", metavar="URL", help="of a Prometheus, such as http://127.0.0.1:9090"
+    )
+    dashboard.add_argument(
+        "-o", "--output", metavar="FILE", required=True, help="the HTML file to write"
+    )
+    dashboard.add_argument("--overwrite", action="store_true", help="replace FILE if it exists")
+    dashboard.add_argument(
+        "--since", metavar="PERIOD", default="6h", help="how far back it goes (default: 6h)"
+    )

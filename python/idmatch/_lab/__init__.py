@@ -1,8 +1,8 @@
 """The lab: real servers on this machine's loopback, for experiments.
 
 Must not know stores. `_cluster.py` manages all nodes of Cassandra and `_nodes.py` one of them.
-`_services.py` names the other servers, `_hdfs.py` and `_hive.py`; `_daemon.py` is one of their
-programs. `_jars.py` finds Java and fetches all of them.
+`_services.py` names the other servers, `_hdfs.py`, `_hive.py` and `_prometheus.py`; `_daemon.py`
+is one of their programs. `_jars.py` finds Java and fetches all of them.
 """
 
 from ._cluster import MOST_NODES, Lab, contact_points
@@ -11,6 +11,7 @@ from ._hdfs import Hdfs
 from ._hive import Hive
 from ._jars import cache, jars
 from ._nodes import Node
+from ._prometheus import Prometheus
 from ._services import Service, service, services, wipe
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "Hive",
     "Lab",
     "Node",
+    "Prometheus",
     "Service",
     "cache",
     "contact_points",

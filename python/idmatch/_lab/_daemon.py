@@ -1,4 +1,4 @@
-"""A Java program of a lab: it outlives the process that starts it, and a later one finds it."""
+"""A program of a lab: it outlives the process that starts it, and a later one finds it."""
 
 import re
 import subprocess
@@ -25,6 +25,8 @@ class Daemon:
     folder: Path
     address: str = ""
     """Where it answers, as users name it."""
+    mark: str = ""
+    """An argument that no other program has; one of Java programs where it is empty."""
 
     @property
     def log(self) -> Path:
@@ -44,15 +46,18 @@ class Daemon:
         return None
 
     def start(self, options: Sequence[str], jars: Path, program: Sequence[str]) -> None:
-        """Runs a main class with arguments, unless it runs. `jars` and the folder `conf` of its
-        folder are on the class path. Raises Error without Java.
+        """Runs a main class of Java with arguments, unless it runs. `jars` and the folder `conf` of
+        its folder are on the class path. Raises Error without Java.
         """
-        if self.process is not None:
-            return
-        command = [_jars.java(), self._mark, *options, "-cp", f"{self.folder}/conf:{jars}/*"]
+        if self.process is None:
+            command = [_jars.java(), self._mark, *options, "-cp", f"{self.folder}/conf:{jars}/*"]
+            self.run([*command, *program])
+
+    def run(self, command: Sequence[str]) -> None:
+        """Runs a command, one of whose arguments is the mark."""
         with self.log.open("wb") as log:
             started = subprocess.Popen(
-                [*command, *program],
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -102,4 +107,4 @@ class Daemon:
 
     @property
     def _mark(self) -> str:
-        return f"-Didmatch.lab={self.folder}/{self.name}"
+        return self.mark or f"-Didmatch.lab={self.folder}/{self.name}"

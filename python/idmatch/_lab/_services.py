@@ -13,7 +13,11 @@ from idmatch._errors import InvalidArgument
 
 from ._daemon import Daemon
 
-_CLASSES = {"hdfs": ("_hdfs", "Hdfs"), "hive": ("_hive", "Hive")}
+_CLASSES = {
+    "hdfs": ("_hdfs", "Hdfs"),
+    "hive": ("_hive", "Hive"),
+    "monitoring": ("_prometheus", "Prometheus"),
+}
 
 _NETWORK = "network"
 

@@ -1,0 +1,81 @@
+"""Prometheus with the rules and alerts of idmatch. It scrapes exporters on this machine's loopback.
+
+It is Debian's, or any other on the PATH. It listens on A.B.C.1 of the lab's network.
+"""
+
+import shutil
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+
+from idmatch._errors import Error
+
+from ._daemon import Daemon
+from ._ports import check_free, listens
+from ._services import Tell, keep_network, network_of
+
+_PORT = 9090
+_READY_SECONDS = 60.0
+
+
+class Prometheus:
+    """A server in a folder. Other processes find what this one has started."""
+
+    def __init__(
+        self, folder: Path, tell: Tell = lambda _: None, network: str | None = None
+    ) -> None:
+        """Without `network`, on the one it had, or on 127.0.0."""
+        self.folder = folder.absolute()
+        self._tell = tell
+        self._network = network_of(self.folder, network)
+        self._data = f"--storage.tsdb.path={self.folder}/data"
+        self.server = Daemon("prometheus", self.folder, self.address, mark=self._data)
+
+    @property
+    def daemons(self) -> list[Daemon]:
+        """See `Service`."""
+        return [self.server]
+
+    @property
+    def address(self) -> str:
+        """Its page."""
+        return f"http://{self._network}.1:{_PORT}"
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """See `Service`."""
+        return {}
+
+    def start(self) -> None:
+        """See `Service`. Raises Error where there is no Prometheus."""
+        host = f"{self._network}.1"
+        if self.server.process is None:
+            program = shutil.which("prometheus")
+            if program is None:
+                raise Error(
+                    "monitoring needs prometheus on the PATH; on Debian: apt-get install prometheus"
+                )
+            check_free(host, _PORT)
+            self.folder.mkdir(parents=True, exist_ok=True)
+            keep_network(self.folder, self._network)
+            self._configure()
+            self._tell("starting prometheus")
+            listen = f"--web.listen-address={host}:{_PORT}"
+            config = f"--config.file={self.folder}/prometheus.yml"
+            self.server.run([program, config, self._data, listen])
+        self.server.wait_until(lambda: listens(host, _PORT), _READY_SECONDS)
+
+    def stop(self) -> None:
+        """See `Service`."""
+        if self.server.process:
+            self._tell("stopping prometheus")
+            self.server.stop()
+
+    def _configure(self) -> None:
+        """A configuration that the user has changed stays."""
+        ours = resources.files(__package__).joinpath("monitoring")
+        (self.folder / "rules").mkdir(exist_ok=True)
+        for name in ("prometheus.yml", "rules/recording.yml", "rules/alerts.yml"):
+            place = self.folder / name
+            if not place.exists():
+                place.write_text(ours.joinpath(name).read_text())
