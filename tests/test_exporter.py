@@ -1,5 +1,6 @@
 """`idmatch exporter`: what it tells Prometheus about a store beside its writer."""
 
+import json
 import signal
 import subprocess
 import time
@@ -15,6 +16,7 @@ from conftest import DAY, NOON, SMALL, Cli, observations
 from idmatch._runs import Recorder
 from idmatch._watch import _exporter
 from idmatch._watch._exporter import OTHERS, StoreFigures
+from idmatch._watch._recent import RecentRuns
 from idmatch._watch._server import Listen, serving
 from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.exposition import generate_latest
@@ -236,3 +238,44 @@ def test_wrong_places(text: str) -> None:
 def test_ipv6(loaded: Cli) -> None:
     with serving(StoreFigures(str(loaded.home / "store")), Listen("::1", 0)) as place:
         assert scrape(f"http://{place}/metrics").of("idmatch_store_tables") == 1
+
+
+_GOOD = {"time": "2026-03-01T12:00:00.000Z", "kind": "load", "table": "t", "outcome": "done"}
+_AT = datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp()
+
+
+@pytest.mark.parametrize("line", ["", "{", "[]", "{}", '{"time": "x"}', "\xff"])
+def test_a_cut_record_is_left_out(tmp_path: Path, line: str) -> None:
+    lines = f"{line}\n{json.dumps(_GOOD)}\n{line}"
+    (tmp_path / "runs-20260301.jsonl").write_text(lines, encoding="latin-1")
+    recent = RecentRuns(tmp_path)
+    recent.read(_AT)
+    assert list(recent.today) == [_GOOD]
+
+
+def test_records_are_read_once_and_whole(tmp_path: Path) -> None:
+    recent, file = RecentRuns(tmp_path / "runs"), tmp_path / "runs" / "runs-20260301.jsonl"
+    recent.read(_AT)
+    assert not recent.today
+    file.parent.mkdir()
+    line = json.dumps(_GOOD)
+    with open(file, "w") as growing:
+        for written, known in [(f"{line}\n{line[:20]}", 1), (line[20:], 1), ("\n", 2)]:
+            growing.write(written)
+            growing.flush()
+            recent.read(_AT)
+            assert len(recent.today) == known
+    # A day later they are no longer of today, and still the last.
+    recent.read(_AT + 86_401)
+    assert not recent.today
+    assert recent.latest["load", "t"] == _GOOD
+    file.unlink()
+    recent.read(_AT)
+    assert recent.last["load", "t", True] == _GOOD
+
+
+def test_runs_of_90_days_ago_are_gone(tmp_path: Path) -> None:
+    (tmp_path / "runs-20260301.jsonl").write_text(json.dumps(_GOOD) + "\n")
+    recent = RecentRuns(tmp_path)
+    recent.read(_AT + 91 * 86_400)
+    assert not recent.latest

@@ -12,7 +12,6 @@ from typing import Any
 
 import idmatch
 import pyarrow as pa
-import pytest
 from conftest import NOON, SMALL, Cli, observations
 
 
@@ -161,9 +160,8 @@ def test_what_cannot_be_recorded_fails_nothing(loaded: Cli) -> None:
         file.unlink()
     folder.rmdir()
     folder.write_text("in the way")
-    done = loaded("match", "store", "small", "people.parquet")
-    assert done.code == 0
-    assert "a run was not recorded" in done.err
+    assert "recorded" not in loaded("match", "store", "small", "people.parquet").err
+    assert "a run was not recorded" in loaded("match", "store", "small", "people.parquet", "-v").err
 
 
 def test_a_link_is_not_followed(loaded: Cli) -> None:
@@ -202,7 +200,7 @@ def test_a_writer_has_a_note(tmp_path: Path) -> None:
         assert said["last_background_error"] is None
         assert "\nidmatch_is_writer 1\n" in said["metrics"]
         assert stat.S_IMODE(note.stat().st_mode) == 0o600
-    assert not note.exists()
+    assert not list(note.parent.iterdir())
 
 
 def test_a_store_that_is_dropped_has_no_note(tmp_path: Path) -> None:
@@ -224,16 +222,6 @@ def test_pickles_record_too(tmp_path: Path) -> None:
         table = pickle.loads(pickle.dumps(store.table("crm")))
         table.match(pa.table({"id": ["a"]}))
     assert [one["kind"] for one in runs(tmp_path)] == ["load", "match"]
-
-
-@pytest.mark.parametrize("line", ["", "{", "[]", "{}", '{"time": "x"}', "\xff"])
-def test_a_cut_record_is_left_out(tmp_path: Path, line: str) -> None:
-    from idmatch._runs import read_runs
-
-    good = {"time": "2026-03-01T12:00:00.000Z", "kind": "load", "table": "t", "outcome": "done"}
-    lines = f"{line}\n{json.dumps(good)}\n{line}"
-    (tmp_path / "runs-20260301.jsonl").write_text(lines, encoding="latin-1")
-    assert read_runs(tmp_path, 0) == [good]
 
 
 def test_tables_show_what_fails_in_the_writer(loaded: Cli) -> None:

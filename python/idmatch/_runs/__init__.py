@@ -2,7 +2,7 @@
 writer. Both are read by `idmatch._watch` and `idmatch tables`. Must not know Prometheus.
 """
 
-from ._records import KEPT_DAYS, Record, Recorder, at, read_runs, recorded, runs_folder
+from ._records import KEPT_DAYS, Record, Recorder, at, parsed, recorded, runs_folder
 from ._writer import WriterNote, WriterTold, read_note
 
 __all__ = [
@@ -12,8 +12,8 @@ __all__ = [
     "WriterNote",
     "WriterTold",
     "at",
+    "parsed",
     "read_note",
-    "read_runs",
     "recorded",
     "runs_folder",
 ]

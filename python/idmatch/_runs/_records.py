@@ -13,7 +13,7 @@ import os
 import re
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Literal, TypeAlias, TypedDict
@@ -108,7 +108,8 @@ class Recorder:
                 os.close(file)
         except OSError as error:
             fields = {"kind": record["kind"], "error": error.strerror}
-            log(RUNS, logging.WARNING, "a run was not recorded", fields)
+            # Who may only read a store need not be told each time.
+            log(RUNS, logging.INFO, "a run was not recorded", fields)
 
 
 @contextmanager
@@ -128,25 +129,6 @@ def runs_folder(store: str, is_remote: bool) -> Path:
     nodes, keyspace = _core.address_parts(store)
     digest = hashlib.sha256("\n".join(sorted(nodes)).encode()).hexdigest()[:12]
     return of_user("runs") / f"{keyspace}-{digest}"
-
-
-def read_runs(folder: Path, since: float) -> list[Record]:
-    """The runs that ended since then (seconds since 1970), oldest file first.
-
-    A line that is cut or no record is left out: a process may have been killed while it wrote it.
-    """
-    first = f"runs-{time.strftime('%Y%m%d', time.gmtime(since))}.jsonl"
-    try:
-        names = sorted(name for name in os.listdir(folder) if _NAME.fullmatch(name))
-    except FileNotFoundError:
-        return []
-    found = []
-    for name in names:
-        if name >= first:
-            # It may have been removed meanwhile.
-            with suppress(FileNotFoundError), open(folder / name, "rb") as lines:
-                found += [record for line in lines if (record := parsed(line)) is not None]
-    return [record for record in found if at(record) >= since]
 
 
 def parsed(line: bytes) -> Record | None:

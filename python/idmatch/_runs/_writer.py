@@ -113,16 +113,19 @@ class WriterNote:
             "metrics": store.metrics(),
         }
         make(self._path.parent)
-        new = self._path.with_name(f"{_NAME}.{self._process}")
+        # Another store of this process may write the same note.
+        new = self._path.with_name(f"{_NAME}.{self._process}-{id(self)}")
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-        with os.fdopen(os.open(new, flags, PRIVATE), "w", encoding="utf-8") as file:
-            json.dump(note, file)
-        with self._placing:
-            if self._ended.is_set():
+        try:
+            with os.fdopen(os.open(new, flags, PRIVATE), "w", encoding="utf-8") as file:
+                json.dump(note, file)
+            with self._placing:
+                if not self._ended.is_set():
+                    self._is_written = True
+                    new.replace(self._path)
+        finally:
+            with suppress(FileNotFoundError):
                 new.unlink()
-            else:
-                self._is_written = True
-                new.replace(self._path)
 
 
 def read_note(folder: Path) -> Note | None:

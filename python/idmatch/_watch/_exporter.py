@@ -20,11 +20,12 @@ from idmatch._errors import Error, TableNotFound
 from idmatch._lazy import LazyModule
 from idmatch._logs import log
 from idmatch._results import TableStats
-from idmatch._runs import KEPT_DAYS, Record, at, read_note, read_runs, runs_folder
+from idmatch._runs import Record, at, read_note, runs_folder
 from idmatch._store import Store, is_address
 from idmatch._store import open as open_store
 
 from ._process import parsed
+from ._recent import RecentRuns
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -37,7 +38,6 @@ MOST_TABLES = 1_000
 OTHERS = "(others)"
 """No name of a table has brackets."""
 NEWEST = "newest_observation_seconds"
-_DAY_SECONDS = 86_400
 
 
 class _Figure(NamedTuple):
@@ -83,6 +83,7 @@ class StoreFigures:
         self._path = path
         self._is_remote = is_address(path)
         self._folder = runs_folder(path, self._is_remote)
+        self._runs = RecentRuns(self._folder)
         self._store: Store | None = None
         self._place: int | None = None
         self._lock = Lock()
@@ -148,16 +149,10 @@ class StoreFigures:
         yield _gauge("store_disk_bytes", about, disk.f_blocks * disk.f_frsize)
 
     def _of_runs(self) -> "Iterator[Metric]":
-        now = time.time()
-        runs = read_runs(self._folder, now - KEPT_DAYS * _DAY_SECONDS)
-        runs.sort(key=at)
-        today = [run for run in runs if at(run) >= now - _DAY_SECONDS]
-        labels = _labels(_last_rows(runs))
-        yield _counted("runs_last_day", "Runs of the last 24 h", today)
-        last: dict[tuple[str, str, str], Record] = {}
-        for run in runs:
-            is_done = "done" if run["outcome"] == "done" else "failed"
-            last[run["kind"], labels[run["table"]], is_done] = run
+        runs = self._runs
+        runs.read(time.time())
+        labels = _labels(runs.rows)
+        yield _counted("runs_last_day", "Runs of the last 24 h", runs.today)
         about = "When a run of the kind ended last, since 1970, by whether it was done"
         ended = prometheus.GaugeMetricFamily(
             "idmatch_run_last_end_seconds", about, labels=["kind", "table", "outcome"]
@@ -166,6 +161,10 @@ class StoreFigures:
         took = prometheus.GaugeMetricFamily(
             "idmatch_run_last_duration_seconds", about, labels=["kind", "table", "outcome"]
         )
+        last = {
+            (kind, labels[table], "done" if is_done else "failed"): run
+            for (kind, table, is_done), run in sorted(runs.last.items(), key=lambda of: at(of[1]))
+        }
         for key, run in last.items():
             ended.add_metric(key, at(run))
             took.add_metric(key, run["seconds"])
@@ -175,10 +174,17 @@ class StoreFigures:
         failed = prometheus.GaugeMetricFamily(
             "idmatch_run_last_failed", about, labels=["kind", "table"]
         )
-        latest = {(run["kind"], labels[run["table"]]): run["outcome"] != "done" for run in runs}
-        for run_of, has_failed in latest.items():
-            failed.add_metric(run_of, has_failed)
+        have_failed: defaultdict[tuple[str, str], bool] = defaultdict(bool)
+        for (kind, table), run in runs.latest.items():
+            have_failed[kind, labels[table]] |= run["outcome"] != "done"
+        for key_of, has_failed in have_failed.items():
+            failed.add_metric(key_of, has_failed)
         yield failed
+        yield from self._of_rows(last, labels)
+
+    def _of_rows(
+        self, last: "dict[tuple[str, str, str], Record]", labels: dict[str, str]
+    ) -> "Iterator[Metric]":
         matches = {
             table: run
             for (kind, table, outcome), run in last.items()
@@ -190,7 +196,7 @@ class StoreFigures:
         yield _by_table("match_matched_rows", "Rows of it that matched", matched)
         taken: defaultdict[str, float] = defaultdict(float)
         rejected: defaultdict[str, float] = defaultdict(float)
-        for run in today:
+        for run in self._runs.today:
             if run["kind"] in ("load", "upsert") and run["outcome"] == "done":
                 label, bad = labels[run["table"]], run.get("rejected", 0)
                 taken[label] += run.get("rows", 0) - bad
@@ -200,7 +206,11 @@ class StoreFigures:
         about = "Rows that loads and streams of the last 24 h rejected"
         yield _by_table("rejected_rows_last_day", about, rejected)
         if self._is_remote:
-            yield from _of_loads(runs, labels)
+            newest: dict[str, float] = {}
+            for table, seen in self._runs.newest.items():
+                newest[labels[table]] = max(seen, newest.get(labels[table], seen))
+            about = "The newest date, since 1970, that a run of this machine took: freshness"
+            yield _by_table(f"table_{NEWEST}", about, newest)
 
     def _of_writer(self) -> "Iterator[Metric]":
         note = None if self._is_remote else read_note(self._folder)
@@ -220,26 +230,6 @@ def _stats(store: Store) -> dict[str, TableStats]:
     return found
 
 
-def _of_loads(runs: list[Record], labels: dict[str, str]) -> "Iterator[Metric]":
-    """What the runs of this machine tell about tables on servers."""
-    newest: dict[str, float] = {}
-    for run in runs:
-        if "newest" in run:
-            label, seen = labels[run["table"]], datetime.fromisoformat(run["newest"]).timestamp()
-            newest[label] = max(seen, newest.get(label, seen))
-    about = "The newest date, since 1970, that a run of this machine took: freshness"
-    yield _by_table(f"table_{NEWEST}", about, newest)
-
-
-def _last_rows(runs: list[Record]) -> dict[str, float]:
-    """Tables by the most rows that a run of them had."""
-    rows: dict[str, float] = {}
-    for run in runs:
-        most = max(run.get("rows", 0), run.get("population", 0))
-        rows[run["table"]] = max(most, rows.get(run["table"], 0))
-    return rows
-
-
 def _labels(rows: Mapping[str, float]) -> dict[str, str]:
     """The label of each table: its name, or that of all the smaller ones."""
     largest = sorted(rows, key=lambda name: (-rows[name], name))
@@ -257,7 +247,7 @@ def _by_table(name: str, about: str, values: Mapping[str, float]) -> "Metric":
     return family
 
 
-def _counted(name: str, about: str, runs: list[Record]) -> "Metric":
+def _counted(name: str, about: str, runs: Iterable[Record]) -> "Metric":
     family = prometheus.GaugeMetricFamily(f"idmatch_{name}", about, labels=["kind", "outcome"])
     counts: defaultdict[tuple[str, str], int] = defaultdict(int)
     for kind in ("load", "upsert", "match", "erase", "count"):

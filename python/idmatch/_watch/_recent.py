@@ -1,0 +1,69 @@
+"""What the records of runs add up to. Each time only what was added to the files is read.
+
+Memory: the runs of the last 24 h, and a few figures for each table. Must not know Prometheus.
+"""
+
+import os
+import re
+from collections import deque
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+
+from idmatch._runs import KEPT_DAYS, Record, at, parsed
+
+_NAME = re.compile(r"runs-\d{8}\.jsonl")
+DAY_SECONDS = 86_400
+
+
+class RecentRuns:
+    """The runs that are recorded in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        # How far each file was read: to the end of a line.
+        self._read: dict[str, int] = {}
+        self.today: deque[Record] = deque()
+        """Those of the last 24 h."""
+        self.last: dict[tuple[str, str, bool], Record] = {}
+        """The last one by kind, table and whether it was done."""
+        self.latest: dict[tuple[str, str], Record] = {}
+        """The last one by kind and table."""
+        self.rows: dict[str, int] = {}
+        """The most rows of a run of each table."""
+        self.newest: dict[str, float] = {}
+        """The newest date of each table, in seconds since 1970."""
+
+    def read(self, now: float) -> None:
+        """Reads what was recorded since the last time. A line that is cut or no record is left out:
+        a process may have been killed while it wrote it.
+        """
+        for name in self._names():
+            # It may be removed meanwhile.
+            with suppress(FileNotFoundError), open(self._folder / name, "rb") as file:
+                file.seek(self._read.get(name, 0))
+                whole, end, _ = file.read().rpartition(b"\n")
+                self._read[name] = self._read.get(name, 0) + len(whole) + len(end)
+            for line in whole.splitlines():
+                record = parsed(line)
+                if record is not None and at(record) >= now - KEPT_DAYS * DAY_SECONDS:
+                    self._add(record)
+        while self.today and at(self.today[0]) < now - DAY_SECONDS:
+            self.today.popleft()
+
+    def _names(self) -> list[str]:
+        try:
+            return sorted(name for name in os.listdir(self._folder) if _NAME.fullmatch(name))
+        except OSError:
+            return []
+
+    def _add(self, record: Record) -> None:
+        kind, table = record["kind"], record["table"]
+        self.today.append(record)
+        self.last[kind, table, record["outcome"] == "done"] = record
+        self.latest[kind, table] = record
+        most = max(record.get("rows", 0), record.get("population", 0))
+        self.rows[table] = max(most, self.rows.get(table, 0))
+        if "newest" in record:
+            seen = datetime.fromisoformat(record["newest"]).timestamp()
+            self.newest[table] = max(seen, self.newest.get(table, seen))
