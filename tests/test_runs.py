@@ -95,6 +95,13 @@ def test_a_match_whose_output_fails_has_failed(loaded: Cli) -> None:
     assert runs(loaded.home)[-1]["outcome"] != "done"
 
 
+def test_tables_show_the_last_runs(loaded: Cli) -> None:
+    assert loaded("match", "store", "small", "people.parquet").code == 0
+    assert loaded("match", "store", "small", "people.parquet").code == 0
+    first, _, last = runs(loaded.home)
+    assert loaded("tables", "store", "--json").json()["runs"] == [first, last]
+
+
 def test_python_records_where_it_is_told_to(tmp_path: Path) -> None:
     with idmatch.open(tmp_path / "store") as store:
         store.create_table("crm").load(SMALL)

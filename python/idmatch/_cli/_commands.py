@@ -25,7 +25,7 @@ from ._matches import export, grouped, match
 from ._output import print_columns, print_json, warn
 from ._parser import Command
 from ._stores import open_existing
-from ._watch import cql_exporter, dashboard, exporter, writer_of
+from ._watch import cql_exporter, dashboard, exporter, last_runs, writer_of
 from ._writes import erase, load, upsert
 
 if TYPE_CHECKING:
@@ -65,11 +65,18 @@ def tables(options: Namespace) -> int:
         found = [store.table(name) for name in store.tables()]
         listed = [(table, table.stats(count=options.count)) for table in found]
         checkpoints = store.checkpoints()
-        writer = writer_of(store)
+        writer, runs = writer_of(store), last_runs(store)
     if options.json:
         of_tables = [_table_as_json(table, stats) for table, stats in listed]
         of_checkpoints = [as_json(one) for one in checkpoints]
-        print_json({"tables": of_tables, "checkpoints": of_checkpoints, "writer": writer})
+        print_json(
+            {
+                "tables": of_tables,
+                "checkpoints": of_checkpoints,
+                "writer": writer,
+                "runs": runs,
+            }
+        )
     else:
         print_columns(
             _TABLE_COLUMNS,

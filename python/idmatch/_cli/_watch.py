@@ -3,6 +3,7 @@
 import signal
 import sys
 import threading
+import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,10 +13,11 @@ from typing import TYPE_CHECKING
 from idmatch import _outputs, _store
 from idmatch._errors import InvalidArgument
 from idmatch._lazy import LazyModule
-from idmatch._runs import WriterTold, read_note, runs_folder
+from idmatch._runs import Record, WriterTold, read_note, runs_folder
 from idmatch._store import Store
 from idmatch._times import to_milliseconds
 from idmatch._watch._process import ProcessFigures
+from idmatch._watch._recent import RecentRuns
 from idmatch._watch._server import Listen, serving
 
 from ._output import print_json, warn
@@ -98,6 +100,13 @@ def writer_of(store: Store) -> WriterTold | None:
         "host": note["host"],
         "last_background_error": note["last_background_error"],
     }
+
+
+def last_runs(store: Store) -> list[Record]:
+    """The last recorded run of each kind and table."""
+    recent = RecentRuns(runs_folder(store.path, _store.is_address(store.path)))
+    recent.read(time.time())
+    return list(recent.latest.values())
 
 
 @contextmanager
