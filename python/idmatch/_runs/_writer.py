@@ -61,7 +61,9 @@ class WriterNote:
     """Writes the note of a store while this process is its writer."""
 
     def __init__(self, store: _Store, folder: Path) -> None:
-        self._store = weakref.ref(store, self._end)
+        # Without a callback: it could run in a thread that has one of the locks below, or when
+        # Python ends and the thread that had one is gone.
+        self._store = weakref.ref(store)
         self._path = folder / _NAME
         self._ended = threading.Event()
         self._placing = threading.Lock()
@@ -71,22 +73,23 @@ class WriterNote:
 
     def close(self) -> None:
         """Removes the note."""
-        self._ended.set()
-        if os.getpid() != self._process:
-            return
+        # In a fork, a thread of the parent may have had a lock.
+        if os.getpid() == self._process:
+            self._ended.set()
+            self._remove()
+
+    def _remove(self) -> None:
         with self._placing:
             # It says nothing that is needed.
             if self._is_written:
                 with suppress(OSError):
                     self._path.unlink()
 
-    def _end(self, _: object) -> None:
-        self.close()
-
     def _run(self) -> None:
         while not self._ended.wait(_PERIOD_SECONDS):
             store = self._store()
             if store is None:
+                self._remove()
                 return
             # A store that is closed now, and a disk that is full: the next note may be written.
             with suppress(Error, OSError):
