@@ -1,9 +1,13 @@
 """What Prometheus would read: samples of an OpenMetrics text, by name and labels."""
 
 import http.client
+import signal
+import subprocess
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from urllib.parse import urlsplit
 
+from conftest import Cli
 from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
@@ -55,3 +59,22 @@ def scrape(url: str) -> Samples:
     text = answer.read().decode()
     connection.close()
     return Samples(text)
+
+
+@contextmanager
+def exporting(cli: Cli, *command: str) -> Iterator[str]:
+    """The address at which an exporter answers; it ends well, and says nothing else."""
+    running = subprocess.Popen(
+        cli.command(*command, "--listen", "127.0.0.1:0"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=cli.home,
+    )
+    assert running.stdout
+    try:
+        yield running.stdout.readline().removeprefix("listens on ").strip()
+    finally:
+        running.send_signal(signal.SIGTERM)
+        _, err = running.communicate(timeout=60)
+        assert (running.returncode, err) == (0, "")

@@ -1,11 +1,7 @@
 """`idmatch exporter`: what it tells Prometheus about a store beside its writer."""
 
 import json
-import signal
-import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -20,7 +16,7 @@ from idmatch._watch._recent import RecentRuns
 from idmatch._watch._server import Listen, serving
 from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.exposition import generate_latest
-from scraped import Samples, scrape
+from scraped import Samples, exporting, scrape
 
 
 def figures(store: Path | str) -> Samples:
@@ -30,27 +26,11 @@ def figures(store: Path | str) -> Samples:
     return Samples(generate_latest(registry).decode())  # type: ignore[no-untyped-call]
 
 
-@contextmanager
-def exporter(cli: Cli, *arguments: str) -> Iterator[str]:
-    """The address at which an exporter answers."""
-    running = subprocess.Popen(
-        cli.command("exporter", "store", "--listen", "127.0.0.1:0", *arguments),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=cli.home,
-    )
-    assert running.stdout
-    try:
-        yield running.stdout.readline().removeprefix("listens on ").strip()
-    finally:
-        running.send_signal(signal.SIGTERM)
-        _, err = running.communicate(timeout=60)
-        assert (running.returncode, err) == (0, "")
-
-
 def test_an_exporter_answers_beside_a_writer(loaded: Cli) -> None:
-    with exporter(loaded) as url, idmatch.open(loaded.home / "store") as store:
+    with (
+        exporting(loaded, "exporter", "store") as url,
+        idmatch.open(loaded.home / "store") as store,
+    ):
         table = store.table("small")
         assert scrape(url).of("idmatch_table_journal_rows", table="small") == 0
         table.upsert_one("new", "x", NOON + DAY)
@@ -201,7 +181,7 @@ def test_no_figure_has_an_identifier_or_a_path(cli: Cli) -> None:
 
 
 def test_a_place_that_is_taken_is_an_error(loaded: Cli) -> None:
-    with exporter(loaded) as url:
+    with exporting(loaded, "exporter", "store") as url:
         place = url.removeprefix("http://").removesuffix("/metrics")
         refused = loaded("exporter", "store", "--listen", place)
     assert refused.code == 1

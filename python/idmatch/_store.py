@@ -273,7 +273,7 @@ class Store:
         and what snapshots keep; on servers requests by node, retries, connections. The reference
         of metrics says what each means. No figure is of a table or an identifier.
 
-        Cost: a millisecond or so, and about 10 microseconds for each table of a directory.
+        Cost: a look at each table of a directory; no rows are read.
         """
         return self._core.metrics()
 

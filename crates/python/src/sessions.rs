@@ -84,7 +84,8 @@ impl Session {
         Ok(self.open(py)?.address().to_string())
     }
 
-    /// Stages all sources as one part; returns (rows read, rows rejected, newest date, receipt). `malformed` gives the number
+    /// Stages all sources as one part; returns (rows read, rows rejected, newest date, receipt).
+    /// `malformed` gives the number
     /// of rows that were rejected before.
     #[allow(clippy::too_many_arguments, reason = "Python names them")]
     #[pyo3(signature = (sources, strict, on_rejects, dates, malformed, number))]
@@ -146,8 +147,8 @@ impl Session {
 
     /// Ends it without a commit.
     fn abort(&self, py: Python<'_>) -> PyResult<()> {
-        self.ended();
         let session = self.session.get(py)?.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.ended();
         match session {
             Some(session) => uninterrupted(py, || session.abort())?.or_raise(py),
             None => Ok(()),

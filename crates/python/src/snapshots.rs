@@ -65,6 +65,7 @@ impl Snapshot {
 
     /// Releases the files that only it needs.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
+        // In a fork, a thread of the parent may have a lock.
         let Some(slot) = self.slot.here() else { return Ok(()) };
         drop(self.opened.lock().unwrap_or_else(PoisonError::into_inner).take());
         let snapshot = slot.write().unwrap_or_else(PoisonError::into_inner).take();

@@ -105,8 +105,7 @@ struct OfError {
     error: &'static str,
 }
 
-/// The rate, errors and duration of calls, by kind. Cost of a call: two readings of the clock and a lock that is
-/// held for nanoseconds.
+/// The rate, errors and duration of calls, by kind. Cost of a call: two readings of the clock and a short lock.
 pub struct Calls {
     durations: Family<OfCall, Histogram, fn() -> Histogram>,
     errors: Family<OfError, Counter>,

@@ -28,7 +28,8 @@ from idmatch._times import to_millis
 
 RUNS = logging.getLogger("idmatch.runs")
 KEPT_DAYS = 90
-_NAME = re.compile(r"runs-\d{8}\.jsonl")
+RECORDS_NAME = re.compile(r"runs-\d{8}\.jsonl")
+"""Of a file of records; they sort by their days."""
 
 Kind: TypeAlias = Literal["load", "upsert", "match", "erase", "count"]
 """What was run."""
@@ -99,7 +100,7 @@ class Recorder:
         try:
             make(self.folder)
             if not (self.folder / name).exists():
-                remove_old(self.folder, _NAME, KEPT_DAYS)
+                remove_old(self.folder, RECORDS_NAME, KEPT_DAYS)
             file = os.open(self.folder / name, flags, PRIVATE)
             try:
                 # One call: lines of several processes do not mix.

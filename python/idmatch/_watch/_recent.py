@@ -4,15 +4,13 @@ Memory: the runs of the last 24 h, and a few figures for each table. Must not kn
 """
 
 import os
-import re
 from collections import deque
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
-from idmatch._runs import KEPT_DAYS, Record, at, parsed
+from idmatch._runs import KEPT_DAYS, RECORDS_NAME, Record, at, parsed
 
-_NAME = re.compile(r"runs-\d{8}\.jsonl")
 DAY_SECONDS = 86_400
 
 
@@ -53,7 +51,7 @@ class RecentRuns:
 
     def _names(self) -> list[str]:
         try:
-            return sorted(name for name in os.listdir(self._folder) if _NAME.fullmatch(name))
+            return sorted(name for name in os.listdir(self._folder) if RECORDS_NAME.fullmatch(name))
         except OSError:
             return []
 

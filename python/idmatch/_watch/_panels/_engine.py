@@ -24,8 +24,7 @@ ENGINE = Dashboard(
         Panel(
             "Time of journal syncs",
             "s",
-            "How long the disk takes to make a commit durable: a millisecond on NVMe. It bounds "
-            "upserts of single rows.",
+            "How long the disk takes to make a commit durable. It bounds upserts of single rows.",
             {
                 "{{instance}} p99": quantile(
                     0.99, "idmatch_journal_sync_duration_seconds", "instance"
