@@ -1,6 +1,7 @@
 """What the tests share: a store, rows, and the command line."""
 
 import json
+import logging
 import os
 import pty
 import signal
@@ -65,6 +66,13 @@ def pairs(answers: pa.Table) -> list[tuple[object, object]]:
     """The rows of an answer: identifier and date."""
     side, seen_at = answers.columns
     return list(zip(side.to_pylist(), seen_at.to_pylist(), strict=True))
+
+
+@pytest.fixture(autouse=True)
+def _end_log() -> Iterator[None]:
+    """Ends the log that a command in this process began: it prints to a stderr of the test."""
+    yield
+    logging.getLogger("idmatch").handlers[:] = [logging.NullHandler()]
 
 
 @pytest.fixture

@@ -7,14 +7,16 @@ use super::format::{Load, Question, Step};
 use super::input::{Batches, Cut};
 use super::load::{Loading, compare_failure, erase, load, rejects};
 use super::value::Scope;
-use idmatch_model::{Keep, TableName, TableOptions};
+use idmatch_model::{Keep, Period, TableName, TableOptions};
 use idmatch_store::{
-    Call, Ingest, NewWrite, OpenTables, Result, Store, Table, WriteKind, WriteSession,
+    Call, ErrorKind, Ingest, NewWrite, OpenTables, Result, Store, Table, WriteKind, WriteSession,
 };
 use std::sync::Arc;
 
 /// Rows to expect in a table of a case.
 const SMALL_ROWS: u64 = 64_000;
+/// How often a change of unknown outcome is repeated.
+const MOST_REPEATS: usize = 5;
 
 /// Where the steps of a case run.
 pub(super) struct Stage<'s> {
@@ -62,7 +64,7 @@ impl Stage<'_> {
                 (self.store.drop_table(&self.name(table)?, &call), error)
             }
             Step::Alter { table, retention, error } => {
-                (self.table(table)?.set_retention(retention.clone()), error)
+                (set_retention(&self.table(table)?, retention.as_ref()), error)
             }
             Step::Ask { table, questions } => return self.ask(table, questions),
             Step::Chain(question) => {
@@ -124,6 +126,20 @@ impl Stage<'_> {
         session.commit(&[part], &call)?;
         Ok((differences, questions))
     }
+}
+
+/// Sets a retention. Repeats it where servers are so slow that its outcome is unknown, as its error says.
+fn set_retention(table: &Table, retention: Option<&Period>) -> Result<()> {
+    let mut outcome = table.set_retention(retention.cloned());
+    for _ in 0..MOST_REPEATS {
+        match outcome {
+            Err(e) if e.kind() == ErrorKind::UnknownOutcome => {
+                outcome = table.set_retention(retention.cloned());
+            }
+            done => return done,
+        }
+    }
+    outcome
 }
 
 /// Compares an outcome with the error that a step expects, if it does.
