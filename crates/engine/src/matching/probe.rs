@@ -151,21 +151,18 @@ impl<'a> Prober<'a> {
         self.blocks.extend(last_block.and_then(|(number, block)| Some((number, block?))));
         for (entry, Entry { hash, .. }) in (0..).zip(chunk) {
             let number = segment.header.block_of(*hash);
-            let block = match *last_block {
-                Some((open, block)) if open == number => block,
-                _ => {
-                    let block = segment.block(number)?;
-                    *last_block = Some((number, block));
-                    self.blocks.extend(block.map(|block| (number, block)));
-                    block
-                }
-            };
-            let Some(block) = block else { continue };
+            if last_block.as_ref().is_none_or(|(open, _)| *open != number) {
+                let block = segment.block(number)?;
+                *last_block = Some((number, block));
+                self.blocks.extend(block.map(|block| (number, block)));
+            }
+            // Not copied: reads of a copy wait for its writes.
+            let Some((_, Some(block))) = &*last_block else { continue };
             let mut found = block.find(segment.header.fingerprint_of(*hash));
             if found.len() > 1
                 && let Some(key) = chunk.get(entry as usize).and_then(|e| self.population.key(e))
             {
-                found = segment.narrowed(&block, found, *hash, key);
+                found = segment.narrowed(block, found, *hash, key);
             }
             for key in found {
                 if let Some(page) = block.key_page(keys) {
