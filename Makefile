@@ -91,8 +91,8 @@ $(BIN)/versitygw: $(VENV)/tools
 	GOBIN=$(abspath $(BIN)) GOFLAGS=-modcacherw go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
 
 # Rules, alerts and panels against a real Prometheus, which is unpacked where there is none.
-test-monitoring: $(VENV)/built-for-tests $(BIN)/prometheus java
-	IDMATCH_TEST_PROMETHEUS=$(abspath $(BIN)) $(WITH_LAB) --network 127.73.76 -- $(BIN)/pytest --quiet tests/monitoring
+test-monitoring: $(VENV)/built-for-tests $(BIN)/prometheus java chromium
+	IDMATCH_TEST_PROMETHEUS=$(abspath $(BIN)) $(BIN)/python scripts/with_lab.py --nodes 3 --network 127.73.76 -- $(BIN)/pytest --quiet tests/monitoring
 
 $(BIN)/prometheus: $(VENV)/tools
 	scripts/prometheus.sh $(BIN)
@@ -134,7 +134,10 @@ hooks:
 	ln -sf ../../scripts/commit_subject.py "$$(git rev-parse --git-path hooks)/commit-msg"
 
 java:
-	@scripts/java.sh
+	@scripts/debian.sh "run a real Cassandra" java:openjdk-17-jre-headless mvn:maven
+
+chromium:
+	@scripts/debian.sh "look at pages in a real browser" chromium:chromium chromium:fonts-dejavu-core
 
 $(VENV)/tools: requirements-dev.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "idmatch needs Python 3.11 or newer: make PYTHON=...")'

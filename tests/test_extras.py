@@ -12,7 +12,8 @@ from conftest import Cli
 # Makes imports of packages of extras fail, as they do where these are not installed.
 BLOCKED = """
 import json, sys
-for name in ("numpy", "psutil", "obstore", "hdfs_native", "fsspec", "impala"):
+for name in ("numpy", "psutil", "obstore", "hdfs_native", "fsspec", "impala",
+    "prometheus_client"):
     sys.modules[name] = None
 from idmatch._cli import main
 sys.exit(main(json.loads(sys.argv[1])))
@@ -71,6 +72,20 @@ def test_errors_name_the_extra(
     assert (ran.returncode, ran.stdout) == (1, "")
     assert package in ran.stderr
     assert f"pip install 'idmatch[{extra}]'" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["exporter", "store", "--listen", "127.0.0.1:0"],
+        ["upsert", "store", "small", "-", "--metrics", "127.0.0.1:0"],
+    ],
+)
+def test_figures_name_their_extra(loaded: Cli, command: list[str]) -> None:
+    ran = without_extras(loaded.home, *command)
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert "prometheus_client" in ran.stderr
+    assert "pip install 'idmatch[metrics]'" in ran.stderr
 
 
 def test_a_missing_extra_is_an_import_error() -> None:

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import time
+import urllib.error
 import urllib.parse
 import urllib.request
 from pathlib import Path
@@ -45,6 +46,7 @@ class Prometheus:
             stdout=self.log,
         )
         self.url = f"http://{self._address()}"
+        self._wait_until_ready()
 
     def _address(self) -> str:
         while self.running.poll() is None:
@@ -53,6 +55,17 @@ class Prometheus:
                 return told[1]
             time.sleep(0.1)
         raise AssertionError(Path(self.log.name).read_text())
+
+    def _wait_until_ready(self) -> None:
+        """Returns once it answers: it listens before that."""
+        until = time.monotonic() + _PATIENCE_SECONDS
+        while True:
+            try:
+                urllib.request.urlopen(f"{self.url}/-/ready", timeout=60).close()
+                return
+            except urllib.error.HTTPError:
+                assert time.monotonic() < until, Path(self.log.name).read_text()
+                time.sleep(0.1)
 
     def ask(self, query: str) -> list[Any]:
         """The result of a query now."""

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -18,6 +19,8 @@ from pathlib import Path
 import idmatch
 import pyarrow as pa
 import pytest
+from browser import DARK, chromium
+from causes import flush_soon, until
 from conftest import NOON, Cli, observations
 from idmatch._runs import Recorder
 from idmatch._watch._cluster import ClusterFigures
@@ -27,9 +30,13 @@ from idmatch._watch._process import ProcessFigures
 from idmatch._watch._server import Listen, serving
 from prometheus_client.registry import Collector
 from prometheus_server import MONITORING, TOOLS, Prometheus
+from test_html import data_of
 
 _HERE = Path(__file__).parent
 _ANY = Listen("127.0.0.1", 0)
+_PICTURES = os.environ.get("IDMATCH_TEST_PICTURES")
+# The page shows so much of the past.
+_SHOWN_SECONDS = 600
 # What a query is asked for in place of Grafana's.
 _RATE = "30s"
 
@@ -86,7 +93,8 @@ def work(table: idmatch.Table, number: int) -> None:
 def prometheus(node: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     """One that scrapes, for a while, a store and a cluster under load."""
     home = tmp_path_factory.mktemp("prometheus")
-    address = f"cql://{node}/monitored?replication=1"
+    # As many copies as there are nodes.
+    address = f"cql://{node}/monitored?replication={len(node.split(','))}"
     os.environ["XDG_STATE_HOME"] = str(home / "state")
     with ExitStack() as open_ones:
         store = open_ones.enter_context(idmatch.open(home / "store", record=True))
@@ -94,6 +102,8 @@ def prometheus(node: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         table.load(observations(*((f"id{n}", f"p{n}", NOON) for n in range(1000))))
         servers = open_ones.enter_context(idmatch.open(address))
         remote = servers.create_table("crm", expected_rows=10_000)
+        # Caches are asked for what is in SSTables.
+        flush_soon(address)
         with Recorder(str(home / "store"), False).run("load", "crm") as run:
             run.rows, run.rejected = 100, 1
         scylla = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Scylla)
@@ -158,6 +168,49 @@ def test_no_alert_fires_while_all_is_well(prometheus: Prometheus) -> None:
     """But for the table whose newest date is months ago."""
     firing = {one["metric"]["alertname"] for one in prometheus.ask('ALERTS{alertstate="firing"}')}
     assert firing <= {"IdmatchPartnerStale"}
+
+
+def empty(page: Path) -> list[str]:
+    """The panels of a page without values."""
+    panels = [panel for board in data_of(page)["boards"] for panel in board["panels"]]
+    return [panel["title"] for panel in panels if not panel["series"]]
+
+
+def test_each_panel_is_drawn(cli: Cli, prometheus: Prometheus, tmp_path: Path) -> None:
+    """In Chromium, in light and dark. With IDMATCH_TEST_PICTURES, a folder, it leaves there the
+    pictures of the docs.
+    """
+    if _PICTURES:
+        time.sleep(_SHOWN_SECONDS)
+    page = cli.home / "page.html"
+    draw = ("dashboard", prometheus.url, "-o", page, "--since", f"{_SHOWN_SECONDS}s", "--overwrite")
+    assert cli(*draw).code == 0
+    # Some figures are of the last seconds.
+    until(lambda: not empty(page), lambda: cli(*draw), lambda: empty(page))
+    for board in DASHBOARDS:
+        address = f"{page.as_uri()}#{board.name}"
+        for mode in ([], [DARK]):
+            shown = chromium(tmp_path, address, "--dump-dom", *mode)
+            main = shown[shown.index("<main") : shown.index("</main>")]
+            titles = re.findall("<h2>(.*?)</h2>", main)
+            assert titles == [panel.title for panel in board.panels]
+            # A canvas, and a table with the same series for those who do not see it.
+            assert main.count("<canvas") == len(titles)
+            assert 'class="empty"' not in main
+            tables = re.findall("<tbody>(.*?)</tbody>", main)
+            assert len(tables) == len(titles)
+            row = "<tr><th[^>]*>[^<]+</th>(<td>[^<]+</td>){4}</tr>"
+            assert all(re.fullmatch(f"({row})+", table) for table in tables)
+        if _PICTURES:
+            picture = Path(_PICTURES).absolute() / f"{board.name}.png"
+            chromium(tmp_path, address, f"--screenshot={picture}")
+
+
+def test_a_complaint_of_a_script_is_seen(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.html"
+    bad.write_text("<script>throw new Error('no')</script>")
+    with pytest.raises(AssertionError, match="CONSOLE"):
+        chromium(tmp_path, bad.as_uri(), "--dump-dom")
 
 
 def test_dashboards_are_what_the_panels_say(cli: Cli) -> None:

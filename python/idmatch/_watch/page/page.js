@@ -41,7 +41,8 @@ const SHOWN = {
 function show(panel, parent) {
   const section = text("section", null, parent);
   text("h2", panel.title, section);
-  text("p", panel.about, section);
+  const about = text("p", null, section);
+  panel.about.split("`").forEach((part, at) => text(at % 2 ? "code" : "span", part, about));
   if (!panel.series.length) {
     text("div", "no data", section, { class: "empty" });
     return;
