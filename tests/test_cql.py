@@ -173,6 +173,15 @@ def test_what_is_wrong_is_said(node: str, store: idmatch.Store, tmp_path: Path) 
     assert "nodetool" in str(unsupported.value.instead)
 
 
+def test_checkpoints_are_of_directories(address: str) -> None:
+    with idmatch.open(address) as store:
+        with pytest.raises(idmatch.Unsupported, match="no checkpoints; read the store itself"):
+            store.checkpoint()
+        assert store.checkpoints() == []
+        with pytest.raises(idmatch.InvalidArgument, match="is no checkpoint of this store"):
+            store.remove_checkpoint("elsewhere")
+
+
 def test_every_command_takes_an_address(cli: Cli, address: str) -> None:
     (cli.home / "rows.csv").write_text(
         "id,partner_id,seen_at\na,x,2026-03-01\nb,y,2026-03-02\n,z,2026-03-02\n"

@@ -16,7 +16,7 @@ from idmatch._watch._panels import DASHBOARDS
 
 
 class _Told(http.server.BaseHTTPRequestHandler):
-    """A Prometheus that gives the same two series to each question."""
+    """A Prometheus that gives the same three series to each question."""
 
     asked: list[dict[str, list[str]]] = []  # noqa: RUF012 - of the class, as the server makes handlers
 
@@ -28,6 +28,7 @@ class _Told(http.server.BaseHTTPRequestHandler):
         result = [
             {"metric": labels, "values": [[at, str(n)] for n, at in enumerate(times)]},
             {"metric": {**labels, "table": "none"}, "values": [[times[0], "NaN"]]},
+            {"metric": {**labels, "table": "quiet"}, "values": [[at, "0"] for at in times]},
         ]
         body = json.dumps({"status": "success", "data": {"result": result}}).encode()
         self.send_response(200)
@@ -67,7 +68,7 @@ def test_a_page_has_all_values(cli: Cli, url: str) -> None:
     for board, shown in zip(DASHBOARDS, data["boards"], strict=True):
         assert [panel["title"] for panel in shown["panels"]] == [p.title for p in board.panels]
         for panel, of_page in zip(board.panels, shown["panels"], strict=True):
-            # NaN is no value.
+            # NaN is no value, and 0 hides others.
             assert len(of_page["series"]) == len(panel.queries)
             assert of_page["series"][0]["values"] == list(range(len(times)))
     asked = [one["query"][0] for one in _Told.asked]

@@ -36,7 +36,7 @@ _HERE = Path(__file__).parent
 _ANY = Listen("127.0.0.1", 0)
 _PICTURES = os.environ.get("IDMATCH_TEST_PICTURES")
 # The page shows so much of the past.
-_SHOWN_SECONDS = 600
+_SHOWN_SECONDS = 300
 # What a query is asked for in place of Grafana's.
 _RATE = "30s"
 

@@ -96,6 +96,8 @@ def _shown(prometheus: Prometheus, panel: Panel, times: range) -> Shown:
         for labels, values in prometheus.ask(query.replace("$__rate_interval", rate), times)
     ]
     series = [one for one in series if any(value is not None for value in one["values"])]
+    # What is 0 all the time hides the others.
+    series = [one for one in series if any(one["values"])] or series
     series.sort(key=lambda one: -max(value for value in one["values"] if value is not None))
     return Shown(
         title=panel.title,
