@@ -31,7 +31,7 @@ export IDMATCH_SEED ?= $(shell printf '%d' 0x$(COMMIT))
 # Conformance cases run on servers as written and in one other way, chosen by the commit.
 export IDMATCH_TEST_WAYS ?= $(word $(shell expr $(IDMATCH_SEED) % 4 + 1),reversed repeated upserted mixed)
 
-.PHONY: demo test test-long check build clean hooks java \
+.PHONY: demo test test-long check build clean hooks java chromium \
 	test-rust test-python test-cql test-engines test-spark test-hdfs test-hive test-s3 test-monitoring \
 	check-structure check-rust check-python check-docs
 

@@ -84,9 +84,8 @@ impl Session {
         Ok(self.open(py)?.address().to_string())
     }
 
-    /// Stages all sources as one part; returns (rows read, rows rejected, newest date, receipt).
-    /// `malformed` gives the number
-    /// of rows that were rejected before.
+    /// Stages all sources as one part; returns (rows read, rows rejected, newest date, receipt). `malformed`
+    /// gives the number of rows that were rejected before.
     #[allow(clippy::too_many_arguments, reason = "Python names them")]
     #[pyo3(signature = (sources, strict, on_rejects, dates, malformed, number))]
     fn add(
