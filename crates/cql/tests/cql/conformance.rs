@@ -13,6 +13,9 @@ use std::sync::{Arc, Mutex};
 /// The cases that servers cannot play: they refuse a replace, before any question is asked. `sessions` shows how.
 const UNSUPPORTED: &str = "replace.json";
 
+/// How often a change of unknown outcome is repeated: servers may be slower than the timeout of a case.
+const REPEATS: usize = 5;
+
 /// One test for each other case file, and one that finds case files without a test.
 macro_rules! case_files {
     ($($(#[$attribute:meta])* $test:ident: $file:literal,)*) => {
@@ -111,7 +114,7 @@ fn conforms_with(file: &str, options: &str) {
     let open = |number| -> Result<Arc<dyn Store>> {
         Ok(Arc::new(open_with(&keyspaces.name(number), options)))
     };
-    match conformance::run_file(&cases().join(file), ways(), &open) {
+    match conformance::run_file(&cases().join(file), ways(), REPEATS, &open) {
         Ok(tally) => println!("{file}: {tally}; {}", ways()),
         Err(failures) => panic!("{failures}"),
     }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// Every mismatch, each with file, case, question, what was expected and what was got.
 /// A file that cannot be read is one, and so is a run in which no question was asked.
 pub fn run(directory: &Path, open: OpenStore<'_>) -> Result<Tally, Failures> {
-    let mut runner = Runner::new(open, Ways::ALL);
+    let mut runner = Runner::new(open, Ways::ALL, 0);
     match case_files(directory) {
         Ok(paths) => {
             for path in paths {
@@ -26,12 +26,18 @@ pub fn run(directory: &Path, open: OpenStore<'_>) -> Result<Tally, Failures> {
     judged(runner)
 }
 
-/// Runs one case file in some ways.
+/// Runs one case file in some ways. A change of unknown outcome is repeated up to `repeats` times:
+/// 0 for every store but slow servers, which may need more time than a case can wait.
 ///
 /// # Errors
 /// As for [`run`].
-pub fn run_file(path: &Path, ways: Ways, open: OpenStore<'_>) -> Result<Tally, Failures> {
-    let mut runner = Runner::new(open, ways);
+pub fn run_file(
+    path: &Path,
+    ways: Ways,
+    repeats: usize,
+    open: OpenStore<'_>,
+) -> Result<Tally, Failures> {
+    let mut runner = Runner::new(open, ways, repeats);
     runner.run_file(&file_name(path), read_cases(path));
     judged(runner)
 }
@@ -41,7 +47,7 @@ pub fn run_file(path: &Path, ways: Ways, open: OpenStore<'_>) -> Result<Tally, F
 /// # Errors
 /// As for [`run`].
 pub fn run_table_rules(open: OpenStore<'_>) -> Result<(), Failures> {
-    let mut runner = Runner::new(open, Ways::ALL);
+    let mut runner = Runner::new(open, Ways::ALL, 0);
     runner.run_table_rules();
     let (tally, mismatches) = runner.finish();
     if mismatches.is_empty() { Ok(()) } else { Err(Failures { tally, mismatches }) }

@@ -29,6 +29,8 @@ pub type OpenStore<'a> = &'a dyn Fn(usize) -> Result<Arc<dyn Store>>;
 pub(super) struct Runner<'a> {
     open: OpenStore<'a>,
     ways: Ways,
+    /// How often a change of unknown outcome is repeated.
+    repeats: usize,
     tally: Tally,
     /// The file and the case that runs.
     place: (String, String),
@@ -37,9 +39,17 @@ pub(super) struct Runner<'a> {
 }
 
 impl<'a> Runner<'a> {
-    pub(super) fn new(open: OpenStore<'a>, ways: Ways) -> Runner<'a> {
+    pub(super) fn new(open: OpenStore<'a>, ways: Ways, repeats: usize) -> Runner<'a> {
         let place = (String::new(), String::new());
-        Runner { open, ways, tally: Tally::default(), place, tables: 0, mismatches: Vec::new() }
+        Runner {
+            open,
+            ways,
+            repeats,
+            tally: Tally::default(),
+            place,
+            tables: 0,
+            mismatches: Vec::new(),
+        }
     }
 
     /// How much has run, and everything that went wrong.
@@ -146,7 +156,9 @@ impl<'a> Runner<'a> {
                 drop(store);
                 store = self.open()?;
             }
-            let done = Stage { store: &store, prefix: &prefix, keep, scope, cut }.run(step);
+            let repeats = self.repeats;
+            let done =
+                Stage { store: &store, prefix: &prefix, keep, scope, cut, repeats }.run(step);
             if done.as_ref().is_err_and(|e| e.kind() == ErrorKind::Unsupported) {
                 self.tally.unsupported += 1;
                 return Ok(());

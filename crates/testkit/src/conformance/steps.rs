@@ -15,8 +15,6 @@ use std::sync::Arc;
 
 /// Rows to expect in a table of a case.
 const SMALL_ROWS: u64 = 64_000;
-/// How often a change of unknown outcome is repeated.
-const MOST_REPEATS: usize = 5;
 
 /// Where the steps of a case run.
 pub(super) struct Stage<'s> {
@@ -27,6 +25,8 @@ pub(super) struct Stage<'s> {
     pub(super) keep: Keep,
     pub(super) scope: Scope,
     pub(super) cut: Cut,
+    /// How often a change of unknown outcome is repeated.
+    pub(super) repeats: usize,
 }
 
 impl Stage<'_> {
@@ -64,7 +64,7 @@ impl Stage<'_> {
                 (self.store.drop_table(&self.name(table)?, &call), error)
             }
             Step::Alter { table, retention, error } => {
-                (set_retention(&self.table(table)?, retention.as_ref()), error)
+                (self.set_retention(table, retention.as_ref()), error)
             }
             Step::Ask { table, questions } => return self.ask(table, questions),
             Step::Chain(question) => {
@@ -88,6 +88,21 @@ impl Stage<'_> {
 
     fn table(&self, table: &str) -> Result<Table> {
         self.store.table(&self.name(table)?)
+    }
+
+    /// Sets a retention, and repeats it while its outcome is unknown, as its error says.
+    fn set_retention(&self, table: &str, retention: Option<&Period>) -> Result<()> {
+        let table = self.table(table)?;
+        let mut outcome = table.set_retention(retention.cloned());
+        for _ in 0..self.repeats {
+            match outcome {
+                Err(e) if e.kind() == ErrorKind::UnknownOutcome => {
+                    outcome = table.set_retention(retention.cloned());
+                }
+                done => return done,
+            }
+        }
+        outcome
     }
 
     fn load(&self, table: &str, rows: &Load, is_upsert: bool) -> Result<(Vec<Difference>, usize)> {
@@ -126,20 +141,6 @@ impl Stage<'_> {
         session.commit(&[part], &call)?;
         Ok((differences, questions))
     }
-}
-
-/// Sets a retention. Repeats it where servers are so slow that its outcome is unknown, as its error says.
-fn set_retention(table: &Table, retention: Option<&Period>) -> Result<()> {
-    let mut outcome = table.set_retention(retention.cloned());
-    for _ in 0..MOST_REPEATS {
-        match outcome {
-            Err(e) if e.kind() == ErrorKind::UnknownOutcome => {
-                outcome = table.set_retention(retention.cloned());
-            }
-            done => return done,
-        }
-    }
-    outcome
 }
 
 /// Compares an outcome with the error that a step expects, if it does.
