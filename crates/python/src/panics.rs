@@ -3,16 +3,24 @@
 use idmatch_store::{Error, ErrorKind, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook};
 use std::sync::{Mutex, PoisonError};
+use tracing::error;
 
 /// Where the last panic was, on any thread, because work goes on to others: file and line. The text may have
 /// identifiers, so it is not kept.
 static LAST_PANIC: Mutex<Option<String>> = Mutex::new(None);
 
-/// Has panics note where they are, and print nothing.
+/// Has panics note and log where they are, and print nothing: some are of background work, which nobody joins.
 pub(crate) fn note_panics() {
     set_hook(Box::new(|panic| {
         let place = panic.location().map(|place| format!("{}:{}", place.file(), place.line()));
-        *LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner) = place;
+        LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&place);
+        let place = place.unwrap_or_default();
+        // The targets of the crates that have loggers; a task on servers runs the code of the driver, too.
+        if place.contains("cql") || place.contains("scylla") {
+            error!(target: "idmatch_cql", place, "a panic");
+        } else {
+            error!(target: "idmatch_engine", place, "a panic");
+        }
     }));
 }
 

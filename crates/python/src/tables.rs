@@ -4,6 +4,7 @@ use crate::answers;
 use crate::checkpoints::{self, CheckpointTold};
 use crate::errors::{OrRaise, raise};
 use crate::interrupt::{Watch, interruptible, uninterrupted};
+use crate::panics::caught;
 use crate::place::{Frozen, Place};
 use crate::process::Own;
 use crate::reader::{Inner, Reader};
@@ -173,7 +174,7 @@ impl Table {
             // Read with the GIL: among many threads, it is then released and awaited only once.
             let never = AtomicBool::new(false);
             let mut source = PySource::new(iterator, raised.clone(), &never);
-            let read = ReadSource::read(&mut source);
+            let read = caught(|| ReadSource::read(&mut source)).flatten();
             match read {
                 Ok(mut read) => uninterrupted(py, || run(table, &mut read))?,
                 Err(error) => Err(error),
