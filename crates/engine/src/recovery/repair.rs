@@ -9,6 +9,7 @@ use crate::versions::VersionSet;
 use crate::write::WritePath;
 use crate::writer_lock::WriterLock;
 use idmatch_store::{Call, Error, ErrorKind, Finding, Repaired, Result, now};
+use std::collections::HashSet;
 
 /// The owners that a repair needs.
 pub(crate) struct Repair<'a> {
@@ -21,11 +22,11 @@ pub(crate) struct Repair<'a> {
 
 impl Repair<'_> {
     /// Verifies a table and repairs it. Rows that are damaged in both directions may be lost: that needs
-    /// `accept_loss`.
+    /// `accept_loss`. Upserts go on meanwhile; loads wait.
     ///
     /// # Errors
-    /// `Corrupt` if rows would be lost, or if problems are left; `Busy` while another process writes; `Io`;
-    /// `Cancelled`, and the table is as it was.
+    /// `Corrupt` if rows would be lost, or if problems are left; `Busy` while another process writes, and where the
+    /// table is replaced meanwhile; `Io`; `Cancelled`, and the table is as it was.
     pub(crate) fn table(&self, id: Identity, accept_loss: bool, call: &Call) -> Result<Repaired> {
         let _sorting = self.loader.lock_sorting(call)?;
         let _guard = self.lock.acquire_for(call)?;
@@ -40,6 +41,7 @@ impl Repair<'_> {
         if findings.is_empty() {
             return Ok(Repaired::default());
         }
+        let read: HashSet<String> = table.all_segments().filter_map(|s| s.file_name()).collect();
         let mut lost_at_most = 0;
         versions.add_segments(
             |names| {
@@ -50,7 +52,16 @@ impl Repair<'_> {
             |made| {
                 versions.publish(|manifest| {
                     let entry = manifest.table_mut(id)?;
-                    entry.segments.clear();
+                    let before = entry.segments.len();
+                    // Rows that came meanwhile stay.
+                    entry.segments.retain(|segment| !read.contains(&segment.file));
+                    if before - entry.segments.len() < read.len() {
+                        let what = format!(
+                            "table {} was replaced meanwhile; repair it again",
+                            table.name()
+                        );
+                        return Err(Error::new(ErrorKind::Busy, what));
+                    }
                     entry.give_up_replace(None);
                     entry.add(made, made_with, now().millis());
                     Ok(())

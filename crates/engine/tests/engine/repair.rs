@@ -2,8 +2,9 @@
 //! only where that was accepted.
 
 use crate::common::{
-    Batches, Fault, FaultyDisk, Question, Row, ask, assert_nothing_leaked, copy_store, create,
-    erase, files, load, name, questions, rows_of_all_kinds, upsert,
+    Batches, EVENT_TIMEOUT, Fault, FaultyDisk, GatedDisk, Question, Row, ask, assert_cancelled,
+    assert_nothing_leaked, copy_store, create, erase, files, load, name, questions,
+    rows_of_all_kinds, upsert,
 };
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
@@ -16,6 +17,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// A store with rows in segments and in the journal, and with erasures; its reference.
 fn original(root: &Path, keep: Keep) -> (MemoryStore, Vec<Row>) {
@@ -82,6 +84,42 @@ fn each_direction_is_rebuilt_from_the_other() {
             assert_nothing_leaked(dir.path());
         }
     }
+}
+
+#[test]
+fn rows_that_are_flushed_during_a_repair_stay() {
+    let (dir, disk) = (tempfile::tempdir().unwrap(), GatedDisk::new());
+    let (reference, rows) = original(dir.path(), Keep::All);
+    segments(dir.path(), 0).iter().for_each(|file| harm(file, 0.5));
+    let store = EngineStore::open_on(disk.clone(), dir.path()).unwrap();
+    let table = store.table(&name("t")).unwrap();
+    // It flushes the rows of the journal first.
+    assert!(table.compact().is_err(), "a damaged segment was compacted");
+    let gate = disk.close_for(".seg");
+    let late = [("late".to_owned(), "p".to_owned(), 1_000)];
+    std::thread::scope(|scope| {
+        let repairing = scope.spawn(|| table.repair(false).unwrap());
+        gate.reached.recv_timeout(EVENT_TIMEOUT).unwrap();
+        let before = segments(dir.path(), 0).len();
+        upsert(&table, &mut Batches::of_rows(&late, 1)).unwrap();
+        while segments(dir.path(), 0).len() == before {
+            // It flushes, then waits for the end of the repair.
+            let soon = Call::default().until(Instant::now() + Duration::from_millis(60));
+            assert_cancelled(table.with_call(soon).compact(), "a compaction during a repair");
+        }
+        gate.open.send(()).unwrap();
+        assert!(!repairing.join().unwrap().findings.is_empty());
+    });
+    upsert(&reference.table(&name("t")).unwrap(), &mut Batches::of_rows(&late, 1)).unwrap();
+    let asked: Vec<Row> = rows.into_iter().chain(late).collect();
+    assert_eq!(table.verify().unwrap(), []);
+    assert!(answers(&store, &asked) == answers(&reference, &asked));
+    store.end_writing().unwrap();
+    drop((table, store));
+    assert!(
+        answers(&EngineStore::open(dir.path()).unwrap(), &asked) == answers(&reference, &asked)
+    );
+    assert_nothing_leaked(dir.path());
 }
 
 /// A store whose rows are as late as a clock allows that was 10 minutes ahead of this one.

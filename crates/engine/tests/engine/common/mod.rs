@@ -22,7 +22,7 @@ pub(crate) use folder::{
     assert_nothing_leaked, assert_nothing_leaks_for_long, copy_store, damaged_place, files, listed,
     manifest, open_apart, table_file, wait_for_removals, write_manifest, write_table,
 };
-pub(crate) use gated_disk::GatedDisk;
+pub(crate) use gated_disk::{Gate, GatedDisk};
 pub(crate) use harmed_disk::HarmedDisk;
 pub(crate) use hooked_disk::{HookedDisk, Hooks};
 pub(crate) use later::hours_later;
