@@ -107,7 +107,7 @@ pub trait Store: Send + Sync {
 
     /// Hides every observation with `seen_at <= at` of some identifiers or pairs, in both directions and for
     /// good, also those that arrive later. All or nothing. What is erased is erased of the table that has the
-    /// name at that moment.
+    /// name at that moment. Erasures that run side by side may count the same observations.
     fn erase(
         &self,
         table: &TableName,

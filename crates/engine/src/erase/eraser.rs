@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// stay few, and a tombstone is rewritten a few times in its life.
 const GROWTH: u64 = 4;
 
-/// Erases from the tables of a store, one erasure at a time.
+/// Erases from the tables of a store. Erasures search side by side, and publish one at a time.
 pub(crate) struct Eraser {
     versions: Arc<VersionSet>,
     lock: Arc<WriterLock>,
@@ -47,24 +47,34 @@ impl Eraser {
         at: SeenAt,
         call: &Call,
     ) -> Result<Erased> {
-        let _running = self.pause(call)?;
         let _guard = self.lock.acquire_for(call)?;
         let _collected = self.versions.collect_obsolete();
-        let (version, last) = self.versions.point();
-        // Names do not change meanwhile.
-        let table = self.versions.table_named(&version, name)?;
-        if targets.is_empty() {
-            return Ok(Erased::default());
-        }
-        let shown = table.visible_window(Window::ALL, now());
-        let found = search((table, last), targets, (at, shown), call)?;
+        // Other erasures go on while this one searches.
+        let (_running, searched, found) = loop {
+            let (version, last) = self.versions.point();
+            let searched = self.versions.table_named(&version, name)?.clone();
+            if targets.is_empty() {
+                return Ok(Erased::default());
+            }
+            let shown = searched.visible_window(Window::ALL, now());
+            let found = search((&searched, last), targets, (at, shown), call)?;
+            let running = self.pause(call)?;
+            // Names and tombstone files do not change from here on.
+            let version = self.versions.current();
+            let table = self.versions.table_named(&version, name)?;
+            if table.row_rules.table == searched.row_rules.table {
+                break (running, searched, found);
+            }
+        };
+        let version = self.versions.current();
+        let table = self.versions.table_of(&version, searched.row_rules.table)?;
         let key = match version.manifest.erasure_key()? {
             Some(key) => key,
             None => ErasureKey::new(random()?),
         };
         let mut tombstones = TombstoneSet::default();
         targets.iter().for_each(|target| tombstones.add(key.of(target), at));
-        self.publish_tombstones((table, &version), key, tombstones, |segment| {
+        self.publish_tombstones((table, &version), &searched, key, tombstones, |segment| {
             found.files.contains(&segment.file)
         })?;
         Ok(found.erased)
@@ -92,7 +102,7 @@ impl Eraser {
             }
         }
         let Some((key, newest)) = own.zip(tombstones.newest()) else { return Ok(()) };
-        self.publish_tombstones((table, &version), key, tombstones, |segment| {
+        self.publish_tombstones((table, &version), table, key, tombstones, |segment| {
             segment.oldest <= newest
         })
     }
@@ -111,11 +121,12 @@ impl Eraser {
         Ok(key)
     }
 
-    /// Writes and publishes tombstones, and marks the segments with rows of theirs. The caller holds
-    /// `running`.
+    /// Writes and publishes tombstones, and marks the segments with rows of theirs as well as those that came
+    /// after `searched`. The caller holds `running`.
     fn publish_tombstones(
         &self,
         (table, version): (&TableVersion, &Version),
+        searched: &TableVersion,
         key: ErasureKey,
         tombstones: TombstoneSet,
         has_some: impl Fn(&SegmentInfo) -> bool,
@@ -126,7 +137,7 @@ impl Eraser {
                 self.writes.sync_upserts()?;
                 self.versions.publish(|manifest| {
                     manifest.erasure_key = Some(key.to_string());
-                    added.enter(manifest.table_mut(table.row_rules.table)?, table, has_some);
+                    added.enter(manifest.table_mut(table.row_rules.table)?, searched, has_some);
                     Ok(())
                 })
             },

@@ -119,14 +119,14 @@ impl BulkLoader {
         if let Phase::Staging = &*phase {
             let (rows, outcome) = write.take_parts(receipts)?;
             write.is_staging.store(false, Relaxed);
-            *phase = Phase::Ended;
+            *phase = Phase::Taken;
             *phase = Phase::Sorted(self.sort(write, rows, outcome, call)?);
         }
         let _guard = match &*phase {
             Phase::Sorted(_) => self.lock.acquire_for(call)?,
-            Phase::Staging | Phase::Ended => return Err(Error::session_ended()),
+            Phase::Staging | Phase::Taken | Phase::Ended => return Err(Error::session_ended()),
         };
-        let Phase::Sorted(sorted) = std::mem::replace(&mut *phase, Phase::Ended) else {
+        let Phase::Sorted(sorted) = std::mem::replace(&mut *phase, Phase::Taken) else {
             return Err(Error::session_ended());
         };
         let outcome = sorted.outcome;
@@ -148,7 +148,9 @@ impl BulkLoader {
             return Err(Error::session_committed());
         }
         write.is_staging.store(false, Relaxed);
-        *phase = Phase::Ended;
+        if let Phase::Ended = std::mem::replace(&mut *phase, Phase::Ended) {
+            return Ok(());
+        }
         drop(phase);
         write.drop_parts();
         if let Some(fence) = &write.fence {

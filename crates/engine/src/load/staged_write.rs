@@ -47,6 +47,8 @@ pub(crate) struct StagedWrite {
 /// How far a session is.
 pub(super) enum Phase {
     Staging,
+    /// A commit has taken its parts. It stays so where that commit has failed.
+    Taken,
     Sorted(Sorted),
     Ended,
 }

@@ -302,14 +302,14 @@ impl WritePath {
         }
     }
 
-    /// Writes all that was upserted as segments.
+    /// Writes all that was upserted before this call as segments. Upserts go on meanwhile.
     pub(crate) fn flush_all(&self) -> Result<()> {
-        let mut slot = self.writer.lock();
-        if let Some(writer) = slot.as_mut() {
-            writer.end_file(&self.versions);
-        }
-        // With the writer at rest nothing is added. An earlier flush may be about fewer memtables.
-        while let Some(last) = self.versions.current().memtables.last().map(|set| set.journal) {
+        let (version, _) = self.end_journal();
+        let last = version.memtables.last().map(|set| set.journal);
+        drop(version);
+        let Some(last) = last else { return Ok(()) };
+        // An earlier flush may be about fewer memtables.
+        while self.versions.current().memtables.first().is_some_and(|set| set.journal <= last) {
             self.flusher.flush_before(last + 1)?;
         }
         Ok(())

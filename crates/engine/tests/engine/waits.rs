@@ -1,16 +1,17 @@
-//! No write waits for an operation that reads a table: verify and backup stop in the middle, and upserts,
-//! erasures and compactions go on. What they read stays until they are done. Operations that wait for each
+//! No write waits for an operation that reads a table: verify, backup, compaction and erasure stop in the
+//! middle, and upserts, erasures and compactions go on. What they read stays until they are done. Operations that wait for each
 //! other end when their callers' time is over.
 
 use crate::common::{
-    Batches, EVENT_TIMEOUT, GatedDisk, Row, assert_cancelled, create, erase, load, name,
+    Batches, EVENT_TIMEOUT, Gate, GatedDisk, Row, assert_cancelled, create, erase, load, name,
     rows_of_all_kinds, upsert,
 };
 use idmatch_engine::EngineStore;
 use idmatch_model::{Keep, SeenAt, Target};
 use idmatch_store::{Admin, Call, OpenTables, Result, Table};
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 fn rows() -> Vec<Row> {
@@ -28,23 +29,27 @@ fn store(disk: &Arc<GatedDisk>, root: &std::path::Path) -> (EngineStore, Table) 
     (store, table)
 }
 
-/// Writes of every kind, each of which drops files.
-fn write(table: &Table) {
+/// Writes of single rows.
+fn write_rows(table: &Table) {
     let late = ("late".to_owned(), "p".to_owned(), 1_000);
     upsert(table, &mut Batches::of_rows(&[late], 1)).unwrap();
     erase(table, &[Target::Id(rows()[1].0.clone())], i64::from(u32::MAX)).unwrap();
-    table.compact().unwrap();
     assert!(table.last_seen("late", "p").unwrap().is_some());
 }
 
-/// Runs `reads` until it comes to a file with this ending, writes, and then lets it go on.
+/// Writes of every kind, each of which drops files.
+fn write(table: &Table) {
+    write_rows(table);
+    table.compact().unwrap();
+}
+
+/// Runs `reads` until it comes to the gate, writes, and then lets it go on.
 fn write_during<T: Send>(
-    disk: &GatedDisk,
-    ending: &'static str,
+    gate: &Gate,
     table: &Table,
+    write: fn(&Table),
     reads: impl FnOnce() -> T + Send,
 ) -> T {
-    let gate = disk.close_for(ending);
     std::thread::scope(|scope| {
         let reader = scope.spawn(reads);
         gate.reached.recv_timeout(EVENT_TIMEOUT).unwrap();
@@ -66,7 +71,8 @@ fn write_during<T: Send>(
 fn no_write_waits_for_a_verification() {
     let (dir, disk) = (tempfile::tempdir().unwrap(), GatedDisk::new());
     let (_store, table) = store(&disk, dir.path());
-    let found = write_during(&disk, ".era", &table, || table.verify().unwrap());
+    let gate = disk.close_for(".era");
+    let found = write_during(&gate, &table, write, || table.verify().unwrap());
     assert_eq!(found, []);
     assert_eq!(table.verify().unwrap(), []);
 }
@@ -77,7 +83,9 @@ fn no_write_waits_for_a_backup() {
         let (dir, disk) = (tempfile::tempdir().unwrap(), GatedDisk::new());
         let (store, table) = store(&disk, &dir.path().join("store"));
         let copy = dir.path().join("copy");
-        write_during(&disk, ending, &table, || store.backup(&copy, &Call::default()).unwrap());
+        let gate = disk.close_for(ending);
+        let backup = || store.backup(&copy, &Call::default()).unwrap();
+        write_during(&gate, &table, write, backup);
         let copy = EngineStore::open(&copy).unwrap().table(&name("t")).unwrap();
         assert_eq!(copy.verify().unwrap(), [], "{ending}");
         // It has what there was when it began.
@@ -86,6 +94,45 @@ fn no_write_waits_for_a_backup() {
         let there = copy.last_seen(&id, &partner_id).unwrap().map(SeenAt::millis_i64);
         assert!(there >= Some(seen_at), "{ending}");
     }
+}
+
+#[test]
+fn no_write_waits_for_the_flush_of_a_compaction() {
+    let (dir, disk) = (tempfile::tempdir().unwrap(), GatedDisk::new());
+    let (_store, table) = store(&disk, dir.path());
+    upsert(&table, &mut Batches::of_rows(&rows()[..50], 50)).unwrap();
+    let gate = disk.close_for(".seg");
+    write_during(&gate, &table, write_rows, || table.compact().unwrap());
+    assert_eq!(table.verify().unwrap(), []);
+}
+
+#[test]
+fn no_write_waits_for_an_erasure_that_searches() {
+    let (dir, disk) = (tempfile::tempdir().unwrap(), GatedDisk::new());
+    let (_store, table) = store(&disk, dir.path());
+    let (id, partner_id, _) = rows()[2].clone();
+    let (reached, was_reached) = sync_channel(1);
+    let (open, opened) = channel();
+    let (opened, is_first) = (Mutex::new(opened), AtomicBool::new(true));
+    // It reports each target that it has searched for.
+    let stops = move |_| {
+        if is_first.swap(false, Relaxed) {
+            reached.send(()).unwrap();
+            opened.lock().unwrap().recv().unwrap();
+        }
+    };
+    let erasing = table.with_call(Call::default().reporting(Arc::new(stops)));
+    let target = [Target::Id(id.clone())];
+    let gate = Gate { reached: was_reached, open };
+    let erased = write_during(&gate, &table, write, || {
+        erase(&erasing, &target, i64::from(u32::MAX)).unwrap()
+    });
+    assert!(erased.by_id > 0);
+    assert_eq!(table.last_seen(&id, &partner_id).unwrap(), None);
+    // Segments that were made meanwhile have rows of it: they are written anew.
+    table.compact().unwrap();
+    assert_eq!(table.last_seen(&id, &partner_id).unwrap(), None);
+    assert_eq!(table.verify().unwrap(), []);
 }
 
 /// Runs a call while another operation is in the middle, and then lets that go on.
