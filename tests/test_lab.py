@@ -2,10 +2,12 @@
 
 import os
 import shutil
+import signal
 import socket
 import struct
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ NETWORK = "127.73.19"
 """Of the tests alone, so that a lab of the user can run beside them."""
 ADDRESS = f"{NETWORK}.1"
 CQL_PORT = 9042
+TIMEOUT_SECONDS = 120
 
 
 class LabCli:
@@ -108,11 +111,19 @@ def test_a_node_is_started_harmed_and_stopped(lab: LabCli) -> None:
     assert not (lab.folder / "node1").exists()
 
 
-def test_options_from_a_frozen_node_do_not_stop_python(lab: LabCli) -> None:
+def interrupted(call: Callable[[], object]) -> None:
+    """Makes a call, and presses Ctrl-C a while after it has begun."""
+    interrupt = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    interrupt.start()
+    call()
+    interrupt.join()
+
+
+def test_calls_to_a_frozen_node_neither_stop_python_nor_keep_ctrl_c(lab: LabCli) -> None:
     lab.node("up", "--network", NETWORK)
     asking = threading.Event()
     # Cached options are stale at once. The node has all of `timeout` to be resumed.
-    address = f"cql://{ADDRESS}/frozen?replication=1&lease=10ms&timeout=2m"
+    address = f"cql://{ADDRESS}/frozen?replication=1&lease=10ms&timeout={TIMEOUT_SECONDS}s"
     with idmatch.open(address) as store, ThreadPoolExecutor() as threads:
         table = store.create_table("t", retention="13mo")
         lab.node("freeze", 1)
@@ -126,6 +137,23 @@ def test_options_from_a_frozen_node_do_not_stop_python(lab: LabCli) -> None:
         # Python runs, or nobody resumes the node before the question fails.
         lab.node("resume", 1)
         assert answer.result() == ("13mo", "<idmatch.Table 't' keep='last' retention='13mo'>")
+
+        snapshot = store.snapshot()
+        lab.node("freeze", 1)
+        calls: list[Callable[[], object]] = [
+            lambda: table.lookup("a"),
+            lambda: table.latest_partner_id("a"),
+            lambda: table.last_seen("a", "p"),
+            lambda: snapshot.table("t"),
+            lambda: table.keep,
+        ]
+        for call in calls:
+            began = time.monotonic()
+            with pytest.raises(KeyboardInterrupt):
+                interrupted(call)
+            assert time.monotonic() - began < TIMEOUT_SECONDS / 2
+        lab.node("resume", 1)
+        assert table.lookup("a") == []
 
 
 def test_a_port_that_is_taken(lab: LabCli) -> None:

@@ -2,16 +2,17 @@
 
 use crate::errors::{OrRaise, raise};
 use crate::panics::caught;
-use crate::process::detached;
+use crate::process::{attached, detached};
 use crate::progress::{self, Reports};
+use crate::raised::Raised;
 use arrow_array::RecordBatch;
 use idmatch_store::{Call, Error, ErrorFields, ErrorKind, MatchLane, MatchSink, Result, Unit};
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
-use std::sync::{Arc, Mutex};
-use std::thread::{Builder, scope};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, current, scope};
+use std::time::{Duration, Instant};
 
 /// The time between two checks for Python's signals, and between two reports of progress.
 const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
@@ -114,6 +115,31 @@ pub(crate) fn uninterrupted<T: Send>(
     work: impl FnOnce() -> T + Send,
 ) -> PyResult<T> {
     detached(py, || caught(work)).or_raise(py)
+}
+
+/// Runs a short call on this thread without the GIL. Where it waits for servers, Ctrl-C ends it all the same: a
+/// thread for each call would cost more than the call.
+pub(crate) fn short<T: Send>(
+    py: Python<'_>,
+    is_remote: bool,
+    work: impl FnOnce(&Call) -> Result<T> + Send,
+) -> PyResult<Result<T>> {
+    if !is_remote {
+        return uninterrupted(py, || work(&Call::default()));
+    }
+    let (here, raised) = (current().id(), Raised::default());
+    let (kept, checked) = (raised.clone(), Mutex::new(Instant::now()));
+    let is_ended = move || {
+        // Python looks for signals on this thread only.
+        let mut checked = checked.lock().unwrap_or_else(PoisonError::into_inner);
+        if current().id() != here || checked.elapsed() < SIGNAL_CHECK_INTERVAL {
+            return false;
+        }
+        *checked = Instant::now();
+        attached(|py| py.check_signals()).map_err(|exception| kept.keep(exception)).is_err()
+    };
+    let done = uninterrupted(py, || work(&Call::default().ended_by(Arc::new(is_ended))))?;
+    raised.take().map_or(Ok(done), Err)
 }
 
 /// Fails when `stop` is set, which ends the work; its result is dropped.

@@ -2,7 +2,8 @@
 
 use crate::errors::OrRaise;
 use crate::interrupt::{Watch, interruptible};
-use crate::sources::{GivenDates, PyRejects, PySource, Raised, date_rules, finish};
+use crate::raised::Raised;
+use crate::sources::{GivenDates, PyRejects, PySource, date_rules, finish};
 use idmatch_model::SeenAt;
 use idmatch_store::{Ingest, ObservationSource, Result, Unit, now};
 use pyo3::prelude::*;

@@ -20,6 +20,7 @@ mod panics;
 mod place;
 mod process;
 mod progress;
+mod raised;
 mod reader;
 mod rows;
 mod scans;

@@ -3,9 +3,10 @@
 use crate::errors::{OrRaise, raise};
 use crate::interrupt::{interruptible, uninterrupted};
 use crate::process::Own;
+use crate::raised::Raised;
 use crate::reader::Reader;
 use crate::rows::{RowSource, Rows};
-use crate::sources::{PySource, Raised, finish};
+use crate::sources::{PySource, finish};
 use crate::tables::Table;
 use crate::values::{pick, side, window};
 use arrow_schema::SchemaRef;

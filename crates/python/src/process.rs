@@ -7,30 +7,32 @@
 use crate::errors::raise;
 use crate::forks::Process;
 use pyo3::prelude::*;
+use std::mem::ManuallyDrop;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, OnceLock};
 use std::thread::ThreadId;
 use std::time::Duration;
 
-/// A value of the process that has made it. Where it is dropped in a fork nothing is done: that would need locks
-/// and threads of the parent.
-pub(crate) struct Own<T: ?Sized> {
-    value: Arc<T>,
+/// A value of the process that has made it. It is dropped without the GIL, since its end may wait for the disk or
+/// for another process. Where it is dropped in a fork nothing is done: that would need locks and threads of the
+/// parent.
+pub(crate) struct Own<T: ?Sized + Send + Sync> {
+    value: ManuallyDrop<Arc<T>>,
     process: Process,
 }
 
-impl<T> Own<T> {
+impl<T: Send + Sync> Own<T> {
     /// A value of this process.
     pub(crate) fn new(value: T) -> Own<T> {
         Own::of(Arc::new(value))
     }
 }
 
-impl<T: ?Sized> Own<T> {
+impl<T: ?Sized + Send + Sync> Own<T> {
     /// The same of a value that is shared.
     pub(crate) fn of(value: Arc<T>) -> Own<T> {
-        Own { value, process: Process::this() }
+        Own { value: ManuallyDrop::new(value), process: Process::this() }
     }
 
     /// The value; InvalidArgument in a fork.
@@ -41,14 +43,20 @@ impl<T: ?Sized> Own<T> {
 
     /// The value, unless this is a fork.
     pub(crate) fn here(&self) -> Option<&Arc<T>> {
-        self.process.is_this().then_some(&self.value)
+        self.process.is_this().then_some(&*self.value)
     }
 }
 
-impl<T: ?Sized> Drop for Own<T> {
+impl<T: ?Sized + Send + Sync> Drop for Own<T> {
     fn drop(&mut self) {
         if !self.process.is_this() {
-            std::mem::forget(Arc::clone(&self.value));
+            return;
+        }
+        #[allow(unsafe_code, reason = "nobody uses it after its drop")]
+        let value = unsafe { ManuallyDrop::take(&mut self.value) };
+        if Arc::strong_count(&value) == 1 {
+            // Where Python has ended already, it is dropped with the closure.
+            Python::try_attach(move |py| detached(py, move || drop(value)));
         }
     }
 }

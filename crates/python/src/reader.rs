@@ -46,7 +46,7 @@ impl<'t> Reader<'t> {
     }
 
     /// Its options.
-    pub(crate) fn options(self) -> Result<TableOptions> {
-        Ok(self.open(&Call::default())?.options().clone())
+    pub(crate) fn options(self, call: &Call) -> Result<TableOptions> {
+        Ok(self.open(call)?.options().clone())
     }
 }

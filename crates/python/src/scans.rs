@@ -1,8 +1,7 @@
 //! All rows of a table, for Python.
 
 use crate::errors::OrRaise;
-use crate::interrupt::uninterrupted;
-use crate::process::detached;
+use crate::interrupt::{short, uninterrupted};
 use crate::rows::{RowSource, Rows};
 use crate::tables::Table;
 use crate::values::window;
@@ -48,7 +47,7 @@ impl RowSource for Scan {
 #[pyfunction]
 pub(crate) fn scan_ranges(py: Python<'_>, table: &Table, count: usize) -> PyResult<Vec<String>> {
     let reader = table.reader(py)?;
-    let table = uninterrupted(py, || reader.open(&Call::default()))?.or_raise(py)?;
+    let table = short(py, table.place().is_remote, |call| reader.open(call))?.or_raise(py)?;
     Ok(table.scan_ranges(count).iter().map(ToString::to_string).collect())
 }
 
@@ -64,7 +63,7 @@ pub(crate) fn scan(
 ) -> PyResult<Rows> {
     let (reader, window) = (table.reader(py)?, window(py, since, until)?);
     let range = range.map(ScanRange::from_str).transpose().or_raise(py)?;
-    let found = uninterrupted(py, || reader.open(&Call::default()))?.or_raise(py)?;
+    let found = short(py, table.place().is_remote, |call| reader.open(call))?.or_raise(py)?;
     Ok(Rows::new(Scan { table: found, range, window }, &table.place().calls))
 }
 
@@ -72,14 +71,14 @@ pub(crate) fn scan(
 #[pyfunction]
 pub(crate) fn partition_of(py: Python<'_>, table: &Table, ids: PyArray) -> PyResult<PyArray> {
     let reader = table.reader(py)?;
-    let table = uninterrupted(py, || reader.open(&Call::default()))?.or_raise(py)?;
-    let parts = detached(py, || {
+    let table = short(py, table.place().is_remote, |call| reader.open(call))?.or_raise(py)?;
+    let parts = uninterrupted(py, || {
         let texts = cast(ids.array(), &DataType::Utf8View)
             .map_err(|e| Error::with_source(ErrorKind::InvalidArgument, "ids are no text", e))?;
         // Lossless: there are 4,096.
         let part = |id: Option<&str>| id.map(|id| table.part_of(id) as i32);
         Ok::<Int32Array, Error>(texts.as_string_view().iter().map(part).collect())
-    });
+    })?;
     let parts = parts.or_raise(py)?;
     Ok(PyArray::from_array_ref(Arc::new(parts)))
 }

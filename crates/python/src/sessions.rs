@@ -4,7 +4,8 @@ use crate::errors::{OrRaise, raise};
 use crate::interrupt::{interruptible, uninterrupted};
 use crate::place::Place;
 use crate::process::{Own, attached};
-use crate::sources::{GivenDates, PyRejects, PySource, Raised, date_rules, finish};
+use crate::raised::Raised;
+use crate::sources::{GivenDates, PyRejects, PySource, date_rules, finish};
 use crate::tables::Table;
 use idmatch_model::{SeenAt, TableId};
 use idmatch_store::{
@@ -149,7 +150,8 @@ impl Session {
         let session = self.session.get(py)?.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.ended();
         match session {
-            Some(session) => uninterrupted(py, || session.abort())?.or_raise(py),
+            // Its end, too, may wait for another process.
+            Some(session) => uninterrupted(py, move || session.abort())?.or_raise(py),
             None => Ok(()),
         }
     }

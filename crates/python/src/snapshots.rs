@@ -1,7 +1,7 @@
 //! The class `Snapshot` of Python. Its tables read from it until it is closed.
 
 use crate::errors::OrRaise;
-use crate::interrupt::uninterrupted;
+use crate::interrupt::{short, uninterrupted};
 use crate::place::{Frozen, Place, open};
 use crate::process::Own;
 use crate::tables::Table;
@@ -49,15 +49,16 @@ impl Snapshot {
     /// The names of all tables, ascending.
     fn tables(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let snapshot = self.open(py)?;
-        let names = uninterrupted(py, || snapshot.tables(&Call::default()))?.or_raise(py)?;
+        let names = short(py, self.place.is_remote, |call| snapshot.tables(call))?.or_raise(py)?;
         Ok(names.into_iter().map(String::from).collect())
     }
 
     /// A table.
     fn table(&self, py: Python<'_>, name: &str) -> PyResult<Table> {
-        let (snapshot, call) = (self.open(py)?, Call::default());
+        let snapshot = self.open(py)?;
         let name: TableName = name.parse().or_raise(py)?;
-        let id = uninterrupted(py, || snapshot.resolve(&name, &call))?.or_raise(py)?;
+        let resolve = |call: &Call| snapshot.resolve(&name, call);
+        let id = short(py, self.place.is_remote, resolve)?.or_raise(py)?;
         let frozen = Frozen { slot: Arc::clone(self.slot.get(py)?), id };
         let table = idmatch_store::Table::named(self.store.get(py)?, &name);
         Ok(Table::new(table, Some(frozen), self.place.clone()))

@@ -3,6 +3,7 @@
 use crate::errors::{OrRaise, raise};
 use crate::interrupt::not_stopped;
 use crate::process::attached;
+use crate::raised::Raised;
 use arrow_array::{RecordBatch, RecordBatchReader};
 use idmatch_model::DateRules;
 use idmatch_store::{BatchSource, Error, ErrorKind, Reject, RejectSink, Result, SourceBatch};
@@ -10,8 +11,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyIterator;
 use pyo3_arrow::PyRecordBatchReader;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// A format of dates, and the zone of local times.
 pub(crate) type GivenDates = (Option<String>, Option<String>);
@@ -19,22 +20,6 @@ pub(crate) type GivenDates = (Option<String>, Option<String>);
 /// The rules that a caller has given for dates.
 pub(crate) fn date_rules((format, zone): GivenDates) -> Result<DateRules> {
     Ok(DateRules::new(format.as_deref(), zone.as_deref())?)
-}
-
-/// Keeps an exception of Python code until it can be raised.
-#[derive(Clone, Default)]
-pub(crate) struct Raised(Arc<Mutex<Option<PyErr>>>);
-
-impl Raised {
-    pub(crate) fn keep(&self, error: PyErr) -> Error {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-        Error::new(ErrorKind::Source, "the caller raised an exception")
-    }
-
-    /// The exception, if there was one.
-    pub(crate) fn take(&self) -> Option<PyErr> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
 }
 
 /// The result, or the exception of Python code that made it fail. `UnknownOutcome` takes

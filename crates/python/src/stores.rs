@@ -2,7 +2,7 @@
 
 use crate::checkpoints::{self, CheckpointTold};
 use crate::errors::{OrRaise, closed, raise};
-use crate::interrupt::{Watch, interruptible, uninterrupted};
+use crate::interrupt::{Watch, interruptible, short, uninterrupted};
 use crate::place::Place;
 use crate::process::Own;
 use crate::sessions::Session;
@@ -13,8 +13,8 @@ use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Period, TableName, TableOptions};
 use idmatch_store::{
-    Call, CallKind, Durability, Error, ErrorKind, OpenTables, ReadOnly, Result, SessionAddress,
-    admin, exposition, registry,
+    Call, CallKind, Durability, Error, ErrorKind, ReadOnly, Result, SessionAddress, admin,
+    exposition, registry,
 };
 use pyo3::prelude::*;
 use std::path::{Path, PathBuf};
@@ -248,13 +248,16 @@ impl Store {
     fn table(&self, py: Python<'_>, name: &str) -> PyResult<Table> {
         let name = self::name(py, name)?;
         let store = self.open(py)?;
-        Ok(self.table_of(uninterrupted(py, || store.table(&name))?.or_raise(py)?))
+        let resolve = |call: &Call| store.snapshot(call)?.resolve(&name, call);
+        short(py, self.place.is_remote, resolve)?.or_raise(py)?;
+        Ok(self.table_of(idmatch_store::Table::named(&store, &name)))
     }
 
     /// The names of all tables, ascending.
     fn tables(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let store = self.open(py)?;
-        let names = uninterrupted(py, || store.tables())?.or_raise(py)?;
+        let all = |call: &Call| store.snapshot(call)?.tables(call);
+        let names = short(py, self.place.is_remote, all)?.or_raise(py)?;
         Ok(names.into_iter().map(String::from).collect())
     }
 
@@ -281,7 +284,8 @@ impl Store {
     /// All tables at one point.
     fn snapshot(&self, py: Python<'_>) -> PyResult<Snapshot> {
         let store = self.open(py)?;
-        let snapshot = uninterrupted(py, || store.snapshot(&Call::default()))?.or_raise(py)?;
+        let snapshot =
+            short(py, self.place.is_remote, |call| store.snapshot(call))?.or_raise(py)?;
         Ok(Snapshot::new(store, snapshot, self.place.clone()))
     }
 

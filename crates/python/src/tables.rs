@@ -3,12 +3,13 @@
 use crate::answers;
 use crate::checkpoints::{self, CheckpointTold};
 use crate::errors::{OrRaise, raise};
-use crate::interrupt::{Watch, interruptible, uninterrupted};
+use crate::interrupt::{Watch, interruptible, short, uninterrupted};
 use crate::panics::caught;
 use crate::place::{Frozen, Place};
 use crate::process::Own;
+use crate::raised::Raised;
 use crate::reader::{Inner, Reader};
-use crate::sources::{GivenDates, PyRejects, PySource, Raised, ReadSource, date_rules, finish};
+use crate::sources::{GivenDates, PyRejects, PySource, ReadSource, date_rules, finish};
 use crate::values::lookup;
 use arrow_array::{ArrayRef, StringArray, TimestampMillisecondArray};
 use idmatch_model::{Keep, Period, SeenAt, TableName};
@@ -75,6 +76,16 @@ impl Table {
         self.place.calls.measure(kind, call)
     }
 
+    /// Does and measures a short call.
+    fn short<T: Send>(
+        &self,
+        py: Python<'_>,
+        kind: CallKind,
+        call: impl Fn(&Call) -> Result<T> + Sync,
+    ) -> PyResult<Result<T>> {
+        short(py, self.place.is_remote, |asked| self.measure(kind, || call(asked)))
+    }
+
     /// Where the table is.
     pub(crate) fn place(&self) -> &Place {
         &self.place
@@ -128,7 +139,7 @@ impl Table {
     #[getter]
     fn keep(&self, py: Python<'_>) -> PyResult<&'static str> {
         let reader = Reader::of(self.inner.get(py)?);
-        Ok(match uninterrupted(py, || reader.options())?.or_raise(py)?.keep {
+        Ok(match short(py, self.place.is_remote, |call| reader.options(call))?.or_raise(py)?.keep {
             Keep::Last => "last",
             Keep::All => "all",
         })
@@ -137,7 +148,7 @@ impl Table {
     #[getter]
     fn retention(&self, py: Python<'_>) -> PyResult<Option<String>> {
         let reader = Reader::of(self.inner.get(py)?);
-        let options = uninterrupted(py, || reader.options())?.or_raise(py)?;
+        let options = short(py, self.place.is_remote, |call| reader.options(call))?.or_raise(py)?;
         Ok(options.retention.as_ref().map(ToString::to_string))
     }
 
@@ -260,9 +271,8 @@ impl Table {
         limit: Option<usize>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (reader, lookup) = (self.reader(py)?, lookup(py, by, since, until, limit)?);
-        let call = Call::default();
-        let find = || reader.open(&call)?.lookup_many(&[key], lookup, &call);
-        let found = uninterrupted(py, || self.measure(CallKind::Lookup, find))?;
+        let find = |call: &Call| reader.open(call)?.lookup_many(&[key], lookup, call);
+        let found = self.short(py, CallKind::Lookup, find)?;
         answers::into_pyarrow(py, lookup.by, found.or_raise(py)?)
     }
 
@@ -301,28 +311,27 @@ impl Table {
         until: Option<i64>,
     ) -> PyResult<Option<(String, i64)>> {
         let (reader, lookup) = (self.reader(py)?, lookup(py, by, since, until, Some(1))?);
-        let latest = || -> Result<Option<(String, i64)>> {
-            let call = Call::default();
-            let answers = reader.open(&call)?.lookup_many(&[key], lookup, &call)?;
+        let latest = |call: &Call| -> Result<Option<(String, i64)>> {
+            let answers = reader.open(call)?.lookup_many(&[key], lookup, call)?;
             let first = answers.of(0).next();
             Ok(first.map(|(value, seen_at)| (value.to_owned(), seen_at.millis_i64())))
         };
-        uninterrupted(py, || self.measure(CallKind::Lookup, latest))?.or_raise(py)
+        self.short(py, CallKind::Lookup, latest)?.or_raise(py)
     }
 
     /// The newest date of a pair.
     fn last_seen(&self, py: Python<'_>, id: &str, partner_id: &str) -> PyResult<Option<i64>> {
-        let (reader, call) = (self.reader(py)?, Call::default());
-        let find = || reader.open(&call)?.last_seen(id, partner_id, &call);
-        let last = uninterrupted(py, || self.measure(CallKind::LastSeen, find))?;
+        let reader = self.reader(py)?;
+        let find = |call: &Call| reader.open(call)?.last_seen(id, partner_id, call);
+        let last = self.short(py, CallKind::LastSeen, find)?;
         Ok(last.or_raise(py)?.map(SeenAt::millis_i64))
     }
 
     /// The dates of a pair, newest first.
     fn history(&self, py: Python<'_>, id: &str, partner_id: &str) -> PyResult<Vec<i64>> {
-        let (reader, call) = (self.reader(py)?, Call::default());
-        let find = || reader.open(&call)?.history(id, partner_id, &call);
-        let dates = uninterrupted(py, || self.measure(CallKind::LastSeen, find))?;
+        let reader = self.reader(py)?;
+        let find = |call: &Call| reader.open(call)?.history(id, partner_id, call);
+        let dates = self.short(py, CallKind::LastSeen, find)?;
         Ok(dates.or_raise(py)?.into_iter().map(SeenAt::millis_i64).collect())
     }
 

@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 /// Called with the progress of an operation, by several threads at once. It must return soon.
 pub type ProgressSink = Arc<dyn Fn(Progress) + Send + Sync>;
 
+/// Says whether a call is to end. Each check asks it, on any thread. It must return soon.
+pub type EndCheck = Arc<dyn Fn() -> bool + Send + Sync>;
+
 /// How far an operation is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
@@ -37,6 +40,7 @@ pub enum Unit {
 #[derive(Clone, Default)]
 pub struct Call {
     cancelled: Option<Arc<AtomicBool>>,
+    ended: Option<EndCheck>,
     deadline: Option<Instant>,
     progress: Option<ProgressSink>,
     writer_wait: Duration,
@@ -48,6 +52,13 @@ impl Call {
     #[must_use]
     pub fn cancelled_by(mut self, flag: &Arc<AtomicBool>) -> Call {
         self.cancelled = Some(Arc::clone(flag));
+        self
+    }
+
+    /// The same call, which ends soon after this says so.
+    #[must_use]
+    pub fn ended_by(mut self, check: EndCheck) -> Call {
+        self.ended = Some(check);
         self
     }
 
@@ -105,15 +116,16 @@ impl Call {
 
     /// Whether it can end before its work does.
     pub fn may_end_early(&self) -> bool {
-        self.cancelled.is_some() || self.deadline.is_some()
+        self.cancelled.is_some() || self.ended.is_some() || self.deadline.is_some()
     }
 
     /// Goes on, or ends the call. Cost: nanoseconds; to be asked several times in 100 ms.
     ///
     /// # Errors
-    /// `Cancelled` after the flag is set or the deadline has passed.
+    /// `Cancelled` after the flag is set, the check has said so, or the deadline has passed.
     pub fn check(&self) -> Result<()> {
-        if self.cancelled.as_ref().is_some_and(|flag| flag.load(Relaxed)) {
+        let is_cancelled = self.cancelled.as_ref().is_some_and(|flag| flag.load(Relaxed));
+        if is_cancelled || self.ended.as_ref().is_some_and(|is_ended| is_ended()) {
             return Err(Error::new(ErrorKind::Cancelled, "interrupted: the caller gave up"));
         }
         match self.deadline.is_some_and(has_passed) {

@@ -31,7 +31,7 @@ mod version;
 
 pub use answers::{Answers, Lookup};
 pub use background::{BackgroundError, BackgroundErrors};
-pub use call::{Call, Progress, ProgressSink, Unit};
+pub use call::{Call, EndCheck, Progress, ProgressSink, Unit};
 pub use clock::now;
 pub use copy::{Copied, CopyOptions, Sum, copy_table};
 pub use count::count;
