@@ -21,6 +21,9 @@ from ._target import exists
 from ._text import escaped
 from ._types import Path
 
+STDOUT = "/dev/stdout"
+"""What the core takes for standard output as it is."""
+
 PRIVATE = 0o600
 PUBLIC = 0o666
 
@@ -82,7 +85,7 @@ def new_file(
             yield pipe
         return
     if check_local(name, overwrite=overwrite, inputs=inputs):
-        yield "/dev/stdout" if name == "-" else name
+        yield STDOUT if name == "-" else name
         return
     beside = _beside(name, mode)
     try:
@@ -95,8 +98,10 @@ def new_file(
 
 
 def is_stream(path: Path, file: str) -> bool:
-    """Whether somebody reads it while it is written: a FIFO, a terminal; no object."""
-    return not Address(os.fspath(path)).is_url and not stat.S_ISREG(os.stat(file).st_mode)
+    """Whether somebody may read it while it is written: "-", a FIFO; no object."""
+    name = os.fspath(path)
+    is_regular = stat.S_ISREG(os.stat(file).st_mode)
+    return name == "-" or (not Address(name).is_url and not is_regular)
 
 
 @contextlib.contextmanager

@@ -54,7 +54,8 @@ class Rows:
 
     def to_polars(self) -> pl.DataFrame:
         """All rows as a polars data frame. Needs polars."""
-        return pl.DataFrame(self)
+        # Unlike the stream of a result, this ends with Ctrl-C.
+        return pl.DataFrame(self.to_arrow())
 
     def write(
         self,

@@ -2,12 +2,13 @@
 
 import contextlib
 import os
+import select
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
 from idmatch import _core
-from idmatch._errors import Busy, Error, InvalidArgument, Unsupported
+from idmatch._errors import Busy, Error, InvalidArgument, IoError, Unsupported
 
 from . import _commands
 from ._log import show_log
@@ -66,9 +67,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         notes = getattr(error, "__notes__", [])
         return _fail(error, _INTERRUPTED, ": ".join(["interrupted", *notes]))
     except (Error, OSError, UnicodeError) as error:
+        if isinstance(error, IoError) and _lost_reader():
+            return _BROKEN_PIPE
         if getattr(options, "json", False):
             print_json({"error": _as_json(error)})
         return _fail(error, _code(error))
+
+
+def _lost_reader() -> bool:
+    """Whether standard output is a pipe that nobody reads any more."""
+    output = select.poll()
+    output.register(1, 0)
+    return any(event & select.POLLERR for _, event in output.poll(0))
 
 
 def _code(error: Exception) -> int:

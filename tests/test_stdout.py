@@ -1,0 +1,116 @@
+"""Standard output as an output: it is written where it stands, whatever it is."""
+
+import fcntl
+import io
+import random
+import signal
+import socket
+import struct
+import subprocess
+import termios
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.ipc as ipc
+import pyarrow.parquet as pq
+import pytest
+from conftest import Cli
+
+FORMATS = ["parquet", "csv", "csv.gz", "csv.zst", "jsonl", "jsonl.gz", "jsonl.zst", "arrow"]
+KEPT = b"what was there before\n"
+
+
+@pytest.fixture
+def large(loaded: Cli) -> Cli:
+    """A store whose table `hot` is larger than what a pipe holds."""
+    generator = random.Random(7)
+    partner_ids = [f"{generator.getrandbits(128):032x}" for _ in range(50_000)]
+    rows = pa.table({"id": ["a"] * 50_000, "partner_id": partner_ids})
+    home = loaded.home / "seen_at=2026-01-01"
+    home.mkdir()
+    pq.write_table(rows, home / "rows.parquet")
+    assert loaded("load", "store", "hot", "seen_at=2026-01-01").code == 0
+    return loaded
+
+
+def export(cli: Cli, table: str, format: str, stdout: Any) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        cli.command("export", "store", table, "-o", "-", "--format", format),
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        cwd=cli.home,
+    )
+
+
+def exported(cli: Cli, format: str) -> bytes:
+    """What a file of this format has."""
+    path = cli.home / f"all.{format}"
+    if not path.exists():
+        assert cli("export", "store", "small", "-o", path.name).code == 0
+    return path.read_bytes()
+
+
+def check(written: bytes, cli: Cli, format: str) -> None:
+    file = exported(cli, format)
+    if format == "arrow":
+        # Standard output is a stream, which ends where it ends.
+        assert ipc.open_stream(written).read_all() == ipc.open_file(io.BytesIO(file)).read_all()
+    else:
+        assert written == file
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("mode", ["wb", "ab"])
+def test_a_file_that_has_something_keeps_it(
+    loaded: Cli, tmp_path: Path, format: str, mode: str
+) -> None:
+    path = tmp_path / "output"
+    path.write_bytes(KEPT if mode == "ab" else b"")
+    with path.open(mode, buffering=0) as output:
+        if mode == "wb":
+            output.write(KEPT)
+        process = export(loaded, "small", format, output)
+        assert process.communicate()[1].startswith(b"wrote")
+        assert process.returncode == 0
+        output.write(KEPT)
+    written = path.read_bytes()
+    assert written.startswith(KEPT)
+    assert written.endswith(KEPT)
+    check(written[len(KEPT) : -len(KEPT)], loaded, format)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_pipe_and_a_socket(loaded: Cli, format: str) -> None:
+    process = export(loaded, "small", format, subprocess.PIPE)
+    check(process.communicate()[0], loaded, format)
+    assert process.returncode == 0
+    here, there = socket.socketpair()
+    with here, here.makefile("rb") as reader:
+        with there:
+            process = export(loaded, "small", format, there)
+        check(reader.read(), loaded, format)
+        process.communicate()
+        assert process.returncode == 0
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_reader_that_goes_away(large: Cli, format: str) -> None:
+    process = export(large, "hot", format, subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.read(1)
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait() == 141
+
+
+def test_ctrl_c_while_nobody_reads(large: Cli) -> None:
+    process = export(large, "hot", "csv", subprocess.PIPE)
+    assert process.stdout is not None
+    while not struct.unpack("i", fcntl.ioctl(process.stdout, termios.FIONREAD, b"\0" * 4))[0]:
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    assert process.wait(120) == 130
+    assert process.stderr is not None
+    assert b"interrupted" in process.stderr.read()
