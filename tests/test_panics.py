@@ -35,13 +35,15 @@ class WithoutNext:
 def load(table: _core.Table) -> None:
     session = _core.begin(table, False, None, ["made up"], "locked")
     try:
-        session.add([("made up", WithoutNext())], False, [].append, (None, None), lambda: 0, None)
+        session.add(
+            [("made up", WithoutNext())], False, lambda _: None, (None, None), lambda: 0, None
+        )
     finally:
         session.abort()
 
 
 def upsert(table: _core.Table) -> None:
-    table.upsert([("made up", WithoutNext())], False, [].append, True, True, (None, None))
+    table.upsert([("made up", WithoutNext())], False, lambda _: None, True, True, (None, None))
 
 
 @pytest.mark.parametrize("write", [load, upsert])
