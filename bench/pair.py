@@ -4,10 +4,8 @@
     python bench/pair.py --base REV --rows 1M    the same, small; minutes after the builds
     python bench/pair.py --base REV --backend cql --rows 2M    on a Cassandra node of its own
 
-A round measures the baseline, the baseline again, and the other commit; every other round runs
-backwards. A figure is worse (or better) only where the median ratio of the other commit to the
-baseline lies outside the range of the baseline to itself. All figures are seconds, so a ratio above
-1 is slower.
+A round measures the baseline, the baseline again, and the other commit, as `rounds.py` says. All
+figures are seconds, so a ratio above 1 is slower.
 
 One worker, `pair_worker.py`, drives both commits through their public Python API, with a process
 for each step. All that this makes is removed at the end, except the data and the results.
@@ -20,24 +18,22 @@ import json
 import shlex
 import shutil
 import signal
-import statistics
 import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import data as data_sets
 import machine
+import rounds
 from data import DataSet
 from pair_builds import Build, Builds, has_changes
 from pair_stores import Directory, Failed, Servers, Stores
 from progress import log
-from report.pages import table
-from units import parse_count, show_bytes, show_count, show_seconds
+from rounds import AGAIN, BASE, OTHER, Figures
+from units import parse_count, show_bytes, show_count
 
 DIRECTORY, CQL = "directory", "cql"
-BASE, AGAIN, OTHER = "base", "base again", "other"
 DEFAULT_ROWS = {DIRECTORY: 100_000_000, CQL: 2_000_000}
 STEPS = ("load", "join", "lookup", "upsert")
 # How much of each step: on servers all takes longer.
@@ -49,8 +45,6 @@ AMOUNTS = {
 _DISK_BYTES_PER_ROW = {DIRECTORY: 190, CQL: 250}
 _BUILD_BYTES = 4 * 10**9
 _HERE = Path(__file__).parent
-
-Figures = dict[str, Any]
 
 
 def main() -> int:
@@ -114,21 +108,14 @@ class Pair:
     ) -> None:
         self._builds = {BASE: base, AGAIN: base, OTHER: other}
         self._data, self._stores, self._options = data, stores, options
-        self._rounds: list[dict[str, Figures]] = []
+        self._rounds: list[rounds.Round] = []
         self._answers: dict[str, int] = {}
 
     def run(self) -> None:
         """All rounds, after one of the baseline that does not count: it reads the data into memory
         and lets a server compile its code.
         """
-        log(f"warm-up: {_told(self._measure(BASE))}")
-        for number in range(self._options.rounds):
-            order = (BASE, AGAIN, OTHER) if number % 2 == 0 else (OTHER, AGAIN, BASE)
-            figures = {}
-            for name in order:
-                figures[name] = self._measure(name)
-                log(f"round {number + 1}, {name}: {_told(figures[name])}")
-            self._rounds.append(figures)
+        self._rounds = rounds.run(self._measure, self._options.rounds)
 
     def document(self) -> Figures:
         """The results as one document."""
@@ -145,20 +132,9 @@ class Pair:
                 "population_rows": self._data.population_rows,
                 "amounts": AMOUNTS[options.backend],
             },
-            "figures": {name: self._compare(name) for name in self._rounds[0][BASE]},
+            "figures": rounds.compare(self._rounds),
             "rounds": self._rounds,
         }
-
-    def _compare(self, figure: str) -> Figures:
-        def ratios(name: str) -> list[float]:
-            return [measured[name][figure] / measured[BASE][figure] for measured in self._rounds]
-
-        again, ratio = ratios(AGAIN), statistics.median(ratios(OTHER))
-        verdict = "worse" if ratio > max(again) else "better" if ratio < min(again) else "same"
-        return {
-            name: statistics.median(measured[name][figure] for measured in self._rounds)
-            for name in self._builds
-        } | {"ratio": ratio, "least": min(again), "most": max(again), "verdict": verdict}
 
     def _measure(self, name: str) -> Figures:
         """All steps of one system, with a store of its own."""
@@ -205,10 +181,6 @@ class Pair:
             raise Failed(f"WRONG ANSWER: {name}, {step}: {rows:,} rows, others gave {known:,}")
 
 
-def _told(figures: Figures) -> str:
-    return ", ".join(f"{name} {show_seconds(seconds)}" for name, seconds in figures.items())
-
-
 def _page(document: Figures) -> str:
     """The comparison as a table."""
     about = document["about"]
@@ -218,24 +190,12 @@ def _page(document: Figures) -> str:
         f"other {about['other'][:7]}",
         "other / base",
         "base again / base",
-        "",
-    ]
-    rows = [
-        [
-            name,
-            show_seconds(one[BASE]),
-            show_seconds(one[OTHER]),
-            f"{one['ratio']:.3f}",
-            f"{one['least']:.3f} - {one['most']:.3f}",
-            one["verdict"],
-        ]
-        for name, one in document["figures"].items()
     ]
     title = (
         f"{about['backend']}, {show_count(about['rows'])} rows, population of"
         f" {show_count(about['population_rows'])}, {len(document['rounds'])} rounds"
     )
-    return f"{title}\n\n{table(head, rows)}"
+    return f"{title}\n\n{rounds.page(head, document['figures'])}"
 
 
 def _options() -> argparse.Namespace:
