@@ -4,8 +4,8 @@
     python bench/pair.py --base REV --rows 1M    the same, small; minutes after the builds
     python bench/pair.py --base REV --backend cql --rows 2M    on a Cassandra node of its own
 
-A round measures the baseline, the baseline again, and the other commit, as `rounds.py` says. All
-figures are seconds, so a ratio above 1 is slower.
+A round measures the baseline, the baseline again, and the other commit, as `rounds.py` says.
+Figures are seconds, or bytes where their names end with `memory`; a ratio above 1 is worse.
 
 One worker, `pair_worker.py`, drives both commits through their public Python API, with a process
 for each step. All that this makes is removed at the end, except the data and the results.

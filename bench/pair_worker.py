@@ -3,7 +3,8 @@
     python pair_worker.py STEP SETTING
 
 STEP is `load`, `join`, `lookup` or `upsert`; SETTING is the JSON that `pair.py` makes. Prints one
-JSON document: figure -> seconds, and under `rows` what the step counted.
+JSON document: figure -> seconds, or bytes where its name ends with `memory`, and under `rows` what
+the step counted.
 
 It must know no more of idmatch than the public Python API that both commits have: the columns of
 its data are named id, partner_id and seen_at, so that neither spelling of a column mapping is
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import statistics
 import sys
 import time
@@ -26,6 +28,7 @@ from typing import Any
 import idmatch
 import pyarrow as pa
 import pyarrow.parquet as pq
+from sampling import Peak, Sampler, private_bytes
 
 _TABLE = "matches"
 # What an address of servers ends with.
@@ -33,6 +36,7 @@ EXPECTED_ROWS = "&expected_rows="
 _BATCH_ROWS = 1_000
 _BATCH_THREADS = 4
 _SINGLE_THREADS = 16
+_SAMPLE_SECONDS = 0.005
 # Newer than every row of the data, and not in the future.
 _UPSERTED_AT = datetime(2026, 11, 2, tzinfo=UTC)
 
@@ -64,7 +68,10 @@ def _load(store: Any, setting: Setting) -> Figures:
 
 
 def _join(store: Any, setting: Setting) -> Figures:
-    """The population counted, and its result written, each after a run that does not count."""
+    """The population counted, and its result written, each after a run that does not count.
+
+    The peak memory is that of all runs.
+    """
     table, population, result = store.table(_TABLE), setting["population"], setting["result"]
     rows = set()
 
@@ -75,12 +82,17 @@ def _join(store: Any, setting: Setting) -> Figures:
         Path(result).unlink(missing_ok=True)
         table.match(population).write_parquet(result, compression="snappy")
 
-    figures = {"join, count": _median(count, setting), "join, result": _median(write, setting)}
+    peak = Peak()
+    with Sampler(lambda: peak.see(private_bytes(os.getpid())), _SAMPLE_SECONDS):
+        figures: Figures = {
+            "join, count": _median(count, setting),
+            "join, result": _median(write, setting),
+        }
     rows.add(pq.read_metadata(result).num_rows)
     Path(result).unlink()
     if len(rows) != 1:
         raise RuntimeError(f"counts and written rows differ: {sorted(rows)}")
-    return figures | {"rows": rows.pop()}
+    return figures | {"join, memory": peak.value, "rows": rows.pop()}
 
 
 def _median(call: Callable[[], None], setting: Setting) -> float:
@@ -96,22 +108,27 @@ def _seconds(call: Callable[[], object]) -> float:
 
 
 def _lookup(store: Any, setting: Setting) -> Figures:
-    """Single lookups, one after the other, of ids that were asked for once before."""
-    table = store.table(_TABLE)
-    keys, calls = _sample(setting, setting["keys"])["id"].to_pylist(), setting["lookups"]
-    found = sum(table.partner_ids(key).num_rows for key in keys)
-    figures: Figures = {"rows": found}
-    for name, ask in (
-        ("lookup, all", table.partner_ids),
-        ("lookup, newest", table.latest_partner_id),
+    """Single lookups, one after the other, of ids and pairs that were asked for once before."""
+    table, calls = store.table(_TABLE), setting["lookups"]
+    sample = _sample(setting, setting["keys"])
+    ids = sample["id"].to_pylist()
+    keys: list[tuple[Any, ...]] = [(id,) for id in ids]
+    pairs: list[tuple[Any, ...]] = list(zip(ids, sample["partner_id"].to_pylist(), strict=True))
+    if any(table.last_seen(*pair) is None for pair in pairs):
+        raise RuntimeError("a loaded row is not found")
+    figures: Figures = {"rows": sum(table.partner_ids(id).num_rows for id in ids)}
+    for name, ask, asked in (
+        ("lookup, all", table.partner_ids, keys),
+        ("lookup, newest", table.latest_partner_id, keys),
+        ("lookup, last_seen", table.last_seen, pairs),
     ):
-        for key in keys:
-            ask(key)
+        for given in asked:
+            ask(*given)
         nanoseconds = []
         for number in range(calls):
-            key = keys[number % len(keys)]
+            given = asked[number % len(asked)]
             began = time.perf_counter_ns()
-            ask(key)
+            ask(*given)
             nanoseconds.append(time.perf_counter_ns() - began)
         figures[name] = statistics.median(nanoseconds) / 1e9
     return figures

@@ -1,8 +1,8 @@
 """Rounds of a comparison: a baseline, the baseline again, and another, in turn.
 
 Every other round runs backwards. A figure is worse (or better) only where the median ratio of the
-other to the baseline lies outside the range of the baseline to itself. All figures are seconds, so
-a ratio above 1 is slower.
+other to the baseline lies outside the range of the baseline to itself. Figures are seconds, or
+bytes where their names end with `memory`; a ratio above 1 is worse.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from progress import log
 from report.pages import table
-from units import show_seconds
+from units import show_bytes, show_seconds
 
 BASE, AGAIN, OTHER = "base", "base again", "other"
 
@@ -60,8 +60,8 @@ def page(head: Sequence[str], figures: Figures) -> str:
     rows = [
         [
             name,
-            show_seconds(one[BASE]),
-            show_seconds(one[OTHER]),
+            _shown(name, one[BASE]),
+            _shown(name, one[OTHER]),
             f"{one['ratio']:.3f}",
             f"{one['least']:.3f} - {one['most']:.3f}",
             one["verdict"],
@@ -72,4 +72,8 @@ def page(head: Sequence[str], figures: Figures) -> str:
 
 
 def _told(figures: Figures) -> str:
-    return ", ".join(f"{name} {show_seconds(value)}" for name, value in figures.items())
+    return ", ".join(f"{name} {_shown(name, value)}" for name, value in figures.items())
+
+
+def _shown(name: str, value: float) -> str:
+    return show_bytes(value) if name.endswith("memory") else show_seconds(value)
