@@ -13,6 +13,7 @@
 #   make bench-cql CQL_ARGS="--rows 200k --warm-up-requests 100k --warm-up-seconds 1 --rounds 1"    the same, small: minutes
 #   make bench-cql-faults           three nodes that fail; Java 17 and Maven
 #   make bench-waits                single writes beside verify, backup and compaction: minutes
+#   make bench-overheads            what positions cost a match, and open snapshots upserts: minutes; OVERHEADS_ARGS="--rows 1M"
 #   make bench-stops                how soon long operations end after Ctrl-C: an hour, about 12 GB of disk
 #   make bench-spark                matches of Spark beside its own join: minutes; SPARK_ARGS="--rows 400M --population 10M": hours
 #   make bench-dask                 matches of Dask beside the command line and its own merge: minutes; DASK_ARGS=--servers: on Cassandra
@@ -29,6 +30,7 @@ BENCH_RESULTS ?= /var/tmp/idmatch-bench/results-400M-seed7.json
 
 PAIR_ARGS     ?=
 WAITS_ARGS    ?=
+OVERHEADS_ARGS ?=
 STOPS_ARGS    ?=
 SPARK_ARGS    ?=
 DASK_ARGS     ?=
@@ -50,7 +52,7 @@ REPORT = cd bench && $(abspath $(BENCH_PYTHON)) -m report
 
 .PHONY: bench bench-live bench-env bench-rocksdb bench-report bench-live-peers bench-live-peers-env bench-live-report \
 	bench-cql bench-cql-env bench-cql-report bench-cql-faults bench-cql-faults-report bench-pair bench-dask bench-far-reads bench-spark bench-spark-env \
-	bench-stops bench-waits
+	bench-overheads bench-stops bench-waits
 
 bench: bench-env bench-rocksdb
 	$(BENCH_PYTHON) bench/run.py $(BENCH_ARGS)
@@ -132,6 +134,9 @@ bench-spark-env: $(VENV)-spark/tools
 
 bench-stops: bench-env
 	$(BENCH_PYTHON) bench/stops.py $(STOPS_ARGS)
+
+bench-overheads: bench-env
+	$(BENCH_PYTHON) bench/overheads.py $(OVERHEADS_ARGS)
 
 bench-waits:
 	python3 bench/waits.py $(WAITS_ARGS)
