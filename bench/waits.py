@@ -4,9 +4,11 @@
     python bench/waits.py --rows 1M      the same, small
 
 One thread upserts single rows and another erases single ids, each durable, while three threads
-verify, back up and compact the same table over and over. No wait may reach a second: the exit code
-is 1 where one does. The program is in `waits/`. Rows, store and backups are made anew and removed
-at the end; the results stay as JSON. Times are in seconds, files in bytes.
+verify, back up and compact the same table over and over. Before each compaction, batches fill the
+memtables: a full one is flushed while it takes upserts, and the rest by the compaction. No wait may
+reach a second: the exit code is 1 where one does. The program is in `waits/`. Rows, store and
+backups are made anew and removed at the end; the results stay as JSON. Times are in seconds, files
+in bytes.
 """
 
 from __future__ import annotations

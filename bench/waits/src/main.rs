@@ -1,5 +1,5 @@
 //! Upserts of single rows and erasures of single ids, timed, while the store is verified, backed up and
-//! compacted by other threads.
+//! compacted by other threads. Before each compaction, rows are loaded and upserted in batches, which fill memtables.
 //!
 //! ```text
 //! waits DIR ROWS SECONDS
@@ -33,6 +33,10 @@ type Timed = Result<Vec<f64>, Failure>;
 const LOADS: u64 = 4;
 /// Each compaction finds so much of the table loaded anew.
 const RELOADED_SHARE: u64 = 20;
+/// Each compaction finds so many rows upserted in batches: more than a set of memtables takes, so that a full one is
+/// flushed in the background, and less than two, so that upserts need not stop for it. The compaction flushes the rest.
+const FILLED_ROWS: u64 = 1_200_000;
+const BATCH_ROWS: u64 = 10_000;
 /// How often each kind of maintenance is done at least.
 const LEAST_TIMES: usize = 2;
 
@@ -151,7 +155,20 @@ impl Bench {
         let share = self.rows / RELOADED_SHARE;
         let first = number % RELOADED_SHARE * share;
         load(&self.table, first, first + share)?;
+        self.fill_memtables(first)?;
         Ok(self.table.compact()?)
+    }
+
+    /// Upserts rows of the table again, in batches.
+    fn fill_memtables(&self, first: u64) -> Result<(), Failure> {
+        for batch in 0..FILLED_ROWS / BATCH_ROWS {
+            let row = (first + batch * BATCH_ROWS) % self.rows;
+            let mut source = Generated::new(row, row + BATCH_ROWS);
+            let mut sink = NoRejects;
+            self.table
+                .upsert(&Ingest::new(true, SeenAt::MAX, &mut sink).judged(&mut source), None)?;
+        }
+        Ok(())
     }
 }
 
