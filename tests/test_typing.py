@@ -35,6 +35,25 @@ def upsert(table: idmatch.Table, pairs: list[tuple[str, str]]) -> None:
     with table.begin(key="monday") as session:
         now = dt.datetime.now(dt.UTC)
         session.add(pa.table({"id": ["a"], "partner_id": ["b"], "seen_at": [now]}))
+
+
+def use(result: idmatch.MatchResult) -> dict[str, float]:
+    result.show(3)
+    result.write("cut", format="csv.gz", partition_by="campaign", max_rows_per_file=1_000)
+    frames: int = len(result.to_pandas()) + result.to_polars().height
+    timings: idmatch.Timings = result.timings
+    requests: idmatch.Requests | None = result.requests
+    lost: int = sum(hop.rows_in - hop.matched for hop in result.hops)
+    asked: int = requests.asked if requests else 0
+    return {"frames": frames, "writing": timings.writing, "asked": asked, "lost": lost}
+
+
+def freeze(store: idmatch.Store) -> list[str]:
+    with store.snapshot() as now:
+        frozen: idmatch.TableSnapshot = now.table("crm")
+        rows: idmatch.Rows = frozen.scan(until="2026-01-01")
+        rows.write("days", partition_by="seen_at")
+        return now.tables()
 """
 
 WRONG = """
@@ -46,6 +65,9 @@ table.match("people.csv", by="email")
 table.latest_id("a").value
 len(table.scan())
 table.upsert_one("a", 1)
+table.match("people.csv").requests.asked
+table.scan().write("cut", max_rows_per_file="many")
+table.scan().hops
 """
 
 
@@ -73,4 +95,4 @@ def test_a_users_program_is_typed(check: Callable[[Path], list[str]], tmp_path: 
     program.write_text(RIGHT)
     assert check(tmp_path) == []
     program.write_text(WRONG)
-    assert set(check(tmp_path)) == {"5", "6", "7", "8", "9"}
+    assert set(check(tmp_path)) == {"5", "6", "7", "8", "9", "10", "11", "12"}
