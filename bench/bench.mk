@@ -18,6 +18,7 @@
 #   make bench-spark                matches of Spark beside its own join: minutes; SPARK_ARGS="--rows 400M --population 10M": hours
 #   make bench-dask                 matches of Dask beside the command line and its own merge: minutes; DASK_ARGS=--servers: on Cassandra
 #   make bench-far-reads            matches of files on HDFS and of tables of Hive beside a local file: minutes; FAR_ARGS="--population 10M"
+#   make bench-outputs              memory and seconds of carried columns, chains and plain results: 15 GB of disk; OUTPUTS_ARGS="--rows 1M": a minute
 #   make bench-pair PAIR_ARGS="--base REV"    two commits, in turn; --help tells more
 
 BENCH_VENV    ?= bench/.venv
@@ -35,6 +36,7 @@ STOPS_ARGS    ?=
 SPARK_ARGS    ?=
 DASK_ARGS     ?=
 FAR_ARGS      ?=
+OUTPUTS_ARGS  ?=
 CQL_ARGS      ?=
 FAULTS_ARGS   ?=
 FAULTS_RESULTS ?= /var/tmp/idmatch-bench/results-cql-faults-2M.json
@@ -52,7 +54,7 @@ REPORT = cd bench && $(abspath $(BENCH_PYTHON)) -m report
 
 .PHONY: bench bench-live bench-env bench-rocksdb bench-report bench-live-peers bench-live-peers-env bench-live-report \
 	bench-cql bench-cql-env bench-cql-report bench-cql-faults bench-cql-faults-report bench-pair bench-dask bench-far-reads bench-spark bench-spark-env \
-	bench-overheads bench-stops bench-waits
+	bench-outputs bench-overheads bench-stops bench-waits
 
 bench: bench-env bench-rocksdb
 	$(BENCH_PYTHON) bench/run.py $(BENCH_ARGS)
@@ -131,6 +133,9 @@ bench-spark: bench-spark-env
 # PySpark 4, and idmatch as it is here.
 bench-spark-env: $(VENV)-spark/tools
 	$(VENV)-spark/bin/python -m pip install --quiet --force-reinstall --no-deps .
+
+bench-outputs: bench-env
+	$(BENCH_PYTHON) bench/outputs.py $(OUTPUTS_ARGS)
 
 bench-stops: bench-env
 	$(BENCH_PYTHON) bench/stops.py $(STOPS_ARGS)

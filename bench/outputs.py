@@ -1,0 +1,215 @@
+"""What written results take: seconds, and the peak of a process's anonymous memory.
+
+    python bench/outputs.py                100 M rows, a population of 10 M; about 15 GB of disk
+    python bench/outputs.py --rows 1M      the same, small: a minute
+
+Each match runs in a process of its own, which writes the result as Parquet without compression:
+
+    plain      the pairs and their dates
+    carried    the same beside five columns of the population
+    chain      by id, and with the partner IDs back to ids
+
+The population is a tenth of the rows, at most 10 M. The matches run in turn; the first round counts
+for memory, and not for seconds. The exit code is 1 where rows are missing, or where `carried` takes
+more than 2 GB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import shlex
+import shutil
+import statistics
+import sys
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import idmatch
+import machine
+import pyarrow.parquet as pq
+from data import DEFAULT_DIRECTORY, DEFAULT_SEED, POPULATION_ROWS, prepare
+from job_store import TABLE, prepare_store
+from progress import log
+from sampling import Peak, Sampler, private_bytes
+from units import parse_count, show_bytes, show_count, show_seconds
+
+DEFAULT_ROWS = 100_000_000
+# What carried columns of 10 M rows may take: they are spilled, so it does not grow with them.
+MOST_CARRIED_BYTES = 2_000_000_000
+_SAMPLE_SECONDS = 0.005
+# The rows, the store, and what a load and a match write beside it.
+_DISK_BYTES_PER_ROW = 150
+_QUESTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "carried": {"carry": "all"},
+    "chain": {"then": [{"table": TABLE, "by": "partner_id"}]},
+}
+
+
+@dataclass
+class Taken:
+    """What the runs of one match took; `counts` are of all of them."""
+
+    match: list[float] = field(default_factory=list)
+    write: list[float] = field(default_factory=list)
+    bytes: Peak = field(default_factory=Peak)
+    counts: set[tuple[int, ...]] = field(default_factory=set)
+
+    def figures(self) -> dict[str, Any]:
+        """The medians, the peak, and the rows that were written."""
+        return {
+            "match": statistics.median(self.match),
+            "write": statistics.median(self.write),
+            "private_bytes": self.bytes.value,
+            "rows": max(written for *_, written in self.counts),
+        }
+
+
+def main() -> int:
+    """Measures, prints and keeps the figures; 1 where rows are missing or memory is not kept."""
+    options = _options()
+    work: Path = options.dir / "work" / "outputs"
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    free, needed = machine.free_bytes(work), options.rows * _DISK_BYTES_PER_ROW
+    if free < needed:
+        log(f"{show_bytes(needed)} of disk are needed at {work}, {show_bytes(free)} are free")
+        return 2
+    people = min(POPULATION_ROWS, options.rows // 10)
+    data = prepare(options.dir, options.rows, options.seed, population_rows=people)
+    try:
+        store = options.store or work / "store"
+        prepare_store(store, data)
+        population = _with_columns(data.population, work / "population.parquet")
+        taken = _measured(store, population, work / "result.parquet", options.runs)
+    finally:
+        shutil.rmtree(work)
+    figures = {name: one.figures() for name, one in taken.items()}
+    document = {
+        "about": {
+            "machine": machine.describe(options.dir),
+            "command": shlex.join(["python", "bench/outputs.py", *sys.argv[1:]]),
+            "date": datetime.now(UTC).date().isoformat(),
+            "idmatch": idmatch.__version__,
+        },
+        "rows": options.rows,
+        "population": people,
+    } | figures
+    path = options.dir / f"results-outputs-{show_count(options.rows)}.json"
+    path.write_text(json.dumps(document, indent=2) + "\n")
+    for name, one in figures.items():
+        print(
+            f"{name}: match {show_seconds(one['match'])}, write {show_seconds(one['write'])},"
+            f" {show_bytes(one['private_bytes'])} of memory, {show_count(one['rows'])} rows"
+        )
+    log(f"results: {path}")
+    return 1 if _faults({name: one.counts for name, one in taken.items()}, figures, people) else 0
+
+
+def _faults(
+    counts: dict[str, set[tuple[int, ...]]], figures: dict[str, Any], people: int
+) -> list[str]:
+    """What is not as it must be, said aloud too."""
+    faults = [
+        f"{name} counted {population:,} people and {rows:,} rows, and wrote {written:,}"
+        for name, found in counts.items()
+        for population, _, rows, written in found
+        if (population, rows) != (people, written)
+    ]
+    # The first table answers all of them alike.
+    if len({first for found in counts.values() for _, first, *_ in found}) != 1:
+        faults.append("the matches do not agree about the first table's rows")
+    most = figures["carried"]["private_bytes"]
+    if most > MOST_CARRIED_BYTES:
+        faults.append(f"carried columns took {show_bytes(most)} of memory")
+    for fault in faults:
+        log(fault)
+    return faults
+
+
+def _with_columns(ids: Path, path: Path) -> Path:
+    """The population with five more columns."""
+    import duckdb  # here, so that the processes that are measured do not load it
+
+    with duckdb.connect(config={"threads": 2, "memory_limit": "4GB"}) as connection:
+        connection.execute(f"""
+            COPY (
+                SELECT id,
+                    'campaign ' || (draw % 50) AS campaign,
+                    (draw % 100)::INTEGER AS age,
+                    draw / 1e19 AS score,
+                    make_timestamp_ms(1760000000000 + (draw % 30000000000)::BIGINT) AS clicked_at,
+                    md5('page' || id) AS page
+                FROM (SELECT id, md5_number_lower(id) AS draw FROM read_parquet('{ids}'))
+            ) TO '{path}' (FORMAT parquet, COMPRESSION snappy, ROW_GROUP_SIZE 1000000)
+        """)
+    return path
+
+
+def _measured(store: Path, population: Path, out: Path, runs: int) -> dict[str, Taken]:
+    taken = {name: Taken() for name in _QUESTIONS}
+    for run in range(runs + 1):
+        for name, one in taken.items():
+            seconds, counts = _watched(name, (store, population, out), one.bytes)
+            one.counts.add((*counts, pq.read_metadata(out).num_rows))
+            out.unlink()
+            if run:
+                one.match.append(seconds[0])
+                one.write.append(seconds[1])
+            log(f"{name}, run {run}: {', '.join(map(show_seconds, seconds))}")
+    return taken
+
+
+def _watched(
+    name: str, files: tuple[Path, Path, Path], peak: Peak
+) -> tuple[tuple[float, float], tuple[int, ...]]:
+    """Runs one match in a process of its own; `peak` sees its memory."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_match, args=(name, files, theirs))
+    process.start()
+    theirs.close()
+    pid = process.pid
+    assert pid
+    with Sampler(lambda: peak.see(private_bytes(pid)), _SAMPLE_SECONDS):
+        try:
+            seconds, counts = ours.recv()
+        finally:
+            process.join()
+    return seconds, counts
+
+
+def _match(name: str, files: tuple[Path, Path, Path], answer: Connection) -> None:
+    """Sends the seconds of the match and of the write, and what it counted."""
+    path, population, out = files
+    with idmatch.open(path, read_only=True) as store:
+        began = time.perf_counter()
+        result = store.table(TABLE).match(population, column="id", **_QUESTIONS[name])
+        matched = time.perf_counter()
+        result.write_parquet(out)
+        written = time.perf_counter()
+        counts = (result.population, result.hops[0].rows, result.rows)
+    answer.send(((matched - began, written - matched), counts))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--rows", type=parse_count, default=DEFAULT_ROWS, help="rows of the table (default: 100M)")
+    add("--runs", type=int, default=3, help="rounds that count for seconds (default: 3)")
+    add("--seed", type=int, default=DEFAULT_SEED)
+    add("--store", type=Path, help="a store that is kept; filled if it is empty")
+    add("--dir", type=Path, default=DEFAULT_DIRECTORY, help="data, store and results")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
