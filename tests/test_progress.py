@@ -141,6 +141,9 @@ def test_notebooks_show_bars(tmp_path: Path, notebook: Notebook) -> None:
         assert "small: verify, " in notebook.texts()
         store.backup(tmp_path / "saved")
         assert "store: back up, " in notebook.texts()
+        with idmatch.open(tmp_path / "copied") as copied:
+            table.copy_to(copied)
+        assert "small: copy, " in notebook.texts()
     with idmatch.open(tmp_path / "store", progress=False) as store:
         assert store.table("small").verify() == []
         assert notebook.drawn == []
