@@ -80,10 +80,11 @@ class Rows:
 
         With `partition_by` or `max_rows_per_file` it writes a folder, which appears only when it is
         whole, and must not exist. Its files are Parquet unless `format` says otherwise. For each
-        value of the column `partition_by` (text, whole numbers, booleans) there is a folder below
-        it, as Hive names them: "campaign=spring"; the files lack that column. A time is cut by days
-        in UTC, and stays: "seen_at_day=2026-11-03". Rows wait in a temporary file meanwhile. In an
-        object store the files appear one by one, each whole, and "_SUCCESS" is the last.
+        value of the column `partition_by` (text, whole numbers, dates, booleans) there is a folder
+        below it, as Hive names them: "campaign=spring"; the files lack that column. A time is cut
+        by days in UTC, and stays: "seen_at_day=2026-11-03". Rows wait in a temporary file
+        meanwhile. In an object store the files appear one by one, each whole, and "_SUCCESS" is the
+        last.
 
         "hive://HOST/DATABASE/TABLE" adds the rows as a `partition` of a table of Parquet: its
         columns and their values, in the order of the table. A partition that exists, and a table

@@ -27,7 +27,8 @@ const DIVIDED_ROWS: usize = 1 << 18;
 /// Folders of one result: more is likely the wrong column.
 const MAX_VALUES: usize = 10_000;
 
-/// How Hive names the folder of null.
+/// How Hive names the folder of null and of empty text. Text with these letters has the same folder: it reads as
+/// null.
 const NULL: &str = "__HIVE_DEFAULT_PARTITION__";
 /// What stays as it is in the name of a folder.
 const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b' ');
@@ -52,7 +53,7 @@ type Divided = BTreeMap<Option<String>, Vec<SpilledBatch>>;
 ///
 /// # Errors
 /// Those of `send`; `Io` where a file cannot be written; `InvalidArgument` for a column to cut by that is not there,
-/// is neither text, a whole number, a time nor a boolean, or has more than 10,000 values.
+/// is neither text, a whole number, a date, a time nor a boolean, or has more than 10,000 values.
 pub(crate) fn write_folder(
     folder: &Path,
     format: Format,
@@ -84,8 +85,7 @@ pub(crate) fn write_folder(
     let schema = Arc::new(schema.project(&kept).map_err(encoding_failed)?);
     for (value, batches) in &divided {
         let below = at.map(|_| {
-            let value = value.as_deref().filter(|value| !value.is_empty());
-            let value = value.map_or(NULL.into(), |value| encoded(value));
+            let value = value.as_deref().map_or(NULL.into(), encoded);
             folder.join(format!("{}={value}", encoded(&name)))
         });
         if let Some(below) = &below {
@@ -139,7 +139,9 @@ fn column_of(name: &str, schema: &SchemaRef) -> Result<CutColumn> {
     if let DataType::Timestamp(..) = kind {
         return Ok(CutColumn { at, name: format!("{name}_day"), is_day: true });
     }
-    wrong(format!("column {name:?} is {kind}; cut by text, whole numbers, times or booleans"))
+    wrong(format!(
+        "column {name:?} is {kind}; cut by text, whole numbers, dates, times or booleans"
+    ))
 }
 
 /// The rows of each file. There is one at least.
@@ -218,11 +220,12 @@ impl Lane<'_> {
     }
 }
 
-/// The rows of each value, null among them. Empty text is as null.
+/// The rows of each value, null among them. Empty text is as null, and so is null's name.
 fn rows_of_values(texts: &StringArray) -> HashMap<Option<&str>, Vec<u32>> {
     let mut rows = HashMap::<Option<&str>, Vec<u32>>::new();
     for (row, value) in (0..).zip(texts.iter()) {
-        rows.entry(value.filter(|value| !value.is_empty())).or_default().push(row);
+        let value = value.filter(|value| !value.is_empty() && *value != NULL);
+        rows.entry(value).or_default().push(row);
     }
     rows
 }
