@@ -19,6 +19,8 @@ import pyarrow.parquet as pq
 import pytest
 from campaign import run_and_compare_campaign
 from conftest import SMALL, Cli
+from exported import ROWS, SINCE, UNTIL, selected, window
+from idmatch._formats import FORMATS
 
 POPULATION = pa.table(
     {
@@ -311,6 +313,22 @@ def test_match_and_export_write_what_they_say(cli: Cli, tmp_path: Path) -> None:
     ):
         assert cli(*words).code == 2, words
     assert not (cli.home / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("format", "since", "until"),
+    [*((format, SINCE, UNTIL) for format in FORMATS), ("csv", SINCE, None), ("csv", None, UNTIL)],
+)
+def test_an_export_has_the_rows_that_sql_selects(
+    cli: Cli, format: str, since: str | None, until: str | None
+) -> None:
+    with idmatch.open(cli.home / "store") as store:
+        store.create_table("t").load(ROWS)
+    ran = cli("export", "store", "t", "-o", f"out.{format}", *window(since, until))
+    assert ran.code == 0, ran.err
+    expected = selected(since, until)
+    assert 0 < expected.num_rows < selected(None, None).num_rows
+    assert as_text(read(cli.home / f"out.{format}")) == as_text(expected)
 
 
 def test_the_example_of_a_campaign(tmp_path: Path) -> None:
