@@ -103,22 +103,27 @@ fn requests_of(context: &TableContext, sent: &RequestCounts) -> Result<Requests>
         is_rate_limited: settings.max_requests_per_second.is_some(),
         ..sent.so_far()
     };
-    if (requests.asked, requests.partitions_asked)
-        != (requests.answered, requests.partitions_answered)
-    {
-        return Err(Error::new(
-            ErrorKind::Corrupt,
-            format!(
-                "a match of {} had {} of {} pages answered, of {} of {} partitions; match again",
-                context.what(),
-                requests.answered,
-                requests.asked,
-                requests.partitions_answered,
-                requests.partitions_asked
-            ),
-        ));
-    }
+    check_answered(&requests, &context.what())?;
     Ok(requests)
+}
+
+/// Fails unless all pages and partitions that were asked have answered.
+fn check_answered(requests: &Requests, what: &str) -> Result<()> {
+    if (requests.asked, requests.partitions_asked)
+        == (requests.answered, requests.partitions_answered)
+    {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::Corrupt,
+        format!(
+            "a match of {what} had {} of {} pages answered, of {} of {} partitions; match again",
+            requests.answered,
+            requests.asked,
+            requests.partitions_answered,
+            requests.partitions_asked
+        ),
+    ))
 }
 
 impl Match for CqlMatch {
@@ -145,5 +150,34 @@ impl Match for CqlMatch {
     fn unmatched(&self, take: &mut dyn FnMut(u32, UnmatchedReason) -> Result<()>) -> Result<()> {
         let states = self.states.as_ref().ok_or_else(not_positional)?;
         states.iter().try_for_each(|states| states.unmatched(take))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_pages_and_partitions_must_have_answered() {
+        let all = Requests {
+            asked: 7,
+            answered: 7,
+            repeated: 2,
+            partitions_asked: 3,
+            partitions_answered: 3,
+            ..Requests::default()
+        };
+        assert!(check_answered(&all, "table t").is_ok());
+        assert!(check_answered(&Requests::default(), "table t").is_ok());
+        for (requests, said) in [
+            (Requests { answered: 6, ..all }, "6 of 7 pages answered, of 3 of 3 partitions"),
+            (Requests { partitions_answered: 2, ..all }, "7 of 7 pages answered, of 2 of 3"),
+            (Requests { answered: 8, ..all }, "8 of 7 pages"),
+        ] {
+            let error = check_answered(&requests, "table t").unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corrupt);
+            let text = error.to_string();
+            assert!(text.contains("match of table t had") && text.contains(said), "{text}");
+        }
     }
 }
