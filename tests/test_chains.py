@@ -82,9 +82,10 @@ def test_a_chain_gives_what_sql_joins_give(
             with_hops=True,
             **first.question(),
         )
-        expected, reached = _joined(sql, hops, how)
+        expected, reached, counts = _joined(sql, hops, how)
         assert sorted(_rows(result), key=str) == sorted(expected, key=str)
         assert len(result) == len(expected)
+        assert result.hops == counts
         matched = sum(depth == len(hops) for depth in reached.values())
         assert (result.population, result.matched) == (len(keys), matched)
         assert result.rows == len(expected) - (len(keys) - matched if how == "left" else 0)
@@ -121,24 +122,35 @@ _NO_ROWS = "(SELECT '' AS id, '' AS partner_id, 0 AS seen WHERE false) r"
 
 def _joined(
     sql: duckdb.DuckDBPyConnection, hops: list[Hop], how: How
-) -> tuple[Rows, dict[int, int]]:
-    """The rows of the result, and how many tables each population row came through."""
-    count = int(sql.execute("SELECT count(*) FROM population").fetchall()[0][0])
-    reached = dict.fromkeys(range(count), 0)
-    joins, columns, before = "", ["p.key"], "p.key"
+) -> tuple[Rows, dict[int, int], list[idmatch.HopCounts]]:
+    """The rows of the result, how many tables each population row came through, and what each
+    table counts.
+    """
+    rows_in = _count(sql, "population")
+    reached = dict.fromkeys(range(rows_in), 0)
+    joins, columns, before, counts = "", ["p.key"], "p.key", list[idmatch.HopCounts]()
     for number, hop in enumerate(hops):
+        known = f"{before} IN (SELECT key FROM ({_answers(number, hop)}))"
+        matched = _count(sql, f"population p {joins} WHERE {known}")
         joins += f" JOIN ({_answers(number, hop)}) h{number} ON h{number}.key = {before}"
         before = f"h{number}.answer"
         columns += [before, f"h{number}.seen"]
-        for (n,) in sql.execute(f"SELECT DISTINCT p.n FROM population p {joins}").fetchall():
-            reached[n] = number + 1
+        found_rows = sql.execute(f"SELECT p.n, count(*) FROM population p {joins} GROUP BY p.n")
+        by_row = dict(found_rows.fetchall())
+        reached |= dict.fromkeys(by_row, number + 1)
+        counts.append(idmatch.HopCounts(rows_in, matched, sum(by_row.values())))
+        rows_in = counts[-1].rows
     rows = sql.execute(f"SELECT {', '.join(columns)}, p.n, p.tag FROM population p {joins}")
     found: Rows = rows.fetchall()
     if how == "left":
         for key, n, tag in sql.execute("SELECT key, n, tag FROM population").fetchall():
             if reached[n] < len(hops):
                 found.append((key, *[None] * (2 * len(hops)), n, tag))
-    return found, reached
+    return found, reached, counts
+
+
+def _count(sql: duckdb.DuckDBPyConnection, rows: str) -> int:
+    return int(sql.execute(f"SELECT count(*) FROM {rows}").fetchall()[0][0])
 
 
 def _reason(key: str | None, depth: int, known: set[str]) -> str:
