@@ -84,7 +84,7 @@ test-hive: $(VENV)/built-for-tests java
 
 # A real S3 server, which is built from its sources.
 test-s3: $(VENV)/built-for-tests $(BIN)/versitygw
-	IDMATCH_TEST_VERSITYGW=$(abspath $(BIN)/versitygw) $(BIN)/pytest --quiet tests/test_object_stores.py
+	IDMATCH_TEST_VERSITYGW=$(abspath $(BIN)/versitygw) $(BIN)/pytest --quiet tests/test_object_store*.py
 
 $(BIN)/versitygw: $(VENV)/tools
 	@command -v go > /dev/null || { echo "test-s3 builds versitygw with Go 1.25 or newer; install Go" >&2; exit 1; }

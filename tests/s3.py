@@ -34,6 +34,8 @@ class Request(NamedTuple):
 
     method: str
     path: str
+    range: str = ""
+    """The bytes that are asked for, if not all are."""
 
     @property
     def is_part(self) -> bool:
@@ -42,7 +44,8 @@ class Request(NamedTuple):
 
 
 Fault = Callable[[Request], str | None]
-"""What goes wrong with a request: "slow down", "cut", "lost answer", "denied", or nothing."""
+"""What goes wrong with a request: "slow down", "cut", "lost answer", "half answer", "denied", or
+nothing."""
 
 
 def _no_fault(request: Request) -> None:
@@ -84,14 +87,14 @@ class Proxy:
     def answer(self, handler: BaseHTTPRequestHandler) -> None:
         """Answers a request."""
         body = handler.rfile.read(int(handler.headers.get("Content-Length", 0)))
-        request = Request(handler.command, handler.path)
+        request = Request(handler.command, handler.path, handler.headers.get("Range", ""))
         self.seen.append(request)
         fault = self.fault(request)
         if fault == "cut":
             handler.close_connection = True
         elif fault in ("slow down", "denied"):
             text = (_DENIED if fault == "denied" else _SLOW_DOWN).encode()
-            _send(handler, 403 if fault == "denied" else 503, {}, text)
+            _send(handler, 403 if fault == "denied" else 503, {}, text, len(text))
         else:
             upstream = http.client.HTTPConnection(self.upstream.netloc)
             headers = dict(handler.headers.items())
@@ -103,7 +106,10 @@ class Proxy:
             if fault == "lost answer":
                 handler.close_connection = True
                 return
-            _send(handler, got.status, dict(got.getheaders()), text)
+            sent = len(text) // 2 if fault == "half answer" else len(text)
+            _send(handler, got.status, dict(got.getheaders()), text, sent)
+            if fault == "half answer":
+                handler.close_connection = True
 
     def close(self) -> None:
         """Ends it."""
@@ -112,8 +118,9 @@ class Proxy:
 
 
 def _send(
-    handler: BaseHTTPRequestHandler, status: int, headers: dict[str, str], body: bytes
+    handler: BaseHTTPRequestHandler, status: int, headers: dict[str, str], body: bytes, sent: int
 ) -> None:
+    """Answers with so many bytes of a body, whose whole length is told."""
     try:
         handler.send_response(status)
         for name, value in headers.items():
@@ -123,7 +130,7 @@ def _send(
         if handler.command != "HEAD":
             handler.send_header("Content-Length", str(len(body)))
         handler.end_headers()
-        handler.wfile.write(body)
+        handler.wfile.write(body[:sent])
     except OSError:
         # Whoever asked has gone.
         handler.close_connection = True

@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import idmatch
@@ -18,29 +17,14 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet as pq
 import pytest
-import s3 as servers
 from conftest import NOON, SMALL, Cli
 from s3 import BUCKET, KEY, S3, SECRET, Request
+
+pytest_plugins = ["s3_fixtures"]
 
 FORMATS = ("parquet", "csv", "csv.gz", "csv.zst", "jsonl", "jsonl.gz", "jsonl.zst", "arrow")
 MANY = 100_000
 WIDE = "w" * 1000
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3]:
-    with servers.served() as served:
-        yield served
-
-
-@pytest.fixture
-def s3(server: S3, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3]:
-    """A server with an empty bucket, which the environment names."""
-    for name, value in server.environment.items():
-        monkeypatch.setenv(name, value)
-    server.clear()
-    yield server
-    server.clear()
 
 
 @pytest.fixture(scope="module")

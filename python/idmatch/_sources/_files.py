@@ -21,6 +21,7 @@ from ._columnar import open_columnar
 from ._columns import Wanted
 from ._csv import CsvRows
 from ._declared import Declared
+from ._filesystems import filesystem_of
 from ._json_lines import JsonLines
 from ._records import Readable
 from ._source import OnMalformed, Opened, reading
@@ -193,9 +194,9 @@ def _resolve_plain(folder: str) -> tuple[FileSystem, str, str]:
         return LocalFileSystem(), "", "/" + place.lstrip("/")
     if Address(folder).is_hdfs:
         return _resolve(folder)
-    root = f"{'s3' if scheme in ('s3a', 's3n') else scheme}://"
+    root = f"{scheme}://"
     bucket, _, below = place.removeprefix("//").partition("/")
-    filesystem, base = FileSystem.from_uri(root + bucket)
+    filesystem, base = filesystem_of(root + bucket)
     return filesystem, root, f"{base}/{below}"
 
 
@@ -213,7 +214,7 @@ def _resolve(where: str) -> tuple[FileSystem, str, str]:
     glob = _GLOB.search(url)
     cut = url.rindex("/", 0, glob.start()) if glob else len(url)
     with reading(str(Address(where))):
-        filesystem, base = FileSystem.from_uri(url[:cut] + mark + options)
+        filesystem, base = filesystem_of(url[:cut] + mark + options)
     root = "" if isinstance(filesystem, LocalFileSystem) else url.partition("://")[0] + "://"
     return filesystem, root, base + url[cut:]
 
