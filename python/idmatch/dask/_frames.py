@@ -30,7 +30,8 @@ def checked(frame: object) -> dd.DataFrame:
 
 def task_name(what: str, place: Place) -> str:
     """The name that Dask's dashboard shows. What servers had is never taken for what they have."""
-    return f"idmatch-{what}-{uuid4().hex}" if place.is_remote else f"idmatch-{what}"
+    # Of a name of several tasks in one, Dask shows what is before its first hyphen.
+    return f"idmatch_{what}-{uuid4().hex}" if place.is_remote else f"idmatch_{what}"
 
 
 def to_arrow(frame: pd.DataFrame) -> pa.Table:

@@ -98,7 +98,7 @@ def load(
         adding = _Adding(chosen, strict, date_format, tz, dated)
         stage = dask.delayed(partial(_stage_partition, place, session.id, adding))
         tasks = [
-            stage(partition, number, dask_key_name=f"idmatch-load-{session.id}-{number}")
+            stage(partition, number, dask_key_name=f"idmatch_load-{session.id}-{number}")
             for number, partition in enumerate(partitions)
         ]
         try:

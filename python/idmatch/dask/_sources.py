@@ -38,7 +38,7 @@ def read_source(source: Source, *, columns: Sequence[str] | None = None) -> dd.D
                 files,
                 args=[schema],
                 meta=to_pandas(schema.empty_table()),
-                label="idmatch-read-source",
+                label="idmatch_read_source",
             )
         )
     whole = frames[0] if len(frames) == 1 else dd.concat(frames)
