@@ -5,6 +5,7 @@ Expected rows are merges by pandas.
 
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 from datetime import timedelta
@@ -201,6 +202,26 @@ def test_a_checkpoint_that_is_gone_is_said(observed: idmatch.Table, store: idmat
         found.compute()
 
 
+@pytest.mark.usefixtures("scheduler")
+def test_a_checkpoint_elsewhere_is_known(
+    observed: idmatch.Table, store: idmatch.Store, tmp_path: Path
+) -> None:
+    """Neither what is at its path later is read, nor is it taken for a host's missing directory."""
+    observed.upsert_one("i100", "late")
+    mine = tmp_path / "mine"
+    store.checkpoint(mine)
+    found = idmatch.dask.match(population(), mine, "t", column="cookie")
+    # The population has this id twice.
+    assert len(found) == 152 + 2
+    shutil.rmtree(mine)
+    with pytest.raises(idmatch.Expired, match="is no longer there"):
+        found.compute()
+    with idmatch.open(mine) as other:
+        other.create_table("t").load(OBSERVED)
+        with pytest.raises(idmatch.Expired, match="another store is in its place"):
+            found.compute()
+
+
 def test_a_host_without_the_directory_says_so(
     observed: idmatch.Table, store: idmatch.Store, client: Client
 ) -> None:
@@ -230,6 +251,22 @@ def test_a_table_is_read_in_shares(observed: idmatch.Table, store: idmatch.Store
         if type(step).__name__.startswith("FromMap")
     )
     assert source.columns == ["id"]
+
+
+def test_the_scheduler_names_what_tasks_do(
+    observed: idmatch.Table, store: idmatch.Store, client: Client
+) -> None:
+    with client.as_current():
+        idmatch.dask.match(population(), store, "t", column="cookie").compute()
+        idmatch.dask.read(store, "t", partitions=2)["id"].str.upper().compute()
+        idmatch.dask.load(dd.from_pandas(OBSERVED, npartitions=2), store, "t")
+
+    def prefixes(dask_scheduler: Any) -> list[str]:
+        return list(dask_scheduler.task_prefixes)
+
+    # A task that does several things has the names of all, with hyphens between them.
+    names = {name for one in client.run_on_scheduler(prefixes) for name in one.split("-")}
+    assert names >= {"idmatch_match", "idmatch_read", "idmatch_load"}
 
 
 def test_a_worker_that_dies_matches_again(

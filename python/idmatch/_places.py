@@ -6,6 +6,7 @@ which may be a fork of it.
 
 import os
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -35,6 +36,9 @@ class Place(NamedTuple):
     """The host on which the directory was seen."""
     until: datetime | None = None
     """Until when the version is kept; None where it is not limited."""
+    version: str | None = None
+    """The version, as `Snapshot.version` names it: no other store has it. None where it may change.
+    """
 
     @property
     def is_remote(self) -> bool:
@@ -69,11 +73,12 @@ def one_version(store: StoreOrAddress, keep: timedelta | str) -> Iterator[tuple[
         except Unsupported:
             checkpoint = None
         if checkpoint is None:
-            yield here, place
+            version = None if place.is_remote else _version_of(here)
+            yield here, place._replace(version=version)
             return
     place = place._replace(address=checkpoint.path, until=checkpoint.until)
     with opened_here(place) as frozen:
-        yield frozen, place
+        yield frozen, place._replace(version=_version_of(frozen))
 
 
 def opened_here(place: Place, wait: timedelta | str | None = None) -> Store:
@@ -90,13 +95,35 @@ def opened_here(place: Place, wait: timedelta | str | None = None) -> Store:
         raise _unseen(place) from error
 
 
+# Threads of a worker ask for the same store at once.
+_opening = threading.Lock()
+
+
+def _forget_lock() -> None:
+    """A child does not wait for a thread of its parent."""
+    global _opening
+    _opening = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_lock)
+
+
 def opened(place: Place) -> Store:
-    """The store of a place, which this process opens once; raises what `opened_here` raises."""
+    """The store of a place, which this process opens once.
+
+    Raises what `opened_here` raises, and Expired where another version is in the place.
+    """
     if not place.is_remote and not os.path.isfile(os.path.join(place.address, "MANIFEST")):
         # An open one would answer on, without its directory.
-        _opened.cache_clear()
+        with _opening:
+            _opened.cache_clear()
         raise _unseen(place)
-    return _opened(os.getpid(), place)
+    with _opening:
+        store = _opened(os.getpid(), place)
+        if place.version is not None and place.version != _version_of(store):
+            _opened.cache_clear()
+            raise _gone(place)
+    return store
 
 
 @lru_cache(maxsize=_OPEN_STORES)
@@ -107,15 +134,32 @@ def _opened(_pid: int, place: Place) -> Store:
     return opened_here(place)
 
 
+def _version_of(store: Store) -> str | None:
+    with store.snapshot() as snapshot:
+        return snapshot.version
+
+
 def _unseen(place: Place) -> NotAStore | Expired:
-    if os.path.isfile(os.path.join(place.folder, "MANIFEST")):
-        until = "" if place.until is None else f" (to be kept until {place.until:%F %T} UTC)"
-        return Expired(
-            f"the checkpoint {place.address}{until} is no longer in the store, or another store is "
-            "in its place; begin the job again, with a longer `keep` if needed"
-        )
+    is_own = place.address == place.folder
+    has_store = not is_own and os.path.isfile(os.path.join(place.folder, "MANIFEST"))
+    if has_store or (is_own and place.version is not None):
+        return _gone(place)
     here = socket.gethostname()
     return NotAStore(
         f"host {here} sees no store at {place.folder}, where host {place.host} has it; all hosts "
         "need the store at this path, such as on a shared file system"
+    )
+
+
+def _gone(place: Place) -> Expired:
+    if place.address == place.folder:
+        return Expired(
+            f"the checkpoint {place.address} is no longer there, or another store is in its place; "
+            f"make another one, at a path that host {socket.gethostname()} sees, and begin the job "
+            "again"
+        )
+    until = "" if place.until is None else f" (to be kept until {place.until:%F %T} UTC)"
+    return Expired(
+        f"the checkpoint {place.address}{until} is no longer in the store, or another store is "
+        "in its place; begin the job again, with a longer `keep` if needed"
     )
