@@ -1,7 +1,10 @@
 """Dask: frames loaded by threads, processes and a cluster's workers."""
 
+import os
+import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import dask
@@ -74,22 +77,47 @@ def test_workers_that_die_count_once(store: idmatch.Store, client: Client, tmp_p
     assert pa.table(table.scan()).num_rows == 500
 
 
+def held(partition: pd.DataFrame, begun: str, go: str) -> pd.DataFrame:
+    """The partition, once there is the file `go`."""
+    Path(begun).touch()
+    while not os.path.exists(go):
+        time.sleep(0.01)
+    return partition
+
+
+_WRITER = """
+import os, sys, time, idmatch
+path, begun, go = sys.argv[1:]
+while not os.path.exists(begun):
+    time.sleep(0.01)
+with idmatch.open(path) as store:
+    store.table("t").upsert_one("a", "b")
+    open(go, "x").close()
+    sys.stdin.read()
+"""
+
+
 def test_a_commit_waits_for_another_writer(store: idmatch.Store, tmp_path: Path) -> None:
-    """It names the session, which then can be committed."""
+    """It takes the lock while the tasks run: the error names the session, which stays staged."""
     path = store.path
-    store.create_table("t")
-    frame = dd.from_pandas(OBSERVED, npartitions=2)
+    store.create_table("t", keep="all")
     store.close()
-    program = (
-        "import sys, idmatch; s = idmatch.open(sys.argv[1]); s.table('t').upsert_one('a', 'b');"
-        "print('writes', flush=True); sys.stdin.read()"
-    )
-    command = [sys.executable, "-c", program, path]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as writer:
-        assert writer.stdout is not None
-        assert writer.stdout.readline() == "writes\n"
-        with pytest.raises(idmatch.Busy), dask.config.set(scheduler="threads"):
-            idmatch.dask.load(frame, path, "t", wait="200ms")
-        writer.communicate("", timeout=60)
+    begun, go = str(tmp_path / "begun"), str(tmp_path / "go")
+    frame = dd.from_pandas(OBSERVED, npartitions=2)
+    frame = frame.map_partitions(held, begun, go, meta=frame._meta)
+    command = [sys.executable, "-c", _WRITER, path, begun, go]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as writer:
+        try:
+            with pytest.raises(idmatch.Busy) as raised, dask.config.set(scheduler="threads"):
+                idmatch.dask.load(frame, path, "t", wait="200ms")
+            writer.communicate("", timeout=60)
+        finally:
+            writer.kill()
+    session = re.search(r"the rows of session (\S+) are staged", str(raised.value))
+    assert session
+    with idmatch.open(path) as later:
+        table = later.table("t")
+        assert table.scan().to_arrow().num_rows == 1
+        assert later.resume(session[1]).commit().rows == 500
+        assert table.scan().to_arrow().num_rows == 501
+        assert table.stats().rows == 501
