@@ -1,7 +1,8 @@
 //! Checkpoints: a version as a store of its own, which never changes and goes when its time is over.
 
 use crate::common::{
-    Batches, Fault, FaultyDisk, Row, assert_same, create, erase, load, name, places, upsert, whole,
+    Batches, Fault, FaultyDisk, HookedDisk, Hooks, Row, assert_same, create, erase, listed, load,
+    name, places, upsert, whole,
 };
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
@@ -9,10 +10,10 @@ use idmatch_model::{Keep, SeenAt, Target, Window};
 use idmatch_store::{
     Admin, Call, Checkpoint, Error, ErrorKind, NewWrite, OpenTables, Result, Store, TableSnapshot,
 };
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fs, io};
 
 const KEEP: Duration = Duration::from_secs(24 * 60 * 60);
 const WINDOWS: [Window; 1] = [Window::ALL];
@@ -213,7 +214,7 @@ fn each_operation_fails_while_one_is_made() {
     for at in places() {
         let dir = tempfile::tempdir().unwrap();
         drop(begun(dir.path()));
-        let disk = Arc::new(FaultyDisk::new(at..at + 1, Fault::Error(std::io::ErrorKind::Other)));
+        let disk = Arc::new(FaultyDisk::new(at..at + 1, Fault::Error(io::ErrorKind::Other)));
         let made = EngineStore::open_with(disk.clone(), dir.path(), MemoryLimits::default())
             .and_then(|store| make(&store));
         if let Ok(made) = made {
@@ -231,4 +232,43 @@ fn each_operation_fails_while_one_is_made() {
             return;
         }
     }
+}
+
+/// Files on which a second name would be on another file system.
+#[derive(Debug)]
+struct NoLinks;
+
+impl Hooks for NoLinks {
+    const IS_SHARED: bool = false;
+
+    fn before_link(&self) -> io::Result<()> {
+        Err(io::ErrorKind::CrossesDevices.into())
+    }
+}
+
+#[test]
+fn without_hard_links_there_is_no_checkpoint() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("store");
+    let expected = told(&begun(&root));
+    let disk = Arc::new(HookedDisk(NoLinks));
+    let store = EngineStore::open_with(disk, &root, MemoryLimits::default()).unwrap();
+    let (elsewhere, call) = (dir.path().join("mine"), Call::default());
+    for place in [None, Some(elsewhere.as_path())] {
+        let refused = store.checkpoint(place, KEEP, &call).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Io, "{refused}");
+    }
+    assert_eq!(store.checkpoints(&call).unwrap(), []);
+    let checkpoints = root.join("checkpoints");
+    let begun = listed(&checkpoints).into_iter().map(|name| checkpoints.join(name));
+    for left in begun.chain([elsewhere.clone()]) {
+        assert!(!left.join("MANIFEST").exists());
+        for folder in ["segments", "journal"] {
+            assert_eq!(listed(&left.join(folder)).len(), 0, "{}/{folder}", left.display());
+        }
+    }
+    assert_same(&told(&store), &expected, "the store");
+    // The same place is free for another one.
+    let made = open(&root).checkpoint(Some(&elsewhere), KEEP, &call).unwrap();
+    assert_same(&told(&open(&made.path)), &expected, "where links are possible");
 }

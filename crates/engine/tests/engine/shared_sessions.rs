@@ -1,11 +1,11 @@
 //! Sessions that several processes stage, and any of them commits.
 
 use crate::common::{
-    Batches, Child, Row, assert_nothing_leaked, assert_nothing_leaks_for_long, copy_store,
-    count_rows, create, damaged_place, erase, hours_later, listed, load, name, observations,
-    open_apart, role, upsert,
+    Batches, Child, Fault, FaultyDisk, Row, assert_nothing_leaked, assert_nothing_leaks_for_long,
+    copy_store, count_rows, create, damaged_place, erase, hours_later, listed, load, name,
+    observations, open_apart, places, report, role, stride, upsert,
 };
-use idmatch_engine::EngineStore;
+use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Target};
 use idmatch_store::{
     Call, Committed, ErrorKind, NewWrite, OpenTables, PartReceipt, Result, SessionAddress,
@@ -14,6 +14,7 @@ use idmatch_store::{
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 fn rows(numbers: Range<usize>) -> Vec<Row> {
     numbers.map(|n| (format!("i{n}"), format!("p{n}"), 1_000 + n as i64)).collect()
@@ -158,6 +159,67 @@ fn a_commit_that_finds_another_writer_is_made_later_by_another_process() {
     assert_eq!(late.parts().unwrap(), [part]);
     assert_eq!(commit(&*late, &late.parts().unwrap()).unwrap().rows, 100);
     assert_eq!((count(&theirs, 0..210), count(&theirs, 300..400)), (210, 0));
+}
+
+#[test]
+#[ignore = "started by a test of this file as another process"]
+fn committer() {
+    let role = role();
+    let at: u64 = role.hear().unwrap().parse().unwrap();
+    let address = role.hear().unwrap().parse().unwrap();
+    {
+        let disk = Arc::new(FaultyDisk::new(at..at + 1, Fault::Abort));
+        let store = EngineStore::open_with(disk, &role.store, MemoryLimits::default()).unwrap();
+        let session = resume(&store, address).unwrap();
+        commit(&*session, &session.parts().unwrap()).unwrap();
+        role.tell("committed");
+    }
+    role.tell("over");
+}
+
+#[test]
+fn a_committer_ends_at_every_operation_and_another_process_commits() {
+    let (mut kills, mut committed) = (0, 0);
+    for kind in [WriteKind::Add, WriteKind::Replace] {
+        for at in places() {
+            let place = format!("{kind:?}, operation {at}");
+            let dir = tempfile::tempdir().unwrap();
+            let (store, table) = begun(dir.path());
+            let session = begin(&table, kind, None).unwrap();
+            let address = session.address();
+            let parts = [(0, 100..150), (1, 150..200)]
+                .map(|(number, rows)| stage(&*session, Some(number), rows).unwrap());
+            drop((session, table, store));
+            let mut child = Child::start("shared_sessions::committer", dir.path());
+            child.tell(&at.to_string());
+            child.tell(&address.to_string());
+            let told: Vec<String> = std::iter::from_fn(|| child.hear()).collect();
+
+            let store = EngineStore::open(dir.path()).unwrap();
+            let session = resume(&store, address).unwrap_or_else(|e| panic!("{place}: {e}"));
+            let outcome = session.outcome();
+            assert!(told.is_empty() || outcome.is_some(), "{place}: {told:?}");
+            committed += u32::from(told.is_empty() && outcome.is_some());
+            let again = commit(&*session, &parts).unwrap_or_else(|e| panic!("{place}: {e}"));
+            assert_eq!((again.rows, again.rejected), (100, 4), "{place}");
+            let table = store.table(&name("t")).unwrap();
+            let old = if kind == WriteKind::Add { 100 } else { 0 };
+            assert_eq!((count(&table, 0..100), count(&table, 100..200)), (old, 100), "{place}");
+            // A pair that is there twice is shown once, and counted twice here.
+            let stored = table.stats().unwrap().rows;
+            assert_eq!(stored, old as u64 + 100, "{place}");
+            assert_eq!(table.verify().unwrap(), [], "{place}");
+            drop((session, table, store));
+            assert_nothing_leaks_for_long(dir.path());
+            assert_eq!(sessions(dir.path()), 0, "{place}");
+            if told.len() == 2 {
+                break;
+            }
+            kills += 1;
+        }
+    }
+    report(&format!("kills: {kills} committers, {committed} of them had committed"));
+    assert!(kills * stride() > 50, "{kills} kills");
 }
 
 #[test]

@@ -16,6 +16,11 @@ pub(crate) trait Hooks: Debug + Send + Sync {
         Ok(())
     }
 
+    /// Runs before a file gets a second name, which fails with its error.
+    fn before_link(&self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// The network file system that all files are on.
     fn network(&self) -> Option<&'static str> {
         None
@@ -51,6 +56,7 @@ impl<H: Hooks> Disk for HookedDisk<H> {
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.0.before(from)?;
+        self.0.before_link()?;
         OsDisk.link(from, to)
     }
 
