@@ -70,14 +70,32 @@ def test_commands_are_recorded(loaded: Cli) -> None:
 
 def test_failures_are_recorded_with_their_code(loaded: Cli) -> None:
     assert loaded("load", "store", "small", "missing.parquet").code != 0
-    assert loaded("match", "store", "none", "people.parquet").code != 0
+    assert loaded("load", "store", "small", "small.parquet", "--keep", "all").code != 0
     assert loaded("match", "store", "small", "people.parquet", "-o", "no/folder.parquet").code != 0
     outcomes = [(one["kind"], one["table"], one["outcome"]) for one in runs(loaded.home)]
     assert outcomes[1:] == [
         ("load", "small", "source"),
-        ("match", "none", "table-not-found"),
+        ("load", "small", "table-exists"),
         ("match", "small", "io"),
     ]
+
+
+def test_a_run_of_no_table_is_not_recorded(loaded: Cli) -> None:
+    """A name that was mistyped, or an identifier in the place of one, becomes no line."""
+    before = runs(loaded.home)
+    (loaded.home / "ids.csv").write_text("id\na\n")
+    wrong = "ada@example.com"
+    commands = [
+        ("match", "store", "smal", "people.parquet"),
+        ("match", "store", wrong, "people.parquet"),
+        ("erase", "store", "smal", "ids.csv", "--columns", "id"),
+        ("upsert", "store", "smal", "small.parquet"),
+        ("upsert", "store", wrong, "small.parquet", "--create"),
+        ("load", "store", wrong, "small.parquet"),
+    ]
+    for command in commands:
+        assert loaded(*command).code != 0
+        assert runs(loaded.home) == before
 
 
 def test_a_match_whose_output_fails_has_failed(loaded: Cli) -> None:

@@ -11,7 +11,9 @@ from idmatch._errors import InvalidArgument
 from idmatch._hops import side_of
 from idmatch._match import MatchResult
 from idmatch._rows import NO_FILES_OF_HIVE, Rows
+from idmatch._table import Table
 from idmatch._timings import timings_of
+from idmatch._types import Source
 
 from ._inputs import add_csv, add_hive, csv_of, input_files, size, sources_of
 from ._output import detected_as_json, print_columns, print_json, say_read, warn
@@ -26,37 +28,41 @@ def match(options: argparse.Namespace) -> int:
     (population,) = sources_of([options.population], options)
     inputs = input_files([population]) if options.overwrite else []
     _check_outputs(options, options.unmatched, inputs)
-    with (
-        open_existing(options.store) as store,
-        runs_of(store).run("match", options.table) as run,
-    ):
-        result = store.table(options.table).match(
-            population,
-            column=options.column,
-            by=side_of(options.by),
-            pick=options.pick,
-            limit=options.limit,
-            since=options.since,
-            until=options.until,
-            carry=_carry(options.carry),
-            how=options.how,
-            unmatched=options.unmatched is not None,
-            then=options.then,
-            with_hops=options.with_hops,
-            csv=csv_of(options),
-        )
-        run.population, run.matched = result.population, result.matched
-        if options.output:
-            _write_output(result, options)
-        if options.unmatched:
-            format = _format(options.unmatched, options)
-            result.unmatched().write(options.unmatched, format=format, overwrite=options.overwrite)
+    with open_existing(options.store) as store:
+        # A table that does not exist has no runs.
+        table = store.table(options.table)
+        with runs_of(store).run("match", options.table) as run:
+            result = _matched(table, population, options)
+            run.population, run.matched = result.population, result.matched
+            if options.output:
+                _write_output(result, options)
+            if options.unmatched:
+                place, format = options.unmatched, _format(options.unmatched, options)
+                result.unmatched().write(place, format=format, overwrite=options.overwrite)
     seconds = round(time.perf_counter() - started, 3)
     if options.json:
         _print_json(result, seconds, options)
     else:
         _print(result, seconds, options)
     return _DONE
+
+
+def _matched(table: Table, population: Source, options: argparse.Namespace) -> MatchResult:
+    return table.match(
+        population,
+        column=options.column,
+        by=side_of(options.by),
+        pick=options.pick,
+        limit=options.limit,
+        since=options.since,
+        until=options.until,
+        carry=_carry(options.carry),
+        how=options.how,
+        unmatched=options.unmatched is not None,
+        then=options.then,
+        with_hops=options.with_hops,
+        csv=csv_of(options),
+    )
 
 
 def export(options: argparse.Namespace) -> int:

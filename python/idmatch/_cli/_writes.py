@@ -15,6 +15,7 @@ from idmatch._results import EraseReport, LoadReport
 from idmatch._store import Store
 from idmatch._table import Table
 from idmatch._times import millis_or_none
+from idmatch._types import Source
 from idmatch._written import written
 
 from ._catalog import make_table, new_table_told
@@ -38,37 +39,47 @@ def load(options: Namespace) -> int:
     if options.dry_run:
         return dry_run(options, sources, columns)
     to = _rejects_to(options)
-    with (
-        _store.open(options.store, wait=options.wait, progress=True, record=True) as store,
-        runs_of(store).run("load", options.table) as run,
-    ):
+    with _store.open(options.store, wait=options.wait, progress=True, record=True) as store:
+        is_there = options.table in store.tables()
         is_address = _store.is_address(options.store)
         expected_rows = options.expected_rows
-        if is_address and expected_rows is None and options.table not in store.tables():
+        if is_address and expected_rows is None and not is_there:
             from idmatch._sources import estimated_rows, find
 
             expected_rows = estimated_rows(find(sources))
-        table, is_new = _table_to_load(store, options, expected_rows)
-        with new_table_told(
-            table,
-            is_new,
-            options,
-            fails_empty=not is_address,
-            expected_rows=expected_rows if is_address else None,
-        ):
-            check = _replacement_check(table) if options.replace and not options.force else None
-            report = _operations.load(
-                table._core,
-                sources,
-                columns,
-                options.strict,
-                to,
-                how=written(options.date_format, options.tz, options.dated, csv_of(options)),
-                replace=options.replace,
-                before_commit=check,
-            )
-            run.took(report)
+        # A table that cannot be made has no runs.
+        made = None if is_there else _table_to_load(store, options, expected_rows)
+        with runs_of(store).run("load", options.table) as run:
+            table, is_new = made or _table_to_load(store, options, expected_rows)
+            with new_table_told(
+                table,
+                is_new,
+                options,
+                fails_empty=not is_address,
+                expected_rows=expected_rows if is_address else None,
+            ):
+                report = _loaded(table, sources, columns, to, options)
+                run.took(report)
     return _show_report(report, is_new, options, _named(columns))
+
+
+def _loaded(
+    table: Table,
+    sources: Sequence[Source],
+    columns: list[str],
+    to: RejectsTo,
+    options: Namespace,
+) -> LoadReport:
+    return _operations.load(
+        table._core,
+        sources,
+        columns,
+        options.strict,
+        to,
+        how=written(options.date_format, options.tz, options.dated, csv_of(options)),
+        replace=options.replace,
+        before_commit=_replacement_check(table) if options.replace and not options.force else None,
+    )
 
 
 def upsert(options: Namespace) -> int:
