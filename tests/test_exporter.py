@@ -4,12 +4,13 @@ import json
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import idmatch
 import pyarrow as pa
 import pytest
 from conftest import DAY, NOON, SMALL, Cli, observations
-from idmatch._runs import Recorder
+from idmatch._runs import Recorder, runs_folder
 from idmatch._watch import _exporter
 from idmatch._watch._exporter import OTHERS, StoreFigures
 from idmatch._watch._recent import RecentRuns
@@ -147,6 +148,55 @@ def test_small_tables_are_one_sum(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     newest = found.by("idmatch_table_newest_observation_seconds", "table")
     assert newest[OTHERS] == NOON.timestamp()
     assert found.by("idmatch_taken_rows_last_day", "table") == {"t3": 4, "t2": 3, OTHERS: 3}
+    # Of the last match of each table.
+    assert found.by("idmatch_match_population_rows", "table") == {"t3": 1, "t2": 1, OTHERS: 2}
+    assert found.by("idmatch_match_matched_rows", "table") == {"t3": 1, "t2": 1, OTHERS: 2}
+
+
+def test_times_of_the_runs_of_small_tables_are_one_sum(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_exporter, "MOST_TABLES", 1)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    address = "cql://127.0.0.1/ids"
+    folder = runs_folder(address, True)
+    folder.mkdir(parents=True)
+    now = datetime.now(UTC)
+    file = folder / f"runs-{now:%Y%m%d}.jsonl"
+    lines = [
+        {**_GOOD, "time": (now - timedelta(minutes=n)).isoformat(), "table": f"t{n}", "rows": n}
+        for n in (3, 2, 1)
+    ]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = figures(address)
+    took = found.by("idmatch_run_last_duration_seconds", "table")
+    assert took == {"t3": 1.5, OTHERS: 3}
+    ended = found.by("idmatch_run_last_end_seconds", "table")
+    assert ended[OTHERS] == (now - timedelta(minutes=1)).timestamp()
+
+
+def test_runs_of_a_table_that_is_gone_have_no_series(loaded: Cli) -> None:
+    assert loaded("match", "store", "small", "people.parquet").code == 0
+    home = loaded.home / "store"
+    with Recorder(str(home), False).run("load", "mistyped") as run:
+        run.rows = 10
+    registry = CollectorRegistry()
+    registry.register(StoreFigures(str(home)))
+
+    def now() -> Samples:
+        return Samples(generate_latest(registry).decode())  # type: ignore[no-untyped-call]
+
+    of_runs = ("run_last_failed", "run_last_end_seconds", "run_last_duration_seconds")
+    of_rows = ("match_population_rows", "match_matched_rows", "taken_rows_last_day")
+    found = now()
+    for name in of_runs + of_rows:
+        assert set(found.by(f"idmatch_{name}", "table")) == {"small"}
+    # The number of runs has no name of a table.
+    assert found.of("idmatch_runs_last_day", kind="load", outcome="done") == 2
+    assert loaded("drop", "store", "small", "--yes").code == 0
+    found = now()
+    for name in of_runs + of_rows:
+        assert found.by(f"idmatch_{name}", "table") == {}
 
 
 def test_a_store_on_servers_is_known_by_its_runs(
@@ -220,11 +270,36 @@ def test_ipv6(loaded: Cli) -> None:
         assert scrape(f"http://{place}/metrics").of("idmatch_store_tables") == 1
 
 
-_GOOD = {"time": "2026-03-01T12:00:00.000Z", "kind": "load", "table": "t", "outcome": "done"}
+_GOOD: dict[str, Any] = {
+    "time": "2026-03-01T12:00:00.000Z",
+    "kind": "load",
+    "table": "t",
+    "outcome": "done",
+    "seconds": 1.5,
+}
 _AT = datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp()
 
 
-@pytest.mark.parametrize("line", ["", "{", "[]", "{}", '{"time": "x"}', "\xff"])
+_FOREIGN = [
+    json.dumps({key: value for key, value in _GOOD.items() if key != "seconds"}),
+    *(
+        json.dumps({**_GOOD, key: value})
+        for key, value in [
+            ("time", 1),
+            ("time", "0001-01-01"),
+            ("seconds", "1"),
+            ("kind", "other"),
+            ("kind", []),
+            ("table", ["t"]),
+            ("outcome", None),
+            ("rows", "many"),
+            ("newest", "today"),
+        ]
+    ),
+]
+
+
+@pytest.mark.parametrize("line", ["", "{", "[]", "{}", '{"time": "x"}', "\xff", *_FOREIGN])
 def test_a_cut_record_is_left_out(tmp_path: Path, line: str) -> None:
     lines = f"{line}\n{json.dumps(_GOOD)}\n{line}"
     (tmp_path / "runs-20260301.jsonl").write_text(lines, encoding="latin-1")
@@ -259,3 +334,19 @@ def test_runs_of_90_days_ago_are_gone(tmp_path: Path) -> None:
     recent = RecentRuns(tmp_path)
     recent.read(_AT + 91 * 86_400)
     assert not recent.latest
+
+
+def test_a_running_exporter_forgets_them_too(tmp_path: Path) -> None:
+    file = tmp_path / "runs-20260301.jsonl"
+    file.write_text(json.dumps({**_GOOD, "newest": "2026-03-01T12:00:00Z"}) + "\n")
+    recent = RecentRuns(tmp_path)
+    recent.read(_AT)
+    assert recent.newest == {"t": _AT}
+    later = {**_GOOD, "time": "2026-03-11T12:00:00Z", "kind": "match", "table": "u"}
+    with open(file, "a") as growing:
+        growing.write(json.dumps(later) + "\n")
+    recent.read(_AT + 91 * 86_400)
+    assert list(recent.latest) == [("match", "u")]
+    assert list(recent.last) == [("match", "u", True)]
+    assert list(recent.rows) == ["u"]
+    assert recent.newest == {}

@@ -2,12 +2,23 @@
 writer. Both are read by `idmatch._watch` and `idmatch tables`. Must not know Prometheus.
 """
 
-from ._records import KEPT_DAYS, RECORDS_NAME, Record, Recorder, at, parsed, recorded, runs_folder
+from ._records import (
+    KEPT_DAYS,
+    RECORDS_NAME,
+    Kind,
+    Record,
+    Recorder,
+    at,
+    parsed,
+    recorded,
+    runs_folder,
+)
 from ._writer import WriterNote, WriterTold, read_note
 
 __all__ = [
     "KEPT_DAYS",
     "RECORDS_NAME",
+    "Kind",
     "Record",
     "Recorder",
     "WriterNote",

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Literal, TypeAlias, TypedDict
+from typing import Literal, TypeAlias, TypedDict, get_args
 
 from idmatch import _core
 from idmatch._beside import beside, make, of_user, remove_old
@@ -33,6 +33,10 @@ RECORDS_NAME = re.compile(r"runs-\d{8}\.jsonl")
 
 Kind: TypeAlias = Literal["load", "upsert", "match", "erase", "count"]
 """What was run."""
+
+
+_COUNTS = ("rows", "rejected", "population", "matched")
+"""Fields of a record that are numbers of rows."""
 
 
 class Record(TypedDict, total=False):
@@ -133,14 +137,21 @@ def runs_folder(store: str, is_remote: bool) -> Path:
 
 
 def parsed(line: bytes) -> Record | None:
-    """The record of a line; None for what is none."""
+    """The record of a line; None for what is none, such as a line of another program."""
     try:
         record = json.loads(line)
-        at(record), record["kind"], record["table"], record["outcome"]
-    except (ValueError, KeyError, TypeError):
+        at(record)
+        if "newest" in record:
+            datetime.fromisoformat(record["newest"]).timestamp()
+        texts = record["table"], record["outcome"]
+        numbers = record["seconds"], *(record.get(name, 0) for name in _COUNTS)
+        is_known = record["kind"] in get_args(Kind)
+    except (ValueError, KeyError, TypeError, OverflowError):
         return None
-    else:
-        return record  # type: ignore[no-any-return]
+    is_whole = all(isinstance(text, str) for text in texts) and all(
+        isinstance(number, int | float) for number in numbers
+    )
+    return record if is_known and is_whole else None
 
 
 def at(record: Record) -> float:

@@ -10,17 +10,17 @@ import logging
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from datetime import datetime
 from threading import Lock
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
 from idmatch._errors import Error, TableNotFound
 from idmatch._lazy import LazyModule
 from idmatch._logs import log
 from idmatch._results import TableStats
-from idmatch._runs import Record, at, read_note, runs_folder
+from idmatch._runs import Kind, Record, at, read_note, runs_folder
 from idmatch._store import Store, is_address
 from idmatch._store import open as open_store
 
@@ -38,6 +38,7 @@ MOST_TABLES = 1_000
 OTHERS = "(others)"
 """No name of a table has brackets."""
 NEWEST = "newest_observation_seconds"
+_OF_RUNS = ("kind", "table", "outcome")
 
 
 class _Figure(NamedTuple):
@@ -86,6 +87,8 @@ class StoreFigures:
         self._runs = RecentRuns(self._folder)
         self._store: Store | None = None
         self._place: int | None = None
+        # Those that a directory had when it was read last.
+        self._tables: Set[str] = set()
         self._lock = Lock()
 
     def collect(self) -> "Iterable[Metric]":
@@ -106,6 +109,7 @@ class StoreFigures:
             # It may have been restored: the next request opens it anew.
             self._store = None
             return
+        self._tables = stats.keys()
         yield _gauge("store_readable", about, 1)
         yield _gauge("store_tables", "Tables", len(stats))
         names = _labels({name: one.rows for name, one in stats.items()})
@@ -151,53 +155,43 @@ class StoreFigures:
     def _of_runs(self) -> "Iterator[Metric]":
         runs = self._runs
         runs.read(time.time())
-        labels = _labels(runs.rows)
         yield _counted("runs_last_day", "Runs of the last 24 h", runs.today)
+        # Of tables that are there: a name that was mistyped or dropped has no series.
+        rows = runs.rows.items()
+        labels = _labels({name: n for name, n in rows if self._is_remote or name in self._tables})
+        ended: defaultdict[tuple[str, ...], float] = defaultdict(float)
+        took: defaultdict[tuple[str, ...], float] = defaultdict(float)
+        for (kind, table, is_done), run in runs.last.items():
+            if table in labels:
+                key = kind, labels[table], "done" if is_done else "failed"
+                ended[key] = max(at(run), ended[key])
+                took[key] += run["seconds"]
         about = "When a run of the kind ended last, since 1970, by whether it was done"
-        ended = prometheus.GaugeMetricFamily(
-            "idmatch_run_last_end_seconds", about, labels=["kind", "table", "outcome"]
-        )
-        about = "How long that run took"
-        took = prometheus.GaugeMetricFamily(
-            "idmatch_run_last_duration_seconds", about, labels=["kind", "table", "outcome"]
-        )
-        last = {
-            (kind, labels[table], "done" if is_done else "failed"): run
-            for (kind, table, is_done), run in sorted(runs.last.items(), key=lambda of: at(of[1]))
-        }
-        for key, run in last.items():
-            ended.add_metric(key, at(run))
-            took.add_metric(key, run["seconds"])
-        yield ended
-        yield took
-        about = "Whether the last run of the kind failed"
-        failed = prometheus.GaugeMetricFamily(
-            "idmatch_run_last_failed", about, labels=["kind", "table"]
-        )
-        have_failed: defaultdict[tuple[str, str], bool] = defaultdict(bool)
+        yield _labelled("run_last_end_seconds", about, _OF_RUNS, ended)
+        yield _labelled("run_last_duration_seconds", "How long that run took", _OF_RUNS, took)
+        failed: defaultdict[tuple[str, ...], float] = defaultdict(float)
         for (kind, table), run in runs.latest.items():
-            have_failed[kind, labels[table]] |= run["outcome"] != "done"
-        for key_of, has_failed in have_failed.items():
-            failed.add_metric(key_of, has_failed)
-        yield failed
-        yield from self._of_rows(last, labels)
+            if table in labels:
+                of_kind = kind, labels[table]
+                failed[of_kind] = max(run["outcome"] != "done", failed[of_kind])
+        about = "Whether the last run of the kind failed"
+        yield _labelled("run_last_failed", about, ["kind", "table"], failed)
+        yield from self._of_rows(labels)
 
-    def _of_rows(
-        self, last: "dict[tuple[str, str, str], Record]", labels: dict[str, str]
-    ) -> "Iterator[Metric]":
-        matches = {
-            table: run
-            for (kind, table, outcome), run in last.items()
-            if (kind, outcome) == ("match", "done")
-        }
-        population = {table: run.get("population", 0) for table, run in matches.items()}
+    def _of_rows(self, labels: dict[str, str]) -> "Iterator[Metric]":
+        population: defaultdict[str, float] = defaultdict(float)
+        matched: defaultdict[str, float] = defaultdict(float)
+        for (kind, table, is_done), run in self._runs.last.items():
+            if kind == "match" and is_done and table in labels:
+                population[labels[table]] += run.get("population", 0)
+                matched[labels[table]] += run.get("matched", 0)
         yield _by_table("match_population_rows", "Population of the last match", population)
-        matched = {table: run.get("matched", 0) for table, run in matches.items()}
         yield _by_table("match_matched_rows", "Rows of it that matched", matched)
         taken: defaultdict[str, float] = defaultdict(float)
         rejected: defaultdict[str, float] = defaultdict(float)
         for run in self._runs.today:
-            if run["kind"] in ("load", "upsert") and run["outcome"] == "done":
+            is_taken = run["kind"] in ("load", "upsert") and run["outcome"] == "done"
+            if is_taken and run["table"] in labels:
                 label, bad = labels[run["table"]], run.get("rejected", 0)
                 taken[label] += run.get("rows", 0) - bad
                 rejected[label] += bad
@@ -208,7 +202,8 @@ class StoreFigures:
         if self._is_remote:
             newest: dict[str, float] = {}
             for table, seen in self._runs.newest.items():
-                newest[labels[table]] = max(seen, newest.get(labels[table], seen))
+                if table in labels:
+                    newest[labels[table]] = max(seen, newest.get(labels[table], seen))
             about = "The newest date, since 1970, that a run of this machine took: freshness"
             yield _by_table(f"table_{NEWEST}", about, newest)
 
@@ -241,22 +236,25 @@ def _gauge(name: str, about: str, value: float) -> "Metric":
 
 
 def _by_table(name: str, about: str, values: Mapping[str, float]) -> "Metric":
-    family = prometheus.GaugeMetricFamily(f"idmatch_{name}", about, labels=["table"])
-    for table, value in values.items():
-        family.add_metric([table], value)
+    return _labelled(name, about, ["table"], {(table,): value for table, value in values.items()})
+
+
+def _labelled(
+    name: str, about: str, labels: Sequence[str], values: Mapping[tuple[str, ...], float]
+) -> "Metric":
+    family = prometheus.GaugeMetricFamily(f"idmatch_{name}", about, labels=labels)
+    for key, value in values.items():
+        family.add_metric(key, value)
     return family
 
 
 def _counted(name: str, about: str, runs: Iterable[Record]) -> "Metric":
-    family = prometheus.GaugeMetricFamily(f"idmatch_{name}", about, labels=["kind", "outcome"])
-    counts: defaultdict[tuple[str, str], int] = defaultdict(int)
-    for kind in ("load", "upsert", "match", "erase", "count"):
+    counts: defaultdict[tuple[str, ...], float] = defaultdict(float)
+    for kind in get_args(Kind):
         counts[kind, "done"] = counts[kind, "failed"] = 0
     for run in runs:
         counts[run["kind"], "done" if run["outcome"] == "done" else "failed"] += 1
-    for key, count in counts.items():
-        family.add_metric(key, count)
-    return family
+    return _labelled(name, about, ["kind", "outcome"], counts)
 
 
 def _at(moment: datetime | None) -> float | None:

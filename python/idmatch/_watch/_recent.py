@@ -31,11 +31,15 @@ class RecentRuns:
         """The most rows of a run of each table."""
         self.newest: dict[str, float] = {}
         """The newest date of each table, in seconds since 1970."""
+        # When a run that told such a date ended last.
+        self._dated: dict[str, float] = {}
 
     def read(self, now: float) -> None:
-        """Reads what was recorded since the last time. A line that is cut or no record is left out:
-        a process may have been killed while it wrote it.
+        """Reads what was recorded since the last time, and forgets what is older than files are
+        kept. A line that is cut or no record is left out: a process may have been killed while it
+        wrote it.
         """
+        oldest = now - KEPT_DAYS * DAY_SECONDS
         for name in self._names():
             # It may be removed meanwhile.
             with suppress(FileNotFoundError), open(self._folder / name, "rb") as file:
@@ -44,10 +48,20 @@ class RecentRuns:
                 self._read[name] = self._read.get(name, 0) + len(whole) + len(end)
             for line in whole.splitlines():
                 record = parsed(line)
-                if record is not None and at(record) >= now - KEPT_DAYS * DAY_SECONDS:
+                if record is not None and at(record) >= oldest:
                     self._add(record)
         while self.today and at(self.today[0]) < now - DAY_SECONDS:
             self.today.popleft()
+        self._forget(oldest)
+
+    def _forget(self, oldest: float) -> None:
+        """Drops the runs that ended before, and the tables that have no other."""
+        self.last = {key: run for key, run in self.last.items() if at(run) >= oldest}
+        self.latest = {key: run for key, run in self.latest.items() if at(run) >= oldest}
+        tables = {table for _, table in self.latest}
+        self.rows = {table: rows for table, rows in self.rows.items() if table in tables}
+        self._dated = {table: end for table, end in self._dated.items() if end >= oldest}
+        self.newest = {table: seen for table, seen in self.newest.items() if table in self._dated}
 
     def _names(self) -> list[str]:
         try:
@@ -65,3 +79,4 @@ class RecentRuns:
         if "newest" in record:
             seen = datetime.fromisoformat(record["newest"]).timestamp()
             self.newest[table] = max(seen, self.newest.get(table, seen))
+            self._dated[table] = at(record)
