@@ -147,7 +147,6 @@ _PANELS = [(board.name, panel) for board in DASHBOARDS for panel in board.panels
     ids=[f"{board} {panel.title}".replace(" ", "-") for board, panel in _PANELS],
 )
 def test_each_panel_shows_something(prometheus: Prometheus, panel: Panel) -> None:
-    assert panel.about.endswith(".")
     for query in panel.queries.values():
         assert prometheus.wait(query.replace("$__rate_interval", _RATE))
 
@@ -165,9 +164,17 @@ def test_each_alert_watches_something(prometheus: Prometheus) -> None:
 
 
 def test_no_alert_fires_while_all_is_well(prometheus: Prometheus) -> None:
-    """But for the table whose newest date is months ago."""
-    firing = {one["metric"]["alertname"] for one in prometheus.ask('ALERTS{alertstate="firing"}')}
-    assert firing <= {"IdmatchPartnerStale"}
+    """Nor does one stay pending, but for the table whose newest date is months ago. For a moment a
+    busy machine may answer late.
+    """
+
+    def alerts(state: str) -> set[str]:
+        found = prometheus.ask(f'ALERTS{{alertstate=~"{state}"}}')
+        return {one["metric"]["alertname"] for one in found} - {"IdmatchPartnerStale"}
+
+    assert not alerts("firing")
+    both = "firing|pending"
+    until(lambda: not alerts(both), lambda: time.sleep(0.5), lambda: alerts(both))
 
 
 def empty(page: Path) -> list[str]:
