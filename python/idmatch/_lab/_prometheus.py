@@ -1,8 +1,10 @@
 """Prometheus with the rules and alerts of idmatch. It scrapes exporters on this machine's loopback.
 
-It is Debian's, or any other on the PATH. It listens on A.B.C.1 of the lab's network.
+It is Debian's, or any other on the PATH. It listens on A.B.C.1 of the lab's network. Each start
+finds the exporters that answer: one that nobody started would be an alert.
 """
 
+import json
 import shutil
 from collections.abc import Mapping
 from importlib import resources
@@ -16,6 +18,9 @@ from ._services import Tell, keep_network, network_of
 
 _PORT = 9090
 _READY_SECONDS = 60.0
+_EXPORTERS_HOST = "127.0.0.1"
+PORTS = {"idmatch": 7301, "idmatch-cluster": 7302, "idmatch-process": 7303}
+"""Where the docs have exporters listen, by their jobs."""
 
 
 class Prometheus:
@@ -59,10 +64,13 @@ class Prometheus:
             self.folder.mkdir(parents=True, exist_ok=True)
             keep_network(self.folder, self._network)
             self._configure()
+            self._find_exporters()
             self._tell("starting prometheus")
             listen = f"--web.listen-address={host}:{_PORT}"
             config = f"--config.file={self.folder}/prometheus.yml"
             self.server.run([program, config, self._data, listen])
+        else:
+            self._find_exporters()
         self.server.wait_until(lambda: listens(host, _PORT), _READY_SECONDS)
 
     def stop(self) -> None:
@@ -70,6 +78,23 @@ class Prometheus:
         if self.server.process:
             self._tell("stopping prometheus")
             self.server.stop()
+
+    def _find_exporters(self) -> None:
+        """Has the exporters scraped that answer now. A running Prometheus sees the file change."""
+        found = {job: port for job, port in PORTS.items() if listens(_EXPORTERS_HOST, port)}
+        if not found:
+            ports = ", ".join(map(str, PORTS.values()))
+            self._tell(
+                f"no exporter answers on {_EXPORTERS_HOST} at {ports}; start one, then run this "
+                "command again"
+            )
+        groups = [
+            {"targets": [f"{_EXPORTERS_HOST}:{port}"], "labels": {"job": job}}
+            for job, port in found.items()
+        ]
+        scratch = self.folder / "exporters.new"
+        scratch.write_text(json.dumps(groups, indent=1))
+        scratch.replace(self.folder / "exporters.json")
 
     def _configure(self) -> None:
         """A configuration that the user has changed stays."""
