@@ -6,6 +6,7 @@ finds the exporters that answer: one that nobody started would be an alert.
 
 import json
 import shutil
+import urllib.request
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
@@ -71,7 +72,15 @@ class Prometheus:
             self.server.run([program, config, self._data, listen])
         else:
             self._find_exporters()
-        self.server.wait_until(lambda: listens(host, _PORT), _READY_SECONDS)
+        self.server.wait_until(self._is_ready, _READY_SECONDS)
+
+    def _is_ready(self) -> bool:
+        """Whether it answers queries: it listens before that."""
+        try:
+            with urllib.request.urlopen(f"{self.address}/-/ready", timeout=10):
+                return True
+        except OSError:
+            return False
 
     def stop(self) -> None:
         """See `Service`."""
