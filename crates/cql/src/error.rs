@@ -4,7 +4,9 @@
 //! known here says nothing about its outcome.
 
 use idmatch_store::{Error, ErrorKind};
-use scylla::errors::{DbError, ExecutionError, PrepareError, RequestAttemptError};
+use scylla::errors::{
+    DbError, ExecutionError, PrepareError, RequestAttemptError, SchemaAgreementError,
+};
 use std::fmt::Display;
 
 /// The advice where servers do not answer, or too few of them do.
@@ -152,7 +154,10 @@ pub(crate) fn preparation_outcome(error: &PrepareError) -> Outcome {
 /// An error for the log: without the text of a server, which may have the values of the statement.
 pub(crate) fn without_text(error: &ExecutionError) -> &dyn Display {
     match error {
-        ExecutionError::LastAttemptError(RequestAttemptError::DbError(error, _)) => error,
+        ExecutionError::LastAttemptError(RequestAttemptError::DbError(error, _))
+        | ExecutionError::SchemaAgreementError(SchemaAgreementError::RequestError(
+            RequestAttemptError::DbError(error, _),
+        )) => error,
         error => error,
     }
 }

@@ -3,9 +3,10 @@
 use super::history::Attempts;
 use super::requirements::Needs;
 use super::session::Client;
-use crate::error::unwritten;
+use crate::error::{unwritten, without_text};
 use idmatch_store::{Error, ErrorKind, Result};
 use scylla::client::session::Session;
+use scylla::errors::ExecutionError;
 use scylla::policies::load_balancing::{
     LoadBalancingPolicy, NodeIdentifier, SingleTargetLoadBalancingPolicy,
 };
@@ -65,7 +66,10 @@ impl Client {
         // The next request shows whether they agree.
         match tokio::time::timeout(self.settings.timeout, agreement).await {
             Ok(Ok(_)) => {}
-            Ok(Err(error)) => warn!(%error, "nodes do not agree on the schema"),
+            Ok(Err(error)) => {
+                let error = ExecutionError::from(error);
+                warn!(error = %without_text(&error), "nodes do not agree on the schema");
+            }
             Err(_) => warn!("nodes do not agree on the schema in time"),
         }
     }
