@@ -56,6 +56,8 @@ def test_events_have_values(kept: Kept, tmp_path: Path) -> None:
     with idmatch.open(tmp_path / "store") as store:
         table = store.create_table("crm")
         table.load(SMALL)
+        table.match(pa.table({"id": ["a", "nobody"]}))
+        table.erase(id="b")
         table.compact()
     events = kept.events("idmatch.engine")
     committed = [fields for event, fields in events if event == "rows were committed"]
@@ -63,8 +65,16 @@ def test_events_have_values(kept: Kept, tmp_path: Path) -> None:
     ended = [fields for event, fields in events if event == "operation ended"]
     assert [(end["operation"], end["table"], end["outcome"]) for end in ended] == [
         ("commit", "crm", "done"),
+        ("match", "crm", "done"),
+        ("erase", "crm", "done"),
         ("compact", "crm", "done"),
     ]
+    assert [end.get("rows") for end in ended] == [None, 2, 1, 3]
+    bytes_after = ended[-1]["bytes"]
+    assert isinstance(bytes_after, int)
+    assert bytes_after > 0
+    opened = [fields for event, fields in events if event == "store was opened"]
+    assert [(one["tables"], one["segments"]) for one in opened] == [(0, 0)]
     assert all(isinstance(end["ms"], int) for end in ended)
     record = next(one for one in kept.records if "committed" in one.getMessage())
     assert record.getMessage() == "rows were committed table=crm rows=5 rejected=0"
@@ -102,10 +112,15 @@ def test_damage_is_a_warning(kept: Kept, tmp_path: Path) -> None:
         segment = min((tmp_path / "store" / "segments").glob("*.seg"))
         segment.write_bytes(segment.read_bytes()[:-1] + b"\x00\x01"[-1:])
         found = table.verify()
+        table.repair()
+    rebuilt = [fields for event, fields in kept.events("idmatch.engine") if "rebuilt" in event]
+    assert rebuilt == [{"table": "crm", "rows": 4, "lost_at_most": 0}]
     warned = [
         fields for event, fields in kept.events("idmatch.engine") if event == "damage was found"
     ]
-    assert [fields["file"] for fields in warned] == [finding.place for finding in found] != []
+    # By the verification and by the repair.
+    places = [finding.place for finding in found]
+    assert [fields["file"] for fields in warned] == places * 2 != []
 
 
 def do_everything(store: idmatch.Store, home: Path) -> None:
@@ -208,8 +223,9 @@ def test_a_fork_logs_for_itself(kept: Kept, tmp_path: Path) -> None:
             kept.records.clear()
             with idmatch.open(tmp_path / "child") as own:
                 own.create_table("theirs").load(SMALL)
-            told = [fields.get("table") for _, fields in kept.events("idmatch.engine")]
-            os._exit(0 if set(told) == {"theirs"} else 1)
+            told = {fields.get("table") for _, fields in kept.events("idmatch.engine")}
+            # An event of a whole store has none.
+            os._exit(0 if told - {None} == {"theirs"} else 1)
         _, status = os.waitpid(child, 0)
         assert os.waitstatus_to_exitcode(status) == 0
 

@@ -37,7 +37,7 @@ impl Background {
     /// Does work, and keeps its failure. A panic in it is an error.
     pub(crate) fn run<T>(&self, work: &'static str, run: impl FnOnce() -> Result<T>) -> Result<T> {
         let outcome = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
-            Err(Error::new(ErrorKind::Internal, format!("the {work} panicked")))
+            Err(Error::new(ErrorKind::Internal, format!("the {work} panicked; the log says where")))
         });
         match &outcome {
             Ok(_) => {

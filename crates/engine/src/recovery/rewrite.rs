@@ -9,6 +9,7 @@ use crate::segment::SegmentInfo;
 use crate::versions::{FileNames, TableVersion, VersionSet};
 use idmatch_model::Side;
 use idmatch_store::{Call, Error, ErrorKind, Result, stored_rows};
+use tracing::info;
 
 /// Writes all readable rows of a table as new segments; returns how many may be lost. `missing` is the number
 /// of rows of each direction in segments that do not open.
@@ -31,7 +32,12 @@ pub(super) fn rewrite(
     let mut rows = ReadableRows::new(table, missing);
     let made = load(&place, &files, &table.row_rules, &stored_rows(&mut rows))?;
     match rows.lost_at_most() {
-        lost if lost == 0 || accept_loss => Ok((made, lost)),
+        lost if lost == 0 || accept_loss => {
+            let by_id = made.iter().filter(|segment| segment.side == Side::Id);
+            let rows: u64 = by_id.map(|segment| segment.rows).sum();
+            info!(table = %table.name(), rows, lost_at_most = lost, "table is rebuilt");
+            Ok((made, lost))
+        }
         lost => Err(would_lose(&format!(
             "{} rows of table {} cannot be read by id, {} cannot by partner_id: up to {lost}",
             rows.unreadable(Side::Id),

@@ -1,7 +1,7 @@
 //! The store of a directory: opens it, and delegates to the owners.
 
 use super::handle::StoreHandle;
-use super::logged::{log_findings, logged, name_of};
+use super::logged::{Figures, figures_of, log_findings, logged, logged_with, name_of};
 use super::owners::Owners;
 use super::session::{begin, resume};
 use super::snapshot::EngineSnapshot;
@@ -207,7 +207,12 @@ impl Store for EngineStore {
         call: &Call,
     ) -> Result<Erased> {
         let owners = self.writer()?;
-        logged("erase", table.as_str(), || owners.eraser.erase(table, targets, at, call))
+        let rows = |erased: &Erased| Figures {
+            rows: Some(erased.by_id + erased.by_partner_id),
+            ..Figures::default()
+        };
+        let erase = || owners.eraser.erase(table, targets, at, call);
+        logged_with("erase", table.as_str(), rows, erase)
     }
 
     fn refresh(&self, _: &Call) -> Result<()> {
@@ -245,7 +250,8 @@ impl Admin for EngineStore {
         let owners = self.writer()?;
         call.check()?;
         let _guard = owners.lock.acquire_for(call)?;
-        logged("compact", &name_of(&owners.versions, table), || {
+        let after = |_: &()| figures_of(&owners.versions, table);
+        logged_with("compact", &name_of(&owners.versions, table), after, || {
             owners.writes.flush_all()?;
             owners.compactor.compact(table.into(), call)
         })

@@ -3,9 +3,16 @@
 
 use crate::sync::{self, millis};
 use crate::versions::VersionSet;
-use idmatch_model::TableId;
+use idmatch_model::{Side, TableId};
 use idmatch_store::{Finding, Result};
 use tracing::{info, warn};
+
+/// What the log tells of a result. What costs anything to count is left out.
+#[derive(Debug, Default)]
+pub(super) struct Figures {
+    pub(super) rows: Option<u64>,
+    pub(super) bytes: Option<u64>,
+}
 
 /// Does something, and logs its begin and its end.
 pub(super) fn logged<T>(
@@ -13,11 +20,22 @@ pub(super) fn logged<T>(
     table: &str,
     run: impl FnOnce() -> Result<T>,
 ) -> Result<T> {
+    logged_with(operation, table, |_| Figures::default(), run)
+}
+
+/// The same, with figures of the result.
+pub(super) fn logged_with<T>(
+    operation: &'static str,
+    table: &str,
+    figures: impl FnOnce(&T) -> Figures,
+    run: impl FnOnce() -> Result<T>,
+) -> Result<T> {
     info!(operation, table, "operation began");
     let began = sync::instant();
     let outcome = run();
     let ended = outcome.as_ref().map_or_else(|e| e.kind().code(), |_| "done");
-    info!(operation, table, outcome = ended, ms = millis(began), "operation ended");
+    let Figures { rows, bytes } = outcome.as_ref().map(figures).unwrap_or_default();
+    info!(operation, table, outcome = ended, rows, bytes, ms = millis(began), "operation ended");
     outcome
 }
 
@@ -25,6 +43,17 @@ pub(super) fn logged<T>(
 pub(super) fn log_findings(table: &str, findings: &[Finding]) {
     for Finding { place, problem } in findings {
         warn!(table, file = place, problem, "damage was found");
+    }
+}
+
+/// The rows and the bytes of a table's segments; nothing where it is not there.
+pub(super) fn figures_of(versions: &VersionSet, table: TableId) -> Figures {
+    let version = versions.current();
+    let Some(table) = version.tables.get(&table.into()) else { return Figures::default() };
+    let by_id = table.segments(Side::Id).iter();
+    Figures {
+        rows: Some(by_id.map(|segment| segment.header.rows).sum()),
+        bytes: Some(table.all_segments().map(|segment| segment.header.file_len()).sum()),
     }
 }
 

@@ -5,7 +5,7 @@ use crate::disk::Disk;
 use crate::erase::Eraser;
 use crate::load::BulkLoader;
 use crate::options::MemoryLimits;
-use crate::sync::{AtomicUsize, Ordering::AcqRel};
+use crate::sync::{self, AtomicUsize, Ordering::AcqRel, millis};
 use crate::versions::{Manifest, VersionSet, foreign_file};
 use crate::write::WritePath;
 use crate::writer_lock::WriterLock;
@@ -14,6 +14,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
+use tracing::debug;
 
 /// The six owners of a store's state.
 pub(crate) struct Owners {
@@ -31,6 +32,7 @@ impl Owners {
     /// # Errors
     /// `NotAStore`, `Corrupt`, `UnsupportedFormat`, `Io`.
     pub(crate) fn open(disk: Arc<dyn Disk>, root: &Path, limits: MemoryLimits) -> Result<Owners> {
+        let began = sync::instant();
         let versions = Arc::new(VersionSet::unopened(disk, root, limits));
         let lock = Arc::new(WriterLock::new(versions.clone()));
         let no_store = |what: &str| {
@@ -51,6 +53,9 @@ impl Owners {
         let eraser = Eraser::new(versions.clone(), lock.clone(), writes.clone());
         let loader =
             BulkLoader::new(versions.clone(), lock.clone(), writes.clone(), compactor.clone());
+        let version = versions.current();
+        let segments: usize = version.tables.values().map(|t| t.all_segments().count()).sum();
+        debug!(tables = version.tables.len(), segments, ms = millis(began), "store was opened");
         Ok(Owners { versions, lock, writes, compactor, eraser, loader })
     }
 }

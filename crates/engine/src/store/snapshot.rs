@@ -5,6 +5,7 @@
 //! - it shows the same for as long as it lives, also what is erased or replaced later: its files stay.
 
 use super::handle::StoreHandle;
+use super::logged::{Figures, logged_with};
 use crate::compaction::pending_bytes;
 use crate::cpu;
 use crate::encoding::Packer;
@@ -175,14 +176,20 @@ impl TableSnapshot for EngineTableSnapshot {
         call: &Call,
     ) -> Result<Box<dyn Match>> {
         let query = MatchQuery { window: self.visible(query.window), ..query };
-        Ok(Box::new(EngineMatch::run(
-            &*self.point.owners.versions.disk,
-            self.point.owners.versions.limits.population_bytes,
-            (self.table.clone(), self.point.last),
-            population,
-            query,
-            call,
-        )?))
+        let versions = &self.point.owners.versions;
+        let matches =
+            |found: &EngineMatch| Figures { rows: Some(found.counts().rows), ..Figures::default() };
+        let found = logged_with("match", self.name().as_str(), matches, || {
+            EngineMatch::run(
+                &*versions.disk,
+                versions.limits.population_bytes,
+                (self.table.clone(), self.point.last),
+                population,
+                query,
+                call,
+            )
+        })?;
+        Ok(Box::new(found))
     }
 
     fn part_of(&self, id: &str) -> usize {

@@ -11,6 +11,7 @@ use idmatch_store::{Error, Result};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
+use tracing::debug;
 
 /// A writer may remove files between the reading of the manifest and of its segments.
 const TRIES: u32 = 100;
@@ -32,6 +33,7 @@ impl VersionSet {
             if tries == TRIES || self.published()? == manifest {
                 return done;
             }
+            debug!(tries, "another process published meanwhile: the store is read again");
         }
         Ok(())
     }
