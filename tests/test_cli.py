@@ -221,6 +221,11 @@ def test_backup_and_restore(loaded: Cli) -> None:
     assert (restored.code, restored.json()["verified"]) == (0, True)
     assert loaded("lookup", "again", "small", "--id", "a").out.count("\n") == 3
     assert loaded("restore", "saved", "again").code == 2
+    quick = loaded("restore", "saved", "quick", "--no-verify", "--json")
+    assert (quick.code, quick.json()["verified"]) == (0, False)
+    assert loaded("lookup", "quick", "small", "--id", "a").out.count("\n") == 3
+    said = loaded("restore", "saved", "once-more", "--no-verify")
+    assert said.out.startswith("copied saved to once-more, not verified, in "), said.out
 
 
 def test_sample(cli: Cli) -> None:

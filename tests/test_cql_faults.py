@@ -230,6 +230,8 @@ def test_what_times_out_is_unknown_and_may_be_repeated(cluster: Cluster) -> None
         with pytest.raises(idmatch.UnknownOutcome, match="100 of 100 rows for table t") as raised:
             table.upsert(rows(50, 100))
         assert "local_quorum (2 of 3 replicas) was required" in str(raised.value)
+        unknown = [(first, end) for _, first, end in raised.value.rows or []]
+        assert unknown == [(1, 101)]
     cluster.whole()
     with idmatch.open(cluster.address("late")) as store:
         table = store.table("t")

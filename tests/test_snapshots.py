@@ -1,5 +1,6 @@
 """Snapshots, native lookups, and the values of errors, as Python sees them."""
 
+import os
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -152,4 +153,28 @@ def test_errors_have_values(tmp_path: Path) -> None:
     # Without values, they are None.
     assert idmatch.Busy("").pid is None
     assert idmatch.Busy("").since is None
+    assert idmatch.Busy("").program is None
     assert idmatch.Corrupt("").file is None
+    assert idmatch.Corrupt("").offset is None
+    assert idmatch.UnknownOutcome("").rows is None
+    assert idmatch.RetryLater("").after is None
+
+
+def test_damage_has_its_file_and_its_offset(tmp_path: Path) -> None:
+    table = idmatch.open(tmp_path / "store").create_table("t")
+    table.load(pa.table({"id": ["a"], "partner_id": ["x"], "seen_at": [DAY]}))
+    for segment in (tmp_path / "store").rglob("*.seg"):
+        # In place: a new file would leave the old one to those who have it open.
+        with segment.open("r+b") as file:
+            file.seek(-1, os.SEEK_END)
+            last = file.read(1)[0]
+            file.seek(-1, os.SEEK_END)
+            file.write(bytes([last ^ 1]))
+    with pytest.raises(idmatch.Corrupt) as raised:
+        table.lookup("a")
+    damage = raised.value
+    assert damage.file is not None
+    assert Path(damage.file) in (tmp_path / "store").rglob("*.seg")
+    assert damage.offset is not None
+    assert 0 < damage.offset < Path(damage.file).stat().st_size
+    assert str(damage).startswith(f"{damage.file}, offset {damage.offset}: ")

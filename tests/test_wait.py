@@ -1,11 +1,12 @@
 """A writer that waits for another one."""
 
+import json
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import idmatch
@@ -58,6 +59,20 @@ def test_a_command_waits(cli: Cli, writer: subprocess.Popen[str]) -> None:
     end(writer)
     assert waiting.wait() == 0
     assert cli("lookup", "store", "small", "--id", "second", "--json").json()["matches"]
+
+
+def test_busy_says_who_writes(tmp_path: Path, writer: subprocess.Popen[str]) -> None:
+    _, note = (tmp_path / "store" / "LOCK").read_text().split("\n", 1)
+    noted = json.loads(note)
+    with (
+        idmatch.open(tmp_path / "store") as store,
+        pytest.raises(idmatch.Busy, match=f"process {writer.pid}") as raised,
+    ):
+        store.table("small").upsert_one("second", "x")
+    busy = raised.value
+    assert (busy.pid, busy.program) == (writer.pid, noted["program"])
+    assert busy.program
+    assert busy.since == datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=noted["since"])
 
 
 @pytest.mark.parametrize("call", ["upsert", "upsert_one", "load", "erase", "create", "commit"])
