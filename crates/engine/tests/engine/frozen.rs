@@ -256,7 +256,7 @@ fn process_with_snapshots() {
 
 /// They keep the files of each version, and a few bytes each.
 #[test]
-fn many_open_snapshots_cost_upserts_nothing_and_little_memory() {
+fn many_open_snapshots_cost_little_memory() {
     let dir = tempfile::tempdir().unwrap();
     let mut child = Child::start("frozen::process_with_snapshots", dir.path());
     let told = child.hear().expect("the process has failed");
