@@ -1,4 +1,9 @@
-"""How a source is written: its dates, and its CSV."""
+"""How a caller says that sources are written: the format and the time zone of dates, or one date
+for all rows, and the options of CSV.
+
+Loads, upserts and sessions share it. Must not know sources or columns. Invariant: a source has a
+column of dates, or one date for all rows, never both.
+"""
 
 from datetime import date, datetime
 from typing import NamedTuple

@@ -1,4 +1,8 @@
-//! Where a table of Python is: in which store, and in which snapshot. Must not know its questions.
+//! What the tables, sessions and snapshots of a store in Python share: its address, whether it is closed, how long
+//! a write waits for another writer, and what measures calls. Also the slot of a snapshot, which its tables share.
+//!
+//! Must not know what is asked. Invariant: after the store was closed, `check_open` refuses every use; after the
+//! snapshot was closed, so does `open`.
 
 use crate::errors::closed;
 use crate::interrupt::Watch;

@@ -1,8 +1,9 @@
-//! A bounded channel of batches: a writer thread sends them to one reader. `matches` makes an Arrow C stream
-//! of it.
+//! A bounded channel of batches: a writer thread sends them, one reader takes them. `rows` makes the Arrow C
+//! stream of Python from it: of matches, of unmatched rows and of scans.
 //!
-//! Must not know Python or matches. A stream ends with the end that the writer sent, or with an
-//! error. A writer that panics sends no end, so its reader gets an error.
+//! Must not know Python, nor where the rows come from. Invariants: at most a few batches wait, so a slow reader
+//! holds the writer back. A stream ends with the end that the writer sent, or with an error. A writer that panics
+//! sends no end, so its reader gets an error. A reader that is dropped ends the writer at its next batch.
 
 use crate::forks::Process;
 use arrow_array::{RecordBatch, RecordBatchReader};
@@ -43,9 +44,9 @@ impl BatchStream {
             // A reader that is gone needs no end.
             sender.send(end).ok();
         };
-        let spawned = std::thread::Builder::new().name("match-stream".into()).spawn(run);
+        let spawned = std::thread::Builder::new().name("row-stream".into()).spawn(run);
         spawned.map_err(|e| {
-            let text = "cannot start a thread that reads a match; free threads or memory";
+            let text = "cannot start a thread that reads rows; free threads or memory";
             Error::with_source(ErrorKind::Io, text, e)
         })?;
         Ok(BatchStream { schema, messages, has_ended: false, process: Process::this() })

@@ -1,4 +1,6 @@
-//! The metadata of the cluster in a session.
+//! What a session knows of the cluster: whether the driver has its metadata, and which nodes requests go to.
+//!
+//! `bootstrap` and `connection` ask before they use a session. Must not connect to anything.
 
 use crate::settings::Settings;
 use scylla::client::session::Session;

@@ -1,4 +1,13 @@
-//! Sends the requests of a match and turns rows into answers.
+//! Sends the requests of a match and turns rows into answers, for one tranche of the population.
+//!
+//! Tasks take sections of the tranche, plan the keys of each bucket (`plan`), and send one request at a time each.
+//! The rows of a request are merged with its sorted keys. Hot keys are read page by page, two at once, because each
+//! takes memory. What a scan has read is counted in `schema::bucket::BucketRows`; keys with many rows are reported
+//! as hot.
+//!
+//! Must not know limits and retries, which the client applies, or what becomes of the answers (`output`).
+//! Invariants: rows and keys come in the same order. A key is answered when all its rows are there. After an
+//! error tasks send no further request.
 
 use super::output::{Output, RowBuilder};
 use super::plan::{Plan, Read, ReadCounts};

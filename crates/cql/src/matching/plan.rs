@@ -1,7 +1,11 @@
-//! The read planner: for the keys of a bucket an IN query (a single-key read where there is one
-//! key) or a partition scan, whichever costs less.
+//! The read planner: for the keys of a bucket an IN query (a single-key read where there is one key) or a
+//! partition scan, whichever costs less. Hot keys are read one by one.
 //!
-//! Must not know how reads are sent.
+//! The rows that a scan would read are estimated by `schema::bucket::BucketRows`, a moving average of the buckets
+//! that were scanned. Of the buckets with enough keys, one in 1,024 is scanned to count it, because a table may
+//! outgrow its expected rows.
+//! The setting `match_reads` overrides the choice. Must not know how reads are sent. Invariant: each key of a
+//! bucket is in exactly one request.
 
 use super::population::{Key, Keys};
 use crate::schema::bucket::{self, BucketRows};

@@ -1,4 +1,11 @@
-//! Buckets: the partition that a key belongs to, and the average number of rows in one.
+//! Buckets: the partitions that the keys of a table are divided among, and how many rows each has.
+//!
+//! [`Buckets`] puts a key into its bucket, and a value of a hot key into its shard. [`buckets_for`] says how many
+//! buckets a new table gets. [`BucketRows`] is a moving average of the rows that scanned buckets had: a match counts
+//! them, and its planner (`matching::plan`) compares the average with the cost of an IN query.
+//!
+//! Must not know statements. Invariant: a key stays in its bucket for the life of the table, because neither the
+//! number of buckets nor the seed changes.
 
 use parking_lot::Mutex;
 use twox_hash::XxHash3_64;

@@ -1,4 +1,5 @@
-//! Values as the servers have them.
+//! Values of ours as the servers have them: the id of a table is a UUID, and the time of a write is in microseconds
+//! of the servers' clocks. Must not know tables or statements.
 
 use idmatch_model::TableId;
 use idmatch_store::now;

@@ -1,4 +1,13 @@
 //! When segments are compacted, and how the result is published.
+//!
+//! There are three modes. After each flush, *background* compactions run. After 5 s without a flush, *idle* ones go
+//! further. Both only share the lock of a writer. A caller asks for a *full* one, which obtains the lock, and leaves
+//! one segment in each range. `strategy` chooses the segments, `run` rewrites them, and `stall` holds upserts back
+//! while compactions are behind. Must not know the journal and memtables.
+//!
+//! Invariants: one compaction runs at a time in a store. The new segments replace their inputs in one publication.
+//! Where a retention became longer or an input went meanwhile, the result is dropped and made again. A compaction
+//! that drops expired rows raises the retention watermark of the other segments. None mixes rows of two epochs.
 
 use super::run::{CompactionJob, run};
 use super::segment_stats::{oldest_kept, segment_stats};

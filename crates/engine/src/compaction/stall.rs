@@ -1,8 +1,13 @@
 //! Write stalls: what upserts and loads do while compactions are behind.
 //!
-//! Without a bound, lookups get slower for as long as rows come faster than they are compacted. Upserts are
-//! slowed down in proportion to the backlog; if that does not help, they stop until compactions
-//! catch up. Loads compact some of the backlog themselves.
+//! Without a bound, lookups get slower for as long as rows come faster than they are compacted. The stall level is
+//! the number of segments that the worst range has above 64. Each commit is slowed down in proportion to its bytes
+//! and this level. Above 256 segments of a range, an upsert that needs new memtables first runs compactions, or
+//! waits for those that run. Loads are not slowed down: after their commit they compact some of the backlog.
+//!
+//! One more stall is not decided here: `write_path` waits for flushes while all memtables are full. The metrics
+//! count the three apart (`metrics::Stall`). Must not know rows or the journal. Invariant: only ranges that a
+//! compaction would help count, so no write waits in vain.
 
 use super::compactor::Compactor;
 use super::segment_stats::{oldest_kept, segment_stats};

@@ -1,4 +1,11 @@
-//! The steps of a load, and the sort that writes its segments.
+//! The second half of a load: rows in hash partitions become sorted segments.
+//!
+//! [`sort`] gives each thread the partitions of one range of hashes in one direction. Their rows are read into
+//! memory, and `segment::sort` orders them and leaves out what `keep` and tombstones exclude. Commits of sessions
+//! call it with the rows that they have staged. [`load`] partitions a source first: repairs use it.
+//!
+//! Must not know sessions, the manifest or the lock. Invariants: the segments are durable but not published, and
+//! both directions have the same rows. Rows beyond the sort memory become further segments of the same range.
 
 use super::partition::{Sides, partition_rows};
 use super::spill::Spill;

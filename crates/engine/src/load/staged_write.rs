@@ -1,7 +1,12 @@
-//! A write that is staged: its parts, and what its commit has done so far.
+//! A write session of this process: the rows of its parts in hash partitions, and how far its commit is.
 //!
-//! Must not know who commits it. Invariant: a part is staged once, and a commit takes exactly the parts
-//! that it names.
+//! A session of `table.begin()` and a load have one from their begin. The commit of a shared session makes one from
+//! its part files. Parts stay in memory up to a limit, and go to spill files beyond it. The commit takes the rows
+//! of its parts, sorts them into segments among the files of the session (`Phase::Sorted`), and then needs the
+//! writer lock. After `Busy` these segments stay until this is dropped, so the commit can be repeated.
+//!
+//! Must not know how a commit publishes (`bulk_loader`). Invariants: a commit takes exactly the parts that it names,
+//! each once. After it has begun no part is added. The outcome is set once. The files go when this is dropped.
 
 use super::partition::{Partitioned, Partitioner, partition_rows};
 use super::spill::Spill;

@@ -4,8 +4,8 @@
 //!    sorted by hash, which is the order of the segments.
 //! 2. `probe`: partition by partition, every segment is read in that order. So the join is a merge:
 //!    sequential reads, no search from the top. Its results are hits.
-//! 3. `count`: hits are counted. Dates and values are read only for keys with rows in several segments, or
-//!    with a window.
+//! 3. `count`: hits are counted. Dates and values are read only where they decide: for keys with rows in
+//!    several segments or hidden ones, for several rows with `keep="all"`, and for windows.
 //! 4. `output`: hits become Arrow batches, whenever the caller asks.
 //!
 //! A positional match also keeps the number of each population row before its identifier, and what became of

@@ -1,4 +1,11 @@
 //! The owners of a store's state, and the guard that ends their background work.
+//!
+//! Each owner is made with those that it needs, in this order: `VersionSet`, `WriterLock`, `Compactor`, `WritePath`,
+//! `Eraser`, `BulkLoader`. So none knows a later one. All handles of one process share the owners of a directory
+//! (`handle`). Must not know what callers ask: `engine_store` and `snapshot` give their calls to the owners.
+//!
+//! Invariants: opening a store changes nothing on disk, and refuses a folder that has other files. When the last
+//! handle goes, background work ends soon, and with it the writer lock is released.
 
 use crate::compaction::Compactor;
 use crate::disk::Disk;

@@ -1,8 +1,13 @@
-//! The clock of a store: whether the system's clock can be believed when rows are removed by age.
+//! The clock of a store: whether the system's clock is believed when rows are removed by age.
 //!
-//! It is only compared, never used as the time. A publication confirms a reading that is at most a few days ahead
-//! of the highest one so far. A later reading is a candidate, which a publication an hour later confirms.
-//! Invariant: the confirmed reading never goes back.
+//! A clock that is wrong must not remove rows. The first publication confirms its reading. A later one confirms a
+//! reading that is at most 7 days ahead of the highest confirmed one. A reading further ahead is a candidate, which
+//! a publication at least an hour after it confirms. While the clock is further ahead, or a day behind, no row is
+//! removed by age.
+//!
+//! The confirmed reading is never taken for the time, but `catalog` uses it as the least value of the time when it
+//! keeps a former retention for a day. Must not know retentions or rows. Invariant: the confirmed reading never
+//! goes back.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,12 @@
-//! The current version of a store, and how it changes.
+//! The current version of a store, and what changes it needs: the publish lock, the numbers of new files, and the
+//! last commit that readers see.
+//!
+//! `publish` writes a manifest and makes its version the current one. `catch_up` takes over what other processes
+//! have published. The set also has what all owners share: the disk, memory limits, metrics and background failures.
+//! Must not know who changes a version, and why.
+//!
+//! Invariants: the current version changes only under the publish lock. Readers take no lock: [`VersionSet::point`]
+//! gives them a version and the last commit of one moment. File numbers only grow.
 
 use super::paths::{JOURNAL, SEGMENTS, list};
 use super::stored_file::{Collector, Reaper, StoredFile};
