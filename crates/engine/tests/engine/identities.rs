@@ -11,6 +11,7 @@ use idmatch_model::{Keep, Pick, Side, Window};
 use idmatch_store::{Call, ErrorKind, Finding, MatchQuery, OpenTables};
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -163,7 +164,7 @@ fn without_a_note_in_lock_no_writer_removes_what_was_there() {
 fn a_publication_writes_only_the_tables_that_it_changes() {
     let dir = tempfile::tempdir().unwrap();
     let store = EngineStore::open(dir.path()).unwrap();
-    for number in 0..200 {
+    for number in 0..1_000 {
         create(&store, &format!("t{number}"), Keep::Last).unwrap();
     }
     let named = || -> BTreeMap<String, String> {
@@ -171,13 +172,23 @@ fn a_publication_writes_only_the_tables_that_it_changes() {
         let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
         tables.values().map(|table| (text(&table["name"]), text(&table["file"]))).collect()
     };
+    let stored = |file: &String| {
+        let path = dir.path().join("segments").join(file);
+        let metadata = fs::metadata(&path).unwrap();
+        (metadata.ino(), metadata.modified().unwrap(), fs::read(path).unwrap())
+    };
     let before = named();
+    let files: BTreeMap<&String, _> = before.values().map(|file| (file, stored(file))).collect();
     let table = store.table(&name("t77")).unwrap();
     load(&table, &mut Batches::of_rows(&rows("a"), 1_000)).unwrap();
     let after = named();
-    let changed: Vec<_> = after.iter().filter(|(name, file)| before[*name] != **file).collect();
+    let (same, changed): (Vec<_>, Vec<_>) =
+        after.iter().partition(|(name, file)| before[*name] == **file);
     assert_eq!(changed.len(), 1);
     assert_eq!(changed[0].0, "t77");
+    for (name, file) in same {
+        assert!(stored(file) == files[file], "{name}: {file} was written again");
+    }
 }
 
 /// Decimal numbers whose hashes with the seed 3, which is that of numbers where a store's seed is 0, share
