@@ -1,11 +1,13 @@
-//! `spec/format/` is what is written: segments, journals and erasures are read here by the offsets of the
-//! pages' own tables, with nothing of the engine's, and must hold the rows that came in.
+//! `spec/format/` is what is written: segments, journals, erasures and staged parts are read here by the offsets
+//! of the pages' own tables, with nothing of the engine's, and must hold the rows that came in.
 
 use crate::common::{
-    Batches, Layout, Row, create, erase, files, load, number, rows_of_all_kinds, upsert,
+    Batches, Layout, Row, create, erase, files, journal_row, listed, load, number, observations,
+    rows_of_all_kinds, sealed_json, unpacked, upsert,
 };
 use idmatch_engine::EngineStore;
 use idmatch_model::{ErasureKey, Keep, Target};
+use idmatch_store::{NewWrite, Sharing};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -14,19 +16,6 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 fn assert_sealed(region: u64, offset: usize, part: &[u8]) {
     let sum = xxh3_64_with_seed(&part[8..], region << 56 | offset as u64);
     assert_eq!(number(&part[..8]), sum, "region {region}, offset {offset}");
-}
-
-/// What the page says of packed identifiers, and their hash.
-fn unpacked(kind: u8, payload: &[u8], seed: u64) -> (String, u64) {
-    let hex: String = payload.iter().map(|byte| format!("{byte:02x}")).collect();
-    let text = match kind {
-        0 => String::from_utf8(payload.to_vec()).unwrap(),
-        1 => hex,
-        2 => [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-"),
-        3 => u64::from_be_bytes(payload.try_into().unwrap()).to_string(),
-        kind => panic!("kind {kind}"),
-    };
-    (text, xxh3_64_with_seed(payload, seed.wrapping_add(u64::from(kind))))
 }
 
 /// The identifiers of a page with their hashes.
@@ -173,7 +162,7 @@ fn segments_are_as_the_page_says() {
     assert_eq!(files.len(), 5);
     let expected: BTreeSet<Row> = rows.into_iter().collect();
     let mut randoms = BTreeSet::new();
-    let manifest = sealed("manifest", &files[0]);
+    let manifest = sealed_json("manifest", &files[0]);
     let (id, table) = table_of(dir.path(), &manifest);
     let segments = files.iter().filter(|file| file.extension().is_some_and(|e| e == "seg"));
     for (info, path) in table["segments"].as_array().unwrap().iter().zip(segments) {
@@ -213,21 +202,13 @@ fn segments_are_as_the_page_says() {
     }
 }
 
-/// The JSON of a file of a kind, after its first line.
-fn sealed(kind: &str, path: &Path) -> serde_json::Value {
-    let text = std::fs::read_to_string(path).unwrap();
-    let (line, json) = text.split_once('\n').unwrap();
-    assert_eq!(line, format!("idmatch-{kind} 2 {:016x}", xxh3_64(json.as_bytes())));
-    serde_json::from_str(json).unwrap()
-}
-
 /// The identity of the one table, and its file.
 fn table_of(store: &Path, manifest: &serde_json::Value) -> (Vec<u8>, serde_json::Value) {
     let tables = manifest["tables"].as_object().unwrap();
     assert_eq!(tables.len(), 1);
     let (id, named) = tables.iter().next().unwrap();
     let path = store.join("segments").join(named["file"].as_str().unwrap());
-    let table = sealed("table", &path);
+    let table = sealed_json("table", &path);
     let bytes = std::fs::read(&path).unwrap();
     assert_eq!(named["bytes"], bytes.len());
     let json = bytes.split(|byte| *byte == b'\n').next().unwrap().len() + 1;
@@ -245,19 +226,6 @@ fn hex(digits: &serde_json::Value) -> u64 {
     u64::from_str_radix(digits, 16).unwrap()
 }
 
-/// An identifier of a journal, by the book: its text, and where the next byte is.
-fn journal_id(bytes: &[u8]) -> (String, usize) {
-    let (kind, start, len) = match bytes[0] {
-        192 => (0, 3, number(&bytes[1..3]) as usize),
-        193 => (1, 3, number(&bytes[1..3]) as usize),
-        194 => (2, 1, 16),
-        195 => (3, 1, 8),
-        hex @ 196.. => (1, 1, usize::from(hex) - 195),
-        text => (0, 1, usize::from(text)),
-    };
-    (unpacked(kind, &bytes[start..start + len], 0).0, start + len)
-}
-
 #[test]
 fn a_journal_is_as_the_page_says() {
     let dir = tempfile::tempdir().unwrap();
@@ -273,7 +241,7 @@ fn a_journal_is_as_the_page_says() {
     assert!(bytes.starts_with(b"IDMJRN\r\n"));
     assert_eq!(["format", "number", "before"].map(|field| layout.read(field, &bytes)), [2, 0, 0]);
     assert_eq!(layout.read("checksum", &bytes), xxh3_64(&bytes[..layout.len() - 8]));
-    let manifest = sealed("manifest", &dir.path().join("MANIFEST"));
+    let manifest = sealed_json("manifest", &dir.path().join("MANIFEST"));
     let (id, _) = table_of(dir.path(), &manifest);
     let store_id =
         u128::from_be_bytes(layout.bytes("identity of the store", &bytes).try_into().unwrap());
@@ -297,11 +265,9 @@ fn a_journal_is_as_the_page_says() {
         assert_eq!(number(&rest[4..8]) as usize, rest.len() - 8);
         let mut encoded = &rest[8..];
         for _ in 0..number(&rest[..4]) {
-            let seen_at = number(&encoded[..6]) as i64;
-            let (id, next) = journal_id(&encoded[6..]);
-            let (partner_id, end) = journal_id(&encoded[6 + next..]);
-            found.push((id, partner_id, seen_at));
-            encoded = &encoded[6 + next + end..];
+            let (row, end) = journal_row(encoded);
+            found.push(row);
+            encoded = &encoded[end..];
         }
         assert!(encoded.is_empty());
         at += size;
@@ -326,7 +292,7 @@ fn erasures_are_as_the_page_says() {
     // The later of two counts.
     erase(&writes, &targets[..1], 2_000).unwrap();
     erase(&writes, &targets[1..], 500).unwrap();
-    let manifest = sealed("manifest", &dir.path().join("MANIFEST"));
+    let manifest = sealed_json("manifest", &dir.path().join("MANIFEST"));
     let (id, table) = table_of(dir.path(), &manifest);
     let key: ErasureKey = manifest["erasure_key"].as_str().unwrap().parse().unwrap();
     let mut found = BTreeMap::new();
@@ -358,4 +324,59 @@ fn erasures_are_as_the_page_says() {
     let expected =
         [(hash(&targets[0]), 2_000), (hash(&targets[1]), 1_000), (hash(&targets[2]), 1_000)];
     assert_eq!(found, BTreeMap::from(expected));
+}
+
+#[test]
+fn a_staged_part_is_as_the_page_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = EngineStore::open(dir.path()).unwrap();
+    let table = create(&store, "some-table", Keep::All).unwrap();
+    let id = table.snapshot().unwrap().id();
+    let session = table.begin(NewWrite { sharing: Sharing::Shared, ..NewWrite::load(id) }).unwrap();
+    // More than one block, whose identifiers have any length.
+    let mut rows = rows_of_all_kinds(60);
+    rows.extend((0..1_100).map(|n| (format!("x{n:01000}"), "p".to_owned(), n)));
+    let mut part = session.part(Some(7)).unwrap();
+    for batch in observations(&mut Batches::of_rows(&rows, 100)) {
+        part.add(&batch).unwrap();
+    }
+    let receipt = part.finish(5).unwrap();
+    let folder = dir.path().join("staging").join(format!("{:032x}", session.address().session.0));
+    let name = listed(&folder).into_iter().find(|name| name.ends_with(".part")).unwrap();
+    let words: Vec<&str> = name.strip_suffix(".part").unwrap().split('-').collect();
+    assert_eq!([words[0], words[2]], [&*format!("{:032x}", receipt.id), "7"]);
+    assert!(words.len() == 3 && words[1].len() >= 13, "{name}");
+
+    let bytes = std::fs::read(folder.join(&name)).unwrap();
+    let layout = Layout::named("part");
+    assert!(bytes.starts_with(b"IDMPRT\r\n"));
+    assert_eq!((layout.len(), layout.read("format", &bytes)), (72, 2));
+    let manifest = sealed_json("manifest", &dir.path().join("MANIFEST"));
+    let identity = |field| {
+        let bytes = layout.bytes(field, &bytes).try_into().unwrap();
+        format!("{:032x}", u128::from_be_bytes(bytes))
+    };
+    assert_eq!(identity("identity of the store"), manifest["store"].as_str().unwrap());
+    assert_eq!(identity("identity of the session"), folder.file_name().unwrap().to_str().unwrap());
+    assert_eq!(identity("identity of the part"), words[0]);
+    let sum_at = layout.len() - 8;
+    assert_eq!(layout.read("checksum of bytes 0 to 63", &bytes), xxh3_64(&bytes[..sum_at]));
+    let (mut left, mut found, mut blocks) = (&bytes[layout.len()..], Vec::new(), 0);
+    while number(&left[..4]) > 0 {
+        let len = 4 + number(&left[..4]) as usize;
+        let (block, rest) = left.split_at(len + 8);
+        blocks += 1;
+        assert_eq!(number(&block[len..]), xxh3_64_with_seed(&block[..len], blocks));
+        let mut encoded = &block[4..len];
+        while !encoded.is_empty() {
+            let (row, end) = journal_row(encoded);
+            found.push(row);
+            encoded = &encoded[end..];
+        }
+        left = rest;
+    }
+    assert_eq!((left.len(), blocks), (28, 2));
+    assert_eq!((number(&left[4..12]), number(&left[12..20])), (rows.len() as u64, 5));
+    assert_eq!(number(&left[20..]), xxh3_64_with_seed(&left[..20], blocks + 1));
+    assert!(found == rows);
 }

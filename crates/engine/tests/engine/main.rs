@@ -19,6 +19,7 @@ mod erasure;
 mod error_fields;
 mod faults;
 mod format;
+mod format_json;
 mod frozen;
 mod full_disk;
 mod fuzz_regressions;

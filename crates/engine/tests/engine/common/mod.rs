@@ -14,6 +14,7 @@ mod power_disk;
 mod question;
 mod rows;
 mod scale;
+mod stored;
 mod whole;
 
 pub(crate) use child::{Child, role};
@@ -26,7 +27,7 @@ pub(crate) use gated_disk::{Gate, GatedDisk};
 pub(crate) use harmed_disk::HarmedDisk;
 pub(crate) use hooked_disk::{HookedDisk, Hooks};
 pub(crate) use later::hours_later;
-pub(crate) use layout::{Layout, number};
+pub(crate) use layout::{KeyTable, Layout, number};
 pub(crate) use marked::{
     Counts, Hub, Progress, WhenDropped, hub_numbers, is_between, marked, marked_in,
 };
@@ -39,4 +40,5 @@ pub(crate) use rows::{
 pub(crate) use scale::{
     EVENT_TIMEOUT, Random, is_long, places, report, runs, seconds, seed, skip, stride,
 };
+pub(crate) use stored::{journal_row, sealed_json, unpacked};
 pub(crate) use whole::{assert_same, looked_up, rows_of, scanned, whole};
