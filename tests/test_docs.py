@@ -25,9 +25,26 @@ DOCS = ROOT / "docs"
 REFERENCE = DOCS / "reference"
 KINDS = ("tutorial", "how-to", "reference", "explanation", "benchmarks")
 OF_NO_KIND = ("README.md", "glossary.md")
-FOLDERS = ("bench", "crates", "docs", "examples", "fuzz", "python", "scripts", "spec", "tests")
+FOLDERS = (
+    "bench",
+    "crates",
+    "docs",
+    "examples",
+    "fuzz",
+    "monitoring",
+    "python",
+    "scripts",
+    "spec",
+    "tests",
+)
 
-RUN = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/**/*.md", "examples/README.md")
+BESIDE_CODE = (
+    "bench/README.md",
+    "bench/live_peers/README.md",
+    "examples/README.md",
+    "monitoring/README.md",
+)
+RUN = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/**/*.md", *BESIDE_CODE)
 READ = (*RUN, "ARCHITECTURE.md", "CHANGELOG.md", "spec/**/*.md")
 
 _FENCE = re.compile(r"^(`{3,})([^\n`]*)\n(.*?)^\1[ ]*$", re.MULTILINE | re.DOTALL)
@@ -132,7 +149,9 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_paths_exist(page: Path) -> None:
     named = {text.split("::")[0] for text in _CODE.findall(prose(page)) if " " not in text}
     paths = {text for text in named if text.startswith(tuple(f"{name}/" for name in FOLDERS))}
-    assert {path for path in paths if not any(ROOT.glob(path.rstrip("/")))} == set()
+    places = (ROOT, page.parent)
+    missing = {path for path in paths if not any(any(at.glob(path.rstrip("/"))) for at in places)}
+    assert missing == set()
 
 
 def test_every_page_is_of_a_kind() -> None:
