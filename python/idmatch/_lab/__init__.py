@@ -1,8 +1,9 @@
 """The lab: real servers on this machine's loopback, for experiments.
 
 Must not know stores. `_cluster.py` manages all nodes of Cassandra and `_nodes.py` one of them.
-`_services.py` names the other servers, `_hdfs.py`, `_hive.py` and `_prometheus.py`; `_daemon.py`
-is one of their programs. `_jars.py` finds Java and fetches all of them.
+`_services.py` names the other servers, `_hdfs.py`, `_hive.py` and `_prometheus.py`; `_service.py`
+is what they share, `_daemon.py` one of their programs. `_jars.py` finds Java and fetches all of
+them.
 """
 
 from ._cluster import MOST_NODES, Lab, contact_points
@@ -12,7 +13,8 @@ from ._hive import Hive
 from ._jars import cache, jars
 from ._nodes import Node
 from ._prometheus import Prometheus
-from ._services import Service, service, services, wipe
+from ._service import Service
+from ._services import service, services, wipe
 
 __all__ = [
     "MOST_NODES",

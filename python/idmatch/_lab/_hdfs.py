@@ -18,7 +18,7 @@ from idmatch._errors import Error
 from . import _jars
 from ._daemon import Daemon
 from ._ports import check_free, listens
-from ._services import Tell, keep_network, network_of
+from ._service import Service, Tell
 from ._sites import site
 
 VERSION = "3.4.2"
@@ -43,16 +43,14 @@ _SERVER = "org.apache.hadoop.hdfs.server"
 _PAGES = ("hdfs", "datanode", "static")
 
 
-class Hdfs:
-    """A cluster in a folder. Other processes find what this one has started."""
+class Hdfs(Service):
+    """A cluster in a folder."""
 
     def __init__(
         self, folder: Path, tell: Tell = lambda _: None, network: str | None = None
     ) -> None:
-        """Without `network`, on the one it had, or on 127.0.0."""
-        self.folder = folder.absolute()
-        self._tell = tell
-        self._network = network_of(self.folder, network)
+        """See `Service`."""
+        super().__init__(folder, tell, network)
         self.namenodes = [
             Daemon(f"namenode{n}", self.folder, f"hdfs://{self._network}.{n}:{_RPC_PORT}")
             for n in (1, 2)
@@ -98,13 +96,6 @@ class Hdfs:
             self._admin("-transitionToActive", "nn1")
         self._wait_until_ready(_DATANODES)
 
-    def stop(self) -> None:
-        """See `Service`."""
-        for daemon in reversed(self.daemons):
-            if daemon.process:
-                self._tell(f"stopping {daemon.name}")
-                daemon.stop()
-
     @property
     def active(self) -> int | None:
         """The number of the active namenode, counted from 1; None where none is."""
@@ -129,15 +120,6 @@ class Hdfs:
         self._start_datanode(number)
         self._wait_until_ready(sum(each.process is not None for each in self.datanodes))
 
-    def datanode_at(self, port: int) -> int | None:
-        """The number of the datanode that listens on a port of 127.0.0.1."""
-        for number, datanode in enumerate(self.datanodes, 1):
-            process = datanode.process
-            connections = process.net_connections("tcp") if process else []
-            if any(one.status == "LISTEN" and one.laddr.port == port for one in connections):
-                return number
-        return None
-
     @property
     def _conf(self) -> Path:
         return self.folder / "conf"
@@ -148,7 +130,7 @@ class Hdfs:
     def _configure(self) -> None:
         for page in _PAGES:
             (self._conf / "webapps" / page).mkdir(parents=True, exist_ok=True)
-        keep_network(self.folder, self._network)
+        self._keep_network()
         log4j = resources.files(__package__).joinpath("log4j.properties").read_text()
         (self._conf / "log4j.properties").write_text(log4j)
         core = {"fs.defaultFS": self.address, "hadoop.tmp.dir": f"{self.folder}/tmp"}

@@ -5,14 +5,13 @@ else in its folder.
 """
 
 import shutil
-from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 
 from . import _jars
 from ._daemon import Daemon
 from ._ports import check_free, listens
-from ._services import Tell, keep_network, network_of
+from ._service import Service, Tell
 from ._sites import site
 
 VERSION = "4.0.1"
@@ -38,16 +37,14 @@ _OPENED = (
 )
 
 
-class Hive:
-    """A server in a folder. Other processes find what this one has started."""
+class Hive(Service):
+    """A server in a folder."""
 
     def __init__(
         self, folder: Path, tell: Tell = lambda _: None, network: str | None = None
     ) -> None:
-        """Without `network`, on the one it had, or on 127.0.0."""
-        self.folder = folder.absolute()
-        self._tell = tell
-        self._network = network_of(self.folder, network)
+        """See `Service`."""
+        super().__init__(folder, tell, network)
         self.server = Daemon("hiveserver2", self.folder, self.address)
 
     @property
@@ -59,11 +56,6 @@ class Hive:
     def address(self) -> str:
         """The server with its database `default`."""
         return f"hive://{self._network}.3:{_PORT}/default"
-
-    @property
-    def environment(self) -> Mapping[str, str]:
-        """See `Service`."""
-        return {}
 
     def start(self) -> None:
         """See `Service`. Fetches Hive (about 280 MB) if it is missing."""
@@ -80,16 +72,10 @@ class Hive:
             self.server.start(options, jars, ["org.apache.hive.service.server.HiveServer2"])
         self.server.wait_until(lambda: listens(f"{self._network}.3", _PORT), _READY_SECONDS)
 
-    def stop(self) -> None:
-        """See `Service`."""
-        if self.server.process:
-            self._tell("stopping hiveserver2")
-            self.server.stop()
-
     def _configure(self) -> None:
         conf = self.folder / "conf"
         conf.mkdir(parents=True, exist_ok=True)
-        keep_network(self.folder, self._network)
+        self._keep_network()
         log4j = resources.files(__package__).joinpath("hive-log4j2.properties").read_text()
         (conf / "hive-log4j2.properties").write_text(log4j)
         hdfs = self.folder.parent / "hdfs" / "conf"

@@ -7,7 +7,6 @@ finds the exporters that answer: one that nobody started would be an alert.
 import json
 import shutil
 import urllib.request
-from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from idmatch._errors import Error
 
 from ._daemon import Daemon
 from ._ports import check_free, listens
-from ._services import Tell, keep_network, network_of
+from ._service import Service, Tell
 
 _PORT = 9090
 _READY_SECONDS = 60.0
@@ -24,16 +23,14 @@ PORTS = {"idmatch": 7301, "idmatch-cluster": 7302, "idmatch-process": 7303}
 """Where the docs have exporters listen, by their jobs."""
 
 
-class Prometheus:
-    """A server in a folder. Other processes find what this one has started."""
+class Prometheus(Service):
+    """A server in a folder."""
 
     def __init__(
         self, folder: Path, tell: Tell = lambda _: None, network: str | None = None
     ) -> None:
-        """Without `network`, on the one it had, or on 127.0.0."""
-        self.folder = folder.absolute()
-        self._tell = tell
-        self._network = network_of(self.folder, network)
+        """See `Service`."""
+        super().__init__(folder, tell, network)
         self._data = f"--storage.tsdb.path={self.folder}/data"
         self.server = Daemon("prometheus", self.folder, self.address, mark=self._data)
 
@@ -47,11 +44,6 @@ class Prometheus:
         """Its page."""
         return f"http://{self._network}.1:{_PORT}"
 
-    @property
-    def environment(self) -> Mapping[str, str]:
-        """See `Service`."""
-        return {}
-
     def start(self) -> None:
         """See `Service`. Raises Error where there is no Prometheus."""
         host = f"{self._network}.1"
@@ -63,7 +55,7 @@ class Prometheus:
                 )
             check_free(host, _PORT)
             self.folder.mkdir(parents=True, exist_ok=True)
-            keep_network(self.folder, self._network)
+            self._keep_network()
             self._configure()
             self._find_exporters()
             self._tell("starting prometheus")
@@ -81,12 +73,6 @@ class Prometheus:
                 return True
         except OSError:
             return False
-
-    def stop(self) -> None:
-        """See `Service`."""
-        if self.server.process:
-            self._tell("stopping prometheus")
-            self.server.stop()
 
     def _find_exporters(self) -> None:
         """Has the exporters scraped that answer now. A running Prometheus sees the file change."""

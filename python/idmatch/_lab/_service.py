@@ -1,0 +1,61 @@
+"""What the servers of a lab besides Cassandra share. `_services.py` names them."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+from ._daemon import Daemon
+
+Tell: TypeAlias = Callable[[str], object]
+"""Takes a line about progress."""
+
+
+class Service(ABC):
+    """Servers in a folder, on loopback addresses. Other processes find what this one has
+    started.
+    """
+
+    def __init__(
+        self, folder: Path, tell: Tell = lambda _: None, network: str | None = None
+    ) -> None:
+        """Without `network`, the first three numbers of its addresses, on the one it had, or on
+        127.0.0.
+        """
+        self.folder = folder.absolute()
+        self._tell = tell
+        kept = self._network_file
+        self._network = network or (kept.read_text() if kept.exists() else "127.0.0")
+
+    @property
+    @abstractmethod
+    def daemons(self) -> Sequence[Daemon]:
+        """Its programs, running or not."""
+
+    @property
+    @abstractmethod
+    def address(self) -> str:
+        """What users name it by."""
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Variables that its users set."""
+        return {}
+
+    @abstractmethod
+    def start(self) -> None:
+        """Starts what does not run, and returns when it answers. Raises Busy and Error."""
+
+    def stop(self) -> None:
+        """Stops it; its data stays."""
+        for daemon in reversed(self.daemons):
+            if daemon.process:
+                self._tell(f"stopping {daemon.name}")
+                daemon.stop()
+
+    def _keep_network(self) -> None:
+        self._network_file.write_text(self._network)
+
+    @property
+    def _network_file(self) -> Path:
+        return self.folder / "network"
