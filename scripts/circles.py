@@ -19,6 +19,7 @@ Graph = dict[Path, set[Path]]
 _TESTS = re.compile(r"^#\[cfg\(test\)\]\nmod \w+ \{.*", re.MULTILINE | re.DOTALL)
 _NOISE = re.compile(r'//[^\n]*|"(?:\\.|[^"\\])*"', re.DOTALL)
 _USE = re.compile(r"^[ \t]*(pub(?:\([^)]*\))?\s+)?use\s+([^;]+);", re.MULTILINE)
+_GROUP = re.compile(r"([\w:]*)\{([^{}]*)\}")
 _INLINE = re.compile(r"\b([a-z_]\w*(?:::\w+)+)")
 
 
@@ -38,11 +39,11 @@ class Package:
         """Which file imports from which."""
         found: Graph = defaultdict(set)
         for module, names in self.imports.items():
-            targets = {target for name in names if (target := self._defines(name))}
+            targets = {self._defines(name) for name in names}
             found[self.files[module]] |= targets - {self.files[module]}
         return found
 
-    def _defines(self, name: Name) -> Path | None:
+    def _defines(self, name: Name) -> Path:
         while True:
             end = next(n for n in range(len(name), -1, -1) if name[:n] in self.files)
             module, rest = name[:end], name[end:]
@@ -67,23 +68,18 @@ def crate(root: Path) -> Package:
     return package
 
 
-def _flat(tree: str, before: Name = ()) -> Iterator[tuple[Name, str]]:
+def _flat(tree: str) -> Iterator[tuple[Name, str]]:
     """The paths of a use tree, each with the name that it gets."""
-    head, brace, inner = tree.strip().partition("{")
-    prefix = before + tuple(part.strip() for part in head.split("::") if part.strip())
-    if not brace:
-        last, _, alias = prefix[-1].partition(" as ")
-        path = prefix[:-1] + (() if last == "self" else (last,))
-        yield path, alias or path[-1]
-        return
-    depth, item = 0, ""
-    for letter in inner.rpartition("}")[0] + ",":
-        depth += (letter == "{") - (letter == "}")
-        if letter == "," and not depth:
-            yield from _flat(item, prefix) if item.strip() else ()
-            item = ""
-        else:
-            item += letter
+    while "{" in tree:
+        tree = _GROUP.sub(lambda found: ",".join(_listed(found[2], found[1])), tree)
+    for item in _listed(tree):
+        path, _, alias = item.partition(" as ")
+        parts = tuple(path.removesuffix("::self").split("::"))
+        yield parts, alias or parts[-1]
+
+
+def _listed(items: str, prefix: str = "") -> list[str]:
+    return [prefix + item.strip() for item in items.split(",") if item.strip()]
 
 
 def _absolute(package: Package, module: Name, local: dict[str, Name], path: Name) -> Name | None:
@@ -91,11 +87,10 @@ def _absolute(package: Package, module: Name, local: dict[str, Name], path: Name
     first, rest = path[0], path[1:]
     if first == "crate":
         return rest
-    if first in ("self", "super"):
-        start = module[:-1] if first == "super" else module
-        while rest[:1] == ("super",):
-            start, rest = start[:-1], rest[1:]
-        return start + rest
+    if first == "super":
+        return _absolute(package, module[:-1], local, ("self", *rest))
+    if first == "self":
+        return _absolute(package, module, local, rest) if rest[:1] == ("super",) else module + rest
     if (*module, first) in package.files:
         return module + path
     return local[first] + rest if first in local else None
@@ -110,11 +105,10 @@ def python(root: Path) -> Package:
         for node in (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)):
             start = tuple(node.module.split(".")) if node.module else ()
             if node.level:
-                start = (*module, "")[: len(module) + is_init - node.level] + start
-            elif start[0] != root.name:
-                continue
-            for name in node.names:
-                path = (*(start if node.level else start[1:]), name.name)
+                inside = (root.name, *module)
+                start = inside[: len(inside) + is_init - node.level] + start
+            for name in node.names if start[0] == root.name else ():
+                path = (*start[1:], name.name)
                 if is_init and node in tree.body:
                     package.exports[module][name.asname or name.name] = path
                 else:

@@ -5,6 +5,7 @@ from pathlib import Path
 import circles
 import commit_subject
 import pytest
+import tidy
 import words
 
 
@@ -73,6 +74,23 @@ def test_imports_for_type_checking_count(tmp_path: Path) -> None:
     )
     graph = circles.python(root).graph()
     assert circles.circles(graph, root) == {"_a.py <- _b.py <- _a.py"}
+
+
+def test_use_trees_are_flattened() -> None:
+    tree = "crate::{a::{self, B as C, d::*}, e,\n}"
+    assert list(circles._flat(tree)) == [
+        (("crate", "a"), "a"),
+        (("crate", "a", "B"), "C"),
+        (("crate", "a", "d", "*"), "*"),
+        (("crate", "e"), "e"),
+    ]
+
+
+def test_imports_by_a_name_that_is_put_together_are_refused(tmp_path: Path) -> None:
+    hidden, plain = tmp_path / "hidden.py", tmp_path / "plain.py"
+    hidden.write_text('"""A head."""\nimport_module' + '(f"{__package__}.x")\n')
+    plain.write_text('"""A head."""\nimport_module("json")\n')
+    assert [len(list(tidy._faults(file))) for file in (hidden, plain)] == [1, 0]
 
 
 @pytest.mark.parametrize(
