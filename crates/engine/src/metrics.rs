@@ -1,14 +1,13 @@
 //! What the engine counts about one directory in this process, for Prometheus: each counter is added to where the
 //! work is done. Labels have fixed sets of values. Must not know a table, a path or who counts.
 
-use crate::sync;
+use crate::sync::{self, AtomicU64};
 use idmatch_store::durations;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
-use std::sync::atomic::AtomicU64;
 
 /// Why an upsert waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 //! file after the other is written.
 
 use super::failed::{encoding_failed, file_failed};
-use super::{Format, write};
+use super::write::{Format, write};
 use arrow_array::cast::AsArray;
 use arrow_array::{RecordBatch, StringArray, UInt32Array};
 use arrow_cast::cast;
