@@ -105,13 +105,13 @@ def test_a_failed_match_leaves_the_rate_of_the_last_one(loaded: Cli) -> None:
 
 def test_the_writer_is_told(tmp_path: Path) -> None:
     home = tmp_path / "store"
+    with idmatch.open(home) as store:
+        store.create_table("crm")
+    assert figures(home).of("idmatch_store_has_writer") == 0
     with idmatch.open(home, record=True) as store:
-        table = store.create_table("crm")
-        table.upsert_one("a", "x")
-        assert figures(home).of("idmatch_store_has_writer") == 0
-        while figures(home).of("idmatch_store_has_writer") == 0:
+        store.table("crm").upsert_one("a", "x")
+        while (found := figures(home)).of("idmatch_store_has_writer") == 0:
             time.sleep(0.05)
-        found = figures(home)
         assert found.of("idmatch_journal_rows_total") == 1
         assert found.of("idmatch_call_duration_seconds_count", call="upsert") == 1
     assert figures(home).of("idmatch_store_has_writer") == 0

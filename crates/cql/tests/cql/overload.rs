@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::task::block_in_place;
 
 const THEN: i64 = 1_750_000_000_000;
 /// Nothing is read but what a test asks for.
@@ -108,6 +109,12 @@ fn a_ceiling_holds_readers_back_without_errors() {
     assert!(seen.len() as f64 <= allowed, "{} requests in {seconds} s", seen.len());
 }
 
+/// The longest that requests wait for others at a slow node.
+const EVENT_TIMEOUT: Duration = Duration::from_secs(30);
+/// One request too many would arrive within this time.
+const LINGER: Duration = Duration::from_millis(500);
+const PAUSE: Duration = Duration::from_millis(20);
+
 /// How many requests are at a slow node when each of them is let go.
 #[derive(Default)]
 struct Slow {
@@ -117,19 +124,28 @@ struct Slow {
 }
 
 impl Slow {
-    fn reaction(&self, delay: Duration) -> RequestReaction {
+    /// Holds requests until this many have arrived.
+    fn reaction(&self, least: usize) -> RequestReaction {
         let (sender, receiver) = unbounded_channel();
         *self.arrived.lock().unwrap() = Some(receiver);
         self.gone.store(0, Relaxed);
         let (arrived, gone, present) =
             (Arc::clone(&self.arrived), Arc::clone(&self.gone), Arc::clone(&self.present));
+        let arrived = move || arrived.lock().unwrap().as_ref().map_or(0, Seen::len);
         let count = move |frame| {
-            let arrived = arrived.lock().unwrap().as_ref().map_or(0, Seen::len);
-            present.lock().unwrap().push(arrived - gone.fetch_add(1, Relaxed));
+            // The proxy goes on meanwhile.
+            block_in_place(|| {
+                let end = Instant::now() + EVENT_TIMEOUT;
+                while arrived() < least && Instant::now() < end {
+                    std::thread::sleep(PAUSE);
+                }
+                std::thread::sleep(if least > 0 { LINGER } else { Duration::ZERO });
+            });
+            present.lock().unwrap().push(arrived() - gone.fetch_add(1, Relaxed));
             frame
         };
         RequestReaction {
-            to_addressee: Some(Action { delay: Some(delay), msg_processor: Some(Arc::new(count)) }),
+            to_addressee: Some(Action { delay: Some(PAUSE), msg_processor: Some(Arc::new(count)) }),
             ..RequestReaction::drop_frame()
         }
         .with_feedback_when_performed(sender)
@@ -143,9 +159,6 @@ impl Slow {
 #[test]
 fn overloaded_servers_are_asked_less_at_once() {
     const IN_FLIGHT: usize = 16;
-    // All requests that may be in flight arrive at the node in this time, on a busy machine too.
-    const LONG: Duration = Duration::from_secs(5);
-    const SHORT: Duration = Duration::from_millis(20);
     let mut between = Between::start();
     let options = format!("&in_flight={IN_FLIGHT}&request_timeout=60s&timeout=120s");
     let table = table(&between, "overload", &options);
@@ -164,14 +177,14 @@ fn overloaded_servers_are_asked_less_at_once() {
     };
     let most = |present: &[usize]| present.iter().copied().max().unwrap();
     let slow = Slow::default();
-    between.rules(vec![RequestRule(naming("asked-for"), slow.reaction(LONG))], vec![]);
+    between.rules(vec![RequestRule(naming("asked-for"), slow.reaction(IN_FLIGHT))], vec![]);
     ask(1);
     assert_eq!(most(&slow.take()), IN_FLIGHT);
     let overloaded = naming("asked-for").and(Condition::TrueForLimitedTimes(4 * IN_FLIGHT));
     between.rules(
         vec![
             RequestRule(overloaded, RequestReaction::forge_with_error(DbError::Overloaded)),
-            RequestRule(naming("asked-for"), slow.reaction(SHORT)),
+            RequestRule(naming("asked-for"), slow.reaction(0)),
         ],
         vec![],
     );
@@ -182,7 +195,7 @@ fn overloaded_servers_are_asked_less_at_once() {
     // The limit grows by one after as many answers as there are permits: from 1 to 16 after 136.
     ask(16);
     slow.take();
-    between.rules(vec![RequestRule(naming("asked-for"), slow.reaction(LONG))], vec![]);
+    between.rules(vec![RequestRule(naming("asked-for"), slow.reaction(IN_FLIGHT))], vec![]);
     ask(1);
     assert_eq!(most(&slow.take()), IN_FLIGHT);
     assert_eq!(open("overload").tables().unwrap().len(), 1);

@@ -2,8 +2,8 @@
 //! as before. Progress adds up to the work.
 
 use crate::common::{
-    Batches, EVENT_TIMEOUT, GatedDisk, NumberedRows, Row, assert_cancelled, assert_nothing_leaked,
-    create, erase, files, load, name, rows_of_all_kinds, upsert,
+    Batches, EVENT_TIMEOUT, GatedDisk, NumberedRows, Row, WatchedDisk, assert_cancelled,
+    assert_nothing_leaked, create, erase, files, load, name, rows_of_all_kinds, upsert,
 };
 use arrow_array::RecordBatch;
 use idmatch_engine::{EngineStore, MemoryLimits};
@@ -17,10 +17,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// No machine does the work below in this time.
-const SHORT: Duration = Duration::from_millis(1);
 const QUERY: MatchQuery =
     MatchQuery { by: Side::Id, pick: Pick::All, window: Window::ALL, positions: false };
 
@@ -92,8 +90,8 @@ fn batches_in(table: &Table, rows: usize) -> Vec<usize> {
 }
 
 /// A table of many rows, half of them with one partner_id.
-fn big(root: &Path) -> (EngineStore, Table, Vec<Row>) {
-    let store = EngineStore::open(root).unwrap();
+fn big(disk: Arc<WatchedDisk>, root: &Path) -> (EngineStore, Table, Vec<Row>) {
+    let store = EngineStore::open_on(disk, root).unwrap();
     let table = create(&store, "big", Keep::Last).unwrap();
     let rows = NumberedRows(150_000).batch(0);
     load(&table, &mut Batches::of_rows(&rows, 50_000)).unwrap();
@@ -234,8 +232,8 @@ fn a_verification_and_a_repair_that_are_given_up_change_nothing() {
 
 #[test]
 fn reads_that_are_given_up_end_in_the_middle() {
-    let dir = tempfile::tempdir().unwrap();
-    let (store, table, rows) = big(dir.path());
+    let (dir, disk) = (tempfile::tempdir().unwrap(), Arc::<WatchedDisk>::default());
+    let (store, table, rows) = big(disk.clone(), dir.path());
     let before = version(&store);
     let snapshot = table.snapshot().unwrap();
     // Populations and scans say where they are.
@@ -252,8 +250,12 @@ fn reads_that_are_given_up_end_in_the_middle() {
     };
     let call = cancelled_by(&cancelled);
     assert_cancelled(snapshot.scan(&Parts::all(), Window::ALL, &sink, &call), "a scan");
-    // The others do not: their time is over soon after they have begun.
-    let soon = || Call::default().until(Instant::now() + SHORT);
+    // The others do not: they are given up when they read the first page.
+    let soon = || {
+        let cancelled = flag();
+        disk.set_at_next_read(&cancelled);
+        cancelled_by(&cancelled)
+    };
     let many: Vec<&str> = rows.iter().map(|row| row.0.as_str()).collect();
     assert_cancelled(snapshot.lookup_many(&many, Lookup::by(Side::Id), &soon()), "lookups");
     let of_hot = snapshot.lookup_many(&["hot-0"], Lookup::by(Side::PartnerId), &soon());
@@ -315,7 +317,7 @@ fn progress_adds_up_to_the_work() {
     };
     let take = || std::mem::take(&mut *done.lock().unwrap());
     // Large segments, and then many small ones.
-    let (store, table, rows) = big(dir.path());
+    let (store, table, rows) = big(Arc::default(), dir.path());
     let small = create(&store, "small", Keep::All).unwrap();
     let small_rows = rows_of_all_kinds(2_000);
     let loaded = small.with_call(call.clone());

@@ -1,8 +1,8 @@
 //! Compaction: answers stay, rows that nobody may see go, and so do files.
 
 use crate::common::{
-    Batches, Fault, FaultyDisk, Row, WhenDropped, ask, assert_nothing_leaked, create, files, load,
-    name, questions, rows_of_all_kinds, upsert,
+    Batches, Fault, FaultyDisk, HookedDisk, Hooks, Row, ask, assert_nothing_leaked, create, files,
+    load, name, questions, rows_of_all_kinds, upsert,
 };
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
@@ -10,9 +10,9 @@ use idmatch_model::{Keep, Period, Side, TableOptions, Window};
 use idmatch_store::{Ingest, OpenTables, Table, now};
 use idmatch_testkit::MemoryStore;
 use std::io;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 pub(crate) const LIMITS: MemoryLimits = MemoryLimits {
     segment_rows: 40,
@@ -262,12 +262,30 @@ fn a_compaction_ends_while_others_write() {
     assert_eq!(table.verify().unwrap(), []);
 }
 
+/// The most bytes that the files of a store take. They grow until one is removed.
+#[derive(Debug)]
+struct Peak(Mutex<(PathBuf, u64)>);
+
+impl Hooks for Peak {
+    const IS_SHARED: bool = true;
+
+    fn removing(&self, _: &Path) {
+        let mut peak = self.0.lock().unwrap();
+        peak.1 = peak.1.max(bytes_of(&peak.0));
+    }
+}
+
+fn bytes_of(root: &Path) -> u64 {
+    files(root).into_iter().filter_map(|file| file.metadata().ok()).map(|data| data.len()).sum()
+}
+
 /// Merges are about one range at a time, and what they merged goes at once.
 #[test]
 fn a_compaction_needs_little_spare_disk() {
     let dir = tempfile::tempdir().unwrap();
     let limits = MemoryLimits { segment_rows: 500, run_bytes: 1 << 20, ..LIMITS };
-    let store = EngineStore::open_with(Arc::new(OsDisk), dir.path(), limits).unwrap();
+    let disk = Arc::new(HookedDisk(Peak(Mutex::new((dir.path().to_owned(), 0)))));
+    let store = EngineStore::open_with(disk.clone(), dir.path(), limits).unwrap();
     let table = create(&store, "t", Keep::Last).unwrap();
     let row = |number: i64| (format!("id-{number}"), format!("partner-{number}"), number);
     let rows: Vec<Row> = (0..30_000).map(row).collect();
@@ -275,25 +293,12 @@ fn a_compaction_needs_little_spare_disk() {
     for rows in rows[20_000..].chunks(2_500) {
         load(&table, &mut Batches::of_rows(rows, 5_000)).unwrap();
     }
-    let bytes = || -> u64 {
-        let sizes = files(dir.path()).into_iter().filter_map(|file| file.metadata().ok());
-        sizes.map(|data| data.len()).sum()
-    };
-    let (before, done) = (bytes(), AtomicBool::new(false));
-    let most = std::thread::scope(|scope| {
-        let watching = scope.spawn(|| {
-            let mut most = 0;
-            while !done.load(Relaxed) {
-                most = bytes().max(most);
-            }
-            most
-        });
-        let ended = WhenDropped(&done);
-        table.compact().unwrap();
-        drop(ended);
-        watching.join().unwrap()
-    });
+    let before = bytes_of(dir.path());
+    disk.0.0.lock().unwrap().1 = 0;
+    table.compact().unwrap();
+    let most = disk.0.0.lock().unwrap().1;
     assert_eq!(table.stats().unwrap().segments, 128, "64 ranges of each direction");
-    let largest = before.max(bytes());
+    assert!(most >= before, "{most} bytes at the peak, {before} before");
+    let largest = before.max(bytes_of(dir.path()));
     assert!(most <= largest + largest / 5, "{most} bytes at the peak, {largest} before or after");
 }

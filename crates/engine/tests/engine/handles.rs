@@ -116,7 +116,9 @@ fn a_store_that_is_opened_again_writes_after_the_flush_of_the_one_before() {
     assert!(has(&table, "0"));
     std::thread::scope(|scope| {
         let written = scope.spawn(|| write(&table, "again"));
-        std::thread::sleep(Duration::from_millis(2_500));
+        // As another process: it waits as long as it does, in vain.
+        let apart = open_apart(&root).table(&name("t")).unwrap();
+        assert_eq!(write(&apart, "apart").unwrap_err().kind(), ErrorKind::Busy);
         gate.open.send(()).unwrap();
         written.join().unwrap().unwrap();
     });

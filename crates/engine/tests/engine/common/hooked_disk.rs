@@ -21,6 +21,14 @@ pub(crate) trait Hooks: Debug + Send + Sync {
         Ok(())
     }
 
+    /// Runs before a file is removed.
+    fn removing(&self, _file: &Path) {}
+
+    /// Stands between the engine and a mapped file.
+    fn mapped(&self, map: Arc<dyn Mapped>) -> Arc<dyn Mapped> {
+        map
+    }
+
     /// The network file system that all files are on.
     fn network(&self) -> Option<&'static str> {
         None
@@ -86,7 +94,7 @@ impl<H: Hooks> Disk for HookedDisk<H> {
     }
 
     fn map(&self, file: &Path) -> io::Result<Arc<dyn Mapped>> {
-        OsDisk.map(file)
+        OsDisk.map(file).map(|map| self.0.mapped(map))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -94,6 +102,7 @@ impl<H: Hooks> Disk for HookedDisk<H> {
     }
 
     fn remove(&self, file: &Path) -> io::Result<()> {
+        self.0.removing(file);
         OsDisk.remove(file)
     }
 

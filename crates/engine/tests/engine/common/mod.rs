@@ -15,6 +15,7 @@ mod question;
 mod rows;
 mod scale;
 mod stored;
+mod watched_disk;
 mod whole;
 
 pub(crate) use child::{Child, role};
@@ -41,4 +42,5 @@ pub(crate) use scale::{
     EVENT_TIMEOUT, Random, is_long, places, report, runs, seconds, seed, skip, stride,
 };
 pub(crate) use stored::{journal_row, sealed_json, unpacked};
+pub(crate) use watched_disk::WatchedDisk;
 pub(crate) use whole::{assert_same, looked_up, rows_of, scanned, whole};
