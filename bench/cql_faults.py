@@ -46,11 +46,11 @@ RESTART_BATCH, RESTART_RATE = 50_000, 5_000
 # Meanwhile a match of the whole table begins so many seconds after the last one, or when that is
 # done.
 MATCH_EVERY = 30.0
-# Rows of one upsert with a ceiling.
+# Rows of one upsert with a rate limit.
 UPSERT_ROWS = 100
 # A node is away for so long, and the next one is restarted so long after it is back.
 AWAY, BETWEEN = 3.0, 15.0
-CEILING = 2_000  # requests a second, where far more is asked
+RATE_LIMIT = 2_000  # requests a second, where far more is asked
 # What nodes have that the small ones of a lab have not: room for writes, which are merged later,
 # and Cassandra's own way to sync the commit log.
 SETTINGS = {
@@ -220,8 +220,8 @@ class Faults:
         }
 
     def overload(self) -> Figures:
-        """Far more is asked than a ceiling allows."""
-        with idmatch.open(f"{self._address}&max_requests_per_second={CEILING}") as store:
+        """Far more is asked than a rate limit allows."""
+        with idmatch.open(f"{self._address}&max_requests_per_second={RATE_LIMIT}") as store:
             table, first = store.table("t"), self._rows
             memory: list[int] = []
 
@@ -239,7 +239,7 @@ class Faults:
             took = time.perf_counter() - began
             settled = memory[len(memory) // 4 :]
             return {
-                "ceiling": CEILING,
+                "rate_limit": RATE_LIMIT,
                 "upserts_per_second": sum(UPSERT_ROWS * len(one.took) for one in calls) / took,
                 "errors": [error for one in calls for error in one.errors],
                 "memory": settled[0],

@@ -123,7 +123,7 @@ def test_match_that_fails_leaves_nothing(loaded: Cli) -> None:
     assert sorted(loaded.home.iterdir()) == before
 
 
-def test_what_a_terminal_would_obey_is_shown(loaded: Cli) -> None:
+def test_control_characters_are_escaped(loaded: Cli) -> None:
     loaded("upsert", "store", "small", "--id", "odd", "--partner-id", "red\x1b[31m\nline\té")
     shown = loaded("lookup", "store", "small", "--id", "odd").out
     assert "red\\x1b[31m\\nline\\té" in shown

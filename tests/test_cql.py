@@ -259,7 +259,7 @@ def test_a_copy_to_servers_and_back_remembers_what_was_erased(
         assert copy.verify() == on_servers.verify() == []
 
 
-def test_what_is_written_meanwhile_is_no_problem(table: idmatch.Table) -> None:
+def test_verify_during_upserts(table: idmatch.Table) -> None:
     stop, written = threading.Event(), list[datetime]()
 
     def write() -> None:

@@ -20,7 +20,7 @@ ROWS = 20_000
 THEN = datetime(2026, 1, 1, tzinfo=UTC)
 # Longer than nodes keep hints in memory, and than they take to see that a node is back.
 HINTS_ARE_WRITTEN = 12.0
-PATIENCE = 180.0
+TIMEOUT_SECONDS = 180.0
 
 # Who waits for a node that hangs has no time left to ask another.
 IMPATIENT = "request_timeout=5s&timeout=5s"
@@ -45,7 +45,7 @@ class Cluster:
 
     def wait_for_hints(self) -> None:
         """Returns when no node keeps writes for another: each hands them over in its own time."""
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + TIMEOUT_SECONDS
         quiet_since = time.monotonic()
         while time.monotonic() < quiet_since + HINTS_ARE_WRITTEN:
             assert time.monotonic() < until, "there are still hints"

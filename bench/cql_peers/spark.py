@@ -23,7 +23,7 @@ from cql_peers.base import IN_FLIGHT, START_MILLIS, Answer, CqlPeer, Place
 
 _JARS = "IDMATCH_BENCH_SPARK_JARS"  # a folder, see bench.mk
 _SPARK_HAS = ("scala-library", "scala-reflect", "slf4j-api")
-_PIECES_PER_CORE = 4
+_PARTITIONS_PER_CORE = 4
 _MEMORY = "3g"
 _WITHOUT_COMPARING_PLANS = {
     "spark.sql.adaptive.enabled": "false",
@@ -52,8 +52,8 @@ class SparkConnector(CqlPeer):
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.ui.enabled": "false",
             "spark.sql.extensions": "com.datastax.spark.connector.CassandraSparkExtensions",
-            "spark.sql.shuffle.partitions": str(self._cores * _PIECES_PER_CORE),
-            "spark.sql.files.minPartitionNum": str(self._cores * _PIECES_PER_CORE),
+            "spark.sql.shuffle.partitions": str(self._cores * _PARTITIONS_PER_CORE),
+            "spark.sql.files.minPartitionNum": str(self._cores * _PARTITIONS_PER_CORE),
             "spark.sql.files.openCostInBytes": "0",
             "spark.sql.session.timeZone": "UTC",
             "spark.cassandra.connection.host": place.address,

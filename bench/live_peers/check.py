@@ -12,7 +12,7 @@ import numpy as np
 from live_peers.base import Batch, Client, Found
 from live_peers.rows import Keyed, Numbers, Rows, id_texts, partner_id_texts
 
-_PIECE = 1_000_000
+_CHUNK_ROWS = 1_000_000
 _STALE_SINGLES = 100
 
 
@@ -74,9 +74,9 @@ class Model:
 
     def _chunks(self) -> Iterator[Keyed]:
         """All rows that the peer has."""
-        for start in range(0, self._rows.fill, _PIECE):
+        for start in range(0, self._rows.fill, _CHUNK_ROWS):
             yield self._rows.filled(
-                np.arange(start, min(start + _PIECE, self._rows.fill), dtype=np.uint64)
+                np.arange(start, min(start + _CHUNK_ROWS, self._rows.fill), dtype=np.uint64)
             )
         for part in self._written:
             yield self._rows.written(part.phase, part.writer, 0, part.rows)

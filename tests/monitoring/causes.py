@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 from prometheus_server import Prometheus
 
 ANY = Listen("127.0.0.1", 0)
-_PATIENCE_SECONDS = 300.0
+_TIMEOUT_SECONDS = 300.0
 
 
 @contextmanager
@@ -43,7 +43,7 @@ def until(
     missing: Callable[[], object] = lambda: None,
 ) -> None:
     """Works until something is so. Fails where it is not for long, with what is missing."""
-    end = time.monotonic() + _PATIENCE_SECONDS
+    end = time.monotonic() + _TIMEOUT_SECONDS
     while not is_so():
         assert time.monotonic() < end, missing()
         work()

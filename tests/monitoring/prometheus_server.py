@@ -17,7 +17,7 @@ TOOLS = Path(os.environ.get("IDMATCH_TEST_PROMETHEUS", ""))
 
 
 # Scrapes are a second apart, and rates want two of them.
-_PATIENCE_SECONDS = 120.0
+_TIMEOUT_SECONDS = 120.0
 
 
 class Prometheus:
@@ -58,7 +58,7 @@ class Prometheus:
 
     def _wait_until_ready(self) -> None:
         """Returns once it answers: it listens before that."""
-        until = time.monotonic() + _PATIENCE_SECONDS
+        until = time.monotonic() + _TIMEOUT_SECONDS
         while True:
             try:
                 urllib.request.urlopen(f"{self.url}/-/ready", timeout=60).close()
@@ -76,7 +76,7 @@ class Prometheus:
 
     def wait(self, query: str) -> list[Any]:
         """The result of a query once it has any. Fails where it has none for long."""
-        until = time.monotonic() + _PATIENCE_SECONDS
+        until = time.monotonic() + _TIMEOUT_SECONDS
         while not (found := self.ask(query)):
             assert self.running.poll() is None, Path(self.log.name).read_text()
             assert time.monotonic() < until, f"nothing for {query}"

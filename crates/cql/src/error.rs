@@ -10,7 +10,7 @@ use scylla::errors::{
 use std::fmt::Display;
 
 /// The advice where servers do not answer, or too few of them do.
-const SERVERS_ARE_AWAY: &str = "see whether its nodes are up, or allow more time with timeout=";
+const UNAVAILABLE_HINT: &str = "see whether its nodes are up, or allow more time with timeout=";
 
 /// The possible outcome of a failed request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,22 +18,22 @@ pub(crate) enum Outcome {
     /// It may have been applied; a retry may help.
     Unknown,
     /// It may have been applied; the answer is not understood.
-    Garbled,
+    Undecodable,
     /// It was not applied; a retry may help.
-    NotDone,
+    NotApplied,
     /// It was not applied; a retry does not help.
-    Refused,
+    Rejected,
 }
 
 impl Outcome {
     /// Whether a retry may help.
-    pub(crate) fn may_pass(self) -> bool {
-        matches!(self, Outcome::Unknown | Outcome::NotDone)
+    pub(crate) fn is_retryable(self) -> bool {
+        matches!(self, Outcome::Unknown | Outcome::NotApplied)
     }
 
     /// Whether it may have been applied.
-    pub(crate) fn may_be_done(self) -> bool {
-        matches!(self, Outcome::Unknown | Outcome::Garbled)
+    pub(crate) fn maybe_applied(self) -> bool {
+        matches!(self, Outcome::Unknown | Outcome::Undecodable)
     }
 }
 
@@ -41,7 +41,7 @@ impl Outcome {
 #[derive(Debug)]
 pub(crate) struct Failure {
     /// Whether any of its attempts may have been applied.
-    pub(crate) may_be_done: bool,
+    pub(crate) maybe_applied: bool,
     /// The consistency that it needed, and the nodes that were connected.
     pub(crate) servers: String,
     /// The error of the last attempt.
@@ -52,8 +52,8 @@ pub(crate) struct Failure {
 pub(crate) fn outcome(error: &ExecutionError) -> Outcome {
     match error {
         // No server received it.
-        ExecutionError::ConnectionPoolError(_) | ExecutionError::EmptyPlan => Outcome::NotDone,
-        ExecutionError::BadQuery(_) | ExecutionError::PrepareError(_) => Outcome::Refused,
+        ExecutionError::ConnectionPoolError(_) | ExecutionError::EmptyPlan => Outcome::NotApplied,
+        ExecutionError::BadQuery(_) | ExecutionError::PrepareError(_) => Outcome::Rejected,
         ExecutionError::LastAttemptError(error) => attempt_outcome(error),
         // The request timed out, or a step after a schema change failed.
         _ => Outcome::Unknown,
@@ -64,17 +64,17 @@ pub(crate) fn outcome(error: &ExecutionError) -> Outcome {
 pub(crate) fn attempt_outcome(error: &RequestAttemptError) -> Outcome {
     match error {
         RequestAttemptError::DbError(error, _) => answer_outcome(error),
-        RequestAttemptError::UnableToAllocStreamId => Outcome::NotDone,
+        RequestAttemptError::UnableToAllocStreamId => Outcome::NotApplied,
         // Not sent, or sent as a statement that the node does not know.
         RequestAttemptError::SerializationError(_)
         | RequestAttemptError::CqlRequestSerialization(_)
         | RequestAttemptError::RepreparedIdChanged { .. }
-        | RequestAttemptError::RepreparedIdMissingInBatch => Outcome::Refused,
+        | RequestAttemptError::RepreparedIdMissingInBatch => Outcome::Rejected,
         RequestAttemptError::BodyExtensionsParseError(_)
         | RequestAttemptError::CqlResultParseError(_)
         | RequestAttemptError::CqlErrorParseError(_)
         | RequestAttemptError::UnexpectedResponse(_)
-        | RequestAttemptError::NonfinishedPagingState => Outcome::Garbled,
+        | RequestAttemptError::NonfinishedPagingState => Outcome::Undecodable,
         // A connection that broke, and errors of later drivers.
         _ => Outcome::Unknown,
     }
@@ -90,10 +90,10 @@ fn answer_outcome(error: &DbError) -> Outcome {
         | DbError::AuthenticationError
         | DbError::Unauthorized
         | DbError::ConfigError
-        | DbError::ProtocolError => Outcome::Refused,
+        | DbError::ProtocolError => Outcome::Rejected,
         DbError::IsBootstrapping
         | DbError::Unprepared { .. }
-        | DbError::RateLimitReached { rejected_by_coordinator: true, .. } => Outcome::NotDone,
+        | DbError::RateLimitReached { rejected_by_coordinator: true, .. } => Outcome::NotApplied,
         // A replica may have applied it before another one was overloaded (Overloaded,
         // RateLimitReached); a conditional write may have been agreed on before too few nodes were
         // left (Unavailable). Newer servers have error codes that are not known here.
@@ -117,7 +117,7 @@ pub(crate) fn is_overload(error: &RequestAttemptError) -> bool {
 }
 
 /// The required and available replicas in a node's error.
-pub(crate) fn counts_copies(error: &RequestAttemptError) -> Option<&DbError> {
+pub(crate) fn replica_counts(error: &RequestAttemptError) -> Option<&DbError> {
     let RequestAttemptError::DbError(error, _) = error else { return None };
     let counts = matches!(
         error,
@@ -145,9 +145,9 @@ pub(crate) fn names_unknown_table(error: &ExecutionError) -> bool {
 /// Classifies the error of a preparation.
 pub(crate) fn preparation_outcome(error: &PrepareError) -> Outcome {
     match error {
-        PrepareError::ConnectionPoolError(_) => Outcome::NotDone,
+        PrepareError::ConnectionPoolError(_) => Outcome::NotApplied,
         PrepareError::AllAttemptsFailed { first_attempt } => attempt_outcome(first_attempt),
-        _ => Outcome::Refused,
+        _ => Outcome::Rejected,
     }
 }
 
@@ -163,11 +163,11 @@ pub(crate) fn without_text(error: &ExecutionError) -> &dyn Display {
 }
 
 /// The error of a read that failed.
-pub(crate) fn unread(what: &str, failure: Failure) -> Error {
+pub(crate) fn read_error(what: &str, failure: Failure) -> Error {
     let Failure { servers, error, .. } = failure;
     let kind = kind_of(outcome(&error));
     let text = match kind {
-        ErrorKind::Unavailable => format!("cannot read {what}: {servers}; {SERVERS_ARE_AWAY}"),
+        ErrorKind::Unavailable => format!("cannot read {what}: {servers}; {UNAVAILABLE_HINT}"),
         _ => format!("the servers refuse to read {what}"),
     };
     Error::with_source(kind, text, error)
@@ -176,10 +176,10 @@ pub(crate) fn unread(what: &str, failure: Failure) -> Error {
 /// The error of a write that was given up. A write that was certainly not applied is
 /// `UnknownOutcome` too, as long as a retry could apply it: it is part of an operation whose other
 /// parts are done.
-pub(crate) fn unwritten(what: &str, failure: Failure) -> Error {
-    let Failure { may_be_done, servers, error } = failure;
+pub(crate) fn write_error(what: &str, failure: Failure) -> Error {
+    let Failure { maybe_applied, servers, error } = failure;
     let (kind, text) = match outcome(&error) {
-        Outcome::Refused if !may_be_done => {
+        Outcome::Rejected if !maybe_applied => {
             (ErrorKind::Io, format!("the servers refuse to write {what}"))
         }
         _ => (
@@ -201,10 +201,10 @@ pub(crate) fn unexpected(
 }
 
 /// The error of a statement that cannot be prepared.
-pub(crate) fn unprepared(statement: &str, servers: &str, error: PrepareError) -> Error {
+pub(crate) fn prepare_error(statement: &str, servers: &str, error: PrepareError) -> Error {
     let outcome = preparation_outcome(&error);
-    let text = match outcome.may_pass() {
-        true => format!("cannot prepare statements; {servers}; {SERVERS_ARE_AWAY}"),
+    let text = match outcome.is_retryable() {
+        true => format!("cannot prepare statements; {servers}; {UNAVAILABLE_HINT}"),
         false => format!("the servers do not take {statement:?}"),
     };
     Error::with_source(kind_of(outcome), text, error)
@@ -212,7 +212,7 @@ pub(crate) fn unprepared(statement: &str, servers: &str, error: PrepareError) ->
 
 /// The error kind of a request that changes nothing.
 fn kind_of(outcome: Outcome) -> ErrorKind {
-    if outcome.may_pass() { ErrorKind::Unavailable } else { ErrorKind::Io }
+    if outcome.is_retryable() { ErrorKind::Unavailable } else { ErrorKind::Io }
 }
 
 #[cfg(test)]
@@ -250,27 +250,27 @@ mod tests {
             // The error of protocol 5 for a conditional write.
             (DbError::Other(0x1700), Outcome::Unknown),
             (limited(false), Outcome::Unknown),
-            (limited(true), Outcome::NotDone),
-            (DbError::IsBootstrapping, Outcome::NotDone),
-            (DbError::Unauthorized, Outcome::Refused),
-            (DbError::Invalid, Outcome::Refused),
+            (limited(true), Outcome::NotApplied),
+            (DbError::IsBootstrapping, Outcome::NotApplied),
+            (DbError::Unauthorized, Outcome::Rejected),
+            (DbError::Invalid, Outcome::Rejected),
         ] {
             assert_eq!(of(error.clone()), expected, "{error}");
         }
         let late = ExecutionError::RequestTimeout(Duration::from_secs(1));
         assert_eq!(outcome(&late), Outcome::Unknown);
-        assert_eq!(outcome(&ExecutionError::EmptyPlan), Outcome::NotDone);
+        assert_eq!(outcome(&ExecutionError::EmptyPlan), Outcome::NotApplied);
         let garbled = RequestAttemptError::NonfinishedPagingState;
-        assert!(attempt_outcome(&garbled).may_be_done());
-        assert!(!attempt_outcome(&garbled).may_pass());
+        assert!(attempt_outcome(&garbled).maybe_applied());
+        assert!(!attempt_outcome(&garbled).is_retryable());
     }
 
     #[test]
     fn a_refusal_after_an_attempt_that_may_have_been_done_is_unknown() {
         let refusal = || RequestAttemptError::DbError(DbError::Unauthorized, String::new());
-        let kind = |may_be_done| {
+        let kind = |maybe_applied| {
             let (servers, error) = (String::new(), refusal().into());
-            unwritten("rows", Failure { may_be_done, servers, error }).kind()
+            write_error("rows", Failure { maybe_applied, servers, error }).kind()
         };
         assert_eq!(kind(false), ErrorKind::Io);
         assert_eq!(kind(true), ErrorKind::UnknownOutcome);

@@ -4,7 +4,7 @@
 //! and at once.
 
 use super::metrics::{Metrics, Running};
-use crate::error::{attempt_outcome, counts_copies, is_overload};
+use crate::error::{attempt_outcome, is_overload, replica_counts};
 use parking_lot::Mutex;
 use scylla::errors::{DbError, RequestAttemptError, RequestError};
 use scylla::observability::history::{AttemptId, HistoryListener, RequestId, SpeculativeId};
@@ -49,7 +49,7 @@ impl Attempts {
 
     /// Whether an attempt may have been done. All attempts are recorded at the time of this call: the
     /// driver records them in the caller's own task.
-    pub(super) fn may_be_done(&self) -> bool {
+    pub(super) fn maybe_applied(&self) -> bool {
         self.sent() > self.undone.load(Relaxed)
     }
 
@@ -108,13 +108,13 @@ impl HistoryListener for Attempts {
         _: &RetryDecision,
     ) {
         self.running.failed(attempt, is_overload(error), &self.metrics);
-        if !attempt_outcome(error).may_be_done() {
+        if !attempt_outcome(error).maybe_applied() {
             self.undone.fetch_add(1, Relaxed);
         }
         if is_overload(error) {
             self.met_overload.store(true, Relaxed);
         }
-        if let Some(answer) = counts_copies(error) {
+        if let Some(answer) = replica_counts(error) {
             *self.counted.lock() = Some(answer.clone());
         }
     }

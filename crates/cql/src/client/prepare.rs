@@ -1,12 +1,12 @@
 //! Prepares statements with their consistency. A node that does not respond does not stop it: it tries
 //! again.
 
-use super::requirements::Needs;
+use super::requirements::RequiredReplicas;
 use super::retry::FIRST_PAUSE;
 use super::session::{Client, Use};
 use super::statement::Prepared;
 use super::{connection, speculation};
-use crate::error::{preparation_outcome, unprepared};
+use crate::error::{preparation_outcome, prepare_error};
 use idmatch_store::{Error, ErrorKind, Result};
 use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::{Consistency, SerialConsistency, Statement};
@@ -30,7 +30,8 @@ impl Client {
             Use::Read | Use::List | Use::Scan => self.settings.read_consistency,
             Use::Write => self.settings.write_consistency,
         };
-        let mut prepared = self.prepared(cql, min_delay, false, Needs::Copies(consistency)).await?;
+        let mut prepared =
+            self.prepared(cql, min_delay, false, RequiredReplicas::Level(consistency)).await?;
         if matches!(used, Use::List | Use::Scan) {
             prepared.within = self.settings.timeout.saturating_mul(BULK_TIMEOUT_FACTOR);
         }
@@ -46,8 +47,8 @@ impl Client {
         }
         let (min_delay, needs) = match cql.starts_with("SELECT") {
             // Requests about rows wait for this read.
-            true => (Duration::ZERO, Needs::Copies(Consistency::LocalQuorum)),
-            false => (speculation::CONDITIONAL, Needs::Agreement(Consistency::EachQuorum)),
+            true => (Duration::ZERO, RequiredReplicas::Level(Consistency::LocalQuorum)),
+            false => (speculation::CONDITIONAL, RequiredReplicas::Serial(Consistency::EachQuorum)),
         };
         let mut prepared = self.prepared(cql, min_delay, true, needs).await?;
         prepared.statement.set_serial_consistency(Some(SerialConsistency::Serial));
@@ -60,12 +61,13 @@ impl Client {
         cql: &str,
         min_delay: Duration,
         of_catalog: bool,
-        needs: Needs,
+        needs: RequiredReplicas,
     ) -> Result<Prepared> {
         let mut statement = self.statement(cql).await?;
         statement
             .set_execution_profile_handle(Some(connection::profile(&self.settings, min_delay)));
-        if let Needs::Copies(consistency) | Needs::Agreement(consistency) = needs {
+        if let RequiredReplicas::Level(consistency) | RequiredReplicas::Serial(consistency) = needs
+        {
             statement.set_consistency(consistency);
         }
         Ok(Prepared { statement, within: self.settings.timeout, of_catalog, needs })
@@ -94,9 +96,9 @@ impl Client {
                     }
                 }
                 Ok(Err(error))
-                    if !preparation_outcome(&error).may_pass() || Instant::now() >= until =>
+                    if !preparation_outcome(&error).is_retryable() || Instant::now() >= until =>
                 {
-                    return Err(unprepared(cql, &self.replica_status(), error));
+                    return Err(prepare_error(cql, &self.replica_status(), error));
                 }
                 Err(late) if Instant::now() >= until => {
                     let servers = self.replica_status();

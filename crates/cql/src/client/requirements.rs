@@ -4,7 +4,7 @@
 //! asked.
 
 use super::history::Attempts;
-use crate::error::counts_copies;
+use crate::error::replica_counts;
 use crate::settings::{Settings, name_of_consistency};
 use scylla::client::session::Session;
 use scylla::cluster::metadata::Strategy;
@@ -17,23 +17,23 @@ const NAMED_NODES: usize = 5;
 
 /// What a request requires, for the error when it fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Needs {
+pub(super) enum RequiredReplicas {
     /// Any node.
     Node,
-    /// This consistency.
-    Copies(Consistency),
-    /// This consistency, and a majority of all replicas that agree on the order (serial).
-    Agreement(Consistency),
+    /// The replicas of this consistency level.
+    Level(Consistency),
+    /// Those of this level, and a majority of all replicas that agree on the order (serial).
+    Serial(Consistency),
 }
 
 /// The requirement, the nodes that are not connected, and a node's count of replicas, unless that is
 /// the last error.
-pub(super) fn needed_and_alive(
+pub(super) fn requirement_status(
     (session, settings, has_all_nodes): (&Session, &Settings, bool),
-    (needs, attempts, last): (Needs, &Attempts, &ExecutionError),
+    (needs, attempts, last): (RequiredReplicas, &Attempts, &ExecutionError),
 ) -> String {
     let is_last =
-        matches!(last, ExecutionError::LastAttemptError(last) if counts_copies(last).is_some());
+        matches!(last, ExecutionError::LastAttemptError(last) if replica_counts(last).is_some());
     let said = attempts.counted().filter(|_| !is_last);
     let said = said.map(|said| format!("a node said: {said}"));
     let cluster_state = session.get_cluster_state();
@@ -60,16 +60,18 @@ pub(super) fn replica_status(session: &Session, has_all_nodes: bool) -> String {
 }
 
 /// The requirement, with the number of replicas that it takes where these are known.
-fn required(needs: Needs, replicas: &Replicas) -> Option<String> {
+fn required(needs: RequiredReplicas, replicas: &Replicas) -> Option<String> {
     let level = |name: &str, consistency| match replicas.needed(consistency) {
         Some(needed) => format!("{name} ({needed})"),
         None => name.to_owned(),
     };
     let named = |consistency| level(name_of_consistency(consistency), consistency);
     match needs {
-        Needs::Node => None,
-        Needs::Copies(consistency) => Some(format!("{} was required", named(consistency))),
-        Needs::Agreement(consistency) => {
+        RequiredReplicas::Node => None,
+        RequiredReplicas::Level(consistency) => {
+            Some(format!("{} was required", named(consistency)))
+        }
+        RequiredReplicas::Serial(consistency) => {
             let serial = level("serial", Consistency::Quorum);
             Some(format!("{serial} and {} were required", named(consistency)))
         }
@@ -199,14 +201,14 @@ mod tests {
             (Consistency::All, &unknown, "all was required"),
             (Consistency::EachQuorum, &unknown, "each_quorum was required"),
         ] {
-            let text = required(Needs::Copies(consistency), replicas);
+            let text = required(RequiredReplicas::Level(consistency), replicas);
             assert_eq!(text.as_deref(), Some(expected));
         }
     }
 
     #[test]
     fn a_conditional_write_requires_a_majority_of_all_replicas_too() {
-        let needs = Needs::Agreement(Consistency::EachQuorum);
+        let needs = RequiredReplicas::Serial(Consistency::EachQuorum);
         let agreement = |replicas: Replicas| required(needs, &replicas);
         let two = agreement(replicas(&[("east", 3), ("west", 5)], Some("west")));
         let expected = "serial (5 of 8 replicas) and \
@@ -214,7 +216,7 @@ mod tests {
         assert_eq!(two.as_deref(), Some(expected));
         let unknown = agreement(Replicas::default());
         assert_eq!(unknown.as_deref(), Some("serial and each_quorum were required"));
-        assert_eq!(required(Needs::Node, &Replicas::default()), None);
+        assert_eq!(required(RequiredReplicas::Node, &Replicas::default()), None);
     }
 
     #[test]

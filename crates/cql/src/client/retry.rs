@@ -13,7 +13,7 @@ use super::connection::Connection;
 use super::history::Attempts;
 use super::limiter::{Permit, RequestLimiter};
 use super::metrics::Metrics;
-use super::requirements::{Needs, needed_and_alive};
+use super::requirements::{RequiredReplicas, requirement_status};
 use crate::error::{Failure, names_unknown_table, outcome, without_text};
 use crate::settings::Settings;
 use scylla::errors::ExecutionError;
@@ -34,7 +34,7 @@ const WARN_AFTER: Duration = Duration::from_secs(5);
 pub(super) struct RetryPolicy {
     /// How long it is retried while servers are overloaded.
     pub(super) within: Duration,
-    pub(super) needs: Needs,
+    pub(super) needs: RequiredReplicas,
 }
 
 /// Repeats attempts of one client's requests.
@@ -85,17 +85,17 @@ impl Retries<'_> {
                 Err(error) => error,
             };
             let failure = |error| {
-                let servers = needed_and_alive(
+                let servers = requirement_status(
                     (&self.connection.session(), self.settings, self.connection.is_whole()),
                     (retry_policy.needs, attempts, &error),
                 );
-                Failure { may_be_done: attempts.may_be_done(), servers, error }
+                Failure { maybe_applied: attempts.maybe_applied(), servers, error }
             };
             // Another node may know a table that this one does not. After schema agreement, an unknown
             // table does not exist.
             let is_unknown_table = names_unknown_table(&error) && !agreed;
-            let may_pass = is_unknown_table || outcome(&error).may_pass();
-            if !may_pass || Instant::now() + pause >= until {
+            let is_retryable = is_unknown_table || outcome(&error).is_retryable();
+            if !is_retryable || Instant::now() + pause >= until {
                 return Err(failure(error));
             }
             if is_unknown_table {

@@ -1,9 +1,9 @@
 //! Changes tables: with a session of all nodes, and through one node at a time.
 
 use super::history::Attempts;
-use super::requirements::Needs;
+use super::requirements::RequiredReplicas;
 use super::session::Client;
-use crate::error::{unwritten, without_text};
+use crate::error::{without_text, write_error};
 use idmatch_store::{Error, ErrorKind, Result};
 use scylla::client::session::Session;
 use scylla::errors::ExecutionError;
@@ -41,7 +41,7 @@ impl Client {
             session.await_schema_agreement().await?;
             Ok(())
         };
-        let retry_policy = self.unprepared_retry_policy(Needs::Node);
+        let retry_policy = self.unprepared_retry_policy(RequiredReplicas::Node);
         // A session with one node would agree with itself.
         let whole = tokio::time::timeout(SCHEMA_TIMEOUT, self.connection.whole()).await;
         whole.map_err(|late| {
@@ -50,7 +50,7 @@ impl Client {
         })?;
         let what = "a change of tables";
         let result = self.retries(what).repeat(None, &attempts, retry_policy, change).await;
-        result.map_err(|failure| unwritten(what, failure))
+        result.map_err(|failure| write_error(what, failure))
     }
 
     /// Refreshes the driver's metadata: which nodes have which rows of a new keyspace.

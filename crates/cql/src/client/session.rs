@@ -7,10 +7,10 @@ use super::history::Attempts;
 use super::limiter::RequestLimiter;
 use super::metrics::Metrics;
 use super::request_counts;
-use super::requirements::{Needs, replica_status};
+use super::requirements::{RequiredReplicas, replica_status};
 use super::retry::{Retries, RetryPolicy};
 use super::statement::Prepared;
-use crate::error::{unread, unwritten};
+use crate::error::{read_error, write_error};
 use crate::settings::Settings;
 use idmatch_store::Result;
 use parking_lot::Mutex;
@@ -122,7 +122,7 @@ impl Client {
             .retries(what)
             .repeat(permit.as_ref(), &attempts, prepared.retry_policy(), read)
             .await;
-        rows(what, result.map_err(|failure| unread(what, failure))?)
+        rows(what, result.map_err(|failure| read_error(what, failure))?)
     }
 
     /// Reads the page that follows `state`.
@@ -144,7 +144,7 @@ impl Client {
             .retries(what)
             .repeat(permit.as_ref(), &attempts, prepared.retry_policy(), read)
             .await;
-        let (result, next) = result.map_err(|failure| unread(what, failure))?;
+        let (result, next) = result.map_err(|failure| read_error(what, failure))?;
         request_counts::answered(is_first, attempts.sent());
         let next = match next {
             PagingStateResponse::HasMorePages { state } => Some(state),
@@ -206,7 +206,7 @@ impl Client {
         let write = || async { self.session().execute_unpaged(&statement, &values).await };
         let result =
             self.retries(what).repeat(permit, &attempts, prepared.retry_policy(), write).await;
-        result.map_err(|failure| unwritten(what, failure))
+        result.map_err(|failure| write_error(what, failure))
     }
 
     async fn write_batch_in<V: SerializeRow>(
@@ -235,10 +235,10 @@ impl Client {
         let attempts = Attempts::new(&self.metrics);
         batch.set_history_listener(Arc::clone(&attempts) as _);
         let write = || async { self.session().batch(&batch, values).await };
-        let needs = of.map_or(Needs::Node, |prepared| prepared.retry_policy().needs);
+        let needs = of.map_or(RequiredReplicas::Node, |prepared| prepared.retry_policy().needs);
         let retry_policy = self.unprepared_retry_policy(needs);
         let result = self.retries(what).repeat(permit, &attempts, retry_policy, write).await;
-        result.map(drop).map_err(|failure| unwritten(what, failure))
+        result.map(drop).map_err(|failure| write_error(what, failure))
     }
 
     /// Describes which nodes are not connected.
@@ -255,13 +255,13 @@ impl Client {
         let ask = || async { self.session().query_unpaged(statement.clone(), ()).await };
         let result = self
             .retries(what)
-            .repeat(None, &attempts, self.unprepared_retry_policy(Needs::Node), ask)
+            .repeat(None, &attempts, self.unprepared_retry_policy(RequiredReplicas::Node), ask)
             .await;
-        rows(what, result.map_err(|failure| unread(what, failure))?)
+        rows(what, result.map_err(|failure| read_error(what, failure))?)
     }
 
     /// The retry policy of requests that are not prepared alone.
-    pub(super) fn unprepared_retry_policy(&self, needs: Needs) -> RetryPolicy {
+    pub(super) fn unprepared_retry_policy(&self, needs: RequiredReplicas) -> RetryPolicy {
         RetryPolicy { within: self.settings.timeout, needs }
     }
 

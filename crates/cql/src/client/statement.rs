@@ -2,7 +2,7 @@
 
 use super::history::Attempts;
 use super::metrics::Metrics;
-use super::requirements::Needs;
+use super::requirements::RequiredReplicas;
 use super::retry::RetryPolicy;
 use scylla::statement::prepared::PreparedStatement;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(crate) struct Prepared {
     pub(super) within: Duration,
     /// Whether it is about the catalog, not about rows.
     pub(super) of_catalog: bool,
-    pub(super) needs: Needs,
+    pub(super) needs: RequiredReplicas,
 }
 
 impl Prepared {

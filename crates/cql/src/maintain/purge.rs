@@ -4,7 +4,7 @@
 
 use crate::context::{Row, TableContext};
 use crate::read::scan::{RowVisitor, ScanCall, scan_stored};
-use crate::read::shard_merge::{self, HotRows, Which};
+use crate::read::shard_merge::{self, HotKeyReader, RowSelection};
 use crate::row_buffer::Rows;
 use crate::schema::metadata_cache::TableMetadata;
 use crate::write::delete::{delete_row, delete_shard_row};
@@ -98,7 +98,8 @@ async fn purge_hot(
 ) -> Result<u64> {
     let Some(shards) = metadata.hot.shards(by, key) else { return Ok(0) };
     let (mut given, mut removed) = (HashSet::new(), 0);
-    let mut places = HotRows::new(context, metadata, (by, key), None, Which::Stored).await?;
+    let mut places =
+        HotKeyReader::new(context, metadata, (by, key), None, RowSelection::Stored).await?;
     while let Some(rows) = places.next().await? {
         let removals = rows.iter().filter_map(|(value, seen_at)| {
             let is_newest = metadata.definition.keep == Keep::All

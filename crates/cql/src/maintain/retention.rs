@@ -5,7 +5,7 @@ use crate::logged::millis;
 use crate::read::scan::{RowVisitor, ScanCall, scan};
 use crate::row_buffer::Rows;
 use crate::schema::catalog::Catalog;
-use crate::schema::metadata_cache::{TableMetadata, Visible};
+use crate::schema::metadata_cache::{TableMetadata, VisibleRange};
 use crate::write::batch::write;
 use idmatch_model::{Period, SeenAt, Side};
 use idmatch_store::{Call, Error, Finding, Result, now};
@@ -105,7 +105,7 @@ async fn rewrite(
 struct Rewrite {
     context: Arc<TableContext>,
     metadata: Arc<TableMetadata>,
-    visible: Visible,
+    visible: VisibleRange,
     by: Side,
     before: Option<SeenAt>,
     rewritten: Arc<AtomicU64>,

@@ -10,7 +10,7 @@ use crate::context::TableContext;
 use crate::read::row::row;
 use crate::read::scan::{RowVisitor, ScanCall, scan};
 use crate::row_buffer::Rows;
-use crate::schema::metadata_cache::{TableMetadata, Visible};
+use crate::schema::metadata_cache::{TableMetadata, VisibleRange};
 use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{Keep, SeenAt, Side, Window};
 use idmatch_store::{Call, Error, ErrorKind, Finding, Result, now};
@@ -73,7 +73,7 @@ impl Difference {
 #[derive(Clone)]
 struct Shown {
     metadata: Arc<TableMetadata>,
-    visible: Visible,
+    visible: VisibleRange,
 }
 
 impl Shown {

@@ -11,7 +11,7 @@
 
 use super::output::{Output, RowBuilder};
 use super::plan::{Plan, Read, ReadCounts};
-use super::population::{Key, Keys, Section};
+use super::population::{BucketRun, Key, Keys};
 use super::question::Question;
 use crate::client::request_counts::RequestCounts;
 use crate::context::Row;
@@ -33,11 +33,11 @@ pub(super) const MATCH_READ_TASKS: usize = 64;
 /// Hot keys that are read at once.
 const HOT_AT_ONCE: usize = 2;
 
-/// A tranche that is being answered.
+/// A population batch that is being answered.
 pub(super) struct Fetch {
     question: Question,
-    /// Sections that no task has taken yet.
-    sections: Mutex<Vec<Section>>,
+    /// Those that no task has taken yet.
+    bucket_runs: Mutex<Vec<BucketRun>>,
     output: Arc<Output>,
     /// What becomes of the rows, if the match is positional.
     states: Option<Arc<RowStates>>,
@@ -60,20 +60,20 @@ pub(super) struct Answered {
 impl Fetch {
     pub(super) fn new(
         question: Question,
-        sections: Vec<Section>,
+        bucket_runs: Vec<BucketRun>,
         (output, states): (Arc<Output>, Option<Arc<RowStates>>),
         call: &Call,
     ) -> Fetch {
-        let (sections, has_failed) = (Mutex::new(sections), AtomicBool::new(false));
+        let (bucket_runs, has_failed) = (Mutex::new(bucket_runs), AtomicBool::new(false));
         let call = call.clone();
         let hot = Semaphore::new(HOT_AT_ONCE);
-        Fetch { question, sections, output, states, has_failed, call, hot }
+        Fetch { question, bucket_runs, output, states, has_failed, call, hot }
     }
 
-    /// Answers the whole tranche.
+    /// Answers the whole batch.
     pub(super) async fn run(self, requests: &Arc<RequestCounts>) -> Result<Answered> {
         let (fetch, mut running) = (Arc::new(self), JoinSet::new());
-        for _ in 0..fetch.sections().len().min(MATCH_READ_TASKS) {
+        for _ in 0..fetch.bucket_runs().len().min(MATCH_READ_TASKS) {
             let (fetch, requests) = (Arc::clone(&fetch), Arc::clone(requests));
             running.spawn(requests.count(async move { fetch.work().await }));
         }
@@ -98,13 +98,13 @@ impl Fetch {
         failed.map_or(Ok(answered), Err)
     }
 
-    fn sections(&self) -> MutexGuard<'_, Vec<Section>> {
-        self.sections.lock()
+    fn bucket_runs(&self) -> MutexGuard<'_, Vec<BucketRun>> {
+        self.bucket_runs.lock()
     }
 
     fn next_keys(&self) -> Option<Keys> {
-        let section = self.sections().pop()?;
-        Some(section.keys())
+        let bucket_run = self.bucket_runs().pop()?;
+        Some(bucket_run.keys())
     }
 
     async fn work(&self) -> Result<Answered> {
@@ -162,12 +162,12 @@ impl Fetch {
                 context.pages(statement, (first.bucket,))
             }
         };
-        let mut meeting = Meeting { all, keys, answers };
+        let mut merger = KeyMerger { all, keys, answers };
         while let Some(page) = pages.next().await? {
             rows += page.len() as u64;
-            context.each_row(&page, |row| meeting.take(row))?;
+            context.each_row(&page, |row| merger.take(row))?;
         }
-        meeting.end()?;
+        merger.end()?;
         if read == Read::Bucket {
             context.bucket_rows(query.by).count(rows);
         }
@@ -240,14 +240,14 @@ impl<'f> MatchWriter<'f> {
 }
 
 /// Merges the rows of a request with its keys: both are in the order of keys.
-struct Meeting<'m, 'f> {
+struct KeyMerger<'m, 'f> {
     all: &'m Keys,
     /// Keys without an answer yet.
     keys: &'m [Key],
     answers: &'m mut MatchWriter<'f>,
 }
 
-impl Meeting<'_, '_> {
+impl KeyMerger<'_, '_> {
     fn take(&mut self, (key, value, date): Row<'_>) -> Result<()> {
         let order = loop {
             let Some(first) = self.keys.first() else { return Ok(()) };

@@ -1,8 +1,7 @@
 //! Joins a population with a table in the servers.
 //!
-//! 1. [`population`]: reads identifiers in tranches that fit in memory, and divides them into
-//!    sections, each for some buckets. Sorts and deduplicates the keys of a section when a task
-//!    takes it.
+//! 1. [`population`]: reads identifiers in batches that fit in memory, and divides them into
+//!    runs of buckets. Sorts and deduplicates the keys of a run when a task takes it.
 //! 2. [`plan`]: turns each bucket's keys into reads: a single key, an IN query, or a partition
 //!    scan, whichever costs less.
 //! 3. [`fetch`]: sends the reads as [`question`] binds them, within the concurrency limit; merges
@@ -14,7 +13,7 @@
 //! A positional match also keeps the number of each row beside its identifier, and what became of the
 //! row ([`RowStates`](idmatch_store::RowStates)). Other matches carry nothing of it.
 //!
-//! [`run`] takes one tranche after another through these steps. Invariant: each population row is
+//! [`run`] takes one population batch after another through these steps. Invariant: each population row is
 //! answered exactly once, or the match is an error.
 
 mod fetch;

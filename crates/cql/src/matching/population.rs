@@ -1,9 +1,8 @@
-//! One tranche of a population in memory, in the order of the servers' partitions.
+//! One batch of a population in memory, in the order of the servers' partitions.
 //!
 //! The servers are idle while a population is read, so reading does little: a thread beside it
-//! divides identifiers into sections, each for some buckets. A section is sorted when a task takes
-//! it, beside the requests in flight. It then fits in the processor's caches, unlike all keys at
-//! once.
+//! divides identifiers into runs of buckets. A run is sorted when a task takes it, beside the
+//! requests in flight. It then fits in the processor's caches, unlike all keys at once.
 
 use crate::schema::bucket::Buckets;
 use arrow_array::Array;
@@ -19,21 +18,21 @@ use std::{panic, thread};
 
 /// The least memory that an identifier and its row count for, in bytes.
 const LEAST_BYTES: usize = 64;
-/// Sections of a tranche, or one for each bucket if these are fewer: enough that all tasks end at
-/// about the same time.
-const SECTIONS: usize = 1_024;
-/// Bytes of text by which a section's memory grows. An identifier is shorter.
+/// Bucket runs of a population batch, or one for each bucket if these are fewer: enough that all
+/// tasks end at about the same time.
+const BUCKET_RUNS: usize = 1_024;
+/// Bytes of text by which a run's memory grows. An identifier is shorter.
 const BLOCK_BYTES: usize = 8 << 10;
 /// Batches that wait to be divided.
 const BATCHES_WAITING: usize = 2;
 /// The usual length of an identifier; the number of identifiers in a block follows.
 const USUAL_BYTES: usize = 32;
 
-/// A tranche: as much of a population as fits in memory.
+/// A batch of a population: as much of it as fits in memory.
 #[derive(Debug)]
 pub(super) struct Population {
-    /// Sections that have identifiers.
-    pub(super) sections: Vec<Section>,
+    /// Those that have identifiers.
+    pub(super) bucket_runs: Vec<BucketRun>,
     /// Rows read.
     pub(super) rows: u64,
     /// Rows with a valid identifier: others match nothing.
@@ -44,7 +43,7 @@ pub(super) struct Population {
 
 /// The identifiers of some buckets, in the order of the population.
 #[derive(Debug, Default)]
-pub(super) struct Section(Vec<Block>);
+pub(super) struct BucketRun(Vec<Block>);
 
 /// A block of identifiers.
 #[derive(Debug)]
@@ -76,7 +75,7 @@ pub(super) struct Key {
 }
 
 impl Population {
-    /// Reads a tranche, which ends soon after the batch that makes it larger than `most` bytes;
+    /// Reads a batch, which ends soon after the Arrow batch that makes it larger than `most` bytes;
     /// returns whether it is the last. Its first row has the given number.
     pub(super) fn read(
         source: &mut dyn BatchSource,
@@ -125,8 +124,8 @@ impl Population {
         buckets: Buckets,
         (bytes, timings): (&AtomicUsize, &Timings),
     ) -> Result<Population> {
-        let count = SECTIONS.min(usize::try_from(buckets.number).unwrap_or(1).max(1));
-        let mut sections: Vec<Section> = (0..count).map(|_| Section::default()).collect();
+        let count = BUCKET_RUNS.min(usize::try_from(buckets.number).unwrap_or(1).max(1));
+        let mut bucket_runs: Vec<BucketRun> = (0..count).map(|_| BucketRun::default()).collect();
         let (mut next_row, mut valid) = (first_row, 0);
         // Lossless here and below: a positional match has fewer rows.
         let mut states = query.positions.then(|| RowStates::new(first_row as u32));
@@ -156,20 +155,20 @@ impl Population {
                 let bucket = buckets.of(key);
                 // Both are small, and none is negative.
                 let number = bucket as usize * count / buckets.number.max(1) as usize;
-                if let Some(section) = sections.get_mut(number) {
-                    section.push(bucket, key, states.is_some().then_some(row));
+                if let Some(bucket_run) = bucket_runs.get_mut(number) {
+                    bucket_run.push(bucket, key, states.is_some().then_some(row));
                     valid += 1;
                     taken += key.len();
                 }
             }
             bytes.fetch_add(taken, Relaxed);
         }
-        sections.retain(|section| !section.0.is_empty());
-        Ok(Population { sections, rows: next_row - first_row, valid, states })
+        bucket_runs.retain(|bucket_run| !bucket_run.0.is_empty());
+        Ok(Population { bucket_runs, rows: next_row - first_row, valid, states })
     }
 }
 
-impl Section {
+impl BucketRun {
     fn push(&mut self, bucket: i32, key: &str, row: Option<u32>) {
         let has_room = |block: &Block| block.text.len() + key.len() <= BLOCK_BYTES;
         if !self.0.last().is_some_and(has_room) {
@@ -187,7 +186,7 @@ impl Section {
         }
     }
 
-    /// The keys of the section. Cost: sorts them.
+    /// The keys of the run. Cost: sorts them.
     pub(super) fn keys(&self) -> Keys {
         let mut all = Vec::with_capacity(self.0.iter().map(|block| block.each.len()).sum());
         for block in &self.0 {

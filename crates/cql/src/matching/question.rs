@@ -2,7 +2,7 @@
 
 use super::plan::ReadPlanner;
 use crate::context::TableContext;
-use crate::schema::metadata_cache::{TableMetadata, Visible};
+use crate::schema::metadata_cache::{TableMetadata, VisibleRange};
 use idmatch_store::MatchQuery;
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ pub(super) struct Question {
     pub(super) context: Arc<TableContext>,
     pub(super) metadata: Arc<TableMetadata>,
     pub(super) query: MatchQuery,
-    pub(super) visible: Visible,
+    pub(super) visible: VisibleRange,
 }
 
 impl Question {

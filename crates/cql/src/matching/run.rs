@@ -1,4 +1,4 @@
-//! Runs a match: takes one tranche of the population after another through `population`, `plan` and
+//! Runs a match: takes one batch of the population after another through `population`, `plan` and
 //! `fetch` to `output`.
 
 use super::fetch::{Fetch, MATCH_READ_TASKS};
@@ -25,14 +25,14 @@ pub(crate) struct CqlMatch {
     plan: Vec<PlanStep>,
     requests: Requests,
     timings: Arc<Timings>,
-    /// The rows of each tranche, if the match is positional: two bits a row.
+    /// The rows of each population batch, if the match is positional: two bits a row.
     states: Option<Vec<Arc<RowStates>>>,
 }
 
 impl CqlMatch {
-    /// Reads the population and finds its matches. Memory: a tranche of the population, and results
-    /// up to a limit. Cost: requests for each bucket that has a key of the population, tranche by
-    /// tranche.
+    /// Reads the population and finds its matches. Memory: a batch of the population, and results
+    /// up to a limit. Cost: requests for each bucket that has a key of the population, batch by
+    /// batch.
     pub(crate) fn run(
         context: &Arc<TableContext>,
         source: &mut dyn BatchSource,
@@ -55,13 +55,13 @@ impl CqlMatch {
             let numbered = (query, counts.population);
             let (population, is_last) =
                 Population::read(&mut source, numbered, (buckets, most), call)?;
-            let Population { sections, rows, valid, states: tranche_states } = population;
-            let tranche_states = tranche_states.map(Arc::new);
-            if let (Some(all), Some(states)) = (&mut states, &tranche_states) {
+            let Population { bucket_runs, rows, valid, states: batch_states } = population;
+            let batch_states = batch_states.map(Arc::new);
+            if let (Some(all), Some(states)) = (&mut states, &batch_states) {
                 all.push(Arc::clone(states));
             }
-            let output = (Arc::clone(&output), tranche_states);
-            let fetch = Fetch::new(question.clone(), sections, output, call);
+            let output = (Arc::clone(&output), batch_states);
+            let fetch = Fetch::new(question.clone(), bucket_runs, output, call);
             let (began, (busy_before, _)) = (Instant::now(), context.client.busy());
             let answered = context.client.wait_unless(call, Use::Read, fetch.run(&sent))?;
             let (busy, threads) = context.client.busy();
@@ -69,19 +69,19 @@ impl CqlMatch {
             timings.add(Stage::Probing, answered.sorting);
             timings.add(Stage::Decoding, busy.saturating_sub(answered.sorting));
             timings.add(Stage::Waiting, (began.elapsed() * threads).saturating_sub(busy));
-            let tranche = answered.counts;
+            let batch = answered.counts;
             read_counts += answered.read_counts;
-            if tranche.population != valid {
+            if batch.population != valid {
                 return Err(Error::new(
                     ErrorKind::Corrupt,
                     format!(
                         "a match of {} answered {} of {valid} population rows; match again",
                         context.what(),
-                        tranche.population
+                        batch.population
                     ),
                 ));
             }
-            counts += MatchCounts { population: rows, ..tranche };
+            counts += MatchCounts { population: rows, ..batch };
             if is_last {
                 break;
             }

@@ -6,7 +6,7 @@ use crate::context::TableContext;
 use crate::error::unexpected;
 use crate::read::scan::{RowVisitor, ScanCall, scan_parts};
 use crate::row_buffer::Rows;
-use crate::schema::metadata_cache::Visible;
+use crate::schema::metadata_cache::VisibleRange;
 use idmatch_model::{SeenAt, Side};
 use idmatch_store::{Call, Error, ErrorKind, MatchSink, Parts, Result, RowLane};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const QUEUED_BATCHES: usize = 2;
 pub(crate) fn export(
     context: &Arc<TableContext>,
     parts: &Parts,
-    visible: Visible,
+    visible: VisibleRange,
     sink: &dyn MatchSink,
     call: &Call,
 ) -> Result<()> {
@@ -54,7 +54,7 @@ pub(crate) fn export(
 /// Sends the wanted and visible rows.
 struct Export {
     context: Arc<TableContext>,
-    visible: Visible,
+    visible: VisibleRange,
     batches: Sender<Rows>,
 }
 

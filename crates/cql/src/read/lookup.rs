@@ -4,10 +4,10 @@
 //! servers order the other rows by value, so a lookup reads all rows of the key and sorts them.
 
 use super::row::row;
-use super::shard_merge::{HotRows, Which};
+use super::shard_merge::{HotKeyReader, RowSelection};
 use crate::client::paging::Pages;
 use crate::context::TableContext;
-use crate::schema::metadata_cache::{TableMetadata, Visible};
+use crate::schema::metadata_cache::{TableMetadata, VisibleRange};
 use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{Keep, SeenAt, Side, Window, newest_first};
 use idmatch_store::{Answers, Lookup, Result};
@@ -25,7 +25,7 @@ const CONCURRENT_HOT_KEYS: usize = 2;
 pub(crate) struct KeyRows {
     context: Arc<TableContext>,
     metadata: Arc<TableMetadata>,
-    visible: Visible,
+    visible: VisibleRange,
     by: Side,
     key: String,
     source: Source,
@@ -38,7 +38,7 @@ enum Source {
     /// Ordered by value with keep="last", newest first with keep="all".
     Bucket(Box<Pages>),
     /// Newest first; with keep="last" each value once.
-    Places(Box<HotRows>),
+    Places(Box<HotKeyReader>),
 }
 
 impl KeyRows {
@@ -46,11 +46,13 @@ impl KeyRows {
         context: &Arc<TableContext>,
         metadata: &Arc<TableMetadata>,
         (by, key): (Side, &str),
-        visible: Visible,
+        visible: VisibleRange,
     ) -> Result<KeyRows> {
         let source = if metadata.hot.shards(by, key).is_some() {
-            let which = Which::Counting(visible.dates());
-            Source::Places(Box::new(HotRows::new(context, metadata, (by, key), None, which).await?))
+            let which = RowSelection::Counting(visible.dates());
+            Source::Places(Box::new(
+                HotKeyReader::new(context, metadata, (by, key), None, which).await?,
+            ))
         } else {
             Source::Bucket(Box::new(context.key_pages(metadata, (by, key), visible.dates())))
         };
@@ -184,8 +186,8 @@ async fn dates(
         return Ok(date.filter(|date| shows(*date)).into_iter().collect());
     }
     let mut found = Vec::new();
-    let which = Which::Counting(visible.dates());
-    let mut places = HotRows::new(context, &metadata, (by, key), Some(value), which).await?;
+    let which = RowSelection::Counting(visible.dates());
+    let mut places = HotKeyReader::new(context, &metadata, (by, key), Some(value), which).await?;
     while found.len() < most
         && let Some(rows) = places.next().await?
     {

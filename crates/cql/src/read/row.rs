@@ -1,6 +1,6 @@
 //! Single rows, and the row count of a key.
 
-use super::shard_merge::{HotRows, Which, shard_values};
+use super::shard_merge::{HotKeyReader, RowSelection, shard_values};
 use crate::context::{Row, TableContext};
 use crate::schema::hot_keys::ROWS_PER_SHARD;
 use crate::schema::metadata_cache::{Dates, TableMetadata};
@@ -19,8 +19,8 @@ pub(crate) async fn row(
 ) -> Result<Option<SeenAt>> {
     let keep = metadata.definition.keep;
     if metadata.hot.shards(by, key).is_some() {
-        let which = Which::Counting(Dates::of(seen_at));
-        let mut rows = HotRows::new(context, metadata, (by, key), Some(value), which).await?;
+        let which = RowSelection::Counting(Dates::of(seen_at));
+        let mut rows = HotKeyReader::new(context, metadata, (by, key), Some(value), which).await?;
         let is_it =
             |row: &(String, SeenAt)| row.0 == value && (keep == Keep::Last || row.1 == seen_at);
         while let Some(some) = rows.next().await? {

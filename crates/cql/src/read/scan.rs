@@ -3,7 +3,7 @@
 //! The token of a key's bucket decides its part: the highest bits of that token. So a run of parts is
 //! a token range.
 
-use super::shard_merge::{self, HotRows, Which};
+use super::shard_merge::{self, HotKeyReader, RowSelection};
 use crate::context::{Row, TableContext};
 use crate::error::unexpected;
 use crate::row_buffer::Rows;
@@ -104,8 +104,8 @@ pub(crate) async fn scan_parts(
     keys.extend(met.into_keys());
     let mut batch = Rows::default();
     for key in keys {
-        let which = Which::Counting(Dates::ALL);
-        let mut places = HotRows::new(context, &metadata, (by, &key), None, which).await?;
+        let which = RowSelection::Counting(Dates::ALL);
+        let mut places = HotKeyReader::new(context, &metadata, (by, &key), None, which).await?;
         while let Some(rows) = places.next().await? {
             call.report(rows.len())?;
             for (value, seen_at) in rows {

@@ -25,7 +25,7 @@ const MAX_PAGE_ROWS: usize = 5_000;
 
 /// The wanted rows of a key.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Which {
+pub(crate) enum RowSelection {
     /// Current rows: with keep="last" the newest of each value, with keep="all" those within some
     /// dates.
     Counting(Dates),
@@ -38,7 +38,7 @@ type Row = (String, SeenAt);
 
 /// The rows of one key. Memory: 200,000 rows or a page of 50 of each place, and with keep="last" 32
 /// bytes for each returned value.
-pub(crate) struct HotRows {
+pub(crate) struct HotKeyReader {
     context: Arc<TableContext>,
     places: Vec<Place>,
     /// Rows of each page after the first.
@@ -55,19 +55,19 @@ struct Place {
     is_by_value: bool,
 }
 
-impl HotRows {
+impl HotKeyReader {
     /// The rows of a key; if a value is given, all of its rows and some others.
     pub(crate) async fn new(
         context: &Arc<TableContext>,
         metadata: &TableMetadata,
         (by, key): (Side, &str),
         value: Option<&str>,
-        which: Which,
-    ) -> Result<HotRows> {
+        which: RowSelection,
+    ) -> Result<HotKeyReader> {
         let keep = metadata.definition.keep;
         // With keep="last" a row within these dates may be an older one of its pair.
         let dates = match which {
-            Which::Counting(dates) if keep == Keep::All => dates,
+            RowSelection::Counting(dates) if keep == Keep::All => dates,
             _ => Dates::ALL,
         };
         let in_bucket = match value {
@@ -95,11 +95,11 @@ impl HotRows {
                 places.push(Place::new(pages, false));
             }
         }
-        let counts = keep == Keep::Last && matches!(which, Which::Counting(_));
+        let counts = keep == Keep::Last && matches!(which, RowSelection::Counting(_));
         let page_rows =
             (NEXT_PAGES_ROWS / places.len()).clamp(FIRST_PAGE_ROWS as usize, MAX_PAGE_ROWS);
         let given = counts.then(HashSet::new);
-        Ok(HotRows { context: Arc::clone(context), places, page_rows, given })
+        Ok(HotKeyReader { context: Arc::clone(context), places, page_rows, given })
     }
 
     /// The next rows; `None` after the last.

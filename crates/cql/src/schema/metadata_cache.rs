@@ -32,30 +32,35 @@ pub(crate) struct TableMetadata {
 
 impl TableMetadata {
     /// The dates that a question about a window covers, by this reading of the clock.
-    pub(crate) fn visible(&self, window: Window, at: SeenAt) -> Visible {
+    pub(crate) fn visible(&self, window: Window, at: SeenAt) -> VisibleRange {
         let window = window.within_retention(self.definition.retention.as_ref(), at);
-        Visible { window, hidden_before: self.definition.hidden_before }
+        VisibleRange { window, hidden_before: self.definition.hidden_before }
     }
 
     /// The dates that the retention shows, also those that are hidden until all rows are rewritten.
-    pub(crate) fn retained(&self, at: SeenAt) -> Visible {
-        Visible { hidden_before: None, ..self.visible(Window::ALL, at) }
+    pub(crate) fn retained(&self, at: SeenAt) -> VisibleRange {
+        VisibleRange { hidden_before: None, ..self.visible(Window::ALL, at) }
     }
 
     /// Whether a row is visible.
-    pub(crate) fn shows(&self, visible: &Visible, by: Side, row: (&str, &str, SeenAt)) -> bool {
+    pub(crate) fn shows(
+        &self,
+        visible: &VisibleRange,
+        by: Side,
+        row: (&str, &str, SeenAt),
+    ) -> bool {
         visible.contains(row.2) && !self.erasures.hides(by, row.0, row.1, row.2)
     }
 }
 
 /// A window without the dates that a retention hides, or a change of it for the moment.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Visible {
+pub(crate) struct VisibleRange {
     window: Window,
     hidden_before: Option<SeenAt>,
 }
 
-impl Visible {
+impl VisibleRange {
     /// The dates at which a visible row can have been seen: first, and end.
     pub(crate) fn dates(&self) -> Dates {
         let since = self.window.since().max(self.hidden_before);

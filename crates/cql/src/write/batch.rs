@@ -38,7 +38,7 @@ pub(crate) async fn write(context: &Arc<TableContext>, rows: Rows) -> Result<()>
     };
     let rows = Arc::new(rows);
     // Nothing is sent yet: an error here means that nothing began.
-    publish_crowded(context, &rows).await;
+    publish_hot_candidates(context, &rows).await;
     let metadata = context.metadata_cache.current().await?;
     let (mut tasks, mut acks) = (JoinSet::new(), AckTracker::about(rows.len()));
     for by in Side::BOTH {
@@ -88,7 +88,7 @@ enum Place {
 }
 
 /// Publishes the keys that these rows make hot. If that fails, their rows go to their bucket.
-async fn publish_crowded(context: &Arc<TableContext>, rows: &Rows) {
+async fn publish_hot_candidates(context: &Arc<TableContext>, rows: &Rows) {
     let hot_rows = context.client.settings().hot_key_rows;
     if rows.len() as u64 <= hot_rows {
         return;

@@ -8,7 +8,7 @@ use super::delete::{delete_key, delete_row};
 use super::timestamp::erased_at;
 use crate::context::TableContext;
 use crate::read::row::row as read_row;
-use crate::read::shard_merge::{HotRows, Which};
+use crate::read::shard_merge::{HotKeyReader, RowSelection};
 use crate::schema::log::{Log, LogRecord};
 use crate::schema::metadata_cache::TableMetadata;
 use crate::schema::names::Names;
@@ -168,7 +168,8 @@ async fn rows_of(
     (by, key): (Side, &str),
     value: Option<&str>,
 ) -> Result<Vec<Row>> {
-    let mut rows = HotRows::new(context, metadata, (by, key), value, Which::Stored).await?;
+    let mut rows =
+        HotKeyReader::new(context, metadata, (by, key), value, RowSelection::Stored).await?;
     let mut found = Vec::new();
     while let Some(mut some) = rows.next().await? {
         some.retain(|row| value.is_none_or(|value| value == row.0));

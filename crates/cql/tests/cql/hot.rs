@@ -85,13 +85,13 @@ fn answers(table: &Table, by: Side, key: &str, window: Window) -> Vec<(String, S
     answers.of(0).map(|(value, date)| (value.to_owned(), date)).collect()
 }
 
-/// The rows of a match of the crowded key (twice), some others, and one that nobody has.
+/// The rows of a match of the hot key (twice), some others, and one that nobody has.
 fn matched(table: &Table, query: MatchQuery) -> Vec<Row> {
-    let crowded = match query.by {
+    let hot_key = match query.by {
         Side::Id => "crowd",
         Side::PartnerId => "plaza",
     };
-    let mut population: Vec<String> = vec![crowded.to_owned(), "nobody".into(), crowded.to_owned()];
+    let mut population: Vec<String> = vec![hot_key.to_owned(), "nobody".into(), hot_key.to_owned()];
     population.extend((0..100).flat_map(|n| [format!("i{n}"), format!("p{n}")]));
     let result = table.match_population(&mut Batches::of_ids(&population), query).unwrap();
     let mut rows = rows_of(|sink| result.write(sink));
@@ -109,7 +109,7 @@ fn pair(keyspace: &str, keep: Keep) -> Pair {
     Pair { table: store.table_with(&name, &options).unwrap(), reference }
 }
 
-/// A row of the crowded id or partner_id, seen in a minute that is mixed up.
+/// A row of the hot id or partner_id, seen in a minute that is mixed up.
 fn crowd(n: i64) -> Row {
     ("crowd".into(), format!("p{n}"), FIRST + n * 7_919 % 10_007 * MINUTE)
 }
@@ -228,7 +228,7 @@ fn a_lookup_and_a_compaction_make_a_key_hot() {
 }
 
 #[test]
-fn acknowledged_rows_are_seen_by_all_while_a_key_becomes_one_with_many() {
+fn hot_key_transition_keeps_acked_rows_visible() {
     let keyspace = format!("{KEYSPACE}_clients");
     let _beside = fresh(&keyspace);
     let name = "t".parse().unwrap();

@@ -76,7 +76,7 @@ fn found(table: &Table, mut population: Population) -> (Vec<Row>, [u64; 3], u64)
 fn a_population_may_be_larger_than_memory() {
     let _beside = fresh("matches");
     load(&table("matches", ""), &rows());
-    // Ids that are there, in several tranches some of them, and ids that are not.
+    // Ids that are there, in several batches some of them, and ids that are not.
     let ids: Vec<String> = (0..5_000).map(|n| format!("id{}", n * 7 % 4_000)).collect();
     let mut expected: Vec<Row> = Vec::new();
     for id in &ids {
@@ -88,13 +88,13 @@ fn a_population_may_be_larger_than_memory() {
     expected.sort_unstable();
     let is_there = |id: &&String| id[2..].parse::<i64>().unwrap() < 3_000;
     let counts = [5_000, ids.iter().filter(is_there).count() as u64, expected.len() as u64];
-    // Each of the 17 batches is a tranche, which reads all 16 buckets; every four are; all are one.
-    for (options, tranches) in [("&match_memory=1", 17), ("&match_memory=64k", 5), ("", 1)] {
+    // Each of the 17 Arrow batches is read as one, with all 16 buckets; every four are; all are.
+    for (options, batches) in [("&match_memory=1", 17), ("&match_memory=64k", 5), ("", 1)] {
         let table = table("matches", &format!("&match_reads=buckets{options}"));
         let given = found(&table, Population::of(&ids, 300));
         assert_eq!(given.1, counts, "{options}");
         assert_eq!(given.0, expected, "{options}");
-        assert_eq!(given.2, tranches * 16, "{options}");
+        assert_eq!(given.2, batches * 16, "{options}");
     }
 }
 
@@ -158,7 +158,7 @@ fn rows_of_a_population_are_told_by_their_numbers() {
     let lost: Vec<(u32, UnmatchedReason)> =
         outcomes().filter_map(|(row, outcome)| Some((row, *outcome.as_ref().err()?))).collect();
     let query = MatchQuery { positions: true, ..QUERY };
-    // Many tranches, whose rows wait in a file; lists of keys, and whole buckets; hot keys.
+    // Many batches, whose rows wait in a file; lists of keys, and whole buckets; hot keys.
     for options in
         ["&match_memory=1", "&match_reads=lists", "&match_reads=buckets", "&hot_key_rows=1"]
     {
@@ -183,10 +183,10 @@ fn rows_of_a_population_are_told_by_their_numbers() {
 }
 
 #[test]
-fn a_population_of_long_ids_is_read_in_more_tranches() {
+fn a_population_of_long_ids_is_read_in_more_batches() {
     const BATCHES: usize = 12;
     let _beside = fresh("long_ids");
-    // Their rows alone would be one tranche.
+    // Their rows alone would be one batch.
     let table = table("long_ids", "&match_reads=buckets&match_memory=256k");
     let ids: Vec<String> = (0..300 * BATCHES).map(|n| format!("{n:0>600}")).collect();
     let rows: Vec<Row> = ids.iter().map(|id| (id.clone(), "p".to_owned(), THEN)).collect();

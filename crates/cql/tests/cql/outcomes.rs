@@ -203,7 +203,7 @@ fn a_table_that_a_node_has_not_heard_of_is_asked_for_again() {
 }
 
 #[test]
-fn what_fails_a_lookup_for_lack_of_time_is_only_waited_for_by_a_match() {
+fn match_retries_longer_than_lookup() {
     let mut between = Between::start();
     let table = table(&between, "busy", &format!("{BRIEF}&match_reads=lists"));
     let ids: Vec<String> = (0..200).map(|n| format!("busy-{n}")).collect();

@@ -1,4 +1,4 @@
-//! Servers that are to be spared: a ceiling is kept and nobody fails by it; who is overloaded is asked
+//! Servers that are to be spared: a rate limit is kept and nobody fails by it; who is overloaded is asked
 //! less at once, until that is over.
 
 use crate::common::{answers, fresh, open, row_batches, upsert};
@@ -53,7 +53,7 @@ impl BatchSource for Watched<'_> {
 }
 
 #[test]
-fn a_ceiling_holds_writers_back_without_errors() {
+fn a_rate_limit_holds_writers_back_without_errors() {
     const PER_SECOND: usize = 100;
     const BATCHES: usize = 12;
     // What an upsert writes at once, and the least that it takes: a request for each bucket, in both
@@ -61,11 +61,11 @@ fn a_ceiling_holds_writers_back_without_errors() {
     const CHUNK: usize = 20_000;
     const REQUESTS: usize = 2 * 16;
     let mut between = Between::start();
-    // Less patience than it takes: to wait for a turn is no fault of the servers.
+    // A shorter timeout than it takes: to wait for a permit is no fault of the servers.
     let options = format!("&max_requests_per_second={PER_SECOND}&timeout=5s");
-    let table = table(&between, "ceiling", &options);
-    let seen = counted(&mut between, "ceiling-");
-    let rows: Vec<_> = (0..BATCHES * CHUNK / 2).map(|n| row(format!("ceiling-{n}"))).collect();
+    let table = table(&between, "rate_limit", &options);
+    let seen = counted(&mut between, "rate-limit-");
+    let rows: Vec<_> = (0..BATCHES * CHUNK / 2).map(|n| row(format!("rate-limit-{n}"))).collect();
     let batches = row_batches(&rows, CHUNK / 2);
     let mut source = Watched { batches, seen: &seen, sent: Vec::new() };
     let rejects = &mut NoRejects;
@@ -83,7 +83,7 @@ fn a_ceiling_holds_writers_back_without_errors() {
 }
 
 #[test]
-fn a_ceiling_holds_readers_back_without_errors() {
+fn a_rate_limit_holds_readers_back_without_errors() {
     const PER_SECOND: usize = 200;
     const THREADS: usize = 40;
     const EACH: usize = 15;

@@ -125,7 +125,7 @@ impl Flusher {
         }
         let text = format!(
             "{}: upserted rows cannot be written as segments since {} ({} attempts): {}; no row of this call \
-             was taken; free disk space or mend the disk, then repeat the call",
+             was taken; free disk space or repair the disk, then repeat the call",
             self.versions.root.display(),
             failure.since,
             failure.failures,

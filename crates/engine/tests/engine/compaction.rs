@@ -102,7 +102,7 @@ fn load_one_by_one(table: &Table, name: &str) {
 }
 
 #[test]
-fn segments_do_not_pile_up_where_nothing_merges_in_the_background() {
+fn loads_compact_backlog() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let table = create(&store, "t", Keep::Last).unwrap();
