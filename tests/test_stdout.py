@@ -9,8 +9,9 @@ import struct
 import subprocess
 import termios
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import idmatch
 import pyarrow as pa
 import pyarrow.ipc as ipc
 import pyarrow.parquet as pq
@@ -43,21 +44,29 @@ def export(cli: Cli, table: str, format: str, stdout: Any) -> subprocess.Popen[b
     )
 
 
-def exported(cli: Cli, format: str) -> bytes:
-    """What a file of this format has."""
-    path = cli.home / f"all.{format}"
-    if not path.exists():
-        assert cli("export", "store", "small", "-o", path.name).code == 0
-    return path.read_bytes()
+def rows_of(written: bytes, format: str) -> list[str]:
+    """The rows, sorted: threads write them in any order."""
+    kind, _, packing = format.partition(".")
+    if kind == "parquet":
+        return sorted(map(str, pq.read_table(io.BytesIO(written)).to_pylist()))
+    if kind == "arrow":
+        # Standard output is a stream, which ends where it ends.
+        return sorted(map(str, ipc.open_stream(written).read_all().to_pylist()))
+    if packing:
+        codec: Literal["gzip", "zstd"] = "gzip" if packing == "gz" else "zstd"
+        written = pa.CompressedInputStream(io.BytesIO(written), codec).read()
+    return sorted(written.decode().splitlines())
 
 
 def check(written: bytes, cli: Cli, format: str) -> None:
-    file = exported(cli, format)
+    file = cli.home / f"all.{format}"
+    with idmatch.open(cli.home / "store", read_only=True) as store:
+        store.table("small").scan().write(file, overwrite=True)
     if format == "arrow":
-        # Standard output is a stream, which ends where it ends.
-        assert ipc.open_stream(written).read_all() == ipc.open_file(io.BytesIO(file)).read_all()
+        there = ipc.open_file(file.read_bytes()).read_all()
+        assert rows_of(written, format) == sorted(map(str, there.to_pylist()))
     else:
-        assert written == file
+        assert rows_of(written, format) == rows_of(file.read_bytes(), format)
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -71,7 +80,7 @@ def test_a_file_that_has_something_keeps_it(
         if mode == "wb":
             output.write(KEPT)
         process = export(loaded, "small", format, output)
-        assert process.communicate()[1].startswith(b"wrote")
+        process.communicate()
         assert process.returncode == 0
         output.write(KEPT)
     written = path.read_bytes()
@@ -94,7 +103,7 @@ def test_a_pipe_and_a_socket(loaded: Cli, format: str) -> None:
         assert process.returncode == 0
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", ["parquet", "csv", "jsonl.gz", "arrow"])
 def test_a_reader_that_goes_away(large: Cli, format: str) -> None:
     process = export(large, "hot", format, subprocess.PIPE)
     assert process.stdout is not None

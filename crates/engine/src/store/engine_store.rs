@@ -207,10 +207,7 @@ impl Store for EngineStore {
         call: &Call,
     ) -> Result<Erased> {
         let owners = self.writer()?;
-        let rows = |erased: &Erased| Figures {
-            rows: Some(erased.by_id + erased.by_partner_id),
-            ..Figures::default()
-        };
+        let rows = |erased: &Erased| Figures { rows: Some(erased.by_id), ..Figures::default() };
         let erase = || owners.eraser.erase(table, targets, at, call);
         logged_with("erase", table.as_str(), rows, erase)
     }
