@@ -6,7 +6,7 @@ use arrow_array::{ArrayRef, RecordBatch, StringArray, TimestampMillisecondArray}
 use idmatch_cql::{CqlStore, Settings};
 use idmatch_model::{SeenAt, Side, Target, Window};
 use idmatch_store::{
-    BatchSource, Erased, Ingest, MatchSink, NoRejects, Result, SourceBatch, Table, now,
+    BatchSource, Erased, ErrorKind, Ingest, MatchSink, NoRejects, Result, SourceBatch, Table, now,
 };
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
@@ -15,6 +15,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use twox_hash::XxHash3_64;
 use uuid::Uuid;
+
+/// How often a store is opened while servers are late.
+const MOST_OPENINGS: usize = 5;
 
 /// The contact points of the cluster that the tests run against.
 pub(crate) fn contact_points() -> String {
@@ -48,7 +51,19 @@ pub(crate) fn open(keyspace: &str) -> CqlStore {
 
 pub(crate) fn open_with(keyspace: &str, options: &str) -> CqlStore {
     let options = format!("&lease=50ms{options}");
-    CqlStore::open(settings_with_copies(&contact_points(), keyspace, &options)).unwrap()
+    let open = || CqlStore::open(settings_with_copies(&contact_points(), keyspace, &options));
+    // Servers may be slower than the timeout of a test.
+    let is_late = |opened: &Result<CqlStore>| {
+        opened.as_ref().is_err_and(|e| e.kind() == ErrorKind::Unavailable)
+    };
+    let mut opened = open();
+    for _ in 0..MOST_OPENINGS {
+        if !is_late(&opened) {
+            break;
+        }
+        opened = open();
+    }
+    opened.unwrap()
 }
 
 /// A key and a value.
@@ -73,6 +88,11 @@ impl Beside {
     /// Runs a statement.
     pub(crate) fn run(&self, cql: &str) {
         self.runtime.block_on(self.session.query_unpaged(cql, ())).unwrap();
+    }
+
+    /// Runs a statement for which nothing depends on its success.
+    pub(crate) fn try_run(&self, cql: &str) {
+        self.runtime.block_on(self.session.query_unpaged(cql, ())).ok();
     }
 
     fn ask(&self, cql: String) -> QueryRowsResult {
