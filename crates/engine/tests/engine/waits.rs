@@ -110,7 +110,11 @@ fn no_write_waits_for_the_flush_of_a_compaction() {
 fn no_write_waits_for_an_erasure_that_searches() {
     let (dir, disk) = (tempfile::tempdir().unwrap(), GatedDisk::new());
     let (_store, table) = store(&disk, dir.path());
-    let (id, partner_id, _) = rows()[2].clone();
+    // None that `write` erases.
+    let mut of_others = rows().into_iter().filter(|row| row.0 != rows()[1].0);
+    let is_shown = |row: &Row| table.last_seen(&row.0, &row.1).unwrap().is_some();
+    let (id, partner_id, _) = of_others.find(is_shown).unwrap();
+    let at = table.last_seen(&id, &partner_id).unwrap().unwrap().millis_i64();
     let (reached, was_reached) = sync_channel(1);
     let (open, opened) = channel();
     let (opened, is_first) = (Mutex::new(opened), AtomicBool::new(true));
@@ -124,9 +128,7 @@ fn no_write_waits_for_an_erasure_that_searches() {
     let erasing = table.with_call(Call::default().reporting(Arc::new(stops)));
     let target = [Target::Id(id.clone())];
     let gate = Gate { reached: was_reached, open };
-    let erased = write_during(&gate, &table, write, || {
-        erase(&erasing, &target, i64::from(u32::MAX)).unwrap()
-    });
+    let erased = write_during(&gate, &table, write, || erase(&erasing, &target, at).unwrap());
     assert!(erased.by_id > 0);
     assert_eq!(table.last_seen(&id, &partner_id).unwrap(), None);
     // Segments that were made meanwhile have rows of it: they are written anew.
