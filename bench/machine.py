@@ -8,6 +8,9 @@ import re
 import shutil
 from pathlib import Path
 
+from progress import log
+from units import show_bytes
+
 
 def describe(directory: Path) -> dict[str, object]:
     """Processor, memory, disk and system."""
@@ -36,3 +39,11 @@ def memory_bytes() -> int:
 def free_bytes(directory: Path) -> int:
     """Free bytes of the file system of `directory`."""
     return shutil.disk_usage(directory).free
+
+
+def has_disk(directory: Path, needed: int) -> bool:
+    """Whether so many bytes are free; says so where they are not."""
+    free = free_bytes(directory)
+    if free < needed:
+        log(f"{show_bytes(needed)} of disk are needed at {directory}, {show_bytes(free)} are free")
+    return free >= needed

@@ -77,9 +77,7 @@ def main() -> int:
     work: Path = options.dir / "work" / "outputs"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
-    free, needed = machine.free_bytes(work), options.rows * _DISK_BYTES_PER_ROW
-    if free < needed:
-        log(f"{show_bytes(needed)} of disk are needed at {work}, {show_bytes(free)} are free")
+    if not machine.has_disk(work, options.rows * _DISK_BYTES_PER_ROW):
         return 2
     people = min(POPULATION_ROWS, options.rows // 10)
     data = prepare(options.dir, options.rows, options.seed, population_rows=people)

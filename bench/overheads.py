@@ -37,7 +37,7 @@ import rounds
 from data import DataSet
 from progress import log
 from rounds import BASE, OTHER, Figures
-from units import parse_count, show_bytes, show_count, show_seconds
+from units import parse_count, show_count, show_seconds
 
 DEFAULT_ROWS = 100_000_000
 _SNAPSHOTS = 1_000
@@ -55,9 +55,7 @@ def main() -> int:
     work: Path = options.dir / "work" / "overheads"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
-    free, needed = machine.free_bytes(work), options.rows * _DISK_BYTES_PER_ROW
-    if free < needed:
-        log(f"{show_bytes(needed)} of disk are needed at {work}, {show_bytes(free)} are free")
+    if not machine.has_disk(work, options.rows * _DISK_BYTES_PER_ROW):
         return 2
     population_rows = min(data_sets.POPULATION_ROWS, options.rows // 10)
     data = data_sets.prepare(options.dir, options.rows, population_rows=population_rows)

@@ -35,7 +35,7 @@ import pyarrow as pa
 import pyarrow.csv as pc
 import pyarrow.parquet as pq
 from progress import log
-from units import parse_count, show_bytes, show_count, show_seconds
+from units import parse_count, show_count, show_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,9 +103,7 @@ def main() -> int:
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     other: Path = options.other / "idmatch-stops"
-    free, needed = machine.free_bytes(work), options.rows * _DISK_BYTES_PER_ROW
-    if free < needed:
-        log(f"{show_bytes(needed)} of disk are needed at {work}, {show_bytes(free)} are free")
+    if not machine.has_disk(work, options.rows * _DISK_BYTES_PER_ROW):
         return 2
     chance = random.Random(options.seed)
     try:

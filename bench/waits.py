@@ -43,9 +43,7 @@ def main() -> int:
     work: Path = options.dir / "work" / "waits"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
-    free, needed = machine.free_bytes(work), options.rows * _DISK_BYTES_PER_ROW
-    if free < needed:
-        log(f"{show_bytes(needed)} of disk are needed at {work}, {show_bytes(free)} are free")
+    if not machine.has_disk(work, options.rows * _DISK_BYTES_PER_ROW):
         return 2
     try:
         found = _run(work, options)
