@@ -130,9 +130,12 @@ pub(crate) fn short<T: Send>(
     let (here, raised) = (current().id(), Raised::default());
     let (kept, checked) = (raised.clone(), Mutex::new(Instant::now()));
     let is_ended = move || {
-        // Python looks for signals on this thread only.
+        // Tasks of the client, which check too, must not wait for Python.
+        if current().id() != here {
+            return false;
+        }
         let mut checked = checked.lock().unwrap_or_else(PoisonError::into_inner);
-        if current().id() != here || checked.elapsed() < SIGNAL_CHECK_INTERVAL {
+        if checked.elapsed() < SIGNAL_CHECK_INTERVAL {
             return false;
         }
         *checked = Instant::now();

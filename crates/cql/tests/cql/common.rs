@@ -56,14 +56,8 @@ pub(crate) fn open_with(keyspace: &str, options: &str) -> CqlStore {
     let is_late = |opened: &Result<CqlStore>| {
         opened.as_ref().is_err_and(|e| e.kind() == ErrorKind::Unavailable)
     };
-    let mut opened = open();
-    for _ in 0..MOST_OPENINGS {
-        if !is_late(&opened) {
-            break;
-        }
-        opened = open();
-    }
-    opened.unwrap()
+    let opened = (0..MOST_OPENINGS).map(|_| open()).find(|opened| !is_late(opened));
+    opened.unwrap_or_else(open).unwrap()
 }
 
 /// A key and a value.

@@ -50,7 +50,7 @@ impl Eraser {
         let _guard = self.lock.acquire_for(call)?;
         let _collected = self.versions.collect_obsolete();
         // Other erasures go on while this one searches.
-        let (_running, searched, found) = loop {
+        let (_running, version, searched, found) = loop {
             let (version, last) = self.versions.point();
             let searched = self.versions.table_named(&version, name)?.clone();
             if targets.is_empty() {
@@ -63,10 +63,9 @@ impl Eraser {
             let version = self.versions.current();
             let table = self.versions.table_named(&version, name)?;
             if table.row_rules.table == searched.row_rules.table {
-                break (running, searched, found);
+                break (running, version, searched, found);
             }
         };
-        let version = self.versions.current();
         let table = self.versions.table_of(&version, searched.row_rules.table)?;
         let key = match version.manifest.erasure_key()? {
             Some(key) => key,

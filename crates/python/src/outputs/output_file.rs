@@ -38,8 +38,10 @@ impl OutputFile {
     /// `Io`; `Cancelled`.
     pub(super) fn open(path: &Path, call: &Call) -> Result<OutputFile> {
         if path == Path::new(STDOUT) {
-            let file = io::stdout().as_fd().try_clone_to_owned().map_err(file_failed)?.into();
-            return Ok(OutputFile { file, call: call.clone(), is_blocking: true });
+            let file: File = io::stdout().as_fd().try_clone_to_owned().map_err(file_failed)?.into();
+            // A regular file has no reader to wait for.
+            let is_blocking = !file.metadata().map_err(file_failed)?.is_file();
+            return Ok(OutputFile { file, call: call.clone(), is_blocking });
         }
         let flags = OFlags::NONBLOCK.bits() as i32;
         let is_fifo = fs::metadata(path).map_err(file_failed)?.file_type().is_fifo();
