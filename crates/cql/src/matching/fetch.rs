@@ -1,6 +1,6 @@
-//! Sends the requests of a match and turns rows into answers, for one tranche of the population.
+//! Sends the requests of a match and turns rows into answers, for one batch of the population.
 //!
-//! Tasks take sections of the tranche, plan the keys of each bucket (`plan`), and send one request at a time each.
+//! Tasks take bucket runs of the batch, plan the keys of each bucket (`plan`), and send one request at a time each.
 //! The rows of a request are merged with its sorted keys. Hot keys are read page by page, two at once, because each
 //! takes memory. What a scan has read is counted in `schema::bucket::BucketRows`; keys with many rows are reported
 //! as hot.
