@@ -8,11 +8,13 @@ use idmatch_model::{SeenAt, Side, Target, Window};
 use idmatch_store::{
     BatchSource, Erased, ErrorKind, Ingest, MatchSink, NoRejects, Result, SourceBatch, Table, now,
 };
+use scylla::client::execution_profile::ExecutionProfile;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
 use scylla::response::query_result::QueryRowsResult;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use twox_hash::XxHash3_64;
 use uuid::Uuid;
 
@@ -75,7 +77,12 @@ impl Beside {
     pub(crate) fn connect() -> Beside {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let nodes: Vec<String> = contact_points().split(',').map(str::to_owned).collect();
-        let session = runtime.block_on(SessionBuilder::new().known_nodes(nodes).build()).unwrap();
+        // A node that all tests share may take a while to change its schema.
+        let profile = ExecutionProfile::builder().request_timeout(Some(Duration::from_secs(180)));
+        let builder = SessionBuilder::new()
+            .known_nodes(nodes)
+            .default_execution_profile_handle(profile.build().into_handle());
+        let session = runtime.block_on(builder.build()).unwrap();
         Beside { runtime, session }
     }
 

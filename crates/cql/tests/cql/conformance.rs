@@ -8,7 +8,7 @@ use crate::common::{Beside, open_with};
 use idmatch_store::{Result, Store};
 use idmatch_testkit::conformance::{self, Ways};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The cases that servers cannot play: they refuse a replace, before any question is asked. `sessions` shows how.
 const UNSUPPORTED: &str = "replace.json";
@@ -85,8 +85,9 @@ impl Keyspaces {
 
 impl Drop for Keyspaces {
     fn drop(&mut self) {
-        if let Some(number) = self.latest.lock().unwrap().take() {
-            // A panic here would hide why the test has failed.
+        // A panic here would hide why the test has failed.
+        let latest = self.latest.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(number) = latest.take() {
             self.server.try_run(&format!("DROP KEYSPACE IF EXISTS {}_{number}", self.prefix));
         }
     }
