@@ -1,6 +1,6 @@
 """Opens outputs: the one place that makes files which users name. Must not know what is written.
 
-A new file gets its name when it is complete. What exists is not replaced unless that is said, and
+A new file gets its name when it is complete and on disk. What exists is not replaced unless that is said, and
 then only a regular file that is no input. A FIFO is written as a stream. Addresses of object stores
 are for `_remote_outputs`.
 """
@@ -90,7 +90,11 @@ def new_file(
     beside = _beside(name, mode)
     try:
         yield beside
+        with _writing(name):
+            _sync(beside)
         _give_name(beside, name, overwrite)
+        with _writing(name):
+            _sync(_folder_of(name))
     except BaseException:
         with contextlib.suppress(OSError):
             os.remove(beside)
@@ -119,18 +123,17 @@ def new_folder(path: Path) -> Iterator[str]:
     if check_local(name):
         raise InvalidArgument(f"{escaped(name)} is no folder; name one that does not exist")
     beside = os.path.join(os.path.dirname(name), f".idmatch-{secrets.token_hex(8)}.tmp")
-    try:
+    with _writing(name):
         os.mkdir(beside)
-    except OSError as error:
-        raise _cannot_write(name, error) from error
     try:
         yield beside
+        with _writing(name):
+            _sync_all(beside)
         if os.path.lexists(name):
             raise exists(escaped(name))
-        try:
+        with _writing(name):
             os.rename(beside, name)
-        except OSError as error:
-            raise _cannot_write(name, error) from error
+            _sync(_folder_of(name))
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
         raise
@@ -164,11 +167,27 @@ def sync(file: int, path: str) -> None:
     """
     if stat.S_ISREG(os.fstat(file).st_mode):
         os.fsync(file)
-        folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        _sync(_folder_of(path))
+
+
+def _folder_of(path: str) -> str:
+    return os.path.dirname(path) or "."
+
+
+def _sync(path: str) -> None:
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _sync_all(top: str) -> None:
+    """Syncs a folder and all that is in it."""
+    for folder, _, files in os.walk(top):
+        for file in files:
+            _sync(os.path.join(folder, file))
+        _sync(folder)
 
 
 def _check_replaced(name: str, overwrite: bool, inputs: Sequence[str]) -> None:
@@ -209,15 +228,13 @@ def _store_around(name: str) -> str | None:
 def _beside(name: str, mode: int) -> str:
     """Makes a file that nobody else has made, in the same directory."""
     beside = os.path.join(os.path.dirname(name), f".idmatch-{secrets.token_hex(8)}.tmp")
-    try:
+    with _writing(name):
         os.close(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode))
-    except OSError as error:
-        raise _cannot_write(name, error) from error
     return beside
 
 
 def _give_name(beside: str, name: str, overwrite: bool) -> None:
-    try:
+    with _writing(name):
         if overwrite:
             os.replace(beside, name)
             return
@@ -235,16 +252,17 @@ def _give_name(beside: str, name: str, overwrite: bool) -> None:
             os.rename(beside, name)
             return
         os.remove(beside)
-    except OSError as error:
-        raise _cannot_write(name, error) from error
 
 
 def _open(name: str, flags: int) -> int:
-    try:
+    with _writing(name):
         return os.open(name, flags | os.O_CLOEXEC)
+
+
+@contextlib.contextmanager
+def _writing(name: str) -> Iterator[None]:
+    """Raises IoError that names the output where the block raises OSError."""
+    try:
+        yield
     except OSError as error:
-        raise _cannot_write(name, error) from error
-
-
-def _cannot_write(name: str, error: OSError) -> IoError:
-    return IoError(f"cannot write {escaped(name)}: {error.strerror}; name another file")
+        raise IoError(f"cannot write {escaped(name)}: {error.strerror}; name another file") from error

@@ -67,7 +67,7 @@ class Rows:
         max_rows_per_file: int | None = None,
         partition: Mapping[str, str] | None = None,
     ) -> None:
-        """Writes the rows to a file, which appears only when it is whole, or to a FIFO.
+        """Writes the rows to a file, which appears once it is whole and on disk, or to a FIFO.
 
         An address such as "s3://bucket/rows.parquet" (also gs, az, abfs) names an object, which is
         there whole or not at all. It needs the extra "cloud", and credentials in the environment.
