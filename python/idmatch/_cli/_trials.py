@@ -41,8 +41,8 @@ def add_lab(lab: argparse.ArgumentParser) -> None:
         dest="services",
         metavar="NAMES",
         default="",
-        help="also start these servers: hdfs, hive, monitoring (Prometheus); with --nodes 0 "
-        "they alone",
+        help="also start these servers: hdfs, hive, spark, monitoring (Prometheus); with "
+        "--nodes 0 they alone",
     )
     up.add_argument(
         "--heap", metavar="SIZE", type=size, help="of each node (what it had, or 512Mi)"

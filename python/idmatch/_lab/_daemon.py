@@ -1,9 +1,10 @@
 """A program of a lab: it outlives the process that starts it, and a later one finds it."""
 
+import os
 import re
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,15 +46,22 @@ class Daemon:
             pass
         return None
 
-    def start(self, options: Sequence[str], jars: Path, program: Sequence[str]) -> None:
+    def start(
+        self,
+        options: Sequence[str],
+        jars: Path,
+        program: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         """Runs a main class of Java with arguments, unless it runs. `jars` and the folder `conf` of
-        its folder are on the class path. Raises Error without Java.
+        its folder are on the class path. `environment` is added to that of this process. Raises
+        Error without Java.
         """
         if self.process is None:
             command = [_jars.java(), self._mark, *options, "-cp", f"{self.folder}/conf:{jars}/*"]
-            self.run([*command, *program])
+            self.run([*command, *program], environment)
 
-    def run(self, command: Sequence[str]) -> None:
+    def run(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         """Runs a command, one of whose arguments is the mark."""
         with self.log.open("wb") as log:
             started = subprocess.Popen(
@@ -62,6 +70,7 @@ class Daemon:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                env={**os.environ, **(environment or {})},
             )
         self._pid_file.write_text(str(started.pid))
         # The handle is dropped: `process` asks the system, as any later command does.

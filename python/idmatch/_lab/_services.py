@@ -13,10 +13,12 @@ from ._hdfs import Hdfs
 from ._hive import Hive
 from ._prometheus import Prometheus
 from ._service import Service, Tell
+from ._spark import Spark
 
 _CLASSES: dict[str, type[Service]] = {
     "hdfs": Hdfs,
     "hive": Hive,
+    "spark": Spark,
     "monitoring": Prometheus,
 }
 

@@ -4,16 +4,14 @@ Test modules name it in `pytest_plugins`. Programs and workers find idmatch and 
 """
 
 import os
-import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import idmatch
-import pyspark
 import pytest
+from idmatch._lab import service
 from pyspark.sql import SparkSession
 
 HERE = Path(__file__).parent
@@ -21,8 +19,7 @@ PACKAGE = Path(idmatch.__file__).parents[1]
 ATTEMPTS = 3
 """How often a task may run before its query fails."""
 
-# Spark repeats a slow task on another host only.
-_DRIVER, _HOSTS = "127.73.61.1", ("127.73.61.2", "127.73.61.3")
+_NETWORK = "127.73.61"
 
 
 def environment() -> dict[str, str]:
@@ -33,34 +30,13 @@ def environment() -> dict[str, str]:
 
 @contextmanager
 def _cluster(work: Path) -> Iterator[str]:
-    """The address of a master, which has a worker of one core on each host."""
-    program = Path(pyspark.__file__).parent / "bin" / "spark-class"
-    deploy = "org.apache.spark.deploy"
-    with socket.create_server((_DRIVER, 0)) as free:
-        port = free.getsockname()[1]
-    master = f"spark://{_DRIVER}:{port}"
-    commands = [[f"{deploy}.master.Master", "--host", _DRIVER, "--port", str(port)]]
-    for host in _HOSTS:
-        limits = ["--cores", "1", "--memory", "512m", "--work-dir", str(work / host)]
-        commands.append([f"{deploy}.worker.Worker", "--host", host, *limits, master])
-    running: list[subprocess.Popen[bytes]] = []
+    """The address of a master with two workers."""
+    cluster = service("spark", work / "lab", lambda _: None, _NETWORK)
     try:
-        with open(work / "cluster.log", "wb") as log:
-            running.extend(
-                subprocess.Popen(
-                    [program, *command, "--webui-port", "0"],
-                    env=os.environ | {"SPARK_DAEMON_MEMORY": "128m"},
-                    stdout=log,
-                    stderr=log,
-                )
-                for command in commands
-            )
-        yield master
+        cluster.start()
+        yield cluster.address
     finally:
-        for process in running:
-            process.terminate()
-        for process in running:
-            process.wait()
+        cluster.stop()
 
 
 @pytest.fixture(scope="session")
@@ -70,7 +46,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ.update(environment())
     settings = {
         "spark.ui.enabled": "false",
-        "spark.driver.host": _DRIVER,
+        "spark.driver.host": f"{_NETWORK}.1",
         "spark.driver.memory": "512m",
         "spark.executor.memory": "512m",
         "spark.local.dir": work,
