@@ -1,8 +1,8 @@
 """Opens outputs: the one place that makes files which users name. Must not know what is written.
 
-A new file gets its name when it is complete and on disk. What exists is not replaced unless that is said, and
-then only a regular file that is no input. A FIFO is written as a stream. Addresses of object stores
-are for `_remote_outputs`.
+A new file gets its name when it is complete and on disk. What exists is not replaced unless that is
+said, and then only a regular file that is no input. A FIFO is written as a stream. Addresses of
+object stores are for `_remote_outputs`.
 """
 
 import contextlib
@@ -265,4 +265,6 @@ def _writing(name: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise IoError(f"cannot write {escaped(name)}: {error.strerror}; name another file") from error
+        raise IoError(
+            f"cannot write {escaped(name)}: {error.strerror}; name another file"
+        ) from error
