@@ -5,6 +5,7 @@ use super::format::{AnswersQuestion, Item, PairQuestion, Question};
 use super::generate::expand;
 use super::input::Cut;
 use super::population;
+use super::scan;
 use super::value::{Date, Scope, Text, window, wrong};
 use idmatch_model::{SeenAt, Side, Window};
 use idmatch_store::{Lookup, Result, Table};
@@ -26,6 +27,7 @@ pub(super) fn ask(
             ask_pair(question, scope, |id, partner_id| table.history(id, partner_id))?
         }
         Question::Match(question) => return population::ask(table, question, scope, cut),
+        Question::Scan(question) => return scan::ask(table, question, scope),
     };
     Ok(difference.into_iter().collect())
 }

@@ -142,6 +142,8 @@ pub(super) type ErasureRow = (Option<Text>, Option<Text>, Date);
 pub(super) type AnswerRow = (Text, Date);
 /// The population's identifier, its answer, and the date.
 pub(super) type MatchRow = (Text, Text, Date);
+/// id, partner_id, seen_at, as a scan gives them.
+pub(super) type ObservedRow = (Text, Text, Date);
 
 /// A row, or many rows made from one pattern.
 #[derive(Debug, Deserialize)]
@@ -181,6 +183,7 @@ pub(super) enum Question {
     LastSeen(PairQuestion),
     History(PairQuestion),
     Match(MatchQuestion),
+    Scan(ScanQuestion),
 }
 
 /// Asks what goes with one key.
@@ -220,6 +223,16 @@ pub(super) struct MatchQuestion {
     pub(super) rows: Option<Vec<Item<MatchRow>>>,
     /// Published after the counting and before the reading of the rows; changes neither.
     pub(super) then_load: Option<Load>,
+}
+
+/// Scans the table.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ScanQuestion {
+    pub(super) since: Option<Date>,
+    pub(super) until: Option<Date>,
+    /// All rows, in any order.
+    pub(super) answer: Vec<Item<ObservedRow>>,
 }
 
 /// Matches a population with one table after another, and says what must come out.

@@ -29,6 +29,7 @@ mod population;
 mod positions;
 mod run;
 mod runner;
+mod scan;
 mod sent;
 mod steps;
 mod tables;

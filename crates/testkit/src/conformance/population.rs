@@ -8,11 +8,7 @@ use super::load::{Loading, load};
 use super::positions;
 use super::sent;
 use super::value::{Scope, Text, window};
-use arrow_array::RecordBatch;
-use idmatch_store::{
-    Error, ErrorKind, Match, MatchCounts, MatchLane, MatchQuery, MatchSink, Result, Table,
-};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use idmatch_store::{Match, MatchCounts, MatchQuery, Result, Table};
 
 /// Matches the population, without positions and with them, and compares counts and rows.
 pub(super) fn ask(
@@ -81,7 +77,7 @@ fn check_plain(
         differences.extend(rows.as_ref().and_then(|rows| compare_match(rows, &got)));
     }
     if expected.rows > 0 {
-        differences.extend(check_refusal(result));
+        differences.extend(sent::check_refusal(|sink| result.write(sink)));
     }
     Ok(got)
 }
@@ -95,49 +91,6 @@ fn compare_counts(expected: MatchCounts, got: MatchCounts) -> Option<Difference>
 }
 
 fn read(matched: &dyn Match, query: &MatchQuery) -> Result<Vec<Row>> {
-    let rows = sent::read(matched, query, sent::texts)?.into_iter();
+    let rows = sent::read(&query.schema(), sent::texts, |sink| matched.write(sink))?.into_iter();
     Ok(rows.map(|(key, answer, seen_at)| Row { ids: vec![key, answer], seen_at }).collect())
-}
-
-/// An error of the sink must stop the match and be its error.
-fn check_refusal(result: &dyn Match) -> Option<Difference> {
-    let sink = RefusingSink::default();
-    let outcome = result.write(&sink);
-    let got = match (outcome, sink.overrun.load(Relaxed)) {
-        (Err(error), false) if error.kind() == REFUSAL => return None,
-        (outcome, overrun) => format!("{outcome:?}, lanes used after an error: {overrun}"),
-    };
-    Some(Difference { expected: "the error of the sink".to_owned(), got })
-}
-
-const REFUSAL: ErrorKind = ErrorKind::Busy;
-
-/// Refuses each batch, and records a lane that sends another one after that.
-#[derive(Default)]
-struct RefusingSink {
-    overrun: AtomicBool,
-}
-
-struct RefusingLane<'a> {
-    refused: bool,
-    overrun: &'a AtomicBool,
-}
-
-impl MatchSink for RefusingSink {
-    fn lane(&self) -> Result<Box<dyn MatchLane + '_>> {
-        Ok(Box::new(RefusingLane { refused: false, overrun: &self.overrun }))
-    }
-}
-
-impl MatchLane for RefusingLane<'_> {
-    fn push(&mut self, _: RecordBatch) -> Result<()> {
-        self.overrun.fetch_or(self.refused, Relaxed);
-        self.refused = true;
-        Err(Error::new(REFUSAL, "the sink takes nothing"))
-    }
-
-    fn finish(self: Box<Self>) -> Result<()> {
-        self.overrun.fetch_or(self.refused, Relaxed);
-        Ok(())
-    }
 }

@@ -31,7 +31,8 @@ pub(super) fn compare(
             Err(reason) => unmatched.push((number, reason)),
         }
     }
-    let mut got: Vec<SentRow<u32>> = sent::read(matched, query, numbers)?;
+    let mut got: Vec<SentRow<u32>> =
+        sent::read(&query.schema(), numbers, |sink| matched.write(sink))?;
     // Stable: the rows of one population row keep their order.
     got.sort_by_key(|(number, _, _)| *number);
     let mut differences = Vec::new();

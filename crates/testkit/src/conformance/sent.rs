@@ -1,24 +1,27 @@
-//! The rows that a match sends.
+//! The rows that a match or a scan sends, and what it does when the receiver refuses them.
 
+use super::compare::Difference;
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMillisecondType;
 use arrow_array::{ArrayRef, RecordBatch, StringArray};
+use arrow_schema::Schema;
 use idmatch_model::SeenAt;
-use idmatch_store::{Error, ErrorKind, Match, MatchQuery, Result};
+use idmatch_store::{Error, ErrorKind, MatchLane, MatchSink, Result};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 /// A row: its key, which may be a number, its answer and its date.
 pub(super) type SentRow<Key> = (Key, String, SeenAt);
 
-/// Reads all rows of a match; a batch with other columns than the query's is an error.
+/// Reads all rows that `send` sends; a batch with other columns than the schema's is an error.
 pub(super) fn read<Key: Send>(
-    matched: &dyn Match,
-    query: &MatchQuery,
+    schema: &Schema,
     keys_of: impl Fn(&ArrayRef) -> Vec<Option<Key>> + Sync,
+    send: impl FnOnce(&dyn MatchSink) -> Result<()>,
 ) -> Result<Vec<SentRow<Key>>> {
     let rows = Mutex::new(Vec::new());
-    matched.write(&|batch| {
-        let batch = rows_of(&batch, query, &keys_of)?;
+    send(&|batch| {
+        let batch = rows_of(&batch, schema, &keys_of)?;
         rows.lock().unwrap_or_else(PoisonError::into_inner).extend(batch);
         Ok(())
     })?;
@@ -32,15 +35,15 @@ pub(super) fn texts(keys: &ArrayRef) -> Vec<Option<String>> {
 
 fn rows_of<Key>(
     batch: &RecordBatch,
-    query: &MatchQuery,
+    schema: &Schema,
     keys_of: impl Fn(&ArrayRef) -> Vec<Option<Key>>,
 ) -> Result<Vec<SentRow<Key>>> {
     let malformed = || {
-        let what = format!("a match gave a batch with the schema {}", batch.schema_ref());
+        let what = format!("a batch was sent with the schema {}", batch.schema_ref());
         Error::new(ErrorKind::InvalidArgument, what)
     };
     let [keys, answers, dates] = batch.columns() else { return Err(malformed()) };
-    if *batch.schema_ref() != query.schema() {
+    if **batch.schema_ref() != *schema {
         return Err(malformed());
     }
     let answers: &StringArray = answers.as_string();
@@ -52,4 +55,47 @@ fn rows_of<Key>(
         Ok((key, answer.to_owned(), SeenAt::from_millis(date)?))
     };
     keys_of(keys).into_iter().zip(answers).zip(dates).map(row).collect()
+}
+
+/// An error of the sink must stop `send`, which has rows to send, and be its error.
+pub(super) fn check_refusal(send: impl FnOnce(&dyn MatchSink) -> Result<()>) -> Option<Difference> {
+    let sink = RefusingSink::default();
+    let outcome = send(&sink);
+    let got = match (outcome, sink.overrun.load(Relaxed)) {
+        (Err(error), false) if error.kind() == REFUSAL => return None,
+        (outcome, overrun) => format!("{outcome:?}, lanes used after an error: {overrun}"),
+    };
+    Some(Difference { expected: "the error of the sink".to_owned(), got })
+}
+
+const REFUSAL: ErrorKind = ErrorKind::Busy;
+
+/// Refuses each batch, and records a lane that sends another one after that.
+#[derive(Default)]
+struct RefusingSink {
+    overrun: AtomicBool,
+}
+
+struct RefusingLane<'a> {
+    refused: bool,
+    overrun: &'a AtomicBool,
+}
+
+impl MatchSink for RefusingSink {
+    fn lane(&self) -> Result<Box<dyn MatchLane + '_>> {
+        Ok(Box::new(RefusingLane { refused: false, overrun: &self.overrun }))
+    }
+}
+
+impl MatchLane for RefusingLane<'_> {
+    fn push(&mut self, _: RecordBatch) -> Result<()> {
+        self.overrun.fetch_or(self.refused, Relaxed);
+        self.refused = true;
+        Err(Error::new(REFUSAL, "the sink takes nothing"))
+    }
+
+    fn finish(self: Box<Self>) -> Result<()> {
+        self.overrun.fetch_or(self.refused, Relaxed);
+        Ok(())
+    }
 }
