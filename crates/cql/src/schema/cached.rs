@@ -112,3 +112,55 @@ impl<O: Origin> Cached<O> {
         Arc::clone(&self.held.read().0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use idmatch_store::{Error, ErrorKind};
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+    const TTL: Duration = Duration::from_secs(3600);
+
+    /// Counts its readings, and fails while that is wanted.
+    #[derive(Default)]
+    struct Numbers {
+        next: AtomicU64,
+        fails: AtomicBool,
+    }
+
+    impl Origin for Numbers {
+        type Value = u64;
+
+        async fn read(&self, _: Option<&u64>) -> Result<u64> {
+            match self.fails.load(Relaxed) {
+                true => Err(Error::new(ErrorKind::Unavailable, "injected failure")),
+                false => Ok(self.next.fetch_add(1, Relaxed)),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_refresh_that_fails_is_told_until_one_succeeds() {
+        let failures = Counter::default();
+        let cached = Cached::open(Numbers::default(), TTL, failures.clone()).await.unwrap();
+        let grow_old = |age| cached.held.write().1 = Instant::now() - age;
+        cached.origin().fails.store(true, Relaxed);
+        assert_eq!(*cached.current().await.unwrap(), 0);
+        assert!(cached.failing().is_none());
+        // Refreshed in the background, and served meanwhile.
+        grow_old(TTL * 3 / 4);
+        assert_eq!(*cached.current().await.unwrap(), 0);
+        while cached.failing().is_none() {
+            tokio::task::yield_now().await;
+        }
+        let failing = cached.failing().unwrap();
+        assert_eq!((failing.work, failing.failures, failures.get()), (REFRESH, 1, 1));
+        assert!(failing.error.contains("injected failure"), "{failing:?}");
+        // Too old to be served.
+        grow_old(TTL * 2);
+        assert_eq!(cached.current().await.unwrap_err().kind(), ErrorKind::Unavailable);
+        cached.origin().fails.store(false, Relaxed);
+        assert_eq!(*cached.current().await.unwrap(), 1);
+        assert!(cached.failing().is_none());
+    }
+}

@@ -6,8 +6,9 @@ use crate::common::{
 };
 use crate::compaction::LIMITS;
 use idmatch_engine::EngineStore;
+use idmatch_engine::disk::NewFile;
 use idmatch_model::Keep;
-use idmatch_store::{BackgroundError, ErrorKind, OpenTables, Store};
+use idmatch_store::{BackgroundError, Durability, ErrorKind, OpenTables, Store, Table};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,11 +19,13 @@ const WORKS: u8 = 0;
 const NO_SPACE: u8 = 1;
 const PANICS: u8 = 2;
 
-/// Has making a segment fail while that is wanted.
-#[derive(Debug, Default)]
-struct NoSegments(AtomicU8);
+const NO_SYNC: u8 = 3;
 
-impl Hooks for NoSegments {
+/// Has making a segment fail, or syncing the journal, while that is wanted.
+#[derive(Debug, Default)]
+struct Faults(Arc<AtomicU8>);
+
+impl Hooks for Faults {
     const IS_SHARED: bool = false;
 
     fn before(&self, file: &Path) -> io::Result<()> {
@@ -32,10 +35,36 @@ impl Hooks for NoSegments {
             _ => Ok(()),
         }
     }
+
+    fn made(&self, file: &Path, made: Box<dyn NewFile>) -> Box<dyn NewFile> {
+        if is_segment(file) { made } else { Box::new(Unsynced(made, self.0.clone())) }
+    }
 }
 
-/// Real files of a process, and how segments fail.
-type Failing = HookedDisk<NoSegments>;
+/// A file whose sync can be refused.
+struct Unsynced(Box<dyn NewFile>, Arc<AtomicU8>);
+
+impl io::Write for Unsynced {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl NewFile for Unsynced {
+    fn sync(&mut self) -> io::Result<()> {
+        match self.1.load(Relaxed) {
+            NO_SYNC => Err(io::Error::other("injected failure of a sync")),
+            _ => self.0.sync(),
+        }
+    }
+}
+
+/// Real files of a process, and how they fail.
+type Failing = HookedDisk<Faults>;
 
 impl Failing {
     fn set(&self, how: u8) {
@@ -100,7 +129,46 @@ fn a_flush_that_fails_is_told_and_tried_again() {
 }
 
 #[test]
+fn a_sync_that_fails_is_told_and_ends_writes() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = Arc::new(Failing::default());
+    let row = |number: i64| [(format!("i{number}"), format!("p{number}"), number)];
+    let write = |table: &Table, number| upsert(table, &mut Batches::of_rows(&row(number), 1));
+    {
+        let store = EngineStore::open_with(disk.clone(), dir.path(), LIMITS).unwrap();
+        store.set_durability(Durability::Interval(Duration::from_millis(1)));
+        let table = create(&store, "t", Keep::Last).unwrap();
+        write(&table, 1).unwrap();
+        disk.set(NO_SYNC);
+        write(&table, 2).unwrap();
+        wait_until(&store, |failing| failing.is_some_and(|failing| failing.work == "sync"));
+        let failing = store.status().last_background_error.unwrap();
+        assert!(failing.error.contains("injected failure of a sync"), "{failing:?}");
+        // What the disk has lost is unknown: nothing more is acknowledged by this process.
+        disk.set(WORKS);
+        let refused = write(&table, 3).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Io);
+        assert!(refused.to_string().contains("can only be read since writing failed"), "{refused}");
+        assert!(table.last_seen("i2", "p2").unwrap().is_some());
+    }
+    let store = EngineStore::open(dir.path()).unwrap();
+    let table = store.table(&name("t")).unwrap();
+    assert!(table.last_seen("i1", "p1").unwrap().is_some());
+    assert!(table.last_seen("i3", "p3").unwrap().is_none());
+    write(&table, 3).unwrap();
+}
+
+#[test]
+fn compactions_that_fail_are_told_and_tried_again() {
+    compactions_go_on_after(NO_SPACE, ".seg");
+}
+
+#[test]
 fn a_panic_does_not_end_compactions() {
+    compactions_go_on_after(PANICS, "the compaction panicked; the log says where");
+}
+
+fn compactions_go_on_after(how: u8, error: &str) {
     let dir = tempfile::tempdir().unwrap();
     let disk = Arc::new(Failing::default());
     let store = EngineStore::open_with(disk.clone(), dir.path(), LIMITS).unwrap();
@@ -116,10 +184,10 @@ fn a_panic_does_not_end_compactions() {
         upsert(&table, &mut Batches::of_rows(&[row], 1)).unwrap();
         number += 1;
     }
-    disk.set(PANICS);
+    disk.set(how);
     wait_until(&store, |failing| failing.is_some_and(|failing| failing.work == "compaction"));
     let failing = store.status().last_background_error.unwrap();
-    assert_eq!(failing.error, "the compaction panicked; the log says where");
+    assert!(failing.error.contains(error), "{failing:?}");
     let before = segments(dir.path());
     disk.set(WORKS);
     wait_until(&store, |failing| failing.is_none());

@@ -16,6 +16,11 @@ pub(crate) trait Hooks: Debug + Send + Sync {
         Ok(())
     }
 
+    /// Stands between the engine and a file that it makes.
+    fn made(&self, _file: &Path, made: Box<dyn NewFile>) -> Box<dyn NewFile> {
+        made
+    }
+
     /// Runs before a file gets a second name, which fails with its error.
     fn before_link(&self) -> io::Result<()> {
         Ok(())
@@ -78,7 +83,7 @@ impl<H: Hooks> Disk for HookedDisk<H> {
 
     fn create(&self, file: &Path) -> io::Result<Box<dyn NewFile>> {
         self.0.before(file)?;
-        OsDisk.create(file)
+        OsDisk.create(file).map(|made| self.0.made(file, made))
     }
 
     fn create_unnamed(&self, dir: &Path) -> io::Result<(Box<dyn NewFile>, Box<dyn OpenFile>)> {
