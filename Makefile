@@ -41,7 +41,7 @@ demo: build
 # The nodes start behind the build of the tests; cargo and pytest share them.
 test: check $(VENV)/built-for-tests java
 	@echo "seed $(IDMATCH_SEED); conformance cases on servers: as written, $(IDMATCH_TEST_WAYS)"
-	$(WITH_LAB) --meanwhile "$(RUST_TESTS) --no-run" -- $(MAKE) --jobs 2 --output-sync=target test-rust test-python
+	TMPDIR=$(IN_MEMORY) $(WITH_LAB) --meanwhile "$(RUST_TESTS) --no-run" -- $(MAKE) --jobs 2 --output-sync=target test-rust test-python
 
 # Hundreds of tables take a node this much memory.
 WITH_LAB   := $(BIN)/python scripts/with_lab.py --heap 2Gi
@@ -49,9 +49,11 @@ RUST_TESTS := cargo test --quiet --locked
 # Fails where a filter matches no test.
 FILTERED   := $(BIN)/python scripts/filtered_tests.py
 
-# Files of tests lie in memory, where that is large enough: nobody waits for the disk. The long forms use it.
-test-rust test-python: export TMPDIR := $(or $(TMPDIR),$(shell \
+# Files of tests and their node lie in memory, where that is large enough: nobody waits for the disk. The long
+# forms use it.
+IN_MEMORY := $(or $(TMPDIR),$(shell \
 	test "$$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1)" -gt 4000000 2>/dev/null && echo /dev/shm),/tmp)
+test-rust test-python: export TMPDIR := $(IN_MEMORY)
 
 # These need a cluster in IDMATCH_TEST_CQL: `make test` starts one. Many wait for servers: more than two threads.
 test-rust: export RUST_TEST_THREADS ?= 4

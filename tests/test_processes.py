@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from conftest import NOON, observations
 
-FORKS = 60
+FORKS = 20
 
 
 def use_in_a_fork(path: str) -> str:
@@ -108,7 +108,7 @@ for _ in range(int(sys.argv[2])):
             os._exit(code)
     # Python 3.11 waits in os.fork for a lock that a thread of the parent had, if one was about to
     # take the GIL for the first time: no code of the child has run.
-    is_python = not select.select([begun], [], [], 30)[0]
+    is_python = not select.select([begun], [], [], 5)[0]
     if is_python:
         os.kill(pid, signal.SIGKILL)
     os.close(begun)
