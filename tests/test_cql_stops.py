@@ -1,12 +1,15 @@
-"""What a command says that is interrupted while it writes to servers."""
+"""What commands leave that are interrupted while they read servers or write to them."""
 
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import idmatch
+import pytest
 from conftest import Cli
+from shared_node import OPTIONS
 
 ROWS = 30_000
 
@@ -33,3 +36,60 @@ def test_an_interrupted_load_says_what_is_unknown(cli: Cli, address: str, tmp_pa
         assert table.load(rows).rows == ROWS
         assert table.stats().rows == ROWS
         assert table.verify() == []
+
+
+# Runs a command, and says so once it has read something of a table.
+_SAYS = """
+from idmatch import _core
+from idmatch._cli import run
+
+def say(stage, done, unit):
+    if done:
+        print("reads", flush=True)
+
+_core.report_to(say)
+run()
+"""
+
+
+@pytest.fixture(scope="module")
+def many(node: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """The slowed address of a store with a table, and a file with its ids."""
+    rows = tmp_path_factory.mktemp("many") / "rows.csv"
+    lines = (f"i{row},p{row},2026-03-01" for row in range(ROWS))
+    rows.write_text("\n".join(["id,partner_id,seen_at", *lines]) + "\n")
+    address = f"cql://{node}/stopped_reads?{OPTIONS}"
+    with idmatch.open(address) as store:
+        store.create_table("t", expected_rows=ROWS).load(rows)
+    return f"{address}&max_requests_per_second=4", rows
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["export", "ADDRESS", "t", "-o", "out.parquet"],
+        ["copy", "ADDRESS", "new-store", "t"],
+        ["match", "ADDRESS", "t", "ROWS", "-o", "out.csv", "--unmatched", "lost.csv"],
+        ["match", "ADDRESS", "t", "ROWS", "--then", "t,by=partner-id", "-o", "out.csv"],
+        ["verify", "ADDRESS", "t"],
+    ],
+)
+def test_what_reads_servers_is_interrupted(
+    command: list[str], many: tuple[str, Path], tmp_path: Path
+) -> None:
+    """It exits with 130 while most of the table is unread, and leaves no output."""
+    address, rows = many
+    words = [{"ADDRESS": address, "ROWS": str(rows)}.get(word, word) for word in command]
+    with subprocess.Popen(
+        [sys.executable, "-c", _SAYS, *words],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as running:
+        assert running.stdout
+        assert running.stdout.readline() == "reads\n"
+        running.send_signal(signal.SIGINT)
+        _, said = running.communicate(timeout=120)
+    assert (running.returncode, said) == (130, "idmatch: error: interrupted\n")
+    assert not [path.name for path in tmp_path.iterdir() if path.suffix != ""]

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import idmatch
@@ -131,8 +131,15 @@ def do_everything(store: idmatch.Store, home: Path) -> None:
     table.load(rows)
     table.upsert(rows)
     table.upsert_one(ids[0], f"{_MARK}-other")
-    for question in (table.partner_ids, table.ids, table.latest_partner_id):
+    for question in (table.partner_ids, table.ids, table.latest_partner_id, table.lookup):
         question(ids[1])
+    assert len(table.lookup_many(ids)) == len(ids)
+    assert table.history(ids[0], f"p{ids[0]}") == [NOON]
+    with table.begin() as session:
+        session.add(rows)
+    session = table.begin()
+    session.add(rows)
+    session.abort()
     assert table.match(pa.table({"id": ids})).rows > 0
     pq.write_table(pa.table({"id": ids}), home / "people.parquet")
     table.match(home / "people.parquet", then=["crm,by=partner-id"]).to_arrow()
@@ -143,9 +150,15 @@ def do_everything(store: idmatch.Store, home: Path) -> None:
         table.load(bad, strict=True)
     with pytest.raises(idmatch.Error):
         table.upsert_one("", _MARK)
+    assert table.scan().to_arrow().num_rows > 0
+    table.alter(retention="13mo")
+    with idmatch.open(home / "copies") as copies:
+        assert table.copy_to(copies, accept_lost_erasures=True).sent > 0
+        assert copies.table("crm").copy_to(store, name="back", accept_lost_erasures=True).sent > 0
     assert table.verify() == []
     table.compact()
     table.repair()
+    store.swap_tables("crm", "back")
     store.rename_table("crm", "other")
     store.drop_table("other")
 
@@ -153,6 +166,18 @@ def do_everything(store: idmatch.Store, home: Path) -> None:
 def test_no_identifier_is_logged(kept: Kept, tmp_path: Path) -> None:
     with idmatch.open(tmp_path / "store") as store:
         do_everything(store, tmp_path)
+        table = store.table("back")
+        for session in (table.begin(replace=True), table.begin(shared=True)):
+            session.add(observations((_MARK, _MARK, NOON)))
+        session.commit()
+        store.backup(tmp_path / "backup")
+        store.checkpoint(tmp_path / "checkpoint")
+    idmatch.restore(tmp_path / "backup", tmp_path / "restored")
+    for segment in (tmp_path / "restored" / "segments").glob("*.seg"):
+        segment.write_bytes(segment.read_bytes()[:-100] + bytes(100))
+    with idmatch.open(tmp_path / "restored") as store:
+        found = store.table("back").verify()
+        assert (len(found) > 0, _MARK in str(found)) == (True, False)
     assert len(kept.events("idmatch.engine")) > 10
     assert marked(kept) == []
 
@@ -160,6 +185,19 @@ def test_no_identifier_is_logged(kept: Kept, tmp_path: Path) -> None:
 def test_no_identifier_is_logged_of_servers(kept: Kept, tmp_path: Path, address: str) -> None:
     with idmatch.open(address) as store:
         do_everything(store, tmp_path)
+    # One node cannot answer for three.
+    failing = f"{address}&write_consistency=three&timeout=1s"
+    with idmatch.open(failing) as store:
+        table, rows = store.table("back"), observations((_MARK, f"p{_MARK}", NOON))
+        calls: list[Callable[[], object]] = [
+            lambda: table.upsert(rows),
+            lambda: table.load(rows),
+            lambda: table.erase(id=_MARK),
+        ]
+        for call in calls:
+            with pytest.raises(idmatch.Error) as raised:
+                call()
+            assert _MARK not in str(raised.value)
     assert len(kept.events("idmatch.cql")) > 5
     assert marked(kept) == []
 
