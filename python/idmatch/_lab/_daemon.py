@@ -52,14 +52,16 @@ class Daemon:
         jars: Path,
         program: Sequence[str],
         environment: Mapping[str, str] | None = None,
+        java: str | None = None,
     ) -> None:
         """Runs a main class of Java with arguments, unless it runs. `jars` and the folder `conf` of
-        its folder are on the class path. `environment` is added to that of this process. Raises
-        Error without Java.
+        its folder are on the class path. `environment` is added to that of this process. `java` is
+        that of Cassandra where it is not given. Raises Error without Java.
         """
         if self.process is None:
-            command = [_jars.java(), self._mark, *options, "-cp", f"{self.folder}/conf:{jars}/*"]
-            self.run([*command, *program], environment)
+            path = f"{self.folder}/conf:{jars}/*"
+            command = [java or _jars.java(), self._mark, *options, "-cp", path, *program]
+            self.run(command, environment)
 
     def run(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         """Runs a command, one of whose arguments is the mark."""

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Collection
 from importlib import resources
 from pathlib import Path
 
@@ -25,8 +26,11 @@ def cache() -> Path:
     return Path(base) / "idmatch"
 
 
-def java() -> str:
-    """The Java of JAVA_HOME, else of PATH. Raises Error for a missing one or a wrong version."""
+def java(program: str = f"Cassandra {VERSION}", versions: Collection[int] = _JAVA_VERSIONS) -> str:
+    """The Java of JAVA_HOME, else of PATH, for a program and the versions that it runs on.
+
+    Raises Error for a missing Java or a wrong version.
+    """
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
     if found is None:
@@ -34,11 +38,11 @@ def java() -> str:
         raise Error(f"the lab needs Java, and there is none in {place}; {_INSTALL_JAVA}")
     shown = subprocess.run([found, "-version"], capture_output=True, text=True).stderr
     version = re.search(r'version "(\d+)', shown)
-    if version is None or int(version[1]) not in _JAVA_VERSIONS:
-        which = " or ".join(map(str, _JAVA_VERSIONS))
+    if version is None or int(version[1]) not in versions:
+        which = " or ".join(map(str, versions))
         number = version[1] if version else "of an unknown version"
         raise Error(
-            f"Cassandra {VERSION} runs on Java {which}, and {found} is {number}; {_INSTALL_JAVA} "
+            f"{program} runs on Java {which}, and {found} is {number}; {_INSTALL_JAVA} "
             "or set JAVA_HOME to one"
         )
     return found

@@ -26,11 +26,17 @@ _CLASSES: dict[str, type[Service]] = {
 def service(name: str, folder: Path, tell: Tell, network: str | None = None) -> Service:
     """The service of that name in the folder of a lab. Without `network`, on the one it had.
 
-    Raises InvalidArgument for an unknown name.
+    Raises InvalidArgument for an unknown name, and for one that runs on another network.
     """
     if name not in _CLASSES:
         raise InvalidArgument(f"a lab has no service {name!r}; there are {', '.join(_CLASSES)}")
-    return _CLASSES[name](folder.absolute() / name, tell, network)
+    place = folder.absolute() / name
+    found, former = _CLASSES[name](place, tell, network), _CLASSES[name](place, tell)
+    if found.address != former.address and any(daemon.process for daemon in former.daemons):
+        raise InvalidArgument(
+            f"{name} runs at {former.address}; name its --network, or stop it first: lab down"
+        )
+    return found
 
 
 def services(folder: Path, tell: Tell) -> dict[str, Service]:

@@ -1,19 +1,21 @@
 """Spark: a standalone master and two workers, of the PySpark that is installed here.
 
 They listen on A.B.C.1 to A.B.C.3 of the lab's network: Spark repeats a slow task on another host
-only. Executors have 1 GiB unless an application says otherwise; each worker has room for two.
+only. Each worker has half of the cores, and 2 GiB for executors, which have 1 GiB unless an
+application says otherwise.
 """
 
 import json
 import os
 import sys
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
 from idmatch._errors import Error
 
+from . import _jars
 from ._daemon import Daemon
 from ._ports import check_free
 from ._service import Service, Tell
@@ -24,6 +26,8 @@ _WORKERS = 2
 _MEMORY = "2g"
 _READY_SECONDS = 120.0
 _DEPLOY = "org.apache.spark.deploy"
+_CORE = "spark-core_"
+_JAVA_VERSIONS = (17, 21)
 
 
 class Spark(Service):
@@ -56,38 +60,38 @@ class Spark(Service):
         return {"PYSPARK_PYTHON": sys.executable}
 
     def start(self) -> None:
-        """See `Service`. Raises Error without PySpark."""
-        home = _home()
+        """See `Service`. Raises Error without PySpark, its jars or their Java."""
+        core = _core_jar()
+        java = _jars.java("Spark 4", _JAVA_VERSIONS)
         self.folder.mkdir(parents=True, exist_ok=True)
         self._keep_network()
-        self._start(self.master, 1, home, _PORT, [f"{_DEPLOY}.master.Master"])
-        self.master.wait_until(lambda: self._alive() is not None, _READY_SECONDS)
-        room = ["--cores", str(max(1, (os.cpu_count() or 1) // _WORKERS)), "--memory", _MEMORY]
-        for number, worker in enumerate(self.workers, start=2):
-            work = ["--work-dir", f"{self.folder}/work{number}", self.address]
-            self._start(worker, number, home, 0, [f"{_DEPLOY}.worker.Worker", *room, *work])
-        self.workers[-1].wait_until(lambda: self._alive() == _WORKERS, _READY_SECONDS)
+        for number, daemon in enumerate(self.daemons, start=1):
+            if daemon.process is None:
+                check_free(self._host(number), _PAGE_PORT)
+                self._run(daemon, number, core, java)
+            daemon.wait_until(self._has_workers(number - 1), _READY_SECONDS)
 
-    def _start(
-        self, daemon: Daemon, number: int, home: Path, port: int, program: list[str]
-    ) -> None:
-        if daemon.process is not None:
-            return
-        host = self._host(number)
-        for each in (port, _PAGE_PORT):
-            check_free(host, each)
+    def _run(self, daemon: Daemon, number: int, core: Path, java: str) -> None:
+        """Starts the master, which is number 1, or a worker."""
         self._tell(f"starting {daemon.name}")
+        host, is_master = self._host(number), number == 1
+        port = _PORT if is_master else 0
+        where = ["--host", host, "--port", str(port), "--webui-port", str(_PAGE_PORT)]
+        if is_master:
+            check_free(host, _PORT)
+            program = [f"{_DEPLOY}.master.Master", *where]
+        else:
+            cores = str(max(1, (os.cpu_count() or 1) // _WORKERS))
+            room = ["--cores", cores, "--memory", _MEMORY, "--work-dir", f"{self.folder}/{number}"]
+            program = [f"{_DEPLOY}.worker.Worker", *where, *room, self.address]
         # A worker finds the jars of its executors by the first two. Pages listen everywhere unless
         # SPARK_LOCAL_IP says where.
-        [core] = (home / "jars").glob("spark-core_*.jar")
         environment = {
-            "SPARK_HOME": str(home),
-            "SPARK_SCALA_VERSION": core.name.removeprefix("spark-core_").partition("-")[0],
+            "SPARK_HOME": str(core.parents[1]),
+            "SPARK_SCALA_VERSION": core.name.removeprefix(_CORE).partition("-")[0],
             "SPARK_LOCAL_IP": host,
         }
-        where = ["--host", host, "--port", str(port), "--webui-port", str(_PAGE_PORT)]
-        options = ["-Xmx256m", "-XX:+UseSerialGC"]
-        daemon.start(options, home / "jars", [program[0], *where, *program[1:]], environment)
+        daemon.start(["-Xmx256m", "-XX:+UseSerialGC"], core.parent, program, environment, java)
 
     def _host(self, number: int) -> str:
         return f"{self._network}.{number}"
@@ -95,20 +99,28 @@ class Spark(Service):
     def _page(self, number: int) -> str:
         return f"http://{self._host(number)}:{_PAGE_PORT}"
 
-    def _alive(self) -> int | None:
-        """How many workers the master has; None where it does not answer."""
-        # A proxy of the environment knows no loopback address.
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        try:
-            with opener.open(f"{self.master.address}/json/", timeout=10) as answer:
-                return int(json.load(answer)["aliveworkers"])
-        except (OSError, ValueError):
-            return None
+    def _has_workers(self, count: int) -> Callable[[], bool]:
+        """Asks whether the master answers, and has so many workers."""
+
+        def ask() -> bool:
+            # A proxy of the environment knows no loopback address.
+            opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+            try:
+                with opener.open(f"{self.master.address}/json/", timeout=10) as answer:
+                    return int(json.load(answer)["aliveworkers"]) >= count
+            except (OSError, ValueError):
+                return False
+
+        return ask
 
 
-def _home() -> Path:
-    """The folder of the PySpark that is installed here."""
+def _core_jar() -> Path:
+    """The jar of Spark's core in the PySpark that is installed here."""
     found = find_spec("pyspark")
     if found is None or found.origin is None:
         raise Error("spark needs PySpark: pip install 'idmatch[spark]'")
-    return Path(found.origin).parent
+    home = Path(found.origin).parent
+    jar = next((home / "jars").glob(f"{_CORE}*.jar"), None)
+    if jar is None:
+        raise Error(f"the PySpark in {home} has no jars; pip install 'idmatch[spark]'")
+    return jar

@@ -44,8 +44,8 @@ def pids(document: Any) -> list[int]:
 
 def test_a_lab_with_spark(tmp_path: Path) -> None:
     home = tmp_path / "lab"
-    started = lab(home, "up", "--nodes", 0, "--with", "spark", "--network", _NETWORK)
     try:
+        started = lab(home, "up", "--nodes", 0, "--with", "spark", "--network", _NETWORK)
         spark = started["services"]["spark"]
         assert [each["state"] for each in spark["daemons"]] == ["up"] * 3
         job = [sys.executable, "-c", _PROGRAM, spark["address"], tmp_path / "store"]
