@@ -114,6 +114,21 @@ def test_a_reader_that_goes_away(large: Cli, format: str) -> None:
     assert process.wait() == 141
 
 
+def test_a_reader_of_rejects_that_goes_away(cli: Cli) -> None:
+    rows = "".join(f"i{row},p{row},never\n" for row in range(100_000))
+    (cli.home / "in.csv").write_text("id,partner_id,seen_at\n" + rows)
+    command = cli.command("load", "store", "t", "in.csv", "--rejects", "-")
+    process = subprocess.Popen(
+        command, cwd=cli.home, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.read(1)
+    process.stdout.close()
+    assert process.stderr.read() == b"idmatch: made table t\n"
+    assert process.wait() == 141
+
+
 def test_ctrl_c_while_nobody_reads(large: Cli) -> None:
     process = export(large, "hot", "csv", subprocess.PIPE)
     assert process.stdout is not None

@@ -67,8 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         notes = getattr(error, "__notes__", [])
         return _fail(error, _INTERRUPTED, ": ".join(["interrupted", *notes]))
     except (Error, OSError, UnicodeError) as error:
-        is_output = "-" in (getattr(options, "output", None), getattr(options, "unmatched", None))
-        if is_output and isinstance(error, IoError) and _lost_reader():
+        outputs = {getattr(options, name, None) for name in ("output", "unmatched", "rejects")}
+        if outputs & {"-", "/dev/stdout"} and isinstance(error, IoError) and _lost_reader():
             return _BROKEN_PIPE
         if getattr(options, "json", False):
             print_json({"error": _as_json(error)})
