@@ -2,6 +2,7 @@
 
 import errno
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -45,6 +46,28 @@ def test_names_appear_after_a_sync(
     made = [output, *output.rglob("*")]
     assert {(path.stat().st_ino, False) for path in made} <= set(synced)
     assert synced[-1] == (tmp_path.stat().st_ino, True)
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_a_name_that_is_not_durable_is_told(
+    name: str, result: idmatch.MatchResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless the file system has no durable names."""
+    sync, output, code = os.fsync, tmp_path / name, errno.EINVAL
+
+    def refuse(file: int) -> None:
+        if stat.S_ISDIR(os.fstat(file).st_mode) and output.exists():
+            raise OSError(code, "refused")
+        sync(file)
+
+    monkeypatch.setattr("os.fsync", refuse)
+    WAYS[name](result, output)
+    output.rename(tmp_path / "first")
+    code = errno.EIO
+    with pytest.raises(idmatch.IoError, match=f"{name} is complete, .* refused"):
+        WAYS[name](result, output)
+    assert output.exists()
+    assert [path for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
 @pytest.mark.parametrize("name", WAYS)

@@ -75,8 +75,8 @@ def new_file(
 ) -> Iterator[str]:
     """Gives the path to write to: a file beside, which gets its name after the block, or a FIFO.
 
-    After an exception there is no file. An address of an object store is written as a FIFO. Raises
-    what `check` raises, and IoError.
+    After an exception there is no file, unless the error says that it is complete. An address of an
+    object store is written as a FIFO. Raises what `check` raises, and IoError.
     """
     name = _local(path)
     if Address(name).is_url:
@@ -93,12 +93,11 @@ def new_file(
         with _writing(name):
             _sync(beside)
         _give_name(beside, name, overwrite)
-        with _writing(name):
-            _sync(_folder_of(name))
     except BaseException:
         with contextlib.suppress(OSError):
             os.remove(beside)
         raise
+    _sync_name(name)
 
 
 def is_stream(path: Path, file: str) -> bool:
@@ -112,7 +111,8 @@ def is_stream(path: Path, file: str) -> bool:
 def new_folder(path: Path) -> Iterator[str]:
     """Gives an empty folder to write to, which gets its name after the block.
 
-    After an exception there is none. What goes to an address is written to this machine first.
+    After an exception there is none, unless the error says that it is complete. What goes to an
+    address is written to this machine first.
     Raises InvalidArgument for what exists and what is inside a store, and IoError.
     """
     name = _local(path).rstrip("/") or "/"
@@ -133,10 +133,10 @@ def new_folder(path: Path) -> Iterator[str]:
             raise exists(escaped(name))
         with _writing(name):
             os.rename(beside, name)
-            _sync(_folder_of(name))
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
         raise
+    _sync_name(name)
 
 
 def open_at_once(
@@ -167,11 +167,25 @@ def sync(file: int, path: str) -> None:
     """
     if stat.S_ISREG(os.fstat(file).st_mode):
         os.fsync(file)
-        _sync(_folder_of(path))
+        _sync_name(path)
 
 
-def _folder_of(path: str) -> str:
-    return os.path.dirname(path) or "."
+def _sync_name(path: str) -> None:
+    """Makes a name durable. Raises IoError, which says that what it names is complete."""
+    try:
+        _sync_folder(os.path.dirname(path) or ".")
+    except OSError as error:
+        text = f"{escaped(path)} is complete, but a power failure may undo its name"
+        raise IoError(f"{text}: {error.strerror}") from error
+
+
+def _sync_folder(path: str) -> None:
+    try:
+        _sync(path)
+    except OSError as error:
+        # A folder that cannot be read, and file systems that sync no folders.
+        if error.errno not in (errno.EACCES, errno.EINVAL, errno.EBADF):
+            raise
 
 
 def _sync(path: str) -> None:
@@ -187,7 +201,7 @@ def _sync_all(top: str) -> None:
     for folder, _, files in os.walk(top):
         for file in files:
             _sync(os.path.join(folder, file))
-        _sync(folder)
+        _sync_folder(folder)
 
 
 def _check_replaced(name: str, overwrite: bool, inputs: Sequence[str]) -> None:

@@ -78,11 +78,11 @@ class Rows:
         and dates in ISO 8601; null is an empty value. A FIFO of "arrow" gets an IPC stream. A file
         that exists is replaced only with `overwrite`. `write_parquet` compresses.
 
-        With `partition_by` or `max_rows_per_file` it writes a folder, which appears only when it is
-        whole, and must not exist. Its files are Parquet unless `format` says otherwise. For each
-        value of the column `partition_by` (text, whole numbers, dates, booleans) there is a folder
-        below it, as Hive names them: "campaign=spring"; the files lack that column. A time is cut
-        by days in UTC, and stays: "seen_at_day=2026-11-03". Rows wait in a temporary file
+        With `partition_by` or `max_rows_per_file` it writes a folder, which must not exist, and
+        appears once it is whole and on disk. Its files are Parquet unless `format` says otherwise.
+        For each value of the column `partition_by` (text, whole numbers, dates, booleans) there is
+        a folder below it, as Hive names them: "campaign=spring"; the files lack that column. A time
+        is cut by days in UTC, and stays: "seen_at_day=2026-11-03". Rows wait in a temporary file
         meanwhile. In an object store the files appear one by one, each whole, and "_SUCCESS" is the
         last.
 
