@@ -11,6 +11,9 @@ use idmatch_store::{Call, MatchSink, Parts, Result, Table, match_schema};
 /// How many ranges a table is scanned in.
 const RANGES: usize = 3;
 
+/// Sends all rows.
+type Scan<'s> = dyn Fn(&dyn MatchSink) -> Result<()> + 's;
+
 /// Scans the table as a whole and range by range, and compares the rows, whose order is free.
 pub(super) fn ask(table: &Table, question: &ScanQuestion, scope: Scope) -> Result<Vec<Difference>> {
     let window = window(question.since.as_ref(), question.until.as_ref(), scope)?;
@@ -25,11 +28,18 @@ pub(super) fn ask(table: &Table, question: &ScanQuestion, scope: Scope) -> Resul
     let by_range = |sink: &dyn MatchSink| {
         ranges.iter().try_for_each(|range| snapshot.scan_range(range, window, sink, &call))
     };
+    let ways: [(&str, &Scan<'_>); 2] = [("as a whole", &whole), ("by ranges", &by_range)];
     let mut differences = Vec::new();
-    differences.extend(compare_rows(&expected, &sorted(read(whole)?)));
-    differences.extend(compare_rows(&expected, &sorted(read(by_range)?)));
-    if !expected.is_empty() {
-        differences.extend(sent::check_refusal(whole));
+    for (way, send) in ways {
+        let mut found = compare_rows(&expected, &sorted(read(send)?));
+        if found.is_none() && !expected.is_empty() {
+            found = sent::check_refusal(send);
+        }
+        let told = |Difference { expected, got }| Difference {
+            expected: format!("{expected}, {way}"),
+            got,
+        };
+        differences.extend(found.map(told));
     }
     Ok(differences)
 }
