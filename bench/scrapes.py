@@ -3,8 +3,9 @@
     python bench/scrapes.py                    5,000 tables; minutes
     python bench/scrapes.py --tables 100       the same, small
 
-A program looks up and upserts in a store while `idmatch exporter` answers a scrape every 2 s, and
-while nobody asks, in turn. The ratio of both is printed beside the range of the program to itself.
+Each table has a segment and rows in memory. A program looks up in one of them while
+`idmatch exporter` answers a scrape every 2 s, and while nobody asks, in turn. The ratio of both is
+printed beside the range of the program to itself.
 The exit code is 1 where a scrape took a second. The store is made anew and removed at the end.
 """
 
@@ -23,11 +24,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import idmatch
+import pyarrow as pa
 from progress import log
 from units import show_seconds
 
 _PERIOD_SECONDS = 2.0
 _LONGEST_SECONDS = 1.0
+_FIRST_ROWS = 10_000
 _ALONE, _AGAIN, _SCRAPED = "alone", "alone again", "scraped"
 
 
@@ -38,6 +41,7 @@ def main() -> int:
         path = Path(home) / "store"
         with idmatch.open(path, record=True) as store:
             _fill(store, options.tables)
+            log(f"segments: {len(list((path / 'segments').iterdir())):,}")
             with _exporter(path) as url:
                 scrapes: list[float] = []
                 rates: dict[str, list[float]] = {way: [] for way in (_ALONE, _AGAIN, _SCRAPED)}
@@ -63,10 +67,11 @@ def main() -> int:
 def _fill(store: idmatch.Store, tables: int) -> None:
     started = time.perf_counter()
     for number in range(tables):
-        store.create_table(f"t{number:05}").upsert_one("id", f"partner{number}")
-    first = store.table("t00000")
-    for number in range(10_000):
-        first.upsert_one(f"id{number}", f"partner{number}", durability=None)
+        rows = _FIRST_ROWS if number == 0 else 1
+        ids = [f"id{row}" for row in range(rows)]
+        table = store.create_table(f"t{number:05}")
+        table.load(pa.table({"id": ids, "partner_id": ids}), dated="2026-03-01")
+        table.upsert_one("id", f"partner{number}")
     log(f"{tables:,} tables were made in {show_seconds(time.perf_counter() - started)}")
 
 
