@@ -17,9 +17,9 @@ def run_blocks(
     folder: Path,
     variables: Mapping[str, str] | None = None,
 ) -> str:
-    """What the blocks of a how-to print that say `no-run: needs NEEDS`; they run in `folder`.
+    """Runs the blocks of a how-to that say `no-run: needs NEEDS`, and returns what they print.
 
-    They must be of these languages, or one was lost.
+    They run in `folder`. It fails where their languages are not these.
     """
     block = re.compile(rf"^```(python|bash) no-run: needs {needs}\n(.*?)^```$", re.M | re.S)
     found = block.findall((HOW_TO / page).read_text(encoding="utf-8"))

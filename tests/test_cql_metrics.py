@@ -1,6 +1,8 @@
 """Figures of stores on servers: those of the client, and those of the nodes."""
 
 import re
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -25,13 +27,14 @@ def figures(collector: Collector) -> Samples:
 
 
 def whole(ask: Callable[[], Samples]) -> Samples:
-    """The first scrape with each view of the node: while it is busy, one may come too late."""
+    """The first scrape with each view of each node: while one is busy, some may come too late."""
     views = {"connections", "cache_requests_total", "pool_pending", "sstable_tasks", "disk_bytes"}
     for _ in range(100):
         found = ask()
-        latencies = [name for name, _, _ in found if name == "idmatch_cassandra_requests_total"]
-        if {f"idmatch_cassandra_{view}" for view in views} <= found.names() and len(latencies) == 6:
+        names = Counter(name.removeprefix("idmatch_cassandra_") for name, _, _ in found)
+        if views <= set(names) and names["requests_total"] == 6 * names["node_up"]:
             return found
+        time.sleep(0.1)
     raise AssertionError("no scrape is whole")
 
 

@@ -1,4 +1,4 @@
-"""What commands leave that are interrupted while they read servers or write to them."""
+"""Commands that are interrupted while they read or write servers, and what they leave."""
 
 import signal
 import subprocess

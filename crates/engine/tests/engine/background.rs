@@ -21,7 +21,7 @@ const PANICS: u8 = 2;
 
 const NO_SYNC: u8 = 3;
 
-/// Has making a segment fail, or syncing the journal, while that is wanted.
+/// Makes the creation of segments fail, or the sync of other files.
 #[derive(Debug, Default)]
 struct Faults(Arc<AtomicU8>);
 
@@ -136,9 +136,9 @@ fn a_sync_that_fails_is_told_and_ends_writes() {
     let write = |table: &Table, number| upsert(table, &mut Batches::of_rows(&row(number), 1));
     {
         let store = EngineStore::open_with(disk.clone(), dir.path(), LIMITS).unwrap();
-        store.set_durability(Durability::Interval(Duration::from_millis(1)));
         let table = create(&store, "t", Keep::Last).unwrap();
         write(&table, 1).unwrap();
+        store.set_durability(Durability::Interval(Duration::from_millis(1)));
         disk.set(NO_SYNC);
         write(&table, 2).unwrap();
         wait_until(&store, |failing| failing.is_some_and(|failing| failing.work == "sync"));
