@@ -92,7 +92,10 @@ def _exporter(path: Path) -> Iterator[str]:
     running = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert running.stdout
     try:
-        yield running.stdout.readline().removeprefix("listens on ").strip()
+        url = running.stdout.readline().removeprefix("listens on ").strip()
+        if not url:
+            sys.exit("the exporter has not started; its error is above")
+        yield url
     finally:
         running.terminate()
         running.communicate()
