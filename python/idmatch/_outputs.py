@@ -167,11 +167,14 @@ def sync(file: int, path: str) -> None:
     """
     if stat.S_ISREG(os.fstat(file).st_mode):
         os.fsync(file)
-        _sync_name(path)
+        _sync(os.path.dirname(path) or ".")
 
 
 def _sync_name(path: str) -> None:
-    """Makes a name durable. Raises IoError, which says that what it names is complete."""
+    """Makes the name of a complete file or folder durable, where the file system can.
+
+    Raises IoError, which says that what it names is complete.
+    """
     try:
         _sync_folder(os.path.dirname(path) or ".")
     except OSError as error:
