@@ -126,7 +126,7 @@ check-python: $(VENV)/built-for-tests
 	$(BIN)/ruff format --quiet --check $(PYTHON_FOLDERS)
 	$(BIN)/ruff check --quiet $(PYTHON_FOLDERS)
 	$(BIN)/mypy
-	$(BIN)/stubtest idmatch._core
+	$(BIN)/stubtest --mypy-config-file pyproject.toml idmatch._core
 
 # Links, paths, and the reference of commands, options, settings, errors and names. The rest of it runs code.
 check-docs: $(VENV)/built-for-tests

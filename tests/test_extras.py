@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import idmatch
@@ -43,6 +44,21 @@ def loaded_modules(code: str) -> set[str]:
 )
 def test_imports_are_lazy(code: str) -> None:
     assert loaded_modules(code).isdisjoint({"numpy", "obstore", "psutil", "pyarrow", "rich"})
+
+
+def test_no_command_waits_for_pandas(loaded: Cli) -> None:
+    assert find_spec("pandas"), "nothing to be hidden"
+    command = [sys.executable, "-X", "importtime", "-c", loaded.program]
+    ran = subprocess.run(
+        [*command, "match", "store", "small", "people.parquet"],
+        cwd=loaded.home,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    modules = {line.rpartition("|")[2].strip() for line in ran.stderr.splitlines()}
+    assert "pyarrow.lib" in modules
+    assert not {name for name in modules if name.startswith("pandas.")}
 
 
 def test_commands_work_without_extras(loaded: Cli) -> None:

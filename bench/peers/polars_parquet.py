@@ -16,7 +16,7 @@ class PolarsParquet(Peer):
     """
 
     def version(self) -> str:
-        return polars.__version__
+        return str(polars.__version__)
 
     def open(self) -> None:
         if polars.thread_pool_size() != self.setting.threads:

@@ -1,6 +1,7 @@
 """The entry point: parses arguments, runs a command and turns errors into exit codes."""
 
 import contextlib
+import importlib.abc
 import os
 import select
 import sys
@@ -30,12 +31,22 @@ def run() -> NoReturn:
     Threads of Arrow may still read ahead. The usual end of a process destroys what they use, which
     aborts it now and then: a command that is done would have another exit code.
     """
+    sys.meta_path.insert(0, _WithoutPandas())
     code = main()
     _core.flush_logs()
     for stream in sys.stdout, sys.stderr:
         with contextlib.suppress(OSError):
             stream.flush()
     os._exit(code)
+
+
+class _WithoutPandas(importlib.abc.MetaPathFinder):
+    """Hides pandas from Arrow, which imports it with its first value, in half a second. No command
+    needs it."""
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        if fullname == "pandas":
+            raise ModuleNotFoundError("no command of idmatch needs pandas", name="pandas")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
