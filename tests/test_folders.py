@@ -84,6 +84,48 @@ def test_days_of_times_without_a_time(store: idmatch.Store, tmp_path: Path) -> N
     }
 
 
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Paris", "+05:00", "America/New_York"])
+def test_days_are_those_of_utc(store: idmatch.Store, tmp_path: Path, zone: str) -> None:
+    texts = ["2026-07-01T23:30", "1969-12-31T23:00", "1970-01-01T00:00", "2026-01-01T03:00"]
+    times = [dt.datetime.fromisoformat(text).replace(tzinfo=dt.UTC) for text in texts]
+    matched(store, pa.array(times, pa.timestamp("us", zone))).write(
+        tmp_path / "cut", partition_by="value"
+    )
+    for number, text in enumerate(texts):
+        (folder,) = (tmp_path / "cut").glob(f"value_day={text[:10]}")
+        rows = pq.read_table(folder / "part-00001.parquet", partitioning=None).to_pylist()
+        assert (number, times[number]) in [(row["n"], row["value"]) for row in rows]
+
+
+def test_days_beside_a_column_of_their_name_are_refused(
+    store: idmatch.Store, tmp_path: Path
+) -> None:
+    table = store.create_table("t")
+    table.load(observations(("a", "x", NOON)))
+    result = table.match(pa.table({"id": ["a"], "seen_at_day": ["x"]}), carry="all")
+    with pytest.raises(idmatch.InvalidArgument, match="seen_at_day"):
+        result.write(tmp_path / "cut", partition_by="seen_at")
+
+
+@pytest.mark.parametrize("format", ["parquet", "csv"])
+def test_what_was_cut_is_read_again(store: idmatch.Store, tmp_path: Path, format: str) -> None:
+    """Null stays null, and the name of the column is what it was."""
+    table = store.create_table("t")
+    table.load(observations(("a", "x", NOON), ("b", "x", NOON)))
+    population = pa.table({"id": ["a", "b"], "a/é": ["c d", None]})
+    cut = tmp_path / "cut"
+    table.match(population, carry="all").write(cut, partition_by="a/é", format=format)
+    again = pa.table(table.match(cut, column="id", carry=["a/é"])).sort_by("id")
+    assert again.column("a/é").to_pylist() == ["c d", None]
+    lost = table.match(cut, column="a/é", unmatched=True).unmatched().to_arrow()
+    assert sorted(lost.column("reason").to_pylist()) == ["not in table", "null"]
+
+
+def test_the_name_of_a_folder_tells_the_format(store: idmatch.Store, tmp_path: Path) -> None:
+    matched(store, pa.array([1])).write(tmp_path / "cut.csv", max_rows_per_file=1)
+    assert [path.name for path in (tmp_path / "cut.csv").iterdir()] == ["part-00001.csv"]
+
+
 def test_what_has_no_folders_is_refused(store: idmatch.Store, tmp_path: Path) -> None:
     result = matched(store, pa.array([1.5, None]))
     with pytest.raises(idmatch.InvalidArgument, match="text, whole numbers, dates, times or bool"):

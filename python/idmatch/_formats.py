@@ -49,6 +49,14 @@ def format_of(path: str, name: str | None = None) -> Format:
     return Format(name, kind, _COMPRESSIONS.get(ending, "none"))
 
 
+def format_of_folder(path: str, name: str | None = None) -> Format:
+    """The format of the files of a folder: as said, or as the folder's name tells, or Parquet.
+
+    Raises InvalidArgument where there is no such format.
+    """
+    return format_of(path, name or _told_by(path.rstrip("/")) or "parquet")
+
+
 def is_told_by(path: str) -> bool:
     """Whether the name of a file tells a format."""
     return _told_by(path) is not None

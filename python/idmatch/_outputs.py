@@ -37,7 +37,10 @@ def check(
     """
     name = _local(path)
     if not Address(name).is_url:
-        check_local(name, overwrite=overwrite, inputs=inputs)
+        if is_folder:
+            _check_no_folder(name)
+        elif not check_local(name, overwrite=overwrite, inputs=inputs):
+            _check_folder_of(name)
     elif is_folder:
         _remote_outputs.check_folder(name)
     else:
@@ -53,6 +56,8 @@ def check_local(path: Path, *, overwrite: bool = False, inputs: Sequence[str] = 
     name = os.fspath(path)
     if name == "-":
         return True
+    if not name:
+        raise InvalidArgument("the name of an output is empty; name a file")
     if Address(name).is_url:
         raise InvalidArgument(f"cannot write to {Address(name)}; name a file on this machine")
     with contextlib.suppress(OSError):
@@ -100,6 +105,28 @@ def new_file(
     _sync_name(name)
 
 
+def is_same(one: Path, other: Path) -> bool:
+    """Whether both name one place, by the file that is there or else by the folder and the name."""
+    names = [_local(one), _local(other)]
+    if any(name == "-" or Address(name).is_url for name in names):
+        return names[0] == names[1]
+    places = [os.path.realpath(name) for name in names]
+    with contextlib.suppress(OSError):
+        return os.path.samefile(*places)
+    return places[0] == places[1]
+
+
+def is_standard_output(path: Path) -> bool:
+    """Whether this is standard output, by "-" or by a name of its pipe or terminal."""
+    name = os.fspath(path)
+    if name == "-":
+        return True
+    with contextlib.suppress(OSError):
+        found = os.stat(name)
+        return not stat.S_ISREG(found.st_mode) and os.path.samestat(found, os.fstat(1))
+    return False
+
+
 def is_stream(path: Path, file: str) -> bool:
     """Whether somebody may read it while it is written: "-", a FIFO; no object."""
     name = os.fspath(path)
@@ -120,8 +147,7 @@ def new_folder(path: Path) -> Iterator[str]:
         with _remote_outputs.new_folder(name) as folder:
             yield folder
         return
-    if check_local(name):
-        raise InvalidArgument(f"{escaped(name)} is no folder; name one that does not exist")
+    _check_no_folder(name)
     beside = os.path.join(os.path.dirname(name), f".idmatch-{secrets.token_hex(8)}.tmp")
     with _writing(name):
         os.mkdir(beside)
@@ -129,8 +155,7 @@ def new_folder(path: Path) -> Iterator[str]:
         yield beside
         with _writing(name):
             _sync_all(beside)
-        if os.path.lexists(name):
-            raise exists(escaped(name))
+        _check_no_folder(name)
         with _writing(name):
             os.rename(beside, name)
     except BaseException:
@@ -205,6 +230,24 @@ def _sync_all(top: str) -> None:
         for file in files:
             _sync(os.path.join(folder, file))
         _sync_folder(folder)
+
+
+def _check_no_folder(name: str) -> None:
+    """Raises InvalidArgument where something is in the place of a new folder."""
+    if os.path.lexists(name):
+        raise InvalidArgument(
+            f"{escaped(name)} exists, and no folder is overwritten; name one that does not exist"
+        )
+    check_local(name)
+    _check_folder_of(name)
+
+
+def _check_folder_of(name: str) -> None:
+    """Raises IoError where nothing can be made because the folder around is missing."""
+    folder = os.path.dirname(name.rstrip("/")) or "."
+    if not os.path.isdir(folder):
+        text = f"cannot write {escaped(name)}: there is no folder {escaped(folder)}"
+        raise IoError(f"{text}; make it, or name another place")
 
 
 def _check_replaced(name: str, overwrite: bool, inputs: Sequence[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import sys
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ from . import _core, _hive_outputs, _outputs
 from ._address import Address
 from ._aligned import aligned
 from ._errors import InvalidArgument
-from ._formats import format_of
+from ._formats import format_of, format_of_folder
 from ._lazy import LazyModule
 from ._progress import Progress, Totals
 from ._types import Compression, Path
@@ -79,7 +80,8 @@ class Rows:
         that exists is replaced only with `overwrite`. `write_parquet` compresses.
 
         With `partition_by` or `max_rows_per_file` it writes a folder, which must not exist, and
-        appears once it is whole and on disk. Its files are Parquet unless `format` says otherwise.
+        appears once it is whole and on disk. Its files are Parquet unless `format` or the folder's
+        name says otherwise.
         For each value of the column `partition_by` (text, whole numbers, dates, booleans) there is
         a folder below it, as Hive names them: "campaign=spring"; the files lack that column. A time
         is cut by days in UTC, and stays: "seen_at_day=2026-11-03". Rows wait in a temporary file
@@ -133,7 +135,7 @@ class Rows:
     ) -> None:
         if max_rows is not None and max_rows < 1:
             raise InvalidArgument(f"max_rows_per_file is {max_rows}; use 1 or more")
-        name, kind, compression = format_of(path, format or "parquet")
+        name, kind, compression = format_of_folder(path, format)
         with _outputs.new_folder(path) as folder, self._progress.shown(self._totals):
             self._rows.write_folder(folder, kind, compression, name, by, max_rows)
 
@@ -182,4 +184,7 @@ class CountedRows(Rows):
 def _text(value: object) -> str:
     if value is None:
         return ""
-    return value.isoformat(timespec="milliseconds") if hasattr(value, "isoformat") else str(value)
+    # A date has no seconds.
+    if isinstance(value, (dt.datetime, dt.time)):
+        return value.isoformat(timespec="milliseconds")
+    return str(value)

@@ -22,6 +22,7 @@ mod process;
 mod progress;
 mod raised;
 mod reader;
+mod requested;
 mod rows;
 mod scans;
 mod sessions;

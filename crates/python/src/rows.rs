@@ -7,11 +7,14 @@ use crate::errors::OrRaise;
 use crate::interrupt::{StoppingSink, Watch, interruptible, uninterrupted};
 use crate::outputs::{self, Cut};
 use crate::process::Own;
+use crate::requested::Requested;
 use crate::stream::{BatchStream, Send as SendBatch};
+use arrow_array::RecordBatchReader;
 use arrow_schema::SchemaRef;
 use idmatch_store::{Call, CallKind, Calls, MatchSink, Result};
 use pyo3::prelude::*;
-use pyo3_arrow::{PyRecordBatchReader, PyTable};
+use pyo3::types::PyCapsule;
+use pyo3_arrow::{PyRecordBatchReader, PySchema, PyTable};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -134,18 +137,25 @@ impl Rows {
         .or_raise(py)
     }
 
-    /// The rows as an Arrow stream.
+    /// The rows as an Arrow stream, with the types that are requested; a value that has no place there ends the
+    /// stream with an error.
     #[pyo3(signature = (requested_schema = None))]
     fn __arrow_c_stream__<'py>(
         &self,
         py: Python<'py>,
-        requested_schema: Option<Bound<'py, PyAny>>,
+        requested_schema: Option<Bound<'py, PyCapsule>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let source = Arc::clone(self.0.get(py)?);
         let write =
             move |send: &SendBatch<'_>| source.write(&|batch| send(batch), &Call::default());
         let stream = BatchStream::start(self.0.get(py)?.schema(), write).or_raise(py)?;
-        let reader = Bound::new(py, PyRecordBatchReader::new(Box::new(stream)))?;
-        reader.call_method1("__arrow_c_stream__", (requested_schema,))
+        let stream: Box<dyn RecordBatchReader + Send> = match &requested_schema {
+            Some(schema) => {
+                let schema = PySchema::from_arrow_pycapsule(schema)?.into_inner();
+                Box::new(Requested::new(stream, schema).or_raise(py)?)
+            }
+            None => Box::new(stream),
+        };
+        Bound::new(py, PyRecordBatchReader::new(stream))?.call_method0("__arrow_c_stream__")
     }
 }

@@ -1,26 +1,29 @@
 """The entry point: parses arguments, runs a command and turns errors into exit codes."""
 
 import contextlib
-import importlib.abc
 import os
 import select
+import signal
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
 from idmatch import _core
 from idmatch._errors import Busy, Error, InvalidArgument, IoError, Unsupported
+from idmatch._outputs import is_standard_output
 
 from . import _commands
 from ._log import show_log
 from ._output import hide_secrets_of, print_json, printable, warn
 from ._parser import parser
+from ._process import Ended, prepare
 
 _DONE = 0
 _FAILED = 1
 _WRONG_USAGE = 2
-_INTERRUPTED = 130
-_BROKEN_PIPE = 141
+# Shells add the number of a signal to this.
+_SIGNALLED = 128
+_BROKEN_PIPE = _SIGNALLED + signal.SIGPIPE
 # That of sysexits for what may go better later.
 _BUSY = 75
 
@@ -31,7 +34,7 @@ def run() -> NoReturn:
     Threads of Arrow may still read ahead. The usual end of a process destroys what they use, which
     aborts it now and then: a command that is done would have another exit code.
     """
-    sys.meta_path.insert(0, _WithoutPandas())
+    prepare()
     code = main()
     _core.flush_logs()
     for stream in sys.stdout, sys.stderr:
@@ -40,20 +43,12 @@ def run() -> NoReturn:
     os._exit(code)
 
 
-class _WithoutPandas(importlib.abc.MetaPathFinder):
-    """Hides pandas from Arrow, which imports it with its first value, in half a second. No command
-    needs it."""
-
-    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
-        if fullname == "pandas":
-            raise ModuleNotFoundError("no command of idmatch needs pandas", name="pandas")
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; returns 0 done, 1 failed, 2 wrong usage, 3 done with rejected rows, 75 where
     another process writes the store.
 
-    Returns 130 after Ctrl-C and 141 after a broken pipe, as shells show these signals.
+    Returns 130 after Ctrl-C, 143 and 129 after SIGTERM and SIGHUP, and 141 after a broken pipe, as
+    shells show these signals.
     """
     typed = parser(_commands.COMMANDS)
     given = sys.argv[1:] if arguments is None else arguments
@@ -76,10 +71,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as error:
         # Of a write to servers a note says what is unknown.
         notes = getattr(error, "__notes__", [])
-        return _fail(error, _INTERRUPTED, ": ".join(["interrupted", *notes]))
+        number = error.number if isinstance(error, Ended) else signal.SIGINT
+        return _fail(error, _SIGNALLED + number, ": ".join(["interrupted", *notes]))
     except (Error, OSError, UnicodeError) as error:
-        outputs = {getattr(options, name, None) for name in ("output", "unmatched", "rejects")}
-        if outputs & {"-", "/dev/stdout"} and isinstance(error, IoError) and _lost_reader():
+        outputs = [getattr(options, name, None) for name in ("output", "unmatched", "rejects")]
+        is_piped = any(is_standard_output(path) for path in outputs if path)
+        if is_piped and isinstance(error, IoError) and _lost_reader():
             return _BROKEN_PIPE
         if getattr(options, "json", False):
             print_json({"error": _as_json(error)})

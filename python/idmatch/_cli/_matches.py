@@ -195,15 +195,17 @@ def _carry(text: str | None) -> list[str] | str:
     """The value of --carry as Python takes it."""
     if text is None or text == "all":
         return text or []
-    return [column for column in text.split(",") if column.strip()]
+    return [column.strip() for column in text.split(",") if column.strip()]
 
 
 def _check_outputs(options: argparse.Namespace, unmatched: str | None, inputs: list[str]) -> None:
     """Raises InvalidArgument for what cannot be written: before the work, not after it."""
     output = options.output
-    if "-" in (output, unmatched) and options.json:
+    if _uses_standard_output(options) and options.json:
         raise InvalidArgument("--json and -o - both write to standard output; use one of them")
-    if output and output == unmatched:
+    if "" in (output, unmatched):
+        raise InvalidArgument("the name of an output is empty; name a file")
+    if output and unmatched and _outputs.is_same(output, unmatched):
         raise InvalidArgument("two outputs have one name; name two files")
     if _is_folder(options):
         if not output:
@@ -219,8 +221,16 @@ def _check_outputs(options: argparse.Namespace, unmatched: str | None, inputs: l
             _hive_outputs.check(path, dict(options.partition), overwrite=options.overwrite)
         elif path:
             is_folder = path == output and _is_folder(options)
-            _formats.format_of(path, "parquet" if is_folder else _format(path, options))
+            if is_folder:
+                _formats.format_of_folder(path, options.format)
+            else:
+                _formats.format_of(path, _format(path, options))
             _outputs.check(path, overwrite=options.overwrite, inputs=inputs, is_folder=is_folder)
+
+
+def _uses_standard_output(options: argparse.Namespace) -> bool:
+    outputs = (options.output, getattr(options, "unmatched", None))
+    return any(_outputs.is_standard_output(path) for path in outputs if path)
 
 
 def _is_folder(options: argparse.Namespace) -> bool:
@@ -252,7 +262,7 @@ def _write_output(rows: Rows, options: argparse.Namespace) -> None:
         )
 
 
-def _figures(result: MatchResult, seconds: float) -> dict[str, int | float]:
+def _figures(result: MatchResult, seconds: float, how: str) -> dict[str, int | float]:
     figures: dict[str, int | float] = {
         "population": result.population,
         "matched": result.matched,
@@ -260,13 +270,16 @@ def _figures(result: MatchResult, seconds: float) -> dict[str, int | float]:
         "rows": result.rows,
         "seconds": seconds,
     }
-    if len(result) != result.rows:
+    if how == "left":
         figures["written"] = len(result)
     return figures
 
 
 def _print_json(result: MatchResult, seconds: float, options: argparse.Namespace) -> None:
-    document: dict[str, object] = {**_figures(result, seconds), "columns": result.columns}
+    document: dict[str, object] = {
+        **_figures(result, seconds, options.how),
+        "columns": result.columns,
+    }
     document["hex_columns"] = result.hex_columns
     document["detected"] = detected_as_json(result.detected)
     document["is_guess_unmatched"] = result.is_guess_unmatched
@@ -291,9 +304,9 @@ def _print(result: MatchResult, seconds: float, options: argparse.Namespace) -> 
             "none of the population's first 10,000 identifiers is in the table, and their column "
             "was guessed; name another with --column, or the other side with --by"
         )
-    shown = _figures(result, seconds) | {"rate": f"{result.rate:.2%}"}
+    shown = _figures(result, seconds, options.how) | {"rate": f"{result.rate:.2%}"}
     # The rows may go to standard output.
-    with redirect_stdout(sys.stderr if "-" in (options.output, options.unmatched) else sys.stdout):
+    with redirect_stdout(sys.stderr if _uses_standard_output(options) else sys.stdout):
         print_columns(["", ""], [[key, grouped(value)] for key, value in shown.items()])
         if options.then:
             names = [options.table, *(then.partition(",")[0] for then in options.then)]

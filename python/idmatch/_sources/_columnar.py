@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.orc as orc
 import pyarrow.parquet as pq
@@ -12,7 +11,7 @@ from pyarrow.fs import FileSystem, LocalFileSystem
 from idmatch._errors import SourceError
 
 from ._columns import Wanted, project
-from ._declared import Declared, columns_of
+from ._declared import Declared, columns_of, constant
 from ._source import Opened
 
 _BATCH_ROWS = 1 << 17
@@ -32,7 +31,7 @@ def open_columnar(
     path: str,
     name: str,
     wanted: Wanted,
-    partition: Mapping[str, str],
+    partition: Mapping[str, str | None],
     declared: Declared | None = None,
 ) -> Opened:
     """Streams a file's wanted columns; `partition` holds those that its path gives. Of a file of a
@@ -49,7 +48,7 @@ def open_columnar(
         visible, expressions = columns_of(declared, fragment)
     else:
         expressions = {column: ds.field(column) for column in schema.names}
-        expressions |= {column: pc.scalar(text) for column, text in constants.items()}
+        expressions |= {column: constant(text) for column, text in constants.items()}
     chosen = wanted.choose(visible, name, kind)
     expected = _footer_rows(kind, fragment, filesystem, path)
     numbers, roles = wanted.numbers[name], len(wanted.roles)

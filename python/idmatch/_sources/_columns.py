@@ -126,7 +126,7 @@ def project(
     batches: Iterable[pa.RecordBatch],
     schema: pa.Schema,
     chosen: Mapping[str, str],
-    constants: Mapping[str, str],
+    constants: Mapping[str, str | None],
     numbers: RowNumbers,
     roles: int,
 ) -> pa.RecordBatchReader:
@@ -146,7 +146,7 @@ def project(
     def column(batch: pa.RecordBatch, name: str) -> pa.Array[Any]:
         if name in schema.names:
             return batch.column(name)
-        return pa.repeat(constants[name], batch.num_rows)
+        return pa.repeat(pa.scalar(constants[name], pa.string()), batch.num_rows)
 
     def projected() -> Iterator[pa.RecordBatch]:
         for batch in batches:

@@ -38,7 +38,7 @@ class CsvRows:
         name: str,
         wanted: Wanted,
         on_malformed: OnMalformed | None,
-        partition: Mapping[str, str] | None = None,
+        partition: Mapping[str, str | None] | None = None,
     ) -> None:
         """Reads the header; `partition` holds the columns that the path gives.
 

@@ -45,7 +45,7 @@ def columns_of(
     for at, (name, kind) in enumerate(declared.columns.items()):
         there = _named(schema, name, at)
         if there is None:
-            read, type_ = _constant(None), pa.string()
+            read, type_ = constant(None), pa.string()
         else:
             read, type_ = ds.field(there), schema.field(there).type
             if zone and types.is_timestamp(type_) and _is_int96(fragment, there):
@@ -57,11 +57,12 @@ def columns_of(
         expressions[name] = read
     for name, text in declared.partition.items():
         fields.append((name, pa.string()))
-        expressions[name] = _constant(text)
+        expressions[name] = constant(text)
     return pa.schema(fields), expressions
 
 
-def _constant(text: str | None) -> ds.Expression:
+def constant(text: str | None) -> ds.Expression:
+    """A column of this text, or of nulls."""
     return pc.scalar(pa.scalar(text, pa.string()))  # type: ignore[arg-type]
 
 

@@ -250,7 +250,10 @@ def _below(filesystem: FileSystem, directory: str, recursive: bool) -> list[File
     return sorted(shown, key=lambda info: info.path)
 
 
-def _partition_of(path: str) -> dict[str, str]:
-    """The columns that Hive's `key=value` directories on a path give; null is empty text."""
+def _partition_of(path: str) -> dict[str, str | None]:
+    """The columns that Hive's `key=value` directories on a path give."""
     keys = dict(part.split("=", 1) for part in path.split("/")[:-1] if "=" in part)
-    return {key: "" if value == _NULL_PARTITION else unquote(value) for key, value in keys.items()}
+    return {
+        unquote(key): None if value == _NULL_PARTITION else unquote(value)
+        for key, value in keys.items()
+    }

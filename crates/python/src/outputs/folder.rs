@@ -53,7 +53,8 @@ type Divided = BTreeMap<Option<String>, Vec<SpilledBatch>>;
 ///
 /// # Errors
 /// Those of `send`; `Io` where a file cannot be written; `InvalidArgument` for a column to cut by that is not there,
-/// is neither text, a whole number, a date, a time nor a boolean, or has more than 10,000 values.
+/// is neither text, a whole number, a date, a time nor a boolean, or has more than 10,000 values; for a time where a
+/// column has the name of its days.
 pub(crate) fn write_folder(
     folder: &Path,
     format: Format,
@@ -137,7 +138,13 @@ fn column_of(name: &str, schema: &SchemaRef) -> Result<CutColumn> {
         return Ok(CutColumn { at, name: name.to_owned(), is_day: false });
     }
     if let DataType::Timestamp(..) = kind {
-        return Ok(CutColumn { at, name: format!("{name}_day"), is_day: true });
+        let day = format!("{name}_day");
+        if schema.index_of(&day).is_ok() {
+            return wrong(format!(
+                "the folders of {name:?} have the name {day:?}, which is a column; give that another name"
+            ));
+        }
+        return Ok(CutColumn { at, name: day, is_day: true });
     }
     wrong(format!(
         "column {name:?} is {kind}; cut by text, whole numbers, dates, times or booleans"
@@ -194,9 +201,14 @@ impl Lane<'_> {
             .map_err(encoding_failed)?;
         let Some(column) = self.divider.column else { return self.keep(None, &batch) };
         let Some(values) = batch.columns().get(column) else { return Ok(()) };
-        let days = match self.divider.is_day {
-            true => &cast(values, &DataType::Date32).map_err(encoding_failed)?,
-            false => values,
+        let days = match values.data_type() {
+            DataType::Timestamp(unit, zone) if self.divider.is_day => {
+                // A cast to days would take those of the column's zone.
+                let utc = DataType::Timestamp(*unit, zone.as_ref().map(|_| "UTC".into()));
+                let times = cast(values, &utc).map_err(encoding_failed)?;
+                &cast(&times, &DataType::Date32).map_err(encoding_failed)?
+            }
+            _ => values,
         };
         let texts = cast(days, &DataType::Utf8).map_err(encoding_failed)?;
         for (value, rows) in rows_of_values(texts.as_string()) {

@@ -2,7 +2,8 @@
 
 use super::output_file::OutputFile;
 use arrow_array::RecordBatch;
-use arrow_schema::{DataType, SchemaRef};
+use arrow_cast::cast;
+use arrow_schema::{DataType, FieldRef, Schema, SchemaRef, TimeUnit};
 use idmatch_store::{Error, ErrorKind, MatchLane, MatchSink, Result};
 use parquet::arrow::ArrowSchemaConverter;
 use parquet::arrow::add_encoded_arrow_schema_to_metadata;
@@ -60,6 +61,7 @@ impl ParquetSink {
         schema: SchemaRef,
         compression: Compression,
     ) -> std::result::Result<ParquetSink, ParquetError> {
+        let schema = stored(&schema);
         let mut properties = WriterProperties::builder()
             .set_compression(compression)
             .set_statistics_enabled(EnabledStatistics::None)
@@ -113,9 +115,17 @@ impl GroupLane<'_> {
             // Only encrypted files use the number of a row group.
             self.columns = self.sink.groups.create_column_writers(0)?;
         }
-        let fields = self.sink.schema.fields().iter().zip(batch.columns());
-        for (column, (field, values)) in self.columns.iter_mut().zip(fields) {
+        // A nested field has several leaves, each with a writer of its own.
+        let mut columns = self.columns.iter_mut();
+        for (field, values) in self.sink.schema.fields().iter().zip(batch.columns()) {
+            let values = match field.data_type() == values.data_type() {
+                true => values,
+                false => &cast(values, field.data_type())?,
+            };
             for leaf in compute_leaves(field, values)? {
+                let column = columns.next().ok_or_else(|| {
+                    ParquetError::General(format!("column {:?} has too many leaves", field.name()))
+                })?;
                 column.write(&leaf)?;
             }
         }
@@ -146,6 +156,29 @@ impl MatchLane for GroupLane<'_> {
     fn finish(mut self: Box<Self>) -> Result<()> {
         if self.rows == 0 { Ok(()) } else { self.end_group().map_err(file_failed) }
     }
+}
+
+/// The columns as Parquet has them: seconds and days in milliseconds would come back as bare numbers.
+fn stored(schema: &Schema) -> SchemaRef {
+    let fields: Vec<FieldRef> = schema.fields().iter().map(stored_field).collect();
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
+}
+
+fn stored_field(field: &FieldRef) -> FieldRef {
+    let kind = match field.data_type() {
+        DataType::Timestamp(TimeUnit::Second, zone) => {
+            DataType::Timestamp(TimeUnit::Millisecond, zone.clone())
+        }
+        DataType::Time32(TimeUnit::Second) => DataType::Time32(TimeUnit::Millisecond),
+        DataType::Date64 => DataType::Date32,
+        DataType::List(of) => DataType::List(stored_field(of)),
+        DataType::LargeList(of) => DataType::LargeList(stored_field(of)),
+        DataType::FixedSizeList(of, size) => DataType::FixedSizeList(stored_field(of), *size),
+        DataType::Struct(of) => DataType::Struct(of.iter().map(stored_field).collect()),
+        DataType::Map(of, is_sorted) => DataType::Map(stored_field(of), *is_sorted),
+        _ => return field.clone(),
+    };
+    Arc::new(field.as_ref().clone().with_data_type(kind))
 }
 
 /// Whether a column of this name has identifiers or dates of a match.
