@@ -11,7 +11,7 @@ from with_lab import FOR_TESTS
 NETWORK = "127.73.22"
 ADDRESS = f"{NETWORK}.1"
 HEAP = 1 << 29
-OPTIONS = "replication=1&lease=50ms"
+OPTIONS = "replication=1&metadata_ttl=50ms"
 
 
 @pytest.fixture(scope="module")

@@ -115,7 +115,7 @@ def test_what_cannot_be_a_copy(loaded: Cli) -> None:
         (["copy", "store"], 2),
         (["copy", "store", "copied", "--as", "twin"], 2),
         (["copy", "store", "./store", "small"], 2),
-        (["copy", "store", "copied", "small", "--portion", "0"], 2),
+        (["copy", "store", "copied", "small", "--batch-rows", "0"], 2),
         (["copy", "store", "copied", "small", "--as", "bad/name"], 2),
         (["copy", "nowhere", "copied"], 1),
         (["copy", "store", "copied", "small", "missing"], 1),

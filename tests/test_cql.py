@@ -300,7 +300,7 @@ def test_a_copy_within_servers_has_other_buckets(cli: Cli, address: str) -> None
     ran = cli("copy", address, other, "t")
     assert ran.code == 2
     assert "both stores are the same" in ran.err
-    ran = cli("copy", address, other, "t", "--as", "t2", "--portion", "10k", "--json")
+    ran = cli("copy", address, other, "t", "--as", "t2", "--batch-rows", "10k", "--json")
     assert ran.code == 0, ran.err
     (report,) = ran.json()["tables"]
     assert (report["rows"], report["rows_there"], report["erasures"]) == (29_999, 29_999, 1)

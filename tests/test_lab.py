@@ -123,7 +123,7 @@ def test_calls_to_a_frozen_node_neither_stop_python_nor_keep_ctrl_c(lab: LabCli)
     lab.node("up", "--network", NETWORK)
     asking = threading.Event()
     # Cached options are stale at once. The node has all of `timeout` to be resumed.
-    address = f"cql://{ADDRESS}/frozen?replication=1&lease=10ms&timeout={TIMEOUT_SECONDS}s"
+    address = f"cql://{ADDRESS}/frozen?replication=1&metadata_ttl=10ms&timeout={TIMEOUT_SECONDS}s"
     with idmatch.open(address) as store, ThreadPoolExecutor() as threads:
         table = store.create_table("t", retention="13mo")
         lab.node("freeze", 1)

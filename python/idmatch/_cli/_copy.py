@@ -54,7 +54,7 @@ def _copy_one(table: Table, destination: Store, options: Namespace) -> CopyRepor
         options.name,
         options.merge,
         options.accept_lost_erasures,
-        options.portion,
+        options.batch_rows,
     )
 
 

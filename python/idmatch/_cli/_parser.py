@@ -319,7 +319,7 @@ def _add_copy(copy: argparse.ArgumentParser) -> None:
         help="also where the destination cannot remember what was erased",
     )
     copy.add_argument(
-        "--portion",
+        "--batch-rows",
         metavar="ROWS",
         type=size,
         default="20M",

@@ -192,7 +192,7 @@ pub(super) const OPTIONS: [AddressOption; 17] = [
         show: |s| s.match_memory.to_string(),
     },
     AddressOption {
-        name: "lease",
+        name: "metadata_ttl",
         default: "1s",
         about: "metadata TTL: how long an erasure waits until every client knows it; fixed when the \
          keyspace is created. Clients read new erasures twice in this time",

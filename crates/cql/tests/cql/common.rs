@@ -52,7 +52,7 @@ pub(crate) fn open(keyspace: &str) -> CqlStore {
 }
 
 pub(crate) fn open_with(keyspace: &str, options: &str) -> CqlStore {
-    let options = format!("&lease=50ms{options}");
+    let options = format!("&metadata_ttl=50ms{options}");
     let open = || CqlStore::open(settings_with_copies(&contact_points(), keyspace, &options));
     // Servers may be slower than the timeout of a test.
     let is_late = |opened: &Result<CqlStore>| {

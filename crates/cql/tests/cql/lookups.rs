@@ -8,7 +8,7 @@ use scylla_proxy::{Reaction, RequestReaction, RequestRule};
 use tokio::sync::mpsc::unbounded_channel;
 
 const THEN: i64 = 1_750_000_000_000;
-const OPTIONS: &str = "&lease=50ms&speculate_after=off&hot_key_rows=1000";
+const OPTIONS: &str = "&metadata_ttl=50ms&speculate_after=off&hot_key_rows=1000";
 
 fn row(id: &str, partner_id: &str, later: i64) -> (String, String, i64) {
     (id.to_owned(), partner_id.to_owned(), THEN + later)

@@ -226,7 +226,7 @@ fn a_match_counts_the_requests_that_it_repeats() {
     const REPEATED: usize = 3;
     let _beside = fresh("repeated");
     let mut between = Between::start();
-    let store = between.open("repeated", "&lease=60m&speculate_after=off");
+    let store = between.open("repeated", "&metadata_ttl=60m&speculate_after=off");
     let table = store.table_with(&"t".parse().unwrap(), &TableOptions::default()).unwrap();
     load(&table, &rows());
     let overloaded = naming("id7").and(Condition::TrueForLimitedTimes(REPEATED));

@@ -21,7 +21,7 @@ use tokio::sync::mpsc::unbounded_channel;
 const THEN: i64 = 1_750_000_000_000;
 const CONSISTENCY: Consistency = Consistency::LocalQuorum;
 /// Nothing is read but what a test asks for.
-const QUIET: &str = "&lease=60m&speculate_after=off";
+const QUIET: &str = "&metadata_ttl=60m&speculate_after=off";
 /// Gives up soon.
 const BRIEF: &str = "&request_timeout=500ms&timeout=3s";
 

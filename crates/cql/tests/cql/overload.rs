@@ -15,7 +15,7 @@ use tokio::task::block_in_place;
 
 const THEN: i64 = 1_750_000_000_000;
 /// Nothing is read but what a test asks for.
-const QUIET: &str = "&lease=60m&speculate_after=off";
+const QUIET: &str = "&metadata_ttl=60m&speculate_after=off";
 
 fn row(id: String) -> (String, String, i64) {
     let partner_id = format!("of-{id}");

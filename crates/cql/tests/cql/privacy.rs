@@ -52,7 +52,7 @@ fn errors_name_no_identifier() {
     for (what, result) in operations(&patient) {
         result.unwrap_or_else(|error| panic!("{what}: {}", error.chain()));
     }
-    let brief = "&lease=50ms&request_timeout=500ms&timeout=3s";
+    let brief = "&metadata_ttl=50ms&request_timeout=500ms&timeout=3s";
     let table = between.open("privacy", brief).table(&name).unwrap();
     let mut fails = |error, work: &dyn Fn() -> Vec<(&'static str, Result<(), Error>)>| {
         let reaction = RequestReaction::forge_with_error(error);

@@ -9,7 +9,7 @@ use scylla::errors::DbError;
 use scylla_proxy::{RequestReaction, RequestRule};
 
 /// A change waits for as long as a write may take.
-const OPTIONS: &str = "&lease=50ms&speculate_after=off&request_timeout=1s&timeout=2s";
+const OPTIONS: &str = "&metadata_ttl=50ms&speculate_after=off&request_timeout=1s&timeout=2s";
 const DAY: i64 = 86_400;
 /// What a row lives longer than it is shown, so that no clock cuts it short.
 const MARGIN: i64 = 4 * DAY;

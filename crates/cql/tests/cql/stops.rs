@@ -25,7 +25,7 @@ const SLOW: &str = "&max_requests_per_second=1";
 
 fn open(keyspace: &str, options: &str) -> Table {
     // What has to be known to all clients takes two minutes.
-    let options = format!("&lease=2m{options}");
+    let options = format!("&metadata_ttl=2m{options}");
     let settings = settings_with_copies(&contact_points(), keyspace, &options);
     let store = CqlStore::open(settings).unwrap();
     store.table_with(&"t".parse().unwrap(), &TableOptions::default()).unwrap()
