@@ -327,6 +327,8 @@ def test_carried_text_must_be_utf_8(store: idmatch.Store) -> None:
     [
         ({"how": "outer"}, "how is 'outer'"),
         ({"limit": 0}, "limit is 0"),
+        ({"carry": [1]}, "no text: int"),
+        ({"carry": {"c": "d"}}, "carry is"),
         ({"pick": "some"}, "pick is 'some'"),
         ({"by": "email"}, "by is 'email'"),
         ({"then": "dsp"}, "give a list"),

@@ -219,7 +219,9 @@ def test_two_of_three_nodes_are_not_enough(cluster: Cluster) -> None:
 
 def test_what_times_out_is_unknown_and_may_be_repeated(cluster: Cluster) -> None:
     # What the table is, is not read again while two nodes hang.
-    address = cluster.address("late", "&timeout=5s").replace("metadata_ttl=100ms", "metadata_ttl=1h")
+    address = cluster.address("late", "&timeout=5s").replace(
+        "metadata_ttl=100ms", "metadata_ttl=1h"
+    )
     population = pa.table({"id": [f"id{n}" for n in range(200)]})
     with idmatch.open(address) as store:
         table = store.create_table("t", expected_rows=64_000)
@@ -326,7 +328,9 @@ def test_a_rolling_restart_is_not_noticed(cluster: Cluster) -> None:
 
 def test_a_node_that_was_away_has_all_rows(cluster: Cluster) -> None:
     # The catalog is not read again while there is one node.
-    address = cluster.address("away", "&read_consistency=one").replace("metadata_ttl=100ms", "metadata_ttl=1h")
+    address = cluster.address("away", "&read_consistency=one").replace(
+        "metadata_ttl=100ms", "metadata_ttl=1h"
+    )
     with idmatch.open(address) as store:
         table = store.create_table("t", expected_rows=64_000)
         population = pa.table({"id": [f"id{n}" for n in range(ROWS)]})

@@ -87,7 +87,9 @@ class Secure:
 
     def address(self, options: str, login: str = LOGIN, host: str = CONTACT_POINTS) -> str:
         user = f"{login}@" if login else ""
-        return f"cql://{user}{host}/secure?replication={NODES}&metadata_ttl=50ms&timeout=10s&{options}"
+        return (
+            f"cql://{user}{host}/secure?replication={NODES}&metadata_ttl=50ms&timeout=10s&{options}"
+        )
 
 
 class Forward(socketserver.BaseRequestHandler):

@@ -118,7 +118,7 @@ def test_what_was_cut_is_read_again(store: idmatch.Store, tmp_path: Path, format
     again = pa.table(table.match(cut, column="id", carry=["a/é"])).sort_by("id")
     assert again.column("a/é").to_pylist() == ["c d", None]
     lost = table.match(cut, column="a/é", unmatched=True).unmatched().to_arrow()
-    assert sorted(lost.column("reason").to_pylist()) == ["not in table", "null"]
+    assert set(lost.column("reason").to_pylist()) == {"not in table", "null"}
 
 
 def test_the_name_of_a_folder_tells_the_format(store: idmatch.Store, tmp_path: Path) -> None:

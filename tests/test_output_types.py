@@ -42,7 +42,7 @@ def test_nested_values_are_whole_in_parquet(
 def test_times_stay_times_in_parquet(store: idmatch.Store, tmp_path: Path) -> None:
     """Parquet has no seconds, and no days in milliseconds."""
     day = dt.date(2026, 11, 3)
-    parts = [
+    parts: list[tuple[str, pa.DataType, Any]] = [
         ("s", pa.timestamp("s"), dt.datetime(2026, 11, 3, 7)),
         ("z", pa.timestamp("s", "UTC"), dt.datetime(2026, 11, 3, 7, tzinfo=dt.UTC)),
         ("d", pa.date64(), day),

@@ -21,11 +21,13 @@ class Carry:
         if self._are_all:
             self._names = None
             return
-        if isinstance(columns, str):
+        if isinstance(columns, str | Mapping):
             raise InvalidArgument(
                 f'carry is {columns!r}; use "all", or a list of columns, each "C" or "C as D"'
             )
         for column in columns:
+            if not isinstance(column, str):
+                raise InvalidArgument(f"a column to carry is no text: {type(column).__name__}")
             name, _, alias = column.rpartition(" as ")
             name, alias = (name.strip(), alias.strip()) if name else (column, column)
             if not name or not alias:

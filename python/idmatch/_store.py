@@ -234,7 +234,10 @@ class Store:
         that go on raise TableNotFound. Erasures outlive tables: those of this one stay at its name,
         and the next table of that name obeys them.
 
-        Raises TableNotFound; Busy while another process writes the store; Unsupported on servers.
+        On servers it takes one metadata TTL.
+
+        Raises TableNotFound; Busy while another process writes the store; UnknownOutcome where
+        servers do not answer.
         """
         try:
             self._core.drop_table(name)
