@@ -16,7 +16,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 const THEN: i64 = 1_750_000_000_000;
 /// Time for an answer that is lost by each node, and for the one after them.
-pub(crate) const PATIENT: &str = "&metadata_ttl=50ms&speculate_after=off&request_timeout=2s&timeout=12s";
+pub(crate) const PATIENT: &str =
+    "&metadata_ttl=50ms&speculate_after=off&request_timeout=2s&timeout=12s";
 /// Time for no more than one.
 const BRIEF: &str = "&metadata_ttl=50ms&speculate_after=off&request_timeout=4s&timeout=4s";
 

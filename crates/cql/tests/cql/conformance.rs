@@ -42,12 +42,12 @@ case_files! {
     chains: "chains.json",
     dates: "dates.json",
     erasure: "erasure.json",
-    #[ignore = "a million rows: run by `make test-long`"]
+    #[ignore = "hundreds of thousands of rows: run by `make test-long`"]
     hot_keys: "hot-keys.json",
     id_bytes: "id-bytes.json",
     id_kinds: "id-kinds.json",
     lookups: "lookups.json",
-    #[ignore = "a million rows: run by `make test-long`"]
+    #[ignore = "hundreds of thousands of rows: run by `make test-long`"]
     many_keys: "many-keys.json",
     merging: "merging.json",
     order: "order.json",

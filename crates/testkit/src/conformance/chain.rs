@@ -105,7 +105,7 @@ fn wanted(rows: &[Vec<Option<Cell>>], schema: &SchemaRef, scope: Scope) -> Resul
             None => None,
             Some(Cell::Number(number)) => Some(number.to_string()),
             Some(Cell::Text(Text::Plain(date))) if is_date => {
-                Some(Date::Plain(date.clone()).instant(scope)?.to_string())
+                Some(Date::Plain(date.clone().into()).instant(scope)?.to_string())
             }
             Some(Cell::Text(text)) => {
                 Some(String::from_utf8_lossy(&text.bytes(scope)?).into_owned())

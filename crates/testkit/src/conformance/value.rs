@@ -34,12 +34,37 @@ pub(super) enum Text {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged, deny_unknown_fields, expecting = "a date is text or {from, step_ms}")]
 pub(super) enum Date {
-    Plain(String),
+    Plain(DateText),
     /// `from` plus `step_ms` for each unit of the row's number.
     Counted {
-        from: String,
+        from: DateText,
         step_ms: u64,
     },
+}
+
+/// A date as text. It is parsed once: generated rows ask for it thousands of times.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(from = "String")]
+pub(super) struct DateText {
+    text: String,
+    /// What it stands for at any time; none where it is relative to now, or no date.
+    fixed: Option<SeenAt>,
+}
+
+impl From<String> for DateText {
+    fn from(text: String) -> DateText {
+        DateText { fixed: SeenAt::parse(&text).ok(), text }
+    }
+}
+
+impl DateText {
+    fn value(&self, scope: Scope) -> Result<DateValue> {
+        let instant = match self.fixed {
+            Some(fixed) => Some(fixed),
+            None => relative(&self.text, scope.now)?,
+        };
+        Ok(instant.map_or_else(|| DateValue::Unreadable(self.text.clone()), DateValue::Instant))
+    }
 }
 
 /// What a date stands for.
@@ -107,15 +132,11 @@ impl Date {
     /// What it stands for.
     pub(super) fn value(&self, scope: Scope) -> Result<DateValue> {
         match self {
-            Date::Plain(text) => {
-                let instant = relative(text, scope.now)?.or_else(|| SeenAt::parse(text).ok());
-                let unreadable = || DateValue::Unreadable(text.clone());
-                Ok(instant.map_or_else(unreadable, DateValue::Instant))
-            }
+            Date::Plain(text) => text.value(scope),
             Date::Counted { from, step_ms } => {
                 let number =
                     scope.number.ok_or_else(|| wrong("only a generated row has a counted date"))?;
-                let from = Date::Plain(from.clone()).instant(scope)?;
+                let from = from.value(scope)?.instant()?;
                 let millis = from.millis().saturating_add(number.saturating_mul(*step_ms));
                 let millis = i64::try_from(millis).unwrap_or(i64::MAX);
                 Ok(DateValue::Instant(SeenAt::from_millis(millis)?))
@@ -125,7 +146,13 @@ impl Date {
 
     /// The instant it stands for; text that is none is an error in the case.
     pub(super) fn instant(&self, scope: Scope) -> Result<SeenAt> {
-        match self.value(scope)? {
+        self.value(scope)?.instant()
+    }
+}
+
+impl DateValue {
+    fn instant(self) -> Result<SeenAt> {
+        match self {
             DateValue::Instant(instant) => Ok(instant),
             DateValue::Unreadable(text) => Err(wrong(format!("{text:?} is no date"))),
         }
