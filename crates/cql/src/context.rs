@@ -1,6 +1,6 @@
 //! The context of one table, which every request uses: client, statements, metadata.
 //!
-//! Must not know how rows are read, written or matched.
+//! Takes reports of hot keys from reads. Must not know how rows are read, written or matched.
 
 use crate::client::paging::{Page, Pages};
 use crate::client::{Client, Prepared};

@@ -4,7 +4,7 @@
 //! what a request asks.
 //!
 //! The concurrency limit adapts to the servers (AIMD, as in TCP). An overload halves it; it grows by
-//! one after as many answers as there are permits.
+//! one after as many answers as there are permits. `retry` reports overloads and answers.
 //!
 //! Invariants:
 //! - there is at least one permit, and never more than `in_flight`;

@@ -1,5 +1,5 @@
-//! Prepares statements with their consistency. A node that does not respond does not stop it: it tries
-//! again.
+//! Prepares statements with their consistency, and says for how long each is retried (`Prepared::within`). A
+//! node that does not respond does not stop it: it tries again.
 
 use super::requirements::RequiredReplicas;
 use super::retry::FIRST_PAUSE;

@@ -1,10 +1,11 @@
 //! The retry policy of requests: repeats the attempts of one until an attempt succeeds, its time is over, or a
 //! retry does not help.
 //!
-//! The backoff doubles from 20 ms to 2 s, with jitter. `history` says what the attempts met, and
-//! [`crate::error::outcome`] whether an error may pass. Reads, writes, batches and changes of tables are repeated
-//! here. Statements are not prepared here: `prepare` has a loop of its own, because the driver reports errors of
-//! another type then.
+//! The backoff doubles from 20 ms to 2 s, with jitter. Within one attempt the driver may ask several nodes, by
+//! its default policy and by `speculation`. `history` counts these requests and says what they met;
+//! [`crate::error::outcome`] says whether an error may pass. Reads, writes, batches and changes of tables are
+//! repeated here. Statements are not prepared here: `prepare` has a loop of its own, because the driver reports
+//! errors of another type then.
 //!
 //! Must not know what a request asks; the log has a name of it. Invariant: each attempt has waited for the rate
 //! limit, or is charged to it afterwards.

@@ -1,12 +1,12 @@
-//! Which keys are hot, and which shard a value belongs to. The rows of a hot key would make its bucket
-//! too large for the servers.
+//! Which keys are hot, and how many shards each has; `bucket::Buckets` puts a value into its shard. The rows
+//! of a hot key would make its bucket too large for the servers.
 //!
 //! The table's log records each hot key. From then on its new rows go to shards: partitions of its
 //! own, each ordered newest first. Older rows stay in the bucket, so a read merges the bucket and
 //! all shards.
 //!
-//! A hot key is detected in four ways: by a write with many rows of it, by a write that samples it,
-//! by a lookup, and by a purge, which reads every key. `write::hot_keys` publishes it, and
+//! A hot key is detected in five ways: by a write with many rows of it, by a write that samples it,
+//! by a lookup, by a match, and by a purge, which reads every key. `write::hot_keys` publishes it, and
 //! `write::batch` sends rows to shards.
 //!
 //! Invariants:

@@ -1,4 +1,5 @@
-//! A table's metadata: its definition, tombstones and hot keys. Other clients change all of them.
+//! A table's metadata: its definition, tombstones and hot keys. Other clients change all of them. Decides which
+//! rows a read shows (`TableMetadata::shows`).
 //!
 //! An erasure waits for one metadata TTL after it is published: every request that starts later, at any
 //! client, knows it.

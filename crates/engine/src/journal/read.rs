@@ -1,4 +1,4 @@
-//! Reading, from where an earlier read stopped.
+//! Reads journal files, from where an earlier read stopped; tells an interrupted end from damage.
 
 use super::file::file;
 use super::record::{Entries, FORMAT, FileHeader, HEADER_BYTES, Record, Start, Tail, check_header};

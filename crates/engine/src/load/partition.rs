@@ -1,7 +1,7 @@
 //! The first half of a load: rows go to hash partitions.
 //!
 //! Each row ([`crate::encoding::rows`]) is kept twice: in the partition of its id with the id as key, and in
-//! that of its partner_id with the partner_id as key.
+//! that of its partner_id with the partner_id as key. Full buffers go to `spill`.
 
 use super::spill::{Chunk, Spill};
 use crate::cpu;

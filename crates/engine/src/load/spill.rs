@@ -1,4 +1,5 @@
-//! The spill files of a load: full buffers of rows, until their hash partition is sorted.
+//! The spill files of a load: full buffers of rows, and parts beyond the session's memory, until their hash
+//! partition is sorted.
 
 use super::staging::StagingFiles;
 use crate::disk::Disk;

@@ -1,4 +1,5 @@
-//! Sorts rows into a segment. Loads, flushes and compactions collect rows in any order.
+//! Sorts rows into a segment, without superseded, repeated and erased ones. Loads, flushes and compactions
+//! collect rows in any order. Must not know retentions: `compaction::run` leaves expired rows out before.
 
 use super::SegmentBuilder;
 use crate::cpu::prefetch;

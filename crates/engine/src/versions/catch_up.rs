@@ -1,5 +1,5 @@
-//! Catching up with what other processes, running or dead, have published and written to the journal. So
-//! a store opens after a crash.
+//! Catching up with what other processes, running or dead, have published and written to the journal. So a store
+//! opens after a crash (crash recovery).
 
 use super::paths::list;
 use super::{JournalPosition, JournalPositions, Manifest, MemtableSet, OpenSegments, VersionSet};

@@ -1,4 +1,5 @@
-//! A table of a version: its open segments and memtables, and its files. Must not know how versions change.
+//! A table of a version: its open segments and memtables, and its files. Decides whether a segment needs checks
+//! for tombstones (`tombstones_in`). Must not know how versions change.
 
 use super::Manifest;
 use super::stored_file::{Reaper, StoredFile};

@@ -2,7 +2,7 @@
 //!
 //! [`GroupCommit`] gathers the batches of threads, [`WritePath`] makes them durable and visible, [`Flusher`]
 //! writes full memtables as segments in the background. Must not know how segments are read.
-//! Write stalls are in `compaction`.
+//! Write stalls are in `compaction::stall`, but for the wait for full memtables, in `write_path`.
 
 mod flush;
 mod group_commit;

@@ -1,8 +1,8 @@
 //! The write path: how a batch becomes durable, then visible.
 //!
-//! A group of batches ([`super::GroupCommit`]) is one record of the journal. It waits first while
-//! compactions are behind (`compaction::stall`). When the record is durable, its rows go into the memtables,
-//! and then readers see all of them at once.
+//! A group of batches ([`super::GroupCommit`]) is one record of the journal. It waits first while compactions are
+//! behind (`compaction::stall`), and here while all memtables are full. When the record is durable, its rows go
+//! into the memtables, and then readers see all of them at once.
 //!
 //! A set of memtables belongs to one journal file. When it has taken half of the memory limit, a new file
 //! is begun and the old set is flushed ([`super::Flusher`]).
