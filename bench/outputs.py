@@ -8,10 +8,11 @@ Each match runs in a process of its own, which writes the result as Parquet with
     plain      the pairs and their dates
     carried    the same beside five columns of the population
     chain      by id, and with the partner IDs back to ids
+    by hand    the same as two matches, with a file of Parquet between
 
 The population is a tenth of the rows, at most 10 M. The matches run in turn; the first round counts
-for memory, and not for seconds. The exit code is 1 where rows are missing, or where `carried` takes
-more than 2 GB.
+for memory, and not for seconds. The exit code is 1 where rows are missing, where `carried` takes
+more than 2 GB, or where `chain` takes more than 1.3 times what `by hand` takes.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ from units import parse_count, show_bytes, show_count, show_seconds
 DEFAULT_ROWS = 100_000_000
 # What carried columns of 10 M rows may take: they are spilled, so it does not grow with them.
 MOST_CARRIED_BYTES = 2_000_000_000
+# What a chain may take of the two matches by hand.
+MOST_CHAIN_RATIO = 1.3
 _SAMPLE_SECONDS = 0.005
 # The rows, the store, and what a load and a match write beside it.
 _DISK_BYTES_PER_ROW = 150
@@ -49,6 +52,7 @@ _QUESTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
     "carried": {"carry": "all"},
     "chain": {"then": [{"table": TABLE, "by": "partner_id"}]},
+    "by hand": {},
 }
 
 
@@ -98,6 +102,7 @@ def main() -> int:
         },
         "rows": options.rows,
         "population": people,
+        "chain_ratio": _chain_ratio(taken),
     } | figures
     path = options.dir / f"results-outputs-{show_count(options.rows)}.json"
     path.write_text(json.dumps(document, indent=2) + "\n")
@@ -106,14 +111,21 @@ def main() -> int:
             f"{name}: match {show_seconds(one['match'])}, write {show_seconds(one['write'])},"
             f" {show_bytes(one['private_bytes'])} of memory, {show_count(one['rows'])} rows"
         )
+    print(f"chain / by hand: {document['chain_ratio']:.3f}")
     log(f"results: {path}")
-    return 1 if _faults({name: one.counts for name, one in taken.items()}, figures, people) else 0
+    return 1 if _faults(taken, people) else 0
 
 
-def _faults(
-    counts: dict[str, set[tuple[int, ...]]], figures: dict[str, Any], people: int
-) -> list[str]:
+def _chain_ratio(taken: dict[str, Taken]) -> float:
+    """The median, over the rounds, of what a chain took of the two matches by hand."""
+    chain, by_hand = taken["chain"], taken["by hand"]
+    rounds = zip(chain.match, chain.write, by_hand.match, by_hand.write, strict=True)
+    return statistics.median((a + b) / (c + d) for a, b, c, d in rounds)
+
+
+def _faults(taken: dict[str, Taken], people: int) -> list[str]:
     """What is not as it must be, said aloud too."""
+    counts = {name: one.counts for name, one in taken.items()}
     faults = [
         f"{name} counted {population:,} people and {rows:,} rows, and wrote {written:,}"
         for name, found in counts.items()
@@ -123,7 +135,11 @@ def _faults(
     # The first table answers all of them alike.
     if len({first for found in counts.values() for _, first, *_ in found}) != 1:
         faults.append("the matches do not agree about the first table's rows")
-    most = figures["carried"]["private_bytes"]
+    if counts["chain"] != counts["by hand"]:
+        faults.append("a chain gives other rows than two matches by hand")
+    if _chain_ratio(taken) > MOST_CHAIN_RATIO:
+        faults.append(f"a chain took {_chain_ratio(taken):.2f} times the two matches by hand")
+    most = taken["carried"].bytes.value
     if most > MOST_CARRIED_BYTES:
         faults.append(f"carried columns took {show_bytes(most)} of memory")
     for fault in faults:
@@ -187,13 +203,25 @@ def _match(name: str, files: tuple[Path, Path, Path], answer: Connection) -> Non
     """Sends the seconds of the match and of the write, and what it counted."""
     path, population, out = files
     with idmatch.open(path, read_only=True) as store:
+        table = store.table(TABLE)
         began = time.perf_counter()
-        result = store.table(TABLE).match(population, column="id", **_QUESTIONS[name])
+        result = table.match(population, column="id", **_QUESTIONS[name])
         matched = time.perf_counter()
         result.write_parquet(out)
         written = time.perf_counter()
+        seconds = (matched - began, written - matched)
         counts = (result.population, result.hops[0].rows, result.rows)
-    answer.send(((matched - began, written - matched), counts))
+        if name == "by hand":
+            between = out.with_name("between.parquet")
+            out.rename(between)
+            began = time.perf_counter()
+            back = table.match(between, column="partner_id", by="partner_id")
+            matched = time.perf_counter()
+            back.write_parquet(out)
+            seconds = (seconds[0] + matched - began, seconds[1] + time.perf_counter() - matched)
+            counts = (*counts[:2], back.rows)
+            between.unlink()
+    answer.send((seconds, counts))
 
 
 def _options() -> argparse.Namespace:

@@ -107,7 +107,7 @@ def test_days_beside_a_column_of_their_name_are_refused(
         result.write(tmp_path / "cut", partition_by="seen_at")
 
 
-@pytest.mark.parametrize("format", ["parquet", "csv"])
+@pytest.mark.parametrize("format", ["parquet", "csv", "jsonl.gz"])
 def test_what_was_cut_is_read_again(store: idmatch.Store, tmp_path: Path, format: str) -> None:
     """Null stays null, and the name of the column is what it was."""
     table = store.create_table("t")

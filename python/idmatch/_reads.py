@@ -199,7 +199,7 @@ class TableReads:
         return Rows(rows, progress_of(self._core))
 
     def scan_ranges(self, count: int) -> list[str]:
-        """`count` shares of the table, at most 4,096, about equally large, that together are all of
+        """`count` splits of the table, at most 4,096, about equally large, that together are all of
         it: texts for `scan_range`, which goes to other processes. In a directory they are of one
         version: take them from a snapshot or a checkpoint. Takes microseconds.
         """
@@ -210,7 +210,7 @@ class TableReads:
     def scan_range(
         self, scan_range: str, *, since: Moment | None = None, until: Moment | None = None
     ) -> Rows:
-        """The observations of one of the `scan_ranges`, as of `scan`, at the cost of its share.
+        """The observations of one of the `scan_ranges`, as of `scan`, at the cost of that split.
 
         Raises Expired, when it is read, for a range of another version; InvalidArgument for another
         text.
@@ -219,9 +219,9 @@ class TableReads:
         return Rows(_core.scan(self._core, scan_range, *window), progress_of(self._core))
 
     def partition_of(self, ids: ArrowArray | Sequence[str | None]) -> pa.Int32Array:
-        """In which of the table's 4,096 parts each identifier is: numbers from 0, null for null.
-        What is in one part is read together: on servers, a job that sends each worker near parts
-        asks fewer partitions, each for more identifiers.
+        """The number of the scan range, of 4,096, in which each identifier is: from 0, null for
+        null. What is in one scan range is read together: on servers, a job that sends each worker
+        neighbouring ones asks fewer partitions, each for more identifiers.
 
         `ids` are texts, or an Arrow array of them. The numbers are the same in every process and
         for every version of the table. Takes some 50 ns for each. Raises InvalidArgument for an

@@ -85,7 +85,7 @@ class File:
         with reading(self.name):
             kind = self.kind()
             if kind == "json":
-                objects = JsonLines(self._stream(), self.name, wanted, on_malformed)
+                objects = JsonLines(self._stream(), self.name, wanted, on_malformed, partition)
                 tables = objects.read()
                 # The first object tells whether there are such columns.
                 first = next((table for table in tables if table is not None), None)

@@ -1,7 +1,7 @@
 """JSON lines: one object a line, as rows of text that the core judges."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -22,13 +22,21 @@ class JsonLines:
     """Reads objects, and counts them."""
 
     def __init__(
-        self, stream: Readable, name: str, wanted: Wanted, on_malformed: OnMalformed | None
+        self,
+        stream: Readable,
+        name: str,
+        wanted: Wanted,
+        on_malformed: OnMalformed | None,
+        partition: Mapping[str, str | None] | None = None,
     ) -> None:
-        """Without `on_malformed` a line that is no object is an error."""
+        """Without `on_malformed` a line that is no object is an error; `partition` holds the
+        columns that the path gives.
+        """
         self._stream = stream
         self._name = name
         self._wanted = wanted
         self._on_malformed = on_malformed
+        self._partition = partition or {}
         self._chosen: dict[str, str] | None = None
         self.rows = 0
         """Lines read, without empty ones."""
@@ -57,7 +65,7 @@ class JsonLines:
             row, reason = _object(line)
             if row is not None:
                 try:
-                    found.append(self._values(row))
+                    found.append(self._values({**self._partition, **row}))
                     continue
                 except ValueError as error:
                     if isinstance(error, Error):
