@@ -71,7 +71,7 @@ def test_commands_are_recorded(loaded: Cli) -> None:
 def test_failures_are_recorded_with_their_code(loaded: Cli) -> None:
     assert loaded("load", "store", "small", "missing.parquet").code != 0
     assert loaded("load", "store", "small", "small.parquet", "--keep", "all").code != 0
-    assert loaded("match", "store", "small", "people.parquet", "-o", "no/folder.parquet").code != 0
+    assert loaded("match", "store", "small", "people.parquet", "-o", "/proc/out.parquet").code != 0
     outcomes = [(one["kind"], one["table"], one["outcome"]) for one in runs(loaded.home)]
     assert outcomes[1:] == [
         ("load", "small", "source"),
