@@ -24,6 +24,7 @@ from ._lab import lab
 from ._matches import export, grouped, match
 from ._output import print_columns, print_json, warn
 from ._parser import Command
+from ._process import show
 from ._stores import open_existing
 from ._watch import cql_exporter, dashboard, exporter, last_runs, writer_of
 from ._writes import erase, load, upsert
@@ -227,6 +228,7 @@ def restore(options: Namespace) -> int:
 def sample(options: Namespace) -> int:
     """`idmatch sample`"""
     started = time.perf_counter()
+    show("numpy")
     made = _sample.generate(
         options.directory, options.people, options.partners, options.seed, options.overwrite
     )

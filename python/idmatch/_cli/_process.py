@@ -25,7 +25,7 @@ def prepare() -> None:
         # Not where somebody ignores them, as nohup does.
         if signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, _end)
-    sys.meta_path.insert(0, _WithoutPandas())
+    sys.meta_path.insert(0, _HIDDEN)
 
 
 def _end(number: int, _frame: object) -> NoReturn:
@@ -43,12 +43,21 @@ def _open_closed_streams() -> None:
     sys.stderr = sys.stderr or os.fdopen(2, "w")
 
 
-class _WithoutPandas(importlib.abc.MetaPathFinder):
-    """Hides pandas from Arrow, which imports it with its first value, in half a second.
+class _Hidden(importlib.abc.MetaPathFinder):
+    """Hides packages from Arrow, which imports what is there: pandas alone takes half a second."""
 
-    No command needs it.
-    """
+    def __init__(self, *packages: str) -> None:
+        self.packages = {*packages}
 
     def find_spec(self, fullname: str, *_: object) -> None:
-        if fullname == "pandas":
-            raise ModuleNotFoundError("no command of idmatch needs pandas", name="pandas")
+        if fullname in self.packages:
+            raise ModuleNotFoundError(f"no module named {fullname!r}", name=fullname)
+
+
+# No command needs pandas, and `idmatch sample` alone needs numpy.
+_HIDDEN = _Hidden("numpy", "pandas")
+
+
+def show(package: str) -> None:
+    """Lets a command import a package that is hidden. Call it before anything brings pyarrow."""
+    _HIDDEN.packages.discard(package)
