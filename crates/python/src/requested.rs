@@ -1,15 +1,26 @@
-//! A stream of rows with the types that its reader requests.
+//! A stream of rows with the types that its reader requests, and casts that lose no value.
 //!
 //! Must not know where rows come from. Invariant: no value is replaced by null. A value that has no place in the
 //! requested type ends the stream with an error, which does not show it.
 
-use arrow_array::{RecordBatch, RecordBatchReader};
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchReader};
 use arrow_cast::{CastOptions, can_cast_types, cast_with_options};
-use arrow_schema::{ArrowError, SchemaRef};
+use arrow_schema::{ArrowError, Field, SchemaRef};
 use idmatch_store::{Error, ErrorKind, Result};
 
 const EXACT: CastOptions<'_> =
     CastOptions { safe: false, format_options: arrow_cast::display::FormatOptions::new() };
+
+/// The values in the type of a field. Fails where one has no place in it, and does not show it.
+pub(crate) fn cast_exactly(
+    values: &ArrayRef,
+    field: &Field,
+) -> std::result::Result<ArrayRef, ArrowError> {
+    cast_with_options(values, field.data_type(), &EXACT).map_err(|_| {
+        let (name, kind) = (field.name(), field.data_type());
+        ArrowError::CastError(format!("a value of column {name} does not fit the type {kind}"))
+    })
+}
 
 /// A stream whose batches are converted to a schema.
 pub(crate) struct Requested<R> {
@@ -43,15 +54,8 @@ impl<R: RecordBatchReader> Requested<R> {
     }
 
     fn convert(&self, batch: &RecordBatch) -> std::result::Result<RecordBatch, ArrowError> {
-        let columns = batch.columns().iter().zip(self.schema.fields()).map(|(values, field)| {
-            let failed = |_| {
-                let (name, kind) = (field.name(), field.data_type());
-                ArrowError::CastError(format!(
-                    "a value of column {name} does not fit the requested type {kind}"
-                ))
-            };
-            cast_with_options(values, field.data_type(), &EXACT).map_err(failed)
-        });
+        let columns = batch.columns().iter().zip(self.schema.fields());
+        let columns = columns.map(|(values, field)| cast_exactly(values, field));
         let columns = columns.collect::<std::result::Result<_, _>>()?;
         RecordBatch::try_new(self.schema.clone(), columns)
     }

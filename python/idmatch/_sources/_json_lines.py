@@ -36,7 +36,7 @@ class JsonLines:
         self._name = name
         self._wanted = wanted
         self._on_malformed = on_malformed
-        self._partition = partition or {}
+        self._partition = dict(partition or {})
         self._chosen: dict[str, str] | None = None
         self.rows = 0
         """Lines read, without empty ones."""
@@ -65,7 +65,7 @@ class JsonLines:
             row, reason = _object(line)
             if row is not None:
                 try:
-                    found.append(self._values({**self._partition, **row}))
+                    found.append(self._values(self._partition | row if self._partition else row))
                     continue
                 except ValueError as error:
                     if isinstance(error, Error):

@@ -1,8 +1,8 @@
 //! Parquet. Each lane encodes row groups of its own. The file takes the finished bytes of one at a time.
 
 use super::output_file::OutputFile;
+use crate::requested::cast_exactly;
 use arrow_array::RecordBatch;
-use arrow_cast::cast;
 use arrow_schema::{DataType, FieldRef, Schema, SchemaRef, TimeUnit};
 use idmatch_store::{Error, ErrorKind, MatchLane, MatchSink, Result};
 use parquet::arrow::ArrowSchemaConverter;
@@ -120,7 +120,7 @@ impl GroupLane<'_> {
         for (field, values) in self.sink.schema.fields().iter().zip(batch.columns()) {
             let values = match field.data_type() == values.data_type() {
                 true => values,
-                false => &cast(values, field.data_type())?,
+                false => &cast_exactly(values, field)?,
             };
             for leaf in compute_leaves(field, values)? {
                 let column = columns.next().ok_or_else(|| {
