@@ -14,7 +14,7 @@ use crate::segment::Segment;
 use crate::sync::Mutex;
 use crate::versions::{Manifest, TableVersion, Version, VersionSet, list};
 use idmatch_model::{SeenAt, Side};
-use idmatch_store::{Call, ErrorKind, Finding, Result, Unit};
+use idmatch_store::{Call, ErrorKind, Finding, Result, Sum, Unit};
 use std::path::Path;
 use std::sync::Arc;
 use twox_hash::xxhash3_128::Hasher;
@@ -100,15 +100,15 @@ fn verify(
 ) -> Result<Vec<Finding>> {
     let mut findings = check_files(versions, manifest, table, call)?;
     if findings.is_empty() {
-        let by_id = fingerprint(table, Side::Id, last, call)?;
-        let by_partner_id = fingerprint(table, Side::PartnerId, last, call)?;
+        let by_id = checksum(table, Side::Id, last, call)?;
+        let by_partner_id = checksum(table, Side::PartnerId, last, call)?;
         if by_id != by_partner_id {
             findings.push(Finding {
                 place: "both directions".to_owned(),
                 problem: format!(
                     "by id there are {} observations, by partner_id {}, and they are not the same; \
                      load the table anew or restore it from a backup",
-                    by_id.0, by_partner_id.0
+                    by_id.rows, by_partner_id.rows
                 ),
             });
         }
@@ -156,39 +156,26 @@ fn check_files(
     Ok(findings)
 }
 
-/// Visible observations of a direction: how many, and the sum of their hashes.
-fn fingerprint(table: &TableVersion, side: Side, last: Commit, call: &Call) -> Result<(u64, u128)> {
-    let total = Mutex::new((0u64, 0u128));
+/// The sum of the visible observations of a direction.
+fn checksum(table: &TableVersion, side: Side, last: Commit, call: &Call) -> Result<Sum> {
+    let total = Mutex::new(Sum::default());
     let partitions: Vec<HashPartition> = HashPartition::all().collect();
     cpu::for_each(cpu::count(), &partitions, |partition| {
         call.check()?;
-        let (count, sum) = checksum_partition(table, side, *partition, last, call)?;
-        call.report("compare", count, Unit::Rows)?;
-        let mut total = total.lock();
-        *total = (total.0 + count, total.1.wrapping_add(sum));
+        let mut sum = Sum::default();
+        for_each_observation(table, side, *partition, last, call, |key, value, seen_at| {
+            let (id, partner_id) = match side {
+                Side::Id => (key, value),
+                Side::PartnerId => (value, key),
+            };
+            sum.add(observation_hash(id, partner_id, seen_at));
+            Ok(())
+        })?;
+        call.report("compare", sum.rows, Unit::Rows)?;
+        *total.lock() += sum;
         Ok(())
     })?;
     Ok(total.into_inner())
-}
-
-fn checksum_partition(
-    table: &TableVersion,
-    side: Side,
-    partition: HashPartition,
-    last: Commit,
-    call: &Call,
-) -> Result<(u64, u128)> {
-    let (mut count, mut sum) = (0u64, 0u128);
-    for_each_observation(table, side, partition, last, call, |key, value, seen_at| {
-        let (id, partner_id) = match side {
-            Side::Id => (key, value),
-            Side::PartnerId => (value, key),
-        };
-        count += 1;
-        sum = sum.wrapping_add(observation_hash(id, partner_id, seen_at));
-        Ok(())
-    })?;
-    Ok((count, sum))
 }
 
 fn observation_hash(id: Packed<'_>, partner_id: Packed<'_>, seen_at: SeenAt) -> u128 {

@@ -21,18 +21,23 @@ use twox_hash::XxHash3_128;
 /// another moment in each table.
 const EXPIRING_SHARE: u64 = 100;
 
-/// The number of some observations and the sum of their hashes.
+/// The number of some observations and the sum of their hashes: it does not depend on their order.
+///
+/// A copy hashes texts, so that its sums are those of any backend: the XXH3 (128 bits) of two bytes
+/// (little-endian) with the length of the id, the id, the partner_id, and eight bytes (little-endian)
+/// with the milliseconds of seen_at.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sum {
     /// How many.
     pub rows: u64,
-    /// The sum of the XXH3 (128 bits) of each: two bytes (little-endian) with the length of the
-    /// id, the id, the partner_id, and eight bytes (little-endian) with the milliseconds of seen_at.
+    /// The sum of the hash of each.
     pub hash: u128,
 }
 
 impl Sum {
-    fn add(&mut self, hash: u128) {
+    /// Adds an observation by its hash.
+    #[inline]
+    pub fn add(&mut self, hash: u128) {
         self.rows += 1;
         self.hash = self.hash.wrapping_add(hash);
     }
