@@ -54,6 +54,18 @@ def test_commands_show_bars_on_a_terminal(twice: Cli, arguments: list[str], show
     assert isinstance(done.json(), dict)
 
 
+def test_the_log_is_above_the_bars(twice: Cli) -> None:
+    done = twice.on_terminal("load", "store", "small", "small.parquet", "-vv", "--json")
+    assert done.code == 0, done.err
+    assert "\x1b[2K" in done.err
+    logged = [line for line in done.err.splitlines() if " idmatch.engine: " in line]
+    assert any("rows were committed" in line for line in logged)
+    for line in logged:
+        # Nothing of a bar is left in the line.
+        kept = re.sub(r"\x1b\[\??[0-9;]*[a-zA-Z]", "", line.rpartition("\x1b[2K")[2])
+        assert re.match(r"\r?\d{4}-\d\d-\d\dT", kept), line
+
+
 @pytest.mark.parametrize(("arguments", "shown"), [COMMANDS[0], COMMANDS[4], COMMANDS[-4]])
 def test_commands_show_none_elsewhere(twice: Cli, arguments: list[str], shown: str) -> None:
     done = twice(*arguments)

@@ -29,7 +29,7 @@ def add_log(command: ArgumentParser) -> None:
 
 def show_log(options: Namespace) -> None:
     """Prints the log on stderr from now on: warnings, with -v also info, with -vv also debug."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _Stderr()
     if options.log_format == "json":
         handler.setFormatter(_Json())
     else:
@@ -40,6 +40,16 @@ def show_log(options: Namespace) -> None:
     logger.handlers[:] = [handler]
     logger.setLevel(_LEVELS[min(options.verbose, len(_LEVELS) - 1)])
     logger.propagate = False
+
+
+class _Stderr(logging.Handler):
+    """Lines on stderr as it is at the moment: while bars are drawn, lines go above them."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            print(self.format(record), file=sys.stderr, flush=True)
+        except (OSError, ValueError):
+            self.handleError(record)
 
 
 class _Text(logging.Formatter):
