@@ -9,7 +9,7 @@ import idmatch
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import NOON, observations
+from conftest import NOON, Cli, observations
 
 NESTED: list[tuple[pa.DataType, list[Any]]] = [
     (pa.struct([("a", pa.int64()), ("b", pa.string())]), [{"a": 1, "b": "x"}, None]),
@@ -102,3 +102,20 @@ def test_dates_are_shown(
     result.show()
     assert "2026-11-03" in capsys.readouterr().out
     assert "<td>2026-11-03</td>" in result._repr_html_()
+
+
+WITHOUT_PANDAS = """
+from idmatch._cli import _process
+_process.prepare()
+import idmatch, pyarrow as pa
+with idmatch.open("store") as store:
+    at = pa.array([1_700_000_000_123_456_789], pa.timestamp("ns", "UTC"))
+    store.table("small").match(pa.table({"id": ["a"], "at": at}), carry="all").show()
+"""
+
+
+def test_nanoseconds_are_shown_without_pandas(loaded: Cli) -> None:
+    loaded.program = WITHOUT_PANDAS
+    done = loaded()
+    assert done.code == 0, done.err
+    assert "2023-11-14T22:13:20.123+00:00" in done.out

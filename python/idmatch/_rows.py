@@ -161,7 +161,7 @@ class Rows:
 
     def _first(self, most: int) -> tuple[list[str], list[list[str]]]:
         reader = pa.RecordBatchReader.from_stream(self)
-        rows = (row for batch in reader for row in batch.to_pylist())
+        rows = (row for batch in reader for row in _in_micros(batch).to_pylist())
         first = [[_text(value) for value in row.values()] for row in islice(rows, most)]
         return list(reader.schema.names), first
 
@@ -179,6 +179,16 @@ class CountedRows(Rows):
 
     def __repr__(self) -> str:
         return f"<idmatch.CountedRows rows={len(self)}>"
+
+
+def _in_micros(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Without nanoseconds, which Python's times lack: pyarrow would ask pandas for them."""
+    for at, field in enumerate(batch.schema):
+        kind = field.type
+        if pa.types.is_timestamp(kind) and kind.unit == "ns":
+            micros = batch.column(at).cast(pa.timestamp("us", kind.tz), safe=False)
+            batch = batch.set_column(at, field.name, micros)
+    return batch
 
 
 def _text(value: object) -> str:
