@@ -1,6 +1,7 @@
 """Files that can be read: formats, globs, directories, partitions, URLs, and what is refused."""
 
 import gzip
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -163,6 +164,13 @@ def test_nothing_to_read(empty: idmatch.Table, tmp_path: Path, where: str) -> No
     (tmp_path / "empty").mkdir()
     with pytest.raises(idmatch.SourceError, match=where.replace("*", r"\*")):
         empty.load(tmp_path / where)
+
+
+def test_a_pipe_is_refused(empty: idmatch.Table, tmp_path: Path) -> None:
+    """No writer is waited for."""
+    os.mkfifo(tmp_path / "rows.csv")
+    with pytest.raises(idmatch.Error, match="rows.csv: it is a pipe or a device"):
+        empty.load(tmp_path / "rows.csv")
 
 
 def test_files_that_are_not_what_they_say(empty: idmatch.Table, tmp_path: Path) -> None:

@@ -159,6 +159,11 @@ def find_files(where: str) -> list[File]:
             matching = _expand(filesystem, path, glob.start())
         else:
             raise SourceError(f"cannot read {shown}: there is no such file or directory")
+        if found.type is FileType.Unknown:
+            raise SourceError(
+                f"cannot read {shown}: it is a pipe or a device; write what it gives to a file, or "
+                "stream it to `idmatch upsert STORE TABLE -`"
+            )
         # Each path once: a glob may match both a directory and what is in it.
         paths = dict.fromkeys(p for info in matching for p in _paths_of(filesystem, info))
     if not paths:
