@@ -5,9 +5,11 @@
 
 Both are measured on one store in rounds: without, without again, and with, as `rounds.py` says.
 
+- *Positions*: a match is written to Parquet with the numbers of population rows in place of their
+  identifiers, from Rust: the program in `positions/`. Python has no such match by itself.
 - *Match*: the result of a population is written to Parquet. `unmatched=True` takes positions and
   adds no column. It also keeps the identifiers and their matches, and reads them back: beyond 128
-  MiB from temporary files. So the ratio is an upper bound of what positions cost.
+  MiB from temporary files.
 - *Upserts*: single rows and batches of 1,000, with no snapshot and with 1,000 open ones, each of
   which is of another version. The store is opened with `durability="interval"`, and its memtable
   takes all rows, so that no measurement has a flush that another has not.
@@ -22,6 +24,7 @@ import itertools
 import json
 import shlex
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -35,6 +38,7 @@ import machine
 import pyarrow as pa
 import rounds
 from data import DataSet
+from programs import program
 from progress import log
 from rounds import BASE, OTHER, Figures
 from units import parse_count, show_count, show_seconds
@@ -76,7 +80,6 @@ def main() -> int:
     print(f"{show_count(data.rows)} rows, population of {show_count(population_rows)}\n")
     head = ["figure", "without", "with", "with / without", "without again / without"]
     print(rounds.page(head, found["figures"]))
-    print("\nMatch with positions: its population's identifiers are kept, too; an upper bound.")
     log(f"results: {path}")
     return 0
 
@@ -88,6 +91,9 @@ def _measure(work: Path, data: DataSet, count: int) -> Figures:
         table.load(data.files)
         log(f"loaded in {show_seconds(time.perf_counter() - began)}")
         rows, result = table.match(data.population).rows, work / "result.parquet"
+        positions = rounds.run(
+            lambda way: _positions(work, data.population, rows, way == OTHER), count, (BASE, OTHER)
+        )
         # First: a match would read the memtable, too.
         matches = rounds.run(
             lambda way: _match(table, data.population, result, rows, way == OTHER),
@@ -99,23 +105,37 @@ def _measure(work: Path, data: DataSet, count: int) -> Figures:
             lambda way: _upsert(store, table, numbers, way == OTHER), count, (BASE, OTHER)
         )
     return {
-        "figures": rounds.compare(matches) | rounds.compare(upserts),
-        "rounds": {"matches": matches, "upserts": upserts},
+        "figures": rounds.compare(positions) | rounds.compare(matches) | rounds.compare(upserts),
+        "rounds": {"positions": positions, "matches": matches, "upserts": upserts},
     }
 
 
+def _positions(work: Path, population: Path, rows: int, positions: bool) -> Figures:
+    """Seconds of the Rust program; another number of rows than `rows` ends the run."""
+    written = work / "written"
+    written.mkdir()
+    what = "positions" if positions else "identifiers"
+    command = [program("positions"), work / "store", "matches", population, written, what]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    shutil.rmtree(written)
+    seconds, count = done.stdout.split()
+    if int(count) != rows:
+        raise SystemExit(f"WRONG ANSWER: {int(count):,} rows, others gave {rows:,}")
+    return {"match, positions alone": float(seconds)}
+
+
 def _match(
-    table: idmatch.Table, population: Path, result: Path, rows: int, positions: bool
+    table: idmatch.Table, population: Path, result: Path, rows: int, unmatched: bool
 ) -> Figures:
     """Seconds to match and to write; another number of rows than `rows` ends the run."""
     began = time.perf_counter()
-    matched = table.match(population, unmatched=positions)
+    matched = table.match(population, unmatched=unmatched)
     matched.write_parquet(result, compression="snappy")
     seconds = time.perf_counter() - began
     result.unlink()
     if matched.rows != rows:
         raise SystemExit(f"WRONG ANSWER: {matched.rows:,} rows, others gave {rows:,}")
-    return {"match, positions": seconds}
+    return {"match, unmatched rows": seconds}
 
 
 def _upsert(

@@ -1,6 +1,4 @@
-"""The benchmark's own Rust programs: `bare`, `cql`, `live` and `lookups`, members of the
-workspace.
-"""
+"""The benchmark's own Rust programs, such as `bare` and `lookups`, members of the workspace."""
 
 from __future__ import annotations
 
@@ -17,28 +15,20 @@ class CannotBuild(Exception):
     """Cargo is missing or failed; the text says which."""
 
 
-def program(name: str) -> str:
-    """The path of a program's release build."""
-    return _built()[f"bench-{name}"]
-
-
 @functools.cache
-def _built() -> dict[str, str]:
-    """Builds all of them at once, so that they share one build of what they depend on."""
+def program(name: str) -> str:
+    """The path of a program's release build, which is made where it is missing or old."""
     command = [
         *("cargo", "build", "--quiet", "--release", "--locked", "--message-format", "json"),
-        *("--package", "bench-*"),
+        *("--package", f"bench-{name}"),
     ]
     try:
         done = subprocess.run(command, cwd=_ROOT, stdout=subprocess.PIPE, text=True, check=True)
     except (FileNotFoundError, subprocess.CalledProcessError) as error:
-        raise CannotBuild(f"the programs of the benchmark cannot be built: {error}") from error
+        raise CannotBuild(f"bench-{name} cannot be built: {error}") from error
     messages = [json.loads(line) for line in done.stdout.splitlines()]
-    return {
-        message["target"]["name"]: message["executable"]
-        for message in messages
-        if message.get("executable")
-    }
+    built = [message["executable"] for message in messages if message.get("executable")]
+    return str(built[-1])
 
 
 def driver_version() -> str:

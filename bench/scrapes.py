@@ -2,10 +2,12 @@
 
     python bench/scrapes.py                    5,000 tables; minutes
     python bench/scrapes.py --tables 100       the same, small
+    python bench/scrapes.py --servers --tables 20    on a Cassandra node of its own
 
-Each table has a segment and rows in memory. A program looks up in one of them while
+In a directory each table has a segment and rows in memory. A program looks up in one of them while
 `idmatch exporter` answers a scrape every 2 s, and while nobody asks, in turn. The ratio of both is
-printed beside the range of the program to itself.
+printed beside the range of the program to itself. On servers it is `idmatch cql-exporter`, which
+asks the node.
 The exit code is 1 where a scrape took a second. The store is made anew and removed at the end.
 """
 
@@ -31,20 +33,22 @@ from units import show_seconds
 _PERIOD_SECONDS = 2.0
 _LONGEST_SECONDS = 1.0
 _FIRST_ROWS = 10_000
+_NETWORK, _JMX_PORT = "127.73.66", 7266
 _ALONE, _AGAIN, _SCRAPED = "alone", "alone again", "scraped"
 
 
 def main() -> int:
     """Measures and prints; 1 where a scrape took too long."""
     options = _options()
+    scrapes: list[float] = []
+    rates: dict[str, list[float]] = {way: [] for way in (_ALONE, _AGAIN, _SCRAPED)}
     with tempfile.TemporaryDirectory(dir=options.dir) as home:
-        path = Path(home) / "store"
-        with idmatch.open(path, record=True) as store:
+        measured = _on_servers if options.servers else _in_a_directory
+        with measured(Path(home)) as (store, command):
             _fill(store, options.tables)
-            log(f"segments: {len(list((path / 'segments').iterdir())):,}")
-            with _exporter(path) as url:
-                scrapes: list[float] = []
-                rates: dict[str, list[float]] = {way: [] for way in (_ALONE, _AGAIN, _SCRAPED)}
+            # What the servers compile meanwhile is not counted.
+            _lookups(store, options.warm_up)
+            with _exporter(command) as url:
                 for number in range(options.rounds):
                     ways = [_ALONE, _AGAIN, _SCRAPED]
                     for way in ways if number % 2 == 0 else reversed(ways):
@@ -62,6 +66,26 @@ def main() -> int:
         f" (themselves: {min(itself):.3f} to {max(itself):.3f})"
     )
     return int(max(scrapes) >= _LONGEST_SECONDS)
+
+
+@contextmanager
+def _in_a_directory(home: Path) -> Iterator[tuple[idmatch.Store, list[str]]]:
+    """A store, and the command that shows its figures."""
+    path = home / "store"
+    with idmatch.open(path, record=True) as store:
+        yield store, ["exporter", str(path)]
+        log(f"segments: {len(list((path / 'segments').iterdir())):,}")
+
+
+@contextmanager
+def _on_servers(home: Path) -> Iterator[tuple[idmatch.Store, list[str]]]:
+    """The same, on a node of its own."""
+    from cql_node import Node
+
+    with Node(home / "node", _NETWORK, 2 << 30, _JMX_PORT, False) as node:
+        address = f"cql://{node.address}/scrapes?replication=1"
+        with idmatch.open(address) as store:
+            yield store, ["cql-exporter", address]
 
 
 def _fill(store: idmatch.Store, tables: int) -> None:
@@ -86,10 +110,10 @@ def _lookups(store: idmatch.Store, seconds: float) -> float:
 
 
 @contextmanager
-def _exporter(path: Path) -> Iterator[str]:
-    program = "from idmatch._cli import run; run()"
-    command = [sys.executable, "-c", program, "exporter", str(path), "--listen", "127.0.0.1:0"]
-    running = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+def _exporter(command: list[str]) -> Iterator[str]:
+    program = [sys.executable, "-c", "from idmatch._cli import run; run()"]
+    listening = [*program, *command, "--listen", "127.0.0.1:0"]
+    running = subprocess.Popen(listening, stdout=subprocess.PIPE, text=True)
     assert running.stdout
     try:
         url = running.stdout.readline().removeprefix("listens on ").strip()
@@ -132,7 +156,9 @@ def _nothing() -> Iterator[None]:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure what scrapes cost.")
     parser.add_argument("--tables", type=int, default=5_000)
+    parser.add_argument("--servers", action="store_true", help="on a Cassandra node of its own")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--warm-up", type=float, default=0.0, help="seconds of lookups before")
     parser.add_argument("--seconds", type=float, default=10.0, help="of each measurement")
     parser.add_argument("--dir", type=Path, default=Path("/var/tmp"), help="where the store is")
     return parser.parse_args()

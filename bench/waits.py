@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import machine
+from programs import program
 from progress import log
 from units import parse_count, show_bytes, show_count, show_seconds
 
@@ -32,7 +33,6 @@ DEFAULT_ROWS = 12_000_000
 LONGEST_SECONDS = 1.0
 # The store, what compactions write beside it, and what a snapshot keeps meanwhile.
 _DISK_BYTES_PER_ROW = 400
-_ROOT = Path(__file__).resolve().parent.parent
 
 Figures = dict[str, Any]
 
@@ -65,11 +65,8 @@ def main() -> int:
 
 
 def _run(work: Path, options: argparse.Namespace) -> Figures:
-    command = [
-        *("cargo", "run", "--quiet", "--release", "--locked", "--package", "bench-waits", "--"),
-        *(str(work), str(options.rows), str(options.seconds)),
-    ]
-    done = subprocess.run(command, cwd=_ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    command = [program("waits"), str(work), str(options.rows), str(options.seconds)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     figures: Figures = json.loads(done.stdout)
     return figures
 
