@@ -4,7 +4,7 @@
 #   make test         all checks and all tests, in their short forms
 #   make test-engines the tests with Spark, HDFS, Hive and S3, with servers of their own
 #   make test-monitoring  rules, alerts and panels against a real Prometheus
-#   make test-long    the long forms: large cases, faults on three nodes; an hour
+#   make test-long    the long forms: large cases, faults on three nodes, no extras; an hour
 #   make check        the checks alone: structure, formats, lints, types
 #   make hooks        a git hook that checks commit subjects
 #   make bench        the benchmark (see bench/README.md)
@@ -31,7 +31,7 @@ export IDMATCH_SEED ?= $(shell printf '%d' 0x$(COMMIT))
 # Conformance cases run on servers as written and in one other way, chosen by the commit.
 export IDMATCH_TEST_WAYS ?= $(word $(shell expr $(IDMATCH_SEED) % 4 + 1),reversed repeated upserted mixed)
 
-.PHONY: demo test test-long check build clean hooks java chromium \
+.PHONY: demo test test-long test-without-extras check build clean hooks java chromium \
 	test-rust test-python test-cql test-engines test-spark test-hdfs test-hive test-s3 test-monitoring \
 	check-structure check-rust check-python check-docs
 
@@ -105,6 +105,11 @@ test-long: $(VENV)/built-for-tests java
 	IDMATCH_TEST_OPTIONS="&hot_key_rows=1&match_memory=1" $(WITH_LAB) -- $(FILTERED) cql --nocapture conformance::
 	$(BIN)/python scripts/with_lab.py --nodes 3 -- $(FILTERED) cql --skip conformance:: --skip hot::
 	IDMATCH_TEST_NODES=3 $(BIN)/pytest --quiet tests/test_cql_secure.py tests/test_cql_faults.py
+	$(MAKE) test-without-extras
+
+# Once more without packages of extras.
+test-without-extras: $(VENV)/built-for-tests
+	IDMATCH_TEST_WITHOUT=numpy,psutil $(BIN)/pytest --quiet --numprocesses 2 --dist loadfile
 
 check: check-structure check-rust check-python check-docs
 

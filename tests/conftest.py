@@ -13,12 +13,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
+import hidden
 import idmatch
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from idmatch._times import Moment
 from shared_node import address, node  # noqa: F401 - fixtures
+
+collect_ignore = hidden.FILES if hidden.HIDDEN else ()
 
 # A shell lets its background jobs ignore it, and so would every program that a test interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from conftest import SMALL, Cli, rejects_file
+from hidden import needs_numpy
 from idmatch._cli import _commands, main
 from idmatch._cli._parser import EXAMPLES, parser
 
@@ -228,6 +229,7 @@ def test_backup_and_restore(loaded: Cli) -> None:
     assert said.out.startswith("copied saved to once-more, not verified, in "), said.out
 
 
+@needs_numpy
 def test_sample(cli: Cli) -> None:
     ran = cli("sample", "made", "--people", "1k", "--partners", "2", "--seed", "3", "--json")
     assert ran.code == 0
@@ -236,6 +238,7 @@ def test_sample(cli: Cli) -> None:
     assert json.loads((cli.home / "made" / "truth.json").read_text())["people"] == 1000
 
 
+@needs_numpy
 def test_the_commands_that_sample_shows_work(cli: Cli) -> None:
     shown = cli("sample", "made", "--people", "1k", "--seed", "3").out.splitlines()
     commands = [line.split()[1:] for line in shown if line.startswith("  idmatch ")]
@@ -270,7 +273,7 @@ def test_settings_of_an_address_are_shown_without_its_password(cli: Cli) -> None
         ["lookup", "store", "small", "--id", "a", "--limit", "few"],
         ["lookup", "store", "small", "--id", "a", "--partner-id", "x", "--limit", "1"],
         ["load", "store", "bad/name", "small.parquet"],
-        ["sample", "made", "--people", "0"],
+        pytest.param(["sample", "made", "--people", "0"], marks=needs_numpy),
         ["tables", "mongodb://10.0.0.1/idmatch"],
         ["tables", "cql://10.0.0.1"],
         ["tables", "store", "--explain"],

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from conftest import NOON, SMALL
+from hidden import needs_numpy
 from idmatch._types import Source
 
 UUIDS = [uuid.UUID(int=n) for n in range(5)]
@@ -49,6 +50,7 @@ def test_polars(empty: idmatch.Table) -> None:
     assert pl.DataFrame(empty.match(frame["id"])).height == 8
 
 
+@needs_numpy
 def test_pandas(empty: idmatch.Table) -> None:
     pytest.importorskip("pandas")
     frame = SMALL.to_pandas()

@@ -10,6 +10,7 @@ import idmatch
 import pyarrow.parquet as pq
 import pytest
 from conftest import SMALL, Cli
+from hidden import needs_numpy
 
 ROWS = 3
 
@@ -114,6 +115,7 @@ def test_rejects_do_not_follow_links(loaded: Cli) -> None:
     assert loaded("load", "store", "small", "in.csv", "--rejects", "new", "--overwrite").code == 3
 
 
+@needs_numpy
 def test_a_sample_replaces_nothing(cli: Cli) -> None:
     sample = ["sample", "people", "--people", "100"]
     assert cli(*sample).code == 0
