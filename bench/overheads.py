@@ -115,7 +115,8 @@ def _positions(work: Path, population: Path, rows: int, positions: bool) -> Figu
     written = work / "written"
     written.mkdir()
     what = "positions" if positions else "identifiers"
-    command = [program("positions"), work / "store", "matches", population, written, what]
+    store, out = str(work / "store"), str(written)
+    command = [program("positions"), store, "matches", str(population), out, what]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     shutil.rmtree(written)
     seconds, count = done.stdout.split()
