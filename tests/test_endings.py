@@ -191,8 +191,10 @@ def read():
     print("started", flush=True)
 
 reader = []
+# Kept: where it were freed, its callback of a weak reference would swallow an interrupt.
+thread = threading.Thread(target=read)
 try:
-    threading.Thread(target=read).start()
+    thread.start()
     rows.write(fifo)
 except KeyboardInterrupt:
     print("interrupted", table.verify(), flush=True)
