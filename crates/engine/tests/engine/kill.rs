@@ -105,7 +105,7 @@ fn kill_often(role: &str, kills: u64) {
         acknowledged = there;
     }
     report(&format!("{role}: {kills} kills, 0 acknowledged batches lost"));
-    assert!(!is_long() || written > 0, "nothing was ever written");
+    assert!(!is_long() || written > kills / 4, "only {written} of {kills} had written anything");
 }
 
 #[test]
