@@ -166,11 +166,14 @@ def test_nothing_to_read(empty: idmatch.Table, tmp_path: Path, where: str) -> No
         empty.load(tmp_path / where)
 
 
-def test_a_pipe_is_refused(empty: idmatch.Table, tmp_path: Path) -> None:
-    """No writer is waited for."""
-    os.mkfifo(tmp_path / "rows.csv")
-    with pytest.raises(idmatch.Error, match="it is a pipe or a device"):
-        empty.load(tmp_path / "rows.csv")
+@pytest.mark.parametrize("where", ["rows.csv", "*.csv", ""])
+def test_a_pipe_is_refused(empty: idmatch.Table, tmp_path: Path, where: str) -> None:
+    """No writer is waited for; of a glob or a folder neither."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    os.mkfifo(folder / "rows.csv")
+    with pytest.raises(idmatch.SourceError, match=r"rows\.csv: it is a pipe or a device"):
+        empty.load(folder / where)
 
 
 def test_files_that_are_not_what_they_say(empty: idmatch.Table, tmp_path: Path) -> None:

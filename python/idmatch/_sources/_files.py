@@ -159,11 +159,6 @@ def find_files(where: str) -> list[File]:
             matching = _expand(filesystem, path, glob.start())
         else:
             raise SourceError(f"cannot read {shown}: there is no such file or directory")
-        if found.type is FileType.Unknown:
-            raise SourceError(
-                f"cannot read {shown}: it is a pipe or a device; write what it gives to a file, or "
-                "stream it to `idmatch upsert STORE TABLE -`"
-            )
         # Each path once: a glob may match both a directory and what is in it.
         paths = dict.fromkeys(p for info in matching for p in _paths_of(filesystem, info))
     if not paths:
@@ -244,6 +239,12 @@ def _paths_of(filesystem: FileSystem, found: FileInfo) -> list[str]:
     below = [found]
     if found.type is FileType.Directory:
         below = _below(filesystem, found.path, True)
+    for info in below:
+        if info.type is FileType.Unknown:
+            raise SourceError(
+                f"cannot read {info.path}: it is a pipe or a device; write what it gives to a "
+                "file, or stream it to `idmatch upsert STORE TABLE -`"
+            )
     return [info.path for info in below if info.type is not FileType.Directory]
 
 
