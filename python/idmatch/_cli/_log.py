@@ -5,6 +5,7 @@ import logging
 import sys
 import time
 from argparse import ArgumentParser, Namespace
+from typing import TextIO
 
 from ._output import printable
 
@@ -42,14 +43,12 @@ def show_log(options: Namespace) -> None:
     logger.propagate = False
 
 
-class _Stderr(logging.Handler):
+class _Stderr(logging.StreamHandler[TextIO]):
     """Lines on stderr as it is at the moment: while bars are drawn, lines go above them."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        try:
-            print(self.format(record), file=sys.stderr, flush=True)
-        except (OSError, ValueError):
-            self.handleError(record)
+        self.setStream(sys.stderr)
+        super().emit(record)
 
 
 class _Text(logging.Formatter):
