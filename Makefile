@@ -4,7 +4,7 @@
 #   make test         all checks and all tests, in their short forms
 #   make test-engines the tests with Spark, HDFS, Hive and S3, with servers of their own
 #   make test-monitoring  rules, alerts and panels against a real Prometheus
-#   make test-long    the long forms: large cases, faults on three nodes, no extras; an hour
+#   make test-long    the long forms: large cases, faults on three nodes, no extras; over an hour
 #   make check        the checks alone: structure, formats, lints, types
 #   make hooks        a git hook that checks commit subjects
 #   make bench        the benchmark (see bench/README.md)
