@@ -124,6 +124,8 @@ class _TerminalBars:
 
     def close(self) -> None:
         if self._progress is not None:
+            # What the log has yet to print goes above the bars.
+            _core.flush_logs()
             self._progress.stop()
 
     def _start(self) -> "RichProgress":
@@ -131,6 +133,8 @@ class _TerminalBars:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+        # An event that is being printed does not get into the first bar.
+        _core.flush_logs()
         self._progress = Progress(
             BarColumn(bar_width=_TERMINAL_BAR_COLUMNS),
             TextColumn("{task.description}", markup=False),
