@@ -28,6 +28,8 @@ needs_numpy = pytest.mark.skipif("numpy" in HIDDEN, reason="is about numpy, whic
 def _hide() -> None:
     """Puts modules that cannot be imported before these packages."""
     folder = tempfile.mkdtemp(prefix="idmatch-hidden-")
+    # Some tests are another user.
+    Path(folder).chmod(0o755)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     for name in HIDDEN:
         text = f"raise ModuleNotFoundError({f'No module named {name!r}'!r}, name={name!r})\n"
