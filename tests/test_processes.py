@@ -161,7 +161,7 @@ table = store.create_table("t")
 table.upsert_one("a", "x", "2026-03-01")
 began = threading.Barrier(7)
 
-# pyarrow itself aborts where Python ends while it makes these.
+# pyarrow itself aborts where Python ends while it makes these without our calls.
 row = pa.record_batch({"id": ["l"], "partner_id": ["m"], "seen_at": ["2026-03-01"]})
 population = pa.table({"id": ["a"]})
 
@@ -205,6 +205,34 @@ def test_daemon_threads_do_not_harm_the_exit(tmp_path: Path) -> None:
         ]
         ended = subprocess.run(command, capture_output=True, text=True)
         assert (ended.returncode, ended.stdout, ended.stderr) == (0, "ends\n", "")
+
+
+WAITS = r"""
+import sys, threading
+import idmatch, pyarrow as pa
+
+table = idmatch.open(sys.argv[1]).create_table("t")
+began = threading.Event()
+schema = pa.schema({"id": pa.string(), "partner_id": pa.string(), "seen_at": pa.string()})
+
+def rows():
+    began.set()
+    threading.Event().wait()
+    yield
+
+def stream():
+    table.load(pa.RecordBatchReader.from_batches(schema, rows()))
+
+threading.Thread(target=stream, daemon=True).start()
+began.wait()
+print("ends", flush=True)
+"""
+
+
+def test_the_exit_does_not_wait_for_a_source_that_never_comes(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", WAITS, str(tmp_path / "store")]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "ends\n", "")
 
 
 class Writes:

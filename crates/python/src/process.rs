@@ -7,12 +7,13 @@
 use crate::errors::raise;
 use crate::forks::Process;
 use pyo3::prelude::*;
+use std::cell::Cell;
 use std::mem::ManuallyDrop;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, OnceLock};
 use std::thread::ThreadId;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A value of the process that has made it. It is dropped without the GIL, since its end may wait for the disk or
 /// for another process. Where it is dropped in a fork nothing is done: that would need locks and threads of the
@@ -64,47 +65,72 @@ impl<T: ?Sized + Send + Sync> Drop for Own<T> {
 /// The thread that ends Python, once it does.
 static ENDING: OnceLock<ThreadId> = OnceLock::new();
 
-/// Threads that are about to take the GIL.
+/// Threads that are about to take the GIL, or run Python code for one of our calls.
 static RETURNING: AtomicUsize = AtomicUsize::new(0);
+
+/// How long the end of Python waits for them. Python code of a caller may wait for ever.
+const LONGEST_END: Duration = Duration::from_secs(2);
+
+thread_local! {
+    /// How many calls of this thread are counted.
+    static DEPTH: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Counts this thread while it lives.
+struct Returning;
+
+impl Returning {
+    /// Python ends any thread that waits for the GIL after its end has begun, in the middle of our code. So none
+    /// begins to wait from then on, unless the end waits for it.
+    fn begin() -> Returning {
+        RETURNING.fetch_add(1, SeqCst);
+        let outermost = DEPTH.replace(DEPTH.get() + 1) == 0;
+        if outermost && ENDING.get().is_some_and(|ending| *ending != std::thread::current().id()) {
+            RETURNING.fetch_sub(1, SeqCst);
+            loop {
+                std::thread::park();
+            }
+        }
+        Returning
+    }
+}
+
+impl Drop for Returning {
+    fn drop(&mut self) {
+        DEPTH.set(DEPTH.get() - 1);
+        RETURNING.fetch_sub(1, SeqCst);
+    }
+}
 
 /// Runs work without the GIL.
 pub(crate) fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
-    let done = py.detach(|| {
+    let (done, _returning) = py.detach(|| {
         let done = work();
-        begin_return();
-        done
+        (done, Returning::begin())
     });
-    RETURNING.fetch_sub(1, SeqCst);
     done
 }
 
 /// Runs work with the GIL, on a thread of ours.
 pub(crate) fn attached<T>(work: impl FnOnce(Python<'_>) -> T) -> T {
-    begin_return();
-    Python::attach(|py| {
-        RETURNING.fetch_sub(1, SeqCst);
-        work(py)
-    })
+    let _returning = Returning::begin();
+    Python::attach(work)
 }
 
-/// Python ends any thread that waits for the GIL after its end has begun, in the middle of our code. So none
-/// begins to wait from then on.
-fn begin_return() {
-    RETURNING.fetch_add(1, SeqCst);
-    if ENDING.get().is_some_and(|ending| *ending != std::thread::current().id()) {
-        RETURNING.fetch_sub(1, SeqCst);
-        loop {
-            std::thread::park();
-        }
-    }
+/// Runs code of another library that may take the GIL, on a thread that has not.
+pub(crate) fn foreign<T>(work: impl FnOnce() -> T) -> T {
+    let _returning = Returning::begin();
+    work()
 }
 
-/// Says that Python ends, and waits for the threads that are about to take the GIL. Python calls it at its exit,
-/// when only daemon threads are left beside this one.
+/// Says that Python ends, and waits for the threads that are about to take the GIL or run Python code for us; at
+/// most two seconds, since that code may wait for ever. Python calls it at its exit, when only daemon threads are
+/// left beside this one.
 #[pyfunction]
 pub(crate) fn end(py: Python<'_>) {
     ENDING.set(std::thread::current().id()).ok();
-    while RETURNING.load(SeqCst) > 0 {
+    let began = Instant::now();
+    while RETURNING.load(SeqCst) > 0 && began.elapsed() < LONGEST_END {
         py.detach(|| std::thread::sleep(Duration::from_millis(1)));
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::errors::{OrRaise, raise};
 use crate::interrupt::not_stopped;
-use crate::process::attached;
+use crate::process::{attached, foreign};
 use crate::raised::Raised;
 use arrow_array::{RecordBatch, RecordBatchReader};
 use idmatch_model::DateRules;
@@ -69,6 +69,19 @@ impl<'a> PySource<'a> {
     }
 }
 
+impl PySource<'_> {
+    /// Ends the stream: pyarrow takes the GIL to free it.
+    fn close(&mut self) {
+        foreign(|| self.open = None);
+    }
+}
+
+impl Drop for PySource<'_> {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
 impl BatchSource for PySource<'_> {
     fn next_batch(&mut self) -> Result<Option<SourceBatch>> {
         loop {
@@ -77,7 +90,7 @@ impl BatchSource for PySource<'_> {
                 self.open = self.next_stream().map_err(|e| self.raised.keep(e))?;
             }
             let Some(stream) = &mut self.open else { return Ok(None) };
-            match stream.reader.next() {
+            match foreign(|| stream.reader.next()) {
                 Some(Ok(batch)) => {
                     let first_row = stream.next_row;
                     stream.next_row += batch.num_rows() as u64;
@@ -94,7 +107,7 @@ impl BatchSource for PySource<'_> {
                         first_row: 1,
                         batch: RecordBatch::new_empty(stream.reader.schema()),
                     });
-                    self.open = None;
+                    self.close();
                     if empty.is_some() {
                         return Ok(empty);
                     }
