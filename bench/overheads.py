@@ -1,9 +1,9 @@
-"""What positions cost a match, and what open snapshots cost upserts.
+"""What positions cost a match, open snapshots cost upserts, and other tables cost a load.
 
     python bench/overheads.py              100 M rows; minutes, and about 20 GB of disk
     python bench/overheads.py --rows 1M    the same, small: minutes
 
-Both are measured on one store in rounds: without, without again, and with, as `rounds.py` says.
+All are measured in rounds: without, without again, and with, as `rounds.py` says.
 
 - *Positions*: a match is written to Parquet with the numbers of population rows in place of their
   identifiers, from Rust: the program in `positions/`. Python has no such match by itself.
@@ -13,8 +13,10 @@ Both are measured on one store in rounds: without, without again, and with, as `
 - *Upserts*: single rows and batches of 1,000, with no snapshot and with 1,000 open ones, each of
   which is of another version. The store is opened with `durability="interval"`, and its memtable
   takes all rows, so that no measurement has a flush that another has not.
+- *Loads*: loads of one row, each of which is published, in a store of one table and in one of
+  1,000.
 
-The store and the written results are removed at the end; the data and the figures stay.
+The stores and the written results are removed at the end; the data and the figures stay.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ import itertools
 import json
 import shlex
 import shutil
+import statistics
 import subprocess
 import sys
 import time
@@ -40,11 +43,13 @@ import rounds
 from data import DataSet
 from programs import program
 from progress import log
-from rounds import BASE, OTHER, Figures
+from rounds import BASE, OTHER, Figures, compare
 from units import parse_count, show_count, show_seconds
 
 DEFAULT_ROWS = 100_000_000
 _SNAPSHOTS = 1_000
+_TABLES = 1_000
+_LOADS = 100
 _SINGLES = 40_000
 _BATCHES, _BATCH_ROWS = 200, 1_000
 # For the rows of five rounds.
@@ -74,6 +79,7 @@ def main() -> int:
         "rows": data.rows,
         "population_rows": data.population_rows,
         "snapshots": _SNAPSHOTS,
+        "tables": _TABLES,
     }
     path = options.dir / f"results-overheads-{show_count(data.rows)}.json"
     path.write_text(json.dumps({"about": about} | found, indent=2) + "\n")
@@ -104,10 +110,10 @@ def _measure(work: Path, data: DataSet, count: int) -> Figures:
         upserts = rounds.run(
             lambda way: _upsert(store, table, numbers, way == OTHER), count, (BASE, OTHER)
         )
-    return {
-        "figures": rounds.compare(positions) | rounds.compare(matches) | rounds.compare(upserts),
-        "rounds": {"positions": positions, "matches": matches, "upserts": upserts},
-    }
+    loads = _loads(work, count)
+    measured = {"positions": positions, "matches": matches, "upserts": upserts, "loads": loads}
+    compared = {name: figure for one in measured.values() for name, figure in compare(one).items()}
+    return {"figures": compared, "rounds": measured}
 
 
 def _positions(work: Path, population: Path, rows: int, positions: bool) -> Figures:
@@ -158,6 +164,27 @@ def _upsert(
             table.upsert(batch)
         ended = time.perf_counter()
     return {"upsert, single rows": single - began, "upsert, batches": ended - single}
+
+
+def _loads(work: Path, count: int) -> list[rounds.Round]:
+    """Seconds of a load of one row, the median of many, in stores of one and of many tables."""
+    tables = {}
+    with ExitStack() as opened:
+        for way, number in ((BASE, 1), (OTHER, _TABLES)):
+            store = opened.enter_context(idmatch.open(work / f"of-{number}-tables"))
+            for one in range(number):
+                tables[way] = store.create_table(f"t{one}")
+
+        def measure(way: str) -> Figures:
+            table = tables[OTHER if way == OTHER else BASE]
+            seconds = []
+            for _ in range(_LOADS):
+                began = time.perf_counter()
+                table.load(_batch([0]))
+                seconds.append(time.perf_counter() - began)
+            return {"load of one row": statistics.median(seconds)}
+
+        return rounds.run(measure, count, (BASE, OTHER))
 
 
 def _batch(numbers: list[int]) -> pa.Table:

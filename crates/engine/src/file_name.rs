@@ -10,8 +10,10 @@ pub(crate) fn file_name(number: u64, ending: &str) -> String {
 
 /// The number of a file of this name; `None` if no file of this ending has it.
 pub(crate) fn file_number(name: &str, ending: &str) -> Option<u64> {
-    let number = name.split('.').next()?.parse().ok()?;
-    (file_name(number, ending) == name).then_some(number)
+    let digits = name.strip_suffix(ending)?.strip_suffix('.')?;
+    let is_made_here = digits.bytes().all(|digit| digit.is_ascii_digit())
+        && (digits.len() == 10 || (digits.len() > 10 && !digits.starts_with('0')));
+    if is_made_here { digits.parse().ok() } else { None }
 }
 
 /// The number of a file of this name, with any ending.
@@ -36,6 +38,10 @@ mod tests {
             "../0000000012.seg",
             "0000000012",
             "0000000012.seg/..",
+            "00000000012.seg",
+            "000000000.seg",
+            "0000000012seg",
+            "18446744073709551616.seg",
         ] {
             assert_eq!(file_number(name, "seg"), None, "{name:?}");
         }

@@ -31,7 +31,7 @@ pub fn manifest(bytes: &[u8]) {
     let mut sealed =
         format!("idmatch-manifest 2 {:016x}\n", XxHash3_64::oneshot(bytes)).into_bytes();
     sealed.extend_from_slice(bytes);
-    for manifest in whole.into_iter().chain(Manifest::decode(path, &sealed)) {
+    for mut manifest in whole.into_iter().chain(Manifest::decode(path, &sealed)) {
         let back = manifest.encode().and_then(|bytes| Manifest::decode(path, &bytes));
         assert!(back.is_ok_and(|back| back == manifest), "a manifest does not come back");
     }

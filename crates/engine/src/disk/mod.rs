@@ -12,5 +12,5 @@ mod traits;
 
 pub(crate) use error::{corrupt, io_error, other_format, place};
 pub use os::{OsDisk, give_memory_back};
-pub(crate) use traits::create_anew;
 pub use traits::{Disk, Lock, Mapped, NewFile, OpenFile};
+pub(crate) use traits::{create_anew, read_if_there};

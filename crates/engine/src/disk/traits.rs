@@ -1,5 +1,7 @@
 //! The traits of the disk.
 
+use super::io_error;
+use idmatch_store::Result;
 use std::fmt::Debug;
 use std::io;
 use std::ops::Range;
@@ -80,6 +82,18 @@ pub(crate) fn create_anew(disk: &dyn Disk, file: &Path) -> io::Result<Box<dyn Ne
     match disk.remove(file) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
         _ => disk.create(file),
+    }
+}
+
+/// The bytes of a file; `None` if there is none.
+///
+/// # Errors
+/// `Io`.
+pub(crate) fn read_if_there(disk: &dyn Disk, file: &Path) -> Result<Option<Vec<u8>>> {
+    match disk.read(file) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(io_error("read", file, e)),
     }
 }
 

@@ -118,7 +118,7 @@ impl Owners {
                 call.report("back up", bytes, Unit::Bytes)?;
             }
             self.versions.disk.sync_dir(&segments).map_err(|e| io_error("sync", &segments, e))?;
-            manifest.publish(&*self.versions.disk, destination)
+            Manifest::publish(&*self.versions.disk, destination, &manifest.encode()?)
         };
         copy().inspect_err(|_| self.remove_begun_backup(&version, destination))
     }

@@ -8,7 +8,7 @@ use super::dropped::DroppedTable;
 use super::sealed;
 use super::table_entry::{TableEntry, TableFile};
 use super::{Clock, JOURNAL, SEGMENTS};
-use crate::disk::{Disk, corrupt, create_anew, io_error};
+use crate::disk::{Disk, corrupt, create_anew, io_error, read_if_there};
 use crate::encoding::HashSeed;
 use crate::file_name::file_number;
 use crate::identity::{Hex64, Identity};
@@ -62,6 +62,9 @@ pub(crate) struct Manifest {
     /// The tables, as their files say.
     #[serde(skip)]
     pub(crate) tables: BTreeMap<Identity, Arc<TableEntry>>,
+    /// The checksum of the file that says this.
+    #[serde(skip)]
+    pub(crate) sum: Hex64,
 }
 
 /// What the manifest says of the journal.
@@ -113,20 +116,23 @@ impl Manifest {
     }
 
     /// Reads the manifest of a store and its table files; `None` if there is none. Tables whose files `known`
-    /// has are shared.
+    /// has are shared. Cost: where `known` is published still, a copy of it.
     pub(crate) fn read(disk: &dyn Disk, root: &Path, known: &Manifest) -> Result<Option<Manifest>> {
-        let mut tries = 0;
+        let (path, mut tries) = (Manifest::path(root), 0);
         loop {
-            let Some(mut manifest) = Manifest::read_alone(disk, root)? else { return Ok(None) };
+            let Some(bytes) = read_if_there(disk, &path)? else { return Ok(None) };
+            if known.is_published() && sealed::is_sealed(KIND, &bytes, known.sum) {
+                return Ok(Some(known.clone()));
+            }
+            let mut manifest = Manifest::decode(&path, &bytes)?;
             tries += 1;
             match manifest.read_tables(disk, &root.join(SEGMENTS), known) {
                 Ok(done) => return done.map(|()| Some(manifest)),
                 // A publication may have replaced the file meanwhile.
                 Err((_, e)) if e.kind() == io::ErrorKind::NotFound && tries < TRIES => {
-                    let now = Manifest::read_alone(disk, root)?;
-                    if now.is_some_and(|now| now.publication == manifest.publication) {
-                        let path = Manifest::path(root);
-                        return Err(corrupt(&path, 0, "a table file that it names is gone"));
+                    if Manifest::publication_in(disk, root)? == Some(manifest.publication) {
+                        let what = "a table file that it names is gone";
+                        return Err(corrupt(&path, 0, what));
                     }
                 }
                 Err((path, e)) => return Err(io_error("read", &path, e)),
@@ -136,16 +142,9 @@ impl Manifest {
 
     /// The publication of the manifest in place; `None` if there is none.
     pub(super) fn publication_in(disk: &dyn Disk, root: &Path) -> Result<Option<Hex64>> {
-        Ok(Manifest::read_alone(disk, root)?.map(|manifest| manifest.publication))
-    }
-
-    fn read_alone(disk: &dyn Disk, root: &Path) -> Result<Option<Manifest>> {
         let path = Manifest::path(root);
-        match disk.read(&path) {
-            Ok(bytes) => Manifest::decode(&path, &bytes).map(Some),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(io_error("read", &path, e)),
-        }
+        let Some(bytes) = read_if_there(disk, &path)? else { return Ok(None) };
+        Ok(Some(Manifest::decode(&path, &bytes)?.publication))
     }
 
     /// Reads the table files.
@@ -216,17 +215,16 @@ impl Manifest {
         }
     }
 
-    /// Replaces the manifest of a store, durably. Its table files are written before.
+    /// Replaces the manifest of a store by the bytes of this one, durably. Its table files are written before.
     ///
     /// # Errors
     /// `Io`. If the last step fails, the new manifest may be in place without being durable.
-    pub(crate) fn publish(&self, disk: &dyn Disk, root: &Path) -> Result<()> {
+    pub(crate) fn publish(disk: &dyn Disk, root: &Path, bytes: &[u8]) -> Result<()> {
         let (path, new) = (Manifest::path(root), root.join(NEW_NAME));
-        let bytes = self.encode()?;
         let write = || {
             // An earlier attempt may have left it.
             let mut file = create_anew(disk, &new)?;
-            file.write_all(&bytes)?;
+            file.write_all(bytes)?;
             file.sync()
         };
         write().map_err(|e| io_error("write", &new, e))?;
@@ -357,13 +355,17 @@ impl Manifest {
         HashSeed(self.seed.0)
     }
 
-    pub(crate) fn encode(&self) -> Result<Vec<u8>> {
-        Ok(sealed::seal(KIND, &sealed::to_json(KIND, self)?).0)
+    /// The bytes of its file, whose checksum it takes.
+    pub(crate) fn encode(&mut self) -> Result<Vec<u8>> {
+        let (bytes, sum) = sealed::seal(KIND, &sealed::to_json(KIND, self)?);
+        self.sum = sum;
+        Ok(bytes)
     }
 
     /// Reads the bytes of a manifest, without its tables.
     pub(crate) fn decode(path: &Path, bytes: &[u8]) -> Result<Manifest> {
-        let (manifest, _): (Manifest, _) = sealed::unseal(KIND, path, bytes)?;
+        let (mut manifest, sum): (Manifest, _) = sealed::unseal(KIND, path, bytes)?;
+        manifest.sum = sum;
         manifest.check_files(path)?;
         let mut names = HashSet::new();
         let is_whole = manifest.is_published()

@@ -7,7 +7,7 @@ use super::paths::{
     CHECKPOINTS, JOURNAL, LOCK, SCRATCH, SEGMENTS, checkpoint_until, list, session_of, staging_lock,
 };
 use super::{LockNote, Manifest, VersionSet};
-use crate::disk::io_error;
+use crate::disk::{io_error, read_if_there};
 use crate::file_name::any_file_number;
 use crate::identity::Identity;
 use crate::sync::Ordering::Relaxed;
@@ -118,12 +118,8 @@ impl VersionSet {
 
     /// Unnamed files that stay, as the note in LOCK says.
     pub(crate) fn kept_files(&self) -> Result<Vec<PathBuf>> {
-        let path = self.root.join(LOCK);
-        let note = match self.disk.read(&path) {
-            Ok(bytes) => LockNote::decode(&bytes),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => None,
-            Err(e) => return Err(io_error("read", &path, e)),
-        };
+        let bytes = read_if_there(&*self.disk, &self.root.join(LOCK))?;
+        let note = bytes.and_then(|bytes| LockNote::decode(&bytes));
         let manifest = self.published()?;
         let note = note.filter(|note| note.store == manifest.store);
         let kept_before = note.map_or(u64::MAX, |note| note.kept_before);

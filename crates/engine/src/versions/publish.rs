@@ -70,11 +70,12 @@ impl VersionSet {
         let folder = self.segments();
         manifest.write_tables(&*self.disk, &folder, published, now, || names.take_for("tab"))?;
         manifest.next_file = self.next_file.load(Relaxed);
+        let bytes = manifest.encode()?;
         // Opened before it is published: a segment that cannot be read never is.
         let version = adapt(self.open_version(manifest.clone(), &mut OpenSegments::new())?);
         // Also after a panic in between.
         self.manifest_in_doubt.store(true, Relaxed);
-        if let Err(e) = manifest.publish(&*self.disk, &self.root) {
+        if let Err(e) = Manifest::publish(&*self.disk, &self.root, &bytes) {
             if let Ok(now) = self.published()
                 && now.publication == manifest.publication
             {

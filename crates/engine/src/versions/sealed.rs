@@ -26,6 +26,12 @@ pub(super) fn to_json(kind: &str, value: &impl Serialize) -> Result<String> {
     json.map_err(|e| Error::with_source(ErrorKind::Io, format!("cannot encode the {kind}"), e))
 }
 
+/// Whether these are the bytes of a file of a kind whose JSON has this checksum.
+pub(super) fn is_sealed(kind: &str, bytes: &[u8], sum: Hex64) -> bool {
+    let json = bytes.strip_prefix(format!("idmatch-{kind} {FORMAT} {sum:?}\n").as_bytes());
+    json.is_some_and(|json| XxHash3_64::oneshot(json) == sum.0)
+}
+
 /// Reads a file of a kind; returns its checksum, too.
 ///
 /// # Errors

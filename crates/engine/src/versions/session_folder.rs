@@ -9,7 +9,7 @@ use super::history::StoredKind;
 use super::lock_note::program;
 use super::paths::{STAGING, list, staging_lock};
 use super::{VersionSet, sealed};
-use crate::disk::{Disk, Lock, create_anew, io_error};
+use crate::disk::{Disk, Lock, create_anew, io_error, read_if_there};
 use crate::identity::Identity;
 use idmatch_store::{NewWrite, PartReceipt, Result, Sharing, now};
 use serde::{Deserialize, Serialize};
@@ -246,11 +246,8 @@ impl SessionFolder {
 
     fn read<T>(&self, name: &str, decode: fn(&Path, &[u8]) -> Result<T>) -> Result<Option<T>> {
         let path = self.path.join(name);
-        match self.disk.read(&path) {
-            Ok(bytes) => decode(&path, &bytes).map(Some),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(io_error("read", &path, e)),
-        }
+        let bytes = read_if_there(&*self.disk, &path)?;
+        bytes.map(|bytes| decode(&path, &bytes)).transpose()
     }
 
     /// Writes a file whole or not at all, durably.
