@@ -166,6 +166,11 @@ def test_nothing_to_read(empty: idmatch.Table, tmp_path: Path, where: str) -> No
         empty.load(tmp_path / where)
 
 
+def test_a_load_of_standard_input_names_upsert(empty: idmatch.Table) -> None:
+    with pytest.raises(idmatch.SourceError, match=r"cannot read -: .*`upsert -` reads standard"):
+        empty.load("-")
+
+
 @pytest.mark.parametrize("where", ["rows.csv", "*.csv", ""])
 def test_a_pipe_is_refused(empty: idmatch.Table, tmp_path: Path, where: str) -> None:
     """No writer is waited for; of a glob or a folder neither."""

@@ -158,7 +158,8 @@ def find_files(where: str) -> list[File]:
         elif glob := _GLOB.search(path):
             matching = _expand(filesystem, path, glob.start())
         else:
-            raise SourceError(f"cannot read {shown}: there is no such file or directory")
+            stdin = "; `upsert -` reads standard input" if where == "-" else ""
+            raise SourceError(f"cannot read {shown}: there is no such file or directory{stdin}")
         # Each path once: a glob may match both a directory and what is in it.
         paths = dict.fromkeys(p for info in matching for p in _paths_of(filesystem, info))
     if not paths:
