@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+mod admin;
 mod answers;
 mod background;
 mod call;
@@ -29,6 +30,7 @@ mod timings;
 mod traits;
 mod version;
 
+pub use admin::Admin;
 pub use answers::{Answers, Lookup};
 pub use background::{BackgroundError, BackgroundErrors};
 pub use call::{Call, EndCheck, Progress, ProgressSink, Unit};
@@ -60,5 +62,5 @@ pub use session::{
 pub use spilled_batches::{SpilledBatch, SpilledBatches};
 pub use table::{OpenTables, Table, admin};
 pub use timings::{Span, Stage, Timings};
-pub use traits::{Admin, Snapshot, Store, TableSnapshot};
+pub use traits::{Snapshot, Store, TableSnapshot};
 pub use version::{ScanRange, Version};
