@@ -1,4 +1,4 @@
-"""What positions cost a match, open snapshots cost upserts, and other tables cost a load.
+"""What positions, open snapshots, other tables and events of the log cost.
 
     python bench/overheads.py              100 M rows; minutes, and about 20 GB of disk
     python bench/overheads.py --rows 1M    the same, small: minutes
@@ -15,6 +15,8 @@ All are measured in rounds: without, without again, and with, as `rounds.py` say
   takes all rows, so that no measurement has a flush that another has not.
 - *Loads*: loads of one row, each of which is published, in a store of one table and in one of
   1,000.
+- *Lookups*: of single ids, from Rust: the program in `lookups/`, built without any event of the
+  log, and as it is, while nobody takes them.
 
 The stores and the written results are removed at the end; the data and the figures stay.
 """
@@ -39,6 +41,7 @@ import data as data_sets
 import idmatch
 import machine
 import pyarrow as pa
+import pyarrow.parquet as pq
 import rounds
 from data import DataSet
 from programs import program
@@ -50,6 +53,7 @@ DEFAULT_ROWS = 100_000_000
 _SNAPSHOTS = 1_000
 _TABLES = 1_000
 _LOADS = 100
+_KEYS = 5_000
 _SINGLES = 40_000
 _BATCHES, _BATCH_ROWS = 200, 1_000
 # For the rows of five rounds.
@@ -100,7 +104,9 @@ def _measure(work: Path, data: DataSet, count: int) -> Figures:
         positions = rounds.run(
             lambda way: _positions(work, data.population, rows, way == OTHER), count, (BASE, OTHER)
         )
-        # First: a match would read the memtable, too.
+        keys = _matching(table, data.population)
+        lookups = rounds.run(lambda way: _lookups(work, keys, way == OTHER), count, (BASE, OTHER))
+        # Before the upserts: a match would read the memtable, too.
         matches = rounds.run(
             lambda way: _match(table, data.population, result, rows, way == OTHER),
             count,
@@ -110,8 +116,8 @@ def _measure(work: Path, data: DataSet, count: int) -> Figures:
         upserts = rounds.run(
             lambda way: _upsert(store, table, numbers, way == OTHER), count, (BASE, OTHER)
         )
-    loads = _loads(work, count)
-    measured = {"positions": positions, "matches": matches, "upserts": upserts, "loads": loads}
+    measured = {"positions": positions, "matches": matches, "upserts": upserts}
+    measured |= {"loads": _loads(work, count), "lookups": lookups}
     compared = {name: figure for one in measured.values() for name, figure in compare(one).items()}
     return {"figures": compared, "rounds": measured}
 
@@ -164,6 +170,23 @@ def _upsert(
             table.upsert(batch)
         ended = time.perf_counter()
     return {"upsert, single rows": single - began, "upsert, batches": ended - single}
+
+
+def _matching(table: idmatch.Table, population: Path) -> list[str]:
+    """Some ids of the population that are in the table."""
+    ids = pq.ParquetFile(population).iter_batches(10 * _KEYS, columns=[0])
+    asked = next(ids).column(0).to_pylist()
+    return [id for id, found in zip(asked, table.lookup_many(asked), strict=True) if found][:_KEYS]
+
+
+def _lookups(work: Path, keys: list[str], events: bool) -> Figures:
+    """The median of single lookups by the Rust program, with events or without."""
+    file = work / "keys.txt"
+    file.write_text("\n".join(keys))
+    features = [] if events else ["without-events"]
+    command = [program("lookups", *features), str(work / "store"), "matches", str(file)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return {"lookup, events in the program": json.loads(done.stdout)["partner_ids"]["median"]}
 
 
 def _loads(work: Path, count: int) -> list[rounds.Round]:

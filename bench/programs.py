@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import shutil
 import subprocess
 import tomllib
 from pathlib import Path
@@ -16,11 +17,11 @@ class CannotBuild(Exception):
 
 
 @functools.cache
-def program(name: str) -> str:
+def program(name: str, *features: str) -> str:
     """The path of a program's release build, which is made where it is missing or old."""
     command = [
         *("cargo", "build", "--quiet", "--release", "--locked", "--message-format", "json"),
-        *("--package", f"bench-{name}"),
+        *("--package", f"bench-{name}", "--features", ",".join(features)),
     ]
     try:
         done = subprocess.run(command, cwd=_ROOT, stdout=subprocess.PIPE, text=True, check=True)
@@ -28,7 +29,10 @@ def program(name: str) -> str:
         raise CannotBuild(f"bench-{name} cannot be built: {error}") from error
     messages = [json.loads(line) for line in done.stdout.splitlines()]
     built = [message["executable"] for message in messages if message.get("executable")]
-    return str(built[-1])
+    # Another set of features would be built in its place.
+    kept = _ROOT / "target" / "bench" / "-".join((name, *features))
+    kept.parent.mkdir(exist_ok=True)
+    return str(shutil.copy2(built[-1], kept))
 
 
 def driver_version() -> str:
