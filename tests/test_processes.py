@@ -208,7 +208,7 @@ def test_daemon_threads_do_not_harm_the_exit(tmp_path: Path) -> None:
 
 
 WAITS = r"""
-import sys, threading
+import os, sys, threading
 import idmatch, pyarrow as pa
 
 table = idmatch.open(sys.argv[1]).create_table("t")
@@ -225,12 +225,20 @@ def stream():
 
 threading.Thread(target=stream, daemon=True).start()
 began.wait()
+if "fork" in sys.argv:
+    child = os.fork()
+    if child:
+        _, status = os.waitpid(child, 0)
+        sys.exit(os.waitstatus_to_exitcode(status))
 print("ends", flush=True)
 """
 
 
-def test_the_exit_does_not_wait_for_a_source_that_never_comes(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", WAITS, str(tmp_path / "store")]
+@pytest.mark.parametrize("forks", [(), ("fork",)])
+def test_the_exit_does_not_wait_for_a_source_that_never_comes(
+    tmp_path: Path, forks: tuple[str, ...]
+) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", WAITS, str(tmp_path / "store"), *forks]
     ended = subprocess.run(command, capture_output=True, text=True)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "ends\n", "")
 

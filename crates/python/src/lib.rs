@@ -71,12 +71,16 @@ mod _core {
     #[pymodule_export]
     use crate::values::{format_instant, parse_instant, parse_period, parse_size};
     use pyo3::prelude::*;
+    use pyo3::types::IntoPyDict;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         crate::panics::note_panics();
         let end = wrap_pyfunction!(crate::process::end, module)?;
         module.py().import("atexit")?.call_method1("register", (end,))?;
+        let begin_fork = wrap_pyfunction!(crate::process::begin_fork, module)?;
+        let in_child = [("after_in_child", begin_fork)].into_py_dict(module.py())?;
+        module.py().import("os")?.call_method("register_at_fork", (), Some(&in_child))?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -123,6 +123,12 @@ pub(crate) fn foreign<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
+/// Forgets the threads of a parent: Python calls it in a fork.
+#[pyfunction]
+pub(crate) fn begin_fork() {
+    RETURNING.store(DEPTH.get(), SeqCst);
+}
+
 /// Says that Python ends, and waits for the threads that are about to take the GIL or run Python code for us; at
 /// most two seconds, since that code may wait for ever. Python calls it at its exit, when only daemon threads are
 /// left beside this one.
