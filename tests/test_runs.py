@@ -6,12 +6,14 @@ import stat
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import idmatch
 import pyarrow as pa
+import pytest
 from conftest import NOON, SMALL, Cli, observations
 
 
@@ -198,6 +200,25 @@ def test_a_link_is_not_followed(loaded: Cli) -> None:
     assert not (loaded.home / "elsewhere").exists()
 
 
+def test_the_commit_of_a_session_is_recorded_once(tmp_path: Path) -> None:
+    with idmatch.open(tmp_path / "store", record=True) as store:
+        table = store.create_table("crm")
+        with table.begin(key="k") as session:
+            session.add(observations(("a", "x", NOON), ("b", "y", NOON)))
+            session.add(pa.table({"id": ["c", ""], "partner_id": ["z", "z"]}), dated="2026-01-01")
+        session.commit()
+        table.begin(key="k").commit()
+        lost = table.begin()
+        store.drop_table("crm")
+        with pytest.raises(idmatch.TableNotFound):
+            lost.commit()
+    figures = {"rows": 4, "rejected": 1, "newest": "2026-03-01T12:00:00.000Z"}
+    assert without_times(runs(tmp_path)) == [
+        {"kind": "load", "table": "crm", "outcome": "done", **figures},
+        {"kind": "load", "table": "crm", "outcome": "table-not-found"},
+    ]
+
+
 def test_processes_record_at_once(loaded: Cli) -> None:
     program = (
         "import idmatch, pyarrow as pa\n"
@@ -214,6 +235,14 @@ def wait_for(file: Path) -> None:
         time.sleep(0.05)
 
 
+def wait_for_text(note: Path) -> None:
+    """Waits until a note is whole: it may be written in place."""
+    while True:
+        with suppress(ValueError):
+            assert json.loads(note.read_text())["pid"] == os.getpid()
+            return
+
+
 def test_a_writer_has_a_note(tmp_path: Path) -> None:
     note = tmp_path / "store.runs" / "writer.json"
     with idmatch.open(tmp_path / "store", record=True) as store:
@@ -226,6 +255,36 @@ def test_a_writer_has_a_note(tmp_path: Path) -> None:
         assert "\nidmatch_is_writer 1\n" in said["metrics"]
         assert stat.S_IMODE(note.stat().st_mode) == 0o600
     assert not list(note.parent.iterdir())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a small disk")
+def test_a_note_is_renewed_on_a_full_disk(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", disk]).returncode:
+        pytest.skip("this system mounts nothing")
+    try:
+        note = disk / "store.runs" / "writer.json"
+        with idmatch.open(disk / "store", record=True) as store:
+            store.create_table("crm").upsert_one("a", "x")
+            wait_for(note)
+            place = note.stat().st_ino
+            with open(disk / "full", "wb", buffering=0) as full:
+                # A note that is replaced leaves a little room: only one that is overwritten stays.
+                renewed: set[float] = set()
+                while len(renewed) < 2:
+                    with suppress(OSError):
+                        while True:
+                            full.write(bytes(4096))
+                    time.sleep(0.05)
+                    now = note.stat()
+                    if now.st_ino != place:
+                        place, renewed = now.st_ino, set()
+                    renewed.add(now.st_mtime)
+            wait_for_text(note)
+            assert [one.name for one in note.parent.iterdir()] == ["writer.json"]
+    finally:
+        subprocess.run(["umount", "--lazy", disk], check=True)
 
 
 def test_a_store_that_is_dropped_has_no_note(tmp_path: Path) -> None:

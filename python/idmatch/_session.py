@@ -11,6 +11,7 @@ from ._errors import InvalidArgument
 from ._progress import progress_of
 from ._rejects import RejectsTo
 from ._results import Committed, LoadReport
+from ._runs import Recorder, recorded
 from ._types import Columns, Path, Source
 from ._written import written
 
@@ -32,12 +33,21 @@ class Session:
                 session.add(file)
     """
 
-    __slots__ = ("_core", "_is_repeated", "_is_shared", "_table")
+    __slots__ = ("_core", "_is_repeated", "_is_shared", "_newest", "_recorder", "_table")
 
-    def __init__(self, core: _core.Session, table: _core.Table, is_shared: bool) -> None:
+    def __init__(
+        self,
+        core: _core.Session,
+        table: _core.Table,
+        recorder: Recorder | None,
+        *,
+        is_shared: bool,
+    ) -> None:
         self._core = core
         self._table = table
+        self._recorder = recorder
         self._is_shared = is_shared
+        self._newest: list[datetime] = []
         self._is_repeated = core.outcome() is not None
 
     @property
@@ -79,7 +89,7 @@ class Session:
             return LoadReport(0, 0, 0.0, None, {}, [], [], repeated=True)
         if part is not None and not 0 <= part < 1 << 32:
             raise InvalidArgument(f"part is {part}; number parts from 0 on, below 2^32")
-        return _operations.add(
+        report = _operations.add(
             self._core,
             self._table,
             source,
@@ -89,6 +99,9 @@ class Session:
             written(date_format, tz, dated, csv),
             part,
         )
+        if report.newest is not None:
+            self._newest.append(report.newest)
+        return report
 
     def commit(self, parts: Iterable[str] | None = None) -> Committed:
         """Writes all that was added, in one step where the store is a directory. A further commit
@@ -105,9 +118,14 @@ class Session:
         receipts = None if parts is None else list(parts)
         if receipts is None and self._is_shared and not self._table.is_remote:
             receipts = [] if self._is_repeated else self._core.staged()
-        with progress_of(self._table).shown():
-            done = self._core.commit(receipts)
-        return Committed(*done)
+        # A further commit writes nothing.
+        recorder = None if self.outcome is not None else self._recorder
+        with recorded(recorder, "load", self._table.name) as run:
+            with progress_of(self._table).shown():
+                done = Committed(*self._core.commit(receipts))
+            run.rows, run.rejected = done.rows + done.rejected, done.rejected
+            run.newest = max(self._newest, default=None)
+        return done
 
     def abort(self) -> None:
         """Ends the session without a trace, for all processes. On servers what was added stays.

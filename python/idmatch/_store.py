@@ -57,7 +57,7 @@ def open(
     Long calls show their progress in notebooks. With `progress=True` they also do on a terminal, as
     bars on stderr; with False they never do.
 
-    With `record`, each load, match, erasure and count appends a line of figures to `<store>.runs/`
+    With `record`, each load, commit, match, erasure and count appends a line to `<store>.runs/`
     (of servers, in `$XDG_STATE_HOME/idmatch/runs/`), where it stays 90 days. While the process
     writes a directory, it also replaces `writer.json` there every 2 s. `idmatch exporter` and
     `idmatch tables` read both. The command line always records.
@@ -289,7 +289,7 @@ class Store:
 
         Raises Expired if there is none, or no longer; InvalidArgument for another text.
         """
-        return Session(*self._core.resume(session_id), is_shared=True)
+        return Session(*self._core.resume(session_id), self._recorder, is_shared=True)
 
     def refresh(self) -> None:
         """Lets this store and its tables see what other processes have published."""

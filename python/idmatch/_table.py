@@ -137,7 +137,7 @@ class Table(TableReads):
         """
         sharing: Literal["local", "shared"] = "shared" if shared else "local"
         core = _core.begin(self._core, replace, key, [], sharing)
-        return Session(core, self._core, is_shared=shared)
+        return Session(core, self._core, self._recorder, is_shared=shared)
 
     def upsert(
         self,

@@ -2,7 +2,9 @@
 
 import os
 import subprocess
-from contextlib import suppress
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import idmatch
@@ -101,23 +103,46 @@ def test_a_writer_that_stalls(tmp_path: Path) -> None:
             until(lambda: bool(prometheus.ask(expression)), lambda: table.upsert(rows))
 
 
+@contextmanager
+def kept_full(disk: Path) -> Iterator[None]:
+    """Another program fills whatever becomes free."""
+    ended = threading.Event()
+
+    def fill() -> None:
+        with open(disk / "fill", "wb", buffering=0) as file:
+            while not ended.wait(0.05):
+                with suppress(OSError):
+                    while True:
+                        file.write(bytes(4096))
+
+    filling = threading.Thread(target=fill)
+    filling.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        filling.join()
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a small disk")
 def test_a_full_disk(tmp_path: Path) -> None:
-    disk = tmp_path / "store"
+    disk = tmp_path / "disk"
     disk.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", disk])
     if mounted.returncode:
         pytest.skip("this system mounts nothing")
     try:
         rows = observations(*((f"id{n:08}", f"p{n:08}", NOON) for n in range(20_000)))
-        with idmatch.open(disk, memtable="4M", record=True) as store:
+        with idmatch.open(disk / "store", memtable="4M", record=True) as store:
             table = store.create_table("crm", keep="all")
-            collectors = StoreFigures(str(disk)), ProcessFigures(store)
-            with watched(tmp_path, *collectors) as prometheus:
+            # What the writer says of itself lies on the full disk, too.
+            with watched(tmp_path, StoreFigures(str(disk / "store"))) as prometheus:
+                prometheus.wait("idmatch_store_has_writer == 1")
                 with suppress(idmatch.IoError):
                     for number in range(10_000):
                         table.upsert(rows, dated=f"2026-{number % 12 + 1:02}-01")
-                fires(prometheus, "IdmatchDiskAlmostFull")
-                fires(prometheus, "IdmatchBackgroundWorkFails")
+                with kept_full(disk):
+                    fires(prometheus, "IdmatchDiskAlmostFull")
+                    fires(prometheus, "IdmatchBackgroundWorkFails")
     finally:
         subprocess.run(["umount", "--lazy", disk], check=True)

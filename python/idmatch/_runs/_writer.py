@@ -1,8 +1,8 @@
 """The note of a store's writer: STORE.runs/writer.json, for those who watch the store beside it.
 
 A thread of the writing process replaces it every 2 s: its process, what fails in its background,
-and its figures. It is removed when the store is closed; a note that is older than 10 s is of a
-process that was killed or stopped.
+and its figures. On a full disk it is overwritten where it is. It is removed when the store is
+closed; a note that is older than 10 s is of a process that was killed or stopped.
 """
 
 import json
@@ -23,6 +23,8 @@ from idmatch._results import StoreStatus
 
 _PERIOD_SECONDS = 2.0
 _STALE_SECONDS = 10.0
+# A note ends with so much room, so that a longer one can overwrite it.
+_ROOM = 4096
 _NAME = "writer.json"
 
 
@@ -91,7 +93,7 @@ class WriterNote:
             if store is None:
                 self._remove()
                 return
-            # A store that is closed now, and a disk that is full: the next note may be written.
+            # A store that is closed now, and a full disk before the first note: the next may come.
             with suppress(Error, OSError):
                 self._write(store)
             del store
@@ -115,13 +117,19 @@ class WriterNote:
             },
             "metrics": store.metrics(),
         }
+        try:
+            self._replace(_encoded(note) + b" " * _ROOM)
+        except OSError:
+            self._overwrite(note)
+
+    def _replace(self, text: bytes) -> None:
         make(self._path.parent)
         # Another store of this process may write the same note.
         new = self._path.with_name(f"{_NAME}.{self._process}-{id(self)}")
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            with os.fdopen(os.open(new, flags, PRIVATE), "w", encoding="utf-8") as file:
-                json.dump(note, file)
+            with os.fdopen(os.open(new, flags, PRIVATE), "wb") as file:
+                file.write(text)
             with self._placing:
                 if not self._ended.is_set():
                     self._is_written = True
@@ -129,6 +137,24 @@ class WriterNote:
         finally:
             with suppress(FileNotFoundError):
                 new.unlink()
+
+    def _overwrite(self, note: Note) -> None:
+        """Needs no more disk. Who reads the note in that moment may see none."""
+        with self._placing:
+            if self._ended.is_set():
+                return
+            flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+            with os.fdopen(os.open(self._path, flags), "wb") as file:
+                room = os.fstat(file.fileno()).st_size
+                text = _encoded(note)
+                if len(text) > room:
+                    text = _encoded({**note, "metrics": ""})
+                if len(text) <= room:
+                    file.write(text.ljust(room))
+
+
+def _encoded(note: Note) -> bytes:
+    return json.dumps(note).encode()
 
 
 def read_note(folder: Path) -> Note | None:
