@@ -88,10 +88,12 @@ class CsvRecords:
         self._rest, self._is_open, self._may_end = bytearray(), False, False
         if quote:
             q, d = re.escape(quote.encode()), re.escape(delimiter.encode())
-            value = rb"(?:%b(?:[^%b]++|%b%b)*+%b[^%b\r\n]*+|[^%b\r\n%b][^%b\r\n]*+|)"
-            value %= (q, q, q, q, q, d, d, q, d)
+            # Nothing that is repeated has alternatives left: Python before 3.11.5 would go back
+            # to them. A greedy repetition would take memory for each record.
+            value = rb"(?>%b[^%b]*+(?:%b%b[^%b]*+)*+%b[^%b\r\n]*+|[^%b\r\n%b][^%b\r\n]*+|)"
+            value %= (q, q, q, q, q, q, d, d, q, d)
             values = rb"%b(?:%b%b)*+" % (value, d, value)
-            record = rb"%b(?:\r\n?|\n)" % values
+            record = rb"(?>%b(?:\r\n?|\n))" % values
             self._values = re.compile(values)
             self._record = re.compile(record)
             self._records = re.compile(rb"(?:%b)*+" % record)
