@@ -1,7 +1,9 @@
 //! Work that nobody waits for: its failures and panics are kept, counted and logged, and it is tried again after
 //! growing pauses. Must not know what the work is.
 
+use crate::identity::Identity;
 use crate::sync::{self, Instant, Mutex};
+use idmatch_model::{TableId, TableName};
 use idmatch_store::{BackgroundError, BackgroundErrors, Error, ErrorKind, Result};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,8 +25,11 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 pub(crate) struct Background {
     pub(crate) errors: BackgroundErrors,
     /// When work that has failed is to be tried again.
-    next: Mutex<HashMap<&'static str, Instant>>,
+    next: Mutex<HashMap<(&'static str, Option<TableId>), Instant>>,
 }
+
+/// The table that work is about.
+type OfTable<'a> = Option<(Identity, &'a TableName)>;
 
 impl Default for Background {
     fn default() -> Background {
@@ -35,41 +40,93 @@ impl Default for Background {
 
 impl Background {
     /// Does work, and keeps its failure. A panic in it is an error.
-    pub(crate) fn run<T>(&self, work: &'static str, run: impl FnOnce() -> Result<T>) -> Result<T> {
+    pub(crate) fn run<T>(
+        &self,
+        work: &'static str,
+        table: OfTable<'_>,
+        run: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
         let outcome = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
             Err(Error::new(ErrorKind::Internal, format!("the {work} panicked; the log says where")))
         });
         match &outcome {
             Ok(_) => {
-                let failures = self.errors.succeeded(work);
+                let failures = self.errors.succeeded(work, id_of(table));
                 if failures > 0 {
-                    info!(work, failures, "background work succeeds again");
+                    info!(work, table = name_of(table), failures, "background work succeeds again");
                 }
             }
             // Work that was given up says nothing.
             Err(e) if e.kind() == ErrorKind::Cancelled => {}
-            Err(e) => self.failed(work, e),
+            Err(e) => self.failed(work, table, e),
         }
         outcome
     }
 
     /// Keeps a failure.
-    pub(crate) fn failed(&self, work: &'static str, error: &Error) {
-        let error = error.chain();
-        let failures = self.errors.failed(work, error.clone());
+    pub(crate) fn failed(&self, work: &'static str, table: OfTable<'_>, error: &Error) {
+        let error = match table {
+            Some((_, name)) => format!("table {name}: {}", error.chain()),
+            None => error.chain(),
+        };
+        let failures = self.errors.failed(work, id_of(table), error.clone());
         let pause = FIRST_PAUSE.saturating_mul(1 << (failures - 1).min(16)).min(LONGEST_PAUSE);
-        self.next.lock().insert(work, sync::instant() + pause);
-        error!(work, failures, error, "background work failed");
+        self.next.lock().insert((work, id_of(table)), sync::instant() + pause);
+        error!(work, table = name_of(table), failures, error, "background work failed");
     }
 
-    /// Why work fails; `None` where it does not.
+    /// Why work for the whole store fails; `None` where it does not.
     pub(crate) fn failure(&self, work: &'static str) -> Option<BackgroundError> {
-        self.errors.of(work)
+        self.errors.of(work, None)
     }
 
     /// Whether work may begin: it does not fail, or the pause after its last failure is over.
-    pub(crate) fn is_due(&self, work: &'static str) -> bool {
-        self.failure(work).is_none()
-            || self.next.lock().get(work).is_none_or(|next| sync::instant() >= *next)
+    pub(crate) fn is_due(&self, work: &'static str, table: Option<Identity>) -> bool {
+        let subject = (work, table.map(TableId::from));
+        self.errors.of(work, subject.1).is_none()
+            || self.next.lock().get(&subject).is_none_or(|next| sync::instant() >= *next)
+    }
+
+    /// Forgets what failed for tables that were dropped.
+    pub(crate) fn keep_tables(&self, is_there: impl Fn(Identity) -> bool) {
+        let is_there = |table: TableId| is_there(table.into());
+        self.errors.keep_tables(is_there);
+        self.next.lock().retain(|(_, table), _| table.is_none_or(&is_there));
+    }
+}
+
+fn id_of(table: OfTable<'_>) -> Option<TableId> {
+    table.map(|(id, _)| id.into())
+}
+
+/// Empty for the whole store.
+fn name_of(table: OfTable<'_>) -> &str {
+    table.map_or("", |(_, name)| name.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_that_fails_keeps_back_no_other() {
+        let background = Background::default();
+        let names = ["a", "b"].map(|name| name.parse::<TableName>().unwrap());
+        let ids = [1, 2].map(|id| Identity::from(TableId(id)));
+        let [a, b] = [0, 1].map(|at| Some((ids[at], &names[at])));
+        let fails = || Err::<(), _>(Error::new(ErrorKind::Corrupt, "damaged"));
+        // The pause is minutes by now.
+        for _ in 0..12 {
+            background.run(COMPACTION, a, fails).unwrap_err();
+        }
+        assert!(!background.is_due(COMPACTION, Some(ids[0])));
+        assert!(background.is_due(COMPACTION, Some(ids[1])));
+        background.run(COMPACTION, b, || Ok(())).unwrap();
+        let failing = background.errors.last().unwrap();
+        assert_eq!((failing.failures, &*failing.error), (12, "table a: damaged"));
+
+        background.keep_tables(|id| id == ids[1]);
+        assert_eq!(background.errors.last(), None);
+        assert!(background.is_due(COMPACTION, Some(ids[0])));
     }
 }

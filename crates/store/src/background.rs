@@ -1,13 +1,13 @@
 //! What fails in the background of a store, where nobody waits for it. Must not know what the work is.
 
 use crate::now;
-use idmatch_model::SeenAt;
+use idmatch_model::{SeenAt, TableId};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Work of the background that fails.
@@ -28,9 +28,12 @@ pub struct BackgroundError {
 /// The background work of one store that fails at present, and how often any has failed.
 #[derive(Debug, Default)]
 pub struct BackgroundErrors {
-    failing: Mutex<BTreeMap<&'static str, BackgroundError>>,
+    failing: Mutex<BTreeMap<Subject, BackgroundError>>,
     failures: Family<OfWork, Counter>,
 }
+
+/// Some work, and the table that it is about; `None` for the whole store.
+type Subject = (&'static str, Option<TableId>);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfWork {
@@ -48,24 +51,34 @@ impl BackgroundErrors {
     }
 
     /// Says that work has failed, with a text without identifiers; returns how often, since it last succeeded.
-    pub fn failed(&self, work: &'static str, error: String) -> u64 {
+    pub fn failed(&self, work: &'static str, table: Option<TableId>, error: String) -> u64 {
         self.failures.get_or_create(&OfWork { work }).inc();
         let (last, mut failing) = (now(), self.lock());
         let since = BackgroundError { work, error: String::new(), since: last, last, failures: 0 };
-        let known = failing.entry(work).or_insert(since);
+        let known = failing.entry((work, table)).or_insert(since);
         (known.error, known.last) = (error, last);
         known.failures += 1;
         known.failures
     }
 
     /// Says that work has succeeded; returns how often it had failed before.
-    pub fn succeeded(&self, work: &'static str) -> u64 {
-        self.lock().remove(work).map_or(0, |known| known.failures)
+    pub fn succeeded(&self, work: &'static str, table: Option<TableId>) -> u64 {
+        self.lock().remove(&(work, table)).map_or(0, |known| known.failures)
     }
 
     /// Why some work fails; `None` where it does not.
-    pub fn of(&self, work: &'static str) -> Option<BackgroundError> {
-        self.lock().get(work).cloned()
+    pub fn of(&self, work: &'static str, table: Option<TableId>) -> Option<BackgroundError> {
+        self.lock().get(&(work, table)).cloned()
+    }
+
+    /// Whether work fails, of any table.
+    pub fn fails(&self, work: &'static str) -> bool {
+        self.lock().keys().any(|(failing, _)| *failing == work)
+    }
+
+    /// Forgets tables that were dropped.
+    pub fn keep_tables(&self, is_there: impl Fn(TableId) -> bool) {
+        self.lock().retain(|(_, table), _| table.is_none_or(&is_there));
     }
 
     /// The last failure of the work that fails at present.
@@ -77,12 +90,12 @@ impl BackgroundErrors {
     pub fn register(&self, registry: &mut Registry) {
         let about = "Background work that failed, by its name";
         registry.register("background_failures", about, self.failures.clone());
-        let now = self.lock().len();
+        let now = self.lock().keys().map(|(work, _)| *work).collect::<BTreeSet<_>>().len();
         let about = "Kinds of background work that fail at present";
         registry.register("background_work_failing", about, ConstGauge::new(now as i64));
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<&'static str, BackgroundError>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Subject, BackgroundError>> {
         self.failing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -77,7 +77,7 @@ impl<O: Origin> Cached<O> {
                     let Err(error) = cached.refresh().await else { return };
                     cached.failures.inc();
                     // Causes may have the text of a server, which may repeat a query.
-                    if cached.errors.failed(REFRESH, error.to_string()) == 1 {
+                    if cached.errors.failed(REFRESH, None, error.to_string()) == 1 {
                         warn!(%error, "metadata is not refreshed");
                     }
                 });
@@ -98,7 +98,7 @@ impl<O: Origin> Cached<O> {
         let began = Instant::now();
         let fresh = Arc::new(self.origin.read(Some(&value)).await?);
         *self.held.write() = (Arc::clone(&fresh), began);
-        self.errors.succeeded(REFRESH);
+        self.errors.succeeded(REFRESH, None);
         Ok(fresh)
     }
 

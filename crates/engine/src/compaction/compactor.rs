@@ -22,7 +22,7 @@ use crate::sync::{
 };
 use crate::versions::{TableEntry, TableVersion, Version, VersionSet};
 use crate::writer_lock::WriterLock;
-use idmatch_model::{SeenAt, Side};
+use idmatch_model::{SeenAt, Side, TableName};
 use idmatch_store::{Call, Error, ErrorKind, Result, now};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -43,6 +43,8 @@ pub(crate) struct Compactor {
     pub(super) running: RankedMutex<()>,
     /// By how many segments the worst range has too many.
     pub(super) stall_level: AtomicUsize,
+    /// Whether upserts wait, and the log says so.
+    pub(super) is_told: AtomicBool,
     /// Whether a thread waits for a time without flushes.
     is_waiting_for_idle: AtomicBool,
     /// When the last flush began.
@@ -67,6 +69,7 @@ impl Compactor {
             writer_lock,
             running: RankedMutex::new(Rank::Compaction, ()),
             stall_level: AtomicUsize::new(0),
+            is_told: AtomicBool::new(false),
             is_waiting_for_idle: AtomicBool::new(false),
             flushed_at: Mutex::new(sync::instant()),
             stop: AtomicBool::new(false),
@@ -134,7 +137,7 @@ impl Compactor {
                 self.compact_all(CompactionMode::Idle);
             }
             // One that fails is tried again, also where nothing is flushed any more.
-            let fails = || self.versions.background.failure(COMPACTION).is_some();
+            let fails = || self.versions.background.errors.fails(COMPACTION);
             if self.is_stopped() || self.writer_lock.held().is_none() || !fails() {
                 break;
             }
@@ -167,28 +170,32 @@ impl Compactor {
 
     /// Runs the compactions of all tables that are worth it. One that fails does not keep back other tables.
     fn compact_all(&self, mode: CompactionMode) {
-        if !self.versions.background.is_due(COMPACTION) {
-            return;
-        }
+        let background = &self.versions.background;
         let started = *self.flushed_at.lock();
-        let ids: Vec<Identity> = self.versions.current().tables.keys().copied().collect();
+        let tables = self.versions.current().tables.clone();
+        background.keep_tables(|id| tables.contains_key(&id));
+        let names: Vec<(Identity, TableName)> =
+            tables.iter().map(|(id, table)| (*id, table.name().clone())).collect();
+        // A version that is held keeps the disk space of compacted segments.
+        drop(tables);
         let is_wanted = || {
             !self.is_stopped()
                 && (mode != CompactionMode::Idle || *self.flushed_at.lock() == started)
         };
-        // A full compaction returns the error.
-        let compacted = self.versions.background.run(COMPACTION, || {
-            let compact = |id| loop {
-                if !is_wanted() {
-                    return Err(given_up());
-                }
-                if self.background_step(id, mode, &Call::default())?.is_none() {
-                    return Ok(());
-                }
-            };
-            ids.into_iter().map(compact).fold(Ok(()), Result::and)
-        });
-        drop(compacted);
+        let compact = |id| loop {
+            if !is_wanted() {
+                return Err(given_up());
+            }
+            if self.background_step(id, mode, &Call::default())?.is_none() {
+                return Ok(());
+            }
+        };
+        for (id, name) in &names {
+            if background.is_due(COMPACTION, Some(*id)) {
+                // A full compaction returns the error.
+                background.run(COMPACTION, Some((*id, name)), || compact(*id)).ok();
+            }
+        }
     }
 
     /// Runs one compaction for which nobody waits. One that was stopped has neither failed nor succeeded.

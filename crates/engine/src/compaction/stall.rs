@@ -45,16 +45,20 @@ impl Compactor {
     /// Updates the stall level. Called whenever segments are added or compacted.
     pub(crate) fn note_stall_level(&self) {
         let version = self.versions.current();
-        let max_overlap = version
+        let worst = version
             .tables
             .values()
-            .map(|table| self.max_overlap(table, &version.manifest.clock))
+            .map(|table| (self.max_overlap(table, &version.manifest.clock), table.name()))
             .max();
-        let segments = max_overlap.unwrap_or(0);
+        let (segments, table) = worst.map_or((0, ""), |(most, name)| (most, name.as_str()));
+        if segments <= STOP_SEGMENTS {
+            self.is_told.store(false, Relaxed);
+        }
         let level = segments.saturating_sub(SLOWDOWN_SEGMENTS);
         let former = self.stall_level.swap(level, Relaxed);
         if former == 0 && level > 0 {
             warn!(
+                table,
                 segments,
                 limit = SLOWDOWN_SEGMENTS,
                 "compactions are behind: upserts are slowed down"
@@ -78,12 +82,12 @@ impl Compactor {
     /// Waits until no range stops upserts, or no compaction would help. Holds no lock that a compaction
     /// needs.
     pub(crate) fn wait_for_compactions(&self) {
-        let mut is_told = false;
         while !self.is_stopped()
             && let Some(id) = self.stalled_tables(STOP_SEGMENTS).first()
         {
-            if !std::mem::replace(&mut is_told, true) {
-                warn!(limit = STOP_SEGMENTS, "compactions are far behind: upserts wait");
+            if !self.is_told.swap(true, Relaxed) {
+                let table = self.versions.current().tables.get(id).map(|t| t.name().to_string());
+                warn!(table, limit = STOP_SEGMENTS, "compactions are far behind: upserts wait");
             }
             match self.running.try_lock() {
                 Some(_running) if !self.compact_some(*id, &Call::default()) => return,
@@ -114,15 +118,21 @@ impl Compactor {
 
     /// Whether something was compacted. A full compaction returns the error.
     fn compact_some(&self, id: Identity, call: &Call) -> bool {
+        let Some(name) = self.versions.current().tables.get(&id).map(|t| t.name().clone()) else {
+            return false;
+        };
         let step = || self.background_step(id, CompactionMode::Background, call);
-        self.versions.background.run(COMPACTION, step).is_ok_and(|done| done.is_some())
+        let done = self.versions.background.run(COMPACTION, Some((id, &name)), step);
+        done.is_ok_and(|done| done.is_some())
     }
 
+    /// Those of which a range has more segments, and whose compactions do not fail.
     fn stalled_tables(&self, count: usize) -> Vec<Identity> {
         let version = self.versions.current();
         let beyond = version
             .tables
             .iter()
+            .filter(|(id, _)| self.versions.background.is_due(COMPACTION, Some(**id)))
             .filter(|(_, table)| self.max_overlap(table, &version.manifest.clock) > count);
         beyond.map(|(id, _)| *id).collect()
     }

@@ -13,4 +13,4 @@ mod traits;
 pub(crate) use error::{corrupt, io_error, other_format, place};
 pub use os::{OsDisk, give_memory_back};
 pub use traits::{Disk, Lock, Mapped, NewFile, OpenFile};
-pub(crate) use traits::{create_anew, read_if_there};
+pub(crate) use traits::{create_anew, read_if_there, remove_unneeded};

@@ -7,6 +7,7 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use tracing::warn;
 
 /// File operations. Paths are absolute or relative to the working directory.
 pub trait Disk: Send + Sync + Debug {
@@ -94,6 +95,16 @@ pub(crate) fn read_if_there(disk: &dyn Disk, file: &Path) -> Result<Option<Vec<u
         Ok(bytes) => Ok(Some(bytes)),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(io_error("read", file, e)),
+    }
+}
+
+/// Removes a file that nobody needs, best effort: the next writer does it again.
+pub(crate) fn remove_unneeded(disk: &dyn Disk, file: &Path) {
+    match disk.remove(file) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            warn!(file = %file.display(), %error, "a file stays: the next writer removes it");
+        }
+        _ => {}
     }
 }
 

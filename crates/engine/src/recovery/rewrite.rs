@@ -9,7 +9,7 @@ use crate::segment::SegmentInfo;
 use crate::versions::{FileNames, TableVersion, VersionSet};
 use idmatch_model::Side;
 use idmatch_store::{Call, Error, ErrorKind, Result, stored_rows};
-use tracing::info;
+use tracing::warn;
 
 /// Writes all readable rows of a table as new segments; returns how many may be lost. `missing` is the number
 /// of rows of each direction in segments that do not open.
@@ -35,7 +35,7 @@ pub(super) fn rewrite(
         lost if lost == 0 || accept_loss => {
             let by_id = made.iter().filter(|segment| segment.side == Side::Id);
             let rows: u64 = by_id.map(|segment| segment.rows).sum();
-            info!(table = %table.name(), rows, lost_at_most = lost, "table is rebuilt");
+            warn!(table = %table.name(), rows, lost_at_most = lost, "table is rebuilt");
             Ok((made, lost))
         }
         lost => Err(would_lose(&format!(

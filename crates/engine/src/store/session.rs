@@ -51,7 +51,9 @@ pub(super) fn begin(
 ) -> Result<Box<dyn WriteSession>> {
     owners.check_open()?;
     let table = write.table;
-    Ok(session(owners, table, owners.loader.begin(write, call)?))
+    let begun = owners.loader.begin(write, call)?;
+    info!(table = name_of(&owners.versions, table), "a write session began");
+    Ok(session(owners, table, begun))
 }
 
 /// Opens a session that another process has begun.

@@ -7,7 +7,7 @@ use super::paths::{
     CHECKPOINTS, JOURNAL, LOCK, SCRATCH, SEGMENTS, checkpoint_until, list, session_of, staging_lock,
 };
 use super::{LockNote, Manifest, VersionSet};
-use crate::disk::{io_error, read_if_there};
+use crate::disk::{io_error, read_if_there, remove_unneeded};
 use crate::file_name::any_file_number;
 use crate::identity::Identity;
 use crate::sync::Ordering::Relaxed;
@@ -15,6 +15,7 @@ use idmatch_store::{Result, now};
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
+use tracing::warn;
 
 impl VersionSet {
     /// Takes over from the note of the last writer which unnamed files stay; `None` if there is no such note.
@@ -82,7 +83,9 @@ impl VersionSet {
         let is_over =
             |name: &String| checkpoint_until(name).is_some_and(|until| until < now().millis());
         for name in list(&*self.disk, &folder).unwrap_or_default().iter().filter(|n| is_over(n)) {
-            self.remove_checkpoint(&folder.join(name)).ok();
+            if let Err(e) = self.remove_checkpoint(&folder.join(name)) {
+                warn!(error = e.chain(), "a checkpoint stays: the next writer removes it");
+            }
         }
     }
 
@@ -160,7 +163,7 @@ impl VersionSet {
     /// Removes files, best effort.
     pub(crate) fn remove_files(&self, paths: impl IntoIterator<Item = PathBuf>) {
         for path in paths {
-            self.disk.remove(&path).ok();
+            remove_unneeded(&*self.disk, &path);
         }
     }
 }

@@ -82,6 +82,7 @@ impl VersionSet {
                 // It may not be durable, so the files of the one before stay.
                 self.install(version);
                 warn!(
+                    file = %Manifest::path(&self.root).display(),
                     generation = manifest.generation,
                     error = e.chain(),
                     "a manifest may not be durable: the next publication makes it so"

@@ -18,6 +18,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tracing::warn;
 
 const SESSION: &str = "SESSION";
 const COMMIT: &str = "COMMIT";
@@ -298,8 +299,9 @@ impl VersionSet {
         for folder in self.shared_sessions().unwrap_or_default() {
             if folder.until().is_ok_and(|until| until < now().millis())
                 && let Ok(Some(_lock)) = folder.try_lock()
+                && let Err(e) = folder.remove()
             {
-                folder.remove().ok();
+                warn!(error = e.chain(), "a session stays: the next writer removes it");
             }
         }
     }

@@ -10,7 +10,7 @@
 
 use super::Manifest;
 use super::paths::LOCK;
-use crate::disk::{Disk, Lock};
+use crate::disk::{Disk, Lock, remove_unneeded};
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::sync::{self, AtomicBool, AtomicUsize, Instant, Mutex};
 use idmatch_store::Status;
@@ -171,7 +171,7 @@ impl Reaper {
         let is_all = named.is_empty();
         self.obsolete.lock().extend(named);
         for path in unnamed {
-            self.disk.remove(&path).ok();
+            remove_unneeded(&*self.disk, &path);
         }
         is_all.then_some(())
     }

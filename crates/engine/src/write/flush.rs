@@ -65,7 +65,7 @@ impl Flusher {
         let started = sync::spawn("idmatch-flush", move || {
             flusher.compactor.note_flush();
             // Others wait for the end of it, also after a panic.
-            let outcome = flusher.versions.background.run(FLUSH, || flusher.flush(last));
+            let outcome = flusher.versions.background.run(FLUSH, None, || flusher.flush(last));
             drop(guard);
             let mut state = flusher.state.lock();
             state.error = outcome.err();
@@ -87,7 +87,7 @@ impl Flusher {
             let error = Error::with_source(ErrorKind::Io, "cannot start a thread", e);
             state.error = Some(error.copied());
             drop(state);
-            self.versions.background.failed(FLUSH, &error);
+            self.versions.background.failed(FLUSH, None, &error);
         }
     }
 
@@ -107,7 +107,7 @@ impl Flusher {
             && !self.compactor.is_stopped()
             && self.lock.held().is_some()
         {
-            if background.is_due(FLUSH) {
+            if background.is_due(FLUSH, None) {
                 self.start(last);
                 self.wait();
             }

@@ -266,7 +266,7 @@ impl WritePath {
                 writer.sync();
                 if let Some(why) = &writer.failed {
                     let error = Error::new(ErrorKind::Io, why.clone());
-                    self.versions.background.failed(SYNC, &error);
+                    self.versions.background.failed(SYNC, None, &error);
                 }
             } else {
                 slot.wait_for(&self.to_sync, left);
