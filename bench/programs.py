@@ -31,7 +31,7 @@ def program(name: str, *features: str) -> str:
     built = [message["executable"] for message in messages if message.get("executable")]
     # Another set of features would be built in its place.
     kept = _ROOT / "target" / "bench" / "-".join((name, *features))
-    kept.parent.mkdir(exist_ok=True)
+    kept.parent.mkdir(parents=True, exist_ok=True)
     return str(shutil.copy2(built[-1], kept))
 
 

@@ -150,6 +150,7 @@ class WriterNote:
                 if len(text) > room:
                     text = _encoded({**note, "metrics": ""})
                 if len(text) <= room:
+                    self._is_written = True
                     file.write(text.ljust(room))
 
 

@@ -215,7 +215,7 @@ impl Manifest {
         }
     }
 
-    /// Replaces the manifest of a store by the bytes of this one, durably. Its table files are written before.
+    /// Replaces the manifest of a store by these bytes, durably. Its table files are written before.
     ///
     /// # Errors
     /// `Io`. If the last step fails, the new manifest may be in place without being durable.
