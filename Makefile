@@ -24,6 +24,9 @@ export PYO3_CONFIG_FILE := $(abspath crates/python/abi3.cfg)
 export PYO3_BUILD_EXTENSION_MODULE := 1
 export PIP_QUIET := 1
 
+# Tests start hundreds of processes: none compiles the modules of Python anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # What the tests choose at random follows from the commit, so that each tries other places.
 COMMIT := $(or $(shell git rev-parse HEAD 2>/dev/null | cut -c1-4),0007)
 export IDMATCH_SEED ?= $(shell printf '%d' 0x$(COMMIT))
