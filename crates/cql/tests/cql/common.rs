@@ -81,9 +81,6 @@ impl Beside {
         let profile = ExecutionProfile::builder().request_timeout(Some(Duration::from_secs(180)));
         let builder = SessionBuilder::new()
             .known_nodes(nodes)
-            // There are the tables of all tests, which other sessions change all the time.
-            .fetch_schema_metadata(false)
-            .refresh_metadata_on_auto_schema_agreement(false)
             .default_execution_profile_handle(profile.build().into_handle());
         let session = runtime.block_on(builder.build()).unwrap();
         Beside { runtime, session }
