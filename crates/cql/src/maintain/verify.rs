@@ -10,6 +10,7 @@ use crate::context::TableContext;
 use crate::read::row::row;
 use crate::read::scan::{RowVisitor, ScanCall, scan};
 use crate::row_buffer::Rows;
+use crate::schema::bucket::expected_rows;
 use crate::schema::metadata_cache::{TableMetadata, VisibleRange};
 use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{Keep, SeenAt, Side, Window};
@@ -21,9 +22,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use twox_hash::XxHash3_64;
 
-/// Cells of the comparison. A table with one difference is scanned again, but keeps one row in this
-/// many.
-const CELLS: usize = 1 << 22;
+/// Most cells of the comparison. A table with one difference is scanned again, but keeps one row in
+/// this many.
+const MOST_CELLS: u64 = 1 << 22;
+/// Expected rows of a cell, in a table that has fewer cells than the most.
+const CELL_ROWS: u64 = 4;
 /// Rows of differing cells that are compared in memory, a few hundred bytes each.
 const MOST_ROWS: usize = 5_000_000;
 /// Rows of differing cells, by estimate, above which they are divided before they are compared.
@@ -90,22 +93,34 @@ type Pair = (String, String);
 
 /// Selects rows: those whose pair is in these cells of the first division, in those of the second,
 /// and so on. Without divisions it selects all.
-#[derive(Clone, Default)]
-struct Chosen(Vec<Arc<HashSet<usize>>>);
+#[derive(Clone)]
+struct Chosen {
+    /// Cells of each division: a power of two.
+    cells: u64,
+    divisions: Vec<Arc<HashSet<usize>>>,
+}
 
 impl Chosen {
+    /// All rows of a table that was made for this many.
+    fn all(expected_rows: u64) -> Chosen {
+        let cells = (expected_rows / CELL_ROWS).clamp(1, MOST_CELLS).next_power_of_two();
+        Chosen { cells, divisions: Vec::new() }
+    }
+
     fn has(&self, pair: u64) -> bool {
-        self.0.iter().enumerate().all(|(division, cells)| cells.contains(&cell(pair, division)))
+        let mut divisions = self.divisions.iter().enumerate();
+        divisions.all(|(division, cells)| cells.contains(&self.cell(pair, division)))
+    }
+
+    /// The cell of a pair in one of the divisions.
+    fn cell(&self, pair: u64, division: usize) -> usize {
+        (pair.rotate_right(self.cells.ilog2() * division as u32) % self.cells) as usize
     }
 }
 
-/// The cell of a pair in one of the divisions.
-fn cell(pair: u64, division: usize) -> usize {
-    (pair.rotate_right(CELLS.ilog2() * division as u32) % CELLS as u64) as usize
-}
-
 /// The rows on which the directions differ. Cost: a scan of each direction, a second one where they
-/// differ, a third where many rows do; memory: 64 MiB, and the rows of cells that differ.
+/// differ, a third where many rows do; memory: 4 bytes for each row that the table was made for, up to
+/// 64 MiB, and the rows of cells that differ.
 ///
 /// # Errors
 /// `Differs` where these are too many to be compared.
@@ -116,14 +131,14 @@ pub(crate) async fn differences(
     let call = &ScanCall(call.clone(), "verify");
     let metadata = context.metadata_cache.refresh().await?;
     let shown = Shown { visible: metadata.visible(Window::ALL, now()), metadata };
-    let mut chosen = Chosen::default();
+    let mut chosen = Chosen::all(expected_rows(context.buckets.number));
     for _ in 0..2 {
         let (cells, rows) = differing(context, &shown, &chosen, call).await?;
         if cells.is_empty() {
             return Ok(Vec::new());
         }
-        let is_many = rows / CELLS as u64 * cells.len() as u64 > MANY_ROWS;
-        chosen.0.push(Arc::new(cells));
+        let is_many = rows / chosen.cells * cells.len() as u64 > MANY_ROWS;
+        chosen.divisions.push(Arc::new(cells));
         if !is_many {
             break;
         }
@@ -222,7 +237,7 @@ async fn sums(
     by: Side,
     call: &ScanCall,
 ) -> Result<(Sums, u64)> {
-    let cells: Sums = Arc::new((0..CELLS).map(|_| AtomicU64::new(0)).collect());
+    let cells: Sums = Arc::new((0..chosen.cells).map(|_| AtomicU64::new(0)).collect());
     let rows = Arc::new(AtomicU64::new(0));
     let (shown, chosen) = (shown.clone(), chosen.clone());
     let sum = Sum { shown, by, chosen, cells: Arc::clone(&cells), rows: Arc::clone(&rows) };
@@ -244,7 +259,7 @@ impl RowVisitor for Sum {
         let (pair, row) = hashes(self.by, key, value, seen_at);
         if self.chosen.has(pair) && self.shown.shows(self.by, (key, value, seen_at)) {
             self.rows.fetch_add(1, Relaxed);
-            if let Some(sum) = self.cells.get(cell(pair, self.chosen.0.len())) {
+            if let Some(sum) = self.cells.get(self.chosen.cell(pair, self.chosen.divisions.len())) {
                 sum.fetch_add(row, Relaxed);
             }
         }
