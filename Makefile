@@ -31,7 +31,7 @@ unexport PYTHONDONTWRITEBYTECODE
 COMMIT := $(or $(shell git rev-parse HEAD 2>/dev/null | cut -c1-4),0007)
 export IDMATCH_SEED ?= $(shell printf '%d' 0x$(COMMIT))
 
-# Conformance cases run on servers as written and in one other way, chosen by the commit.
+# Conformance cases run as written and in one other way, chosen by the commit.
 export IDMATCH_TEST_WAYS ?= $(word $(shell expr $(IDMATCH_SEED) % 4 + 1),reversed repeated upserted mixed)
 
 .PHONY: demo test test-long test-without-extras check build clean hooks java chromium \
@@ -43,7 +43,7 @@ demo: build
 
 # The nodes start behind the build of the tests; cargo and pytest share them.
 test: check $(VENV)/built-for-tests java
-	@echo "seed $(IDMATCH_SEED); conformance cases on servers: as written, $(IDMATCH_TEST_WAYS)"
+	@echo "seed $(IDMATCH_SEED); conformance cases: as written, $(IDMATCH_TEST_WAYS)"
 	TMPDIR=$(IN_MEMORY) $(WITH_LAB) --meanwhile "$(RUST_TESTS) --no-run" -- $(MAKE) --jobs 2 --output-sync=target test-rust test-python
 
 # Hundreds of tables take a node this much memory.
@@ -104,6 +104,8 @@ $(BIN)/prometheus: $(VENV)/tools
 
 test-long: export IDMATCH_TEST_WAYS := all
 test-long: $(VENV)/built-for-tests java
+	$(FILTERED) conformance conform
+	$(FILTERED) engine conformance::
 	$(WITH_LAB) -- $(FILTERED) cql --nocapture --include-ignored
 	IDMATCH_TEST_OPTIONS="&hot_key_rows=1&match_memory=1" $(WITH_LAB) -- $(FILTERED) cql --nocapture conformance::
 	$(BIN)/python scripts/with_lab.py --nodes 3 -- $(FILTERED) cql --skip conformance:: --skip hot::

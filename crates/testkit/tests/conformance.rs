@@ -1,13 +1,14 @@
 //! The in-memory reference answers as the conformance cases say, and the runner notices
 //! when a store does not.
 
-use idmatch_testkit::{MemoryStore, conformance};
+use idmatch_testkit::MemoryStore;
+use idmatch_testkit::conformance::{self, Ways};
 use std::path::Path;
 use std::sync::Arc;
 
-fn run(cases: &Path) -> Result<conformance::Tally, conformance::Failures> {
+fn run(cases: &Path, ways: Ways) -> Result<conformance::Tally, conformance::Failures> {
     let store = Arc::new(MemoryStore::new());
-    conformance::run(cases, &|_| Ok(store.clone()))
+    conformance::run(cases, ways, &|_| Ok(store.clone()))
 }
 
 /// The failures of a case file with this one load and question.
@@ -21,14 +22,15 @@ fn failures_of(load: &str, question: &str) -> String {
 fn failures_of_text(cases: &str) -> String {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("wrong.json"), cases).unwrap();
-    run(directory.path()).unwrap_err().to_string()
+    run(directory.path(), Ways::ALL).unwrap_err().to_string()
 }
 
 const LOAD: &str = r#"[["a", "p1", "2026-01-01"], ["a", "p2", "2026-01-02"]]"#;
 
 #[test]
 fn the_memory_store_conforms() {
-    match run(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/cases")) {
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/cases");
+    match run(&cases, Ways::of_environment()) {
         Ok(tally) => {
             println!("{tally}");
             assert_eq!(tally.unsupported, 0);
@@ -110,9 +112,9 @@ fn a_file_that_says_something_unknown_is_an_error() {
 #[test]
 fn a_run_without_questions_fails() {
     let empty = tempfile::tempdir().unwrap();
-    let text = run(empty.path()).unwrap_err().to_string();
+    let text = run(empty.path(), Ways::ALL).unwrap_err().to_string();
     assert!(text.contains("0 questions in 0 cases of 0 files"), "{text}");
-    assert!(run(&empty.path().join("absent")).is_err());
+    assert!(run(&empty.path().join("absent"), Ways::ALL).is_err());
 }
 
 #[test]

@@ -97,10 +97,6 @@ fn cases() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/cases")
 }
 
-fn ways() -> Ways {
-    std::env::var("IDMATCH_TEST_WAYS").map_or(Ways::ALL, |text| text.parse().unwrap())
-}
-
 fn conforms(file: &'static str) {
     let mut options = std::env::var("IDMATCH_TEST_OPTIONS").unwrap_or_default();
     if file == "retention-changes.json" {
@@ -116,8 +112,9 @@ fn conforms_with(file: &str, options: &str) {
     let open = |number| -> Result<Arc<dyn Store>> {
         Ok(Arc::new(open_with(&keyspaces.name(number), options)))
     };
-    match conformance::run_file(&cases().join(file), ways(), REPEATS, &open) {
-        Ok(tally) => println!("{file}: {tally}; {}", ways()),
+    let ways = Ways::of_environment();
+    match conformance::run_file(&cases().join(file), ways, REPEATS, &open) {
+        Ok(tally) => println!("{file}: {tally}; {ways}"),
         Err(failures) => panic!("{failures}"),
     }
 }

@@ -1,9 +1,9 @@
-//! The embedded engine answers as the conformance cases say.
+//! The embedded engine answers as the conformance cases say, in the ways that `IDMATCH_TEST_WAYS` names.
 
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_store::Store;
-use idmatch_testkit::conformance;
+use idmatch_testkit::conformance::{self, Ways};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ fn run(limits: MemoryLimits) {
         let root = dir.path().join(number.to_string());
         Ok(Arc::new(EngineStore::open_with(Arc::new(OsDisk), &root, limits)?))
     };
-    match conformance::run(&cases, &open) {
+    match conformance::run(&cases, Ways::of_environment(), &open) {
         Ok(tally) => {
             println!("{tally}");
             assert_eq!(tally.unsupported, 0);

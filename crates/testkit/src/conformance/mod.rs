@@ -6,11 +6,12 @@
 //! be the same each time.
 //!
 //! ```no_run
-//! use idmatch_testkit::{MemoryStore, conformance};
+//! use idmatch_testkit::conformance::{self, Ways};
+//! use idmatch_testkit::MemoryStore;
 //! use std::{path::Path, sync::Arc};
 //!
 //! let store = Arc::new(MemoryStore::new());
-//! let tally = conformance::run(Path::new("spec/cases"), &|_| Ok(store.clone()));
+//! let tally = conformance::run(Path::new("spec/cases"), Ways::ALL, &|_| Ok(store.clone()));
 //! match tally {
 //!     Ok(tally) => println!("{tally}"),
 //!     Err(failures) => panic!("{failures}"),

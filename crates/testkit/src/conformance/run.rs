@@ -7,13 +7,13 @@ use super::ways::Ways;
 use idmatch_store::{Error, ErrorKind, Result};
 use std::path::{Path, PathBuf};
 
-/// Runs all case files of a directory, in all ways, in the stores that `open` opens.
+/// Runs all case files of a directory, in some ways, in the stores that `open` opens.
 ///
 /// # Errors
 /// Every mismatch, each with file, case, question, what was expected and what was got.
 /// A file that cannot be read is one, and so is a run in which no question was asked.
-pub fn run(directory: &Path, open: OpenStore<'_>) -> Result<Tally, Failures> {
-    let mut runner = Runner::new(open, Ways::ALL, 0);
+pub fn run(directory: &Path, ways: Ways, open: OpenStore<'_>) -> Result<Tally, Failures> {
+    let mut runner = Runner::new(open, ways, 0);
     match case_files(directory) {
         Ok(paths) => {
             for path in paths {

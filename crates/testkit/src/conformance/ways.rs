@@ -13,6 +13,16 @@ impl Ways {
     /// All five.
     pub const ALL: Ways = Ways(None);
 
+    /// The ways that `IDMATCH_TEST_WAYS` names; without it, all.
+    ///
+    /// # Panics
+    /// Where it names none.
+    pub fn of_environment() -> Ways {
+        let parsed =
+            |text: String| text.parse().unwrap_or_else(|why| panic!("IDMATCH_TEST_WAYS: {why}"));
+        std::env::var("IDMATCH_TEST_WAYS").map_or(Ways::ALL, parsed)
+    }
+
     /// The ways of a case. Generated rows are too many to run them in every way.
     pub(super) fn of(self, case: &Case) -> Vec<Way> {
         let others: &[Way] = match &self.0 {
