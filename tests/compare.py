@@ -1,5 +1,6 @@
 """Asks idmatch what the oracle was asked, in the same form."""
 
+import os
 from datetime import datetime
 
 import idmatch
@@ -27,9 +28,17 @@ def as_rows(table: pa.Table) -> Rows:
 
 
 def assert_same_lookups(
-    table: idmatch.Table, oracle: Oracle, since: int | None, until: int | None
+    table: idmatch.Table,
+    oracle: Oracle,
+    since: int | None,
+    until: int | None,
+    one_in: int = 1,
 ) -> None:
-    """Every key of both sides has the oracle's answers, in its order; so has the latest one."""
+    """Every key of both sides has the oracle's answers, in its order; so has the latest one.
+
+    With `one_in` only one key in so many is asked for: the seed chooses which.
+    """
+    seed = int(os.environ.get("IDMATCH_SEED", "7"))
     window: Window = {"since": text(since), "until": text(until)}
     for by, ask, latest in (
         ("id", table.partner_ids, table.latest_partner_id),
@@ -37,7 +46,7 @@ def assert_same_lookups(
     ):
         answers = oracle.answers(by, since, until)
         keys = answers if (since, until) != (None, None) else oracle.answers(by, None, None)
-        for key in keys:
+        for key in list(keys)[seed % one_in :: one_in]:
             expected = answers.get(key, [])
             assert as_rows(ask(key, **window)) == expected, (by, key)
             newest = latest(key, **window)
