@@ -18,7 +18,9 @@ import idmatch
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from idmatch import _core
 from idmatch._times import Moment
+from kept_log import Kept
 from shared_node import address, node  # noqa: F401 - fixtures
 
 collect_ignore = hidden.FILES if hidden.HIDDEN else ()
@@ -172,3 +174,16 @@ def loaded(cli: Cli) -> Cli:
     pq.write_table(pa.table({"id": ["a", "b", "nobody"]}), cli.home / "people.parquet")
     assert cli("load", "store", "small", "small.parquet").code == 0
     return cli
+
+
+@pytest.fixture
+def kept() -> Iterator[Kept]:
+    """A handler of all that the library logs, at the lowest level."""
+    logger, handler = logging.getLogger("idmatch"), Kept()
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(1)
+    yield handler
+    _core.flush_logs()
+    logger.removeHandler(handler)
+    logger.setLevel(level)

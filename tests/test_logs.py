@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import idmatch
@@ -15,41 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 from conftest import NOON, SMALL, Cli, observations
 from idmatch import _core
+from kept_log import Kept
 
 _MARK = "zqmarked"
-
-
-class Kept(logging.Handler):
-    """Keeps the records that it gets."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.records: list[logging.LogRecord] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.records.append(record)
-
-    def events(self, logger: str) -> list[tuple[str, dict[str, object]]]:
-        """The texts and values of a logger's records."""
-        _core.flush_logs()
-        return [
-            (vars(record)["event"], vars(record)["fields"])
-            for record in self.records
-            if record.name == logger
-        ]
-
-
-@pytest.fixture
-def kept() -> Iterator[Kept]:
-    """A handler of all that the library logs, at the lowest level."""
-    logger, handler = logging.getLogger("idmatch"), Kept()
-    level = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(1)
-    yield handler
-    _core.flush_logs()
-    logger.removeHandler(handler)
-    logger.setLevel(level)
 
 
 def test_events_have_values(kept: Kept, tmp_path: Path) -> None:
@@ -59,6 +27,8 @@ def test_events_have_values(kept: Kept, tmp_path: Path) -> None:
         table.match(pa.table({"id": ["a", "nobody"]}))
         table.erase(id="b")
         table.compact()
+        table.verify()
+        store.backup(tmp_path / "backup")
     events = kept.events("idmatch.engine")
     committed = [fields for event, fields in events if event == "rows were committed"]
     assert committed == [{"table": "crm", "rows": 5, "rejected": 0}]
@@ -68,11 +38,20 @@ def test_events_have_values(kept: Kept, tmp_path: Path) -> None:
         ("match", "crm", "done"),
         ("erase", "crm", "done"),
         ("compact", "crm", "done"),
+        ("verify", "crm", "done"),
+        ("backup", "", "done"),
     ]
-    assert [end.get("rows") for end in ended] == [None, 2, 1, 3]
-    bytes_after = ended[-1]["bytes"]
-    assert isinstance(bytes_after, int)
-    assert bytes_after > 0
+    assert [end.get("rows") for end in ended] == [None, 2, 1, 3, None, None]
+    assert [end.get("findings") for end in ended] == [None, None, None, None, 0, None]
+    # The backup also has a file of the table, of its erasures and of its loads.
+    after, copied = ended[3]["bytes"], ended[5]["bytes"]
+    in_backup = sum(one.stat().st_size for one in (tmp_path / "backup" / "segments").iterdir())
+    in_segments = sum(
+        one.stat().st_size for one in (tmp_path / "backup" / "segments").glob("*.seg")
+    )
+    assert (after, copied) == (in_segments, in_backup)
+    compacted = [fields for event, fields in events if event == "segments were compacted"]
+    assert {one["made_rows"] for one in compacted} == {3}
     opened = [fields for event, fields in events if event == "store was opened"]
     assert [(one["tables"], one["segments"]) for one in opened] == [(0, 0)]
     assert all(isinstance(end["ms"], int) for end in ended)
@@ -326,7 +305,10 @@ def test_a_log_of_documents(loaded: Cli) -> None:
     bad.write_text("id,partner_id,seen_at\na,x,2026-03-01\nb,y,never\n")
     ran = loaded("load", "store", "small", "bad.csv", "--log-format", "json")
     assert ran.code == 3
-    (document,) = (json.loads(line) for line in ran.err.splitlines() if line.startswith("{"))
+    document, read, said = (json.loads(line) for line in ran.err.splitlines())
+    assert (read["logger"], read["level"]) == ("idmatch.cli", "info")
+    assert (said["logger"], said["level"]) == ("idmatch.cli", "warning")
+    assert said["event"].startswith("1 rows were rejected; ")
     assert document.pop("time").endswith("Z")
     file = document.pop("file")
     assert file in str(list((loaded.home / "store.rejects").iterdir()))
@@ -340,6 +322,10 @@ def test_a_log_of_documents(loaded: Cli) -> None:
     ran = loaded("verify", "store", "-v", "--log-format", "json")
     documents = [json.loads(line) for line in ran.err.splitlines()]
     assert {one["event"] for one in documents} == {"operation began", "operation ended"}
+    (failed,) = loaded("verify", "nowhere", "--log-format", "json").err.splitlines()
+    assert json.loads(failed).keys() == {"time", "level", "logger", "event"}
+    assert json.loads(failed)["level"] == "error"
+    assert "nowhere" in json.loads(failed)["event"]
 
 
 def test_secrets_of_addresses_are_not_logged(cli: Cli) -> None:

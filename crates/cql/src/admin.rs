@@ -1,7 +1,7 @@
 //! The maintenance of a store. Only delegates: to `maintain` and `write`.
 
 use crate::context::TableContext;
-use crate::logged::{logged, no_rows};
+use crate::logged::{Figures, logged};
 use crate::maintain::dropped::remove_dropped;
 use crate::maintain::purge::purge;
 use crate::maintain::repair::repair;
@@ -19,7 +19,7 @@ use tracing::warn;
 impl Admin for CqlStore {
     fn compact(&self, table: TableId, call: &Call) -> Result<()> {
         let context = self.0.context(table, call)?;
-        let rows = |rows: &u64| Some(*rows);
+        let rows = |rows: &u64| Figures::of_rows(*rows);
         logged("compact", &context.name(), rows, || {
             self.0.change(call, async {
                 let rows = purge(&context, call).await?;
@@ -32,15 +32,21 @@ impl Admin for CqlStore {
 
     fn verify(&self, table: TableId, call: &Call) -> Result<Vec<Finding>> {
         let context = self.0.context(table, call)?;
-        logged("verify", &context.name(), no_rows, || {
-            let differences = self.0.read(call, differences(&context, call))?;
-            Ok(findings(&context, &differences))
-        })
+        logged(
+            "verify",
+            &context.name(),
+            |found: &Vec<_>| Figures::of_findings(found),
+            || {
+                let differences = self.0.read(call, differences(&context, call))?;
+                Ok(findings(&context, &differences))
+            },
+        )
     }
 
     fn repair(&self, table: TableId, _: bool, call: &Call) -> Result<Repaired> {
         let context = self.0.context(table, call)?;
-        logged("repair", &context.name(), no_rows, || {
+        let figures = |done: &Repaired| Figures::of_findings(&done.findings);
+        logged("repair", &context.name(), figures, || {
             self.0.change(call, async {
                 let differences = differences(&context, call).await?;
                 let findings = findings(&context, &differences);

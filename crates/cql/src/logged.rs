@@ -2,29 +2,41 @@
 //! gets the text of an error; the log has its kind. Must not know what the operations do.
 
 use idmatch_model::TableName;
-use idmatch_store::Result;
+use idmatch_store::{Finding, Result};
 use tokio::time::Instant;
 use tracing::info;
 
-/// Does something, and logs its begin and its end, with the rows of its result where these are counted.
+/// What the log tells of a result: what was counted anyway.
+#[derive(Debug, Default)]
+pub(crate) struct Figures {
+    pub(crate) rows: Option<u64>,
+    pub(crate) findings: Option<usize>,
+}
+
+impl Figures {
+    pub(crate) fn of_rows(rows: u64) -> Figures {
+        Figures { rows: Some(rows), ..Figures::default() }
+    }
+
+    pub(crate) fn of_findings(findings: &[Finding]) -> Figures {
+        Figures { findings: Some(findings.len()), ..Figures::default() }
+    }
+}
+
+/// Does something, and logs its begin and its end, with figures of its result.
 pub(crate) fn logged<T>(
     operation: &'static str,
     table: &TableName,
-    rows: impl FnOnce(&T) -> Option<u64>,
+    figures: impl FnOnce(&T) -> Figures,
     run: impl FnOnce() -> Result<T>,
 ) -> Result<T> {
     info!(operation, %table, "operation began");
     let began = Instant::now();
     let outcome = run();
     let ended = outcome.as_ref().map_or_else(|e| e.kind().code(), |_| "done");
-    let rows = outcome.as_ref().ok().and_then(rows);
-    info!(operation, %table, outcome = ended, rows, ms = millis(began), "operation ended");
+    let Figures { rows, findings } = outcome.as_ref().map(figures).unwrap_or_default();
+    info!(operation, %table, outcome = ended, rows, findings, ms = millis(began), "operation ended");
     outcome
-}
-
-/// The rows of a result that has none.
-pub(crate) fn no_rows<T>(_: &T) -> Option<u64> {
-    None
 }
 
 /// Milliseconds since then.

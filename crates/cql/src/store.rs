@@ -1,7 +1,7 @@
 //! The store of a keyspace. Only delegates: to `tables` for tables, to `write` and `maintain`.
 
 use crate::client::NodeAnswers;
-use crate::logged::{logged, no_rows};
+use crate::logged::{Figures, logged};
 use crate::maintain::retention;
 use crate::settings::Settings;
 use crate::snapshot::CqlSnapshot;
@@ -63,9 +63,12 @@ impl Store for CqlStore {
     fn set_retention(&self, table: TableId, retention: Option<Period>, call: &Call) -> Result<()> {
         retention.as_ref().map_or(Ok(()), Period::check_retention)?;
         let context = self.0.context(table, call)?;
-        logged("set_retention", &context.name(), no_rows, || {
-            self.0.change(call, retention::set(&context, retention, call))
-        })
+        logged(
+            "set_retention",
+            &context.name(),
+            |()| Figures::default(),
+            || self.0.change(call, retention::set(&context, retention, call)),
+        )
     }
 
     fn rename_table(&self, table: &TableName, to: &TableName, call: &Call) -> Result<()> {
@@ -109,7 +112,7 @@ impl Store for CqlStore {
         call: &Call,
     ) -> Result<Erased> {
         let context = self.0.context(self.0.read(call, self.0.resolve(table))?, call)?;
-        let rows = |erased: &Erased| Some(erased.by_id);
+        let rows = |erased: &Erased| Figures::of_rows(erased.by_id);
         logged("erase", table, rows, || self.0.change(call, erase(&context, table, targets, at)))
     }
 

@@ -2,7 +2,7 @@
 
 use crate::client::Use;
 use crate::context::TableContext;
-use crate::logged::logged;
+use crate::logged::{Figures, logged};
 use crate::matching::CqlMatch;
 use crate::read::export::export;
 use crate::read::lookup::{history, last_seen, lookup_many};
@@ -67,7 +67,7 @@ impl TableSnapshot for CqlTable {
         query: MatchQuery,
         call: &Call,
     ) -> Result<Box<dyn Match>> {
-        let matches = |found: &CqlMatch| Some(found.counts().rows);
+        let matches = |found: &CqlMatch| Figures::of_rows(found.counts().rows);
         let found = logged("match", &self.name, matches, || {
             CqlMatch::run(&self.context, population, (query, self.at), call)
         })?;

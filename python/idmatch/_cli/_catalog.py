@@ -13,7 +13,7 @@ from idmatch._store import Store
 from idmatch._table import Table
 from idmatch._types import Keep
 
-from ._output import confirmed, print_json, warn
+from ._output import confirmed, note, print_json, warn
 from ._stores import open_existing
 
 _DONE = 0
@@ -133,7 +133,7 @@ def new_table_told(
         return
     if not options.json:
         rows = f" for about {expected_rows:,} rows" if expected_rows else ""
-        warn(f"made table {table.name}{rows}")
+        note(f"made table {table.name}{rows}")
     try:
         yield
     except BaseException as error:

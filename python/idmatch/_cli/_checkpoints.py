@@ -7,7 +7,7 @@ from idmatch._results import Checkpoint
 from idmatch._sizes import show_size
 from idmatch._store import Store
 
-from ._output import print_json, warn
+from ._output import note, print_json, warn
 from ._stores import open_existing
 
 _DONE = 0
@@ -48,9 +48,9 @@ def as_json(checkpoint: Checkpoint) -> dict[str, object]:
 
 
 def tell(checkpoints: Sequence[Checkpoint]) -> None:
-    """Prints a line on stderr for each checkpoint of a store."""
+    """Notes each checkpoint of a store."""
     for one in checkpoints:
-        warn(
+        note(
             f"checkpoint {one.path} of {one.at:%Y-%m-%d %H:%M} UTC stays until "
             f"{one.until:%Y-%m-%d %H:%M} UTC, and holds {show_size(one.held_bytes)}"
         )
@@ -61,7 +61,7 @@ def tell_erased(store: Store, checkpoints: Sequence[Checkpoint], drops: bool) ->
     for one in checkpoints:
         if drops:
             store.remove_checkpoint(one)
-            warn(f"removed checkpoint {one.path}, which still had the rows")
+            note(f"removed checkpoint {one.path}, which still had the rows")
         else:
             warn(
                 f"checkpoint {one.path} still shows the rows, until {one.until:%Y-%m-%d %H:%M} "

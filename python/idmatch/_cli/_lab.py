@@ -1,7 +1,6 @@
 """The command `idmatch lab`: a Cassandra cluster and other servers on this machine."""
 
 import shlex
-import sys
 from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING
 from idmatch._lazy import LazyModule
 from idmatch._sizes import show_size
 
-from ._output import print_columns, print_json
+from ._output import note, print_columns, print_json
 
 if TYPE_CHECKING:
     from idmatch import _lab
@@ -23,7 +22,7 @@ _DONE = 0
 def lab(options: Namespace) -> int:
     """`idmatch lab`"""
     folder = Path(options.dir) if options.dir else _lab.cache() / "lab"
-    cluster = _lab.Lab(folder, tell=_tell)
+    cluster = _lab.Lab(folder, tell=note)
     match options.action:
         case "up":
             _up(cluster, options)
@@ -35,17 +34,13 @@ def lab(options: Namespace) -> int:
             cluster.freeze(options.node)
         case "resume":
             cluster.resume(options.node)
-    _show(cluster.nodes(), _lab.services(folder, _tell), folder, options.json)
+    _show(cluster.nodes(), _lab.services(folder, note), folder, options.json)
     return _DONE
-
-
-def _tell(line: str) -> None:
-    print(line, file=sys.stderr)
 
 
 def _up(cluster: "_lab.Lab", options: Namespace) -> None:
     names = [name for name in options.services.split(",") if name]
-    found = [_lab.service(name, cluster.folder, _tell, options.network) for name in names]
+    found = [_lab.service(name, cluster.folder, note, options.network) for name in names]
     # A lab may have services alone.
     if options.nodes or not found:
         cluster.up(options.nodes, options.heap, options.network)
@@ -58,7 +53,7 @@ def _up(cluster: "_lab.Lab", options: Namespace) -> None:
 def _down(cluster: "_lab.Lab", delete: bool) -> None:
     cluster.down(delete)
     with cluster.locked():
-        for name, each in _lab.services(cluster.folder, _tell).items():
+        for name, each in _lab.services(cluster.folder, note).items():
             each.stop()
             if delete:
                 _lab.wipe(name, cluster.folder)

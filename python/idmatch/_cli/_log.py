@@ -1,4 +1,4 @@
-"""The log on stderr: what the library logs, as lines of text or of JSON."""
+"""The log on stderr: what the command and the library log, as lines of text or of JSON."""
 
 import json
 import logging
@@ -7,7 +7,7 @@ import time
 from argparse import ArgumentParser, Namespace
 from typing import TextIO
 
-from ._output import printable
+from ._output import LOGGER, printable
 
 _LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 
@@ -29,7 +29,10 @@ def add_log(command: ArgumentParser) -> None:
 
 
 def show_log(options: Namespace) -> None:
-    """Prints the log on stderr from now on: warnings, with -v also info, with -vv also debug."""
+    """Prints the log on stderr from now on: warnings, with -v also info, with -vv also debug.
+
+    What the command itself has to say is always in it.
+    """
     handler = _Stderr()
     if options.log_format == "json":
         handler.setFormatter(_Json())
@@ -41,6 +44,7 @@ def show_log(options: Namespace) -> None:
     logger.handlers[:] = [handler]
     logger.setLevel(_LEVELS[min(options.verbose, len(_LEVELS) - 1)])
     logger.propagate = False
+    LOGGER.setLevel(logging.INFO)
 
 
 class _Stderr(logging.StreamHandler[TextIO]):
@@ -52,10 +56,15 @@ class _Stderr(logging.StreamHandler[TextIO]):
 
 
 class _Text(logging.Formatter):
-    """Lines such as `2026-11-01T12:00:00.000Z info idmatch.engine: rows were committed rows=7`."""
+    """Lines such as `2026-11-01T12:00:00.000Z info idmatch.engine: rows were committed rows=7`.
+
+    Those of the command are as any program's: `idmatch: error: ...`.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         text = printable(record.getMessage())
+        if record.name == LOGGER.name:
+            return f"idmatch: {'error: ' if record.levelno == logging.ERROR else ''}{text}"
         return f"{_instant(record)} {record.levelname.lower()} {record.name}: {text}"
 
 

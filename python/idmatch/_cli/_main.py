@@ -14,7 +14,7 @@ from idmatch._outputs import is_standard_output
 
 from . import _commands
 from ._log import show_log
-from ._output import hide_secrets_of, print_json, printable, warn
+from ._output import fail, hide_secrets_of, print_json, printable
 from ._parser import parser
 from ._process import Ended, prepare
 
@@ -112,5 +112,5 @@ def _as_json(error: Exception) -> dict[str, object]:
 
 def _fail(error: BaseException, code: int, reason: str | None = None) -> int:
     reasons = "; ".join([reason or str(error), *getattr(error, "__notes__", [])])
-    warn(f"error: {reasons}")
+    fail(reasons)
     return code

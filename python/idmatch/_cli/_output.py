@@ -1,6 +1,7 @@
-"""Prints results as text or as one JSON document, and notes and questions on stderr."""
+"""Prints results as text or as one JSON document, and logs what a command has to say on stderr."""
 
 import json
+import logging
 import sys
 from argparse import Namespace
 from collections.abc import Collection, Mapping, Sequence
@@ -10,6 +11,8 @@ from idmatch._aligned import aligned
 from idmatch._errors import InvalidArgument
 from idmatch._results import Detected
 from idmatch._text import escaped, looks_like_value, shown_column
+
+LOGGER = logging.getLogger("idmatch.cli")
 
 # The URLs of the command line.
 _URLS: list[Address] = []
@@ -26,7 +29,7 @@ def say_read(
     named: Collection[str],
     hex_columns: Sequence[str],
 ) -> None:
-    """Prints a line on stderr about how sources were read; roles not in `named` were guessed."""
+    """Notes how sources were read; roles not in `named` were guessed."""
     if not detected:
         return
     roles = [
@@ -39,7 +42,7 @@ def say_read(
     also = [f"dates as {' and '.join(dates)}"] if dates else []
     if hex_columns:
         also.append(f"fixed-size binary {_quoted(hex_columns)} as lowercase hex")
-    warn(f"read {' and '.join(formats)}: {', '.join(roles + also)}")
+    note(f"read {' and '.join(formats)}: {', '.join(roles + also)}")
     is_csv = any(one.format == "csv" for one in detected)
     if is_csv and any(looks_like_value(name) for names in columns.values() for name in names):
         warn("a column's name looks like an identifier: without a header, say --no-header")
@@ -68,6 +71,11 @@ def print_columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         print(text)
 
 
+def grouped(value: int | float | str) -> str:
+    """A number with commas; text as it is."""
+    return value if isinstance(value, str) else f"{value:,}"
+
+
 def hide_secrets_of(urls: Sequence[str]) -> None:
     """Has nothing that is printed on stderr say what is secret in these URLs."""
     _URLS[:] = map(Address, urls)
@@ -81,9 +89,19 @@ def printable(message: str) -> str:
     return escaped(message)
 
 
+def note(message: str) -> None:
+    """Logs what a command did unasked, or how. It is shown at every level of the log."""
+    LOGGER.info("%s", printable(message))
+
+
 def warn(message: str) -> None:
-    """Prints a line on stderr."""
-    print(f"idmatch: {printable(message)}", file=sys.stderr)
+    """Logs what the user should look at, such as rejected rows."""
+    LOGGER.warning("%s", printable(message))
+
+
+def fail(message: str) -> None:
+    """Logs why a command ends without its result."""
+    LOGGER.error("%s", printable(message))
 
 
 def confirmed(change: str, question: str, options: Namespace) -> bool:
@@ -99,5 +117,5 @@ def confirmed(change: str, question: str, options: Namespace) -> bool:
     print(f"idmatch: {change}. {question} [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() in ("y", "yes"):
         return True
-    warn("nothing was changed")
+    note("nothing was changed")
     return False

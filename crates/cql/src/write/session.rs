@@ -3,7 +3,7 @@
 
 use crate::client::Use;
 use crate::context::TableContext;
-use crate::logged::logged;
+use crate::logged::{Figures, logged};
 use crate::schema::keyspace::random;
 use crate::write::keys;
 use crate::write::load::{load, upsert};
@@ -121,7 +121,7 @@ impl WriteSession for CqlSession {
     ) -> Result<PartReceipt> {
         self.check_staging()?;
         let counted = Counted { source: rows, rows: AtomicU64::new(0) };
-        let loaded = |_: &()| Some(counted.rows.load(Relaxed));
+        let loaded = |_: &()| Figures::of_rows(counted.rows.load(Relaxed));
         logged("load", &self.context.name(), loaded, || load(&self.context, &counted, call))?;
         finish(&self.parts, number, counted.rows.into_inner(), rows.rejected())
     }

@@ -259,7 +259,7 @@ impl Compactor {
     ) -> Result<CompactionResult> {
         let began = sync::instant();
         let table = self.versions.table_of(version, id)?;
-        let (folder, mut made) = (self.versions.segments(), Vec::new());
+        let (folder, mut made, mut made_rows) = (self.versions.segments(), Vec::new(), 0);
         let replaced: HashSet<String> =
             inputs.iter().filter_map(|input| input.file_name()).collect();
         let at = now();
@@ -285,6 +285,7 @@ impl Compactor {
             },
             |merged| {
                 made.extend(merged.iter().map(|segment| segment.file.clone()));
+                made_rows = merged.iter().map(|segment| segment.rows).sum::<u64>();
                 self.versions.publish(|manifest| {
                     let entry = manifest.table_mut(id)?;
                     let inputs = entry.segments.iter().filter(|s| replaced.contains(&s.file));
@@ -319,7 +320,16 @@ impl Compactor {
         let metrics = &self.versions.metrics;
         metrics.compaction.observe(began.elapsed().as_secs_f64());
         metrics.compacted_bytes.inc_by(inputs.iter().map(|input| input.header.file_len()).sum());
-        debug!(table = name, ?side, segments, rows, made_segments, ms, "segments were compacted");
+        debug!(
+            table = name,
+            ?side,
+            segments,
+            rows,
+            made_segments,
+            made_rows,
+            ms,
+            "segments were compacted"
+        );
         Ok(CompactionResult { inputs: replaced, made, is_finer })
     }
 

@@ -31,7 +31,7 @@ impl Owners {
         destination: &Path,
         kind: Option<CopyKind>,
         call: &Call,
-    ) -> Result<()> {
+    ) -> Result<u64> {
         self.copy(&self.outside(destination)?, CopyPlan { kind, until: None }, call)
     }
 
@@ -48,8 +48,8 @@ impl Owners {
     }
 
     /// Copies what is visible now to a new place. The manifest comes last, so that half a copy is no store.
-    /// Nothing waits for it.
-    pub(super) fn copy(&self, destination: &Path, plan: CopyPlan, call: &Call) -> Result<()> {
+    /// Nothing waits for it. Returns the bytes of the files but for the journal.
+    pub(super) fn copy(&self, destination: &Path, plan: CopyPlan, call: &Call) -> Result<u64> {
         self.lock.check_writable()?;
         let mut tries = 0;
         loop {
@@ -69,7 +69,7 @@ impl Owners {
         }
     }
 
-    fn copy_to(&self, destination: &Path, plan: CopyPlan, call: &Call) -> Result<()> {
+    fn copy_to(&self, destination: &Path, plan: CopyPlan, call: &Call) -> Result<u64> {
         let _collected = self.versions.collect_obsolete();
         if !self.versions.published()?.is_published() {
             return Err(Error::new(
@@ -89,7 +89,7 @@ impl Owners {
             ));
         }
         let (version, read) = self.writes.end_journal();
-        let copy = || -> Result<()> {
+        let copy = || -> Result<u64> {
             let mut manifest = Manifest::clone(&version.manifest);
             self.copy_journal(&version, &read, destination, call)?;
             manifest.journal.closed = read.last_key_value().map(|(at, f)| (*at, f.end as u64));
@@ -105,6 +105,7 @@ impl Owners {
             });
             let segments = destination.join(SEGMENTS);
             self.versions.disk.create_dir(&segments).map_err(|e| io_error("make", &segments, e))?;
+            let mut total = 0;
             for file in version.manifest.files() {
                 call.check()?;
                 let (from, to) = (self.versions.segments().join(file), segments.join(file));
@@ -115,10 +116,12 @@ impl Owners {
                 };
                 let bytes = linked().and_then(|()| disk.len(&to));
                 let bytes = bytes.map_err(|e| io_error("copy to", &to, e))?;
+                total += bytes;
                 call.report("back up", bytes, Unit::Bytes)?;
             }
             self.versions.disk.sync_dir(&segments).map_err(|e| io_error("sync", &segments, e))?;
-            Manifest::publish(&*self.versions.disk, destination, &manifest.encode()?)
+            Manifest::publish(&*self.versions.disk, destination, &manifest.encode()?)?;
+            Ok(total)
         };
         copy().inspect_err(|_| self.remove_begun_backup(&version, destination))
     }

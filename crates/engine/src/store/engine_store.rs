@@ -1,7 +1,7 @@
 //! The store of a directory: opens it, and delegates to the owners.
 
 use super::handle::StoreHandle;
-use super::logged::{Figures, figures_of, log_findings, logged, logged_with, name_of};
+use super::logged::{Figures, figures_of, log_findings, logged, name_of, number_of};
 use super::owners::Owners;
 use super::session::{begin, resume};
 use super::snapshot::EngineSnapshot;
@@ -97,7 +97,12 @@ impl EngineStore {
         let versions = Arc::new(VersionSet::unopened(disk, root, MemoryLimits::default()));
         let lock = WriterLock::new(versions.clone());
         let recovery = Recovery { versions: &versions, lock: &lock };
-        let findings = logged("recover", "", || recovery.run((accept_loss, accept_older), call))?;
+        let findings = logged(
+            "recover",
+            "",
+            |found: &Vec<_>| number_of(found),
+            || recovery.run((accept_loss, accept_older), call),
+        )?;
         log_findings("", &findings);
         Ok(findings)
     }
@@ -209,7 +214,7 @@ impl Store for EngineStore {
         let owners = self.writer()?;
         let rows = |erased: &Erased| Figures { rows: Some(erased.by_id), ..Figures::default() };
         let erase = || owners.eraser.erase(table, targets, at, call);
-        logged_with("erase", table.as_str(), rows, erase)
+        logged("erase", table.as_str(), rows, erase)
     }
 
     fn refresh(&self, _: &Call) -> Result<()> {
@@ -248,7 +253,7 @@ impl Admin for EngineStore {
         call.check()?;
         let _guard = owners.lock.acquire_for(call)?;
         let after = |_: &()| figures_of(&owners.versions, table);
-        logged_with("compact", &name_of(&owners.versions, table), after, || {
+        logged("compact", &name_of(&owners.versions, table), after, || {
             owners.writes.flush_all()?;
             owners.compactor.compact(table.into(), call)
         })
@@ -257,7 +262,12 @@ impl Admin for EngineStore {
     fn verify(&self, table: TableId, call: &Call) -> Result<Vec<Finding>> {
         let versions = &self.owners.versions;
         let name = name_of(versions, table);
-        let findings = logged("verify", &name, || verify_table(versions, table.into(), call))?;
+        let findings = logged(
+            "verify",
+            &name,
+            |found: &Vec<_>| number_of(found),
+            || verify_table(versions, table.into(), call),
+        )?;
         log_findings(&name, &findings);
         Ok(findings)
     }
@@ -266,14 +276,21 @@ impl Admin for EngineStore {
         let Owners { versions, lock, writes, compactor, loader, .. } = self.writer()?;
         let repair = Repair { versions, lock, writes, compactor, loader };
         let name = name_of(versions, table);
-        let repaired = logged("repair", &name, || repair.table(table.into(), accept_loss, call))?;
+        let repaired = logged(
+            "repair",
+            &name,
+            |done: &Repaired| number_of(&done.findings),
+            || repair.table(table.into(), accept_loss, call),
+        )?;
         log_findings(&name, &repaired.findings);
         Ok(repaired)
     }
 
     fn backup(&self, destination: &Path, call: &Call) -> Result<()> {
         let owners = self.writer()?;
-        logged("backup", "", || owners.backup(destination, Some(CopyKind::Backup), call))
+        let bytes = |bytes: &u64| Figures { bytes: Some(*bytes), ..Figures::default() };
+        logged("backup", "", bytes, || owners.backup(destination, Some(CopyKind::Backup), call))?;
+        Ok(())
     }
 
     fn checkpoint(

@@ -12,19 +12,11 @@ use tracing::{info, warn};
 pub(super) struct Figures {
     pub(super) rows: Option<u64>,
     pub(super) bytes: Option<u64>,
+    pub(super) findings: Option<usize>,
 }
 
-/// Does something, and logs its begin and its end.
+/// Does something, and logs its begin and its end, with figures of the result.
 pub(super) fn logged<T>(
-    operation: &'static str,
-    table: &str,
-    run: impl FnOnce() -> Result<T>,
-) -> Result<T> {
-    logged_with(operation, table, |_| Figures::default(), run)
-}
-
-/// The same, with figures of the result.
-pub(super) fn logged_with<T>(
     operation: &'static str,
     table: &str,
     figures: impl FnOnce(&T) -> Figures,
@@ -34,9 +26,15 @@ pub(super) fn logged_with<T>(
     let began = sync::instant();
     let outcome = run();
     let ended = outcome.as_ref().map_or_else(|e| e.kind().code(), |_| "done");
-    let Figures { rows, bytes } = outcome.as_ref().map(figures).unwrap_or_default();
-    info!(operation, table, outcome = ended, rows, bytes, ms = millis(began), "operation ended");
+    let Figures { rows, bytes, findings } = outcome.as_ref().map(figures).unwrap_or_default();
+    let ms = millis(began);
+    info!(operation, table, outcome = ended, rows, bytes, findings, ms, "operation ended");
     outcome
+}
+
+/// How much a check has found to be wrong.
+pub(super) fn number_of(findings: &[Finding]) -> Figures {
+    Figures { findings: Some(findings.len()), ..Figures::default() }
 }
 
 /// Logs what a check has found to be wrong.
@@ -54,6 +52,7 @@ pub(super) fn figures_of(versions: &VersionSet, table: TableId) -> Figures {
     Figures {
         rows: Some(by_id.map(|segment| segment.header.rows).sum()),
         bytes: Some(table.all_segments().map(|segment| segment.header.file_len()).sum()),
+        findings: None,
     }
 }
 

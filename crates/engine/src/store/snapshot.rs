@@ -5,7 +5,7 @@
 //! - it shows the same for as long as it lives, also what is erased or replaced later: its files stay.
 
 use super::handle::StoreHandle;
-use super::logged::{Figures, logged_with};
+use super::logged::{Figures, logged};
 use crate::compaction::pending_bytes;
 use crate::cpu;
 use crate::encoding::Packer;
@@ -179,7 +179,7 @@ impl TableSnapshot for EngineTableSnapshot {
         let versions = &self.point.owners.versions;
         let matches =
             |found: &EngineMatch| Figures { rows: Some(found.counts().rows), ..Figures::default() };
-        let found = logged_with("match", self.name().as_str(), matches, || {
+        let found = logged("match", self.name().as_str(), matches, || {
             EngineMatch::run(
                 &*versions.disk,
                 versions.limits.population_bytes,

@@ -1,0 +1,78 @@
+"""What the log tells of work that nobody waits for, and of what others left."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import idmatch
+import pytest
+from conftest import NOON, observations
+from kept_log import Kept
+
+MANY = observations(*((f"id{n:08}", f"p{n:08}", NOON) for n in range(20_000)))
+
+
+def values(kept: Kept, event: str, logger: str = "idmatch.engine") -> list[dict[str, object]]:
+    """The values of each event with this text."""
+    return [fields for text, fields in kept.events(logger) if text == event]
+
+
+def test_compactions_that_fail_and_writes_that_are_slowed_down(kept: Kept, tmp_path: Path) -> None:
+    with idmatch.open(tmp_path / "store", memtable="1M") as store:
+        table = store.create_table("crm")
+        table.load(MANY)
+        for segment in (tmp_path / "store" / "segments").glob("*.seg"):
+            with open(segment, "r+b") as file:
+                file.seek(segment.stat().st_size // 2)
+                file.write(b"\xff" * 4096)
+        slowed = "compactions are behind: upserts are slowed down"
+        while not values(kept, slowed):
+            table.upsert(MANY)
+    (failed, *_) = values(kept, "background work failed")
+    assert (failed["work"], failed["table"], failed["failures"]) == ("compaction", "crm", 1)
+    assert ".seg" in str(failed["error"])
+    (warned,) = values(kept, slowed)
+    assert (warned["table"], warned["limit"]) == ("crm", 64)
+    assert values(kept, "memtables were flushed") != []
+
+
+WRITER = """
+import sys, idmatch, pyarrow as pa
+store = idmatch.open(sys.argv[1])
+session = store.create_table("crm").begin()
+session.add(pa.table({"id": ["a"], "partner_id": ["x"]}), dated="2026-03-01")
+print("staged", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_files_of_a_killed_writer_are_counted(kept: Kept, tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(tmp_path / "store")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as writer:
+        assert writer.stdout
+        assert writer.stdout.readline() == "staged\n"
+        writer.kill()
+    left = set((tmp_path / "store").rglob("*"))
+    with idmatch.open(tmp_path / "store") as store:
+        store.table("crm").upsert_one("b", "y", NOON)
+    removed = left - set((tmp_path / "store").rglob("*"))
+    (told,) = values(kept, "files of writers that ended early are removed")
+    assert told["files"] == len(removed) > 0
+
+
+def test_servers_that_cannot_answer(kept: Kept, address: str) -> None:
+    """One node cannot keep three copies."""
+    with idmatch.open(address) as store:
+        store.create_table("crm")
+    with (
+        idmatch.open(f"{address}&write_consistency=three&timeout=5s") as store,
+        pytest.raises(idmatch.Unavailable),
+    ):
+        store.table("crm").upsert_one("a", "x", NOON)
+    repeated = values(kept, "request is repeated", "idmatch.cql")
+    assert [one["attempt"] for one in repeated] == list(range(1, len(repeated) + 1)) != []
+    assert all(one["error"] for one in repeated)
