@@ -185,7 +185,7 @@ def test_tables(loaded: Cli) -> None:
         "largest_key_rows": 2,
         "expected_rows": None,
     }
-    header, line = loaded("tables", "store").out.splitlines()
+    header, line, *_ = loaded("tables", "store").out.splitlines()
     assert header.split()[0] == "table"
     assert line.split()[:3] == ["small", "last", "-"]
 

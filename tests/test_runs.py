@@ -120,6 +120,12 @@ def test_tables_show_the_last_runs(loaded: Cli) -> None:
     assert loaded("match", "store", "small", "people.parquet").code == 0
     first, _, last = runs(loaded.home)
     assert loaded("tables", "store", "--json").json()["runs"] == [first, last]
+    text = [line.split() for line in loaded("tables", "store").out.splitlines()]
+    header, *shown = text[text.index([]) + 1 :]
+    assert header[:3] == ["last", "run", "table"]
+    assert [line[:2] for line in shown] == [["load", "small"], ["match", "small"]]
+    # Rows, rejected and matched.
+    assert [line[-4:] for line in shown] == [["5", "0", "-", "done"], ["-", "-", "2", "done"]]
 
 
 def test_python_records_where_it_is_told_to(tmp_path: Path) -> None:

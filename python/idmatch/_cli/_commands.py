@@ -21,12 +21,12 @@ from ._catalog import alter, create, drop, rename
 from ._checkpoints import as_json, checkpoint, tell
 from ._copy import copy
 from ._lab import lab
-from ._matches import export, grouped, match
-from ._output import print_columns, print_json, warn
+from ._matches import export, match
+from ._output import grouped, print_columns, print_json, warn
 from ._parser import Command
 from ._process import show
 from ._stores import open_existing
-from ._watch import cql_exporter, dashboard, exporter, last_runs, writer_of
+from ._watch import cql_exporter, dashboard, exporter, last_runs, print_runs, writer_of
 from ._writes import erase, load, upsert
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ def tables(options: Namespace) -> int:
     """`idmatch tables`"""
     if options.explain:
         return _explain(options)
+    is_remote = _store.is_address(options.store)
     with open_existing(options.store, record=options.count) as store:
         found = [store.table(name) for name in store.tables()]
         listed = [(table, table.stats(count=options.count)) for table in found]
@@ -81,8 +82,9 @@ def tables(options: Namespace) -> int:
     else:
         print_columns(
             _TABLE_COLUMNS,
-            [_table_as_text(table, stats) for table, stats in listed],
+            [_table_as_text(table, stats, is_remote) for table, stats in listed],
         )
+        print_runs(runs)
         tell(checkpoints)
     if writer and (failing := writer["last_background_error"]):
         warn(
@@ -314,15 +316,17 @@ def _table_as_json(table: Table, stats: TableStats) -> dict[str, object]:
     }
 
 
-def _table_as_text(table: Table, stats: TableStats) -> list[str]:
+def _table_as_text(table: Table, stats: TableStats, is_remote: bool) -> list[str]:
     about = "" if stats.is_exact else "~"
+    # A directory knows its rows and bytes.
+    sampled = about if is_remote else ""
     return [
         table.name,
         table.keep,
         table.retention or "-",
-        grouped(stats.rows),
+        sampled + grouped(stats.rows),
         *(about + grouped(count) for count in (stats.pairs, stats.ids, stats.partner_ids)),
-        show_size(stats.bytes),
+        sampled + show_size(stats.bytes),
         grouped(stats.segments),
         show_size(stats.memtable_bytes),
         show_size(stats.pending_compaction_bytes),

@@ -16,7 +16,7 @@ from idmatch._timings import timings_of
 from idmatch._types import Source
 
 from ._inputs import add_csv, add_hive, csv_of, input_files, size, sources_of
-from ._output import detected_as_json, print_columns, print_json, say_read, warn
+from ._output import detected_as_json, grouped, print_columns, print_json, say_read, warn
 from ._stores import open_existing, runs_of
 
 _DONE = 0
@@ -323,8 +323,3 @@ def _print(result: MatchResult, seconds: float, options: argparse.Namespace) -> 
         if options.explain:
             steps = [[s.how, grouped(s.requests), grouped(s.keys), s.why] for s in result.plan]
             print_columns(["read", "requests", "keys", "because"], steps)
-
-
-def grouped(value: int | float | str) -> str:
-    """A number with commas; text as it is."""
-    return value if isinstance(value, str) else f"{value:,}"

@@ -5,7 +5,7 @@ import sys
 import threading
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from idmatch._watch._process import ProcessFigures
 from idmatch._watch._recent import RecentRuns
 from idmatch._watch._server import Listen, serving
 
-from ._output import print_json, warn
+from ._output import grouped, note, print_columns, print_json
 from ._stores import open_existing
 
 if TYPE_CHECKING:
@@ -109,6 +109,28 @@ def last_runs(store: Store) -> list[Record]:
     return list(recent.latest.values())
 
 
+def print_runs(runs: Sequence[Record]) -> None:
+    """Prints recorded runs as aligned columns below what was printed before."""
+    if runs:
+        print()
+        print_columns(_RUN_COLUMNS, [_run_as_text(run) for run in runs])
+
+
+_RUN_COLUMNS = ("last run", "table", "ended", "seconds", "rows", "rejected", "matched", "outcome")
+
+
+def _run_as_text(run: Record) -> list[str]:
+    counts = (run.get("rows"), run.get("rejected"), run.get("matched"))
+    return [
+        run["kind"],
+        run["table"],
+        f"{run['time'][:16].replace('T', ' ')} UTC",
+        f"{run['seconds']:,}",
+        *("-" if count is None else grouped(count) for count in counts),
+        run["outcome"],
+    ]
+
+
 @contextmanager
 def metrics_of(store: Store, place: str | None) -> Iterator[None]:
     """Answers Prometheus with the figures of this process, where that is asked for."""
@@ -116,7 +138,7 @@ def metrics_of(store: Store, place: str | None) -> Iterator[None]:
         yield
         return
     with serving(ProcessFigures(store), Listen.parse(place)) as listens:
-        warn(f"listens on http://{listens}/metrics")
+        note(f"listens on http://{listens}/metrics")
         yield
 
 
