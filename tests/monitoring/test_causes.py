@@ -103,6 +103,23 @@ def test_a_writer_that_stalls(tmp_path: Path) -> None:
             until(lambda: bool(prometheus.ask(expression)), lambda: table.upsert(rows))
 
 
+def test_a_compaction_that_fails(tmp_path: Path) -> None:
+    rows = observations(*((f"id{n:08}", f"p{n:08}", NOON) for n in range(20_000)))
+    with idmatch.open(tmp_path / "store", memtable="1M") as store:
+        table = store.create_table("crm")
+        table.load(rows)
+        for segment in (tmp_path / "store" / "segments").glob("*.seg"):
+            with open(segment, "r+b") as file:
+                file.seek(segment.stat().st_size // 2)
+                file.write(b"\xff" * 4096)
+        with watched(tmp_path, ProcessFigures(store)) as prometheus:
+            expression = prometheus.expression("IdmatchBackgroundWorkFails")
+            until(lambda: bool(prometheus.ask(expression)), lambda: table.upsert(rows))
+        failing = store.status().last_background_error
+        assert failing is not None
+        assert failing.work == "compaction"
+
+
 @contextmanager
 def kept_full(disk: Path) -> Iterator[None]:
     """Another program fills whatever becomes free."""

@@ -1,7 +1,7 @@
 """Each alert of a cluster in the runbook: its expression is true once three real nodes cause it."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -18,8 +18,12 @@ from with_lab import FOR_TESTS
 
 _NETWORK = "127.73.77"
 _HEAP = 1 << 29
-# Who waits for nodes that hang learns so soon.
-_SETTINGS = {"read_request_timeout": "500ms"}
+# Who waits for nodes that hang learns so soon. Compactions are soon behind.
+_SETTINGS = {
+    "read_request_timeout": "500ms",
+    "concurrent_compactors": "1",
+    "compaction_throughput": "1MiB/s",
+}
 _THREADS = 64
 
 
@@ -140,12 +144,35 @@ def test_a_large_partition(lab: Lab, tmp_path: Path) -> None:
         smaller = expression.replace("100 * 1024 * 1024", "1024 * 1024")
         assert smaller != expression
         assert not prometheus.ask(smaller)
-        counter = itertools.count()
+        until(lambda: bool(prometheus.ask(smaller)), growing(table))
 
-        def grow() -> None:
-            numbers = list(itertools.islice(counter, 2_000))
-            ids = pa.array([f"id{n:060}" for n in numbers])
-            partners = pa.array([f"partner{n:060}" for n in numbers])
-            table.upsert(pa.table({"id": ids, "partner_id": partners}), dated=NOON)
 
-        until(lambda: bool(prometheus.ask(smaller)), grow)
+def growing(table: idmatch.Table) -> Callable[[], None]:
+    """Adds 2,000 rows, other ones each time."""
+    counter = itertools.count()
+
+    def grow() -> None:
+        numbers = list(itertools.islice(counter, 2_000))
+        ids = pa.array([f"id{n:060}" for n in numbers])
+        partners = pa.array([f"partner{n:060}" for n in numbers])
+        table.upsert(pa.table({"id": ids, "partner_id": partners}), dated=NOON)
+
+    return grow
+
+
+def test_compactions_that_are_behind(lab: Lab, tmp_path: Path) -> None:
+    """Of nodes with one slow compactor, whose tables are written to files every 2 s. Seconds are
+    looked at instead of half an hour.
+    """
+    place = address("behind")
+    with (
+        idmatch.open(place) as store,
+        watched(tmp_path, ClusterFigures(place)) as prometheus,
+    ):
+        table = small(store)
+        prometheus.wait("count(idmatch_cassandra_node_up == 1) == 3")
+        expression = prometheus.expression("IdmatchNodeCompactionsBehind")
+        sooner = expression.replace("[30m]", "[10s]")
+        assert sooner != expression
+        flush_soon(place)
+        until(lambda: bool(prometheus.ask(sooner)), growing(table))
