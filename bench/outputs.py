@@ -46,8 +46,8 @@ MOST_CARRIED_BYTES = 2_000_000_000
 # What a chain may take of the two matches by hand.
 MOST_CHAIN_RATIO = 1.3
 _SAMPLE_SECONDS = 0.005
-# The rows, the store, and what a load and a match write beside it.
-_DISK_BYTES_PER_ROW = 150
+# The store, and what a load and a match write beside it.
+_DISK_BYTES_PER_ROW = 90
 _QUESTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
     "carried": {"carry": "all"},
@@ -81,10 +81,10 @@ def main() -> int:
     work: Path = options.dir / "work" / "outputs"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
-    if not machine.has_disk(work, options.rows * _DISK_BYTES_PER_ROW):
-        return 2
     people = min(POPULATION_ROWS, options.rows // 10)
     data = prepare(options.dir, options.rows, options.seed, population_rows=people)
+    if not machine.has_disk(work, options.rows * _DISK_BYTES_PER_ROW):
+        return 2
     try:
         store = options.store or work / "store"
         prepare_store(store, data)
