@@ -131,3 +131,12 @@ def test_what_has_no_folders_is_refused(store: idmatch.Store, tmp_path: Path) ->
     with pytest.raises(idmatch.InvalidArgument, match="text, whole numbers, dates, times or bool"):
         result.write(tmp_path / "cut", partition_by="value")
     assert not (tmp_path / "cut").exists()
+
+
+def test_standard_output_is_no_folder(
+    store: idmatch.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(idmatch.InvalidArgument, match="cannot go to standard output"):
+        matched(store, pa.array([1])).write("-", max_rows_per_file=1, format="csv")
+    assert not (tmp_path / "-").exists()

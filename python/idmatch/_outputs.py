@@ -233,7 +233,10 @@ def _sync_all(top: str) -> None:
 
 
 def _check_no_folder(name: str) -> None:
-    """Raises InvalidArgument where something is in the place of a new folder."""
+    """Raises InvalidArgument where something is in the place of a new folder, and for "-"."""
+    if name == "-":
+        text = "files of a folder cannot go to standard output; name a folder, or write one file"
+        raise InvalidArgument(text)
     if os.path.lexists(name):
         raise InvalidArgument(
             f"{escaped(name)} exists, and no folder is overwritten; name one that does not exist"
