@@ -265,6 +265,11 @@ def test_reasons_that_have_no_rows_of_their_own_above(store: idmatch.Store) -> N
     # A carried column may have that name.
     named = crm.match(pa.table({"k": ["a"], "reason": ["mine"]}), column="k", carry=["reason"])
     assert named.unmatched().to_arrow().column_names == ["id", "reason_2", "reason"]
+    both = pa.table({"k": ["a"], "reason": ["mine"], "reason_2": ["mine"]})
+    told = crm.match(both, column="k", carry="all").unmatched().to_arrow()
+    assert told.to_pylist() == [
+        {"id": "a", "reason_3": "not in table", "reason": "mine", "reason_2": "mine"}
+    ]
 
 
 def test_a_match_of_pairs_alone_has_kept_no_unmatched_rows(store: idmatch.Store) -> None:

@@ -32,7 +32,7 @@ def test_an_interrupted_load_says_what_is_unknown(cli: Cli, address: str, tmp_pa
         _, said = running.communicate(timeout=120)
         assert running.returncode == 130, said
         assert f"interrupted: {ROWS} rows may be written or not: what was sent stays" in said
-        assert "repeat it, which is always safe" in said
+        assert said.count("repeat it, which is always safe") == 1
         assert table.load(rows).rows == ROWS
         assert table.stats().rows == ROWS
         assert table.verify() == []

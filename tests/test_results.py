@@ -195,6 +195,8 @@ def test_a_stream_takes_the_requested_schema(table: idmatch.Table) -> None:
 def test_rows_are_shown(result: idmatch.MatchResult, capsys: pytest.CaptureFixture[str]) -> None:
     result.show(1)
     assert len(capsys.readouterr().out.splitlines()) == 2
+    with pytest.raises(idmatch.InvalidArgument, match="-1 rows"):
+        result.show(-1)
     html = result._repr_html_()
     assert html.count("<tr>") == 6
     assert "say &quot;hi&quot;" in html
@@ -208,6 +210,12 @@ def test_scans_are_the_table(table: idmatch.Table) -> None:
     ]
     with pytest.raises(TypeError):
         len(table.scan())  # type: ignore[arg-type]
+
+
+def test_a_store_that_is_read_only_must_be_there(tmp_path: Path) -> None:
+    for how in ({"read_only": True}, {"create": False}):
+        with pytest.raises(idmatch.NotAStore, match="there is no store at"):
+            idmatch.open(tmp_path / "typo", **how)  # type: ignore[arg-type]
 
 
 def test_a_store_that_is_read_only_refuses_changes(table: idmatch.Table, tmp_path: Path) -> None:

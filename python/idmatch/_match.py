@@ -99,7 +99,8 @@ class MatchResult(CountedRows):
 
         The reason is "null", "empty", "too long", "not UTF-8", "not in table", "outside the
         window", or "lost at hop 2" where the first table of a chain has it and the second does not.
-        What retention or an erasure hides is not in the table. Where there is a window, reading
+        What retention or an erasure hides is not in the table. Its column is `reason_2`, and so on,
+        where a carried column is called `reason`. Where there is a window, reading
         them matches them once more without it, on servers as they are then.
 
         Raises InvalidArgument unless the match was made with `unmatched`, `carry`, `how="left"` or

@@ -46,6 +46,13 @@ _NO_BUCKET = {"NoSuchBucket", "ContainerNotFound"}
 _DENIED = {"401", "403"}
 # Asked for credentials where the environment has none.
 _METADATA = re.compile(r"//169\.254\.|/latest/(api/token|meta-data)|/computeMetadata/|/metadata/")
+_GOOGLE = "GOOGLE_APPLICATION_CREDENTIALS"
+_CREDENTIALS = {
+    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+    "gs": _GOOGLE,
+    "gcs": _GOOGLE,
+    "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
+}
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>(\w{1,64})</Code>")
 
@@ -177,7 +184,7 @@ class _Object:
         except IoError:
             raise
         except (refused.BaseError, OSError) as error:
-            reason = _reason(str(error))
+            reason = _reason(str(error), self.shown)
             # The cause may repeat credentials.
             raise IoError(f"cannot write {self.shown}: {reason}") from None
 
@@ -187,11 +194,12 @@ def _code(text: str) -> str | None:
     return found[1] if found else None
 
 
-def _reason(text: str) -> str:
+def _reason(text: str, address: str) -> str:
     if _METADATA.search(text):
+        variables = _CREDENTIALS.get(address.partition("://")[0], _CREDENTIALS["s3"])
         return (
             "there are no credentials in the environment, and no service gives any; set them, such "
-            "as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (profile files are not read)"
+            f"as {variables} (profile files are not read)"
         )
     status, code = _STATUS.search(text), _code(text)
     if code in _NO_BUCKET:

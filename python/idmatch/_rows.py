@@ -143,7 +143,9 @@ class Rows:
         return {"write": self._rows.count}
 
     def show(self, rows: int = _SHOWN_ROWS) -> None:
-        """Prints the first rows."""
+        """Prints the first rows. Raises InvalidArgument for a negative number."""
+        if rows < 0:
+            raise InvalidArgument(f"{rows} rows cannot be shown; use 0 or more")
         header, first = self._first(rows)
         sys.stdout.write(aligned(header, first) + "\n")
 

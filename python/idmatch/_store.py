@@ -52,7 +52,8 @@ def open(
     is longer, such as "30s" or a timedelta: until then it tries again, at least every 100 ms.
     Servers have no such lock.
 
-    With `read_only` every change raises Unsupported, and so does maintenance.
+    With `read_only` the directory must hold a store. Every change raises Unsupported, and so does
+    maintenance.
 
     Long calls show their progress in notebooks. With `progress=True` they also do on a terminal, as
     bars on stderr; with False they never do.
@@ -68,8 +69,8 @@ def open(
     A directory that is open in this process is shared: both stores see what either writes, and
     `memtable` stays as it was. Each has its own durability, and is closed for itself.
 
-    Raises NotAStore for a directory that holds something else, and without `create` for one that
-    holds no store; UnsupportedFormat for a store
+    Raises NotAStore for a directory that holds something else, and with `read_only` or without
+    `create` for one that holds no store; UnsupportedFormat for a store
     of a newer version, InvalidArgument for an address that this version cannot open,
     Unavailable where no server answers.
     """
@@ -101,8 +102,9 @@ def open(
         )
     interval = interval_ms if durability == "interval" else None
     directory = directory_of(path)
-    if not create and not os.path.isfile(os.path.join(directory, "MANIFEST")):
-        text = f"there is no store at {escaped(directory)}; leave out create=False to make one"
+    if (read_only or not create) and not os.path.isfile(os.path.join(directory, "MANIFEST")):
+        instead = "name another, or make one with idmatch.open(PATH)"
+        text = f"there is no store at {escaped(directory)}; {instead}"
         raise NotAStore(text)
     core = _core.open_store(directory, interval, size, milliseconds, read_only, progress)
     return Store(core, how)

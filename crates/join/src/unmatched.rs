@@ -13,10 +13,15 @@ use idmatch_store::{BatchSource, Call, MatchQuery, Result, SourceBatch};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// The columns of unmatched rows: the identifier, why it has no match, and what the row carries.
+/// The columns of unmatched rows: the identifier, why it has no match, and what the row carries. The second one is
+/// `reason`; where a carried column has that name, `reason_2`, and so on.
 pub(crate) fn schema(by: Option<Side>, carried: &[FieldRef]) -> SchemaRef {
-    let is_taken = carried.iter().any(|field| field.name() == "reason");
-    let reason = if is_taken { "reason_2" } else { "reason" };
+    let is_taken = |name: &String| carried.iter().any(|field| field.name() == name);
+    let mut reason = "reason".to_owned();
+    let mut further = (2..).map(|number| format!("reason_{number}"));
+    while is_taken(&reason) {
+        reason = further.next().unwrap_or_default();
+    }
     let mut fields = vec![
         Arc::new(Field::new(by.map_or("", Side::column), DataType::Utf8, true)),
         Arc::new(Field::new(reason, DataType::Utf8, false)),

@@ -69,10 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE
     except KeyboardInterrupt as error:
-        # Of a write to servers a note says what is unknown.
-        notes = getattr(error, "__notes__", [])
         number = error.number if isinstance(error, Ended) else signal.SIGINT
-        return _fail(error, _SIGNALLED + number, ": ".join(["interrupted", *notes]))
+        return _fail(error, _SIGNALLED + number, "interrupted")
     except (Error, OSError, UnicodeError) as error:
         outputs = [getattr(options, name, None) for name in ("output", "unmatched", "rejects")]
         is_piped = any(is_standard_output(path) for path in outputs if path)
@@ -111,6 +109,8 @@ def _as_json(error: Exception) -> dict[str, object]:
 
 
 def _fail(error: BaseException, code: int, reason: str | None = None) -> int:
-    reasons = "; ".join([reason or str(error), *getattr(error, "__notes__", [])])
-    fail(reasons)
+    # Of a write to servers a note says what is unknown.
+    notes = [note.removeprefix("interrupted: ") for note in getattr(error, "__notes__", [])]
+    told = "; ".join(dict.fromkeys(notes))
+    fail((": " if reason else "; ").join(filter(None, [reason or str(error), told])))
     return code
