@@ -70,9 +70,11 @@ def test_servers_that_cannot_answer(kept: Kept, address: str) -> None:
         store.create_table("crm")
     with (
         idmatch.open(f"{address}&write_consistency=three&timeout=5s") as store,
-        pytest.raises(idmatch.Unavailable),
+        pytest.raises(idmatch.Error, match="consistency"),
     ):
         store.table("crm").upsert_one("a", "x", NOON)
     repeated = values(kept, "request is repeated", "idmatch.cql")
-    assert [one["attempt"] for one in repeated] == list(range(1, len(repeated) + 1)) != []
-    assert all(one["error"] for one in repeated)
+    # Both directions are written at once.
+    attempts = {one["attempt"] for one in repeated}
+    assert attempts == set(range(1, len(attempts) + 1)) != set()
+    assert all("consistency" in str(one["error"]) for one in repeated)
