@@ -91,17 +91,17 @@ def printable(message: str) -> str:
 
 def note(message: str) -> None:
     """Logs what a command did unasked, or how. It is shown at every level of the log."""
-    LOGGER.info("%s", printable(message))
+    LOGGER.info("%s", message)
 
 
 def warn(message: str) -> None:
     """Logs what the user should look at, such as rejected rows."""
-    LOGGER.warning("%s", printable(message))
+    LOGGER.warning("%s", message)
 
 
 def fail(message: str) -> None:
     """Logs why a command ends without its result."""
-    LOGGER.error("%s", printable(message))
+    LOGGER.error("%s", message)
 
 
 def confirmed(change: str, question: str, options: Namespace) -> bool:
