@@ -119,8 +119,8 @@ impl Chosen {
 }
 
 /// The rows on which the directions differ. Cost: a scan of each direction, a second one where they
-/// differ, a third where many rows do; memory: 4 bytes for each row that the table was made for, up to
-/// 64 MiB, and the rows of cells that differ.
+/// differ, a third where many rows do; memory: 4 to 8 bytes for each row that the table was made for,
+/// up to 64 MiB, and the rows of cells that differ.
 ///
 /// # Errors
 /// `Differs` where these are too many to be compared.
