@@ -102,6 +102,22 @@ def test_damage_is_a_warning(kept: Kept, tmp_path: Path) -> None:
     assert [fields["file"] for fields in warned] == places * 2 != []
 
 
+def test_damage_is_told_where_a_repair_is_refused(kept: Kept, tmp_path: Path) -> None:
+    """And each damaged file of it."""
+    with idmatch.open(tmp_path / "store") as store:
+        table = store.create_table("crm")
+        table.load(SMALL)
+        segments = sorted((tmp_path / "store" / "segments").glob("*.seg"))
+        for segment in segments:
+            segment.write_bytes(segment.read_bytes()[:-1] + b"\x00\x01"[-1:])
+        with pytest.raises(idmatch.Corrupt, match="would be lost"):
+            table.repair()
+    warned = [
+        fields["file"] for event, fields in kept.events("idmatch.engine") if "damage" in event
+    ]
+    assert sorted(map(str, warned)) == [str(segment) for segment in segments] != []
+
+
 def do_everything(store: idmatch.Store, home: Path) -> None:
     """Most that a store does, with identifiers that can be searched for; some of it fails."""
     ids = [f"{_MARK}{number}" for number in range(50)]

@@ -17,6 +17,7 @@ use idmatch_model::{SeenAt, Side};
 use idmatch_store::{Call, ErrorKind, Finding, Result, Sum, Unit};
 use std::path::Path;
 use std::sync::Arc;
+use tracing::warn;
 use twox_hash::xxhash3_128::Hasher;
 
 /// Verifies a table as it is now, and names files of the store that no manifest names and no writer removes.
@@ -33,13 +34,11 @@ pub(crate) fn verify_table(
     // A damaged manifest was found.
     match versions.kept_files() {
         Err(e) if matches!(e.kind(), ErrorKind::Corrupt | ErrorKind::UnsupportedFormat) => {}
-        kept => findings.extend(kept?.iter().map(|path| Finding {
-            place: path.display().to_string(),
-            problem: "no manifest names this file, and no readable note in LOCK tells whether a later \
-                      one did; it is kept. Remove it if nothing is missing in the store, else \
-                      restore the store from a backup"
-                .to_owned(),
-        })),
+        kept => {
+            let kept: Vec<_> = kept?.iter().map(|path| kept_file(path)).collect();
+            log_findings("", &kept);
+            findings.extend(kept);
+        }
     }
     Ok(findings)
 }
@@ -52,7 +51,26 @@ pub(crate) fn verify_content(
 ) -> Result<Vec<Finding>> {
     let (version, last) = versions.point();
     let table = versions.table_of(&version, id)?;
-    verify(versions, &version.manifest, (table, last), call)
+    let findings = verify(versions, &version.manifest, (table, last), call)?;
+    log_findings(&table.name().to_string(), &findings);
+    Ok(findings)
+}
+
+fn kept_file(path: &Path) -> Finding {
+    Finding {
+        place: path.display().to_string(),
+        problem: "no manifest names this file, and no readable note in LOCK tells whether a later \
+                  one did; it is kept. Remove it if nothing is missing in the store, else \
+                  restore the store from a backup"
+            .to_owned(),
+    }
+}
+
+/// Logs what a check has found to be wrong.
+pub(crate) fn log_findings(table: &str, findings: &[Finding]) {
+    for Finding { place, problem } in findings {
+        warn!(table, file = place, problem, "damage was found");
+    }
 }
 
 /// Verifies every page, tombstone file and table file of a version, but not that directions agree. Cost: every

@@ -10,6 +10,7 @@ use crate::encoding::HashSeed;
 use crate::identity::Identity;
 use crate::journal::{self, Appended, Entries, FileHeader, JournalWriter, ReadableRecords};
 use crate::segment::{Segment, SegmentInfo};
+use crate::verify::log_findings;
 use crate::versions::{Manifest, OpenSegments, VersionSet, list};
 use crate::writer_lock::WriterLock;
 use idmatch_model::Side;
@@ -68,6 +69,8 @@ impl Recovery<'_> {
         if damage.findings.is_empty() {
             return Ok(Vec::new());
         }
+        // Also where nothing may be lost.
+        log_findings("", &damage.findings);
         if damage.journal_bytes > 0 && !accept_loss {
             let places: Vec<String> =
                 damage.findings.iter().map(|f| format!("{}: {}", f.place, f.problem)).collect();

@@ -1,7 +1,7 @@
 //! The store of a directory: opens it, and delegates to the owners.
 
 use super::handle::StoreHandle;
-use super::logged::{Figures, figures_of, log_findings, logged, name_of, number_of};
+use super::logged::{Figures, figures_of, logged, name_of, number_of};
 use super::owners::Owners;
 use super::session::{begin, resume};
 use super::snapshot::EngineSnapshot;
@@ -97,14 +97,12 @@ impl EngineStore {
         let versions = Arc::new(VersionSet::unopened(disk, root, MemoryLimits::default()));
         let lock = WriterLock::new(versions.clone());
         let recovery = Recovery { versions: &versions, lock: &lock };
-        let findings = logged(
+        logged(
             "recover",
             "",
             |found: &Vec<_>| number_of(found),
             || recovery.run((accept_loss, accept_older), call),
-        )?;
-        log_findings("", &findings);
-        Ok(findings)
+        )
     }
 
     /// Copies a backup to an empty place, and opens it. With `verify`, every checksum of the backup is
@@ -262,28 +260,24 @@ impl Admin for EngineStore {
     fn verify(&self, table: TableId, call: &Call) -> Result<Vec<Finding>> {
         let versions = &self.owners.versions;
         let name = name_of(versions, table);
-        let findings = logged(
+        logged(
             "verify",
             &name,
             |found: &Vec<_>| number_of(found),
             || verify_table(versions, table.into(), call),
-        )?;
-        log_findings(&name, &findings);
-        Ok(findings)
+        )
     }
 
     fn repair(&self, table: TableId, accept_loss: bool, call: &Call) -> Result<Repaired> {
         let Owners { versions, lock, writes, compactor, loader, .. } = self.writer()?;
         let repair = Repair { versions, lock, writes, compactor, loader };
         let name = name_of(versions, table);
-        let repaired = logged(
+        logged(
             "repair",
             &name,
             |done: &Repaired| number_of(&done.findings),
             || repair.table(table.into(), accept_loss, call),
-        )?;
-        log_findings(&name, &repaired.findings);
-        Ok(repaired)
+        )
     }
 
     fn backup(&self, destination: &Path, call: &Call) -> Result<()> {

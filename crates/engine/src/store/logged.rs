@@ -5,7 +5,7 @@ use crate::sync::{self, millis};
 use crate::versions::VersionSet;
 use idmatch_model::{Side, TableId};
 use idmatch_store::{Finding, Result};
-use tracing::{info, warn};
+use tracing::info;
 
 /// What the log tells of a result. What costs anything to count is left out.
 #[derive(Debug, Default)]
@@ -35,13 +35,6 @@ pub(super) fn logged<T>(
 /// How much a check has found to be wrong.
 pub(super) fn number_of(findings: &[Finding]) -> Figures {
     Figures { findings: Some(findings.len()), ..Figures::default() }
-}
-
-/// Logs what a check has found to be wrong.
-pub(super) fn log_findings(table: &str, findings: &[Finding]) {
-    for Finding { place, problem } in findings {
-        warn!(table, file = place, problem, "damage was found");
-    }
 }
 
 /// The rows and the bytes of a table's segments; nothing where it is not there.
