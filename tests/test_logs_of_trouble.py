@@ -5,8 +5,10 @@ import sys
 from pathlib import Path
 
 import idmatch
+import pyarrow as pa
 import pytest
 from conftest import NOON, observations
+from damage import overwrite_segments
 from kept_log import Kept
 
 MANY = observations(*((f"id{n:08}", f"p{n:08}", NOON) for n in range(20_000)))
@@ -21,10 +23,7 @@ def test_compactions_that_fail_and_writes_that_are_slowed_down(kept: Kept, tmp_p
     with idmatch.open(tmp_path / "store", memtable="1M") as store:
         table = store.create_table("crm")
         table.load(MANY)
-        for segment in (tmp_path / "store" / "segments").glob("*.seg"):
-            with open(segment, "r+b") as file:
-                file.seek(segment.stat().st_size // 2)
-                file.write(b"\xff" * 4096)
+        overwrite_segments(tmp_path / "store", 4096)
         slowed = "compactions are behind: upserts are slowed down"
         while not values(kept, slowed):
             table.upsert(MANY)
@@ -34,6 +33,29 @@ def test_compactions_that_fail_and_writes_that_are_slowed_down(kept: Kept, tmp_p
     (warned,) = values(kept, slowed)
     assert (warned["table"], warned["limit"]) == ("crm", 64)
     assert values(kept, "memtables were flushed") != []
+
+
+def test_a_damaged_table_ends_no_compaction_of_another(kept: Kept, tmp_path: Path) -> None:
+    """Its segments are so many that they are compacted meanwhile, which fails."""
+    place = tmp_path / "store"
+
+    def some(number: int) -> pa.Table:
+        return observations(*((f"{number}-{row}", "x", NOON) for row in range(1000)))
+
+    with idmatch.open(place) as store:
+        for number in range(64):
+            store.create_table("damaged").load(some(number))
+    overwrite_segments(place, 8)
+    with idmatch.open(place) as store:
+        for number in range(64, 66):
+            store.table("damaged").load(some(number))
+            store.create_table("whole").load(some(number))
+    before = len(values(kept, "background work failed"))
+    with idmatch.open(place) as store:
+        store.table("whole").compact()
+        assert store.table("whole").stats().segments == 2
+    (failed,) = values(kept, "background work failed")[before:]
+    assert (failed["work"], failed["table"]) == ("compaction", "damaged")
 
 
 WRITER = """

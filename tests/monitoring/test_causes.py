@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from causes import ANY, fires, gone, until, watched
 from conftest import NOON, SMALL, Cli, observations
+from damage import overwrite_segments
 from idmatch._watch._exporter import StoreFigures
 from idmatch._watch._process import ProcessFigures
 from idmatch._watch._server import serving
@@ -76,10 +77,7 @@ def test_damage(store: idmatch.Store, tmp_path: Path) -> None:
     table.load(observations(*((f"id{n}", f"p{n}", NOON) for n in range(1000))))
     with watched(tmp_path, ProcessFigures(store)) as prometheus:
         prometheus.wait("up == 1")
-        for segment in (Path(store.path) / "segments").glob("*.seg"):
-            with open(segment, "r+b") as file:
-                file.seek(segment.stat().st_size // 2)
-                file.write(b"\xff" * 64)
+        overwrite_segments(Path(store.path), 64)
         assert meets_damage(table)
         fires(prometheus, "IdmatchErrors")
 
@@ -108,10 +106,7 @@ def test_a_compaction_that_fails(tmp_path: Path) -> None:
     with idmatch.open(tmp_path / "store", memtable="1M") as store:
         table = store.create_table("crm")
         table.load(rows)
-        for segment in (tmp_path / "store" / "segments").glob("*.seg"):
-            with open(segment, "r+b") as file:
-                file.seek(segment.stat().st_size // 2)
-                file.write(b"\xff" * 4096)
+        overwrite_segments(tmp_path / "store", 4096)
         with watched(tmp_path, ProcessFigures(store)) as prometheus:
             expression = prometheus.expression("IdmatchBackgroundWorkFails")
             until(lambda: bool(prometheus.ask(expression)), lambda: table.upsert(rows))

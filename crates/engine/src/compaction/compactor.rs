@@ -97,19 +97,7 @@ impl Compactor {
             if merged.is_finer {
                 left.extend(merged.made);
             }
-            self.compact_newcomers(&left, call)?;
-        }
-        Ok(())
-    }
-
-    /// Compacts new segments during a full compaction, if they slow down upserts.
-    fn compact_newcomers(&self, left: &HashSet<String>, call: &Call) -> Result<()> {
-        for id in self.slowed_tables() {
-            let is_new = |file: &str| !left.contains(file);
-            while self.slowed_tables().contains(&id)
-                && self.compact_step(id, CompactionMode::Background, is_new, call)?.is_some()
-            {
-            }
+            self.compact_newcomers(&left, call);
         }
         Ok(())
     }
@@ -186,7 +174,7 @@ impl Compactor {
             if !is_wanted() {
                 return Err(given_up());
             }
-            if self.background_step(id, mode, &Call::default())?.is_none() {
+            if self.background_step(id, mode, |_| true, &Call::default())?.is_none() {
                 return Ok(());
             }
         };
@@ -203,16 +191,17 @@ impl Compactor {
         &self,
         id: Identity,
         mode: CompactionMode,
+        is_among: impl Fn(&str) -> bool,
         call: &Call,
     ) -> Result<Option<CompactionResult>> {
-        match self.compact_step(id, mode, |_| true, call) {
+        match self.compact_step(id, mode, is_among, call) {
             Err(_) if self.is_stopped() => Err(given_up()),
             done => done,
         }
     }
 
     /// Runs one compaction among certain files; `None` if there is nothing to do.
-    pub(super) fn compact_step(
+    fn compact_step(
         &self,
         id: Identity,
         mode: CompactionMode,

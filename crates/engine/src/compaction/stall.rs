@@ -20,7 +20,7 @@ use crate::sync::Ordering::Relaxed;
 use crate::versions::{Clock, TableVersion};
 use idmatch_model::Side;
 use idmatch_store::{Call, now};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 use tracing::{info, warn};
 
@@ -90,7 +90,7 @@ impl Compactor {
                 warn!(table, limit = STOP_SEGMENTS, "compactions are far behind: upserts wait");
             }
             match self.running.try_lock() {
-                Some(_running) if !self.compact_some(*id, &Call::default()) => return,
+                Some(_running) if !self.compact_some(*id, |_| true, &Call::default()) => return,
                 Some(_running) => {}
                 None => sync::sleep(PAUSE),
             }
@@ -102,8 +102,17 @@ impl Compactor {
         let Some(_running) = self.running.try_lock() else { return };
         while !self.is_stopped()
             && let Some(id) = self.slowed_tables().first()
-            && self.compact_some(*id, call)
+            && self.compact_some(*id, |_| true, call)
         {}
+    }
+
+    /// Compacts segments that came during a full compaction, not those that are left to it, where they slow down
+    /// upserts. A failure does not end the full compaction, which may be that of another table.
+    pub(super) fn compact_newcomers(&self, left: &HashSet<String>, call: &Call) {
+        let is_new = |file: &str| !left.contains(file);
+        for id in self.slowed_tables() {
+            while self.slowed_tables().contains(&id) && self.compact_some(id, is_new, call) {}
+        }
     }
 
     /// By how many segments the worst range has too many.
@@ -112,16 +121,16 @@ impl Compactor {
     }
 
     /// The tables that slow down upserts.
-    pub(crate) fn slowed_tables(&self) -> Vec<Identity> {
+    fn slowed_tables(&self) -> Vec<Identity> {
         self.stalled_tables(SLOWDOWN_SEGMENTS)
     }
 
-    /// Whether something was compacted. A full compaction returns the error.
-    fn compact_some(&self, id: Identity, call: &Call) -> bool {
+    /// Compacts some of these segments, as background work; whether it could.
+    fn compact_some(&self, id: Identity, is_among: impl Fn(&str) -> bool, call: &Call) -> bool {
         let Some(name) = self.versions.current().tables.get(&id).map(|t| t.name().clone()) else {
             return false;
         };
-        let step = || self.background_step(id, CompactionMode::Background, call);
+        let step = || self.background_step(id, CompactionMode::Background, is_among, call);
         let done = self.versions.background.run(COMPACTION, Some((id, &name)), step);
         done.is_ok_and(|done| done.is_some())
     }
