@@ -88,6 +88,41 @@ def test_a_requested_type_loses_no_value(store: idmatch.Store) -> None:
         assert "i0" not in str(told.value)
 
 
+@pytest.mark.parametrize("kind", [pa.timestamp("s", "UTC"), pa.date32()])
+def test_a_requested_type_cuts_no_time(store: idmatch.Store, kind: pa.DataType) -> None:
+    """A coarser type takes times that it can hold; others are an error."""
+    day = dt.datetime(2026, 11, 3, tzinfo=dt.UTC)
+    for at, fits in [(day, True), (day + dt.timedelta(hours=7, milliseconds=5), False)]:
+        result = matched(store, pa.array([at, None], pa.timestamp("ms", "UTC")))
+        schema = pa.schema(pa.table(result).schema)
+        wanted = schema.set(schema.get_field_index("value"), pa.field("value", kind))
+        reader = pa.RecordBatchReader.from_stream(result, schema=wanted)
+        if fits:
+            read = reader.read_all().column("value").cast(pa.timestamp("ms", "UTC"))
+            assert set(read.to_pylist()) == {day, None}
+        else:
+            with pytest.raises(pa.ArrowException, match="column value does not fit the type"):
+                reader.read_all()
+
+
+def test_a_requested_type_cuts_no_number(store: idmatch.Store) -> None:
+    """Decimals have no place in whole numbers."""
+    for kind, value, fits in [
+        (pa.int64(), 2.0, True),
+        (pa.int64(), 2.5, False),
+        (pa.float32(), 2.0, True),
+    ]:
+        result = matched(store, pa.array([value, None]))
+        schema = pa.schema(pa.table(result).schema)
+        wanted = schema.set(schema.get_field_index("value"), pa.field("value", kind))
+        reader = pa.RecordBatchReader.from_stream(result, schema=wanted)
+        if fits:
+            assert set(reader.read_all().column("value").to_pylist()) == {2, None}
+        else:
+            with pytest.raises(pa.ArrowException, match="column value does not fit the type"):
+                reader.read_all()
+
+
 def test_a_schema_of_other_columns_is_refused(store: idmatch.Store) -> None:
     result = matched(store, pa.array([7]))
     with pytest.raises(idmatch.InvalidArgument, match=r"partner_id \(Utf8\).*value \(Int64\)"):

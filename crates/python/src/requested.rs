@@ -16,10 +16,24 @@ pub(crate) fn cast_exactly(
     values: &ArrayRef,
     field: &Field,
 ) -> std::result::Result<ArrayRef, ArrowError> {
-    cast_with_options(values, field.data_type(), &EXACT).map_err(|_| {
+    let unfit = || {
         let (name, kind) = (field.name(), field.data_type());
         ArrowError::CastError(format!("a value of column {name} does not fit the type {kind}"))
-    })
+    };
+    let kind = values.data_type();
+    let cast = cast_with_options(values, field.data_type(), &EXACT).map_err(|_| unfit())?;
+    // A cast cuts what the type has no place for: milliseconds, decimals. Floats are rounded as everywhere.
+    let is_rounded = kind.is_floating() && field.data_type().is_floating();
+    let may_be_cut = (kind.is_numeric() || kind.is_temporal())
+        && !is_rounded
+        && can_cast_types(cast.data_type(), kind);
+    if may_be_cut {
+        let back = cast_with_options(&cast, kind, &EXACT).map_err(|_| unfit())?;
+        if back.as_ref() != values.as_ref() {
+            return Err(unfit());
+        }
+    }
+    Ok(cast)
 }
 
 /// A stream whose batches are converted to a schema.
