@@ -308,7 +308,9 @@ def test_match_and_export_write_what_they_say(cli: Cli, tmp_path: Path) -> None:
     assert "rows in" in ran.err
     assert cli("export", "store", "small", "-o", "all.arrow").code == 0
     assert ipc.open_file(str(cli.home / "all.arrow")).read_all().num_rows == 4
-    assert cli("export", "store", "small", "-o", "days", "--partition-by", "seen_at").code == 0
+    assert cli("export", "store", "small", "-o", "all.jsonl", "--json").json()["rows"] == 4
+    ran = cli("export", "store", "small", "-o", "days", "--partition-by", "seen_at")
+    assert ran.out.startswith("small: wrote 4 rows in ")
     assert len(list((cli.home / "days").iterdir())) == 4
     for words in (
         [*match, "-o", "new.xml"],

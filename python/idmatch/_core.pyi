@@ -392,8 +392,8 @@ class Rows:
         """How many there are, if that is known before they are read."""
     def to_arrow(self) -> pa.Table:
         """All rows: a pyarrow.Table of what `__arrow_c_stream__` gives."""
-    def write(self, path: str, format: str, compression: Compression) -> None:
-        """Writes them to a file or a FIFO that exists.
+    def write(self, path: str, format: str, compression: Compression) -> int:
+        """Writes them to a file or a FIFO that exists; returns how many.
 
         format is "parquet", "csv", "jsonl", "arrow" or "arrow stream"; compression is "none",
         "snappy", "lz4", "zstd" or "gzip", of text one of "none", "zstd" and "gzip".
@@ -406,7 +406,7 @@ class Rows:
         ending: str,
         by: str | None,
         max_rows: int | None,
-    ) -> None:
+    ) -> int:
         """Writes them to files of an empty folder, at most `max_rows` each.
 
         With `by`, below a folder for each value of that column, which the files lack: "by=value".

@@ -56,8 +56,9 @@ def check(address: str, partition: Mapping[str, str], *, overwrite: bool) -> Non
 
 def write(
     rows: ArrowStream, address: str, partition: Mapping[str, str], *, overwrite: bool
-) -> None:
-    """Adds rows as a partition, or replaces one. No connection is open while rows are written.
+) -> int:
+    """Adds rows as a partition, or replaces one; returns how many. No connection is open while rows
+    are written.
 
     Raises what `check` raises, InvalidArgument for columns that the table does not have, and
     UnknownOutcome where the connection breaks while the partition is added.
@@ -90,6 +91,7 @@ def write(
             with suppress(IoError):
                 target_of(target.url).remove()
         raise
+    return count
 
 
 def _may_have(place: _hive.Place, partition: Mapping[str, str]) -> bool:

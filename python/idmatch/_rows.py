@@ -67,8 +67,9 @@ class Rows:
         partition_by: str | None = None,
         max_rows_per_file: int | None = None,
         partition: Mapping[str, str] | None = None,
-    ) -> None:
+    ) -> int:
         """Writes the rows to a file, which appears once it is whole and on disk, or to a FIFO.
+        Returns how many rows it has.
 
         An address such as "s3://bucket/rows.parquet" (also gs, az, abfs) names an object, which is
         there whole or not at all. It needs the extra "cloud", and credentials in the environment.
@@ -102,23 +103,21 @@ class Rows:
             if format or partition_by or max_rows_per_file:
                 raise InvalidArgument(NO_FILES_OF_HIVE)
             with self._progress.shown(self._totals):
-                _hive_outputs.write(self, name, partition or {}, overwrite=overwrite)
-            return
+                return _hive_outputs.write(self, name, partition or {}, overwrite=overwrite)
         if partition:
             raise InvalidArgument("partition is for hive://HOST/DATABASE/TABLE; use partition_by")
         if partition_by is not None or max_rows_per_file is not None:
-            self._write_folder(name, format, partition_by, max_rows_per_file)
-            return
+            return self._write_folder(name, format, partition_by, max_rows_per_file)
         chosen = format_of(name, format)
         with _outputs.new_file(path, overwrite=overwrite) as file:
             is_stream = chosen.kind == "arrow" and _outputs.is_stream(path, file)
             kind = "arrow stream" if is_stream else chosen.kind
             with self._progress.shown(self._totals):
-                self._rows.write(file, kind, chosen.compression)
+                return self._rows.write(file, kind, chosen.compression)
 
     def write_parquet(
         self, path: Path, *, compression: Compression = "none", overwrite: bool = False
-    ) -> None:
+    ) -> int:
         """Writes the rows to a Parquet file as `write` does, whatever its name.
 
         Identifiers hardly compress: "none" is the fastest, "zstd" halves the size of
@@ -128,16 +127,16 @@ class Rows:
             _outputs.new_file(path, overwrite=overwrite) as file,
             self._progress.shown(self._totals),
         ):
-            self._rows.write(file, "parquet", compression)
+            return self._rows.write(file, "parquet", compression)
 
     def _write_folder(
         self, path: str, format: str | None, by: str | None, max_rows: int | None
-    ) -> None:
+    ) -> int:
         if max_rows is not None and max_rows < 1:
             raise InvalidArgument(f"max_rows_per_file is {max_rows}; use 1 or more")
         name, kind, compression = format_of_folder(path, format)
         with _outputs.new_folder(path) as folder, self._progress.shown(self._totals):
-            self._rows.write_folder(folder, kind, compression, name, by, max_rows)
+            return self._rows.write_folder(folder, kind, compression, name, by, max_rows)
 
     def _totals(self) -> Totals:
         return {"write": self._rows.count}

@@ -8,7 +8,7 @@ use crate::raised::Raised;
 use arrow_array::RecordBatch;
 use idmatch_store::{Call, Error, ErrorFields, ErrorKind, MatchLane, MatchSink, Result, Unit};
 use pyo3::prelude::*;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, current, scope};
@@ -153,26 +153,30 @@ pub(crate) fn not_stopped(stop: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-/// A sink that takes nothing more once its call should end, and reports rows as written.
+/// A sink that takes nothing more once its call should end, reports rows as written and counts them.
 pub(crate) struct StoppingSink<'a> {
     pub(crate) sink: &'a dyn MatchSink,
     pub(crate) call: &'a Call,
+    pub(crate) rows: AtomicU64,
 }
 
 struct StoppingLane<'a> {
     lane: Box<dyn MatchLane + 'a>,
     call: &'a Call,
+    rows: &'a AtomicU64,
 }
 
 impl MatchSink for StoppingSink<'_> {
     fn lane(&self) -> Result<Box<dyn MatchLane + '_>> {
-        Ok(Box::new(StoppingLane { lane: self.sink.lane()?, call: self.call }))
+        Ok(Box::new(StoppingLane { lane: self.sink.lane()?, call: self.call, rows: &self.rows }))
     }
 }
 
 impl MatchLane for StoppingLane<'_> {
     fn push(&mut self, batch: RecordBatch) -> Result<()> {
-        self.call.report("write", batch.num_rows() as u64, Unit::Rows)?;
+        let rows = batch.num_rows() as u64;
+        self.call.report("write", rows, Unit::Rows)?;
+        self.rows.fetch_add(rows, Relaxed);
         self.lane.push(batch)
     }
 

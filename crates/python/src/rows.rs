@@ -16,6 +16,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use pyo3_arrow::{PyRecordBatchReader, PySchema, PyTable};
 use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Fewer rows are read before a check for Ctrl-C would come.
@@ -63,8 +64,11 @@ impl RowSource for Measured {
     }
 }
 
-fn write_to(rows: &dyn RowSource, sink: &dyn MatchSink, call: &Call) -> Result<()> {
-    rows.write(&StoppingSink { sink, call }, call)
+/// Sends all rows, unless the call ends before; returns how many.
+fn write_to(rows: &dyn RowSource, sink: &dyn MatchSink, call: &Call) -> Result<u64> {
+    let sink = StoppingSink { sink, call, rows: AtomicU64::new(0) };
+    rows.write(&sink, call)?;
+    Ok(sink.rows.into_inner())
 }
 
 #[pymethods]
@@ -95,25 +99,30 @@ impl Rows {
         PyTable::try_new(batches.or_raise(py)?, rows.schema())?.into_pyarrow(py)
     }
 
-    /// Writes them to a file or a FIFO that exists.
+    /// Writes them to a file or a FIFO that exists; returns how many.
     fn write(
         &self,
         py: Python<'_>,
         path: PathBuf,
         format: &str,
         compression: &str,
-    ) -> PyResult<()> {
+    ) -> PyResult<u64> {
         let rows = self.0.get(py)?;
         let format = outputs::Format::of(format, compression).or_raise(py)?;
         interruptible(py, |watch: &Watch| {
-            let call = watch.call();
-            let send = |sink: &dyn MatchSink| write_to(rows.as_ref(), sink, &call);
-            outputs::write(&path, format, &rows.schema(), &call, send)
+            let (call, mut written) = (watch.call(), 0);
+            let send = |sink: &dyn MatchSink| {
+                written = write_to(rows.as_ref(), sink, &call)?;
+                Ok(())
+            };
+            outputs::write(&path, format, &rows.schema(), &call, send)?;
+            Ok(written)
         })?
         .or_raise(py)
     }
 
-    /// Writes them to files of an empty folder, at most `max_rows` each, by the values of a column.
+    /// Writes them to files of an empty folder, at most `max_rows` each, by the values of a column; returns how
+    /// many.
     #[allow(clippy::too_many_arguments, reason = "Python names them")]
     #[pyo3(signature = (path, format, compression, ending, by, max_rows))]
     fn write_folder(
@@ -125,14 +134,18 @@ impl Rows {
         ending: String,
         by: Option<String>,
         max_rows: Option<usize>,
-    ) -> PyResult<()> {
+    ) -> PyResult<u64> {
         let rows = self.0.get(py)?;
         let format = outputs::Format::of(format, compression).or_raise(py)?;
         let cut = Cut { by, max_rows: max_rows.unwrap_or(usize::MAX), ending };
         interruptible(py, |watch: &Watch| {
-            let call = watch.call();
-            let send = |sink: &dyn MatchSink| write_to(rows.as_ref(), sink, &call);
-            outputs::write_folder(&path, format, &cut, &rows.schema(), &call, send)
+            let (call, mut written) = (watch.call(), 0);
+            let send = |sink: &dyn MatchSink| {
+                written = write_to(rows.as_ref(), sink, &call)?;
+                Ok(())
+            };
+            outputs::write_folder(&path, format, &cut, &rows.schema(), &call, send)?;
+            Ok(written)
         })?
         .or_raise(py)
     }

@@ -4,6 +4,7 @@ import argparse
 import sys
 import time
 from contextlib import redirect_stdout
+from typing import TextIO
 
 from idmatch import _formats, _hive_outputs, _outputs
 from idmatch._address import Address
@@ -71,10 +72,13 @@ def export(options: argparse.Namespace) -> int:
     _check_outputs(options, None, [])
     with open_existing(options.store) as store:
         rows = store.table(options.table).scan(since=options.since, until=options.until)
-        _write_output(rows, options)
+        count = _write_output(rows, options)
     seconds = round(time.perf_counter() - started, 3)
     if options.json:
-        print_json({"table": options.table, "seconds": seconds})
+        print_json({"table": options.table, "rows": count, "seconds": seconds})
+    else:
+        with _beside_rows(options):
+            print(f"{options.table}: wrote {count:,} rows in {seconds:,} s")
     return _DONE
 
 
@@ -233,6 +237,11 @@ def _uses_standard_output(options: argparse.Namespace) -> bool:
     return any(_outputs.is_standard_output(path) for path in outputs if path)
 
 
+def _beside_rows(options: argparse.Namespace) -> redirect_stdout[TextIO]:
+    """Prints to standard error where the rows go to standard output."""
+    return redirect_stdout(sys.stderr if _uses_standard_output(options) else sys.stdout)
+
+
 def _is_folder(options: argparse.Namespace) -> bool:
     return options.partition_by is not None or options.max_rows_per_file is not None
 
@@ -245,21 +254,21 @@ def _format(path: str, options: argparse.Namespace) -> str | None:
     return named
 
 
-def _write_output(rows: Rows, options: argparse.Namespace) -> None:
+def _write_output(rows: Rows, options: argparse.Namespace) -> int:
+    """Returns how many rows were written."""
     if _is_folder(options):
-        rows.write(
+        return rows.write(
             options.output,
             format=options.format,
             partition_by=options.partition_by,
             max_rows_per_file=options.max_rows_per_file,
         )
-    else:
-        rows.write(
-            options.output,
-            format=options.format,
-            overwrite=options.overwrite,
-            partition=dict(options.partition),
-        )
+    return rows.write(
+        options.output,
+        format=options.format,
+        overwrite=options.overwrite,
+        partition=dict(options.partition),
+    )
 
 
 def _figures(result: MatchResult, seconds: float, how: str) -> dict[str, int | float]:
@@ -305,8 +314,7 @@ def _print(result: MatchResult, seconds: float, options: argparse.Namespace) -> 
             "was guessed; name another with --column, or the other side with --by"
         )
     shown = _figures(result, seconds, options.how) | {"rate": f"{result.rate:.2%}"}
-    # The rows may go to standard output.
-    with redirect_stdout(sys.stderr if _uses_standard_output(options) else sys.stdout):
+    with _beside_rows(options):
         print_columns(["", ""], [[key, grouped(value)] for key, value in shown.items()])
         if options.then:
             names = [options.table, *(then.partition(",")[0] for then in options.then)]
