@@ -20,7 +20,14 @@ class MatchResult(CountedRows):
     is a chain. `len` is the number of rows of the result.
     """
 
-    __slots__ = ("_core", "columns", "detected", "hex_columns", "is_guess_unmatched", "seconds")
+    __slots__ = (
+        "_core",
+        "_outside",
+        "columns",
+        "detected",
+        "hex_columns",
+        "is_guess_unmatched",
+    )
 
     def __init__(
         self,
@@ -43,8 +50,13 @@ class MatchResult(CountedRows):
         self.is_guess_unmatched = is_guess_unmatched
         """Whether the column was guessed, and the table, which is not empty, has none of its first
         10,000 identifiers: then it is likely another one."""
-        self.seconds = seconds
-        """How long the matching took."""
+        # What the core did not measure: finding the columns, and imports.
+        self._outside = max(seconds - core.timings[0], 0.0)
+
+    @property
+    def seconds(self) -> float:
+        """How long the matching, and reading its rows, took so far."""
+        return self._outside + self._core.timings[0]
 
     @property
     def population(self) -> int:
@@ -78,9 +90,9 @@ class MatchResult(CountedRows):
 
     @property
     def timings(self) -> Timings:
-        """Where the time of the match, and of reading its rows, went so far."""
-        seconds, times = self._core.timings
-        return timings_of(times, seconds)
+        """Where `seconds` went: the parts add up to them."""
+        elapsed, times = self._core.timings
+        return timings_of(times, self._outside + elapsed)
 
     @property
     def requests(self) -> Requests | None:
