@@ -14,7 +14,10 @@ from shared_node import OPTIONS
 ROWS = 30_000
 
 
-def test_an_interrupted_load_says_what_is_unknown(cli: Cli, address: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["load", "copy"])
+def test_an_interrupted_write_says_what_is_unknown(
+    cli: Cli, address: str, tmp_path: Path, command: str
+) -> None:
     """It exits with 130; what was sent stays, and a repeat makes the load whole."""
     rows = tmp_path / "rows.csv"
     lines = (f"i{row},p{row},2026-03-01" for row in range(ROWS))
@@ -23,6 +26,10 @@ def test_an_interrupted_load_says_what_is_unknown(cli: Cli, address: str, tmp_pa
         table = store.create_table("t", expected_rows=ROWS)
         slow = f"{address}&max_requests_per_second=20"
         load = cli.command("load", slow, "t", rows)
+        if command == "copy":
+            with idmatch.open(tmp_path / "source") as source:
+                source.create_table("t").load(rows)
+            load = cli.command("copy", "source", slow, "t")
         running = subprocess.Popen(load, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
         # Which rows are sent first is up to a secret hash.
         some = [f"i{row}" for row in range(0, ROWS, 100)]
@@ -91,5 +98,7 @@ def test_what_reads_servers_is_interrupted(
         assert running.stdout.readline() == "reads\n"
         running.send_signal(signal.SIGINT)
         _, said = running.communicate(timeout=120)
-    assert (running.returncode, said) == (130, "idmatch: error: interrupted\n")
+    stays = ": what was copied stays; copy again, which is always safe"
+    note = stays if command[0] == "copy" else ""
+    assert (running.returncode, said) == (130, f"idmatch: error: interrupted{note}\n")
     assert not [path.name for path in tmp_path.iterdir() if path.suffix != ""]

@@ -30,7 +30,13 @@ def copy(
         raise InvalidArgument(f"batch_rows is {batch_rows}; use 1 or more rows")
     started = time.perf_counter()
     name = table.name if name is None else name
-    with progress_of(table).shown():
-        done = _core.copy_table(table, store, name, batch_rows, merge, accept_lost_erasures)
+    try:
+        with progress_of(table).shown():
+            done = _core.copy_table(table, store, name, batch_rows, merge, accept_lost_erasures)
+    except KeyboardInterrupt as error:
+        # Unless a note says which rows are unknown.
+        if not getattr(error, "__notes__", ()):
+            error.add_note("what was copied stays; copy again, which is always safe")
+        raise
     seconds = time.perf_counter() - started
     return CopyReport(table=table.name, name=name, **done, seconds=seconds)

@@ -54,7 +54,8 @@ pub(super) fn send(
         drop(source);
         let read = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         match loaded {
-            Err(e) if !is_cut => Err(e),
+            // It says which rows may be there or not.
+            Err(e) if !is_cut || e.kind() == ErrorKind::UnknownOutcome => Err(e),
             Err(e) => read.and(Err(e)),
             Ok(()) => read,
         }
