@@ -285,12 +285,13 @@ def test_what_cannot_be_carried_is_told_before_the_match(store: idmatch.Store) -
         (["c as seen_at"], '"seen_at as NAME"'),
         (["missing"], "its columns: k, id, c"),
         (["c", "c"], "two columns"),
+        (["all", "c as d"], '"all" stands alone'),
         (["c as "], "no name"),
         ("c", '"all", or a list'),
     ):
         with pytest.raises(idmatch.InvalidArgument, match=text):
             crm.match(population, column="k", carry=carry)
-    result = crm.match(population, column="k", carry=["id as own", "k as again"])
+    result = crm.match(population, column="k", carry=["id as own", "k AS again"])
     assert result.to_arrow().column_names == ["id", "partner_id", "seen_at", "own", "again"]
 
 

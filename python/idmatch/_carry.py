@@ -1,11 +1,13 @@
 """Which columns of a population come out beside its matches. Imports no pyarrow."""
 
+import re
 from collections.abc import Mapping, Sequence
 
 from ._errors import InvalidArgument
 from ._text import shown, shown_column
 
 ALL = "all"
+_RENAMED = re.compile("(.+) as (.*)", re.DOTALL | re.IGNORECASE)
 
 
 class Carry:
@@ -28,8 +30,8 @@ class Carry:
         for column in columns:
             if not isinstance(column, str):
                 raise InvalidArgument(f"a column to carry is no text: {type(column).__name__}")
-            name, _, alias = column.rpartition(" as ")
-            name, alias = (name.strip(), alias.strip()) if name else (column, column)
+            renamed = _RENAMED.fullmatch(column)
+            name, alias = map(str.strip, renamed.groups()) if renamed else (column, column)
             if not name or not alias:
                 raise InvalidArgument(f"a column to carry has no name: {column!r}")
             if alias in self._names:
@@ -53,8 +55,10 @@ class Carry:
             if columns.count(name) != 1:
                 count = columns.count(name) or "no"
                 there = ", ".join(map(shown_column, columns))
+                alone = '; "all" stands alone, without other columns' if name == ALL else ""
                 raise InvalidArgument(
-                    f"{source} has {count} column(s) {shown(name)!r} to carry; its columns: {there}"
+                    f"{source} has {count} column(s) {shown(name)!r} to carry{alone}; its columns: "
+                    f"{there}"
                 )
             if alias in chosen:
                 raise InvalidArgument(
