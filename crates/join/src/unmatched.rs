@@ -17,11 +17,9 @@ use std::sync::Arc;
 /// `reason`; where a carried column has that name, `reason_2`, and so on.
 pub(crate) fn schema(by: Option<Side>, carried: &[FieldRef]) -> SchemaRef {
     let is_taken = |name: &String| carried.iter().any(|field| field.name() == name);
-    let mut reason = "reason".to_owned();
-    let mut further = (2..).map(|number| format!("reason_{number}"));
-    while is_taken(&reason) {
-        reason = further.next().unwrap_or_default();
-    }
+    let further = (2..).map(|number| format!("reason_{number}"));
+    let mut names = std::iter::once("reason".to_owned()).chain(further);
+    let reason = names.find(|name| !is_taken(name)).unwrap_or_default();
     let mut fields = vec![
         Arc::new(Field::new(by.map_or("", Side::column), DataType::Utf8, true)),
         Arc::new(Field::new(reason, DataType::Utf8, false)),
