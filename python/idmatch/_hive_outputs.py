@@ -54,9 +54,7 @@ def check(address: str, partition: Mapping[str, str], *, overwrite: bool) -> Non
         _target(server, place, partition, overwrite)
 
 
-def write(
-    rows: ArrowStream, address: str, partition: Mapping[str, str], *, overwrite: bool
-) -> int:
+def write(rows: ArrowStream, address: str, partition: Mapping[str, str], *, overwrite: bool) -> int:
     """Adds rows as a partition, or replaces one; returns how many. No connection is open while rows
     are written.
 
