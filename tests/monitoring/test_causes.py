@@ -147,6 +147,8 @@ def test_a_full_disk(tmp_path: Path) -> None:
         rows = observations(*((f"id{n:08}", f"p{n:08}", NOON) for n in range(20_000)))
         with idmatch.open(disk / "store", memtable="4M", record=True) as store:
             table = store.create_table("crm", keep="all")
+            # From the first row on the process is the writer.
+            table.upsert(rows)
             # What the writer says of itself lies on the full disk, too.
             with watched(tmp_path, StoreFigures(str(disk / "store"))) as prometheus:
                 prometheus.wait("idmatch_store_has_writer == 1")
