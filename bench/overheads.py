@@ -174,8 +174,8 @@ def _upsert(
 
 def _matching(table: idmatch.Table, population: Path) -> list[str]:
     """Some ids of the population that are in the table."""
-    ids = pq.ParquetFile(population).iter_batches(10 * _KEYS, columns=[0])
-    asked: list[str] = [id for id in next(ids).column(0).to_pylist() if id]
+    batches = pq.ParquetFile(population).iter_batches(10 * _KEYS)
+    asked: list[str] = [id for id in next(batches).column(0).to_pylist() if id]
     return [id for id, found in zip(asked, table.lookup_many(asked), strict=True) if found][:_KEYS]
 
 
