@@ -68,8 +68,9 @@ static ENDING: OnceLock<ThreadId> = OnceLock::new();
 /// Threads that are about to take the GIL, or run Python code for one of our calls.
 static RETURNING: AtomicUsize = AtomicUsize::new(0);
 
-/// How long the end of Python waits for them. Python code of a caller may wait for ever.
-const LONGEST_END: Duration = Duration::from_secs(2);
+/// How long the end of Python waits for them. Python code of a caller may wait for ever, and a busy machine may
+/// take seconds to run a thread that only has to come back.
+const LONGEST_END: Duration = Duration::from_secs(10);
 
 thread_local! {
     /// How many calls of this thread are counted.
@@ -130,7 +131,7 @@ pub(crate) fn begin_fork() {
 }
 
 /// Says that Python ends, and waits for the threads that are about to take the GIL or run Python code for us; at
-/// most two seconds, since that code may wait for ever. Python calls it at its exit, when only daemon threads are
+/// most ten seconds, since that code may wait for ever. Python calls it at its exit, when only daemon threads are
 /// left beside this one.
 #[pyfunction]
 pub(crate) fn end(py: Python<'_>) {
