@@ -52,7 +52,7 @@ pub(crate) fn verify_content(
     let (version, last) = versions.point();
     let table = versions.table_of(&version, id)?;
     let findings = verify(versions, &version.manifest, (table, last), call)?;
-    log_findings(&table.name().to_string(), &findings);
+    log_findings(table.name().as_str(), &findings);
     Ok(findings)
 }
 
