@@ -63,11 +63,37 @@ def test_a_place_of_its_own(store: idmatch.Store, table: idmatch.Table, tmp_path
 
 
 def test_an_erasure_names_checkpoints(store: idmatch.Store, table: idmatch.Table) -> None:
-    """They still show the rows; an erasure of nothing names none."""
+    """Those that still show the rows, also when the table no longer does."""
     made = store.checkpoint()
     assert table.erase(id="nobody").checkpoints == []
     (named,) = table.erase(id="a").checkpoints
     assert (named.path, named.until) == (made.path, made.until)
+    later = store.checkpoint()
+    assert [one.path for one in table.erase(id="a").checkpoints] == [made.path]
+    table.load(observations(("new", "n", NOON)), replace=True)
+    assert table.erase(id="new").checkpoints == []
+    report = table.erase_from(pa.table({"id": ["nobody", "b"]}), columns=["id"])
+    assert report.by_id == 0
+    assert [one.path for one in report.checkpoints] == [made.path, later.path]
+
+
+def test_what_another_process_erased_is_in_no_checkpoint(
+    store: idmatch.Store, table: idmatch.Table
+) -> None:
+    """A reader that was open before makes one of what is there now."""
+    read = (
+        "import idmatch, sys; s = idmatch.open(sys.argv[1]); t = s.table('small'); "
+        "print(len(t.lookup('a')), flush=True); input(); "
+        "print(len(idmatch.open(s.checkpoint().path).table('small').lookup('a')))"
+    )
+    command = [sys.executable, "-c", read, store.path]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as reader:
+        assert reader.stdout
+        assert reader.stdout.readline() == "2\n"
+        assert table.erase(id="a").checkpoints == []
+        assert reader.communicate("\n")[0] == "0\n"
 
 
 def test_the_command_line(loaded: Cli) -> None:
@@ -82,7 +108,8 @@ def test_the_command_line(loaded: Cli) -> None:
     (told,) = loaded("erase", "store", "small", "--id", "a", "--json").json()["checkpoints"]
     assert told["path"] == left["path"]
     assert "still shows the rows" in loaded("erase", "store", "small", "--id", "b").err
-    dropped = loaded("erase", "store", "small", "--id", "c", "--drop-checkpoints")
+    # As the warning says, after the erasure.
+    dropped = loaded("erase", "store", "small", "--id", "b", "--drop-checkpoints")
     assert "removed checkpoint" in dropped.err
     assert loaded("tables", "store", "--json").json()["checkpoints"] == []
     refused = loaded("checkpoint", "store", "--keep", "10s")

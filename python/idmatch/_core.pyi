@@ -282,8 +282,6 @@ class Table:
         Arguments are those of `load`, and `short` that of `match_population`; with `always` they
         are durable when this returns. After an error whole batches of 100,000 rows stay.
         """
-    def checkpoints(self) -> list[tuple[str, int, int, int]]:
-        """Those of the store."""
     def upsert_one(self, id: str, partner_id: str, seen_at: int | str | None, always: bool) -> None:
         """Adds one observation; `seen_at` is milliseconds, ISO 8601 text, or None for now."""
     def erase(
@@ -292,9 +290,10 @@ class Table:
         strict: bool,
         on_rejects: Callable[[list[Reject]], object],
         at: int | None,
-    ) -> tuple[int, int, int, int]:
+    ) -> tuple[int, int, int, int, list[tuple[str, int, int, int]]]:
         """Hides what the rows name up to `at` (default: now), all or nothing. Returns rows read,
-        rows rejected, and how many rows of the table were erased by id and by partner_id.
+        rows rejected, how many rows of the table were erased by id and by partner_id, and the
+        checkpoints that still show some of what the rows name.
         """
     def answers(
         self, by: By, key: str, since: int | None, until: int | None, limit: int | None

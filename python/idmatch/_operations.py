@@ -264,12 +264,11 @@ def _erase(given: Given, at: int | None) -> EraseReport:
     with given.progress("erase"), Report(given, otherwise="nothing was erased") as report:
         streams, take = given.streams(report.log), report.log.take
         with streams.raising():
-            rows, rejected, by_id, by_partner_id = given.table.erase(
+            rows, rejected, by_id, by_partner_id, checkpoints = given.table.erase(
                 streams, given.strict, take, at
             )
         report.add(rows, rejected)
     made = report.made()
-    checkpoints = given.table.checkpoints() if by_id or by_partner_id else []
     return EraseReport(
         made.rows,
         made.rejected,

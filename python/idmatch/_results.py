@@ -102,7 +102,8 @@ class EraseReport(NamedTuple):
     columns: dict[str, list[str]]
     """The columns that were read, as of a load."""
     checkpoints: list[Checkpoint]
-    """Checkpoints in the folder of the store, which still show the rows."""
+    """Those in the folder of the store that still show some of the rows, whether the table had them
+    or not; and those that cannot be read."""
 
 
 class CopyReport(NamedTuple):

@@ -306,6 +306,7 @@ class Store:
         self, path: str | os.PathLike[str] | None = None, *, keep: timedelta | str = "24h"
     ) -> Checkpoint:
         """Makes the store as it is now readable for other processes, as a store that never changes.
+        Like `refresh`, it shows this process first what others have written.
 
         They open its `path`. Writes to it raise Unsupported, and its clock stands still, so that a
         task that runs twice answers alike. It shows also what is erased later, so it is for a job:
@@ -318,7 +319,8 @@ class Store:
         that the store replaces meanwhile is kept.
 
         Raises IoError where the file system has no hard links, or another one has `path`;
-        InvalidArgument for a `keep` outside the bounds; Unsupported on servers.
+        InvalidArgument for a `keep` outside the bounds; Unsupported on servers; Busy where another
+        process erases faster than files are linked.
         """
         place = None if path is None else directory_of(path)
         longest = timedelta(days=7)

@@ -203,6 +203,9 @@ class Table(TableReads):
         hash of what was erased, never the identifier. Its bytes are gone from the store's files
         after `compact`; a backup made before still has them.
 
+        Cost: a search, a publication, and the opening of each checkpoint in the folder of the
+        store, which is searched, too: erase many at once.
+
         Raises InvalidArgument without a value or for a date more than a day ahead, BadInput for
         what is no identifier, Busy while another process writes the store.
         """

@@ -229,7 +229,8 @@ impl Table {
         self.stoppable(py, table, |table, _| upsert(table))?.or_raise(py)
     }
 
-    /// Erases all targets; returns (rows read, rejected, erased by id, by partner_id).
+    /// Erases all targets; returns (rows read, rejected, erased by id, by partner_id, the checkpoints that still
+    /// show some).
     #[pyo3(signature = (sources, strict, on_rejects, at))]
     fn erase(
         &self,
@@ -238,7 +239,7 @@ impl Table {
         strict: bool,
         on_rejects: Py<PyAny>,
         at: Option<i64>,
-    ) -> PyResult<(u64, u64, u64, u64)> {
+    ) -> PyResult<(u64, u64, u64, u64, Vec<CheckpointTold>)> {
         let table = self.written(py)?;
         let (iterator, raised) = (sources.try_iter()?.unbind(), Raised::default());
         let mut rejects = PyRejects::new(on_rejects, raised.clone());
@@ -249,14 +250,11 @@ impl Table {
             let ingest = Ingest::new(strict, now, &mut rejects);
             let targets = ingest.targets(&mut source, at)?;
             let erased = self.measure(CallKind::Erase, || table.erase(&targets, at))?;
-            Ok((ingest.rows(), ingest.rejected(), erased.by_id, erased.by_partner_id))
+            let checkpoints = erased.checkpoints.into_iter().map(checkpoints::told).collect();
+            let counts = (ingest.rows(), ingest.rejected(), erased.by_id, erased.by_partner_id);
+            Ok((counts.0, counts.1, counts.2, counts.3, checkpoints))
         })?;
         finish(py, erased, &raised)
-    }
-
-    /// The checkpoints of the store, which show also what was erased after they were made.
-    fn checkpoints(&self, py: Python<'_>) -> PyResult<Vec<CheckpointTold>> {
-        checkpoints::list(py, self.inner.get(py)?.table.store().as_ref())
     }
 
     /// The answers for a key, newest first, as a pyarrow table.

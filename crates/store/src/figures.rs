@@ -26,12 +26,15 @@ pub struct Finding {
 }
 
 /// What an erasure found, direction by direction: rows that were there and no longer are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Erased {
     /// Pairs, or observations with `keep="all"`, found by their id.
     pub by_id: u64,
     /// The same, found by their partner_id.
     pub by_partner_id: u64,
+    /// The checkpoints in the folder of the store that still show some of what was to be erased, whether the store
+    /// still had it or not; and those that cannot be read, or that were not searched because the call has ended.
+    pub checkpoints: Vec<Checkpoint>,
 }
 
 /// What a table remembers of what was erased.

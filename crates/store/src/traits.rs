@@ -104,7 +104,8 @@ pub trait Store: Send + Sync {
 
     /// Hides every observation with `seen_at <= at` of some identifiers or pairs, in both directions and for
     /// good, also those that arrive later. All or nothing. What is erased is erased of the table that has the
-    /// name at that moment. Erasures that run side by side may count the same observations.
+    /// name at that moment. Erasures that run side by side may count the same observations. Cost: in a directory, a
+    /// search in the table; then each checkpoint is opened, and searched until it shows a row.
     fn erase(
         &self,
         table: &TableName,

@@ -95,7 +95,7 @@ pub(crate) async fn erase(
         let all: BTreeSet<&Row> = rows.iter().filter_map(|rows| rows.get(side)).flatten().collect();
         all.len() as u64
     };
-    Ok(Erased { by_id: count(0), by_partner_id: count(1) })
+    Ok(Erased { by_id: count(0), by_partner_id: count(1), checkpoints: Vec::new() })
 }
 
 /// Deletes the rows of a target; returns the rows of each direction that were visible before.

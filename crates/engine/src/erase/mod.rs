@@ -7,3 +7,4 @@ mod eraser;
 mod search;
 
 pub(crate) use eraser::Eraser;
+pub(crate) use search::search;

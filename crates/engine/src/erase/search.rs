@@ -61,6 +61,7 @@ pub(crate) fn search(
     let erased = Erased {
         by_id: count(Side::Id, &by_id)?,
         by_partner_id: count(Side::PartnerId, &by_partner_id)?,
+        checkpoints: Vec::new(),
     };
     let files = std::mem::take(&mut *files.lock());
     Ok(SearchResult { erased, files })

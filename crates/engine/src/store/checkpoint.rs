@@ -6,30 +6,42 @@
 use super::backup::CopyPlan;
 use super::owners::Owners;
 use crate::disk::io_error;
+use crate::erase::search;
+use crate::file_name::file_number;
 use crate::identity::Identity;
+use crate::options::MemoryLimits;
 use crate::versions::{
-    CHECKPOINTS, CopyKind, JOURNAL, JournalPosition, JournalPositions, Manifest, SEGMENTS, Version,
-    checkpoint_until, list,
+    CHECKPOINTS, CopyKind, JOURNAL, JournalPosition, JournalPositions, Manifest, SEGMENTS,
+    TableVersion, Version, checkpoint_until, list,
 };
-use idmatch_model::SeenAt;
+use idmatch_model::{SeenAt, TableName, Target, Window};
 use idmatch_store::{Call, Checkpoint, Error, ErrorKind, Result, now};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a checkpoint may live.
 const SHORTEST: Duration = Duration::from_secs(60);
 const LONGEST: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
+/// A checkpoint may have to be made again because of an erasure meanwhile.
+const TRIES: u32 = 5;
+
+/// So many targets of an erasure are searched for at once in a checkpoint.
+const TARGETS: usize = 1_000;
+
 /// What a checkpoint shows: its own generation, which follows that of the version, and the end of its journal.
 type Shown = (u64, Option<(u64, u64)>);
 
 impl Owners {
-    /// Makes a checkpoint of what is visible now, or returns one of the same version that lives for half of the
-    /// time at least.
+    /// Makes a checkpoint of what is published and committed by now, or returns one of the same version that lives
+    /// for half of the time at least. It shows nothing that was erased before it is returned, unless that erasure
+    /// sees it.
     ///
     /// # Errors
     /// `InvalidArgument` for a time that is too short or too long, and for a destination that is taken; `Io` where
-    /// files cannot be linked.
+    /// files cannot be linked; `Busy` if another process erases faster than files are linked.
     pub(crate) fn checkpoint(
         &self,
         destination: Option<&Path>,
@@ -42,40 +54,133 @@ impl Owners {
         }
         let after =
             |keep: Duration| SeenAt::from_millis(now().millis() as i64 + keep.as_millis() as i64);
-        let until = after(keep)?;
-        let path = match destination {
-            Some(path) => self.outside(path)?,
-            None => {
-                let (version, read) = self.writes.end_journal();
-                let lasts = after(keep / 2)?;
-                let there = self.checkpoints()?.into_iter().filter(|one| one.until >= lasts);
-                for one in there {
-                    if self.is_of(&one, &version, &read)? {
-                        return Ok(one);
+        self.lock.check_writable()?;
+        for attempt in 1..=TRIES {
+            // Erasures of this process wait for the last attempt.
+            let _paused = (attempt == TRIES).then(|| self.eraser.pause(call)).transpose()?;
+            self.lock.refresh()?;
+            let until = after(keep)?;
+            let path = match destination {
+                Some(path) => self.outside(path)?,
+                None => match self.checkpoint_of_now(after(keep / 2)?)? {
+                    Some(there) => return Ok(there),
+                    None => {
+                        let name = format!("{:013}-{:?}", until.millis(), Identity::random()?);
+                        self.versions.root.join(CHECKPOINTS).join(name)
                     }
+                },
+            };
+            let plan = CopyPlan { kind: Some(CopyKind::Checkpoint), until: Some(until) };
+            self.copy(&path, plan, call)?;
+            let Some((_, made)) = self.describe(path)? else {
+                let text = "the checkpoint was removed while it was made; make it again";
+                return Err(Error::new(ErrorKind::NotAStore, text));
+            };
+            // An erasure names the checkpoints that are there after it: it may have missed this one.
+            match self.was_erased_since(&made) {
+                Ok(false) => return Ok(made),
+                other => {
+                    self.versions.remove_checkpoint(&made.path)?;
+                    other?;
                 }
-                let folder = self.versions.root.join(CHECKPOINTS);
-                folder.join(format!("{:013}-{:?}", until.millis(), Identity::random()?))
             }
-        };
-        let plan = CopyPlan { kind: Some(CopyKind::Checkpoint), until: Some(until) };
-        self.copy(&path, plan, call)?;
-        self.describe(path)?.map(|(_, made)| made).ok_or_else(|| {
-            let text = "the checkpoint was removed while it was made; make it again";
-            Error::new(ErrorKind::NotAStore, text)
-        })
+        }
+        let text = "another process erases rows faster than a checkpoint is made; make it again";
+        Err(Error::new(ErrorKind::Busy, text))
     }
 
-    /// The checkpoints in the folder of the store, oldest first.
+    /// A checkpoint of the current version that lives until then at least.
+    fn checkpoint_of_now(&self, lasts: SeenAt) -> Result<Option<Checkpoint>> {
+        let (version, read) = self.writes.end_journal();
+        for one in self.checkpoints()?.into_iter().filter(|one| one.until >= lasts) {
+            let is_same = self.is_of(&one, &version, &read).unwrap_or(false);
+            // Another process may still be making it.
+            if is_same && !self.was_erased_since(&one)? {
+                return Ok(Some(one));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether the store has tombstones that a checkpoint does not have.
+    fn was_erased_since(&self, made: &Checkpoint) -> Result<bool> {
+        let published = self.versions.published()?;
+        let copied = Manifest::read(&*self.versions.disk, &made.path, &published)?;
+        let copied = copied.as_ref().map(tombstone_files).unwrap_or_default();
+        Ok(!tombstone_files(&published).is_subset(&copied))
+    }
+
+    /// The checkpoints in the folder of the store that show rows which an erasure hides. One that cannot be read,
+    /// or is not searched because the call has ended, may show some, and counts. Cost: each is opened, and searched
+    /// until one row is found.
     ///
     /// # Errors
-    /// `Io`, `Corrupt`.
+    /// `Io`.
+    pub(crate) fn checkpoints_showing(
+        &self,
+        table: &TableName,
+        targets: &[Target],
+        at: SeenAt,
+        call: &Call,
+    ) -> Result<Vec<Checkpoint>> {
+        if targets.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut found = self.checkpoints().map_err(|e| {
+            let text = "the rows are erased, but it is unknown which checkpoints show them";
+            Error::because(text, e)
+        })?;
+        // The erasure has counted its targets.
+        let quiet = call.clone().reporting(Arc::new(|_| ()));
+        found.retain(|one| self.shows(one, table, targets, at, &quiet).unwrap_or(true));
+        Ok(found)
+    }
+
+    fn shows(
+        &self,
+        one: &Checkpoint,
+        name: &TableName,
+        targets: &[Target],
+        at: SeenAt,
+        call: &Call,
+    ) -> Result<bool> {
+        let current = self.versions.current();
+        let id = current.named(name).map(|table| table.row_rules.table);
+        let frozen = Owners::open(self.versions.disk.clone(), &one.path, MemoryLimits::default())?;
+        let (version, last) = frozen.versions.point();
+        // The table may have had another name then, or this name another table.
+        let is_it =
+            |table: &TableVersion| table.name() == name || Some(table.row_rules.table) == id;
+        for table in version.tables.values().filter(|table| is_it(table)) {
+            let shown = table.visible_window(Window::ALL, one.at);
+            for targets in targets.chunks(TARGETS) {
+                let found = search((table, last), targets, (at, shown), call)?.erased;
+                if found.by_id > 0 || found.by_partner_id > 0 {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// The checkpoints in the folder of the store, oldest first. Of one that cannot be read, only the path and the
+    /// end are known.
+    ///
+    /// # Errors
+    /// `Io`.
     pub(crate) fn checkpoints(&self) -> Result<Vec<Checkpoint>> {
         let folder = self.versions.root.join(CHECKPOINTS);
         let names = list(&*self.versions.disk, &folder)?;
         let mut found = Vec::new();
-        for name in names.iter().filter(|name| checkpoint_until(name).is_some()) {
-            found.extend(self.describe(folder.join(name))?);
+        for (name, until) in names.iter().filter_map(|name| Some((name, checkpoint_until(name)?))) {
+            let path = folder.join(name);
+            found.extend(match self.describe(path.clone()) {
+                Ok(described) => described,
+                Err(_) => {
+                    let until = SeenAt::from_millis(i64::try_from(until).unwrap_or(i64::MAX))?;
+                    Some(((0, None), Checkpoint { path, at: until, until, bytes: 0 }))
+                }
+            });
         }
         // Those of one millisecond by what they show, and by how long they stay.
         found.sort_by_key(|(shown, one)| (one.at, *shown, one.until));
@@ -88,11 +193,10 @@ impl Owners {
     /// `InvalidArgument` for what is no checkpoint of this store; `Io`.
     pub(crate) fn remove_checkpoint(&self, path: &Path) -> Result<()> {
         let path = &std::path::absolute(path).map_err(|e| io_error("find", path, e))?;
-        let is_ours = self.describe(path.clone())?.is_some();
         let name = path.file_name().and_then(|name| name.to_str());
         let is_here = path.parent() == Some(&self.versions.root.join(CHECKPOINTS))
             && name.and_then(checkpoint_until).is_some();
-        if is_ours || is_here {
+        if is_here || self.describe(path.clone())?.is_some() {
             return self.versions.remove_checkpoint(path);
         }
         let text = format!("{} is no checkpoint of this store", path.display());
@@ -132,4 +236,9 @@ impl Owners {
         let generation = manifest.copy_of.as_ref().map(|of| of.generation);
         Ok(generation == Some(version.manifest.generation) && manifest.journal.closed == closed)
     }
+}
+
+/// The names of all tombstone files.
+fn tombstone_files(manifest: &Manifest) -> HashSet<&str> {
+    manifest.files().into_iter().filter(|file| file_number(file, "era").is_some()).collect()
 }

@@ -211,8 +211,11 @@ impl Store for EngineStore {
     ) -> Result<Erased> {
         let owners = self.writer()?;
         let rows = |erased: &Erased| Figures { rows: Some(erased.by_id), ..Figures::default() };
-        let erase = || owners.eraser.erase(table, targets, at, call);
-        logged("erase", table.as_str(), rows, erase)
+        logged("erase", table.as_str(), rows, || {
+            let erased = owners.eraser.erase(table, targets, at, call)?;
+            let checkpoints = owners.checkpoints_showing(table, targets, at, call)?;
+            Ok(Erased { checkpoints, ..erased })
+        })
     }
 
     fn refresh(&self, _: &Call) -> Result<()> {

@@ -1,8 +1,8 @@
 //! Checkpoints: a version as a store of its own, which never changes and goes when its time is over.
 
 use crate::common::{
-    Batches, Fault, FaultyDisk, HookedDisk, Hooks, Row, assert_same, create, erase, listed, load,
-    name, places, upsert, whole,
+    Batches, EVENT_TIMEOUT, Fault, FaultyDisk, GatedDisk, HookedDisk, Hooks, Row, assert_same,
+    create, erase, listed, load, name, places, upsert, whole,
 };
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
@@ -10,7 +10,7 @@ use idmatch_model::{Keep, SeenAt, Target, Window};
 use idmatch_store::{
     Admin, Call, Checkpoint, Error, ErrorKind, NewWrite, OpenTables, Result, Store, TableSnapshot,
 };
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use std::{fs, io};
@@ -205,6 +205,80 @@ fn a_reader_makes_one_beside_a_writer() {
     let expected = told(&reader);
     assert_same(&told(&open(&made.path)), &expected, "of a reader");
     assert_eq!(SeenAt::from_millis(made.at.millis() as i64).unwrap(), made.at);
+}
+
+/// How many rows of "t" the erasure of an id hides, and where the checkpoints are that it names.
+fn erased(store: &EngineStore, id: &str) -> (u64, Vec<PathBuf>) {
+    erased_until(store, Target::Id(id.to_owned()), 1_000)
+}
+
+fn erased_until(store: &EngineStore, target: Target, at: i64) -> (u64, Vec<PathBuf>) {
+    let erased = erase(&store.table(&name("t")).unwrap(), &[target], at).unwrap();
+    (erased.by_id, erased.checkpoints.into_iter().map(|one| one.path).collect())
+}
+
+#[test]
+fn an_erasure_names_those_that_show_its_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = begun(dir.path());
+    let first = make(&store).unwrap().path;
+    assert_eq!(erased(&store, "i7"), (3, vec![first.clone()]));
+    let second = make(&store).unwrap().path;
+    assert_eq!(erased(&store, "i7"), (0, vec![first.clone()]), "again: only it shows them");
+    assert_eq!(erased(&store, "nobody"), (0, vec![]));
+    upsert(&store.table(&name("t")).unwrap(), &mut Batches::of_rows(&[later()], 1)).unwrap();
+    assert_eq!(erased(&store, "later"), (1, vec![]), "they came after both");
+    let seen_at_149 = || Target::PartnerId("p149".to_owned());
+    assert_eq!(erased_until(&store, seen_at_149(), 148), (0, vec![]));
+    // Another table has the name now: both showed the rows under it.
+    store.rename_table(&name("t"), &name("old"), &Call::default()).unwrap();
+    create(&store, "t", Keep::Last).unwrap();
+    assert_eq!(erased(&store, "i8"), (0, vec![first, second.clone()]));
+    // One without a segment cannot be read, and one without a manifest even less: they may show them.
+    let segments = second.join("segments");
+    for file in listed(&segments).iter().filter(|file| file.ends_with(".seg")) {
+        fs::remove_file(segments.join(file)).unwrap();
+    }
+    assert_eq!(erased(&store, "nobody"), (0, vec![second.clone()]));
+    fs::write(second.join("MANIFEST"), "damaged").unwrap();
+    assert_eq!(erased(&store, "nobody"), (0, vec![second.clone()]));
+    assert!(!make(&store).unwrap().path.starts_with(&second), "it is in nobody's way");
+    store.remove_checkpoint(&second, &Call::default()).unwrap();
+    assert_eq!(erased(&store, "nobody"), (0, vec![]));
+}
+
+/// A row that no checkpoint has.
+fn later() -> Row {
+    ("later".to_owned(), "p".to_owned(), 1)
+}
+
+#[test]
+fn a_reader_shows_nothing_that_another_process_has_erased() {
+    let dir = tempfile::tempdir().unwrap();
+    let writer = begun(dir.path());
+    let disk = Arc::new(FaultyDisk::without_faults());
+    let reader = EngineStore::open_with(disk, dir.path(), MemoryLimits::default()).unwrap();
+    assert_eq!(erased(&writer, "i7"), (3, vec![]));
+    let made = make(&reader).unwrap();
+    assert_same(&told(&open(&made.path)), &told(&writer), "of a reader");
+}
+
+#[test]
+fn one_that_an_erasure_misses_has_it() {
+    let (dir, disk) = (tempfile::tempdir().unwrap(), GatedDisk::new());
+    drop(begun(dir.path()));
+    let limits = MemoryLimits::default();
+    let store = EngineStore::open_with(disk.clone(), dir.path(), limits).unwrap();
+    let gate = disk.close_for(".seg");
+    let made = std::thread::scope(|scope| {
+        let made = scope.spawn(|| make(&store));
+        gate.reached.recv_timeout(EVENT_TIMEOUT).unwrap();
+        assert_eq!(erased(&store, "i7"), (3, vec![]));
+        gate.open.send(()).unwrap();
+        made.join().unwrap().unwrap()
+    });
+    assert_same(&told(&open(&made.path)), &told(&store), "made meanwhile");
+    assert_eq!(store.checkpoints(&Call::default()).unwrap(), [made]);
 }
 
 #[test]

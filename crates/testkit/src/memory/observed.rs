@@ -47,6 +47,7 @@ impl Observed {
             by_partner_id: remove(&mut by_partner_id, |partner_id, id, date| {
                 self.is_erased(id, partner_id, date)
             }),
+            checkpoints: Vec::new(),
         };
         (self.by_id, self.by_partner_id) = (by_id, by_partner_id);
         erased

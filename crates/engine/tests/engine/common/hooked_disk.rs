@@ -111,6 +111,10 @@ impl<H: Hooks> Disk for HookedDisk<H> {
         OsDisk.remove(file)
     }
 
+    fn remove_dir_all(&self, dir: &Path) -> io::Result<()> {
+        OsDisk.remove_dir_all(dir)
+    }
+
     fn sync(&self, file: &Path) -> io::Result<()> {
         OsDisk.sync(file)
     }
