@@ -71,6 +71,7 @@ def test_secrets_stay(empty: idmatch.Table, monkeypatch: pytest.MonkeyPatch) -> 
     place = _hive.place_of(Address("hive://h/d/a%20b?auth=ldap&timeout=5m"))
     assert (place.user, place.password, place.mechanism) == ("u", "p", "LDAP")
     assert (place.table, place.port, place.timeout) == ("a b", 10000, 300)
+    assert _hive.place_of(Address("hive://h/d")).timeout == 60
     place = _hive.place_of(Address("hive://a%40b:p%2Fq@h:1/d/t?auth=kerberos&kerberos_host=lb"))
     assert (place.user, place.password) == ("a@b", "p/q")
     assert (place.mechanism, place.kerberos_host, place.kerberos_service) == (

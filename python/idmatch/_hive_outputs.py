@@ -1,7 +1,7 @@
 """Results as partitions of Hive's tables: files in the place of a partition, then the partition.
 
-Invariants: a partition that others see is whole. After an exception nothing is left; a killed
-process may leave a folder that is no partition.
+Invariants: a partition that others see is whole. After an exception other than UnknownOutcome and
+KeyboardInterrupt nothing is left; a killed process may leave a folder that is no partition.
 """
 
 from __future__ import annotations
@@ -36,11 +36,20 @@ _FILE = "000000_0"
 class _Target(NamedTuple):
     """A partition, or a table without partitions."""
 
-    url: str
-    """Of its folder, as `target_of` takes it."""
+    location: str
+    """Its folder, as Hadoop writes it."""
     is_there: bool
     columns: Mapping[str, _hive.Column]
     """Those of its files."""
+
+    @property
+    def url(self) -> str:
+        """Of its folder, as `target_of` takes it."""
+        if Address(self.location).is_hdfs:
+            return self.location
+        scheme, _, path = self.location.partition(":")
+        path = quote(path.lstrip("/"))
+        return f"{scheme}:///{path}" if scheme == "file" else f"{scheme}://{path}"
 
 
 def check(address: str, partition: Mapping[str, str], *, overwrite: bool) -> None:
@@ -59,7 +68,7 @@ def write(rows: ArrowStream, address: str, partition: Mapping[str, str], *, over
     are written.
 
     Raises what `check` raises, InvalidArgument for columns that the table does not have, and
-    UnknownOutcome where the connection breaks while the partition is added.
+    UnknownOutcome where the connection breaks when the files are in place.
     """
     place = _place_of(address)
     with _writing(place) as server:
@@ -73,21 +82,29 @@ def write(rows: ArrowStream, address: str, partition: Mapping[str, str], *, over
         with _writing(place) as server:
             if not target.is_there:
                 server.run(f"ALTER TABLE {place.quoted} ADD{clause}")
+                # Hive names the folder k=1 where the value is written 01.
+                if _hive.location_of(server, place, partition) != target.location:
+                    there = _hive.literal(target.location)
+                    server.run(f"ALTER TABLE {place.quoted}{clause} SET LOCATION {there}")
             # Hive may answer a count from what it noted of the files before.
             with suppress(_hive.StatementError):
                 noted = f"UPDATE STATISTICS SET ('numRows'='{count}')"
                 server.run(f"ALTER TABLE {place.quoted}{clause} {noted}")
     except BaseException as error:
-        if not target.is_there:
-            if _may_have(place, partition):
-                if not isinstance(error, Exception):
-                    raise
-                raise UnknownOutcome(
-                    f"{place.shown} may have the partition: {error}; look, and repeat with "
-                    "--overwrite (in Python overwrite=True)"
-                ) from None
-            with suppress(IoError):
-                target_of(target.url).remove()
+        if target.is_there or replaces or _may_have(place, partition):
+            if not isinstance(error, Exception):
+                raise
+            what = (
+                "has the rows, but may still count those before"
+                if target.is_there
+                else "may have the partition"
+            )
+            raise UnknownOutcome(
+                f"{place.shown} {what}: {error}; look, and repeat with --overwrite (in Python "
+                "overwrite=True)"
+            ) from None
+        with suppress(IoError):
+            target_of(target.url).remove()
         raise
     return count
 
@@ -140,15 +157,7 @@ def _target(
         is_there = known is not None
     if is_there and not overwrite:
         raise exists(f"{place.shown} {_hive.folder_name(partition)}".rstrip())
-    return _Target(_url_of(location), is_there, {each.name: each for each in table.columns})
-
-
-def _url_of(location: str) -> str:
-    """The address of a folder that Hadoop writes with all characters as they are."""
-    if Address(location).is_hdfs:
-        return location
-    scheme, _, path = location.partition(":")
-    return f"{scheme}://{quote(path.lstrip('/') if scheme != 'file' else '/' + path.lstrip('/'))}"
+    return _Target(location, is_there, {each.name: each for each in table.columns})
 
 
 def _write_parquet(

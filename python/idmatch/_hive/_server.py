@@ -189,8 +189,9 @@ class Server:
             )
         if kind == kinds.END_OF_FILE or isinstance(inner, EOFError):
             return (
-                f"{place} has closed the connection in the middle of an answer: the server or a "
-                "load balancer was stopped, or speaks another ?auth= or TLS; try again"
+                f"{place} has closed the connection in the middle of an answer: the server was "
+                "stopped, or a load balancer ends connections that wait, then raise its idle "
+                "timeout; or it speaks another ?auth= or TLS; try again"
             )
         if isinstance(inner, (ConnectionResetError, BrokenPipeError)):
             return (

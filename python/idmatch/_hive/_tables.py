@@ -107,10 +107,16 @@ def partitions(server: Server, place: Place) -> list[dict[str, str]]:
 
 
 def location_of(server: Server, place: Place, values: Mapping[str, str]) -> str | None:
-    """The address of a partition's folder; None where there is no such partition. Raises Unfit."""
-    if dict(values) not in partitions(server, place):
+    """The address of a partition's folder; None where the server knows no such partition. Hive
+    compares values, not texts: `01` of an `int` is `1`.
+    """
+    try:
+        found = _parsed(server.ask(f"DESCRIBE FORMATTED {place.quoted} {clause(values)}"))
+    except StatementError:
         return None
-    return _described(server, place, values).location
+    # Of a value that is none of its type Hive says nothing, without an error.
+    is_partition = any(key.startswith("partition value") for key in found.details)
+    return (is_partition and found.location) or None
 
 
 def folder_name(values: Mapping[str, str]) -> str:

@@ -30,7 +30,7 @@ def balancer(database: Database) -> Iterator[Balancer]:
 SAID = {
     RESET: "was reset: .*a load balancer ends connections that wait",
     DROP: "has sent nothing for 2 s: .*timeout=5m",
-    HALF_CLOSE: "has closed the connection in the middle of an answer",
+    HALF_CLOSE: "has closed the connection in the middle of an answer: .*raise its idle timeout",
 }
 
 
