@@ -39,7 +39,7 @@ def lab(options: Namespace) -> int:
 
 
 def _up(cluster: "_lab.Lab", options: Namespace) -> None:
-    names = [name for name in options.services.split(",") if name]
+    names = _lab.in_order(name for name in options.services.split(",") if name)
     found = [_lab.service(name, cluster.folder, note, options.network) for name in names]
     # A lab may have services alone.
     if options.nodes or not found:

@@ -14,7 +14,7 @@ from ._jars import cache, jars
 from ._nodes import Node
 from ._prometheus import Prometheus
 from ._service import Service
-from ._services import service, services, wipe
+from ._services import in_order, service, services, wipe
 
 __all__ = [
     "MOST_NODES",
@@ -27,6 +27,7 @@ __all__ = [
     "Service",
     "cache",
     "contact_points",
+    "in_order",
     "jars",
     "service",
     "services",

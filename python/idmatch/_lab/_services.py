@@ -5,6 +5,7 @@ uses.
 """
 
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 from idmatch._errors import InvalidArgument
@@ -37,6 +38,12 @@ def service(name: str, folder: Path, tell: Tell, network: str | None = None) -> 
             f"{name} runs at {former.address}; name its --network, or stop it first: lab down"
         )
     return found
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """The same names, each behind those that it uses; unknown ones first."""
+    known = list(_CLASSES)
+    return sorted(names, key=lambda name: known.index(name) if name in known else -1)
 
 
 def services(folder: Path, tell: Tell) -> dict[str, Service]:
