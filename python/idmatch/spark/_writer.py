@@ -49,14 +49,13 @@ class Writer(DataSourceArrowWriter):
         self._date_format, self._tz = options.text("date_format"), options.text("tz")
         self._dated = options.text("dated")
         self._wait = options.text("wait") or _WAIT
+        self._table, self._key = options.table, options.text("key")
         how = written(self._date_format, self._tz, self._dated)
         # All tasks read the same columns.
         wanted = wanted_of(options.columns, how)
         self._columns = wanted.choose(outline(schema), "the data frame", "arrow")
         with opened_here(self._place, self._wait) as store:
-            session = store.table(options.table).begin(
-                replace=overwrite, key=options.text("key"), shared=True
-            )
+            session = store.table(self._table).begin(replace=overwrite, key=self._key, shared=True)
             # A write with this key was committed already: nothing is to do.
             self._session = None if session.outcome else session.id
 
@@ -96,6 +95,9 @@ class Writer(DataSourceArrowWriter):
             self._most.check(rejected, rows)
         with opened_here(self._place, self._wait) as store:
             session = store.resume(self._session)
+            if self._place.is_remote:
+                # Servers know of no session: who commits notes the key.
+                session = store.table(self._table).begin(key=self._key, shared=True)
             try:
                 session.commit(parts=[receipt.part for receipt in receipts if receipt.part])
             except Busy as error:

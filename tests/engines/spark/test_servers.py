@@ -52,6 +52,17 @@ def test_a_write(spark: SparkSession, servers: str) -> None:
         frame.write.format("idmatch").options(**options).mode("overwrite").save()
 
 
+def test_a_key_is_written_once(spark: SparkSession, servers: str) -> None:
+    """A retry with the same key stages nothing."""
+    for id in ("first", "second"):
+        frame = spark.createDataFrame([(id, "row", START)], "id string, p string, at timestamp")
+        writer = frame.write.format("idmatch").options(store=servers, table="crm", key="monday")
+        writer.mode("append").save()
+    with idmatch.open(servers) as store:
+        found = store.table("crm").lookup_many(["first", "second"])
+    assert found == [[("row", START)], []]
+
+
 def test_a_password_is_not_shown(spark: SparkSession, capfd: pytest.CaptureFixture[str]) -> None:
     """Neither in the plan of a query, nor in the error of one that fails."""
     source = spark.read.format("idmatch").option("table", "crm")
