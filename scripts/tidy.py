@@ -24,7 +24,8 @@ def main() -> int:
         file
         for folder in FOLDERS
         for file in sorted(Path(folder).rglob("*"))
-        if file.suffix in HEADS and not {"target", ".venv"}.intersection(file.parts)
+        if file.suffix in HEADS
+        and not any(part == "target" or part.startswith(".venv") for part in file.parts)
     ]
     wrong = [f"{file}: {fault}" for file in files for fault in _faults(file)]
     print("\n".join(wrong), end="\n" if wrong else "")
