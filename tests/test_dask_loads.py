@@ -66,6 +66,35 @@ def fail_on(partition: pd.DataFrame, id: str) -> pd.DataFrame:
     return partition
 
 
+def fail_when_others_are_seen(partition: pd.DataFrame, address: str) -> pd.DataFrame:
+    """The partition; fails on the third one when rows of the first are there."""
+    if "p250" in list(partition["partner_id"]):
+        until = time.monotonic() + 60
+        with idmatch.open(address) as store:
+            while not store.table("t").lookup("i0") and time.monotonic() < until:
+                time.sleep(0.01)
+        raise RuntimeError("failed on purpose")
+    return partition
+
+
+def test_on_servers_rows_are_seen_as_they_come(address: str) -> None:
+    """A load that fails leaves what it wrote; to repeat it is safe."""
+    with idmatch.open(address) as store:
+        table = store.create_table("t", expected_rows=1_000)
+        frame = dd.from_pandas(OBSERVED, npartitions=4)
+        failing = frame.map_partitions(fail_when_others_are_seen, address, meta=frame._meta)
+        with dask.config.set(scheduler="threads", num_workers=2):
+            with pytest.raises(RuntimeError, match="on purpose"):
+                idmatch.dask.load(failing, address, "t")
+            left = rows(pa.table(table.scan()).to_pandas(), "id", "partner_id")
+            every = rows(OBSERVED, "id", "partner_id")
+            assert 0 < len(left) < len(every)
+            assert set(left) < set(every)
+            for key in ("once", "once", None):
+                assert idmatch.dask.load(frame, address, "t", key=key).rows == 500
+        assert rows(pa.table(table.scan()).to_pandas(), "id", "partner_id") == every
+
+
 def test_workers_that_die_count_once(store: idmatch.Store, client: Client, tmp_path: Path) -> None:
     """What a worker had staged is lost with it, and staged again by another."""
     table = store.create_table("t", keep="all")

@@ -26,6 +26,11 @@ def use_in_a_fork(path: str) -> str:
 
 INHERITED = r"""
 import os, select, signal, sys, threading
+
+begins = None
+# Before idmatch is imported: hooks run in this order.
+os.register_at_fork(after_in_child=lambda: begins and os.write(begins, b"x"))
+
 import idmatch, pyarrow as pa
 
 store = idmatch.open(sys.argv[1])
@@ -94,7 +99,6 @@ for _ in range(int(sys.argv[2])):
     begun, begins = os.pipe()
     pid = os.fork()
     if pid == 0:
-        os.write(begins, b"x")
         signal.alarm(60)
         code = 1
         try:
@@ -107,7 +111,8 @@ for _ in range(int(sys.argv[2])):
             uses.clear()
             os._exit(code)
     # Python 3.11 waits in os.fork for a lock that a thread of the parent had, if one was about to
-    # take the GIL for the first time: no code of the child has run.
+    # take the GIL for the first time: no code of the child has run, not even what idmatch has
+    # registered to run after a fork.
     is_python = not select.select([begun], [], [], 5)[0]
     if is_python:
         os.kill(pid, signal.SIGKILL)

@@ -39,9 +39,9 @@ def read(
 
     Lazy, in `partitions` shares of the table, at most 4,096; by default of about a million rows in
     a directory, and 32 on servers. Columns that are not in `columns`, or that the job does not use,
-    are not made. The window is that of `Table.scan`; one that is relative to now goes by the moment
-    of this call. In a directory all tasks see the version of this call: a checkpoint, which stays
-    for `keep`.
+    are read, but do not become pandas. The window is that of `Table.scan`; one that is relative to
+    now goes by the moment of this call. In a directory all tasks see the version of this call: a
+    checkpoint, which stays for `keep`.
 
     Raises TableNotFound, InvalidArgument for a window that ends before it starts, and what
     `Store.checkpoint` raises. A task raises Expired when the checkpoint is gone, NotAStore where
