@@ -14,6 +14,7 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 from conftest import SMALL, Cli
+from idmatch._sources import _columnar
 from idmatch._types import Source
 
 ROWS = 400_000
@@ -35,9 +36,7 @@ def test_a_parquet_file_that_is_truncated_while_it_is_loaded(
     table = store.create_table("t")
     before = path.stat().st_size
 
-    from idmatch._sources import _columnar
-
-    original = _columnar._footer_rows
+    original = _columnar._rows_of
 
     def truncate(*arguments: Any) -> int:
         rows = original(*arguments)
@@ -45,7 +44,7 @@ def test_a_parquet_file_that_is_truncated_while_it_is_loaded(
         return rows
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_columnar, "_footer_rows", truncate)
+        patch.setattr(_columnar, "_rows_of", truncate)
         with pytest.raises(idmatch.SourceError, match=r"rows\.parquet"):
             table.load(path)
     assert table.stats().rows == 0
@@ -56,15 +55,13 @@ def test_fewer_rows_than_the_footer_says(
     store: idmatch.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """As of a reader that just ends where the file is cut off."""
-    from idmatch._sources import _columnar
-
     path = tmp_path / name
     (pq.write_table if name.endswith("parquet") else orc.write_table)(SMALL, path)
     table = store.create_table("t")
     # The same file twice is no damage.
     assert table.load([path, path]).rows == 2 * SMALL.num_rows
-    before, original = table.stats(), _columnar._footer_rows
-    monkeypatch.setattr(_columnar, "_footer_rows", lambda *given: original(*given) + 1)
+    before, original = table.stats(), _columnar._rows_of
+    monkeypatch.setattr(_columnar, "_rows_of", lambda *given: original(*given) + 1)
     for call in (table.load, table.match):
         with pytest.raises(idmatch.SourceError, match=rf"{name} has 5 rows, and 6 by its footer"):
             call(path)

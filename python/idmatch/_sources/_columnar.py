@@ -1,28 +1,26 @@
 """Parquet and ORC files as streams of the columns that are wanted."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
-import pyarrow.orc as orc
 import pyarrow.parquet as pq
 from pyarrow.fs import FileSystem, LocalFileSystem
 
 from idmatch._errors import SourceError
 
+from ._checked import checked
 from ._columns import Wanted, project
-from ._declared import Declared, columns_of, constant
+from ._declared import Columns, Declared, columns_of, expressions_of
+from ._orc import OrcFile
 from ._source import Opened
 
 _BATCH_ROWS = 1 << 17
 _BATCHES_AHEAD = 8
 _READ_BUFFER_BYTES = 8 << 20
 _MAX_SCANNED_GROUP_ROWS = 1 << 22
-
-FORMATS: Mapping[str, type[ds.FileFormat]] = {
-    "parquet": ds.ParquetFileFormat,
-    "orc": ds.OrcFileFormat,
-}
 
 
 def open_columnar(
@@ -37,20 +35,28 @@ def open_columnar(
     """Streams a file's wanted columns; `partition` holds those that its path gives. Of a file of a
     table, the columns are those that it declares.
 
-    Rows come in the file's order, decoded by Arrow's threads without the GIL. In the end they are
-    counted: a file that is cut off while it is read just ends for some of Arrow's readers.
+    Rows come in the file's order; Parquet is decoded by Arrow's threads without the GIL. In the end
+    they are counted: a file that is cut off while it is read just ends for some of Arrow's readers.
     """
-    fragment = FORMATS[kind]().make_fragment(path, filesystem=filesystem)
-    schema = fragment.physical_schema
-    constants = {key: value for key, value in partition.items() if key not in schema.names}
-    visible = pa.schema([*schema, *(pa.field(key, pa.string()) for key in constants)])
-    if declared is not None:
-        visible, expressions = columns_of(declared, fragment)
+    file: OrcFile | ds.ParquetFileFragment
+    if kind == "orc":
+        file = OrcFile(filesystem, path)
+        schema = file.schema
     else:
-        expressions = {column: ds.field(column) for column in schema.names}
-        expressions |= {column: constant(text) for column, text in constants.items()}
-    chosen = wanted.choose(visible, name, kind)
-    expected = _footer_rows(kind, fragment, filesystem, path)
+        fragment = ds.ParquetFileFormat().make_fragment(path, filesystem=filesystem)
+        file = cast("ds.ParquetFileFragment", fragment)
+        schema = file.physical_schema
+    try:
+        if declared is None:
+            columns = _all_columns(schema, partition)
+        else:
+            columns = columns_of(declared, schema)
+        chosen = wanted.choose(columns.schema, name, kind)
+        expected = _rows_of(file)
+    except BaseException:
+        if isinstance(file, OrcFile):
+            file.close()
+        raise
     numbers, roles = wanted.numbers[name], len(wanted.roles)
     # The same file may be read twice.
     before = numbers.rows
@@ -63,39 +69,63 @@ def open_columnar(
                 "changed while it was read; get the whole file and try again"
             )
 
-    if _largest_group_rows(fragment) > _MAX_SCANNED_GROUP_ROWS and declared is None:
-        columns = [column for column in chosen.values() if column not in constants]
-        batches = _batches_within_groups(filesystem, path, columns)
-        return Opened(project(batches, schema, chosen, constants, numbers, roles), check)
-    reader = ds.Scanner.from_fragment(
-        fragment,
-        schema=schema,
-        columns={role: expressions[column] for role, column in chosen.items()},
-        batch_size=_BATCH_ROWS,
-        batch_readahead=_BATCHES_AHEAD,
-        fragment_scan_options=_scan_options(kind, filesystem),
-    ).to_reader()
-    read = {role: role for role in chosen}
-    return Opened(project(reader, reader.schema, read, {}, numbers, roles), check)
+    there = {role: columns.names.get(column, column) for role, column in chosen.items()}
+    taken = [column for column in dict.fromkeys(there.values()) if column in schema.names]
+    if isinstance(file, OrcFile):
+        batches = _trimmed(file.batches(taken), columns.padded)
+    elif _largest_group_rows(file) > _MAX_SCANNED_GROUP_ROWS and declared is None:
+        batches = _batches_within_groups(filesystem, path, taken)
+    else:
+        expressions = expressions_of(columns, file, declared is not None)
+        reader = ds.Scanner.from_fragment(
+            file,
+            schema=schema,
+            columns={role: expressions[column] for role, column in chosen.items()},
+            batch_size=_BATCH_ROWS,
+            batch_readahead=_BATCHES_AHEAD,
+            fragment_scan_options=_scan_options(filesystem),
+        ).to_reader()
+        same = {role: role for role in chosen}
+        return Opened(project(reader, reader.schema, same, {}, numbers, roles), check)
+    part = pa.schema([schema.field(column) for column in taken])
+    return Opened(project(batches, part, there, columns.constants, numbers, roles), check)
 
 
-def _footer_rows(kind: str, fragment: ds.Fragment, filesystem: FileSystem, path: str) -> int:
-    if isinstance(fragment, ds.ParquetFileFragment):
-        return int(fragment.metadata.num_rows)
-    return footer_rows(kind, filesystem, path)
+def _all_columns(schema: pa.Schema, partition: Mapping[str, str | None]) -> Columns:
+    """Those of a file, and those that its path gives."""
+    constants = {key: value for key, value in partition.items() if key not in schema.names}
+    visible = pa.schema([*schema, *(pa.field(key, pa.string()) for key in constants)])
+    return Columns(visible, {name: name for name in schema.names}, constants, frozenset())
+
+
+def _trimmed(
+    batches: Iterable[pa.RecordBatch], padded: Collection[str]
+) -> Iterator[pa.RecordBatch]:
+    """The same with the texts of some columns without the spaces at their ends."""
+    for batch in batches:
+        for at, field in enumerate(batch.schema):
+            if field.name in padded:
+                texts = pc.utf8_rtrim(checked(batch.column(at), is_judged=False), " ")
+                batch = batch.set_column(at, field, texts)
+        yield batch
+
+
+def _rows_of(file: OrcFile | ds.ParquetFileFragment) -> int:
+    """As the footer says."""
+    return file.rows if isinstance(file, OrcFile) else int(file.metadata.num_rows)
 
 
 def footer_rows(kind: str, filesystem: FileSystem, path: str) -> int:
     """The rows of a Parquet or an ORC file, as its footer says."""
-    with filesystem.open_input_file(path) as file:
-        if kind == "orc":
-            return int(orc.ORCFile(file).nrows)
-        return int(pq.ParquetFile(file).metadata.num_rows)
+    if kind == "orc":
+        file = OrcFile(filesystem, path)
+        file.close()
+        return file.rows
+    with filesystem.open_input_file(path) as parquet:
+        return int(pq.ParquetFile(parquet).metadata.num_rows)
 
 
-def _scan_options(kind: str, filesystem: FileSystem) -> ds.FragmentScanOptions | None:
-    if kind != "parquet":
-        return None
+def _scan_options(filesystem: FileSystem) -> ds.FragmentScanOptions:
     # Coalesced reads hide a network's latency; a local file is read in pieces, in less memory.
     local = isinstance(filesystem, LocalFileSystem)
     return ds.ParquetFragmentScanOptions(
@@ -103,9 +133,7 @@ def _scan_options(kind: str, filesystem: FileSystem) -> ds.FragmentScanOptions |
     )
 
 
-def _largest_group_rows(fragment: ds.Fragment) -> int:
-    if not isinstance(fragment, ds.ParquetFileFragment):
-        return 0
+def _largest_group_rows(fragment: ds.ParquetFileFragment) -> int:
     return max((group.num_rows for group in fragment.row_groups), default=0)
 
 

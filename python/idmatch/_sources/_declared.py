@@ -5,6 +5,7 @@ Invariant: a column has the values that the table's own engine, Hive, shows.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,38 +31,65 @@ class Declared:
     """The columns that have one text in all rows, or null."""
 
 
-def columns_of(
-    declared: Declared, fragment: ds.Fragment
-) -> tuple[pa.Schema, dict[str, ds.Expression]]:
-    """The schema of a table's file, and how each column is read. Those that the file lacks are
+class Columns(NamedTuple):
+    """The columns that are to be seen of a file, and where they are."""
+
+    schema: pa.Schema
+    names: dict[str, str]
+    """The file's names of those that it has."""
+    constants: dict[str, str | None]
+    """The text of each other one in all rows, or null."""
+    padded: frozenset[str]
+    """Columns of the file whose texts end with spaces that do not count."""
+
+
+def columns_of(declared: Declared, schema: pa.Schema) -> Columns:
+    """The columns that the table declares, in a file of this schema. Those that the file lacks are
     null.
 
     Raises SourceError for a file with two columns whose names differ by case alone.
     """
-    schema = fragment.physical_schema
-    zone = _zone_of(fragment)
     fields = list[tuple[str, pa.DataType]]()
-    expressions = dict[str, ds.Expression]()
+    names = dict[str, str]()
+    constants = dict[str, str | None]()
+    padded = set[str]()
     for at, (name, kind) in enumerate(declared.columns.items()):
         there = _named(schema, name, at)
         if there is None:
-            read, type_ = constant(None), pa.string()
-        else:
-            read, type_ = ds.field(there), schema.field(there).type
-            if zone and types.is_timestamp(type_) and _is_int96(fragment, there):
-                # Hive has shifted what it shows to UTC.
-                read = pc.local_timestamp(read.cast(pa.timestamp("ns", zone)))
-            elif kind.startswith("char(") and types.is_string(type_):
-                read = pc.utf8_rtrim(read, " ")
+            constants[name] = None
+            fields.append((name, pa.string()))
+            continue
+        names[name] = there
+        type_ = schema.field(there).type
         fields.append((name, type_))
-        expressions[name] = read
+        if kind.startswith("char(") and types.is_string(type_):
+            padded.add(there)
     for name, text in declared.partition.items():
+        constants[name] = text
         fields.append((name, pa.string()))
-        expressions[name] = constant(text)
-    return pa.schema(fields), expressions
+    return Columns(pa.schema(fields), names, constants, frozenset(padded))
 
 
-def constant(text: str | None) -> ds.Expression:
+def expressions_of(
+    columns: Columns, file: ds.ParquetFileFragment, is_declared: bool
+) -> dict[str, ds.Expression]:
+    """How Arrow reads each column of a Parquet file. Where a table declares them, times are those
+    that Hive shows.
+    """
+    zone = _zone_of(file) if is_declared else None
+    expressions = {name: _constant(text) for name, text in columns.constants.items()}
+    for name, there in columns.names.items():
+        read = ds.field(there)
+        if zone and types.is_timestamp(columns.schema.field(name).type) and _is_int96(file, there):
+            # Hive has shifted what it shows to UTC.
+            read = pc.local_timestamp(read.cast(pa.timestamp("ns", zone)))
+        elif there in columns.padded:
+            read = pc.utf8_rtrim(read, " ")
+        expressions[name] = read
+    return expressions
+
+
+def _constant(text: str | None) -> ds.Expression:
     """A column of this text, or of nulls."""
     return pc.scalar(pa.scalar(text, pa.string()))  # type: ignore[arg-type]
 
@@ -76,18 +104,14 @@ def _named(schema: pa.Schema, name: str, at: int) -> str | None:
     return found[0] if found else None
 
 
-def _zone_of(fragment: ds.Fragment) -> str | None:
+def _zone_of(file: ds.ParquetFileFragment) -> str | None:
     """The time zone of a server that has written local times as UTC."""
-    if not isinstance(fragment, ds.ParquetFileFragment):
-        return None
-    zone = (fragment.metadata.metadata or {}).get(b"writer.time.zone", b"").decode()
+    zone = (file.metadata.metadata or {}).get(b"writer.time.zone", b"").decode()
     return None if zone in _UTC else zone or None
 
 
-def _is_int96(fragment: ds.Fragment, name: str) -> bool:
-    if not isinstance(fragment, ds.ParquetFileFragment):
-        return False
-    schema = fragment.metadata.schema
+def _is_int96(file: ds.ParquetFileFragment, name: str) -> bool:
+    schema = file.metadata.schema
     return any(
         schema.column(at).path == name and schema.column(at).physical_type == "INT96"
         for at in range(len(schema))
