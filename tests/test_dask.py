@@ -239,6 +239,7 @@ def test_a_table_is_read_in_shares(observed: idmatch.Table, store: idmatch.Store
     wanted = OBSERVED.assign(seen_at=OBSERVED["seen_at"].dt.as_unit("ms"))
     assert rows(result) == rows(wanted)
     assert result.dtypes.to_dict() == whole._meta.dtypes.to_dict()
+    assert len(whole) == len(wanted)
     # A projection, and a window.
     since, until = NOON - 20 * DAY, NOON - 10 * DAY
     some = idmatch.dask.read(store, "t", columns=["partner_id"], since=since, until=until)

@@ -34,6 +34,32 @@ def test_ranges_together_are_the_table(store: idmatch.Store, count: int) -> None
         assert ids_of(ended) == []
 
 
+@pytest.mark.parametrize(
+    "columns",
+    [["id"], ["seen_at"], ["partner_id", "id"], ("seen_at", "partner_id"), ["seen_at", "id"]],
+)
+def test_some_columns(store: idmatch.Store, columns: list[str]) -> None:
+    """In the order of a table, each observation once."""
+    table = store.create_table("t")
+    table.load(observations(*((f"i{n % 7}", f"x{n}", NOON) for n in range(50))))
+    table.upsert_one("i0", "live", NOON)
+    whole = table.scan().to_arrow()
+    order = [name for name in whole.column_names if name in columns]
+    found = table.scan(columns=columns).to_arrow()
+    assert found.column_names == order
+    wanted = sorted(map(str, whole.select(order).to_pylist()))
+    assert sorted(map(str, found.to_pylist())) == wanted
+    shares = [table.scan_range(one, columns=columns).to_arrow() for one in table.scan_ranges(3)]
+    assert sorted(str(row) for share in shares for row in share.to_pylist()) == wanted
+
+
+@pytest.mark.parametrize("columns", [[], "id", ["id", "id"], ["id", "email"]])
+def test_columns_that_a_table_does_not_have(store: idmatch.Store, columns: list[str] | str) -> None:
+    table = store.create_table("t")
+    with pytest.raises(idmatch.InvalidArgument, match=r"id, partner_id, seen_at"):
+        table.scan(columns=columns)
+
+
 def test_what_is_no_range_is_refused(store: idmatch.Store) -> None:
     table = store.create_table("t")
     table.upsert_one("a", "x", NOON)

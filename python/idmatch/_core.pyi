@@ -375,7 +375,13 @@ def match_chain(
     one, and what `match_population` takes from `by` to `until`.
     """
 
-def scan(table: Table, range: str | None, since: int | None, until: int | None) -> Rows:
+def scan(
+    table: Table,
+    range: str | None,
+    since: int | None,
+    until: int | None,
+    columns: tuple[bool, bool, bool],
+) -> Rows:
     """All visible observations with a date in the window, or those of a range, in any order."""
 
 def scan_ranges(table: Table, count: int) -> list[str]:

@@ -15,6 +15,7 @@ from ._progress import progress_of
 from ._results import Latest, TableStats
 from ._rows import Rows
 from ._runs import Recorder, recorded
+from ._text import shown
 from ._times import Moment, datetime_or_none, millis_or_none, to_datetime
 from ._types import ArrowArray, By, Counting, How, Keep, Pick, Source
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ._match import MatchResult
+
+COLUMNS = ("id", "partner_id", "seen_at")
+"""Of a table."""
 
 
 class TableReads:
@@ -190,13 +194,21 @@ class TableReads:
             run.population, run.matched = result.population, result.matched
         return result
 
-    def scan(self, *, since: Moment | None = None, until: Moment | None = None) -> Rows:
-        """All observations that are to be seen, in no particular order: id, partner_id and seen_at.
+    def scan(
+        self,
+        *,
+        since: Moment | None = None,
+        until: Moment | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Rows:
+        """All observations that are to be seen, in no particular order: id, partner_id and seen_at,
+        or the `columns` of these that are named, in this order. An observation stays a row of its
+        own also where it looks like others without the rest.
 
         They are those of the moment of the call; on servers, each row is as it is when it is read.
+        What is left out is not built. Raises InvalidArgument for another column, or none.
         """
-        rows = _core.scan(self._core, None, millis_or_none(since), millis_or_none(until))
-        return Rows(rows, progress_of(self._core))
+        return self._scan(None, since, until, columns)
 
     def scan_ranges(self, count: int) -> list[str]:
         """`count` splits of the table, at most 4,096, about equally large, that together are all of
@@ -208,15 +220,30 @@ class TableReads:
         return _core.scan_ranges(self._core, count)
 
     def scan_range(
-        self, scan_range: str, *, since: Moment | None = None, until: Moment | None = None
+        self,
+        scan_range: str,
+        *,
+        since: Moment | None = None,
+        until: Moment | None = None,
+        columns: Sequence[str] | None = None,
     ) -> Rows:
         """The observations of one of the `scan_ranges`, as of `scan`, at the cost of that split.
 
         Raises Expired, when it is read, for a range of another version; InvalidArgument for another
         text.
         """
+        return self._scan(scan_range, since, until, columns)
+
+    def _scan(
+        self,
+        scan_range: str | None,
+        since: Moment | None,
+        until: Moment | None,
+        columns: Sequence[str] | None,
+    ) -> Rows:
         window = (millis_or_none(since), millis_or_none(until))
-        return Rows(_core.scan(self._core, scan_range, *window), progress_of(self._core))
+        rows = _core.scan(self._core, scan_range, *window, _wanted(columns))
+        return Rows(rows, progress_of(self._core))
 
     def partition_of(self, ids: ArrowArray | Sequence[str | None]) -> pa.Int32Array:
         """The number of the scan range, of 4,096, in which each identifier is: from 0, null for
@@ -266,6 +293,20 @@ class TableReads:
     ) -> Latest | None:
         found = self._core.latest(by, key, millis_or_none(since), millis_or_none(until))
         return None if found is None else Latest(found[0], to_datetime(found[1]))
+
+
+def _wanted(columns: Sequence[str] | None) -> tuple[bool, bool, bool]:
+    """Which of a table's columns are named; all for None."""
+    if columns is None:
+        return True, True, True
+    if isinstance(columns, str) or not columns or len(set(columns)) < len(columns):
+        raise InvalidArgument(f"columns is no list of different names of {', '.join(COLUMNS)}")
+    for name in columns:
+        if name not in COLUMNS:
+            there = ", ".join(COLUMNS)
+            raise InvalidArgument(f"a table has no column {shown(name)}; its columns: {there}")
+    key, value, seen_at = (name in columns for name in COLUMNS)
+    return key, value, seen_at
 
 
 def _checked(limit: int | None) -> int | None:

@@ -9,10 +9,10 @@ use crate::read::lookup::{history, last_seen, lookup_many};
 use crate::read::scan::key_part;
 use crate::read::statistics::{is_exact, sample};
 use crate::schema::bucket::expected_rows;
-use idmatch_model::{SeenAt, Side, TableId, TableName, TableOptions, Window, check_id};
+use idmatch_model::{SeenAt, Side, TableId, TableName, TableOptions, check_id};
 use idmatch_store::{
     Answers, BatchSource, Call, Counting, Distinct, Lookup, Match, MatchQuery, MatchSink, Parts,
-    Result, TableSnapshot, TableStats, Version,
+    Result, ScanQuery, TableSnapshot, TableStats, Version,
 };
 use std::future::Future;
 use std::sync::Arc;
@@ -78,9 +78,16 @@ impl TableSnapshot for CqlTable {
         key_part(&self.context, id)
     }
 
-    fn scan(&self, parts: &Parts, window: Window, sink: &dyn MatchSink, call: &Call) -> Result<()> {
+    fn scan(
+        &self,
+        parts: &Parts,
+        query: ScanQuery,
+        sink: &dyn MatchSink,
+        call: &Call,
+    ) -> Result<()> {
         let metadata = self.read(call, self.context.metadata_cache.refresh())?;
-        export(&self.context, parts, metadata.visible(window, self.at), sink, call)
+        let visible = metadata.visible(query.window, self.at);
+        export(&self.context, parts, (visible, query.columns), sink, call)
     }
 
     fn stats(&self, counting: Counting, call: &Call) -> Result<TableStats> {

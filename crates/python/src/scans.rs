@@ -9,9 +9,9 @@ use arrow_array::Int32Array;
 use arrow_array::cast::AsArray;
 use arrow_cast::cast;
 use arrow_schema::{DataType, SchemaRef};
-use idmatch_model::{Side, Window};
+use idmatch_model::Side;
 use idmatch_store::{
-    Call, Error, ErrorKind, MatchSink, Parts, Result, ScanRange, TableSnapshot, match_schema,
+    Call, Columns, Error, ErrorKind, MatchSink, Parts, Result, ScanQuery, ScanRange, TableSnapshot,
 };
 use pyo3::prelude::*;
 use pyo3_arrow::PyArray;
@@ -23,12 +23,12 @@ struct Scan {
     table: Arc<dyn TableSnapshot>,
     /// All of it where there is none.
     range: Option<ScanRange>,
-    window: Window,
+    query: ScanQuery,
 }
 
 impl RowSource for Scan {
     fn schema(&self) -> SchemaRef {
-        match_schema(Side::Id)
+        self.query.columns.schema(Side::Id)
     }
 
     fn count(&self) -> Option<u64> {
@@ -37,8 +37,8 @@ impl RowSource for Scan {
 
     fn write(&self, sink: &dyn MatchSink, call: &Call) -> Result<()> {
         match &self.range {
-            None => self.table.scan(&Parts::all(), self.window, sink, call),
-            Some(range) => self.table.scan_range(range, self.window, sink, call),
+            None => self.table.scan(&Parts::all(), self.query, sink, call),
+            Some(range) => self.table.scan_range(range, self.query, sink, call),
         }
     }
 }
@@ -51,20 +51,24 @@ pub(crate) fn scan_ranges(py: Python<'_>, table: &Table, count: usize) -> PyResu
     Ok(table.scan_ranges(count).iter().map(ToString::to_string).collect())
 }
 
-/// All visible observations with a date in the window, or those of a range.
+/// All visible observations with a date in the window, or those of a range, with some of their columns: id,
+/// partner_id and seen_at.
 #[pyfunction]
-#[pyo3(signature = (table, range, since, until))]
+#[pyo3(signature = (table, range, since, until, columns))]
 pub(crate) fn scan(
     py: Python<'_>,
     table: &Table,
     range: Option<&str>,
     since: Option<i64>,
     until: Option<i64>,
+    columns: (bool, bool, bool),
 ) -> PyResult<Rows> {
     let (reader, window) = (table.reader(py)?, window(py, since, until)?);
     let range = range.map(ScanRange::from_str).transpose().or_raise(py)?;
     let found = short(py, table.place().is_remote, |call| reader.open(call))?.or_raise(py)?;
-    Ok(Rows::new(Scan { table: found, range, window }, &table.place().calls))
+    let (key, value, seen_at) = columns;
+    let query = ScanQuery { window, columns: Columns { key, value, seen_at } };
+    Ok(Rows::new(Scan { table: found, range, query }, &table.place().calls))
 }
 
 /// The part of each identifier, and null for null: an Arrow array, as `__arrow_c_array__` gives it.

@@ -1,6 +1,6 @@
 //! Exact numbers of observations, which take a read of the table.
 
-use crate::{Call, Parts, Result, TableSnapshot};
+use crate::{Call, Columns, Parts, Result, ScanQuery, TableSnapshot};
 use arrow_array::RecordBatch;
 use idmatch_model::{Period, Window};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -22,11 +22,12 @@ pub fn count(table: &dyn TableSnapshot, hidden_by: Option<&Period>, call: &Call)
         }
         window = Window::new(None, Some(oldest))?;
     }
+    let columns = Columns { key: false, value: false, seen_at: false };
     let rows = AtomicU64::new(0);
     let sink = |batch: RecordBatch| {
         rows.fetch_add(batch.num_rows() as u64, Relaxed);
         Ok(())
     };
-    table.scan(&Parts::all(), window, &sink, call)?;
+    table.scan(&Parts::all(), ScanQuery { window, columns }, &sink, call)?;
     Ok(rows.into_inner())
 }

@@ -54,7 +54,7 @@ pub use metrics::{CallKind, Calls, Opened, durations, exposition, registry};
 pub use read_only::ReadOnly;
 pub use row_numbers::{RowNumbers, RowRun};
 pub use row_states::RowStates;
-pub use scan::{PARTS, Parts, RowBatch, RowLane};
+pub use scan::{Columns, PARTS, Parts, RowBatch, RowLane, ScanQuery};
 pub use session::{
     Committed, NewWrite, PartReceipt, PartWriter, SessionAddress, SessionId, Sharing, WriteKey,
     WriteKind, WriteSession,

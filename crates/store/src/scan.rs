@@ -5,10 +5,12 @@
 //! and a repeated copy skips the parts that are equal. Must not know the use of the rows.
 
 use crate::{Error, ErrorKind, MatchLane, MatchQuery, Result, match_schema};
-use arrow_array::{ArrayRef, RecordBatch, StringArray, TimestampMillisecondArray, UInt32Array};
+use arrow_array::{
+    ArrayRef, RecordBatch, RecordBatchOptions, StringArray, TimestampMillisecondArray, UInt32Array,
+};
 use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
-use arrow_schema::{ArrowError, SchemaRef};
-use idmatch_model::{SeenAt, Side};
+use arrow_schema::{ArrowError, Schema, SchemaRef};
+use idmatch_model::{SeenAt, Side, Window};
 use std::sync::Arc;
 
 /// How many parts the ids of every table are divided into.
@@ -50,16 +52,66 @@ impl Parts {
     }
 }
 
-/// Rows on their way into a batch of [`match_schema`], or of a positional match.
+/// What a scan gives of the observations of its parts.
+#[derive(Debug, Clone, Copy)]
+pub struct ScanQuery {
+    /// Which dates count.
+    pub window: Window,
+    /// Which columns the batches have. A row stays one where it looks like another without the rest.
+    pub columns: Columns,
+}
+
+impl From<Window> for ScanQuery {
+    /// All columns.
+    fn from(window: Window) -> ScanQuery {
+        ScanQuery { window, columns: Columns::ALL }
+    }
+}
+
+/// Some of the columns of [`match_schema`], in its order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Columns {
+    /// The key: of a scan, the id.
+    pub key: bool,
+    /// The answer: of a scan, the partner ID.
+    pub value: bool,
+    /// The date.
+    pub seen_at: bool,
+}
+
+impl Columns {
+    /// All of them.
+    pub const ALL: Columns = Columns { key: true, value: true, seen_at: true };
+
+    /// Their fields, for keys of this side.
+    pub fn schema(self, by: Side) -> SchemaRef {
+        if self == Columns::ALL {
+            return match_schema(by);
+        }
+        let wanted = [self.key, self.value, self.seen_at];
+        let all = match_schema(by);
+        let fields = all.fields().iter().zip(wanted).filter(|(_, is_wanted)| *is_wanted);
+        Arc::new(Schema::new(fields.map(|(field, _)| Arc::clone(field)).collect::<Vec<_>>()))
+    }
+}
+
+/// Rows on their way into a batch of some columns of [`match_schema`], or of a positional match.
 pub struct RowBatch {
     schema: SchemaRef,
-    keys: TextColumn,
-    /// The numbers of population rows, in place of keys.
-    positions: Option<Vec<u32>>,
-    values: TextColumn,
-    dates: Vec<i64>,
+    keys: Keys,
+    values: Option<TextColumn>,
+    dates: Option<Vec<i64>>,
+    rows: usize,
     /// A batch is full with this many rows, or bytes of identifiers.
     limits: (usize, usize),
+}
+
+/// The first column.
+enum Keys {
+    Text(TextColumn),
+    /// The numbers of population rows.
+    Positions(Vec<u32>),
+    Unwanted,
 }
 
 /// A text column being built. Its bytes are checked to be UTF-8 once for a whole batch.
@@ -70,23 +122,30 @@ struct TextColumn {
 }
 
 impl RowBatch {
-    /// An empty batch, whose keys are of this side.
-    pub fn new(by: Side) -> RowBatch {
-        RowBatch::with_limits(by, BATCH_ROWS, BATCH_BYTES)
+    /// An empty batch of these columns, whose keys are of this side.
+    pub fn new(by: Side, columns: Columns) -> RowBatch {
+        RowBatch::with_limits((by, columns), BATCH_ROWS, BATCH_BYTES)
     }
 
     /// The same for batches of up to this many rows, or bytes of identifiers: less than 2 GiB.
-    pub fn with_limits(by: Side, rows: usize, bytes: usize) -> RowBatch {
-        let (keys, values) = (TextColumn::default(), TextColumn::default());
-        let (schema, limits) = (match_schema(by), (rows, bytes));
-        RowBatch { schema, keys, positions: None, values, dates: Vec::new(), limits }
+    pub fn with_limits((by, columns): (Side, Columns), rows: usize, bytes: usize) -> RowBatch {
+        RowBatch {
+            schema: columns.schema(by),
+            keys: if columns.key { Keys::Text(TextColumn::default()) } else { Keys::Unwanted },
+            values: columns.value.then(TextColumn::default),
+            dates: columns.seen_at.then(Vec::new),
+            rows: 0,
+            limits: (rows, bytes),
+        }
     }
 
     /// The same for the rows of a query: a positional one has numbers for keys.
     pub fn of_query(query: &MatchQuery, rows: usize, bytes: usize) -> RowBatch {
-        let positions = query.positions.then(Vec::new);
-        let batch = RowBatch::with_limits(query.by, rows, bytes);
-        RowBatch { schema: query.schema(), positions, ..batch }
+        let batch = RowBatch::with_limits((query.by, Columns::ALL), rows, bytes);
+        match query.positions {
+            true => RowBatch { schema: query.schema(), keys: Keys::Positions(Vec::new()), ..batch },
+            false => batch,
+        }
     }
 
     /// Adds a row; gives the batch when it is full.
@@ -99,7 +158,8 @@ impl RowBatch {
         if is_full { self.take() } else { Ok(None) }
     }
 
-    /// Adds a row whose key and value are appended to a buffer; says whether the batch is full.
+    /// Adds a row whose key and value are appended to a buffer, where they are wanted; says whether the batch
+    /// is full.
     #[inline]
     pub fn push_with(
         &mut self,
@@ -107,8 +167,11 @@ impl RowBatch {
         value: impl FnOnce(&mut Vec<u8>),
         seen_at: SeenAt,
     ) -> bool {
-        self.keys.push(key);
-        self.push_value(value, seen_at)
+        let mut bytes = 0;
+        if let Keys::Text(keys) = &mut self.keys {
+            bytes = keys.push(key);
+        }
+        self.push_value(value, seen_at, bytes)
     }
 
     /// Adds a row of a positional match: the number of its population row, and a value that is appended to a
@@ -120,18 +183,28 @@ impl RowBatch {
         value: impl FnOnce(&mut Vec<u8>),
         seen_at: SeenAt,
     ) -> bool {
-        if let Some(rows) = &mut self.positions {
+        if let Keys::Positions(rows) = &mut self.keys {
             rows.push(row);
         }
-        self.push_value(value, seen_at)
+        self.push_value(value, seen_at, 0)
     }
 
     #[inline]
-    fn push_value(&mut self, value: impl FnOnce(&mut Vec<u8>), seen_at: SeenAt) -> bool {
-        self.values.push(value);
-        self.dates.push(seen_at.millis_i64());
-        let (rows, bytes) = self.limits;
-        self.dates.len() >= rows || self.keys.text.len() + self.values.text.len() >= bytes
+    fn push_value(
+        &mut self,
+        value: impl FnOnce(&mut Vec<u8>),
+        seen_at: SeenAt,
+        key_bytes: usize,
+    ) -> bool {
+        let mut bytes = key_bytes;
+        if let Some(values) = &mut self.values {
+            bytes += values.push(value);
+        }
+        if let Some(dates) = &mut self.dates {
+            dates.push(seen_at.millis_i64());
+        }
+        self.rows += 1;
+        self.rows >= self.limits.0 || bytes >= self.limits.1
     }
 
     /// Takes the rows of an unfinished batch; `None` when there are none.
@@ -139,22 +212,28 @@ impl RowBatch {
     /// # Errors
     /// `Corrupt` if a key or value is not UTF-8.
     pub fn take(&mut self) -> Result<Option<RecordBatch>> {
-        if self.dates.is_empty() {
+        let rows = std::mem::take(&mut self.rows);
+        if rows == 0 {
             return Ok(None);
         }
-        let next = Vec::with_capacity(self.dates.len());
-        let dates = std::mem::replace(&mut self.dates, next);
-        let columns = || -> Result<RecordBatch, ArrowError> {
-            let dates = TimestampMillisecondArray::from(dates).with_timezone("UTC");
-            let keys: ArrayRef = match &mut self.positions {
-                Some(rows) => {
-                    let next = Vec::with_capacity(rows.len());
-                    Arc::new(UInt32Array::from(std::mem::replace(rows, next)))
+        let mut columns = || -> Result<RecordBatch, ArrowError> {
+            let mut columns: Vec<ArrayRef> = Vec::new();
+            match &mut self.keys {
+                Keys::Text(keys) => columns.push(Arc::new(keys.take()?)),
+                Keys::Positions(numbers) => {
+                    columns.push(Arc::new(UInt32Array::from(taken(numbers))))
                 }
-                None => Arc::new(self.keys.take()?),
-            };
-            let columns = vec![keys, Arc::new(self.values.take()?), Arc::new(dates)];
-            RecordBatch::try_new(self.schema.clone(), columns)
+                Keys::Unwanted => {}
+            }
+            if let Some(values) = &mut self.values {
+                columns.push(Arc::new(values.take()?));
+            }
+            if let Some(dates) = &mut self.dates {
+                let dates = TimestampMillisecondArray::from(taken(dates));
+                columns.push(Arc::new(dates.with_timezone("UTC")));
+            }
+            let options = RecordBatchOptions::new().with_row_count(Some(rows));
+            RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
         };
         columns().map(Some).map_err(|e| {
             Error::with_source(ErrorKind::Corrupt, "stored identifiers are not UTF-8", e)
@@ -162,18 +241,24 @@ impl RowBatch {
     }
 }
 
+/// The values, with room for as many of the next batch.
+fn taken<T>(values: &mut Vec<T>) -> Vec<T> {
+    let next = Vec::with_capacity(values.len());
+    std::mem::replace(values, next)
+}
+
 impl TextColumn {
+    /// Returns how many bytes there are now.
     #[inline]
-    fn push(&mut self, append: impl FnOnce(&mut Vec<u8>)) {
+    fn push(&mut self, append: impl FnOnce(&mut Vec<u8>)) -> usize {
         append(&mut self.text);
         self.ends.push(self.text.len() as i32);
+        self.text.len()
     }
 
     fn take(&mut self) -> Result<StringArray, ArrowError> {
         let offsets: Vec<i32> = std::iter::once(0).chain(self.ends.drain(..)).collect();
-        // The next batch is about as large.
-        let text = Vec::with_capacity(self.text.len());
-        let text = Buffer::from_vec(std::mem::replace(&mut self.text, text));
+        let text = Buffer::from_vec(taken(&mut self.text));
         StringArray::try_new(OffsetBuffer::new(ScalarBuffer::from(offsets)), text, None)
     }
 }
@@ -185,9 +270,9 @@ pub struct RowLane<'s> {
 }
 
 impl<'s> RowLane<'s> {
-    /// Rows for a lane.
-    pub fn new(lane: Box<dyn MatchLane + 's>) -> RowLane<'s> {
-        RowLane { lane, rows: RowBatch::new(Side::Id) }
+    /// Rows for a lane, with these columns.
+    pub fn new(lane: Box<dyn MatchLane + 's>, columns: Columns) -> RowLane<'s> {
+        RowLane { lane, rows: RowBatch::new(Side::Id, columns) }
     }
 
     /// Adds a row.

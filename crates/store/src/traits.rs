@@ -7,9 +7,9 @@
 use crate::{
     Admin, Answers, BatchSource, Call, Checkpoint, Committed, Counting, Durability, Erased, Error,
     ErrorKind, Lookup, Match, MatchQuery, MatchSink, NewWrite, ObservationSource, Parts, Result,
-    ScanRange, SessionAddress, Status, TableStats, Version, WriteSession,
+    ScanQuery, ScanRange, SessionAddress, Status, TableStats, Version, WriteSession,
 };
-use idmatch_model::{Period, SeenAt, TableId, TableName, TableOptions, Target, Window};
+use idmatch_model::{Period, SeenAt, TableId, TableName, TableOptions, Target};
 use prometheus_client::registry::Registry;
 use std::sync::Arc;
 
@@ -206,9 +206,15 @@ pub trait TableSnapshot: Send + Sync {
     /// The part that an id is in: less than [`crate::PARTS`], and the same for every snapshot of the table.
     fn part_of(&self, id: &str) -> usize;
 
-    /// Sends the observations of some parts as batches of [`crate::match_schema`] by id, in no particular
-    /// order, each once: with `keep="last"` the newest of each pair. Memory stays bounded.
-    fn scan(&self, parts: &Parts, window: Window, sink: &dyn MatchSink, call: &Call) -> Result<()>;
+    /// Sends the observations of some parts as batches of the query's columns by id, in no particular order,
+    /// each once: with `keep="last"` the newest of each pair. Memory stays bounded.
+    fn scan(
+        &self,
+        parts: &Parts,
+        query: ScanQuery,
+        sink: &dyn MatchSink,
+        call: &Call,
+    ) -> Result<()>;
 
     /// `count` ranges, at most [`crate::PARTS`], that together are the table.
     fn scan_ranges(&self, count: usize) -> Vec<ScanRange> {
@@ -223,7 +229,7 @@ pub trait TableSnapshot: Send + Sync {
     fn scan_range(
         &self,
         range: &ScanRange,
-        window: Window,
+        query: ScanQuery,
         sink: &dyn MatchSink,
         call: &Call,
     ) -> Result<()> {
@@ -234,7 +240,7 @@ pub trait TableSnapshot: Send + Sync {
             );
             return Err(Error::new(ErrorKind::Expired, text));
         }
-        self.scan(&range.parts(), window, sink, call)
+        self.scan(&range.parts(), query, sink, call)
     }
 
     /// Figures about the table. Rows that are still in memory are counted as of now, also those that are newer than

@@ -108,5 +108,10 @@ class Reader(DataSourceReader):
             # Spark's own, where there is none of ours.
             return
         table = opened(partition.place).table(partition.table)
-        rows = table.scan_range(partition.value, since=partition.since, until=partition.until)
+        rows = table.scan_range(
+            partition.value,
+            since=partition.since,
+            until=partition.until,
+            columns=self._schema.names,
+        )
         yield from batches(rows, self._schema)

@@ -8,7 +8,7 @@ use crate::read::scan::{RowVisitor, ScanCall, scan_parts};
 use crate::row_buffer::Rows;
 use crate::schema::metadata_cache::VisibleRange;
 use idmatch_model::{SeenAt, Side};
-use idmatch_store::{Call, Error, ErrorKind, MatchSink, Parts, Result, RowLane};
+use idmatch_store::{Call, Columns, Error, ErrorKind, MatchSink, Parts, Result, RowLane};
 use std::sync::Arc;
 use tokio::sync::mpsc::{Sender, channel};
 
@@ -19,7 +19,7 @@ const QUEUED_BATCHES: usize = 2;
 pub(crate) fn export(
     context: &Arc<TableContext>,
     parts: &Parts,
-    visible: VisibleRange,
+    (visible, columns): (VisibleRange, Columns),
     sink: &dyn MatchSink,
     call: &Call,
 ) -> Result<()> {
@@ -30,7 +30,7 @@ pub(crate) fn export(
     let scan_call = ScanCall(call.clone(), "scan");
     let scanning = client
         .start(async move { scan_parts(&table, (Side::Id, &parts), scan_call, visitor).await });
-    let mut lane = RowLane::new(sink.lane()?);
+    let mut lane = RowLane::new(sink.lane()?, columns);
     let mut take = || {
         while let Some(rows) =
             client.wait_unless(call, Use::Read, async { Ok(received.recv().await) })?

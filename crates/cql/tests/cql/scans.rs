@@ -25,7 +25,7 @@ fn ranges_of(table: &Table, keyspace: &str, count: usize, call: &Call) -> Vec<Ro
         let range: ScanRange = text.parse().unwrap();
         let snapshot = other.snapshot(call).unwrap();
         let there = snapshot.table(range.table, call).unwrap();
-        let rows = rows_of(|sink| there.scan_range(&range, Window::ALL, sink, call));
+        let rows = rows_of(|sink| there.scan_range(&range, Window::ALL.into(), sink, call));
         assert!(rows.iter().all(|row| range.parts.contains(&here.part_of(&row.0))), "{text}");
         rows
     };
@@ -56,7 +56,7 @@ fn ranges_are_the_table_and_read_no_row_twice() {
     }
     let snapshot = table.snapshot().unwrap();
     let none = Parts::of(|_| false);
-    assert_eq!(rows_of(|sink| snapshot.scan(&none, Window::ALL, sink, &call)), []);
+    assert_eq!(rows_of(|sink| snapshot.scan(&none, Window::ALL.into(), sink, &call)), []);
     assert_eq!(read.load(Relaxed), 0);
 }
 
@@ -79,7 +79,7 @@ fn ranges_have_hot_keys_once() {
         let window = Window::new(Some(since), Some(until)).unwrap();
         let snapshot = table.snapshot().unwrap();
         let mut found =
-            rows_of(|sink| snapshot.scan(&Parts::all(), window, sink, &Call::default()));
+            rows_of(|sink| snapshot.scan(&Parts::all(), window.into(), sink, &Call::default()));
         all.retain(|row| (THEN + 500..THEN + 1_500).contains(&row.2));
         found.sort_unstable();
         assert!(found == all, "{keep:?}: {} rows of {}", found.len(), all.len());

@@ -10,7 +10,7 @@ use crate::hash_partition::HashPartition;
 use crate::lookup::BlockCache;
 use crate::segment::Region;
 use idmatch_model::{Keep, SeenAt, Side};
-use idmatch_store::{MatchLane, MatchQuery, Result, RowBatch};
+use idmatch_store::{Columns, MatchLane, MatchQuery, Result, RowBatch};
 
 /// A batch is sent when it has this many rows, or bytes of identifiers.
 const BATCH_ROWS: usize = 64 << 10;
@@ -101,11 +101,13 @@ pub(crate) struct BatchBuilder<'s> {
 }
 
 impl<'s> BatchBuilder<'s> {
-    pub(crate) fn new(by: Side, lane: Box<dyn MatchLane + 's>) -> BatchBuilder<'s> {
-        BatchBuilder { lane, rows: RowBatch::with_limits(by, BATCH_ROWS, BATCH_BYTES) }
+    /// For some columns of observations by id.
+    pub(crate) fn of_columns(columns: Columns, lane: Box<dyn MatchLane + 's>) -> BatchBuilder<'s> {
+        let rows = RowBatch::with_limits((Side::Id, columns), BATCH_ROWS, BATCH_BYTES);
+        BatchBuilder { lane, rows }
     }
 
-    /// The same for the rows of a query.
+    /// For the rows of a query.
     pub(super) fn of_query(query: &MatchQuery, lane: Box<dyn MatchLane + 's>) -> BatchBuilder<'s> {
         BatchBuilder { lane, rows: RowBatch::of_query(query, BATCH_ROWS, BATCH_BYTES) }
     }

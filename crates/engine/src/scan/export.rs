@@ -10,8 +10,8 @@ use crate::hash_partition::HashPartition;
 use crate::matching::BatchBuilder;
 use crate::memtable::Commit;
 use crate::versions::TableVersion;
-use idmatch_model::{Side, Window};
-use idmatch_store::{Call, MatchSink, PARTS, Parts, Result};
+use idmatch_model::Side;
+use idmatch_store::{Call, MatchSink, PARTS, Parts, Result, ScanQuery};
 
 /// Scan ranges in each hash partition.
 const RANGES_PER_PARTITION: usize = PARTS / HashPartition::COUNT;
@@ -23,7 +23,7 @@ const RANGES_PER_PARTITION: usize = PARTS / HashPartition::COUNT;
 /// `Corrupt`; those of the sink; `Cancelled`.
 pub(crate) fn export(
     (table, last): (&TableVersion, Commit),
-    (ranges, window): (&Parts, Window),
+    (ranges, query): (&Parts, ScanQuery),
     sink: &dyn MatchSink,
     call: &Call,
 ) -> Result<()> {
@@ -36,15 +36,16 @@ pub(crate) fn export(
     cpu::for_each_with(
         cpu::count(),
         &wanted,
-        || Ok(BatchBuilder::new(Side::Id, sink.lane()?)),
+        || Ok(BatchBuilder::of_columns(query.columns, sink.lane()?)),
         |batch, partition| {
             call.check()?;
-            let take = |key: Packed<'_>, value: Packed<'_>, seen_at| match window.contains(seen_at)
-                && ranges.contains(range_of(key.hash(seed)))
-            {
-                true => batch.push(key, value, seen_at),
-                false => Ok(()),
-            };
+            let take =
+                |key: Packed<'_>, value: Packed<'_>, seen_at| match query.window.contains(seen_at)
+                    && ranges.contains(range_of(key.hash(seed)))
+                {
+                    true => batch.push(key, value, seen_at),
+                    false => Ok(()),
+                };
             for_each_observation(table, Side::Id, *partition, last, call, take)?;
             let segments = table.segments_of(Side::Id, *partition);
             segments.iter().for_each(|segment| segment.give_back(*partition));

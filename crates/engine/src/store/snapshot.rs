@@ -18,7 +18,7 @@ use crate::versions::TableVersion;
 use idmatch_model::{Keep, SeenAt, Side, TableId, TableName, TableOptions, Window, check_id};
 use idmatch_store::{
     Answers, BatchSource, Call, Counting, Lookup, Match, MatchQuery, MatchSink, Parts, Result,
-    Snapshot, TableSnapshot, TableStats, Version, now,
+    ScanQuery, Snapshot, TableSnapshot, TableStats, Version, now,
 };
 use std::sync::Arc;
 
@@ -197,8 +197,15 @@ impl TableSnapshot for EngineTableSnapshot {
     }
 
     /// Cost: the hash partitions (1/256 of the table each) that have one of the parts are read once.
-    fn scan(&self, parts: &Parts, window: Window, sink: &dyn MatchSink, call: &Call) -> Result<()> {
-        scan::export((&self.table, self.point.last), (parts, self.visible(window)), sink, call)
+    fn scan(
+        &self,
+        parts: &Parts,
+        query: ScanQuery,
+        sink: &dyn MatchSink,
+        call: &Call,
+    ) -> Result<()> {
+        let query = ScanQuery { window: self.visible(query.window), ..query };
+        scan::export((&self.table, self.point.last), (parts, query), sink, call)
     }
 
     fn stats(&self, counting: Counting, call: &Call) -> Result<TableStats> {

@@ -249,7 +249,7 @@ fn reads_that_are_given_up_end_in_the_middle() {
         Ok(())
     };
     let call = cancelled_by(&cancelled);
-    assert_cancelled(snapshot.scan(&Parts::all(), Window::ALL, &sink, &call), "a scan");
+    assert_cancelled(snapshot.scan(&Parts::all(), Window::ALL.into(), &sink, &call), "a scan");
     // The others do not: they are given up when they read the first page.
     let soon = || {
         let cancelled = flag();
@@ -292,7 +292,7 @@ fn a_call_whose_time_is_over_does_nothing() {
     assert_cancelled(store.backup(&dir.path().join("copy"), &over), "backup");
     let mut population = Batches::of_population(&keys);
     assert_cancelled(snapshot.match_population(&mut population, QUERY, &over), "match");
-    assert_cancelled(snapshot.scan(&Parts::all(), Window::ALL, &sink, &over), "scan");
+    assert_cancelled(snapshot.scan(&Parts::all(), Window::ALL.into(), &sink, &over), "scan");
     assert_cancelled(snapshot.stats(Counting::All, &over), "distinct");
     assert_cancelled(snapshot.lookup_many(&["a"], Lookup::by(Side::Id), &over), "lookup_many");
     assert_eq!(version(&store), before);

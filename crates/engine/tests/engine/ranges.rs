@@ -48,7 +48,7 @@ fn scanned_range(table: &dyn TableSnapshot, range: &ScanRange, window: Window) -
         rows.lock().unwrap().extend(rows_of(&batch));
         Ok(())
     };
-    table.scan_range(range, window, &take, &Call::default()).unwrap();
+    table.scan_range(range, window.into(), &take, &Call::default()).unwrap();
     let mut rows = rows.into_inner().unwrap();
     rows.sort();
     rows
@@ -101,7 +101,7 @@ fn a_range_of_another_version_or_table_has_expired() {
     let ranges = before.scan_ranges(3);
     let expired = |table: &dyn TableSnapshot| {
         let take = |_| panic!("a batch");
-        let outcome = table.scan_range(&ranges[1], Window::ALL, &take, &Call::default());
+        let outcome = table.scan_range(&ranges[1], Window::ALL.into(), &take, &Call::default());
         let error = outcome.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Expired, "{error}");
         assert!(error.to_string().contains("another version"), "{error}");

@@ -169,7 +169,7 @@ impl Summation<'_> {
     pub(super) fn read(&self, table: &dyn TableSnapshot, parts: &Parts) -> Result<RangeSums> {
         let total = Mutex::new(RangeSums::none());
         let sink = Sink { summation: self, total: &total };
-        table.scan(parts, Window::ALL, &sink, self.call)?;
+        table.scan(parts, Window::ALL.into(), &sink, self.call)?;
         Ok(total.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -5,16 +5,28 @@ use super::format::{ObservedRow, ScanQuestion};
 use super::generate::expand;
 use super::sent;
 use super::value::{Scope, window};
+use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_array::types::TimestampMillisecondType;
 use idmatch_model::Side;
-use idmatch_store::{Call, MatchSink, Parts, Result, Table, match_schema};
+use idmatch_store::{Call, Columns, MatchSink, Parts, Result, ScanQuery, Table, match_schema};
+use std::sync::{Mutex, PoisonError};
 
 /// How many ranges a table is scanned in.
 const RANGES: usize = 3;
 
+/// Some columns, and none.
+const PARTIAL: [Columns; 3] = [
+    Columns { key: true, value: false, seen_at: false },
+    Columns { key: false, value: true, seen_at: true },
+    Columns { key: false, value: false, seen_at: false },
+];
+
 /// Sends all rows.
 type Scan<'s> = dyn Fn(&dyn MatchSink) -> Result<()> + 's;
 
-/// Scans the table as a whole and range by range, and compares the rows, whose order is free.
+/// Scans the table as a whole, range by range and column by column, and compares the rows, whose order is
+/// free.
 pub(super) fn ask(table: &Table, question: &ScanQuestion, scope: Scope) -> Result<Vec<Difference>> {
     let window = window(question.since.as_ref(), question.until.as_ref(), scope)?;
     let row = |(id, partner_id, seen_at): &ObservedRow, scope| {
@@ -23,10 +35,10 @@ pub(super) fn ask(table: &Table, question: &ScanQuestion, scope: Scope) -> Resul
     };
     let expected = sorted(expand(&question.answer, scope, row)?);
     let (snapshot, call) = (table.snapshot()?, Call::default());
-    let whole = |sink: &dyn MatchSink| snapshot.scan(&Parts::all(), window, sink, &call);
+    let whole = |sink: &dyn MatchSink| snapshot.scan(&Parts::all(), window.into(), sink, &call);
     let ranges = snapshot.scan_ranges(RANGES);
     let by_range = |sink: &dyn MatchSink| {
-        ranges.iter().try_for_each(|range| snapshot.scan_range(range, window, sink, &call))
+        ranges.iter().try_for_each(|range| snapshot.scan_range(range, window.into(), sink, &call))
     };
     let ways: [(&str, &Scan<'_>); 2] = [("as a whole", &whole), ("by ranges", &by_range)];
     let mut differences = Vec::new();
@@ -41,7 +53,54 @@ pub(super) fn ask(table: &Table, question: &ScanQuestion, scope: Scope) -> Resul
         };
         differences.extend(found.map(told));
     }
+    for columns in PARTIAL {
+        let query = ScanQuery { window, columns };
+        let got = read_part(columns, |sink| snapshot.scan(&Parts::all(), query, sink, &call))?;
+        let expected = parts_of(&expected, columns);
+        if expected != got {
+            let (expected, got) = (format!("{expected:?} of {columns:?}"), format!("{got:?}"));
+            differences.push(Difference { expected, got });
+        }
+    }
     Ok(differences)
+}
+
+/// The wanted values of a row.
+type Part = (Vec<String>, Option<i64>);
+
+fn parts_of(rows: &[Row], columns: Columns) -> Vec<Part> {
+    let part = |row: &Row| {
+        let ids = row.ids.iter().zip([columns.key, columns.value]).filter(|(_, wanted)| *wanted);
+        let date = columns.seen_at.then_some(row.seen_at.millis_i64());
+        (ids.map(|(id, _)| id.clone()).collect(), date)
+    };
+    let mut parts: Vec<Part> = rows.iter().map(part).collect();
+    parts.sort_unstable();
+    parts
+}
+
+fn read_part(
+    columns: Columns,
+    send: impl FnOnce(&dyn MatchSink) -> Result<()>,
+) -> Result<Vec<Part>> {
+    let parts = Mutex::new(Vec::new());
+    send(&|batch: RecordBatch| {
+        assert_eq!(*batch.schema_ref(), columns.schema(Side::Id));
+        let text = |name| batch.column_by_name(name).map(|column| column.as_string::<i32>());
+        let texts = [text("id"), text("partner_id")];
+        let dates = batch.column_by_name("seen_at");
+        let dates = dates.map(|column| column.as_primitive::<TimestampMillisecondType>());
+        let part = |row| {
+            let ids = texts.iter().flatten().map(|text| text.value(row).to_owned()).collect();
+            (ids, dates.map(|dates| dates.value(row)))
+        };
+        let rows = (0..batch.num_rows()).map(part);
+        parts.lock().unwrap_or_else(PoisonError::into_inner).extend(rows);
+        Ok(())
+    })?;
+    let mut parts = parts.into_inner().unwrap_or_else(PoisonError::into_inner);
+    parts.sort_unstable();
+    Ok(parts)
 }
 
 fn read(send: impl FnOnce(&dyn MatchSink) -> Result<()>) -> Result<Vec<Row>> {

@@ -5,7 +5,7 @@ use super::observed::Observed;
 use idmatch_model::{Keep, SeenAt, TableId, TableName, TableOptions, Window, check_id};
 use idmatch_store::{
     Answers, BatchSource, Call, Counting, Distinct, JudgedPopulation, Lookup, Match, MatchQuery,
-    MatchSink, PARTS, Parts, Result, RowLane, SessionId, TableSnapshot, TableStats,
+    MatchSink, PARTS, Parts, Result, RowLane, ScanQuery, SessionId, TableSnapshot, TableStats,
     UnmatchedReason, Version,
 };
 use std::collections::BTreeSet;
@@ -147,9 +147,15 @@ impl TableSnapshot for MemoryTableSnapshot {
         XxHash3_64::oneshot(id.as_bytes()) as usize % PARTS
     }
 
-    fn scan(&self, parts: &Parts, window: Window, sink: &dyn MatchSink, call: &Call) -> Result<()> {
-        let is_visible = self.visibility(window);
-        let mut lane = RowLane::new(sink.lane()?);
+    fn scan(
+        &self,
+        parts: &Parts,
+        query: ScanQuery,
+        sink: &dyn MatchSink,
+        call: &Call,
+    ) -> Result<()> {
+        let is_visible = self.visibility(query.window);
+        let mut lane = RowLane::new(sink.lane()?, query.columns);
         for (id, partner_id, seen_at) in self.table.observed.iter() {
             call.check()?;
             if parts.contains(self.part_of(id)) && is_visible(seen_at) {

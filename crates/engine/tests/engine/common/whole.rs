@@ -78,7 +78,7 @@ pub(crate) fn scanned(table: &dyn TableSnapshot, parts: &Parts, window: Window) 
         rows.lock().unwrap().extend(rows_of(&batch));
         Ok(())
     };
-    table.scan(parts, window, &take, &Call::default()).unwrap();
+    table.scan(parts, window.into(), &take, &Call::default()).unwrap();
     sorted(rows)
 }
 
