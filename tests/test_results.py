@@ -325,6 +325,23 @@ def test_match_and_export_write_what_they_say(cli: Cli, tmp_path: Path) -> None:
     assert not (cli.home / "new").exists()
 
 
+def test_a_carried_name_with_a_comma(cli: Cli) -> None:
+    with idmatch.open(cli.home / "store") as store:
+        store.create_table("small").load(SMALL)
+    people = pa.table({"key": ["a"], "x, y": [1], 'say "z"': [2], "n": [3]})
+    pq.write_table(people, cli.home / "people.parquet")
+    match = ["match", "store", "small", "people.parquet", "--column", "key", "--limit", "1"]
+    named = '"x, y", say "z" as z, "x, y as w",n'
+    ran = cli(*match, "--carry", named, "-o", "-", "--format", "jsonl")
+    row = json.loads(ran.out)
+    assert {name: row[name] for name in ("x, y", "z", "w", "n")} == {
+        "x, y": 1,
+        "z": 2,
+        "w": 1,
+        "n": 3,
+    }
+
+
 @pytest.mark.parametrize(
     ("format", "since", "until"),
     [*((format, SINCE, UNTIL) for format in FORMATS), ("csv", SINCE, None), ("csv", None, UNTIL)],

@@ -1,6 +1,7 @@
 """`idmatch match` and `idmatch export`: commands whose rows go to files, and their options."""
 
 import argparse
+import csv
 import sys
 import time
 from contextlib import redirect_stdout
@@ -196,10 +197,16 @@ def _partition(text: str) -> tuple[str, str]:
 
 
 def _carry(text: str | None) -> list[str] | str:
-    """The value of --carry as Python takes it."""
+    """The value of --carry as Python takes it; names are written as values of CSV."""
     if text is None or text == "all":
         return text or []
-    return [column.strip() for column in text.split(",") if column.strip()]
+    try:
+        names = next(csv.reader([text], skipinitialspace=True), [])
+    except csv.Error as error:
+        raise InvalidArgument(
+            "--carry is no list of names; one with a comma or a line break stands in quotes"
+        ) from error
+    return [column.strip() for column in names if column.strip()]
 
 
 def _check_outputs(options: argparse.Namespace, unmatched: str | None, inputs: list[str]) -> None:
