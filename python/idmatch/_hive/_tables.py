@@ -111,8 +111,8 @@ def location_of(server: Server, place: Place, values: Mapping[str, str]) -> str 
     compares values, not texts: `01` of an `int` is `1`.
     """
     try:
-        found = _parsed(server.ask(f"DESCRIBE FORMATTED {place.quoted} {clause(values)}"))
-    except StatementError:
+        found = _described(server, place, values)
+    except Unfit:
         return None
     # Of a value that is none of its type Hive says nothing, without an error.
     is_partition = any(key.startswith("partition value") for key in found.details)

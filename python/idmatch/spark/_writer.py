@@ -94,10 +94,11 @@ class Writer(DataSourceArrowWriter):
         if self._most is not None:
             self._most.check(rejected, rows)
         with opened_here(self._place, self._wait) as store:
-            session = store.resume(self._session)
             if self._place.is_remote:
                 # Servers know of no session: who commits notes the key.
                 session = store.table(self._table).begin(key=self._key, shared=True)
+            else:
+                session = store.resume(self._session)
             try:
                 session.commit(parts=[receipt.part for receipt in receipts if receipt.part])
             except Busy as error:
