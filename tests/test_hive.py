@@ -1,7 +1,10 @@
 """Addresses of Hive, and what needs no server of it; tests/engines/hive has the others."""
 
+import gc
 import pickle
 import socket
+import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
@@ -56,6 +59,42 @@ def test_servers_that_do_not_answer(empty: idmatch.Table) -> None:
             empty.scan().write(f"{address}?timeout=300ms")
     with pytest.raises(idmatch.SourceError, match=r"no connection to .*Connection refused"):
         empty.load(address)
+
+
+def test_a_peer_that_is_gone_is_noticed(empty: idmatch.Table) -> None:
+    """While a query runs nothing is sent: the system asks, long before 300 s have passed."""
+    found = dict[int, int]()
+
+    def options_of(connection: socket.socket) -> dict[int, int]:
+        tcp = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        options = {name: connection.getsockopt(socket.IPPROTO_TCP, name) for name in tcp}
+        silent = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+        alive = connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        return {socket.SO_KEEPALIVE: alive, socket.TCP_USER_TIMEOUT: silent, **options}
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+
+        def watch() -> None:
+            # The login has arrived, so all options are set.
+            there, _ = silent.accept()
+            with there:
+                there.recv(1)
+                for each in gc.get_objects():
+                    if isinstance(each, socket.socket) and each.fileno() >= 0:
+                        with suppress(OSError):
+                            if each.getpeername()[1] == port:
+                                found.update(options_of(each))
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        with pytest.raises(idmatch.SourceError):
+            empty.load(f"hive://127.0.0.1:{port}/d/t?timeout=5s")
+        watcher.join()
+    idle, between = found[socket.TCP_KEEPIDLE], found[socket.TCP_KEEPINTVL]
+    assert found[socket.SO_KEEPALIVE]
+    assert idle + between * found[socket.TCP_KEEPCNT] < 300
+    assert found[socket.TCP_USER_TIMEOUT] == 5_000
 
 
 def test_secrets_stay(empty: idmatch.Table, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,8 +34,8 @@ class Writer(DataSourceArrowWriter):
     """One write. Spark pickles it: the driver makes it and ends it, each in a process of its own,
     and each task calls `write`.
 
-    Making it begins a session. Spark calls neither `commit` nor `abort` where the query fails
-    before its first task; then the store removes the session after a day.
+    Making it begins a session. Where the driver is killed, nobody calls `commit` or `abort`; then
+    the store removes the session after a day.
 
     Raises InvalidArgument for a column that is missing or not plain, TableNotFound, Unsupported for
     an overwrite on servers, and what `Table.begin` raises.

@@ -9,6 +9,7 @@ import idmatch
 import idmatch.spark
 import pyarrow as pa
 import pytest
+from idmatch.spark._match import _collected
 from mishaps import attempts, failing_once, slow_once
 from observed import NEWEST, OBSERVED, START
 from pyspark.errors import PySparkException
@@ -67,6 +68,16 @@ def joined(question: str) -> list[tuple[object, ...]]:
 
 
 ALL = "SELECT id, partner_id, seen_at FROM people JOIN crm ON cookie = id"
+
+
+@pytest.mark.parametrize("of_spark", [1, 3, 500])
+def test_matches_are_of_large_batches(of_spark: int) -> None:
+    """Whatever Spark's batches are, and with each row once."""
+    parts = [PEOPLE.slice(at, of_spark) for at in range(0, 1_000, of_spark)]
+    batches = [batch for part in parts for batch in part.to_batches()]
+    collected = list(_collected(iter(batches), 400))
+    assert pa.concat_tables(collected).equals(pa.Table.from_batches(batches))
+    assert all(400 <= each.num_rows < 400 + of_spark for each in collected[:-1])
 
 
 @pytest.mark.parametrize("batch_rows", [1_000_000, 700, 100])

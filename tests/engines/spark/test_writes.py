@@ -1,5 +1,9 @@
 """Writes of data frames: committed once, whatever happens to tasks, or not at all."""
 
+import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -10,12 +14,14 @@ from typing import TYPE_CHECKING
 
 import idmatch
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from mishaps import attempts, failing_once, slow_once
 from observed import OBSERVED, START, within
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from spark_session import environment
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -122,6 +128,82 @@ def test_a_failed_write_leaves_nothing(write: Write, frame: "DataFrame", path: P
     fails = F.when(F.col("id") == "id-7", F.raise_error(F.lit("seven"))).otherwise(F.col("id"))
     with pytest.raises(PySparkException, match="seven"):
         write(frame.withColumn("id", fails), "overwrite")
+    assert has_old_rows_only(path)
+
+
+LATER = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <time.h>
+int clock_gettime(clockid_t clock, struct timespec *at) {
+    int (*real)(clockid_t, struct timespec *) = dlsym(RTLD_NEXT, "clock_gettime");
+    int outcome = real(clock, at);
+    if (clock == CLOCK_REALTIME) at->tv_sec += 25 * 3600;
+    return outcome;
+}
+"""
+NEXT_WRITER = """
+import sys
+import idmatch
+
+with idmatch.open(sys.argv[1]) as store:
+    store.table("crm").load(sys.argv[2])
+"""
+
+
+def next_writer(path: Path, **environment: str) -> None:
+    """A process that loads OLD once more."""
+    rows = path.with_name("old.parquet")
+    pq.write_table(OLD, rows)
+    command = [sys.executable, "-c", NEXT_WRITER, str(path), str(rows)]
+    subprocess.run(command, env=os.environ | environment, check=True)
+
+
+HANGING = """
+import sys, time
+from pathlib import Path
+from pyspark.sql import SparkSession
+
+store, begun, ended = sys.argv[1:]
+builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+spark = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
+
+def hang(batches):
+    Path(begun).touch()
+    yield from batches
+    while not Path(ended).exists():
+        time.sleep(0.1)
+
+columns = "id string, partner_id string, seen_at string"
+rows = spark.createDataFrame([("new", "row", "2026-01-01")], columns)
+rows = rows.mapInArrow(hang, rows.schema)
+rows.write.format("idmatch").options(store=store, table="crm").mode("overwrite").save()
+"""
+
+
+def test_a_session_that_spark_does_not_end_goes_after_a_day(path: Path) -> None:
+    """That of a driver which is killed while a task runs."""
+    begun, ended = path.with_name("begun"), path.with_name("ended")
+    command = [sys.executable, "-c", HANGING, str(path), str(begun), str(ended)]
+    driver = subprocess.Popen(
+        command, env=os.environ | environment(), start_new_session=True, stderr=subprocess.DEVNULL
+    )
+    try:
+        while not begun.exists():
+            assert driver.poll() is None
+            time.sleep(0.05)
+    finally:
+        os.killpg(driver.pid, signal.SIGKILL)
+        driver.wait()
+        ended.touch()
+    (left,) = (path / "staging").iterdir()
+    next_writer(path)
+    assert list((path / "staging").iterdir()) == [left]
+    library = path.with_name("later.so")
+    compiler = ["cc", "-shared", "-fPIC", "-x", "c", "-", "-ldl", "-o", str(library)]
+    subprocess.run(compiler, input=LATER, text=True, check=True)
+    next_writer(path, LD_PRELOAD=str(library))
+    assert list((path / "staging").iterdir()) == []
     assert has_old_rows_only(path)
 
 
