@@ -119,9 +119,11 @@ def _on_servers(
     from cql_node import Node
 
     with Node(work / "node", _NETWORK, 4 << 30, _JMX_PORT, False) as node:
-        address = f"cql://{node.address}/dask?replication=1&expected_rows={options.rows}"
+        address = f"cql://{node.address}/dask?replication=1"
         with idmatch.open(address) as store:
-            store.create_table(TABLE).load([str(file) for file in data.files])
+            store.create_table(TABLE, expected_rows=options.rows).load(
+                [str(file) for file in data.files]
+            )
         node.flush()
         node.compact("dask")
 
