@@ -11,9 +11,13 @@ from typing import Any
 import idmatch
 import pyarrow as pa
 import pyarrow.orc as orc
+import pyarrow.parquet as pq
 import pytest
 from conftest import SMALL
-from idmatch._sources import _columnar, _orc
+from idmatch._carry import Carry
+from idmatch._sources import Wanted, _columnar, _orc
+from idmatch._sources._declared import Declared
+from idmatch._sources._files import files_of
 from test_lying_sources import big
 
 
@@ -102,6 +106,26 @@ def test_orc_files_are_read_at_once(tmp_path: Path) -> None:
     with ThreadPoolExecutor(len(paths)) as pool:
         assert list(pool.map(load, range(5))) == [[f"i{number}"] for number in range(5)]
     assert len(decoders()) <= 2
+
+
+@pytest.mark.parametrize("kind", ["orc", "parquet"])
+def test_columns_are_those_that_a_table_declares(tmp_path: Path, kind: str) -> None:
+    """Those of the partition too, where the file has others of their names."""
+    rows = pa.table({"ID": ["a", "b"], "pid": ["x ", "y"], "day": ["other", "days"], "n": [1, 2]})
+    (orc if kind == "orc" else pq).write_table(rows, tmp_path / "000000_0")
+    columns = {"id": "string", "pid": "char(2)", "added": "string"}
+    declared = Declared(kind, columns, {"day": "2026-01-01", "hour": None})
+    (source,) = files_of(f"file:{tmp_path}", declared)
+    asked = {"id": "id", "partner_id": "pid", "seen_at": "day"}
+    opened = source.open(Wanted(asked, carry=Carry(["added", "hour"])), None)
+    assert opened.reader.read_all().to_pydict() == {
+        "id": ["a", "b"],
+        "partner_id": ["x", "y"],
+        "seen_at": ["2026-01-01"] * 2,
+        "added": [None] * 2,
+        "hour": [None] * 2,
+    }
+    opened.check()
 
 
 ABANDONED = """

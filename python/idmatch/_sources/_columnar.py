@@ -70,7 +70,8 @@ def open_columnar(
             )
 
     there = {role: columns.names.get(column, column) for role, column in chosen.items()}
-    taken = [column for column in dict.fromkeys(there.values()) if column in schema.names]
+    # A file may have a column with the name of a constant, which hides it.
+    taken = list(dict.fromkeys(there[role] for role in chosen if chosen[role] in columns.names))
     if isinstance(file, OrcFile):
         batches = _trimmed(file.batches(taken), columns.padded)
     elif _largest_group_rows(file) > _MAX_SCANNED_GROUP_ROWS and declared is None:
