@@ -382,7 +382,10 @@ def scan(
     until: int | None,
     columns: tuple[bool, bool, bool],
 ) -> Rows:
-    """All visible observations with a date in the window, or those of a range, in any order."""
+    """All visible observations with a date in the window, or those of a range, in any order.
+
+    columns says of id, partner_id and seen_at which the rows have.
+    """
 
 def scan_ranges(table: Table, count: int) -> list[str]:
     """Texts of `count` ranges that together are the table."""

@@ -206,7 +206,8 @@ class TableReads:
         own also where it looks like others without the rest.
 
         They are those of the moment of the call; on servers, each row is as it is when it is read.
-        What is left out is not built. Raises InvalidArgument for another column, or none.
+        What is left out is not built; servers send whole rows all the same. Raises InvalidArgument
+        for another column, or none.
         """
         return self._scan(None, since, until, columns)
 
@@ -295,16 +296,21 @@ class TableReads:
         return None if found is None else Latest(found[0], to_datetime(found[1]))
 
 
+def check_columns(columns: Sequence[str]) -> None:
+    """Raises InvalidArgument unless these are different columns of a table, at least one."""
+    there = ", ".join(COLUMNS)
+    if isinstance(columns, str) or not columns or len(set(columns)) < len(columns):
+        raise InvalidArgument(f"columns is no list of different names of {there}")
+    for name in columns:
+        if name not in COLUMNS:
+            raise InvalidArgument(f"a table has no column {shown(name)}; its columns: {there}")
+
+
 def _wanted(columns: Sequence[str] | None) -> tuple[bool, bool, bool]:
     """Which of a table's columns are named; all for None."""
     if columns is None:
         return True, True, True
-    if isinstance(columns, str) or not columns or len(set(columns)) < len(columns):
-        raise InvalidArgument(f"columns is no list of different names of {', '.join(COLUMNS)}")
-    for name in columns:
-        if name not in COLUMNS:
-            there = ", ".join(COLUMNS)
-            raise InvalidArgument(f"a table has no column {shown(name)}; its columns: {there}")
+    check_columns(columns)
     key, value, seen_at = (name in columns for name in COLUMNS)
     return key, value, seen_at
 

@@ -9,7 +9,7 @@ from pyspark.sql.types import DataType, StringType, StructField, StructType, Tim
 
 from idmatch._errors import InvalidArgument
 from idmatch._places import Place, one_version, opened
-from idmatch._text import shown
+from idmatch._reads import check_columns
 from idmatch._times import datetime_or_none, millis_or_none
 
 from ._options import Options
@@ -31,12 +31,10 @@ _MOST_TASKS = 4_096
 def schema_of(names: Sequence[str]) -> StructType:
     """The columns of a read of these names, or of all for none. No value of them is null.
 
-    Raises InvalidArgument for a column that tables do not have.
+    Raises InvalidArgument for a column that tables do not have, and for one that is named twice.
     """
-    for name in names:
-        if name not in _COLUMNS:
-            there = ", ".join(_COLUMNS)
-            raise InvalidArgument(f"a table has no column {shown(name)}; its columns: {there}")
+    if names:
+        check_columns(names)
     return StructType([StructField(name, _COLUMNS[name][0], False) for name in names or _COLUMNS])
 
 

@@ -134,6 +134,7 @@ def test_speculation(read: Read, tmp_path: Path) -> None:
         ({"store": "/nowhere/store"}, "sees no store at /nowhere/store"),
         ({"sicne": "90d"}, "no option 'sicne'"),
         ({"columns": "id,date"}, "no column date"),
+        ({"columns": "id,id"}, "no list of different names"),
         ({"pushdown": "yes"}, "pushdown is 'yes'"),
         ({"partitions": "0"}, "partitions is '0'"),
         ({"since": "soon"}, "soon"),
