@@ -117,6 +117,16 @@ def test_the_writer_is_told(tmp_path: Path) -> None:
     assert figures(home).of("idmatch_store_has_writer") == 0
 
 
+def test_a_writer_whose_note_has_no_room_for_figures(loaded: Cli) -> None:
+    """As on a full disk."""
+    note = {"time": "2026-03-01T12:00:00.000Z", "pid": 1, "host": "here", "metrics": ""}
+    text = json.dumps({**note, "last_background_error": None})
+    (loaded.home / "store.runs" / "writer.json").write_text(text)
+    found = figures(loaded.home / "store")
+    assert found.of("idmatch_store_has_writer") == 1
+    assert found.of("idmatch_store_disk_free_bytes") > 0
+
+
 def test_a_store_that_goes_and_comes_back(loaded: Cli, tmp_path: Path) -> None:
     home = loaded.home / "store"
     registry = CollectorRegistry()

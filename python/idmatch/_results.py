@@ -178,7 +178,7 @@ class TableStats(NamedTuple):
 
 
 class BackgroundError(NamedTuple):
-    """Work that nobody waits for, and that fails. It is tried again, after growing pauses."""
+    """Work that nobody waits for, and that fails. It is tried again after pauses; a sync is not."""
 
     work: str
     """ "flush", "compaction", "sync", or on servers "metadata refresh"."""

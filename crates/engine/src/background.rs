@@ -50,17 +50,20 @@ impl Background {
             Err(Error::new(ErrorKind::Internal, format!("the {work} panicked; the log says where")))
         });
         match &outcome {
-            Ok(_) => {
-                let failures = self.errors.succeeded(work, id_of(table));
-                if failures > 0 {
-                    info!(work, table = name_of(table), failures, "background work succeeds again");
-                }
-            }
+            Ok(_) => self.succeeded(work, table),
             // Work that was given up says nothing.
             Err(e) if e.kind() == ErrorKind::Cancelled => {}
             Err(e) => self.failed(work, table, e),
         }
         outcome
+    }
+
+    /// Forgets the failures of work.
+    pub(crate) fn succeeded(&self, work: &'static str, table: OfTable<'_>) {
+        let failures = self.errors.succeeded(work, id_of(table));
+        if failures > 0 {
+            info!(work, table = name_of(table), failures, "background work succeeds again");
+        }
     }
 
     /// Keeps a failure.

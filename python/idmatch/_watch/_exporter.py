@@ -212,7 +212,8 @@ class StoreFigures:
         if not self._is_remote:
             about = "Whether a process that records writes the store"
             yield _gauge("store_has_writer", about, note is not None)
-        if note is not None:
+        # On a full disk the note may have no room for figures.
+        if note is not None and note["metrics"]:
             yield from parsed(note["metrics"])
 
 

@@ -15,6 +15,8 @@ use tracing::warn;
 
 /// The name of the work that goes on in the background.
 const REFRESH: &str = "metadata refresh";
+/// After a failure it is tried again after this share of the TTL.
+const PAUSE_SHARE: u32 = 16;
 
 /// Where a value is read.
 pub(crate) trait Origin: Send + Sync + 'static {
@@ -34,6 +36,8 @@ pub(crate) struct Cached<O: Origin> {
     held: RwLock<(Arc<O::Value>, Instant)>,
     /// Held while the value is read.
     reading: Mutex<()>,
+    /// Held by the task that refreshes in the background, and in its pause.
+    refreshing: Arc<Mutex<()>>,
     /// Why the value is not refreshed.
     errors: BackgroundErrors,
     /// Counts failures, those that are over included.
@@ -49,8 +53,9 @@ impl<O: Origin> Cached<O> {
     ) -> Result<Arc<Cached<O>>> {
         let began = Instant::now();
         let held = RwLock::new((Arc::new(origin.read(None).await?), began));
-        let (reading, errors) = (Mutex::default(), BackgroundErrors::default());
-        Ok(Arc::new(Cached { origin, ttl, held, reading, errors, failures }))
+        let (reading, refreshing, errors) =
+            (Mutex::default(), Arc::default(), BackgroundErrors::default());
+        Ok(Arc::new(Cached { origin, ttl, held, reading, refreshing, errors, failures }))
     }
 
     pub(crate) fn origin(&self) -> &O {
@@ -70,16 +75,18 @@ impl<O: Origin> Cached<O> {
             return Ok(value);
         }
         if age < self.ttl {
-            if self.reading.try_lock().is_ok() {
+            if let Ok(refreshing) = Arc::clone(&self.refreshing).try_lock_owned() {
                 let cached = Arc::clone(self);
                 // A failure surfaces when the TTL is over.
                 tokio::spawn(async move {
+                    let _refreshing = refreshing;
                     let Err(error) = cached.refresh().await else { return };
                     cached.failures.inc();
                     // Causes may have the text of a server, which may repeat a query.
                     if cached.errors.failed(REFRESH, None, error.to_string()) == 1 {
                         warn!(%error, "metadata is not refreshed");
                     }
+                    tokio::time::sleep(cached.ttl / PAUSE_SHARE).await;
                 });
             }
             return Ok(value);
@@ -151,6 +158,11 @@ mod tests {
         grow_old(TTL * 3 / 4);
         assert_eq!(*cached.current().await.unwrap(), 0);
         while cached.failing().is_none() {
+            tokio::task::yield_now().await;
+        }
+        // It is tried again after a pause.
+        for _ in 0..1_000 {
+            assert_eq!(*cached.current().await.unwrap(), 0);
             tokio::task::yield_now().await;
         }
         let failing = cached.failing().unwrap();

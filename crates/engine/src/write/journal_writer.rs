@@ -1,6 +1,7 @@
 //! The journal as this process writes it: its current file, and the writer lock that goes with it.
 
 use super::Flusher;
+use crate::background::SYNC;
 use crate::disk::io_error;
 use crate::identity::Identity;
 use crate::journal::{FileHeader, JournalWriter};
@@ -76,6 +77,8 @@ impl Writer {
         if last.is_some() && versions.current().manifest.journal.closed != last {
             flusher.flush_before(next)?;
         }
+        // So nothing waits to be synced.
+        versions.background.succeeded(SYNC, None);
         Ok(Writer {
             _guard: guard,
             journal: None,

@@ -23,10 +23,10 @@ const NO_SYNC: u8 = 3;
 
 /// Makes the creation of segments fail, or the sync of other files.
 #[derive(Debug, Default)]
-struct Faults(Arc<AtomicU8>);
+struct Faults<const IS_SHARED: bool>(Arc<AtomicU8>);
 
-impl Hooks for Faults {
-    const IS_SHARED: bool = false;
+impl<const IS_SHARED: bool> Hooks for Faults<IS_SHARED> {
+    const IS_SHARED: bool = IS_SHARED;
 
     fn before(&self, file: &Path) -> io::Result<()> {
         match self.0.load(Relaxed) {
@@ -64,9 +64,11 @@ impl NewFile for Unsynced {
 }
 
 /// Real files of a process, and how they fail.
-type Failing = HookedDisk<Faults>;
+type Failing = HookedDisk<Faults<false>>;
+/// The same, where handles of a directory share the writer.
+type SharedFailing = HookedDisk<Faults<true>>;
 
-impl Failing {
+impl<const IS_SHARED: bool> HookedDisk<Faults<IS_SHARED>> {
     fn set(&self, how: u8) {
         self.0.0.store(how, Relaxed);
     }
@@ -156,6 +158,30 @@ fn a_sync_that_fails_is_told_and_ends_writes() {
     assert!(table.last_seen("i1", "p1").unwrap().is_some());
     assert!(table.last_seen("i3", "p3").unwrap().is_none());
     write(&table, 3).unwrap();
+}
+
+#[test]
+fn a_store_that_is_opened_again_has_no_failing_sync() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = Arc::new(SharedFailing::default());
+    let row = |number: i64| [(format!("i{number}"), format!("p{number}"), number)];
+    let write = |table: &Table, number| upsert(table, &mut Batches::of_rows(&row(number), 1));
+    let store = EngineStore::open_with(disk.clone(), dir.path(), LIMITS).unwrap();
+    let table = create(&store, "t", Keep::Last).unwrap();
+    write(&table, 0).unwrap();
+    store.set_durability(Durability::Interval(Duration::from_millis(1)));
+    disk.set(NO_SYNC);
+    write(&table, 1).unwrap();
+    wait_until(&store, |failing| failing.is_some_and(|failing| failing.work == "sync"));
+    disk.set(WORKS);
+    write(&table, 2).unwrap_err();
+    // The first handle stays.
+    let again = EngineStore::open_with(disk, dir.path(), LIMITS).unwrap();
+    let table = again.table(&name("t")).unwrap();
+    write(&table, 3).unwrap();
+    assert_eq!(again.status().last_background_error, None);
+    assert_eq!(store.status().last_background_error, None);
+    assert!(table.last_seen("i3", "p3").unwrap().is_some());
 }
 
 #[test]
