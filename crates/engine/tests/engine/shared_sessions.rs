@@ -223,6 +223,56 @@ fn a_committer_ends_at_every_operation_and_another_process_commits() {
 }
 
 #[test]
+#[ignore = "started by a test of this file as another process"]
+fn stager() {
+    let role = role();
+    let at: u64 = role.hear().unwrap().parse().unwrap();
+    let address = role.hear().unwrap().parse().unwrap();
+    let disk = Arc::new(FaultyDisk::new(at..at + 1, Fault::Abort));
+    let store = EngineStore::open_with(disk, &role.store, MemoryLimits::default()).unwrap();
+    let part = stage(&*resume(&store, address).unwrap(), Some(0), 100..150).unwrap();
+    role.tell(&part.to_string());
+}
+
+#[test]
+fn a_stager_ends_at_every_operation_and_its_part_counts_once() {
+    let mut kills = 0;
+    for at in places() {
+        let mut told = Vec::new();
+        for are_all_named in [false, true] {
+            let place = format!("operation {at}, all parts {are_all_named}");
+            let dir = tempfile::tempdir().unwrap();
+            let (_store, table) = begun(dir.path());
+            let session = begin(&table, WriteKind::Add, None).unwrap();
+            let mut child = Child::start("shared_sessions::stager", dir.path());
+            child.tell(&at.to_string());
+            child.tell(&session.address().to_string());
+            told = std::iter::from_fn(|| child.hear()).collect();
+
+            let mut named: Vec<PartReceipt> =
+                told.iter().map(|part| part.parse().unwrap()).collect();
+            for (number, rows) in [(0, 100..150), (1, 150..200)] {
+                named.push(stage(&*session, Some(number), rows).unwrap());
+            }
+            // What was staged and not told is one of them, too.
+            let all = session.parts().unwrap_or_else(|e| panic!("{place}: {e}"));
+            assert!((2..=3).contains(&all.len()), "{place}: {all:?}");
+            let outcome = commit(&*session, if are_all_named { &all } else { &named });
+            assert_eq!(outcome.unwrap().rows, 100, "{place}");
+            assert_eq!((count(&table, 0..200), table.stats().unwrap().rows), (200, 200), "{place}");
+            assert_eq!(table.verify().unwrap(), [], "{place}");
+            assert_eq!(sessions(dir.path()), 0, "{place}");
+        }
+        if !told.is_empty() {
+            break;
+        }
+        kills += 1;
+    }
+    report(&format!("kills: {kills} stagers"));
+    assert!(kills > 0);
+}
+
+#[test]
 fn an_abort_or_a_begin_with_the_same_key_ends_it_for_all() {
     let dir = tempfile::tempdir().unwrap();
     let (store, table) = begun(dir.path());
