@@ -1,9 +1,10 @@
 """What commands write and say of matches and exports on servers."""
 
 import idmatch
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import SMALL, Cli
+from conftest import DAY, NOON, SMALL, Cli
 from exported import ROWS, SINCE, UNTIL, selected, window
 
 
@@ -26,12 +27,30 @@ def test_all_requests_are_answered(
     # Each is answered by one page.
     assert requests.partitions_asked == requests.partitions_answered == asked
     assert (requests.in_flight, requests.is_rate_limited) == told
+    assert sum(said["timings"].values()) == pytest.approx(said["seconds"], abs=1e-3)
+    assert said["timings"]["waiting"] > 0
+    assert said["verdict"].endswith(".")
     lines = [line.split() for line in cli(*match, "-v").out.splitlines()]
     shown = {words[0]: words[-1] for words in lines if words}
     assert set(idmatch.Requests._fields) <= shown.keys()
     assert shown["asked"] == shown["answered"] == f"{asked}"
     assert shown["partitions_asked"] == shown["partitions_answered"]
     assert (shown["in_flight"], shown["is_rate_limited"]) == (str(told[0]), str(int(told[1])))
+
+
+def test_reasons_ask_servers_again(address: str) -> None:
+    """For what is outside of the window."""
+    with idmatch.open(address) as store:
+        table = store.create_table("small", expected_rows=64_000)
+        table.load(SMALL)
+        population = pa.table({"id": ["a", "c", "nobody"]})
+        result = table.match(population, since=NOON - 100 * DAY, unmatched=True)
+        assert result.requests is not None
+        before = result.requests.asked
+        lost = result.unmatched().to_arrow()
+        assert lost["reason"].to_pylist() == ["outside the window", "not in table"]
+        requests = result.requests
+    assert requests.asked == requests.answered > before
 
 
 def test_an_export_has_the_rows_that_sql_selects(cli: Cli, address: str) -> None:

@@ -13,8 +13,9 @@ import pytest
 from conftest import NOON
 
 _WITHOUT_THREADS = """
-import os, resource, sys
+import contextlib, io, os, resource, sys
 import pyarrow as pa
+import pyarrow.parquet as pq
 import idmatch
 store = idmatch.open(sys.argv[1], read_only=True)
 table = store.table("many")
@@ -24,11 +25,34 @@ pa.set_cpu_count(1)
 if os.getuid() == 0:
     os.setgroups([]); os.setgid(65534); os.setuid(65534)
 resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
-for rows in (result, joined):
-    for read in (pa.table, rows.__class__.to_arrow, pa.RecordBatchReader.from_stream):
+
+def file(rows):
+    rows.write(f"{sys.argv[2]}/rows.parquet", overwrite=True)
+    return pq.ParquetFile(f"{sys.argv[2]}/rows.parquet")
+
+def parquet(rows):
+    rows.write_parquet(f"{sys.argv[2]}/rows.parquet", overwrite=True)
+    return pq.ParquetFile(f"{sys.argv[2]}/rows.parquet")
+
+def folder(rows):
+    place = f"{sys.argv[2]}/{id(rows)}"
+    rows.write(place, format="parquet", max_rows_per_file=10**6)
+    return pq.ParquetFile(f"{place}/part-00001.parquet")
+
+def first(rows):
+    with contextlib.redirect_stdout(io.StringIO()):
+        rows.show(1)
+    return pa.table(rows)
+
+reads = (
+    pa.table, idmatch.Rows.to_arrow, pa.RecordBatchReader.from_stream, file, parquet, folder, first
+)
+for rows in (result, joined, table.scan()):
+    for read in reads:
         try:
             got = read(rows)
             got = got.read_all() if hasattr(got, "read_all") else got
+            got = got.read(use_threads=False) if hasattr(got, "read_row_group") else got
             assert got.num_rows == 20_000, got.num_rows
         except (idmatch.Error, OSError, pa.ArrowException) as error:
             assert "thread" in str(error), error
@@ -45,7 +69,10 @@ def test_without_threads_a_stream_has_all_rows_or_an_error(tmp_path: Path) -> No
     for folder in (tmp_path, *tmp_path.parents):
         if folder.stat().st_uid == os.getuid() and folder != Path("/"):
             folder.chmod(folder.stat().st_mode | 0o055)
-    command = [sys.executable, "-c", _WITHOUT_THREADS, str(tmp_path / "store")]
+    outputs = tmp_path / "outputs"
+    outputs.mkdir()
+    outputs.chmod(0o777)
+    command = [sys.executable, "-c", _WITHOUT_THREADS, str(tmp_path / "store"), str(outputs)]
     ran = subprocess.run(command, capture_output=True, text=True)
     assert ran.stdout == "ended\n", ran.stderr
     assert "panic" not in ran.stderr

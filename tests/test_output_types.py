@@ -68,7 +68,7 @@ def test_times_stay_times_in_parquet(store: idmatch.Store, tmp_path: Path) -> No
 def test_a_time_beyond_milliseconds_is_an_error(store: idmatch.Store, tmp_path: Path) -> None:
     """No null in its place."""
     times = pa.array([1 << 62, 0], pa.int64()).view(pa.timestamp("s"))
-    with pytest.raises(idmatch.Error, match="does not fit the type") as told:
+    with pytest.raises(idmatch.InvalidArgument, match="does not fit the type") as told:
         matched(store, times).write(tmp_path / "out.parquet")
     assert str(1 << 62) not in str(told.value)
     assert list(tmp_path.glob("*.parquet")) == []

@@ -1,11 +1,15 @@
 """Where the time of a match went: its parts add up, and the sentence names the largest."""
 
+import hashlib
+import os
+import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import idmatch
 import pyarrow as pa
 import pytest
-from conftest import SMALL, Cli
+from conftest import NOON, SMALL, Cli
 from idmatch._timings import timings_of, verdict
 
 STAGES = idmatch.Timings._fields
@@ -34,6 +38,30 @@ def test_carried_columns_and_chains_take_time_of_their_own(table: idmatch.Table)
     """`carrying` is what they cost."""
     assert table.match(SMALL, column="id", carry=["seen_at as on"]).timings.carrying > 0
     assert table.match(SMALL.select(["id"]), then=["small"]).timings.carrying > 0
+
+
+def test_the_files_of_a_folder_are_in_them(store: idmatch.Store, tmp_path: Path) -> None:
+    """Rows are divided first: their files take most of the time."""
+    ids = pa.array([f"i{number:06}" for number in range(50_000)])
+    dates = pa.array([NOON] * len(ids), pa.timestamp("ms", "UTC"))
+    table = store.create_table("many")
+    table.load(pa.table({"id": ids, "partner_id": ids, "seen_at": dates}))
+    population = pa.table(
+        {"id": ids, "wide": pa.array([_wide(number) for number in range(len(ids))])}
+    )
+    result = table.match(population, carry=["wide"], column="id")
+    before, cpu = result.timings, time.process_time()
+    result.write(tmp_path / "out", format="csv.gz", max_rows_per_file=20_000)
+    cpu = time.process_time() - cpu
+    after = result.timings
+    assert sum(after) == pytest.approx(result.seconds)
+    # No more than the processors' time goes by in the same time.
+    assert (sum(after) - sum(before)) * (os.cpu_count() or 1) > cpu / 2
+    assert after.writing - before.writing > after.carrying - before.carrying
+
+
+def _wide(number: int) -> str:
+    return hashlib.sha256(b"%d" % number).hexdigest() * 2
 
 
 def test_the_command_line_prints_them(loaded: Cli) -> None:

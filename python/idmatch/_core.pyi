@@ -400,12 +400,16 @@ class Rows:
         """How many there are, if that is known before they are read."""
     def to_arrow(self) -> pa.Table:
         """All rows: a pyarrow.Table of what `__arrow_c_stream__` gives."""
+    def head(self, most: int) -> pa.Table:
+        """So many of the rows that come first, or all."""
     def write(self, path: str, format: str, compression: Compression) -> int:
         """Writes them to a file or a FIFO that exists; returns how many.
 
         format is "parquet", "csv", "jsonl", "arrow" or "arrow stream"; compression is "none",
         "snappy", "lz4", "zstd" or "gzip", of text one of "none", "zstd" and "gzip".
         """
+    def add_writing(self, seconds: float) -> None:
+        """Adds time of writing that was spent here, such as to sync a file."""
     def write_folder(
         self,
         path: str,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import datetime as dt
 import os
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from html import escape
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from . import _core, _hive_outputs, _outputs
@@ -36,7 +37,8 @@ class Rows:
 
     Every read streams them, as they were found. Anything that takes Arrow streams (`pyarrow`,
     `polars`, `duckdb`, another table's `match`) takes this object. A stream that fails ends with an
-    error: it never just ends.
+    error: it never just ends. Ctrl-C ends what is called here; others, such as `pyarrow.table`,
+    look for it when they have the rows.
     """
 
     __slots__ = ("_progress", "_rows")
@@ -55,7 +57,7 @@ class Rows:
 
     def to_polars(self) -> pl.DataFrame:
         """All rows as a polars data frame. Needs polars."""
-        # Unlike the stream of a result, this ends with Ctrl-C.
+        # Unlike polars' read of the stream, this ends with Ctrl-C.
         return pl.DataFrame(self.to_arrow())
 
     def write(
@@ -109,11 +111,13 @@ class Rows:
         if partition_by is not None or max_rows_per_file is not None:
             return self._write_folder(name, format, partition_by, max_rows_per_file)
         chosen = format_of(name, format)
-        with _outputs.new_file(path, overwrite=overwrite) as file:
+
+        def write(file: str) -> int:
             is_stream = chosen.kind == "arrow" and _outputs.is_stream(path, file)
             kind = "arrow stream" if is_stream else chosen.kind
-            with self._progress.shown(self._totals):
-                return self._rows.write(file, kind, chosen.compression)
+            return self._rows.write(file, kind, chosen.compression)
+
+        return self._write_to(_outputs.new_file(path, overwrite=overwrite), write)
 
     def write_parquet(
         self, path: Path, *, compression: Compression = "none", overwrite: bool = False
@@ -123,11 +127,10 @@ class Rows:
         Identifiers hardly compress: "none" is the fastest, "zstd" halves the size of
         hexadecimal ones; "snappy", "lz4" and "gzip" are possible too.
         """
-        with (
-            _outputs.new_file(path, overwrite=overwrite) as file,
-            self._progress.shown(self._totals),
-        ):
-            return self._rows.write(file, "parquet", compression)
+        return self._write_to(
+            _outputs.new_file(path, overwrite=overwrite),
+            lambda file: self._rows.write(file, "parquet", compression),
+        )
 
     def _write_folder(
         self, path: str, format: str | None, by: str | None, max_rows: int | None
@@ -135,8 +138,19 @@ class Rows:
         if max_rows is not None and max_rows < 1:
             raise InvalidArgument(f"max_rows_per_file is {max_rows}; use 1 or more")
         name, kind, compression = format_of_folder(path, format)
-        with _outputs.new_folder(path) as folder, self._progress.shown(self._totals):
-            return self._rows.write_folder(folder, kind, compression, name, by, max_rows)
+        return self._write_to(
+            _outputs.new_folder(path),
+            lambda folder: self._rows.write_folder(folder, kind, compression, name, by, max_rows),
+        )
+
+    def _write_to(self, output: AbstractContextManager[str], write: Callable[[str], int]) -> int:
+        with output as place:
+            with self._progress.shown(self._totals):
+                count = write(place)
+            written = time.monotonic()
+        # Until then it is synced or sent, and gets its name.
+        self._rows.add_writing(time.monotonic() - written)
+        return count
 
     def _totals(self) -> Totals:
         return {"write": self._rows.count}
@@ -161,10 +175,9 @@ class Rows:
         return f"<p>{escape(repr(self))}</p><table>{rows}</table>"
 
     def _first(self, most: int) -> tuple[list[str], list[list[str]]]:
-        reader = pa.RecordBatchReader.from_stream(self)
-        rows = (row for batch in reader for row in _in_micros(batch).to_pylist())
-        first = [[_text(value) for value in row.values()] for row in islice(rows, most)]
-        return list(reader.schema.names), first
+        first = _in_micros(self._rows.head(most))
+        rows = [[_text(value) for value in row.values()] for row in first.to_pylist()]
+        return list(first.schema.names), rows
 
     def __repr__(self) -> str:
         return "<idmatch.Rows>"
@@ -182,14 +195,14 @@ class CountedRows(Rows):
         return f"<idmatch.CountedRows rows={len(self)}>"
 
 
-def _in_micros(batch: pa.RecordBatch) -> pa.RecordBatch:
+def _in_micros(rows: pa.Table) -> pa.Table:
     """Without nanoseconds, which Python's times lack: pyarrow would ask pandas for them."""
-    for at, field in enumerate(batch.schema):
+    for at, field in enumerate(rows.schema):
         kind = field.type
         if pa.types.is_timestamp(kind) and kind.unit == "ns":
-            micros = batch.column(at).cast(pa.timestamp("us", kind.tz), safe=False)
-            batch = batch.set_column(at, field.name, micros)
-    return batch
+            micros = rows.column(at).cast(pa.timestamp("us", kind.tz), safe=False)
+            rows = rows.set_column(at, field.name, micros)
+    return rows
 
 
 def _text(value: object) -> str:

@@ -28,7 +28,8 @@ class Timings(NamedTuple):
     """Putting carried columns aside and bringing them together with their matches; what a chain
     does between its tables."""
     writing: float
-    """Writing the rows: encoding and compressing them, and waiting for who takes them."""
+    """Writing the rows: encoding and compressing them, waiting for who takes them, and until their
+    file is on disk or sent."""
 
 
 class Requests(NamedTuple):

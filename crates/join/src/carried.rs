@@ -9,7 +9,7 @@ use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Field, FieldRef, Schema};
 use arrow_select::concat::concat_batches;
 use idmatch_store::{
-    BatchSource, Error, ErrorKind, Result, SourceBatch, SpilledBatch, SpilledBatches, Stage,
+    BatchSource, Call, Error, ErrorKind, Result, SourceBatch, SpilledBatch, SpilledBatches, Stage,
     Timings, population_ids,
 };
 use std::sync::Arc;
@@ -29,6 +29,7 @@ pub(crate) struct Chunk {
 }
 
 /// A chunk in memory.
+#[derive(Default)]
 pub(crate) struct LoadedChunk {
     first_row: u32,
     pub(crate) batches: Vec<RecordBatch>,
@@ -50,15 +51,17 @@ impl Chunk {
     }
 
     /// The whole chunk.
-    pub(crate) fn load(&self) -> Result<LoadedChunk> {
-        let batches = self.batches().collect::<Result<Vec<_>>>()?;
+    pub(crate) fn load(&self, call: &Call) -> Result<LoadedChunk> {
+        let mut loaded = LoadedChunk { first_row: self.first_row, ..LoadedChunk::default() };
         let mut rows = 0;
-        let mut starts = Vec::with_capacity(batches.len());
-        for batch in &batches {
-            starts.push(rows);
+        for batch in self.batches() {
+            call.check()?;
+            let batch = batch?;
+            loaded.starts.push(rows);
             rows += batch.num_rows();
+            loaded.batches.push(batch);
         }
-        Ok(LoadedChunk { first_row: self.first_row, batches, starts })
+        Ok(loaded)
     }
 }
 

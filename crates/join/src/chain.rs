@@ -64,7 +64,7 @@ pub fn join(
             let level = tee.finish()?;
             counts.push(HopCounts::of(matched.as_ref()));
             let buckets = Buckets::of(matched.as_ref(), &level, call)?;
-            fates.note_hop(number + 1, matched.as_ref(), &level)?;
+            fates.note_hop(number + 1, matched.as_ref(), &level, call)?;
             HopRows { by: hop.by, level, buckets }
         };
         let before = std::mem::replace(&mut rows, next);

@@ -6,7 +6,7 @@ use crate::carried::{Chunk, Level};
 use arrow_array::UInt32Array;
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt32Type;
-use idmatch_store::{Error, ErrorKind, Match, Result, UnmatchedReason};
+use idmatch_store::{Call, Error, ErrorKind, Match, Result, UnmatchedReason};
 
 /// Most hops of a chain.
 pub(crate) const MAX_HOPS: usize = 16;
@@ -46,8 +46,14 @@ impl Fates {
     }
 
     /// Notes the hop with this number, whose rows carry the number of their row in the population first.
-    pub(crate) fn note_hop(&mut self, hop: u8, matched: &dyn Match, level: &Level) -> Result<()> {
-        let mut origins = Origins::new(level);
+    pub(crate) fn note_hop(
+        &mut self,
+        hop: u8,
+        matched: &dyn Match,
+        level: &Level,
+        call: &Call,
+    ) -> Result<()> {
+        let mut origins = Origins::new(level, call);
         let mut next = 0;
         let mut mark_to = |this: &mut Vec<Fate>, end: u32, skip_end: bool| -> Result<()> {
             while next < end {
@@ -100,14 +106,15 @@ impl Fates {
 
 /// The first column of a level, row by row.
 struct Origins<'a> {
+    call: &'a Call,
     batches: Box<dyn Iterator<Item = Result<arrow_array::RecordBatch>> + 'a>,
     current: Option<(UInt32Array, usize)>,
 }
 
 impl<'a> Origins<'a> {
-    fn new(level: &'a Level) -> Origins<'a> {
+    fn new(level: &'a Level, call: &'a Call) -> Origins<'a> {
         let batches = Box::new(level.chunks.iter().flat_map(Chunk::batches));
-        Origins { batches, current: None }
+        Origins { call, batches, current: None }
     }
 
     fn next(&mut self) -> Result<Option<u32>> {
@@ -118,6 +125,7 @@ impl<'a> Origins<'a> {
                 *at += 1;
                 return Ok(Some(*row));
             }
+            self.call.check()?;
             let Some(batch) = self.batches.next().transpose()? else { return Ok(None) };
             let rows = batch.columns().first().and_then(|c| c.as_primitive_opt::<UInt32Type>());
             let damaged =

@@ -42,12 +42,16 @@ pub(crate) struct ChunkReader<'a> {
 }
 
 impl HopRows {
-    /// Reads a chunk; `None` after the last.
-    pub(crate) fn chunk(&self, number: usize) -> Result<Option<ChunkReader<'_>>> {
+    /// Reads a chunk, unless it has no match; `None` after the last.
+    pub(crate) fn chunk(&self, number: usize, call: &Call) -> Result<Option<ChunkReader<'_>>> {
         let Some(chunk) = self.level.chunks.get(number) else { return Ok(None) };
-        let waiting = self.buckets.of_chunk(number).iter();
+        let waiting = self.buckets.of_chunk(number);
+        let chunk = match waiting {
+            [] => LoadedChunk::default(),
+            _ => chunk.load(call)?,
+        };
         let columns = self.level.fields.len();
-        Ok(Some(ChunkReader { columns, chunk: chunk.load()?, waiting, current: None }))
+        Ok(Some(ChunkReader { columns, chunk, waiting: waiting.iter(), current: None }))
     }
 }
 

@@ -8,7 +8,7 @@ use crate::hop::{Hop, HopCounts, JoinOptions};
 use crate::{threads, unmatched};
 use arrow_array::{ArrayRef, RecordBatch, new_null_array};
 use arrow_schema::SchemaRef;
-use idmatch_store::{Call, MatchLane, MatchSink, Result, Stage, Timings};
+use idmatch_store::{Call, MatchLane, MatchSink, Requests, Result, Stage, Timings};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Columns of a level before those that the population carries: from the second hop on the number of the row,
@@ -25,10 +25,18 @@ pub struct Joined {
     rows: HopRows,
     /// The population, if there are more hops than one; else it is the level of `rows`.
     population: Option<Level>,
-    /// And whether rows outside the window are told from those that are not in the table.
-    fates: Mutex<(Fates, bool)>,
+    fates: Mutex<Told>,
     matched: u64,
     timings: Arc<Timings>,
+}
+
+/// What became of the population rows.
+struct Told {
+    fates: Fates,
+    /// Whether rows outside the window are told from those that are not in the table.
+    are_windows_told: bool,
+    /// What servers were asked for that.
+    requests: Option<Requests>,
 }
 
 /// What a chain counted.
@@ -56,7 +64,7 @@ impl Joined {
     ) -> Joined {
         // Lossless: there are few hops.
         let matched = fates.count(hops.len() as u8);
-        let fates = Mutex::new((fates, false));
+        let fates = Mutex::new(Told { fates, are_windows_told: false, requests: None });
         Joined { hops, options, schema, counts, rows, population, fates, matched, timings }
     }
 
@@ -71,6 +79,16 @@ impl Joined {
     /// What each hop counted.
     pub fn hops(&self) -> &[HopCounts] {
         &self.counts
+    }
+
+    /// What servers were asked so far; none where there are none.
+    pub fn requests(&self) -> Option<Requests> {
+        let told = self.fates.lock().unwrap_or_else(PoisonError::into_inner).requests;
+        let all = self.counts.iter().map(|hop| hop.requests).chain([told]).flatten();
+        all.reduce(|mut all, more| {
+            all += more;
+            all
+        })
     }
 
     /// The columns of the result: the side of the population; with hops, `hop_N_...` for answers and dates of
@@ -91,7 +109,7 @@ impl Joined {
         let sink = &self.timings.sink(sink);
         let start = || Ok((self.timings.span(Stage::Carrying), sink.lane()?));
         let work = |(_, lane): &mut (_, Box<dyn MatchLane + '_>), task: usize| {
-            let Some(mut reader) = self.rows.chunk(task)? else {
+            let Some(mut reader) = self.rows.chunk(task, call)? else {
                 let chunk = self.population().chunks.get(task - chunks);
                 return chunk.map_or(Ok(()), |chunk| self.write_lost(chunk, lane.as_mut(), call));
             };
@@ -111,11 +129,11 @@ impl Joined {
     pub fn write_unmatched(&self, sink: &dyn MatchSink, call: &Call) -> Result<()> {
         {
             let call = &call.clone().timed(&self.timings).with_source_stage(Stage::Carrying);
-            let mut fates = self.fates.lock().unwrap_or_else(PoisonError::into_inner);
-            let (fates, are_told) = &mut *fates;
-            if let (false, Some(first)) = (*are_told, self.hops.first()) {
-                unmatched::tell_windows(first, self.population(), fates, call)?;
-                *are_told = true;
+            let mut told = self.fates.lock().unwrap_or_else(PoisonError::into_inner);
+            let Told { fates, are_windows_told, requests } = &mut *told;
+            if let (false, Some(first)) = (*are_windows_told, self.hops.first()) {
+                *requests = unmatched::tell_windows(first, self.population(), fates, call)?;
+                *are_windows_told = true;
             }
         }
         let _span = self.timings.span(Stage::Carrying);
@@ -159,8 +177,8 @@ impl Joined {
 
     /// The rows of a chunk that have no match. The lock is not held while a sink is waited for.
     fn lost(&self, chunk: &Chunk) -> Vec<(usize, Fate)> {
-        let fates = self.fates.lock().unwrap_or_else(PoisonError::into_inner);
-        fates.0.lost(chunk, self.hops.len() as u8)
+        let told = self.fates.lock().unwrap_or_else(PoisonError::into_inner);
+        told.fates.lost(chunk, self.hops.len() as u8)
     }
 
     /// Writes the population rows of a chunk that have no match.

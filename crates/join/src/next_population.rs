@@ -79,7 +79,7 @@ impl BatchSource for NextPopulation<'_> {
     fn next_batch(&mut self) -> Result<Option<SourceBatch>> {
         let batch = loop {
             let Some(reader) = &mut self.reader else {
-                self.reader = self.hop.chunk(self.chunk)?;
+                self.reader = self.hop.chunk(self.chunk, self.call)?;
                 self.chunk += 1;
                 match self.reader {
                     Some(_) => continue,

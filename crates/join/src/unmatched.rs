@@ -9,7 +9,7 @@ use arrow_array::{Array, ArrayRef, RecordBatch, StringArray, UInt32Array};
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 use arrow_select::take::take;
 use idmatch_model::{MAX_ID_BYTES, Pick, Side, Window};
-use idmatch_store::{BatchSource, Call, MatchQuery, Result, SourceBatch};
+use idmatch_store::{BatchSource, Call, MatchQuery, Requests, Result, SourceBatch};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -90,15 +90,15 @@ pub(crate) fn each(
 }
 
 /// Tells the rows that the first table has outside of its window from those that it does not have: matches them
-/// again, without the window. On servers rows are as they are now.
+/// again, without the window, and gives what servers were asked for that. There, rows are as they are now.
 pub(crate) fn tell_windows(
     first: &Hop,
     population: &Level,
     fates: &mut Fates,
     call: &Call,
-) -> Result<()> {
+) -> Result<Option<Requests>> {
     if first.window.is_all() || fates.count(0) == 0 {
-        return Ok(());
+        return Ok(None);
     }
     let matched = {
         let mut source = LostIds { fates, population, chunk: 0, ready: Vec::new(), call };
@@ -111,7 +111,7 @@ pub(crate) fn tell_windows(
         Ok(())
     })?;
     fates.note_outside(&absent);
-    Ok(())
+    Ok(matched.requests())
 }
 
 /// The identifiers that the first table does not have in its window.

@@ -20,6 +20,9 @@ use pyo3::prelude::*;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+/// Fewer pairs are read before a check for Ctrl-C would come.
+const SHORT_ROWS: u64 = 10_000;
+
 /// A step of a plan: how, requests, keys, why.
 type Step = (&'static str, u64, u64, String);
 
@@ -59,6 +62,10 @@ impl RowSource for Pairs {
         Some(self.matched.counts().rows)
     }
 
+    fn is_short(&self) -> bool {
+        self.matched.counts().rows < SHORT_ROWS
+    }
+
     fn write(&self, sink: &dyn MatchSink, _: &Call) -> Result<()> {
         self.matched.write(sink)
     }
@@ -75,23 +82,6 @@ impl RowSource for Arc<Joined> {
 
     fn write(&self, sink: &dyn MatchSink, call: &Call) -> Result<()> {
         self.as_ref().write(sink, call)
-    }
-}
-
-/// Rows whose reading is timed.
-struct Timed<S>(S, Arc<Timings>);
-
-impl<S: RowSource> RowSource for Timed<S> {
-    fn schema(&self) -> SchemaRef {
-        self.0.schema()
-    }
-
-    fn count(&self) -> Option<u64> {
-        self.0.count()
-    }
-
-    fn write(&self, sink: &dyn MatchSink, call: &Call) -> Result<()> {
-        self.1.run(|| self.0.write(sink, call))
     }
 }
 
@@ -178,13 +168,7 @@ impl Match {
     fn requests(&self, py: Python<'_>) -> PyResult<Option<AskedOfServers>> {
         let all = match self.matched.get(py)?.as_ref() {
             Matched::Pairs(pairs) => pairs.matched.requests(),
-            Matched::Joined(joined) => {
-                let each = joined.hops().iter().filter_map(|hop| hop.requests);
-                each.reduce(|mut all, hop| {
-                    all += hop;
-                    all
-                })
-            }
+            Matched::Joined(joined) => joined.requests(),
         };
         Ok(all.map(|all| {
             (
@@ -221,7 +205,7 @@ impl Match {
 
 impl Match {
     fn timed(&self, rows: impl RowSource + 'static) -> Rows {
-        Rows::new(Timed(rows, Arc::clone(&self.timings)), &self.calls)
+        Rows::timed(rows, &self.calls, &self.timings)
     }
 }
 

@@ -9,18 +9,16 @@ use crate::outputs::{self, Cut};
 use crate::process::Own;
 use crate::requested::Requested;
 use crate::stream::{BatchStream, Send as SendBatch};
-use arrow_array::RecordBatchReader;
+use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::SchemaRef;
-use idmatch_store::{Call, CallKind, Calls, MatchSink, Result};
+use idmatch_store::{Call, CallKind, Calls, Error, ErrorKind, MatchSink, Result, Stage, Timings};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use pyo3_arrow::{PyRecordBatchReader, PySchema, PyTable};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// Fewer rows are read before a check for Ctrl-C would come.
-const SHORT_ROWS: u64 = 10_000;
+use std::time::Duration;
 
 /// Where rows come from. They can be read any number of times.
 pub(crate) trait RowSource: Send + Sync {
@@ -30,6 +28,11 @@ pub(crate) trait RowSource: Send + Sync {
     /// How many there are, if that is known before they are read.
     fn count(&self) -> Option<u64>;
 
+    /// Whether all of them are read before a check for Ctrl-C would come.
+    fn is_short(&self) -> bool {
+        false
+    }
+
     /// Sends all of them.
     fn write(&self, sink: &dyn MatchSink, call: &Call) -> Result<()>;
 }
@@ -38,65 +41,106 @@ pub(crate) trait RowSource: Send + Sync {
 #[pyclass(frozen, module = "idmatch._core")]
 pub(crate) struct Rows(Own<Measured>);
 
-/// Rows whose writing is measured.
+/// Rows whose writing is measured, from its begin to the last byte of its output.
 struct Measured {
     source: Box<dyn RowSource>,
     calls: Arc<Calls>,
+    /// Those of the match that the rows are of. Nobody reads them of other rows.
+    timings: Arc<Timings>,
 }
 
 impl Rows {
     pub(crate) fn new(source: impl RowSource + 'static, calls: &Arc<Calls>) -> Rows {
-        Rows(Own::new(Measured { source: Box::new(source), calls: Arc::clone(calls) }))
+        Rows::timed(source, calls, &Arc::default())
+    }
+
+    /// Rows whose writing adds to these timings.
+    pub(crate) fn timed(
+        source: impl RowSource + 'static,
+        calls: &Arc<Calls>,
+        timings: &Arc<Timings>,
+    ) -> Rows {
+        let (calls, timings) = (Arc::clone(calls), Arc::clone(timings));
+        Rows(Own::new(Measured { source: Box::new(source), calls, timings }))
     }
 }
 
-impl RowSource for Measured {
-    fn schema(&self) -> SchemaRef {
-        self.source.schema()
+impl Measured {
+    fn measure<T>(&self, write: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.calls.measure(CallKind::Write, || self.timings.run(write))
     }
 
-    fn count(&self) -> Option<u64> {
-        self.source.count()
-    }
-
-    fn write(&self, sink: &dyn MatchSink, call: &Call) -> Result<()> {
-        self.calls.measure(CallKind::Write, || self.source.write(sink, call))
+    /// Gives an output all rows, unless the call of the watch ends before; returns how many.
+    fn write(
+        &self,
+        watch: &Watch,
+        output: impl FnOnce(&Call, &mut SendRows<'_>) -> Result<()>,
+    ) -> Result<u64> {
+        let (call, mut written) = (watch.call().timed(&self.timings), 0);
+        let mut send = |sink: &dyn MatchSink| {
+            let sink = StoppingSink { sink, call: &call, rows: AtomicU64::new(0) };
+            self.source.write(&sink, &call)?;
+            written = sink.rows.into_inner();
+            Ok(())
+        };
+        self.measure(|| output(&call, &mut send))?;
+        Ok(written)
     }
 }
 
-/// Sends all rows, unless the call ends before; returns how many.
-fn write_to(rows: &dyn RowSource, sink: &dyn MatchSink, call: &Call) -> Result<u64> {
-    let sink = StoppingSink { sink, call, rows: AtomicU64::new(0) };
-    rows.write(&sink, call)?;
-    Ok(sink.rows.into_inner())
-}
+/// Sends all rows to a sink.
+type SendRows<'a> = dyn FnMut(&dyn MatchSink) -> Result<()> + 'a;
 
 #[pymethods]
 impl Rows {
     /// How many there are; none where that is not known yet.
     #[getter]
     fn count(&self, py: Python<'_>) -> PyResult<Option<u64>> {
-        Ok(self.0.get(py)?.count())
+        Ok(self.0.get(py)?.source.count())
     }
 
     /// All of them as one table.
     fn to_arrow<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let rows = self.0.get(py)?;
-        let collect = |call: &Call| {
-            let batches = Mutex::new(Vec::new());
-            let take = |batch| {
-                batches.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
-                Ok(())
-            };
-            write_to(rows.as_ref(), &take, call)?;
-            Ok(batches.into_inner().unwrap_or_else(PoisonError::into_inner))
+        let batches = Mutex::new(Vec::new());
+        let take = |batch| {
+            batches.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
+            Ok(())
         };
-        let batches: Result<_> = if rows.count().is_some_and(|rows| rows < SHORT_ROWS) {
-            uninterrupted(py, || collect(&Call::default()))?
+        if rows.source.is_short() {
+            let collect = || rows.measure(|| rows.source.write(&take, &Call::default()));
+            uninterrupted(py, collect)?.or_raise(py)?;
         } else {
-            interruptible(py, |watch| collect(&watch.call()))?
+            interruptible(py, |watch| rows.write(watch, |_, send| send(&take)))?.or_raise(py)?;
+        }
+        let batches = batches.into_inner().unwrap_or_else(PoisonError::into_inner);
+        PyTable::try_new(batches, rows.source.schema())?.into_pyarrow(py)
+    }
+
+    /// The first ones that come, as one table: `most`, unless there are fewer.
+    fn head<'py>(&self, py: Python<'py>, most: usize) -> PyResult<Bound<'py, PyAny>> {
+        let rows = self.0.get(py)?;
+        let first = Mutex::new((Vec::new(), most));
+        let take = |batch: RecordBatch| {
+            let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
+            let (batches, left) = &mut *first;
+            let taken = batch.num_rows().min(*left);
+            batches.push(batch.slice(0, taken));
+            *left -= taken;
+            match *left {
+                0 => Err(Error::new(ErrorKind::Cancelled, "enough rows were read")),
+                _ => Ok(()),
+            }
         };
-        PyTable::try_new(batches.or_raise(py)?, rows.schema())?.into_pyarrow(py)
+        let read = |watch: &Watch| {
+            rows.timings.run(|| rows.source.write(&take, &watch.call().timed(&rows.timings)))
+        };
+        let done = if most == 0 { Ok(()) } else { interruptible(py, read)? };
+        let (batches, left) = first.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if left > 0 {
+            done.or_raise(py)?;
+        }
+        PyTable::try_new(batches, rows.source.schema())?.into_pyarrow(py)
     }
 
     /// Writes them to a file or a FIFO that exists; returns how many.
@@ -109,14 +153,9 @@ impl Rows {
     ) -> PyResult<u64> {
         let rows = self.0.get(py)?;
         let format = outputs::Format::of(format, compression).or_raise(py)?;
-        interruptible(py, |watch: &Watch| {
-            let (call, mut written) = (watch.call(), 0);
-            let send = |sink: &dyn MatchSink| {
-                written = write_to(rows.as_ref(), sink, &call)?;
-                Ok(())
-            };
-            outputs::write(&path, format, &rows.schema(), &call, send)?;
-            Ok(written)
+        let schema = rows.source.schema();
+        interruptible(py, |watch| {
+            rows.write(watch, |call, send| outputs::write(&path, format, &schema, call, send))
         })?
         .or_raise(py)
     }
@@ -138,16 +177,20 @@ impl Rows {
         let rows = self.0.get(py)?;
         let format = outputs::Format::of(format, compression).or_raise(py)?;
         let cut = Cut { by, max_rows: max_rows.unwrap_or(usize::MAX), ending };
-        interruptible(py, |watch: &Watch| {
-            let (call, mut written) = (watch.call(), 0);
-            let send = |sink: &dyn MatchSink| {
-                written = write_to(rows.as_ref(), sink, &call)?;
-                Ok(())
-            };
-            outputs::write_folder(&path, format, &cut, &rows.schema(), &call, send)?;
-            Ok(written)
+        let schema = rows.source.schema();
+        interruptible(py, |watch| {
+            rows.write(watch, |call, send| {
+                outputs::write_folder(&path, format, &cut, &schema, call, send)
+            })
         })?
         .or_raise(py)
+    }
+
+    /// Adds the time in which an output became complete: to sync it, to send it and to give it its name.
+    fn add_writing(&self, py: Python<'_>, seconds: f64) -> PyResult<()> {
+        let time = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        self.0.get(py)?.timings.waited(Stage::Writing, time);
+        Ok(())
     }
 
     /// The rows as an Arrow stream, with the types that are requested; a value that has no place there ends the
@@ -159,9 +202,10 @@ impl Rows {
         requested_schema: Option<Bound<'py, PyCapsule>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let source = Arc::clone(self.0.get(py)?);
-        let write =
-            move |send: &SendBatch<'_>| source.write(&|batch| send(batch), &Call::default());
-        let stream = BatchStream::start(self.0.get(py)?.schema(), write).or_raise(py)?;
+        let write = move |send: &SendBatch<'_>| {
+            source.measure(|| source.source.write(&|batch| send(batch), &Call::default()))
+        };
+        let stream = BatchStream::start(self.0.get(py)?.source.schema(), write).or_raise(py)?;
         let stream: Box<dyn RecordBatchReader + Send> = match &requested_schema {
             Some(schema) => {
                 let schema = PySchema::from_arrow_pycapsule(schema)?.into_inner();

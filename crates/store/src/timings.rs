@@ -73,6 +73,12 @@ impl Timings {
         done
     }
 
+    /// Counts a stage that the caller has waited for outside.
+    pub fn waited(&self, stage: Stage, time: Duration) {
+        self.elapsed.fetch_add(nanos(time), Relaxed);
+        self.add(stage, time);
+    }
+
     /// How long callers have waited.
     pub fn elapsed(&self) -> Duration {
         Duration::from_nanos(self.elapsed.load(Relaxed))

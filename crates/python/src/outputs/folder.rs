@@ -11,7 +11,7 @@ use arrow_cast::cast;
 use arrow_schema::{DataType, SchemaRef};
 use arrow_select::take::take_record_batch;
 use idmatch_store::{
-    Call, Error, ErrorKind, MatchLane, MatchSink, Result, SpilledBatch, SpilledBatches,
+    Call, Error, ErrorKind, MatchLane, MatchSink, Result, SpilledBatch, SpilledBatches, Stage,
 };
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use std::collections::{BTreeMap, HashMap};
@@ -22,8 +22,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes of divided rows that stay in memory.
 const MEMORY_BYTES: usize = 64 << 20;
-/// A lane divides this many rows at once.
+/// A lane divides this many rows or bytes at once.
 const DIVIDED_ROWS: usize = 1 << 18;
+const DIVIDED_BYTES: usize = 32 << 20;
 /// Folders of one result: more is likely the wrong column.
 const MAX_VALUES: usize = 10_000;
 
@@ -75,6 +76,8 @@ pub(crate) fn write_folder(
         divided: Mutex::default(),
     };
     send(&divider)?;
+    let timings = call.timings();
+    let _span = timings.span(Stage::Writing);
     let mut divided = divider.divided.into_inner().unwrap_or_else(PoisonError::into_inner);
     if at.is_none() {
         // Also without rows there is a file, which tells the columns.
@@ -182,7 +185,7 @@ struct Divider {
 
 impl MatchSink for Divider {
     fn lane(&self) -> Result<Box<dyn MatchLane + '_>> {
-        Ok(Box::new(Lane { divider: self, pending: Vec::new(), rows: 0 }))
+        Ok(Box::new(Lane { divider: self, pending: Vec::new(), rows: 0, bytes: 0 }))
     }
 }
 
@@ -190,12 +193,13 @@ struct Lane<'a> {
     divider: &'a Divider,
     pending: Vec<RecordBatch>,
     rows: usize,
+    bytes: usize,
 }
 
 impl Lane<'_> {
     fn divide(&mut self) -> Result<()> {
         let pending = std::mem::take(&mut self.pending);
-        self.rows = 0;
+        (self.rows, self.bytes) = (0, 0);
         let Some(first) = pending.first() else { return Ok(()) };
         let batch = arrow_select::concat::concat_batches(first.schema_ref(), &pending)
             .map_err(encoding_failed)?;
@@ -245,8 +249,13 @@ fn rows_of_values(texts: &StringArray) -> HashMap<Option<&str>, Vec<u32>> {
 impl MatchLane for Lane<'_> {
     fn push(&mut self, batch: RecordBatch) -> Result<()> {
         self.rows += batch.num_rows();
+        self.bytes += batch.get_array_memory_size();
         self.pending.push(batch);
-        if self.rows >= DIVIDED_ROWS { self.divide() } else { Ok(()) }
+        if self.rows >= DIVIDED_ROWS || self.bytes >= DIVIDED_BYTES {
+            self.divide()
+        } else {
+            Ok(())
+        }
     }
 
     fn finish(mut self: Box<Self>) -> Result<()> {

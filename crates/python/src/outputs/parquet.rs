@@ -16,8 +16,9 @@ use parquet::schema::types::ColumnPath;
 use std::io::BufWriter;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Rows of a row group. Each lane holds one encoded row group in memory.
+/// A row group ends with the batch that brings it to this many rows, or bytes of memory. Each lane holds one.
 const GROUP_ROWS: usize = 1 << 18;
+const GROUP_BYTES: usize = 64 << 20;
 /// Values encoded per batch; the writer closes a page only between two batches.
 const ENCODE_ROWS: usize = 4_096;
 const WRITE_BUFFER_BYTES: usize = 1 << 20;
@@ -130,7 +131,8 @@ impl GroupLane<'_> {
             }
         }
         self.rows += batch.num_rows();
-        if self.rows < GROUP_ROWS { Ok(()) } else { self.end_group() }
+        let bytes: usize = self.columns.iter().map(ArrowColumnWriter::memory_size).sum();
+        if self.rows < GROUP_ROWS && bytes < GROUP_BYTES { Ok(()) } else { self.end_group() }
     }
 
     fn end_group(&mut self) -> std::result::Result<(), ParquetError> {
@@ -187,6 +189,15 @@ fn hardly_repeats(column: &str) -> bool {
     ours.contains(&column) || column.starts_with("hop_")
 }
 
+/// The error of a file that cannot be written, or of rows that cannot be encoded.
 fn file_failed(e: ParquetError) -> Error {
-    Error::with_source(ErrorKind::Io, "cannot write the output", e)
+    match e {
+        ParquetError::External(e) if e.is::<std::io::Error>() => {
+            Error::with_source(ErrorKind::Io, "cannot write the output", e)
+        }
+        e => {
+            let text = "Parquet cannot hold these columns; leave them out, or write another format";
+            Error::with_source(ErrorKind::InvalidArgument, text, e)
+        }
+    }
 }
