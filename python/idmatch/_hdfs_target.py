@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from ._errors import InvalidArgument, IoError
+from ._errors import InvalidArgument, IoError, UnknownOutcome
 from ._lazy import LazyModule
 from ._target import Target, exists
 
@@ -51,17 +51,23 @@ class _HdfsFile:
         with self._asking(), self._beside() as beside:
             self._cluster.make_folder(beside)
             yield _HdfsFile(self._cluster, beside)
+            if not overwrite or self._cluster.info(self._path) is None:
+                self._give_name(beside, overwrite=False)
+                return
             before = f"{beside}.before"
-            if overwrite and self._cluster.info(self._path) is not None:
-                self._cluster.rename(self._path, before, overwrite=False)
             try:
-                self._cluster.rename(beside, self._path, overwrite=False)
-            except BaseException:
-                if overwrite:
-                    self._cluster.rename(before, self._path, overwrite=False)
+                self._cluster.rename(self._path, before, overwrite=False)
+                self._give_name(beside, overwrite=False)
+            except BaseException as error:
+                self._put_back(before, error)
                 raise
-            if overwrite:
+            try:
                 self._cluster.remove(before)
+            except _hdfs.Refused as error:
+                raise UnknownOutcome(
+                    f"{self.shown} is complete, but what it had is still at "
+                    f"{self._cluster.root}{before}: {error}; remove that"
+                ) from None
 
     def put(self, chunks: Iterator[bytes], *, overwrite: bool) -> None:
         with self._asking(), self._beside() as beside:
@@ -74,11 +80,31 @@ class _HdfsFile:
                 writer.abandon()
                 raise
             writer.close()
-            self._cluster.rename(beside, self._path, overwrite=overwrite)
+            self._give_name(beside, overwrite=overwrite)
 
     def remove(self) -> None:
         with self._asking():
             self._cluster.remove(self._path)
+
+    def _give_name(self, beside: str, *, overwrite: bool) -> None:
+        try:
+            self._cluster.rename(beside, self._path, overwrite=overwrite)
+        except _hdfs.Silent as error:
+            raise UnknownOutcome(f"{self.shown} may be complete all the same: {error}") from None
+
+    def _put_back(self, before: str, error: BaseException) -> None:
+        """Gives what was there its name again. Raises UnknownOutcome where it may have another."""
+        with suppress(_hdfs.Refused, FileExistsError, FileNotFoundError):
+            if self._cluster.info(before) is not None:
+                self._cluster.rename(before, self._path, overwrite=False)
+            # What got no answer may still be done.
+            may_change = isinstance(error, _hdfs.Silent)
+            if not may_change and self._cluster.info(self._path) is not None:
+                return
+        raise UnknownOutcome(
+            f"what {self.shown} had may be at {self._cluster.root}{before} now: "
+            f"{str(error) or 'interrupted'}; look, and give it its name again"
+        ) from None
 
     @contextmanager
     def _beside(self) -> Iterator[str]:

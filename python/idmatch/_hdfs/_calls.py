@@ -5,7 +5,7 @@ The libraries may wait for good for a server that keeps a connection and does no
 
 import re
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from threading import Thread
 from typing import Literal, TypeVar
 
@@ -32,11 +32,15 @@ class Refused(Exception):
     """Why a server did not do it, and what to do: the end of a sentence."""
 
 
-def answered(ask: Callable[[], _T], asked: Asked) -> _T:
+class Silent(Refused):
+    """No server has answered in time. It may still do what it was asked."""
+
+
+def answered(ask: Callable[[], _T], asked: Asked, *, settles: bool = False) -> _T:
     """What a call returns. Raises Refused, and FileNotFoundError and FileExistsError as they are.
 
-    The call runs on a thread of its own, which is left alone when the time is over. Cost: about
-    0.1 ms.
+    The call runs on a thread of its own, which is left alone when the time is over (Silent), and
+    after Ctrl-C, unless it `settles`: then nothing happens later. Cost: about 0.1 ms.
     """
     answer = Future[_T]()
 
@@ -50,7 +54,11 @@ def answered(ask: Callable[[], _T], asked: Asked) -> _T:
     try:
         error = answer.exception(ANSWER_SECONDS)
     except TimeoutError:
-        raise Refused(_silent(asked)) from None
+        raise Silent(_silent(asked)) from None
+    except KeyboardInterrupt:
+        if settles:
+            wait([answer], ANSWER_SECONDS)
+        raise
     if error is None:
         return answer.result()
     if isinstance(error, (FileNotFoundError, FileExistsError, Refused)):

@@ -116,9 +116,20 @@ class Hdfs(Service):
         self.datanodes[number - 1].kill()
 
     def start_datanode(self, number: int) -> None:
-        """Starts a datanode that was killed, and waits until the active namenode knows it."""
+        """Starts a datanode that was killed, and waits until both namenodes know its new ports."""
+        known = [self._live(namenode) for namenode in (1, 2)]
         self._start_datanode(number)
+        started = self.datanodes[number - 1]
+        for namenode, before in enumerate(known, 1):
+            started.wait_until(
+                lambda namenode=namenode, before=before: bool(self._live(namenode) - before),  # type: ignore[misc]
+                _READY_SECONDS,
+            )
         self._wait_until_ready(sum(each.process is not None for each in self.datanodes))
+
+    def _live(self, namenode: int) -> set[str]:
+        """The addresses of the datanodes that a namenode takes for alive."""
+        return set(json.loads(str(self._ask(namenode, "NameNodeInfo").get("LiveNodes", "{}"))))
 
     @property
     def _conf(self) -> Path:

@@ -4,7 +4,7 @@ import io
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 
 import idmatch
@@ -12,13 +12,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hdfs_cluster import Folder
+from hdfs_moments import Moments
 from idmatch._lab import Hdfs
 
-pytest_plugins = ["hdfs_cluster"]
+pytest_plugins = ["hdfs_cluster", "hdfs_moments"]
 
 GROUP = 100_000
 GROUPS = int(os.environ.get("IDMATCH_TEST_HDFS_GROUPS", "100"))
 """Of rows; each is about 10 MB."""
+GROUP_BYTES = 10_000_000
+WRITTEN = max(GROUPS // 5, 4)
+ALL = WRITTEN * GROUP
 
 
 def group(number: int) -> pa.Table:
@@ -48,33 +52,21 @@ def cluster(hdfs: Hdfs) -> Iterator[Hdfs]:
         hdfs.fail_over()
 
 
-class Counted:
-    """Counts rows, and calls functions at some of the counts."""
-
-    def __init__(self, at: dict[int, Callable[[], object]]) -> None:
-        self.rows = 0
-        self._at = dict(at)
-
-    def __call__(self, rows: int) -> None:
-        self.rows += rows
-        for count in [count for count in self._at if self.rows >= count]:
-            self._at.pop(count)()
-
-
-def test_a_read_goes_on(cluster: Hdfs, large: Folder, store: idmatch.Store) -> None:
-    """A datanode is killed after a quarter of it, and the active namenode changes at half."""
+def test_a_read_goes_on(
+    cluster: Hdfs, large: Folder, store: idmatch.Store, moments: Moments
+) -> None:
+    """The active namenode changes at a quarter of it, and a datanode is killed at half."""
     size = large.files.info(f"{large.path}/large.parquet")["size"]
     assert size > GROUPS * 9e6
-    total = GROUP * GROUPS
-    counted = Counted(
-        {total // 4: lambda: cluster.kill_datanode(1), total // 2: lambda: cluster.fail_over()}
-    )
+    moments.at(size // 4, cluster.fail_over)
+    moments.at(size // 2, lambda: cluster.kill_datanode(1))
     result = store.create_table("none").match(
         large.url("large.parquet"), how="left", carry=["id as own"]
     )
+    assert moments.are_over
+    total = GROUP * GROUPS
     seen = hash_of = 0
     for batch in pa.RecordBatchReader.from_stream(result):
-        counted(batch.num_rows)
         seen += batch.num_rows
         hash_of += sum(int(str(id)[:9]) for id in batch["own"].to_pylist())
     assert cluster.datanodes[0].process is None
@@ -82,45 +74,46 @@ def test_a_read_goes_on(cluster: Hdfs, large: Folder, store: idmatch.Store) -> N
     assert (seen, hash_of) == (total, total * (total - 1) // 2)
 
 
-def written(folder: Folder, table: idmatch.Table, at: dict[int, Callable[[], object]]) -> int:
-    """Writes ids to out.parquet, calls functions at counts of groups, and gives their number."""
-    groups = max(GROUPS // 5, 4)
-    counted = Counted(at)
-
-    def rows() -> Iterator[pa.RecordBatch]:
-        for number in range(groups):
-            counted(1)
-            yield from group(number).to_batches()
-
-    reader = pa.RecordBatchReader.from_batches(group(0).schema, rows())
-    table.match(reader, column="id", how="left").write(folder.url("out.parquet"))
-    return groups * GROUP
+@pytest.fixture
+def result(store: idmatch.Store) -> idmatch.MatchResult:
+    """ALL ids, which match nothing. They are kept here: nothing of them is read again."""
+    groups = (batch for number in range(WRITTEN) for batch in group(number).to_batches())
+    reader = pa.RecordBatchReader.from_batches(group(0).schema, groups)
+    return store.create_table("none").match(reader, column="id", how="left")
 
 
-def is_whole(folder: Folder, total: int) -> bool:
-    """Whether out.parquet has that many ids, and is alone."""
+def is_whole(folder: Folder) -> bool:
+    """Whether out.parquet has ALL ids, and is alone."""
     got = pq.read_table(io.BytesIO(folder.get("out.parquet")), columns=["id"])["id"]
     ids = sorted(int(str(id)[:9]) for id in got.to_pylist())
-    return ids == list(range(total)) and folder.names() == ["out.parquet"]
+    return ids == list(range(ALL)) and folder.names() == ["out.parquet"]
 
 
-def test_a_write_goes_on(cluster: Hdfs, folder: Folder, store: idmatch.Store) -> None:
+def test_a_write_goes_on(
+    cluster: Hdfs, folder: Folder, result: idmatch.MatchResult, moments: Moments
+) -> None:
     """The active namenode changes."""
-    total = written(folder, store.create_table("none"), {2: cluster.fail_over})
+    moments.at(2 * GROUP_BYTES, cluster.fail_over)
+    result.write(folder.url("out.parquet"))
+    assert moments.are_over
     assert cluster.active == 2
-    assert is_whole(folder, total)
+    assert is_whole(folder)
 
 
-def test_a_write_is_whole_or_not_there(cluster: Hdfs, folder: Folder, store: idmatch.Store) -> None:
+def test_a_write_is_whole_or_not_there(
+    cluster: Hdfs, folder: Folder, result: idmatch.MatchResult, moments: Moments
+) -> None:
     """A datanode is killed; the namenode may still give it blocks for some seconds."""
-    table = store.create_table("none")
+    moments.at(2 * GROUP_BYTES, lambda: cluster.kill_datanode(1))
     with suppress(idmatch.IoError):
-        total = written(folder, table, {2: lambda: cluster.kill_datanode(1)})
-        assert is_whole(folder, total)
+        result.write(folder.url("out.parquet"))
+        assert is_whole(folder)
         folder.files.rm(f"{folder.path}/out.parquet")
+    assert moments.are_over
     assert folder.names() == []
     cluster.start_datanode(1)
-    assert is_whole(folder, written(folder, table, {}))
+    result.write(folder.url("out.parquet"))
+    assert is_whole(folder)
 
 
 def test_a_namenode_that_does_not_answer(

@@ -14,10 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from conftest import NOON, Cli
+from damage import overwrite_segments
 from hdfs_cluster import Folder
+from hdfs_moments import Moments
 from test_object_stores import FORMATS, rows_of
 
-pytest_plugins = ["hdfs_cluster"]
+pytest_plugins = ["hdfs_cluster", "hdfs_moments"]
 
 ALL = Counter({("a", "x"): 1, ("a", "y"): 1, ("b", "x"): 1, ("c", "z"): 1})
 MANY = 50_000
@@ -85,28 +87,37 @@ def many(store: idmatch.Store) -> idmatch.Table:
     return made
 
 
-def wide(batches: int, then: BaseException | None = None) -> Iterator[pa.RecordBatch]:
-    """A population whose rows carry a kilobyte each; at its end an error may come."""
-    for start in range(0, batches * 1000, 1000):
-        ids = [f"i{number % MANY}" for number in range(start, start + 1000)]
-        yield pa.record_batch({"id": ids, "wide": ["w" * 1000] * 1000})
-    if then:
-        raise then
-
-
-def test_a_failure_leaves_nothing(folder: Folder, many: idmatch.Table) -> None:
+def wide(batches: int) -> pa.RecordBatchReader:
+    """A population whose rows carry a kilobyte each."""
     schema = pa.schema({"id": pa.string(), "wide": pa.string()})
-    rows = pa.RecordBatchReader.from_batches(schema, wide(40, OSError("the source is gone")))
-    with pytest.raises(idmatch.Error):
-        many.match(rows, column="id", carry=["wide"]).write(folder.url("wide.csv"))
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        for start in range(0, batches * 1000, 1000):
+            ids = [f"i{number % MANY}" for number in range(start, start + 1000)]
+            yield pa.record_batch({"id": ids, "wide": ["w" * 1000] * 1000})
+
+    return pa.RecordBatchReader.from_batches(schema, rows())
+
+
+def test_a_failure_leaves_nothing(
+    folder: Folder, store: idmatch.Store, many: idmatch.Table, moments: Moments
+) -> None:
+    """Rows cannot be read to the end: some are sent by then."""
+    store.drop_table("many")
+    ids = pa.array([f"i{number:030}" for number in range(20 * MANY)])
+    dates = pa.array([NOON] * len(ids), pa.timestamp("ms", "UTC"))
+    table = store.create_table("large")
+    table.load(pa.table({"id": ids, "partner_id": ids, "seen_at": dates}))
+    overwrite_segments(Path(store.path), 8)
+    with pytest.raises(idmatch.Corrupt):
+        table.scan().write(folder.url("large.csv"))
+    assert moments.bytes > 0
     assert folder.names() == []
 
 
 def test_large_files_are_whole(folder: Folder, many: idmatch.Table) -> None:
     """200 MB, which are seven blocks."""
-    schema = pa.schema({"id": pa.string(), "wide": pa.string()})
-    rows = pa.RecordBatchReader.from_batches(schema, wide(200))
-    many.match(rows, column="id", carry=["wide"]).write(folder.url("wide.csv"))
+    many.match(wide(200), column="id", carry=["wide"]).write(folder.url("wide.csv"))
     got = pl.read_csv(io.BytesIO(folder.get("wide.csv")), columns=["id", "partner_id"])
     assert got.height == 200_000
     assert (got["id"] == got["partner_id"]).all()
@@ -117,18 +128,22 @@ _WRITER = """
 import sys
 import pyarrow as pa
 import idmatch
+from idmatch._hdfs import _native
 
-def rows():
-    yield pa.record_batch({"id": ["a"] * 20_000, "wide": ["w" * 1000] * 20_000})
-    print("sent", flush=True)
-    sys.stdin.read()
+write, sent = _native._NativeWriter.write, 0
 
-schema = pa.schema({"id": pa.string(), "wide": pa.string()})
+def counted(self, data):
+    global sent
+    write(self, data)
+    if sent < 4_000_000 <= sent + len(data):
+        print("sent", flush=True)
+        sys.stdin.read()
+    sent += len(data)
+
+_native._NativeWriter.write = counted
 with idmatch.open("store") as store:
-    result = store.table("small").match(
-        pa.RecordBatchReader.from_batches(schema, rows()), column="id", carry=["wide"]
-    )
-    result.write(sys.argv[1])
+    population = pa.table({"id": ["a"] * 20_000, "wide": ["w" * 1000] * 20_000})
+    store.table("small").match(population, column="id", carry=["wide"]).write(sys.argv[1])
 """
 
 
@@ -144,6 +159,8 @@ def test_a_signal_leaves_no_file(folder: Folder, loaded: Cli, number: signal.Sig
         watch = threading.Timer(60, writer.kill)
         watch.start()
         assert writer.stdout.readline() == b"sent\n"
+        (beside,) = folder.names()
+        assert beside.startswith(".idmatch-")
         writer.send_signal(number)
         if number is signal.SIGINT:
             writer.stdin.close()
@@ -155,15 +172,13 @@ def test_a_signal_leaves_no_file(folder: Folder, loaded: Cli, number: signal.Sig
     assert all(name.startswith(".idmatch-") for name in left)
 
 
-def test_a_file_that_appears_meanwhile_stays(folder: Folder, many: idmatch.Table) -> None:
-    def rows() -> Iterator[pa.RecordBatch]:
-        yield from wide(2)
-        folder.put("out.csv", b"theirs")
-
-    schema = pa.schema({"id": pa.string(), "wide": pa.string()})
-    reader = pa.RecordBatchReader.from_batches(schema, rows())
+def test_a_file_that_appears_meanwhile_stays(
+    folder: Folder, many: idmatch.Table, moments: Moments
+) -> None:
+    moments.at(0, lambda: folder.put("out.csv", b"theirs"))
     with pytest.raises(idmatch.InvalidArgument, match="exists"):
-        many.match(reader, column="id").write(folder.url("out.csv"))
+        many.match(wide(2), column="id").write(folder.url("out.csv"))
+    assert moments.are_over
     assert folder.names() == ["out.csv"]
     assert folder.get("out.csv") == b"theirs"
 
