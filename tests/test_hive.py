@@ -97,6 +97,29 @@ def test_a_peer_that_is_gone_is_noticed(empty: idmatch.Table) -> None:
     assert found[socket.TCP_USER_TIMEOUT] == 5_000
 
 
+@pytest.mark.parametrize("auth", ["", "&auth=ldap"])
+def test_user_and_password_log_in(empty: idmatch.Table, auth: str) -> None:
+    """By SASL's PLAIN, to a server that hangs up behind it."""
+    heard = bytearray()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def listen() -> None:
+            there, _ = server.accept()
+            with there:
+                while b"hunter2" not in heard and (more := there.recv(1000)):
+                    heard.extend(more)
+
+        listener = threading.Thread(target=listen)
+        listener.start()
+        address = f"hive://ann:hunter2@127.0.0.1:{server.getsockname()[1]}/d/t?timeout=5s{auth}"
+        with pytest.raises(idmatch.SourceError) as raised:
+            empty.load(address)
+        listener.join()
+    assert b"PLAIN" in heard
+    assert heard.endswith(b"\0ann\0hunter2")
+    assert "hunter2" not in str(raised.value)
+
+
 def test_secrets_stay(empty: idmatch.Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pickle has all of an address, and what is shown has no secret of it."""
     hive = idmatch.Hive("hive://me:hunter2@127.0.0.1:1/d", query="SELECT 'hunter2'")

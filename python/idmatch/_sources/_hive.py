@@ -123,7 +123,7 @@ class HiveResult:
                 chosen = wanted.columns_of(schema, self.name)
                 names = list(dict.fromkeys(chosen.values()))
                 selected = ", ".join(map(_hive.quoted, names))
-                query = f"SELECT {selected} FROM ({self._query}) q"
+                query = f"SELECT {selected} FROM ({self._query}\n) q"
                 folder, why = self._unloaded(server, query, afterwards)
                 if folder is None:
                     self._check_flat(column for column in columns if column.name in names)
@@ -135,7 +135,7 @@ class HiveResult:
 
     def _columns(self, server: _hive.Server) -> Sequence[_hive.Column]:
         try:
-            found = server.columns(f"SELECT * FROM ({self._query}) q LIMIT 0")
+            found = server.columns(f"SELECT * FROM ({self._query}\n) q LIMIT 0")
         except _hive.StatementError as error:
             raise SourceError(f"cannot read {self.name}: {error}; check the query") from None
         # Hive puts the name of the table before that of the column.

@@ -170,7 +170,7 @@ def test_queries(database: Database, cli: Cli, way: str) -> None:
     ran = cli("load", "S", "t", *hive, "--query", query + "\n", "--json")
     assert (ran.json()["rows"], ran.json()["rejected"]) == (3, 1), ran.err
     assert ran.json()["detected"][0]["format"] == f"hive {way}"
-    people = "SELECT id, count(*) AS n FROM base GROUP BY id"
+    people = "SELECT id, count(*) AS n FROM base GROUP BY id -- each once"
     ran = cli("match", "S", "t", *hive, "--query", people, "--json", "-o", "out.csv")
     assert (ran.json()["population"], ran.json()["matched"]) == (3, 2), ran.err
     ran = cli(
