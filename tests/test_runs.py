@@ -166,6 +166,28 @@ def test_records_have_no_identifier_and_no_path(cli: Cli) -> None:
     assert str(cli.home) not in text
 
 
+@pytest.mark.parametrize("options", [("-vv",), ("-vv", "--log-format", "json")])
+def test_the_log_of_commands_has_no_identifier(cli: Cli, options: tuple[str, ...]) -> None:
+    (cli.home / "seen.csv").write_text("id,partner_id,seen_at\nzqid,zqother,2026-03-01\nzqbad,,\n")
+    (cli.home / "people.csv").write_text("id,note\nzqid,zqnote\nzqnone,zqnote\n,zqnote\n")
+    stream = "id,partner_id,seen_at\nzqid2,zqother,2026-03-01\n,zqbad,2026-03-01\n"
+    ran = [
+        cli("load", "store", "crm", "seen.csv", *options),
+        cli("upsert", "store", "crm", "-", *options, stdin=stream),
+        cli("match", "store", "crm", "people.csv", "--column", "id", "--carry", "note", *options),
+        cli("lookup", "store", "crm", "--id", "zqid", *options),
+        cli("erase", "store", "crm", "--id", "zqid", *options),
+        cli("erase", "store", "crm", "people.csv", "--columns", "id", *options),
+        cli("compact", "store", "crm", *options),
+        cli("verify", "store", *options),
+        cli("export", "store", "crm", "-o", "out.csv", *options),
+    ]
+    assert [one.code for one in ran] == [3, 3, 0, 0, 0, 3, 0, 0, 0], [one.err for one in ran]
+    assert "zqother" in ran[3].out
+    assert all("zq" not in one.err for one in ran)
+    assert sum(one.err.count("\n") for one in ran) > 20
+
+
 def test_the_folder_is_for_its_owner_only(loaded: Cli) -> None:
     folder = loaded.home / "store.runs"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
