@@ -64,7 +64,7 @@ test-rust:
 	MAKEFLAGS= $(RUST_TESTS)
 
 test-python: $(VENV)/built-for-tests
-	$(BIN)/pytest --quiet --numprocesses 2 --dist loadfile --ignore tests/test_cql_faults.py
+	$(BIN)/pytest --quiet --numprocesses 2 --dist loadfile -m "not slow" --ignore tests/test_cql_faults.py
 
 # The tests of the backend on servers alone.
 test-cql: $(VENV)/built-for-tests java
@@ -72,7 +72,7 @@ test-cql: $(VENV)/built-for-tests java
 
 test-engines: test-dask test-spark test-hdfs test-hive test-s3
 
-# Those of `make test` that jobs of other engines stand on.
+# Those of `make test` that jobs of other engines stand on, and slow ones.
 test-dask: $(VENV)/built-for-tests java
 	$(WITH_LAB) --network 127.73.68 -- $(BIN)/pytest --quiet $(foreach name,$(JOB_TESTS),tests/test_$(name).py)
 
@@ -115,12 +115,13 @@ test-long: $(VENV)/built-for-tests java
 	$(WITH_LAB) -- $(FILTERED) cql --nocapture --include-ignored
 	IDMATCH_TEST_OPTIONS="&hot_key_rows=1&match_memory=1" $(WITH_LAB) -- $(FILTERED) cql --nocapture conformance::
 	$(BIN)/python scripts/with_lab.py --nodes 3 -- $(FILTERED) cql --skip conformance:: --skip hot::
+	$(WITH_LAB) -- $(BIN)/pytest --quiet -m slow
 	IDMATCH_TEST_NODES=3 $(BIN)/pytest --quiet tests/test_cql_secure.py tests/test_cql_faults.py
 	$(MAKE) test-without-extras
 
 # Once more without packages of extras.
 test-without-extras: $(VENV)/built-for-tests
-	IDMATCH_TEST_WITHOUT=numpy,psutil $(BIN)/pytest --quiet --numprocesses 2 --dist loadfile
+	IDMATCH_TEST_WITHOUT=numpy,psutil $(BIN)/pytest --quiet --numprocesses 2 --dist loadfile -m "not slow"
 
 check: check-structure check-rust check-python check-docs
 

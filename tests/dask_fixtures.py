@@ -9,7 +9,8 @@ import pytest
 from dask_jobs import OBSERVED
 from distributed import Client, LocalCluster
 
-SCHEDULERS = ["threads", "processes", "distributed"]
+# Each test of processes starts its own, which import all there is.
+SCHEDULERS = ["threads", pytest.param("processes", marks=pytest.mark.slow), "distributed"]
 
 
 @pytest.fixture(scope="module")

@@ -75,10 +75,15 @@ def many(node: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path
     "command",
     [
         ["export", "ADDRESS", "t", "-o", "out.parquet"],
-        ["copy", "ADDRESS", "new-store", "t"],
         ["match", "ADDRESS", "t", "ROWS", "-o", "out.csv", "--unmatched", "lost.csv"],
-        ["match", "ADDRESS", "t", "ROWS", "--then", "t,by=partner-id", "-o", "out.csv"],
-        ["verify", "ADDRESS", "t"],
+        *(
+            pytest.param(command, marks=pytest.mark.slow)
+            for command in (
+                ["copy", "ADDRESS", "new-store", "t"],
+                ["match", "ADDRESS", "t", "ROWS", "--then", "t,by=partner-id", "-o", "out.csv"],
+                ["verify", "ADDRESS", "t"],
+            )
+        ),
     ],
 )
 def test_what_reads_servers_is_interrupted(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import idmatch
 import pyarrow as pa
+import pytest
 from conftest import NOON
 
 _ROWS = 2_000_000
@@ -33,6 +34,7 @@ print(found.num_rows, rows, mapped() - before)
 """
 
 
+@pytest.mark.slow
 def test_a_worker_gives_back_what_it_has_read(tmp_path: Path) -> None:
     with idmatch.open(tmp_path / "store") as store:
         ids = pa.array([f"{number:032x}" for number in range(_ROWS)])

@@ -71,6 +71,7 @@ def runs(pid: int) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_a_node_is_started_harmed_and_stopped(lab: LabCli) -> None:
     assert lab("status").out.startswith("no lab in")
     started = lab.node("up", "--network", NETWORK)
@@ -119,6 +120,7 @@ def interrupted(call: Callable[[], object]) -> None:
     interrupt.join()
 
 
+@pytest.mark.slow
 def test_calls_to_a_frozen_node_neither_stop_python_nor_keep_ctrl_c(lab: LabCli) -> None:
     lab.node("up", "--network", NETWORK)
     asking = threading.Event()

@@ -68,8 +68,15 @@ def put(s3: S3, format: str, folder: str = "days") -> str:
     return f"s3://{BUCKET}/{folder}"
 
 
+# A file that is read in many requests is asked for slowly.
+_FAULTS = [
+    "cut",
+    *(pytest.param(name, marks=pytest.mark.slow) for name in ("half answer", "slow down")),
+]
+
+
 @pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("fault", ["half answer", "slow down", "cut"])
+@pytest.mark.parametrize("fault", _FAULTS)
 def test_requests_are_repeated(s3: S3, store: idmatch.Store, format: str, fault: str) -> None:
     """The first of each, those of the list of files too."""
     where = put(s3, format)
@@ -88,6 +95,7 @@ def test_requests_are_repeated(s3: S3, store: idmatch.Store, format: str, fault:
     assert sum(one.method == "GET" for one in seen) > 3
 
 
+@pytest.mark.slow
 def test_a_service_that_stays_broken_is_an_error(s3: S3, store: idmatch.Store) -> None:
     """Of the last file, whose rows are never read without those of others."""
     faults = {"half": "half answer", "slow": "slow down"}

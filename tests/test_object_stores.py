@@ -307,6 +307,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 """
 
 
+@pytest.mark.slow
 def test_memory_is_bounded(s3: S3, home: Path, tmp_path: Path) -> None:
     def peak(output: object) -> int:
         command = [sys.executable, "-c", _PEAK, str(output)]

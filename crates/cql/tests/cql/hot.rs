@@ -1,6 +1,6 @@
 //! Hot keys: the answers of the reference, and no partition at whose size servers warn.
 
-use crate::common::{Batches, erase, fresh, load, open_with, rows_of, upsert};
+use crate::common::{Batches, erase, fresh, load, open_with, rows_of, some_of, upsert};
 use idmatch_model::{Keep, Pick, SeenAt, Side, TableOptions, Target, Window};
 use idmatch_store::{MatchQuery, OpenTables, Table};
 use idmatch_testkit::MemoryStore;
@@ -122,7 +122,7 @@ fn plaza(n: i64) -> Row {
 
 #[test]
 fn keys_with_very_many_rows_are_like_others() {
-    for keep in [Keep::Last, Keep::All] {
+    for keep in some_of([Keep::Last, Keep::All]) {
         let keyspace = format!("{KEYSPACE}_{keep:?}").to_lowercase();
         let beside = fresh(&keyspace);
         let pair = pair(&keyspace, keep);
@@ -202,7 +202,7 @@ fn a_key_that_grows_slowly_becomes_hot() {
 
 #[test]
 fn a_lookup_and_a_compaction_make_a_key_hot() {
-    for way in ["lookup", "compact"] {
+    for way in some_of(["lookup", "compact"]) {
         let keyspace = format!("{KEYSPACE}_{way}");
         let beside = fresh(&keyspace);
         let unaware = open_with(&keyspace, "");

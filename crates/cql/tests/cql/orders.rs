@@ -1,7 +1,7 @@
 //! The same writes and erasures in random orders, some repeated, by several threads: always what the
 //! reference answers.
 
-use crate::common::{erase, fresh, load, open_with, upsert};
+use crate::common::{erase, fresh, load, open_with, some_of, upsert};
 use idmatch_model::{Keep, Side, TableOptions, Target, Window};
 use idmatch_store::{OpenTables, Table};
 use idmatch_testkit::MemoryStore;
@@ -103,7 +103,7 @@ fn orders(keyspace: &str, options: &str, orders: usize) {
     let writes = writes(&mut random);
     fresh(keyspace);
     let store = open_with(keyspace, options);
-    for keep in [Keep::Last, Keep::All] {
+    for keep in some_of([Keep::Last, Keep::All]) {
         let options = TableOptions { keep, retention: None };
         let reference = MemoryStore::new().table_with(&"r".parse().unwrap(), &options).unwrap();
         writes.iter().for_each(|write| apply(&reference, write));

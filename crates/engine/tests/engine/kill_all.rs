@@ -169,7 +169,7 @@ fn inspect(root: &Path, place: &str, erased: &[String]) -> Counts {
 
 #[test]
 fn a_process_that_does_everything_is_killed() {
-    let (kills, seed) = (runs(4), seed());
+    let (kills, seed) = (runs(2), seed());
     let (mut written, mut copies, mut compactions) = (0, 0, 0);
     let (mut erased, mut erasures) = (Vec::new(), 0);
     let mut random = Random::new(seed, 0);
