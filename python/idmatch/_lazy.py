@@ -12,6 +12,8 @@ _EXTRAS = {
     "numpy": "sample",
     "psutil": "lab",
     "obstore": "cloud",
+    "boto3": "cloud",
+    "botocore": "cloud",
     "hdfs_native": "hdfs",
     "fsspec": "hdfs",
     "requests": "hdfs",

@@ -22,13 +22,18 @@ from ._lazy import LazyModule
 from ._target import Target, exists, not_replaced
 
 if TYPE_CHECKING:
+    import botocore.exceptions as profiles
     import obstore
+    import obstore.auth.boto3 as aws
     import obstore.exceptions as refused
     import obstore.store as stores
     from obstore import PutMode
+    from obstore.store import ClientConfig
     from pyarrow import fs
 else:
+    profiles = LazyModule("botocore.exceptions")
     obstore = LazyModule("obstore")
+    aws = LazyModule("obstore.auth.boto3")
     refused = LazyModule("obstore.exceptions")
     stores = LazyModule("obstore.store")
     fs = LazyModule("pyarrow.fs")
@@ -52,6 +57,12 @@ _CREDENTIALS = {
     "gs": _GOOGLE,
     "gcs": _GOOGLE,
     "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
+}
+# Variables that are credentials of S3, and files of profiles with the variables that name others.
+_AWS = ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE")
+_AWS_FILES = {
+    "AWS_SHARED_CREDENTIALS_FILE": "~/.aws/credentials",
+    "AWS_CONFIG_FILE": "~/.aws/config",
 }
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>(\w{1,64})</Code>")
@@ -101,14 +112,37 @@ def _store(url: str, shown: str) -> stores.ObjectStore:
     is_plain = any(
         value.startswith("http://") for name, value in os.environ.items() if "ENDPOINT" in name
     )
+    options: ClientConfig = {"allow_http": is_plain, "timeout": _REQUEST_TIMEOUT}
     try:
-        return stores.from_url(
-            url, client_options={"allow_http": is_plain, "timeout": _REQUEST_TIMEOUT}
-        )
+        profile = _aws_profile() if url.startswith("s3:") else None
+        if profile is not None:
+            return stores.from_url(url, client_options=options, credential_provider=profile)
+        return stores.from_url(url, client_options=options)
     except (refused.BaseError, ValueError):
         raise InvalidArgument(
             f"cannot write to {shown}: a setting in the environment is missing or wrong"
         ) from None
+
+
+def _aws_profile() -> aws.Boto3CredentialProvider | None:
+    """The credentials of a profile of AWS, where the environment has none.
+
+    Raises InvalidArgument for a profile that is not there, or is damaged.
+    """
+    environ = os.environ
+    files = [environ.get(name, default) for name, default in _AWS_FILES.items()]
+    is_there = any(os.path.isfile(os.path.expanduser(file)) for file in files)
+    if any(name in environ for name in _AWS) or not (is_there or "AWS_PROFILE" in environ):
+        return None
+    try:
+        return aws.Boto3CredentialProvider()
+    except profiles.BotoCoreError:
+        raise InvalidArgument(
+            f"AWS_PROFILE names no profile with credentials; look into {' and '.join(files)}"
+        ) from None
+    except ValueError:
+        # A file without credentials, such as one that names a region.
+        return None
 
 
 class _Object:
