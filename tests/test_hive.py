@@ -102,6 +102,7 @@ def test_user_and_password_log_in(empty: idmatch.Table, auth: str) -> None:
     """By SASL's PLAIN, to a server that hangs up behind it."""
     heard = bytearray()
     with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(60)
 
         def listen() -> None:
             there, _ = server.accept()

@@ -325,7 +325,7 @@ def test_memory_is_bounded(s3: S3, home: Path, tmp_path: Path) -> None:
 def test_credentials_of_a_profile(
     s3: S3, table: idmatch.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the environment has none; a region that it has counts."""
+    """Where the environment has none; the region that it has counts."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     files = {"AWS_SHARED_CREDENTIALS_FILE": "credentials", "AWS_CONFIG_FILE": "config"}
@@ -333,12 +333,13 @@ def test_credentials_of_a_profile(
         monkeypatch.setenv(name, str(tmp_path / file))
     secret = f"aws_access_key_id = {KEY}\naws_secret_access_key = {SECRET}\n"
     (tmp_path / "credentials").write_text(f"[mine]\n{secret}")
+    (tmp_path / "config").write_text("[profile mine]\nregion = us-west-2\n")
     with monkeypatch.context() as context:
         context.setenv("AWS_PROFILE", "mine")
         table.scan().write(url("mine.csv"))
         assert rows_of(s3.get("mine.csv"), "csv").total() == 4
         context.setenv("AWS_PROFILE", "yours")
-        with pytest.raises(idmatch.InvalidArgument, match="AWS_PROFILE names no profile") as told:
+        with pytest.raises(idmatch.InvalidArgument, match="AWS_PROFILE names none") as told:
             table.scan().write(url("yours.csv"))
         assert SECRET not in str(told.value)
     (tmp_path / "credentials").write_text(f"[default]\n{secret}")

@@ -1,7 +1,6 @@
 """Where the time of a match went: its parts add up, and the sentence names the largest."""
 
 import hashlib
-import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -55,8 +54,8 @@ def test_the_files_of_a_folder_are_in_them(store: idmatch.Store, tmp_path: Path)
     cpu = time.process_time() - cpu
     after = result.timings
     assert sum(after) == pytest.approx(result.seconds)
-    # No more than the processors' time goes by in the same time.
-    assert (sum(after) - sum(before)) * (os.cpu_count() or 1) > cpu / 2
+    # One thread writes them, with most of the processors' time.
+    assert sum(after) - sum(before) > cpu / 2
     assert after.writing - before.writing > after.carrying - before.carrying
 
 

@@ -337,7 +337,7 @@ class Match:
     def plan(self) -> list[tuple[str, int, int, str]]:
         """How the population was read: way, requests, keys, and why."""
     @property
-    def timings(self) -> tuple[float, list[float]]:
+    def timings(self) -> tuple[float, float, list[float]]:
         """Seconds that callers waited, and the thread time of each field of `Timings`."""
     @property
     def requests(self) -> tuple[int, int, int, int, int, int, bool] | None:

@@ -5,6 +5,7 @@ Must not know where the bytes come from.
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from . import _hdfs
 else:
     _hdfs = LazyModule("idmatch._hdfs")
+
+
+_LOG = logging.getLogger("idmatch.outputs")
 
 
 def hdfs_file_of(url: str, shown: str) -> Target:
@@ -64,10 +68,9 @@ class _HdfsFile:
             try:
                 self._cluster.remove(before)
             except _hdfs.Refused as error:
-                raise UnknownOutcome(
-                    f"{self.shown} is complete, but what it had is still at "
-                    f"{self._cluster.root}{before}: {error}; remove that"
-                ) from None
+                # It is complete: whoever goes on must not take it for a failure.
+                place = self._cluster.root + before
+                _LOG.warning("what %s had is still at %s: %s; remove it", self.shown, place, error)
 
     def put(self, chunks: Iterator[bytes], *, overwrite: bool) -> None:
         with self._asking(), self._beside() as beside:
@@ -99,7 +102,9 @@ class _HdfsFile:
                 self._cluster.rename(before, self._path, overwrite=False)
             # What got no answer may still be done.
             may_change = isinstance(error, _hdfs.Silent)
-            if not may_change and self._cluster.info(self._path) is not None:
+            # Or somebody else has removed it meanwhile.
+            is_gone = isinstance(error, FileNotFoundError)
+            if not may_change and (is_gone or self._cluster.info(self._path) is not None):
                 return
         raise UnknownOutcome(
             f"what {self.shown} had may be at {self._cluster.root}{before} now: "

@@ -7,6 +7,7 @@ KeyboardInterrupt nothing is left; a killed process may leave a folder that is n
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
@@ -63,9 +64,11 @@ def check(address: str, partition: Mapping[str, str], *, overwrite: bool) -> Non
         _target(server, place, partition, overwrite)
 
 
-def write(rows: ArrowStream, address: str, partition: Mapping[str, str], *, overwrite: bool) -> int:
-    """Adds rows as a partition, or replaces one; returns how many. No connection is open while rows
-    are written.
+def write(
+    rows: ArrowStream, address: str, partition: Mapping[str, str], *, overwrite: bool
+) -> tuple[int, float]:
+    """Adds rows as a partition, or replaces one; returns how many, and when all were read, by
+    `time.monotonic`. No connection is open while rows are written.
 
     Raises what `check` raises, InvalidArgument for columns that the table does not have, and
     UnknownOutcome where the connection breaks when the files are in place.
@@ -77,6 +80,7 @@ def write(rows: ArrowStream, address: str, partition: Mapping[str, str], *, over
     replaces = overwrite and target_of(target.url).has_files()
     with _remote_outputs.new_folder(target.url, overwrite=replaces) as folder:
         count = _write_parquet(rows, os.path.join(folder, _FILE), target.columns, place)
+        written = time.monotonic()
     clause = f" {_hive.clause(partition)}" if partition else ""
     try:
         with _writing(place) as server:
@@ -106,7 +110,7 @@ def write(rows: ArrowStream, address: str, partition: Mapping[str, str], *, over
         with suppress(IoError):
             target_of(target.url).remove()
         raise
-    return count
+    return count, written
 
 
 def _may_have(place: _hive.Place, partition: Mapping[str, str]) -> bool:

@@ -91,8 +91,8 @@ class MatchResult(CountedRows):
     @property
     def timings(self) -> Timings:
         """Where `seconds` went: the parts add up to them."""
-        elapsed, times = self._core.timings
-        return timings_of(times, self._outside + elapsed)
+        elapsed, alone, times = self._core.timings
+        return timings_of(times, self._outside + elapsed, alone)
 
     @property
     def requests(self) -> Requests | None:

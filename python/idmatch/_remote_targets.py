@@ -75,7 +75,8 @@ def identity(url: str) -> str:
 
 
 def target_of(url: str) -> Target:
-    """The place of an address. Needs no network.
+    """The place of an address. Needs no network, but to look for credentials where a profile of AWS
+    has none.
 
     Raises InvalidArgument for an address that nothing writes to, or that has a user or options;
     MissingExtra where the package for object stores is missing.
@@ -113,8 +114,8 @@ def _store(url: str, shown: str) -> stores.ObjectStore:
         value.startswith("http://") for name, value in os.environ.items() if "ENDPOINT" in name
     )
     options: ClientConfig = {"allow_http": is_plain, "timeout": _REQUEST_TIMEOUT}
+    profile = _aws_profile() if url.startswith("s3:") else None
     try:
-        profile = _aws_profile() if url.startswith("s3:") else None
         if profile is not None:
             return stores.from_url(url, client_options=options, credential_provider=profile)
         return stores.from_url(url, client_options=options)
@@ -135,14 +136,18 @@ def _aws_profile() -> aws.Boto3CredentialProvider | None:
     if any(name in environ for name in _AWS) or not (is_there or "AWS_PROFILE" in environ):
         return None
     try:
-        return aws.Boto3CredentialProvider()
+        profile = aws.Boto3CredentialProvider()
     except profiles.BotoCoreError:
         raise InvalidArgument(
-            f"AWS_PROFILE names no profile with credentials; look into {' and '.join(files)}"
+            "there is no profile with credentials of S3: AWS_PROFILE names none, or a file is "
+            f"damaged; look into {' and '.join(files)}"
         ) from None
     except ValueError:
         # A file without credentials, such as one that names a region.
         return None
+    if "AWS_REGION" in environ:
+        profile.config.pop("region", None)
+    return profile
 
 
 class _Object:
@@ -233,7 +238,7 @@ def _reason(text: str, address: str) -> str:
         variables = _CREDENTIALS.get(address.partition("://")[0], _CREDENTIALS["s3"])
         return (
             "there are no credentials in the environment, and no service gives any; set them, such "
-            f"as {variables} (profile files are not read)"
+            f"as {variables}"
         )
     status, code = _STATUS.search(text), _code(text)
     if code in _NO_BUCKET:

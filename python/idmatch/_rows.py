@@ -105,7 +105,11 @@ class Rows:
             if format or partition_by or max_rows_per_file:
                 raise InvalidArgument(NO_FILES_OF_HIVE)
             with self._progress.shown(self._totals):
-                return _hive_outputs.write(self, name, partition or {}, overwrite=overwrite)
+                count, written = _hive_outputs.write(
+                    self, name, partition or {}, overwrite=overwrite
+                )
+            self._rows.add_writing(time.monotonic() - written)
+            return count
         if partition:
             raise InvalidArgument("partition is for hive://HOST/DATABASE/TABLE; use partition_by")
         if partition_by is not None or max_rows_per_file is not None:

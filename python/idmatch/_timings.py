@@ -51,10 +51,11 @@ class Requests(NamedTuple):
     """Whether the address limits requests per second."""
 
 
-def timings_of(times: Sequence[float], seconds: float) -> Timings:
-    """Thread times as parts of these seconds."""
+def timings_of(times: Sequence[float], seconds: float, alone: float = 0.0) -> Timings:
+    """Thread times as parts of these seconds, of which the caller alone wrote some."""
     total = sum(times) or 1.0
-    return Timings(*(time * seconds / total for time in times))
+    shares = Timings(*(time * (seconds - alone) / total for time in times))
+    return shares._replace(writing=shares.writing + alone)
 
 
 def verdict(timings: Timings, requests: Requests | None) -> str:

@@ -25,18 +25,12 @@ pub struct Joined {
     rows: HopRows,
     /// The population, if there are more hops than one; else it is the level of `rows`.
     population: Option<Level>,
-    fates: Mutex<Told>,
+    /// And whether rows outside the window are told from those that are not in the table.
+    fates: Mutex<(Fates, bool)>,
+    /// What servers were asked to tell them.
+    told_by: Mutex<Option<Requests>>,
     matched: u64,
     timings: Arc<Timings>,
-}
-
-/// What became of the population rows.
-struct Told {
-    fates: Fates,
-    /// Whether rows outside the window are told from those that are not in the table.
-    are_windows_told: bool,
-    /// What servers were asked for that.
-    requests: Option<Requests>,
 }
 
 /// What a chain counted.
@@ -64,8 +58,8 @@ impl Joined {
     ) -> Joined {
         // Lossless: there are few hops.
         let matched = fates.count(hops.len() as u8);
-        let fates = Mutex::new(Told { fates, are_windows_told: false, requests: None });
-        Joined { hops, options, schema, counts, rows, population, fates, matched, timings }
+        let (fates, told_by) = (Mutex::new((fates, false)), Mutex::default());
+        Joined { hops, options, schema, counts, rows, population, fates, told_by, matched, timings }
     }
 
     /// What was counted.
@@ -83,8 +77,8 @@ impl Joined {
 
     /// What servers were asked so far; none where there are none.
     pub fn requests(&self) -> Option<Requests> {
-        let told = self.fates.lock().unwrap_or_else(PoisonError::into_inner).requests;
-        let all = self.counts.iter().map(|hop| hop.requests).chain([told]).flatten();
+        let told_by = *self.told_by.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.counts.iter().map(|hop| hop.requests).chain([told_by]).flatten();
         all.reduce(|mut all, more| {
             all += more;
             all
@@ -129,11 +123,12 @@ impl Joined {
     pub fn write_unmatched(&self, sink: &dyn MatchSink, call: &Call) -> Result<()> {
         {
             let call = &call.clone().timed(&self.timings).with_source_stage(Stage::Carrying);
-            let mut told = self.fates.lock().unwrap_or_else(PoisonError::into_inner);
-            let Told { fates, are_windows_told, requests } = &mut *told;
-            if let (false, Some(first)) = (*are_windows_told, self.hops.first()) {
-                *requests = unmatched::tell_windows(first, self.population(), fates, call)?;
-                *are_windows_told = true;
+            let mut fates = self.fates.lock().unwrap_or_else(PoisonError::into_inner);
+            let (fates, are_told) = &mut *fates;
+            if let (false, Some(first)) = (*are_told, self.hops.first()) {
+                let asked = unmatched::tell_windows(first, self.population(), fates, call)?;
+                *self.told_by.lock().unwrap_or_else(PoisonError::into_inner) = asked;
+                *are_told = true;
             }
         }
         let _span = self.timings.span(Stage::Carrying);
@@ -177,8 +172,8 @@ impl Joined {
 
     /// The rows of a chunk that have no match. The lock is not held while a sink is waited for.
     fn lost(&self, chunk: &Chunk) -> Vec<(usize, Fate)> {
-        let told = self.fates.lock().unwrap_or_else(PoisonError::into_inner);
-        told.fates.lost(chunk, self.hops.len() as u8)
+        let fates = self.fates.lock().unwrap_or_else(PoisonError::into_inner);
+        fates.0.lost(chunk, self.hops.len() as u8)
     }
 
     /// Writes the population rows of a chunk that have no match.

@@ -11,7 +11,7 @@ use crate::requested::Requested;
 use crate::stream::{BatchStream, Send as SendBatch};
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::SchemaRef;
-use idmatch_store::{Call, CallKind, Calls, Error, ErrorKind, MatchSink, Result, Stage, Timings};
+use idmatch_store::{Call, CallKind, Calls, Error, ErrorKind, MatchSink, Result, Timings};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use pyo3_arrow::{PyRecordBatchReader, PySchema, PyTable};
@@ -121,7 +121,8 @@ impl Rows {
     fn head<'py>(&self, py: Python<'py>, most: usize) -> PyResult<Bound<'py, PyAny>> {
         let rows = self.0.get(py)?;
         let first = Mutex::new((Vec::new(), most));
-        let take = |batch: RecordBatch| {
+        let take = |batch: RecordBatch, call: &Call| {
+            call.check()?;
             let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
             let (batches, left) = &mut *first;
             let taken = batch.num_rows().min(*left);
@@ -133,13 +134,19 @@ impl Rows {
             }
         };
         let read = |watch: &Watch| {
-            rows.timings.run(|| rows.source.write(&take, &watch.call().timed(&rows.timings)))
+            let call = watch.call().timed(&rows.timings);
+            rows.measure(|| {
+                let done = rows.source.write(&|batch| take(batch, &call), &call);
+                match first.lock().unwrap_or_else(PoisonError::into_inner).1 {
+                    0 => Ok(()),
+                    _ => done,
+                }
+            })
         };
-        let done = if most == 0 { Ok(()) } else { interruptible(py, read)? };
-        let (batches, left) = first.into_inner().unwrap_or_else(PoisonError::into_inner);
-        if left > 0 {
-            done.or_raise(py)?;
+        if most > 0 {
+            interruptible(py, read)?.or_raise(py)?;
         }
+        let (batches, _) = first.into_inner().unwrap_or_else(PoisonError::into_inner);
         PyTable::try_new(batches, rows.source.schema())?.into_pyarrow(py)
     }
 
@@ -189,7 +196,7 @@ impl Rows {
     /// Adds the time in which an output became complete: to sync it, to send it and to give it its name.
     fn add_writing(&self, py: Python<'_>, seconds: f64) -> PyResult<()> {
         let time = Duration::try_from_secs_f64(seconds).unwrap_or_default();
-        self.0.get(py)?.timings.waited(Stage::Writing, time);
+        self.0.get(py)?.timings.was_alone(time);
         Ok(())
     }
 

@@ -49,6 +49,8 @@ impl Stage {
 #[derive(Debug, Default)]
 pub struct Timings {
     elapsed: AtomicU64,
+    /// Of it, what callers have written while no other thread worked for them.
+    alone: AtomicU64,
     nanos: [AtomicU64; Stage::ALL.len()],
     tells_waits: bool,
 }
@@ -73,15 +75,29 @@ impl Timings {
         done
     }
 
-    /// Counts a stage that the caller has waited for outside.
-    pub fn waited(&self, stage: Stage, time: Duration) {
+    /// Counts, inside of [`Timings::run`], how long the caller opens or completes an output while no other thread
+    /// works for it.
+    pub fn alone<T>(&self, work: impl FnOnce() -> T) -> T {
+        let began = instant();
+        let done = work();
+        self.alone.fetch_add(nanos(began.elapsed()), Relaxed);
+        done
+    }
+
+    /// Counts such a time that was outside of [`Timings::run`].
+    pub fn was_alone(&self, time: Duration) {
         self.elapsed.fetch_add(nanos(time), Relaxed);
-        self.add(stage, time);
+        self.alone.fetch_add(nanos(time), Relaxed);
     }
 
     /// How long callers have waited.
     pub fn elapsed(&self) -> Duration {
         Duration::from_nanos(self.elapsed.load(Relaxed))
+    }
+
+    /// How long of it they have written alone. It is in no stage.
+    pub fn time_alone(&self) -> Duration {
+        Duration::from_nanos(self.alone.load(Relaxed))
     }
 
     /// Adds thread time that was measured otherwise.

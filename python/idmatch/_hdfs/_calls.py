@@ -50,14 +50,14 @@ def answered(ask: Callable[[], _T], asked: Asked, *, settles: bool = False) -> _
         except BaseException as error:  # noqa: BLE001 - a panic of the library is no Exception
             answer.set_exception(error)
 
-    Thread(target=run, name="idmatch-hdfs", daemon=True).start()
     try:
+        Thread(target=run, name="idmatch-hdfs", daemon=True).start()
         error = answer.exception(ANSWER_SECONDS)
     except TimeoutError:
         raise Silent(_silent(asked)) from None
     except KeyboardInterrupt:
-        if settles:
-            wait([answer], ANSWER_SECONDS)
+        if settles and not _comes(answer):
+            raise Silent("it was interrupted, and no namenode has answered") from None
         raise
     if error is None:
         return answer.result()
@@ -65,6 +65,14 @@ def answered(ask: Callable[[], _T], asked: Asked, *, settles: bool = False) -> _
         raise error
     # The cause has stacks of the servers.
     raise Refused(reason(error, asked)) from None
+
+
+def _comes(answer: Future[_T]) -> bool:
+    """Waits for an answer. False when the time is over, and after another Ctrl-C."""
+    try:
+        return bool(wait([answer], ANSWER_SECONDS).done)
+    except KeyboardInterrupt:
+        return False
 
 
 def reason(error: BaseException, asked: Asked) -> str:

@@ -5,6 +5,7 @@ Hive's outputs are the only ones that replace folders.
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -120,7 +121,7 @@ def test_an_answer_about_the_new_files_is_lost(
 
 def test_ctrl_c_waits_for_what_was_asked(part: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that nothing is renamed after it was put back."""
-    made = _native._client
+    made, is_renamed = _native._client, threading.Event()
 
     class Slow:
         """Asks to rename what is there half a second after Ctrl-C has come."""
@@ -132,12 +133,16 @@ def test_ctrl_c_waits_for_what_was_asked(part: Folder, monkeypatch: pytest.Monke
             return getattr(self._client, name)
 
         def rename(self, path: str, to: str, overwrite: bool) -> None:
-            if to.endswith(".before"):
+            is_first = to.endswith(".before")
+            if is_first:
                 os.kill(os.getpid(), signal.SIGINT)
                 time.sleep(0.5)
             self._client.rename(path, to, overwrite)
+            if is_first:
+                is_renamed.set()
 
     monkeypatch.setattr(_native, "_client", lambda *place: Slow(made(*place)))
     with pytest.raises(KeyboardInterrupt):
         replace(part)
+    assert is_renamed.is_set()
     assert part.names() == OLD

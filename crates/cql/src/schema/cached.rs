@@ -75,7 +75,9 @@ impl<O: Origin> Cached<O> {
             return Ok(value);
         }
         if age < self.ttl {
-            if let Ok(refreshing) = Arc::clone(&self.refreshing).try_lock_owned() {
+            if self.reading.try_lock().is_ok()
+                && let Ok(refreshing) = Arc::clone(&self.refreshing).try_lock_owned()
+            {
                 let cached = Arc::clone(self);
                 // A failure surfaces when the TTL is over.
                 tokio::spawn(async move {
@@ -86,7 +88,10 @@ impl<O: Origin> Cached<O> {
                     if cached.errors.failed(REFRESH, None, error.to_string()) == 1 {
                         warn!(%error, "metadata is not refreshed");
                     }
-                    tokio::time::sleep(cached.ttl / PAUSE_SHARE).await;
+                    // Nothing of the store is kept meanwhile.
+                    let pause = cached.ttl / PAUSE_SHARE;
+                    drop(cached);
+                    tokio::time::sleep(pause).await;
                 });
             }
             return Ok(value);

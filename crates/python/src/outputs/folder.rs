@@ -6,12 +6,12 @@
 use super::failed::{encoding_failed, file_failed};
 use super::write::{Format, write};
 use arrow_array::cast::AsArray;
-use arrow_array::{RecordBatch, StringArray, UInt32Array};
+use arrow_array::{Array, ArrayRef, RecordBatch, StringArray, UInt32Array};
 use arrow_cast::cast;
 use arrow_schema::{DataType, SchemaRef};
 use arrow_select::take::take_record_batch;
 use idmatch_store::{
-    Call, Error, ErrorKind, MatchLane, MatchSink, Result, SpilledBatch, SpilledBatches, Stage,
+    Call, Error, ErrorKind, MatchLane, MatchSink, Result, SpilledBatch, SpilledBatches,
 };
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use std::collections::{BTreeMap, HashMap};
@@ -76,8 +76,6 @@ pub(crate) fn write_folder(
         divided: Mutex::default(),
     };
     send(&divider)?;
-    let timings = call.timings();
-    let _span = timings.span(Stage::Writing);
     let mut divided = divider.divided.into_inner().unwrap_or_else(PoisonError::into_inner);
     if at.is_none() {
         // Also without rows there is a file, which tells the columns.
@@ -87,6 +85,8 @@ pub(crate) fn write_folder(
     let left_out = at.filter(|_| !is_day);
     let kept: Vec<usize> = (0..schema.fields().len()).filter(|at| Some(*at) != left_out).collect();
     let schema = Arc::new(schema.project(&kept).map_err(encoding_failed)?);
+    // This thread alone writes the files.
+    let (timings, of_file) = (call.timings(), call.clone().timed(&Arc::default()));
     for (value, batches) in &divided {
         let below = at.map(|_| {
             let value = value.as_deref().map_or(NULL.into(), encoded);
@@ -99,7 +99,7 @@ pub(crate) fn write_folder(
         for (number, parts) in (1..).zip(files_of(batches, cut.max_rows)) {
             let path = folder.join(format!("part-{number:05}.{}", cut.ending));
             File::create_new(&path).map_err(file_failed)?;
-            write(&path, format, &schema, call, |sink| {
+            let send = |sink: &dyn MatchSink| {
                 let mut lane = sink.lane()?;
                 for (batch, rows) in &parts {
                     call.check()?;
@@ -107,7 +107,8 @@ pub(crate) fn write_folder(
                     lane.push(batch.project(&kept).map_err(encoding_failed)?)?;
                 }
                 lane.finish()
-            })?;
+            };
+            timings.alone(|| write(&path, format, &schema, &of_file, send))?;
         }
     }
     Ok(())
@@ -249,7 +250,10 @@ fn rows_of_values(texts: &StringArray) -> HashMap<Option<&str>, Vec<u32>> {
 impl MatchLane for Lane<'_> {
     fn push(&mut self, batch: RecordBatch) -> Result<()> {
         self.rows += batch.num_rows();
-        self.bytes += batch.get_array_memory_size();
+        // A batch may be a slice of a large one.
+        let bytes =
+            |column: &ArrayRef| column.to_data().get_slice_memory_size().unwrap_or_default();
+        self.bytes += batch.columns().iter().map(bytes).sum::<usize>();
         self.pending.push(batch);
         if self.rows >= DIVIDED_ROWS || self.bytes >= DIVIDED_BYTES {
             self.divide()

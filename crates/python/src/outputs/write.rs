@@ -5,7 +5,7 @@ use super::output_file::OutputFile;
 use super::parquet::{ParquetSink, compression as parquet_compression};
 use super::text::{Packing, Text, TextSink};
 use arrow_schema::SchemaRef;
-use idmatch_store::{Call, Error, ErrorKind, MatchSink, Result, Stage};
+use idmatch_store::{Call, Error, ErrorKind, MatchSink, Result};
 use parquet::basic;
 use std::path::Path;
 
@@ -53,26 +53,24 @@ pub(crate) fn write(
     call: &Call,
     send: impl FnOnce(&dyn MatchSink) -> Result<()>,
 ) -> Result<()> {
-    let file = OutputFile::open(path, call)?;
     let timings = call.timings();
+    // A FIFO waits for its reader.
+    let file = timings.alone(|| OutputFile::open(path, call))?;
     match format {
         Format::Parquet(compression) => {
             let sink = ParquetSink::new(file, schema.clone(), compression)?;
             send(&sink)?;
-            let _span = timings.span(Stage::Writing);
-            sink.finish()
+            timings.alone(|| sink.finish())
         }
         Format::Text(text, packing) => {
             let sink = TextSink::new(file, text, packing, schema)?;
             send(&sink)?;
-            let _span = timings.span(Stage::Writing);
-            sink.finish()
+            timings.alone(|| sink.finish())
         }
         Format::ArrowFile | Format::ArrowStream => {
             let sink = IpcSink::new(file, schema, matches!(format, Format::ArrowFile))?;
             send(&sink)?;
-            let _span = timings.span(Stage::Writing);
-            sink.finish()
+            timings.alone(|| sink.finish())
         }
     }
 }

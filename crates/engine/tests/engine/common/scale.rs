@@ -42,7 +42,7 @@ pub(crate) fn places() -> impl Iterator<Item = u64> {
     places_by(stride())
 }
 
-/// A third of these places where each takes long; in a long run, too, all there are.
+/// A third of them, for tests whose places take long; in a long run all there are.
 pub(crate) fn few_places() -> impl Iterator<Item = u64> {
     places_by(if stride() == 1 { 1 } else { 3 * stride() })
 }
