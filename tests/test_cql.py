@@ -14,6 +14,7 @@ import trustme
 from campaign import run_and_compare_campaign
 from conftest import DAY, NOON, SMALL, Cli, observations
 from deliveries import run_and_compare
+from kept_log import Kept
 from shared_node import OPTIONS
 from twins import answers_of_a_chain
 
@@ -140,7 +141,7 @@ def test_upserts_merge_and_erasures_last(table: idmatch.Table) -> None:
 
 
 def test_a_retention_hides_at_once_and_a_longer_one_shows_what_is_left(
-    store: idmatch.Store,
+    kept: Kept, store: idmatch.Store
 ) -> None:
     now = datetime.now(UTC)
     table = store.create_table("kept", retention="30d", expected_rows=64_000)
@@ -153,6 +154,10 @@ def test_a_retention_hides_at_once_and_a_longer_one_shows_what_is_left(
     table.alter(retention=None)
     table.upsert(observations(("a", "old", now - 50 * DAY)))
     assert table.partner_ids("a").column("partner_id").to_pylist() == ["new", "old"]
+    # The log tells of rows that are written again.
+    told = dict(kept.events("idmatch.cql"))
+    for event in ("rows are rewritten for a retention", "rows were rewritten for a retention"):
+        assert told[event]["table"] == "kept"
 
 
 def test_what_is_wrong_is_said(node: str, store: idmatch.Store, tmp_path: Path) -> None:
