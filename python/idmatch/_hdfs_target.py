@@ -92,7 +92,7 @@ class _HdfsFile:
     def _give_name(self, beside: str, *, overwrite: bool) -> None:
         try:
             self._cluster.rename(beside, self._path, overwrite=overwrite)
-        except _hdfs.Silent as error:
+        except _hdfs.TimedOut as error:
             raise UnknownOutcome(f"{self.shown} may be complete all the same: {error}") from None
 
     def _put_back(self, before: str, error: BaseException) -> None:
@@ -101,7 +101,7 @@ class _HdfsFile:
             if self._cluster.info(before) is not None:
                 self._cluster.rename(before, self._path, overwrite=False)
             # What got no answer may still be done.
-            may_change = isinstance(error, _hdfs.Silent)
+            may_change = isinstance(error, _hdfs.TimedOut)
             # Or somebody else has removed it meanwhile.
             is_gone = isinstance(error, FileNotFoundError)
             if not may_change and (is_gone or self._cluster.info(self._path) is not None):

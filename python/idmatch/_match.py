@@ -91,8 +91,8 @@ class MatchResult(CountedRows):
     @property
     def timings(self) -> Timings:
         """Where `seconds` went: the parts add up to them."""
-        elapsed, alone, times = self._core.timings
-        return timings_of(times, self._outside + elapsed, alone)
+        elapsed, single_threaded, times = self._core.timings
+        return timings_of(times, self._outside + elapsed, single_threaded)
 
     @property
     def requests(self) -> Requests | None:

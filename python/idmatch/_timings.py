@@ -51,11 +51,11 @@ class Requests(NamedTuple):
     """Whether the address limits requests per second."""
 
 
-def timings_of(times: Sequence[float], seconds: float, alone: float = 0.0) -> Timings:
-    """Thread times as parts of these seconds, of which the caller alone wrote some."""
+def timings_of(times: Sequence[float], seconds: float, single_threaded: float = 0.0) -> Timings:
+    """Thread times as parts of these seconds. In some of them one thread wrote alone."""
     total = sum(times) or 1.0
-    shares = Timings(*(time * (seconds - alone) / total for time in times))
-    return shares._replace(writing=shares.writing + alone)
+    shares = Timings(*(time * (seconds - single_threaded) / total for time in times))
+    return shares._replace(writing=shares.writing + single_threaded)
 
 
 def verdict(timings: Timings, requests: Requests | None) -> str:

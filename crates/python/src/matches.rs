@@ -156,13 +156,13 @@ impl Match {
         Ok(steps.map(|step| (step.how, step.requests, step.keys, step.why)).collect())
     }
 
-    /// Seconds that callers have waited, those of them in which they wrote alone, and the thread time of each stage
+    /// Seconds that callers have waited, those of them in which no other thread worked for them, and the thread time of each stage
     /// in seconds: reading the population, waiting, decoding, probing, carrying, writing.
     #[getter]
     fn timings(&self) -> (f64, f64, [f64; Stage::ALL.len()]) {
         let times = self.timings.times().map(|time| time.as_secs_f64());
-        let [elapsed, alone] = [self.timings.elapsed(), self.timings.time_alone()];
-        (elapsed.as_secs_f64(), alone.as_secs_f64(), times)
+        let [elapsed, single] = [self.timings.elapsed(), self.timings.single_threaded_time()];
+        (elapsed.as_secs_f64(), single.as_secs_f64(), times)
     }
 
     /// What servers were asked; none where there are none.

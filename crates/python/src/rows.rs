@@ -196,7 +196,7 @@ impl Rows {
     /// Adds the time in which an output became complete: to sync it, to send it and to give it its name.
     fn add_writing(&self, py: Python<'_>, seconds: f64) -> PyResult<()> {
         let time = Duration::try_from_secs_f64(seconds).unwrap_or_default();
-        self.0.get(py)?.timings.was_alone(time);
+        self.0.get(py)?.timings.add_single_threaded(time);
         Ok(())
     }
 

@@ -50,7 +50,7 @@ impl Stage {
 pub struct Timings {
     elapsed: AtomicU64,
     /// Of it, what callers have written while no other thread worked for them.
-    alone: AtomicU64,
+    single_threaded: AtomicU64,
     nanos: [AtomicU64; Stage::ALL.len()],
     tells_waits: bool,
 }
@@ -77,17 +77,17 @@ impl Timings {
 
     /// Counts, inside of [`Timings::run`], how long the caller opens or completes an output while no other thread
     /// works for it.
-    pub fn alone<T>(&self, work: impl FnOnce() -> T) -> T {
+    pub fn single_threaded<T>(&self, work: impl FnOnce() -> T) -> T {
         let began = instant();
         let done = work();
-        self.alone.fetch_add(nanos(began.elapsed()), Relaxed);
+        self.single_threaded.fetch_add(nanos(began.elapsed()), Relaxed);
         done
     }
 
     /// Counts such a time that was outside of [`Timings::run`].
-    pub fn was_alone(&self, time: Duration) {
+    pub fn add_single_threaded(&self, time: Duration) {
         self.elapsed.fetch_add(nanos(time), Relaxed);
-        self.alone.fetch_add(nanos(time), Relaxed);
+        self.single_threaded.fetch_add(nanos(time), Relaxed);
     }
 
     /// How long callers have waited.
@@ -95,9 +95,9 @@ impl Timings {
         Duration::from_nanos(self.elapsed.load(Relaxed))
     }
 
-    /// How long of it they have written alone. It is in no stage.
-    pub fn time_alone(&self) -> Duration {
-        Duration::from_nanos(self.alone.load(Relaxed))
+    /// How long of it they have written so. It is in no stage.
+    pub fn single_threaded_time(&self) -> Duration {
+        Duration::from_nanos(self.single_threaded.load(Relaxed))
     }
 
     /// Adds thread time that was measured otherwise.

@@ -5,9 +5,9 @@ cluster to pyarrow, which reads it. Must not know what files are for. Invariants
 within `_calls.ANSWER_SECONDS` without an answer, and no message has text of a server in full.
 """
 
-from ._calls import Refused, Silent
+from ._calls import Refused, TimedOut
 from ._cluster import Cluster, Entry, Reader, Writer
 from ._files import filesystem
 from ._places import located
 
-__all__ = ["Cluster", "Entry", "Reader", "Refused", "Silent", "Writer", "filesystem", "located"]
+__all__ = ["Cluster", "Entry", "Reader", "Refused", "TimedOut", "Writer", "filesystem", "located"]

@@ -32,15 +32,16 @@ class Refused(Exception):
     """Why a server did not do it, and what to do: the end of a sentence."""
 
 
-class Silent(Refused):
+class TimedOut(Refused):
     """No server has answered in time. It may still do what it was asked."""
 
 
-def answered(ask: Callable[[], _T], asked: Asked, *, settles: bool = False) -> _T:
+def answered(ask: Callable[[], _T], asked: Asked, *, waits_after_interrupt: bool = False) -> _T:
     """What a call returns. Raises Refused, and FileNotFoundError and FileExistsError as they are.
 
-    The call runs on a thread of its own, which is left alone when the time is over (Silent), and
-    after Ctrl-C, unless it `settles`: then nothing happens later. Cost: about 0.1 ms.
+    The call runs on a thread of its own, which is left alone when the time is over (TimedOut), and
+    after Ctrl-C, unless that is to wait for the answer, so that nothing happens later. Cost: about
+    0.1 ms.
     """
     answer = Future[_T]()
 
@@ -54,10 +55,10 @@ def answered(ask: Callable[[], _T], asked: Asked, *, settles: bool = False) -> _
         Thread(target=run, name="idmatch-hdfs", daemon=True).start()
         error = answer.exception(ANSWER_SECONDS)
     except TimeoutError:
-        raise Silent(_silent(asked)) from None
+        raise TimedOut(_silent(asked)) from None
     except KeyboardInterrupt:
-        if settles and not _comes(answer):
-            raise Silent("it was interrupted, and no namenode has answered") from None
+        if waits_after_interrupt and not _is_answered(answer):
+            raise TimedOut("it was interrupted, and no namenode has answered") from None
         raise
     if error is None:
         return answer.result()
@@ -67,7 +68,7 @@ def answered(ask: Callable[[], _T], asked: Asked, *, settles: bool = False) -> _
     raise Refused(reason(error, asked)) from None
 
 
-def _comes(answer: Future[_T]) -> bool:
+def _is_answered(answer: Future[_T]) -> bool:
     """Waits for an answer. False when the time is over, and after another Ctrl-C."""
     try:
         return bool(wait([answer], ANSWER_SECONDS).done)

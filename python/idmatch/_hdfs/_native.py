@@ -72,7 +72,9 @@ class NativeCluster:
 
     def rename(self, path: str, to: str, *, overwrite: bool) -> None:
         """See `Cluster`. One operation of the namenode: the old file is there until the new is."""
-        answered(lambda: self._client.rename(path, to, overwrite), "namenode", settles=True)
+        answered(
+            lambda: self._client.rename(path, to, overwrite), "namenode", waits_after_interrupt=True
+        )
 
     def remove(self, path: str) -> None:
         """See `Cluster`."""

@@ -72,7 +72,7 @@ class WebCluster:
             if not overwrite:
                 raise FileExistsError(to)
             self.remove(to)
-        answered(lambda: self._files.mv(path, to), "namenode", settles=True)
+        answered(lambda: self._files.mv(path, to), "namenode", waits_after_interrupt=True)
         if self.info(path) is not None:
             # The answer of WebHDFS is lost in fsspec.
             raise FileExistsError(to)

@@ -15,7 +15,7 @@ import idmatch
 import pytest
 from hdfs_cluster import Folder
 from idmatch import _remote_outputs
-from idmatch._hdfs import Refused, Silent, _native
+from idmatch._hdfs import Refused, TimedOut, _native
 
 pytest_plugins = ["hdfs_cluster"]
 
@@ -75,7 +75,7 @@ def test_an_answer_that_is_lost(part: Folder, monkeypatch: pytest.MonkeyPatch) -
     def rename(real: Rename, _: str, to: str) -> None:
         real()
         if to.endswith(".before"):
-            raise Silent("no namenode has answered for 60 s")
+            raise TimedOut("no namenode has answered for 60 s")
 
     with_renames(monkeypatch, rename)
     with pytest.raises(idmatch.UnknownOutcome, match=r"part had may be at hdfs://.*\.before now"):
@@ -89,7 +89,7 @@ def test_what_is_done_later(part: Folder, monkeypatch: pytest.MonkeyPatch) -> No
     def rename(real: Rename, _: str, to: str) -> None:
         if to.endswith(".before"):
             later.append(real)
-            raise Silent("no namenode has answered for 60 s")
+            raise TimedOut("no namenode has answered for 60 s")
         real()
 
     with_renames(monkeypatch, rename)
@@ -109,7 +109,7 @@ def test_an_answer_about_the_new_files_is_lost(
     def rename(real: Rename, path: str, to: str) -> None:
         real()
         if puts_in_place(path, to):
-            raise Silent("no namenode has answered for 60 s")
+            raise TimedOut("no namenode has answered for 60 s")
 
     with_renames(monkeypatch, rename)
     with pytest.raises(idmatch.UnknownOutcome) as told:

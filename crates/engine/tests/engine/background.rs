@@ -8,7 +8,7 @@ use crate::compaction::LIMITS;
 use idmatch_engine::EngineStore;
 use idmatch_engine::disk::NewFile;
 use idmatch_model::Keep;
-use idmatch_store::{BackgroundError, Durability, ErrorKind, OpenTables, Store, Table};
+use idmatch_store::{BackgroundError, Durability, ErrorKind, OpenTables, Result, Store, Table};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -130,20 +130,34 @@ fn a_flush_that_fails_is_told_and_tried_again() {
     }
 }
 
+/// Upserts the row with this number.
+fn write(table: &Table, number: i64) -> Result<()> {
+    let row = [(format!("i{number}"), format!("p{number}"), number)];
+    upsert(table, &mut Batches::of_rows(&row, 1)).map(drop)
+}
+
+/// Has a store lose the sync of the row with this number.
+fn fail_sync<const IS_SHARED: bool>(
+    store: &EngineStore,
+    disk: &HookedDisk<Faults<IS_SHARED>>,
+    table: &Table,
+    number: i64,
+) {
+    store.set_durability(Durability::Interval(Duration::from_millis(1)));
+    disk.set(NO_SYNC);
+    write(table, number).unwrap();
+    wait_until(store, |failing| failing.is_some_and(|failing| failing.work == "sync"));
+}
+
 #[test]
 fn a_sync_that_fails_is_told_and_ends_writes() {
     let dir = tempfile::tempdir().unwrap();
     let disk = Arc::new(Failing::default());
-    let row = |number: i64| [(format!("i{number}"), format!("p{number}"), number)];
-    let write = |table: &Table, number| upsert(table, &mut Batches::of_rows(&row(number), 1));
     {
         let store = EngineStore::open_with(disk.clone(), dir.path(), LIMITS).unwrap();
         let table = create(&store, "t", Keep::Last).unwrap();
         write(&table, 1).unwrap();
-        store.set_durability(Durability::Interval(Duration::from_millis(1)));
-        disk.set(NO_SYNC);
-        write(&table, 2).unwrap();
-        wait_until(&store, |failing| failing.is_some_and(|failing| failing.work == "sync"));
+        fail_sync(&store, &disk, &table, 2);
         let failing = store.status().last_background_error.unwrap();
         assert!(failing.error.contains("injected failure of a sync"), "{failing:?}");
         // What the disk has lost is unknown: nothing more is acknowledged by this process.
@@ -164,15 +178,10 @@ fn a_sync_that_fails_is_told_and_ends_writes() {
 fn a_store_that_is_opened_again_has_no_failing_sync() {
     let dir = tempfile::tempdir().unwrap();
     let disk = Arc::new(SharedFailing::default());
-    let row = |number: i64| [(format!("i{number}"), format!("p{number}"), number)];
-    let write = |table: &Table, number| upsert(table, &mut Batches::of_rows(&row(number), 1));
     let store = EngineStore::open_with(disk.clone(), dir.path(), LIMITS).unwrap();
     let table = create(&store, "t", Keep::Last).unwrap();
     write(&table, 0).unwrap();
-    store.set_durability(Durability::Interval(Duration::from_millis(1)));
-    disk.set(NO_SYNC);
-    write(&table, 1).unwrap();
-    wait_until(&store, |failing| failing.is_some_and(|failing| failing.work == "sync"));
+    fail_sync(&store, &disk, &table, 1);
     disk.set(WORKS);
     write(&table, 2).unwrap_err();
     // The first handle stays.

@@ -1,9 +1,10 @@
 //! Sessions that several processes stage, and any of them commits.
 
 use crate::common::{
-    Batches, Child, Fault, FaultyDisk, Row, assert_nothing_leaked, assert_nothing_leaks_for_long,
-    copy_store, count_rows, create, damaged_place, erase, hours_later, listed, load, name,
-    observations, open_apart, places, report, role, stride, upsert,
+    Batches, Child, Fault, FaultyDisk, Role, Row, assert_nothing_leaked,
+    assert_nothing_leaks_for_long, copy_store, count_rows, create, damaged_place, erase,
+    hours_later, listed, load, name, observations, open_apart, places, report, role, stride,
+    upsert,
 };
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Target};
@@ -161,16 +162,22 @@ fn a_commit_that_finds_another_writer_is_made_later_by_another_process() {
     assert_eq!((count(&theirs, 0..210), count(&theirs, 300..400)), (210, 0));
 }
 
+/// Resumes the session that a process is told of. The process ends at the operation that it is told before.
+fn resume_and_end(role: &Role) -> (EngineStore, Box<dyn WriteSession>) {
+    let at: u64 = role.hear().unwrap().parse().unwrap();
+    let address = role.hear().unwrap().parse().unwrap();
+    let disk = Arc::new(FaultyDisk::new(at..at + 1, Fault::Abort));
+    let store = EngineStore::open_with(disk, &role.store, MemoryLimits::default()).unwrap();
+    let session = resume(&store, address).unwrap();
+    (store, session)
+}
+
 #[test]
 #[ignore = "started by a test of this file as another process"]
 fn committer() {
     let role = role();
-    let at: u64 = role.hear().unwrap().parse().unwrap();
-    let address = role.hear().unwrap().parse().unwrap();
     {
-        let disk = Arc::new(FaultyDisk::new(at..at + 1, Fault::Abort));
-        let store = EngineStore::open_with(disk, &role.store, MemoryLimits::default()).unwrap();
-        let session = resume(&store, address).unwrap();
+        let (_store, session) = resume_and_end(&role);
         commit(&*session, &session.parts().unwrap()).unwrap();
         role.tell("committed");
     }
@@ -226,18 +233,15 @@ fn a_committer_ends_at_every_operation_and_another_process_commits() {
 #[ignore = "started by a test of this file as another process"]
 fn stager() {
     let role = role();
-    let at: u64 = role.hear().unwrap().parse().unwrap();
-    let address = role.hear().unwrap().parse().unwrap();
-    let disk = Arc::new(FaultyDisk::new(at..at + 1, Fault::Abort));
-    let store = EngineStore::open_with(disk, &role.store, MemoryLimits::default()).unwrap();
-    let part = stage(&*resume(&store, address).unwrap(), Some(0), 100..150).unwrap();
+    let (_store, session) = resume_and_end(&role);
+    let part = stage(&*session, Some(0), 100..150).unwrap();
     role.tell(&part.to_string());
 }
 
 #[test]
 fn a_stager_ends_at_every_operation_and_its_part_counts_once() {
     let mut kills = 0;
-    for at in places() {
+    for at in 0.. {
         let mut told = Vec::new();
         for are_all_named in [false, true] {
             let place = format!("operation {at}, all parts {are_all_named}");
@@ -269,7 +273,7 @@ fn a_stager_ends_at_every_operation_and_its_part_counts_once() {
         kills += 1;
     }
     report(&format!("kills: {kills} stagers"));
-    assert!(kills > 0);
+    assert!(kills > 15, "{kills} kills");
 }
 
 #[test]

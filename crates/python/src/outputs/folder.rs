@@ -108,7 +108,7 @@ pub(crate) fn write_folder(
                 }
                 lane.finish()
             };
-            timings.alone(|| write(&path, format, &schema, &of_file, send))?;
+            timings.single_threaded(|| write(&path, format, &schema, &of_file, send))?;
         }
     }
     Ok(())

@@ -55,22 +55,22 @@ pub(crate) fn write(
 ) -> Result<()> {
     let timings = call.timings();
     // A FIFO waits for its reader.
-    let file = timings.alone(|| OutputFile::open(path, call))?;
+    let file = timings.single_threaded(|| OutputFile::open(path, call))?;
     match format {
         Format::Parquet(compression) => {
             let sink = ParquetSink::new(file, schema.clone(), compression)?;
             send(&sink)?;
-            timings.alone(|| sink.finish())
+            timings.single_threaded(|| sink.finish())
         }
         Format::Text(text, packing) => {
             let sink = TextSink::new(file, text, packing, schema)?;
             send(&sink)?;
-            timings.alone(|| sink.finish())
+            timings.single_threaded(|| sink.finish())
         }
         Format::ArrowFile | Format::ArrowStream => {
             let sink = IpcSink::new(file, schema, matches!(format, Format::ArrowFile))?;
             send(&sink)?;
-            timings.alone(|| sink.finish())
+            timings.single_threaded(|| sink.finish())
         }
     }
 }

@@ -18,7 +18,7 @@ mod stored;
 mod watched_disk;
 mod whole;
 
-pub(crate) use child::{Child, role};
+pub(crate) use child::{Child, Role, role};
 pub(crate) use faulty_disk::{Fault, FaultyDisk};
 pub(crate) use folder::{
     assert_nothing_leaked, assert_nothing_leaks_for_long, copy_store, damaged_place, files, listed,
