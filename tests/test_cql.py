@@ -228,6 +228,7 @@ def test_figures_about_a_table(table: idmatch.Table, address: str, cli: Cli) -> 
     assert (stats.is_exact, stats.expected_rows, stats.is_outgrown) == (True, 64_000, False)
     assert stats._replace(rows=20 * 64_000 + 1).is_outgrown
     assert stats.newest == NOON
+    assert stats.largest_key_rows == 2
     shown = cli("tables", address)
     assert (shown.code, "small" in shown.out, shown.err) == (0, True, "")
 

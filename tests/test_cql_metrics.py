@@ -116,6 +116,28 @@ def test_an_exporter_of_a_cluster(store: idmatch.Store, address: str, cli: Cli) 
     assert set(up.values()) == {1}
 
 
+def test_a_count_tells_rows_and_skew(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with idmatch.open(f"{address}&hot_key_rows=100", record=True) as store:
+        # All rows of `x` are in one partition; those of `hot` are in several.
+        store.create_table("even", expected_rows=1000, keep="all").load(
+            observations(*((f"id{n}", "x", NOON) for n in range(70)), ("id7", "y", NOON))
+        )
+        store.create_table("skewed", expected_rows=64_000).load(
+            observations(*(("hot", f"p{n}", NOON) for n in range(5000)))
+        )
+        for name in store.tables():
+            store.table(name).stats(count=True)
+    found = figures(StoreFigures(address))
+    assert found.by("idmatch_table_rows", "table")["even"] == 71
+    largest = found.by("idmatch_table_largest_key_rows", "table")
+    assert largest["even"] == 70
+    # Of a hot key, a share of its rows is read.
+    assert 2500 < largest["skewed"] < 10_000
+
+
 def test_it_is_for_servers(loaded: Cli) -> None:
     refused = loaded("cql-exporter", "store")
     assert refused.code == 2

@@ -216,11 +216,17 @@ def test_a_store_on_servers_is_known_by_its_runs(
     address = "cql://127.0.0.1,127.0.0.2/ids"
     with Recorder(address, True).run("load", "crm") as run:
         run.rows, run.rejected, run.newest = 10, 1, datetime.now(UTC) - timedelta(hours=5)
+    for rows, largest in ((100, 7), (50, 3)):
+        with Recorder(address, True).run("count", "crm") as run:
+            run.rows, run.largest_key_rows = rows, largest
     # The same servers in another order, and other options.
     found = figures("cql://127.0.0.2,127.0.0.1/ids?timeout=5s")
     age = time.time() - found.of("idmatch_table_newest_observation_seconds", table="crm")
     assert 5 * 3600 <= age < 5 * 3600 + 600
     assert found.of("idmatch_taken_rows_last_day", table="crm") == 9
+    # Of the last count.
+    assert found.of("idmatch_table_rows", table="crm") == 50
+    assert found.of("idmatch_table_largest_key_rows", table="crm") == 3
     assert "idmatch_store_readable" not in found.names()
     other = figures("cql://127.0.0.1,127.0.0.2/other")
     assert other.by("idmatch_taken_rows_last_day", "table") == {}

@@ -62,6 +62,7 @@ def test_commands_are_recorded(loaded: Cli) -> None:
             "table": "small",
             "outcome": "done",
             "rows": 5,
+            "largest_key_rows": 2,
             "newest": "2026-03-02T00:00:00.000Z",
         },
     ]

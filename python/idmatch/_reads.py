@@ -275,7 +275,7 @@ class TableReads:
         if count:
             with recorded(self._recorder, "count", self.name) as run:
                 stats = self._stats("all")
-                run.rows, run.newest = stats.rows, stats.newest
+                run.counted(stats)
             return stats
         return self._stats("metadata")
 

@@ -166,8 +166,8 @@ class TableStats(NamedTuple):
     newest: datetime | None
     """The newest date stored, in UTC; None in an empty table."""
     largest_key_rows: int | None
-    """The most rows that one identifier has in one segment; it may have more in all. None on
-    servers, and where nothing is in segments."""
+    """The most rows that one identifier has in one segment; it may have more in all. On servers,
+    the most in the partitions that were read. None where there are no such rows."""
     expected_rows: int | None
     """How many rows the table was made for, on servers; None in a directory, where it may grow."""
 

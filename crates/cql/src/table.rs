@@ -107,6 +107,8 @@ impl TableSnapshot for CqlTable {
                     pairs: by_id.pairs,
                     is_exact: is_exact(&metadata, counting),
                 },
+                largest_key_rows: Some(by_id.largest_key.max(by_partner_id.largest_key))
+                    .filter(|rows| *rows > 0),
                 expected_rows: Some(expected_rows(metadata.definition.buckets)),
                 ..TableStats::default()
             })

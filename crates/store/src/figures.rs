@@ -117,8 +117,8 @@ pub struct TableStats {
     pub newest: Option<SeenAt>,
     /// Distinct identifiers and pairs.
     pub distinct: Distinct,
-    /// The most rows that a key has in one segment, so at least as many rows as the largest key has; `None` where
-    /// that is not known.
+    /// The most rows that a key has in one segment; it may have more in all. On servers, the most that a key has
+    /// in the partitions that were read. `None` where there are no such rows.
     pub largest_key_rows: Option<u64>,
     /// How many rows the table was made for, where its layout depends on that.
     pub expected_rows: Option<u64>,

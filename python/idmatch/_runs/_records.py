@@ -23,7 +23,7 @@ from idmatch._beside import beside, make, of_user, remove_old
 from idmatch._errors import Error
 from idmatch._logs import log
 from idmatch._outputs import PRIVATE
-from idmatch._results import LoadReport
+from idmatch._results import LoadReport, TableStats
 from idmatch._times import to_millis
 
 RUNS = logging.getLogger("idmatch.runs")
@@ -35,7 +35,7 @@ Kind: TypeAlias = Literal["load", "upsert", "match", "erase", "count"]
 """What was run."""
 
 
-_COUNTS = ("rows", "rejected", "population", "matched")
+_COUNTS = ("rows", "rejected", "population", "matched", "largest_key_rows")
 """Fields of a record that are numbers of rows."""
 
 
@@ -54,8 +54,10 @@ class Record(TypedDict, total=False):
     rejected: int
     population: int
     matched: int
+    largest_key_rows: int
+    """Rows of the largest identifier, of a count."""
     newest: str
-    """The newest date of the rows that were taken, ISO 8601 in UTC."""
+    """The newest date of the rows that were taken or counted, ISO 8601 in UTC."""
 
 
 class Figures:
@@ -66,12 +68,18 @@ class Figures:
         self.rejected: int | None = None
         self.population: int | None = None
         self.matched: int | None = None
+        self.largest_key_rows: int | None = None
         self.newest: datetime | None = None
 
     def took(self, report: LoadReport) -> None:
         """Takes the figures of a load or an upsert."""
         if not report.repeated:
             self.rows, self.rejected, self.newest = report.rows, report.rejected, report.newest
+
+    def counted(self, stats: TableStats) -> None:
+        """Takes the figures of a count."""
+        self.rows, self.newest = stats.rows, stats.newest
+        self.largest_key_rows = stats.largest_key_rows
 
 
 class Recorder:
@@ -176,6 +184,8 @@ def _record(kind: Kind, table: str, outcome: str, seconds: float, figures: Figur
         record["population"] = figures.population
     if figures.matched is not None:
         record["matched"] = figures.matched
+    if figures.largest_key_rows is not None:
+        record["largest_key_rows"] = figures.largest_key_rows
     if figures.newest is not None:
         record["newest"] = _core.format_instant(to_millis(figures.newest))
     return record

@@ -200,12 +200,28 @@ class StoreFigures:
         about = "Rows that loads and streams of the last 24 h rejected"
         yield _by_table("rejected_rows_last_day", about, rejected)
         if self._is_remote:
-            newest: dict[str, float] = {}
-            for table, seen in self._runs.newest.items():
-                if table in labels:
-                    newest[labels[table]] = max(seen, newest.get(labels[table], seen))
-            about = "The newest date, since 1970, that a run of this machine took: freshness"
-            yield _by_table(f"table_{NEWEST}", about, newest)
+            yield from self._of_servers(labels)
+
+    def _of_servers(self, labels: dict[str, str]) -> "Iterator[Metric]":
+        """What runs of this machine know about tables on servers, under the names of a directory's
+        figures.
+        """
+        newest: dict[str, float] = {}
+        for table, seen in self._runs.newest.items():
+            if table in labels:
+                newest[labels[table]] = max(seen, newest.get(labels[table], seen))
+        about = "The newest date, since 1970, that a run of this machine took: freshness"
+        yield _by_table(f"table_{NEWEST}", about, newest)
+        rows: defaultdict[str, float] = defaultdict(float)
+        largest: defaultdict[str, float] = defaultdict(float)
+        for (kind, table, is_done), run in self._runs.last.items():
+            if kind == "count" and is_done and table in labels:
+                label = labels[table]
+                rows[label] += run.get("rows", 0)
+                largest[label] = max(run.get("largest_key_rows", 0), largest[label])
+        yield _by_table("table_rows", "Observations stored, by the last count", rows)
+        about = "Rows of the largest key, by the last count: skew"
+        yield _by_table("table_largest_key_rows", about, largest)
 
     def _of_writer(self) -> "Iterator[Metric]":
         note = None if self._is_remote else read_note(self._folder)

@@ -22,6 +22,8 @@ const CONCURRENT_BUCKETS: usize = 8;
 pub(crate) struct Sample {
     pub(crate) rows: u64,
     pub(crate) keys: u64,
+    /// Rows of the largest key.
+    pub(crate) largest_key: u64,
     pub(crate) pairs: u64,
     /// The bytes of identifiers and dates.
     pub(crate) bytes: u64,
@@ -33,6 +35,7 @@ impl Sample {
     fn add(&mut self, other: &Sample) {
         self.rows += other.rows;
         self.keys += other.keys;
+        self.largest_key = self.largest_key.max(other.largest_key);
         self.pairs += other.pairs;
         self.bytes += other.bytes;
         self.oldest = self.oldest.into_iter().chain(other.oldest).min();
@@ -112,27 +115,32 @@ async fn sample_hot(
     let keys = shard_merge::keys(context, metadata, by).await?;
     let read = keys.len().min(most);
     for key in keys.iter().take(read) {
+        let mut of_key = Sample::default();
         for shards in steps(metadata.hot.shards(by, key).unwrap_or_default()) {
             let values = shard_merge::shard_values(context, (by, key, shards, 0), Dates::ALL);
             let shard = sum(context, context.pages(statement, values)).await?;
-            // The key itself is counted with the buckets, or is negligible.
-            all.add(&Sample { keys: 0, ..shard.scaled(1, i64::from(shards)) });
+            of_key.add(&shard.scaled(1, i64::from(shards)));
         }
+        // The key itself is counted with the buckets, or is negligible.
+        all.add(&Sample { keys: 0, largest_key: of_key.rows, ..of_key });
     }
     Ok(all.scaled(read as i64, keys.len() as i64))
 }
 
 async fn sum(context: &TableContext, mut pages: Pages) -> Result<Sample> {
     let (mut sample, mut last_key, mut values) = (Sample::default(), String::new(), HashSet::new());
+    let mut rows_before = 0;
     while let Some(page) = pages.next().await? {
         context.each_row(&page, |(key, value, date)| {
             if last_key != key {
                 sample.keys += 1;
+                rows_before = sample.rows;
                 key.clone_into(&mut last_key);
                 values.clear();
             }
             sample.pairs += u64::from(values.insert(value.to_owned()));
             sample.rows += 1;
+            sample.largest_key = sample.largest_key.max(sample.rows - rows_before);
             sample.bytes += (key.len() + value.len() + size_of::<i64>()) as u64;
             sample.oldest = Some(sample.oldest.map_or(date, |oldest| oldest.min(date)));
             sample.newest = sample.newest.max(Some(date));
