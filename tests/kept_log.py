@@ -23,3 +23,7 @@ class Kept(logging.Handler):
             for record in self.records
             if record.name == logger
         ]
+
+    def values(self, event: str, logger: str = "idmatch.engine") -> list[dict[str, object]]:
+        """The values of each event with this text."""
+        return [fields for text, fields in self.events(logger) if text == event]

@@ -12,6 +12,7 @@ import idmatch
 import pyarrow as pa
 import pytest
 from idmatch._lab import Lab
+from kept_log import Kept
 from twins import Twins
 
 NETWORK = "127.73.23"
@@ -282,17 +283,24 @@ def test_a_store_is_opened_while_a_node_hangs(cluster: Cluster) -> None:
         assert table.match(pa.table({"id": ["id1"]})).rows == 1
 
 
-def test_nodes_that_were_passed_over_are_used_later(cluster: Cluster) -> None:
+def test_nodes_that_were_passed_over_are_used_later(cluster: Cluster, kept: Kept) -> None:
     address = cluster.address("hung_for_a_time").replace(f",{NETWORK}.2,{NETWORK}.3", "")
     with idmatch.open(address) as store:
         store.create_table("t", expected_rows=64_000).load(rows(0, 100))
     cluster.lab.freeze(3)
-    with idmatch.open(address) as store:
+    # One contact point has nobody who listens, and nobody waits in vain for the node that hangs.
+    address = address.replace(f"{NETWORK}.1/", f"{NETWORK}.1:1,{NETWORK}.1/")
+    with idmatch.open(address.replace("request_timeout=2s", "request_timeout=30s")) as store:
+        (failed,) = kept.values("contact point failed", "idmatch.cql")
+        assert failed["node"] == f"{NETWORK}.1:1"
+        single = "a single node is connected to: not all nodes answered in time"
+        assert len(kept.values(single, "idmatch.cql")) == 1
         table = store.table("t")
         cluster.lab.resume(3)
         # The only contact point.
         cluster.lab.kill(1)
         assert table.match(pa.table({"id": ["id1", "id2", "nobody"]})).rows == 2
+    assert len(kept.values("all nodes are connected to", "idmatch.cql")) == 1
 
 
 def test_a_rolling_restart_is_not_noticed(cluster: Cluster) -> None:

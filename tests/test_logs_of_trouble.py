@@ -15,25 +15,31 @@ from scraped import Samples
 MANY = observations(*((f"id{n:08}", f"p{n:08}", NOON) for n in range(20_000)))
 
 
-def values(kept: Kept, event: str, logger: str = "idmatch.engine") -> list[dict[str, object]]:
-    """The values of each event with this text."""
-    return [fields for text, fields in kept.events(logger) if text == event]
-
-
-def test_compactions_that_fail_and_writes_that_are_slowed_down(kept: Kept, tmp_path: Path) -> None:
+def test_compactions_that_fail_until_a_repair(kept: Kept, tmp_path: Path) -> None:
     with idmatch.open(tmp_path / "store", memtable="1M") as store:
         table = store.create_table("crm")
         table.load(MANY)
         overwrite_segments(tmp_path / "store", 4096)
         slowed = "compactions are behind: upserts are slowed down"
-        while not values(kept, slowed):
+        while not kept.values(slowed):
             table.upsert(MANY)
-    (failed, *_) = values(kept, "background work failed")
+        table.repair(accept_loss=True)
+        again = "background work succeeds again"
+        caught_up = "compactions caught up: upserts are no longer slowed down"
+        while not (kept.values(again) and kept.values(caught_up)):
+            table.upsert(MANY)
+        assert table.match(MANY.select(["id"])).matched == MANY.num_rows
+    (failed, *_) = kept.values("background work failed")
     assert (failed["work"], failed["table"], failed["failures"]) == ("compaction", "crm", 1)
     assert ".seg" in str(failed["error"])
-    (warned,) = values(kept, slowed)
+    (warned,) = kept.values(slowed)
     assert (warned["table"], warned["limit"]) == ("crm", 64)
-    assert values(kept, "memtables were flushed") != []
+    (rebuilt,) = kept.values("table is rebuilt")
+    assert rebuilt["table"] == "crm"
+    (succeeds,) = kept.values(again)
+    assert (succeeds["work"], succeeds["table"]) == ("compaction", "crm")
+    assert succeeds["failures"] == len(kept.values("background work failed"))
+    assert kept.values("memtables were flushed") != []
 
 
 def test_a_damaged_table_ends_no_compaction_of_another(kept: Kept, tmp_path: Path) -> None:
@@ -51,11 +57,11 @@ def test_a_damaged_table_ends_no_compaction_of_another(kept: Kept, tmp_path: Pat
         for number in range(64, 66):
             store.table("damaged").load(some(number))
             store.create_table("whole").load(some(number))
-    before = len(values(kept, "background work failed"))
+    before = len(kept.values("background work failed"))
     with idmatch.open(place) as store:
         store.table("whole").compact()
         assert store.table("whole").stats().segments == 2
-    (failed,) = values(kept, "background work failed")[before:]
+    (failed,) = kept.values("background work failed")[before:]
     assert (failed["work"], failed["table"]) == ("compaction", "damaged")
 
 
@@ -83,7 +89,7 @@ def test_files_of_a_killed_writer_are_counted(kept: Kept, tmp_path: Path) -> Non
     with idmatch.open(tmp_path / "store") as store:
         store.table("crm").upsert_one("b", "y", NOON)
     removed = left - set((tmp_path / "store").rglob("*"))
-    (told,) = values(kept, "files of writers that ended early are removed")
+    (told,) = kept.values("files of writers that ended early are removed")
     assert told["files"] == len(removed) > 0
 
 
@@ -91,20 +97,25 @@ def test_keys_that_have_very_many_rows(kept: Kept, address: str) -> None:
     with idmatch.open(f"{address}&hot_key_rows=100") as store:
         table = store.create_table("crm", expected_rows=64_000)
         table.load(observations(*(("hot", f"p{n}", NOON) for n in range(300))))
-    (found,) = values(kept, "hot keys found", "idmatch.cql")
+    (found,) = kept.values("hot keys found", "idmatch.cql")
     assert (found["table"], found["by"], found["keys"]) == ("crm", "id", 1)
 
 
 def test_servers_that_cannot_answer(kept: Kept, address: str) -> None:
-    """One node cannot keep three copies."""
+    """One node cannot keep three copies. A request that is repeated for 5 s is a warning."""
     with idmatch.open(address) as store:
         store.create_table("crm")
-    with idmatch.open(f"{address}&write_consistency=three&timeout=5s") as store:
+    with idmatch.open(f"{address}&write_consistency=three&timeout=10s") as store:
         before = Samples(store.metrics())
         with pytest.raises(idmatch.Error, match="consistency"):
             store.table("crm").upsert_one("a", "x", NOON)
         found = Samples(store.metrics())
-    repeated = values(kept, "request is repeated", "idmatch.cql")
+    events = ("request is repeated", "request is still repeated")
+    repeated, warned = (kept.values(event, "idmatch.cql") for event in events)
+    # Told once, and a repetition like the others.
+    (late,) = warned
+    assert int(str(late["waited_s"])) >= 5
+    repeated.append(late)
     # Both directions are written at once.
     attempts = {one["attempt"] for one in repeated}
     assert attempts == set(range(1, len(attempts) + 1)) != set()
