@@ -232,14 +232,14 @@ fn a_lookup_and_a_compaction_make_a_key_hot() {
 #[test]
 fn hot_key_transition_keeps_acked_rows_visible() {
     let keyspace = format!("{KEYSPACE}_clients");
-    let _beside = fresh(&keyspace);
+    let beside = fresh(&keyspace);
     let name = "t".parse().unwrap();
     let tables = [(); 3].map(|()| {
         let store = open_with(&keyspace, "&hot_key_rows=50");
         store.table_with(&name, &TableOptions::default()).unwrap()
     });
     let [notices, writes, reads] = tables.each_ref();
-    for n in 0..300 {
+    let add = |n: i64| {
         upsert(writes, &[crowd(n)]);
         // By chance and by this the key is noted, somewhere among the first hundred rows.
         let (first, last) = (crowd(0).1, crowd(n).1);
@@ -248,7 +248,13 @@ fn hot_key_transition_keeps_acked_rows_visible() {
             assert_eq!(seen.len() as i64, n + 1);
             assert!(seen.iter().any(|row| row.0 == first) && seen.iter().any(|row| row.0 == last));
         }
-    }
+    };
+    (0..300).for_each(add);
+    let mut more = 300..;
+    until("rows in shards of the key", || {
+        more.next().into_iter().for_each(add);
+        beside.hot_rows(&keyspace) > 0
+    });
     for table in &tables {
         assert_eq!(table.verify().unwrap(), []);
     }
