@@ -20,6 +20,10 @@ HIDDEN_IMPORT = re.compile(r"import_module\(\s*f\"|import_module\([^)\n]*__(pack
 
 def main() -> int:
     """Prints every file that is not tidy; 1 when there is one."""
+    gone = [folder for folder in FOLDERS if not Path(folder).is_dir()]
+    if gone:
+        print(f"there is no folder {', '.join(gone)}: run this at the project's root")
+        return 1
     files = [
         file
         for folder in FOLDERS

@@ -24,20 +24,19 @@ def definitions(file: Path) -> Iterator[str]:
 
 def main() -> int:
     """Prints each name that is such a word; 1 when there is one."""
-    wrong, seen = [], 0
+    wrong = []
     for line in WORDS.read_text(encoding="utf-8").splitlines():
         if not line or line.startswith("#"):
             continue
         folder, _, words = line.partition(": ")
         banned = {word.replace("_", "") for word in words.split()}
+        if not Path(folder).is_dir():
+            wrong.append(f"there is no folder {folder}: run this at the project's root")
         for file in sorted(Path(folder).rglob("*")):
             if file.suffix not in (".rs", ".py") or ".venv" in str(file):
                 continue
-            seen += 1
             names = {name for name in definitions(file) if name.lower().replace("_", "") in banned}
             wrong += [f"{file}: {name} is a private word; see docs/glossary.md" for name in names]
-    if not seen:
-        wrong.append("no file was found: run this at the project's root")
     print("\n".join(sorted(wrong)), end="\n" if wrong else "")
     return 1 if wrong else 0
 
