@@ -1,26 +1,26 @@
-"""Addresses: what users name to be opened. Imports nothing of idmatch.
+"""Addresses: paths and URLs that users name. Imports nothing of idmatch.
 
-Invariant: no form of an `Address` but `whole` has the user, the password and the options of a URL.
+Invariant: text of an `Address` has no user, password or options of a URL; only `whole` has them.
 """
 
 import re
 
-# Also with blanks, or without its slashes where there is a user. One letter is no scheme.
+# A URL may have blanks around the colon, or a user and no slashes. One letter is no scheme.
 _URL = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]+)\s*:(?=\s*/|[^/]*@|[A-Za-z][A-Za-z0-9+.-]*:/)")
 
 
 class Address:
-    """A path, or a URL with what is secret in it.
+    """A path, or a URL with its user, password and options.
 
-    Text of it, as by `str`, `repr` and f-strings, has a path as it is, and a URL without user,
-    password and options, well-formed or not. A pickle has all of it.
+    `str`, `repr` and f-strings show a path as it is, and a URL without user, password and options,
+    well-formed or not. A pickle contains the whole address.
     """
 
     __slots__ = ("whole",)
 
     def __init__(self, whole: str) -> None:
         self.whole = whole
-        """All of it, for those who open it."""
+        """The full path or URL, for code that opens it."""
 
     @property
     def is_url(self) -> bool:
@@ -43,7 +43,9 @@ class Address:
         return start[1].lower() if start else ""
 
     def scrub(self, message: str) -> str:
-        """A message without what is secret in this address, wherever others have put it."""
+        """The message with this URL replaced by its text without user, password and options,
+        wherever a library has put it.
+        """
         if self.is_url:
             shown, whole = str(self), self.whole.strip()
             for part in (self.whole, whole, repr(self.whole)[1:-1], whole.partition(":")[2]):

@@ -1,5 +1,6 @@
-"""Folders beside a store, of this user only: STORE.rejects/, STORE.runs/; those of stores on
-servers are in the user's state folder. Must not know what is in them.
+"""Folders beside a store in a directory, for this user only: STORE.rejects/, STORE.runs/.
+
+For stores on servers, these folders are in the user's state folder. Must not know their contents.
 """
 
 import contextlib
@@ -12,7 +13,7 @@ from pathlib import Path
 
 def beside(store: str, kind: str) -> Path:
     """The folder of this kind beside a store in a directory."""
-    # The parent of "." has another name.
+    # "." and ".." are no names of a directory: its real path has the name.
     store = store.rstrip("/")
     if os.path.basename(store) in ("", ".", ".."):
         store = os.path.realpath(store or "/")
@@ -40,7 +41,7 @@ def make(folder: Path) -> None:
 
 
 def remove_old(folder: Path, name: re.Pattern[str], days: int) -> None:
-    """Removes files whose name fits and that were written longer ago."""
+    """Removes files whose names match `name` and that were written more than `days` ago."""
     oldest = time.time() - days * 86_400
     with os.scandir(folder) as entries:
         for entry in entries:

@@ -11,7 +11,7 @@ _RENAMED = re.compile("(.+) as (.*)", re.DOTALL | re.IGNORECASE)
 
 
 class Carry:
-    """Columns by name, each with its name in the result; or all but those that have a role."""
+    """Columns by name, each with its name in the result; or all columns without a role."""
 
     def __init__(self, columns: Sequence[str] | str = ()) -> None:
         """Takes "all", or names, each "C" or "C as D".
@@ -43,10 +43,11 @@ class Carry:
     def choose(
         self, columns: Sequence[str], chosen: Mapping[str, str], source: str
     ) -> dict[str, str]:
-        """The columns of a source to carry, by their names in the result; `chosen` have a role.
+        """The columns of a source to carry, by their names in the result. The columns in `chosen`
+        have a role.
 
-        With "all", every source has those of the first one. Raises InvalidArgument for a column
-        that is not there, there twice, or whose name in the result is that of a role.
+        With "all", every source must have the columns of the first one. Raises InvalidArgument for
+        a column that is missing or there twice, or whose name in the result is that of a role.
         """
         if self._names is None:
             self._names = {name: name for name in columns if name not in chosen.values()}

@@ -34,7 +34,7 @@ def copy(
         with progress_of(table).shown():
             done = _core.copy_table(table, store, name, batch_rows, merge, accept_lost_erasures)
     except KeyboardInterrupt as error:
-        # Unless a note says which rows are unknown.
+        # A note of the core already says which rows have an unknown outcome.
         if not getattr(error, "__notes__", ()):
             error.add_note("what was copied stays; copy again, which is always safe")
         raise

@@ -7,10 +7,10 @@ from ._errors import InvalidArgument
 
 
 class Csv(NamedTuple):
-    """How a CSV file or stream is written, where it is not as most are.
+    """How a CSV file or stream is written, where it differs from most.
 
-    What is left out is detected, or is as in RFC 4180. Raises InvalidArgument when it is used, for
-    what no reader can follow.
+    Options that are left out are detected, or are as in RFC 4180. Options that no reader can
+    follow raise InvalidArgument when they are used.
     """
 
     delimiter: str | None = None
@@ -25,7 +25,8 @@ class Csv(NamedTuple):
     null: tuple[str, ...] = ()
     """Texts outside of quotes that mean a missing value, besides the empty one."""
     comment: str | None = None
-    """Lines before the header, and malformed ones after it, are no rows if they begin so."""
+    """Lines that begin with this text are no rows: before the header, and malformed ones after
+    it."""
 
     def check(self) -> None:
         """Raises InvalidArgument for options that no reader can follow."""
@@ -45,5 +46,5 @@ class Csv(NamedTuple):
 
     @property
     def is_utf_8(self) -> bool:
-        """Whether bytes are taken as they are, also broken ones."""
+        """Whether bytes are read as they are, broken UTF-8 included."""
         return codecs.lookup(self.encoding).name in ("utf-8", "ascii", "utf-8-sig")

@@ -2,27 +2,27 @@
 
 Error
 ├── InvalidArgument (also ValueError)   a bad name, key, window, option or column
-├── BadInput (also ValueError)          a bad row with strict, or a population with no others
+├── BadInput (also ValueError)          a bad row with strict, or a population of malformed rows
 ├── SourceError                         an input file or stream cannot be read
 ├── TableNotFound (also KeyError)       no table of that name
 ├── TableExists                         the name is taken, by a table that has other options
 ├── NotAStore                           nothing there, or something that is not a store
 ├── Busy                                another process writes this store
 ├── UnsupportedFormat                   made by a version that this one does not read
-├── Corrupt                             stored bytes are not what was written
+├── Corrupt                             stored bytes are damaged
 ├── IoError (also OSError)              the disk, the operating system or the servers refused
 ├── Unavailable                         too few servers answer; to repeat it is safe
 ├── UnknownOutcome                      a write was not acknowledged; to repeat it is safe
 ├── Differs                             a copy is not, or cannot be, the same as its source
 ├── Cancelled                           the caller gave up, or its deadline passed
 ├── Unsupported                         this store cannot do it; the text names another way
-├── RetryLater                          too much is going on; it would be done later
-├── Expired                             a version or a session is no longer there
+├── RetryLater                          too much is going on; the call can be done later
+├── Expired                             a version or a session no longer exists
 ├── Internal                            a fault of idmatch itself; please report it
-└── MissingExtra (also ImportError)     a package is missing that an extra installs
+└── MissingExtra (also ImportError)     a package of an extra is missing
 
 Each has a `code`, which never changes, and a text that says what was wrong, with what,
-and what to do. Some have values as attributes, for programs; one that is not known is None.
+and what to do. Some have values as attributes, for programs; an unknown value is None.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -47,8 +47,8 @@ class InvalidArgument(Error, ValueError):
 
 
 class BadInput(Error, ValueError):
-    """An input row breaks the rules, and the caller asked to stop at the first; or rows of a
-    population do, and none is an identifier.
+    """An input row breaks the rules, and `strict` is set. Or a population has malformed rows and no
+    identifier.
     """
 
     code = "bad-input"
@@ -56,11 +56,11 @@ class BadInput(Error, ValueError):
     source: str | None = None
     """The source of the first bad row, such as a file."""
     row: int | None = None
-    """Its number in there, counted from 1."""
+    """The number of that row in its source, counted from 1."""
     column: str | None = None
-    """The first column that is wrong."""
+    """The first wrong column of that row."""
     reason: str | None = None
-    """What is wrong with it."""
+    """The rule that the column breaks."""
 
 
 class SourceError(Error):
@@ -76,7 +76,7 @@ class TableNotFound(Error, KeyError):
 
 
 class TableExists(Error):
-    """A table of that name is there already: with other options, or where one is renamed to it."""
+    """A table of that name exists: with other options, or as the new name of a renamed table."""
 
     code = "table-exists"
 
@@ -95,12 +95,12 @@ class Busy(Error):
     pid: int | None = None
     """The process that writes the store."""
     program: str | None = None
-    """What it runs, such as `idmatch load`."""
+    """The command that it runs, such as `idmatch load`."""
     since_millis: int | None = None
 
     @property
     def since(self) -> datetime | None:
-        """Since when it writes, in UTC."""
+        """When that process began to write, in UTC."""
         if self.since_millis is None:
             return None
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=self.since_millis)
@@ -113,14 +113,14 @@ class UnsupportedFormat(Error):
 
 
 class Corrupt(Error):
-    """Stored bytes are not what was written."""
+    """Stored bytes are damaged: they are not the bytes that were written."""
 
     code = "corrupt"
 
     file: str | None = None
     """The file that is damaged."""
     offset: int | None = None
-    """Where in it, in bytes."""
+    """The place of the damage in the file, in bytes."""
 
 
 class IoError(Error, OSError):
@@ -132,23 +132,24 @@ class IoError(Error, OSError):
 class Unavailable(Error):
     """The servers of the store do not answer, or too few of them do.
 
-    A change that ends so was not begun, or stopped between two requests. To repeat it is safe.
+    A change that raises this has not begun, or has stopped between two requests. To repeat it is
+    safe.
     """
 
     code = "unavailable"
 
 
 class UnknownOutcome(Error):
-    """A write was not acknowledged in time: it may be there or not. To repeat it is safe."""
+    """A write was not acknowledged in time: it may be stored or not. To repeat it is safe."""
 
     code = "unknown-outcome"
 
     rows: list[tuple[str, int, int]] | None = None
-    """Input rows that may be there or not: (source, first, end), counted from 1, without `end`."""
+    """Input rows that may be stored or not: (source, first, end), from 1, `end` excluded."""
 
 
 class Differs(Error):
-    """What should be the same is not: a copy and its source, or much of a table's directions."""
+    """A copy differs from its source, or the two directions of a table differ in too many rows."""
 
     code = "differs"
 
@@ -169,7 +170,7 @@ class Unsupported(Error):
 
 
 class RetryLater(Error):
-    """Too much is going on; it would be done later."""
+    """Too much is going on; the call can be done later."""
 
     code = "retry-later"
 
@@ -178,18 +179,18 @@ class RetryLater(Error):
 
 
 class Expired(Error):
-    """What the call refers to is no longer there: a version, a session."""
+    """The version or the session that the call refers to no longer exists."""
 
     code = "expired"
 
 
 class Internal(Error):
-    """A fault of idmatch itself. What was acknowledged is stored; please report the text."""
+    """A fault of idmatch itself. Acknowledged writes are stored; please report the text."""
 
     code = "internal"
 
 
 class MissingExtra(Error, ImportError):
-    """A package is not installed that `pip install 'idmatch[...]'` brings."""
+    """A package of an extra is missing; `pip install 'idmatch[...]'` installs it."""
 
     code = "missing-extra"

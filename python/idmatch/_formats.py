@@ -25,16 +25,16 @@ class Format(NamedTuple):
     """How rows are written."""
 
     name: str
-    """One of `FORMATS`, which is also how the names of such files end."""
+    """One of `FORMATS`; names of such files end with it."""
     kind: str
     """"parquet", "csv", "jsonl" or "arrow"."""
     compression: Compression
 
 
 def format_of(path: str, name: str | None = None) -> Format:
-    """The format of a name or, without one, of a file by its name.
+    """The format `name` or, without one, the format that the name of the file tells.
 
-    Raises InvalidArgument where there is no such format, or the file's name does not tell.
+    Raises InvalidArgument if there is no such format, or the file's name tells none.
     """
     if name is None:
         name = _told_by(path)
@@ -50,9 +50,9 @@ def format_of(path: str, name: str | None = None) -> Format:
 
 
 def format_of_folder(path: str, name: str | None = None) -> Format:
-    """The format of the files of a folder: as said, or as the folder's name tells, or Parquet.
+    """The format of the files in a folder: `name`, or what the folder's name tells, or Parquet.
 
-    Raises InvalidArgument where there is no such format.
+    Raises InvalidArgument if there is no such format.
     """
     return format_of(path, name or _told_by(path.rstrip("/")) or "parquet")
 

@@ -1,4 +1,4 @@
-"""What a write is asked to do, and what it reports: sources, their columns, and rejected rows."""
+"""The arguments and the report of a write: sources, their columns, and rejected rows."""
 
 import logging
 import time
@@ -30,7 +30,7 @@ ROLES = ("id", "partner_id", "seen_at")
 
 
 class Given(NamedTuple):
-    """What a write is asked to do."""
+    """The arguments of a write."""
 
     table: _core.Table
     sources: "Sequence[_sources.Source]"
@@ -43,7 +43,7 @@ class Given(NamedTuple):
         return Streams(self.sources, self.wanted, log.take_malformed)
 
     def progress(self, stage: str) -> AbstractContextManager[None]:
-        """Shows the progress of a call; its stage of this name reads the sources."""
+        """Shows the progress of a call, whose stage with this name reads the sources."""
         return progress_of(self.table).shown(lambda: {stage: _sources.known_rows(self.sources)})
 
 
@@ -68,7 +68,7 @@ class Report:
         self._started = time.perf_counter()
 
     def add(self, rows: int, rejected: int, newest: int | None = None) -> None:
-        """Adds rows read and rows rejected by the core, and the newest date of the others."""
+        """Adds rows read and rows rejected by the core, and the newest date of accepted rows."""
         self.rows += rows
         self._rejected += rejected
         if newest is not None:
@@ -81,11 +81,11 @@ class Report:
 
     @property
     def rejected(self) -> int:
-        """Rows that were rejected, by the core and before."""
+        """Rows that were rejected, by the core or before they reached it."""
         return self._rejected + self.log.malformed
 
     def check_rejected(self) -> None:
-        """Raises BadInput where more of all rows were rejected than may be."""
+        """Raises BadInput if more rows are rejected than allowed, once all rows are counted."""
         self.log.check_share(self.rows + self.log.malformed)
 
     def made(self) -> LoadReport:
@@ -118,7 +118,7 @@ class Report:
         if not isinstance(error, Exception) or not self._strict:
             return
         if isinstance(error, UnknownOutcome):
-            # Rows before the bad one may be there or not, which is worse to miss.
+            # Rows before the bad one may be stored or not: that matters more than the bad row.
             return
         if self.log.first_malformed:
             source, row, _, reason = self.log.first_malformed
@@ -147,7 +147,7 @@ class Streams:
         self._wanted = wanted
         self._on_malformed = on_malformed
         self.raised: list[Error] = []
-        """What went wrong while rows were read."""
+        """The errors that were raised while rows were read."""
 
     def __iter__(self) -> "Iterator[tuple[str, pa.RecordBatchReader]]":
         for source in self._sources:
@@ -158,7 +158,7 @@ class Streams:
 
     @contextmanager
     def raising(self) -> Iterator[None]:
-        """Raises what the reading of a source has raised."""
+        """Raises the error of a source itself, in place of the core's SourceError."""
         try:
             yield
         except SourceError:

@@ -1,4 +1,4 @@
-"""Outputs on HDFS: each is written beside its place, and gets its name when it is complete.
+"""Outputs on HDFS: each is written under a temporary name, and renamed when it is complete.
 
 Must not know where the bytes come from.
 """
@@ -25,7 +25,7 @@ _LOG = logging.getLogger("idmatch.outputs")
 
 
 def hdfs_file_of(url: str, shown: str) -> Target:
-    """The place of an address. Needs no network. Raises InvalidArgument and MissingExtra."""
+    """The file of an address. Needs no network. Raises InvalidArgument and MissingExtra."""
     cluster, path = _hdfs.located(url)
     if {"", ".", ".."}.intersection(path.split("/")[1:]):
         raise InvalidArgument(f"{shown} names no file; write it like hdfs://namenode/path/name.csv")
@@ -33,7 +33,7 @@ def hdfs_file_of(url: str, shown: str) -> Target:
 
 
 class _HdfsFile:
-    """A file of HDFS, which is written beside and gets its name when it is complete."""
+    """A file on HDFS. It is written under a temporary name, and renamed when it is complete."""
 
     def __init__(self, cluster: _hdfs.Cluster, path: str) -> None:
         self._cluster = cluster
@@ -68,7 +68,7 @@ class _HdfsFile:
             try:
                 self._cluster.remove(before)
             except _hdfs.Refused as error:
-                # It is complete: whoever goes on must not take it for a failure.
+                # The new folder is complete: the caller must not see a failure.
                 place = self._cluster.root + before
                 _LOG.warning("what %s had is still at %s: %s; remove it", self.shown, place, error)
 
@@ -96,13 +96,15 @@ class _HdfsFile:
             raise UnknownOutcome(f"{self.shown} may be complete all the same: {error}") from None
 
     def _put_back(self, before: str, error: BaseException) -> None:
-        """Gives what was there its name again. Raises UnknownOutcome where it may have another."""
+        """Gives the old folder its name again. Raises UnknownOutcome if it may still have another
+        name.
+        """
         with suppress(_hdfs.Refused, FileExistsError, FileNotFoundError):
             if self._cluster.info(before) is not None:
                 self._cluster.rename(before, self._path, overwrite=False)
-            # What got no answer may still be done.
+            # A call without an answer may still take effect.
             may_change = isinstance(error, _hdfs.TimedOut)
-            # Or somebody else has removed it meanwhile.
+            # Another process may have removed the old folder meanwhile.
             is_gone = isinstance(error, FileNotFoundError)
             if not may_change and (is_gone or self._cluster.info(self._path) is not None):
                 return
@@ -113,7 +115,7 @@ class _HdfsFile:
 
     @contextmanager
     def _beside(self) -> Iterator[str]:
-        """A path that nobody else has, which is gone after an exception."""
+        """A path with a unique name. After an exception it is removed."""
         path = f"{self._path.rpartition('/')[0]}/.idmatch-{secrets.token_hex(8)}.tmp"
         try:
             yield path

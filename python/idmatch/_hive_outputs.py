@@ -1,4 +1,4 @@
-"""Results as partitions of Hive's tables: files in the place of a partition, then the partition.
+"""Writes results as partitions of Hive's tables: first the files in the folder, then the partition.
 
 Invariants: a partition that others see is whole. After an exception other than UnknownOutcome and
 KeyboardInterrupt nothing is left; a killed process may leave a folder that is no partition.
@@ -41,11 +41,11 @@ class _Target(NamedTuple):
     """Its folder, as Hadoop writes it."""
     is_there: bool
     columns: Mapping[str, _hive.Column]
-    """Those of its files."""
+    """The columns of its files, by name."""
 
     @property
     def url(self) -> str:
-        """Of its folder, as `target_of` takes it."""
+        """The URL of its folder, as `target_of` takes it."""
         if Address(self.location).is_hdfs:
             return self.location
         scheme, _, path = self.location.partition(":")
@@ -54,10 +54,11 @@ class _Target(NamedTuple):
 
 
 def check(address: str, partition: Mapping[str, str], *, overwrite: bool) -> None:
-    """Finds what cannot be written, before the work.
+    """Checks that an output can be written, before the work.
 
-    Raises InvalidArgument for a table that takes no Parquet, for a partition that is none of its
-    kind, or that exists and may not be overwritten; IoError where a server refuses; MissingExtra.
+    Raises InvalidArgument for a table that is not of Parquet, and for a partition with other
+    columns than the table's. Raises it also for a partition that exists, unless `overwrite` is set.
+    Raises IoError if a server refuses, and MissingExtra.
     """
     place = _place_of(address)
     with _writing(place) as server:
@@ -67,16 +68,16 @@ def check(address: str, partition: Mapping[str, str], *, overwrite: bool) -> Non
 def write(
     rows: ArrowStream, address: str, partition: Mapping[str, str], *, overwrite: bool
 ) -> tuple[int, float]:
-    """Adds rows as a partition, or replaces one; returns how many, and when all were read, by
-    `time.monotonic`. No connection is open while rows are written.
+    """Adds rows as a partition, or replaces one. No connection is open while rows are written.
 
-    Raises what `check` raises, InvalidArgument for columns that the table does not have, and
-    UnknownOutcome where the connection breaks when the files are in place.
+    Returns the number of rows, and the reading of `time.monotonic` when all were read. Raises what
+    `check` raises, InvalidArgument for columns that the table does not have, and UnknownOutcome if
+    the connection breaks after the files are in place.
     """
     place = _place_of(address)
     with _writing(place) as server:
         target = _target(server, place, partition, overwrite)
-    # Also where a process was killed before it added the partition.
+    # The folder may have files of a process that was killed before it added the partition.
     replaces = overwrite and target_of(target.url).has_files()
     with _remote_outputs.new_folder(target.url, overwrite=replaces) as folder:
         count = _write_parquet(rows, os.path.join(folder, _FILE), target.columns, place)
@@ -90,7 +91,7 @@ def write(
                 if _hive.location_of(server, place, partition) != target.location:
                     there = _hive.literal(target.location)
                     server.run(f"ALTER TABLE {place.quoted}{clause} SET LOCATION {there}")
-            # Hive may answer a count from what it noted of the files before.
+            # Hive may answer a count from its statistics of the former files.
             with suppress(_hive.StatementError):
                 noted = f"UPDATE STATISTICS SET ('numRows'='{count}')"
                 server.run(f"ALTER TABLE {place.quoted}{clause} {noted}")
@@ -114,7 +115,7 @@ def write(
 
 
 def _may_have(place: _hive.Place, partition: Mapping[str, str]) -> bool:
-    """Whether a table has a partition, or nobody tells."""
+    """Whether a table has a partition. True also if the server does not tell."""
     try:
         with _writing(place) as server:
             return _hive.location_of(server, place, partition) is not None

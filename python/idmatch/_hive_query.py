@@ -13,12 +13,12 @@ over the connection; "auto" takes the first of these that is possible."""
 
 @dataclass(frozen=True)
 class Hive:
-    """Rows of Hive: what a query gives, or a table, for `load`, `match`, `upsert` and `erase_from`.
+    """The rows of a Hive table or query, for `load`, `match`, `upsert` and `erase_from`.
 
     `address` is `hive://[USER[:PASSWORD]@]HOST[:10000]/DATABASE[/TABLE]?auth=none`; `query` is one
     SELECT of HiveQL, in place of a table. `via` says how rows come: from the "files" of the table,
-    by an "unload" of the server into files, or as "rows" over the connection; "auto" takes the
-    first of these that is possible, and a report's `detected` says which. Nothing is asked before
+    by an "unload" of the server into files, or as "rows" over the connection. "auto" takes the
+    first of these that is possible, and a report's `detected` says which. No request is sent before
     the rows are read; the connection is closed before they are loaded.
 
     Raises InvalidArgument for an address without a table and a query, and for one with both.

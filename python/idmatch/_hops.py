@@ -1,4 +1,4 @@
-"""Questions to tables: what each population row gets, and the tables of a chain."""
+"""Hops: the tables of a chain, and which of its matches each population row gets."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
@@ -16,13 +16,13 @@ _USE = f'name a table and, if wanted, {", ".join(_KEYS)}: "TABLE,by=partner-id,s
 
 
 class Hop(NamedTuple):
-    """A question to a table, as the core takes it."""
+    """A table of a match, with the side, limit and window, as the core takes it."""
 
     table: str | None
-    """None for the table that is asked first."""
+    """Its name; None for the first table."""
     by: By
     most: int | None
-    """Most matches of each row, the newest; None for all."""
+    """At most this many matches of each row, the newest; None for all."""
     since: int | None
     until: int | None
 
@@ -45,7 +45,7 @@ def hop_of(
 
 
 def side_of(by: str) -> By:
-    """Raises InvalidArgument for what is no side."""
+    """The side that a text names. Raises InvalidArgument for any other text."""
     match by.replace("-", "_"):
         case "id":
             return "id"

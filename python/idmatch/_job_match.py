@@ -1,4 +1,4 @@
-"""A match as the tasks of a job ask it: of one batch of a population after another.
+"""A match as the tasks of a job run it: one batch of the population after another.
 
 Must not know Dask or Spark. Invariant: the answer to a batch does not depend on when it is asked,
 nor on the batches beside it.
@@ -19,7 +19,7 @@ from ._types import ArrowStream, By, How, Pick
 
 Carried: TypeAlias = Sequence[str] | Literal["all"]
 
-# A column that marks a row which no population has.
+# A column that marks the row which is added to a batch without an identifier.
 _BESIDE = "__idmatch_beside"
 
 
@@ -47,7 +47,7 @@ class JobMatch(NamedTuple):
         then: Then,
         with_hops: bool,
     ) -> Self:
-        """Times before now count from this moment; raises InvalidArgument for a wrong one."""
+        """Counts times before now from this moment. Raises InvalidArgument for a wrong argument."""
         window = datetime_or_none(millis_or_none(since)), datetime_or_none(millis_or_none(until))
         hops = [_absolute(hop) for hop in hops_of(then)]
         return cls(side_of(by), pick, limit, *window, how, hops, with_hops)
@@ -55,13 +55,13 @@ class JobMatch(NamedTuple):
     def ask(
         self, table: TableReads, population: pa.Table, column: str | None, carry: Carried
     ) -> MatchResult:
-        """`Table.match` of a population; raises what that raises."""
+        """`Table.match` of a population; raises what `Table.match` raises."""
         return table.match(population, column=column, carry=carry, **self._asdict())
 
     def ask_batch(
         self, table: TableReads, batch: pa.Table, column: str, carry: Carried
     ) -> ArrowStream:
-        """The same of a batch. One with malformed rows alone has no matches, and is no error."""
+        """`ask` for one batch. A batch of only malformed rows has no matches, and is no error."""
         try:
             return self.ask(table, batch, column, carry)
         except BadInput:
@@ -82,7 +82,7 @@ def _absolute(hop: Hop) -> dict[str, object]:
 
 
 def _beside_one(batch: pa.Table, column: str) -> pa.Table:
-    """The rows and one more, which has an identifier and is marked."""
+    """The rows and one marked row, which has an identifier."""
     kind = batch.schema.field(column).type
     one = pa.array([["0"]]) if pa.types.is_list(kind) else pa.array(["0"])
     marked = pa.table({column: one.cast(kind), _BESIDE: [True]})

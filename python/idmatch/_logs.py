@@ -1,9 +1,9 @@
-"""What the core logs, as records of Python's `logging`.
+"""The log events of the core, as records of Python's `logging`.
 
 The loggers are `idmatch.engine`, `idmatch.cql` and `idmatch.cql.driver`; Python's own code logs to
 `idmatch.load`. Nothing is printed unless the program configures `logging`. A record has the values
 of its event in `record.fields`, a dictionary, and also in its text. A thread of the core calls
-`_tell`: no thread that works for a store waits for a handler. Must not know what is logged.
+`_tell`: no thread that works for a store waits for a handler. Must not know the events.
 """
 
 import atexit
@@ -19,15 +19,16 @@ LOAD = logging.getLogger("idmatch.load")
 _ROOT = logging.getLogger("idmatch")
 _ROOT.addHandler(logging.NullHandler())
 _CORE = tuple(map(logging.getLogger, ("idmatch.engine", "idmatch.cql", "idmatch.cql.driver")))
-# Those of the core, whose numbers begin at 1.
+# The levels of the core, whose numbers begin at 1.
 _LEVELS = (logging.ERROR, logging.WARNING, logging.INFO, logging.DEBUG, logging.DEBUG // 2)
 
 _Fields = Mapping[str, object]
 
 
 def follow() -> None:
-    """Has the core log what the loggers take now. Each `idmatch.open` calls it, so a level that is
-    set later counts from the next one on.
+    """Sets the levels of the core's log to the current levels of the loggers.
+
+    Each `idmatch.open` calls it, so a level that is set later counts from the next `open` on.
     """
     engine, cql, driver = (sum(map(logger.isEnabledFor, _LEVELS)) for logger in _CORE)
     _core.log_to(_tell, engine, cql, driver)

@@ -12,12 +12,12 @@ from ._timings import Requests, Timings, timings_of, verdict
 class MatchResult(CountedRows):
     """A population that has been matched, and the rows of the result.
 
-    The first column is `id` or `partner_id`, as in the population; the next the other one of the
-    last table, with `_2` where that name is taken (both text as it is stored, whatever the
-    population's type); then `seen_at` (`timestamp[ms, UTC]`), and what the population carries. With
-    hops, `hop_1_id` or `hop_1_partner_id`, `hop_1_seen_at` and so on stand after the first.
-    Population rows come in no particular order; the matches of one come newest first, unless there
-    is a chain. `len` is the number of rows of the result.
+    The first column is `id` or `partner_id`, as in the population. The second is the other
+    identifier, from the last table; its name ends with `_2` if it is taken. Both are text as it is
+    stored, whatever the population's type. Then come `seen_at` (`timestamp[ms, UTC]`) and the
+    carried columns. With hops, `hop_1_id` or `hop_1_partner_id`, `hop_1_seen_at` and so on follow
+    the first column. Population rows come in no particular order; the matches of a row come newest
+    first, unless there is a chain. `len` is the number of rows of the result.
     """
 
     __slots__ = (
@@ -44,18 +44,18 @@ class MatchResult(CountedRows):
         self.columns = columns
         """The population's column that was read; several where its sources differ."""
         self.hex_columns = hex_columns
-        """Those of `columns` that are fixed-size binary: they were read as lowercase hex."""
+        """The names in `columns` that are fixed-size binary: they were read as lowercase hex."""
         self.detected = detected
         """How the population is written, each way once."""
         self.is_guess_unmatched = is_guess_unmatched
-        """Whether the column was guessed, and the table, which is not empty, has none of its first
-        10,000 identifiers: then it is likely another one."""
-        # What the core did not measure: finding the columns, and imports.
+        """Whether the column was guessed, and none of its first 10,000 identifiers is in the table,
+        which is not empty. The guess is then likely wrong."""
+        # Seconds that the core did not measure: finding the columns, and imports.
         self._outside = max(seconds - core.timings[0], 0.0)
 
     @property
     def seconds(self) -> float:
-        """How long the matching, and reading its rows, took so far."""
+        """How long the match, and reading its rows, took so far."""
         return self._outside + self._core.timings[0]
 
     @property
@@ -70,7 +70,7 @@ class MatchResult(CountedRows):
 
     @property
     def rows(self) -> int:
-        """Matches: what `SELECT count(*)` over the joins gives."""
+        """The number of matches: the result of `SELECT count(*)` over the joins."""
         return self._core.rows
 
     @property
@@ -80,40 +80,40 @@ class MatchResult(CountedRows):
 
     @property
     def hops(self) -> list[HopCounts]:
-        """What each table of the chain counted; one without a chain."""
+        """The counts of each table of the chain; without a chain, of the one table."""
         return [HopCounts(*counts) for counts in self._core.hops]
 
     @property
     def plan(self) -> list[PlanStep]:
-        """How the population was read, and why so: one step for each way that was taken."""
+        """How the population was read, and why: one step for each way that was used."""
         return [PlanStep(*step) for step in self._core.plan]
 
     @property
     def timings(self) -> Timings:
-        """Where `seconds` went: the parts add up to them."""
+        """Where the time went: the parts add up to `seconds`."""
         elapsed, single_threaded, times = self._core.timings
         return timings_of(times, self._outside + elapsed, single_threaded)
 
     @property
     def requests(self) -> Requests | None:
-        """What servers were asked; None in a directory."""
+        """The requests to servers; None in a directory."""
         asked = self._core.requests
         return Requests(*asked) if asked else None
 
     @property
     def verdict(self) -> str:
-        """One sentence: which part limits, and what would change it."""
+        """One sentence: which part limits the match, and what would make it faster."""
         return verdict(self.timings, self.requests)
 
     def unmatched(self) -> CountedRows:
-        """The population rows that have no match, in order: the identifier, `reason`, and what the
-        row carries.
+        """The population rows that have no match, in order: the identifier, `reason`, and the
+        carried columns.
 
         The reason is "null", "empty", "too long", "not UTF-8", "not in table", "outside the
-        window", or "lost at hop 2" where the first table of a chain has it and the second does not.
-        What retention or an erasure hides is not in the table. Its column is `reason_2`, and so on,
-        where a carried column is called `reason`. Where there is a window, reading
-        them matches them once more without it, on servers as they are then.
+        window", or "lost at hop 2" if the first table of a chain has it and the second does not.
+        Rows that retention or an erasure hides are not in the table. The column is `reason_2`, and
+        so on, if a carried column is called `reason`. With a window, reading these rows matches
+        them again without the window; on servers, with the table as it is then.
 
         Raises InvalidArgument unless the match was made with `unmatched`, `carry`, `how="left"` or
         `then`.

@@ -18,25 +18,25 @@ else:
     # Brings pyarrow.
     _sources = LazyModule("idmatch._sources")
 
-# A guessed column without any match among so many identifiers is likely the wrong one.
+# A guessed column is likely the wrong one if none of its first 10,000 identifiers matches.
 _FEW_IDS = 10_000
 
 
 class Wish(NamedTuple):
-    """What the result of a match has besides pairs."""
+    """The parts of a match's result besides pairs."""
 
     carry: Carry | None
-    """None where nothing is carried."""
+    """The carried columns; None if nothing is carried."""
     keeps_unmatched: bool
     """Whether unmatched population rows are rows of the result."""
     unmatched: bool
-    """Whether they can be asked for."""
+    """Whether `MatchResult.unmatched` gives these rows."""
     then: list[Hop]
     with_hops: bool
 
     @property
     def is_for_pairs(self) -> bool:
-        """Whether nothing is wished."""
+        """Whether the result has only pairs."""
         return not (self.carry or self.keeps_unmatched or self.unmatched or self.then)
 
 
@@ -82,9 +82,9 @@ def match(
 def _are_unmatched(
     table: _core.Table, some: "_sources.FirstRows", matched: _core.Match, first: Hop
 ) -> bool:
-    """Whether a table that is not empty has none of the first identifiers."""
+    """Whether none of the first identifiers is in the table, which is not empty."""
     population, found, _ = matched.hops[0]
-    # Unless fewer were not matched than these are.
+    # With fewer unmatched rows, at least one of the first ones has a match.
     if found and population - found >= _FEW_IDS:
         question = first._replace(most=1)
         found = _core.match_population(table, some.rows, *question[1:], True).matched

@@ -25,7 +25,7 @@ else:
 
 
 class Judged(NamedTuple):
-    """What a load would do."""
+    """The result of a load that stores nothing."""
 
     report: LoadReport
     id_bytes: int
@@ -55,7 +55,7 @@ def load(
     started = time.perf_counter()
     wanted = wanted_of(columns, how)
     sources = _sources.ready(source, wanted)
-    # The load history keeps them.
+    # The load history keeps the names.
     names = [source.name for source in sources]
     session = _core.begin(table, replace, key, names, "locked")
     try:
@@ -86,7 +86,7 @@ def load(
             session.commit(None)
         return made._replace(seconds=time.perf_counter() - started)
     except BaseException:
-        # The exception says more than one of the end of the session.
+        # The exception says more than an error of the abort.
         with suppress(Error):
             session.abort()
         raise
@@ -116,13 +116,13 @@ def add(
 
 
 def _stage_judged(session: _core.Session, given: Given, report: Report, how: Written) -> None:
-    """Stages sources once all of their rows are judged: what servers have, they keep.
+    """Stages sources after all of their rows are judged, since servers keep every row they get.
 
-    Meanwhile the rows are in a temporary file.
+    Until then the rows are in a temporary file.
     """
 
     def ignore(_: list[Reject]) -> None:
-        # They are in the file already.
+        # The rejects are in the file already.
         return
 
     streams = given.streams(report.log)
@@ -200,8 +200,8 @@ def upsert_stream(
 ) -> LoadReport:
     """Upserts rows of a stream as they arrive.
 
-    After each batch, `on_durable` gets the number of rows stored so far, and that of the last row
-    of the stream up to which every row is durable: in the store, or in the file of rejects.
+    After each batch, `on_durable` gets the number of rows stored so far, and the number of a row of
+    the stream. Every row up to that row is durable: in the store, or in the file of rejects.
     """
     wanted = wanted_of(columns, how)
     given = Given(table, [], wanted, strict, rejects)
@@ -239,7 +239,7 @@ def erase(
     sources = _sources.one_row(values)
     wanted = _sources.Wanted(dict.fromkeys(values))
     erased = _erase(Given(table, sources, wanted, True, RejectsTo()), at)
-    # What was read is the arguments.
+    # The source is the arguments: there is nothing to report about it.
     return erased._replace(detected=[], columns={})
 
 
@@ -252,7 +252,7 @@ def erase_from(
     rejects: RejectsTo,
     csv: Csv | None,
 ) -> EraseReport:
-    """Erases what the rows of a source name; see `Table.erase_from`."""
+    """Erases the targets that the rows of a source name; see `Table.erase_from`."""
     named = {role: name for role, name in names_of(columns, ROLES[:2]).items() if name is not None}
     if not named:
         raise InvalidArgument("name the columns of the source: id, partner_id or both")

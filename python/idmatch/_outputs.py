@@ -1,8 +1,8 @@
-"""Opens outputs: the one place that makes files which users name. Must not know what is written.
+"""Opens outputs: only this module makes files that users name. Must not know their contents.
 
-A new file gets its name when it is complete and on disk. What exists is not replaced unless that is
-said, and then only a regular file that is no input. A FIFO is written as a stream. Addresses of
-object stores are for `_remote_outputs`.
+A new file gets its name when it is complete and on disk. A file that exists is replaced only with
+`overwrite`, and only if it is a regular file and no input. A FIFO is written as a stream. Addresses
+of object stores are for `_remote_outputs`.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from ._text import escaped
 from ._types import Path
 
 STDOUT = "/dev/stdout"
-"""What the core takes for standard output as it is."""
+"""The path by which the core writes to standard output itself."""
 
 PRIVATE = 0o600
 PUBLIC = 0o666
@@ -31,7 +31,7 @@ PUBLIC = 0o666
 def check(
     path: Path, *, overwrite: bool = False, inputs: Sequence[str] = (), is_folder: bool = False
 ) -> None:
-    """Finds what cannot be written, before the work. Asks a service whether the object exists.
+    """Checks that an output can be written, before the work. Asks a service if the object exists.
 
     Raises what `check_local` and `_remote_outputs.check` raise.
     """
@@ -48,10 +48,11 @@ def check(
 
 
 def check_local(path: Path, *, overwrite: bool = False, inputs: Sequence[str] = ()) -> bool:
-    """Whether it is a FIFO, or "-" for standard output, which is written as it is.
+    """Whether the output is written in place: a FIFO, or "-" for standard output.
 
-    Raises InvalidArgument for what must not be written: what exists unless it may be overwritten,
-    then also what is no regular file or one of the inputs; what is inside a store; and a URL.
+    Raises InvalidArgument for an output that exists, unless `overwrite` is set; with `overwrite`,
+    for one that is no regular file, or is an input. Raises it also for an empty name, a URL, and a
+    place inside a store.
     """
     name = os.fspath(path)
     if name == "-":
@@ -78,7 +79,7 @@ def check_local(path: Path, *, overwrite: bool = False, inputs: Sequence[str] = 
 def new_file(
     path: Path, *, overwrite: bool = False, inputs: Sequence[str] = (), mode: int = PUBLIC
 ) -> Iterator[str]:
-    """Gives the path to write to: a file beside, which gets its name after the block, or a FIFO.
+    """Gives the path to write to: a FIFO, or a temporary file that is renamed after the block.
 
     After an exception there is no file, unless the error says that it is complete. An address of an
     object store is written as a FIFO. Raises what `check` raises, and IoError.
@@ -106,7 +107,7 @@ def new_file(
 
 
 def is_same(one: Path, other: Path) -> bool:
-    """Whether both name one place, by the file that is there or else by the folder and the name."""
+    """Whether both name one place: the same existing file, or else the same folder and name."""
     names = [_local(one), _local(other)]
     if any(name == "-" or Address(name).is_url for name in names):
         return names[0] == names[1]
@@ -128,7 +129,7 @@ def is_standard_output(path: Path) -> bool:
 
 
 def is_stream(path: Path, file: str) -> bool:
-    """Whether somebody may read it while it is written: "-", a FIFO; no object."""
+    """Whether a reader may read the output while it is written: "-" or a FIFO, but no object."""
     name = os.fspath(path)
     is_regular = stat.S_ISREG(os.stat(file).st_mode)
     return name == "-" or (not Address(name).is_url and not is_regular)
@@ -138,9 +139,9 @@ def is_stream(path: Path, file: str) -> bool:
 def new_folder(path: Path) -> Iterator[str]:
     """Gives an empty folder to write to, which gets its name after the block.
 
-    After an exception there is none, unless the error says that it is complete. What goes to an
+    After an exception there is no folder, unless the error says that it is complete. A folder at an
     address is written to this machine first.
-    Raises InvalidArgument for what exists and what is inside a store, and IoError.
+    Raises InvalidArgument for a place that exists or is inside a store, and IoError.
     """
     name = _local(path).rstrip("/") or "/"
     if Address(name).is_url:
@@ -169,7 +170,7 @@ def open_at_once(
 ) -> int:
     """A file descriptor of a new file that has its name from the start, or of a FIFO.
 
-    For what must be there after a crash. Raises what `check_local` raises, and IoError.
+    For files that must exist after a crash. Raises what `check_local` raises, and IoError.
     """
     name = os.fspath(path)
     if check_local(name, overwrite=overwrite, inputs=inputs):
@@ -198,7 +199,7 @@ def sync(file: int, path: str) -> None:
 def _sync_name(path: str) -> None:
     """Makes the name of a complete file or folder durable, where the file system can.
 
-    Raises IoError, which says that what it names is complete.
+    Raises IoError, whose text says that the output is complete.
     """
     try:
         _sync_folder(os.path.dirname(path) or ".")
@@ -211,7 +212,7 @@ def _sync_folder(path: str) -> None:
     try:
         _sync(path)
     except OSError as error:
-        # A folder that cannot be read, and file systems that sync no folders.
+        # Ignored if the folder cannot be read, or the file system does not sync folders.
         if error.errno not in (errno.EACCES, errno.EINVAL, errno.EBADF):
             raise
 
@@ -225,7 +226,7 @@ def _sync(path: str) -> None:
 
 
 def _sync_all(top: str) -> None:
-    """Syncs a folder and all that is in it."""
+    """Syncs a folder with all files and folders in it."""
     for folder, _, files in os.walk(top):
         for file in files:
             _sync(os.path.join(folder, file))
@@ -233,7 +234,7 @@ def _sync_all(top: str) -> None:
 
 
 def _check_no_folder(name: str) -> None:
-    """Raises InvalidArgument where something is in the place of a new folder, and for "-"."""
+    """Raises InvalidArgument if the place of a new folder is taken or in a store, and for "-"."""
     if name == "-":
         text = "files of a folder cannot go to standard output; name a folder, or write one file"
         raise InvalidArgument(text)
@@ -246,7 +247,7 @@ def _check_no_folder(name: str) -> None:
 
 
 def _check_folder_of(name: str) -> None:
-    """Raises IoError where nothing can be made because the folder around is missing."""
+    """Raises IoError if the parent folder is missing."""
     folder = os.path.dirname(name.rstrip("/")) or "."
     if not os.path.isdir(folder):
         text = f"cannot write {escaped(name)}: there is no folder {escaped(folder)}"
@@ -268,7 +269,7 @@ def _check_replaced(name: str, overwrite: bool, inputs: Sequence[str]) -> None:
 
 
 def _local(path: Path) -> str:
-    """The path that an address such as file:///tmp/rows.csv means; others as they are."""
+    """The path of an address such as file:///tmp/rows.csv; any other name as it is."""
     name = os.fspath(path)
     if name.lower().startswith("file:///"):
         return unquote(urlsplit(name).path)
@@ -276,7 +277,7 @@ def _local(path: Path) -> str:
 
 
 def _store_around(name: str) -> str | None:
-    """The store or backup whose directory has this file below it."""
+    """The directory of the store or backup that contains this file."""
     directory = os.path.dirname(os.path.realpath(name))
     while True:
         if os.path.isfile(os.path.join(directory, "MANIFEST")) and os.path.isdir(
@@ -289,7 +290,7 @@ def _store_around(name: str) -> str | None:
 
 
 def _beside(name: str, mode: int) -> str:
-    """Makes a file that nobody else has made, in the same directory."""
+    """Makes a new file with a unique name in the same directory."""
     beside = os.path.join(os.path.dirname(name), f".idmatch-{secrets.token_hex(8)}.tmp")
     with _writing(name):
         os.close(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode))
@@ -324,7 +325,7 @@ def _open(name: str, flags: int) -> int:
 
 @contextlib.contextmanager
 def _writing(name: str) -> Iterator[None]:
-    """Raises IoError that names the output where the block raises OSError."""
+    """Turns an OSError of the block into an IoError that names the output."""
     try:
         yield
     except OSError as error:

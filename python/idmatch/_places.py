@@ -1,7 +1,7 @@
-"""Places: what all tasks of a job open, by address: one version of a directory, or servers.
+"""Places: the stores that tasks of a job open by address: one version of a directory, or servers.
 
-Must not know Dask or Spark. A store of the process that begins a job is never used in a worker,
-which may be a fork of it.
+Must not know Dask or Spark. A worker never uses a store object of the process that begins the job:
+it may be a fork of that process.
 """
 
 import os
@@ -19,7 +19,7 @@ from ._errors import Expired, NotAStore, Unsupported
 from ._store import Store, is_address
 from ._store import open as open_store
 
-# A worker process lives on after its job. The files of a store that it has open stay on the disk.
+# A worker process outlives its job, and files of its open stores stay on the disk: keep few open.
 _OPEN_STORES = 4
 
 StoreOrAddress = Store | str | os.PathLike[str]
@@ -29,16 +29,15 @@ class Place(NamedTuple):
     """A store, or one version of it, as other processes open it. It can be pickled."""
 
     address: str
-    """Of servers, with what is secret in it; or an absolute path."""
+    """The address of servers, secrets included, or an absolute path."""
     folder: str
     """The directory of the store that has the version; empty on servers."""
     host: str
     """The host on which the directory was seen."""
     until: datetime | None = None
-    """Until when the version is kept; None where it is not limited."""
+    """The end of the version's life; None if it is not limited."""
     version: str | None = None
-    """The version, as `Snapshot.version` names it: no other store has it. None where it may change.
-    """
+    """The version, as `Snapshot.version` names it: no other store has it. None if it may change."""
 
     @property
     def is_remote(self) -> bool:
@@ -50,7 +49,7 @@ class Place(NamedTuple):
 
 
 def place_of(store: StoreOrAddress) -> Place:
-    """The store itself, as it is at any moment."""
+    """The place of the store itself, not of one version."""
     address = store._how[0] if isinstance(store, Store) else os.fspath(store)
     if is_address(address):
         return Place(address, "", socket.gethostname())
@@ -62,7 +61,8 @@ def place_of(store: StoreOrAddress) -> Place:
 def one_version(store: StoreOrAddress, keep: timedelta | str) -> Iterator[tuple[Store, Place]]:
     """A store as tasks will see it: in a directory, at a checkpoint that lives for `keep`.
 
-    Servers have no checkpoints: there, rows are read as they are. A checkpoint is taken as it is.
+    Servers have no checkpoints: there, rows are read as they are. A store that is a checkpoint is
+    used itself.
 
     Raises what `open` and `Store.checkpoint` raise.
     """
@@ -95,7 +95,7 @@ def opened_here(place: Place, wait: timedelta | str | None = None) -> Store:
         raise _unseen(place) from error
 
 
-# Threads of a worker ask for the same store at once.
+# Several threads of a worker may open the same store at the same time.
 _opening = threading.Lock()
 
 
@@ -114,7 +114,7 @@ def opened(place: Place) -> Store:
     Raises what `opened_here` raises, and Expired where another version is in the place.
     """
     if not place.is_remote and not os.path.isfile(os.path.join(place.address, "MANIFEST")):
-        # An open one would answer on, without its directory.
+        # An open store would go on answering although its directory is gone.
         with _opening:
             _opened.cache_clear()
         raise _unseen(place)
@@ -128,9 +128,9 @@ def opened(place: Place) -> Store:
 
 @lru_cache(maxsize=_OPEN_STORES)
 def _opened(_pid: int, place: Place) -> Store:
-    # Schedulers end workers whose memory they find too large, with the pages of cached files.
+    # Schedulers count the pages of cached files as memory, and end workers that have too much.
     give_memory_back()
-    # A child that was forked has the number of another process, and opens its own.
+    # The pid is a part of the key of the cache: a forked child opens its own store.
     return opened_here(place)
 
 

@@ -1,6 +1,6 @@
 """Progress of long calls: bars on a terminal or in a notebook.
 
-The core tells what was done, on the thread that makes the call. Must not know what a call does.
+The core tells the progress on the thread that makes the call. Must not know what a call does.
 """
 
 import sys
@@ -24,7 +24,7 @@ _DRAWS_PER_SECOND = 10
 _TERMINAL_BAR_COLUMNS = 30
 
 Totals: TypeAlias = Mapping[str, int | None]
-"""What a call has to do in some of its stages, where that is known."""
+"""The totals of some stages of a call; None for an unknown total."""
 
 
 class Progress(NamedTuple):
@@ -33,11 +33,11 @@ class Progress(NamedTuple):
     name: str
     """The table or store, as the bars name it."""
     wanted: bool | None
-    """True shows bars on a terminal, too; False shows none."""
+    """None shows bars in notebooks only, True also on a terminal, False nowhere."""
 
     @contextmanager
     def shown(self, totals: Callable[[], Totals] = dict) -> Iterator[None]:
-        """Shows the progress of the calls of this thread; asks for totals only if that is seen."""
+        """Shows the progress of calls of this thread. Asks for totals only if bars are shown."""
         bars = _bars(self)
         if bars is None:
             yield
@@ -52,7 +52,7 @@ class Progress(NamedTuple):
 
 
 def progress_of(table: _core.Table) -> Progress:
-    """That of calls on a table."""
+    """The progress of calls on a table."""
     return Progress(table.name, table.progress)
 
 
@@ -67,7 +67,7 @@ class _Stage:
     started: float = field(default_factory=time.monotonic)
 
     def text(self) -> str:
-        """Such as "crm: load, 20,000 of 1,000,000 rows"."""
+        """Text such as "crm: load, 20,000 of 1,000,000 rows"."""
         of_total = "" if self.total is None else f" of {self._size(self.total)}"
         unit = "B" if self.unit == "bytes" else f" {self.unit}"
         return f"{self.name}, {self._size(self.done)}{of_total}{unit}"
@@ -83,11 +83,11 @@ class _Bars(Protocol):
         """Draws a bar for each stage."""
 
     def close(self) -> None:
-        """Removes them."""
+        """Removes the bars."""
 
 
 class _Stages:
-    """Adds up what the core tells."""
+    """Adds up the progress that the core tells."""
 
     def __init__(self, name: str, totals: Totals, bars: _Bars) -> None:
         self._name = name
@@ -96,7 +96,7 @@ class _Stages:
         self._stages: dict[str, _Stage] = {}
 
     def add(self, stage: str, done: int, unit: str) -> None:
-        """Adds what was done of a stage since the last time."""
+        """Adds the progress of a stage since the last call."""
         at = self._stages.get(stage)
         if at is None:
             at = _Stage(f"{self._name}: {stage}", unit, self._totals.get(stage))
@@ -124,16 +124,16 @@ class _TerminalBars:
 
     def close(self) -> None:
         if self._progress is not None:
-            # What the log has yet to print goes above the bars.
+            # Log lines that are not printed yet go above the bars.
             _core.flush_logs()
             self._progress.stop()
 
     def _start(self) -> "RichProgress":
-        # Takes longer than a short call, which tells nothing.
+        # This import takes longer than a short call, which tells no progress.
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-        # An event that is being printed does not get into the first bar.
+        # A log line that is being printed must not mix with the first bar.
         _core.flush_logs()
         self._progress = Progress(
             BarColumn(bar_width=_TERMINAL_BAR_COLUMNS),
@@ -151,11 +151,11 @@ class _Handle(Protocol):
     """Something that IPython displays."""
 
     def update(self, drawing: object) -> object:
-        """Displays this in its place."""
+        """Replaces what is displayed by this drawing."""
 
 
 class _NotebookBars:
-    """Bars below the cell of a notebook. It draws them: rich would need widgets for that."""
+    """Bars below the cell of a notebook, drawn as HTML: rich would need widgets for them."""
 
     def __init__(self) -> None:
         self._handle: _Handle | None = None
@@ -200,7 +200,7 @@ def _of_total(stage: _Stage) -> str:
 
 
 def _bars(progress: Progress) -> _Bars | None:
-    """Where bars are to be seen; None for nowhere."""
+    """The bars of a notebook or a terminal; None if no bars are shown."""
     if progress.wanted is False:
         return None
     if _is_notebook():

@@ -1,4 +1,4 @@
-"""Questions to a table, as it is or as a snapshot shows it."""
+"""Reads of a table, as it is now or as a snapshot shows it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from ._match import MatchResult
 
 COLUMNS = ("id", "partner_id", "seen_at")
-"""Of a table."""
+"""The columns of a table."""
 
 
 class TableReads:
-    """What `Table` and `TableSnapshot` answer.
+    """The methods of `Table` and `TableSnapshot` that read.
 
     Windows are half-open: `since <= seen_at < until`. Either end is a datetime (a naive one is
     UTC), a date, a timedelta before now, ISO 8601 text, the text of a period before now such as
@@ -69,7 +69,7 @@ class TableReads:
         until: Moment | None = None,
         limit: int | None = None,
     ) -> list[tuple[str, datetime]]:
-        """What goes with an identifier, newest first: (partner_id, seen_at in UTC); with
+        """The matches of an identifier, newest first: (partner_id, seen_at in UTC); with
         `by="partner_id"` (id, seen_at). Python objects, without Arrow; about as fast as
         `latest_partner_id`. An unknown identifier has an empty list.
         """
@@ -84,9 +84,9 @@ class TableReads:
         until: Moment | None = None,
         limit: int | None = None,
     ) -> list[list[tuple[str, datetime]]]:
-        """`lookup` for each of several identifiers, by position: one list for each key, all at one
-        point of the table. `limit` counts for each key. All answers are held in memory: for more
-        than some 10,000 keys, `match` is faster.
+        """`lookup` for several identifiers, by position: one list for each key, all at one point of
+        the table. `limit` is for each key. All answers are held in memory: for more than some
+        10,000 keys, `match` is faster.
         """
         if isinstance(keys, str):
             raise InvalidArgument("keys is one text; give a list of identifiers, or use lookup")
@@ -154,30 +154,33 @@ class TableReads:
         with_hops: bool = False,
         csv: Csv | None = None,
     ) -> MatchResult:
-        """Finds what goes with every identifier of a population.
+        """Finds the matches of every identifier of a population.
 
-        `population` and `csv` are anything that `load` takes. `column` names the one that holds the
-        identifiers, which `by` says are ids or partner IDs; without it the column is guessed where
-        exactly one fits. `pick="all"` gives what SQL's JOIN gives, a repeated population row
-        repeating its matches; `pick="latest"` gives at most the newest match of each population
-        row, `limit` at most so many of the newest. What is no identifier (missing, empty, too long)
-        matches nothing. Identifiers of fixed-size binary, such as hashes, are read as lowercase
-        hex, and the result has them so.
+        `population` and `csv` are anything that `load` takes. `column` names the column with the
+        identifiers; without it the column is guessed if exactly one fits. `by` says whether they
+        are ids or partner IDs. `pick="all"` gives the result of SQL's JOIN: a repeated population
+        row repeats its matches. `pick="latest"` gives at most the newest match of each population
+        row, and `limit` at most that number of its newest matches. A value that is no identifier
+        (missing, empty, too long) matches nothing. Identifiers of fixed-size binary, such as
+        hashes, are read as lowercase hex, and the result has the hex.
 
         `carry` names columns of the population that come out beside the match: "all", or a list of
         names, each "C" or "C as D". Dictionaries come out as their values. With `how="left"` a
-        population row without a match is one row, with nulls. With `unmatched` the result can tell
-        these rows, and why they have no match; `carry`, `how="left"` and `then` imply that.
+        population row without a match is one row, with nulls. With `unmatched`,
+        `MatchResult.unmatched` gives the rows without a match, and the reason. `carry`,
+        `how="left"` and `then` imply `unmatched`.
 
-        `then` names further tables of this store: what one gives goes on to the next, by id unless
-        the question says by=partner-id. `with_hops` adds the answers between. In a directory, all
-        are read at one point in time.
+        `then` names further tables of this store. The identifiers that a table gives are looked up
+        in the next one, as ids unless that hop says by=partner-id. `with_hops` adds the answers of
+        the tables between. In a directory, all tables are read at one point in time.
 
-        Cost: with any of these, what rows carry and their matches are written to and read from
-        temporary files, at each table, unless they are small. Without, nothing of it is paid.
+        Cost: with `carry`, `how="left"`, `unmatched` or `then`, each table writes carried values
+        and matches to temporary files and reads them again, unless they are small. Otherwise there
+        is no such cost.
 
         Raises BadInput if rows are malformed and none is an identifier; nulls alone are no error.
-        Raises InvalidArgument for a column that is not there, or whose name the result has itself.
+        Raises InvalidArgument for a missing column, and for a carried one whose name the result has
+        itself.
         """
         first = hop_of(None, by, pick, limit, since, until)
         if how not in ("inner", "left"):
@@ -201,20 +204,22 @@ class TableReads:
         until: Moment | None = None,
         columns: Sequence[str] | None = None,
     ) -> Rows:
-        """All observations that are to be seen, in no particular order: id, partner_id and seen_at,
-        or the `columns` of these that are named, in this order. An observation stays a row of its
-        own also where it looks like others without the rest.
+        """All visible observations, in no particular order: id, partner_id and seen_at, or only
+        the `columns` that are named, in this order. Each observation is one row, also if `columns`
+        make it equal to others.
 
-        They are those of the moment of the call; on servers, each row is as it is when it is read.
-        What is left out is not built; servers send whole rows all the same. Raises InvalidArgument
-        for another column, or none.
+        The rows are those at the moment of the call; on servers, each row is as it is when it is
+        read. Columns that are left out are not built, but servers send whole rows. Raises
+        InvalidArgument for another column, or an empty list.
         """
         return self._scan(None, since, until, columns)
 
     def scan_ranges(self, count: int) -> list[str]:
-        """`count` splits of the table, at most 4,096, about equally large, that together are all of
-        it: texts for `scan_range`, which goes to other processes. In a directory they are of one
-        version: take them from a snapshot or a checkpoint. Takes microseconds.
+        """Divides the table into `count` splits of about equal size, at most 4,096.
+
+        They are texts, which other processes can give to `scan_range`; together they are the whole
+        table. In a directory they are of one version: take them from a snapshot or a checkpoint.
+        Takes microseconds.
         """
         if count < 1:
             raise InvalidArgument(f"count is {count}; divide the table into at least one range")
@@ -228,10 +233,11 @@ class TableReads:
         until: Moment | None = None,
         columns: Sequence[str] | None = None,
     ) -> Rows:
-        """The observations of one of the `scan_ranges`, as of `scan`, at the cost of that split.
+        """The observations in one of the `scan_ranges`, as `scan` gives them, at the cost of that
+        split alone.
 
-        Raises Expired, when it is read, for a range of another version; InvalidArgument for another
-        text.
+        Raises Expired for a range of another version, when the rows are read; InvalidArgument for
+        any other text.
         """
         return self._scan(scan_range, since, until, columns)
 
@@ -247,13 +253,14 @@ class TableReads:
         return Rows(rows, progress_of(self._core))
 
     def partition_of(self, ids: ArrowArray | Sequence[str | None]) -> pa.Int32Array:
-        """The number of the scan range, of 4,096, in which each identifier is: from 0, null for
-        null. What is in one scan range is read together: on servers, a job that sends each worker
-        neighbouring ones asks fewer partitions, each for more identifiers.
+        """The number of each identifier's scan range: 0 to 4,095, and null for null.
+
+        Identifiers of one scan range are read together. On servers, give each worker of a job
+        neighbouring scan ranges: it then asks fewer partitions, each for more identifiers.
 
         `ids` are texts, or an Arrow array of them. The numbers are the same in every process and
-        for every version of the table. Takes some 50 ns for each. Raises InvalidArgument for an
-        array of another type, SourceError for one whose memory is wrong.
+        for every version of the table. Takes some 50 ns for each identifier. Raises InvalidArgument
+        for an array of another type, SourceError for an array whose memory is wrong.
         """
         import pyarrow as pa
 
@@ -266,11 +273,11 @@ class TableReads:
     def stats(self, *, count: bool = False) -> TableStats:
         """Figures about the table.
 
-        In a directory only metadata are read, which takes microseconds. Different identifiers and
-        pairs are then sums over segments: where these overlap there are so many at most, and
-        `is_exact` is False. With `count` they are counted, which reads the whole table once in each
-        direction. Servers have no metadata about rows: without `count`, all figures are of a sample
-        of 16 partitions in each direction, taken times the number of partitions.
+        In a directory only metadata are read, which takes microseconds. The numbers of different
+        identifiers and pairs are then sums over segments: if segments overlap, they are upper
+        bounds, and `is_exact` is False. `count` counts them, which reads the whole table once in
+        each direction. Servers have no metadata about rows: without `count`, all figures come from
+        a sample of 16 partitions in each direction, scaled to the number of partitions.
         """
         if count:
             with recorded(self._recorder, "count", self.name) as run:
@@ -307,7 +314,7 @@ def check_columns(columns: Sequence[str]) -> None:
 
 
 def _wanted(columns: Sequence[str] | None) -> tuple[bool, bool, bool]:
-    """Which of a table's columns are named; all for None."""
+    """Whether each column of a table is named, in the order of `COLUMNS`; all are for None."""
     if columns is None:
         return True, True, True
     check_columns(columns)

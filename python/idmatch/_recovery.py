@@ -1,4 +1,4 @@
-"""What one does to a store that is not open: restores of backups, and recovery."""
+"""Work on a store that is not open: restores of backups, and recovery."""
 
 import os
 
@@ -18,7 +18,7 @@ def restore(
     """Copies a backup to a place where nothing is yet.
 
     With `verify`, every checksum of the backup is verified first, so each file is read once. Raises
-    Corrupt, and copies nothing, where one is wrong. `progress` is that of `open`.
+    Corrupt, and copies nothing, if a checksum is wrong. `progress` is that of `open`.
     """
     follow()
     backup, place = directory_of(source), directory_of(destination)
@@ -37,12 +37,12 @@ def recover(
 
     A segment that is missing, or whose header is damaged, is rebuilt from the other direction. A
     damaged journal is rewritten with the upserts that can be read. `Table.repair` repairs a table
-    of a store that opens. A MANIFEST that is older than the one that was published last is refused
-    by writers; with `accept_older` the store goes on with it, without what was published since.
-    `progress` is that of `open`.
+    of a store that opens. Writers refuse a MANIFEST that is older than the last one published; with
+    `accept_older` the store goes on with it, and loses the versions published since. `progress` is
+    that of `open`.
 
-    Raises Corrupt, and changes nothing, where something would be lost, unless that is accepted
-    with `accept_loss`; and for a damaged manifest or list of erasures, which need a backup.
+    Raises Corrupt, and changes nothing, if something would be lost and `accept_loss` is not set.
+    Raises Corrupt also for a damaged manifest or list of erasures: these need a backup.
     """
     follow()
     place = directory_of(path)

@@ -49,7 +49,7 @@ class MaxRejects(NamedTuple):
         )
 
     def check(self, rejected: int, rows: int | None) -> None:
-        """Raises BadInput for more than that; of a share, once the number of rows is known."""
+        """Raises BadInput for more rejected rows than that; a share counts once `rows` is known."""
         of_rows = self.share * rows if self.share is not None and rows is not None else None
         most = self.rows if self.rows is not None else of_rows
         if most is not None and rejected > most:
@@ -72,12 +72,12 @@ class RejectsTo(NamedTuple):
 class Rejects:
     """Takes the rejected rows of one load, from any thread.
 
-    Rows are numbered from 1, the header of a CSV file not counted. Column and reason speak of the
+    Rows are numbered from 1; the header of a CSV file does not count. Column and reason name the
     table's columns; a malformed line has no column.
 
-    Lines of a CSV file that have the wrong number of fields never reach the core, which
-    therefore numbers the rows after them too low, and it counts each value of a list. What it
-    rejects is renumbered here.
+    CSV lines with a wrong number of fields never reach the core, so it numbers the rows after them
+    too low. It also counts each value of a list as a row. This class corrects the numbers of the
+    rows that the core rejects.
     """
 
     def __init__(self, numbers: "Mapping[str, _sources.RowNumbers]", strict: bool = False) -> None:
@@ -113,7 +113,7 @@ class Rejects:
         self.rejected += len(rows)
 
     def _row_in_file(self, source: str, row: int) -> int:
-        """The number in its file of a row that the core counted as number `row`."""
+        """The number, in its file, of the row that has number `row` in the core."""
         if source in self._numbers:
             row = self._numbers[source].of(row)
         malformed = self._malformed_rows.get(source)
@@ -125,7 +125,7 @@ class Rejects:
 
 
 class FirstRejects(Rejects):
-    """Keeps the first rows."""
+    """Keeps the first rejected rows."""
 
     def __init__(self, numbers: "Mapping[str, _sources.RowNumbers]", most: int) -> None:
         super().__init__(numbers)
@@ -140,7 +140,7 @@ class FirstRejects(Rejects):
 class RejectsFile(Rejects):
     """Writes the rows to a CSV file with the columns file, row, column and reason.
 
-    It is made when the first one comes, for its owner only.
+    The file is made at the first rejected row, for its owner only.
     """
 
     def __init__(
@@ -162,14 +162,14 @@ class RejectsFile(Rejects):
         self._writer: Writer | None = None
 
     def check_share(self, rows: int) -> None:
-        """Raises BadInput where more of all rows were rejected than may be."""
+        """Raises BadInput if more rows are rejected than allowed, once all rows are counted."""
         if self._to.most:
             self._to.most.check(self.rejected, rows)
 
     def sync(self) -> None:
-        """Makes what was written durable, and the name of a file.
+        """Makes the written rows durable, and the name of their file.
 
-        Raises IoError where the disk refuses.
+        Raises IoError if the disk refuses.
         """
         with self._lock, self._writing():
             if self._stream is not None and self.path is not None:
@@ -180,7 +180,7 @@ class RejectsFile(Rejects):
         if self._to.path is not None and _outputs.check_local(
             self._to.path, overwrite=self._to.overwrite, inputs=self._inputs
         ):
-            # The reader of a FIFO waits for its end, also where there are no rejects.
+            # The reader of a FIFO waits for its end, also if no row is rejected.
             self._open()
         return self
 

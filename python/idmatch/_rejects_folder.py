@@ -1,7 +1,7 @@
 """The folder of a store's rejects: STORE.rejects/, or for servers one in the user's state folder.
 
-It is for its owner only. Files are named by table, time and process; after 30 days the next one
-that is made removes them.
+It is for its owner only. Files are named by table, time and process. A new file removes files that
+are older than 30 days.
 """
 
 import os

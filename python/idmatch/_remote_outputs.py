@@ -1,6 +1,6 @@
-"""Outputs at addresses: what is written to a path goes there, whole or not at all.
+"""Outputs at addresses: bytes that are written to a path go there, whole or not at all.
 
-The core writes to a pipe, and a thread sends what arrives. The pipe holds the core back, so memory
+The core writes to a pipe, and a thread sends the bytes. A full pipe makes the core wait, so memory
 is bounded. Must not know which service it is.
 """
 
@@ -17,7 +17,7 @@ from ._remote_targets import identity, target_of
 from ._target import Target, exists
 
 _PIPE_BYTES = 1 << 20
-# After Ctrl-C or an error nobody waits longer for a service that does not answer. A second Ctrl-C
+# The longest wait, after Ctrl-C or an error, for a service that does not answer. A second Ctrl-C
 # ends the wait.
 _ABORT_SECONDS = 60
 _DONE = "_SUCCESS"
@@ -26,8 +26,8 @@ _DONE = "_SUCCESS"
 def check(url: str, *, overwrite: bool, inputs: Sequence[str]) -> None:
     """Asks the service whether the object exists, unless it may be overwritten.
 
-    Raises InvalidArgument for what exists, for an input and for an address that nothing writes to,
-    MissingExtra, and IoError where the service refuses.
+    Raises InvalidArgument for an object that exists, for an input, and for an address that cannot
+    be written. Raises MissingExtra, and IoError if the service refuses.
     """
     target = target_of(url)
     if identity(url) in map(identity, inputs):
@@ -37,7 +37,7 @@ def check(url: str, *, overwrite: bool, inputs: Sequence[str]) -> None:
 
 
 def check_folder(url: str) -> None:
-    """Asks the service whether there is a file below. Raises what `check` raises."""
+    """Asks the service whether there is a file below the address. Raises what `check` raises."""
     target = target_of(url)
     if target.has_files():
         raise exists(target.shown)
@@ -45,10 +45,10 @@ def check_folder(url: str) -> None:
 
 @contextlib.contextmanager
 def new_object(url: str, *, overwrite: bool) -> Iterator[str]:
-    """Gives the path of a pipe; what was written there has its name after the block.
+    """Gives the path of a pipe. Its bytes are the object, which has its name after the block.
 
-    After an exception there is none. An error of the service ends the writing, and is raised. To
-    complete the upload takes up to three minutes where the service does not answer. Raises what
+    After an exception there is no object. An error of the service ends the writing, and is raised.
+    If the service does not answer, the end of the upload takes up to three minutes. Raises what
     `check` raises.
     """
     reading, writing = os.pipe()
@@ -66,7 +66,7 @@ def new_object(url: str, *, overwrite: bool) -> Iterator[str]:
     except BaseException as error:
         upload.is_whole = False
         upload.join(_ABORT_SECONDS)
-        # The core knows only that nobody reads any more.
+        # The error of the core says only that the pipe has no reader.
         if upload.error is not None and isinstance(error, Exception):
             raise upload.error from None
         raise
@@ -78,10 +78,10 @@ def new_object(url: str, *, overwrite: bool) -> Iterator[str]:
 def new_folder(url: str, *, overwrite: bool = False) -> Iterator[str]:
     """Gives an empty folder of this machine, whose files are uploaded after the block.
 
-    On HDFS the folder appears whole; with `overwrite` it takes the place of one that is there,
-    which is gone for a moment. Elsewhere the files appear one after the other, each whole, and
-    `_SUCCESS` is the last. After an exception nothing is left, where the service answers. Raises
-    what `check_folder` raises.
+    On HDFS the folder appears whole. With `overwrite` it replaces an existing folder, and for a
+    moment there is neither. Elsewhere the files appear one after the other, each whole, and
+    `_SUCCESS` is the last. After an exception nothing is left, if the service answers. Raises what
+    `check_folder` raises.
     """
     if not overwrite:
         check_folder(url)
@@ -131,7 +131,7 @@ class _Abandoned(Exception):
 
 
 class _Upload(threading.Thread):
-    """Sends what is written to a pipe, until its end."""
+    """Sends the bytes of a pipe, until its end."""
 
     def __init__(self, reading: int, target: Target, overwrite: bool) -> None:
         super().__init__(name="idmatch-upload", daemon=True)
@@ -139,20 +139,20 @@ class _Upload(threading.Thread):
         self._target = target
         self._overwrite = overwrite
         self.is_whole = False
-        """Whether all was written. The end of a pipe comes after a failure, too."""
+        """Whether all bytes were written: a pipe also ends after a failure."""
         self.error: Error | None = IoError(f"cannot write {target.shown}: the upload has ended")
-        """Why the object is not there. None once it is, and where nothing is to be completed."""
+        """Why there is no object. None once there is one, and if the upload was abandoned."""
         self._is_abandoned = False
 
     def run(self) -> None:
-        """Ends when the pipe does, or with an error."""
+        """Sends until the pipe ends, or an error ends the upload."""
         try:
             self._target.put(self._chunks(), overwrite=self._overwrite)
             self.error = None
         except _Abandoned:
             self.error = None
         except Error as error:
-            # Also to abort may fail, which is not why there is no output.
+            # An abort may fail, too, but that is not why there is no output.
             self.error = None if self._is_abandoned else error
         finally:
             os.close(self._reading)

@@ -40,7 +40,7 @@ else:
 
 # S3 has at most 10,000 parts: objects of up to 156 GiB.
 _PART_BYTES = 16 << 20
-# Parts under way are in memory.
+# Each part that is being sent is in memory.
 _PARTS_AT_ONCE = 4
 # The default of 30 s fails where four parts share less than 2 MB a second.
 _REQUEST_TIMEOUT = "2min"
@@ -49,7 +49,7 @@ _OBJECT_STORES = {"s3", "gs", "az", "abfs"}
 _ABSENT = {"NoSuchKey", "BlobNotFound", None}
 _NO_BUCKET = {"NoSuchBucket", "ContainerNotFound"}
 _DENIED = {"401", "403"}
-# Asked for credentials where the environment has none.
+# Services that are asked for credentials if the environment has none.
 _METADATA = re.compile(r"//169\.254\.|/latest/(api/token|meta-data)|/computeMetadata/|/metadata/")
 _GOOGLE = "GOOGLE_APPLICATION_CREDENTIALS"
 _CREDENTIALS = {
@@ -58,7 +58,7 @@ _CREDENTIALS = {
     "gcs": _GOOGLE,
     "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
 }
-# Variables that are credentials of S3, and files of profiles with the variables that name others.
+# Variables with credentials of S3. Files of profiles, by the variables that name other files.
 _AWS = ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE")
 _AWS_FILES = {
     "AWS_SHARED_CREDENTIALS_FILE": "~/.aws/credentials",
@@ -69,17 +69,17 @@ _CODE = re.compile(r"<Code>(\w{1,64})</Code>")
 
 
 def identity(url: str) -> str:
-    """What two spellings of one address have in common, as far as their text tells."""
+    """A text that all spellings of one address have in common, as far as they tell."""
     scheme, place, path = _parts(url.strip().partition("?")[0])
     return f"{scheme}://{place.rpartition('@')[2].lower()}/{unquote(path)}"
 
 
 def target_of(url: str) -> Target:
-    """The place of an address. Needs no network, but to look for credentials where a profile of AWS
+    """The target of an address. Needs no network, except to look for credentials if an AWS profile
     has none.
 
-    Raises InvalidArgument for an address that nothing writes to, or that has a user or options;
-    MissingExtra where the package for object stores is missing.
+    Raises InvalidArgument for an address that cannot be written, or that has a user or options;
+    MissingExtra if the package for object stores is missing.
     """
     shown = str(Address(url))
     if "://" not in url:
@@ -109,7 +109,7 @@ def _parts(url: str) -> tuple[str, str, str]:
 
 
 def _store(url: str, shown: str) -> stores.ObjectStore:
-    # An endpoint without TLS is one that the user has named.
+    # Only an endpoint that the user has named may be without TLS.
     is_plain = any(
         value.startswith("http://") for name, value in os.environ.items() if "ENDPOINT" in name
     )
@@ -126,9 +126,9 @@ def _store(url: str, shown: str) -> stores.ObjectStore:
 
 
 def _aws_profile() -> aws.Boto3CredentialProvider | None:
-    """The credentials of a profile of AWS, where the environment has none.
+    """The credentials of an AWS profile, if the environment has none.
 
-    Raises InvalidArgument for a profile that is not there, or is damaged.
+    Raises InvalidArgument for a profile that is missing or damaged.
     """
     environ = os.environ
     files = [environ.get(name, default) for name, default in _AWS_FILES.items()]
@@ -151,7 +151,7 @@ def _aws_profile() -> aws.Boto3CredentialProvider | None:
 
 
 class _Object:
-    """An object of an object store, sent in parts where it is large."""
+    """An object of an object store. A large object is sent in parts."""
 
     def __init__(self, store: stores.ObjectStore, key: str, shown: str) -> None:
         self._store = store
@@ -194,7 +194,7 @@ class _Object:
             try:
                 obstore.put(self._store, self._key, data, mode=mode, use_multipart=False)
             except refused.AlreadyExistsError:
-                # It is ours where an answer was lost and the request was repeated.
+                # The object is ours if an answer was lost and the request was repeated.
                 if bytes(obstore.get(self._store, self._key).bytes()) != data:
                     raise exists(self.shown) from None
 
@@ -208,7 +208,7 @@ class _Object:
         ):
             for chunk in chunks:
                 writer.write(chunk)
-            # Uploads in parts have no condition.
+            # An upload in parts cannot be conditional on a free name.
             if not overwrite and self.exists():
                 raise exists(self.shown)
 
@@ -255,7 +255,7 @@ def _file_of(url: str, shown: str) -> Target:
     try:
         filesystem, path = fs.FileSystem.from_uri(url)
     except (OSError, ValueError, ImportError) as error:
-        # Its text may repeat what is secret.
+        # The text of the error may repeat a user, a password or options.
         told = "" if {"@", "?"}.intersection(url) else f": {str(error).partition(chr(10))[0]}"
         raise InvalidArgument(
             f"cannot write to {shown}{told}; name a file on this machine, or an address that "
@@ -265,7 +265,7 @@ def _file_of(url: str, shown: str) -> Target:
 
 
 class _File:
-    """A file of a file system that pyarrow opens, which is moved to its name."""
+    """A file of a file system that pyarrow opens. It is written under another name and moved."""
 
     def __init__(self, filesystem: fs.FileSystem, path: str, shown: str) -> None:
         self._filesystem = filesystem

@@ -1,22 +1,22 @@
-"""What calls that do not answer with Arrow data return."""
+"""Results of calls that do not return Arrow data."""
 
 from datetime import datetime
 from typing import NamedTuple
 
 
 class Detected(NamedTuple):
-    """How a source is written: as was said, or else as was detected."""
+    """How a source is written: as the caller said, or as detected."""
 
     format: str
     """"parquet", "orc", "csv", "json lines" or "arrow"; of Hive, when a table's files are not
     read, "hive unload" or "hive rows"."""
     delimiter: str | None
-    """Between values of CSV."""
+    """The character between values of CSV."""
     encoding: str | None
-    """Of CSV."""
+    """The encoding of CSV."""
     dates: str | None
-    """The type of a column of dates; of text and whole numbers their format. None where there is
-    no such column."""
+    """The type of the column of dates, or the format of dates that are text or whole numbers. None
+    without such a column."""
     why: str | None = None
     """Why rows of Hive did not come by a faster way."""
 
@@ -25,7 +25,7 @@ class LoadReport(NamedTuple):
     """What a load or an upsert did."""
 
     rows: int
-    """Rows read, rejected ones included; of a column of lists, a row for each value."""
+    """Rows read, rejected ones included; each value of a list counts as a row."""
     rejected: int
     """Rows that break the rules and were not taken."""
     seconds: float
@@ -33,24 +33,23 @@ class LoadReport(NamedTuple):
     rejects: str | None
     """The CSV file that names every rejected row; None when there is none."""
     columns: dict[str, list[str]]
-    """The columns that were read as id, partner_id and seen_at: one name each, more where the
-    sources differ, none where there was no source to read."""
+    """The columns that were read as id, partner_id and seen_at: one name each, several if the
+    sources differ, none if there was no source to read."""
     hex_columns: list[str]
     """Columns of fixed-size binary, whose identifiers were read as lowercase hex."""
     detected: list[Detected]
     """How the sources are written, each way once."""
     repeated: bool = False
-    """Whether nothing was read: an earlier load with the same key has done it, and `rows` and
-    `rejected` are its own."""
+    """Whether nothing was read, because an earlier load with the same key has succeeded. `rows` and
+    `rejected` are those of the earlier load."""
     part: str | None = None
-    """The receipt of what `Session.add` has staged, for `Session.commit`."""
+    """The receipt of the part that `Session.add` has staged, for `Session.commit`."""
     newest: datetime | None = None
-    """The newest date of the rows that were taken, in UTC; None where there are none, and where
-    nothing was read."""
+    """The newest date of accepted rows, in UTC; None if there are none, or nothing was read."""
 
 
 class Committed(NamedTuple):
-    """What a session has written."""
+    """The counts of a committed session."""
 
     rows: int
     """Rows written."""
@@ -71,13 +70,13 @@ class Checkpoint(NamedTuple):
     """A version of a store in a directory, as a store that never changes."""
 
     path: str
-    """Where it is: what other processes open."""
+    """The path that other processes open."""
     at: datetime
-    """When it was made; the retention of its tables goes by this instant."""
+    """When it was made; the retention of its tables counts from this instant."""
     until: datetime
-    """From when on the next writer of the store removes it."""
+    """After this instant, the next writer of the store removes it."""
     held_bytes: int
-    """Bytes on disk of files that only it still has."""
+    """Bytes on disk of files that only the checkpoint still has."""
 
 
 class EraseReport(NamedTuple):
@@ -86,11 +85,11 @@ class EraseReport(NamedTuple):
     targets: int
     """Identifiers and pairs that were named, rejected ones included."""
     rejected: int
-    """Those that break the rules and were not taken."""
+    """Targets that break the rules and were not taken."""
     by_id: int
-    """Rows of the table that were there, found by id, and no longer are."""
+    """Rows of the table that became hidden, found by id."""
     by_partner_id: int
-    """The same, found by partner ID."""
+    """Rows of the table that became hidden, found by partner ID."""
     seconds: float
     """How long it took."""
     rejects: str | None
@@ -100,40 +99,40 @@ class EraseReport(NamedTuple):
     detected: list[Detected]
     """How the sources are written, each way once."""
     columns: dict[str, list[str]]
-    """The columns that were read, as of a load."""
+    """The columns that were read, as in `LoadReport.columns`."""
     checkpoints: list[Checkpoint]
-    """Those in the folder of the store that still show some of the rows, whether the table had them
-    or not; and those that cannot be read."""
+    """Checkpoints in the folder of the store that still show some of the rows, also if the table no
+    longer had them. Checkpoints that cannot be read are here, too."""
 
 
 class CopyReport(NamedTuple):
-    """What a copy of a table did, and how both are in the end."""
+    """What a copy of a table did, and how both tables are in the end."""
 
     table: str
     """The table that was copied."""
     name: str
     """The table it was copied to."""
     rows: int
-    """Observations of the source. With a retention, without those that it hides within a
-    hundredth of its time: they are copied, and not compared in the end."""
+    """Observations of the source. A retention excludes rows that expire within a hundredth of it:
+    they are copied, but not compared in the end."""
     sent: int
     """Observations that were sent; others were there already."""
     rows_there: int
-    """The same as `rows`, read back from the destination. More only after a merge."""
+    """Observations of the destination, read back; they are more than `rows` only after a merge."""
     checksum: str
     """The sum of the hashes of all rows, whatever their order: 32 hexadecimal digits."""
     checksum_there: str
-    """The same of the destination. Another one only after a merge."""
+    """The checksum of the destination. It differs only after a merge."""
     erasures: int
     """Erasures of the source that the destination remembers too."""
     erasures_lost: int
-    """Those that it could not take over, which was accepted."""
+    """Erasures that the destination could not take over, with `accept_lost_erasures`."""
     seconds: float
     """How long it took."""
 
 
 _OUTGROWN = 20
-"""Partitions of servers take 25 times what they were made for; a little less is a reason to act."""
+"""Partitions on servers take 25 times the rows that they were made for: 20 times is time to act."""
 
 
 class TableStats(NamedTuple):
@@ -148,15 +147,16 @@ class TableStats(NamedTuple):
     pairs: int
     """Different pairs of the two."""
     is_exact: bool
-    """Whether these three are exact; in a directory they are else the most that they can be."""
+    """Whether `ids`, `partner_ids` and `pairs` are exact. If not, in a directory they are upper
+    bounds."""
     bytes: int
     """Bytes on disk, both directions."""
     segments: int
     """Segment files, both directions."""
     memtable_rows: int
-    """Of the rows, those that were upserted and are in the journal and in memory only."""
+    """Upserted rows that are only in the journal and in memory; `rows` includes them."""
     memtable_bytes: int
-    """The memory that these take."""
+    """The memory of these rows, in bytes."""
     pending_compaction_bytes: int
     """Bytes that compactions in the background have yet to rewrite."""
     erasures: int
@@ -166,19 +166,22 @@ class TableStats(NamedTuple):
     newest: datetime | None
     """The newest date stored, in UTC; None in an empty table."""
     largest_key_rows: int | None
-    """The most rows that one identifier has in one segment; it may have more in all. On servers,
-    the most in the partitions that were read. None where there are no such rows."""
+    """The most rows of one identifier in one segment; it may have more in other segments. On
+    servers, the most in the partitions that were read. None if there are no such rows."""
     expected_rows: int | None
     """How many rows the table was made for, on servers; None in a directory, where it may grow."""
 
     @property
     def is_outgrown(self) -> bool:
-        """Whether it has so many more rows that it should be copied into a table made for more."""
+        """Whether it has over 20 times `expected_rows`: copy it into a table made for more rows."""
         return self.expected_rows is not None and self.rows > _OUTGROWN * self.expected_rows
 
 
 class BackgroundError(NamedTuple):
-    """Work that nobody waits for, and that fails. It is tried again after pauses; a sync is not."""
+    """Background work that fails, for which no call waits.
+
+    It is tried again after pauses; only a sync is not.
+    """
 
     work: str
     """ "flush", "compaction", "sync", or on servers "metadata refresh"."""
@@ -193,7 +196,7 @@ class BackgroundError(NamedTuple):
 
 
 class StoreStatus(NamedTuple):
-    """What a store keeps besides its tables, and what fails in its background."""
+    """What a store holds besides its tables, and its background work that fails."""
 
     pinned_bytes: int
     """Bytes of files that only open snapshots and running reads still need; 0 on servers."""
@@ -202,9 +205,10 @@ class StoreStatus(NamedTuple):
     is_checkpoint: bool
     """Whether the store is a checkpoint of another one, which never changes."""
     is_writer: bool
-    """Whether this process writes the store, so that others may not; False on servers."""
+    """Whether this process is the writer of the store, so that no other may write; False on
+    servers."""
     last_background_error: BackgroundError | None
-    """The background work of this process that fails at present; None where none does."""
+    """The background work of this process that fails at present; None if none fails."""
 
 
 class PlanStep(NamedTuple):
@@ -214,18 +218,19 @@ class PlanStep(NamedTuple):
     """The way: in a directory "sorted probe"; on servers "single keys", "IN queries",
     "partition scans" or "hot keys"."""
     requests: int
-    """How often: segments, once for each range of hashes; on servers, requests or buckets."""
+    """Reads in this way: segments, once for each range of hashes; on servers, requests or
+    buckets."""
     keys: int
-    """Identifiers that were read so; on servers each counts once."""
+    """Identifiers that were read in this way; on servers each counts once."""
     why: str
-    """Why it was chosen, with what was measured."""
+    """Why this way was chosen, with the measured values."""
 
 
 class HopCounts(NamedTuple):
-    """What a table of a chain counted."""
+    """The counts of a table of a chain."""
 
     rows_in: int
-    """Rows that came in: of the population, or what the table before gave."""
+    """Rows that came in: population rows, or the matches of the table before."""
     matched: int
     """Of these, rows with at least one match."""
     rows: int
@@ -233,10 +238,10 @@ class HopCounts(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """Something that a check found to be wrong."""
+    """A problem that a check found."""
 
     place: str
-    """The file, or another place, it is in."""
+    """The file or other place of the problem."""
     problem: str
     """What is wrong there."""
 
@@ -245,6 +250,6 @@ class RepairReport(NamedTuple):
     """What a repair found and did."""
 
     findings: list[Finding]
-    """What was wrong; empty if nothing was, and then nothing was done."""
+    """The problems that were found. If there are none, nothing was changed."""
     lost: int
-    """Rows that could be read in neither direction, at most."""
+    """The largest possible number of rows that could be read in neither direction."""

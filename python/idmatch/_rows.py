@@ -35,10 +35,10 @@ NO_FILES_OF_HIVE = "Hive names and cuts the files of a table; leave formats and 
 class Rows:
     """Rows of a match, of its unmatched population rows, or of a table.
 
-    Every read streams them, as they were found. Anything that takes Arrow streams (`pyarrow`,
-    `polars`, `duckdb`, another table's `match`) takes this object. A stream that fails ends with an
-    error: it never just ends. Ctrl-C ends what is called here; others, such as `pyarrow.table`,
-    look for it when they have the rows.
+    Every read streams the rows, as they were found. Anything that takes Arrow streams (`pyarrow`,
+    `polars`, `duckdb`, another table's `match`) takes this object. A stream that fails raises an
+    error: it never just ends. Ctrl-C interrupts the methods of this object; other readers, such as
+    `pyarrow.table`, notice it only when they have all rows.
     """
 
     __slots__ = ("_progress", "_rows")
@@ -75,30 +75,32 @@ class Rows:
 
         An address such as "s3://bucket/rows.parquet" (also gs, az, abfs) names an object, which is
         there whole or not at all. It needs the extra "cloud", and credentials in the environment.
-        Uploads take about 100 MiB of memory. "file:///" and what else pyarrow opens are taken, too.
+        Uploads take about 100 MiB of memory. "file:///" and other URLs that pyarrow opens work,
+        too.
 
         The name tells the format: .parquet, .csv, .jsonl, each of the last two also with .gz or
-        .zst, or .arrow; `format` says it where the name does not ("csv.gz"). CSV has a header,
-        and dates in ISO 8601; null is an empty value. A FIFO of "arrow" gets an IPC stream. A file
+        .zst, or .arrow; `format` says it if the name does not ("csv.gz"). CSV has a header, and
+        dates in ISO 8601; null is an empty value. A FIFO of "arrow" gets an IPC stream. A file
         that exists is replaced only with `overwrite`. `write_parquet` compresses.
 
         With `partition_by` or `max_rows_per_file` it writes a folder, which must not exist, and
         appears once it is whole and on disk. Its files are Parquet unless `format` or the folder's
         name says otherwise.
         For each value of the column `partition_by` (text, whole numbers, dates, booleans) there is
-        a folder below it, as Hive names them: "campaign=spring"; the files lack that column. A time
-        is cut by days in UTC, and stays: "seen_at_day=2026-11-03". Rows wait in a temporary file
-        meanwhile. In an object store the files appear one by one, each whole, and "_SUCCESS" is the
-        last.
+        a folder below it, as Hive names them: "campaign=spring"; the files lack that column. A
+        column of times is cut by days in UTC ("seen_at_day=2026-11-03"), and the files keep it.
+        Rows wait in a temporary file meanwhile. In an object store the files appear one by one,
+        each whole, and "_SUCCESS" is the last.
 
-        "hive://HOST/DATABASE/TABLE" adds the rows as a `partition` of a table of Parquet: its
-        columns and their values, in the order of the table. A partition that exists, and a table
-        without partitions, are replaced only with `overwrite`. Times are in UTC there.
+        "hive://HOST/DATABASE/TABLE" adds the rows as one partition of a table of Parquet.
+        `partition` has its columns and their values, in the order of the table. A partition that
+        exists, and a table without partitions, are replaced only with `overwrite`. Times are in UTC
+        there.
 
-        Raises IoError when the file cannot be written, MissingExtra where the package for object
-        stores is not installed, InvalidArgument for a name that tells no format, for what is no
-        regular file or is inside a store, and for columns that the format cannot hold, such as
-        lists in CSV.
+        Raises IoError when the file cannot be written, and MissingExtra if the package for object
+        stores is not installed. Raises InvalidArgument for a name that tells no format, for an
+        existing path that is no regular file or FIFO, for a path inside a store, and for columns
+        that the format cannot hold, such as lists in CSV.
         """
         name = os.fspath(path)
         if Address(name).is_hive:
@@ -152,7 +154,7 @@ class Rows:
             with self._progress.shown(self._totals):
                 count = write(place)
             written = time.monotonic()
-        # Until then it is synced or sent, and gets its name.
+        # The end of the block syncs or sends the output, and gives it its name.
         self._rows.add_writing(time.monotonic() - written)
         return count
 
@@ -200,7 +202,7 @@ class CountedRows(Rows):
 
 
 def _in_micros(rows: pa.Table) -> pa.Table:
-    """Without nanoseconds, which Python's times lack: pyarrow would ask pandas for them."""
+    """Cuts off nanoseconds: Python's times have none, and pyarrow would need pandas for them."""
     for at, field in enumerate(rows.schema):
         kind = field.type
         if pa.types.is_timestamp(kind) and kind.unit == "ns":

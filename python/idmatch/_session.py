@@ -20,13 +20,13 @@ class Session:
     """A write that is staged; `Table.begin` gives one. A context manager: it commits at the end,
     and aborts after an exception.
 
-    In a directory nothing of it is seen before the commit, and the commit writes all of it in one
-    step. Other writes go on meanwhile, also those of other processes. Staged rows are on disk, as
-    large as those of a load. On servers rows are written and seen as they are added.
+    In a directory no row is visible before the commit, and the commit writes all rows in one step.
+    Other writes go on meanwhile, also those of other processes. Staged rows are on disk, as large
+    as those of a load. On servers, rows are written and visible as they are added.
 
-    Of a shared session (`Table.begin(shared=True)`) other processes of the same user add parts:
-    they open it by its `id` (`Store.resume`), and one process commits. It outlives them: without a
-    commit or an abort it stays for 24 h after the newest part.
+    Other processes of the same user can add parts to a shared session (`Table.begin(shared=True)`).
+    They open it by its `id` (`Store.resume`), and one process commits. It outlives its processes:
+    without a commit or an abort it stays for 24 h after the newest part.
 
         with table.begin(replace=True, key="crm 2026-11-25") as session:
             for file in files:
@@ -52,13 +52,13 @@ class Session:
 
     @property
     def id(self) -> str:
-        """What other processes give to `Store.resume`, if the session is shared."""
+        """The id that other processes give to `Store.resume`, if the session is shared."""
         return self._core.id
 
     @property
     def outcome(self) -> Committed | None:
-        """What it has written, once it is committed; None before. There from the start, if an
-        earlier session with the same key was committed.
+        """The counts of the session, once it is committed; None before. They are there from the
+        start if an earlier session with the same key was committed.
         """
         done = self._core.outcome()
         return None if done is None else Committed(*done)
@@ -78,10 +78,10 @@ class Session:
     ) -> LoadReport:
         """Stages a source; the arguments are those of `Table.load`. Threads may add at once.
 
-        After an exception nothing of this source is staged, and the session goes on. Where the key
-        has an outcome already nothing is read, and the report says so (`repeated`). Of several
-        sources with one number `part`, from 0 on, the commit takes the first: a task that may run
-        twice numbers its part. The report's `part` is the receipt that `commit` takes.
+        After an exception nothing of this source is staged, and the session goes on. If the key has
+        an outcome already, nothing is read, and the report says so (`repeated`). Of several sources
+        with the same number `part`, from 0 on, the commit takes the first: number the part of a
+        task that may run twice. The report's `part` is the receipt that `commit` takes.
 
         Raises Expired after the commit or the abort, and what `Table.load` raises.
         """
@@ -104,16 +104,16 @@ class Session:
         return report
 
     def commit(self, parts: Iterable[str] | None = None) -> Committed:
-        """Writes all that was added, in one step where the store is a directory. A further commit
-        returns the same.
+        """Writes all rows that were added, in a directory in one step. A further commit returns the
+        same counts.
 
-        Of a shared session it writes the `parts` of these receipts, each of which is the `part` of
-        a report; without them, in a directory, all that any process has added, and on servers what
-        was added here. Once a commit has begun nothing more can be added.
+        For a shared session, `parts` are receipts: the `part` of each report to commit. Without
+        `parts`, the commit takes the parts of all processes in a directory, and those of this
+        object on servers. Once a commit has begun, nothing more can be added.
 
-        Raises Busy while another process writes the store: then it may be repeated, for 24 h in any
-        process if the session is shared. Raises Expired where another session or a repair has ended
-        this replace, TableNotFound where the table was dropped meanwhile.
+        Raises Busy while another process writes the store. The commit can then be repeated, for
+        24 h in any process if the session is shared. Raises Expired if another session or a repair
+        has ended this replace, TableNotFound if the table was dropped meanwhile.
         """
         receipts = None if parts is None else list(parts)
         if receipts is None and self._is_shared and not self._table.is_remote:
@@ -128,8 +128,8 @@ class Session:
         return done
 
     def abort(self) -> None:
-        """Ends the session without a trace, for all processes. On servers what was added stays.
-        After a commit it raises InvalidArgument.
+        """Ends the session for all processes, and leaves nothing of it. On servers, rows that were
+        added stay. After a commit it raises InvalidArgument.
         """
         self._core.abort()
 

@@ -13,8 +13,8 @@ from ._suggest import suggesting
 class TableSnapshot(TableReads):
     """A table of a snapshot; `Snapshot.table` gives one. It cannot be written.
 
-    Its methods are those of `Table` that ask. Where rows are erased after the snapshot was taken,
-    it still shows them. Retention goes by the moment at which the snapshot was taken.
+    It has the methods of `Table` that read. It still shows rows that are erased after the snapshot
+    was taken. Retention counts from the moment at which the snapshot was taken.
     """
 
     __slots__ = ()
@@ -26,9 +26,9 @@ class TableSnapshot(TableReads):
 class Snapshot:
     """All tables of a store at one point; a context manager, which closes it.
 
-    In a directory it shows of each write all rows or none, in all tables, and stays the same while
+    In a directory it shows all rows of a write or none, in all tables, and stays the same while
     others load, upsert, erase and compact. Files that are replaced meanwhile stay on disk until it
-    is closed: hold it for minutes, not days (`Store.status` tells what is held). It costs
+    is closed: hold it for minutes, not days (`Store.status` tells their bytes). It costs
     microseconds. On servers, rows are read as they are when each is read.
 
         with store.snapshot() as snapshot:
@@ -44,8 +44,8 @@ class Snapshot:
 
     @property
     def version(self) -> str | None:
-        """The version that it shows, to be compared: two equal ones of this process show the same
-        rows. None on servers.
+        """The version that it shows, for comparison: in one process, snapshots of equal versions
+        show the same rows. None on servers.
         """
         return self._core.version
 
@@ -54,7 +54,7 @@ class Snapshot:
         return self._core.tables()
 
     def table(self, name: str) -> TableSnapshot:
-        """A table; raises TableNotFound for a name that there was not."""
+        """A table; raises TableNotFound for a name that the snapshot does not have."""
         try:
             return TableSnapshot(self._core.table(name), self._recorder)
         except TableNotFound as error:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class Spool:
     """Streams are written as they are read, and can then be read again.
 
-    What goes wrong with the file is noted in `raised`.
+    Errors of the file are noted in `raised`.
     """
 
     def __init__(self, raised: list[Error]) -> None:
@@ -37,7 +37,7 @@ class Spool:
             yield name, pa.RecordBatchReader.from_batches(stream.schema, self._kept(stream))
 
     def reading(self) -> "Iterator[tuple[str, pa.RecordBatchReader]]":
-        """What was written."""
+        """The streams that were written."""
         import pyarrow as pa
 
         for name, start in self._starts:
@@ -58,10 +58,10 @@ class Spool:
             full = IoError(
                 f"cannot keep rows in {folder}: {reason}; set TMPDIR to a folder with more space"
             )
-            # The core sees it as text.
+            # The core sees only the text of the error.
             self._raised.append(full)
             raise full from error
 
     def close(self) -> None:
-        """Gives the disk back."""
+        """Frees the disk space."""
         self._file.close()

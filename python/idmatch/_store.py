@@ -35,44 +35,42 @@ def open(
     progress: bool | None = None,
     record: bool = False,
 ) -> "Store":
-    """Opens the store in a directory; one that is not there yet is made by the first write, unless
-    `create` is False: then it must be there.
+    """Opens the store in a directory. The first write makes a missing store; with `create=False`
+    the store must exist.
 
     Or on ScyllaDB or Cassandra: "cql://10.0.0.1,10.0.0.2/keyspace", with options after "?" (see
-    docs/reference/cql-addresses.md). There the servers set what `durability` and `memtable` set
-    here.
+    docs/reference/cql-addresses.md). There `durability` and `memtable` are settings of the servers.
 
     An upsert is acknowledged when it is on disk (`durability="always"`), or at once, and on disk
-    within `interval_ms` milliseconds (`"interval"`): then a failure of power or system may lose
-    what was acknowledged so shortly before, but nothing from its middle. Upserts that are not in
-    segments yet take at most about `memtable` of memory (bytes, or text such as "1G"), or what one
-    batch of 100,000 rows takes; they wait where writing segments is slower.
+    within `interval_ms` milliseconds (`"interval"`). A failure of power or system may then lose the
+    upserts of that time. It loses only the last ones: if an upsert stays, all earlier ones stay.
+    Upserts that are not in segments yet take at most about `memtable` of memory (bytes, or text
+    such as "1G"), or the memory of one batch of 100,000 rows. They wait if flushes are slower.
 
     While another process writes the store, a write raises Busy after 2 s, or after `wait` if that
-    is longer, such as "30s" or a timedelta: until then it tries again, at least every 100 ms.
+    is longer, such as "30s" or a timedelta. Until then it tries again, at least every 100 ms.
     Servers have no such lock.
 
     With `read_only` the directory must hold a store. Every change raises Unsupported, and so does
     maintenance.
 
-    Long calls show their progress in notebooks. With `progress=True` they also do on a terminal, as
-    bars on stderr; with False they never do.
+    Long calls show their progress in notebooks. With `progress=True` they also show it on a
+    terminal, as bars on stderr; with False they never do.
 
     With `record`, each load, commit, match, erasure and count appends a line to `<store>.runs/`
-    (of servers, in `$XDG_STATE_HOME/idmatch/runs/`), where it stays 90 days. While the process
+    (for servers, in `$XDG_STATE_HOME/idmatch/runs/`), where it stays 90 days. While the process
     writes a directory, it also replaces `writer.json` there every 2 s. `idmatch exporter` and
     `idmatch tables` read both. The command line always records.
 
-    A store and its tables can be pickled: they go by their address, with what is secret in it, and
-    by these arguments. A process that gets one opens the store itself, once, until it ends.
+    A store and its tables can be pickled. The pickle has the address, secrets included, and these
+    arguments. A process that unpickles it opens the store itself, once, until the process ends.
 
-    A directory that is open in this process is shared: both stores see what either writes, and
-    `memtable` stays as it was. Each has its own durability, and is closed for itself.
+    A process that opens a directory twice shares it: both stores see the writes of either, and the
+    first `memtable` stays. Each store has its own durability, and is closed separately.
 
     Raises NotAStore for a directory that holds something else, and with `read_only` or without
-    `create` for one that holds no store; UnsupportedFormat for a store
-    of a newer version, InvalidArgument for an address that this version cannot open,
-    Unavailable where no server answers.
+    `create` for one that holds no store. Raises UnsupportedFormat for a store of a newer version,
+    InvalidArgument for an address that this version cannot open, Unavailable if no server answers.
     """
     follow()
     milliseconds = 0 if wait is None else to_milliseconds(wait)
@@ -114,7 +112,7 @@ def open(
 _How: TypeAlias = tuple[
     str, Durability, int, int | str, timedelta | str | None, bool, bool, bool | None, bool
 ]
-# What was pickled elsewhere and is open in this process; a child that was forked opens its own.
+# Stores of pickles that this process has opened. The key has the pid: a fork opens its own.
 _reopened_stores: "dict[tuple[int, _How], Store]" = {}
 _reopening = threading.Lock()
 
@@ -178,18 +176,18 @@ class Store:
         retention: str | None = None,
         expected_rows: int | None = None,
     ) -> Table:
-        """Makes a table, or returns the one that is there already with the same options.
+        """Makes a table, or returns the existing table with the same options.
 
         `keep="last"` keeps the newest date of each pair, `keep="all"` every observation.
         Observations older than `retention`, such as "13mo" and at least a day, are never shown.
 
         Servers divide a new table by the rows to expect, for its life: `expected_rows`, or 10
-        million. The real number may be between a hundredth and 25 times of it. A directory needs no
-        such number, and ignores it.
+        million. The real number may be a hundredth of this number to 25 times of it. A directory
+        ignores it.
 
-        It obeys the erasures that former tables of its name have left.
+        The table obeys the erasures that former tables of its name have left.
 
-        Raises TableExists when the table is there with other options, InvalidArgument for a
+        Raises TableExists if a table of that name has other options, InvalidArgument for a
         retention of less than a day or no expected row, Busy while another process writes the
         store.
         """
@@ -202,9 +200,9 @@ class Store:
     def rename_table(self, old: str, new: str) -> None:
         """Gives a table another name. On servers it takes two metadata TTLs (2 s).
 
-        Calls begun earlier follow the table, by its id. A `Table` is a name: one of `old` raises
-        TableNotFound from now on. Erasures outlive tables: the table obeys its own and those at
-        `new`, and leaves a copy of its own at `old`, which the next table of that name obeys.
+        Calls begun earlier follow the table, by its id. A `Table` stands for a name: a `Table` of
+        `old` raises TableNotFound from now on. Erasures outlive tables: the table obeys its own and
+        those at `new`. A copy of its own stays at `old`, for the next table of that name.
 
         Raises TableNotFound; TableExists if there is a table `new`; Busy while another process
         writes the store; UnknownOutcome if servers do not answer.
@@ -215,11 +213,11 @@ class Store:
             raise suggesting(error, [old], self.tables) from None
 
     def swap_tables(self, a: str, b: str) -> None:
-        """Exchanges the names of two tables at once: no question finds one of them missing.
+        """Exchanges the names of two tables at once: no call finds one of them missing.
 
-        Calls begun earlier follow the table, by its id: what they write is then in the table of the
-        other name. A `Table` is a name, so it is the other table from now on. Both tables obey the
-        erasures of both.
+        Calls begun earlier follow the table, by its id: their rows are then in the table of the
+        other name. A `Table` stands for a name, so it is the other table from now on. Both tables
+        obey the erasures of both.
 
         Raises TableNotFound; Busy while another process writes the store; UnknownOutcome if servers
         do not answer. On servers it takes two metadata TTLs (2 s).
@@ -233,8 +231,8 @@ class Store:
         """Removes a table with all of its rows, for good.
 
         Calls begun earlier follow the table, by its id: open snapshots still show it, and writes
-        that go on raise TableNotFound. Erasures outlive tables: those of this one stay at its name,
-        and the next table of that name obeys them.
+        that go on raise TableNotFound. Erasures outlive tables: the erasures of this table stay at
+        its name, and the next table of that name obeys them.
 
         On servers it takes one metadata TTL.
 
@@ -247,7 +245,7 @@ class Store:
             raise suggesting(error, [name], self.tables) from None
 
     def table(self, name: str) -> Table:
-        """A table that exists. Raises TableNotFound otherwise, which suggests a similar name."""
+        """An existing table. Otherwise raises TableNotFound, which suggests a similar name."""
         try:
             return Table(self._core.table(name), self, self._recorder)
         except TableNotFound as error:
@@ -262,8 +260,8 @@ class Store:
         return Snapshot(self._core.snapshot(), self._recorder)
 
     def status(self) -> StoreStatus:
-        """What the store keeps besides its tables, and what fails in the background of this
-        process. Takes microseconds.
+        """What the store holds besides its tables, and the background work of this process that
+        fails. Takes microseconds.
         """
         pinned, oldest, is_checkpoint, is_writer, failing = self._core.status()
         error = None
@@ -273,10 +271,12 @@ class Store:
         return StoreStatus(pinned, oldest, is_checkpoint, is_writer, error)
 
     def metrics(self) -> str:
-        """The figures of this process about the store, as OpenMetrics text, which Prometheus reads:
-        its calls by kind, and in a directory memtable, journal, flushes, compactions, write stalls
-        and what snapshots keep; on servers requests by node, retries, connections. The reference
-        of metrics says what each means. No figure is of a table or an identifier.
+        """The figures of this process about the store, as OpenMetrics text, which Prometheus reads.
+
+        There are its calls by kind. In a directory there are memtable, journal, flushes,
+        compactions, write stalls and bytes that snapshots hold; on servers requests by node,
+        retries and connections. The reference of metrics explains each figure. No figure is of a
+        table or an identifier.
 
         Cost: a look at each table of a directory; no rows are read.
         """
@@ -285,41 +285,42 @@ class Store:
     def resume(self, session_id: str) -> Session:
         """A shared session that another process has begun, by its `id`; see `Table.begin`.
 
-        It is not aborted when it is dropped. Do not use it with `with`, which commits: a worker
-        adds parts, and sends the receipts to the process that commits. On servers rows are seen as
-        they are added, and only who has begun the session notes the outcome of its key.
+        Dropping the object does not abort the session. Do not use it with `with`, which commits: a
+        worker adds parts, and sends the receipts to the process that commits. On servers, rows are
+        visible as they are added, and only the process that began the session records the outcome
+        of its key.
 
-        Raises Expired if there is none, or no longer; InvalidArgument for another text.
+        Raises Expired if there is no such session any more; InvalidArgument for any other text.
         """
         return Session(*self._core.resume(session_id), self._recorder, is_shared=True)
 
     def refresh(self) -> None:
-        """Lets this store and its tables see what other processes have published."""
+        """Lets this store and its tables see the changes that other processes have published."""
         self._core.refresh()
 
     def backup(self, path: str | os.PathLike[str]) -> None:
-        """Copies a consistent point of the whole store to `path`, where nothing may be yet."""
+        """Copies the whole store at one point to `path`, which must not exist yet."""
         with progress_in(self.path, self._core.progress).shown():
             self._core.backup(directory_of(path))
 
     def checkpoint(
         self, path: str | os.PathLike[str] | None = None, *, keep: timedelta | str = "24h"
     ) -> Checkpoint:
-        """Makes the store as it is now readable for other processes, as a store that never changes.
-        Like `refresh`, it shows this process first what others have written.
+        """Makes a checkpoint: the store as it is now, as a store that never changes, for readers in
+        other processes. Like `refresh`, it first lets this process see the writes of others.
 
-        They open its `path`. Writes to it raise Unsupported, and its clock stands still, so that a
-        task that runs twice answers alike. It shows also what is erased later, so it is for a job:
-        `remove_checkpoint` ends it, or else the next writer after `keep`, a minute to 7 days.
-        Without a path it is in the folder of the store, and the one of the same version is
-        returned again if it lives for half of `keep` still. One elsewhere is the caller's to
-        remove.
+        Readers open its `path`. Writes to it raise Unsupported. Its clock stands still, so that a
+        task that runs twice answers alike. It still shows rows that are erased later, so keep it
+        only for a job. `remove_checkpoint` removes it, or else the next writer after `keep`, a
+        minute to 7 days. Without a path it is in the folder of the store. An existing one of the
+        same version is returned again if at least half of `keep` is left to it. With a path, the
+        caller removes it.
 
         Cost: a link for each file of the store, and a copy of the journal. The disk space of files
         that the store replaces meanwhile is kept.
 
-        Raises IoError where the file system has no hard links, or another one has `path`;
-        InvalidArgument for a `keep` outside the bounds; Unsupported on servers; Busy where another
+        Raises IoError if the file system has no hard links, or `path` is on another one;
+        InvalidArgument for a `keep` outside the bounds; Unsupported on servers; Busy if another
         process erases faster than files are linked.
         """
         place = None if path is None else directory_of(path)
@@ -331,17 +332,17 @@ class Store:
         return [checkpoint_of(told) for told in self._core.checkpoints()]
 
     def remove_checkpoint(self, checkpoint: Checkpoint | str | os.PathLike[str]) -> None:
-        """Removes a checkpoint of this store, wherever it is; one that is gone is fine.
+        """Removes a checkpoint of this store, wherever it is; it may be gone already.
 
-        Raises InvalidArgument for what is none of this store.
+        Raises InvalidArgument for a path that is no checkpoint of this store.
         """
         path = checkpoint.path if isinstance(checkpoint, Checkpoint) else checkpoint
         self._core.remove_checkpoint(directory_of(path))
 
     def close(self) -> None:
-        """Gives up the store, and the right to write it; any later use of it, and any later
-        question or change to its tables, raises InvalidArgument. What other threads do at that
-        moment ends as it would have, or is refused.
+        """Closes the store, and gives up the right to write it. Any later use of it, and any later
+        read or change of its tables, raises InvalidArgument. Calls of other threads at that moment
+        end as usual, or are refused.
         """
         if self._note is not None:
             self._note.close()
@@ -376,7 +377,7 @@ def progress_in(path: str, wanted: bool | None) -> Progress:
 
 
 def directory_of(path: str | os.PathLike[str]) -> str:
-    """The directory that a path names. Raises InvalidArgument for what names none."""
+    """The directory that a path names. Raises InvalidArgument if it names none."""
     text = os.fspath(path)
     if not text:
         raise InvalidArgument("the path of the store is empty; name a directory")

@@ -1,4 +1,4 @@
-"""Names of tables that somebody may have meant."""
+"""Names of tables that a user may have meant."""
 
 from collections.abc import Callable, Sequence
 from itertools import takewhile
@@ -11,8 +11,8 @@ _MOST_NAMES = 3
 def suggesting(
     error: TableNotFound, names: Sequence[str], tables: Callable[[], list[str]]
 ) -> TableNotFound:
-    """An error that suggests tables for the first of `names` that is missing; `error` itself where
-    no table has a name within one edit of it.
+    """An error that suggests tables for the first missing name in `names`. It is `error` itself if
+    no table's name is within one edit of the missing one.
     """
     there = tables()
     missing = next((name for name in names if name not in there), None)

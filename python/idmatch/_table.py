@@ -31,8 +31,8 @@ def _table_of(store: _Store, name: str) -> Table:
 class Table(TableReads):
     """A named set of observations (id, partner_id, seen_at); `Store.table` gives one.
 
-    Each question is answered by the table as it is then. `Store.snapshot` gives tables that stay
-    as they are.
+    Each call reads the table as it is at that moment. `Store.snapshot` gives tables that stay as
+    they are.
 
     Windows are half-open: `since <= seen_at < until`. Either end is a datetime (a naive one is
     UTC), a date, a timedelta before now, ISO 8601 text, the text of a period before now such as
@@ -70,43 +70,45 @@ class Table(TableReads):
         or .bz2), a glob, a directory, a URL of a filesystem that pyarrow opens, a list of these, or
         an object that speaks the Arrow PyCapsule protocol: pyarrow, polars, pandas, a DuckDB
         relation, a MatchResult. It is streamed. `columns` names its columns in the order id,
-        partner_id, seen_at, or is a dict with these keys. A name that is None, empty or left out is
-        guessed where exactly one column fits; the report's `columns` says which. Identifiers of
-        fixed-size binary, such as hashes, are read as lowercase hex; the report's `hex_columns`
-        says which columns.
+        partner_id, seen_at, or is a dict with these keys. A column whose name is None, empty or
+        left out is guessed if exactly one fits; the report's `columns` has the names. Identifiers
+        of fixed-size binary, such as hashes, are read as lowercase hex; the report's `hex_columns`
+        names such columns.
 
         Dates are timestamps, dates, ISO 8601 text, or whole numbers that are a day (20261120) or
         milliseconds between 2001 and tomorrow. `date_format` names another way: a pattern of
-        strptime ("%d/%m/%Y"), or "s", "ms", "us" or "ns" since 1970. Local times are those of the
-        time zone `tz` ("Europe/Paris"; UTC by default): one that it skips is rejected, of one that
-        it repeats the later counts. `dated` is the date of all rows, in place of a column.
+        strptime ("%d/%m/%Y"), or "s", "ms", "us" or "ns" since 1970. Local times are in the time
+        zone `tz` ("Europe/Paris"; UTC by default). A local time that the zone skips is rejected; of
+        one that it repeats, the later instant counts. `dated` is the date of all rows, in place of
+        a column.
 
         `csv` says how CSV is written where that is not detected: `Csv(encoding="latin-1")`.
 
         Rows that break the rules are rejected. A CSV file lists them with file, row, column and
-        reason, for its owner only; the first one creates it. It is `rejects`, which must not exist
-        yet, or one of 30 days in `<store>.rejects/` (for servers in
-        `$XDG_STATE_HOME/idmatch/rejects/`). With `strict` the first one raises BadInput, and so do
-        more than `max_rejects`, a number or a share such as "1%". Then nothing is loaded: for
-        servers, all rows are judged before the first is sent, and wait in a temporary file.
+        reason, for its owner only; the first rejected row creates it. The file is `rejects`, which
+        must not exist yet, or a file in `<store>.rejects/` (for servers in
+        `$XDG_STATE_HOME/idmatch/rejects/`), which stays 30 days. With `strict` the first bad row
+        raises BadInput, and so do more than `max_rejects` rows, a number or a share such as "1%".
+        Then nothing is loaded: for servers, rows wait in a temporary file until all are judged.
 
-        A column of lists is a row for each of its values, as in SQL's UNNEST; one column may be so.
+        A column of lists is a row for each of its values, as in SQL's UNNEST; one column may have
+        lists.
 
-        A load follows the table that it has found, also where that is renamed meanwhile.
+        A load follows the table that it has found, also if the table is renamed meanwhile.
 
-        With `replace` the rows of the source take the place of those that the table has, in one
-        step. Rows that others write after the load has begun stay, and erasures hide what they
-        hid. Until the end the table is as it was. In a directory only: on servers, load into a new
-        table, and exchange the names of both.
+        With `replace` the rows of the source replace the rows of the table, in one step. Rows that
+        others write after the load has begun stay, and erasures stay in force. Until the end the
+        table is as it was. In a directory only: on servers, load into a new table, and exchange the
+        names of both.
 
         A `key` of at most 128 bytes names the load, for retries: for 24 h a load of this table with
         the same key reads nothing, and returns the figures of the first (`repeated`).
 
-        Raises SourceError when the source cannot be read, is damaged, or changed while it was read,
-        InvalidArgument when a column is
-        missing or cannot be guessed, or for the key of another kind of write, TableNotFound if the
-        table is dropped meanwhile, Busy while another process writes the store or another session
-        replaces the table, Unsupported for `replace` on servers.
+        Raises SourceError when the source cannot be read, is damaged, or changed while it was read.
+        Raises InvalidArgument when a column is missing or cannot be guessed, or for the key of
+        another kind of write. Raises TableNotFound if the table is dropped meanwhile, Busy while
+        another process writes the store or another session replaces the table, and Unsupported for
+        `replace` on servers.
         """
         with recorded(self._recorder, "load", self.name) as run:
             most = None if max_rejects is None else MaxRejects.parse(max_rejects)
@@ -128,10 +130,10 @@ class Table(TableReads):
     ) -> Session:
         """Begins a write of several sources that is committed once; use `with`.
 
-        `replace` and `key` are those of `load`. Other processes may write until the commit, which
-        raises Busy while one does, and can then be repeated. With `shared` they may also add to
-        this session (`Store.resume`), and it outlives this process. Where an earlier attempt has
-        left a shared session with the same key, that one is aborted.
+        `replace` and `key` are those of `load`. Other processes may write until the commit. The
+        commit raises Busy while another process writes, and can then be repeated. With `shared`,
+        other processes may also add to this session (`Store.resume`), and it outlives this process.
+        A shared session that an earlier attempt with the same key has left is aborted.
 
         Raises what `load` raises.
         """
@@ -184,8 +186,8 @@ class Table(TableReads):
         """Adds one observation: that these two were seen together at `seen_at` (default: now), a
         datetime (a naive one is UTC), a date or ISO 8601 text.
 
-        Like `upsert` in all else: what it promises when it returns, `durability`, and errors.
-        Threads that call it at the same time share the wait for the disk.
+        Visibility, `durability` and errors are those of `upsert`. Threads that call it at the same
+        time share the wait for the disk.
 
         Raises BadInput for an empty or too long identifier and for a date before 1970 or more
         than a day ahead.
@@ -200,14 +202,14 @@ class Table(TableReads):
         now), in both directions and for good. `erase_from` erases many.
 
         An erased observation stays hidden when it arrives again, late: the store remembers a keyed
-        hash of what was erased, never the identifier. Its bytes are gone from the store's files
-        after `compact`; a backup made before still has them.
+        hash of each target, never the identifier. Its bytes are gone from the store's files after
+        `compact`; a backup made before still has them.
 
-        Cost: a search, a publication, and the opening of each checkpoint in the folder of the
-        store, which is searched, too: erase many at once.
+        Cost: a search and a publication. Each checkpoint in the folder of the store is also opened
+        and searched. So erase many at once.
 
-        Raises InvalidArgument without a value or for a date more than a day ahead, BadInput for
-        what is no identifier, Busy while another process writes the store.
+        Raises InvalidArgument without a value or for a date more than a day ahead, BadInput for a
+        value that is no identifier, Busy while another process writes the store.
         """
         with recorded(self._recorder, "erase", self.name) as run:
             report = _operations.erase(self._core, id, partner_id, millis_or_none(at))
@@ -224,12 +226,12 @@ class Table(TableReads):
         rejects: Path | None = None,
         csv: Csv | None = None,
     ) -> EraseReport:
-        """Erases what each row of a source names: an id, a partner ID or a pair. In a directory,
+        """Erases the target of each row of a source: an id, a partner ID or a pair. In a directory,
         all or nothing.
 
         `source`, `strict`, `rejects` and `csv` are those of `load`. `columns` names the columns in
         the order id, partner_id, or is a dict with these keys; at least one, and none is guessed.
-        With both, a row may leave one empty (null). What an erasure does, `erase` says.
+        With both, a row may leave one empty (null). `erase` says what an erasure does.
 
         Raises InvalidArgument for no column or a date more than a day ahead, Busy while another
         process writes the store, and what `load` raises.
@@ -244,11 +246,11 @@ class Table(TableReads):
     def alter(self, *, retention: str | None) -> None:
         """Changes how long an observation is shown, such as "13mo"; None removes the limit.
 
-        A retention is at least a day, and counts at once. What a shorter one hides is removed a day
-        after the change at the earliest, so that one that is set back in time shows it again. A
-        longer one shows the rows that still exist, and all that are written from then on. On
-        servers it rewrites all rows before it returns; with `keep="last"`, older dates of a pair
-        whose newer one was removed may stay hidden there.
+        A retention is at least a day, and counts at once. Rows that a shorter one hides are removed
+        a day after the change at the earliest. A retention that is set back before shows them
+        again. A longer one shows the rows that still exist, and all rows that are written from then
+        on. On servers, the call rewrites all rows before it returns. There, with `keep="last"`,
+        older dates of a pair may stay hidden if its newer date was removed.
 
         Raises InvalidArgument for less than a day, TableNotFound for a table that was dropped or
         renamed, Busy while another process writes the store.
@@ -267,16 +269,17 @@ class Table(TableReads):
         """Copies the table to another store, in a directory or on servers, or to another `name`.
 
         A missing table is created with the same `keep` and retention. Rows are sent in batches of
-        `batch_rows`, each of which stays. Then the whole destination is read back and compared. A
-        repeated copy sends only what differs, so after a crash it goes on where it was. It removes
-        nothing there. It copies a snapshot: rows that are written meanwhile are for the next copy.
+        `batch_rows`; a batch that was sent stays. Then the whole destination is read back and
+        compared. A repeated copy sends only rows that differ, so after a crash it goes on where it
+        was. It removes no rows there. It copies a snapshot: rows that are written meanwhile are for
+        the next copy.
 
-        Erasures are taken over: what is hidden here stays hidden there, also when it arrives
-        late. A store whose erasures are hashed with a secret of its own cannot take them over;
-        then this raises Differs, unless that is accepted with `accept_lost_erasures`.
+        Erasures are copied, too: observations that are hidden here stay hidden there, also when
+        they arrive late. A store that hashes its erasures with a secret of its own cannot take
+        them over. Then this raises Differs, unless `accept_lost_erasures` is set.
 
-        Raises TableExists for a destination with another `keep` or retention, and Differs where
-        it has rows or newer dates that this table lacks, unless a `merge` is asked for: that
+        Raises TableExists for a destination with another `keep` or retention. Raises Differs if the
+        destination has rows or newer dates that this table lacks, unless `merge` is set. A merge
         leaves the rows of both, and of each pair the newest date.
         """
         return _copy.copy(self._core, store._core, name, merge, accept_lost_erasures, batch_rows)
@@ -302,11 +305,11 @@ class Table(TableReads):
         return [Finding(place, problem) for place, problem in found]
 
     def repair(self, *, accept_loss: bool = False) -> RepairReport:
-        """Checks the table and repairs what is wrong: each direction is rebuilt from the other.
+        """Checks the table and repairs damage: each direction is rebuilt from the other.
 
         It takes about as long as verifying and loading the table, and the disk of a second copy.
-        Nothing changes before that copy is complete. Where rows are damaged in both directions some
-        would be lost: then it raises Corrupt with the largest possible number and changes nothing,
+        Nothing changes before that copy is complete. If rows are damaged in both directions, some
+        would be lost. Then it raises Corrupt with the largest possible number and changes nothing,
         unless `accept_loss` is set.
 
         Raises Busy while another process writes the store.
@@ -316,7 +319,7 @@ class Table(TableReads):
         return RepairReport([Finding(place, problem) for place, problem in findings], lost)
 
     def _totals(self) -> Totals:
-        """What maintenance has to do in its stages: it reads both directions."""
+        """The totals of the stages of maintenance, which reads both directions."""
         if (size := self._core.size) is None:
             return {}
         rows, stored_bytes = size

@@ -1,4 +1,4 @@
-"""What an output at an address is: a place for bytes, written whole or not at all."""
+"""An output at an address: a place for bytes, written whole or not at all."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Target(Protocol):
         """Whether something is there."""
 
     def has_files(self) -> bool:
-        """Whether something is there as a folder."""
+        """Whether there is something at the place of a folder."""
 
     def below(self, name: str) -> Target:
         """The place of a file of this folder."""
@@ -27,21 +27,21 @@ class Target(Protocol):
     def filled(self, *, overwrite: bool) -> AbstractContextManager[Target]:
         """Gives the place for the files of this folder, which has its name after the block.
 
-        Raises InvalidArgument for a folder to overwrite where folders cannot be renamed.
+        Raises InvalidArgument for `overwrite` if folders cannot be renamed there.
         """
 
     def put(self, chunks: Iterator[bytes], *, overwrite: bool) -> None:
-        """Writes all chunks. The name appears when they are there; an exception leaves none.
+        """Writes all chunks. The name appears when all are written; an exception leaves no output.
 
-        Raises InvalidArgument where it exists and is not to be overwritten.
+        Raises InvalidArgument if it exists, unless `overwrite` is set.
         """
 
     def remove(self) -> None:
-        """Removes what `put` has written."""
+        """Removes the output of `put`."""
 
 
 def exists(shown: str) -> InvalidArgument:
-    """The error of an output that is there."""
+    """The error of an output that exists."""
     return InvalidArgument(
         f"{shown} exists; name another file, or replace it with --overwrite "
         "(in Python overwrite=True)"
@@ -49,7 +49,7 @@ def exists(shown: str) -> InvalidArgument:
 
 
 def not_replaced(target: Target, overwrite: bool) -> Target:
-    """The target, where no folder is to be replaced. Raises InvalidArgument."""
+    """The target. Raises InvalidArgument for `overwrite`: folders are not replaced there."""
     if overwrite:
         raise InvalidArgument(
             f"{target.shown} is not on HDFS, and no other folder is replaced; remove it first"

@@ -1,28 +1,28 @@
-"""Names and other text from outside, as it may be printed. Imports nothing of idmatch.
+"""Makes names and other text from outside printable. Imports nothing of idmatch.
 
 Invariant: `escaped` and `shown` return no control characters.
 """
 
 _MOST_CHARACTERS = 80
-# Years have four.
+# One more than the digits of a year.
 _VALUE_DIGITS = 5
 
 
 def escaped(text: str) -> str:
-    """The text with escapes in place of what does not print, such as ESC and line ends."""
+    """The text with escapes in place of characters that do not print, such as ESC and line ends."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def shown(text: str) -> str:
-    """A name, escaped, and cut where it is long."""
+    """A name, cut to 80 characters and then escaped."""
     cut = text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 1] + "…"
     return escaped(cut)
 
 
 def looks_like_value(name: str) -> bool:
-    """Whether the name of a column may be an identifier: the first row of CSV without a header."""
+    """Whether a column's name may be an identifier, from the first row of CSV without a header."""
     digits = sum(map(str.isdigit, name))
     return "@" in name or (digits >= _VALUE_DIGITS and digits * 4 >= len(name))
 

@@ -1,4 +1,4 @@
-"""Instants: what users write, and the milliseconds since 1970 (UTC) that the core counts in."""
+"""Instants: turns what users write into milliseconds since 1970 (UTC), in which the core counts."""
 
 import re
 from datetime import UTC, date, datetime, time, timedelta
@@ -42,9 +42,9 @@ def to_millis(moment: Moment) -> int:
 
 
 def to_milliseconds(time: timedelta | str, *, most: timedelta = timedelta(days=1)) -> int:
-    """A length of time, of a timedelta or of text such as "30s".
+    """A length of time in milliseconds, from a timedelta or text such as "30s".
 
-    Raises InvalidArgument for what is none, or is over `most`.
+    Raises InvalidArgument for other text, and for a time that is negative or over `most`.
     """
     if isinstance(time, str):
         found = re.fullmatch(r"\s*(\d{1,9})\s*(ms|s|m|h|d)\s*", time)

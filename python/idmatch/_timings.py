@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-# Requests that a match has in flight where the address does not say fewer.
+# Requests that a match has in flight unless the address says fewer.
 _IN_FLIGHT = 64
-# From this share of repeated requests on, servers have more to do than they can.
+# Above this share of repeated requests, servers have more work than they can do.
 _MANY_REPEATED = 0.05
 
 
 class Timings(NamedTuple):
     """Seconds of each part of a match, and of reading its rows, so far.
 
-    Threads work side by side: these are their shares, which add up to how long callers waited.
+    Threads work in parallel: these are their shares, which add up to the time that callers waited.
     """
 
     population: float
@@ -21,30 +21,30 @@ class Timings(NamedTuple):
     """Waiting for the disk, or for servers. Below 1,000 population rows, waiting for the disk
     counts as decoding or probing."""
     decoding: float
-    """Turning what is stored, or what servers sent, into rows."""
+    """Decoding stored bytes, or the answers of servers, into rows."""
     probing: float
     """Sorting identifiers and searching them."""
     carrying: float
-    """Putting carried columns aside and bringing them together with their matches; what a chain
-    does between its tables."""
+    """Storing carried columns and joining them with their matches; the work of a chain between its
+    tables."""
     writing: float
-    """Writing the rows: encoding and compressing them, waiting for who takes them, and until their
-    file is on disk or sent."""
+    """Writing the rows: encoding and compressing them, waiting for their reader, and syncing or
+    sending their file."""
 
 
 class Requests(NamedTuple):
-    """What servers were asked for a match. All that was asked was answered: else it is an error."""
+    """Requests of a match to servers. A request without an answer is an error of the match."""
 
     asked: int
     """Pages of rows that were asked for, each by one request."""
     answered: int
-    """Those that were answered."""
+    """Pages that were answered."""
     repeated: int
-    """Further attempts for them: retries, and requests to another node when one was slow."""
+    """Further attempts for these pages: retries and speculative executions."""
     partitions_asked: int
-    """Partitions that were asked, each time that one was."""
+    """Partitions that were asked; a partition counts each time."""
     partitions_answered: int
-    """Those that answered."""
+    """Partitions that answered; a partition counts each time."""
     in_flight: int
     """Most requests in flight."""
     is_rate_limited: bool
@@ -52,14 +52,14 @@ class Requests(NamedTuple):
 
 
 def timings_of(times: Sequence[float], seconds: float, single_threaded: float = 0.0) -> Timings:
-    """Thread times as parts of these seconds. In some of them one thread wrote alone."""
+    """Splits `seconds` by the thread times. In `single_threaded` of them one thread wrote alone."""
     total = sum(times) or 1.0
     shares = Timings(*(time * (seconds - single_threaded) / total for time in times))
     return shares._replace(writing=shares.writing + single_threaded)
 
 
 def verdict(timings: Timings, requests: Requests | None) -> str:
-    """One sentence: which part limits, and what would change it."""
+    """One sentence: which part limits the match, and what would make it faster."""
     working = {
         "decoding rows": timings.decoding,
         "probing": timings.probing,

@@ -1,4 +1,4 @@
-"""Types of arguments and of what the core returns. Imports nothing of idmatch but types."""
+"""Types of arguments, and of results of the core. Imports nothing of idmatch but types."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ Keep: TypeAlias = Literal["last", "all"]
 """Which observations of a pair a table keeps."""
 
 Pick: TypeAlias = Literal["all", "latest"]
-"""Which matches of a population row are given."""
+"""Which matches of a population row are in the result."""
 
 How: TypeAlias = Literal["inner", "left"]
 """Whether population rows without a match are rows of the result."""
@@ -66,7 +66,7 @@ Failing: TypeAlias = tuple[str, str, int, int, int]
 
 
 class CopyFigures(TypedDict):
-    """What the core returns of a copy; `CopyReport` describes each field."""
+    """The core's figures about a copy; `CopyReport` describes each field."""
 
     rows: int
     sent: int

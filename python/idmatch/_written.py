@@ -25,7 +25,7 @@ class Written(NamedTuple):
 
     @property
     def rules(self) -> tuple[str | None, str | None]:
-        """What the core reads a column by."""
+        """The rules by which the core reads a column of dates: format and time zone."""
         return self.format, self.tz
 
 
@@ -35,9 +35,9 @@ def written(
     dated: datetime | date | str | None,
     csv: Csv | None = None,
 ) -> Written:
-    """What a caller has said.
+    """The arguments of a caller, checked.
 
-    Raises InvalidArgument for a date that is none, or that has a format of a column.
+    Raises InvalidArgument if `dated` is no date, or `date_format` is given, too.
     """
     if dated is None:
         return Written(date_format, tz, None, csv or Csv())

@@ -124,9 +124,9 @@ def new_table_told(
     fails_empty: bool,
     expected_rows: int | None = None,
 ) -> Iterator[None]:
-    """Says on stderr that the table is new and, where what follows fails, that it stays.
+    """Says on stderr that the table is new and, if the block fails, that the table stays.
 
-    With `fails_empty`, what fails leaves no rows.
+    With `fails_empty`, a block that fails leaves no rows in the table.
     """
     if not is_new:
         yield
@@ -137,7 +137,7 @@ def new_table_told(
     try:
         yield
     except BaseException as error:
-        # After Ctrl-C, a full disk for the rejects or a lost acknowledgement nobody knows.
+        # After Ctrl-C, a full disk for the rejects or a lost acknowledgement it may have rows.
         is_known = isinstance(error, Error) and not isinstance(error, UnknownOutcome)
         is_empty = fails_empty and is_known
         error.add_note(f"the new table {table.name} stays{', empty' if is_empty else ''}")

@@ -1,4 +1,4 @@
-"""`idmatch checkpoint`, and what other commands say of checkpoints."""
+"""`idmatch checkpoint`, and the messages of other commands about checkpoints."""
 
 import argparse
 from collections.abc import Sequence
@@ -57,7 +57,7 @@ def tell(checkpoints: Sequence[Checkpoint]) -> None:
 
 
 def tell_erased(store: Store, checkpoints: Sequence[Checkpoint], drops: bool) -> None:
-    """Says which checkpoints still show what was erased, or removes them."""
+    """Says which checkpoints still show erased rows, or removes them."""
     for one in checkpoints:
         if drops:
             store.remove_checkpoint(one)

@@ -1,4 +1,4 @@
-"""Options that say how inputs are written, and what they are read as."""
+"""Options that say which inputs are read, how they are written, and where rejected rows go."""
 
 import argparse
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from idmatch._hive_query import Hive, Via
 
 
 def add_csv(command: argparse.ArgumentParser) -> None:
-    """How CSV is written."""
+    """Adds the options that say how CSV is written."""
     command.add_argument(
         "--delimiter", metavar="CHAR", help="between values of CSV, or `tab` (default: detected)"
     )
@@ -39,7 +39,7 @@ def add_csv(command: argparse.ArgumentParser) -> None:
 
 
 def add_hive(command: argparse.ArgumentParser) -> None:
-    """What is read of Hive, and how."""
+    """Adds the options that say which rows of Hive are read, and how."""
     command.add_argument(
         "--query", metavar="SQL", help="of hive://HOST/DATABASE: the rows of this SELECT"
     )
@@ -52,7 +52,7 @@ def add_hive(command: argparse.ArgumentParser) -> None:
 
 
 def sources_of(paths: Sequence[str], options: argparse.Namespace) -> list[str | Hive]:
-    """What these paths and addresses, --query and --via name.
+    """The sources that these paths and addresses, --query and --via name.
 
     Raises InvalidArgument for options of Hive without an address of Hive.
     """
@@ -66,7 +66,7 @@ def sources_of(paths: Sequence[str], options: argparse.Namespace) -> list[str | 
 
 
 def csv_of(options: argparse.Namespace) -> Csv:
-    """What was said."""
+    """The options of CSV on the command line."""
     delimiter = "\t" if options.delimiter in ("tab", "\\t") else options.delimiter
     return Csv(
         delimiter=delimiter,
@@ -79,7 +79,7 @@ def csv_of(options: argparse.Namespace) -> Csv:
 
 
 def add_rejects(command: argparse.ArgumentParser) -> None:
-    """Where rejected rows go."""
+    """Adds the options that say where rejected rows go."""
     command.add_argument("--strict", action="store_true", help="stop at the first bad row")
     command.add_argument(
         "--rejects",
@@ -90,9 +90,9 @@ def add_rejects(command: argparse.ArgumentParser) -> None:
 
 
 def input_files(sources: Sequence[str | Hive]) -> list[str]:
-    """The files among what these sources stand for: paths, and addresses elsewhere.
+    """The places of all files that these sources stand for: paths on this machine, else addresses.
 
-    Raises SourceError where there is none.
+    Raises SourceError if there is no file.
     """
     from idmatch._sources import find
 
@@ -100,7 +100,7 @@ def input_files(sources: Sequence[str | Hive]) -> list[str]:
 
 
 def add_dates(command: argparse.ArgumentParser) -> None:
-    """How dates are written."""
+    """Adds the options that say how dates are written."""
     command.add_argument(
         "--date-format",
         metavar="FORMAT",

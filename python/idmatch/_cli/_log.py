@@ -31,14 +31,14 @@ def add_log(command: ArgumentParser) -> None:
 def show_log(options: Namespace) -> None:
     """Prints the log on stderr from now on: warnings, with -v also info, with -vv also debug.
 
-    What the command itself has to say is always in it.
+    The command's own messages are always in the log.
     """
     handler = _Stderr()
     if options.log_format == "json":
         handler.setFormatter(_Json())
     else:
         handler.setFormatter(_Text())
-        # A command says on stderr what it rejects.
+        # A command reports rejected rows itself.
         handler.addFilter(lambda record: record.name != "idmatch.load" or options.verbose > 0)
     logger = logging.getLogger("idmatch")
     logger.handlers[:] = [handler]
@@ -48,7 +48,7 @@ def show_log(options: Namespace) -> None:
 
 
 class _Stderr(logging.StreamHandler[TextIO]):
-    """Lines on stderr as it is at the moment: while bars are drawn, lines go above them."""
+    """Writes each line to the current `sys.stderr`: while bars are drawn, lines go above them."""
 
     def emit(self, record: logging.LogRecord) -> None:
         self.setStream(sys.stderr)
@@ -58,7 +58,7 @@ class _Stderr(logging.StreamHandler[TextIO]):
 class _Text(logging.Formatter):
     """Lines such as `2026-11-01T12:00:00.000Z info idmatch.engine: rows were committed rows=7`.
 
-    Those of the command are as any program's: `idmatch: error: ...`.
+    The command's own lines look like any program's: `idmatch: error: ...`.
     """
 
     def format(self, record: logging.LogRecord) -> str:

@@ -24,15 +24,15 @@ _WRONG_USAGE = 2
 # Shells add the number of a signal to this.
 _SIGNALLED = 128
 _BROKEN_PIPE = _SIGNALLED + signal.SIGPIPE
-# That of sysexits for what may go better later.
+# EX_TEMPFAIL of sysexits.h: the same command may succeed later.
 _BUSY = 75
 
 
 def run() -> NoReturn:
     """Runs the command that the process was started for, and ends the process with its exit code.
 
-    Threads of Arrow may still read ahead. The usual end of a process destroys what they use, which
-    aborts it now and then: a command that is done would have another exit code.
+    Threads of Arrow may still read ahead. A usual exit destroys objects that they use, and this
+    sometimes aborts the process: a command that succeeded would have another exit code.
     """
     prepare()
     code = main()
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     typed = parser(_commands.COMMANDS)
     given = sys.argv[1:] if arguments is None else arguments
-    # Also of an option as in --output=URL.
+    # A URL may also be in the word of an option, as in --output=URL.
     hide_secrets_of([part for word in given for part in (word, word.partition("=")[2])])
     options = typed.parse_args(given)
     if options.run is None:
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _lost_reader() -> bool:
-    """Whether standard output is a pipe that nobody reads any more."""
+    """Whether standard output is a pipe without a reader."""
     output = select.poll()
     output.register(1, 0)
     return any(event & select.POLLERR for _, event in output.poll(0))
@@ -109,7 +109,7 @@ def _as_json(error: Exception) -> dict[str, object]:
 
 
 def _fail(error: BaseException, code: int, reason: str | None = None) -> int:
-    # Of a write to servers a note says what is unknown.
+    # After a write to servers, a note says which rows have an unknown outcome.
     notes = [note.removeprefix("interrupted: ") for note in getattr(error, "__notes__", [])]
     told = "; ".join(dict.fromkeys(notes))
     fail((": " if reason else "; ").join(filter(None, [reason or str(error), told])))

@@ -210,7 +210,7 @@ def _carry(text: str | None) -> list[str] | str:
 
 
 def _check_outputs(options: argparse.Namespace, unmatched: str | None, inputs: list[str]) -> None:
-    """Raises InvalidArgument for what cannot be written: before the work, not after it."""
+    """Raises InvalidArgument for an output that cannot be written: before the work, not after."""
     output = options.output
     if _uses_standard_output(options) and options.json:
         raise InvalidArgument("--json and -o - both write to standard output; use one of them")
@@ -254,7 +254,7 @@ def _is_folder(options: argparse.Namespace) -> bool:
 
 
 def _format(path: str, options: argparse.Namespace) -> str | None:
-    """The format that was said, which is for OUT and for names that tell none."""
+    """The value of --format, for OUT and for a name that tells no format; else None."""
     if path != options.output and _formats.is_told_by(path):
         return None
     named: str | None = options.format

@@ -1,4 +1,4 @@
-"""Prints results as text or as one JSON document, and logs what a command has to say on stderr."""
+"""Prints results as text or as one JSON document, and logs the messages of a command on stderr."""
 
 import json
 import logging
@@ -77,7 +77,7 @@ def grouped(value: int | float | str) -> str:
 
 
 def hide_secrets_of(urls: Sequence[str]) -> None:
-    """Has nothing that is printed on stderr say what is secret in these URLs."""
+    """Has `printable` hide the user, password and options of each of these URLs."""
     _URLS[:] = map(Address, urls)
 
 
@@ -90,7 +90,7 @@ def printable(message: str) -> str:
 
 
 def note(message: str) -> None:
-    """Logs what a command did unasked, or how. It is shown at every level of the log."""
+    """Logs what a command did unasked, or how it did it. Every level of the log shows it."""
     LOGGER.info("%s", message)
 
 
@@ -107,7 +107,7 @@ def fail(message: str) -> None:
 def confirmed(change: str, question: str, options: Namespace) -> bool:
     """Whether the user wants a change: by --yes, or as they answer on a terminal.
 
-    Raises InvalidArgument where nobody can be asked: with --json, or without a terminal.
+    Raises InvalidArgument if it cannot ask: with --json, or without a terminal.
     """
     if options.yes:
         return True

@@ -51,7 +51,7 @@ Command = Callable[[argparse.Namespace], int]
 
 
 class _Parser(argparse.ArgumentParser):
-    """One whose errors show no secrets of misplaced addresses."""
+    """A parser whose errors show no secrets of misplaced addresses."""
 
     def error(self, message: str) -> NoReturn:
         super().error(printable(message))

@@ -1,4 +1,4 @@
-"""The process of a command: its standard streams, the signals that end it, what it does not import.
+"""The process of a command: its standard streams, the signals that end it, the packages it hides.
 
 Only for a process that runs one command: `main` in another process changes none of these.
 """
@@ -11,7 +11,7 @@ from typing import NoReturn
 
 
 class Ended(KeyboardInterrupt):
-    """Somebody ends the process by a signal; what runs is undone as after Ctrl-C."""
+    """A signal ends the process; running work is undone as after Ctrl-C."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -22,7 +22,7 @@ def prepare() -> None:
     """Prepares the process for the command it was started for."""
     _open_closed_streams()
     for number in (signal.SIGTERM, signal.SIGHUP):
-        # Not where somebody ignores them, as nohup does.
+        # A signal that is ignored stays ignored, such as under nohup.
         if signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, _end)
     sys.meta_path.insert(0, _HIDDEN)
@@ -33,7 +33,7 @@ def _end(number: int, _frame: object) -> NoReturn:
 
 
 def _open_closed_streams() -> None:
-    """Gives /dev/null to standard streams that are closed: the next file would get their number."""
+    """Opens /dev/null for closed standard streams: else the next file would get their number."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -44,7 +44,7 @@ def _open_closed_streams() -> None:
 
 
 class _Hidden(importlib.abc.MetaPathFinder):
-    """Hides packages from Arrow, which imports what is there: pandas alone takes half a second."""
+    """Hides packages from Arrow, which imports them if installed: pandas takes half a second."""
 
     def __init__(self, *packages: str) -> None:
         self.packages = {*packages}
@@ -59,5 +59,5 @@ _HIDDEN = _Hidden("numpy", "pandas")
 
 
 def show(package: str) -> None:
-    """Lets a command import a package that is hidden. Call it before anything brings pyarrow."""
+    """Lets a command import a hidden package. Call it before anything imports pyarrow."""
     _HIDDEN.packages.discard(package)

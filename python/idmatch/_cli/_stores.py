@@ -9,7 +9,7 @@ from idmatch._store import Store
 
 
 def open_existing(path: str, wait: str | None = None, *, record: bool = False) -> Store:
-    """Opens a store that shows progress on a terminal, and records runs where it is told to.
+    """Opens a store that shows progress on a terminal and, with `record`, records runs.
 
     Raises NotAStore for a missing directory instead of creating a store.
     """
@@ -20,5 +20,5 @@ def open_existing(path: str, wait: str | None = None, *, record: bool = False) -
 
 
 def runs_of(store: Store) -> Recorder:
-    """Records the runs of a store, for a command that is one from its start to its end."""
+    """The recorder of a store, for a command that is one run from its start to its end."""
     return Recorder(store.path, _store.is_address(store.path))

@@ -6,7 +6,7 @@ from ._inputs import size
 
 
 def add_sample(sample: argparse.ArgumentParser) -> None:
-    """Those of `idmatch sample`."""
+    """The options of `idmatch sample`."""
     sample.add_argument("directory", metavar="DIR")
     sample.add_argument("--people", metavar="N", type=size, default=1_000_000)
     sample.add_argument("--partners", metavar="N", type=size, default=3)
@@ -15,7 +15,7 @@ def add_sample(sample: argparse.ArgumentParser) -> None:
 
 
 def add_lab(lab: argparse.ArgumentParser) -> None:
-    """Those of `idmatch lab`."""
+    """The options of `idmatch lab`."""
     actions = lab.add_subparsers(metavar="ACTION", required=True, dest="action")
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument(

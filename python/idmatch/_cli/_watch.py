@@ -42,7 +42,7 @@ def exporter(options: Namespace) -> int:
     """`idmatch exporter`"""
     listen = Listen.parse(options.listen)
     if not _store.is_address(options.store):
-        # Says at once what is wrong with it.
+        # A store that cannot be opened is an error at once.
         open_existing(options.store).close()
     return _answer(_exporter.StoreFigures(options.store), listen, options)
 
@@ -81,7 +81,7 @@ def add_exporter(exporter: ArgumentParser) -> None:
 
 
 def add_metrics(upsert: ArgumentParser) -> None:
-    """The option of streams."""
+    """The option of `idmatch upsert` for streams."""
     upsert.add_argument(
         "--metrics",
         metavar="HOST:PORT",
@@ -91,7 +91,7 @@ def add_metrics(upsert: ArgumentParser) -> None:
 
 
 def writer_of(store: Store) -> WriterTold | None:
-    """What the process that writes a directory says of itself, if it records."""
+    """The note of the process that writes a directory, without its figures, if it records runs."""
     is_remote = _store.is_address(store.path)
     note = None if is_remote else read_note(runs_folder(store.path, is_remote))
     return note and {
@@ -110,7 +110,7 @@ def last_runs(store: Store) -> list[Record]:
 
 
 def print_runs(runs: Sequence[Record]) -> None:
-    """Prints recorded runs as aligned columns below what was printed before."""
+    """Prints recorded runs as aligned columns, below the earlier output."""
     if runs:
         print()
         print_columns(_RUN_COLUMNS, [_run_as_text(run) for run in runs])
@@ -133,7 +133,7 @@ def _run_as_text(run: Record) -> list[str]:
 
 @contextmanager
 def metrics_of(store: Store, place: str | None) -> Iterator[None]:
-    """Answers Prometheus with the figures of this process, where that is asked for."""
+    """Answers Prometheus with the figures of this process, if `place` is set."""
     if place is None:
         yield
         return

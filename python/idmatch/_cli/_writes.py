@@ -176,7 +176,7 @@ def _acknowledge(rows: int, through: int) -> None:
 
 
 def _rejects_to(options: Namespace) -> RejectsTo:
-    """Refuses what cannot be before anything is made."""
+    """Where rejected rows go. Raises InvalidArgument for impossible options, before any work."""
     if options.rejects == "-" and (options.json or getattr(options, "ack", False)):
         raise InvalidArgument("--rejects - and --json or --ack all write to standard output")
     if options.rejects is not None:
@@ -285,8 +285,8 @@ def _replacement_check(table: Table) -> Callable[[int], None]:
 def _table_to_load(
     store: Store, options: Namespace, expected_rows: int | None
 ) -> tuple[Table, bool]:
-    """The existing table or a new one, and whether it is new; with --keep or --retention, a table
-    with these options.
+    """The existing table or a new one, and whether it is new. With --keep, --retention or
+    --expected-rows, the table must have these options.
     """
     chosen = options.keep or options.retention or options.expected_rows
     if not chosen and options.table in store.tables():

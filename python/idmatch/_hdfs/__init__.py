@@ -1,8 +1,8 @@
 """Files of HDFS by their addresses. Imported only where an address names one.
 
-`hdfs://` is spoken by `_native.py`, without Java; `webhdfs://` by `_web.py`. `_files.py` shows a
-cluster to pyarrow, which reads it. Must not know what files are for. Invariants: each call ends
-within `_calls.ANSWER_SECONDS` without an answer, and no message has text of a server in full.
+`_native.py` handles `hdfs://`, without Java; `_web.py` handles `webhdfs://`. `_files.py` is the
+file system by which pyarrow reads a cluster. Must not know what files are for. Invariants: a call
+without an answer ends within `_calls.ANSWER_SECONDS`; no message has the full text of a server.
 """
 
 from ._calls import Refused, TimedOut

@@ -9,7 +9,7 @@ from concurrent.futures import Future, wait
 from threading import Thread
 from typing import Literal, TypeVar
 
-# Longer than a failover of namenodes takes, and than a datanode is looked for.
+# Longer than a failover of namenodes takes, and than the search for a datanode.
 ANSWER_SECONDS = 60.0
 
 Asked = Literal["namenode", "datanode"]
@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 # How hdfs-native shows the answer of a server: RPCError("class", "message and stack").
 _REMOTE = re.compile(r'^\w+\("(?:[\w.$]+\.)?([\w$]+)", "(.*)', re.DOTALL)
 _HTTP_STATUS = re.compile(r"^\d{3} .*(?= for url)")
-# How requests shows why there is no connection.
+# How the library requests shows why there is no connection.
 _UNREACHED = re.compile(r"Caused by .*\[Errno -?\d+\] ([\w ]+)", re.DOTALL)
 _DENIED = ("401", "403")
 _STACK = re.compile(r"\\n|\n|\\t|\t")
@@ -29,7 +29,7 @@ _NO_NAMENODE = (
 
 
 class Refused(Exception):
-    """Why a server did not do it, and what to do: the end of a sentence."""
+    """A call that a server did not do. The text is the end of a sentence: why, and what to do."""
 
 
 class TimedOut(Refused):
@@ -37,11 +37,11 @@ class TimedOut(Refused):
 
 
 def answered(ask: Callable[[], _T], asked: Asked, *, waits_after_interrupt: bool = False) -> _T:
-    """What a call returns. Raises Refused, and FileNotFoundError and FileExistsError as they are.
+    """What a call returns. Raises Refused; FileNotFoundError and FileExistsError pass unchanged.
 
-    The call runs on a thread of its own, which is left alone when the time is over (TimedOut), and
-    after Ctrl-C, unless that is to wait for the answer, so that nothing happens later. Cost: about
-    0.1 ms.
+    The call runs on a thread of its own. When the time is over (TimedOut), and after Ctrl-C, the
+    thread is abandoned. With `waits_after_interrupt`, Ctrl-C waits for the answer, so that nothing
+    happens later. Cost: about 0.1 ms.
     """
     answer = Future[_T]()
 
@@ -64,7 +64,7 @@ def answered(ask: Callable[[], _T], asked: Asked, *, waits_after_interrupt: bool
         return answer.result()
     if isinstance(error, (FileNotFoundError, FileExistsError, Refused)):
         raise error
-    # The cause has stacks of the servers.
+    # The cause is left out: it has stack traces of the servers.
     raise Refused(reason(error, asked)) from None
 
 
@@ -77,7 +77,7 @@ def _is_answered(answer: Future[_T]) -> bool:
 
 
 def reason(error: BaseException, asked: Asked) -> str:
-    """What an exception of a library means."""
+    """The meaning of a library's exception: the end of a sentence, with what to do."""
     text = str(error)
     if (status := _HTTP_STATUS.match(text)) and not status[0].startswith(_DENIED):
         return f"the {asked} answers {status[0]}; check that it serves WebHDFS, and its log"
@@ -115,7 +115,7 @@ def _silent(asked: Asked) -> str:
 
 
 def _shown(text: str) -> str:
-    """The first line of a message, without the stack of a server."""
+    """The first line of a message, without the stack trace of a server."""
     if unreached := _UNREACHED.search(text):
         return unreached[1]
     line = _STACK.split(text, maxsplit=1)[0].replace('\\"', '"').strip().removesuffix('")')

@@ -1,4 +1,4 @@
-"""What a cluster can be asked, by either protocol."""
+"""The calls to a cluster, the same for both protocols."""
 
 from typing import NamedTuple, Protocol
 
@@ -28,13 +28,13 @@ class Writer(Protocol):
     """A file that is being made. Each method raises Refused."""
 
     def write(self, data: bytes) -> None:
-        """Appends all of it."""
+        """Appends all bytes of `data`."""
 
     def close(self) -> None:
         """Completes the file."""
 
     def abandon(self) -> None:
-        """Sends nothing more. What was sent stays until it is removed."""
+        """Sends nothing more. Bytes that were sent stay until the file is removed."""
 
 
 class Cluster(Protocol):
@@ -44,10 +44,10 @@ class Cluster(Protocol):
     """Its address without a path, such as "hdfs://lab"."""
 
     def info(self, path: str) -> Entry | None:
-        """What is there."""
+        """The file or folder at a path; None if there is none."""
 
     def entries(self, path: str) -> list[Entry]:
-        """What is in a folder, without what is in folders below."""
+        """The files and folders directly in a folder."""
 
     def reader(self, path: str) -> Reader:
         """Opens a file."""
@@ -56,10 +56,10 @@ class Cluster(Protocol):
         """Makes a file that does not exist."""
 
     def make_folder(self, path: str) -> None:
-        """Makes a folder, and those above it."""
+        """Makes a folder, and missing folders above it."""
 
     def rename(self, path: str, to: str, *, overwrite: bool) -> None:
-        """Gives another name. Raises FileExistsError where that is taken, unless `overwrite`."""
+        """Gives another name. Raises FileExistsError for a name in use, without `overwrite`."""
 
     def remove(self, path: str) -> None:
         """Removes a file, or a folder with all below it. It may be gone already."""

@@ -1,4 +1,4 @@
-"""A cluster as a file system of pyarrow's, to be read."""
+"""A cluster as a read-only file system of pyarrow."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class _Handler(FileSystemHandler):
 
 
 class _File(io.RawIOBase):
-    """A file for pyarrow, which holds a lock while it asks."""
+    """A file for pyarrow, which calls it under a lock."""
 
     def __init__(self, reader: Reader, shown: str) -> None:
         self._reader = reader

@@ -25,7 +25,7 @@ _CONFIG = {
     "dfs.client.failover.sleep.base.millis": "500",
     "dfs.client.failover.sleep.max.millis": "5000",
 }
-# The time limit of a call is for so much at a time.
+# The time limit of a call counts for this many bytes at a time.
 _PIECE_BYTES = 8 << 20
 
 
@@ -33,13 +33,13 @@ class NativeCluster:
     """A name service or a namenode. The Hadoop configuration is that of HADOOP_CONF_DIR."""
 
     def __init__(self, place: str, port: int | None) -> None:
-        """Asks nobody. Raises InvalidArgument where no configuration names a namenode."""
+        """Sends no request. Raises InvalidArgument if no configuration names a namenode."""
         self.root = f"hdfs://{place}"
         self._made_of = (place, port)
         self._client = _client(place, port)
 
     def __reduce__(self) -> tuple[type[NativeCluster], tuple[str, int | None]]:
-        # A worker connects itself, by its own configuration.
+        # A worker process makes its own connection, by its own configuration.
         return NativeCluster, self._made_of
 
     def info(self, path: str) -> Entry | None:
@@ -71,7 +71,7 @@ class NativeCluster:
         answered(lambda: self._client.mkdirs(path, create_parent=True), "namenode")
 
     def rename(self, path: str, to: str, *, overwrite: bool) -> None:
-        """See `Cluster`. One operation of the namenode: the old file is there until the new is."""
+        """See `Cluster`. It is one operation of the namenode, so a file is there at any moment."""
         answered(
             lambda: self._client.rename(path, to, overwrite), "namenode", waits_after_interrupt=True
         )
@@ -83,7 +83,7 @@ class NativeCluster:
 
 
 class _NativeReader:
-    """Reads on from where the last read ended through one stream; other ranges by themselves."""
+    """Reads consecutive ranges through one stream, and each other range through its own stream."""
 
     def __init__(self, client: hdfs_native.Client, path: str) -> None:
         self._client = client
@@ -91,7 +91,7 @@ class _NativeReader:
         self._file = self._opened()
         self.size = len(self._file)
         self._stream: Iterator[bytes] = iter(())
-        # What the stream has given and nobody has read, from here on; and where the stream ends.
+        # Bytes of the stream that are not read yet, their offset, and the end of the stream.
         self._left = b""
         self._at = 0
         self._end = 0
@@ -155,13 +155,13 @@ class _NativeWriter:
         answered(self._file.close, "datanode")
 
     def abandon(self) -> None:
-        """Nothing is sent by a file that is dropped."""
+        """Does nothing: a file that is dropped sends nothing."""
 
 
 def _client(place: str, port: int | None) -> hdfs_native.Client:
     url = f"hdfs://{place}"
     try:
-        # Without a place, that of fs.defaultFS.
+        # Without a place, the client connects to fs.defaultFS.
         return hdfs_native.Client(url if place else None, _CONFIG)
     except RuntimeError as error:
         if place and port is None and "No NameNode hosts" in str(error):

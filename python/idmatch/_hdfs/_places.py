@@ -11,11 +11,11 @@ from ._web import WebCluster
 
 
 def located(url: str) -> tuple[Cluster, str]:
-    """The cluster of an address and the path in it, as it is written. Asks nobody.
+    """The cluster of an address, and the path in it as it is written. Sends no request.
 
-    Characters are not decoded: names of folders on HDFS have %2F and the like in them. Raises
-    InvalidArgument for an address with a user or options, or of no cluster; MissingExtra where a
-    package is missing.
+    Characters are not decoded: names of folders on HDFS may contain %2F and the like. Raises
+    InvalidArgument for an address that has a user or options, or names no cluster; MissingExtra if
+    a package is missing.
     """
     shown = str(Address(url))
     scheme, _, rest = url.strip().partition("://")

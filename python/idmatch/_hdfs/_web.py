@@ -19,7 +19,7 @@ else:
     webhdfs = LazyModule("fsspec.implementations.webhdfs")
 
 _DEFAULT_PORT = 9870
-# Of a file that is written: WebHDFS takes each as a request.
+# WebHDFS takes each block of a written file as one request.
 _BLOCK_BYTES = 8 << 20
 
 
@@ -27,7 +27,7 @@ class WebCluster:
     """A namenode by its HTTP address, as HADOOP_USER_NAME or the user of this process."""
 
     def __init__(self, place: str, port: int | None) -> None:
-        """Asks nobody. Raises InvalidArgument for an address without a host."""
+        """Sends no request. Raises InvalidArgument for an address without a host."""
         host = place.rpartition(":")[0] if port else place
         if not host:
             raise InvalidArgument(
@@ -67,14 +67,14 @@ class WebCluster:
         answered(lambda: self._files.makedirs(path, exist_ok=True), "namenode")
 
     def rename(self, path: str, to: str, *, overwrite: bool) -> None:
-        """See `Cluster`. Here the old file is removed first: WebHDFS renames to no name in use."""
+        """See `Cluster`. Removes the old file first: WebHDFS does not rename to a name in use."""
         if self.info(to) is not None:
             if not overwrite:
                 raise FileExistsError(to)
             self.remove(to)
         answered(lambda: self._files.mv(path, to), "namenode", waits_after_interrupt=True)
         if self.info(path) is not None:
-            # The answer of WebHDFS is lost in fsspec.
+            # fsspec drops the answer of WebHDFS: a file that kept its name was not renamed.
             raise FileExistsError(to)
 
     def remove(self, path: str) -> None:
@@ -113,7 +113,7 @@ class _WebWriter:
         answered(self._file.close, "datanode")
 
     def abandon(self) -> None:
-        # It would send the rest when it is dropped.
+        # A file that is not closed would send the rest when it is dropped.
         self._file.closed = True
 
 

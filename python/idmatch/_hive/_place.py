@@ -29,7 +29,7 @@ class Place:
     user: str | None = field(repr=False)
     password: str | None = field(repr=False)
     mechanism: str
-    """How impyla calls the way to log in."""
+    """The way to log in, as impyla names it."""
     via: Via
     staging: str | None
     """The folder for unloaded rows, as the server names it."""
@@ -57,10 +57,10 @@ def literal(text: str) -> str:
 
 
 def place_of(address: Address) -> Place:
-    """What an address says. User and password may be in IDMATCH_HIVE_USER and
+    """Parses an address. User and password may be in IDMATCH_HIVE_USER and
     IDMATCH_HIVE_PASSWORD instead.
 
-    Raises InvalidArgument, which shows neither of them.
+    Raises InvalidArgument, whose text has neither of them.
     """
     try:
         parts = urlsplit(address.whole.strip())
@@ -98,8 +98,10 @@ def _first(said: str | None, variable: str) -> str | None:
 
 
 class _Options:
-    """Those behind the question mark. Each method raises InvalidArgument, which shows no value: it
-    may be a part of a password.
+    """The options after the question mark.
+
+    Each method raises InvalidArgument. Its text has no value of an option: that may be a part of a
+    password.
     """
 
     def __init__(self, address: Address, options: dict[str, str]) -> None:

@@ -1,8 +1,8 @@
-"""One session with HiveServer2, through impyla, for one question or a few.
+"""One session with HiveServer2, through impyla, for one statement or a few.
 
-Must not know what rows are for. Invariants: a server that is silent for the time of the `Place`
-ends the call; nothing is sent twice, since after a disconnect the session is gone; no message has
-rows or more than the start of what the server says.
+Must not know what rows are for. Invariants: A call ends when the server is silent for the timeout
+of the `Place`. No statement is sent twice, since after a disconnect the session is gone. No message
+has rows, or more than the start of the server's text.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ else:
 
 _FETCHED_ROWS = 50_000
 _SHOWN_CHARACTERS = 300
-# A peer that is gone is noticed by these, also while a query runs and nothing is sent.
+# These detect a peer that is gone, also while a query runs and nothing is sent.
 _KEEPALIVE = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60),
@@ -44,7 +44,7 @@ _KEEPALIVE = (
 )
 # "Error while compiling statement: FAILED: SemanticException [Error 10001]: Line 1:14 ..."
 _SERVERS_PREFIX = re.compile(r"^(Error while \w+ statement: )?(FAILED: )?")
-# Rows, and stacks.
+# The start of rows or of a stack trace.
 _NOT_SHOWN = re.compile(r"[{\n]|Failed command|:\d+:\d+$|\tat ")
 
 
@@ -62,7 +62,7 @@ class Server:
         self._place = place
         self._broken: type[Error] = IoError if writes else SourceError
         self._cannot = f"cannot {'write' if writes else 'read'} {place.shown}"
-        # They log statements, passwords and stacks.
+        # impyla and thrift log statements, passwords and stack traces.
         for name in ("impala", "thrift"):
             logger = logging.getLogger(name)
             if logger.level == logging.NOTSET:
@@ -98,7 +98,7 @@ class Server:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # The server cancels what still runs. After a broken connection there is nobody to tell.
+        # Closing the cursor cancels a running statement. A broken connection cannot close it.
         if not isinstance(error, self._broken):
             with suppress(Exception):
                 self._cursor.close()
@@ -119,7 +119,7 @@ class Server:
         return rows
 
     def columns(self, statement: str) -> list[Column]:
-        """Those of a query, which is run up to its first row. Raises as `run` does."""
+        """The columns of a query, which is run up to its first row. Raises as `run` does."""
         self.run(statement)
         with self._talking():
             return [
@@ -130,7 +130,7 @@ class Server:
     def batches(self, statement: str) -> Iterator[pa.RecordBatch]:
         """The rows of a query as the server sends them, at least one batch. Raises as `run` does.
 
-        Cost: one round trip for 50,000 rows or less, as the server has it.
+        Cost: one round trip for each batch; the server chooses its size, at most 50,000 rows.
         """
         columns = self.columns(statement)
         yield no_rows(columns)
@@ -160,7 +160,9 @@ class Server:
 
     @contextmanager
     def _talking(self) -> Iterator[None]:
-        """Says what went wrong: StatementError where the server says it."""
+        """Turns errors into StatementError if the server gives the reason, else into SourceError or
+        IoError.
+        """
         try:
             yield
         except (error.HiveServer2Error, error.OperationalError, error.RPCError) as said:
@@ -224,6 +226,6 @@ def _socket(place: Place) -> TSocket.TSocket:
 
 
 def _shown(said: str) -> str:
-    """The start of what a server says, without rows and stacks."""
+    """The start of a server's message, without rows and stack traces."""
     said = _SERVERS_PREFIX.sub("", said.strip())
     return _NOT_SHOWN.split(said, maxsplit=1)[0].strip(" .,:;")[:_SHOWN_CHARACTERS]

@@ -1,6 +1,6 @@
-"""What Hive says of a table: its columns, and where its files are.
+"""A table as Hive describes it: its columns, and where its files are.
 
-Invariant: `folders` gives places only where the files in them are all of the table's rows.
+Invariant: `folders` gives folders only if their files hold all rows of the table, and no others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FORMATS = {
 }
 _WITH_FILES = ("MANAGED_TABLE", "EXTERNAL_TABLE")
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-# What Hive writes as %XX in names of folders.
+# Characters that Hive writes as %XX in names of folders.
 _ESCAPED = re.compile(r"""[\x01-\x1f"#%'*/:=?\\\x7f{\[\]^]""")
 _COLUMNS, _PARTITION, _DETAILS = "columns", "partition", "details"
 
@@ -43,10 +43,10 @@ class Table(NamedTuple):
     """A table or a view."""
 
     columns: Sequence[Column]
-    """Those in its files; types as HiveQL writes them, such as varchar(20)."""
+    """The columns in its files; types as HiveQL writes them, such as varchar(20)."""
     partition_columns: Sequence[Column]
     details: Mapping[str, str]
-    """What DESCRIBE FORMATTED says of it, by names in lower case: location, inputformat."""
+    """The details of DESCRIBE FORMATTED, by names in lower case: location, inputformat."""
 
     @property
     def location(self) -> str:
@@ -55,7 +55,7 @@ class Table(NamedTuple):
 
     @property
     def format(self) -> str:
-        """The format of its files. Raises Unfit where they are not its rows."""
+        """The format of its files. Raises Unfit if the files cannot be read as its rows."""
         kind = self.details.get("table type", "")
         if kind not in _WITH_FILES:
             raise Unfit(f"it is a {kind}" if kind else "the server does not say what it is")
@@ -75,9 +75,9 @@ def table_of(server: Server, place: Place) -> Table:
 
 
 def folders(server: Server, place: Place, table: Table) -> Iterator[Folder]:
-    """Where the rows of a table are. One question for each partition.
+    """The folders with the rows of a table. Cost: one statement for each partition.
 
-    Raises Unfit where its files are not its rows.
+    Raises Unfit if the files cannot be read as its rows.
     """
     kind = table.format
     if not table.partition_columns:
@@ -114,13 +114,13 @@ def location_of(server: Server, place: Place, values: Mapping[str, str]) -> str 
         found = _described(server, place, values)
     except Unfit:
         return None
-    # Of a value that is none of its type Hive says nothing, without an error.
+    # Hive raises no error for a value that its type does not have: it describes no partition.
     is_partition = any(key.startswith("partition value") for key in found.details)
     return (is_partition and found.location) or None
 
 
 def folder_name(values: Mapping[str, str]) -> str:
-    """The folder of a partition below that of its table, as Hive names it."""
+    """The path of a partition's folder below the table's folder, as Hive names it."""
     return "/".join(f"{_escaped(key)}={_escaped(value)}" for key, value in values.items())
 
 
@@ -139,7 +139,7 @@ def _described(server: Server, place: Place, values: Mapping[str, str]) -> Table
         found = _parsed(server.ask(f"DESCRIBE FORMATTED {place.quoted} {clause(values)}"))
     except StatementError as error:
         raise Unfit(f"a partition of it cannot be described: {error}") from None
-    # That of the table is not repeated for each partition.
+    # Hive does not repeat the table type for a partition.
     return found._replace(details={"table type": _WITH_FILES[0], **found.details})
 
 

@@ -39,12 +39,12 @@ class Column(NamedTuple):
 
     @property
     def is_nested(self) -> bool:
-        """Whether its values have values, which come as JSON over the connection."""
+        """Whether its type is nested. Such values come as JSON over the connection."""
         return self.type.upper().startswith(("ARRAY", "MAP", "STRUCT", "UNIONTYPE"))
 
 
 class Bits(Protocol):
-    """What bitarray has, with the first row in the lowest bit."""
+    """The methods of a bitarray. The first row is in the lowest bit."""
 
     def any(self) -> bool: ...
     def tobytes(self) -> bytes: ...
@@ -52,21 +52,21 @@ class Bits(Protocol):
 
 
 class FetchedColumn(Protocol):
-    """What impyla calls a Column."""
+    """A column as impyla returns it: its `Column`."""
 
     values: list[object]
     nulls: Bits
 
 
 class Fetched(Protocol):
-    """What impyla calls a CBatch."""
+    """A batch as impyla returns it: its `CBatch`."""
 
     columns: Sequence[FetchedColumn]
 
 
 def type_of(column: Column) -> pa.DataType:
-    """The type of the array that a column becomes. What is no type here is text, such as an array
-    as JSON.
+    """The Arrow type of a column. A type that is not listed here becomes text, such as an array as
+    JSON.
     """
     if column.type.startswith("DECIMAL("):
         precision, scale = column.type[len("DECIMAL(") : -1].split(",")
@@ -75,7 +75,7 @@ def type_of(column: Column) -> pa.DataType:
 
 
 def file_type_of(column: Column) -> pa.DataType | None:
-    """The type of a table's column in a Parquet file that Hive reads; None where it has parts."""
+    """The type of a table's column in a Parquet file that Hive reads; None for a nested type."""
     if column.is_nested:
         return None
     if column.type == "float":
@@ -84,7 +84,7 @@ def file_type_of(column: Column) -> pa.DataType | None:
 
 
 def schema_of(columns: Sequence[Column]) -> pa.Schema:
-    """That of a result."""
+    """The Arrow schema of a result."""
     return pa.schema([(column.name, type_of(column)) for column in columns])
 
 
@@ -107,7 +107,7 @@ def _array(column: Column, values: list[object], nulls: Bits) -> pa.Array[pa.Sca
     is_sent_as_text = kind not in _SENT_AS_THEY_ARE
     array = pa.array(values, pa.binary() if is_sent_as_text else kind)
     if nulls.any():
-        # A null comes as an empty text or a zero beside a bit.
+        # A null comes as an empty text or a zero, and its bit is set.
         valid = pa.py_buffer((~nulls).tobytes())
         array = pa.Array.from_buffers(array.type, len(array), [valid, *array.buffers()[1:]])
     if not is_sent_as_text:

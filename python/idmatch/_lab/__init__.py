@@ -1,9 +1,9 @@
 """The lab: real servers on this machine's loopback, for experiments.
 
 Must not know stores. `_cluster.py` manages all nodes of Cassandra and `_nodes.py` one of them.
-`_services.py` names the other servers, `_hdfs.py`, `_hive.py`, `_spark.py` and `_prometheus.py`;
-`_service.py` is what they share, `_daemon.py` one of their programs. `_jars.py` finds Java, and
-fetches all but Spark and Prometheus.
+`_services.py` names the other servers, `_hdfs.py`, `_hive.py`, `_spark.py` and `_prometheus.py`.
+`_service.py` is their base class, `_daemon.py` one of their programs. `_jars.py` finds Java, and
+fetches all servers but Spark and Prometheus.
 """
 
 from ._cluster import MOST_NODES, Lab, contact_points

@@ -20,18 +20,18 @@ _STOP_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Daemon:
-    """A program by its name, with a folder that has its pid and its log."""
+    """A program by its name, with a folder for its pid and its log."""
 
     name: str
     folder: Path
     address: str = ""
     """Where it answers, as users name it."""
     mark: str = ""
-    """An argument that no other program has; one of Java programs where it is empty."""
+    """An argument that no other program has. If empty, `start` adds one to a Java program."""
 
     @property
     def log(self) -> Path:
-        """What it prints."""
+        """The file with its output."""
         return self.folder / f"{self.name}.log"
 
     @property
@@ -54,9 +54,11 @@ class Daemon:
         environment: Mapping[str, str] | None = None,
         java: str | None = None,
     ) -> None:
-        """Runs a main class of Java with arguments, unless it runs. `jars` and the folder `conf` of
-        its folder are on the class path. `environment` is added to that of this process. `java` is
-        that of Cassandra where it is not given. Raises Error without Java.
+        """Runs a main class of Java with arguments, unless it runs already.
+
+        The class path has `jars` and the folder `conf` in its folder. `environment` is added to the
+        environment of this process. Without `java`, it uses the Java that runs Cassandra. Raises
+        Error without Java.
         """
         if self.process is None:
             path = f"{self.folder}/conf:{jars}/*"
@@ -64,7 +66,7 @@ class Daemon:
             self.run(command, environment)
 
     def run(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
-        """Runs a command, one of whose arguments is the mark."""
+        """Runs a command. One of its arguments must be the mark."""
         with self.log.open("wb") as log:
             started = subprocess.Popen(
                 command,
@@ -79,10 +81,12 @@ class Daemon:
         started.returncode = 0
 
     def wait_until(self, is_up: Callable[[], bool], seconds: float) -> None:
-        """Waits for a condition. Raises Error, with its last error, when it ends before."""
+        """Waits for a condition. Raises Error if the time is over, or the program ends first, with
+        its last error.
+        """
         until = time.monotonic() + seconds
         while not is_up():
-            # First: a program has no command for a moment.
+            # Wait first: a new process has no command line for a moment.
             time.sleep(0.1)
             if self.process is None:
                 raise Error(f"{self.name} ended while it started: {self.last_error()}")
@@ -90,13 +94,13 @@ class Daemon:
                 raise Error(f"{self.name} was not ready within {seconds:.0f} s; see {self.log}")
 
     def last_error(self) -> str:
-        """The last error of its log, or its last line."""
+        """The last error in its log, or the last line of the log."""
         lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
         errors = [line for line in lines if re.search("ERROR|FATAL|Exception", line)]
         return f"{(errors or lines or ['nothing'])[-1].strip()} (see {self.log})"
 
     def stop(self) -> None:
-        """Ends it: by SIGTERM, which also a frozen one gets, and after 30 s by SIGKILL."""
+        """Ends the program by SIGTERM, also if it is frozen, and after 30 s by SIGKILL."""
         if process := self.process:
             with suppress(psutil.NoSuchProcess):
                 process.terminate()
@@ -106,7 +110,7 @@ class Daemon:
                 self.kill()
 
     def kill(self) -> None:
-        """Ends it as a crash does."""
+        """Ends the program as a crash does."""
         if process := self.process:
             with suppress(psutil.NoSuchProcess):
                 process.kill()

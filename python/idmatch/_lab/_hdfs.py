@@ -1,7 +1,7 @@
-"""HDFS: two namenodes, of which one is active, and three datanodes. Files have two copies.
+"""HDFS: an active and a standby namenode, and three datanodes. Files have two copies.
 
 Namenodes listen on A.B.C.1 and A.B.C.2 of the lab's network, datanodes on ports that are free. The
-two share their edits in a folder, and nothing fails over by itself: `fail_over` does.
+namenodes share their edits in a folder. There is no automatic failover: call `fail_over`.
 """
 
 import json
@@ -22,7 +22,7 @@ from ._service import Service, Tell
 from ._sites import site
 
 VERSION = "3.4.2"
-"""Of Apache Hadoop."""
+"""The version of Apache Hadoop."""
 
 _RPC_PORT = 8020
 _HTTP_PORT = 9870
@@ -64,7 +64,7 @@ class Hdfs(Service):
 
     @property
     def address(self) -> str:
-        """The name service, which HADOOP_CONF_DIR explains."""
+        """The name service, which the configuration in HADOOP_CONF_DIR defines."""
         return "hdfs://lab"
 
     @property
@@ -73,7 +73,7 @@ class Hdfs(Service):
         return {"HADOOP_CONF_DIR": str(self._conf)}
 
     def web_address(self, number: int) -> str:
-        """That of a namenode, counted from 1, for WebHDFS."""
+        """The WebHDFS address of a namenode, counted from 1."""
         return f"webhdfs://{self._network}.{number}:{_HTTP_PORT}"
 
     def start(self) -> None:
@@ -98,14 +98,14 @@ class Hdfs(Service):
 
     @property
     def active(self) -> int | None:
-        """The number of the active namenode, counted from 1; None where none is."""
+        """The number of the active namenode, counted from 1; None if none is active."""
         for number in (1, 2):
             if self._ask(number, "NameNodeStatus").get("State") == "active":
                 return number
         return None
 
     def fail_over(self) -> int:
-        """Makes the other namenode the active one, and gives its number. Takes some seconds."""
+        """Makes the other namenode active, and returns its number. Takes some seconds."""
         before = self.active or 1
         after = 3 - before
         self._admin("-failover", f"nn{before}", f"nn{after}")
@@ -178,7 +178,7 @@ class Hdfs(Service):
 
     def _format(self) -> None:
         self._tell("making a file system")
-        # What is left of a formatting that was stopped.
+        # Removes the rest of a formatting that was stopped.
         shutil.rmtree(self.folder / "edits", ignore_errors=True)
         shutil.rmtree(self.folder / "formatting", ignore_errors=True)
         made = self.folder / "formatting"
@@ -218,7 +218,7 @@ class Hdfs(Service):
             time.sleep(0.1)
 
     def _ask(self, number: int, bean: str) -> dict[str, object]:
-        """What a namenode says of itself; nothing where it does not answer."""
+        """The values of a JMX bean of a namenode; empty if it does not answer."""
         url = f"http://{self._network}.{number}:{_HTTP_PORT}/jmx?qry=Hadoop:service=NameNode,name="
         # A proxy of the environment knows no loopback address.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))

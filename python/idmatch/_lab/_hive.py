@@ -1,7 +1,7 @@
 """Hive: Apache Hive's own HiveServer2, with a metastore in Derby and jobs as local MapReduce.
 
-It listens on A.B.C.3 of the lab's network. Its tables are on the lab's HDFS where that is there,
-else in its folder.
+It listens on A.B.C.3 of the lab's network. Its tables are on the lab's HDFS if there is one, else
+in its folder.
 """
 
 import shutil
@@ -15,7 +15,7 @@ from ._service import Service, Tell
 from ._sites import site
 
 VERSION = "4.0.1"
-"""Of Apache Hive."""
+"""The version of Apache Hive."""
 
 _PORT = 10000
 _READY_SECONDS = 240.0
@@ -67,7 +67,7 @@ class Hive(Service):
             options = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in _OPENED]
             # Jobs of small data last as long as the compiler warms up.
             options += ["-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-            # What Derby and Hive's logger leave in the folder where a program runs.
+            # Without this, Derby writes its log to the folder where the program runs.
             options += [f"-Dderby.stream.error.file={self.folder}/derby.log"]
             self.server.start(options, jars, ["org.apache.hive.service.server.HiveServer2"])
         self.server.wait_until(lambda: listens(f"{self._network}.3", _PORT), _READY_SECONDS)

@@ -12,7 +12,7 @@ from pathlib import Path
 from idmatch._errors import Error
 
 VERSION = "5.0.9"
-"""Of Apache Cassandra."""
+"""The version of Apache Cassandra."""
 
 _JAVA_VERSIONS = (11, 17)
 """The Java versions that Cassandra 5.0 supports."""
@@ -27,7 +27,7 @@ def cache() -> Path:
 
 
 def java(program: str = f"Cassandra {VERSION}", versions: Collection[int] = _JAVA_VERSIONS) -> str:
-    """The Java of JAVA_HOME, else of PATH, for a program and the versions that it runs on.
+    """The Java of JAVA_HOME, else of PATH, for a program that runs on these versions of Java.
 
     Raises Error for a missing Java or a wrong version.
     """
@@ -57,7 +57,7 @@ def jars() -> Path:
 
 
 def fetched(program: str, version: str, pom: str) -> Path:
-    """The folder with the jars that a pom of this package names; fetches those that are missing.
+    """The folder with the jars that a pom of this package names; fetches them if it is missing.
 
     The pom finds the version in a property such as `cassandra.version`. Raises Error when Maven is
     missing or fails.
@@ -87,7 +87,7 @@ def fetched(program: str, version: str, pom: str) -> Path:
         if ran.returncode != 0:
             why = " ".join((ran.stdout + ran.stderr).split())[-600:]
             raise Error(f"Maven could not fetch {program} {version}: {why}")
-        # Another process may have fetched them meanwhile.
+        # Another process may have fetched the jars meanwhile.
         if not folder.is_dir():
             jars.rename(folder)
     return folder

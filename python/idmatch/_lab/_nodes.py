@@ -161,7 +161,7 @@ class Node:
         return self.folder / "log" / "system.log"
 
     def _last_error(self) -> str:
-        """The last error of its log, or the end of what it printed."""
+        """The last error in its log, or the last error or line of its output."""
         for file in (self.log, self.folder / "stdout"):
             lines = file.read_text(errors="replace").splitlines() if file.exists() else []
             errors = [line for line in lines if re.search("ERROR|Exception|Error:", line)]

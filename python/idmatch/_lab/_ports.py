@@ -6,7 +6,7 @@ from idmatch._errors import Busy
 
 
 def check_free(address: str, port: int) -> None:
-    """Raises Busy where another program listens."""
+    """Raises Busy if another program listens there."""
     with socket.socket() as probe:
         # Recently closed connections do not block the port, as they do not for Java.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -20,7 +20,7 @@ def check_free(address: str, port: int) -> None:
 
 
 def listens(address: str, port: int) -> bool:
-    """Whether somebody does."""
+    """Whether a program listens there."""
     with socket.socket() as probe:
         probe.settimeout(1)
         return probe.connect_ex((address, port)) == 0

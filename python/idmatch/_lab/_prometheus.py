@@ -1,7 +1,7 @@
 """Prometheus with the rules and alerts of idmatch. It scrapes exporters on this machine's loopback.
 
-It is Debian's, or any other on the PATH. It listens on A.B.C.1 of the lab's network. Each start
-finds the exporters that answer: one that nobody started would be an alert.
+The program is the one on the PATH, such as Debian's. It listens on A.B.C.1 of the lab's network.
+Each start finds the exporters that answer: an exporter that was not started would raise an alert.
 """
 
 import json
@@ -20,7 +20,7 @@ _PORT = 9090
 _READY_SECONDS = 60.0
 _EXPORTERS_HOST = "127.0.0.1"
 PORTS = {"idmatch": 7301, "idmatch-cluster": 7302, "idmatch-process": 7303}
-"""Where the docs have exporters listen, by their jobs."""
+"""The ports of exporters in the docs, by their jobs."""
 
 
 class Prometheus(Service):
@@ -41,7 +41,7 @@ class Prometheus(Service):
 
     @property
     def address(self) -> str:
-        """Its page."""
+        """The address of its page."""
         return f"http://{self._network}.1:{_PORT}"
 
     def start(self) -> None:
@@ -67,7 +67,7 @@ class Prometheus(Service):
         self.server.wait_until(self._is_ready, _READY_SECONDS)
 
     def _is_ready(self) -> bool:
-        """Whether it answers queries: it listens before that."""
+        """Whether it answers queries: it listens before it can answer."""
         try:
             with urllib.request.urlopen(f"{self.address}/-/ready", timeout=10):
                 return True
@@ -75,7 +75,9 @@ class Prometheus(Service):
             return False
 
     def _find_exporters(self) -> None:
-        """Has the exporters scraped that answer now. A running Prometheus sees the file change."""
+        """Lists the exporters that answer now as targets. A running Prometheus sees the file
+        change.
+        """
         found = {job: port for job, port in PORTS.items() if listens(_EXPORTERS_HOST, port)}
         if not found:
             ports = ", ".join(map(str, PORTS.values()))
@@ -92,7 +94,7 @@ class Prometheus(Service):
         scratch.replace(self.folder / "exporters.json")
 
     def _configure(self) -> None:
-        """A configuration that the user has changed stays."""
+        """Writes the configuration. A file that exists stays, with the changes of the user."""
         ours = resources.files(__package__).joinpath("monitoring")
         (self.folder / "rules").mkdir(exist_ok=True)
         for name in ("prometheus.yml", "rules/recording.yml", "rules/alerts.yml"):

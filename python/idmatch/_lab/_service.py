@@ -1,4 +1,4 @@
-"""What the servers of a lab besides Cassandra share. `_services.py` names them."""
+"""The base class of a lab's servers other than Cassandra. `_services.py` names the servers."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -12,14 +12,12 @@ Tell: TypeAlias = Callable[[str], object]
 
 
 class Service(ABC):
-    """Servers in a folder, on loopback addresses. Other processes find what this one has
-    started.
-    """
+    """Servers in a folder, on loopback addresses. Other processes find the running servers."""
 
     def __init__(
         self, folder: Path, tell: Tell = lambda _: None, network: str | None = None
     ) -> None:
-        """Without `network`, the first three numbers of its addresses, on the one it had, or on
+        """`network` is the first three numbers of its addresses: by default the former one, or
         127.0.0.
         """
         self.folder = folder.absolute()
@@ -35,7 +33,7 @@ class Service(ABC):
     @property
     @abstractmethod
     def address(self) -> str:
-        """What users name it by."""
+        """The address by which users name it."""
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -44,7 +42,7 @@ class Service(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Starts what does not run, and returns when it answers. Raises Busy and Error."""
+        """Starts programs that do not run, and returns when they answer. Raises Busy and Error."""
 
     def stop(self) -> None:
         """Stops it; its data stays."""

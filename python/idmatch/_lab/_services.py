@@ -1,7 +1,7 @@
 """Servers that a lab has besides Cassandra, each by its name.
 
-A new one is a class of `Service` in a module of its own, and a line here, behind those that it
-uses.
+To add a server, write a subclass of `Service` in a module of its own, and add a line here, after
+the servers that it uses.
 """
 
 import shutil
@@ -25,7 +25,7 @@ _CLASSES: dict[str, type[Service]] = {
 
 
 def service(name: str, folder: Path, tell: Tell, network: str | None = None) -> Service:
-    """The service of that name in the folder of a lab. Without `network`, on the one it had.
+    """The service of that name in the folder of a lab. Without `network`, on its former one.
 
     Raises InvalidArgument for an unknown name, and for one that runs on another network.
     """
@@ -41,13 +41,13 @@ def service(name: str, folder: Path, tell: Tell, network: str | None = None) -> 
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """The same names, each behind those that it uses; unknown ones first."""
+    """The same names, each server after the servers that it uses; unknown names first."""
     known = list(_CLASSES)
     return sorted(names, key=lambda name: known.index(name) if name in known else -1)
 
 
 def services(folder: Path, tell: Tell) -> dict[str, Service]:
-    """Those that were started in the folder of a lab, and that were not wiped."""
+    """The services that were started in the folder of a lab, and were not wiped."""
     found = [name for name in _CLASSES if (folder / name).is_dir()]
     return {name: service(name, folder, tell) for name in found}
 

@@ -51,7 +51,7 @@ class Spark(Service):
 
     @property
     def address(self) -> str:
-        """What `SparkSession.builder.master` takes."""
+        """The address of the master, for `SparkSession.builder.master`."""
         return f"spark://{self._host(1)}:{_PORT}"
 
     @property
@@ -84,8 +84,8 @@ class Spark(Service):
             cores = str(max(1, (os.cpu_count() or 1) // _WORKERS))
             room = ["--cores", cores, "--memory", _MEMORY, "--work-dir", f"{self.folder}/{number}"]
             program = [f"{_DEPLOY}.worker.Worker", *where, *room, self.address]
-        # A worker finds the jars of its executors by the first two. Pages listen everywhere unless
-        # SPARK_LOCAL_IP says where.
+        # A worker finds the jars of its executors by SPARK_HOME and SPARK_SCALA_VERSION. Without
+        # SPARK_LOCAL_IP, pages listen on all addresses.
         environment = {
             "SPARK_HOME": str(core.parents[1]),
             "SPARK_SCALA_VERSION": core.name.removeprefix(_CORE).partition("-")[0],
@@ -100,7 +100,7 @@ class Spark(Service):
         return f"http://{self._host(number)}:{_PAGE_PORT}"
 
     def _has_workers(self, count: int) -> Callable[[], bool]:
-        """Asks whether the master answers, and has so many workers."""
+        """Returns a check: whether the master answers, and has at least `count` workers."""
 
         def ask() -> bool:
             # A proxy of the environment knows no loopback address.

@@ -1,5 +1,6 @@
-"""What processes leave beside a store for those who watch it: records of runs, and the note of its
-writer. Both are read by `idmatch._watch` and `idmatch tables`. Must not know Prometheus.
+"""Files that processes leave beside a store for monitoring: records of runs, and the writer's note.
+
+`idmatch._watch` and `idmatch tables` read both. Must not know Prometheus.
 """
 
 from ._records import (

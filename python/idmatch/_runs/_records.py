@@ -1,9 +1,9 @@
 """Records of runs: one line of JSON for each load, upsert, match, erasure or count of a store.
 
-They are in STORE.runs/, in a file for each day (UTC); those of stores on servers in the user's
-state folder, for each keyspace. A line has figures and the name of the table; no identifier, no
-path. Files are for their owner only; after 90 days the next one that is made removes them. What
-cannot be recorded is logged, and fails nothing.
+They are in STORE.runs/, in a file for each day (UTC). Records of stores on servers are in the
+user's state folder, for each keyspace. A line has figures and the name of the table; no identifier,
+no path. Files are for their owner only; a new file removes files older than 90 days. A run that
+cannot be recorded is logged, and does not fail.
 """
 
 import hashlib
@@ -29,10 +29,10 @@ from idmatch._times import to_millis
 RUNS = logging.getLogger("idmatch.runs")
 KEPT_DAYS = 90
 RECORDS_NAME = re.compile(r"runs-\d{8}\.jsonl")
-"""Of a file of records; they sort by their days."""
+"""The name of a file of records; names sort by day."""
 
 Kind: TypeAlias = Literal["load", "upsert", "match", "erase", "count"]
-"""What was run."""
+"""The kind of a run."""
 
 
 _COUNTS = ("rows", "rejected", "population", "matched", "largest_key_rows")
@@ -40,7 +40,7 @@ _COUNTS = ("rows", "rejected", "population", "matched", "largest_key_rows")
 
 
 class Record(TypedDict, total=False):
-    """A line; figures that a kind does not have are left out."""
+    """A line. A figure that a kind of run does not have is left out."""
 
     time: str
     """When it ended, ISO 8601 in UTC."""
@@ -50,18 +50,18 @@ class Record(TypedDict, total=False):
     """"done", the code of an error such as "busy", "interrupted", or "failed"."""
     seconds: float
     rows: int
-    """Rows read; of an erasure targets, of a count the observations of the table."""
+    """Rows read; for an erasure, targets; for a count, the observations of the table."""
     rejected: int
     population: int
     matched: int
     largest_key_rows: int
-    """Rows of the largest identifier, of a count."""
+    """For a count: the rows of the identifier that has most."""
     newest: str
-    """The newest date of the rows that were taken or counted, ISO 8601 in UTC."""
+    """The newest date of the rows that were accepted or counted, ISO 8601 in UTC."""
 
 
 class Figures:
-    """What a run fills in."""
+    """The figures that a run fills in."""
 
     def __init__(self) -> None:
         self.rows: int | None = None
@@ -90,7 +90,7 @@ class Recorder:
 
     @contextmanager
     def run(self, kind: Kind, table: str) -> Iterator[Figures]:
-        """Records what happens inside, also where it raises; that is raised."""
+        """Records the run in the block, also if the block raises; the exception goes on."""
         figures, started, outcome = Figures(), time.perf_counter(), "failed"
         try:
             yield figures
@@ -121,13 +121,13 @@ class Recorder:
                 os.close(file)
         except OSError as error:
             fields = {"kind": record["kind"], "error": error.strerror}
-            # Who may only read a store need not be told each time.
+            # Not a warning: a user who may only read the store would get it each time.
             log(RUNS, logging.INFO, "a run was not recorded", fields)
 
 
 @contextmanager
 def recorded(recorder: Recorder | None, kind: Kind, table: str) -> Iterator[Figures]:
-    """Records what happens inside where there is a recorder."""
+    """Records the run in the block, if there is a recorder."""
     if recorder is None:
         yield Figures()
     else:
@@ -145,7 +145,7 @@ def runs_folder(store: str, is_remote: bool) -> Path:
 
 
 def parsed(line: bytes) -> Record | None:
-    """The record of a line; None for what is none, such as a line of another program."""
+    """The record on a line; None for any other line, such as one of another program."""
     try:
         record = json.loads(line)
         at(record)

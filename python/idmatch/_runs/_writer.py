@@ -1,7 +1,7 @@
-"""The note of a store's writer: STORE.runs/writer.json, for those who watch the store beside it.
+"""The note of a store's writer: STORE.runs/writer.json, for processes that monitor the store.
 
-A thread of the writing process replaces it every 2 s: its process, what fails in its background,
-and its figures. On a full disk it is overwritten where it is. It is removed when the store is
+A thread of the writing process replaces it every 2 s. It has the process, the background work that
+fails, and the figures. On a full disk it is overwritten in place. It is removed when the store is
 closed; a note that is older than 10 s is of a process that was killed or stopped.
 """
 
@@ -23,7 +23,7 @@ from idmatch._results import StoreStatus
 
 _PERIOD_SECONDS = 2.0
 _STALE_SECONDS = 10.0
-# A note ends with so much room, so that a longer one can overwrite it.
+# A note ends with this many spaces, so that a longer one can overwrite it.
 _ROOM = 4096
 _NAME = "writer.json"
 
@@ -39,7 +39,7 @@ class Failing(TypedDict):
 
 
 class WriterTold(TypedDict):
-    """What the writer says of itself."""
+    """The process of the writer, and its background work that fails."""
 
     time: str
     pid: int
@@ -48,10 +48,10 @@ class WriterTold(TypedDict):
 
 
 class Note(WriterTold):
-    """The same with its figures."""
+    """The whole note: the writer, and its figures."""
 
     metrics: str
-    """Those of `Store.metrics`."""
+    """The text of `Store.metrics`."""
 
 
 class _Store(Protocol):
@@ -63,8 +63,8 @@ class WriterNote:
     """Writes the note of a store while this process is its writer."""
 
     def __init__(self, store: _Store, folder: Path) -> None:
-        # Without a callback: it could run in a thread that has one of the locks below, or when
-        # Python ends and the thread that had one is gone.
+        # Without a callback. It could run in a thread that holds one of the locks below, or at the
+        # end of Python, when the thread that held a lock is gone.
         self._store = weakref.ref(store)
         self._path = folder / _NAME
         self._ended = threading.Event()
@@ -75,14 +75,14 @@ class WriterNote:
 
     def close(self) -> None:
         """Removes the note."""
-        # In a fork, a thread of the parent may have had a lock.
+        # In a forked child, a thread of the parent may have held a lock, which stays locked.
         if os.getpid() == self._process:
             self._ended.set()
             self._remove()
 
     def _remove(self) -> None:
         with self._placing:
-            # It says nothing that is needed.
+            # An error is ignored: no process needs the note.
             if self._is_written:
                 with suppress(OSError):
                     self._path.unlink()
@@ -93,7 +93,7 @@ class WriterNote:
             if store is None:
                 self._remove()
                 return
-            # A store that is closed now, and a full disk before the first note: the next may come.
+            # The store is closed just now, or the disk is full before the first note: try later.
             with suppress(Error, OSError):
                 self._write(store)
             del store
@@ -139,7 +139,7 @@ class WriterNote:
                 new.unlink()
 
     def _overwrite(self, note: Note) -> None:
-        """Needs no more disk. Who reads the note in that moment may see none."""
+        """Needs no more disk. A process that reads the note in that moment may see none."""
         with self._placing:
             if self._ended.is_set():
                 return

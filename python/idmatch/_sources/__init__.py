@@ -1,4 +1,4 @@
-"""From what users name to Arrow streams whose columns carry the names that the core knows."""
+"""Turns sources that users name into Arrow streams with the column names that the core knows."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -46,10 +46,10 @@ __all__ = [
 
 
 def find(source: object) -> Sequence[Source]:
-    """The files of a path, glob, directory or URL, an Arrow object, tables and queries of Hive, or
-    what a list of these has.
+    """The sources that a value names: the files of a path, glob, directory or URL, an Arrow object,
+    or a table or query of Hive. A list names the sources of its items.
 
-    Raises SourceError when no file is found, InvalidArgument for what is none of these.
+    Raises SourceError when no file is found, InvalidArgument for any other value.
     """
     if isinstance(source, (str, os.PathLike)):
         where = os.fspath(source)
@@ -75,13 +75,13 @@ def one_row(values: Mapping[str, str]) -> Sequence[Source]:
 
 
 def array(values: ArrowArray) -> "pa.Array[Any]":
-    """One array that is not part of a population; raises SourceError where its memory is wrong."""
+    """One array that is not part of a population; raises SourceError if its memory is wrong."""
     with reading("the array"):
         return checked(pa.array(values), is_judged=False)  # type: ignore[call-overload]
 
 
 def ready(source: object, wanted: Wanted) -> Sequence[Source]:
-    """What `find` finds, with the results of queries, so that their servers are asked on this
+    """The sources of `find`, with the results of queries fetched. So servers are asked on this
     thread, and before anything is locked.
 
     Raises what `find` raises, and SourceError for a query that fails.
@@ -91,5 +91,5 @@ def ready(source: object, wanted: Wanted) -> Sequence[Source]:
 
 
 def are_short(sources: Sequence[Source]) -> TypeGuard[Sequence[ArrowObject]]:
-    """Whether these are in memory and so few rows that nobody will want to interrupt them."""
+    """Whether all sources are in memory and have few rows, so that Ctrl-C need not end the read."""
     return all(isinstance(source, ArrowObject) and source.rows <= _FEW_ROWS for source in sources)

@@ -18,7 +18,7 @@ _ARROW_START = b"\xff\xff\xff\xff"
 
 
 class ByteStream:
-    """Rows that arrive, such as on standard input."""
+    """A stream of rows that arrive, such as on standard input."""
 
     def __init__(self, stream: io.BufferedReader, name: str) -> None:
         self._stream = stream
@@ -29,10 +29,10 @@ class ByteStream:
     def read(
         self, wanted: Wanted, on_malformed: OnMalformed
     ) -> Iterator[pa.RecordBatchReader | None]:
-        """Gives what has arrived, under the names of the roles, again and again until the end.
+        """Yields the rows that have arrived, under the names of their roles, until the stream ends.
 
-        Rows that are no rows are told to `on_malformed`, numbered from 1 over the whole stream;
-        None stands for these alone. Raises SourceError when the stream cannot be read,
+        Malformed rows go to `on_malformed`, numbered from 1 over the whole stream. None stands for
+        an arrival of malformed rows only. Raises SourceError when the stream cannot be read,
         InvalidArgument when it lacks a column.
         """
         with reading(self.name):

@@ -1,4 +1,4 @@
-"""Arrow data from outside, checked before anything reads it. Must not know what it is for.
+"""Checks Arrow data from outside before anything reads it. Must not know what the data is for.
 
 Offsets, indices and lengths may be wrong in a file, a stream or the memory of another library.
 """
@@ -14,11 +14,11 @@ _WORD = 8
 
 
 def checked(column: pa.Array[Any], *, is_judged: bool) -> pa.Array[Any]:
-    """The column, with its numbers and offsets at aligned addresses: a network's buffers have any.
+    """The column, with numbers and offsets at aligned addresses: buffers of a network have any.
 
-    Raises ArrowInvalid where a value of it lies outside of its buffers. Whether text is UTF-8 is
-    judged later, row by row, where that `is_judged`; else it must be. Cost: 0.1 ms for each 100,000
-    values of text, and a copy where an address is not aligned.
+    Raises ArrowInvalid if a value lies outside of the buffers. With `is_judged`, the core judges
+    later, row by row, whether text is UTF-8; otherwise text must be UTF-8. Cost: 0.1 ms for each
+    100,000 values of text, and a copy if an address is not aligned.
     """
     kind = _as_bytes(column.type) if is_judged else column.type
     (column if kind is column.type else column.view(kind)).validate(full=True)
@@ -26,7 +26,7 @@ def checked(column: pa.Array[Any], *, is_judged: bool) -> pa.Array[Any]:
 
 
 def aligned(column: pa.Array[Any]) -> pa.Array[Any]:
-    """The column, copied where a buffer of it starts within a word."""
+    """The column, copied if one of its buffers does not start at a word of 8 bytes."""
     if all(buffer is None or buffer.address % _WORD == 0 for buffer in _buffers(column)):
         return column
     sink = pa.BufferOutputStream()

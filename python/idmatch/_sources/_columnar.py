@@ -32,11 +32,11 @@ def open_columnar(
     partition: Mapping[str, str | None],
     declared: Declared | None = None,
 ) -> Opened:
-    """Streams a file's wanted columns; `partition` holds those that its path gives. Of a file of a
-    table, the columns are those that it declares.
+    """Streams the wanted columns of a file. `partition` has the columns that its path gives. With
+    `declared`, the columns are those of the table that the file belongs to.
 
-    Rows come in the file's order; Parquet is decoded by Arrow's threads without the GIL. In the end
-    they are counted: a file that is cut off while it is read just ends for some of Arrow's readers.
+    Rows come in the file's order; Arrow's threads decode Parquet without the GIL. At the end rows
+    are counted: some of Arrow's readers raise no error if a file is cut off while it is read.
     """
     file: OrcFile | ds.ParquetFileFragment
     if kind == "orc":
@@ -70,7 +70,7 @@ def open_columnar(
             )
 
     there = {role: columns.names.get(column, column) for role, column in chosen.items()}
-    # A file may have a column with the name of a constant, which hides it.
+    # A file may have a column with the name of a constant: the constant hides the column.
     taken = list(dict.fromkeys(there[role] for role in chosen if chosen[role] in columns.names))
     if isinstance(file, OrcFile):
         batches = _trimmed(file.batches(taken), columns.padded)
@@ -93,7 +93,7 @@ def open_columnar(
 
 
 def _all_columns(schema: pa.Schema, partition: Mapping[str, str | None]) -> Columns:
-    """Those of a file, and those that its path gives."""
+    """The columns of a file, and the columns that its path gives."""
     constants = {key: value for key, value in partition.items() if key not in schema.names}
     visible = pa.schema([*schema, *(pa.field(key, pa.string()) for key in constants)])
     return Columns(visible, {name: name for name in schema.names}, constants, frozenset())
@@ -102,7 +102,7 @@ def _all_columns(schema: pa.Schema, partition: Mapping[str, str | None]) -> Colu
 def _trimmed(
     batches: Iterable[pa.RecordBatch], padded: Collection[str]
 ) -> Iterator[pa.RecordBatch]:
-    """The same with the texts of some columns without the spaces at their ends."""
+    """The same batches, without the spaces at the ends of texts in the `padded` columns."""
     for batch in batches:
         for at, field in enumerate(batch.schema):
             if field.name in padded:
@@ -112,7 +112,7 @@ def _trimmed(
 
 
 def _rows_of(file: OrcFile | ds.ParquetFileFragment) -> int:
-    """As the footer says."""
+    """The rows of an open file, as its footer says."""
     return file.rows if isinstance(file, OrcFile) else int(file.metadata.num_rows)
 
 

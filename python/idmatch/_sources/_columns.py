@@ -1,4 +1,4 @@
-"""Which column of a source plays which role: named by the user, or guessed where just one fits."""
+"""Which column of a source plays which role: named by the user, or guessed if just one fits."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _USUAL_NAMES = {
 
 
 class Wanted:
-    """The columns to read, and which ones the sources turned out to have.
+    """The columns to read, and the columns that the sources turned out to have.
 
     Takes the roles to fill ("id", "partner_id", "seen_at"), each with a column's name, or None to
-    guess it; roles that have one text in all rows; how CSV is written; and which other columns come
-    along.
+    guess it; roles that have one text in all rows; how CSV is written; and which other columns are
+    carried.
     """
 
     def __init__(
@@ -50,13 +50,13 @@ class Wanted:
         self.csv = csv or Csv()
         self.csv.check()
         self.chosen: dict[str, list[str]] = {role: [] for role in names}
-        """The columns that played each role; several where sources differ, none before a read."""
+        """The columns that played each role; several if sources differ, none before a read."""
         self.hex_columns: list[str] = []
-        """Those of fixed-size binary: the core reads them as lowercase hex."""
+        """The chosen columns of fixed-size binary: the core reads them as lowercase hex."""
         self.detected: list[Detected] = []
         """How the sources are written, each way once."""
         self.numbers: defaultdict[str, RowNumbers] = defaultdict(RowNumbers)
-        """Of each source by its name, the rows that its exploded rows come from."""
+        """For each source, by its name: the rows that its exploded rows come from."""
 
     @property
     def roles(self) -> Sequence[str]:
@@ -74,7 +74,7 @@ class Wanted:
         format: str,
         delimiter: str | None = None,
     ) -> dict[str, str]:
-        """`columns_of` a source that is read in this format, which is noted."""
+        """`columns_of` a source; notes the columns and the format of the source."""
         chosen = self.columns_of(schema, source)
         self.note(schema, chosen, format, delimiter)
         return chosen
@@ -83,8 +83,8 @@ class Wanted:
         """The name of each role's column in a source of this schema, then those of the carried
         columns under their new names.
 
-        A column that is not named is guessed: by a usual name of its role and, failing that, by
-        its type, if exactly one that no other role has taken fits.
+        A column without a name is guessed: by a usual name of its role and, failing that, by its
+        type. Exactly one column must fit that no other role has taken.
 
         Raises InvalidArgument, which lists the columns, when one is missing or ambiguous.
         """
@@ -133,8 +133,9 @@ def project(
     """The chosen columns of batches of `schema` under the names of their roles, checked, lists
     exploded.
 
-    The first ones fill so many `roles`; others are carried, and their lists are not exploded. A
-    column that `schema` does not have is one of `constants`. Nothing but lists is copied.
+    The first `roles` columns fill roles; the others are carried, and their lists are not exploded.
+    A column that `schema` does not have is one of `constants`. Only lists and buffers that are not
+    aligned are copied.
     """
     fields = [
         (_exploded(schema.field(name)) if at < roles else schema.field(name)).with_name(role)
@@ -165,7 +166,7 @@ def project(
 def with_constants(
     reader: pa.RecordBatchReader, constants: Mapping[str, str]
 ) -> pa.RecordBatchReader:
-    """The same rows with columns that have one text each."""
+    """The same rows, and a column for each constant, with one text in all rows."""
     if not constants:
         return reader
     fields = [pa.field(role, pa.string()) for role in constants]
@@ -187,7 +188,7 @@ def _choose(wanted: Mapping[str, str | None], schema: pa.Schema, source: str) ->
             raise _unclear(
                 f"{source} has {count} column(s) {shown(name)!r}, named for {role}", schema
             )
-    # Usual names of every role come first: that leaves fewer columns for bare types.
+    # Usual names of all roles come first: fewer columns are then left to fit by type alone.
     for fits in (_has_usual_name, _has_usual_type):
         for role in wanted:
             if role in chosen:
@@ -232,7 +233,7 @@ def _has_usual_type(role: str, field: pa.Field[Any]) -> bool:
 
 
 def _exploded(field: pa.Field[Any]) -> pa.Field[Any]:
-    """The field of a column whose lists are exploded."""
+    """The field of a column after its lists are exploded."""
     return field.type.value_field if is_list(field.type) else field
 
 

@@ -1,4 +1,4 @@
-"""CSV as rows of bytes, whatever they are: of files, and of streams as they arrive.
+"""Reads CSV as rows of bytes, UTF-8 or not: from files, and from streams as they arrive.
 
 Unless `Csv` says otherwise, the first line that is not empty is the header, and columns are
 separated by whichever of comma, tab, semicolon and bar comes first in it. Values may be quoted.
@@ -25,7 +25,7 @@ from ._records import CsvRecords, Piece, Readable, arrivals
 from ._source import OnMalformed, reading
 
 _MAX_HEADER_BYTES = 64 << 10
-# Bytes of text that may be broken UTF-8, as a character that separates nothing.
+# Replaces bytes that are not ASCII, and may be broken UTF-8, by "?", which separates nothing.
 _ASCII = bytes(range(128)) + b"?" * 128
 
 
@@ -40,10 +40,10 @@ class CsvRows:
         on_malformed: OnMalformed | None,
         partition: Mapping[str, str | None] | None = None,
     ) -> None:
-        """Reads the header; `partition` holds the columns that the path gives.
+        """Reads the header; `partition` has the columns that the path gives.
 
-        Without `on_malformed` a malformed row is an error. Raises SourceError where there is no
-        header, InvalidArgument where it lacks a column.
+        Without `on_malformed` a malformed row is an error. Raises SourceError if there is no
+        header, InvalidArgument if the header lacks a column.
         """
         self._name = name
         self._on_malformed = on_malformed
@@ -64,12 +64,12 @@ class CsvRows:
         self._stored = list(dict.fromkeys(stored))
         self._delimiter = start.delimiter
         self._records = CsvRecords(start.delimiter, self._options.quote, name)
-        # A line with a field too many: it comes out malformed, unless a quote is open before it.
+        # A line with one field too many: it is malformed, unless a quote is open before it.
         self._mark = start.delimiter * len(start.columns) if self._options.quote else ""
 
     @property
     def schema(self) -> pa.Schema:
-        """That of the rows."""
+        """The schema of the rows."""
         return pa.schema(
             [
                 (role, pa.string() if name in self._constants or at >= self._roles else pa.binary())
@@ -78,9 +78,9 @@ class CsvRows:
         )
 
     def read(self) -> Iterator[pa.Table | None]:
-        """What has arrived, again and again; None stands for malformed rows alone.
+        """Yields the rows that have arrived, until the end. None stands for malformed rows only.
 
-        Raises SourceError where the bytes cannot be read, and for a malformed row that ends it.
+        Raises SourceError if the bytes cannot be read, and for a malformed row that ends the read.
         """
         for arrived in chain([self._rest], self._pieces):
             lines = self._records.add(arrived)
@@ -101,7 +101,7 @@ class CsvRows:
                 yield self._rows_of(data)
 
     def _rows_of(self, data: bytes, mark: str = "") -> pa.Table | None:
-        """The rows of whole records; None where the `mark` behind them is no record of its own."""
+        """The rows of whole records; None if the `mark` after them is no record of its own."""
         # Arrow's reader fails at a malformed row that is not UTF-8.
         text = data if _is_utf_8(data) else data.translate(_ASCII)
         read, malformed = self._parse(text + mark.encode())
@@ -130,9 +130,7 @@ class CsvRows:
         return rows
 
     def _with_carried(self, read: pa.Table) -> tuple[pa.Table, Mapping[str, str]]:
-        """The same with a column of text for each that is carried, and which columns play which
-        role then.
-        """
+        """The rows with a text column for each carried column, and the column of each role then."""
         chosen = dict(self._chosen)
         for role in list(chosen)[self._roles :]:
             if chosen[role] in self._constants:
@@ -144,8 +142,8 @@ class CsvRows:
         return read, chosen
 
     def _count(self, good: int, malformed: Sequence[tuple[int, str | None]]) -> None:
-        """Counts rows, and tells of malformed ones: their numbers among these, and why; None for a
-        comment.
+        """Counts rows, and reports malformed ones. `malformed` has their numbers among these rows,
+        and the reasons: None for a comment.
         """
         comments = 0
         for number, reason in malformed:
@@ -187,7 +185,7 @@ class CsvRows:
                     newlines_in_values=options.quote is not None,
                     invalid_row_handler=skip,
                 ),
-                # Values stay bytes; nothing between two delimiters is null.
+                # Values stay bytes; an empty value without quotes is null.
                 pc.ConvertOptions(
                     check_utf8=False,
                     null_values=["", *options.null],
@@ -200,7 +198,7 @@ class CsvRows:
         return read, malformed
 
     def _read_start(self) -> tuple[Start, bytes]:
-        """What the first lines tell, and what has arrived after them."""
+        """The header's information, and the bytes that have arrived after the header."""
         options = self._options
         head = bytearray()
         start = None
@@ -225,7 +223,7 @@ class CsvRows:
 
 
 def _read(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
-    """The same, with errors that name the source."""
+    """The same pieces, with errors that name the source."""
     while True:
         with reading(name):
             arrived = next(pieces, None)

@@ -1,4 +1,4 @@
-"""The first lines of CSV: its columns, and what separates them."""
+"""The first lines of CSV: its columns, and the delimiter."""
 
 import csv
 import re
@@ -12,7 +12,7 @@ _LINE_END = re.compile("\r\n|\n|\r")
 
 
 class Start(NamedTuple):
-    """What the first lines tell."""
+    """The columns and the delimiter of CSV, as its first lines tell."""
 
     columns: list[str]
     delimiter: str
@@ -26,8 +26,8 @@ def no_header(name: str) -> SourceError:
 
 
 def read_start(start: bytes, name: str, options: Csv) -> Start | None:
-    """What whole lines of UTF-8 tell; None where these are no header and no row."""
-    # Other lines may be broken: their values are judged one by one.
+    """The start of CSV, from whole lines of UTF-8; None if all lines are empty or comments."""
+    # Other lines may be broken UTF-8: their values are judged one by one.
     text = start.decode(errors="replace").removeprefix("\ufeff")
     for before, line in enumerate(_LINE_END.split(text), 1):
         if not line or (options.comment and line.startswith(options.comment)):
@@ -48,7 +48,7 @@ def read_start(start: bytes, name: str, options: Csv) -> Start | None:
 
 
 def _delimiter(line: str, quote: str | None) -> str:
-    """What comes first outside of quotes."""
+    """The delimiter that comes first outside of quotes; a comma if there is none."""
     if quote:
         line = re.sub("{0}[^{0}]*{0}".format(re.escape(quote)), "", line)
     return next((char for char in line if char in _DELIMITERS), ",")

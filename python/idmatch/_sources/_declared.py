@@ -1,4 +1,4 @@
-"""The columns of a file as the table declares them that it is a file of.
+"""The columns of a file, as the table that it belongs to declares them.
 
 Invariant: a column has the values that the table's own engine, Hive, shows.
 """
@@ -21,7 +21,7 @@ _UTC = ("UTC", "Z", "GMT", "Etc/UTC")
 
 @dataclass(frozen=True)
 class Declared:
-    """What a table says of one of its files."""
+    """The declaration of a table for one of its files."""
 
     format: str
     """ "parquet" or "orc"."""
@@ -32,20 +32,20 @@ class Declared:
 
 
 class Columns(NamedTuple):
-    """The columns that are to be seen of a file, and where they are."""
+    """The visible columns of a file, and where their values come from."""
 
     schema: pa.Schema
     names: dict[str, str]
-    """The file's names of those that it has."""
+    """The name in the file of each column that the file has."""
     constants: dict[str, str | None]
-    """The text of each other one in all rows, or null."""
+    """For each other column, its text in all rows, or null."""
     padded: frozenset[str]
     """Columns of the file whose texts end with spaces that do not count."""
 
 
 def columns_of(declared: Declared, schema: pa.Schema) -> Columns:
-    """The columns that the table declares, in a file of this schema. Those that the file lacks are
-    null.
+    """The columns that the table declares, in a file of this schema. A column that the file lacks
+    is null.
 
     Raises SourceError for a file with two columns whose names differ by case alone.
     """
@@ -73,15 +73,15 @@ def columns_of(declared: Declared, schema: pa.Schema) -> Columns:
 def expressions_of(
     columns: Columns, file: ds.ParquetFileFragment, is_declared: bool
 ) -> dict[str, ds.Expression]:
-    """How Arrow reads each column of a Parquet file. Where a table declares them, times are those
-    that Hive shows.
+    """How Arrow reads each column of a Parquet file. If a table declares the columns, times are the
+    times that Hive shows.
     """
     zone = _zone_of(file) if is_declared else None
     expressions = {name: _constant(text) for name, text in columns.constants.items()}
     for name, there in columns.names.items():
         read = ds.field(there)
         if zone and types.is_timestamp(columns.schema.field(name).type) and _is_int96(file, there):
-            # Hive has shifted what it shows to UTC.
+            # Hive has written its local times shifted to UTC: shift them back.
             read = pc.local_timestamp(read.cast(pa.timestamp("ns", zone)))
         elif there in columns.padded:
             read = pc.utf8_rtrim(read, " ")
@@ -95,7 +95,10 @@ def _constant(text: str | None) -> ds.Expression:
 
 
 def _named(schema: pa.Schema, name: str, at: int) -> str | None:
-    """The column of a file that a column of the table is: Hive's names are in lower case."""
+    """The file's column for a column of the table, by name or, in old ORC files, by position.
+
+    Names match in upper and lower case: Hive's names are in lower case.
+    """
     if schema.names and all(each.startswith(_UNNAMED) for each in schema.names):
         return schema.names[at] if at < len(schema.names) else None
     found = [each for each in schema.names if each.lower() == name.lower()]

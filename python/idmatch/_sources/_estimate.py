@@ -1,4 +1,4 @@
-"""How many rows files have, without reading them."""
+"""The number of rows of files, without reading the rows."""
 
 import math
 from collections.abc import Sequence
@@ -10,13 +10,13 @@ from ._source import Source, reading
 
 # Bytes of a row of text: two identifiers and a date.
 _ROW_BYTES = 64
-# The same with a compression.
+# The same in a compressed file.
 _COMPRESSED_ROW_BYTES = 16
 
 
 def estimated_rows(sources: Sequence[Source]) -> int | None:
     """The rows of some files: as the footers of Parquet and ORC say, else by their bytes on disk.
-    None where others have to be read for that.
+    None if a source is no file, and would have to be read.
 
     Raises SourceError when a file cannot be read.
     """
@@ -27,7 +27,7 @@ def estimated_rows(sources: Sequence[Source]) -> int | None:
 def known_rows(sources: Sequence[Source]) -> int | None:
     """The rows of sources, as tables in memory and the footers of Parquet and ORC say.
 
-    None where others have to be read for that.
+    None if another source would have to be read.
     """
     rows = 0.0
     for source in sources:

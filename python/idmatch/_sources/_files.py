@@ -59,7 +59,7 @@ class File:
     path: str
     name: str
     declared: Declared | None = None
-    """What the table says of it that it is a file of."""
+    """The declaration of the table that the file belongs to."""
 
     @property
     def local_path(self) -> str | None:
@@ -105,7 +105,7 @@ class File:
         return cast("Readable", io.BufferedReader(cast("io.RawIOBase", stream), _READ_BUFFER_BYTES))
 
     def _state(self) -> tuple[object, ...]:
-        """What differs after a change: size, time and, of a local file, its inode."""
+        """Values that differ after a change: size, time and, of a local file, its inode."""
         with reading(self.name):
             if isinstance(self.filesystem, LocalFileSystem):
                 found = os.stat(self.path)
@@ -118,7 +118,7 @@ class File:
         return self.path.lower().endswith(_COMPRESSIONS)
 
     def kind(self) -> str:
-        """What kind of file it is: as its name says, or else its first bytes."""
+        """The kind of file, as its name says, or else its first bytes."""
         if self.declared is not None:
             return self.declared.format
         base, extension = os.path.splitext(self.path.lower())
@@ -145,9 +145,9 @@ def _joined(schema: pa.Schema, tables: Iterable[pa.Table | None]) -> pa.RecordBa
 def find_files(where: str) -> list[File]:
     """The files that a path, glob, directory or URL stands for, in the order of their paths.
 
-    Of a directory, those below it, but for names that start with "." or "_".
+    A directory stands for all files below it, except for names that start with "." or "_".
 
-    Raises SourceError when there is none.
+    Raises SourceError when there is no file.
     """
     filesystem, root, path = _resolve(where)
     shown = str(Address(where))
@@ -160,7 +160,7 @@ def find_files(where: str) -> list[File]:
         else:
             stdin = "; `upsert -` reads standard input" if where == "-" else ""
             raise SourceError(f"cannot read {shown}: there is no such file or directory{stdin}")
-        # Each path once: a glob may match both a directory and what is in it.
+        # Each path once: a glob may match both a directory and a file in it.
         paths = dict.fromkeys(p for info in matching for p in _paths_of(filesystem, info))
     if not paths:
         what = "no file matches" if found.type is FileType.NotFound else "there is no file in"
@@ -171,8 +171,8 @@ def find_files(where: str) -> list[File]:
 def files_of(folder: str, declared: Declared) -> list[File]:
     """The files of a table in a folder; there may be none.
 
-    The folder's address has all characters as they are, as Hadoop writes it: file:/day=%2F,
-    hdfs://, s3a://. Raises SourceError where it cannot be read.
+    Characters of the folder's address are not decoded, as Hadoop writes it: file:/day=%2F, hdfs://,
+    s3a://. Raises SourceError if the folder cannot be read.
     """
     with reading(folder):
         filesystem, root, path = _resolve_plain(folder)
@@ -182,14 +182,14 @@ def files_of(folder: str, declared: Declared) -> list[File]:
 
 
 def is_folder(folder: str) -> bool:
-    """Whether there is one, by an address as of `files_of`. Raises SourceError."""
+    """Whether there is a folder, by an address as `files_of` takes it. Raises SourceError."""
     with reading(folder):
         filesystem, _, path = _resolve_plain(folder)
         return filesystem.get_file_info(path).type is FileType.Directory
 
 
 def _resolve_plain(folder: str) -> tuple[FileSystem, str, str]:
-    """The same of an address as Hadoop writes it."""
+    """`_resolve` for an address as Hadoop writes it."""
     scheme, _, place = folder.partition(":")
     if scheme == "file":
         return LocalFileSystem(), "", "/" + place.lstrip("/")
@@ -202,7 +202,7 @@ def _resolve_plain(folder: str) -> tuple[FileSystem, str, str]:
 
 
 def _resolve(where: str) -> tuple[FileSystem, str, str]:
-    """The file system, what its paths lack to be a URL, and the path in it, globs included.
+    """The file system, the prefix that makes its paths URLs, and the path in it, globs included.
 
     In a URL a question mark starts the file system's options, as in `?region=eu-central-1`.
     """
@@ -221,7 +221,7 @@ def _resolve(where: str) -> tuple[FileSystem, str, str]:
 
 
 def _expand(filesystem: FileSystem, pattern: str, glob_at: int) -> list[FileInfo]:
-    """What a glob matches; `**` stands for any number of directories, all else for one name."""
+    """The entries that a glob matches; `**` is any number of directories, all else one name."""
     base = pattern[: pattern.rfind("/", 0, glob_at) + 1]
     found = [filesystem.get_file_info(base or ".")]
     for name in pattern[len(base) :].split("/"):
@@ -250,7 +250,7 @@ def _paths_of(filesystem: FileSystem, found: FileInfo) -> list[str]:
 
 
 def _below(filesystem: FileSystem, directory: str, recursive: bool) -> list[FileInfo]:
-    """What is in a directory, by path, without names that start with "." or "_"."""
+    """The entries of a directory, sorted by path, without names that start with "." or "_"."""
     infos = filesystem.get_file_info(FileSelector(directory, recursive=recursive))
     start = len(directory.rstrip("/"))
     shown = [info for info in infos if not _HIDDEN.search(info.path, start)]

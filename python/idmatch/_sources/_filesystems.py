@@ -1,6 +1,6 @@
-"""File systems that URLs name: what pyarrow opens, and the other schemes of object stores.
+"""File systems that URLs name: those that pyarrow opens, and other schemes of object stores.
 
-Must not know HDFS. Of Azure, an address reads by the same environment as it writes.
+Must not know HDFS. On Azure, reads use the same environment variables as writes.
 """
 
 import os
@@ -36,7 +36,7 @@ def filesystem_of(url: str) -> tuple[FileSystem, str]:
 
 
 def _azure(url: str, account: str, key: str) -> FileSystem:
-    # from_uri loses a key where its result is pickled.
+    # The result of from_uri loses the key when it is pickled.
     account = account or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME", "")
     if not account:
         raise SourceError(

@@ -8,7 +8,7 @@ Streams = Iterable[tuple[str, pa.RecordBatchReader]]
 
 
 class FirstRows:
-    """The same streams; once they are read, `rows` has the first ones again."""
+    """Passes on the same streams. Once they are read, `rows` has the first rows again."""
 
     def __init__(self, streams: Streams, most: int) -> None:
         self._streams = streams
@@ -27,7 +27,7 @@ class FirstRows:
 
     @property
     def rows(self) -> Sequence[tuple[str, pa.RecordBatchReader]]:
-        """As many as were wanted, or as there are; their first column."""
+        """The first column of the first `most` rows, or of all if there are fewer."""
         return [
             (name, pa.Table.from_batches([batch.select([0])]).to_reader())
             for name, batch in self._kept

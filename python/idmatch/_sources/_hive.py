@@ -1,4 +1,4 @@
-"""Tables and queries of Hive: the files of a table where these are its rows, else a result."""
+"""Tables and queries of Hive: the files of a table if they are exactly its rows, else a result."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ else:
 
 
 def find_hive(hive: Hive) -> Sequence[File | HiveResult]:
-    """The files of a table, where they may be read in its place, or one result.
+    """The files of a table, if they can be read as its rows, or else one result.
 
     Asks the server for a table's files. Raises SourceError, InvalidArgument and MissingExtra.
     """
@@ -61,7 +61,7 @@ def find_hive(hive: Hive) -> Sequence[File | HiveResult]:
 
 
 def _files_of(place: _hive.Place) -> list[File]:
-    """Raises Unfit where a table's files are not its rows, or not to be read from here."""
+    """The files of a table. Raises Unfit if they are not its rows, or cannot be read from here."""
     with _hive.Server(place) as server:
         try:
             table = _hive.table_of(server, place)
@@ -115,7 +115,7 @@ class HiveResult:
         return self.fetch(wanted).open(wanted, on_malformed)
 
     def fetch(self, wanted: Wanted) -> Fetched:
-        """Runs the query, which may take long. Ctrl-C ends it where this is the main thread."""
+        """Runs the query, which may take long. Ctrl-C ends it on the main thread."""
         with reading(self.name), ExitStack() as afterwards:
             with _hive.Server(self._place) as server:
                 columns = self._columns(server)
@@ -153,7 +153,7 @@ class HiveResult:
     def _unloaded(
         self, server: _hive.Server, query: str, afterwards: ExitStack
     ) -> tuple[str | None, str | None]:
-        """The folder with the result, and otherwise why there is none."""
+        """The folder of the result, or None; and why rows did not come by a faster way."""
         why = self._why
         if self._via == "rows":
             return None, why
@@ -191,7 +191,7 @@ class HiveResult:
         return f"{base.rstrip('/')}/idmatch-{secrets.token_hex(8)}"
 
     def _check_removal(self, server: _hive.Server, folder: str) -> None:
-        """Raises Unfit where a server cannot remove what it would make."""
+        """Raises Unfit if a server cannot remove the folder that it would make."""
         try:
             server.run(_removal(folder))
         except _hive.StatementError:
@@ -205,7 +205,7 @@ class HiveResult:
             raise SourceError(f"cannot read {self.name}: {error}; check the query") from None
 
     def _collected(self, folder: str, schema: pa.Schema) -> Spool:
-        """Reads what was unloaded."""
+        """Reads the unloaded files."""
         declared = Declared("parquet", dict.fromkeys(schema.names, ""), {})
         wanted = Wanted({}, carry=Carry(schema.names))
         files = files_of(folder, declared)
@@ -222,7 +222,7 @@ class HiveResult:
         return _kept(self.name, schema, batches())
 
     def _remove(self, folder: str) -> None:
-        """Removes what was unloaded, also by an unload that was cancelled."""
+        """Removes the unloaded files, also after an unload that was cancelled."""
         try:
             with _hive.Server(self._place) as server:
                 server.run(_removal(folder))

@@ -42,9 +42,9 @@ class JsonLines:
         """Lines read, without empty ones."""
 
     def read(self) -> Iterator[pa.Table | None]:
-        """What has arrived, again and again; None stands for malformed lines alone.
+        """Yields the rows that have arrived, until the end. None stands for malformed lines only.
 
-        Raises SourceError where the bytes cannot be read, and for a malformed line that ends it;
+        Raises SourceError if the bytes cannot be read, and for a malformed line that ends the read;
         InvalidArgument when the first object lacks a column.
         """
         whole = lines(arrivals(self._stream, None), self._name)
@@ -56,7 +56,7 @@ class JsonLines:
             yield self._rows_of(arrived)
 
     def _rows_of(self, whole: bytes) -> pa.Table | None:
-        """The rows of some whole lines; None where none is a row."""
+        """The rows of some whole lines; None if no line is a row."""
         found: list[tuple[_Value, ...]] = []
         for line in whole.split(b"\n"):
             if not line.strip():
@@ -95,7 +95,7 @@ def _type(value: object) -> pa.DataType:
 
 
 def _column(values: tuple[_Value, ...]) -> "pa.Array[Any]":
-    """Text, or lists of it where any value is one."""
+    """A column of text, or of lists of text if any value is a list."""
     if not any(isinstance(value, list) for value in values):
         return pa.array(values, pa.string())
     as_lists = [value if isinstance(value, list) else [value] for value in values]
@@ -119,7 +119,7 @@ def _value(role: str, value: Any) -> _Value:
 
 
 def _carried(value: Any) -> str | None:
-    """A value that nobody judges as text: what is none is written as JSON."""
+    """A carried value as text, which the core does not judge. Other values are written as JSON."""
     if value is None or isinstance(value, str):
         return _text("", value)
     return json.dumps(value, ensure_ascii=False)
@@ -127,7 +127,7 @@ def _carried(value: Any) -> str | None:
 
 def _text(role: str, value: Any) -> str | None:
     if isinstance(value, str):
-        # What is no Unicode cannot become text of Arrow's.
+        # Raises ValueError for text that is no valid Unicode: Arrow's text cannot hold it.
         value.encode()
         return value
     if value is None:
@@ -138,7 +138,7 @@ def _text(role: str, value: Any) -> str | None:
 
 
 def _digits(number: int) -> str:
-    # Python writes no longer numbers than these.
+    # Python does not write very long numbers as text.
     if number.bit_length() > _MAX_NUMBER_BITS:
         raise ValueError("has a number that is too large")
     return str(number)

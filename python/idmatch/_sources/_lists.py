@@ -1,4 +1,4 @@
-"""Columns of lists: a row with several values is that many rows, and which row each comes from."""
+"""Columns of lists: makes a row of each value, and knows which row of the source it comes from."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ def value_type(kind: pa.DataType) -> pa.DataType:
 
 
 class RowNumbers:
-    """Which rows of a source its exploded rows come from. Cost: 8 bytes for each of these."""
+    """Which row of a source each exploded row comes from. Cost: 8 bytes for each exploded row."""
 
     def __init__(self) -> None:
-        # The exploded rows before each batch, the rows before it, and the row of each in it.
+        # For each batch: the exploded rows before it, the rows before it, and the row in the batch
+        # of each of its exploded rows.
         self._starts: list[int] = []
         self._rows_before: list[int] = []
         self._parents: list[pa.Int64Array | None] = []
@@ -38,8 +39,8 @@ class RowNumbers:
         """Rows noted so far."""
 
     def add(self, parents: pa.Int64Array | None, rows: int) -> None:
-        """Notes a batch of so many rows, and which of them each exploded row comes from; None for
-        a batch without lists.
+        """Notes a batch of `rows` rows. `parents` has the row in the batch of each exploded row; it
+        is None for a batch without lists.
         """
         if parents is not None or self._parents[-1:] != [None]:
             self._starts.append(self._exploded)
@@ -49,7 +50,7 @@ class RowNumbers:
         self.rows += rows
 
     def of(self, exploded: int) -> int:
-        """The number of the row from which an exploded row comes, both from 1."""
+        """The number of the row that an exploded row comes from. Both numbers count from 1."""
         if not self._starts:
             return exploded
         at = bisect_right(self._starts, exploded - 1) - 1

@@ -41,7 +41,7 @@ class ArrowObject:
             return Opened(self._projected(_reader(self._source), wanted))
 
     def read(self, wanted: Wanted) -> pa.Table:
-        """The same as a table: no Python, and no thread of the object's, runs later."""
+        """The rows as a table: no Python code and no thread of the object runs later."""
         with reading(self.name):
             table = _table(self._source)
             chosen = wanted.choose(table.schema, self.name, "arrow")

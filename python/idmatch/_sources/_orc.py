@@ -1,8 +1,8 @@
 """ORC files, decoded by a process of their own, which runs `_orc_process.py`.
 
 Why: ORC has no checksums, and damage of some kinds ends the process of pyarrow's decoder. Must not
-know what columns are for. Invariants: whatever a decoder does, this process gets an exception at
-worst, and the rest of it goes on; the file is read by this process: no address is sent to another.
+know what columns are for. Invariants: Whatever a decoder does, this process gets at worst an
+exception, and goes on. This process reads the file, and sends no address to the decoder.
 """
 
 import json
@@ -21,12 +21,13 @@ from pyarrow.fs import FileSystem
 
 from . import _orc_process as protocol
 
-# By its path: its folder, which has modules with names of Python's own, stays off `sys.path`.
+# Runs the program by its path, so that its folder stays off `sys.path`: modules in the folder have
+# names of Python's own modules.
 _START = "import runpy, sys; sys.path = sys.argv[3:]; runpy.run_path(sys.argv[1], None, '__main__')"
 _MOST_WAITING = 2
 _ENDING_SECONDS = 10
 _waiting = list["_Decoder"]()
-"""Decoders that have a file behind them; the start of one takes some 0.4 s."""
+"""Idle decoders, which wait for another file: the start of a decoder takes some 0.4 s."""
 # A forked process has none.
 os.register_at_fork(after_in_child=_waiting.clear)
 
@@ -41,7 +42,7 @@ class OrcFile:
         self._file = filesystem.open_input_file(path)
         self._decoder, footer = _decoder_of(self._file)
         self.rows = int(protocol.ROWS.unpack_from(footer)[0])
-        """As the footer says."""
+        """The number of rows, as the footer says."""
         self.schema: pa.Schema = pa.ipc.read_schema(pa.py_buffer(footer[protocol.ROWS.size :]))
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -59,7 +60,7 @@ class OrcFile:
 
 
 def _decoder_of(file: pa.NativeFile) -> "tuple[_Decoder, bytes]":
-    """One that has opened the file, and what it says of its footer."""
+    """A decoder that has opened the file, and its answer about the footer."""
     while True:
         try:
             decoder, is_new = _waiting.pop(), False
@@ -106,10 +107,10 @@ class _Decoder:
         self._end = weakref.finalize(self, _end, os.getpid(), self._process, self._connection)
 
     def answers(self, asked: int | Sequence[str], file: pa.NativeFile) -> Iterator[bytes]:
-        """What it answers, while it gets the bytes of the file that it asks for.
+        """Yields the answers of the process, and sends it the bytes of the file that it asks for.
 
-        The process is ended by the first error, since damaged data may have changed its memory,
-        and where not all answers are taken.
+        The first error ends the process, since damaged data may have changed its memory. The
+        process also ends if the caller does not take all answers.
         """
         is_whole = False
         try:
@@ -131,7 +132,7 @@ class _Decoder:
                 self._end()
 
     def release(self) -> None:
-        """Lets it wait for another file, or ends it."""
+        """Lets the process wait for another file, or ends it."""
         if len(_waiting) < _MOST_WAITING:
             with suppress(OSError):
                 self._send(b"null")
@@ -161,7 +162,7 @@ class _Decoder:
 
 
 def _end(owner: int, process: subprocess.Popen[bytes], connection: Connection) -> None:
-    # A fork of this process has these too, and is not to end them.
+    # A fork of this process has the same decoders, and must not end them.
     if os.getpid() == owner:
         process.kill()
         process.wait()

@@ -17,21 +17,21 @@ from typing import IO, cast
 import pyarrow as pa
 
 IDLE_SECONDS = 60.0
-"""So long it waits for another file after `null`, then it ends with 0."""
+"""How long it waits for another file after `null`; then it ends with status 0."""
 
 READ, DATA, END, ERROR = b"read", b"data", b"end", b"error"
-"""A `PLACE` of the file is asked for; an answer; there is no more; why it failed, as text."""
+"""Tags: a request for a `PLACE` of the file; an answer; the end of answers; an error as text."""
 PLACE = struct.Struct("<qq")
 """Offset and length in bytes."""
 ROWS = struct.Struct("<q")
-"""The rows of a file, followed by its schema: the answer to the size of a file in bytes."""
+"""The number of rows of a file. With the schema after it, it answers a file's size in bytes."""
 BATCH_ROWS = 1 << 17
-"""The most rows of a batch. These are the answers to a list of columns."""
+"""The most rows of a batch. Batches are the answers to a list of columns."""
 _BATCHES_AHEAD = 8
 
 
 class _Messages:
-    """What it sends. Arrow's threads ask for bytes while the main thread sends batches."""
+    """Sends messages. Arrow's threads ask for bytes while the main thread sends batches."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -52,7 +52,7 @@ class _Messages:
 
 
 class _Remote(io.RawIOBase):
-    """The file whose bytes are asked for."""
+    """A file whose bytes are asked for by messages."""
 
     def __init__(self, messages: _Messages, size: int) -> None:
         self._messages = messages
@@ -80,7 +80,7 @@ class _Remote(io.RawIOBase):
 
 
 def main(connection: Connection) -> None:
-    """Serves until nothing is asked for, or the other end is gone."""
+    """Serves until no request comes any more, or the other end is gone."""
     messages = _Messages(connection)
     size: int | None = None
     while connection.poll(IDLE_SECONDS if size is None else None):
@@ -113,7 +113,7 @@ def _footer(file: _Remote) -> bytes:
 
 
 def _batches(file: _Remote, columns: Sequence[str]) -> pa.RecordBatchReader:
-    # Importing it takes longer than a footer.
+    # This import takes longer than a footer.
     import pyarrow.dataset as ds
 
     return (

@@ -15,7 +15,7 @@ from idmatch._errors import SourceError
 _LONGEST_QUOTED_BYTES = 1 << 20
 _LONGEST_LINE_BYTES = 16 << 20
 _ARRIVAL_BYTES = 4 << 20
-# A carriage return is one only if it is known what comes after it.
+# A carriage return counts as a line end only once the next byte is known.
 _FIRST_END = re.compile(rb"\r\n|\n|\r(?=[^\n])", re.DOTALL)
 
 
@@ -23,11 +23,11 @@ class Readable(Protocol):
     """A stream of bytes."""
 
     def read1(self, size: int = -1, /) -> bytes:
-        """What has arrived, once there is something; nothing at the end."""
+        """Waits for bytes, and returns those that have arrived; no bytes at the end."""
 
 
 def arrivals(stream: Readable, encoding: str | None) -> Iterator[bytes]:
-    """What arrives, as UTF-8 whose lines end with a line feed; `encoding` is None for UTF-8.
+    """Arriving bytes as UTF-8 whose lines end with a line feed; `encoding` is None for UTF-8.
 
     Raises what the stream raises, and UnicodeDecodeError.
     """
@@ -41,7 +41,7 @@ def arrivals(stream: Readable, encoding: str | None) -> Iterator[bytes]:
         if decode:
             arrived = decode(arrived, is_over)
         if ends_with_cr is None:
-            # A carriage return at the very end waits for what follows it.
+            # A carriage return at the very end waits for the next byte.
             arrived, before = before + arrived, b""
             if end := _FIRST_END.search(arrived):
                 ends_with_cr = end.group() == b"\r"
@@ -68,7 +68,7 @@ def lines(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
 
 
 class Piece(NamedTuple):
-    """Some of a stream."""
+    """Some bytes of a stream."""
 
     data: bytes
     is_unclosed: bool
@@ -76,8 +76,8 @@ class Piece(NamedTuple):
 
 
 class CsvRecords:
-    """Cuts CSV into whole records, as Arrow's reader understands quotes: one opens a value only at
-    its start, and is text elsewhere.
+    """Cuts CSV into whole records. As for Arrow's reader, a quote opens a value only at the value's
+    start, and is text elsewhere.
     """
 
     def __init__(self, delimiter: str, quote: str | None, name: str) -> None:
@@ -88,8 +88,8 @@ class CsvRecords:
         self._rest, self._is_open, self._may_end = bytearray(), False, False
         if quote:
             q, d = re.escape(quote.encode()), re.escape(delimiter.encode())
-            # Nothing that is repeated has alternatives left: Python before 3.11.5 would go back
-            # to them. A greedy repetition would take memory for each record.
+            # No repetition keeps alternatives: Python before 3.11.5 would backtrack into them. A
+            # greedy repetition would take memory for each record.
             value = rb"(?>%b[^%b]*+(?:%b%b[^%b]*+)*+%b[^%b\r\n]*+|[^%b\r\n%b][^%b\r\n]*+|)"
             value %= (q, q, q, q, q, q, d, d, q, d)
             values = rb"%b(?:%b%b)*+" % (value, d, value)
@@ -99,7 +99,7 @@ class CsvRecords:
             self._records = re.compile(rb"(?:%b)*+" % record)
 
     def split(self, whole: bytes) -> list[bytes]:
-        """The single ones of whole records, without empty lines."""
+        """Splits whole records into single ones, without empty lines."""
         if self._quote is None:
             records = whole.splitlines(keepends=True)
         else:
@@ -107,13 +107,13 @@ class CsvRecords:
         return [record for record in records if record.strip(b"\r\n")]
 
     def add(self, arrived: bytes) -> bytes:
-        """Adds what has arrived, and takes the lines that are whole, if they are not all empty.
+        """Adds bytes that have arrived, and takes the whole lines, if they are not all empty.
 
-        They are whole records, unless a quote is open at their end. `cut` is to be called then, and
-        where there are none.
+        The lines are whole records, unless a quote is open at their end. Call `cut` in that case,
+        and if there are no lines.
         """
         if self._is_open and self._quote is not None:
-            # Only a quote ends one that is open.
+            # Only a quote closes an open quote.
             self._is_open = self._quote not in arrived
         end = arrived.rfind(b"\n") + 1
         if self._is_open or not end:
@@ -135,7 +135,7 @@ class CsvRecords:
         _check_length(self._rest, self._name)
 
     def finish(self) -> Iterator[Piece]:
-        """The last ones."""
+        """The last records."""
         if self._rest:
             self._rest += b"\n"
             if self._quote is None:

@@ -1,4 +1,4 @@
-"""What a source is: something with a name that can be opened as an Arrow stream.
+"""A source: something with a name that can be opened as an Arrow stream.
 
 Invariant: all Arrow data of a stream was checked (`_checked`).
 """
@@ -15,7 +15,7 @@ from idmatch._errors import Error, SourceError
 from ._columns import Wanted
 
 OnMalformed: TypeAlias = Callable[[str, int, str], bool]
-"""Told of a line that is no row: source, row from 1, reason. False ends the reading there."""
+"""Takes a line that is no row: source, row from 1, reason. Returns False to end the reading."""
 
 
 def _nothing() -> None: ...
@@ -37,7 +37,7 @@ class Source(Protocol):
 
     @property
     def name(self) -> str:
-        """What users know it by."""
+        """The name by which users know it."""
 
     @property
     def local_path(self) -> str | None:
@@ -52,7 +52,7 @@ class Source(Protocol):
 
 
 def watched(name: str, reader: pa.RecordBatchReader, raised: list[Error]) -> pa.RecordBatchReader:
-    """The same rows; what goes wrong while they are read is noted in `raised`."""
+    """The same rows. An error while they are read is noted in `raised`."""
 
     def batches() -> Iterator[pa.RecordBatch]:
         try:
@@ -67,8 +67,8 @@ def watched(name: str, reader: pa.RecordBatchReader, raised: list[Error]) -> pa.
 
 @contextmanager
 def reading(name: str) -> Iterator[None]:
-    """Turns what goes wrong while a source is being opened into a SourceError that names it. The
-    name of a URL is that of its `Address`.
+    """Turns errors of opening or reading a source into a SourceError that names it. For a URL, the
+    name is the text of its `Address`.
     """
     try:
         yield
@@ -79,7 +79,7 @@ def reading(name: str) -> Iterator[None]:
         cause: Exception | None = error
         reason = str(error).strip().partition("\n")[0].rstrip(".")
         if Address(name).is_url and "://" in reason:
-            # It quotes the URL, or a part of it.
+            # The reason quotes the URL, or a part of it.
             reason = "its URL cannot be opened; in a user or a password, / is written as %2F"
             cause = None
         raise SourceError(

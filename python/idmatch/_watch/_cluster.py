@@ -1,8 +1,8 @@
-"""What Cassandra's nodes tell of themselves, for Prometheus: each node is asked, at each request.
+"""Figures of Cassandra's nodes about themselves, for Prometheus: each request asks every node.
 
-The figures are those of `system_views`, which are of one node; a node that does not answer within
-0.8 s is down. ScyllaDB has no such views: Prometheus scrapes its own port. The label `node` is an
-address. Must not know who asks.
+The figures come from `system_views`, which are about one node. A node that does not answer within
+0.8 s is down. ScyllaDB has no such views: Prometheus scrapes the port of ScyllaDB itself. The label
+`node` is an address. Must not know who asks.
 """
 
 from collections import defaultdict
@@ -70,7 +70,7 @@ _QUESTIONS = (
 
 
 class ClusterFigures:
-    """A collector of what the nodes of an address tell."""
+    """A collector of the figures of the nodes of an address."""
 
     def __init__(self, address: str) -> None:
         self._nodes = _core.Nodes(address)
@@ -117,7 +117,7 @@ class _Families:
 
 
 def _add(found: _Families, view: str, node: str, rows: Sequence[Row]) -> None:
-    # Nothing is no row.
+    # A view may answer no row: then no value is known.
     first: Row = rows[0] if rows else defaultdict(lambda: None)
     if view == "clients":
         about = "Open connections of clients"

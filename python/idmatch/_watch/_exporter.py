@@ -1,9 +1,9 @@
-"""What an exporter tells Prometheus about a store that it does not write.
+"""Figures of an exporter, for Prometheus, about a store that it does not write.
 
-It reads the store's files beside any writer, the records of runs and the note of the writer, at
-each request anew. Each figure has one source: that of a table is of its files, or, for a store on
-servers, of the runs of this machine. The label `table` has the 1,000 largest tables; the others
-are one sum. Must not know who asks.
+At each request it reads the store's files, beside any writer, the records of runs, and the note of
+the writer. Each figure has one source: figures of a table come from its files, or, for a store on
+servers, from the runs of this machine. The label `table` has the 1,000 largest tables; the others
+are one figure. Must not know who asks.
 """
 
 import logging
@@ -47,7 +47,7 @@ class _Figure(NamedTuple):
     name: str
     about: str
     combine: Callable[[list[float]], float]
-    """Makes one figure of those of several tables."""
+    """Combines the figures of several tables into one."""
     of: Callable[[TableStats], float | None]
 
 
@@ -78,7 +78,7 @@ _TABLE_FIGURES = (
 
 
 class StoreFigures:
-    """A collector of what the files, the runs and the writer of a store tell."""
+    """A collector of figures from the files, the runs and the writer of a store."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -87,7 +87,7 @@ class StoreFigures:
         self._runs = RecentRuns(self._folder)
         self._store: Store | None = None
         self._place: int | None = None
-        # Those that a directory had when it was read last.
+        # The tables that a directory had when it was read last.
         self._tables: Set[str] = set()
         self._lock = Lock()
 
@@ -106,7 +106,7 @@ class StoreFigures:
         except Error as error:
             log(EXPORTER, logging.WARNING, "the store cannot be read", {"error": error.code})
             yield _gauge("store_readable", about, 0)
-            # It may have been restored: the next request opens it anew.
+            # The store may have been restored: the next request opens it anew.
             self._store = None
             return
         self._tables = stats.keys()
@@ -156,7 +156,7 @@ class StoreFigures:
         runs = self._runs
         runs.read(time.time())
         yield _counted("runs_last_day", "Runs of the last 24 h", runs.today)
-        # Of tables that are there: a name that was mistyped or dropped has no series.
+        # Only existing tables of a directory: a mistyped or dropped name has no series.
         rows = runs.rows.items()
         labels = _labels({name: n for name, n in rows if self._is_remote or name in self._tables})
         ended: defaultdict[tuple[str, ...], float] = defaultdict(float)
@@ -203,8 +203,8 @@ class StoreFigures:
             yield from self._of_servers(labels)
 
     def _of_servers(self, labels: dict[str, str]) -> "Iterator[Metric]":
-        """What runs of this machine know about tables on servers, under the names of a directory's
-        figures.
+        """Figures of tables on servers from the runs of this machine, under the names of a
+        directory's figures.
         """
         newest: dict[str, float] = {}
         for table, seen in self._runs.newest.items():
@@ -243,7 +243,7 @@ def _stats(store: Store) -> dict[str, TableStats]:
 
 
 def _labels(rows: Mapping[str, float]) -> dict[str, str]:
-    """The label of each table: its name, or that of all the smaller ones."""
+    """The label of each table: its name, or one label for all smaller tables."""
     largest = sorted(rows, key=lambda name: (-rows[name], name))
     return {name: name if n < MOST_TABLES else OTHERS for n, name in enumerate(largest)}
 
@@ -279,7 +279,7 @@ def _at(moment: datetime | None) -> float | None:
 
 
 def _directory_of(path: str) -> int | None:
-    """Which directory has a store; None where there is none."""
+    """The inode of a store's directory; None if there is no store."""
     try:
         os.stat(os.path.join(path, "MANIFEST"))
         return os.stat(path).st_ino

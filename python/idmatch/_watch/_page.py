@@ -1,4 +1,4 @@
-"""The dashboards as one HTML page, with what a Prometheus knows now, for those without Grafana.
+"""The dashboards as one HTML page, with the data of a Prometheus, for users without Grafana.
 
 The page needs no network: uPlot, which draws, and all values are in it. Each graph has a table of
 its values. Must not know what panels show.
@@ -22,7 +22,7 @@ _TIMEOUT_SECONDS = 60.0
 _POINTS = 240
 _SHORTEST_STEP_SECONDS = 15
 _LEGEND = re.compile(r"\{\{(\w+)\}\}")
-# More lines than these are no graph; a table has 1,000 of them.
+# A graph with more lines cannot be read; the label `table` may have 1,000 values.
 _MOST_SERIES = 20
 _UNTRIED = " (Untried: no such server was there.)"
 
@@ -96,7 +96,7 @@ def _shown(prometheus: Prometheus, panel: Panel, times: range) -> Shown:
         for labels, values in prometheus.ask(query.replace("$__rate_interval", rate), times)
     ]
     series = [one for one in series if any(value is not None for value in one["values"])]
-    # What is 0 all the time hides the others.
+    # Lines that are 0 all the time hide the others.
     series = [one for one in series if any(one["values"])] or series
     series.sort(key=lambda one: -max(value for value in one["values"] if value is not None))
     return Shown(

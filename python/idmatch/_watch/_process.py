@@ -17,7 +17,7 @@ class _Store(Protocol):
 
 
 class ProcessFigures:
-    """A collector of them."""
+    """A collector of the figures of this process."""
 
     def __init__(self, store: _Store) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""What the records of runs add up to. Each time only what was added to the files is read.
+"""Sums of the records of runs. Each read takes only the lines that were added to the files.
 
 Memory: the runs of the last 24 h, and a few figures for each table. Must not know Prometheus.
 """
@@ -19,25 +19,25 @@ class RecentRuns:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        # How far each file was read: to the end of a line.
+        # The offset to which each file was read: the end of a line.
         self._read: dict[str, int] = {}
         self.today: deque[Record] = deque()
-        """Those of the last 24 h."""
+        """The runs of the last 24 h."""
         self.last: dict[tuple[str, str, bool], Record] = {}
-        """The last one by kind, table and whether it was done."""
+        """The last run by kind, table and whether it was done."""
         self.latest: dict[tuple[str, str], Record] = {}
-        """The last one by kind and table."""
+        """The last run by kind and table."""
         self.rows: dict[str, int] = {}
         """The most rows of a run of each table."""
         self.newest: dict[str, float] = {}
         """The newest date of each table, in seconds since 1970."""
-        # When a run that told such a date ended last.
+        # When the last run that told a newest date ended, by table.
         self._dated: dict[str, float] = {}
 
     def read(self, now: float) -> None:
-        """Reads what was recorded since the last time, and forgets what is older than files are
+        """Reads the records since the last read, and drops runs older than the time that files are
         kept. A line that is cut or no record is left out: a process may have been killed while it
-        wrote it.
+        wrote the line.
         """
         oldest = now - KEPT_DAYS * DAY_SECONDS
         for name in self._names():
@@ -55,7 +55,7 @@ class RecentRuns:
         self._forget(oldest)
 
     def _forget(self, oldest: float) -> None:
-        """Drops the runs that ended before, and the tables that have no other."""
+        """Drops the runs that ended before `oldest`, and the tables that have no other run."""
         self.last = {key: run for key, run in self.last.items() if at(run) >= oldest}
         self.latest = {key: run for key, run in self.latest.items() if at(run) >= oldest}
         tables = {table for _, table in self.latest}

@@ -44,9 +44,9 @@ class Listen(NamedTuple):
 
 @contextmanager
 def serving(collector: "Collector", listen: Listen) -> Iterator[Listen]:
-    """Answers each request with what the collector has then; gives the place, with its port.
+    """Answers each request with the collector's current figures; gives the place, with its port.
 
-    Raises IoError where nobody can listen there.
+    Raises IoError if it cannot listen there.
     """
     registry = prometheus.CollectorRegistry(auto_describe=False)
     registry.register(collector)

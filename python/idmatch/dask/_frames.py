@@ -29,8 +29,8 @@ def checked(frame: object) -> dd.DataFrame:
 
 
 def task_name(what: str, place: Place) -> str:
-    """The name that Dask's dashboard shows. What servers had is never taken for what they have."""
-    # Of a name of several tasks in one, Dask shows what is before its first hyphen.
+    """The name for Dask's dashboard. On servers it is unique: Dask must not reuse former rows."""
+    # For fused tasks, Dask shows the part of the name before its first hyphen.
     return f"idmatch_{what}-{uuid4().hex}" if place.is_remote else f"idmatch_{what}"
 
 
@@ -46,8 +46,8 @@ def to_arrow(frame: pd.DataFrame) -> pa.Table:
 
 
 def to_pandas(table: pa.Table) -> pd.DataFrame:
-    """Rows as a partition of a data frame: text is `string[pyarrow]`, as Dask has it, and integers
-    are those of Arrow, of which none is rounded beside nulls.
+    """Rows as a partition of a data frame. Text is `string[pyarrow]`, as Dask has it. Integers keep
+    Arrow's types, so that nulls beside them do not round them.
     """
 
     def kind(type: pa.DataType) -> pd.api.extensions.ExtensionDtype | None:
@@ -61,7 +61,9 @@ def to_pandas(table: pa.Table) -> pd.DataFrame:
 def with_types_of(
     result: pd.DataFrame, population: pd.DataFrame, carried: dict[str, str]
 ) -> pd.DataFrame:
-    """The result, whose carried columns, named as in the population, have the types of there."""
+    """The result with carried columns in the types of the population; `carried` has their names
+    there.
+    """
     types: dict[Hashable, object] = {
         alias: population.dtypes[name]
         for alias, name in carried.items()

@@ -65,12 +65,13 @@ def load(
     dated: datetime | date | str | None = None,
     wait: timedelta | str = "10m",
 ) -> Loaded:
-    """Loads a data frame into a table that exists; blocks until all is written.
+    """Loads a data frame into a table that exists; blocks until all rows are written.
 
     Each task stages its partition as a part of one session, and this process commits. In a
-    directory nothing is seen before, a task that fails or runs again changes nothing, and a load
-    that fails leaves nothing. On servers rows are seen as they are written, a load that fails
-    leaves what it has written, and repeating it is safe. The arguments are those of `Table.load`.
+    directory no row is visible before the commit, a task that fails or runs again changes nothing,
+    and a load that fails leaves nothing. On servers rows are visible as they are written, a load
+    that fails leaves the rows that it has written, and repeating it is safe. The arguments are
+    those of `Table.load`.
 
     The commit waits up to `wait` while another process writes a directory, and then raises Busy;
     the staged rows stay for 24 h, and the error says how to commit them.
@@ -126,5 +127,5 @@ def _give_up(session: Session) -> None:
     try:
         session.abort()
     except Error:
-        # What made the load fail says more.
+        # The error of the load says more than this one.
         return

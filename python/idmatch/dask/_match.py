@@ -41,17 +41,17 @@ def match(
     keep: timedelta | str = "24h",
     repartition: bool | None = None,
 ) -> dd.DataFrame:
-    """Finds what goes with every identifier of a population, as `Table.match` does.
+    """Finds the matches of every identifier of a population, as `Table.match` does.
 
     Lazy: a data frame with the columns of `Table.match`, text as `string[pyarrow]`, carried columns
-    as in the population. Of the population only the columns that are needed are read, and never its
-    index. A window that is relative to now goes by the moment of this call. In a directory all
-    tasks see the version of this call: a checkpoint, which stays for `keep`, as long as the result
-    may be computed.
+    as in the population. Only the needed columns of the population are read, and never its index. A
+    window that is relative to now counts from the moment of this call. In a directory all tasks see
+    the version of this call: a checkpoint, which stays for `keep`. The result can be computed for
+    that long.
 
-    On servers the population is first shuffled by `Table.partition_of`, unless it is one partition:
-    each task then asks for other partitions of the servers than all others, and for many
-    identifiers of each. `repartition` says otherwise.
+    On servers the population is first shuffled by `Table.partition_of`, unless it has one
+    partition. No two tasks then ask for the same partition of the servers, and a task asks each
+    for many identifiers. `repartition` overrides this.
 
     Raises what `Table.match` and `Store.checkpoint` raise, InvalidArgument for another kind of
     population. A task raises Expired when the checkpoint is gone, NotAStore where its host does not
@@ -61,7 +61,7 @@ def match(
     question = JobMatch.of_now(by, pick, limit, since, until, how, then, with_hops)
     carry = carry if carry == "all" else list(carry)
     with one_version(store, keep) as (here, place):
-        # The answer to no rows has all columns, and checks every argument.
+        # A match of no rows has all columns, and checks every argument.
         none = question.ask(here.table(table), to_arrow(population._meta), column, carry)
         [chosen] = none.columns
         meta = to_pandas(none.to_arrow())
@@ -92,7 +92,7 @@ def _match_partition(
 
 
 def _shuffled(frame: dd.DataFrame, place: Place, table: str, column: str) -> dd.DataFrame:
-    """The same rows, all of a part of the table in one partition."""
+    """The same rows; all identifiers of one scan range of the table are in one partition."""
     if frame.npartitions == 1:
         return frame
     meta = frame._meta.assign(**{_PART: pd.Series([], dtype="int32")})
@@ -106,7 +106,8 @@ def _place_partition(
     place: Place, table: str, column: str, partition: pd.DataFrame
 ) -> pd.DataFrame:
     ids = to_arrow(partition[[column]]).column(0).combine_chunks()
-    # What is no identifier goes anywhere, and so does what is only read as one, such as lists.
+    # Rows without an identifier go to part 0. So do all rows if the column's type is another one,
+    # such as lists.
     parts = pd.Series(0, index=partition.index, dtype="int32")
     with suppress(InvalidArgument):
         parts[:] = opened(place).table(table).partition_of(ids).fill_null(0).to_numpy()

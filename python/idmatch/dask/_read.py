@@ -37,10 +37,10 @@ def read(
 ) -> dd.DataFrame:
     """All observations of a table, in no particular order: `id`, `partner_id`, `seen_at`.
 
-    Lazy, in `partitions` shares of the table, at most 4,096; by default of about a million rows in
-    a directory, and 32 on servers. Columns that are not in `columns`, or that the job does not use,
-    are not read. The window is that of `Table.scan`; one that is relative to
-    now goes by the moment of this call. In a directory all tasks see the version of this call: a
+    Lazy, in `partitions` splits of the table, at most 4,096; by default of about a million rows in
+    a directory, and 32 splits on servers. Columns that are not in `columns`, or that the job does
+    not use, are not read. The window is that of `Table.scan`; a window that is relative to now
+    counts from the moment of this call. In a directory all tasks see the version of this call: a
     checkpoint, which stays for `keep`.
 
     Raises TableNotFound, InvalidArgument for a window that ends before it starts, and what
@@ -75,7 +75,7 @@ def _read_range(
     columns: Sequence[str] | None = None,
 ) -> pd.DataFrame:
     wanted = list(_COLUMNS) if columns is None else list(columns)
-    # Where no column is wanted, the rows are: one has least bytes.
+    # Without a wanted column the number of rows still counts: `seen_at` has the fewest bytes.
     rows = _scan(opened(place).table(table), scan_range, window, wanted or ["seen_at"])
     reader = pa.RecordBatchReader.from_stream(rows)
     batches = [batch.select(wanted) for batch in reader]

@@ -1,4 +1,4 @@
-"""What loads and matches read, as data frames: each task reads a file."""
+"""Sources of loads and matches as data frames: each task reads a file."""
 
 from collections.abc import Sequence
 
@@ -17,15 +17,16 @@ _ROWS_OF_A_PARTITION = 1_000_000
 
 
 def read_source(source: Source, *, columns: Sequence[str] | None = None) -> dd.DataFrame:
-    """The rows of what `Table.load` takes: files, also of HDFS, tables and queries of Hive.
+    """The rows of a source that `Table.load` takes: files, also of HDFS, tables and queries of
+    Hive.
 
-    Lazy where there are files: each is a partition, which a worker reads, in the columns that the
-    job uses. So a table of Hive is read by all workers at once where its files are its rows. What
-    is no file, such as a query, is read by this call, and held in memory. Text is
-    `string[pyarrow]`; all files have the columns of the first one.
+    Lazy for files: each is a partition, which a worker reads, in the columns that the job uses. So
+    all workers read a table of Hive at once, if its files can be read as its rows. This call reads
+    any other source, such as a query, and holds it in memory. Text is `string[pyarrow]`; all files
+    have the columns of the first one.
 
-    Raises SourceError where a source cannot be read, InvalidArgument for columns that are not
-    there. A task raises SourceError, also for a file whose columns are of other types.
+    Raises SourceError if a source cannot be read, InvalidArgument for missing columns. A task
+    raises SourceError, also for a file whose columns are of other types.
     """
     found = find(source)
     files = [each for each in found if isinstance(each, File)]

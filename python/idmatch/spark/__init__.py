@@ -6,8 +6,8 @@
     rows = spark.read.format("idmatch").options(store="/data/store", table="crm").load()
     frame.write.format("idmatch").options(store="/data/store", table="crm").mode("append").save()
 
-The Python of the driver and that of all workers need this package. A store in a directory must be
-at the same path for all of them. docs/how-to/spark.md has an example and all options.
+The Python of the driver and the Python of all workers need this package. A store in a directory
+must be at the same path for all of them. docs/how-to/spark.md has an example and all options.
 
 Importing this raises MissingExtra without PySpark 4.
 """

@@ -27,7 +27,7 @@ from ._types import SEEN_AT, batches, outline
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# A match of a million ids reads large tables in few sweeps, and holds about 100 MB of memory.
+# A match of a million ids reads large tables in few passes, and holds about 100 MB of memory.
 _BATCH_ROWS = 1_000_000
 # Carried columns may be wide.
 _BATCH_BYTES = 256 << 20
@@ -51,17 +51,18 @@ def match(
     keep: str = "24h",
     batch_rows: int = _BATCH_ROWS,
 ) -> "DataFrame":
-    """Finds what goes with every identifier of a data frame, as `Table.match` does.
+    """Finds the matches of every identifier of a data frame, as `Table.match` does.
 
     The result is a lazy data frame: `id` or `partner_id` of the population, in its type; the other
-    identifier (string), `seen_at` (timestamp), and what is carried. Only the columns that are
+    identifier (string), `seen_at` (timestamp), and the carried columns. Only the columns that are
     needed go to Python. Nothing is shuffled: each partition is matched in batches of about
-    `batch_rows` rows, whatever Spark's batches are, or of 256 MiB where rows are wide.
+    `batch_rows` rows, whatever Spark's batches are, or of 256 MiB if rows are wide.
 
     `store` is an absolute path, which all workers see, or an address of servers. In a directory,
     all tasks read one checkpoint, made by this call: a task that runs twice answers alike, and so
     does every action on the result within `keep` ("1m" to "7d"). Later a task raises Expired. The
-    checkpoint shows also what is erased after the call. On servers rows are read as they are.
+    checkpoint still shows rows that are erased after the call. On servers rows are read as they
+    are.
 
     Arguments from `column` to `with_hops` are those of `Table.match`. Times before now ("90d")
     count from this call. A batch without any identifier is no error here: it has no matches.
@@ -80,7 +81,7 @@ def match(
         schema = pa.RecordBatchReader.from_stream(found).schema
     (column,) = found.columns
     carried = Carry(carry).choose(df.columns, {side: column}, "the data frame")
-    # Spark takes dots in names for fields of structures: columns go by their number meanwhile.
+    # Spark takes a dot in a name for a field of a struct: columns have numbers as names meanwhile.
     numbers = [str(at) for at in range(len(carried))]
     names = dict(zip([side, *numbers], [column, *carried.values()], strict=True))
     population = df.select([F.col(_quoted(name)).alias(alias) for alias, name in names.items()])

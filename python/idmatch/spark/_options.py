@@ -6,7 +6,7 @@ from idmatch._errors import InvalidArgument
 
 
 class Options:
-    """What a user has said, checked.
+    """The options that a user gave, checked.
 
     Raises InvalidArgument for an option that is not known, and where `store` or `table` is missing.
     """
@@ -24,21 +24,21 @@ class Options:
         self.table = self._given["table"]
         columns = self.text("columns")
         self.columns = [] if columns is None else [name.strip() for name in columns.split(",")]
-        """Names, given separated by commas; an empty one is left out on purpose."""
+        """Names, given separated by commas. A write guesses the column of an empty name."""
 
     def text(self, name: str) -> str | None:
-        """Its value; an empty one is none."""
+        """The value of an option; None if it is missing or empty."""
         return self._given.get(name) or None
 
     def flag(self, name: str) -> bool:
-        """Whether it is "true"; raises InvalidArgument for other text than "false"."""
+        """Whether an option is "true"; raises InvalidArgument for other text than "false"."""
         value = self._given.get(name, "false").lower()
         if value not in ("true", "false"):
             raise InvalidArgument(f'option {name} is {value!r}; use "true" or "false"')
         return value == "true"
 
     def count(self, name: str) -> int | None:
-        """A number from 1, if it is given; raises InvalidArgument for others."""
+        """The number, from 1, of an option, if it is given; raises InvalidArgument for others."""
         value = self.text(name)
         if value is None:
             return None

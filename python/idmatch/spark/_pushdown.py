@@ -17,12 +17,12 @@ from idmatch._times import to_millis
 
 from ._reader import Reader
 
-# Spark counts in these, a store in milliseconds.
+# Spark's times are in microseconds, those of a store in milliseconds.
 _MICROSECOND = timedelta(microseconds=1)
 
 
 class PushingReader(Reader):
-    """A reader that narrows its window by filters. Needs the setting of Spark for that."""
+    """A reader that narrows its window by filters. Spark's setting for filters must be on."""
 
     def pushFilters(self, filters: Sequence[Filter]) -> Iterable[Filter]:
         """Takes equality and ranges of `seen_at`, and returns the other filters to Spark."""
@@ -39,7 +39,7 @@ class PushingReader(Reader):
         value = getattr(filter, "value", None)
         if not isinstance(value, datetime) or value.tzinfo is None:
             return False
-        # The first milliseconds that are not before the value, and that are after it.
+        # The first millisecond that is not before the value, and the first one after it.
         try:
             at, after = to_millis(value), to_millis(value + _MICROSECOND)
         except OverflowError:

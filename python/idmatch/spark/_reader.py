@@ -29,7 +29,7 @@ _MOST_TASKS = 4_096
 
 
 def schema_of(names: Sequence[str]) -> StructType:
-    """The columns of a read of these names, or of all for none. No value of them is null.
+    """The schema of a read of these columns, or of all without names. No value is null.
 
     Raises InvalidArgument for a column that tables do not have, and for one that is named twice.
     """
@@ -39,7 +39,7 @@ def schema_of(names: Sequence[str]) -> StructType:
 
 
 class Range(InputPartition):
-    """What one task reads."""
+    """The scan range that one task reads."""
 
     def __init__(
         self,
@@ -59,8 +59,8 @@ class Range(InputPartition):
 class Reader(DataSourceReader):
     """Reads the columns of a schema. Spark pickles it, and calls `read` in each task.
 
-    Raises InvalidArgument for a column that tables do not have, or not in this type, and for a
-    window that is none.
+    Raises InvalidArgument for a column that tables do not have, or not in this type, and if `since`
+    or `until` is no point in time.
     """
 
     def __init__(self, options: Options, schema: StructType) -> None:
@@ -103,7 +103,7 @@ class Reader(DataSourceReader):
         Raises Expired where the checkpoint is gone, NotAStore where this host does not see it.
         """
         if not isinstance(partition, Range):
-            # Spark's own, where there is none of ours.
+            # Spark gives a partition of its own if `partitions` returned none.
             return
         table = opened(partition.place).table(partition.table)
         rows = table.scan_range(

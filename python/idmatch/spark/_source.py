@@ -1,4 +1,4 @@
-"""The data source `idmatch`: what Spark calls."""
+"""The data source `idmatch`: the class that Spark calls."""
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
@@ -41,7 +41,7 @@ class DefaultSource(DataSource):
         return schema_of(Options(self.options, _OF_READS, "a read").columns)
 
     def reader(self, schema: StructType) -> Reader:
-        """Plans a read; called once for each query. A schema of the user's chooses columns, too."""
+        """Plans a read; called once for each query. A user's schema can choose columns, too."""
         options = Options(self.options, _OF_READS, "a read")
         if not options.flag("pushdown"):
             return Reader(options, schema)

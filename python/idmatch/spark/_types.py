@@ -1,4 +1,4 @@
-"""Types: what Spark's columns are in Arrow, and the other way round."""
+"""Types of columns: from Spark to Arrow, and the other way round."""
 
 from collections.abc import Iterator
 
@@ -21,16 +21,16 @@ INSTANT = pa.timestamp("us", "UTC")
 """A date of an observation in Spark, whose times are microseconds."""
 
 SEEN_AT = pa.timestamp("ms", "UTC")
-"""The same in idmatch. No column of Spark's has this type."""
+"""A date of an observation in idmatch. No column of Spark has this type."""
 
 
 def outline(schema: StructType) -> pa.Schema:
-    """The columns of a data frame with as much of their types as choosing among them takes."""
+    """The columns of a data frame. Their types are only as exact as the choice of columns needs."""
     return pa.schema([(field.name, outline_type(field.dataType)) for field in schema])
 
 
 def outline_type(kind: DataType) -> pa.DataType:
-    """The Arrow type of identifiers and dates; booleans stand for all others."""
+    """The Arrow type of a column that may have identifiers or dates; boolean for all others."""
     match kind:
         case ArrayType():
             return pa.list_(outline_type(kind.elementType))

@@ -22,7 +22,7 @@ _WAIT = "10m"
 
 
 class Receipt(WriterCommitMessage):
-    """What a task has staged; no part where it had no row."""
+    """The receipt of a task's part, and its counts; without a part if the task had no row."""
 
     def __init__(self, part: str | None = None, rows: int = 0, rejected: int = 0) -> None:
         self.part = part
@@ -34,8 +34,8 @@ class Writer(DataSourceArrowWriter):
     """One write. Spark pickles it: the driver makes it and ends it, each in a process of its own,
     and each task calls `write`.
 
-    Making it begins a session. Where the driver is killed, nobody calls `commit` or `abort`; then
-    the store removes the session after a day.
+    The constructor begins a session. If the driver is killed, neither `commit` nor `abort` is
+    called; then the store removes the session after a day.
 
     Raises InvalidArgument for a column that is missing or not plain, TableNotFound, Unsupported for
     an overwrite on servers, and what `Table.begin` raises.
@@ -56,11 +56,11 @@ class Writer(DataSourceArrowWriter):
         self._columns = wanted.choose(outline(schema), "the data frame", "arrow")
         with opened_here(self._place, self._wait) as store:
             session = store.table(self._table).begin(replace=overwrite, key=self._key, shared=True)
-            # A write with this key was committed already: nothing is to do.
+            # With an outcome, a write with this key was committed already: there is nothing to do.
             self._session = None if session.outcome else session.id
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Receipt:
-        """Stages the rows of a task as one part; called by each attempt of it.
+        """Stages the rows of a task as one part; called by each attempt of the task.
 
         Raises BadInput for a bad row with `strict`, NotAStore where this host does not see the
         store, and what `Session.add` raises.
@@ -81,7 +81,7 @@ class Writer(DataSourceArrowWriter):
         return Receipt(report.part, report.rows, report.rejected)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Writes the parts of the attempts that count: in a directory, all in one step.
+        """Commits the parts of the attempts that Spark chose: in a directory, all in one step.
 
         Raises BadInput for more rejected rows than `max_rejects`, Busy while another process writes
         the store for longer than `wait`. Spark aborts the write then.
@@ -95,7 +95,7 @@ class Writer(DataSourceArrowWriter):
             self._most.check(rejected, rows)
         with opened_here(self._place, self._wait) as store:
             if self._place.is_remote:
-                # Servers know of no session: who commits notes the key.
+                # Servers have no sessions: the process that commits records the key.
                 session = store.table(self._table).begin(key=self._key, shared=True)
             else:
                 session = store.resume(self._session)
@@ -115,7 +115,7 @@ class Writer(DataSourceArrowWriter):
             )
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:  # noqa: ARG002
-        """Ends the session: in a directory nothing of it is left. On servers rows stay."""
+        """Ends the session: in a directory it leaves nothing. On servers, rows stay."""
         if self._session is not None:
             with opened_here(self._place) as store:
                 store.resume(self._session).abort()

@@ -1,4 +1,4 @@
-"""The panels of the dashboards: what each shows, in which unit, and what is good.
+"""The panels of the dashboards: what each shows, in which unit, and which values are good.
 
 `scripts/dashboards.py` makes Grafana's files of them. Names of figures are those of
 docs/reference/metrics.md. Must not know who draws them.

@@ -1,4 +1,4 @@
-"""What a panel of a dashboard is, and the forms of queries that many have.
+"""The type of a panel of a dashboard, and forms of queries that many panels have.
 
 Queries are Prometheus's, with Grafana's `$__rate_interval`.
 """
@@ -15,11 +15,11 @@ class Panel(NamedTuple):
     title: str
     unit: Unit
     about: str
-    """What is good, and what to do where it is not."""
+    """Which values are good, and what to do about others."""
     queries: dict[str, str]
     """Queries by their legend, in which {{label}} stands for a label's value."""
     is_untried: bool = False
-    """Whether no server of its kind was there to try it."""
+    """Whether it is untried, because there was no server of its kind."""
 
 
 class Dashboard(NamedTuple):
