@@ -80,14 +80,14 @@ impl Admin for CqlStore {
         self.0.change(call, import(&context, erasures))
     }
 
-    /// Clients keep the key of a store for as long as they are connected, so that only one that is made
-    /// here and now takes another's.
+    /// Makes the store with this key where the keyspace has none yet. An existing store keeps its own key,
+    /// because clients keep a store's key as long as they are connected. Returns the key of the store.
     fn adopt_erasure_key(&self, key: ErasureKey, call: &Call) -> Result<ErasureKey> {
         Ok(self.0.change(call, self.0.find_or_make(Some(key)))?.erasure_key)
     }
 }
 
-/// What is wrong with a table. Only the number is logged: there may be one for each row.
+/// The findings about a table. Only their number is logged: there may be one for each row.
 fn findings(context: &TableContext, differences: &[Difference]) -> Vec<Finding> {
     let differences = differences.iter().map(|difference| difference.finding(context));
     let findings: Vec<Finding> = differences.chain(retention::unfinished(context)).collect();

@@ -81,8 +81,8 @@ impl TableContext {
         }
     }
 
-    /// Reports a key with this many rows. The report is dropped while many wait, or while one is
-    /// being published: a hot key is read often.
+    /// Reports a key with this many rows. The report is dropped while many reports wait, or while one is
+    /// being published: reads meet a hot key again soon.
     pub(crate) fn report_rows(&self, by: Side, key: &str, rows: u64) {
         let Some(shards) = shards_for(rows, self.client.settings().hot_key_rows) else { return };
         let is_known =
@@ -96,7 +96,7 @@ impl TableContext {
         self.metadata_cache.origin().id
     }
 
-    /// The id as the servers have it.
+    /// The id as a UUID, as servers store it.
     pub(crate) fn uuid(&self) -> Uuid {
         uuid(self.id())
     }
@@ -120,7 +120,7 @@ impl TableContext {
         &self.statements.loads
     }
 
-    /// What is read, as an error names it.
+    /// The table, as an error names it.
     pub(crate) fn what(&self) -> String {
         format!("table {}", self.name())
     }
@@ -136,15 +136,15 @@ impl TableContext {
         self.wait_until_known().await
     }
 
-    /// Returns when every client knows what is published by now.
+    /// Returns when every client knows the records that are published by now.
     pub(crate) async fn wait_until_known(&self) -> Result<()> {
         self.metadata_cache.refresh().await?;
         tokio::time::sleep(self.metadata_cache.ttl()).await;
         Ok(())
     }
 
-    /// The rows of a key in its bucket. With keep="all" they are newest first, and within these
-    /// dates; with keep="last" they are all, in the order of values.
+    /// The rows of a key in its bucket. With keep="all" they come newest first, within these dates. With
+    /// keep="last" all rows of the key come, in the order of values.
     pub(crate) fn key_pages(
         &self,
         metadata: &TableMetadata,

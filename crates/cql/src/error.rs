@@ -151,7 +151,7 @@ pub(crate) fn preparation_outcome(error: &PrepareError) -> Outcome {
     }
 }
 
-/// An error for the log: without the text of a server, which may have the values of the statement.
+/// The error to log, without the text of a server, which may contain values of the statement.
 pub(crate) fn without_text(error: &ExecutionError) -> &dyn Display {
     match error {
         ExecutionError::LastAttemptError(RequestAttemptError::DbError(error, _))
@@ -173,9 +173,8 @@ pub(crate) fn read_error(what: &str, failure: Failure) -> Error {
     Error::with_source(kind, text, error)
 }
 
-/// The error of a write that was given up. A write that was certainly not applied is
-/// `UnknownOutcome` too, as long as a retry could apply it: it is part of an operation whose other
-/// parts are done.
+/// The error of a write that was given up. A write that was certainly not applied is `UnknownOutcome` too,
+/// where a retry could apply it: other parts of the same operation may be done.
 pub(crate) fn write_error(what: &str, failure: Failure) -> Error {
     let Failure { maybe_applied, servers, error } = failure;
     let (kind, text) = match outcome(&error) {

@@ -2,8 +2,8 @@
 //!
 //! Imports go one way: `admin` -> `store` -> `snapshot` -> `table`, `tables` -> `matching`,
 //! `maintain`, `write` -> `read` -> `context` -> `schema` -> `client` -> `settings`, `error`, `logged`.
-//! Reads never publish: they report hot keys through a channel to a task of the store
-//! (`write::hot_keys`). No event of the log has an identifier, nor the text of a server, which may have one.
+//! Reads never publish: they report hot keys through a channel to a task of the store (`write::hot_keys`). No
+//! event of the log has an identifier, nor the text of a server, which may contain identifiers.
 //!
 //! Must not know the files of the embedded engine, Python, or the source of batches. The CQL tables
 //! are those of `spec/cql/`; this crate reads and writes no others.

@@ -6,7 +6,7 @@ use idmatch_store::{Finding, Result};
 use tokio::time::Instant;
 use tracing::info;
 
-/// What the log tells of a result: what was counted anyway.
+/// The figures of a result that the log shows. They are counted in any case.
 #[derive(Debug, Default)]
 pub(crate) struct Figures {
     pub(crate) rows: Option<u64>,
@@ -23,7 +23,7 @@ impl Figures {
     }
 }
 
-/// Does something, and logs its begin and its end, with figures of its result.
+/// Runs an operation, and logs its begin and its end, with figures of its result.
 pub(crate) fn logged<T>(
     operation: &'static str,
     table: &TableName,
@@ -39,7 +39,7 @@ pub(crate) fn logged<T>(
     outcome
 }
 
-/// Milliseconds since then.
+/// The milliseconds since `began`.
 pub(crate) fn millis(began: Instant) -> u64 {
     // Lossless for half a billion years.
     began.elapsed().as_millis() as u64

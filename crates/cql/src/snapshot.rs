@@ -1,5 +1,5 @@
-//! All tables of a store. Rows and metadata are read as they are at each question; a snapshot has
-//! only one reading of the clock.
+//! All tables of a store. Each question reads rows and metadata as they are then; a snapshot fixes only its
+//! reading of the clock.
 
 use crate::table::CqlTable;
 use crate::tables::Tables;

@@ -23,7 +23,7 @@ use std::sync::Arc;
 pub struct CqlStore(pub(crate) Arc<Tables>);
 
 impl CqlStore {
-    /// Connects, and finds the store in its keyspace. One that is not there yet is made with its first
+    /// Connects, and finds the store in its keyspace. A store that is not there yet is made with its first
     /// table.
     ///
     /// # Errors
@@ -33,13 +33,13 @@ impl CqlStore {
         Ok(CqlStore(Arc::new(Tables::connect(settings)?)))
     }
 
-    /// Asks each node questions about itself, which are SELECTs, such as of `system_views`. All are asked at once,
-    /// and one that does not answer within 0.8 s has no rows.
+    /// Asks all nodes the same questions about themselves at once. A question is a SELECT, for example of
+    /// `system_views`. A node that does not answer a question within 0.8 s has no rows for it.
     pub fn ask_nodes(&self, questions: &[String]) -> Vec<NodeAnswers> {
         self.0.client.wait(self.0.client.ask_nodes(questions))
     }
 
-    /// How it is set.
+    /// The settings of its client.
     pub fn settings(&self) -> &Settings {
         self.0.client.settings()
     }

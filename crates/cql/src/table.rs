@@ -117,7 +117,7 @@ impl TableSnapshot for CqlTable {
 }
 
 impl CqlTable {
-    /// Waits for a read, as long as its call does.
+    /// Waits for a read, and gives it up when its call ends.
     fn read<T>(&self, call: &Call, work: impl Future<Output = Result<T>>) -> Result<T> {
         call.check()?;
         self.context.client.wait_unless(call, Use::Read, work)

@@ -31,7 +31,7 @@ pub(crate) struct Tables {
     open: Mutex<BTreeMap<TableId, Arc<TableContext>>>,
 }
 
-/// What the keyspace was made with, and the cached names of its tables.
+/// The settings that the keyspace was made with, and the cached names of its tables.
 #[derive(Clone)]
 struct Found {
     row: StoreRow,
@@ -57,7 +57,7 @@ impl Tables {
         Ok(tables)
     }
 
-    /// The store, if it is there by now.
+    /// The store, if it exists by now.
     async fn find(&self) -> Result<Option<Found>> {
         let found = self.store.read().clone();
         if found.is_some() {
@@ -76,7 +76,7 @@ impl Tables {
         Ok(self.store.write().get_or_insert(found).clone())
     }
 
-    /// The store; one that is not there yet is made, with this key of erasures or a random one.
+    /// Finds the store. Where there is none yet, makes it with this erasure key or a random one.
     pub(crate) async fn find_or_make(&self, key: Option<ErasureKey>) -> Result<StoreRow> {
         Ok(self.found_or_made(key).await?.row)
     }
@@ -145,7 +145,7 @@ impl Tables {
         Ok(names.tables().map(|(name, _)| name.clone()).collect())
     }
 
-    /// Makes a table, or finds the one of this name. Its CQL tables are there before its name is.
+    /// Makes a table, or finds the table of this name. Its CQL tables exist before its name does.
     pub(crate) async fn make(
         &self,
         name: &TableName,
@@ -208,7 +208,7 @@ impl Tables {
     pub(crate) async fn rename(&self, name: &TableName, to: &TableName) -> Result<()> {
         self.change_names(async |names, metadata_ttl| {
             let (id, left) = (names.table(name)?, new_id());
-            // The former name gets a log of its own: what is erased later in the table is not its.
+            // The former name gets a log of its own: later erasures of the table do not concern that name.
             let mut merges = vec![(id, left)];
             match names.holder(to) {
                 Some(Holder::Table(_)) => return Err(Error::name_taken(to)),
@@ -241,8 +241,8 @@ impl Tables {
         .await
     }
 
-    /// Drops a table. Its erasures stay for the next one of its name. Cost: a metadata TTL, and what removing
-    /// tables costs that were dropped a day before.
+    /// Drops a table. Its erasures stay for the next table of its name. Cost: a metadata TTL, and the removal
+    /// of tables that were dropped a day before.
     pub(crate) async fn drop_table(&self, name: &TableName) -> Result<()> {
         self.change_names(async |names, _| {
             let id = names.table(name)?;
@@ -259,8 +259,8 @@ impl Tables {
         remove_dropped(&self.client).await
     }
 
-    /// Repeats a change of names until no other one comes first; notes the new names of tables; returns when
-    /// every client knows it.
+    /// Repeats a change of names until no other change comes first. Notes the new names of tables. Returns
+    /// when every client knows the change.
     async fn change_names<'n>(
         &self,
         change: impl AsyncFn(&Names, Duration) -> Result<Option<Vec<(TableId, &'n TableName)>>>,
@@ -289,7 +289,7 @@ impl Tables {
         let contexts: Vec<_> = self.open.lock().values().cloned().collect();
         for context in contexts {
             match context.metadata_cache.refresh().await {
-                // It was dropped.
+                // The table was dropped.
                 Err(e) if e.kind() == ErrorKind::TableNotFound => {
                     self.open.lock().remove(&context.id());
                 }
@@ -299,7 +299,7 @@ impl Tables {
         Ok(())
     }
 
-    /// Waits for a change, as long as its call does.
+    /// Waits for a change, and gives it up when its call ends.
     pub(crate) fn change<T>(
         &self,
         call: &Call,
@@ -309,7 +309,7 @@ impl Tables {
         self.client.wait_unless(call, Use::Write, work)
     }
 
-    /// Waits for a read, as long as its call does.
+    /// Waits for a read, and gives it up when its call ends.
     pub(crate) fn read<T>(&self, call: &Call, work: impl Future<Output = Result<T>>) -> Result<T> {
         call.check()?;
         self.client.wait_unless(call, Use::Read, work)

@@ -1,5 +1,5 @@
-//! Work that nobody waits for: its failures and panics are kept, counted and logged, and it is tried again after
-//! growing pauses. Must not know what the work is.
+//! Background work, for which no caller waits. Its failures and panics are kept, counted and logged, and it
+//! is tried again after growing pauses. Must not know what the work is.
 
 use crate::identity::Identity;
 use crate::sync::{self, Instant, Mutex};
@@ -12,19 +12,19 @@ use tracing::{error, info};
 
 /// Memtables become segments.
 pub(crate) const FLUSH: &str = "flush";
-/// Segments are compacted; rows beyond the retention go.
+/// Segments are compacted; rows beyond the retention are dropped.
 pub(crate) const COMPACTION: &str = "compaction";
 /// The journal is synced later than its upserts were acknowledged.
 pub(crate) const SYNC: &str = "sync";
 
-/// The pause after the first failure; each further one doubles it.
+/// The pause after the first failure; each further failure doubles it.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
 /// The background work of a store.
 pub(crate) struct Background {
     pub(crate) errors: BackgroundErrors,
-    /// When work that has failed is to be tried again.
+    /// The time from which failed work may be tried again.
     next: Mutex<HashMap<(&'static str, Option<TableId>), Instant>>,
 }
 
@@ -39,7 +39,7 @@ impl Default for Background {
 }
 
 impl Background {
-    /// Does work, and keeps its failure. A panic in it is an error.
+    /// Runs work, and keeps its failure. A panic in it is an error.
     pub(crate) fn run<T>(
         &self,
         work: &'static str,
@@ -51,7 +51,7 @@ impl Background {
         });
         match &outcome {
             Ok(_) => self.succeeded(work, table),
-            // Work that was given up says nothing.
+            // Work that was given up has neither failed nor succeeded.
             Err(e) if e.kind() == ErrorKind::Cancelled => {}
             Err(e) => self.failed(work, table, e),
         }
@@ -78,7 +78,7 @@ impl Background {
         error!(work, table = name_of(table), failures, error, "background work failed");
     }
 
-    /// Why work for the whole store fails; `None` where it does not.
+    /// The failure of work for the whole store; `None` where it does not fail.
     pub(crate) fn failure(&self, work: &'static str) -> Option<BackgroundError> {
         self.errors.of(work, None)
     }
@@ -90,7 +90,7 @@ impl Background {
             || self.next.lock().get(&subject).is_none_or(|next| sync::instant() >= *next)
     }
 
-    /// Forgets what failed for tables that were dropped.
+    /// Forgets the failures of tables that were dropped.
     pub(crate) fn keep_tables(&self, is_there: impl Fn(Identity) -> bool) {
         let is_there = |table: TableId| is_there(table.into());
         self.errors.keep_tables(is_there);
@@ -102,7 +102,7 @@ fn id_of(table: OfTable<'_>) -> Option<TableId> {
     table.map(|(id, _)| id.into())
 }
 
-/// Empty for the whole store.
+/// The name of the table; empty for the whole store.
 fn name_of(table: OfTable<'_>) -> &str {
     table.map_or("", |(_, name)| name.as_str())
 }

@@ -1,10 +1,10 @@
 //! The tables of a store: making, renaming, swapping and dropping them, and changing their options.
 //!
-//! Erasures outlive tables: a table that leaves a name leaves its tombstones there, and one that takes a name
-//! takes those that it finds. Must not know rows.
+//! Erasures outlive tables: a table that leaves a name leaves its tombstones there, and a table that takes a
+//! name takes the tombstones that it finds. Must not know rows.
 //!
-//! Invariants: a change is one publication; no erasure runs meanwhile, so each is of the table that has its
-//! name then.
+//! Invariants: a change is one publication. No erasure runs meanwhile, so each erasure applies to the table
+//! that has its name at that time.
 
 use crate::erase::Eraser;
 use crate::identity::Identity;
@@ -17,7 +17,7 @@ use idmatch_model::{Period, TableName, TableOptions};
 use idmatch_store::{Call, Error, Result, now};
 use std::sync::Arc;
 
-/// What changes of the catalog need.
+/// The owners that changes of the catalog need.
 pub(crate) struct Catalog<'a> {
     pub(crate) versions: &'a VersionSet,
     pub(crate) lock: &'a WriterLock,
@@ -29,8 +29,8 @@ impl Catalog<'_> {
     /// Makes a table unless there is one with these options. Returns its identity.
     ///
     /// # Errors
-    /// `TableExists` if there is one with others, `InvalidArgument` for a retention of less than a day, `Busy` if
-    /// another process writes, `Io`, `Cancelled`.
+    /// `TableExists` if there is one with other options, `InvalidArgument` for a retention of less than a
+    /// day, `Busy` if another process writes, `Io`, `Cancelled`.
     pub(crate) fn create(
         &self,
         name: &TableName,
@@ -65,7 +65,8 @@ impl Catalog<'_> {
         Ok(id)
     }
 
-    /// Sets the retention of a table. What a shorter one hides is kept for a day, so that it can be set back.
+    /// Sets the retention of a table. Rows that a shorter retention hides are kept for a day, so that it can
+    /// be set back.
     ///
     /// # Errors
     /// `InvalidArgument` for less than a day, `TableNotFound`, `Busy` if another process writes, `Io`.
@@ -148,7 +149,7 @@ impl Catalog<'_> {
         )
     }
 
-    /// Removes a table. Its files go with the last snapshot that shows it, and with the journal files that have
+    /// Removes a table. Its files are removed when no snapshot shows it any more, and no journal file has
     /// rows of it.
     ///
     /// # Errors
@@ -192,14 +193,14 @@ impl Catalog<'_> {
         Ok(all)
     }
 
-    /// Writes what a table leaves at its name.
+    /// Writes the tombstones that a table leaves at its name.
     fn write_left(&self, names: &FileNames<'_>, table: &TableVersion) -> Result<Left> {
         let file = self.eraser.write_new(names, Identity::default(), &all_of(table))?;
         Ok(Left { name: table.name().clone(), file })
     }
 }
 
-/// What a table leaves at a name.
+/// The tombstones that a table leaves at a name.
 struct Left {
     name: TableName,
     file: Option<TombstoneFile>,

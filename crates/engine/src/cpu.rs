@@ -39,7 +39,7 @@ pub(crate) fn note_foreground() {
 
 fn had_foreground_recently() -> bool {
     static LAST: Mutex<Option<Instant>> = Mutex::new(None);
-    // Another thread notes it, or one of the process that this is a fork of did.
+    // Another thread has the lock, or a thread of the parent had it when this process was forked.
     let Some(mut last) = LAST.try_lock() else { return FOREGROUND.load(Relaxed) };
     if FOREGROUND.swap(false, Relaxed) {
         *last = Some(sync::instant());
@@ -55,9 +55,9 @@ pub(crate) fn lower_priority() {
     }
 }
 
-/// Runs `work` on several threads, each with its number. They are new threads, because a thread cannot
-/// raise its priority again. Where the system gives fewer, these do the work, and without any this thread does.
-/// The first error is returned after all have ended.
+/// Runs `work` on several threads, each with its number. They are new threads, because a thread cannot raise
+/// its priority again. If the system starts fewer threads, these do all the work; if it starts none, the
+/// calling thread does. The first error is returned after all threads have ended.
 pub(crate) fn on_each_thread<T: Send>(
     threads: usize,
     work: impl Fn(usize) -> Result<T> + Sync,

@@ -1,7 +1,7 @@
 //! Entry points of the fuzz targets: one for each parser of bytes from a disk.
 //!
 //! Each function takes any bytes and must return. It parses them twice: as they are, and with corrected
-//! checksums, because no fuzzer finds those by itself.
+//! checksums, because no fuzzer finds right checksums by itself.
 
 use crate::disk::{Mapped, OpenFile};
 use crate::encoding::bytes::{slice, u16_at, u32_at};

@@ -1,7 +1,7 @@
 //! Random identities of stores, tables and files, and 64-bit numbers. Text files have both as lowercase hex
 //! digits.
 //!
-//! Must not know what is identified.
+//! Must not know which things have an identity.
 
 use idmatch_model::TableId;
 use idmatch_store::{Error, ErrorKind, Result};
@@ -31,7 +31,7 @@ impl From<Identity> for TableId {
 pub(crate) struct Hex64(pub(crate) u64);
 
 impl Identity {
-    /// A new one.
+    /// A new identity.
     ///
     /// # Errors
     /// `Io` if the system gives no random bytes.

@@ -1,6 +1,6 @@
 //! The embedded backend of idmatch: match tables in a folder.
 //!
-//! Layers, from the top; each imports only those below:
+//! Layers, from the top; each imports only layers below it:
 //! - `store`: the public store and its tables, which delegate.
 //! - `recovery`, `load`, `erase`, `write`: the operations that change a store.
 //! - `compaction`: fewer and larger segments. `catalog`: the tables. `writer_lock`: who may write.

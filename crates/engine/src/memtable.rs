@@ -73,7 +73,8 @@ impl Memtable {
     }
 
     /// Adds `count` encoded rows (`id` is the key) to both directions; one thread at a time adds. `None` if
-    /// the bytes are not that many rows; those that could be read were added then.
+    /// the bytes are not exactly `count` rows. The readable rows before the fault are added in that case,
+    /// too.
     pub(crate) fn add(&self, commit: Commit, count: u32, encoded: &[u8]) -> Option<()> {
         let mut at = 0;
         for _ in 0..count {

@@ -1,5 +1,5 @@
-//! What the engine counts about one directory in this process, for Prometheus: each counter is added to where the
-//! work is done. Labels have fixed sets of values. Must not know a table, a path or who counts.
+//! The counters of the engine about one directory in this process, for Prometheus. The code that does the
+//! work adds to them. Labels have fixed sets of values. Must not know a table, a path or who counts.
 
 use crate::sync::{self, AtomicU64};
 use idmatch_store::durations;
@@ -9,7 +9,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-/// Why an upsert waits.
+/// Why an upsert waits in a write stall.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stall {
     /// Compactions are behind: upserts are slowed down.
@@ -71,7 +71,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Counts a commit of batches with so many rows each.
+    /// Counts a commit of batches that have these numbers of rows.
     pub(crate) fn committed(&self, rows: impl Iterator<Item = u32>) {
         self.commits.inc();
         self.committed_rows.inc_by(rows.map(u64::from).sum());

@@ -12,7 +12,7 @@ use twox_hash::XxHash3_64;
 
 /// A spill file, made when it is first written.
 pub(crate) struct SpillFile {
-    /// The file, or the folder of one that has no name.
+    /// The path of the file, or the folder of a file that has no name.
     path: PathBuf,
     is_named: bool,
     writer: Mutex<Option<Writer>>,
@@ -20,7 +20,7 @@ pub(crate) struct SpillFile {
     reader: Mutex<Option<Arc<dyn OpenFile>>>,
 }
 
-/// Where some bytes are in a spill file.
+/// The place of some bytes in a spill file.
 pub(crate) struct Extent {
     offset: u64,
     pub(crate) len: usize,
@@ -37,8 +37,8 @@ impl SpillFile {
         SpillFile { path, is_named: true, writer: Mutex::new(None), reader: Mutex::new(None) }
     }
 
-    /// One without a name in a folder, for the owner only: its disk space is freed with this or with the
-    /// process.
+    /// A spill file without a name in a folder. Only its owner can read it. Its disk space is freed with this
+    /// or with the process.
     pub(crate) fn unnamed(folder: PathBuf) -> SpillFile {
         SpillFile { is_named: false, ..SpillFile::new(folder) }
     }
@@ -82,7 +82,7 @@ impl SpillFile {
     /// Appends the bytes of an extent to `out`. The file is open.
     ///
     /// # Errors
-    /// `Io`; `Corrupt` if they are not those that were written.
+    /// `Io`; `Corrupt` if the bytes are not as they were written.
     pub(crate) fn read(&self, extent: &Extent, out: &mut Vec<u8>) -> Result<()> {
         let changed = || self.damaged(extent, "changed");
         let reader = self.reader.lock().as_ref().map(Arc::clone).ok_or_else(changed)?;

@@ -16,7 +16,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a thread that waits for a lock does not ask whether to go on.
+/// The time between two checks of a thread that waits for a lock.
 const BETWEEN_CHECKS: Duration = Duration::from_millis(20);
 
 /// The order in which locks are taken.
@@ -60,7 +60,7 @@ impl<T> RankedMutex<T> {
         RankedGuard { inner: self.inner.lock(), _held: held }
     }
 
-    /// Waits for the lock as long as `check` has no error. It is asked several times in 100 ms.
+    /// Waits for the lock as long as `check` has no error. `check` is called several times in 100 ms.
     pub(crate) fn lock_while<E>(
         &self,
         check: impl Fn() -> Result<(), E>,
@@ -81,7 +81,7 @@ impl<T> RankedMutex<T> {
     }
 }
 
-/// A value that each process has anew, so that a fork waits for no lock that a thread of its parent had.
+/// A value that each process has for itself, so that a fork waits for no lock of its parent's threads.
 pub(crate) struct PerProcess<T>(ArcSwapOption<(u32, T)>);
 
 impl<T: Default> PerProcess<T> {
@@ -89,7 +89,7 @@ impl<T: Default> PerProcess<T> {
         PerProcess(ArcSwapOption::const_empty())
     }
 
-    /// That of this process.
+    /// The value of this process.
     pub(crate) fn get(&self) -> Arc<(u32, T)> {
         let this = std::process::id();
         loop {
@@ -98,7 +98,7 @@ impl<T: Default> PerProcess<T> {
                 Some(found) if found.0 == this => return found,
                 found => {
                     let new = Some(Arc::new((this, T::default())));
-                    // One of the parent is never dropped here.
+                    // A value of the parent process is never dropped here.
                     std::mem::forget(found.clone());
                     self.0.compare_and_swap(&found, new);
                 }
@@ -183,7 +183,7 @@ impl Held {
 /// Starts a detached thread.
 ///
 /// # Errors
-/// The system's, if it starts no more threads.
+/// The error of the system, if it starts no more threads.
 pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     std::thread::Builder::new().name(name.to_owned()).spawn(work).map(drop)
 }
@@ -193,7 +193,7 @@ pub(crate) fn instant() -> Instant {
     Instant::now()
 }
 
-/// Milliseconds since then.
+/// The milliseconds since `began`.
 pub(crate) fn millis(began: Instant) -> u64 {
     began.elapsed().as_millis() as u64
 }

@@ -43,7 +43,7 @@ pub(crate) fn verify_table(
     Ok(findings)
 }
 
-/// The same for the table alone, without unnamed files in the store's folders.
+/// Verifies the table alone, without unnamed files in the store's folders.
 pub(crate) fn verify_content(
     versions: &VersionSet,
     id: Identity,
@@ -66,7 +66,7 @@ fn kept_file(path: &Path) -> Finding {
     }
 }
 
-/// Logs what a check has found to be wrong.
+/// Logs the findings of a check.
 pub(crate) fn log_findings(table: &str, findings: &[Finding]) {
     for Finding { place, problem } in findings {
         warn!(table, file = place, problem, "damage was found");
@@ -98,7 +98,7 @@ pub(crate) fn verify_files(
 /// Damage as a finding.
 ///
 /// # Errors
-/// All others.
+/// All other errors.
 fn finding(checked: Result<()>, path: &Path) -> Result<Option<Finding>> {
     match checked {
         Ok(()) => Ok(None),
@@ -148,7 +148,8 @@ fn check_files(
     cpu::for_each(cpu::count(), &all, |segment| note(segment.check(call), segment.path()))?;
     let (disk, folder) = (&*versions.disk, versions.segments());
     note(versions.published().map(drop), &Manifest::path(&versions.root))?;
-    // Another process may have replaced these files, which are read by name; not those that it still names.
+    // Another process may have replaced these files, which are read by name. A file is replaced if it is gone
+    // and the manifest no longer names it.
     let is_replaced = |file: &str| -> Result<bool> {
         let there = list(disk, &folder)?;
         Ok(!there.iter().any(|name| name == file) && !versions.published()?.files().contains(file))

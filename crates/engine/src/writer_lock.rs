@@ -1,8 +1,8 @@
 //! The writer lock: one process writes a store at a time.
 //!
-//! It is an advisory file lock. Everything in the process that writes shares it; it is released with the last
-//! of them, also where a fork still has the file open. Its new holder catches up with the store and removes
-//! orphans. Must not know what is written.
+//! It is an advisory file lock. Everything in the process that writes shares it. It is released with the last
+//! of them, even where a fork still has the file open. Its new holder catches up with the store and removes
+//! orphans. Must not know what a writer writes.
 
 use crate::disk::{Lock, io_error, place};
 use crate::sync::{self, Mutex, Rank, RankedMutex};
@@ -17,7 +17,7 @@ use tracing::info;
 /// A store that was dropped while it wrote holds the lock for moments: every writer waits this long.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
-/// Between two attempts of a caller that waits longer.
+/// The pause between two attempts of a caller that waits longer.
 const LONG_LOCK_PAUSE: Duration = Duration::from_millis(100);
 
 /// Held while this process may write.
@@ -25,7 +25,7 @@ pub(crate) struct WriterGuard {
     lock: Arc<dyn Lock>,
 }
 
-/// Who may write.
+/// The writer lock of a store.
 pub(crate) struct WriterLock {
     versions: Arc<VersionSet>,
     /// The lock, as long as anything in this process has it.
@@ -72,13 +72,13 @@ impl WriterLock {
         Ok(())
     }
 
-    /// Obtains the lock for work that nobody waits for; see [`WriterLock::acquire_for`].
+    /// Obtains the lock for work that no call waits for; see [`WriterLock::acquire_for`].
     pub(crate) fn acquire(&self) -> Result<Arc<WriterGuard>> {
         self.acquire_for(&Call::default())
     }
 
-    /// Obtains the lock, or shares it with its holder in this process. The current version is then all
-    /// that is published, and stays so.
+    /// Obtains the lock, or shares it with its holder in this process. The current version then has all
+    /// publications, and stays complete.
     ///
     /// # Errors
     /// `Busy` if another process has it for longer than the call waits; `Cancelled`.
@@ -123,7 +123,7 @@ impl WriterLock {
         }
         for path in orphans {
             match versions.disk.remove(&path) {
-                // The last reader of it went meanwhile.
+                // The file was removed meanwhile, with its last reader.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
                 removed => removed.map_err(|e| io_error("remove", &path, e))?,
             }
@@ -141,7 +141,8 @@ impl WriterLock {
         Ok(Some(guard))
     }
 
-    /// Has this process write only after these, which write no longer than it takes to end their work.
+    /// Lets this process write only after earlier owners. These write only until their background work has
+    /// ended.
     pub(crate) fn follow(&self, earlier: Vec<Weak<WriterLock>>) {
         *self.earlier.lock() = earlier;
     }
@@ -184,14 +185,14 @@ impl WriterLock {
         }
     }
 
-    /// What LOCK says, whoever has it; `None` if it cannot be read.
+    /// The note in LOCK, whoever holds the lock; `None` if it cannot be read.
     pub(crate) fn note(&self) -> Option<LockNote> {
         let bytes = self.versions.disk.read(&self.versions.root.join(LOCK)).ok()?;
         LockNote::decode(&bytes)
     }
 
-    /// The generation that LOCK names as the last published one of this store; `None` without such a note. Then
-    /// nothing that is unnamed now will be removed.
+    /// The generation that LOCK names as the last published one of this store; `None` without such a note.
+    /// Without one, files that no manifest names now will not be removed.
     pub(crate) fn noted(&self, guard: &WriterGuard, published: &Manifest) -> Result<Option<u64>> {
         let path = self.versions.root.join(LOCK);
         let bytes = guard.lock.read().map_err(|e| io_error("read", &path, e))?;
@@ -200,7 +201,8 @@ impl WriterLock {
         Ok(note.map(|note| note.generation))
     }
 
-    /// Writes the first note, durably. Without one, what this writer leaves behind would be kept for good.
+    /// Writes the first note, durably. Without a note, files that this writer leaves behind would stay for
+    /// good.
     pub(crate) fn note_first(&self, manifest: &Manifest) -> Result<()> {
         let (versions, path) = (&self.versions, self.versions.root.join(LOCK));
         versions.note_in_lock(manifest)?;
@@ -227,10 +229,10 @@ impl WriterLock {
         self.slot.lock().upgrade()
     }
 
-    /// Takes over what other processes have published or upserted.
+    /// Takes over publications and upserts of other processes.
     pub(crate) fn refresh(&self) -> Result<()> {
         let slot = self.slot.lock();
-        // The current version has what this process writes.
+        // The current version already has all that this process writes.
         if slot.strong_count() > 0 {
             return Ok(());
         }
@@ -272,7 +274,8 @@ impl WriterLock {
         }
     }
 
-    /// The error of a store that another process writes. It says who by the note in LOCK, if that can be read.
+    /// The error of a store that another process writes. It names that process by the note in LOCK, if the
+    /// note can be read.
     fn busy(&self) -> Error {
         let note = self.note();
         let since = note.as_ref().and_then(|note| SeenAt::from_millis(note.since as i64).ok());

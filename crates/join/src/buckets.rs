@@ -1,6 +1,6 @@
 //! The positional matches of a hop, spilled by the chunk of their population row.
 //!
-//! Must not know what rows carry. Invariant: the matches of a row keep their order.
+//! Must not know the carried columns. Invariant: the matches of a row keep their order.
 
 use crate::carried::Level;
 use crate::columns::failed;
@@ -30,7 +30,7 @@ impl Buckets {
         ))
     }
 
-    /// The matches of a chunk: batches of a positional match.
+    /// The matches of the population rows of a chunk: batches of a positional match.
     pub(crate) fn of_chunk(&self, chunk: usize) -> &[SpilledBatch] {
         self.0.get(chunk).map_or(&[], Vec::as_slice)
     }

@@ -1,7 +1,7 @@
-//! What the population rows of a hop carry, spilled in chunks of consecutive rows.
+//! The carried columns of the population rows of a hop, spilled in chunks of consecutive rows.
 //!
-//! Must not know what becomes of the rows. Invariant: the chunks of a level are ascending, and together have each
-//! of its rows once.
+//! Must not know the use of the rows. Invariant: the chunks of a level are ascending, and together have each
+//! row of the level once.
 
 use crate::columns::{as_text, batch_of, check_names, failed, plain};
 use crate::limits::{BATCH_ROWS, CHUNK_BYTES, CHUNK_ROWS, MEMORY_BYTES};
@@ -14,7 +14,7 @@ use idmatch_store::{
 };
 use std::sync::Arc;
 
-/// What the population rows of a hop carry.
+/// The carried columns of the population rows of a hop.
 pub(crate) struct Level {
     /// The carried columns, in the order in which each batch has them.
     pub(crate) fields: Vec<FieldRef>,
@@ -33,7 +33,7 @@ pub(crate) struct Chunk {
 pub(crate) struct LoadedChunk {
     first_row: u32,
     pub(crate) batches: Vec<RecordBatch>,
-    /// The number in the chunk of each batch's first row.
+    /// For each batch, the number of its first row in the chunk.
     starts: Vec<usize>,
 }
 
@@ -66,7 +66,7 @@ impl Chunk {
 }
 
 impl LoadedChunk {
-    /// Where a row of the chunk is: the number of its batch, and of the row in it.
+    /// The place of a row of the chunk: the number of its batch, and its number in the batch.
     pub(crate) fn place_of(&self, row: u32) -> (usize, usize) {
         let row = row.wrapping_sub(self.first_row) as usize;
         let batch = self.starts.partition_point(|start| *start <= row).saturating_sub(1);
@@ -74,10 +74,11 @@ impl LoadedChunk {
     }
 }
 
-/// A population on its way into a match: passes the identifiers on, and spills what is beside them.
+/// A source that passes the identifiers of a population on to a match, and spills the columns beside them.
 pub(crate) struct Tee<'a> {
     source: &'a mut dyn BatchSource,
-    /// Of the first hop, whose identifiers are carried, too: the columns that the result has besides.
+    /// Set for the first hop, whose identifiers are carried, too: the fields of the result that are not
+    /// carried.
     own: Option<Vec<FieldRef>>,
     timings: Arc<Timings>,
     spilled: SpilledBatches,
@@ -90,8 +91,8 @@ pub(crate) struct Tee<'a> {
 }
 
 impl<'a> Tee<'a> {
-    /// Of a source whose first column has the identifiers. `own` is for the first hop: the columns that its
-    /// result has besides what is carried.
+    /// Reads a source whose first column has the identifiers. `own` is set for the first hop: the fields of
+    /// the result that are not carried.
     pub(crate) fn new(
         source: &'a mut dyn BatchSource,
         own: Option<Vec<FieldRef>>,
@@ -110,12 +111,12 @@ impl<'a> Tee<'a> {
         }
     }
 
-    /// The level, after the last row.
+    /// Spills the remaining rows, and returns the level.
     pub(crate) fn finish(mut self) -> Result<Level> {
         self.spill()?;
         self.end_chunk();
         if self.level.fields.is_empty() && self.own.is_some() {
-            // A source without a batch.
+            // The source has no batch.
             self.level.fields.push(identifier());
         }
         Ok(self.level)
@@ -186,8 +187,8 @@ impl<'a> Tee<'a> {
 
 impl BatchSource for Tee<'_> {
     /// # Errors
-    /// Those of the source; `InvalidArgument` for batches whose carried columns differ, and for columns of
-    /// identifiers that cannot hold any.
+    /// The errors of the source; `InvalidArgument` for batches whose carried columns differ, and for columns
+    /// of identifiers that cannot hold any.
     fn next_batch(&mut self) -> Result<Option<SourceBatch>> {
         let timings = Arc::clone(&self.timings);
         let next = {

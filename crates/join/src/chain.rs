@@ -14,17 +14,17 @@ use idmatch_store::{
 };
 use std::sync::Arc;
 
-/// Matches a population with the first table, what that gives with the second, and so on. The first column of the
-/// population has the identifiers, the others are carried.
+/// Matches a population with the first table, the answers with the second table, and so on. The first column
+/// of the population has the identifiers, the other columns are carried.
 ///
-/// Cost: that of a match for each hop; what rows carry, and the matches, are written and read once more at each
-/// hop, in the folder for temporary files beyond 128 MiB. Memory: the largest match of a hop, and two bytes for
-/// each population row.
+/// Cost: a match for each hop. At each hop the carried columns and the matches are also written and read
+/// once; beyond 128 MiB they are in the folder for temporary files. Memory: the largest match of a hop, and
+/// two bytes for each population row.
 ///
 /// # Errors
-/// Those of the source and the tables; `InvalidArgument` for no hop or more than 16, carried columns whose types
-/// differ or whose names are taken, and more than `u32::MAX` rows; `Io` where the folder for temporary files
-/// cannot take the rows.
+/// The errors of the source and the tables; `InvalidArgument` for no hop or more than 16, carried columns
+/// whose types differ or whose names are taken, and more than `u32::MAX` rows; `Io` where the folder for
+/// temporary files cannot take the rows.
 pub fn join(
     population: &mut dyn BatchSource,
     hops: Vec<Hop>,
@@ -40,7 +40,7 @@ pub fn join(
     let mut counts = Vec::with_capacity(hops.len());
     let (mut rows, mut fates) = {
         let mut tee = Tee::new(population, Some(own.clone()), Arc::clone(&timings));
-        // As without positions, a column of anything but identifiers is an error.
+        // As in a match without positions, a column without any identifier is an error.
         let query = MatchQuery { positions: false, ..first.query() };
         let mut judged = JudgedPopulation::new(&mut tee, query);
         let matched = first.table.match_population(&mut judged, first.query(), call)?;
@@ -53,7 +53,7 @@ pub fn join(
     let carried = rows.level.fields.iter().skip(1).cloned();
     let schema = Arc::new(Schema::new(own.into_iter().chain(carried).collect::<Vec<_>>()));
     let mut population = None;
-    // What the others read are the rows of the hop before.
+    // The other hops read the rows of the hop before.
     let call = &call.clone().with_source_stage(Stage::Carrying);
     for (number, hop) in (1u8..).zip(others) {
         let next = {

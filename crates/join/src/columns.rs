@@ -10,14 +10,14 @@ use idmatch_store::{Error, ErrorKind, Result, match_schema};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// What a hop adds: the fields of its answers and their dates.
+/// The fields that a hop adds: its answers and their dates.
 pub(crate) fn answer_fields(by: Side) -> [FieldRef; 2] {
     let schema = match_schema(by);
     [1, 2].map(|at| Arc::new(schema.field(at).clone()))
 }
 
-/// The fields of a result before what the population carries: its side, the hops between if they are wanted, the
-/// last hop's answer and date.
+/// The fields of a result before the carried columns: the population's side, the hops between if they are
+/// wanted, the last hop's answer and date.
 pub(crate) fn own_fields(hops: &[Hop], options: JoinOptions) -> Result<Vec<FieldRef>> {
     let is_left = options.keep_unmatched;
     let nullable = |field: &FieldRef, name: &str| {
@@ -44,7 +44,7 @@ pub(crate) fn own_fields(hops: &[Hop], options: JoinOptions) -> Result<Vec<Field
     Ok(fields)
 }
 
-/// Checks that no carried column has the name of a column of the result, or of another one.
+/// Checks that no carried column has the name of a column of the result, or of another carried column.
 ///
 /// # Errors
 /// `InvalidArgument`.
@@ -65,10 +65,10 @@ pub(crate) fn check_names(ours: &[FieldRef], carried: &[FieldRef]) -> Result<()>
     Ok(())
 }
 
-/// The identifiers of a population as a column of text: what is not UTF-8 is replaced by U+FFFD.
+/// The identifiers of a population as a column of text. U+FFFD replaces bytes that are not UTF-8.
 ///
 /// # Errors
-/// `InvalidArgument` if they have more than 2 GiB.
+/// `InvalidArgument` if the text could have more than 2 GiB.
 pub(crate) fn as_text(ids: &BinaryViewArray) -> Result<ArrayRef> {
     let bytes: usize = ids.iter().flatten().map(<[u8]>::len).sum();
     // A replacement has three bytes.

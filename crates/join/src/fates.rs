@@ -1,6 +1,6 @@
-//! How far each row of the population came: two bytes a row.
+//! The fate of each population row in a chain: two bytes a row.
 //!
-//! Must not know what rows carry. Invariant: hops are noted in order.
+//! Must not know the carried columns. Invariant: hops are noted in order.
 
 use crate::carried::{Chunk, Level};
 use arrow_array::UInt32Array;
@@ -11,7 +11,7 @@ use idmatch_store::{Call, Error, ErrorKind, Match, Result, UnmatchedReason};
 /// Most hops of a chain.
 pub(crate) const MAX_HOPS: usize = 16;
 
-/// What became of a row.
+/// The fate of a population row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// It has no identifier: null.
@@ -20,7 +20,7 @@ pub(crate) enum Fate {
     Malformed,
     /// It is in the first table, but with no date in the window.
     OutsideWindow,
-    /// It came through so many hops.
+    /// The number of the last hop in which it has a match; 0 if it has none.
     Reached(u8),
 }
 
@@ -28,7 +28,7 @@ pub(crate) enum Fate {
 pub(crate) struct Fates(Vec<Fate>);
 
 impl Fates {
-    /// After the first hop.
+    /// The fates after the first hop.
     pub(crate) fn of_first(matched: &dyn Match) -> Result<Fates> {
         let rows = usize::try_from(matched.counts().population).unwrap_or(usize::MAX);
         let mut fates = vec![Fate::Reached(1); rows];
@@ -45,7 +45,8 @@ impl Fates {
         Ok(Fates(fates))
     }
 
-    /// Notes the hop with this number, whose rows carry the number of their row in the population first.
+    /// Notes the rows that have a match in the hop with this number. Column 0 of its level has the number of
+    /// each row in the first population.
     pub(crate) fn note_hop(
         &mut self,
         hop: u8,
@@ -75,8 +76,9 @@ impl Fates {
         mark_to(&mut self.0, rows, false)
     }
 
-    /// Of the rows that the first table does not have in the window, those that it has outside of it: all but
-    /// some, given by their numbers among these, ascending.
+    /// Marks rows that the first table has only outside of the window. They are among the rows without a
+    /// match in it. `all_but` has the numbers, among those rows, of the rows that the table does not have at
+    /// all, ascending.
     pub(crate) fn note_outside(&mut self, all_but: &[u32]) {
         let mut absent = all_but.iter().peekable();
         let lost = self.0.iter_mut().filter(|fate| **fate == Fate::Reached(0));
@@ -92,12 +94,13 @@ impl Fates {
         self.0.get(row as usize).copied()
     }
 
-    /// The rows that came through so many hops.
+    /// Counts the rows that have a match in the hop with this number, and in no later hop.
     pub(crate) fn count(&self, hops: u8) -> u64 {
         self.0.iter().filter(|fate| **fate == Fate::Reached(hops)).count() as u64
     }
 
-    /// The rows of a chunk that did not come through so many hops: their numbers in the chunk, ascending.
+    /// The rows of a chunk whose last match is not in the hop with this number: their numbers in the chunk,
+    /// ascending, and their fates.
     pub(crate) fn lost(&self, chunk: &Chunk, hops: u8) -> Vec<(usize, Fate)> {
         let fates = (chunk.first_row..).map_while(|row| self.of(row)).take(chunk.rows);
         fates.enumerate().filter(|(_, fate)| *fate != Fate::Reached(hops)).collect()

@@ -1,6 +1,6 @@
-//! The matches of a hop beside what their population rows carry.
+//! The matches of a hop beside the carried columns of their population rows.
 //!
-//! Must not know what becomes of them. Invariant: the matches of a row keep their order; rows come chunk by
+//! Must not know the use of the matches. Invariant: the matches of a row keep their order; rows come chunk by
 //! chunk.
 
 use crate::buckets::Buckets;
@@ -15,7 +15,7 @@ use idmatch_model::Side;
 use idmatch_store::{Call, Error, ErrorKind, Result, SpilledBatch};
 use std::sync::Arc;
 
-/// The rows of a hop: what its population carries, and its matches.
+/// The rows of a hop: the carried columns of its population, and its matches.
 pub(crate) struct HopRows {
     pub(crate) by: Side,
     pub(crate) level: Level,
@@ -24,11 +24,11 @@ pub(crate) struct HopRows {
 
 /// Some matches of a chunk.
 pub(crate) struct Gathered {
-    /// The numbers of their population rows, among those of the hop.
+    /// The numbers of their population rows in the hop.
     pub(crate) rows: ArrayRef,
     pub(crate) answers: ArrayRef,
     pub(crate) dates: ArrayRef,
-    /// What the rows carry, in the order of the level.
+    /// The carried columns of these rows, in the order of the level.
     pub(crate) carried: Vec<ArrayRef>,
 }
 

@@ -1,4 +1,4 @@
-//! The tables of a chain: what is asked, and what each counted.
+//! The tables of a chain: the question to each, and its counts.
 
 use idmatch_model::{Pick, Side, Window};
 use idmatch_store::{Match, MatchQuery, PlanStep, Requests, TableSnapshot};
@@ -9,11 +9,11 @@ use std::sync::Arc;
 pub struct Hop {
     /// The table.
     pub table: Arc<dyn TableSnapshot>,
-    /// Which side the identifiers that come in are of.
+    /// The side of the pairs that the incoming identifiers are of.
     pub by: Side,
-    /// Which matches of each are given.
+    /// The matches of an identifier that are given.
     pub pick: Pick,
-    /// Which dates count.
+    /// Only observations in this window count.
     pub window: Window,
 }
 
@@ -24,7 +24,7 @@ impl Hop {
     }
 }
 
-/// What a result has besides pairs.
+/// The parts of a result besides pairs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct JoinOptions {
     /// Whether a population row without a match is one row, with nulls for answers and dates.
@@ -33,10 +33,10 @@ pub struct JoinOptions {
     pub with_hops: bool,
 }
 
-/// What a hop counted.
+/// The counts of a hop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HopCounts {
-    /// Rows that came in: of the population, then what the hop before gave.
+    /// Rows that came in: in the first hop the rows of the population, later the rows of the hop before.
     pub rows_in: u64,
     /// Of these, rows with at least one match.
     pub matched: u64,
@@ -44,7 +44,7 @@ pub struct HopCounts {
     pub rows: u64,
     /// How the identifiers were read.
     pub plan: Vec<PlanStep>,
-    /// What servers were asked; `None` where there are none.
+    /// The requests to servers; `None` where there are no servers.
     pub requests: Option<Requests>,
 }
 

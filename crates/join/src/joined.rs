@@ -1,4 +1,4 @@
-//! The result of a chain: its counts, its rows, and the population rows that have none.
+//! The result of a chain: its counts, its rows, and the population rows without a match.
 
 use crate::carried::{Chunk, Level};
 use crate::columns::failed;
@@ -11,8 +11,8 @@ use arrow_schema::SchemaRef;
 use idmatch_store::{Call, MatchLane, MatchSink, Requests, Result, Stage, Timings};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Columns of a level before those that the population carries: from the second hop on the number of the row,
-/// then the identifier.
+/// Columns of the first level before the carried columns: the identifier. In the levels of later hops the
+/// number of the population row comes first.
 const ORIGIN_COLUMNS: usize = 1;
 
 /// A population that went through tables. Its rows can be read any number of times.
@@ -25,24 +25,25 @@ pub struct Joined {
     rows: HopRows,
     /// The population, if there are more hops than one; else it is the level of `rows`.
     population: Option<Level>,
-    /// And whether rows outside the window are told from those that are not in the table.
+    /// The fates of the population rows, and whether they tell rows outside the window from rows that are not
+    /// in the table.
     fates: Mutex<(Fates, bool)>,
-    /// What servers were asked to tell them.
+    /// The requests to servers that told these apart.
     told_by: Mutex<Option<Requests>>,
     matched: u64,
     timings: Arc<Timings>,
 }
 
-/// What a chain counted.
+/// The counts of a chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JoinCounts {
     /// Population rows read.
     pub population: u64,
     /// Population rows that have a row of the last table.
     pub matched: u64,
-    /// Matches: what `SELECT count(*)` over the joins gives.
+    /// Matches: the result of `SELECT count(*)` over the joins.
     pub rows: u64,
-    /// Rows of the result: `rows`, and those of unmatched population rows if they are kept.
+    /// Rows of the result: `rows`, and the rows of unmatched population rows if they are kept.
     pub written: u64,
 }
 
@@ -62,7 +63,7 @@ impl Joined {
         Joined { hops, options, schema, counts, rows, population, fates, told_by, matched, timings }
     }
 
-    /// What was counted.
+    /// The counts of the chain.
     pub fn counts(&self) -> JoinCounts {
         let population = self.counts.first().map_or(0, |hop| hop.rows_in);
         let rows = self.counts.last().map_or(0, |hop| hop.rows);
@@ -70,12 +71,12 @@ impl Joined {
         JoinCounts { population, matched: self.matched, rows, written: rows + kept }
     }
 
-    /// What each hop counted.
+    /// The counts of each hop.
     pub fn hops(&self) -> &[HopCounts] {
         &self.counts
     }
 
-    /// What servers were asked so far; none where there are none.
+    /// The requests to servers so far; `None` where there are no servers.
     pub fn requests(&self) -> Option<Requests> {
         let told_by = *self.told_by.lock().unwrap_or_else(PoisonError::into_inner);
         let all = self.counts.iter().map(|hop| hop.requests).chain([told_by]).flatten();
@@ -86,8 +87,8 @@ impl Joined {
     }
 
     /// The columns of the result: the side of the population; with hops, `hop_N_...` for answers and dates of
-    /// hops before the last; the side of the last answers, with `_2` where that is the population's; `seen_at`;
-    /// and what the population carries.
+    /// hops before the last; the side of the last answers, with `_2` where that is the population's;
+    /// `seen_at`; and the carried columns.
     pub fn schema(&self) -> SchemaRef {
         self.schema.clone()
     }
@@ -96,7 +97,7 @@ impl Joined {
     /// own rows go to one lane, newest first.
     ///
     /// # Errors
-    /// Those of the sink; `Io` and `Corrupt` if the temporary file cannot be read.
+    /// The errors of the sink; `Io` and `Corrupt` if the temporary file cannot be read.
     pub fn write(&self, sink: &dyn MatchSink, call: &Call) -> Result<()> {
         let chunks = self.rows.level.chunks.len();
         let lost = if self.options.keep_unmatched { self.population().chunks.len() } else { 0 };
@@ -115,11 +116,12 @@ impl Joined {
         threads::for_each(chunks + lost, start, work, |(_span, lane)| lane.finish())
     }
 
-    /// Sends the population rows without a match, in order: the identifier, what it carries, and the reason. For
-    /// the first time it may match them again, to tell those outside the window from those not in the table.
+    /// Sends the population rows without a match, in order: the identifier, the reason, and the carried
+    /// columns. The first call may match them again, to tell rows outside the window from rows not in the
+    /// table.
     ///
     /// # Errors
-    /// Those of [`Joined::write`], and of a match.
+    /// The errors of [`Joined::write`], and of a match.
     pub fn write_unmatched(&self, sink: &dyn MatchSink, call: &Call) -> Result<()> {
         {
             let call = &call.clone().timed(&self.timings).with_source_stage(Stage::Carrying);
@@ -163,14 +165,15 @@ impl Joined {
         let mut columns: Vec<ArrayRef> = carried.next().into_iter().collect();
         let users = self.population().fields.len().saturating_sub(ORIGIN_COLUMNS);
         let users: Vec<ArrayRef> = carried.by_ref().take(users).collect();
-        // What is left are the hops between.
+        // The remaining columns are of the hops between.
         columns.extend(carried);
         columns.extend([answers, dates]);
         columns.extend(users);
         RecordBatch::try_new(self.schema(), columns).map_err(failed)
     }
 
-    /// The rows of a chunk that have no match. The lock is not held while a sink is waited for.
+    /// The rows of a chunk that have no match. They are copied, so the lock is not held while a sink takes
+    /// them.
     fn lost(&self, chunk: &Chunk) -> Vec<(usize, Fate)> {
         let fates = self.fates.lock().unwrap_or_else(PoisonError::into_inner);
         fates.0.lost(chunk, self.hops.len() as u8)

@@ -1,7 +1,7 @@
-//! How much is put together at once. In unit tests so little that each boundary is crossed.
+//! The limits of the work in memory. In unit tests they are so small that each boundary is crossed.
 
-/// A chunk ends with the batch that brings it to this many rows or bytes. Each thread that writes a result has
-/// one in memory.
+/// A chunk ends with the batch that brings it to this many rows or bytes. Each thread that writes a result
+/// has one chunk in memory.
 pub(crate) const CHUNK_ROWS: usize = if cfg!(test) { 5 } else { 1 << 18 };
 pub(crate) const CHUNK_BYTES: usize = 32 << 20;
 
@@ -12,8 +12,8 @@ pub(crate) const BATCH_ROWS: usize = if cfg!(test) { 3 } else { 1 << 14 };
 pub(crate) const DIVIDED_ROWS: usize = if cfg!(test) { 4 } else { 1 << 19 };
 pub(crate) const DIVIDED_BYTES: usize = 32 << 20;
 
-/// Rows that are put together at once, which bounds what a hot identifier in a wide population takes.
+/// Rows that are put together at once. This bounds the memory of a hot identifier in a wide population.
 pub(crate) const GATHERED_ROWS: usize = if cfg!(test) { 2 } else { 1 << 14 };
 
-/// Bytes that stay in memory: of what a hop's population carries, and of its matches.
+/// Bytes that stay in memory: of a hop's carried columns, and as many of its matches.
 pub(crate) const MEMORY_BYTES: usize = if cfg!(test) { 2_000 } else { 64 << 20 };

@@ -1,7 +1,7 @@
 //! The rows of a hop as the population of the next one.
 //!
-//! Columns: the answers as identifiers; the rows of the first population that they come from; what these carry; if
-//! wanted, the hop's answers and dates. Must not know tables.
+//! Columns: the answers as identifiers; the numbers of their rows in the first population; the carried
+//! columns; if wanted, the hop's answers and dates. Must not know tables.
 
 use crate::columns::{answer_fields, batch_of};
 use crate::gather::{ChunkReader, Gathered, HopRows};
@@ -13,7 +13,8 @@ use std::sync::Arc;
 /// Reads the rows of a hop, chunk by chunk.
 pub(crate) struct NextPopulation<'a> {
     hop: &'a HopRows,
-    /// Rows carry the number of their row in the first population from the second hop on.
+    /// Whether it is the first hop. The rows of later hops already have the number of their row in the first
+    /// population.
     is_first_hop: bool,
     with_hops: bool,
     call: &'a Call,
@@ -68,7 +69,7 @@ impl<'a> NextPopulation<'a> {
         batch_of(self.fields.clone(), columns)
     }
 
-    /// Tells the columns where there are no rows.
+    /// A batch without rows, which tells the columns.
     fn no_rows(&self) -> Result<RecordBatch> {
         let columns = self.fields.iter().map(|field| new_empty_array(field.data_type()));
         batch_of(self.fields.clone(), columns.collect())
@@ -93,7 +94,7 @@ impl BatchSource for NextPopulation<'_> {
             }
         };
         let first_row = self.next_row;
-        // The batch without rows is given once, too.
+        // A batch without rows counts as one row, so that it is given only once.
         self.next_row += batch.num_rows().max(1) as u64;
         Ok(Some(SourceBatch { source: Arc::clone(&self.source), first_row, batch }))
     }

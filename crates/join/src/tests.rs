@@ -97,7 +97,7 @@ impl Question {
     }
 }
 
-/// Populations: keys of the first table, also such as are in none, and what is no identifier.
+/// Populations: keys of the first table, keys that it does not have, and values that are no identifier.
 fn population() -> impl Strategy<Value = Vec<Option<String>>> {
     let key = prop_oneof![
         8 => (0u8..6, any::<bool>()).prop_map(|(n, id)| {
@@ -137,7 +137,7 @@ fn batches(population: &[Option<String>], batch_rows: usize) -> Batches {
         RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap()
     };
     let mut all: VecDeque<_> = population.chunks(batch_rows).enumerate().map(batch).collect();
-    // Also where there are no rows, a source tells its columns.
+    // A source tells its columns even where it has no rows.
     all.push_back(batch((0, &[])));
     Batches(all)
 }
@@ -239,7 +239,7 @@ fn run(population: &mut Batches, questions: &[Question], options: JoinOptions) -
     join(population, hops, options, &Call::default())
 }
 
-/// Whether this population is an error: some rows are malformed, and none is an identifier.
+/// Whether a match refuses this population: some rows are malformed, and none is an identifier.
 fn is_refused(population: &[Option<String>]) -> bool {
     let is_id = |key: &&String| (1..=1_024).contains(&key.len());
     population.iter().flatten().next().is_some() && !population.iter().flatten().any(|k| is_id(&k))

@@ -1,4 +1,4 @@
-//! Population rows that have no match, and why.
+//! Population rows without a match, and the reasons.
 
 use crate::carried::{Chunk, Level};
 use crate::columns::{batch_of, failed};
@@ -13,8 +13,8 @@ use idmatch_store::{BatchSource, Call, MatchQuery, Requests, Result, SourceBatch
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// The columns of unmatched rows: the identifier, why it has no match, and what the row carries. The second one is
-/// `reason`; where a carried column has that name, `reason_2`, and so on.
+/// The columns of unmatched rows: the identifier, the reason why it has no match, and the carried columns.
+/// The second column is named `reason`; where a carried column has that name, `reason_2`, and so on.
 pub(crate) fn schema(by: Option<Side>, carried: &[FieldRef]) -> SchemaRef {
     let is_taken = |name: &String| carried.iter().any(|field| field.name() == name);
     let further = (2..).map(|number| format!("reason_{number}"));
@@ -28,7 +28,7 @@ pub(crate) fn schema(by: Option<Side>, carried: &[FieldRef]) -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-/// A batch of [`schema`]: what rows carry, and what became of them.
+/// A batch of [`schema`]: the carried columns of rows, and their fates as reasons.
 pub(crate) fn batch(
     schema: &SchemaRef,
     carried: Vec<ArrayRef>,
@@ -58,10 +58,10 @@ fn reason(fate: Fate, id: &str) -> Cow<'static, str> {
     })
 }
 
-/// What [`each`] is called with: the columns of a level, and the rows that they are of.
+/// The callback of [`each`]. It gets the columns of a level, and the rows that they are of.
 pub(crate) type TakeRows<'a> = dyn FnMut(Vec<ArrayRef>, &[(usize, Fate)]) -> Result<()> + 'a;
 
-/// Calls `take_rows` with what some rows of a chunk carry, batch by batch.
+/// Calls `take_rows` with the columns of some rows of a chunk, batch by batch.
 pub(crate) fn each(
     chunk: &Chunk,
     mut rows: &[(usize, Fate)],
@@ -89,8 +89,9 @@ pub(crate) fn each(
     Ok(())
 }
 
-/// Tells the rows that the first table has outside of its window from those that it does not have: matches them
-/// again, without the window, and gives what servers were asked for that. There, rows are as they are now.
+/// Tells rows that the first table has outside of its window from rows that it does not have. Matches them
+/// again, without the window; on servers this reads the rows as they are now. Returns the requests of that
+/// match.
 pub(crate) fn tell_windows(
     first: &Hop,
     population: &Level,
@@ -120,7 +121,7 @@ struct LostIds<'a> {
     population: &'a Level,
     call: &'a Call,
     chunk: usize,
-    /// Those of a chunk, the last batch first.
+    /// The identifiers of a chunk, the last batch first.
     ready: Vec<ArrayRef>,
 }
 

@@ -30,7 +30,7 @@ enum DateFormat {
 struct Unit {
     name: &'static str,
     long_name: &'static str,
-    /// How many a millisecond has, or how many milliseconds it has.
+    /// Units in a millisecond, and milliseconds in a unit; one of them is 1.
     per_milli: i64,
     millis: i64,
 }
@@ -42,7 +42,7 @@ const UNITS: [Unit; 4] = [
     Unit { name: "ns", long_name: "nanoseconds", per_milli: 1_000_000, millis: 1 },
 ];
 
-/// Why rules cannot be followed.
+/// Why rules are invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DateRulesError {
     /// The pattern has no field of a date, or one that is not known.
@@ -149,7 +149,7 @@ impl DateRules {
         }
     }
 
-    /// A number of which nothing is said.
+    /// The instant of a number without a unit or a pattern.
     fn bare(&self, number: i64, now: SeenAt) -> Result<SeenAt, NoDate> {
         if let Some(date) = as_digits(number) {
             return self.local(date.to_datetime(civil::Time::midnight()));
@@ -208,7 +208,7 @@ fn is_bare(text: &str) -> bool {
     !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The day that the eight digits of a number are.
+/// The day that the digits of a number name, as in 20261120.
 fn as_digits(number: i64) -> Option<civil::Date> {
     let [year, month, day] = [number / 10_000, number / 100 % 100, number % 100];
     let year = i16::try_from(year).ok().filter(|year| (1970..=9999).contains(year))?;
@@ -237,7 +237,7 @@ fn epoch_text(text: &str, unit: Unit) -> Result<SeenAt, NoDate> {
     checked(millis.saturating_add(part))
 }
 
-/// The instant of a local time: of a repeated one the later.
+/// The instant of a local time. Where the clocks repeat it, it is the later instant.
 fn local(civil: civil::DateTime, zone: &TimeZone) -> Result<SeenAt, NoDate> {
     let ambiguous = zone.to_ambiguous_timestamp(civil);
     if let AmbiguousOffset::Gap { .. } = ambiguous.offset() {

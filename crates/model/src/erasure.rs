@@ -6,7 +6,7 @@ use std::fmt;
 use std::hash::Hasher;
 use std::str::FromStr;
 
-/// What is erased: everything of an identifier, or one pair.
+/// The target of an erasure: everything of an identifier, or one pair.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Target {
     /// All observations of an id.
@@ -25,9 +25,9 @@ pub enum Target {
 /// Hides every observation of its target with `seen_at <= at`, whenever it arrives.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Erasure {
-    /// What is hidden.
+    /// The target whose observations are hidden.
     pub target: Target,
-    /// Up to when, this instant included.
+    /// The last instant that is hidden.
     pub at: SeenAt,
 }
 
@@ -72,8 +72,8 @@ impl ErasureKey {
         self.hash(&[&[3], &(id.len() as u16).to_le_bytes(), id, partner_id])
     }
 
-    /// Whether any of the hashes that a row can be erased by is one that hides it: of its id, of its
-    /// partner_id, or of both.
+    /// Whether a tombstone hides a row. `hides` is asked about each hash that can erase it: of its id, of its
+    /// partner_id, and of both.
     pub fn any_of(&self, id: &[u8], partner_id: &[u8], hides: impl Fn(u128) -> bool) -> bool {
         hides(self.id(id)) || hides(self.partner_id(partner_id)) || hides(self.pair(id, partner_id))
     }

@@ -1,4 +1,4 @@
-//! What is true of the data, whatever stores it.
+//! The rules of the data, which hold in every backend.
 //!
 //! Identifiers, instants, windows, sizes, table options and the order of answers. Pure: no
 //! I/O, no clock (callers pass `now`), no Arrow, no knowledge of any backend.

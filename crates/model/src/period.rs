@@ -42,7 +42,7 @@ impl Period {
         }
     }
 
-    /// Refuses what is no retention: less than a day, and the unit `m`, which is rarely meant.
+    /// Refuses periods that are no retention: less than a day, or with the unit `m`, which is rarely meant.
     pub fn check_retention(&self) -> Result<(), PeriodError> {
         if let Some(number) = minutes_in(&self.text) {
             return Err(PeriodError::Minutes(self.text.clone(), number.to_owned()));
@@ -60,7 +60,7 @@ impl Period {
         earlier.ok().and_then(|ms| SeenAt::from_millis(ms).ok()).unwrap_or(SeenAt::EPOCH)
     }
 
-    /// Months, and what is left: a day has 24 hours in UTC.
+    /// Its months, and the rest of its time: a day has 24 hours in UTC.
     fn length(&self) -> (i64, SignedDuration) {
         let span = &self.span;
         let months = i64::from(span.get_years()) * 12 + i64::from(span.get_months());

@@ -23,8 +23,8 @@ pub fn parse_size(text: &str) -> Result<u64, SizeError> {
     let unit = text.strip_prefix(number).unwrap_or_default();
     let size = parse_size::parse_size(text).map_err(malformed)?;
     let factor = parse_size::parse_size(format!("1{unit}")).map_err(malformed)?;
-    // The library rounds. The same number in the smallest parts of a byte that fit into 64 bits (a
-    // ten-millionth at 1T) shows what it has rounded.
+    // The library rounds. So the number is parsed again, in the smallest parts of a byte that fit into 64
+    // bits (a ten-millionth at 1T). A difference shows that the library has rounded.
     let parts = 10_u64.pow((u64::MAX / size.max(factor).max(1)).ilog10());
     let exact = Config::new().with_default_factor(factor * parts).parse_size(number);
     if exact == Ok(size * parts) { Ok(size) } else { Err(SizeError::Fraction(text.to_owned())) }

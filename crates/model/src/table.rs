@@ -1,4 +1,4 @@
-//! What a table is called and how it keeps its observations.
+//! The name of a table, and its rules for keeping observations.
 
 use crate::{Period, PeriodError};
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
-/// The longest table name, in bytes: what CQL allows.
+/// The longest table name, in bytes: the limit of CQL.
 pub const MAX_TABLE_NAME_BYTES: usize = 48;
 
 /// The name of a table: 1 to 48 of `a-z A-Z 0-9 _ - .`, starting with a letter or digit.
@@ -92,21 +92,21 @@ impl fmt::Display for Keep {
     }
 }
 
-/// Which matches of a population row are given.
+/// The matches of a population row that are given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pick {
-    /// Every match: what SQL's JOIN gives.
+    /// Every match, as SQL's JOIN gives them.
     #[default]
     All,
     /// The newest one.
     Latest,
-    /// So many of the newest.
+    /// This number of the newest.
     Newest(NonZeroU32),
 }
 
 impl Pick {
-    /// At most so many matches of a row.
+    /// The most matches of a row.
     pub fn most(self) -> usize {
         match self {
             Pick::All => usize::MAX,
@@ -130,7 +130,7 @@ impl Side {
     /// Both sides, the own one first.
     pub const BOTH: [Side; 2] = [Side::Id, Side::PartnerId];
 
-    /// The other side of the pair: what a question by this one is answered with.
+    /// The other side of the pair, which is the side of the answers to a question by this one.
     pub fn other(self) -> Side {
         match self {
             Side::Id => Side::PartnerId,
@@ -147,7 +147,7 @@ impl Side {
     }
 }
 
-/// What is chosen when a table is made.
+/// The options of a table, which are chosen when it is made.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TableOptions {
     /// Which observations are kept.
@@ -157,7 +157,7 @@ pub struct TableOptions {
 }
 
 impl TableOptions {
-    /// Refuses options that no table is made with.
+    /// Refuses options that no table can have.
     pub fn check(&self) -> Result<(), PeriodError> {
         self.retention.as_ref().map_or(Ok(()), Period::check_retention)
     }

@@ -75,7 +75,7 @@ pub(crate) fn into_lists(answers: &Answers) -> Vec<Vec<(&str, i64)>> {
     (0..answers.keys()).map(|position| answers.of(position).map(row).collect()).collect()
 }
 
-/// How much of a table is read, by the names that Python has.
+/// The share of a table to read, by its name in Python.
 pub(crate) fn counting(name: &str) -> Counting {
     match name {
         "all" => Counting::All,

@@ -6,7 +6,8 @@ use idmatch_store::{Call, Checkpoint, Store};
 use pyo3::prelude::*;
 use std::path::PathBuf;
 
-/// Its path, when it was made, until when it stays (milliseconds since 1970), and the bytes that only it has.
+/// Its path, the time at which it was made, the end of its life (milliseconds since 1970), and the bytes that
+/// only it has.
 pub(crate) type CheckpointTold = (PathBuf, u64, u64, u64);
 
 pub(crate) fn told(Checkpoint { path, at, until, bytes }: Checkpoint) -> CheckpointTold {

@@ -1,11 +1,12 @@
-//! Which process has made a value: a fork must not use it. Must not know Python.
+//! The process that has made a value: a fork must not use it. Must not know Python.
 
 use idmatch_store::{Error, ErrorKind};
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The id of this process; 0 where it has to be asked for. Asking is a system call, and each lookup needs it.
+/// The id of this process; 0 where it must be asked for. Asking is a system call, and each lookup needs the
+/// id.
 static CURRENT: AtomicU32 = AtomicU32::new(0);
 
 /// Whether forks forget `CURRENT`.
@@ -35,7 +36,7 @@ fn current() -> u32 {
 pub(crate) struct Process(u32);
 
 impl Process {
-    /// This one.
+    /// This process.
     pub(crate) fn this() -> Process {
         Process(current())
     }
@@ -56,7 +57,7 @@ impl Process {
         Err(Error::new(ErrorKind::InvalidArgument, text))
     }
 
-    /// Whether it is this one.
+    /// Whether this process is the running one.
     pub(crate) fn is_this(self) -> bool {
         self.0 == current()
     }

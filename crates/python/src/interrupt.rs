@@ -17,14 +17,14 @@ use std::time::{Duration, Instant};
 /// The time between two checks for Python's signals, and between two reports of progress.
 const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What long work knows of the thread that waits for it.
+/// The connection of long work to the thread that waits for it.
 pub(crate) struct Watch {
     stop: Arc<AtomicBool>,
     reports: Option<Arc<Reports>>,
 }
 
 impl Watch {
-    /// Is set when the work should end.
+    /// The flag that is set when the work should end.
     pub(crate) fn stop(&self) -> &AtomicBool {
         &self.stop
     }
@@ -40,8 +40,9 @@ impl Watch {
 }
 
 /// Runs `work` on another thread without the GIL, while this thread checks for signals and tells the progress
-/// to the callable of [`progress::report_to`]. After Ctrl-C, or an exception of the callable, `work` should end
-/// soon, and its result is dropped. Of a write to servers the exception has a note that says what is unknown.
+/// to the callable of [`progress::report_to`]. After Ctrl-C, or an exception of the callable, `work` should
+/// end soon, and its result is dropped. After a write to servers, the exception has a note about rows whose
+/// outcome is unknown.
 pub(crate) fn interruptible<T: Send>(
     py: Python<'_>,
     work: impl FnOnce(&Watch) -> Result<T> + Send,
@@ -92,7 +93,7 @@ pub(crate) fn interruptible<T: Send>(
     })
 }
 
-/// Adds to an exception what became of a write that it has ended.
+/// Adds a note to the exception that has ended a write, if the outcome of the write is unknown.
 fn noted(py: Python<'_>, exception: PyErr, error: Option<Error>) -> PyErr {
     let unknown = error.as_ref().filter(|error| error.kind() == ErrorKind::UnknownOutcome);
     if let Some(error) = unknown {
@@ -103,7 +104,7 @@ fn noted(py: Python<'_>, exception: PyErr, error: Option<Error>) -> PyErr {
             ),
             _ => error.to_string(),
         };
-        // Without the note it is the same exception.
+        // Without the note the exception is the same.
         exception.value(py).call_method1("add_note", (note,)).ok();
     }
     exception
@@ -117,8 +118,8 @@ pub(crate) fn uninterrupted<T: Send>(
     detached(py, || caught(work)).or_raise(py)
 }
 
-/// Runs a short call on this thread without the GIL. Where it waits for servers, Ctrl-C ends it all the same: a
-/// thread for each call would cost more than the call.
+/// Runs a short call on this thread without the GIL. If it waits for servers, Ctrl-C still ends it: a thread
+/// for each call would cost more than the call.
 pub(crate) fn short<T: Send>(
     py: Python<'_>,
     is_remote: bool,

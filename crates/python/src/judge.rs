@@ -8,8 +8,8 @@ use idmatch_model::SeenAt;
 use idmatch_store::{Ingest, ObservationSource, Result, Unit, now};
 use pyo3::prelude::*;
 
-/// Rows read, rows rejected, bytes of the identifiers of good rows, and the first of these as
-/// (id, partner_id, milliseconds).
+/// Rows read, rows rejected, bytes of the identifiers of good rows, and the first good rows as (id,
+/// partner_id, milliseconds).
 type Judged = (u64, u64, u64, Vec<(String, String, i64)>);
 
 /// Judges all sources; keeps the first `shown` good rows.

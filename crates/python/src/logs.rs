@@ -1,10 +1,10 @@
 //! Events of the crates on their way to Python's `logging`: a bounded queue, and a thread that empties it.
 //!
-//! A thread that logs waits neither for Python nor for a handler: where the queue is full, its event is dropped
-//! and counted. Only the thread of the queue takes the GIL; it is started by an event, and ends when none has
-//! come for a while. Of the CQL driver only texts are told, from "info" on: its spans have keys of partitions, and
-//! its values have warnings of servers, which may repeat a query. Must not know what is logged, and how it is
-//! printed.
+//! A thread that logs waits neither for Python nor for a handler: where the queue is full, its event is
+//! dropped and counted. Only the thread of the queue takes the GIL. An event starts it, and it ends when no
+//! event has come for a while. Of the CQL driver only texts are told, from "info" on: its spans have keys of
+//! partitions, and its values have warnings of servers, which may repeat a query. Must not know what is
+//! logged, and how it is printed.
 
 use crate::forks::Process;
 use crate::process::{attached, detached};
@@ -21,13 +21,13 @@ use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// How many events wait for Python at most.
+/// Most events that wait for Python.
 const MOST_WAITING: usize = 1_024;
 
-/// The thread ends when no event has come for so long.
+/// The thread ends when no event has come for this time.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// How long the end of a program waits for handlers.
+/// The time for which the end of a program waits for handlers.
 const LAST_WAIT: Duration = Duration::from_secs(5);
 
 /// The crates whose events are told, and the loggers that get them.
@@ -38,10 +38,11 @@ const DRIVER: &str = "idmatch.cql.driver";
 /// The loggers' levels, as [`rank`] has them. 0 tells nothing.
 static LEVELS: [AtomicU8; 3] = [const { AtomicU8::new(0) }; 3];
 
-/// The most that the driver tells: texts below have values of statements.
+/// The most verbose level of the driver that is told: more verbose texts have values of statements.
 const MOST_OF_DRIVER: u8 = 3;
 
-/// Where events wait; null until Python wants any. It is never freed: a thread may be about to use it.
+/// The queue in which events wait; null until Python wants events. It is never freed: a thread may be about
+/// to use it.
 static QUEUE: AtomicPtr<Queue> = AtomicPtr::new(std::ptr::null_mut());
 
 /// An event, as Python takes it: seconds since 1970, level, logger, text, and the fields' names and values.
@@ -59,7 +60,7 @@ enum Value {
 /// Events of one process: a fork has a queue of its own.
 struct Queue {
     process: Process,
-    /// Takes a list of events, and how many were dropped.
+    /// Takes a list of events, and the number of dropped events.
     tell: Py<PyAny>,
     waiting: Mutex<Waiting>,
     /// Signalled when an event comes, and when events were told.
@@ -70,9 +71,9 @@ struct Queue {
 struct Waiting {
     events: VecDeque<Told>,
     dropped: u64,
-    /// Whether the thread runs.
+    /// Whether the thread of the queue runs.
     is_served: bool,
-    /// Whether it tells events that no longer wait.
+    /// Whether it tells events that it has taken out of the queue.
     is_telling: bool,
 }
 
@@ -105,7 +106,7 @@ impl Queue {
             let events: Vec<Told> = waiting.events.drain(..).collect();
             let dropped = std::mem::take(&mut waiting.dropped);
             drop(waiting);
-            // What a handler raises is not ours, and must not end the log.
+            // An exception of a handler is not ours, and must not end the log.
             attached(|py| self.tell.call1(py, (events, dropped)).map(drop).ok());
             self.lock().is_telling = false;
             self.changed.notify_all();
@@ -117,7 +118,7 @@ impl Queue {
     }
 }
 
-/// That of this process.
+/// The queue of this process.
 fn queue() -> Option<&'static Queue> {
     let queue = QUEUE.load(Acquire);
     #[allow(unsafe_code, reason = "it is null or a queue that is never freed")]
@@ -125,9 +126,9 @@ fn queue() -> Option<&'static Queue> {
     queue.filter(|queue| queue.process.is_this())
 }
 
-/// Has events of these levels (0 none, 1 errors, 2 warnings, 3 info, 4 debug, 5 trace) told to a callable, on a
-/// thread of its own: those of the engine, of the CQL backend, and of its driver. The first callable of a process
-/// stays.
+/// Has events of these levels (0 none, 1 errors, 2 warnings, 3 info, 4 debug, 5 trace) told to a callable, on
+/// a thread of its own: events of the engine, of the CQL backend, and of its driver. The first callable of a
+/// process stays.
 #[pyfunction]
 pub(crate) fn log_to(tell: Py<PyAny>, engine: u8, cql: u8, driver: u8) {
     static INSTALLED: Once = Once::new();
@@ -139,7 +140,7 @@ pub(crate) fn log_to(tell: Py<PyAny>, engine: u8, cql: u8, driver: u8) {
     let levels = [engine, cql, driver.min(MOST_OF_DRIVER)];
     let changes = LEVELS.iter().zip(levels).map(|(at, level)| at.swap(level, Relaxed) != level);
     if changes.fold(false, |any, one| any | one) {
-        // Nothing else of this library sets one.
+        // Nothing else in this library sets a subscriber.
         INSTALLED.call_once(|| drop(tracing::subscriber::set_global_default(Bridge)));
         tracing::callsite::rebuild_interest_cache();
     }
@@ -257,7 +258,7 @@ impl Visit for Parts {
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         if field.name() == "message" {
-            // A string takes all that is written.
+            // Writing to a string does not fail.
             write!(self.text, "{value:?}").ok();
         } else {
             self.add(field, Value::Text(format!("{value:?}")));

@@ -20,17 +20,17 @@ use pyo3::prelude::*;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Fewer pairs are read before a check for Ctrl-C would come.
+/// Fewer pairs than this are read before a check for Ctrl-C would come.
 const SHORT_ROWS: u64 = 10_000;
 
 /// A step of a plan: how, requests, keys, why.
 type Step = (&'static str, u64, u64, String);
 
-/// What servers were asked: pages asked for, answered, repeated; partitions asked, answered; the most in flight,
-/// and whether their rate is limited.
+/// The requests to servers: pages requested, answered, repeated; partitions requested, answered; the most in
+/// flight, and whether their rate is limited.
 type AskedOfServers = (u64, u64, u64, u64, u64, u64, bool);
 
-/// A question to a table: its name, if it is another one than the first; by, most matches of a row, since, until.
+/// A question to a table: its name, if it is not the first table; by, most matches of a row, since, until.
 type GivenHop = (Option<String>, String, Option<u32>, Option<i64>, Option<i64>);
 
 /// A matched population.
@@ -46,7 +46,7 @@ enum Matched {
     Joined(Arc<Joined>),
 }
 
-/// A match without anything besides pairs.
+/// A match of pairs alone.
 #[derive(Clone)]
 struct Pairs {
     matched: Arc<dyn idmatch_store::Match>,
@@ -129,7 +129,7 @@ impl Match {
         })
     }
 
-    /// What each table counted, as (rows in, matched, rows).
+    /// The counts of each table, as (rows in, matched, rows).
     #[getter]
     fn hops(&self, py: Python<'_>) -> PyResult<Vec<(u64, u64, u64)>> {
         Ok(match self.matched.get(py)?.as_ref() {
@@ -156,8 +156,9 @@ impl Match {
         Ok(steps.map(|step| (step.how, step.requests, step.keys, step.why)).collect())
     }
 
-    /// Seconds that callers have waited, those of them in which no other thread worked for them, and the thread time of each stage
-    /// in seconds: reading the population, waiting, decoding, probing, carrying, writing.
+    /// Seconds that callers have waited, the part of them in which no other thread worked for the callers,
+    /// and the thread time of each stage in seconds: reading the population, waiting, decoding, probing,
+    /// carrying, writing.
     #[getter]
     fn timings(&self) -> (f64, f64, [f64; Stage::ALL.len()]) {
         let times = self.timings.times().map(|time| time.as_secs_f64());
@@ -165,7 +166,7 @@ impl Match {
         (elapsed.as_secs_f64(), single.as_secs_f64(), times)
     }
 
-    /// What servers were asked; none where there are none.
+    /// The requests to servers; `None` where there are no servers.
     #[getter]
     fn requests(&self, py: Python<'_>) -> PyResult<Option<AskedOfServers>> {
         let all = match self.matched.get(py)?.as_ref() {
@@ -251,7 +252,7 @@ pub(crate) fn match_population(
     Ok(Match { matched: Own::new(Matched::Pairs(pairs)), calls, timings })
 }
 
-/// Matches a population with a table and then with others, and keeps what its rows carry.
+/// Matches a population with a table and then with others, and keeps the carried columns of its rows.
 #[pyfunction]
 pub(crate) fn match_chain(
     py: Python<'_>,

@@ -1,4 +1,4 @@
-//! What the nodes of a cluster say of themselves, for Python.
+//! The answers of the nodes of a cluster about themselves, for Python.
 
 use crate::errors::OrRaise;
 use crate::interrupt::uninterrupted;
@@ -12,7 +12,7 @@ use pyo3::types::PyDict;
 #[pyclass(frozen, module = "idmatch._core")]
 pub(crate) struct Nodes(Own<CqlStore>);
 
-/// Address and datacenter of a node, and for each question its rows, or none where it has not answered.
+/// Address and datacenter of a node, and for each question its rows; `None` where it has not answered.
 type Answers<'py> = (String, Option<String>, Vec<Option<Vec<Bound<'py, PyDict>>>>);
 
 #[pymethods]

@@ -5,17 +5,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind, set_hook};
 use std::sync::{Mutex, PoisonError};
 use tracing::error;
 
-/// Where the last panic was, on any thread, because work goes on to others: file and line. The text may have
-/// identifiers, so it is not kept.
+/// The place of the last panic on any thread: file and line. It is kept for all threads, because work goes on
+/// to others. The text of a panic may have identifiers, so it is not kept.
 static LAST_PANIC: Mutex<Option<String>> = Mutex::new(None);
 
-/// Has panics note and log where they are, and print nothing: some are of background work, which nobody joins.
+/// Makes panics note and log their place, and print nothing. Some are in background work, which no thread
+/// joins.
 pub(crate) fn note_panics() {
     set_hook(Box::new(|panic| {
         let place = panic.location().map(|place| format!("{}:{}", place.file(), place.line()));
         LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&place);
         let place = place.unwrap_or_default();
-        // The targets of the crates that have loggers; a task on servers runs the code of the driver, too.
+        // The targets are the crates that have loggers. A task on servers runs the code of the driver, too.
         if place.contains("cql") || place.contains("scylla") {
             error!(target: "idmatch_cql", place, "a panic");
         } else {
@@ -24,7 +25,7 @@ pub(crate) fn note_panics() {
     }));
 }
 
-/// Does work. A panic in it, or on a thread of it that is joined, is an error with its file and line.
+/// Runs work. A panic in it, or on a thread of it that is joined, is an error with its file and line.
 ///
 /// # Errors
 /// `Internal`.

@@ -1,8 +1,9 @@
-//! What the tables, sessions and snapshots of a store in Python share: its address, whether it is closed, how long
-//! a write waits for another writer, and what measures calls. Also the slot of a snapshot, which its tables share.
+//! The state that the tables, sessions and snapshots of a store share in Python: its address, whether it is
+//! closed, how long a write waits for another writer, and the metrics of calls. Also the slot of a snapshot,
+//! which its tables share.
 //!
-//! Must not know what is asked. Invariant: after the store was closed, `check_open` refuses every use; after the
-//! snapshot was closed, so does `open`.
+//! Must not know the requests of callers. Invariant: after the store was closed, `check_open` refuses every
+//! use; after the snapshot was closed, so does `open`.
 
 use crate::errors::closed;
 use crate::interrupt::Watch;
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-/// What the tables and snapshots of a store know of it.
+/// The state of a store that its tables and snapshots share.
 #[derive(Clone)]
 pub(crate) struct Place {
     pub(crate) path: String,
@@ -23,7 +24,7 @@ pub(crate) struct Place {
     pub(crate) is_remote: bool,
     /// How long a write waits while another process writes the store.
     pub(crate) writer_wait: Duration,
-    /// Whether Python shows progress; none where that depends on where it runs.
+    /// Whether Python shows progress; `None` where that depends on where Python runs.
     pub(crate) progress: Option<bool>,
     /// Measures calls.
     pub(crate) calls: Arc<Calls>,

@@ -1,7 +1,7 @@
-//! What belongs to one process, and what threads do when Python ends.
+//! Values of one process, and the behaviour of threads when Python ends.
 //!
 //! A process that was forked has its parent's objects, but neither its threads nor the right to wait for its
-//! locks: it gets an error at once. When Python ends, daemon threads may not come back to it: they stay where
+//! locks: it gets an error at once. When Python ends, daemon threads may not return to it: they stop where
 //! they are. Must not know stores.
 
 use crate::errors::raise;
@@ -15,9 +15,8 @@ use std::sync::{Arc, OnceLock};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-/// A value of the process that has made it. It is dropped without the GIL, since its end may wait for the disk or
-/// for another process. Where it is dropped in a fork nothing is done: that would need locks and threads of the
-/// parent.
+/// A value of the process that has made it. It is dropped without the GIL, since its end may wait for the
+/// disk or for another process. A drop in a fork does nothing: it would need locks and threads of the parent.
 pub(crate) struct Own<T: ?Sized + Send + Sync> {
     value: ManuallyDrop<Arc<T>>,
     process: Process,
@@ -31,7 +30,7 @@ impl<T: Send + Sync> Own<T> {
 }
 
 impl<T: ?Sized + Send + Sync> Own<T> {
-    /// The same of a value that is shared.
+    /// A shared value as a value of this process.
     pub(crate) fn of(value: Arc<T>) -> Own<T> {
         Own { value: ManuallyDrop::new(value), process: Process::this() }
     }
@@ -56,24 +55,24 @@ impl<T: ?Sized + Send + Sync> Drop for Own<T> {
         #[allow(unsafe_code, reason = "nobody uses it after its drop")]
         let value = unsafe { ManuallyDrop::take(&mut self.value) };
         if Arc::strong_count(&value) == 1 {
-            // Where Python has ended already, it is dropped with the closure.
+            // If Python has ended already, the value is dropped with the closure.
             Python::try_attach(move |py| detached(py, move || drop(value)));
         }
     }
 }
 
-/// The thread that ends Python, once it does.
+/// The thread that ends Python, once one does.
 static ENDING: OnceLock<ThreadId> = OnceLock::new();
 
 /// Threads that are about to take the GIL, or run Python code for one of our calls.
 static RETURNING: AtomicUsize = AtomicUsize::new(0);
 
-/// How long the end of Python waits for them. Python code of a caller may wait for ever, and a busy machine may
-/// take seconds to run a thread that only has to come back.
+/// The longest time that the end of Python waits for these threads. Python code of a caller may wait for
+/// ever, and a busy machine may take seconds to run a thread that only has to return.
 const LONGEST_END: Duration = Duration::from_secs(10);
 
 thread_local! {
-    /// How many calls of this thread are counted.
+    /// The number of calls of this thread that are counted.
     static DEPTH: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -81,8 +80,8 @@ thread_local! {
 struct Returning;
 
 impl Returning {
-    /// Python ends any thread that waits for the GIL after its end has begun, in the middle of our code. So none
-    /// begins to wait from then on, unless the end waits for it.
+    /// Counts this thread. Python ends any thread that waits for the GIL after its end has begun, in the
+    /// middle of our code. So no thread begins to wait from then on, unless the end waits for it.
     fn begin() -> Returning {
         RETURNING.fetch_add(1, SeqCst);
         let outermost = DEPTH.replace(DEPTH.get() + 1) == 0;
@@ -118,7 +117,7 @@ pub(crate) fn attached<T>(work: impl FnOnce(Python<'_>) -> T) -> T {
     Python::attach(work)
 }
 
-/// Runs code of another library that may take the GIL, on a thread that has not.
+/// Runs code of another library that may take the GIL, on a thread without the GIL.
 pub(crate) fn foreign<T>(work: impl FnOnce() -> T) -> T {
     let _returning = Returning::begin();
     work()
@@ -130,9 +129,9 @@ pub(crate) fn begin_fork() {
     RETURNING.store(DEPTH.get(), SeqCst);
 }
 
-/// Says that Python ends, and waits for the threads that are about to take the GIL or run Python code for us; at
-/// most ten seconds, since that code may wait for ever. Python calls it at its exit, when only daemon threads are
-/// left beside this one.
+/// Notes that Python ends. Waits for the threads that are about to take the GIL or run Python code for us; at
+/// most ten seconds, since that code may wait for ever. Python calls it at its exit, when only daemon threads
+/// are left beside this one.
 #[pyfunction]
 pub(crate) fn end(py: Python<'_>) {
     ENDING.set(std::thread::current().id()).ok();

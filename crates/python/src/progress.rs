@@ -11,7 +11,7 @@ thread_local! {
     static TELLER: RefCell<Option<Py<PyAny>>> = const { RefCell::new(None) };
 }
 
-/// Has the long calls of this thread tell their progress to a callable; returns the former one.
+/// Sets the callable to which long calls of this thread tell their progress; returns the former callable.
 #[pyfunction]
 #[pyo3(signature = (callable))]
 pub(crate) fn report_to(callable: Option<Py<PyAny>>) -> Option<Py<PyAny>> {
@@ -23,12 +23,12 @@ pub(crate) fn teller(py: Python<'_>) -> Option<Py<PyAny>> {
     TELLER.with(|teller| teller.borrow().as_ref().map(|callable| callable.clone_ref(py)))
 }
 
-/// What was done in each stage and not told yet, in the order of their begins.
+/// The work of each stage that was not told yet, in the order in which stages began.
 #[derive(Default)]
 pub(crate) struct Reports(Mutex<Vec<Progress>>);
 
 impl Reports {
-    /// Adds up what is reported, from any thread.
+    /// Adds up reported work, from any thread.
     pub(crate) fn sink(self: &Arc<Self>) -> ProgressSink {
         let reports = Arc::clone(self);
         Arc::new(move |progress| reports.add(progress))
@@ -44,7 +44,7 @@ impl Reports {
         }
     }
 
-    /// Tells the callable of each stage: its name, what was done since the last time, and the unit.
+    /// Tells the callable of each stage: its name, the work done since the last time, and the unit.
     pub(crate) fn tell(&self, callable: &Bound<'_, PyAny>) -> PyResult<()> {
         let waiting = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         for Progress { stage, done, unit } in waiting {

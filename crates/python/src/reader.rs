@@ -1,4 +1,5 @@
-//! Finds the table that a call of Python reads: as it is, or as a snapshot shows it. Must not know what is asked.
+//! Finds the table that a call of Python reads: as it is now, or as a snapshot shows it. Must not know what a
+//! call reads.
 
 use crate::place::{self, Frozen};
 use idmatch_model::TableOptions;

@@ -1,7 +1,7 @@
 //! A stream of rows with the types that its reader requests, and casts that lose no value.
 //!
-//! Must not know where rows come from. Invariant: no value is replaced by null. A value that has no place in the
-//! requested type ends the stream with an error, which does not show it.
+//! Must not know where rows come from. Invariant: no value is replaced by null. A value that does not fit
+//! into the requested type ends the stream with an error, which does not show it.
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchReader};
 use arrow_cast::{CastOptions, can_cast_types, cast_with_options};
@@ -11,7 +11,8 @@ use idmatch_store::{Error, ErrorKind, Result};
 const EXACT: CastOptions<'_> =
     CastOptions { safe: false, format_options: arrow_cast::display::FormatOptions::new() };
 
-/// The values in the type of a field. Fails where one has no place in it, and does not show it.
+/// The values in the type of a field. Fails if a value does not fit into it; the error does not show the
+/// value.
 pub(crate) fn cast_exactly(
     values: &ArrayRef,
     field: &Field,
@@ -22,7 +23,8 @@ pub(crate) fn cast_exactly(
     };
     let kind = values.data_type();
     let cast = cast_with_options(values, field.data_type(), &EXACT).map_err(|_| unfit())?;
-    // A cast cuts what the type has no place for: milliseconds, decimals. Floats are rounded as everywhere.
+    // A cast cuts the parts that the type cannot hold: milliseconds, decimals. Floats are rounded as
+    // everywhere.
     let is_rounded = kind.is_floating() && field.data_type().is_floating();
     let may_be_cut = (kind.is_numeric() || kind.is_temporal())
         && !is_rounded

@@ -1,7 +1,7 @@
 //! The class `Rows` of Python: rows of a match, of its unmatched rows or of a table, on their way out. An Arrow
 //! table, an Arrow C stream (PyCapsule), or a file.
 //!
-//! Must not know where they come from.
+//! Must not know the origin of rows.
 
 use crate::errors::OrRaise;
 use crate::interrupt::{StoppingSink, Watch, interruptible, uninterrupted};
@@ -20,20 +20,20 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Where rows come from. They can be read any number of times.
+/// A source of rows. They can be read any number of times.
 pub(crate) trait RowSource: Send + Sync {
-    /// Their columns.
+    /// The columns of the rows.
     fn schema(&self) -> SchemaRef;
 
-    /// How many there are, if that is known before they are read.
+    /// The number of rows, if it is known before they are read.
     fn count(&self) -> Option<u64>;
 
-    /// Whether all of them are read before a check for Ctrl-C would come.
+    /// Whether all rows are read before a check for Ctrl-C would come.
     fn is_short(&self) -> bool {
         false
     }
 
-    /// Sends all of them.
+    /// Sends all rows.
     fn write(&self, sink: &dyn MatchSink, call: &Call) -> Result<()>;
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Rows(Own<Measured>);
 struct Measured {
     source: Box<dyn RowSource>,
     calls: Arc<Calls>,
-    /// Those of the match that the rows are of. Nobody reads them of other rows.
+    /// The timings of the match that the rows belong to. Other rows have timings that are never read.
     timings: Arc<Timings>,
 }
 
@@ -70,7 +70,7 @@ impl Measured {
         self.calls.measure(CallKind::Write, || self.timings.run(write))
     }
 
-    /// Gives an output all rows, unless the call of the watch ends before; returns how many.
+    /// Gives an output all rows, unless the call of the watch ends before; returns their number.
     fn write(
         &self,
         watch: &Watch,
@@ -93,13 +93,13 @@ type SendRows<'a> = dyn FnMut(&dyn MatchSink) -> Result<()> + 'a;
 
 #[pymethods]
 impl Rows {
-    /// How many there are; none where that is not known yet.
+    /// The number of rows; `None` where it is not known yet.
     #[getter]
     fn count(&self, py: Python<'_>) -> PyResult<Option<u64>> {
         Ok(self.0.get(py)?.source.count())
     }
 
-    /// All of them as one table.
+    /// All rows as one table.
     fn to_arrow<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let rows = self.0.get(py)?;
         let batches = Mutex::new(Vec::new());
@@ -117,7 +117,7 @@ impl Rows {
         PyTable::try_new(batches, rows.source.schema())?.into_pyarrow(py)
     }
 
-    /// The first ones that come, as one table: `most`, unless there are fewer.
+    /// The first rows that come, as one table: `most` rows, unless there are fewer.
     fn head<'py>(&self, py: Python<'py>, most: usize) -> PyResult<Bound<'py, PyAny>> {
         let rows = self.0.get(py)?;
         let first = Mutex::new((Vec::new(), most));
@@ -150,7 +150,7 @@ impl Rows {
         PyTable::try_new(batches, rows.source.schema())?.into_pyarrow(py)
     }
 
-    /// Writes them to a file or a FIFO that exists; returns how many.
+    /// Writes the rows to a file or a FIFO that exists; returns their number.
     fn write(
         &self,
         py: Python<'_>,
@@ -167,8 +167,8 @@ impl Rows {
         .or_raise(py)
     }
 
-    /// Writes them to files of an empty folder, at most `max_rows` each, by the values of a column; returns how
-    /// many.
+    /// Writes the rows to files of an empty folder, at most `max_rows` each, by the values of a column;
+    /// returns their number.
     #[allow(clippy::too_many_arguments, reason = "Python names them")]
     #[pyo3(signature = (path, format, compression, ending, by, max_rows))]
     fn write_folder(
@@ -193,15 +193,15 @@ impl Rows {
         .or_raise(py)
     }
 
-    /// Adds the time in which an output became complete: to sync it, to send it and to give it its name.
+    /// Adds the time in which an output was completed: to sync it, to send it and to give it its name.
     fn add_writing(&self, py: Python<'_>, seconds: f64) -> PyResult<()> {
         let time = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         self.0.get(py)?.timings.add_single_threaded(time);
         Ok(())
     }
 
-    /// The rows as an Arrow stream, with the types that are requested; a value that has no place there ends the
-    /// stream with an error.
+    /// The rows as an Arrow stream, with the types that are requested; a value that does not fit into its
+    /// type ends the stream with an error.
     #[pyo3(signature = (requested_schema = None))]
     fn __arrow_c_stream__<'py>(
         &self,

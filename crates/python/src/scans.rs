@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// The rows of a table with a date in a window.
 struct Scan {
     table: Arc<dyn TableSnapshot>,
-    /// All of it where there is none.
+    /// The range to scan; `None` for all of the table.
     range: Option<ScanRange>,
     query: ScanQuery,
 }
@@ -43,7 +43,7 @@ impl RowSource for Scan {
     }
 }
 
-/// Texts of `count` ranges that together are the table.
+/// Divides the table into `count` ranges; returns them as texts.
 #[pyfunction]
 pub(crate) fn scan_ranges(py: Python<'_>, table: &Table, count: usize) -> PyResult<Vec<String>> {
     let reader = table.reader(py)?;
@@ -51,8 +51,8 @@ pub(crate) fn scan_ranges(py: Python<'_>, table: &Table, count: usize) -> PyResu
     Ok(table.scan_ranges(count).iter().map(ToString::to_string).collect())
 }
 
-/// All visible observations with a date in the window, or those of a range, with some of their columns: id,
-/// partner_id and seen_at.
+/// All visible observations with a date in the window, or only the observations of a range, with some of
+/// their columns: id, partner_id and seen_at.
 #[pyfunction]
 #[pyo3(signature = (table, range, since, until, columns))]
 pub(crate) fn scan(

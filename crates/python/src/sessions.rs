@@ -15,7 +15,7 @@ use idmatch_store::{
 use pyo3::prelude::*;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Rows read and rejected, the newest date of the others, and the receipt of the part.
+/// Rows read and rejected, the newest date of the good rows, and the receipt of the part.
 type Added = (u64, u64, Option<i64>, String);
 
 /// A write session of a table.
@@ -23,13 +23,13 @@ type Added = (u64, u64, Option<i64>, String);
 pub(crate) struct Session {
     session: Own<Mutex<Option<Arc<dyn WriteSession>>>>,
     parts: Mutex<Vec<PartReceipt>>,
-    /// Until it is committed or aborted.
+    /// Counts the session as open until it is committed or aborted.
     opened: Mutex<Option<Opened>>,
     place: Place,
 }
 
-/// Begins a session of a table. `sharing` says who else may write before its end: "locked" nobody, "local" others
-/// the store, "shared" others this session, too.
+/// Begins a session of a table. `sharing` says what other processes may write before its end: "locked"
+/// nothing, "local" the store, "shared" also this session.
 #[pyfunction]
 pub(crate) fn begin(
     py: Python<'_>,
@@ -74,19 +74,19 @@ impl Session {
 
 #[pymethods]
 impl Session {
-    /// Rows written and rejected, once it is committed or if its key was before.
+    /// Rows written and rejected, once this session, or an earlier one with the same key, is committed.
     fn outcome(&self, py: Python<'_>) -> PyResult<Option<(u64, u64)>> {
         Ok(self.open(py)?.outcome().map(|outcome| (outcome.rows, outcome.rejected)))
     }
 
-    /// What other processes open it by, if it is shared.
+    /// The id by which other processes open it, if it is shared.
     #[getter]
     fn id(&self, py: Python<'_>) -> PyResult<String> {
         Ok(self.open(py)?.address().to_string())
     }
 
     /// Stages all sources as one part; returns (rows read, rows rejected, newest date, receipt). `malformed`
-    /// gives the number of rows that were rejected before.
+    /// returns the number of rows that were rejected before.
     #[allow(clippy::too_many_arguments, reason = "Python names them")]
     #[pyo3(signature = (sources, strict, on_rejects, dates, malformed, number))]
     fn add(
@@ -125,7 +125,7 @@ impl Session {
         Ok(parts.iter().map(ToString::to_string).collect())
     }
 
-    /// Commits the parts of these receipts, or those that were added here; returns (rows written, rows
+    /// Commits the parts of these receipts, or the parts that were added here; returns (rows written, rows
     /// rejected).
     #[pyo3(signature = (receipts))]
     fn commit(&self, py: Python<'_>, receipts: Option<Vec<String>>) -> PyResult<(u64, u64)> {
@@ -145,19 +145,19 @@ impl Session {
         Ok((outcome.rows, outcome.rejected))
     }
 
-    /// Ends it without a commit.
+    /// Ends the session without a commit.
     fn abort(&self, py: Python<'_>) -> PyResult<()> {
         let session = self.session.get(py)?.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.ended();
         match session {
-            // Its end, too, may wait for another process.
+            // The end of a session may wait for another process, too.
             Some(session) => uninterrupted(py, move || session.abort())?.or_raise(py),
             None => Ok(()),
         }
     }
 }
 
-/// Judged rows of a source of which Python has rejected some before.
+/// Judged rows of a source, some of which Python has rejected before.
 struct WithMalformed<S> {
     judged: S,
     malformed: Py<PyAny>,

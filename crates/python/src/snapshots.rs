@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 pub(crate) struct Snapshot {
     store: Own<dyn idmatch_store::Store>,
     slot: Own<RwLock<Option<Arc<dyn idmatch_store::Snapshot>>>>,
-    /// Until it is closed.
+    /// Counts the snapshot as open until it is closed.
     opened: Mutex<Option<Opened>>,
     place: Place,
 }
@@ -39,7 +39,7 @@ impl Snapshot {
 
 #[pymethods]
 impl Snapshot {
-    /// The version as text; none on servers.
+    /// The version as text; `None` on servers.
     #[getter]
     fn version(&self, py: Python<'_>) -> PyResult<Option<String>> {
         let version = self.open(py)?.version();
@@ -64,7 +64,7 @@ impl Snapshot {
         Ok(Table::new(table, Some(frozen), self.place.clone()))
     }
 
-    /// Releases the files that only it needs.
+    /// Releases the files that only this snapshot needs.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         // In a fork, a thread of the parent may have a lock.
         let Some(slot) = self.slot.here() else { return Ok(()) };

@@ -101,7 +101,7 @@ impl BatchSource for PySource<'_> {
                     return Err(Error::with_source(ErrorKind::Source, what, e));
                 }
                 None => {
-                    // A source without rows tells its columns.
+                    // A source without rows still tells its columns.
                     let empty = (stream.next_row == 1).then(|| SourceBatch {
                         source: stream.name.clone(),
                         first_row: 1,

@@ -102,7 +102,7 @@ pub(crate) fn settings(address: &str) -> Result<Settings> {
     Settings::parse(address, &|name| std::env::var(name).ok())
 }
 
-/// Copies a backup to a new place; with `verify`, after a check of every checksum in it.
+/// Copies a backup to a new place; with `verify`, verifies every checksum of it before.
 #[pyfunction]
 pub(crate) fn restore(
     py: Python<'_>,
@@ -115,13 +115,14 @@ pub(crate) fn restore(
         .map(drop)
 }
 
-/// Names what this process does, such as `idmatch load`, for others that want to write a store meanwhile.
+/// Names the program that this process runs, such as `idmatch load`, for other processes that want to write a
+/// store meanwhile.
 #[pyfunction]
 pub(crate) fn name_process(program: &str) {
     idmatch_engine::name_process(program);
 }
 
-/// Has matches and scans of this process let go of the memory that maps what they have read.
+/// Makes matches and scans of this process release the pages of segments that they have read.
 #[pyfunction]
 pub(crate) fn give_memory_back() {
     idmatch_engine::disk::give_memory_back();
@@ -202,7 +203,7 @@ impl Store {
         self.place.is_closed.load(Relaxed)
     }
 
-    /// Whether progress is shown; none where that depends on where Python runs.
+    /// Whether progress is shown; `None` where that depends on where Python runs.
     #[getter]
     fn progress(&self) -> Option<bool> {
         self.place.progress
@@ -289,8 +290,9 @@ impl Store {
         Ok(Snapshot::new(store, snapshot, self.place.clone()))
     }
 
-    /// Bytes that only old versions need, the age of the oldest in seconds, whether it is a checkpoint, whether this
-    /// process is the writer, and the background work that fails: its name, error, begin, last failure and number of failures.
+    /// Bytes that only old versions need, the age of the oldest in seconds, whether it is a checkpoint,
+    /// whether this process is the writer, and the background work that fails: its name, error, begin, last
+    /// failure and number of failures.
     fn status(&self, py: Python<'_>) -> PyResult<StatusTold> {
         let store = self.open(py)?;
         let status = uninterrupted(py, || store.status())?;
@@ -342,7 +344,7 @@ impl Store {
         checkpoints::list(py, self.open(py)?.as_ref())
     }
 
-    /// Removes a checkpoint of the store; one that is gone is fine.
+    /// Removes a checkpoint of the store. It is no error if the checkpoint is already gone.
     fn remove_checkpoint(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         self.run(py, |store, call| admin(store)?.remove_checkpoint(&path, call))
     }
@@ -350,7 +352,7 @@ impl Store {
     /// Closes the store and its tables, and ends its writes.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.place.is_closed.store(true, Relaxed);
-        // The store of the parent is its own to close.
+        // A fork does not close the store of its parent.
         let Some(store) = self.store.here() else { return Ok(()) };
         let store = store.write().unwrap_or_else(PoisonError::into_inner).take();
         store.map_or(Ok(()), |store| uninterrupted(py, move || store.close())?.or_raise(py))

@@ -11,7 +11,7 @@ use arrow_schema::{ArrowError, SchemaRef};
 use idmatch_store::{Error, ErrorKind, Result};
 use std::sync::mpsc::{Receiver, sync_channel};
 
-/// Batches that wait for the reader at most. This bounds the memory of a stream.
+/// Most batches that wait for the reader. This bounds the memory of a stream.
 const WAITING_BATCHES: usize = 4;
 
 /// The function by which the writer sends a batch.
@@ -41,7 +41,7 @@ impl BatchStream {
                 sender.send(Ok(Some(batch))).map_err(reader_is_gone)
             };
             let end = write(&send).map(|()| None);
-            // A reader that is gone needs no end.
+            // The reader may be gone; then it needs no end.
             sender.send(end).ok();
         };
         let spawned = std::thread::Builder::new().name("row-stream".into()).spawn(run);

@@ -23,7 +23,7 @@ use pyo3::pybacked::PyBackedStr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// For fewer keys nobody waits long enough to press Ctrl-C.
+/// A lookup of fewer keys than this ends before anyone can press Ctrl-C.
 const SHORT_LOOKUP_KEYS: usize = 10_000;
 
 /// A date from Python, which is validated with the rest of its row.
@@ -36,7 +36,7 @@ enum Date {
 /// A `TableStats` without dates, and the oldest and newest date.
 type Stats<'py> = (Bound<'py, PyAny>, Option<i64>, Option<i64>);
 
-/// A named set of observations, as it is or as a snapshot shows it.
+/// A named set of observations, as it is now or as a snapshot shows it.
 #[pyclass(frozen, module = "idmatch._core")]
 pub(crate) struct Table {
     name: TableName,
@@ -76,7 +76,7 @@ impl Table {
         self.place.calls.measure(kind, call)
     }
 
-    /// Does and measures a short call.
+    /// Runs and measures a short call.
     fn short<T: Send>(
         &self,
         py: Python<'_>,
@@ -86,7 +86,7 @@ impl Table {
         short(py, self.place.is_remote, |asked| self.measure(kind, || call(asked)))
     }
 
-    /// Where the table is.
+    /// The place of the table.
     pub(crate) fn place(&self) -> &Place {
         &self.place
     }
@@ -105,7 +105,7 @@ impl Table {
         self.name.as_str()
     }
 
-    /// The path or the address of the store, without what is secret.
+    /// The path or the address of the store, without secrets.
     #[getter]
     fn store_path(&self) -> &str {
         &self.place.path
@@ -117,13 +117,13 @@ impl Table {
         self.place.is_remote
     }
 
-    /// Whether progress is shown; none where that depends on where Python runs.
+    /// Whether progress is shown; `None` where that depends on where Python runs.
     #[getter]
     fn progress(&self) -> Option<bool> {
         self.place.progress
     }
 
-    /// About how many rows and bytes there are, without reading any; none on servers.
+    /// About how many rows and bytes there are, without reading any; `None` on servers.
     #[getter]
     fn size(&self, py: Python<'_>) -> PyResult<Option<(u64, u64)>> {
         if self.place.is_remote {
@@ -182,7 +182,8 @@ impl Table {
             Ok((ingest.rows(), ingest.rejected(), ingest.newest().map(SeenAt::millis_i64)))
         };
         let upserted = if short && self.place.writer_wait.is_zero() {
-            // Read with the GIL: among many threads, it is then released and awaited only once.
+            // The batches are read with the GIL: among many threads, it is then released and awaited only
+            // once.
             let never = AtomicBool::new(false);
             let mut source = PySource::new(iterator, raised.clone(), &never);
             let read = caught(|| ReadSource::read(&mut source)).flatten();
@@ -229,8 +230,8 @@ impl Table {
         self.stoppable(py, table, |table, _| upsert(table))?.or_raise(py)
     }
 
-    /// Erases all targets; returns (rows read, rejected, erased by id, by partner_id, the checkpoints that still
-    /// show some).
+    /// Erases all targets; returns (rows read, rejected, erased by id, by partner_id, the checkpoints that
+    /// still show some of the targets).
     #[pyo3(signature = (sources, strict, on_rejects, at))]
     fn erase(
         &self,
@@ -333,7 +334,7 @@ impl Table {
         Ok(dates.or_raise(py)?.into_iter().map(SeenAt::millis_i64).collect())
     }
 
-    /// Counts the observations by reading them: all, or those that another retention would hide.
+    /// Counts the observations by reading them: all, or only observations that another retention would hide.
     #[pyo3(signature = (hidden_by))]
     fn count(&self, py: Python<'_>, hidden_by: Option<&str>) -> PyResult<u64> {
         let reader = self.reader(py)?;
@@ -378,7 +379,7 @@ impl Table {
         let counting = answers::counting(counting);
         let reader = self.reader(py)?;
         let figures = |call: &Call| reader.open(call)?.stats(counting, call);
-        // An exporter asks for those of thousands of tables: none is worth a thread.
+        // An exporter asks for the figures of thousands of tables: none of these calls is worth a thread.
         let stats = if counting == Counting::Metadata && !self.place.is_remote {
             uninterrupted(py, || figures(&Call::default()))?
         } else {

@@ -39,7 +39,7 @@ pub(crate) fn side(py: Python<'_>, name: &str) -> PyResult<Side> {
     }
 }
 
-/// Which matches of a row are given: at most so many of the newest, or all.
+/// The matches of a row that are given: this number of the newest, or all.
 pub(crate) fn pick(py: Python<'_>, most: Option<u32>) -> PyResult<Pick> {
     match most {
         None => Ok(Pick::All),

@@ -1,31 +1,31 @@
-//! The maintenance of a store, apart from what every caller does. Synchronous; a [`Call`] ends it early.
+//! The maintenance of a store, which only its owner does. Synchronous; a [`Call`] ends it early.
 
 use crate::{Call, Checkpoint, Erasures, Error, ErrorFields, ErrorKind, Finding, Repaired, Result};
 use idmatch_model::{ErasureKey, TableId};
 use std::path::Path;
 use std::time::Duration;
 
-/// What the owner of a store does by hand; a store may have none.
+/// The operations that the owner of a store starts by hand. A store may have no `Admin`.
 pub trait Admin: Send + Sync {
-    /// Writes the table's rows anew where that makes them fewer or faster to read, without expired and erased
-    /// ones. Answers stay the same. Readers go on meanwhile.
+    /// Rewrites the table's rows without expired and erased rows, where that makes them fewer or faster to
+    /// read. Answers stay the same. Readers go on meanwhile.
     fn compact(&self, table: TableId, call: &Call) -> Result<()>;
 
-    /// Reads all of a table and checks it. What is wrong is a finding; an error means that the check itself
-    /// could not be done.
+    /// Reads all of a table and checks it. A fault of the table is a finding; an error means that the check
+    /// itself could not be done.
     fn verify(&self, table: TableId, call: &Call) -> Result<Vec<Finding>>;
 
-    /// Checks the table and repairs each direction from the other. Nothing changes where rows would be lost
-    /// because both are damaged (`Corrupt`), unless that is accepted.
+    /// Checks the table and repairs each direction from the other. Where both are damaged, rows would be
+    /// lost: then nothing changes (`Corrupt`), unless the loss is accepted.
     fn repair(&self, table: TableId, accept_loss: bool, call: &Call) -> Result<Repaired>;
 
     /// Copies one version of the whole store to a new place.
     fn backup(&self, destination: &Path, call: &Call) -> Result<()>;
 
-    /// Makes one version of the whole store readable for other processes, as a store that refuses writes for good
-    /// and is read at this reading of the clock. It shows also what is erased later. Without a destination it is
-    /// in the folder of the store, and the next writer removes it after `keep`; one of the same version is
-    /// returned again.
+    /// Makes one version of the whole store readable for other processes, as a store that refuses writes for
+    /// good. It is read at this reading of the clock, and also shows rows that are erased later. Without a
+    /// destination it is in the folder of the store, and the next writer removes it after `keep`; a
+    /// checkpoint of the same version is returned again.
     ///
     /// # Errors
     /// `InvalidArgument` unless `keep` is a minute to 7 days, and for a destination that is taken; `Io` where files
@@ -44,16 +44,17 @@ pub trait Admin: Send + Sync {
         .with_fields(ErrorFields::Unsupported { instead }))
     }
 
-    /// Removes a checkpoint of this store. One that is gone is fine.
+    /// Removes a checkpoint of this store. It is no error if the checkpoint is already gone.
     ///
     /// # Errors
-    /// `InvalidArgument` for what is none.
+    /// `InvalidArgument` for a folder that is no checkpoint.
     fn remove_checkpoint(&self, path: &Path, _call: &Call) -> Result<()> {
         let text = format!("{} is no checkpoint of this store", path.display());
         Err(Error::new(ErrorKind::InvalidArgument, text))
     }
 
-    /// The tombstones of a table: no identifier, but hashes that hide it, also when it arrives late.
+    /// The tombstones of a table. They have no identifiers, but hashes that hide identifiers, even when these
+    /// arrive late.
     fn export_tombstones(&self, table: TableId, call: &Call) -> Result<Erasures>;
 
     /// Adds tombstones of another table, as if the same had been erased here at the same dates. All or
@@ -63,7 +64,7 @@ pub trait Admin: Send + Sync {
     /// `Differs` for tombstones that are hashed with another secret than this store's.
     fn import_tombstones(&self, table: TableId, erasures: &Erasures, call: &Call) -> Result<()>;
 
-    /// Has a store without a secret for tombstones use this one from now on. Returns the one that it uses:
-    /// its own where it has one.
+    /// Gives a store without a secret for tombstones this one. Returns the secret that the store uses from
+    /// now on: its own where it already has one.
     fn adopt_erasure_key(&self, key: ErasureKey, call: &Call) -> Result<ErasureKey>;
 }

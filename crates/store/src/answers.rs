@@ -1,6 +1,7 @@
 //! The answers of a lookup, by the position of the key.
 //!
-//! Must not know how they are found. Invariant: the answers of a key come newest first, ties by their bytes.
+//! Must not know how answers are found. Invariant: the answers of a key come newest first, ties by their
+//! bytes.
 
 use crate::{Error, ErrorKind, Result};
 use arrow_array::StringArray;
@@ -11,9 +12,9 @@ use std::ops::Range;
 /// How keys are looked up.
 #[derive(Debug, Clone, Copy)]
 pub struct Lookup {
-    /// Which side the keys are of.
+    /// The side of the keys.
     pub by: Side,
-    /// Which dates count.
+    /// Only observations in this window count.
     pub window: Window,
     /// At most this many answers of each key, the newest.
     pub limit: usize,
@@ -44,7 +45,7 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// No answers yet, for about this many keys.
+    /// Starts without answers, with memory for about this many keys.
     pub fn new(keys: usize) -> Answers {
         let mut offsets = Vec::with_capacity(INITIAL_ROWS + 1);
         offsets.push(0);

@@ -1,4 +1,4 @@
-//! What fails in the background of a store, where nobody waits for it. Must not know what the work is.
+//! The failures of a store's background work, for which no caller waits. Must not know what the work is.
 
 use crate::now;
 use idmatch_model::{SeenAt, TableId};
@@ -10,22 +10,22 @@ use prometheus_client::registry::Registry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Work of the background that fails.
+/// Background work that fails.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackgroundError {
-    /// The work, such as `flush`.
+    /// The name of the work, such as `flush`.
     pub work: &'static str,
-    /// Why it failed last, without identifiers.
+    /// The text of its last failure, without identifiers.
     pub error: String,
-    /// Since when it fails: the first failure after its last success.
+    /// The time of the first failure after its last success.
     pub since: SeenAt,
-    /// When it failed last.
+    /// The time of its last failure.
     pub last: SeenAt,
-    /// How often it has failed since then.
+    /// The number of failures since its last success.
     pub failures: u64,
 }
 
-/// The background work of one store that fails at present, and how often any has failed.
+/// The background work of one store that fails at present, and counters of all failures.
 #[derive(Debug, Default)]
 pub struct BackgroundErrors {
     failing: Mutex<BTreeMap<Subject, BackgroundError>>,
@@ -41,7 +41,7 @@ struct OfWork {
 }
 
 impl BackgroundErrors {
-    /// None yet, of this work.
+    /// Starts without failures, and counts the failures of each of these works from 0.
     pub fn of_work(works: &[&'static str]) -> BackgroundErrors {
         let errors = BackgroundErrors::default();
         for work in works {
@@ -50,7 +50,8 @@ impl BackgroundErrors {
         errors
     }
 
-    /// Says that work has failed, with a text without identifiers; returns how often, since it last succeeded.
+    /// Notes that work has failed, with a text without identifiers. Returns the number of its failures since
+    /// it last succeeded.
     pub fn failed(&self, work: &'static str, table: Option<TableId>, error: String) -> u64 {
         self.failures.get_or_create(&OfWork { work }).inc();
         let (last, mut failing) = (now(), self.lock());
@@ -61,17 +62,17 @@ impl BackgroundErrors {
         known.failures
     }
 
-    /// Says that work has succeeded; returns how often it had failed before.
+    /// Notes that work has succeeded; returns the number of its failures before.
     pub fn succeeded(&self, work: &'static str, table: Option<TableId>) -> u64 {
         self.lock().remove(&(work, table)).map_or(0, |known| known.failures)
     }
 
-    /// Why some work fails; `None` where it does not.
+    /// The failure of some work; `None` where it does not fail.
     pub fn of(&self, work: &'static str, table: Option<TableId>) -> Option<BackgroundError> {
         self.lock().get(&(work, table)).cloned()
     }
 
-    /// Whether work fails, of any table.
+    /// Whether work fails, for any table or for the store.
     pub fn fails(&self, work: &'static str) -> bool {
         self.lock().keys().any(|(failing, _)| *failing == work)
     }
@@ -81,12 +82,12 @@ impl BackgroundErrors {
         self.lock().retain(|(_, table), _| table.is_none_or(&is_there));
     }
 
-    /// The last failure of the work that fails at present.
+    /// The failing work that has failed last.
     pub fn last(&self) -> Option<BackgroundError> {
         self.lock().values().max_by_key(|known| known.last).cloned()
     }
 
-    /// Adds how often work has failed, and how much of it fails at present.
+    /// Adds the number of failures of each work, and of the kinds of work that fail at present.
     pub fn register(&self, registry: &mut Registry) {
         let about = "Background work that failed, by its name";
         registry.register("background_failures", about, self.failures.clone());

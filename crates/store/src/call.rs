@@ -1,5 +1,5 @@
-//! What a caller wants of one operation besides its result: to give up, to have it end in time, to hear of
-//! its progress.
+//! The wishes of a caller about one operation besides its result: to give it up, to end it in time, to hear
+//! of its progress.
 //!
 //! Must not know any operation. Invariant: a clone shares the cancellation flag.
 
@@ -16,18 +16,18 @@ pub type ProgressSink = Arc<dyn Fn(Progress) + Send + Sync>;
 /// Says whether a call is to end. Each check asks it, on any thread. It must return soon.
 pub type EndCheck = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// How far an operation is.
+/// The progress of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// What it does now, such as `verify`.
+    /// The present stage, such as `verify`.
     pub stage: &'static str,
-    /// What was done since the last report, in the unit of the stage.
+    /// The work done since the last report, in the unit of the stage.
     pub done: u64,
     /// The unit of `done`.
     pub unit: Unit,
 }
 
-/// What progress is counted in.
+/// The unit of progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     /// Bytes of files.
@@ -55,7 +55,7 @@ impl Call {
         self
     }
 
-    /// The same call, which ends soon after this says so.
+    /// The same call, which ends soon after this check says so.
     #[must_use]
     pub fn ended_by(mut self, check: EndCheck) -> Call {
         self.ended = Some(check);
@@ -88,14 +88,14 @@ impl Call {
         self.writer_wait
     }
 
-    /// The same call, whose match adds its time to these.
+    /// The same call, whose match adds its time to these timings.
     #[must_use]
     pub fn timed(mut self, timings: &Arc<Timings>) -> Call {
         self.timings = Some((Arc::clone(timings), Stage::Population));
         self
     }
 
-    /// The same call, where the time of the source is that of another stage than the population.
+    /// The same call, where the time of the source counts for this stage instead of the population.
     #[must_use]
     pub fn with_source_stage(mut self, stage: Stage) -> Call {
         if let Some((_, of_source)) = &mut self.timings {
@@ -104,7 +104,7 @@ impl Call {
         self
     }
 
-    /// Where a match adds its time; nobody reads it unless the call is timed.
+    /// The timings that a match adds its time to. They are read only if the call is timed.
     pub fn timings(&self) -> Arc<Timings> {
         self.timings.as_ref().map(|(timings, _)| Arc::clone(timings)).unwrap_or_default()
     }
@@ -137,7 +137,7 @@ impl Call {
     /// Reports progress, and does what [`Call::check`] does.
     ///
     /// # Errors
-    /// Those of [`Call::check`].
+    /// The errors of [`Call::check`].
     pub fn report(&self, stage: &'static str, done: u64, unit: Unit) -> Result<()> {
         if let Some(progress) = &self.progress {
             progress(Progress { stage, done, unit });

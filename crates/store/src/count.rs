@@ -5,12 +5,12 @@ use arrow_array::RecordBatch;
 use idmatch_model::{Period, Window};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Counts the visible observations of a table or, of these, those that another retention would hide. With
-/// `keep="last"` a pair has one. It reads one direction of the table; nothing of it for a retention that is at
-/// least as long as the table's.
+/// Counts the visible observations of a table, or only the visible observations that another retention would
+/// hide. With `keep="last"` a pair has one. It reads one direction of the table; it reads nothing for a
+/// retention that is at least as long as the table's.
 ///
 /// # Errors
-/// `InvalidArgument` for a retention of less than a day, and those of [`TableSnapshot::scan`].
+/// `InvalidArgument` for a retention of less than a day, and the errors of [`TableSnapshot::scan`].
 pub fn count(table: &dyn TableSnapshot, hidden_by: Option<&Period>, call: &Call) -> Result<u64> {
     let mut window = Window::ALL;
     if let Some(retention) = hidden_by {

@@ -1,4 +1,4 @@
-//! One error for every store: what was wrong, with what, and what to do.
+//! One error type for every store. It says what was wrong, with which value, and what to do.
 //!
 //! The text speaks for this level alone; a cause from below is in `source()`.
 
@@ -10,13 +10,13 @@ use std::time::Duration;
 /// The result of anything a store does.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What kind of thing went wrong. Each has a stable code.
+/// The kind of an error. Each has a stable code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
     /// An argument that no store could take: a bad name, window, key or column type.
     InvalidArgument,
-    /// Input rows broke the rules: the caller asked to stop at the first, or a population has no other ones
-    /// (nulls apart).
+    /// Input rows broke the rules: the caller asked to stop at the first bad row, or all rows of a population
+    /// are bad (nulls apart).
     BadInput,
     /// No table of that name.
     TableNotFound,
@@ -34,21 +34,21 @@ pub enum ErrorKind {
     Io,
     /// The input could not be read.
     Source,
-    /// Too few servers of the store answer. A change was not begun, or stopped between two requests, and what
-    /// was sent is done. Repeating it is safe.
+    /// Too few servers of the store answer. A change was not begun, or it stopped between two requests and
+    /// the requests before stay done. Repeating it is safe.
     Unavailable,
     /// A write was not acknowledged in time: it may be applied or not. Repeating it is safe.
     UnknownOutcome,
     /// Two things that must be equal differ: a copy and its source, or the directions of a table beyond comparison.
     Differs,
-    /// The caller gave up, or its deadline passed. Of a write nothing was done, or whole batches that are safe
+    /// The caller gave up, or its deadline passed. A write has done nothing, or whole batches that are safe
     /// to send again.
     Cancelled,
     /// This store or process cannot do it; the text names another way.
     Unsupported,
-    /// It would be done later: too much is going on.
+    /// The store is too busy now; the operation can be tried later.
     RetryLater,
-    /// What it refers to is no longer there: a version, a session.
+    /// A version or a session that the request refers to is no longer there.
     Expired,
     /// A fault of idmatch itself.
     Internal,
@@ -102,16 +102,16 @@ impl ErrorKind {
     }
 }
 
-/// What an error is about, as values for programs. A value that is not known is `None`.
+/// The subject of an error, as values for programs. A value that is not known is `None`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ErrorFields {
-    /// Of `Busy`: who writes the store.
+    /// Of `Busy`: the process that writes the store.
     Busy {
-        /// The process.
+        /// Its process id.
         pid: Option<u32>,
-        /// What it runs, such as `idmatch load`.
+        /// The program that it runs, such as `idmatch load`.
         program: Option<String>,
-        /// Since when.
+        /// When it began to write.
         since: Option<SeenAt>,
     },
     /// Of `UnknownOutcome`: the rows that may be applied or not.
@@ -119,7 +119,7 @@ pub enum ErrorFields {
         /// Their sources and numbers, without rejected rows.
         rows: RowNumbers,
     },
-    /// Of `Corrupt`: where.
+    /// Of `Corrupt`: the place of the damage.
     Corrupt {
         /// The file.
         file: String,
@@ -130,11 +130,11 @@ pub enum ErrorFields {
     BadInput {
         /// Its source, such as a file.
         source: String,
-        /// Its number in there, counted from 1.
+        /// Its number in the source, counted from 1.
         row: u64,
-        /// The first column that is wrong.
+        /// The first wrong column.
         column: String,
-        /// What is wrong with it.
+        /// The fault of its value.
         reason: String,
     },
     /// Of `Unsupported`: what to do instead.
@@ -149,7 +149,7 @@ pub enum ErrorFields {
     },
 }
 
-/// Why a store did not do what it was asked to.
+/// The error of an operation of a store.
 #[derive(Debug)]
 pub struct Error {
     kind: ErrorKind,
@@ -159,12 +159,12 @@ pub struct Error {
 }
 
 impl Error {
-    /// An error of its own.
+    /// An error without a cause.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
         Error { kind, message: message.into(), fields: None, source: None }
     }
 
-    /// An error with what caused it.
+    /// An error with its cause.
     pub fn with_source(
         kind: ErrorKind,
         message: impl Into<String>,
@@ -187,7 +187,7 @@ impl Error {
         Error { fields, ..Error::with_source(cause.kind, message, cause) }
     }
 
-    /// The same for another caller of the same work. Its text has those of its causes.
+    /// A copy of the error for another caller of the same work. Its text contains the texts of its causes.
     #[must_use]
     pub fn copied(&self) -> Error {
         let fields = self.fields.clone();
@@ -203,19 +203,19 @@ impl Error {
         Error::new(ErrorKind::TableExists, text)
     }
 
-    /// A table is to be given a name that another one has.
+    /// A table is to be given a name that another table has.
     pub fn name_taken(name: &TableName) -> Error {
         let text = format!("there is a table {name}; drop it first, or swap the names of both");
         Error::new(ErrorKind::TableExists, text)
     }
 
-    /// A write session that has ended is used.
+    /// A write session is used after its end.
     pub fn session_ended() -> Error {
         let text = "the session has ended, nothing more is staged or written; begin another one";
         Error::new(ErrorKind::Expired, text)
     }
 
-    /// A write session that is committed is to be aborted.
+    /// A committed write session is to be aborted.
     pub fn session_committed() -> Error {
         let text = "the session is committed; write the table anew to change it";
         Error::new(ErrorKind::InvalidArgument, text)
@@ -253,7 +253,7 @@ impl Error {
         self.kind
     }
 
-    /// Its text and those of its causes, in one line.
+    /// Its text and the texts of its causes, in one line.
     pub fn chain(&self) -> String {
         let mut text = self.message.clone();
         let mut cause = std::error::Error::source(self);

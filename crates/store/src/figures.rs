@@ -1,53 +1,54 @@
-//! What operations take and give besides rows: promises, findings, counts. Must not know who computes them.
+//! Values about operations besides rows: durability, findings, counts. Must not know who computes them.
 
 use crate::{BackgroundError, Error, ErrorKind, Result};
 use idmatch_model::{ErasureKey, SeenAt, TableName};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What the acknowledgement of an upsert means.
+/// The meaning of an acknowledgement of an upsert.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Durability {
     /// It is durable.
     #[default]
     Always,
-    /// It will be, within this time: a failure of power or system may lose what was acknowledged
-    /// so shortly before. A failure of the process loses nothing.
+    /// It is durable within this time. A failure of power or system may lose writes that were acknowledged
+    /// less than this time before. A failure of the process loses nothing.
     Interval(Duration),
 }
 
-/// Something that a check found to be wrong.
+/// A fault that a check has found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// The file, or another place, it is in.
+    /// The file, or another place, that has the fault.
     pub place: String,
-    /// What is wrong there.
+    /// The fault.
     pub problem: String,
 }
 
-/// What an erasure found, direction by direction: rows that were there and no longer are.
+/// The rows that an erasure has hidden, direction by direction: they were visible before.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Erased {
     /// Pairs, or observations with `keep="all"`, found by their id.
     pub by_id: u64,
     /// The same, found by their partner_id.
     pub by_partner_id: u64,
-    /// The checkpoints in the folder of the store that still show some of what was to be erased, whether the store
-    /// still had it or not; and those that cannot be read, or that were not searched because the call has ended.
+    /// The checkpoints in the folder of the store that still show some of the erased targets, even where the
+    /// store itself no longer had them. Checkpoints that cannot be read are here, too, and checkpoints that
+    /// were not searched because the call has ended.
     pub checkpoints: Vec<Checkpoint>,
 }
 
-/// What a table remembers of what was erased.
+/// The erasures that a table remembers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Erasures {
-    /// The secret of the store, with which the targets are hashed; none where nothing was erased.
+    /// The secret of the store, with which the targets are hashed; `None` where nothing was erased.
     pub key: Option<ErasureKey>,
-    /// The hash of each target ([`ErasureKey::of`]), and up to when it is hidden.
+    /// The hash of each target ([`ErasureKey::of`]), and the last instant that it hides.
     pub hashes: Vec<(u128, SeenAt)>,
 }
 
 impl Erasures {
-    /// Refuses erasures that a table whose store has this secret can make nothing of.
+    /// Refuses erasures that are useless to a table whose store has this secret.
     ///
     /// # Errors
     /// `Differs`.
@@ -61,21 +62,21 @@ impl Erasures {
     }
 }
 
-/// What a repair found and did.
+/// The result of a repair.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Repaired {
-    /// What was wrong before; empty if nothing was, and then nothing was done.
+    /// The findings before the repair. Empty if there were none; then nothing was done.
     pub findings: Vec<Finding>,
-    /// Rows that could be read in neither direction: so many at most.
+    /// The most rows that were lost: rows that could be read in neither direction.
     pub lost_at_most: u64,
 }
 
-/// How much of a table is read for figures about it.
+/// The share of a table that is read for figures about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counting {
-    /// Nothing but metadata, where there are any about rows; servers have none, so it is a sample there.
+    /// Only metadata, where there are any about rows. Servers have none, so they read a sample.
     Metadata,
-    /// A share of the rows, and the others are taken to be alike.
+    /// A share of the rows; the other rows are taken to be alike.
     Sample,
     /// All rows.
     All,
@@ -90,7 +91,8 @@ pub struct Distinct {
     pub partner_ids: u64,
     /// Different pairs of the two.
     pub pairs: u64,
-    /// Whether these are exact. Of metadata, they are else sums over segments that overlap: so many at most.
+    /// Whether these are exact. Inexact numbers from metadata are sums over segments that overlap, and so
+    /// upper limits.
     pub is_exact: bool,
 }
 
@@ -103,13 +105,13 @@ pub struct TableStats {
     pub bytes: u64,
     /// Segments, both directions.
     pub segments: u64,
-    /// Of the rows, those that were upserted and are not in segments yet.
+    /// Upserted rows that are not in segments yet. They are counted in `rows`.
     pub memtable_rows: u64,
-    /// The memory that these take.
+    /// The memory of these rows.
     pub memtable_bytes: u64,
-    /// Bytes that merges in the background are yet to write anew.
+    /// Bytes that compactions in the background have yet to rewrite.
     pub pending_compaction_bytes: u64,
-    /// Erasures remembered.
+    /// Tombstones of the table.
     pub erasures: u64,
     /// The oldest date stored.
     pub oldest: Option<SeenAt>,
@@ -117,37 +119,37 @@ pub struct TableStats {
     pub newest: Option<SeenAt>,
     /// Distinct identifiers and pairs.
     pub distinct: Distinct,
-    /// The most rows that a key has in one segment; it may have more in all. On servers, the most that a key has
-    /// in the partitions that were read. `None` where there are no such rows.
+    /// The most rows of a key in one segment; a key may have more rows in all segments together. On servers,
+    /// the most rows of a key in the partitions that were read. `None` where there are no such rows.
     pub largest_key_rows: Option<u64>,
-    /// How many rows the table was made for, where its layout depends on that.
+    /// The rows that the table was made for, where its layout depends on them.
     pub expected_rows: Option<u64>,
 }
 
 /// A version of a store for readers in other processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// Where it is: a store that is only read.
+    /// Its place: a store that is only read.
     pub path: PathBuf,
-    /// When it was made.
+    /// The time at which it was made.
     pub at: SeenAt,
-    /// From when on it may be removed.
+    /// The time from which it may be removed.
     pub until: SeenAt,
     /// Bytes of files that only it still has.
     pub bytes: u64,
 }
 
-/// What a store does and keeps, besides its tables.
+/// The state of a store, besides its tables.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Status {
     /// Bytes of files that only open snapshots and running reads still need.
     pub pinned_bytes: u64,
-    /// How long ago the oldest version that is still read was replaced by another.
+    /// The time since the oldest version that is still read was replaced by another version.
     pub oldest_pinned: Option<Duration>,
     /// Whether the store is a checkpoint of another one, which never changes.
     pub is_checkpoint: bool,
     /// Whether this process has the right to write the store; false where any process may write.
     pub is_writer: bool,
-    /// The background work of this process that fails at present; the one that failed last.
+    /// The background work of this process that fails at present. Of several, the work that failed last.
     pub last_background_error: Option<BackgroundError>,
 }

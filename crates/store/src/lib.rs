@@ -1,9 +1,9 @@
-//! What a store is, whatever keeps it: [`Store`], [`Snapshot`], [`TableSnapshot`] and [`Admin`], their errors,
-//! and the way Arrow batches become observations.
+//! The interface of a store, in every backend: [`Store`], [`Snapshot`], [`TableSnapshot`] and [`Admin`],
+//! their errors, and the way Arrow batches become observations.
 //!
-//! Must not know any backend, file format or network. Arrow batches are the only bulk
-//! interface: a [`BatchSource`] goes in, a [`MatchSink`] receives what comes out. Rows are judged
-//! here, so that a backend gets [`Observations`].
+//! Must not know any backend, file format or network. Arrow batches are the only bulk interface: a
+//! [`BatchSource`] goes in, a [`MatchSink`] receives the results. Rows are judged here, so that a backend
+//! gets [`Observations`].
 #![forbid(unsafe_code)]
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 

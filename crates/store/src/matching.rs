@@ -1,4 +1,4 @@
-//! What a population match is asked, and where its rows go.
+//! The question of a population match, and the receiver of its rows.
 //!
 //! A [`Match`] counts, or sends batches of [`MatchQuery::schema`] to a [`MatchSink`], which gives each thread
 //! a [`MatchLane`] of its own. Must not know any backend.
@@ -12,21 +12,21 @@ use std::sync::Arc;
 /// How a population is matched.
 #[derive(Debug, Clone, Copy)]
 pub struct MatchQuery {
-    /// Which side the population's identifiers are of.
+    /// The side of the population's identifiers.
     pub by: Side,
-    /// Which matches of a row are given.
+    /// The matches of a row that are given.
     pub pick: Pick,
-    /// Which dates count.
+    /// Only observations in this window count.
     pub window: Window,
     /// Whether the match is positional: it tells population rows by their numbers. They count from 0 in the
-    /// order of the source's batches, and every row counts, also null and malformed ones.
-    /// They may be all: only without positions is that an error.
+    /// order of the source's batches, and every row counts, also null and malformed rows. In a positional
+    /// match all rows may be malformed; without positions that is an error.
     pub positions: bool,
 }
 
 impl MatchQuery {
-    /// The columns of the match: those of [`match_schema`]; of a positional match `row` as `UInt32` in place
-    /// of the population's identifier.
+    /// The columns of the match: the columns of [`match_schema`]. A positional match has `row` as `UInt32` in
+    /// place of the population's identifier.
     pub fn schema(&self) -> SchemaRef {
         if !self.positions {
             return match_schema(self.by);
@@ -35,7 +35,8 @@ impl MatchQuery {
         Arc::new(Schema::new(vec![row, text_field(self.by.other()), date_field()]))
     }
 
-    /// The number of the first population row behind a batch of `rows` rows whose first one is `first_row`.
+    /// The number of the first population row after a batch of `rows` rows that begins with the number
+    /// `first_row`.
     ///
     /// # Errors
     /// `InvalidArgument` if the match is positional and the rows are more than `u32::MAX`.
@@ -61,18 +62,18 @@ pub enum UnmatchedReason {
     Null,
     /// It is no identifier: empty, too long or not UTF-8.
     Malformed,
-    /// Nothing is to be seen with it: it is absent, or the window, the retention or erasures leave nothing.
+    /// No visible row has it: it is absent, or the window, the retention or erasures hide all of its rows.
     NotFound,
 }
 
-/// What a match counted.
+/// The counts of a match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MatchCounts {
     /// Population rows read.
     pub population: u64,
     /// Population rows with at least one match.
     pub matched: u64,
-    /// Matches: what `SELECT count(*)` over the join gives.
+    /// Matches: the result of `SELECT count(*)` over the join.
     pub rows: u64,
 }
 
@@ -89,35 +90,35 @@ impl std::ops::AddAssign for MatchCounts {
 pub struct PlanStep {
     /// The way.
     pub how: &'static str,
-    /// How often: requests to servers, or segments that were read, once for each range of the hash.
+    /// The number of uses: requests to servers, or segments that were read, once for each range of the hash.
     pub requests: u64,
-    /// Identifiers that were read so.
+    /// Identifiers that were read in this way.
     pub keys: u64,
-    /// Why it was chosen.
+    /// The reason for the choice.
     pub why: String,
 }
 
-/// What servers were asked for a match.
+/// The requests to servers for a match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Requests {
-    /// Pages of rows that were asked for, each by one request.
+    /// Pages of rows that were requested, each by one request.
     pub asked: u64,
-    /// Those that were answered.
+    /// Pages that were answered.
     pub answered: u64,
-    /// Further attempts for them: retries, and requests to another node when one was slow.
+    /// Further attempts for pages: retries, and requests to another node when one was slow.
     pub repeated: u64,
-    /// Partitions that were asked, each time that one was.
+    /// Partitions that were requested. A partition counts each time.
     pub partitions_asked: u64,
-    /// Those that answered.
+    /// Partitions that answered.
     pub partitions_answered: u64,
     /// Most requests in flight.
     pub in_flight: u64,
-    /// Whether a limit of requests per second was set.
+    /// Whether a rate limit was set.
     pub is_rate_limited: bool,
 }
 
 impl std::ops::AddAssign for Requests {
-    /// Limits stay.
+    /// Adds the counts; the limits stay.
     fn add_assign(&mut self, other: Requests) {
         self.asked += other.asked;
         self.answered += other.answered;
@@ -130,13 +131,13 @@ impl std::ops::AddAssign for Requests {
 /// A population that has been matched; its rows can be read any number of times and
 /// always describe the same point of the table.
 pub trait Match: Send + Sync {
-    /// What was counted.
+    /// The counts.
     fn counts(&self) -> MatchCounts;
 
-    /// How the identifiers of the population were read.
+    /// The ways in which the identifiers of the population were read.
     fn plan(&self) -> Vec<PlanStep>;
 
-    /// What servers were asked; `None` where there are none.
+    /// The requests to servers; `None` where there are no servers.
     fn requests(&self) -> Option<Requests> {
         None
     }
@@ -148,7 +149,7 @@ pub trait Match: Send + Sync {
     /// Calls `take` with each population row that has no match, ascending. An error of `take` ends it.
     ///
     /// # Errors
-    /// [`not_positional`] unless the match is positional; what `take` returns.
+    /// [`not_positional`] unless the match is positional; the error of `take`.
     fn unmatched(&self, take: &mut dyn FnMut(u32, UnmatchedReason) -> Result<()>) -> Result<()>;
 }
 
@@ -167,12 +168,12 @@ pub trait MatchSink: Sync {
     fn lane(&self) -> Result<Box<dyn MatchLane + '_>>;
 }
 
-/// What one thread sends: its batches keep their order.
+/// Receives the batches of one thread, which keep their order.
 pub trait MatchLane {
     /// Takes the next batch.
     fn push(&mut self, batch: RecordBatch) -> Result<()>;
 
-    /// There are no more.
+    /// Ends the lane after its last batch.
     fn finish(self: Box<Self>) -> Result<()>;
 }
 

@@ -105,14 +105,14 @@ struct OfError {
     error: &'static str,
 }
 
-/// The rate, errors and duration of calls, by kind. Cost of a call: two readings of the clock and a short lock.
+/// The rate, errors and duration of calls, by kind. A call costs two readings of the clock and a short lock.
 pub struct Calls {
     durations: Family<OfCall, Histogram, fn() -> Histogram>,
     errors: Family<OfError, Counter>,
     in_flight: Family<OfCall, Gauge>,
     snapshots: Gauge,
     sessions: Gauge,
-    /// Those of each kind, in the order of the kinds: calls need not search them.
+    /// The metrics of each kind, in the order of the kinds, so that calls need not search them.
     by_kind: Vec<(Histogram, Gauge)>,
 }
 
@@ -126,7 +126,7 @@ impl Default for Calls {
             (durations.get_or_create_owned(&labels), in_flight.get_or_create_owned(&labels))
         };
         let by_kind = CallKind::ALL.into_iter().map(of_kind).collect();
-        // A counter that begins with its first error has not increased.
+        // Each counter begins at 0. A counter that began at its first error would show no increase.
         let errors: Family<OfError, Counter> = Family::default();
         for call in CallKind::ALL {
             for error in ErrorKind::ALL {
@@ -144,7 +144,7 @@ impl Default for Calls {
     }
 }
 
-/// Something that is open, until it is dropped.
+/// Counts as open until it is dropped.
 pub struct Opened(Gauge);
 
 impl Drop for Opened {
@@ -165,7 +165,7 @@ struct Running<'c> {
 }
 
 impl Drop for Running<'_> {
-    /// Also after a panic.
+    /// Runs also after a panic.
     fn drop(&mut self) {
         if let Some((duration, in_flight)) = self.of_kind {
             in_flight.dec();
@@ -175,10 +175,10 @@ impl Drop for Running<'_> {
 }
 
 impl Calls {
-    /// Does a call, and measures it.
+    /// Runs a call, and measures it.
     ///
     /// # Errors
-    /// Those of the call.
+    /// The errors of the call.
     pub fn measure<T>(&self, kind: CallKind, call: impl FnOnce() -> Result<T>) -> Result<T> {
         let of_kind = self.by_kind.get(kind as usize);
         if let Some((_, in_flight)) = of_kind {
@@ -229,7 +229,7 @@ pub fn registry() -> Registry {
 /// The figures as OpenMetrics text.
 pub fn exposition(registry: &Registry) -> String {
     let mut text = String::new();
-    // A string takes all that is written.
+    // Writing to a string does not fail.
     encode(&mut text, registry).ok();
     text
 }

@@ -5,7 +5,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Where rows come from, in their order: a batch without rejected rows is one run.
+/// The sources and numbers of rows, in the order of the rows: a batch without rejected rows is one run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RowNumbers {
     runs: Vec<RowRun>,
@@ -14,9 +14,9 @@ pub struct RowNumbers {
 /// Consecutive rows of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowRun {
-    /// What the rows come from.
+    /// The source of the rows.
     pub source: Arc<str>,
-    /// Their numbers in there, counted from 1.
+    /// Their numbers in the source, counted from 1.
     pub rows: Range<u64>,
 }
 

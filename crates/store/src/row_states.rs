@@ -1,6 +1,7 @@
-//! What became of population rows, for a positional match: two bits a row, so 250 kB for a million rows.
+//! The states of population rows in a positional match: two bits a row, so 250 kB for a million rows.
 //!
-//! The threads that match share them: whoever finds a row marks it. Must not know how rows are found.
+//! The threads of a match share the states: the thread that finds a row marks it. Must not know how rows are
+//! found.
 
 use crate::Result;
 use crate::matching::UnmatchedReason;
@@ -8,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const ROWS_IN_WORD: usize = 32;
 
-/// The two bits of a row. All rows are not found at first.
+/// The two bits of a row. At first each row is not found.
 const NOT_FOUND: u64 = 0;
 const MATCHED: u64 = 1;
 const NULL: u64 = 2;
@@ -23,18 +24,18 @@ pub struct RowStates {
 }
 
 impl RowStates {
-    /// No rows yet; the first has this number.
+    /// Starts without rows; the first row gets this number.
     pub fn new(first_row: u32) -> RowStates {
         RowStates { first_row, rows: 0, words: Vec::new() }
     }
 
-    /// Adds rows, which are not found.
+    /// Adds rows, which are not found yet.
     pub fn extend(&mut self, rows: usize) {
         self.rows += rows;
         self.words.resize_with(self.rows.div_ceil(ROWS_IN_WORD), AtomicU64::default);
     }
 
-    /// Marks a row that has no match, for this reason. A row is marked once, or twice alike.
+    /// Marks a row that has no match, for this reason. A row is marked once, or again with the same reason.
     pub fn set_unmatched(&self, row: u32, reason: UnmatchedReason) {
         self.set(
             row,
@@ -63,7 +64,7 @@ impl RowStates {
     /// Calls `take` with each row that has no match, ascending. All threads that mark must have ended.
     ///
     /// # Errors
-    /// Those of `take`.
+    /// The errors of `take`.
     pub fn unmatched(
         &self,
         take: &mut dyn FnMut(u32, UnmatchedReason) -> Result<()>,

@@ -1,8 +1,8 @@
-//! Reading all of a table: each observation that is to be seen, once.
+//! Reading all of a table: each visible observation, once.
 //!
-//! A table divides its ids into [`PARTS`] parts in a way of its own, which never changes: a scan meets
-//! the parts about one after another. So two readings, or two tables, can be compared part by part,
-//! and a repeated copy skips the parts that are equal. Must not know the use of the rows.
+//! A table divides its ids into [`PARTS`] parts in a way of its own, which never changes: a scan meets the
+//! parts about one after another. So two readings, or two tables, can be compared part by part, and a
+//! repeated copy skips the parts that are equal. Must not know the use of the rows.
 
 use crate::{Error, ErrorKind, MatchLane, MatchQuery, Result, match_schema};
 use arrow_array::{
@@ -13,7 +13,7 @@ use arrow_schema::{ArrowError, Schema, SchemaRef};
 use idmatch_model::{SeenAt, Side, Window};
 use std::sync::Arc;
 
-/// How many parts the ids of every table are divided into.
+/// The number of parts that the ids of every table are divided into.
 pub const PARTS: usize = 1 << 12;
 
 /// A batch is sent when it has this many rows, or bytes of identifiers.
@@ -25,12 +25,12 @@ const BATCH_BYTES: usize = 1 << 20;
 pub struct Parts(Vec<bool>);
 
 impl Parts {
-    /// All of them.
+    /// All parts.
     pub fn all() -> Parts {
         Parts(vec![true; PARTS])
     }
 
-    /// Those for which `is_in` says so.
+    /// The parts for which `is_in` is true.
     pub fn of(is_in: impl Fn(usize) -> bool) -> Parts {
         Parts((0..PARTS).map(is_in).collect())
     }
@@ -41,23 +41,23 @@ impl Parts {
         self.0.get(part).copied().unwrap_or_default()
     }
 
-    /// How many there are.
+    /// The number of parts.
     pub fn len(&self) -> usize {
         self.0.iter().filter(|is_in| **is_in).count()
     }
 
-    /// Whether there are none.
+    /// Whether there are no parts.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// What a scan gives of the observations of its parts.
+/// The choice of dates and columns of a scan.
 #[derive(Debug, Clone, Copy)]
 pub struct ScanQuery {
-    /// Which dates count.
+    /// Only observations in this window count.
     pub window: Window,
-    /// Which columns the batches have. A row stays one where it looks like another without the rest.
+    /// The columns of the batches. Rows that look alike in these columns stay separate rows.
     pub columns: Columns,
 }
 
@@ -71,16 +71,16 @@ impl From<Window> for ScanQuery {
 /// Some of the columns of [`match_schema`], in its order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Columns {
-    /// The key: of a scan, the id.
+    /// The key: the id in a scan.
     pub key: bool,
-    /// The answer: of a scan, the partner ID.
+    /// The answer: the partner_id in a scan.
     pub value: bool,
     /// The date.
     pub seen_at: bool,
 }
 
 impl Columns {
-    /// All of them.
+    /// All columns.
     pub const ALL: Columns = Columns { key: true, value: true, seen_at: true };
 
     /// Their fields, for keys of this side.
@@ -127,7 +127,7 @@ impl RowBatch {
         RowBatch::with_limits((by, columns), BATCH_ROWS, BATCH_BYTES)
     }
 
-    /// The same for batches of up to this many rows, or bytes of identifiers: less than 2 GiB.
+    /// An empty batch that is full with this many rows, or bytes of identifiers (less than 2 GiB).
     pub fn with_limits((by, columns): (Side, Columns), rows: usize, bytes: usize) -> RowBatch {
         RowBatch {
             schema: columns.schema(by),
@@ -139,7 +139,7 @@ impl RowBatch {
         }
     }
 
-    /// The same for the rows of a query: a positional one has numbers for keys.
+    /// An empty batch for the rows of a query: a positional query has numbers for keys.
     pub fn of_query(query: &MatchQuery, rows: usize, bytes: usize) -> RowBatch {
         let batch = RowBatch::with_limits((query.by, Columns::ALL), rows, bytes);
         match query.positions {
@@ -148,7 +148,7 @@ impl RowBatch {
         }
     }
 
-    /// Adds a row; gives the batch when it is full.
+    /// Adds a row; returns the batch when it is full.
     pub fn push(&mut self, key: &str, value: &str, seen_at: SeenAt) -> Result<Option<RecordBatch>> {
         let is_full = self.push_with(
             |text| text.extend_from_slice(key.as_bytes()),
@@ -158,8 +158,8 @@ impl RowBatch {
         if is_full { self.take() } else { Ok(None) }
     }
 
-    /// Adds a row whose key and value are appended to a buffer, where they are wanted; says whether the batch
-    /// is full.
+    /// Adds a row. `key` and `value` append their bytes to a buffer, if the column is wanted. Returns whether
+    /// the batch is full.
     #[inline]
     pub fn push_with(
         &mut self,
@@ -175,7 +175,7 @@ impl RowBatch {
     }
 
     /// Adds a row of a positional match: the number of its population row, and a value that is appended to a
-    /// buffer; says whether the batch is full.
+    /// buffer. Returns whether the batch is full.
     #[inline]
     pub fn push_position(
         &mut self,
@@ -248,7 +248,7 @@ fn taken<T>(values: &mut Vec<T>) -> Vec<T> {
 }
 
 impl TextColumn {
-    /// Returns how many bytes there are now.
+    /// Returns the number of bytes in the column.
     #[inline]
     fn push(&mut self, append: impl FnOnce(&mut Vec<u8>)) -> usize {
         append(&mut self.text);

@@ -1,7 +1,7 @@
 //! Write sessions: rows are staged in parts first, and committed once.
 //!
-//! Must not know any backend. Invariants: nothing of a session is seen before its commit, in a directory; a
-//! commit is done once, and every further one returns the first outcome.
+//! Must not know any backend. Invariants: in a directory, nothing of a session is visible before its commit.
+//! A commit is done once, and every further one returns the first outcome.
 
 use crate::{Call, Error, ErrorFields, ErrorKind, ObservationSource, Observations, Result, Unit};
 use idmatch_model::TableId;
@@ -12,16 +12,17 @@ use std::str::FromStr;
 /// A key has at most this many bytes.
 const MAX_KEY_BYTES: usize = 128;
 
-/// What becomes of the rows that a table has.
+/// The effect of a write on the rows that the table already has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteKind {
-    /// They stay.
+    /// The rows stay.
     Add,
-    /// Those that were acknowledged before the session go; later ones stay.
+    /// Rows that were acknowledged before the session began are removed; later rows stay.
     Replace,
 }
 
-/// A caller's name for a write: a repeat with the same key within 24 h returns the outcome of the first.
+/// A caller's name for a write: a repeat with the same key within 24 h returns the outcome of the first
+/// write.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WriteKey(String);
 
@@ -46,36 +47,36 @@ impl WriteKey {
     }
 }
 
-/// What a session is to write.
+/// The options of a new session.
 #[derive(Debug, Clone)]
 pub struct NewWrite {
-    /// The table, which the session follows when it is renamed.
+    /// The table. The session still writes it when it is renamed.
     pub table: TableId,
-    /// What becomes of the rows that it has.
+    /// The effect on the rows that the table already has.
     pub kind: WriteKind,
-    /// Names the write.
+    /// The name of the write.
     pub key: Option<WriteKey>,
-    /// Where the rows come from, for the load history.
+    /// The sources of the rows, for the load history.
     pub sources: Vec<String>,
-    /// Who else may write until the session ends.
+    /// The processes that may also write until the session ends.
     pub sharing: Sharing,
 }
 
-/// Who else may write while rows are staged.
+/// The processes that may also write while rows are staged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sharing {
     /// No other process.
     Locked,
-    /// Others write the store, but do not stage in this session. Its commit may find one that writes
-    /// (`Busy`), and can be repeated.
+    /// Other processes may write the store, but do not stage in this session. A commit while another process
+    /// writes fails (`Busy`), and can be repeated.
     Local,
-    /// Others may also stage and commit this session, by [`crate::Store::resume`]. It outlives the process
-    /// that has begun it.
+    /// Other processes may also stage and commit this session, by [`crate::Store::resume`]. It outlives the
+    /// process that has begun it.
     Shared,
 }
 
 impl NewWrite {
-    /// Rows that a table gets in one go.
+    /// A write that adds the rows of one load.
     pub fn load(table: TableId) -> NewWrite {
         let (key, sources) = (None, Vec::new());
         NewWrite { table, kind: WriteKind::Add, key, sources, sharing: Sharing::Locked }
@@ -93,10 +94,10 @@ impl fmt::Display for SessionId {
     }
 }
 
-/// By what other processes find a session.
+/// The address by which other processes find a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionAddress {
-    /// The table that it writes.
+    /// The table that the session writes.
     pub table: TableId,
     /// The session.
     pub session: SessionId,
@@ -125,17 +126,17 @@ impl FromStr for SessionAddress {
     }
 }
 
-/// Says that a part is staged.
+/// The receipt of a staged part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartReceipt {
-    /// Random bits: the part.
+    /// The identity of the part: random bits.
     pub id: u128,
-    /// The caller's number of the part, if it has one. Of several parts with one number a commit takes the
-    /// first.
+    /// The caller's number of the part, if it has one. A commit takes the first of several parts with the
+    /// same number.
     pub number: Option<u32>,
     /// Its rows.
     pub rows: u64,
-    /// Rows that were rejected before.
+    /// Rows that were rejected before they came to the part.
     pub rejected: u64,
 }
 
@@ -194,10 +195,11 @@ impl Committed {
 }
 
 impl PartReceipt {
-    /// The parts that a commit of these receipts takes: of each number the first.
+    /// The parts that a commit of these receipts takes: the first part of each number, and all parts without
+    /// a number.
     ///
     /// # Errors
-    /// `InvalidArgument` if one is named twice, or is not staged.
+    /// `InvalidArgument` if a part is named twice, or is not staged.
     pub fn chosen(
         parts: &[PartReceipt],
         is_staged: impl Fn(u128) -> bool,
@@ -215,16 +217,16 @@ impl PartReceipt {
     }
 }
 
-/// A write that is staged. Ends without a trace when it is dropped before its commit, unless it is shared.
+/// A write that is staged. It ends without a trace when it is dropped before its commit, unless it is shared.
 pub trait WriteSession: Send + Sync {
-    /// By what other processes find it, if it is shared.
+    /// The address by which other processes find it, if it is shared.
     fn address(&self) -> SessionAddress;
 
-    /// The outcome, if it is committed, or if an earlier session with the same key was.
+    /// The outcome, if this session or an earlier one with the same key is committed.
     fn outcome(&self) -> Option<Committed>;
 
-    /// Begins a part. Parts are staged beside each other, by any number of threads. One that may be staged
-    /// twice, by a task that is repeated, has a number.
+    /// Begins a part. Any number of threads stage parts at the same time. A part has a number if a repeated
+    /// task may stage it twice.
     ///
     /// # Errors
     /// `Expired` if the session has ended.
@@ -233,7 +235,7 @@ pub trait WriteSession: Send + Sync {
     /// Stages a source to its end, as one part, on all processors.
     ///
     /// # Errors
-    /// Those of the source; `Expired` if the session has ended; `Cancelled`.
+    /// The errors of the source; `Expired` if the session has ended; `Cancelled`.
     fn stage(
         &self,
         number: Option<u32>,
@@ -248,7 +250,8 @@ pub trait WriteSession: Send + Sync {
         part.finish(rows.rejected())
     }
 
-    /// All finished parts of a shared session, wherever they were staged. Where a commit has begun, its parts.
+    /// All finished parts of a shared session, wherever they were staged. Once a commit has begun, the parts
+    /// of that commit.
     ///
     /// # Errors
     /// `Unsupported` where the session does not know them; `Expired`, `Io`, `Corrupt`.
@@ -259,17 +262,18 @@ pub trait WriteSession: Send + Sync {
         Err(Error::new(ErrorKind::Unsupported, text).with_fields(fields))
     }
 
-    /// Writes exactly these parts, in one publication where the store has versions. After `Busy` it
+    /// Writes exactly these parts, in one publication where the store has versions. After `Busy` the commit
     /// may be repeated. A committed session returns its outcome again.
     ///
     /// # Errors
-    /// `InvalidArgument` for a part that is not staged here, or other parts than those of a commit that has
-    /// begun; `TableNotFound` if the table was dropped; `Expired` if the session has ended, or another one
-    /// replaces the table by now; `Busy`, also while another process commits the session; `Cancelled`, `Io`.
+    /// `InvalidArgument` for a part that is not staged here, or for other parts than a commit that has begun
+    /// already; `TableNotFound` if the table was dropped; `Expired` if the session has ended, or another
+    /// session replaces the table by now; `Busy`, also while another process commits the session;
+    /// `Cancelled`, `Io`.
     fn commit(&self, parts: &[PartReceipt], call: &Call) -> Result<Committed>;
 
-    /// Ends the session without a trace, where the store has versions. Elsewhere what was written stays, and
-    /// is safe to send again.
+    /// Ends the session without a trace, where the store has versions. In other stores written rows stay, and
+    /// are safe to send again.
     ///
     /// # Errors
     /// `InvalidArgument` if it is committed.
@@ -284,7 +288,8 @@ pub trait PartWriter: Send {
     /// `Io`.
     fn add(&mut self, rows: &Observations) -> Result<()>;
 
-    /// Ends the part, of which so many rows were rejected. One that is dropped instead was never there.
+    /// Ends the part, and notes the number of its rejected rows. A part that is dropped instead leaves
+    /// nothing.
     ///
     /// # Errors
     /// `Io`; `Expired` if the session has ended.

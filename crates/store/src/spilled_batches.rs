@@ -1,7 +1,7 @@
 //! Batches that wait until they are read: in memory up to a limit, then in a temporary file.
 //!
-//! The file has no name, and is for the owner only. Every batch in it has a checksum. Must not know what the
-//! rows are.
+//! The file has no name, and only its owner can read it. Every batch in it has a checksum. Must not know what
+//! the rows are.
 
 use crate::{Error, ErrorKind, Result};
 use arrow_array::RecordBatch;
@@ -13,20 +13,21 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use twox_hash::XxHash3_64;
 
-/// Where batches wait. Several threads may push and read.
+/// Keeps batches until they are read. Several threads may push and read.
 #[derive(Debug, Default)]
 pub struct SpilledBatches {
     /// Bytes that stay in memory.
     most: usize,
     kept: Mutex<Kept>,
-    /// Buffers of pushes that have ended: new memory would cost more than what is written to it.
+    /// Buffers of earlier pushes, for reuse: new memory would cost more than the bytes that are written to
+    /// it.
     buffers: Mutex<Vec<Vec<u8>>>,
 }
 
 #[derive(Debug, Default)]
 struct Kept {
     bytes_in_memory: usize,
-    /// The file and its length; none before it is needed.
+    /// The file and its length; `None` before it is needed.
     file: Option<(Arc<File>, u64)>,
 }
 
@@ -39,7 +40,7 @@ pub struct SpilledBatch {
 
 #[derive(Debug, Clone)]
 enum Place {
-    /// A copy, so that nothing of the caller's is kept.
+    /// A copy, so that the caller's memory is not kept.
     Memory(Buffer),
     File {
         file: Arc<File>,
@@ -55,7 +56,7 @@ impl SpilledBatch {
         self.rows
     }
 
-    /// Reads it. Any number of times.
+    /// Reads the batch. It can be read any number of times.
     ///
     /// # Errors
     /// `Io`; `Corrupt` if the file changed.
@@ -76,7 +77,7 @@ impl SpilledBatch {
 }
 
 impl SpilledBatches {
-    /// None yet, of which so many bytes stay in memory.
+    /// Starts without batches. It keeps up to `most` bytes of them in memory.
     pub fn new(most: usize) -> SpilledBatches {
         SpilledBatches { most, ..SpilledBatches::default() }
     }
@@ -86,7 +87,7 @@ impl SpilledBatches {
         self.lock().file.is_some()
     }
 
-    /// Copies a batch to where it waits.
+    /// Copies a batch to memory or to the file.
     ///
     /// # Errors
     /// `Io` if the system's folder for temporary files cannot take it.

@@ -18,7 +18,7 @@ pub struct Table {
     call: Call,
 }
 
-/// Rows to expect in a table of tests.
+/// Expected rows of a table in tests.
 const SMALL_TABLE_ROWS: u64 = 64_000;
 
 /// Opens tables by name.
@@ -105,7 +105,7 @@ impl Table {
         self.snapshot_for(&self.call)
     }
 
-    /// The same for another call.
+    /// The table as it is now, for another call.
     ///
     /// # Errors
     /// `TableNotFound`.
@@ -147,7 +147,7 @@ impl Table {
         self.store.erase(&self.name, targets, at, &self.call)
     }
 
-    /// The answers of one key, newest first: those of position 0.
+    /// The answers of one key, newest first. They are at position 0.
     pub fn answers(&self, by: Side, key: &str, window: Window) -> Result<Answers> {
         self.lookup_many(&[key], Lookup { window, ..Lookup::by(by) })
     }
@@ -181,7 +181,7 @@ impl Table {
         self.snapshot()?.stats(Counting::Metadata, &self.call)
     }
 
-    /// The same, of rows that are read.
+    /// The same from rows that are read, as `counting` says.
     pub fn counted(&self, counting: Counting) -> Result<TableStats> {
         self.snapshot()?.stats(counting, &self.call)
     }

@@ -1,6 +1,7 @@
-//! Where the time of a match goes: the time of its threads, by what they did.
+//! The time of a match: the time of its threads, by their stages.
 //!
-//! Spans of one thread nest: the time of the inner one is not that of the outer one. Must not know any backend.
+//! Spans of one thread nest: the time of an inner span does not count for the outer span. Must not know any
+//! backend.
 
 use crate::clock::instant;
 use crate::{MatchLane, MatchSink, Result};
@@ -11,20 +12,20 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// What a thread does.
+/// A stage of a thread's work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     /// Reads the population.
     Population,
     /// Waits for the disk or for servers.
     Waiting,
-    /// Turns what was stored or sent into rows.
+    /// Turns stored or received bytes into rows.
     Decoding,
     /// Sorts identifiers and searches them.
     Probing,
-    /// Puts aside what rows carry, and brings it together with their matches.
+    /// Puts carried columns aside, and brings them together with their matches.
     Carrying,
-    /// Hands over rows, and waits for those who take them.
+    /// Hands over rows, and waits for the receiver.
     Writing,
 }
 
@@ -39,35 +40,35 @@ impl Stage {
         Stage::Writing,
     ];
 
-    /// Whether a thread that is blocked meanwhile waits for the disk.
+    /// Whether a blocked thread in this stage waits for the disk.
     fn reads_disk(self) -> bool {
         matches!(self, Stage::Decoding | Stage::Probing | Stage::Carrying)
     }
 }
 
-/// The thread time of each stage, and how long callers waited for all of it.
+/// The thread time of each stage, and the time that callers waited for all of it.
 #[derive(Debug, Default)]
 pub struct Timings {
     elapsed: AtomicU64,
-    /// Of it, what callers have written while no other thread worked for them.
+    /// The part of `elapsed` in which callers wrote while no other thread worked for them.
     single_threaded: AtomicU64,
     nanos: [AtomicU64; Stage::ALL.len()],
     tells_waits: bool,
 }
 
 thread_local! {
-    /// The time of the spans that have ended inside the present one, and of that the time without a processor.
+    /// The time of the spans that have ended inside the present span, and the part of it without a processor.
     static INNER: Cell<(Duration, Duration)> = const { Cell::new((Duration::ZERO, Duration::ZERO)) };
 }
 
 impl Timings {
-    /// None yet. `tells_waits`: whether waits for the disk are told apart, which costs 20 microseconds for each
-    /// thread of each step.
+    /// Starts at zero. `tells_waits`: whether waits for the disk are measured separately, which costs 20
+    /// microseconds for each thread of each step.
     pub fn new(tells_waits: bool) -> Timings {
         Timings { tells_waits, ..Timings::default() }
     }
 
-    /// Counts how long the caller waits for `work`.
+    /// Counts the time that the caller waits for `work`.
     pub fn run<T>(&self, work: impl FnOnce() -> T) -> T {
         let began = instant();
         let done = work();
@@ -75,8 +76,8 @@ impl Timings {
         done
     }
 
-    /// Counts, inside of [`Timings::run`], how long the caller opens or completes an output while no other thread
-    /// works for it.
+    /// Counts, inside of [`Timings::run`], the time in which the caller opens or completes an output while no
+    /// other thread works for it.
     pub fn single_threaded<T>(&self, work: impl FnOnce() -> T) -> T {
         let began = instant();
         let done = work();
@@ -84,18 +85,18 @@ impl Timings {
         done
     }
 
-    /// Counts such a time that was outside of [`Timings::run`].
+    /// Counts single-threaded time that was outside of [`Timings::run`].
     pub fn add_single_threaded(&self, time: Duration) {
         self.elapsed.fetch_add(nanos(time), Relaxed);
         self.single_threaded.fetch_add(nanos(time), Relaxed);
     }
 
-    /// How long callers have waited.
+    /// The time that callers have waited.
     pub fn elapsed(&self) -> Duration {
         Duration::from_nanos(self.elapsed.load(Relaxed))
     }
 
-    /// How long of it they have written so. It is in no stage.
+    /// The part of [`Timings::elapsed`] that was single-threaded. It is in no stage.
     pub fn single_threaded_time(&self) -> Duration {
         Duration::from_nanos(self.single_threaded.load(Relaxed))
     }
@@ -119,7 +120,7 @@ impl Timings {
         Span { timings: self, stage, outer, began: instant(), cpu, delay, not_send: PhantomData }
     }
 
-    /// The same sink, whose time is that of writing.
+    /// The same sink. Its time counts as writing.
     pub fn sink<'t>(&'t self, sink: &'t dyn MatchSink) -> impl MatchSink + 't {
         TimedSink { timings: self, sink }
     }
@@ -130,7 +131,7 @@ impl Timings {
 pub struct Span<'t> {
     timings: &'t Timings,
     stage: Stage,
-    /// What had ended inside the outer span.
+    /// The totals of spans that had already ended inside the outer span.
     outer: (Duration, Duration),
     began: Instant,
     cpu: Duration,
@@ -195,7 +196,7 @@ fn cpu_time() -> Duration {
     )
 }
 
-/// How long this thread has waited for a processor. Zero where the system does not tell.
+/// The time that this thread has waited for a processor. Zero where the system does not tell it.
 #[expect(clippy::disallowed_methods, reason = "the system tells by a file")]
 fn queue_time() -> Duration {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();

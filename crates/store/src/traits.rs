@@ -1,8 +1,8 @@
 //! The interface of every store. Batch-first and synchronous.
 //!
 //! A [`Store`] writes, and gives [`Snapshot`]s to read from. A call that can take longer than 100 ms takes a
-//! [`Call`], and ends with `Cancelled` soon after it is cancelled. [`crate::Table`] is the same for a caller
-//! with a name.
+//! [`Call`], and ends with `Cancelled` soon after it is cancelled. [`crate::Table`] has the same calls for a
+//! table by its name.
 
 use crate::{
     Admin, Answers, BatchSource, Call, Checkpoint, Committed, Counting, Durability, Erased, Error,
@@ -18,8 +18,8 @@ pub trait Store: Send + Sync {
     /// All tables as they are now: one version in a directory; on servers, rows as they are when each is read.
     fn snapshot(&self, call: &Call) -> Result<Arc<dyn Snapshot>>;
 
-    /// Makes a table, or finds the one of that name with the same options. A store on servers divides a new
-    /// table by the rows to expect, for its life; `None` means 10 million.
+    /// Makes a table, or finds the table of that name with the same options. A store on servers divides a new
+    /// table by its expected rows, for its life; `None` means 10 million.
     ///
     /// # Errors
     /// `TableExists` for other options.
@@ -31,12 +31,12 @@ pub trait Store: Send + Sync {
         call: &Call,
     ) -> Result<TableId>;
 
-    /// Chooses another retention. It hides rows at once; what it hides is removed a day later at the earliest,
-    /// in a directory. A longer one shows again what is still stored.
+    /// Chooses another retention. It hides rows at once. In a directory, hidden rows are removed a day later
+    /// at the earliest. A longer retention shows rows again that are still stored.
     fn set_retention(&self, table: TableId, retention: Option<Period>, call: &Call) -> Result<()>;
 
-    /// Gives a table another name. Erasures stay for both names: the table keeps its own, obeys those of its
-    /// new name from now on, and leaves a copy for the next table of the old one.
+    /// Gives a table another name. Erasures stay for both names: the table keeps its own erasures, obeys the
+    /// erasures of its new name from now on, and leaves a copy for the next table of the old name.
     ///
     /// # Errors
     /// `TableNotFound`; `TableExists` if the name is taken.
@@ -56,26 +56,26 @@ pub trait Store: Send + Sync {
     /// `TableNotFound`.
     fn drop_table(&self, table: &TableName, call: &Call) -> Result<()>;
 
-    /// Begins to write rows that are staged first and committed once. The options of the table are those at the
-    /// commit. With the key of a committed session its outcome is there at once.
+    /// Begins to write rows that are staged first and committed once. The commit uses the options that the
+    /// table then has. With the key of a committed session, the session has that outcome at once.
     ///
     /// # Errors
     /// `TableNotFound`; `InvalidArgument` for a key that was used for another kind of write; `Busy` if another
     /// process writes, or another session replaces the table.
     fn begin(&self, write: NewWrite, call: &Call) -> Result<Box<dyn WriteSession>>;
 
-    /// Opens a session that another process, or an earlier one, has begun as shared. One that is committed has
-    /// its outcome. On servers any text of an id opens one: they keep no list of sessions.
+    /// Opens a session that another process, or an earlier one, has begun as shared. A committed session has
+    /// its outcome. Servers keep no list of sessions, so there any id opens one.
     ///
     /// # Errors
     /// `Expired` if there is none, or no longer; `TableNotFound`.
     fn resume(&self, session: SessionAddress, call: &Call) -> Result<Box<dyn WriteSession>>;
 
-    /// Writes a source as one session: all or nothing in a directory; elsewhere nothing of a strict source that
-    /// fails.
+    /// Writes a source as one session. A directory gets all rows or none. Other stores get none only if the
+    /// source is strict and has a bad row.
     ///
     /// # Errors
-    /// Those of [`Store::begin`] and of the session.
+    /// The errors of [`Store::begin`] and of the session.
     fn load(
         &self,
         write: NewWrite,
@@ -91,9 +91,9 @@ pub trait Store: Send + Sync {
     }
 
     /// Adds observations at once and for good: when this returns they are durable, and every later snapshot
-    /// has them, in both directions. Up to 100,000 rows are seen whole or not at all; more are cut into
-    /// batches. After an error the batches before it stay. Of the store's durability and this one the
-    /// stricter counts.
+    /// has them, in both directions. Up to 100,000 rows are visible whole or not at all; more rows are cut
+    /// into batches. After an error the batches before it stay. The stricter of the store's durability and
+    /// this one counts.
     fn upsert(
         &self,
         table: TableId,
@@ -103,9 +103,9 @@ pub trait Store: Send + Sync {
     ) -> Result<()>;
 
     /// Hides every observation with `seen_at <= at` of some identifiers or pairs, in both directions and for
-    /// good, also those that arrive later. All or nothing. What is erased is erased of the table that has the
-    /// name at that moment. Erasures that run side by side may count the same observations. Cost: in a directory, a
-    /// search in the table; then each checkpoint is opened, and searched until it shows a row.
+    /// good, including observations that arrive later. All or nothing. The erasure applies to the table that
+    /// has the name at that moment. Erasures that run side by side may count the same observations. Cost: in
+    /// a directory, a search in the table; then each checkpoint is opened, and searched until it shows a row.
     fn erase(
         &self,
         table: &TableName,
@@ -117,7 +117,7 @@ pub trait Store: Send + Sync {
     /// Lets later snapshots show what other processes have published.
     fn refresh(&self, call: &Call) -> Result<()>;
 
-    /// What the store keeps besides its tables. Cost: microseconds; no file is read.
+    /// The state of the store besides its tables. Cost: microseconds; no file is read.
     fn status(&self) -> Status {
         Status::default()
     }
@@ -142,7 +142,7 @@ pub trait Store: Send + Sync {
 
 /// All tables of a store at one point.
 pub trait Snapshot: Send + Sync {
-    /// The version that it shows; `None` where rows are read as they are.
+    /// The version that it shows; `None` where rows are read as they are at the time.
     fn version(&self) -> Option<Version>;
 
     /// The names of all tables, ascending.
@@ -169,7 +169,7 @@ pub trait Snapshot: Send + Sync {
     }
 }
 
-/// A table at one point. Every answer holds to its retention, by one reading of the clock.
+/// A table at one point. Every answer obeys its retention, by one reading of the clock.
 pub trait TableSnapshot: Send + Sync {
     /// Its identity.
     fn id(&self) -> TableId;
@@ -206,8 +206,8 @@ pub trait TableSnapshot: Send + Sync {
     /// The part that an id is in: less than [`crate::PARTS`], and the same for every snapshot of the table.
     fn part_of(&self, id: &str) -> usize;
 
-    /// Sends the observations of some parts as batches of the query's columns by id, in no particular order,
-    /// each once: with `keep="last"` the newest of each pair. Memory stays bounded.
+    /// Sends the observations of some parts as batches of the query's columns by id, in no particular order.
+    /// It sends each observation once, with `keep="last"` the newest of each pair. Memory stays bounded.
     fn scan(
         &self,
         parts: &Parts,
@@ -216,7 +216,7 @@ pub trait TableSnapshot: Send + Sync {
         call: &Call,
     ) -> Result<()>;
 
-    /// `count` ranges, at most [`crate::PARTS`], that together are the table.
+    /// Divides the table into `count` ranges, at most [`crate::PARTS`].
     fn scan_ranges(&self, count: usize) -> Vec<ScanRange> {
         let (version, at) = self.version();
         ScanRange::divide(count, self.id(), version, at)
@@ -243,7 +243,7 @@ pub trait TableSnapshot: Send + Sync {
         self.scan(&range.parts(), query, sink, call)
     }
 
-    /// Figures about the table. Rows that are still in memory are counted as of now, also those that are newer than
-    /// the snapshot, unless they are read.
+    /// Figures about the table. Rows in memory are counted as of now, even rows that are newer than the
+    /// snapshot, unless rows are read.
     fn stats(&self, counting: Counting, call: &Call) -> Result<TableStats>;
 }

@@ -1,4 +1,4 @@
-//! What a snapshot shows, as a token, and shares of a table that can be read apart.
+//! The version of a snapshot, as a token, and shares of a table that can be read separately.
 //!
 //! Must not know what a token is made of in any backend.
 
@@ -8,7 +8,7 @@ use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
-/// A version of a store, for equality only: two equal ones of the same process show the same.
+/// A version of a store, for equality only: within a process, equal versions show the same rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Version {
     /// The store.
@@ -34,16 +34,16 @@ impl fmt::Display for Version {
 pub struct ScanRange {
     /// The table.
     pub table: TableId,
-    /// The version to be read; none on servers, whose rows are read as they are.
+    /// The version to be read; `None` on servers, whose rows are read as they are at the time.
     pub version: Option<Version>,
-    /// The clock reading that retention goes by.
+    /// The clock reading that the retention uses.
     pub at: SeenAt,
     /// The parts.
     pub parts: Range<usize>,
 }
 
 impl ScanRange {
-    /// `count` ranges, or [`PARTS`] if these are fewer, which together are the table.
+    /// Divides the table into `count` ranges, or into [`PARTS`] if these are fewer.
     pub fn divide(
         count: usize,
         table: TableId,

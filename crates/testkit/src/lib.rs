@@ -1,4 +1,4 @@
-//! What tests of backends share: the in-memory reference store and the conformance runner.
+//! The shared parts of tests of backends: the in-memory reference store and the conformance runner.
 //!
 //! [`MemoryStore`] is the simplest store that answers right; [`conformance`] runs the cases of
 //! `spec/cases` on any store. Only tests depend on this crate. Must not know any backend.

@@ -64,7 +64,7 @@ pub(super) fn unconnected(settings: &Settings, error: NewSessionError) -> Error 
     }
 }
 
-/// An error for the log: the one of the connection, without the text of a server, which may have the user.
+/// The error to log: the error of the connection, without the text of a server, which may contain the user.
 pub(super) fn without_text(error: &NewSessionError) -> &dyn Display {
     let NewSessionError::MetadataError(MetadataError::ConnectionPoolError(
         ConnectionPoolError::Broken { last_connection_error },

@@ -1,4 +1,4 @@
-//! The figures of a client for Prometheus: what it has counted, and what is looked up when somebody asks.
+//! The figures of a client for Prometheus: its counters, and values that are read at each scrape.
 
 use super::session::Client;
 use prometheus_client::metrics::counter::ConstCounter;

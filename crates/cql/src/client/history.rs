@@ -21,7 +21,7 @@ pub(super) struct Attempts {
     running: Running,
     /// Attempts that were sent.
     sent: AtomicU64,
-    /// Attempts whose answer says that they were certainly not done.
+    /// Attempts that were certainly not applied, by their answers.
     undone: AtomicU64,
     /// Whether a server was overloaded.
     met_overload: AtomicBool,
@@ -30,7 +30,7 @@ pub(super) struct Attempts {
 }
 
 impl Attempts {
-    /// None yet; they are counted.
+    /// Starts an empty record of attempts. They are counted in `metrics`.
     pub(super) fn new(metrics: &Arc<Metrics>) -> Arc<Attempts> {
         Arc::new(Attempts {
             metrics: Arc::clone(metrics),

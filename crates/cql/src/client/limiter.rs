@@ -172,7 +172,8 @@ struct RateLimit {
     limiter: DefaultDirectRateLimiter,
     /// Requests that were sent and are not counted yet.
     debt: AtomicU64,
-    /// Held by the next request: the limiter itself keeps no order, and would wake all.
+    /// Held by the request that waits for the rate limit. The rate limiter keeps no order, and would wake all
+    /// waiting requests.
     next: tokio::sync::Mutex<()>,
 }
 

@@ -24,7 +24,8 @@ impl From<IpAddr> for OfNode {
     }
 }
 
-/// Counters of one client. An attempt is one request to one node; a request of ours is one or more.
+/// Counters of one client. An attempt is one request to one node; a request of the client takes one or more
+/// attempts.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     attempts: Family<OfNode, Histogram, fn() -> Histogram>,
@@ -52,7 +53,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Has figures of a node from the start: what has not happened is 0.
+    /// Creates the figures of a node, so that they are 0 before its first event.
     pub(super) fn know(&self, node: IpAddr) {
         drop(self.attempts.get_or_create(&node.into()));
         for counted in [&self.errors, &self.overloads, &self.unanswered] {
@@ -81,19 +82,19 @@ impl Metrics {
     }
 }
 
-/// The attempts of one request that run.
+/// The attempts of one request that are under way.
 #[derive(Debug, Default)]
 pub(super) struct Running(Mutex<Vec<Option<(IpAddr, Instant)>>>);
 
 impl Running {
-    /// An attempt is sent to a node.
+    /// Notes that an attempt is sent to a node.
     pub(super) fn begin(&self, node: SocketAddr) -> AttemptId {
         let mut all = self.0.lock();
         all.push(Some((node.ip(), Instant::now())));
         AttemptId(all.len() - 1)
     }
 
-    /// A node has answered.
+    /// Notes that a node has answered.
     pub(super) fn answered(&self, attempt: AttemptId, metrics: &Metrics) {
         if let Some((node, began)) = self.end(attempt) {
             let took = began.elapsed().as_secs_f64();
@@ -101,7 +102,7 @@ impl Running {
         }
     }
 
-    /// A node has answered with an error, or the connection broke.
+    /// Notes that a node has answered with an error, or that the connection broke.
     pub(super) fn failed(&self, attempt: AttemptId, is_overload: bool, metrics: &Metrics) {
         if let Some((node, _)) = self.end(attempt) {
             metrics.errors.get_or_create(&node.into()).inc();
@@ -111,7 +112,7 @@ impl Running {
         }
     }
 
-    /// Nobody waits any longer.
+    /// Counts the remaining attempts as unanswered: their request waits no longer.
     pub(super) fn given_up(&self, metrics: &Metrics) {
         for (node, _) in self.0.lock().drain(..).flatten() {
             metrics.unanswered.get_or_create(&node.into()).inc();

@@ -5,18 +5,20 @@
 //! - `prepare` makes a `statement`; `session` sends it, page by page with `paging`; `schema_change`
 //!   sends changes of tables.
 //! - `limiter` gives permits, `retry` repeats attempts, `speculation` sets the speculative delay.
-//! - `request_counts` counts what one piece of work sends; `history` records attempts, and `requirements` explains what a failed request required.
-//! - `metrics` counts for Prometheus, `figures` adds what is looked up, and `nodes` asks each node about itself.
-//! - `runtime` is where the driver works. Other threads call the rest of the crate, and wait with
-//!   `wait`.
+//! - `request_counts` counts what one piece of work sends; `history` records attempts, and `requirements`
+//!   explains what a failed request required.
+//! - `metrics` counts for Prometheus, `figures` adds values that are read at each scrape, and `nodes` asks
+//!   each node about itself.
+//! - `runtime` has the threads of the driver. Callers use the rest of the crate on their own threads, and
+//!   wait with `wait`.
 //!
 //! Must not know any table.
 //!
 //! Invariants:
 //! - every statement is idempotent, so that it may be retried, and sent to two nodes at once; only a
 //!   change of tables goes to one node at a time;
-//! - requests about rows wait for a permit. Catalog requests do not, but count against the rate limit:
-//!   requests with permits wait for them.
+//! - requests about rows wait for a permit. Catalog requests need no permit, because requests with permits
+//!   wait for them; but they count against the rate limit.
 
 mod bootstrap;
 mod cluster;

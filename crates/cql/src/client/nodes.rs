@@ -9,7 +9,7 @@ use scylla::value::{CqlValue, Row};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A node that has not answered by then has not answered: others wait for the figures.
+/// Time for a node to answer. A later answer counts as none, because the figures of all nodes wait for it.
 const TIMEOUT: Duration = Duration::from_millis(800);
 
 /// A value of a column.
@@ -17,9 +17,9 @@ const TIMEOUT: Duration = Duration::from_millis(800);
 pub enum NodeValue {
     /// A number of any type.
     Number(f64),
-    /// Text, or what is shown as such.
+    /// Text, or a network address as text.
     Text(String),
-    /// Nothing.
+    /// Null, or a value of another type.
     Null,
 }
 
@@ -38,7 +38,7 @@ pub struct NodeAnswers {
 }
 
 impl Client {
-    /// Asks each node the same, all at once; a question is a SELECT.
+    /// Asks all nodes the same questions at once. A question is a SELECT.
     pub(crate) async fn ask_nodes(&self, questions: &[String]) -> Vec<NodeAnswers> {
         let cluster_state = self.session().get_cluster_state();
         let nodes = cluster_state.get_nodes_info().iter();

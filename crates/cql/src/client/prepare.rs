@@ -15,8 +15,8 @@ use tokio::time::Instant;
 use tracing::warn;
 
 const PAGE_ROWS: i32 = 5_000;
-/// While servers are overloaded, IN queries and scans are retried for this many times the timeout:
-/// no caller waits for one of them, and each takes all of the servers' time to fail.
+/// While servers are overloaded, IN queries and scans are retried for this many times the timeout. No caller
+/// waits for a single one of them, and each takes all of the servers' time to fail.
 const BULK_TIMEOUT_FACTOR: u32 = 3;
 
 impl Client {
@@ -86,7 +86,7 @@ impl Client {
                     prepared.set_use_cached_result_metadata(true);
                     return Ok(prepared);
                 }
-                // One node may not know a table yet that others know.
+                // One node may not know a table yet that other nodes know.
                 Ok(Err(_)) if !is_whole && Instant::now() < until => {
                     let left = until.saturating_duration_since(Instant::now());
                     let whole = tokio::time::timeout(left, self.connection.whole()).await;

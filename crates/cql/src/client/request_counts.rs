@@ -1,6 +1,6 @@
 //! Counts the requests of one piece of work, such as a match. Must not know what they ask.
 //!
-//! The counts are a value of the task that sends: requests of other work are in none.
+//! The counts belong to the task that sends, so requests of other work are not in them.
 
 use idmatch_store::Requests;
 use std::future::Future;
@@ -11,7 +11,7 @@ tokio::task_local! {
     static COUNTS: Arc<RequestCounts>;
 }
 
-/// What was asked and answered so far.
+/// The pages and partitions that were asked and answered so far, and the attempts that were repeated.
 #[derive(Debug, Default)]
 pub(crate) struct RequestCounts {
     asked: AtomicU64,
@@ -48,7 +48,7 @@ pub(super) fn asked(is_first_page: bool) {
     });
 }
 
-/// Counts its answer, which took so many attempts.
+/// Counts the answer to such a page, after this number of attempts.
 pub(super) fn answered(is_first_page: bool, attempts: u64) {
     with(|counts| {
         counts.answered.fetch_add(1, Relaxed);
@@ -58,6 +58,6 @@ pub(super) fn answered(is_first_page: bool, attempts: u64) {
 }
 
 fn with(count: impl FnOnce(&RequestCounts)) {
-    // Only some work is counted.
+    // Outside of `RequestCounts::count` nothing is counted.
     COUNTS.try_with(|counts| count(counts)).ok();
 }

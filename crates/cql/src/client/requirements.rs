@@ -1,7 +1,7 @@
 //! Explains a failed request: what it required of the servers, and which nodes were connected then.
 //!
-//! The driver reports the last attempt alone, such as a broken connection. Must not know what was
-//! asked.
+//! The driver reports the last attempt alone, such as a broken connection. Must not know the content of
+//! requests.
 
 use super::history::Attempts;
 use crate::error::replica_counts;
@@ -15,19 +15,19 @@ use std::collections::BTreeMap;
 /// Nodes that an error names at most.
 const NAMED_NODES: usize = 5;
 
-/// What a request requires, for the error when it fails.
+/// The requirement of a request, for the error when it fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RequiredReplicas {
     /// Any node.
     Node,
     /// The replicas of this consistency level.
     Level(Consistency),
-    /// Those of this level, and a majority of all replicas that agree on the order (serial).
+    /// The replicas of this level, and a majority of all replicas, which agree on the order (serial).
     Serial(Consistency),
 }
 
-/// The requirement, the nodes that are not connected, and a node's count of replicas, unless that is
-/// the last error.
+/// Describes the requirement, the nodes that are not connected, and the replicas that a node counted. The
+/// last part is missing where the last error has it already.
 pub(super) fn requirement_status(
     (session, settings, has_all_nodes): (&Session, &Settings, bool),
     (needs, attempts, last): (RequiredReplicas, &Attempts, &ExecutionError),
@@ -59,7 +59,7 @@ pub(super) fn replica_status(session: &Session, has_all_nodes: bool) -> String {
     }
 }
 
-/// The requirement, with the number of replicas that it takes where these are known.
+/// Describes the requirement, with the number of replicas that it takes where these are known.
 fn required(needs: RequiredReplicas, replicas: &Replicas) -> Option<String> {
     let level = |name: &str, consistency| match replicas.needed(consistency) {
         Some(needed) => format!("{name} ({needed})"),
@@ -106,7 +106,8 @@ impl Replicas {
         Replicas { local: local.copied().unwrap_or_default(), each }
     }
 
-    /// The number of replicas that a consistency level takes, of how many; `None` if that is unknown.
+    /// The replicas that a consistency level needs, and the replicas that there are, as text; `None` if that
+    /// is unknown.
     fn needed(&self, consistency: Consistency) -> Option<String> {
         let (all, local) = (self.each.values().sum(), self.local);
         let (needed, of) = match consistency {
@@ -160,7 +161,7 @@ mod tests {
         for (of, datacenter, expected) in [
             (one, None, 3),
             (two, Some("west"), 5),
-            // Datacenters without a replica, and two of which none is chosen.
+            // The chosen datacenter has no replica, or none of two datacenters is chosen.
             (one, Some("west"), 0),
             (two, Some("north"), 0),
             (two, None, 0),

@@ -1,14 +1,14 @@
-//! The retry policy of requests: repeats the attempts of one until an attempt succeeds, its time is over, or a
-//! retry does not help.
+//! The retries of requests. A request is attempted until an attempt succeeds, its time is over, or a retry
+//! does not help.
 //!
-//! The backoff doubles from 20 ms to 2 s, with jitter. Within one attempt the driver may ask several nodes, by
-//! its default policy and by `speculation`. `history` counts these requests and says what they met;
+//! The backoff doubles from 20 ms to 2 s, with jitter. Within one attempt the driver may ask several nodes,
+//! by its default policy and by `speculation`. `history` counts these requests and records their errors;
 //! [`crate::error::outcome`] says whether an error may pass. Reads, writes, batches and changes of tables are
-//! repeated here. Statements are not prepared here: `prepare` has a loop of its own, because the driver reports
-//! errors of another type then.
+//! repeated here. Statements are not prepared here: `prepare` has a loop of its own, because the driver then
+//! reports errors of another type.
 //!
-//! Must not know what a request asks; the log has a name of it. Invariant: each attempt has waited for the rate
-//! limit, or is charged to it afterwards.
+//! Must not know the content of requests; the log has a name of each. Invariant: each attempt has waited for
+//! the rate limit, or is charged to it afterwards.
 
 use super::connection::Connection;
 use super::history::Attempts;
@@ -49,9 +49,9 @@ pub(super) struct Retries<'c> {
 }
 
 impl Retries<'_> {
-    /// Retries until an attempt succeeds, its time is over, or a retry does not help. Its time is that of
-    /// `retry_policy` while servers are overloaded, and `timeout` otherwise. It starts here, after the
-    /// wait for a permit.
+    /// Attempts a request until an attempt succeeds, its time is over, or a retry does not help. The time is
+    /// `retry_policy.within` while servers are overloaded, and the setting `timeout` otherwise. It starts
+    /// here, after the wait for a permit.
     pub(super) async fn repeat<T, F>(
         &self,
         permit: Option<&Permit<'_>>,
@@ -133,7 +133,7 @@ struct RetryLog<'r> {
 }
 
 impl RetryLog<'_> {
-    /// Logs a retry after this pause; as a warning once, when they go on for long.
+    /// Logs a retry after this pause. The first retry after `WARN_AFTER` is logged as a warning.
     fn retry(&mut self, pause: Duration, error: &ExecutionError) {
         self.attempt += 1;
         let (what, attempt, error) = (self.what, self.attempt, without_text(error));

@@ -13,8 +13,8 @@ pub(super) fn runtime() -> Result<Runtime> {
         .map_err(|e| Error::with_source(ErrorKind::Io, "cannot start threads", e))
 }
 
-/// Threads that wait for the servers: half as many as processors. The caller's thread is one more.
-/// On two processors a second thread made lookups wait: it wakes as well, and finds nothing to do.
+/// Threads that wait for the servers: half as many as processors, rounded up. The thread of the caller is one
+/// more. On two processors a second thread made lookups wait: it wakes as well, and finds nothing to do.
 fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, |processors| processors.get().div_ceil(2))
 }

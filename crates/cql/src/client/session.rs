@@ -108,7 +108,7 @@ impl Client {
         if prepared.of_catalog { None } else { Some(self.limiter.permit().await) }
     }
 
-    /// Reads all rows of a statement that has few. Retries until it is answered, or its time is over.
+    /// Reads all rows of a statement that returns few. Retries until it is answered, or its time is over.
     pub(crate) async fn read(
         &self,
         what: &str,
@@ -156,8 +156,8 @@ impl Client {
     /// Writes. Retries until it is acknowledged, or its time is over.
     ///
     /// # Errors
-    /// `UnknownOutcome` if its time is over; `Io` if the servers refuse it, and none of them may have
-    /// done it.
+    /// `UnknownOutcome` if its time is over; `Io` if the servers refuse it and none of them may have applied
+    /// it.
     pub(crate) async fn write(
         &self,
         what: &str,
@@ -260,12 +260,12 @@ impl Client {
         rows(what, result.map_err(|failure| read_error(what, failure))?)
     }
 
-    /// The retry policy of requests that are not prepared alone.
+    /// The retry policy of requests that are not a single prepared statement.
     pub(super) fn unprepared_retry_policy(&self, needs: RequiredReplicas) -> RetryPolicy {
         RetryPolicy { within: self.settings.timeout, needs }
     }
 
-    /// Repeats attempts about this as the retry policy says.
+    /// The retries of requests about `what`, as the log names it.
     pub(super) fn retries<'c>(&'c self, what: &'c str) -> Retries<'c> {
         let Client { connection, limiter, metrics, settings, .. } = self;
         Retries { what, connection, limiter, metrics, settings }

@@ -1,6 +1,6 @@
 //! Speculative execution: asks another node when the first takes long to answer.
 //!
-//! A node that does not respond must cost little. Must not know what is asked. Invariant: the delay is
+//! Keeps the cost of an unresponsive node low. Must not know the content of requests. Invariant: the delay is
 //! constant; another node is asked before the request times out.
 
 use crate::settings::Settings;

@@ -1,7 +1,7 @@
 //! Configures TLS from the files that the address names.
 //!
-//! Must not connect to anything. Invariant: the client never talks to a server whose certificate no
-//! named authority signs, whatever else is chosen.
+//! Must not connect to anything. Invariant: the certificate of every server is signed by a named authority,
+//! whatever the other options say; otherwise the client does not talk to it.
 
 use crate::settings::Tls;
 use idmatch_store::{Error, ErrorKind, Result};
@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// Reads the TLS files into a client configuration; `None` where TLS is off.
 ///
 /// # Errors
-/// `InvalidArgument`, with the file and what is wrong with it.
+/// `InvalidArgument`, which names the file and its fault.
 pub(super) fn config(tls: &Tls) -> Result<Option<Arc<ClientConfig>>> {
     let Some(ca) = &tls.ca else { return Ok(None) };
     let mut roots = RootCertStore::empty();
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
     use std::path::PathBuf;
 
-    /// The error of a file with this text; `None` does not exist.
+    /// The error of a file with this text; with `None` the file does not exist.
     fn error(ca: Option<&str>) -> (ErrorKind, String, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ca");

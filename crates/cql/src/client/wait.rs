@@ -39,7 +39,7 @@ impl Client {
             }
         };
         self.wait(waiting).map_err(|e| match (e.kind(), used) {
-            // Its work may have noticed the end first.
+            // The work may have noticed the end of the call first.
             (ErrorKind::Cancelled, Use::Write) => Error::with_source(
                 ErrorKind::UnknownOutcome,
                 "interrupted: what was sent of it stays; repeat it",

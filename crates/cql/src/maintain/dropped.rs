@@ -1,5 +1,5 @@
-//! Removes what dropped tables leave on the servers: their CQL tables and the shards of their hot keys, a day
-//! after the drop. Also those of a table that was never named, because its maker ended early.
+//! Removes what dropped tables leave on the servers, a day after the drop: their CQL tables and the shards of
+//! their hot keys. A table whose maker ended before it had a name counts as dropped after a day.
 
 use crate::client::Client;
 use crate::error::unexpected;
@@ -15,18 +15,20 @@ use idmatch_store::{Result, now};
 use std::sync::Arc;
 use tracing::info;
 
-/// Calls that have begun before a drop may read for so long, in milliseconds.
+/// A day in milliseconds: calls that began before a drop may read for this long.
 const DAY_MS: i64 = 86_400_000;
 /// Concurrent deletes of shards.
 const CONCURRENT_DELETES: usize = 64;
-/// After every date of a row, in microseconds: rows have dates as timestamps.
+/// A timestamp after the date of every row, in microseconds. The timestamps of rows are their dates.
 const LAST_TIMESTAMP: i64 = i64::MAX >> 1;
 
-/// Removes what is due. Cost: reads the catalog; a thousand requests for each hot key of a dropped table.
+/// Removes tables a day after their drop, and marks tables as dropped that have had no name for a day. Cost:
+/// reads the catalog; a thousand requests for each hot key of a dropped table.
 pub(crate) async fn remove_dropped(client: &Arc<Client>) -> Result<()> {
     let catalog = Catalog::new(client);
     let is_over = |since: SeenAt| now().millis_i64() - since.millis_i64() > DAY_MS;
-    // Read before the names: a table that is made meanwhile is young.
+    // The tables are read before the names: a table that is just being made has no name yet, but is younger
+    // than a day.
     let tables = catalog.tables().await?;
     let names = Names::read(client).await?;
     let named: Vec<TableId> = names.tables().map(|(_, id)| id).collect();
@@ -49,7 +51,7 @@ pub(crate) async fn remove_dropped(client: &Arc<Client>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the number of hot keys.
+/// Removes the shards of a dropped table; returns the number of its hot keys.
 async fn remove_shards(client: &Arc<Client>, table: TableId) -> Result<u64> {
     let what = "the hot keys of a dropped table";
     let (hot, id, mut hot_keys) = (Hot::prepare(client).await?, uuid(table), 0);

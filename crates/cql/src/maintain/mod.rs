@@ -1,5 +1,5 @@
-//! Keeps tables in order: compares and repairs their directions, changes their retention, purges hidden
-//! rows, removes what dropped tables leave.
+//! Keeps tables in order: compares and repairs their directions, changes their retention, purges hidden rows,
+//! removes dropped tables.
 
 pub(crate) mod dropped;
 pub(crate) mod purge;

@@ -1,4 +1,4 @@
-//! Purges expired, superseded and erased rows: what a compaction does in a directory.
+//! Purges expired, superseded and erased rows, as a compaction does in a directory.
 //!
 //! Records the hot keys that it meets.
 
@@ -112,7 +112,8 @@ async fn purge_hot(
         stream::iter(removals)
             .map(async |(value, seen_at, at)| match at {
                 None => {
-                    // A client that knows fewer shards still needs this row in its place.
+                    // Deletes the row from one shard only: a client that knows fewer shards still needs it
+                    // elsewhere.
                     let at = purged_at(metadata, seen_at);
                     delete_shard_row(context, (by, key, shards), (value, seen_at), at).await
                 }

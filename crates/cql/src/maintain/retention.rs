@@ -14,9 +14,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tokio::time::Instant;
 use tracing::info;
 
-/// Changes the retention: it filters what is read from then on. One that shows dates whose rows may be gone
-/// already rewrites all rows with their new TTL: it scans the whole table. Rows that a shorter one hides stay
-/// for a day.
+/// Changes the retention, which filters all reads from then on. A retention that shows dates whose rows may
+/// be gone already also rewrites all rows that it shows, with their new TTL: it scans the whole table. Rows
+/// that a shorter retention hides stay for a day.
 pub(crate) async fn set(
     context: &Arc<TableContext>,
     retention: Option<Period>,
@@ -31,7 +31,7 @@ pub(crate) async fn set(
     let (new, is_longer) = definition.altered(retention, now());
     let catalog = Catalog::new(&context.client);
     catalog.set_retention(context.id(), &new).await?;
-    // Every client filters by it when this returns.
+    // Every client filters by the new retention when this returns.
     context.wait_until_known().await?;
     if !is_longer && !is_unfinished {
         return catalog.set_rewritten(context.id(), new.generation).await;
@@ -70,8 +70,8 @@ pub(crate) async fn finish(context: &Arc<TableContext>, call: &Call) -> Result<(
     }
 }
 
-/// Rewrites all rows that the retention shows, once no write is under way that has the former TTL. Of rows
-/// before a date one direction may be gone, so these are written from both.
+/// Rewrites all rows that the retention shows, once no write with the former TTL is under way. A row before
+/// `hidden_before` may be left in one direction only, so such rows are written from both directions.
 async fn rewrite(
     context: &Arc<TableContext>,
     hidden_before: Option<SeenAt>,
@@ -101,7 +101,7 @@ async fn rewrite(
     Ok(())
 }
 
-/// Rewrites visible rows, or those of them before a date.
+/// Rewrites visible rows, or only the visible rows before a date.
 struct Rewrite {
     context: Arc<TableContext>,
     metadata: Arc<TableMetadata>,
@@ -124,7 +124,7 @@ impl RowVisitor for Rewrite {
         }
         let mut turned = Rows::default();
         for row in 0..rows.len() {
-            // A scan calls the key of its direction id.
+            // A scan stores the key of its direction as the id.
             let (id, partner_id) = rows.pair(row, Side::PartnerId);
             turned.push(id, partner_id, rows.seen_at(row));
         }

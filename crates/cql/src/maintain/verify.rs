@@ -1,10 +1,9 @@
 //! Compares both directions of a table.
 //!
-//! One scan of each direction sums up its rows: the hash of every row is added to one of many
-//! cells, so the order of rows does not matter. Only rows of cells that differ are read again and
-//! compared. Where these are many, as in a large table under writes, another scan first divides
-//! them into more cells. Each row that still differs is read once more, because a write may have
-//! been in flight.
+//! One scan of each direction sums up its rows: the hash of every row is added to one of many cells, so the
+//! order of rows does not matter. Only rows of cells that differ are read again and compared. Where such rows
+//! are many, as in a large table under writes, another scan first divides them into more cells. Each row that
+//! still differs is read once more, because a write may have been in flight.
 
 use crate::context::TableContext;
 use crate::read::row::row;
@@ -25,11 +24,11 @@ use twox_hash::XxHash3_64;
 /// Most cells of the comparison. A table with one difference is scanned again, but keeps one row in
 /// this many.
 const MOST_CELLS: u64 = 1 << 22;
-/// Expected rows of a cell, in a table that has fewer cells than the most.
+/// Expected rows of a cell, in a table with fewer cells than `MOST_CELLS`.
 const CELL_ROWS: u64 = 4;
 /// Rows of differing cells that are compared in memory, a few hundred bytes each.
 const MOST_ROWS: usize = 5_000_000;
-/// Rows of differing cells, by estimate, above which they are divided before they are compared.
+/// Estimated rows of differing cells above which the cells are divided before their rows are compared.
 const MANY_ROWS: u64 = MOST_ROWS as u64 / 10;
 
 /// Concurrent reads of single rows that differ.
@@ -39,7 +38,7 @@ const UNDER_WAY: Duration = Duration::from_secs(1);
 /// Number of reads of a row that changes all the time.
 const TRIES: usize = 5;
 
-/// A row on which the directions differ, and what each has of it.
+/// A row on which the directions differ, and its date in each of them.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Difference {
     pub(crate) id: String,
@@ -72,7 +71,8 @@ impl Difference {
     }
 }
 
-/// What is compared: a retention that ends a row between the two scans is no difference.
+/// Selects the rows to compare. Both scans use one reading of the clock, so a row that expires between them
+/// is no difference.
 #[derive(Clone)]
 struct Shown {
     metadata: Arc<TableMetadata>,
@@ -86,13 +86,13 @@ impl Shown {
 }
 
 type Sums = Arc<Vec<AtomicU64>>;
-/// What the directions have of a row: with keep="all" each date is one.
+/// The date of each row in both directions. With keep="all" each date of a pair is a row.
 type Found = BTreeMap<(Pair, Option<SeenAt>), (Option<SeenAt>, Option<SeenAt>)>;
 /// An id and a partner_id.
 type Pair = (String, String);
 
-/// Selects rows: those whose pair is in these cells of the first division, in those of the second,
-/// and so on. Without divisions it selects all.
+/// Selects the rows whose pair is in the chosen cells of every division. Without divisions it selects all
+/// rows.
 #[derive(Clone)]
 struct Chosen {
     /// Cells of each division: a power of two.
@@ -101,7 +101,7 @@ struct Chosen {
 }
 
 impl Chosen {
-    /// All rows of a table that was made for this many.
+    /// Selects all rows of a table that was made for this number of rows.
     fn all(expected_rows: u64) -> Chosen {
         let cells = (expected_rows / CELL_ROWS).clamp(1, MOST_CELLS).next_power_of_two();
         Chosen { cells, divisions: Vec::new() }
@@ -118,12 +118,12 @@ impl Chosen {
     }
 }
 
-/// The rows on which the directions differ. Cost: a scan of each direction, a second one where they
-/// differ, a third where many rows do; memory: 4 to 8 bytes for each row that the table was made for,
-/// up to 64 MiB, and the rows of cells that differ.
+/// The rows on which the directions differ. Cost: a scan of each direction, a second one where they differ, a
+/// third where many rows differ. Memory: 4 to 8 bytes for each row that the table was made for, up to 64 MiB,
+/// and the rows of cells that differ.
 ///
 /// # Errors
-/// `Differs` where these are too many to be compared.
+/// `Differs` where the cells that differ have too many rows to compare.
 pub(crate) async fn differences(
     context: &Arc<TableContext>,
     call: &Call,
@@ -158,8 +158,8 @@ pub(crate) async fn differences(
     if first.is_empty() {
         return Ok(Vec::new());
     }
-    // A write of a row reaches one direction before the other; a row that changed since was in
-    // flight.
+    // A write of a row reaches one direction before the other. A row that has changed by the second read was
+    // in flight.
     tokio::time::sleep(UNDER_WAY).await;
     let metadata = context.metadata_cache.refresh().await?;
     let shown = Shown { metadata, ..shown };
@@ -187,7 +187,7 @@ async fn differing(
 /// A row to read again, and how the directions differ.
 type Asked = ((Pair, Option<SeenAt>), Difference);
 
-/// Reads rows again; returns those that still differ.
+/// Reads rows again; returns the rows that still differ.
 async fn ask(
     context: &Arc<TableContext>,
     shown: &Shown,
@@ -217,7 +217,7 @@ async fn ask_one(
             return Ok(None);
         }
         let before = std::mem::replace(&mut by_id, read_by_id().await?);
-        // Otherwise it was written between the two scans.
+        // Otherwise the row was written between the two reads by id.
         if before == by_id {
             let (id, partner_id) = (id.clone(), partner_id.clone());
             let found = Difference { id, partner_id, by_id, by_partner_id };
@@ -226,7 +226,7 @@ async fn ask_one(
             return Ok(is_shown.then_some(found));
         }
     }
-    // Writes never stop changing it, so nobody can say.
+    // Writes change the row at every read, so the directions cannot be compared.
     Ok(None)
 }
 
@@ -301,7 +301,7 @@ impl RowVisitor for Collect {
         let each_date = self.shown.metadata.definition.keep == Keep::All;
         let mut found = self.found.lock();
         for row in 0..rows.len() {
-            // A scan calls the key of its direction id.
+            // A scan stores the key of its direction as the id.
             let (id, partner_id) = rows.pair(row, self.by);
             let (seen_at, pair) = (rows.seen_at(row), (id.to_owned(), partner_id.to_owned()));
             let dates = found.entry((pair, each_date.then_some(seen_at))).or_default();

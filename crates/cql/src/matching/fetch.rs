@@ -5,9 +5,9 @@
 //! takes memory. What a scan has read is counted in `schema::bucket::BucketRows`; keys with many rows are reported
 //! as hot.
 //!
-//! Must not know limits and retries, which the client applies, or what becomes of the answers (`output`).
-//! Invariants: rows and keys come in the same order. A key is answered when all its rows are there. After an
-//! error tasks send no further request.
+//! Must not know limits and retries, which the client applies, nor where answers go (`output`). Invariants:
+//! rows and keys come in the same order. A key is answered when all its rows are there. After an error tasks
+//! send no further request.
 
 use super::output::{Output, RowBuilder};
 use super::plan::{Plan, Read, ReadCounts};
@@ -36,10 +36,10 @@ const HOT_AT_ONCE: usize = 2;
 /// A population batch that is being answered.
 pub(super) struct Fetch {
     question: Question,
-    /// Those that no task has taken yet.
+    /// The bucket runs that no task has taken yet.
     bucket_runs: Mutex<Vec<BucketRun>>,
     output: Arc<Output>,
-    /// What becomes of the rows, if the match is positional.
+    /// The states of the population rows, if the match is positional.
     states: Option<Arc<RowStates>>,
     has_failed: AtomicBool,
     call: Call,

@@ -7,11 +7,11 @@
 //! 3. [`fetch`]: sends the reads as [`question`] binds them, within the concurrency limit; merges
 //!    rows with the sorted keys into answers. A hot key is read by itself, from its bucket and its
 //!    shards.
-//! 4. [`output`]: turns answers into Arrow batches, which wait in memory and then in a temporary
-//!    file. The servers go on to change, but a match stays as it was counted.
+//! 4. [`output`]: turns answers into Arrow batches, which wait in memory and then in a temporary file. Tables
+//!    on the servers go on changing; the rows of a match stay as they were counted.
 //!
-//! A positional match also keeps the number of each row beside its identifier, and what became of the
-//! row ([`RowStates`](idmatch_store::RowStates)). Other matches carry nothing of it.
+//! A positional match also keeps the number of each row beside its identifier, and the state of each row
+//! ([`RowStates`](idmatch_store::RowStates)). Other matches keep neither.
 //!
 //! [`run`] takes one population batch after another through these steps. Invariant: each population row is
 //! answered exactly once, or the match is an error.

@@ -17,7 +17,7 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// None yet, of which so many bytes stay in memory.
+    /// Starts without rows. It keeps up to `most` bytes of them in memory.
     pub(super) fn new(query: MatchQuery, most: usize) -> Output {
         Output { query, rows: SpilledBatches::new(most), batches: Mutex::default() }
     }

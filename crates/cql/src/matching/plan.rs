@@ -24,7 +24,7 @@ pub(super) enum Read {
     Keys,
     /// A partition scan.
     Bucket,
-    /// The only key, which is hot.
+    /// One hot key.
     Hot,
 }
 
@@ -45,7 +45,7 @@ impl Read {
 /// (`max_clustering_key_restrictions_per_query`).
 const MOST_KEYS: usize = 100;
 
-/// The keys of each IN query: as few queries as possible, of one length.
+/// The number of keys in each IN query: as few queries as possible, of equal length.
 fn list_of(keys: usize) -> usize {
     keys.div_ceil(keys.div_ceil(MOST_KEYS).max(1))
 }
@@ -53,10 +53,10 @@ fn list_of(keys: usize) -> usize {
 /// The cost of a key in an IN query, in rows of a partition scan. Measured on one warm Cassandra
 /// node.
 const READ_COST_RATIO: f64 = 2.2;
-/// One bucket in this many is scanned to count its rows, the first one included: a table may
-/// outgrow its expected number of rows.
+/// One bucket in this many is scanned to count its rows, the first one included: a table may outgrow its
+/// expected number of rows.
 const COUNTED_EVERY_BUCKETS: u64 = 1_024;
-/// The least keys of such a bucket: for fewer, the count is not worth a scan.
+/// The least keys of a bucket that is scanned to count it: for fewer, the count is not worth a scan.
 const COUNTED_FROM_KEYS: usize = bucket::ROWS / 50;
 
 /// Chooses how each bucket is read.

@@ -25,19 +25,20 @@ const BUCKET_RUNS: usize = 1_024;
 const BLOCK_BYTES: usize = 8 << 10;
 /// Batches that wait to be divided.
 const BATCHES_WAITING: usize = 2;
-/// The usual length of an identifier; the number of identifiers in a block follows.
+/// The usual length of an identifier in bytes. The number of identifiers that a block reserves memory for
+/// follows from it.
 const USUAL_BYTES: usize = 32;
 
 /// A batch of a population: as much of it as fits in memory.
 #[derive(Debug)]
 pub(super) struct Population {
-    /// Those that have identifiers.
+    /// The bucket runs that have identifiers.
     pub(super) bucket_runs: Vec<BucketRun>,
     /// Rows read.
     pub(super) rows: u64,
     /// Rows with a valid identifier: others match nothing.
     pub(super) valid: u64,
-    /// What becomes of the rows, if the match is positional.
+    /// The states of the rows, if the match is positional.
     pub(super) states: Option<RowStates>,
 }
 

@@ -95,7 +95,7 @@ impl CqlMatch {
     }
 }
 
-/// What was asked, all of which must have been answered.
+/// The requests of a match. Fails unless all of them were answered.
 fn requests_of(context: &TableContext, sent: &RequestCounts) -> Result<Requests> {
     let settings = context.client.settings();
     let requests = Requests {

@@ -18,7 +18,7 @@ use twox_hash::XxHash3_128;
 
 /// Keys of a lookup that are read concurrently.
 const CONCURRENT_KEYS: usize = 64;
-/// Hot keys of them: each takes memory.
+/// Hot keys of a lookup that are read concurrently: each takes memory.
 const CONCURRENT_HOT_KEYS: usize = 2;
 
 /// The answers of one key.
@@ -30,7 +30,7 @@ pub(crate) struct KeyRows {
     key: String,
     source: Source,
     read: u64,
-    /// With keep="all", hashes of the returned values: later rows of them are older.
+    /// With keep="all", hashes of the returned values: later rows of the same value are older.
     given: Option<HashSet<u128>>,
 }
 
@@ -144,7 +144,7 @@ pub(crate) async fn lookup_many(
     Ok(answers)
 }
 
-/// The newest date of a pair. Cost: one request; with keep="all" as many as newer rows take.
+/// The newest date of a pair. Cost: one request; with keep="all" the requests for newer rows of the key, too.
 pub(crate) async fn last_seen(
     context: &Arc<TableContext>,
     pair: (&str, &str),
@@ -153,7 +153,8 @@ pub(crate) async fn last_seen(
     Ok(dates(context, pair, at, 1).await?.first().copied())
 }
 
-/// The dates of a pair, newest first. Cost: one request; with keep="all" as newer rows of the key take.
+/// The dates of a pair, newest first. Cost: one request; with keep="all" the requests for other rows of the
+/// key, too.
 pub(crate) async fn history(
     context: &Arc<TableContext>,
     pair: (&str, &str),

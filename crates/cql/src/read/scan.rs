@@ -31,13 +31,13 @@ const PART_TOKENS_BITS: u32 = u64::BITS - PARTS.trailing_zeros();
 
 /// The part of a token: its highest bits.
 pub(super) fn part_of(token: i64) -> usize {
-    // Tokens are signed; the parts begin with the least.
+    // Tokens are signed; part 0 begins at the least token.
     let from_least = token.cast_unsigned() ^ (1 << (u64::BITS - 1));
     (from_least >> PART_TOKENS_BITS) as usize
 }
 
-/// The token ranges of some parts, each an exclusive start and an inclusive end: as many as the whole
-/// ring has at this width, and at least one for each run of parts.
+/// The token ranges of some parts, each an exclusive start and an inclusive end. They are as wide as if the
+/// whole ring had `ranges_of_ring`. Each run of parts has at least one range.
 fn token_ranges(parts: &Parts, ranges_of_ring: usize) -> impl Iterator<Item = (i64, i64)> + use<> {
     let wanted: Vec<usize> = (0..PARTS).filter(|part| parts.contains(*part)).collect();
     let runs = wanted.chunk_by(|a, b| a + 1 == *b);
@@ -56,7 +56,7 @@ fn token_ranges(parts: &Parts, ranges_of_ring: usize) -> impl Iterator<Item = (i
     })
 }
 
-/// The call that a scan is for, and the stage that it is in.
+/// The call of a scan, and the name of its stage.
 #[derive(Clone)]
 pub(crate) struct ScanCall(pub(crate) Call, pub(crate) &'static str);
 
@@ -87,8 +87,8 @@ pub(crate) async fn scan(
     scan_parts(context, (by, &Parts::all()), call, visit).await
 }
 
-/// The same for the keys of some parts. Cost: reads these parts of the direction, and the list of hot
-/// keys.
+/// Scans the keys of some parts, as `scan` does. Cost: reads these parts of the direction, and the list of
+/// hot keys.
 pub(crate) async fn scan_parts(
     context: &Arc<TableContext>,
     (by, parts): (Side, &Parts),
@@ -143,7 +143,7 @@ fn bucket_part(bucket: i32) -> usize {
     part_of(Murmur3Partitioner.hash_one(&bucket.to_be_bytes()).value())
 }
 
-/// What the tasks of a scan share.
+/// The arguments that the tasks of a scan share.
 #[derive(Clone)]
 struct Scanned {
     by: Side,
@@ -151,16 +151,17 @@ struct Scanned {
     call: ScanCall,
 }
 
-/// The bucket rows of keys that are recorded as hot.
+/// How a scan of buckets shows the rows of keys that are recorded as hot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Hot {
-    /// Shown as others are.
+    /// Shows them like other rows.
     Take,
-    /// Shown together with the other rows of their key.
+    /// Leaves them out: they are shown together with the other rows of their key.
     Leave,
 }
 
-/// Returns the keys that are hot, recorded or not.
+/// Scans buckets; returns keys with their row counts. With `Leave` they are the keys that are recorded as
+/// hot, with `Take` all keys with more than `hot_key_rows` rows.
 async fn scan_buckets<V: RowVisitor>(
     context: &Arc<TableContext>,
     metadata: &Arc<TableMetadata>,

@@ -26,7 +26,7 @@ const MAX_PAGE_ROWS: usize = 5_000;
 /// The wanted rows of a key.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum RowSelection {
-    /// Current rows: with keep="last" the newest of each value, with keep="all" those within some
+    /// Current rows: with keep="last" the newest row of each value, with keep="all" the rows within these
     /// dates.
     Counting(Dates),
     /// All stored rows.
@@ -43,7 +43,7 @@ pub(crate) struct HotKeyReader {
     places: Vec<Place>,
     /// Rows of each page after the first.
     page_rows: usize,
-    /// With keep="last", hashes of the returned values: later rows of them are older.
+    /// With keep="last", hashes of the returned values: later rows of the same value are older.
     given: Option<HashSet<u128>>,
 }
 
@@ -65,7 +65,7 @@ impl HotKeyReader {
         which: RowSelection,
     ) -> Result<HotKeyReader> {
         let keep = metadata.definition.keep;
-        // With keep="last" a row within these dates may be an older one of its pair.
+        // With keep="last" a row within these dates need not be the newest of its pair.
         let dates = match which {
             RowSelection::Counting(dates) if keep == Keep::All => dates,
             _ => Dates::ALL,
@@ -140,7 +140,7 @@ impl HotKeyReader {
         if !self.places.iter().any(is_short) {
             return Ok(());
         }
-        // This includes places that will soon run out: their reads overlap with the others.
+        // Reads places that will soon run out, too: their reads overlap with the others.
         let (context, rows) = (&self.context, self.page_rows);
         let few = self.places.iter_mut().filter(|p| p.pages.has_more() && p.rows.len() < rows / 4);
         // The client bounds the requests in flight.

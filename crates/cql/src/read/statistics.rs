@@ -10,7 +10,7 @@ use idmatch_model::{SeenAt, Side};
 use idmatch_store::{Counting, Result};
 use std::collections::HashSet;
 
-/// Buckets of a direction that are read; a table with fewer has all read.
+/// Most buckets of a direction that a sample reads.
 const SAMPLE_BUCKETS: i32 = 16;
 /// Hot keys that are read.
 const SAMPLE_HOT_KEYS: usize = 64;
@@ -72,7 +72,8 @@ fn limits(counting: Counting) -> (i32, usize) {
 }
 
 /// Reads evenly spaced buckets and extrapolates. Cost of a sample: 16 partitions, one or two for each of at
-/// most 64 hot keys, and the list of hot keys. Of a hot key, a share of its rows is read in any case.
+/// most 64 hot keys, and the list of hot keys. Even `Counting::All` reads only a share of the rows of a hot
+/// key.
 pub(crate) async fn sample(
     context: &TableContext,
     metadata: &TableMetadata,
@@ -103,7 +104,7 @@ async fn sample_bucket(context: &TableContext, by: Side, bucket: i32) -> Result<
     sum(context, context.pages(statement, (bucket,))).await
 }
 
-/// Reads one shard of each of some hot keys, and extrapolates to the others.
+/// Reads one shard of each of some hot keys, and extrapolates to all shards of all hot keys.
 async fn sample_hot(
     context: &TableContext,
     metadata: &TableMetadata,

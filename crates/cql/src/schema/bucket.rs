@@ -13,7 +13,7 @@ use twox_hash::XxHash3_64;
 /// Rows of a bucket when a table has its expected number of rows.
 pub(crate) const ROWS: usize = 4_000;
 
-/// Rows to expect in a table of which nothing is known.
+/// The expected rows of a table whose maker names no number.
 pub(crate) const EXPECTED_ROWS: u64 = 10_000_000;
 
 /// How keys are divided among the buckets of a table, and the values of a hot key among its shards. Fixed
@@ -22,7 +22,7 @@ pub(crate) const EXPECTED_ROWS: u64 = 10_000_000;
 pub(crate) struct Buckets {
     /// The number of buckets.
     pub(crate) number: i32,
-    /// The secret of the store: who does not know it cannot crowd a bucket.
+    /// The secret seed of the store. Without it, no one can choose keys that crowd a bucket.
     seed: u64,
 }
 
@@ -36,7 +36,7 @@ impl Buckets {
         self.place(key, self.number)
     }
 
-    /// The shard of a value, of so many.
+    /// The shard of a value, for a key with this number of shards.
     pub(crate) fn shard(self, value: &str, shards: i32) -> i32 {
         self.place(value, shards)
     }

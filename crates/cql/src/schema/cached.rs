@@ -1,4 +1,4 @@
-//! Caches what other clients change.
+//! Caches values that other clients change.
 //!
 //! A value is read at most once in half a metadata TTL, and never served when it is older than one. So a
 //! change that waits for one TTL after it is published is known to every request that starts later.
@@ -13,16 +13,16 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tracing::warn;
 
-/// The name of the work that goes on in the background.
+/// The name of the background work.
 const REFRESH: &str = "metadata refresh";
-/// After a failure it is tried again after this share of the TTL.
+/// After a failed refresh, the next one is tried after this share of the TTL.
 const PAUSE_SHARE: u32 = 16;
 
 /// Where a value is read.
 pub(crate) trait Origin: Send + Sync + 'static {
     type Value: Send + Sync + 'static;
 
-    /// Reads the value; the one that was read before may have some of it.
+    /// Reads the value. Parts of it may come from `before`, the value that was read last.
     fn read(
         &self,
         before: Option<&Self::Value>,
@@ -40,7 +40,7 @@ pub(crate) struct Cached<O: Origin> {
     refreshing: Arc<Mutex<()>>,
     /// Why the value is not refreshed.
     errors: BackgroundErrors,
-    /// Counts failures, those that are over included.
+    /// Counts all failures, also those that a later success has ended.
     failures: Counter,
 }
 
@@ -88,7 +88,7 @@ impl<O: Origin> Cached<O> {
                     if cached.errors.failed(REFRESH, None, error.to_string()) == 1 {
                         warn!(%error, "metadata is not refreshed");
                     }
-                    // Nothing of the store is kept meanwhile.
+                    // The pause keeps nothing of the store.
                     let pause = cached.ttl / PAUSE_SHARE;
                     drop(cached);
                     tokio::time::sleep(pause).await;
@@ -99,7 +99,7 @@ impl<O: Origin> Cached<O> {
         self.refresh().await
     }
 
-    /// The value as of now.
+    /// Reads the value anew, unless a reading began after this call.
     pub(crate) async fn refresh(&self) -> Result<Arc<O::Value>> {
         let asked = Instant::now();
         let _reading = self.reading.lock().await;
@@ -133,7 +133,7 @@ mod tests {
 
     const TTL: Duration = Duration::from_secs(3600);
 
-    /// Counts its readings, and fails while that is wanted.
+    /// Counts its readings, and fails while `fails` is set.
     #[derive(Default)]
     struct Numbers {
         next: AtomicU64,

@@ -1,7 +1,7 @@
 //! The catalog: the definitions of tables in `idmatch_tables`, by the id of the table.
 //!
-//! Every change is a conditional write, so one of two clients comes first. A client that may have
-//! been first and got no answer reads the result.
+//! Every change is a conditional write, so that one of two concurrent clients comes first. A client that gets
+//! no answer to its change reads the result.
 
 use super::definition::{Definition, Kept};
 use super::values::{table_id, uuid};
@@ -79,7 +79,7 @@ impl<'c> Catalog<'c> {
         self.change(&format!("table {}", new.name), &cql, values).await
     }
 
-    /// Moves a table to the next generation of its retention. `Busy` if another client did so
+    /// Moves a table to the next generation of its retention. `Busy` if another client changed the retention
     /// meanwhile.
     pub(crate) async fn set_retention(&self, id: TableId, new: &Definition) -> Result<()> {
         let name = &new.name;
@@ -141,7 +141,7 @@ impl<'c> Catalog<'c> {
         self.change("a dropped table", &cql, (timestamp(now()), uuid(id))).await
     }
 
-    /// Forgets a table whose CQL tables are gone, except for its log where a name still has it.
+    /// Forgets a table whose CQL tables are gone. Its log stays where a name still has it.
     pub(crate) async fn forget(&self, id: TableId, log_stays: bool) -> Result<()> {
         let keyspace = self.keyspace;
         let cql = match log_stays {
@@ -201,7 +201,7 @@ fn definition(what: &str, statics: Statics) -> Result<Option<Definition>> {
         dropped_at,
     ) = statics;
     let keep = match keep.as_deref() {
-        // Only a log.
+        // There is no table, only a log.
         None => return Ok(None),
         Some("last") => Keep::Last,
         Some("all") => Keep::All,

@@ -1,10 +1,10 @@
-//! The definition of a table: its options, and what a change of its retention leaves behind.
+//! The definition of a table: its options, and the traces of a change of its retention.
 //!
 //! Must not know how it is stored.
 
 use idmatch_model::{Keep, Period, SeenAt, TableName, TableOptions};
 
-/// What a shorter retention hides stays for so long, in milliseconds.
+/// A day in milliseconds: rows that a shorter retention hides stay for this long.
 const DAY_MS: i64 = 86_400_000;
 
 /// A table's options and state.
@@ -16,7 +16,7 @@ pub(crate) struct Definition {
     pub(crate) retention: Option<Period>,
     /// A longer retention that was in force within the last day.
     pub(crate) kept: Option<Kept>,
-    /// Rows before this date are hidden until all rows are rewritten: of some, one direction is gone.
+    /// Rows before this date are hidden until all rows are rewritten: some may be left in one direction only.
     pub(crate) hidden_before: Option<SeenAt>,
     /// The number of retention changes. It is part of the rows' timestamps, so a row that is
     /// written again takes the newer TTL.
@@ -75,8 +75,8 @@ impl Definition {
         oldest(self.longest(now), now)
     }
 
-    /// The definition with another retention, and whether all rows have to be rewritten: it shows dates whose
-    /// rows may have expired or been purged.
+    /// The definition with another retention, and whether all rows must be rewritten. They must where the new
+    /// retention shows dates whose rows may have expired or been purged.
     pub(crate) fn altered(&self, retention: Option<Period>, now: SeenAt) -> (Definition, bool) {
         let (longest, kept_from) = (self.longest(now).clone(), self.kept_from(now));
         let is_longer = oldest(&retention, now) < kept_from;
@@ -119,13 +119,13 @@ mod tests {
         let (shorter, rewrites) = table(days(90)).altered(days(30), at(0));
         assert!(!rewrites);
         assert_eq!([0, 1].map(|day| shorter.kept_from(at(day))), [at(-90), at(1 - 30)]);
-        // Set back in time, nothing but the filter changes; a day later rows may be gone.
+        // Within a day, setting the retention back changes only the filter; a day later rows may be gone.
         let just = SeenAt::from_millis(at(1).millis_i64() - 1).unwrap();
         let (back, rewrites) = shorter.altered(days(90), just);
         assert_eq!((rewrites, back.kept.clone(), back.hidden_before), (false, None, None));
         let (late, rewrites) = shorter.altered(days(90), at(1));
         assert_eq!((rewrites, late.hidden_before), (true, Some(at(1 - 30))));
-        // The longest of several stays.
+        // The longest of several retentions stays.
         let (again, rewrites) = shorter.altered(days(10), just);
         assert!(!rewrites);
         assert_eq!(again.kept_from(just), back.kept_from(just));

@@ -111,7 +111,7 @@ async fn store_row(client: &Arc<Client>) -> Result<Option<StoreRow>> {
             ),
         ));
     }
-    // A former version has not these columns.
+    // A former version does not have these columns.
     let cql = format!(
         "SELECT erasure_key, seed, lease_ms FROM {}.idmatch_store WHERE part = 'store'",
         client.settings().keyspace
@@ -151,7 +151,8 @@ async fn has_keyspace(client: &Arc<Client>, keyspace: &str) -> Result<bool> {
     Ok(client.ask("the keyspaces", &cql).await?.rows_num() > 0)
 }
 
-/// Reads the settings again. A node that was down may not know the table yet, so this waits for it.
+/// Whether the keyspace exists. A node that was down may not know it yet, so this waits for agreement and
+/// asks again.
 async fn has_keyspace_by_now(client: &Arc<Client>, keyspace: &str) -> Result<bool> {
     if has_keyspace(client, keyspace).await? {
         return Ok(true);
@@ -168,7 +169,7 @@ async fn has_table(client: &Arc<Client>, keyspace: &str, table: &str) -> Result<
     Ok(client.ask("the tables", &cql).await?.rows_num() > 0)
 }
 
-/// The CQL name of one direction of a table, which follows from the table's id: a table may get another
+/// The CQL name of one direction of a table. It is made of the table's id, because a table may get another
 /// name. It has the 48 characters that CQL takes.
 pub(crate) fn direction_name(table: TableId, by: Side) -> String {
     format!("m_{table}_by_{}", by.column())

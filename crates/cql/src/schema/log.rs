@@ -24,7 +24,7 @@ const ENTRIES_AT_ONCE: usize = 100;
 const OLD: Duration = Duration::from_secs(600);
 /// Log records of one entry.
 const ENTRY: usize = 10_000;
-/// What the records of an entry are.
+/// The kinds of records in an entry.
 const ERASURES: &str = "erasures";
 const HOT_KEYS: &str = "hot keys";
 
@@ -37,7 +37,7 @@ pub(crate) struct Entry {
     has_erasures: bool,
 }
 
-/// What the log records for an identifier or a pair, under its hash.
+/// A record of the log about an identifier or a pair, under its hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LogRecord {
     /// Erased up to a date.
@@ -136,7 +136,8 @@ impl<'c> Log<'c> {
         }
     }
 
-    /// Adds the erasures of one log to another. Cost: a request for each hundred entries that it lacks.
+    /// Adds the erasures of one log to another. Cost: a request for each hundred entries that the other log
+    /// lacks.
     pub(crate) async fn merge(&self, from: TableId, into: TableId) -> Result<()> {
         let what = "the log of a table";
         let insert = self.client.prepare_catalog(&self.insert_entry()).await?;
@@ -155,7 +156,7 @@ impl<'c> Log<'c> {
             if values.is_empty() {
                 return Ok(());
             }
-            // Where another client's entry came first, none of these is there.
+            // Where another client's entry came first, the servers take none of these, and the loop repeats.
             let statements = vec![&insert; values.len()];
             self.client.write_together(what, &statements, &values).await?;
         }

@@ -38,7 +38,7 @@ impl TableMetadata {
         VisibleRange { window, hidden_before: self.definition.hidden_before }
     }
 
-    /// The dates that the retention shows, also those that are hidden until all rows are rewritten.
+    /// The dates that the retention shows, including dates that are hidden until all rows are rewritten.
     pub(crate) fn retained(&self, at: SeenAt) -> VisibleRange {
         VisibleRange { hidden_before: None, ..self.visible(Window::ALL, at) }
     }
@@ -54,7 +54,8 @@ impl TableMetadata {
     }
 }
 
-/// A window without the dates that a retention hides, or a change of it for the moment.
+/// A window without the dates that the retention hides, and without those that stay hidden until all rows are
+/// rewritten.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct VisibleRange {
     window: Window,
@@ -144,7 +145,7 @@ impl Origin for Metadata {
             async |(portion, is_old)| Ok::<_, Error>((log.records(portion).await?, is_old));
         let mut portions = stream::iter(named).map(records).buffer_unordered(CONCURRENT_LOG_READS);
         while let Some((records, is_old)) = portions.try_next().await? {
-            // Not before it was published.
+            // This moment is not before the publication of the entry.
             let since = (!is_old).then(Instant::now);
             for (hash, record) in records {
                 match record {

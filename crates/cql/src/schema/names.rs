@@ -3,8 +3,8 @@
 //!
 //! Invariants:
 //! - A name has a table, or the log of erasures that the last table of the name has left.
-//! - A change that merges logs is announced first. While it is, an erasure goes to every log that the change
-//!   concerns, so that none is missed between the merge and the change.
+//! - A change that merges logs is announced first. While it is announced, an erasure goes to every log that
+//!   the change concerns, so that no erasure is missed between the merge and the change.
 
 use super::log::Log;
 use super::values::{age, table_id, uuid};
@@ -19,13 +19,13 @@ use std::time::Duration;
 use tracing::warn;
 use uuid::Uuid;
 
-/// An announced change of a client that says no more is forgotten after so long, by the servers' clocks.
+/// An announced change is forgotten after this time, by the servers' clocks, if its client does not go on.
 const OVERDUE: Duration = Duration::from_secs(120);
 const ASK_AGAIN: Duration = Duration::from_millis(100);
-/// Changes that are remembered, so that a client whose answer was lost finds its own.
+/// The number of changes that are remembered: a client whose answer was lost finds its own among them.
 const REMEMBERED: usize = 32;
 
-/// What a name has.
+/// The table or the log that a name has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Holder {
     Table(TableId),
@@ -60,7 +60,7 @@ struct Announced {
 /// A change of the names.
 #[derive(Debug, Default)]
 pub(crate) struct Change {
-    /// The logs of a change that is only announced by this one.
+    /// The logs of the change that this one announces.
     pub(crate) announced: Vec<TableId>,
     pub(crate) holders: Vec<(TableName, Holder)>,
 }
@@ -110,7 +110,7 @@ impl Names {
         Ok(names)
     }
 
-    /// The names once no change of another client is announced.
+    /// The names, once no other client's change is announced, or the announced one is overdue.
     pub(crate) async fn settled(client: &Arc<Client>) -> Result<Names> {
         loop {
             let names = Names::read(client).await?;
@@ -146,8 +146,8 @@ impl Names {
         self.of.values().any(|holder| holder.log() == log)
     }
 
-    /// The logs that an erasure goes to which is in some already: that of its name, and those of an announced
-    /// change that concerns one of them.
+    /// All logs that an erasure in the logs `entered` must be in: these logs, the log of the name, and all
+    /// logs of an announced change that concerns one of them.
     pub(crate) fn logs_beside(
         &self,
         name: Option<&TableName>,
@@ -200,8 +200,8 @@ impl Names {
         Ok(Names::read(client).await?.changes.contains(&this))
     }
 
-    /// Announces a change that concerns these logs, merges logs, and makes it once every client knows the
-    /// merged ones. `false` if another client made a change meanwhile.
+    /// Announces a change that concerns these logs, merges them, and makes the change once every client knows
+    /// the merged logs. `false` if another client made a change meanwhile.
     pub(crate) async fn merge_and_change(
         &self,
         client: &Arc<Client>,
@@ -222,7 +222,7 @@ impl Names {
             Ok(())
         };
         if let Err(e) = merged.await {
-            // Otherwise other changes wait until it is overdue.
+            // Withdraws the announcement: otherwise other changes wait until it is overdue.
             if let Err(error) = announced.change(client, Change::default()).await {
                 warn!(%error, "announced change of names is not withdrawn: others wait for it");
             }

@@ -1,6 +1,5 @@
-//! The prepared statements of one table. Opening a table prepares all of them: the driver prepares
-//! on every connected node and waits for a node that does not respond. An open table never waits
-//! so.
+//! The prepared statements of one table. Opening a table prepares all of them: the driver prepares on every
+//! connected node and waits for a node that does not respond. An open table never has to wait for that.
 
 use super::keyspace::direction_name;
 use crate::client::{Client, Prepared, Use};
@@ -8,7 +7,7 @@ use idmatch_model::{Keep, Side, TableId};
 use idmatch_store::Result;
 use tokio::try_join;
 
-/// Of rows in the order of dates.
+/// Restricts a read of rows in the order of dates to some dates.
 const BETWEEN: &str = " AND seen_at >= ? AND seen_at < ?";
 
 /// The statements of one direction. Reads return key, value and seen_at.

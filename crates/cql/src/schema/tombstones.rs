@@ -46,7 +46,7 @@ impl Erasures {
         self.key.of(target)
     }
 
-    /// Adds a tombstone; of two for the same target the later counts.
+    /// Adds a tombstone; of two tombstones for the same target the later counts.
     pub(crate) fn add(&mut self, hash: u128, at: SeenAt) {
         let metadata = self.at.entry(hash).or_insert(at);
         *metadata = at.max(*metadata);

@@ -1,17 +1,17 @@
-//! Values of ours as the servers have them: the id of a table is a UUID, and the time of a write is in microseconds
-//! of the servers' clocks. Must not know tables or statements.
+//! Converts values to and from their form on the servers: the id of a table is a UUID there, and the time of
+//! a write is in microseconds of the servers' clocks. Must not know tables or statements.
 
 use idmatch_model::TableId;
 use idmatch_store::now;
 use std::time::Duration;
 use uuid::Uuid;
 
-/// An id as the servers have it.
+/// The UUID of a table's id.
 pub(crate) fn uuid(id: TableId) -> Uuid {
     Uuid::from_u128(id.0)
 }
 
-/// The id that a UUID is.
+/// The id of the table that has this UUID.
 pub(crate) fn table_id(uuid: Uuid) -> TableId {
     TableId(uuid.as_u128())
 }

@@ -33,13 +33,13 @@ impl Settings {
         text.starts_with(SCHEME)
     }
 
-    /// Parses `cql://[user[:password]@]host[:port][,host...]/keyspace[?name=value&...]`. The
-    /// environment gives what the address leaves out: `user` and `password`, as `environment`
-    /// returns them for `IDMATCH_CQL_USER` and `IDMATCH_CQL_PASSWORD`, and the files of TLS, as
-    /// `IDMATCH_CQL_TLS_CA`, `IDMATCH_CQL_TLS_CERTIFICATE` and `IDMATCH_CQL_TLS_KEY`.
+    /// Parses `cql://[user[:password]@]host[:port][,host...]/keyspace[?name=value&...]`. The environment
+    /// gives values that the address leaves out: `user` and `password`, as `environment` returns them for
+    /// `IDMATCH_CQL_USER` and `IDMATCH_CQL_PASSWORD`, and the files of TLS, as `IDMATCH_CQL_TLS_CA`,
+    /// `IDMATCH_CQL_TLS_CERTIFICATE` and `IDMATCH_CQL_TLS_KEY`.
     ///
     /// # Errors
-    /// `InvalidArgument`, which names the wrong part and never what it has: that may be a secret.
+    /// `InvalidArgument`, which names the wrong part and never its value: the value may be a secret.
     pub fn parse(address: &str, environment: &dyn Fn(&str) -> Option<String>) -> Result<Settings> {
         let rest = address.strip_prefix(SCHEME).ok_or_else(|| wrong("it starts with cql://"))?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));

@@ -78,7 +78,7 @@ pub(super) fn login(
     Ok(Some(Login { user, password }))
 }
 
-/// What is wrong with the value of an option, after its name and itself.
+/// A parsed value, or its fault, as the text that follows `name=value` in the error.
 type Parsed<T> = std::result::Result<T, String>;
 
 pub(super) fn number(text: &str, least: u64, most: u64) -> Parsed<u64> {

@@ -26,8 +26,8 @@ const MOST_BYTES: usize = 48 << 10;
 /// as written. Cost: two requests for each bucket of the rows.
 ///
 /// # Errors
-/// Says how many rows not both directions acknowledged. `UnknownOutcome` where a direction may
-/// have any of them.
+/// Says how many rows were not acknowledged by both directions. `UnknownOutcome` where a direction may have
+/// any of the rows.
 pub(crate) async fn write(context: &Arc<TableContext>, rows: Rows) -> Result<()> {
     let metadata = context.metadata_cache.current().await?;
     let rows = match metadata.erasures.len() {
@@ -37,7 +37,7 @@ pub(crate) async fn write(context: &Arc<TableContext>, rows: Rows) -> Result<()>
         }),
     };
     let rows = Arc::new(rows);
-    // Nothing is sent yet: an error here means that nothing began.
+    // No row is sent yet: an error here means that nothing began.
     publish_hot_candidates(context, &rows).await;
     let metadata = context.metadata_cache.current().await?;
     let (mut tasks, mut acks) = (JoinSet::new(), AckTracker::about(rows.len()));
@@ -54,7 +54,7 @@ pub(crate) async fn write(context: &Arc<TableContext>, rows: Rows) -> Result<()>
                 acks.record(done);
             }
             if acks.error.is_some() {
-                // The caller repeats the whole write.
+                // Sends no more: the caller repeats the whole write.
                 break;
             }
             let (context, rows) = (Arc::clone(context), Arc::clone(&rows));
@@ -153,7 +153,7 @@ async fn note_hot_key(
     Ok(Vec::new())
 }
 
-/// The keys that these rows make hot: only a bucket with many rows can have one.
+/// The keys that these rows make hot. Only a bucket with many of the rows can have such a key.
 fn hot_candidates(
     context: &TableContext,
     rows: &Rows,
@@ -182,7 +182,7 @@ async fn write_group(
         Place::Shard { .. } => &context.hot().insert,
     };
     let permit = context.client.permit().await;
-    // A retention may have changed since the first of these rows was sent, or while others were.
+    // The retention may have changed since the first rows of this write were sent.
     let metadata = context.metadata_cache.current().await?;
     let replica_status = group.rows.iter().filter_map(|row| {
         let seen_at = rows.seen_at(*row);
@@ -220,10 +220,10 @@ async fn write_rows<V: SerializeRow>(
     }
 }
 
-/// The rows of an acknowledged request.
+/// The rows of an acknowledged request, or its error.
 type Done = std::result::Result<Result<Vec<usize>>, tokio::task::JoinError>;
 
-/// What the servers answered for some rows.
+/// The answers of the servers about some rows.
 struct AckTracker {
     /// The number of directions that have acknowledged each row.
     directions: Vec<u8>,
@@ -260,7 +260,7 @@ impl AckTracker {
 
     fn into_result(self, context: &TableContext) -> Result<()> {
         let Some(error) = self.error else { return Ok(()) };
-        // A refused row is half done where the other direction, or another row, was written.
+        // A refused write is half done where the other direction, or another row, was written.
         let is_begun = self.directions.iter().any(|directions| *directions > 0);
         let kind = if is_begun { ErrorKind::UnknownOutcome } else { error.kind() };
         let both = Side::BOTH.len();

@@ -67,7 +67,7 @@ async fn delete_hot_key(
         .buffer_unordered(CONCURRENT_PART_DELETES)
         .try_for_each(async |_| Ok(()))
         .await?;
-    // The note of the key has the timestamp of its newest row.
+    // The note of the key has the timestamp of its newest row, so it stays where a newer row stays.
     let values = (at, context.uuid(), by.column(), key);
     context.client.write(&what, &context.hot().delete_key, values).await.map(drop)
 }

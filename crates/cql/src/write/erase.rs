@@ -39,8 +39,8 @@ pub(crate) async fn import(context: &Arc<TableContext>, theirs: &Erasures) -> Re
     publish(context, None, &before, &records).await
 }
 
-/// Publishes tombstones in the log of a table and, where it has another name by now or a change of names is
-/// announced, in all logs that the erasure concerns. Returns when every client knows them.
+/// Publishes tombstones in the log of a table. Where the table was renamed meanwhile, or a change of names is
+/// announced, publishes them in all logs that the erasure concerns. Returns when every client knows them.
 async fn publish(
     context: &TableContext,
     name: Option<&TableName>,
@@ -55,14 +55,16 @@ async fn publish(
             Log::new(client).publish(*log, last, records).await?;
         }
         entered.extend(wanted);
-        // Read after the tombstones are there: a change that is announced later merges them itself.
+        // The names are read after the tombstones are published: a change that is announced later merges them
+        // itself.
         wanted = Names::read(client).await?.logs_beside(name, &entered);
     }
     context.wait_until_known().await
 }
 
-/// Erases targets up to a date, in the table that has this name. Cost: a metadata TTL, then a few requests for each target and each
-/// of its rows; memory: the targets, and all rows of 32 targets, some hundred bytes each.
+/// Erases targets up to a date, in the table that has this name. Cost: a metadata TTL, then a few requests
+/// for each target and each of its rows. Memory: the targets, and all rows of 32 targets, some hundred bytes
+/// each.
 pub(crate) async fn erase(
     context: &Arc<TableContext>,
     name: &TableName,
@@ -124,12 +126,12 @@ async fn remove(
     let remove_row = |row: &Row| {
         let row = row.clone();
         async move {
-            // The rows of the other direction are read there: they may differ.
+            // The other direction is read as well: its rows may differ.
             let (key, value, seen_at) = (&row.0, &row.1, row.2);
             let found = read_row(context, before, by.other(), (value, key, seen_at)).await?;
             delete_row(context, before, by.other(), (value, key, seen_at), erased_at(at)).await?;
             if before.hot.shards(by.other(), value).is_some() {
-                // This includes older rows of the pair, which this direction need not have.
+                // The shards may also have older rows of the pair, which this direction need not have.
                 let older = rows_of(context, before, (by.other(), value), Some(key)).await?;
                 for row in older.iter().filter(|row| row.2 <= at) {
                     let (row, at) = ((row.0.as_str(), row.1.as_str(), row.2), erased_at(at));
@@ -161,7 +163,7 @@ async fn remove(
     })
 }
 
-/// All stored rows of a key, newest first; of one value, if it is given.
+/// All stored rows of a key, or of one of its values, newest first.
 async fn rows_of(
     context: &Arc<TableContext>,
     metadata: &TableMetadata,

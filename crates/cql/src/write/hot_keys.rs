@@ -12,12 +12,12 @@ use std::sync::{Arc, Weak};
 use tokio::sync::mpsc::Receiver;
 use tracing::{debug, info, warn};
 
-/// One written row in this many has its key counted: a key with ten times as many rows has been
-/// counted by then with near certainty. A count costs as much as a lookup.
+/// The key of one written row in this many is counted. By the time a key has ten times as many rows, it has
+/// been counted with near certainty. A count costs as much as a lookup.
 const SAMPLE_ONE_OF: usize = 4_000;
 
-/// Publishes keys with this many rows that need more shards. Returns when every client knows. Cost:
-/// a metadata TTL, if there are any.
+/// Publishes keys with this many rows that need more shards. Returns when every client knows them. Cost: a
+/// metadata TTL, if there are such keys.
 pub(crate) async fn publish_hot_keys(
     context: &TableContext,
     by: Side,
@@ -80,7 +80,7 @@ pub(crate) fn hot_candidates<'k>(
     rows.into_iter().map(|(key, rows)| (key.to_owned(), rows)).collect()
 }
 
-/// Counts a sample of the written keys, and publishes those that are hot, beside the caller's work.
+/// Counts the rows of sampled keys beside the caller's work, and publishes the keys that are hot.
 pub(crate) fn count_sample<'k>(
     context: &Arc<TableContext>,
     metadata: &TableMetadata,
@@ -93,7 +93,8 @@ pub(crate) fn count_sample<'k>(
     let Some(key) = keys.nth(at) else { return };
     match metadata.hot.shards(by, key) {
         Some(MANY_SHARDS) => return,
-        // A count reads one of the shards, and there is time.
+        // A key with shards is counted less often: a count reads one of its shards, and more shards are not
+        // urgent.
         Some(shards) if fastrand::i32(..shards.max(1)) != 0 => return,
         _ => {}
     }

@@ -1,4 +1,4 @@
-//! The outcomes of the keys of write sessions, in `idmatch_keys`. Servers forget them after a day.
+//! The outcomes of write sessions by their keys, in `idmatch_keys`. Servers forget them after a day.
 
 use crate::context::TableContext;
 use crate::error::unexpected;
@@ -22,7 +22,7 @@ pub(crate) async fn outcome(context: &TableContext, key: &WriteKey) -> Result<Op
     }))
 }
 
-/// Notes the outcome of a session, and returns that of the first session with this key.
+/// Notes the outcome of a session, and returns the outcome of the first session with this key.
 pub(crate) async fn note(
     context: &TableContext,
     key: &WriteKey,

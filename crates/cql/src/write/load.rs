@@ -1,8 +1,8 @@
 //! Reads observations from a source and writes them in chunks: it reads one chunk while it writes
 //! another.
 //!
-//! Invariant: chunks are acknowledged in the order of the source, so the rows that may be applied or not
-//! are one range: all that were taken and not acknowledged.
+//! Invariant: chunks are acknowledged in the order of the source. So the rows that may be applied or not are
+//! one range: the rows that were taken and are not acknowledged.
 
 use crate::client::Use;
 use crate::context::TableContext;
@@ -18,8 +18,8 @@ use std::sync::Arc;
 use tokio::task::JoinHandle;
 use tracing::debug;
 
-/// Rows of a load's chunk: many, so that about this many rows share a bucket, within limits. Two
-/// chunks are in memory at once.
+/// A chunk of a load has about this many rows for each bucket, within limits. Two chunks are in memory at
+/// once.
 const ROWS_PER_BUCKET: usize = bucket::ROWS / 10;
 const LOAD_ROWS: RangeInclusive<usize> = 50_000..=4_000_000;
 const LOAD_BYTES: usize = 256 << 20;
@@ -50,7 +50,7 @@ pub(crate) fn load(
             progress.end(context).await;
             Ok(())
         };
-        // The rows are written, whatever becomes of the records.
+        // The rows are written, even if the records stay.
         if let Err(error) = chunks.wait(Use::Read, ended) {
             debug!(table = %context.name(), %error, "records of a load are not deleted");
         }
@@ -74,8 +74,8 @@ struct Chunks<'c> {
     stage: &'static str,
     progress: Option<Progress>,
     writing: Option<JoinHandle<Result<()>>>,
-    /// The rows that were taken from the source and are not acknowledged, and how many of them, from the
-    /// first one on, were sent or found to be written.
+    /// The rows that were taken from the source and are not acknowledged. The first `sent` of them were sent
+    /// or found to be written.
     open: RowNumbers,
     sent: usize,
 }
@@ -89,7 +89,7 @@ impl<'c> Chunks<'c> {
     /// Writes all rows, in chunks of about this many rows and bytes.
     fn run(&mut self, source: &dyn ObservationSource, most: (usize, usize)) -> Result<()> {
         let read = self.read(source, most);
-        // The fate of sent rows is more important than the reason why no more came.
+        // An error about sent rows comes before the error that ended the source.
         self.finish()?;
         let last = read?;
         if last.is_empty() {
@@ -145,7 +145,7 @@ impl<'c> Chunks<'c> {
                 Err(Error::with_source(ErrorKind::UnknownOutcome, "a write ended early", e))
             })
         });
-        // One that is given up sends no more.
+        // A write that is given up sends no more.
         abort.abort();
         self.acknowledge(written)
     }
@@ -155,7 +155,7 @@ impl<'c> Chunks<'c> {
             Ok(()) => {
                 let rows = std::mem::take(&mut self.sent);
                 self.open = self.open.slice(rows..usize::MAX);
-                // Whether it goes on is asked before the next rows are taken.
+                // The call is checked before the next rows are taken, so its end is ignored here.
                 self.call.report(self.stage, rows as u64, Unit::Rows).ok();
                 Ok(())
             }

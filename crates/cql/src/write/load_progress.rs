@@ -63,7 +63,7 @@ impl Progress {
         Ok(Some(ChunkRecord(chunk)))
     }
 
-    /// Deletes the records of a finished load. Servers expire those that remain in a week.
+    /// Deletes the records of a finished load. Servers expire the remaining records in a week.
     pub(crate) async fn end(self, context: &Arc<TableContext>) {
         let (what, id) = (context.what(), context.uuid());
         let deletions = stream::iter(self.met).map(|chunk| {
@@ -94,7 +94,7 @@ impl ChunkRecord {
     }
 }
 
-/// Whether some rows of a chunk are stored, as far as they are visible.
+/// Whether some rows of a chunk are stored. Rows that are not visible count as stored.
 async fn is_there(context: &Arc<TableContext>, rows: &Rows) -> Result<bool> {
     let metadata: &TableMetadata = &*context.metadata_cache.current().await?;
     let visible = metadata.visible(Window::ALL, now());

@@ -1,5 +1,5 @@
-//! Write sessions on servers: a part is written as it arrives, and visible then. A commit counts, and notes
-//! the outcome of a key.
+//! Write sessions on servers: a part is written as it arrives, and visible then. A commit counts the rows,
+//! and notes the outcome of the session's key.
 
 use crate::client::Use;
 use crate::context::TableContext;
@@ -21,7 +21,7 @@ struct CqlSession {
     context: Arc<TableContext>,
     id: SessionId,
     key: Option<WriteKey>,
-    /// Whether parts of other processes are taken as their receipts say.
+    /// Whether a commit accepts the receipts of parts that other processes wrote.
     is_shared: bool,
     parts: Arc<Mutex<Parts>>,
 }
@@ -67,8 +67,8 @@ pub(crate) fn begin(
     Ok(Box::new(CqlSession { context, id, key, is_shared, parts }))
 }
 
-/// A session that another process has begun. Servers know nothing of it: its parts are there already, and who has
-/// begun it notes the outcome of its key.
+/// A session that another process has begun. Servers know nothing of it: its parts are there already, and the
+/// process that began it notes the outcome of its key.
 pub(crate) fn resume(context: Arc<TableContext>, id: SessionId) -> Box<dyn WriteSession> {
     Box::new(CqlSession { context, id, key: None, is_shared: true, parts: Arc::default() })
 }

@@ -17,13 +17,14 @@ const LAST_EXPIRY_SECONDS: i64 = i32::MAX as i64 - 86_400;
 const TTL_MARGIN_SECONDS: i64 = 4 * 86_400;
 const MILLIS: i64 = 1_000;
 
-/// The timestamp of a row: of two rows of one pair the newer has the greater one.
+/// The timestamp of a row: of two rows of one pair the newer has the greater timestamp.
 pub(crate) fn written_at(metadata: &TableMetadata, seen_at: SeenAt) -> i64 {
     let generation = i64::from(metadata.definition.generation);
     seen_at.millis_i64() * STEPS + generation.clamp(0, STEPS - 2)
 }
 
-/// The timestamp that removes a row which no retention shows, but none that a later one is written by.
+/// The timestamp that removes a row which no retention shows. A row that is written under a later retention
+/// has a greater one, and stays.
 pub(crate) fn purged_at(metadata: &TableMetadata, seen_at: SeenAt) -> i64 {
     written_at(metadata, seen_at)
 }
@@ -38,7 +39,7 @@ pub(crate) fn time_to_live(metadata: &TableMetadata, seen_at: SeenAt) -> Option<
     let now = now();
     let oldest = metadata.definition.kept_from(now);
     if oldest == SeenAt::EPOCH {
-        // No retention, or one longer than time.
+        // There is no retention, or it reaches back to 1970.
         return Some(0);
     }
     let left = seen_at.millis_i64() - oldest.millis_i64();

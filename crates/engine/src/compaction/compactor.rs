@@ -1,13 +1,15 @@
 //! When segments are compacted, and how the result is published.
 //!
-//! There are three modes. After each flush, *background* compactions run. After 5 s without a flush, *idle* ones go
-//! further. Both only share the lock of a writer. A caller asks for a *full* one, which obtains the lock, and leaves
-//! one segment in each range. `strategy` chooses the segments, `run` rewrites them, and `stall` holds upserts back
-//! while compactions are behind. Must not know the journal and memtables.
+//! There are three modes. After each flush, *background* compactions run. After 5 s without a flush, *idle*
+//! compactions go further. Both only share the lock of a writer. A caller asks for a *full* compaction, which
+//! obtains the lock, and leaves one segment in each range. `strategy` chooses the segments, `run` rewrites
+//! them, and `stall` holds upserts back while compactions are behind. Must not know the journal and
+//! memtables.
 //!
-//! Invariants: one compaction runs at a time in a store. The new segments replace their inputs in one publication.
-//! Where a retention became longer or an input went meanwhile, the result is dropped and made again. A compaction
-//! that drops expired rows raises the retention watermark of the other segments. None mixes rows of two epochs.
+//! Invariants: one compaction runs at a time in a store. The new segments replace their inputs in one
+//! publication. Where a retention became longer or an input was removed meanwhile, the result is dropped and
+//! made again. A compaction that drops expired rows raises the retention watermark of the other segments. No
+//! compaction mixes rows of two epochs.
 
 use super::run::{CompactionJob, run};
 use super::segment_stats::{oldest_kept, segment_stats};
@@ -32,7 +34,7 @@ use tracing::debug;
 /// Idle compactions begin this long after the last flush.
 const IDLE_AFTER: Duration = Duration::from_secs(5);
 
-/// How often a thread that waits looks whether it is time.
+/// The pause between two checks of a thread that waits for a time without flushes.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Compacts the tables of a store, one compaction at a time.
@@ -41,9 +43,9 @@ pub(crate) struct Compactor {
     writer_lock: Arc<WriterLock>,
     /// Held while a compaction runs.
     pub(super) running: RankedMutex<()>,
-    /// By how many segments the worst range has too many.
+    /// The number of segments that the worst range has above the slowdown limit.
     pub(super) stall_level: AtomicUsize,
-    /// Whether upserts wait, and the log says so.
+    /// Whether the log already says that upserts wait.
     pub(super) is_told: AtomicBool,
     /// Whether a thread waits for a time without flushes.
     is_waiting_for_idle: AtomicBool,
@@ -79,7 +81,8 @@ impl Compactor {
     /// Compacts a table until each range has one segment, with rows that are in segments by now.
     ///
     /// # Errors
-    /// Those of reading and writing segments; `Cancelled`, and what was compacted until then stays so.
+    /// The errors of reading and writing segments; `Cancelled`: compactions that were done by then stay
+    /// published.
     pub(crate) fn compact(&self, table: Identity, call: &Call) -> Result<()> {
         let _guard = self.writer_lock.acquire()?;
         let _running = self.pause(call)?;
@@ -124,7 +127,7 @@ impl Compactor {
             {
                 self.compact_all(CompactionMode::Idle);
             }
-            // One that fails is tried again, also where nothing is flushed any more.
+            // A failed compaction is tried again, even if nothing is flushed any more.
             let fails = || self.versions.background.errors.fails(COMPACTION);
             if self.is_stopped() || self.writer_lock.held().is_none() || !fails() {
                 break;
@@ -147,7 +150,7 @@ impl Compactor {
         self.running.lock_while(|| call.check())
     }
 
-    /// Says that a flush begins.
+    /// Notes that a flush begins.
     pub(crate) fn note_flush(&self) {
         *self.flushed_at.lock() = sync::instant();
     }
@@ -156,7 +159,8 @@ impl Compactor {
         self.stop.load(Relaxed)
     }
 
-    /// Runs the compactions of all tables that are worth it. One that fails does not keep back other tables.
+    /// Runs the compactions of all tables that are worth it. A failed compaction does not keep back other
+    /// tables.
     fn compact_all(&self, mode: CompactionMode) {
         let background = &self.versions.background;
         let started = *self.flushed_at.lock();
@@ -180,13 +184,13 @@ impl Compactor {
         };
         for (id, name) in &names {
             if background.is_due(COMPACTION, Some(*id)) {
-                // A full compaction returns the error.
+                // The failure is kept; only a full compaction returns it.
                 background.run(COMPACTION, Some((*id, name)), || compact(*id)).ok();
             }
         }
     }
 
-    /// Runs one compaction for which nobody waits. One that was stopped has neither failed nor succeeded.
+    /// Runs one background compaction. A compaction that was stopped has neither failed nor succeeded.
     pub(super) fn background_step(
         &self,
         id: Identity,
@@ -322,7 +326,7 @@ impl Compactor {
         Ok(CompactionResult { inputs: replaced, made, is_finer })
     }
 
-    /// Stops running compactions, and does something before others begin.
+    /// Stops running compactions, and runs `work` before others begin.
     pub(crate) fn without_compacting<T>(&self, work: impl FnOnce() -> T) -> T {
         self.stop.store(true, Relaxed);
         let _running = self.running.lock();

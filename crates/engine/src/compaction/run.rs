@@ -14,7 +14,7 @@ use idmatch_store::{Call, Error, ErrorKind, Result, Unit};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What a compaction reads and writes.
+/// The parameters of a compaction.
 pub(crate) struct CompactionJob<'a> {
     pub(crate) disk: &'a dyn Disk,
     pub(crate) folder: &'a Path,
@@ -26,12 +26,12 @@ pub(crate) struct CompactionJob<'a> {
     pub(crate) oldest: SeenAt,
     /// The compaction ends with an error soon after this is set.
     pub(crate) stop: &'a AtomicBool,
-    /// The same for its caller, if it has one.
+    /// The call of its caller, if it has one. The compaction ends soon after the call does.
     pub(crate) call: &'a Call,
 }
 
-/// Compacts segments of one range and direction into ones that share this many prefix bits. They are durable
-/// when this returns, but not published. Cost: one pass over the inputs, every page verified.
+/// Compacts segments of one range and direction into segments that share this many prefix bits. They are
+/// durable when this returns, but not published. Cost: one pass over the inputs, every page verified.
 pub(crate) fn run(
     job: &CompactionJob<'_>,
     side: Side,
@@ -81,7 +81,7 @@ impl CompactionJob<'_> {
             }
             self.call.check()?;
             let Some(block) = segment.block(number)? else { continue };
-            // Elsewhere a key is proven by its hash; here nothing else would.
+            // Other reads prove a key by its hash; here only the checksum of its page does.
             segment.check_keys(&block)?;
             // One cursor for the block: its pages are verified once, not for every key.
             let mut rows = RowCursor::new(segment, block, 0..0);

@@ -1,4 +1,4 @@
-//! What the choice of a compaction depends on, read from segments.
+//! The statistics of segments, by which compactions are chosen.
 
 use super::strategy::{CompactionMode, SegmentStats, next_compaction};
 use crate::options::MemoryLimits;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// A segment with this share of the memory that sorts one is full.
 const FULL_SHARE: u64 = 4;
 
-/// See [`segment_stats`].
+/// The share of the retention in [`segment_stats`]: one part of this many.
 const OLD_SHARE: u64 = 8;
 
 /// Bytes of the segments that compactions in the background will rewrite.
@@ -48,9 +48,9 @@ pub(crate) fn oldest_kept(table: &TableVersion, clock: &Clock, now: SeenAt) -> S
     }
 }
 
-/// The statistics of a segment of a table that keeps rows from `oldest` on. Rows that are too old or erased are hidden by readers. A full compaction
-/// rewrites a segment because of them; in the background only rows that are older by a share of the
-/// retention count, so that a segment is rewritten a few times in all.
+/// The statistics of a segment of a table that keeps rows from `oldest` on. Rows that are too old or erased
+/// are hidden by readers. A full compaction rewrites a segment because of them. In the background only rows
+/// that are older by a share of the retention count, so that a segment is rewritten a few times in all.
 pub(crate) fn segment_stats(
     segment: &Segment,
     oldest: SeenAt,

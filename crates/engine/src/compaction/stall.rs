@@ -1,13 +1,13 @@
 //! Write stalls: what upserts and loads do while compactions are behind.
 //!
-//! Without a bound, lookups get slower for as long as rows come faster than they are compacted. The stall level is
-//! the number of segments that the worst range has above 64. Each commit is slowed down in proportion to its bytes
-//! and this level. Above 256 segments of a range, an upsert that needs new memtables first runs compactions, or
-//! waits for those that run. Loads are not slowed down: after their commit they compact some of the backlog.
-//!
-//! One more stall is not decided here: `write_path` waits for flushes while all memtables are full. The metrics
-//! count the three apart (`metrics::Stall`). Must not know rows or the journal. Invariant: only ranges that a
-//! compaction would help count, so no write waits in vain.
+//! Without a bound, lookups get slower for as long as rows come faster than they are compacted. The stall
+//! level is the number of segments that the worst range has above 64. Each commit is slowed down in
+//! proportion to its bytes and this level. Above 256 segments of a range, an upsert that needs new memtables
+//! first runs compactions, or waits for running ones. Loads are not slowed down: after their commit they
+//! compact some of the backlog.
+//! One more stall is not decided here: `write_path` waits for flushes while all memtables are full. The
+//! metrics count the three separately (`metrics::Stall`). Must not know rows or the journal. Invariant: only
+//! ranges that a compaction would help count, so no write waits in vain.
 
 use super::compactor::Compactor;
 use super::segment_stats::{oldest_kept, segment_stats};
@@ -38,7 +38,7 @@ const SLOWDOWN_NS_PER_BYTE: f64 = 0.25;
 /// Shorter delays are summed up, because a sleep cannot be that short.
 const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
 
-/// How long a stopped upsert sleeps before it looks again.
+/// The time for which a stopped upsert sleeps before it looks again.
 const PAUSE: Duration = Duration::from_millis(10);
 
 impl Compactor {
@@ -106,8 +106,9 @@ impl Compactor {
         {}
     }
 
-    /// Compacts segments that came during a full compaction, not those that are left to it, where they slow down
-    /// upserts. A failure does not end the full compaction, which may be that of another table.
+    /// Compacts segments that came during a full compaction, where they slow down upserts. The segments in
+    /// `left` are left to the full compaction. A failure does not end the full compaction: it may be of
+    /// another table.
     pub(super) fn compact_newcomers(&self, left: &HashSet<String>, call: &Call) {
         let is_new = |file: &str| !left.contains(file);
         for id in self.slowed_tables() {
@@ -115,7 +116,7 @@ impl Compactor {
         }
     }
 
-    /// By how many segments the worst range has too many.
+    /// The number of segments that the worst range has above the slowdown limit.
     pub(crate) fn stall_level(&self) -> usize {
         self.stall_level.load(Relaxed)
     }
@@ -125,7 +126,7 @@ impl Compactor {
         self.stalled_tables(SLOWDOWN_SEGMENTS)
     }
 
-    /// Compacts some of these segments, as background work; whether it could.
+    /// Compacts some of these segments, as background work; returns whether it did.
     fn compact_some(&self, id: Identity, is_among: impl Fn(&str) -> bool, call: &Call) -> bool {
         let Some(name) = self.versions.current().tables.get(&id).map(|t| t.name().clone()) else {
             return false;
@@ -135,7 +136,8 @@ impl Compactor {
         done.is_ok_and(|done| done.is_some())
     }
 
-    /// Those of which a range has more segments, and whose compactions do not fail.
+    /// The tables that have more than `count` segments in a range which a compaction would help. A table
+    /// whose compactions fail is left out until the pause after its last failure is over.
     fn stalled_tables(&self, count: usize) -> Vec<Identity> {
         let version = self.versions.current();
         let beyond = version

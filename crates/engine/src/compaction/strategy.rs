@@ -73,7 +73,7 @@ pub(crate) fn next_compaction(
                 let size = segments.get(*number)?.rows.max(1).ilog2() / 2;
                 by_size.entry(size).or_default().push(*number);
             }
-            // Merging full ones gains nothing, unless the results cover finer ranges.
+            // Compacting full segments gains nothing, unless the results cover finer ranges.
             let inputs = by_size.into_values().find_map(|mut tier| {
                 if finer(*bits, &tier) == *bits {
                     tier.retain(|number| !is_full(number));
@@ -137,7 +137,7 @@ mod tests {
         SegmentStats { prefix_bits: 0, prefix: 0, rows, is_full: false, needs_rewrite: false }
     }
 
-    /// What a merge leaves: the rows spread evenly over the finer ranges.
+    /// Applies a compaction: its rows are spread evenly over the finer ranges. Returns their number.
     fn merged(segments: &mut Vec<SegmentStats>, compaction: &Compaction) -> u64 {
         let inputs: Vec<SegmentStats> = compaction.inputs.iter().map(|n| segments[*n]).collect();
         let (bits, prefix) = (inputs[0].prefix_bits, inputs[0].prefix);
@@ -179,7 +179,8 @@ mod tests {
                     written += merged(&mut segments, &compaction);
                 }
             }
-            // Those that one key can be in: at most three of a size, sizes and ranges being few.
+            // The segments that one key can be in: at most three of each size, and there are few sizes and
+            // ranges.
             let met = |partition: u64| segments.iter().filter(|segment| {
                 segment.prefix_bits == 0 || (segment.prefix ^ partition << 56) >> (64 - segment.prefix_bits) == 0
             }).count();
@@ -236,7 +237,7 @@ mod tests {
 
     #[test]
     fn all_of_it_leaves_no_range_within_another() {
-        // The rows ask for one bit; rows that came many times were spread by two meanwhile.
+        // The rows ask for one prefix bit. Some were spread by two bits, while they were stored many times.
         let fine = SegmentStats { prefix_bits: 2, rows: 300, ..flushed(300) };
         let mut segments =
             vec![flushed(1_500), SegmentStats { prefix_bits: 1, ..flushed(100) }, fine];
@@ -261,7 +262,7 @@ mod tests {
             next_compaction(&many, CompactionMode::Background, SEGMENT_ROWS),
             Some(compaction)
         );
-        // Those of one size are few enough for their range, although all together are not.
+        // The segments of each size have few enough rows for their range, so they stay as they are.
         let mixed = [[full(200); 4], [full(20); 4]].concat();
         assert_eq!(next_compaction(&mixed, CompactionMode::Background, SEGMENT_ROWS), None);
     }

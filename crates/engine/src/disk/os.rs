@@ -59,7 +59,7 @@ impl Disk for OsDisk {
     }
 
     fn create_unnamed(&self, dir: &Path) -> io::Result<(Box<dyn NewFile>, Box<dyn OpenFile>)> {
-        // `O_TMPFILE`, or a file of mode 600 that nobody else made, whose name is removed at once.
+        // `O_TMPFILE`, or a new file of mode 600 whose name is removed at once.
         let file = tempfile::tempfile_in(dir)?;
         let reader = file.try_clone()?;
         Ok((Box::new(OsNewFile(file)), Box::new(OsOpenFile(reader))))
@@ -169,9 +169,9 @@ impl OpenFile for OsOpenFile {
 /// Whether this process gives memory of segments back once it has read them.
 static GIVES_BACK: AtomicBool = AtomicBool::new(false);
 
-/// Has matches and scans of this process let go of the pages of segments that they have read. Schedulers count
-/// these pages as memory of a worker, and end it beyond a limit. Cost: each match enters the pages of cached files
-/// into the page tables again.
+/// Makes matches and scans of this process release the pages of segments that they have read. Schedulers
+/// count these pages as memory of a worker, and end a worker that exceeds its limit. Cost: each match enters
+/// the pages of cached files into the page tables again.
 pub fn give_memory_back() {
     GIVES_BACK.store(true, Relaxed);
 }
@@ -185,12 +185,12 @@ impl Mapped for OsMapped {
 
     fn populate(&self, range: Range<usize>) -> io::Result<()> {
         let (start, len) = (range.start, range.len());
-        // Only hints; and the rest of the mapping keeps being read here and there.
+        // These are only hints. Other reads of the mapping stay random.
         self.0.advise_range(Advice::Sequential, start, len).ok();
         let populated = self.0.advise_range(Advice::PopulateRead, start, len);
         self.0.advise_range(Advice::Random, start, len).ok();
         match populated {
-            // Kernels before 5.14 do not know it; the pages are then entered one by one.
+            // Kernels before 5.14 do not know `PopulateRead`; page faults then enter the pages one by one.
             Err(e) if e.kind() == io::ErrorKind::InvalidInput => Ok(()),
             done => done,
         }
@@ -211,8 +211,9 @@ impl Mapped for OsMapped {
     }
 }
 
-/// Unlocked when it is dropped, or when the process is killed. A fork shares the open file, and so the lock: it
-/// neither keeps nor releases what the process that took it releases.
+/// Unlocked when it is dropped, or when the process is killed. A fork shares the open file, and so the lock.
+/// When the fork drops its copy, the lock stays; when the process that took the lock releases it, the fork's
+/// copy does not keep it.
 struct OsLock {
     file: File,
     process: u32,

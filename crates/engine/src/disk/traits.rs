@@ -19,12 +19,12 @@ pub trait Disk: Send + Sync + Debug {
     fn directory_id(&self, _dir: &Path) -> Option<(u64, u64)> {
         None
     }
-    /// The kind of network file system that a path is on; `None` for a local one. Of a path that does not exist
-    /// yet, that of the nearest directory that does.
+    /// The kind of network file system that a path is on; `None` for a local one. For a path that does not
+    /// exist yet, the file system of the nearest existing directory counts.
     fn network_file_system(&self, _path: &Path) -> io::Result<Option<&'static str>> {
         Ok(None)
     }
-    /// Makes a directory and its parents; one that exists is fine.
+    /// Makes a directory and its parents. An existing directory is no error.
     fn create_dir(&self, dir: &Path) -> io::Result<()>;
     /// The names in a directory, unordered. `NotFound` if there is none.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
@@ -34,7 +34,7 @@ pub trait Disk: Send + Sync + Debug {
     /// `AlreadyExists` if there is one.
     fn create(&self, file: &Path) -> io::Result<Box<dyn NewFile>>;
     /// Makes a file without a name in a directory, for its owner only: to be written from its start, and to
-    /// be read. It goes with the process.
+    /// be read. It is removed with the process.
     ///
     /// # Errors
     /// `Unsupported` on a disk that has no such files.
@@ -53,7 +53,7 @@ pub trait Disk: Send + Sync + Debug {
     }
     /// Maps a whole file for random reads.
     fn map(&self, file: &Path) -> io::Result<Arc<dyn Mapped>>;
-    /// Gives a file another name, replacing what had it.
+    /// Gives a file another name, replacing the file that had it.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Gives a file a second name, or copies it durably where links are not possible.
     fn link_or_copy(&self, from: &Path, to: &Path) -> io::Result<()>;
@@ -70,15 +70,15 @@ pub trait Disk: Send + Sync + Debug {
     }
     /// Removes a file.
     fn remove(&self, file: &Path) -> io::Result<()>;
-    /// Makes what anyone wrote to a file durable.
+    /// Makes all bytes of a file durable, whoever wrote them.
     fn sync(&self, file: &Path) -> io::Result<()>;
     /// Makes the names in a directory durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
-    /// Takes the advisory lock of a file, making it if needed. `None` if another has it.
+    /// Takes the advisory lock of a file, making the file if needed. `None` if the lock is held already.
     fn try_lock(&self, file: &Path) -> io::Result<Option<Box<dyn Lock>>>;
 }
 
-/// Makes a file to write from its start, in place of one that an earlier attempt may have left.
+/// Makes a file to write from its start. It replaces a file that an earlier attempt may have left.
 pub(crate) fn create_anew(disk: &dyn Disk, file: &Path) -> io::Result<Box<dyn NewFile>> {
     match disk.remove(file) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
@@ -98,7 +98,7 @@ pub(crate) fn read_if_there(disk: &dyn Disk, file: &Path) -> Result<Option<Vec<u
     }
 }
 
-/// Removes a file that nobody needs, best effort: the next writer does it again.
+/// Removes a file that is no longer needed, best effort: the next writer tries it again.
 pub(crate) fn remove_unneeded(disk: &dyn Disk, file: &Path) {
     match disk.remove(file) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {

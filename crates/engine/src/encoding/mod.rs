@@ -1,6 +1,6 @@
 //! Bytes: numbers, packed identifiers, and rows made of them.
 //!
-//! Must not know files, checksums, or what rows are for.
+//! Must not know files, checksums, or the use of rows.
 
 pub(crate) mod bytes;
 mod packed;

@@ -1,8 +1,8 @@
 //! Identifiers in fewer bytes.
 //!
-//! A packed identifier is a [`Kind`] and a payload. Packing is lossless and canonical: each
-//! text packs in exactly one way, so packed identifiers are equal if and only if the texts
-//! are. The hash of an identifier is that of its packed form; segments are ordered by it.
+//! A packed identifier is a [`Kind`] and a payload. Packing is lossless and canonical: each text packs in
+//! exactly one way, so packed identifiers are equal if and only if the texts are. The hash of an identifier
+//! is the hash of its packed form; segments are ordered by it.
 
 use std::cmp::Ordering;
 use twox_hash::XxHash3_64;
@@ -34,11 +34,11 @@ impl Kind {
     }
 }
 
-/// The secret seed of a store's hashes, so that nobody can choose identifiers that share one.
+/// The secret seed of a store's hashes. Without it, no one can choose identifiers that share a hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct HashSeed(pub(crate) u64);
 
-/// A packed identifier that lies somewhere else.
+/// A packed identifier, borrowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Packed<'a> {
     /// How the payload is read.
@@ -134,8 +134,8 @@ impl<'a> Packed<'a> {
         XxHash3_64::oneshot_with_seed(seed.0.wrapping_add(self.kind as u64), self.payload)
     }
 
-    /// Appends the text. Payloads of a wrong length, which only a damaged file can hold,
-    /// give some other text; who reads them has checked a checksum.
+    /// Appends the text. Payloads of a wrong length give some other text. Only a damaged file can have them,
+    /// and its readers have verified a checksum.
     #[inline]
     pub(crate) fn unpack_into(&self, text: &mut Vec<u8>) {
         if let Some(number) = self.number() {
@@ -187,7 +187,7 @@ fn push_hex(text: &mut Vec<u8>, payload: &[u8]) {
     let start = text.len();
     text.resize(start + payload.len() * 2, 0);
     if let Some(digits) = text.get_mut(start..) {
-        // The room is exactly twice the payload, which is all that the encoder can refuse.
+        // The room is exactly twice the payload. The encoder refuses nothing else.
         let _ = faster_hex::hex_encode(payload, digits);
     }
 }

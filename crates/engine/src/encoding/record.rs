@@ -47,7 +47,7 @@ pub(crate) fn read(bytes: &[u8], at: usize) -> Option<(Packed<'_>, usize)> {
         hex if hex > DECIMAL => (Kind::Hex, at + 1, usize::from(hex - DECIMAL)),
         text => (Kind::Text, at + 1, usize::from(text)),
     };
-    // No identifier is empty, and nothing could be written of one.
+    // No identifier is empty, so an empty payload is damage.
     let payload = slice(bytes, start, len).filter(|payload| !payload.is_empty())?;
     Some((Packed { kind, payload }, start + len))
 }

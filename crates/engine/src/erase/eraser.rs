@@ -17,8 +17,8 @@ use idmatch_store::{Call, Erased, Erasures, Result, now};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// A new tombstone file takes in the older ones, unless they have this many times its tombstones. So files
-/// stay few, and a tombstone is rewritten a few times in its life.
+/// A new tombstone file takes in the tombstones of older files, except of files with at least this many times
+/// its tombstones. So files stay few, and a tombstone is rewritten a few times in its life.
 const GROWTH: u64 = 4;
 
 /// Erases from the tables of a store. Erasures search side by side, and publish one at a time.
@@ -79,8 +79,8 @@ impl Eraser {
         Ok(found.erased)
     }
 
-    /// Adds tombstones that are hashed with the key of this store. Whether a segment has rows of theirs is
-    /// unknown without reading it, so all that are old enough are marked.
+    /// Adds tombstones that are hashed with the key of this store. Only reading a segment would show whether
+    /// they hide rows in it. So all segments with old enough rows are marked.
     pub(crate) fn add_tombstones(
         &self,
         id: Identity,
@@ -120,8 +120,8 @@ impl Eraser {
         Ok(key)
     }
 
-    /// Writes and publishes tombstones, and marks the segments with rows of theirs as well as those that came
-    /// after `searched`. The caller holds `running`.
+    /// Writes and publishes tombstones. Marks the segments with rows that they hide, and the segments that
+    /// came after `searched`. The caller holds `running`.
     fn publish_tombstones(
         &self,
         (table, version): (&TableVersion, &Version),
@@ -151,7 +151,7 @@ impl Eraser {
         self.running.lock_while(|| call.check())
     }
 
-    /// Writes tombstones that a table gets beside its own. The caller holds `running`.
+    /// Writes tombstones that a table gets in addition to its own. The caller holds `running`.
     pub(crate) fn write_added(
         &self,
         names: &FileNames<'_>,
@@ -169,7 +169,7 @@ impl Eraser {
         Ok(AddedTombstones { files: kept, newest })
     }
 
-    /// Writes tombstones as a file of a table, or of a name without one; `None` if there are none.
+    /// Writes tombstones as a file of a table, or of a name without a table; `None` if there are none.
     pub(crate) fn write_new(
         &self,
         names: &FileNames<'_>,
@@ -188,15 +188,15 @@ impl Eraser {
     }
 }
 
-/// The files of a table with tombstones that it gets.
+/// The tombstone files of a table once it has got more tombstones.
 pub(crate) struct AddedTombstones {
     files: Vec<TombstoneFile>,
-    /// The latest date of the new ones; `None` if there are none.
+    /// The latest date of the new tombstones; `None` if there are none.
     newest: Option<SeenAt>,
 }
 
 impl AddedTombstones {
-    /// Enters the files, and marks the segments with erased rows as well as those that came after `searched`.
+    /// Enters the files. Marks the segments with erased rows, and the segments that came after `searched`.
     pub(crate) fn enter(
         self,
         entry: &mut TableEntry,
@@ -217,14 +217,15 @@ impl AddedTombstones {
         }
     }
 
-    /// The same where it is unknown which segments have erased rows: all that are old enough are marked.
+    /// Enters the files where it is unknown which segments have erased rows. All segments with old enough
+    /// rows are marked.
     pub(crate) fn enter_unsearched(self, entry: &mut TableEntry, table: &TableVersion) {
         let newest = self.newest;
         self.enter(entry, table, |segment| Some(segment.oldest) <= newest);
     }
 }
 
-/// Adds the tombstones of not much larger files to new ones. Returns the files that stay beside them.
+/// Adds the tombstones of older files to new ones, unless a file is much larger. Returns the files that stay.
 fn files_that_stay<'f>(
     table: &TableVersion,
     files: &'f [TombstoneFile],

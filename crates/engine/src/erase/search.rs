@@ -1,4 +1,4 @@
-//! Finds what an erasure hides: how many rows, and in which segments.
+//! Finds the rows that an erasure hides: their number, and their segments.
 
 use crate::cpu;
 use crate::encoding::{Kind, Packed, Packer};
@@ -20,12 +20,13 @@ type Row = (OwnedId, SeenAt);
 /// The result of a search.
 pub(crate) struct SearchResult {
     pub(crate) erased: Erased,
-    /// The files of the segments with such rows.
+    /// The files of the segments with erased rows.
     pub(crate) files: HashSet<String>,
 }
 
-/// Counts the rows that erasing these targets at a date hides, by direction: those in the visible window.
-/// Names the segments that have some, visible or not. Cost: a few lookups for each pair; memory: the pairs.
+/// Counts, by direction, the rows in the visible window that an erasure of these targets up to a date hides.
+/// Names the segments that have such rows, visible or not. Cost: a few lookups for each pair; memory: the
+/// pairs.
 pub(crate) fn search(
     (table, last): (&TableVersion, Commit),
     targets: &[Target],
@@ -67,14 +68,14 @@ pub(crate) fn search(
     Ok(SearchResult { erased, files })
 }
 
-/// The table, and the erasure that is searched for.
+/// A search in a table for the rows of an erasure.
 #[derive(Clone, Copy)]
 struct Search<'t> {
     table: &'t TableVersion,
     last: Commit,
     /// The date of the erasure: later rows stay.
     at: SeenAt,
-    /// The dates that are shown.
+    /// The window of visible dates.
     shown: Window,
     call: &'t Call,
 }
@@ -105,7 +106,7 @@ impl Search<'_> {
         Ok(pairs)
     }
 
-    /// How many rows of a key with some values are hidden, and their files.
+    /// The number of hidden rows of a key with some values, and the files of these rows.
     fn rows_of(
         &self,
         side: Side,
@@ -127,7 +128,7 @@ impl Search<'_> {
             files.extend(location.file_name().filter(|_| some));
         }
         if self.table.row_rules.keep == Keep::Last {
-            // Of a pair only the newest row is there to be seen.
+            // Only the newest row of a pair is visible.
             let mut newest: HashMap<OwnedId, SeenAt> = HashMap::new();
             for (value, seen_at) in rows {
                 let date = newest.entry(value).or_insert(seen_at);

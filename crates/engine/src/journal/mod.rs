@@ -1,9 +1,9 @@
 //! The journal: acknowledged rows that are in no segment yet.
 //!
 //! Numbered files, only ever appended to. The rows of one commit are one record. A reader stops before the
-//! first record that is not whole. That record is either a write that was interrupted, or damage to something
-//! durable; the later records tell, since each says how far its file was durable before it was written.
-//! `spec/format/journal.md` has every byte.
+//! first record that is not whole. That record is either an interrupted write, or damage to durable bytes.
+//! Later records show which of the two it is: each says up to where its file was durable before it was
+//! written. `spec/format/journal.md` has every byte.
 //!
 //! Must not know memtables, or when a commit is visible.
 

@@ -9,10 +9,10 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 
-/// How far a file was read. A writer may have appended to it since.
+/// The result of reading a file. A writer may have appended to the file since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// Up to this offset.
+    /// The file was read up to this offset.
     Read { end: usize },
     /// There is no such file.
     Gone,
@@ -29,8 +29,8 @@ pub(crate) enum Part<'a> {
 /// Gives the parts of a file from an offset on to `take`, in order.
 ///
 /// # Errors
-/// `Corrupt`, with file and offset, where a record that was durable is no longer whole;
-/// `UnsupportedFormat` for a file of a newer version; `Io`; and what `take` returns.
+/// `Corrupt`, with file and offset, where a record that was durable is no longer whole; `UnsupportedFormat`
+/// for a file of a newer version; `Io`; and the error of `take`.
 pub(crate) fn read(
     disk: &dyn Disk,
     folder: &Path,
@@ -47,7 +47,7 @@ pub(crate) fn read(
     scan(folder, number, from, &bytes, take)
 }
 
-/// The same for bytes that were read.
+/// Gives the parts of bytes that were read already.
 pub(crate) fn scan(
     folder: &Path,
     number: u64,
@@ -94,7 +94,7 @@ pub(crate) fn check_end(folder: &Path, number: u64, end: usize, durable: u64) ->
 #[derive(Default)]
 pub(crate) struct ReadableRecords {
     pub(crate) records: Vec<ReadableRecord>,
-    /// How far the file is known to have been durable, by its own word.
+    /// The length up to which the file was durable, as its own records say.
     pub(crate) durable: u64,
     /// `None` where it is damaged.
     pub(crate) header: Option<FileHeader>,
@@ -137,8 +137,8 @@ impl ReadableRecords {
         Ok(readable)
     }
 
-    /// The byte ranges that are in no record although they were durable: up to `durable`, by the word of any
-    /// file.
+    /// The durable byte ranges that are in no readable record. `durable` is the durable length of the file,
+    /// as any journal file says.
     pub(crate) fn holes(&self, durable: u64) -> Vec<Range<usize>> {
         let durable = usize::try_from(durable).unwrap_or(usize::MAX);
         let mut holes = Vec::new();

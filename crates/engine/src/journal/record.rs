@@ -29,7 +29,7 @@ const ALIGN: usize = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct FileHeader {
     pub(crate) number: u64,
-    /// How long the file before was, durably.
+    /// The durable length of the file before.
     pub(crate) before: u64,
     pub(crate) store: Identity,
     /// The file's own identity, and that of the file before; zeros if it is the first.
@@ -67,9 +67,9 @@ impl FileHeader {
 
 const _: () = assert!(SUM_AT + 8 == HEADER_BYTES);
 
-/// What the start of a file turned out to be.
+/// The result of reading the start of a file.
 pub(super) enum Start {
-    /// As it was written.
+    /// The start is as it was written.
     Good(FileHeader),
     /// The number of a format that this version does not read.
     OtherFormat(u32),
@@ -181,7 +181,7 @@ pub(crate) struct BatchRef<'a> {
     pub(crate) rows: &'a [u8],
 }
 
-/// The entries of a record. `None` inside for bytes that are no entry.
+/// The entries of a record. An item is `None` where bytes are no entry.
 pub(crate) struct Entries<'a>(&'a [u8]);
 
 impl<'a> Iterator for Entries<'a> {

@@ -15,14 +15,14 @@ pub(crate) struct JournalWriter {
     path: PathBuf,
     header: FileHeader,
     file: Box<dyn NewFile>,
-    /// How many bytes are written, and how many of them are durable.
+    /// The bytes that are written, and the bytes of these that are durable.
     written: u64,
     durable: u64,
-    /// Takes how long syncs last.
+    /// The durations of syncs.
     durations: Histogram,
 }
 
-/// How far an append got.
+/// The result of an append.
 pub(crate) enum Appended {
     /// The record is written, and durable if that was asked for.
     Done,
@@ -43,7 +43,7 @@ impl JournalWriter {
     ) -> Result<JournalWriter> {
         let path = file(folder, header.number);
         let begin = || {
-            // An attempt that failed may have left it, with no record.
+            // A failed attempt may have left the file, with no record.
             let mut file = create_anew(disk, &path)?;
             file.write_all(&header.encode())?;
             file.sync()?;
@@ -65,7 +65,7 @@ impl JournalWriter {
         self.header.id
     }
 
-    /// How long the file is, durably.
+    /// The durable length of the file.
     pub(crate) fn durable(&self) -> u64 {
         self.durable
     }

@@ -1,7 +1,7 @@
-//! The bulk loader: begins write sessions, sorts what they have staged, and publishes it in one change of the
+//! The bulk loader: begins write sessions, sorts their staged rows, and publishes these in one change of the
 //! manifest.
 //!
-//! Invariant: no lock is held while a source is pulled, other than by a session that keeps others from writing.
+//! Invariant: no lock is held while a source is pulled, except by a session that locks out other processes.
 
 use super::partition::{Partitioned, Sides};
 use super::pipeline::{LoadPlace, sort};
@@ -85,7 +85,7 @@ impl BulkLoader {
         Ok(Begun::New(Arc::new(write)))
     }
 
-    /// Fences the rows that a replace will remove: those that are in segments now.
+    /// Fences the rows that a replace will remove: the rows that are in segments now.
     pub(super) fn begin_replace(&self, table: Identity, session: Identity) -> Result<Fence> {
         self.writes.flush_all()?;
         let mut begun = None;
@@ -141,7 +141,7 @@ impl BulkLoader {
     /// Ends a session, unless it is committed.
     ///
     /// # Errors
-    /// `InvalidArgument` if it is.
+    /// `InvalidArgument` if it is committed.
     pub(crate) fn end(&self, write: &StagedWrite) -> Result<()> {
         let mut phase = write.phase.lock();
         if write.outcome().is_some() {
@@ -174,7 +174,7 @@ impl BulkLoader {
         let _sorting = self.lock_sorting(call)?;
         let (versions, table) = (&self.versions, write.table);
         let version = versions.current();
-        // No version is held, or the files that a load replaces would outlive it.
+        // Copies what it needs and drops the version, which would keep the files that a load replaces.
         let row_rules = versions.table_of(&version, table)?.row_rules.clone();
         let made_with = version.manifest.tombstone_files(table).to_vec();
         drop(version);
@@ -246,12 +246,12 @@ impl BulkLoader {
     }
 }
 
-/// What begins a session, or ended one with the same key.
+/// The result of beginning a session.
 pub(crate) enum Begun {
     /// A new session.
     New(Arc<StagedWrite>),
-    /// A new one that several processes stage.
+    /// A new shared session.
     Shared(Box<SharedWrite>),
-    /// The outcome of an earlier one.
+    /// The outcome of an earlier session with the same key.
     Before(Committed),
 }

@@ -5,8 +5,8 @@
 //! 72 blocks: length u32, at most 4 MiB | rows | checksum u64 of length and rows, seeded with the block's number + 1
 //!    end: zero u32 | rows u64 | rejected u64 | checksum u64 of these, seeded with the number of blocks + 1
 //! ```
-//! Rows are those of [`crate::encoding::rows`], the id as key. The file appears under its name when it is whole
-//! and durable. Must not know what becomes of the rows.
+//! Rows are encoded as in [`crate::encoding::rows`], with the id as key. The file appears under its name when
+//! it is whole and durable. Must not know the use of the rows.
 
 use crate::disk::{NewFile, OpenFile, io_error, other_format, place};
 use crate::encoding::Packer;
@@ -29,7 +29,7 @@ const SUM_BYTES: usize = 8;
 const BLOCK_BYTES: usize = 1 << 20;
 const MAX_BLOCK_BYTES: usize = 4 << 20;
 
-/// Whose part it is.
+/// The owner of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct PartOwner {
     pub(crate) store: Identity,
@@ -37,7 +37,7 @@ pub(crate) struct PartOwner {
     pub(crate) part: Identity,
 }
 
-/// A part that is being written. Dropped before its end it leaves nothing.
+/// A part that is being written. If it is dropped before its end, it leaves nothing.
 pub(crate) struct PartFile {
     folder: SessionFolder,
     owner: PartOwner,
@@ -89,10 +89,10 @@ impl PartFile {
         Ok(())
     }
 
-    /// Ends the part: from then on it is there, durably.
+    /// Ends the part. From then on the store has it, durably.
     ///
     /// # Errors
-    /// Those of [`PartFile::add`].
+    /// The errors of [`PartFile::add`].
     pub(crate) fn finish(mut self, rejected: u64) -> Result<PartReceipt> {
         if self.block.len() > 4 {
             self.write_block()?;
@@ -138,7 +138,7 @@ impl PartFile {
 impl Drop for PartFile {
     fn drop(&mut self) {
         if self.file.take().is_some() {
-            // Best effort: it goes with the session in any case.
+            // Best effort: the file is removed with its session in any case.
             self.folder.disk.remove(&self.path).ok();
         }
     }
@@ -161,7 +161,7 @@ fn seal(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(&sum.to_le_bytes());
 }
 
-/// The bytes before the checksum, if it is that of these.
+/// The bytes before the checksum, if the checksum fits them.
 fn unsealed(bytes: &[u8], number: u64) -> Option<&[u8]> {
     let (bytes, sum) = bytes.split_at_checked(bytes.len().checked_sub(SUM_BYTES)?)?;
     (u64_at(sum, 0)? == XxHash3_64::oneshot_with_seed(number, bytes)).then_some(bytes)
@@ -199,7 +199,7 @@ impl PartReader {
         PartReader::of((path, file, bytes), owner)
     }
 
-    /// The part in a file of so many bytes.
+    /// The part in a file of this length.
     pub(crate) fn of(
         (path, file, bytes): (PathBuf, Box<dyn OpenFile>, u64),
         owner: PartOwner,
@@ -216,7 +216,7 @@ impl PartReader {
         self.damaged(0, "this part has other rows than its receipt says")
     }
 
-    /// The rows of the part, and those that were rejected.
+    /// The number of rows of the part, and the number of rejected rows.
     ///
     /// # Errors
     /// `Io`, `Corrupt`.
@@ -226,7 +226,8 @@ impl PartReader {
         counts(&end).ok_or_else(|| self.damaged(at, "the part has no end"))
     }
 
-    /// Gives all rows, without their hashes, and after each block their number. Returns how many they were.
+    /// Calls `take` with each row, without its hash, and `check` with the number of rows of each block.
+    /// Returns the number of all rows.
     ///
     /// # Errors
     /// `Io`; `Corrupt` if a byte is not as it was written.

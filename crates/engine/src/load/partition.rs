@@ -1,7 +1,7 @@
 //! The first half of a load: rows go to hash partitions.
 //!
 //! Each row ([`crate::encoding::rows`]) is kept twice: in the partition of its id with the id as key, and in
-//! that of its partner_id with the partner_id as key. Full buffers go to `spill`.
+//! the partition of its partner_id with the partner_id as key. Full buffers go to `spill`.
 
 use super::spill::{Chunk, Spill};
 use crate::cpu;
@@ -47,7 +47,7 @@ impl Sides {
         self.spill.read(side, partition, chunk, rows)
     }
 
-    /// Says that these partitions are no longer needed.
+    /// Notes that these partitions are no longer needed.
     pub(crate) fn release(&self, side: Side, partitions: &[HashPartition]) -> Result<()> {
         partitions.iter().try_for_each(|partition| self.spill.release(side, *partition))
     }
@@ -105,7 +105,7 @@ impl Buffers {
     }
 }
 
-/// Puts rows into partitions; one thread's.
+/// Puts the rows of one thread into partitions.
 pub(crate) struct Partitioner {
     spill: Arc<Spill>,
     by_id: Buffers,
@@ -223,7 +223,7 @@ pub(crate) fn partition_rows(
 }
 
 impl Partitioned {
-    /// The rows of all, partition by partition.
+    /// Joins the rows of several threads or parts, partition by partition.
     pub(crate) fn joined(all: impl IntoIterator<Item = Partitioned>) -> Partitioned {
         let (by_id, by_partner_id): (Vec<_>, Vec<_>) =
             all.into_iter().map(|one| (one.by_id, one.by_partner_id)).unzip();
@@ -231,7 +231,7 @@ impl Partitioned {
     }
 }
 
-/// The rows of all, partition by partition.
+/// Joins the rows of several threads or parts, partition by partition.
 fn joined(all: Vec<Vec<PartitionRows>>) -> Vec<PartitionRows> {
     let mut partitions: Vec<PartitionRows> =
         (0..HashPartition::COUNT).map(|_| PartitionRows::default()).collect();

@@ -22,12 +22,12 @@ use idmatch_store::{Call, ObservationSource, Result, Unit};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where a load reads and writes.
+/// The places from which a load reads and to which it writes.
 pub(crate) struct LoadPlace<'a> {
     pub(crate) disk: &'a dyn Disk,
     /// The folder of the new segments.
     pub(crate) folder: &'a Path,
-    /// Gives each of them a path in there.
+    /// Gives each new segment a path in that folder.
     pub(crate) new_path: &'a (dyn Fn() -> PathBuf + Sync),
     pub(crate) limits: MemoryLimits,
     pub(crate) call: &'a Call,
@@ -36,8 +36,7 @@ pub(crate) struct LoadPlace<'a> {
 /// Writes the observations of a source as segments, durable but not published.
 ///
 /// # Errors
-/// Whatever the source or the disk report. Files written so far are left for
-/// the caller to remove.
+/// The errors of the source and the disk. Files written so far are left for the caller to remove.
 pub(crate) fn load(
     place: &LoadPlace<'_>,
     files: &StagingFiles,
@@ -50,10 +49,11 @@ pub(crate) fn load(
     sort(place, row_rules, &Sides { spill, rows })
 }
 
-/// Writes rows in partitions as segments, durable but not published. Spill files go as they are read.
+/// Writes rows in partitions as segments, durable but not published. Spill files are removed as they are
+/// read.
 ///
 /// # Errors
-/// Those of the disk. Files written so far are left for the caller to remove.
+/// The errors of the disk. Files written so far are left for the caller to remove.
 pub(crate) fn sort(
     place: &LoadPlace<'_>,
     row_rules: &RowRules,

@@ -1,6 +1,6 @@
-//! How sessions that several processes stage begin, go on, are committed and end.
+//! Begins, resumes, commits and ends shared sessions, which several processes stage.
 //!
-//! The commit itself is that of any other session. Must not know how parts are stored.
+//! The commit itself is the same as in any other session. Must not know how parts are stored.
 
 use super::bulk_loader::{Begun, BulkLoader};
 use super::shared_write::{Committing, SharedWrite};
@@ -11,7 +11,7 @@ use idmatch_store::{Call, Committed, Error, ErrorKind, NewWrite, PartReceipt, Re
 use std::sync::Arc;
 
 impl BulkLoader {
-    /// Begins a session that several processes stage.
+    /// Begins a shared session.
     pub(super) fn begin_shared(
         &self,
         write: NewWrite,
@@ -68,7 +68,7 @@ impl BulkLoader {
         Ok(history.of_session(table, session).map(HistoryEntry::outcome))
     }
 
-    /// Commits a session that several processes stage. After `Busy` it may be repeated, in any process.
+    /// Commits a shared session. After `Busy` the commit may be repeated, in any process.
     ///
     /// # Errors
     /// See [`idmatch_store::WriteSession::commit`].
@@ -88,10 +88,11 @@ impl BulkLoader {
                 return Ok(*write.outcome.get_or_init(|| outcome));
             }
         };
-        // After an error its files go, and with them the lock: another process may commit, too.
+        // After an error the files of this commit are removed and its lock is released: another process may
+        // commit, too.
         let committed = self.commit(&ready.write, &[ready.part], call);
         let outcome = committed.map_err(|e| write.left(e))?;
-        // The session is over in any case; the next writer removes what is left.
+        // The session is over in any case; the next writer removes the remaining files.
         write.folder.remove().ok();
         Ok(*write.outcome.get_or_init(|| outcome))
     }
@@ -128,10 +129,10 @@ impl BulkLoader {
         write.gather(&parts, staged, call).map(Prepared::Ready)
     }
 
-    /// Ends a session that several processes stage, unless it is committed.
+    /// Ends a shared session, unless it is committed.
     ///
     /// # Errors
-    /// `InvalidArgument` if it is; `Busy` if another process commits it; `Io`.
+    /// `InvalidArgument` if it is committed; `Busy` if another process commits it; `Io`.
     pub(crate) fn end_shared(&self, write: &SharedWrite) -> Result<()> {
         let _only = write.committing.lock();
         let files = match write.lock() {
@@ -152,7 +153,7 @@ impl BulkLoader {
     }
 }
 
-/// How far the commit of a session that several processes stage can be prepared.
+/// The result of preparing the commit of a shared session.
 enum Prepared {
     /// This process has all rows, and the lock of the session.
     Ready(Committing),

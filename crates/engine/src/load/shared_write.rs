@@ -20,7 +20,7 @@ use idmatch_store::{
 use std::io;
 use std::sync::{Arc, OnceLock};
 
-/// A session that is staged by several processes, as one of them has it.
+/// A shared session, as one of its processes has it.
 pub(crate) struct SharedWrite {
     pub(super) folder: SessionFolder,
     pub(super) note: SessionNote,
@@ -74,7 +74,7 @@ impl SharedWrite {
         SharedWrite { folder, note, committing, outcome: OnceLock::new() }
     }
 
-    /// By what other processes find it.
+    /// The address by which other processes find it.
     pub(crate) fn address(&self) -> SessionAddress {
         let session = SessionId(u128::from_be_bytes(self.folder.id.0));
         SessionAddress { table: self.note.table.into(), session }
@@ -131,10 +131,12 @@ impl SharedWrite {
         }
     }
 
-    /// The parts that a commit takes: those of one that has begun, else these, which are noted.
+    /// The parts that a commit takes. Once a commit has begun, they must be its parts; otherwise they are
+    /// noted.
     ///
     /// # Errors
-    /// `InvalidArgument` for a part that is not staged, or other parts than those of before; `Io`.
+    /// `InvalidArgument` for a part that is not staged, or other parts than those of the commit that has
+    /// begun; `Io`.
     pub(super) fn choose(&self, receipts: &[PartReceipt]) -> Result<Vec<(PartName, PartReceipt)>> {
         let names = self.folder.parts()?;
         let named = |id: u128| names.iter().find(|name| u128::from_be_bytes(name.id.0) == id);
@@ -184,7 +186,7 @@ impl SharedWrite {
         Ok(Committing { write, part })
     }
 
-    /// Says how to go on after a commit that could not be made yet.
+    /// Adds to a `Busy` error how the commit can be repeated.
     pub(super) fn left(&self, e: Error) -> Error {
         if e.kind() != ErrorKind::Busy {
             return e;
@@ -200,7 +202,7 @@ impl SharedWrite {
     /// The fence of a replace that is still in force.
     ///
     /// # Errors
-    /// `Expired` if another one has begun, or a repair has ended it; `TableNotFound`.
+    /// `Expired` if another replace has begun, or a repair has ended this one; `TableNotFound`.
     pub(super) fn fence(entry: &TableEntry, session: Identity) -> Result<Fence> {
         let fence = entry.fence.as_ref().filter(|fence| fence.session == session);
         fence.cloned().ok_or_else(|| Error::replace_ended(&entry.name))

@@ -32,12 +32,12 @@ impl Chunk {
 /// All spill files of a load.
 pub(crate) struct Spill {
     disk: Arc<dyn Disk>,
-    /// Each with the number of partitions that still need it.
+    /// Each file with the number of partitions that still need it.
     files: Vec<(SpillFile, AtomicUsize)>,
 }
 
 impl Spill {
-    /// The spill files among these, which are made when they are first written.
+    /// The spill files of a load among its other files. Each is made when it is first written.
     pub(crate) fn new(files: &StagingFiles) -> Spill {
         let spilled = Side::BOTH.iter().flat_map(|side| {
             (0..HashPartition::COUNT / PARTITIONS_PER_FILE).map(|number| {
@@ -83,7 +83,7 @@ impl Spill {
         Ok(())
     }
 
-    /// Says that a partition is no longer needed; its file is removed with the last of them.
+    /// Notes that a partition is no longer needed; the file is removed with its last partition.
     pub(crate) fn release(&self, side: Side, partition: HashPartition) -> Result<()> {
         match self.file(side, partition) {
             Some((file, left)) if left.fetch_sub(1, Relaxed) == 1 => file.remove(&*self.disk),

@@ -1,12 +1,13 @@
-//! A write session of this process: the rows of its parts in hash partitions, and how far its commit is.
+//! A write session of this process: the rows of its parts in hash partitions, and the phase of its commit.
 //!
 //! A session of `table.begin()` and a load have one from their begin. The commit of a shared session makes one from
 //! its part files. Parts stay in memory up to a limit, and go to spill files beyond it. The commit takes the rows
 //! of its parts, sorts them into segments among the files of the session (`Phase::Sorted`), and then needs the
 //! writer lock. After `Busy` these segments stay until this is dropped, so the commit can be repeated.
 //!
-//! Must not know how a commit publishes (`bulk_loader`). Invariants: a commit takes exactly the parts that it names,
-//! each once. After it has begun no part is added. The outcome is set once. The files go when this is dropped.
+//! Must not know how a commit publishes (`bulk_loader`). Invariants: a commit takes exactly the parts that it
+//! names, each once. After it has begun no part is added. The outcome is set once. The files are removed when
+//! this is dropped.
 
 use super::partition::{Partitioned, Partitioner, partition_rows};
 use super::spill::Spill;
@@ -34,7 +35,7 @@ pub(crate) struct StagedWrite {
     kind: WriteKind,
     key: Option<Identity>,
     sources: Vec<String>,
-    /// Kept until the session ends, if others are to wait for it.
+    /// Held until the session ends, if it locks out other processes.
     pub(super) guard: Mutex<Option<Arc<WriterGuard>>>,
     limits: MemoryLimits,
     seed: HashSeed,
@@ -44,15 +45,15 @@ pub(crate) struct StagedWrite {
     parts: Mutex<BTreeMap<u128, Partitioned>>,
     /// Held during a commit.
     pub(super) phase: RankedMutex<Phase>,
-    /// What others ask, who do not wait for a commit.
+    /// Whether parts may be added. It is read without waiting for a commit.
     pub(super) is_staging: AtomicBool,
     pub(super) outcome: OnceLock<Committed>,
 }
 
-/// How far a session is.
+/// The phase of a session.
 pub(super) enum Phase {
     Staging,
-    /// A commit has taken its parts. It stays so where that commit has failed.
+    /// A commit has taken its parts. The phase stays so if that commit fails.
     Taken,
     Sorted(Sorted),
     Ended,
@@ -61,9 +62,9 @@ pub(super) enum Phase {
 /// The rows of a session as segments among its own files.
 pub(super) struct Sorted {
     pub(super) segments: Vec<SegmentInfo>,
-    /// What the commit will say.
+    /// The outcome that the commit will return.
     pub(super) outcome: Committed,
-    /// The tombstones that they obey.
+    /// The tombstone files that were applied to the segments.
     pub(super) made_with: Vec<TombstoneFile>,
 }
 
@@ -105,7 +106,7 @@ impl StagedWrite {
         self.outcome.get().copied()
     }
 
-    /// What puts rows into a part.
+    /// A partitioner, which puts rows into a part.
     ///
     /// # Errors
     /// `Expired` if the session has ended.
@@ -117,7 +118,7 @@ impl StagedWrite {
     /// Stages a source to its end, on all processors.
     ///
     /// # Errors
-    /// Those of the source; `Expired`, `Io`, `Cancelled`.
+    /// The errors of the source; `Expired`, `Io`, `Cancelled`.
     pub(crate) fn stage(
         &self,
         number: Option<u32>,
@@ -157,7 +158,7 @@ impl StagedWrite {
         self.parts.lock().clear();
     }
 
-    /// What the load history says of it.
+    /// The entry of the session in the load history.
     pub(super) fn history(&self, outcome: Committed) -> HistoryEntry {
         HistoryEntry::new(self.table, self.kind, self.key, &self.sources, outcome)
     }
@@ -169,7 +170,8 @@ impl StagedWrite {
         }
     }
 
-    /// The rows of the parts that a commit takes, which are not staged any more, and its outcome.
+    /// Takes the rows of the parts of a commit out of the session. Returns them with the outcome of the
+    /// commit.
     ///
     /// # Errors
     /// `InvalidArgument` for a part that is not staged here.

@@ -1,5 +1,5 @@
-//! The temporary files of one load, in the folder of scratch files or in that of a session which several
-//! processes stage: their names begin with its identity.
+//! The temporary files of one load, in the folder of scratch files or in the folder of a shared session.
+//! Their names begin with the identity of the load.
 //!
 //! A lock file among them is locked as long as the load lives, also in a process that is not the writer: the
 //! holder of the writer lock removes the files of loads that are dead. Must not know what the files are for.
@@ -11,7 +11,7 @@ use idmatch_store::{Error, ErrorKind, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The files of a load. They go when this is dropped.
+/// The files of a load. They are removed when this is dropped.
 pub(crate) struct StagingFiles {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) id: Identity,
@@ -22,7 +22,8 @@ pub(crate) struct StagingFiles {
 }
 
 impl StagingFiles {
-    /// Makes the lock file of a new load. Only while the writer lock is held, or its holder might remove it.
+    /// Makes the lock file of a new load. The caller holds the writer lock: another holder might remove the
+    /// file.
     ///
     /// # Errors
     /// `Io`.
@@ -37,7 +38,7 @@ impl StagingFiles {
         Ok(StagingFiles { disk, id, folder, _lock, process: std::process::id() })
     }
 
-    /// Those of a session whose lock is held. What an earlier commit has left is removed.
+    /// The files of a shared session whose lock is held. Removes the files that an earlier commit has left.
     ///
     /// # Errors
     /// `Io`.

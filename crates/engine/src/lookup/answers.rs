@@ -1,5 +1,5 @@
-//! Lookups of one key: [`locate`] finds it in all segments and memtables, [`add_answers`] adds its newest answers
-//! to those of a call, [`pair_dates`] lists the dates of one pair.
+//! Lookups of one key: [`locate`] finds it in all segments and memtables, [`add_answers`] adds its newest
+//! answers to the answers of a call, [`pair_dates`] lists the dates of one pair.
 //!
 //! Erasures search with [`locate`], too. Must not know snapshots or retention: the window that a caller gives is
 //! the visible one. Long reads ask every [`ROWS_BETWEEN_CHECKS`] rows whether the caller has given up.

@@ -48,7 +48,7 @@ impl<'s> RowCursor<'s> {
         self
     }
 
-    /// The same block and pages, the rows of another key as they are stored.
+    /// A cursor of the same block and pages, over the stored rows of another key.
     pub(crate) fn moved_to(mut self, rows: Range<u32>) -> RowCursor<'s> {
         self.rows = rows;
         self.skips_hidden = false;
@@ -81,7 +81,7 @@ impl<'s> RowCursor<'s> {
                 return Ok(Some(seen_at));
             }
             if self.segment.is_below_watermark(seen_at) {
-                // All that follows is older still.
+                // All later rows are older still.
                 self.rows.start = self.rows.end;
                 break;
             }

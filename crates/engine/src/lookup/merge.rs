@@ -67,7 +67,7 @@ impl<'s> MergeIterator<'s> {
                 break;
             }
             let past = self.window.is_past(seen_at);
-            // With keep="all" an observation after the window says nothing about those inside.
+            // With keep="all" an observation after the window says nothing about observations inside it.
             if self.repeats() && !(past && self.keep == Keep::All) && !self.is_first(value) {
                 continue;
             }
@@ -78,8 +78,8 @@ impl<'s> MergeIterator<'s> {
         Ok(None)
     }
 
-    /// How many answers there are. Reads values only where they can repeat, and dates only
-    /// where the window asks for them.
+    /// The number of answers. Reads values only where they can repeat, and dates only where the window asks
+    /// for them.
     pub(crate) fn count(&mut self) -> Result<u64> {
         match (self.repeats(), self.window.is_all()) {
             (true, true) => self.count_values(),

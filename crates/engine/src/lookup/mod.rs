@@ -1,10 +1,10 @@
 //! Rows of one key, merged from all segments that have it.
 //!
-//! [`locate`] finds the key in each segment. [`RowCursor`] reads its rows in one segment, without those that are
-//! hidden: erased ones, and those below the retention watermark. [`MergeIterator`] makes one stream of several
-//! cursors, and applies `keep` and the window. [`add_answers`] and [`pair_dates`] read what a lookup asks for.
-//! [`BlockCache`] keeps the last block of each segment for callers that go through many keys. Rows of memtables
-//! come as segments in memory (`TableVersion::sources_of`). Must not know populations.
+//! [`locate`] finds the key in each segment. [`RowCursor`] reads its rows in one segment, without hidden
+//! rows: erased rows, and rows below the retention watermark. [`MergeIterator`] makes one stream of several
+//! cursors, and applies `keep` and the window. [`add_answers`] and [`pair_dates`] read the answers of a
+//! lookup. [`BlockCache`] keeps the last block of each segment for callers that go through many keys. Rows of
+//! memtables come as segments in memory (`TableVersion::sources_of`). Must not know populations.
 
 mod answers;
 mod cursor;

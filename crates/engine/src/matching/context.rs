@@ -1,4 +1,4 @@
-//! What every step of a match needs to know.
+//! The context of every step of a match.
 
 use crate::segment::Segment;
 use crate::versions::TableVersion;
@@ -6,7 +6,7 @@ use idmatch_model::Keep;
 use idmatch_store::MatchQuery;
 use std::sync::Arc;
 
-/// The query and the table; the segments are those of the hash partition at hand.
+/// The query and the table, and the segments of the present hash partition.
 #[derive(Clone, Copy)]
 pub(super) struct MatchContext<'a> {
     pub(super) segments: &'a [Arc<Segment>],

@@ -36,12 +36,12 @@ pub(crate) struct EngineMatch {
     query: MatchQuery,
     counts: MatchCounts,
     batches: Vec<PopulationBatch>,
-    /// What became of the rows of each batch, if the match is positional: two bits a row.
+    /// The states of the rows of each batch, if the match is positional: two bits a row.
     states: Vec<RowStates>,
     /// The last commit that the match sees.
     last_commit: Commit,
     timings: Arc<Timings>,
-    /// For each partition of a table with memtables: all segments that it is matched with.
+    /// For each partition of a table with memtables: all segments that the partition is matched with.
     sources: Vec<OnceLock<Vec<Arc<Segment>>>>,
 }
 
@@ -53,7 +53,7 @@ enum PopulationBatch {
 
 impl EngineMatch {
     /// Reads the population, finds its matches and counts them. Cost: one pass over the population, and for
-    /// each batch one over the block headers and keys that it touches. Memory: `population_bytes`; of a
+    /// each batch one pass over the block headers and keys that it touches. Memory: `population_bytes`; for a
     /// positional match also two bits for each row of the population, until the match is dropped.
     pub(crate) fn run(
         disk: &dyn Disk,
@@ -105,8 +105,8 @@ impl EngineMatch {
         MatchContext { segments, table: &self.table, query: self.query }
     }
 
-    /// Makes segments of the memtable rows that a partition is matched with: of all rows, or for a small
-    /// population of those it asks for.
+    /// Makes segments of the memtable rows that a partition is matched with. For a small population it takes
+    /// only the rows of its keys.
     fn prepare_sources(
         &self,
         partition: HashPartition,

@@ -1,4 +1,4 @@
-//! What a probe finds.
+//! Hits, which a probe finds.
 
 use std::ops::Range;
 

@@ -8,8 +8,8 @@
 //!    several segments or hidden ones, for several rows with `keep="all"`, and for windows.
 //! 4. `output`: hits become Arrow batches, whenever the caller asks.
 //!
-//! A positional match also keeps the number of each population row before its identifier, and what became of
-//! the row ([`RowStates`](idmatch_store::RowStates)). Other matches carry nothing of it.
+//! A positional match also keeps the number of each population row before its identifier, and the state of
+//! the row ([`RowStates`](idmatch_store::RowStates)). Other matches keep neither.
 //!
 //! A population that exceeds its memory limit is matched in batches, whose hits wait in spill files
 //! (`spill`). Must not know where the population comes from or where the result goes.

@@ -80,8 +80,8 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Prefetches what the next hits will read, so that memory is waited for once and not at every page. Returns
-/// for how many hits.
+/// Prefetches the pages of the next hits, so that a thread waits for memory once and not at every page.
+/// Returns the number of these hits.
 fn fetch(context: MatchContext<'_>, hits: &[Hit]) -> usize {
     let chunk = hits.get(..CHUNK).unwrap_or(hits);
     let blocks = || {

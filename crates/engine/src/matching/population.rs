@@ -17,14 +17,14 @@ use std::sync::Arc;
 /// From this many entries on, a radix sort is faster than comparisons.
 const RADIX_MIN_ENTRIES: usize = 512;
 
-/// From this many rows on, a second thread sorts more than it costs.
+/// From this many rows on, a second sorting thread saves more than it costs.
 const PARALLEL_SORT_ROWS: u64 = 1 << 16;
 
 /// The identifiers of a population, or of as much of it as fits into memory, by hash partition. Invalid
 /// identifiers are counted and left out.
 pub(super) struct Population {
     partitions: Vec<PopulationPartition>,
-    /// What becomes of its rows, if the match is positional.
+    /// The states of its rows, if the match is positional.
     pub(super) states: Option<RowStates>,
     /// Rows read.
     pub(super) rows: u64,
@@ -51,7 +51,7 @@ pub(super) struct Entry {
     at: u32,
 }
 
-/// What one thread has read.
+/// The identifiers that one thread has read.
 struct Reader {
     partitions: Vec<(Vec<Entry>, Vec<u8>)>,
     rows: u64,
@@ -160,13 +160,13 @@ impl Population {
     }
 }
 
-/// What the reading threads share.
+/// The state that the reading threads share.
 struct ReadState<'a, 's> {
     seed: HashSeed,
     timings: &'a Timings,
-    /// What the time of the source, and of waiting for it, is counted as.
+    /// The stage that counts the time of the source, and of waiting for it.
     stage: Stage,
-    /// Batches that were read already, and where the others come from.
+    /// Batches that were read already, and the source of the later batches.
     source: Mutex<(Vec<NumberedBatch>, &'a mut NumberedSource<'s>)>,
     bytes_left: AtomicIsize,
     ended: AtomicBool,

@@ -156,7 +156,7 @@ impl<'a> Prober<'a> {
                 *last_block = Some((number, block));
                 self.blocks.extend(block.map(|block| (number, block)));
             }
-            // Not copied: reads of a copy wait for its writes.
+            // The block is borrowed: reads of a copy would wait for the writes of the copy.
             let Some((_, Some(block))) = &*last_block else { continue };
             let mut found = block.find(segment.header.fingerprint_of(*hash));
             if found.len() > 1

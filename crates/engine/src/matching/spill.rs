@@ -3,7 +3,7 @@
 //! Only identifiers with hits are kept. A partition is a sequence of
 //! `identifier (see [`crate::encoding::record`]) | hits u32 | hits x (segment, block, first row, end row, 4 x u32)`.
 //! In a positional match the number of the population row, a `u32`, is before each identifier.
-//! The file has no name, so that it goes with the process.
+//! The file has no name, so that it is removed with the process.
 
 use super::hit::Hit;
 use super::population::PopulationPartition;

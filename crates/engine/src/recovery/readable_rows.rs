@@ -17,7 +17,7 @@ const BATCH_ROWS: usize = 64 << 10;
 /// All rows that can be read, of both directions.
 pub(super) struct ReadableRows<'t> {
     segments: VecDeque<&'t Arc<Segment>>,
-    /// The next block of the first of them.
+    /// The next block of the first segment.
     block: u32,
     stored: [u64; 2],
     read: [u64; 2],
@@ -59,7 +59,7 @@ impl<'t> ReadableRows<'t> {
         }
     }
 
-    /// How many rows may be lost: rows that are unreadable in one direction only are in the other.
+    /// The most rows that may be lost: rows that are unreadable in only one direction are in the other.
     pub(super) fn lost_at_most(&self) -> u64 {
         self.unreadable(Side::Id).min(self.unreadable(Side::PartnerId))
     }

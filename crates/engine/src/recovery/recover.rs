@@ -1,9 +1,9 @@
-//! Recovery of a store that does not open: what can still be read becomes one that does.
+//! Recovery of a store that does not open: from its readable parts it makes a store that opens.
 //!
 //! A segment that is missing, or whose header is damaged, is rebuilt from the other direction. A damaged
-//! journal is rewritten without the damage. All of it comes with one change of the manifest, so there is
-//! never a store that opens and has lost something. The manifest and the tombstones exist
-//! once: a store without them has to be restored from a backup.
+//! journal is rewritten without the damage. All of it is published in one change of the manifest. So there is
+//! never a store that opens and has lost something. The manifest and the tombstones exist once: a store
+//! without them has to be restored from a backup.
 
 use super::rewrite::{rewrite, would_lose};
 use crate::encoding::HashSeed;
@@ -19,11 +19,11 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What keeps a store from opening.
+/// The damage that keeps a store from opening.
 #[derive(Default)]
 struct Damage {
     findings: Vec<Finding>,
-    /// The tables with segments that do not open, and how many rows these have in each direction.
+    /// The tables with segments that do not open, and the rows of these segments in each direction.
     tables: BTreeMap<Identity, [u64; 2]>,
     /// Whether the journal has to be rewritten, and how many of its durable bytes cannot be read.
     is_of_journal: bool,
@@ -46,7 +46,7 @@ impl Recovery<'_> {
         (accept_loss, accept_older): (bool, bool),
         call: &Call,
     ) -> Result<Vec<Finding>> {
-        // Where there is no store, opening it says so.
+        // There is no store to recover; opening it says so.
         if !self.versions.published()?.is_published() {
             return Ok(Vec::new());
         }
@@ -69,7 +69,7 @@ impl Recovery<'_> {
         if damage.findings.is_empty() {
             return Ok(Vec::new());
         }
-        // Also where nothing may be lost.
+        // The findings are logged even where nothing may be lost.
         log_findings("", &damage.findings);
         if damage.journal_bytes > 0 && !accept_loss {
             let places: Vec<String> =
@@ -86,7 +86,8 @@ impl Recovery<'_> {
             self.versions.remove_files(self.versions.orphans(&self.versions.published()?)?);
             Ok(())
         };
-        // Newer files may be all that is left of the newer state, which stays until this one is published.
+        // Newer files may be all that is left of a newer state. They stay until the recovered state is
+        // published.
         if newer.is_none() {
             remove_orphans()?;
         }
@@ -115,7 +116,7 @@ impl Recovery<'_> {
         Ok(damage.findings)
     }
 
-    /// Takes segments that do not open out of a manifest.
+    /// Takes the segments that do not open out of a manifest.
     fn check_segments(&self, manifest: &mut Manifest, damage: &mut Damage) -> Result<()> {
         let folder = self.versions.segments();
         let there: HashSet<String> = list(&*self.versions.disk, &folder)?.into_iter().collect();
@@ -270,7 +271,7 @@ impl Recovery<'_> {
     }
 }
 
-/// A number above those of all journal files there were: readers know some that are gone.
+/// A number above all journal files that there ever were: readers may know files that are gone.
 fn next_journal(manifest: &Manifest, journal: &Journal) -> u64 {
     let last = journal.last_key_value().map(|(number, _)| *number);
     let closed = manifest.journal.closed.map(|(number, _)| number);

@@ -1,4 +1,4 @@
-//! Repair of a table of a store that opens.
+//! Repair of a table in a store that opens.
 
 use super::rewrite::rewrite;
 use crate::compaction::Compactor;
@@ -68,7 +68,7 @@ impl Repair<'_> {
                 })
             },
         )?;
-        // What was published stays, whoever gives up now.
+        // The repair is published already, so this check cannot be cancelled.
         let left = verify_content(versions, id, &Call::default())?;
         match left.first() {
             None => Ok(Repaired { findings, lost_at_most }),

@@ -47,7 +47,7 @@ pub(super) fn rewrite(
     }
 }
 
-/// The error of an operation that would lose something without the caller's consent.
+/// The error of an operation that would lose data without the caller's consent.
 pub(super) fn would_lose(lost: &str) -> Error {
     Error::new(
         ErrorKind::Corrupt,

@@ -1,7 +1,7 @@
 //! How many distinct identifiers and pairs a table has.
 //!
 //! A pair may lie in several segments, so counting means merging. Of a large table only some hash partitions
-//! are read: hashes are uniform, so the others have as many.
+//! are read: hashes are uniform, so the other partitions have as many.
 
 use super::for_each_key;
 use crate::cpu;
@@ -15,9 +15,10 @@ use idmatch_store::{Call, Distinct, Result};
 /// About how many rows of a sample are read in each direction.
 const SAMPLE_ROWS: u64 = 1 << 20;
 
-/// What headers of segments and memtables say, without reading rows. Where they overlap, a key may be in several:
-/// then there are so many at most. Exact where none overlap and nothing is hidden; pairs with several dates are
-/// rows, so with [`Keep::All`] never.
+/// Counts from the headers of segments and from memtables, without reading rows. The counts are exact where
+/// no two segments overlap, no row is hidden and no memtable has rows. Otherwise they are upper limits,
+/// because a key may be in several of these. With [`Keep::All`] they are never exact, because each date of a
+/// pair is a row.
 pub(crate) fn distinct_at_most(table: &TableVersion) -> Distinct {
     let in_memory: u64 = table.memtables().iter().map(|memtable| memtable.rows()).sum();
     let keys = |side| table.segments(side).iter().map(|s| s.header.keys).sum::<u64>() + in_memory;
@@ -48,8 +49,8 @@ pub(crate) fn distinct_at_most(table: &TableVersion) -> Distinct {
     }
 }
 
-/// Counts visible identifiers and pairs, retention aside. Of a table with more rows than a sample has, a share is
-/// read; 0 rows count all.
+/// Counts visible identifiers and pairs, retention aside. `rows` is the number of rows of the table: if a
+/// sample has fewer, a share is read. With 0 all rows are read.
 pub(crate) fn distinct(
     table: &TableVersion,
     last: Commit,

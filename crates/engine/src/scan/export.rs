@@ -1,7 +1,7 @@
 //! All observations of a table at one point, for copies and comparisons.
 //!
 //! Segments are ordered by the hash of the packed key, whose highest bits name the scan range of an id. So a
-//! scan meets the ranges in their order. Must not know what is done with the rows.
+//! scan meets the ranges in their order. Must not know the use of the rows.
 
 use super::for_each_observation;
 use crate::cpu;
@@ -16,11 +16,11 @@ use idmatch_store::{Call, MatchSink, PARTS, Parts, Result, ScanQuery};
 /// Scan ranges in each hash partition.
 const RANGES_PER_PARTITION: usize = PARTS / HashPartition::COUNT;
 
-/// Sends the observations of some ranges that a window has. Cost: the hash partitions with one of the ranges
-/// are read once.
+/// Sends the observations of some ranges that are in a window. Cost: the hash partitions with one of the
+/// ranges are read once.
 ///
 /// # Errors
-/// `Corrupt`; those of the sink; `Cancelled`.
+/// `Corrupt`; the errors of the sink; `Cancelled`.
 pub(crate) fn export(
     (table, last): (&TableVersion, Commit),
     (ranges, query): (&Parts, ScanQuery),

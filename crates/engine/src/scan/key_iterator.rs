@@ -118,7 +118,7 @@ impl<'s> KeyIterator<'s> {
             if self.block.is_none()
                 && let Some(block) = self.segment.block(self.number)?
             {
-                // Elsewhere a key is proven by its hash; here nothing else would.
+                // Other reads prove a key by its hash; here only the checksum of its page does.
                 self.segment.check_keys(&block)?;
                 self.block = Some((block, RowCursor::new(self.segment, block, 0..0)));
             }
@@ -149,7 +149,7 @@ impl<'s> KeyIterator<'s> {
         let Some((block, rows)) = &mut self.block else { return Ok(None) };
         let mut of_key = rows.clone().moved_to(block.rows_of(self.at));
         if of_key.has_row()? {
-            // Its pages are those of the next keys too.
+            // The next keys use its pages, too.
             of_key.date()?;
             of_key.value()?;
         }

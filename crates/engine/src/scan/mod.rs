@@ -1,7 +1,7 @@
 //! Reading all of a table, key by key in the order of the hash.
 //!
-//! [`for_each_key`] merges all segments and memtables of a hash partition; a scan, the statistics and
-//! verification are made of it. Must not know what is done with the rows.
+//! [`for_each_key`] merges all segments and memtables of a hash partition. Scans, the statistics and
+//! verification use it. Must not know the use of the rows.
 
 mod distinct;
 mod export;

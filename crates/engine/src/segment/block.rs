@@ -84,7 +84,7 @@ impl<'a> Block<'a> {
         Block::fields(header).ok_or(damage("the header of a block contradicts itself"))
     }
 
-    /// A header as it is: for hints only.
+    /// Reads a header without verifying it: for hints only.
     #[inline(always)]
     pub(crate) fn unverified(header: &'a [u8]) -> Option<Block<'a>> {
         Block::fields(header)

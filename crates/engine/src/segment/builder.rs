@@ -173,7 +173,7 @@ impl SegmentBuilder {
     /// Writes the file and makes it durable; `None` for no rows, which need no file.
     ///
     /// # Errors
-    /// `Io`, with what could not be written; the file is then useless and can be removed.
+    /// `Io`, with the path of the file that could not be written; that file is useless and can be removed.
     pub(crate) fn finish(
         mut self,
         disk: &dyn Disk,

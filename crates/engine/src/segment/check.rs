@@ -13,7 +13,7 @@ impl Segment {
     /// Reads the whole segment.
     ///
     /// # Errors
-    /// `Corrupt` with the file and the offset of the first thing that is wrong; `Cancelled`.
+    /// `Corrupt` with the file and the offset of the first fault; `Cancelled`.
     pub(crate) fn check(&self, call: &Call) -> Result<()> {
         self.check_opening()?;
         let (mut keys, mut rows, mut reported) = (0u64, 0u64, 0u64);

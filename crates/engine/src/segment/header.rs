@@ -34,7 +34,7 @@ const LARGEST_KEY_AT: usize = 136;
 const SUM_AT: usize = 144;
 const _: () = assert!(ENDS_AT + 5 * 8 == DIRECTORY_SUM_AT && SUM_AT + 8 == HEADER_BYTES);
 
-/// What a segment says of itself.
+/// The values in the header of a segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) side: Side,
@@ -54,11 +54,11 @@ pub(crate) struct Header {
     pub(crate) random: Identity,
     /// The table whose rows it has.
     pub(crate) table: Identity,
-    /// Rows of the key that has most of them.
+    /// Rows of the key with the most rows.
     pub(crate) largest_key: u64,
 }
 
-/// What the manifest says of a segment.
+/// The entry of a segment in the manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SegmentInfo {
@@ -71,11 +71,11 @@ pub(crate) struct SegmentInfo {
     pub(crate) newest: SeenAt,
     /// The checksum in the file's header: the file is the one that was published.
     pub(crate) header_sum: Hex64,
-    /// How many replaces of the table came before its rows.
+    /// The number of replaces of the table before its rows came.
     pub(crate) epoch: u64,
     /// The number of the load that wrote its rows; none for upserts and compactions.
     pub(crate) load: Option<u64>,
-    /// Since when some of its rows may be erased, in milliseconds since 1970.
+    /// The time since which some of its rows may be erased, in milliseconds since 1970.
     pub(crate) erased_since: Option<u64>,
     /// Older rows are hidden for good: the other direction may not have them any more.
     #[serde(rename = "gone_before")]
@@ -221,7 +221,7 @@ pub(super) fn block_of(hash: u64, prefix_bits: u8, block_bits: u8) -> u32 {
     }
 }
 
-/// The 16 bits after those.
+/// The 16 bits of a hash after the number of its block.
 #[inline(always)]
 pub(super) fn fingerprint_of(hash: u64, prefix_bits: u8, block_bits: u8) -> u16 {
     ((hash << (prefix_bits + block_bits)) >> 48) as u16

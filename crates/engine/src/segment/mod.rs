@@ -10,8 +10,8 @@
 //! `spec/format/segment.md` has every byte.
 //!
 //! A read is safe without reading everything: block header, value page and date page carry checksums that are
-//! verified at every read. A key page need not be: a key is found by its hash, so a damaged key shows as a
-//! fingerprint that fits and a key that does not. Only then the checksum of its page is verified.
+//! verified at every read. The checksum of a key page is verified only after a mismatch. A key is found by
+//! its hash, so a damaged key shows as a fingerprint that fits and a key that does not.
 //!
 //! Must not know tables: merging segments is for `lookup` and `matching`.
 

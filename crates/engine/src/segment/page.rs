@@ -133,7 +133,7 @@ impl<'a> DatePage<'a> {
     /// The date at `at`; `None` where the page has none or is damaged.
     #[inline(always)]
     pub(crate) fn get(&self, at: u32) -> Option<SeenAt> {
-        // Of equal dates there are no bytes that could end.
+        // Equal dates take no bytes, so only the count tells where they end.
         if at >= self.count {
             return None;
         }

@@ -16,13 +16,13 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Shorter ranges are read page by page: asking for them would cost more than it saves.
+/// Shorter ranges are read page by page: a request for them would cost more than it saves.
 const POPULATE_MIN_BYTES: usize = 256 << 10;
 
 /// At most this much of a range is prefetched; by then the processor's own prefetcher follows.
 const PREFETCH_MAX_BYTES: usize = 2 << 10;
 
-/// More keys with one fingerprint are searched by halves.
+/// More keys than this with one fingerprint are searched by bisection.
 const MAX_CANDIDATES: usize = 16;
 
 fn prefetch_range(bytes: &[u8], range: Range<usize>) {
@@ -95,14 +95,14 @@ impl Segment {
         self.has_hidden.load(Relaxed)
     }
 
-    /// Notes that some of its rows were erased. It is never taken back: readers of earlier versions check in
-    /// vain.
+    /// Notes that some of its rows were erased. The mark is never taken back: readers of earlier versions
+    /// then check rows in vain.
     pub(crate) fn mark_erased(&self) {
         self.has_hidden.store(true, Relaxed);
     }
 
-    /// The same segment without the rows before a date. It is another one, so that present readers go on to
-    /// see the same rows in both directions.
+    /// A copy of the segment that hides the rows before a date. Present readers keep the original, so they go
+    /// on to see the same rows in both directions.
     pub(crate) fn with_watermark(&self, date: SeenAt) -> Segment {
         Segment {
             path: self.path.clone(),
@@ -192,8 +192,8 @@ impl Segment {
         self.block(number)?.ok_or_else(|| self.damaged(gone))
     }
 
-    /// Prefetches a block's entry of the directory. These three are hints: any number is allowed, and nothing
-    /// that they read is verified.
+    /// Prefetches a block's entry of the directory. The three prefetches are hints: any number is allowed,
+    /// and nothing that they read is verified.
     #[inline(always)]
     pub(crate) fn prefetch_entry(&self, number: u32) {
         prefetch(self.region(Region::Directory), number as usize * 4);
@@ -225,7 +225,7 @@ impl Segment {
         Some(block.key_page(self.region(Region::Keys))?.get(at)? == key)
     }
 
-    /// Verifies the checksum of a block's keys: for a fingerprint that fits and a key that does not.
+    /// Verifies the checksum of a block's keys. It is called where a fingerprint fits and the key does not.
     #[cold]
     pub(crate) fn check_keys(&self, block: &Block<'_>) -> Result<()> {
         let (offset, len) = block.key_page_range();
@@ -251,8 +251,8 @@ impl Segment {
         Ok(None)
     }
 
-    /// The candidates among which a key is, where many keys share a fingerprint. Damage makes it the wrong
-    /// ones, never none.
+    /// Narrows the candidates for a key, where many keys share a fingerprint. Damage may lead to wrong
+    /// candidates, never to none.
     pub(crate) fn narrowed(
         &self,
         block: &Block<'_>,

@@ -10,7 +10,7 @@ use idmatch_model::{Keep, Side};
 use idmatch_store::{Call, Error, ErrorKind, Result};
 use std::cmp::Ordering;
 
-/// How many rows ahead the next ones are prefetched.
+/// The number of rows by which prefetches are ahead.
 const PREFETCH_AHEAD_ROWS: usize = 12;
 
 /// Keys that are sorted between two checks of the call: less than 10 ms.

@@ -16,16 +16,16 @@ use std::path::{Path, PathBuf};
 /// A backup of a store that another process writes may have to begin again.
 const TRIES: u32 = 5;
 
-/// What a copy is to be: of a kind, or a store of its own.
+/// The kind of a copy; without one it is a store of its own.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct CopyPlan {
     pub(super) kind: Option<CopyKind>,
-    /// How long it lives.
+    /// The end of its life; `None` if it has none.
     pub(super) until: Option<SeenAt>,
 }
 
 impl Owners {
-    /// Copies what is visible now to a new place, as a backup or as a store of its own.
+    /// Copies the current state to a new place, as a backup or as a store of its own.
     pub(crate) fn backup(
         &self,
         destination: &Path,
@@ -47,8 +47,8 @@ impl Owners {
         Ok(path)
     }
 
-    /// Copies what is visible now to a new place. The manifest comes last, so that half a copy is no store.
-    /// Nothing waits for it. Returns the bytes of the files but for the journal.
+    /// Copies the current state to a new place. The manifest comes last, so that half a copy is no store.
+    /// Nothing waits for the copy. Returns the bytes of the files, without the journal.
     pub(super) fn copy(&self, destination: &Path, plan: CopyPlan, call: &Call) -> Result<u64> {
         self.lock.check_writable()?;
         let mut tries = 0;
@@ -126,7 +126,8 @@ impl Owners {
         copy().inspect_err(|_| self.remove_begun_backup(&version, destination))
     }
 
-    /// Copies each journal file as far as it was read: what follows came after the point.
+    /// Copies each journal file as far as it was read: the bytes after that came after the point of the
+    /// backup.
     fn copy_journal(
         &self,
         version: &Version,
@@ -154,8 +155,8 @@ impl Owners {
         self.versions.disk.sync_dir(&to).map_err(|e| io_error("sync", &to, e))
     }
 
-    /// Best effort, so that the same backup can be tried again. The manifest goes first, and
-    /// if it stays so do the files: half a copy is never a store.
+    /// Removes the files of a failed backup, best effort, so that the same backup can be tried again. The
+    /// manifest is removed first. If it stays, so do the files: half a copy is never a store.
     fn remove_begun_backup(&self, version: &Version, destination: &Path) {
         match self.versions.disk.remove(&Manifest::path(destination)) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => {}

@@ -1,7 +1,7 @@
 //! Checkpoints: one version of a store for readers in other processes, as a store that refuses writes for good.
 //!
-//! Its files are hard links, so that making one reads nothing but the journal. Those in the folder of the store
-//! have the instant in their name from which on they may go: the next writer removes them then.
+//! Its files are hard links, so that making one reads nothing but the journal. The name of a checkpoint in
+//! the folder of the store has the instant from which the next writer removes it.
 
 use super::backup::CopyPlan;
 use super::owners::Owners;
@@ -21,23 +21,24 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a checkpoint may live.
+/// The shortest and the longest life of a checkpoint.
 const SHORTEST: Duration = Duration::from_secs(60);
 const LONGEST: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// A checkpoint may have to be made again because of an erasure meanwhile.
 const TRIES: u32 = 5;
 
-/// So many targets of an erasure are searched for at once in a checkpoint.
+/// Targets of an erasure that are searched for together in a checkpoint.
 const TARGETS: usize = 1_000;
 
-/// What a checkpoint shows: its own generation, which follows that of the version, and the end of its journal.
+/// The point that a checkpoint shows: its own generation, which follows the generation of its version, and
+/// the end of its journal.
 type Shown = (u64, Option<(u64, u64)>);
 
 impl Owners {
-    /// Makes a checkpoint of what is published and committed by now, or returns one of the same version that lives
-    /// for half of the time at least. It shows nothing that was erased before it is returned, unless that erasure
-    /// sees it.
+    /// Makes a checkpoint of all that is published and committed by now. Returns an existing one of the same
+    /// version if it lives for at least half of the time. The checkpoint shows no row that was erased before
+    /// it is returned, unless that erasure reports the checkpoint.
     ///
     /// # Errors
     /// `InvalidArgument` for a time that is too short or too long, and for a destination that is taken; `Io` where
@@ -56,7 +57,7 @@ impl Owners {
             |keep: Duration| SeenAt::from_millis(now().millis() as i64 + keep.as_millis() as i64);
         self.lock.check_writable()?;
         for attempt in 1..=TRIES {
-            // Erasures of this process wait for the last attempt.
+            // On the last attempt, erasures of this process wait.
             let _paused = (attempt == TRIES).then(|| self.eraser.pause(call)).transpose()?;
             self.lock.refresh()?;
             let until = after(keep)?;
@@ -76,7 +77,7 @@ impl Owners {
                 let text = "the checkpoint was removed while it was made; make it again";
                 return Err(Error::new(ErrorKind::NotAStore, text));
             };
-            // An erasure names the checkpoints that are there after it: it may have missed this one.
+            // An erasure reports the checkpoints that exist after it. It may have missed this one.
             match self.was_erased_since(&made) {
                 Ok(false) => return Ok(made),
                 other => {
@@ -89,7 +90,7 @@ impl Owners {
         Err(Error::new(ErrorKind::Busy, text))
     }
 
-    /// A checkpoint of the current version that lives until then at least.
+    /// A checkpoint of the current version that lives at least until `lasts`.
     fn checkpoint_of_now(&self, lasts: SeenAt) -> Result<Option<Checkpoint>> {
         let (version, read) = self.writes.end_journal();
         for one in self.checkpoints()?.into_iter().filter(|one| one.until >= lasts) {
@@ -110,9 +111,9 @@ impl Owners {
         Ok(!tombstone_files(&published).is_subset(&copied))
     }
 
-    /// The checkpoints in the folder of the store that show rows which an erasure hides. One that cannot be read,
-    /// or is not searched because the call has ended, may show some, and counts. Cost: each is opened, and searched
-    /// until one row is found.
+    /// The checkpoints in the folder of the store that show rows which an erasure hides. A checkpoint that
+    /// cannot be read, or is not searched because the call has ended, may show such rows, and counts. Cost:
+    /// each checkpoint is opened, and searched until one row is found.
     ///
     /// # Errors
     /// `Io`.
@@ -130,7 +131,7 @@ impl Owners {
             let text = "the rows are erased, but it is unknown which checkpoints show them";
             Error::because(text, e)
         })?;
-        // The erasure has counted its targets.
+        // The erasure has already reported its targets as progress.
         let quiet = call.clone().reporting(Arc::new(|_| ()));
         found.retain(|one| self.shows(one, table, targets, at, &quiet).unwrap_or(true));
         Ok(found)
@@ -163,8 +164,8 @@ impl Owners {
         Ok(false)
     }
 
-    /// The checkpoints in the folder of the store, oldest first. Of one that cannot be read, only the path and the
-    /// end are known.
+    /// The checkpoints in the folder of the store, oldest first. Of a checkpoint that cannot be read, only
+    /// the path and the end are known.
     ///
     /// # Errors
     /// `Io`.
@@ -182,15 +183,15 @@ impl Owners {
                 }
             });
         }
-        // Those of one millisecond by what they show, and by how long they stay.
+        // Checkpoints of one millisecond are ordered by the point that they show, and then by their end.
         found.sort_by_key(|(shown, one)| (one.at, *shown, one.until));
         Ok(found.into_iter().map(|(_, one)| one).collect())
     }
 
-    /// Removes a checkpoint of this store. One that is gone is fine.
+    /// Removes a checkpoint of this store. It is no error if the checkpoint is already gone.
     ///
     /// # Errors
-    /// `InvalidArgument` for what is no checkpoint of this store; `Io`.
+    /// `InvalidArgument` for a folder that is no checkpoint of this store; `Io`.
     pub(crate) fn remove_checkpoint(&self, path: &Path) -> Result<()> {
         let path = &std::path::absolute(path).map_err(|e| io_error("find", path, e))?;
         let name = path.file_name().and_then(|name| name.to_str());
@@ -203,7 +204,8 @@ impl Owners {
         Err(Error::new(ErrorKind::InvalidArgument, text))
     }
 
-    /// What a folder has, and which version that shows; `None` unless it is a checkpoint of this store.
+    /// The checkpoint in a folder, and the point that it shows; `None` unless it is a checkpoint of this
+    /// store.
     fn describe(&self, path: PathBuf) -> Result<Option<(Shown, Checkpoint)>> {
         let current = self.versions.current();
         let Some(manifest) = self.read(&path, &current)? else { return Ok(None) };

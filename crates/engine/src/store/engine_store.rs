@@ -30,9 +30,9 @@ pub struct EngineStore {
 }
 
 impl EngineStore {
-    /// Opens the store in a folder. A folder that does not exist yet, or is empty, is a
-    /// store without tables; the first write makes what it needs. Handles of one process share the writer,
-    /// the memory and what they see.
+    /// Opens the store in a folder. A folder that does not exist yet, or is empty, is a store without tables;
+    /// the first write makes the files that it needs. Handles of one process share the writer, the memory and
+    /// the current version.
     ///
     /// # Errors
     /// `NotAStore` if the folder holds something else, `Corrupt` and `UnsupportedFormat` for
@@ -46,13 +46,13 @@ impl EngineStore {
         EngineStore::open_with(disk, root, MemoryLimits::default())
     }
 
-    /// Opens a store that holds to these limits; one that is open in this process keeps its own.
+    /// Opens a store with these limits. A store that is open in this process already keeps its own limits.
     pub fn open_with(
         disk: Arc<dyn Disk>,
         root: &Path,
         limits: MemoryLimits,
     ) -> Result<EngineStore> {
-        // It stays the same when the process goes to another folder.
+        // An absolute path stays right when the process changes its working directory.
         let root = std::path::absolute(root).map_err(|e| {
             let what = format!("{root:?} is no path of a store");
             Error::with_source(ErrorKind::InvalidArgument, what, e)
@@ -60,18 +60,18 @@ impl EngineStore {
         Ok(EngineStore { owners: StoreHandle::open(disk, &root, limits)? })
     }
 
-    /// What upserts through this handle and its clones promise from now on, unless they ask for more.
+    /// Sets the durability of upserts through this handle and its clones, unless a call asks for more.
     pub fn set_durability(&self, durability: Durability) {
         self.owners.set_durability(durability);
     }
 
-    /// What upserts promise unless they ask for more.
+    /// The durability of upserts, unless a call asks for more.
     pub fn durability(&self) -> Durability {
         self.owners.durability()
     }
 
-    /// Ends the writing of this process, so that another may write. Reading goes on; the next
-    /// write obtains the right again.
+    /// Ends the writing of this process, so that another may write. Reading goes on; the next write obtains
+    /// the writer lock again.
     ///
     /// # Errors
     /// `Io` if that could not be noted in the manifest; nothing is lost then.
@@ -80,9 +80,9 @@ impl EngineStore {
     }
 
     /// Recovers a store that does not open because a segment is missing or its header is damaged, or because
-    /// the journal is damaged: what can be read becomes a store that opens. A manifest that is older than
-    /// the one that was published last can be accepted, too. Returns the problems; none,
-    /// and nothing is changed, if the store opens. [`Admin::repair`] repairs the rest.
+    /// the journal is damaged. From the readable parts it makes a store that opens. A manifest that is older
+    /// than the last published one can be accepted, too. Returns the problems. If the store opens, there are
+    /// none, and nothing is changed. [`Admin::repair`] repairs the rest.
     ///
     /// # Errors
     /// `Corrupt`, and nothing changes, if something would be lost and that is not accepted, or if
@@ -110,8 +110,9 @@ impl EngineStore {
     /// itself costs little.
     ///
     /// # Errors
-    /// Those of [`EngineStore::open`] for the backup; `InvalidArgument` if the place is taken; `Corrupt`,
-    /// and nothing is copied, if a file of the backup is damaged; `Cancelled`, and nothing is left there.
+    /// The errors of [`EngineStore::open`] for the backup; `InvalidArgument` if the place is taken;
+    /// `Corrupt`, and nothing is copied, if a file of the backup is damaged; `Cancelled`, and nothing is left
+    /// there.
     pub fn restore(
         source: &Path,
         destination: &Path,

@@ -1,9 +1,9 @@
-//! Handles of a store. Those of one process share the owners of a directory, and so its writer.
+//! Handles of a store. Handles of one process share the owners of a directory, and so its writer.
 //!
-//! Each handle has its own durability, and is closed for itself. Must not know tables.
+//! Each handle has its own durability, and is closed separately. Must not know tables.
 //!
 //! Invariant: a process has one set of owners for a directory, unless the directory was replaced. Owners that
-//! were dropped may still flush: the next ones write after them.
+//! were dropped may still flush: the next owners write after them.
 
 use super::owners::{Owners, StoreGuard};
 use crate::disk::Disk;
@@ -16,12 +16,12 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
-/// What one caller has opened.
+/// A store that one caller has opened.
 #[derive(Debug)]
 pub(super) struct StoreHandle {
     owners: Arc<StoreGuard>,
     is_closed: AtomicBool,
-    /// What upserts promise unless they ask for more.
+    /// The durability of upserts, unless a call asks for more.
     durability: RwLock<Durability>,
 }
 
@@ -47,7 +47,7 @@ struct OpenStore {
     lock: Weak<WriterLock>,
 }
 
-/// Where a store is: device and inode of the nearest directory that exists, and the path from there.
+/// The place of a store: device and inode of the nearest directory that exists, and the path from there.
 type Place = Option<((u64, u64), PathBuf)>;
 
 fn place(disk: &dyn Disk, root: &Path) -> Place {
@@ -86,7 +86,7 @@ impl StoreHandle {
     /// Opens a store, or shares it with the handles of this process. Shared owners keep their memory limits.
     ///
     /// # Errors
-    /// Those of [`Owners::open`].
+    /// The errors of [`Owners::open`].
     pub(super) fn open(
         disk: Arc<dyn Disk>,
         root: &Path,
@@ -107,7 +107,7 @@ impl StoreHandle {
             return Ok(StoreHandle::new(owners));
         }
         let mut open = opened.lock();
-        // What the directory no longer has is found no more.
+        // Owners of a store that the directory no longer has are not found any more.
         open.retain(|store| {
             there.as_ref().is_none_or(|old| store.owners.as_ptr() != Arc::as_ptr(old))
         });

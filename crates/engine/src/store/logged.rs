@@ -7,7 +7,7 @@ use idmatch_model::{Side, TableId};
 use idmatch_store::{Finding, Result};
 use tracing::info;
 
-/// What the log tells of a result. What costs anything to count is left out.
+/// The figures of a result that the log shows. Figures that cost anything to count are left out.
 #[derive(Debug, Default)]
 pub(super) struct Figures {
     pub(super) rows: Option<u64>,
@@ -15,7 +15,7 @@ pub(super) struct Figures {
     pub(super) findings: Option<usize>,
 }
 
-/// Does something, and logs its begin and its end, with figures of the result.
+/// Runs an operation, and logs its begin and its end, with figures of the result.
 pub(super) fn logged<T>(
     operation: &'static str,
     table: &str,
@@ -32,7 +32,7 @@ pub(super) fn logged<T>(
     outcome
 }
 
-/// How much a check has found to be wrong.
+/// The number of findings of a check.
 pub(super) fn number_of(findings: &[Finding]) -> Figures {
     Figures { findings: Some(findings.len()), ..Figures::default() }
 }

@@ -1,5 +1,5 @@
-//! The figures of a directory for Prometheus: what its owners have counted, and what is looked up when somebody
-//! asks (memory, files, versions).
+//! The figures of a directory for Prometheus: the counters of its owners, and values that are read at each
+//! scrape (memory, files, versions).
 
 use super::owners::Owners;
 use crate::compaction::pending_bytes;
@@ -62,7 +62,7 @@ fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// A file that is gone meanwhile takes no space.
+/// A file that was removed meanwhile takes no space.
 fn journal_bytes(disk: &dyn Disk, folder: &Path) -> u64 {
     let names = disk.list(folder).unwrap_or_default();
     names.iter().filter_map(|name| disk.len(&folder.join(name)).ok()).sum()

@@ -12,9 +12,8 @@
 //! STORE/scratch/*         files of write sessions and repairs that run (those of a match are in
 //!                         TMPDIR)
 //! ```
-//! Readers read the manifest and keep an immutable version of it; they hold no lock. A writer takes the
-//! lock, adds files and replaces the manifest. The next holder of the lock removes what a killed writer
-//! left.
+//! Readers read the manifest and keep an immutable version of it; they hold no lock. A writer takes the lock,
+//! adds files and replaces the manifest. The next holder of the lock removes files that a killed writer left.
 //!
 //! [`EngineStore`] only delegates: writes and maintenance to `Owners`, reads to a `snapshot`.
 

@@ -1,11 +1,12 @@
 //! The owners of a store's state, and the guard that ends their background work.
 //!
-//! Each owner is made with those that it needs, in this order: `VersionSet`, `WriterLock`, `Compactor`, `WritePath`,
-//! `Eraser`, `BulkLoader`. So none knows a later one. All handles of one process share the owners of a directory
-//! (`handle`). Must not know what callers ask: `engine_store` and `snapshot` give their calls to the owners.
+//! Each owner is made with the owners that it needs, in this order: `VersionSet`, `WriterLock`, `Compactor`,
+//! `WritePath`, `Eraser`, `BulkLoader`. So none knows a later one. All handles of one process share the
+//! owners of a directory (`handle`). Must not know the requests of callers: `engine_store` and `snapshot`
+//! give these to the owners.
 //!
-//! Invariants: opening a store changes nothing on disk, and refuses a folder that has other files. When the last
-//! handle goes, background work ends soon, and with it the writer lock is released.
+//! Invariants: opening a store changes nothing on disk, and refuses a folder that has other files. When the
+//! last handle is dropped, background work ends soon, and with it the writer lock is released.
 
 use crate::compaction::Compactor;
 use crate::disk::Disk;
@@ -71,12 +72,12 @@ impl Owners {
     /// Whether the directory still has the store that was opened.
     ///
     /// # Errors
-    /// Those of reading a manifest.
+    /// The errors of reading a manifest.
     pub(super) fn is_still_there(&self) -> Result<bool> {
         let opened = &self.versions.current().manifest;
         let there = Manifest::read(&*self.versions.disk, &self.versions.root, opened)?;
         Ok(match there {
-            // While this process writes, nobody else publishes.
+            // While this process writes, no other process publishes.
             Some(there) if self.lock.held().is_some() => there.publication == opened.publication,
             Some(there) => !opened.is_published() || there.store == opened.store,
             None => !opened.is_published(),
@@ -108,7 +109,7 @@ impl StoreGuard {
         self.handles.fetch_add(1, AcqRel);
     }
 
-    /// Whether it was the last one.
+    /// Removes a handle; returns whether it was the last one.
     pub(super) fn remove_handle(&self) -> bool {
         self.handles.fetch_sub(1, AcqRel) == 1
     }

@@ -18,7 +18,7 @@ pub(super) struct EngineSession {
     write: Arc<StagedWrite>,
 }
 
-/// A session that other processes stage, too. It outlives this.
+/// A shared session of a store. It outlives this.
 struct SharedSession {
     owners: Arc<StoreHandle>,
     write: Box<SharedWrite>,
@@ -133,7 +133,7 @@ impl WriteSession for EngineSession {
 impl Drop for EngineSession {
     fn drop(&mut self) {
         if self.owners.lock.is_own_process() {
-            // A committed one has ended.
+            // A committed session has ended.
             self.owners.loader.end(&self.write).ok();
         }
     }

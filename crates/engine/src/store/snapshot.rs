@@ -2,7 +2,8 @@
 //!
 //! Must not know how versions change. Invariants:
 //! - a snapshot shows of each commit all rows or none, in all tables;
-//! - it shows the same for as long as it lives, also what is erased or replaced later: its files stay.
+//! - it shows the same rows for as long as it lives, even if they are erased or replaced later: its files
+//!   stay.
 
 use super::handle::StoreHandle;
 use super::logged::{Figures, logged};
@@ -25,13 +26,13 @@ use std::sync::Arc;
 /// After this many keys a lookup asks whether its caller has given up.
 const KEYS_BETWEEN_CHECKS: usize = 256;
 
-/// All tables at one point: what a snapshot shows. Cheap to clone.
+/// A snapshot: all tables at one point. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct EngineSnapshot {
     owners: Arc<StoreHandle>,
     version: Arc<crate::versions::Version>,
     last: Commit,
-    /// The reading of the clock that retention goes by.
+    /// The reading of the clock that the retention uses.
     at: SeenAt,
 }
 
@@ -42,7 +43,7 @@ struct EngineTableSnapshot {
 }
 
 impl EngineSnapshot {
-    /// What is published and committed by now. Cost: a microsecond; nothing waits for it.
+    /// A snapshot of all that is published and committed by now. Cost: a microsecond; nothing waits for it.
     pub(super) fn new(owners: &Arc<StoreHandle>) -> EngineSnapshot {
         let (version, last) = owners.versions.point();
         let at = version.manifest.checkpoint_times().map_or_else(now, |(at, _)| at);
@@ -98,8 +99,8 @@ impl EngineTableSnapshot {
         self.table.visible_window(window, self.point.at)
     }
 
-    /// The dates of a pair as stored: newest first, repeats included. Asked on the side of
-    /// the pair that has fewer rows.
+    /// The dates of a pair as stored: newest first, repeats included. They are read on the side of the pair
+    /// that has fewer rows.
     fn stored_dates(&self, id: &str, partner_id: &str, call: &Call) -> Result<Vec<SeenAt>> {
         cpu::note_foreground();
         check_id(id.as_bytes())?;

@@ -29,14 +29,14 @@ const SUM_BYTES: usize = 8;
 /// Erasures. Delete marks, the other kind, are not written yet.
 const KIND_ERASURES: u8 = 0;
 
-/// Whose tombstones a file has.
+/// The owner of the tombstones in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct TombstoneOwner {
     pub(crate) store: Identity,
     pub(crate) table: Identity,
 }
 
-/// What the manifest says of a tombstone file.
+/// The entry of a tombstone file in the manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TombstoneFile {
@@ -70,7 +70,7 @@ impl TombstoneFile {
     }
 }
 
-/// Writes a file and makes it durable; its name is not yet.
+/// Writes a file and makes it durable; its name is not durable yet.
 pub(crate) fn write(
     disk: &dyn Disk,
     path: &Path,
@@ -155,7 +155,7 @@ pub(crate) fn decode(path: &Path, bytes: &[u8]) -> Result<(TombstoneOwner, Tombs
     }
 }
 
-/// Whose tombstones they are, and how many.
+/// The owner of the tombstones, and their number.
 fn read_header(header: &[u8]) -> Option<(TombstoneOwner, u64)> {
     let (kind, load) = (u32_at(header, 12)?, u64_at(header, 24)?);
     let owner =

@@ -7,7 +7,7 @@ use idmatch_model::{ErasureKey, Keep, SeenAt, Side};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What the rows of a table depend on: whose they are, how keys are hashed, and which of them count.
+/// The rules for the rows of a table: the table, the seed of the hashes of keys, and which rows count.
 #[derive(Clone)]
 pub(crate) struct RowRules {
     pub(crate) table: Identity,
@@ -36,7 +36,7 @@ pub(crate) struct KeyTombstones {
     secret: ErasureKey,
     side: Side,
     key: Vec<u8>,
-    /// Up to when all rows of the key are hidden.
+    /// The date up to which all rows of the key are hidden.
     hidden: Option<SeenAt>,
 }
 
@@ -86,14 +86,14 @@ impl Tombstones {
         Some(KeyTombstones { tombstones: self.clone(), secret, side, key: text, hidden })
     }
 
-    /// All of them, in the order of the hashes; the latest of each target.
+    /// All tombstones in the order of the hashes, for each target the latest.
     pub(crate) fn all(&self) -> Vec<(u128, SeenAt)> {
         let mut all = TombstoneSet::default();
         self.sets.iter().for_each(|set| all.add_all(set));
         all.sorted()
     }
 
-    /// Up to when a target is hidden.
+    /// The date up to which a target is hidden.
     pub(crate) fn hidden(&self, hash: u128) -> Option<SeenAt> {
         self.sets.iter().filter_map(|set| set.hidden.get(&hash).copied()).max()
     }
@@ -124,13 +124,13 @@ impl KeyTombstones {
 }
 
 impl TombstoneSet {
-    /// Adds a tombstone: of two of one target the later counts.
+    /// Adds a tombstone: of two tombstones of one target the later counts.
     pub(crate) fn add(&mut self, hash: u128, at: SeenAt) {
         let hidden = self.hidden.entry(hash).or_insert(at);
         *hidden = at.max(*hidden);
     }
 
-    /// Adds all of another.
+    /// Adds all tombstones of another set.
     pub(crate) fn add_all(&mut self, other: &TombstoneSet) {
         other.hidden.iter().for_each(|(hash, at)| self.add(*hash, *at));
     }

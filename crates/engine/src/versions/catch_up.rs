@@ -17,11 +17,11 @@ use tracing::debug;
 const TRIES: u32 = 100;
 
 impl VersionSet {
-    /// Takes over what any process has published or upserted. The caller has the publish lock, whose
-    /// content this is.
+    /// Takes over what any process has published or upserted. The caller holds the publish lock; `read` is
+    /// the content of that lock.
     pub(crate) fn catch_up(&self, read: &mut JournalPositions) -> Result<()> {
-        // A try keeps what the one before has opened. So it ends before a writer that compacts has replaced
-        // everything again.
+        // Each try keeps the segments that the try before has opened. So the tries end before a writer that
+        // compacts has replaced everything again.
         let mut opened = OpenSegments::new();
         let mut tries = 0;
         while let Some(manifest) =
@@ -56,7 +56,7 @@ impl VersionSet {
         let is_same = !before.manifest.is_published()
             || (manifest.store == before.manifest.store
                 && manifest.generation >= before.manifest.generation);
-        // Positions count only when all of it is visible.
+        // The new positions count only once all rows are visible.
         let mut read_now = if is_same { read.clone() } else { JournalPositions::new() };
         read_now.retain(|number, _| *number >= first);
         let mut pending = Vec::new();
@@ -72,7 +72,8 @@ impl VersionSet {
         };
         let dropped: BTreeSet<Identity> = manifest.dropped.iter().map(|table| table.id).collect();
         let started = self.last_commit();
-        // Of the files that are read on, not of those that went: a recovery writes their rows anew.
+        // The last commit of the files that are read on. Files that are gone do not count: a recovery writes
+        // their rows anew.
         let mut last = read_now.values().map(|position| position.commit).max().unwrap_or(0);
         for number in numbers {
             let from = read_now.get(&number).copied().unwrap_or_default();
@@ -93,7 +94,7 @@ impl VersionSet {
                     Part::Record(at, commit, entries) => (at, commit, entries),
                 };
                 let malformed = || malformed(&folder, number, at);
-                // A recovery that was interrupted leaves a second copy of what it could read.
+                // An interrupted recovery leaves a second copy of the records that it could read.
                 if commit <= last {
                     return Ok(());
                 }
@@ -112,8 +113,8 @@ impl VersionSet {
                     if is_new {
                         memtable.add(commit, batch.count, batch.rows).ok_or_else(malformed)?;
                     } else {
-                        // Other threads read this memtable: it gets nothing that might have to be taken
-                        // back.
+                        // Other threads read this memtable, so rows are added only after all files were read
+                        // well.
                         let place = (number, at);
                         let rows = batch.rows.to_vec();
                         pending.push((place, memtable.clone(), commit, batch.count, rows));
@@ -169,7 +170,7 @@ fn check_header(
     }
     let Some((number, previous)) = previous else { return Ok(()) };
     journal::check_end(folder, number, previous.end, header.before)?;
-    // The file of a recovery follows none.
+    // A file that a recovery wrote follows no other file.
     if !header.id_before.is_none() && header.id_before != previous.id {
         return damaged("this journal file does not follow the one before");
     }

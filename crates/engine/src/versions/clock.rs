@@ -5,9 +5,9 @@
 //! a publication at least an hour after it confirms. While the clock is further ahead, or a day behind, no row is
 //! removed by age.
 //!
-//! The confirmed reading is never taken for the time, but `catalog` uses it as the least value of the time when it
-//! keeps a former retention for a day. Must not know retentions or rows. Invariant: the confirmed reading never
-//! goes back.
+//! The confirmed reading is never used as the time, but `catalog` uses it as the least value of the time when
+//! it keeps a former retention for a day. Must not know retentions or rows. Invariant: the confirmed reading
+//! never goes back.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,9 +20,9 @@ const MAX_AHEAD: u64 = 7 * DAY;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Clock {
-    /// The highest that is believed.
+    /// The highest reading that is believed.
     pub(crate) confirmed: u64,
-    /// One that is far ahead of it, until it is confirmed.
+    /// A reading that is far ahead of `confirmed`, until it is confirmed.
     pub(crate) candidate: Option<u64>,
 }
 

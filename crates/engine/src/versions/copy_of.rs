@@ -1,8 +1,8 @@
-//! What a copy of a store says of its origin. Must not know how copies are made.
+//! The origin of a store that is a copy. Must not know how copies are made.
 
 use serde::{Deserialize, Serialize};
 
-/// What a copy was made of; times in milliseconds since 1970.
+/// The origin of a copy; times in milliseconds since 1970.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CopyOf {
@@ -10,11 +10,11 @@ pub(crate) struct CopyOf {
     pub(crate) generation: u64,
     pub(crate) at: u64,
     pub(crate) until: Option<u64>,
-    /// It has all erasures up to then.
+    /// The copy has all erasures up to this time.
     pub(crate) erasures_until: u64,
 }
 
-/// What kind of copy a store is.
+/// The kind of copy that a store is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum CopyKind {

@@ -20,13 +20,14 @@ pub(crate) struct DroppedTable {
     pub(crate) journal: Option<u64>,
     pub(crate) at: u64,
     pub(crate) until: u64,
-    /// The table as its file says.
+    /// The content of the table's file.
     #[serde(skip)]
     pub(crate) entry: Option<Arc<TableEntry>>,
 }
 
 impl DroppedTable {
-    /// Whether something may still be about the table; `first` is the first journal file that is needed.
+    /// Whether the table is still needed: its time is not over, or the journal may have rows of it. `first`
+    /// is the first journal file that is needed.
     pub(super) fn is_needed(&self, first: u64, now: u64) -> bool {
         self.until > now || self.journal.is_some_and(|journal| journal >= first)
     }

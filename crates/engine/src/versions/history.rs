@@ -1,4 +1,4 @@
-//! The load history: what write sessions have done, and the outcomes of their keys.
+//! The load history: the committed write sessions, and the outcomes of their keys.
 //!
 //! It is one immutable file, which each commit writes anew. Must not know how rows are written.
 
@@ -17,13 +17,13 @@ use twox_hash::xxhash3_128::Hasher;
 
 const KIND: &str = "history";
 
-/// So many entries stay; those whose keys count stay in any case.
+/// The number of entries that stay. Entries with a key that still counts stay in any case.
 const ENTRIES: usize = 1_000;
 
-/// So many sources of an entry are named.
+/// The number of sources that an entry names.
 const SOURCES: usize = 100;
 
-/// For so long a key stands for its outcome, in milliseconds.
+/// A repeat of a key returns its outcome for this time, in milliseconds.
 const KEY_MS: u64 = 24 * 3_600_000;
 
 /// The content of a history file.
@@ -38,7 +38,7 @@ pub(crate) struct History {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct HistoryEntry {
-    /// One more with each entry of the store.
+    /// The number of the entry: one more with each entry of the store.
     number: u64,
     kind: StoredKind,
     table: Identity,
@@ -47,12 +47,12 @@ pub(crate) struct HistoryEntry {
     key: Option<Identity>,
     /// When it was committed, in milliseconds since 1970.
     at: u64,
-    /// The program.
+    /// The program that has committed it.
     who: String,
     sources: Vec<String>,
     rows: u64,
     rejected: u64,
-    /// The generation that has its rows first.
+    /// The first generation that has its rows.
     generation: u64,
 }
 
@@ -128,7 +128,7 @@ impl HistoryEntry {
 }
 
 impl History {
-    /// The entry of a key that counts.
+    /// The newest entry of a key that still counts.
     pub(crate) fn of_key(
         &self,
         table: Identity,
@@ -183,7 +183,7 @@ impl VersionSet {
     /// A file of the load history.
     ///
     /// # Errors
-    /// Those of [`VersionSet::history`].
+    /// The errors of [`VersionSet::history`].
     pub(crate) fn history_file(&self, file: &HistoryFile) -> Result<History> {
         let path = self.segments().join(&file.file);
         let bytes = self.disk.read(&path).map_err(|e| match e.kind() {
@@ -197,8 +197,9 @@ impl VersionSet {
         Ok(history)
     }
 
-    /// Adds an entry to the load history of a manifest that is about to be published. One that is damaged is
-    /// begun anew: it keeps nobody from writing. Cost: the history is written anew, a few hundred bytes an entry.
+    /// Adds an entry to the load history of a manifest that is about to be published. A damaged history is
+    /// begun anew, so that it does not prevent writing. Cost: the history is written anew, a few hundred
+    /// bytes an entry.
     ///
     /// # Errors
     /// `Io`.
@@ -233,7 +234,7 @@ impl VersionSet {
 }
 
 impl Manifest {
-    /// What the load history has of a key.
+    /// The hash by which the load history names a key.
     pub(crate) fn key_hash(&self, key: &WriteKey) -> Identity {
         let hash = Hasher::oneshot_with_seed(self.seed.0, key.as_str().as_bytes());
         Identity(hash.to_be_bytes())

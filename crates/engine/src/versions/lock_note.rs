@@ -1,7 +1,7 @@
-//! The note in LOCK: who writes, or wrote last, and what was published last.
+//! The note in LOCK: the process that writes, or wrote last, and the generation that was published last.
 //!
-//! It is written after the manifest is durable. Only the first one of a store is synced. A manifest that is older
-//! than the note is not the last one that was published. Must not know the lock itself.
+//! It is written after the manifest is durable. Only the first note of a store is synced. A manifest that is
+//! older than the note is not the last one that was published. Must not know the lock itself.
 
 use super::{Manifest, sealed};
 use crate::identity::Identity;
@@ -18,7 +18,7 @@ const NOTE_BYTES: usize = 512;
 /// At most this many characters of the program's name are noted.
 const PROGRAM_CHARS: usize = 64;
 
-/// What LOCK says.
+/// The content of LOCK.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LockNote {
@@ -30,22 +30,22 @@ pub(crate) struct LockNote {
     pub(crate) since: u64,
     /// The generation that was published last.
     pub(crate) generation: u64,
-    /// Files with smaller numbers that no manifest names stay: a writer has found no note when they were there.
-    /// 0: none stays.
+    /// Unnamed files with smaller numbers stay: they existed when a writer found no note. 0: no unnamed file
+    /// stays.
     pub(crate) kept_before: u64,
 }
 
-/// What this process does, and since when.
+/// The program that this process runs, and the time at which that was noted.
 static PROCESS: OnceLock<(String, u64)> = OnceLock::new();
 
-/// Names what this process does, such as `idmatch load`, for others that want to write the store meanwhile. The
-/// first name counts.
+/// Names the program that this process runs, such as `idmatch load`, for other processes that want to write
+/// the store meanwhile. The first name counts.
 pub fn name_process(program: &str) {
     let program = program.chars().filter(|c| !c.is_control()).take(PROGRAM_CHARS).collect();
     PROCESS.set((program, now().millis())).ok();
 }
 
-/// What this process does, and since when.
+/// The program that this process runs, and the time at which that was noted.
 fn this_process() -> &'static (String, u64) {
     PROCESS.get_or_init(|| {
         let path = std::env::current_exe().ok();
@@ -55,7 +55,7 @@ fn this_process() -> &'static (String, u64) {
     })
 }
 
-/// What this process does, such as `idmatch load`.
+/// The program that this process runs, such as `idmatch load`.
 pub(super) fn program() -> String {
     this_process().0.clone()
 }

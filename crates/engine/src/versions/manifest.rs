@@ -37,7 +37,7 @@ pub(crate) struct Manifest {
     pub(crate) store: Identity,
     /// The secret seed of all hashes of identifiers.
     pub(crate) seed: Hex64,
-    /// One more with each publication.
+    /// The number of publications so far.
     pub(crate) generation: u64,
     /// Random bits of each publication.
     pub(crate) publication: Hex64,
@@ -49,7 +49,7 @@ pub(crate) struct Manifest {
     pub(crate) journal: JournalEntry,
     /// The secret key of tombstone hashes; made with the first tombstone.
     pub(crate) erasure_key: Option<String>,
-    /// Within what time the rows of an erasure are removed from disk.
+    /// The time within which the rows of an erasure are removed from disk.
     pub(crate) erase_within: Option<Period>,
     /// Tombstones of the whole store, and of names without a table.
     pub(crate) erasures: Vec<TombstoneFile>,
@@ -59,15 +59,15 @@ pub(crate) struct Manifest {
     pub(super) table_files: BTreeMap<Identity, TableFile>,
     pub(crate) dropped: Vec<DroppedTable>,
     pub(crate) copy_of: Option<CopyOf>,
-    /// The tables, as their files say.
+    /// The content of the table files.
     #[serde(skip)]
     pub(crate) tables: BTreeMap<Identity, Arc<TableEntry>>,
-    /// The checksum of the file that says this.
+    /// The checksum of the file with this manifest.
     #[serde(skip)]
     pub(crate) sum: Hex64,
 }
 
-/// What the manifest says of the journal.
+/// The entry of the journal in the manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct JournalEntry {
@@ -98,7 +98,7 @@ impl Manifest {
         Ok(Manifest { store, seed, ..Manifest::default() })
     }
 
-    /// Of a checkpoint: the reading of the clock that it is read at, and until when it stays.
+    /// The times of a checkpoint: the reading of the clock that it is read at, and the end of its life.
     pub(crate) fn checkpoint_times(&self) -> Option<(SeenAt, SeenAt)> {
         let of = self.copy_of.as_ref().filter(|of| of.kind == CopyKind::Checkpoint)?;
         let instant = |millis: u64| SeenAt::from_millis(i64::try_from(millis).ok()?).ok();
@@ -116,7 +116,7 @@ impl Manifest {
     }
 
     /// Reads the manifest of a store and its table files; `None` if there is none. Tables whose files `known`
-    /// has are shared. Cost: where `known` is published still, a copy of it.
+    /// has are shared. Cost: a copy of `known`, if that is still published.
     pub(crate) fn read(disk: &dyn Disk, root: &Path, known: &Manifest) -> Result<Option<Manifest>> {
         let (path, mut tries) = (Manifest::path(root), 0);
         loop {
@@ -179,8 +179,8 @@ impl Manifest {
         Ok(self.check_files(&folder.with_file_name(NAME)))
     }
 
-    /// Writes the table files of tables that differ from those of the published manifest, durably; `new_file`
-    /// gives names for them.
+    /// Writes the table files of tables that differ from their files in the published manifest, durably;
+    /// `new_file` gives names for them.
     ///
     /// # Errors
     /// `Io`.
@@ -222,7 +222,7 @@ impl Manifest {
     pub(crate) fn publish(disk: &dyn Disk, root: &Path, bytes: &[u8]) -> Result<()> {
         let (path, new) = (Manifest::path(root), root.join(NEW_NAME));
         let write = || {
-            // An earlier attempt may have left it.
+            // An earlier attempt may have left the file.
             let mut file = create_anew(disk, &new)?;
             file.write_all(bytes)?;
             file.sync()
@@ -244,14 +244,14 @@ impl Manifest {
         self.all_files().map(|(file, _)| file).collect()
     }
 
-    /// The same, each with its ending.
+    /// Every file that the store needs, each with its ending.
     fn all_files(&self) -> impl Iterator<Item = (&str, &'static str)> {
         let tables = self.tables.values().flat_map(|table| table.files());
         let table_files = self.table_files.values().map(|table| (table.file.as_str(), "tab"));
         tables.chain(table_files).chain(self.store_files())
     }
 
-    /// The files that are of no table, each with its ending: those of dropped tables are among them.
+    /// The files that are of no table, each with its ending. Files of dropped tables are among them.
     pub(super) fn store_files(&self) -> impl Iterator<Item = (&str, &'static str)> {
         let dropped = self.dropped.iter().filter_map(|table| table.entry.as_ref());
         let dropped = dropped.flat_map(|table| table.files());
@@ -291,8 +291,8 @@ impl Manifest {
         self.tables.get_mut(&id).map(Arc::make_mut).ok_or_else(dropped)
     }
 
-    /// Takes a table out at an instant. It stays among the dropped ones while the journal, up to this file, may
-    /// have rows of it.
+    /// Takes a table out at an instant. It stays among the dropped tables while the journal, up to this file,
+    /// may have rows of it.
     ///
     /// # Errors
     /// `TableNotFound`.
@@ -309,7 +309,7 @@ impl Manifest {
         Ok(())
     }
 
-    /// Forgets dropped tables that nothing is about any more.
+    /// Forgets dropped tables that are no longer needed.
     pub(super) fn forget_dropped(&mut self, now: u64) {
         let first = self.journal.first;
         self.dropped.retain(|table| table.is_needed(first, now));
@@ -337,7 +337,7 @@ impl Manifest {
         self.tables.get(&table).map_or(&[], |entry| &entry.tombstones)
     }
 
-    /// Whose tombstones are those of a table.
+    /// The owner of a table's tombstones.
     pub(crate) fn tombstone_owner(&self, table: Identity) -> TombstoneOwner {
         TombstoneOwner { store: self.store, table }
     }
@@ -355,7 +355,7 @@ impl Manifest {
         HashSeed(self.seed.0)
     }
 
-    /// The bytes of its file, whose checksum it takes.
+    /// The bytes of its file. Their checksum is set in the manifest.
     pub(crate) fn encode(&mut self) -> Result<Vec<u8>> {
         let (bytes, sum) = sealed::seal(KIND, &sealed::to_json(KIND, self)?);
         self.sum = sum;
@@ -379,7 +379,7 @@ impl Manifest {
         }
     }
 
-    /// Refuses names that no file of a store has, and a file that two entries name: nothing is read or
+    /// Refuses names that no file of a store has, and a file that two entries name. So nothing is read or
     /// removed by such a manifest.
     fn check_files(&self, path: &Path) -> Result<()> {
         let mut named = HashSet::new();

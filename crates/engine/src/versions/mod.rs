@@ -1,9 +1,9 @@
-//! What a store publishes: the manifest, and the versions that are made of it.
+//! The publications of a store: the manifest, and the versions that are made of it.
 //!
-//! A [`Version`] is immutable: open segments and memtables. Readers keep the one they have, and with it its
-//! files. The [`VersionSet`] has the current one; `publish` replaces it, together with the manifest on disk.
-//! `catch_up` reads what other processes published, also after a crash. Must not know who writes, and why a
-//! version changes.
+//! A [`Version`] is immutable: open segments and memtables. Readers keep the version that they have, and with
+//! it its files. The [`VersionSet`] has the current version; `publish` replaces it, together with the
+//! manifest on disk. `catch_up` reads what other processes published, also after a crash. Must not know who
+//! writes, and why a version changes.
 
 mod catch_up;
 mod clock;

@@ -1,7 +1,7 @@
-//! Files that no manifest names: a killed writer left them, or an operation that failed.
+//! Files that no manifest names: a killed writer or a failed operation left them.
 //!
-//! Where a writer finds no note of this store in LOCK, such files may be all that is left of a newer state. They
-//! then stay until a person removes them: the note says so from then on ([`LockNote::kept_before`]).
+//! Where a writer finds no note of this store in LOCK, such files may be all that is left of a newer state.
+//! They then stay until a person removes them: later notes say so ([`LockNote::kept_before`]).
 
 use super::paths::{
     CHECKPOINTS, JOURNAL, LOCK, SCRATCH, SEGMENTS, checkpoint_until, list, session_of, staging_lock,
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use tracing::warn;
 
 impl VersionSet {
-    /// Takes over from the note of the last writer which unnamed files stay; `None` if there is no such note.
+    /// Decides which unnamed files stay: those of the last writer's note, or all if there is no such note.
     pub(crate) fn keep_unnamed(&self, note: Option<&LockNote>, published: &Manifest) -> Result<()> {
         let unnamed = self.unnamed(published)?;
         let last = unnamed.iter().map(|path| number(path)).max();
@@ -54,7 +54,7 @@ impl VersionSet {
     /// Ends the replaces whose sessions are dead. Only while the publish lock is held.
     ///
     /// # Errors
-    /// Those of a publication.
+    /// The errors of a publication.
     pub(crate) fn end_dead_replaces(&self) -> Result<()> {
         let version = self.current();
         let mut dead = Vec::new();
@@ -89,7 +89,7 @@ impl VersionSet {
         }
     }
 
-    /// Removes a checkpoint: first its manifest, so that what is left of it is no store.
+    /// Removes a checkpoint: first its manifest, so that the remaining files are no store.
     ///
     /// # Errors
     /// `Io`.
@@ -148,8 +148,8 @@ impl VersionSet {
         Ok(files)
     }
 
-    /// Removes new segment files that were not published. Best effort, as all of these: the next holder
-    /// of the writer lock does it again.
+    /// Removes new segment files that were not published. Best effort, like the other removals: the next
+    /// holder of the writer lock does it again.
     pub(crate) fn remove_unpublished(&self, names: &[String]) {
         if let Ok(manifest) = self.published()
             && !self.is_replaced(&manifest)
@@ -168,7 +168,7 @@ impl VersionSet {
     }
 }
 
-/// The number of a file; 0 for one that has none.
+/// The number of a file; 0 for a file without a number.
 fn number(path: &Path) -> u64 {
     path.file_name().and_then(OsStr::to_str).and_then(any_file_number).unwrap_or(0)
 }

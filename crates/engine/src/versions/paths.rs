@@ -20,8 +20,8 @@ pub(crate) const JOURNAL: &str = "journal";
 /// The folder of checkpoints.
 pub(crate) const CHECKPOINTS: &str = "checkpoints";
 
-/// The instant, in milliseconds since 1970, from which on a checkpoint of this name may go; `None` for the name
-/// of anything else.
+/// The instant, in milliseconds since 1970, from which a checkpoint of this name may be removed; `None` for
+/// any other name.
 pub(crate) fn checkpoint_until(name: &str) -> Option<u64> {
     let (until, id) = name.split_once('-')?;
     Identity::try_from(id.to_owned()).ok()?;
@@ -34,7 +34,7 @@ pub(crate) fn staging_lock(session: Identity) -> String {
     format!("{session:?}.lock")
 }
 
-/// The session of such a file.
+/// The session of such a lock file.
 pub(super) fn session_of(staging_lock: &str) -> Option<&str> {
     staging_lock.strip_suffix(".lock")
 }

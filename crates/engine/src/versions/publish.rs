@@ -1,8 +1,8 @@
 //! A publication: table files, the manifest, and then the version that readers see.
 //!
 //! Invariants: the caller has the writer lock. Table files are durable before the manifest names them, and a
-//! version is opened before it is published. What the manifest names no more goes with the last version that
-//! has it.
+//! version is opened before it is published. A file that the manifest no longer names is removed with the
+//! last version that has it.
 
 use super::paths::LOCK;
 use super::{FileNames, LockNote, Manifest, OpenSegments, TableEntry, Version, VersionSet};
@@ -22,7 +22,7 @@ impl VersionSet {
         self.publish_locked(change, |version| version)
     }
 
-    /// The same for a caller that holds the publish lock; `adapt` may change the new version.
+    /// Changes the manifest for a caller that holds the publish lock; `adapt` may change the new version.
     pub(crate) fn publish_locked(
         &self,
         change: impl FnOnce(&mut Manifest) -> Result<()>,
@@ -55,7 +55,7 @@ impl VersionSet {
         manifest.clock.note(now);
         let names = FileNames::new(&self.next_file);
         let outcome = self.write_and_install(manifest, &published, &names, now, adapt);
-        // The manifest may have been replaced nevertheless: the one on disk decides.
+        // The manifest may have been replaced in spite of the error: the manifest on disk decides.
         outcome.inspect_err(|_| self.remove_unpublished(&names.taken()))
     }
 
@@ -71,15 +71,15 @@ impl VersionSet {
         manifest.write_tables(&*self.disk, &folder, published, now, || names.take_for("tab"))?;
         manifest.next_file = self.next_file.load(Relaxed);
         let bytes = manifest.encode()?;
-        // Opened before it is published: a segment that cannot be read never is.
+        // The version is opened before it is published, so that no unreadable segment is published.
         let version = adapt(self.open_version(manifest.clone(), &mut OpenSegments::new())?);
-        // Also after a panic in between.
+        // The doubt remains after a panic in between, too.
         self.manifest_in_doubt.store(true, Relaxed);
         if let Err(e) = Manifest::publish(&*self.disk, &self.root, &bytes) {
             if let Ok(now) = self.published()
                 && now.publication == manifest.publication
             {
-                // It may not be durable, so the files of the one before stay.
+                // The new manifest may not be durable, so the files of the one before stay.
                 self.install(version);
                 warn!(
                     file = %Manifest::path(&self.root).display(),
@@ -97,7 +97,7 @@ impl VersionSet {
         Ok(())
     }
 
-    /// Notes in LOCK what is published. An older note protects less, and harms nothing.
+    /// Notes the published generation in LOCK. An older note protects less, and harms nothing.
     pub(crate) fn note_in_lock(&self, manifest: &Manifest) -> Result<()> {
         let Some(lock) = self.reaper.held() else { return Ok(()) };
         let kept_before = self.kept_before.load(Relaxed);
@@ -128,7 +128,7 @@ impl VersionSet {
 }
 
 impl Manifest {
-    /// Makes a table of this identity, or finds the one of that name with the same options. Returns its
+    /// Makes a table of this identity, or finds the table of that name with the same options. Returns its
     /// identity.
     ///
     /// # Errors

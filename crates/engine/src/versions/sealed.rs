@@ -63,7 +63,7 @@ pub(super) fn unseal<T: DeserializeOwned>(
         return Err(corrupt(path, 0, &format!("the checksum of the {kind} is wrong")));
     }
     let value = serde_json::from_slice(json).map_err(|e| {
-        // A later version may have added it; without knowing it nothing may be written back.
+        // A later version may have added the key. A version that does not know it must write nothing back.
         let is_unknown = e.to_string().starts_with("unknown ");
         let (kind_of_error, what) = match is_unknown {
             true => (ErrorKind::UnsupportedFormat, "has a key that this version does not know"),

@@ -1,9 +1,9 @@
-//! The folders of sessions that several processes stage, `staging/SESSION/`.
+//! The folders of shared sessions, `staging/SESSION/`.
 //!
-//! `SESSION` says what the session writes, `*.part` are its parts, and `COMMIT` names those that its commit
-//! takes. A folder without `SESSION` is no session any more: its removal begins with that file. Must not know
-//! what a part has. Invariant: who writes `COMMIT` holds the lock file of the session, and so does who removes
-//! the folder.
+//! `SESSION` says what the session writes, `*.part` are its parts, and `COMMIT` names the parts that its
+//! commit takes. A folder without `SESSION` is no session any more: its removal begins with that file. Must
+//! not know the content of a part. Invariant: a process that writes `COMMIT`, or removes the folder, holds
+//! the lock file of the session.
 
 use super::history::StoredKind;
 use super::lock_note::program;
@@ -25,10 +25,10 @@ const COMMIT: &str = "COMMIT";
 const SESSION_KIND: &str = "session";
 const COMMIT_KIND: &str = "commit";
 
-/// A session is kept for so long after its newest part, in milliseconds.
+/// A session is kept for this time after its newest part, in milliseconds.
 const KEEP_MS: u64 = 24 * 3_600_000;
 
-/// What a session writes: the content of `SESSION`.
+/// The table, the kind and the options of a session: the content of `SESSION`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SessionNote {
@@ -89,7 +89,7 @@ impl SessionNote {
         SessionNote { store, session, table, kind, key, sources, who, at }
     }
 
-    /// What is to be written.
+    /// The options with which the session was begun.
     pub(crate) fn new_write(&self) -> NewWrite {
         NewWrite {
             table: self.table.into(),
@@ -112,7 +112,7 @@ impl SessionNote {
 }
 
 impl CommitNote {
-    /// Whether these are its parts.
+    /// Whether the commit takes these parts.
     pub(crate) fn has(&self, parts: &[PartReceipt]) -> bool {
         let ids = |parts: &mut dyn Iterator<Item = Identity>| parts.collect::<BTreeSet<_>>();
         let theirs = &mut parts.iter().map(|part| Identity(part.id.to_be_bytes()));
@@ -140,7 +140,7 @@ pub(crate) struct PartName {
 }
 
 impl PartName {
-    /// One that is finished now.
+    /// The name of a part that is finished now.
     pub(crate) fn now(id: Identity, number: Option<u32>) -> PartName {
         PartName { id, at: now().millis(), number }
     }
@@ -174,7 +174,7 @@ pub(crate) struct SessionFolder {
 }
 
 impl SessionFolder {
-    /// Makes the folder, durably. Only while the writer lock is held, or its holder might remove it.
+    /// Makes the folder, durably. The caller holds the writer lock: another holder might remove the folder.
     ///
     /// # Errors
     /// `Io`.
@@ -188,7 +188,7 @@ impl SessionFolder {
         })
     }
 
-    /// What the session writes; `None` if there is no such session.
+    /// The note of the session; `None` if there is no such session.
     ///
     /// # Errors
     /// `Io`, `Corrupt`, `UnsupportedFormat`.
@@ -199,12 +199,12 @@ impl SessionFolder {
     /// The parts that its commit takes; `None` before it has begun.
     ///
     /// # Errors
-    /// Those of [`SessionFolder::note`].
+    /// The errors of [`SessionFolder::note`].
     pub(crate) fn commit_note(&self) -> Result<Option<CommitNote>> {
         self.read(COMMIT, CommitNote::decode)
     }
 
-    /// Says which parts a commit takes, durably.
+    /// Notes the parts that a commit takes, durably.
     ///
     /// # Errors
     /// `Io`.
@@ -224,7 +224,7 @@ impl SessionFolder {
         Ok(parts)
     }
 
-    /// The lock that a commit holds, and a removal; `None` if another has it, in this process or elsewhere.
+    /// The lock that a commit or a removal holds; `None` if it is held already, in this process or elsewhere.
     ///
     /// # Errors
     /// `NotFound` if the folder is gone.
@@ -264,12 +264,12 @@ impl SessionFolder {
         write().map_err(|e| io_error("write", &path, e))
     }
 
-    /// Until when it stays, in milliseconds since 1970. A folder that is no session: not at all.
+    /// The time until which the session stays, in milliseconds since 1970; 0 for a folder that is no session.
     fn until(&self) -> Result<u64> {
         let begun = match self.note() {
             Ok(Some(note)) => note.at,
             Ok(None) => return Ok(0),
-            // What is left of it may still be looked at.
+            // The note cannot be read. The parts stay for their time, so that a person can look at them.
             Err(_) => 0,
         };
         let newest = self.parts()?.last().map_or(begun, |part| part.at.max(begun));
@@ -284,7 +284,7 @@ impl VersionSet {
         SessionFolder { disk: self.disk.clone(), id, path }
     }
 
-    /// The sessions that several processes stage.
+    /// All shared sessions.
     ///
     /// # Errors
     /// `Io`.

@@ -1,12 +1,14 @@
-//! Published files, and their removal: a file goes when the last version that names it does.
+//! Published files, and their removal: a file is removed with the last version that names it.
 //!
-//! Every version holds the [`StoredFile`]s that it names. A publication marks those that it names no more.
-//! The last holder of a marked file gives it to the [`Reaper`]. Writers remove files in their own thread
-//! ([`Reaper::collect`]); where a reader was the last holder a thread does. Must not know what files are of.
+//! Every version holds the [`StoredFile`]s that it names. A publication marks the files that it no longer
+//! names. The last holder of a marked file gives it to the [`Reaper`]. Writers remove files in their own
+//! thread ([`Reaper::collect`]); where a reader was the last holder, a thread does. Must not know the content
+//! of files.
 //!
-//! Invariant: a file is removed only by a holder of LOCK, and only while the manifest in place is the one that
-//! this process knows and does not name the file. A restore, or another process, may have put another file of
-//! the same name there. Device and inode cannot tell: a backup has hard links to the same files.
+//! Invariant: a file is removed only by a holder of LOCK, and only while two things hold: the manifest in
+//! place is known to this process, and does not name the file. A restore, or another process, may have put
+//! another file of the same name there. Device and inode cannot tell: a backup has hard links to the same
+//! files.
 
 use super::Manifest;
 use super::paths::LOCK;
@@ -34,11 +36,11 @@ pub(crate) struct Reaper {
     /// The writer lock of this process, as long as it is held.
     lock: Mutex<Option<Weak<dyn Lock>>>,
     obsolete: Mutex<Vec<PathBuf>>,
-    /// Obsolete files that a version of this process still has, and since when they are obsolete.
+    /// Obsolete files that a version of this process still has, and the time since which they are obsolete.
     pinned: Mutex<BTreeMap<PathBuf, Instant>>,
     /// Whether a thread is about to remove files.
     is_reaping: AtomicBool,
-    /// How many writers will remove what becomes obsolete meanwhile.
+    /// The number of writers that will remove the files that become obsolete meanwhile.
     collectors: AtomicUsize,
     /// The process that opened the store: a fork removes nothing.
     process: u32,
@@ -53,7 +55,7 @@ impl StoredFile {
         Arc::new(StoredFile { path, is_obsolete, reaper: reaper.clone() })
     }
 
-    /// Says that the published manifest does not name it any more.
+    /// Notes that the published manifest does not name it any more.
     pub(crate) fn mark_obsolete(&self) {
         if !self.is_obsolete.swap(true, Relaxed) {
             self.reaper.pinned.lock().entry(self.path.clone()).or_insert_with(sync::instant);
@@ -84,12 +86,12 @@ impl Reaper {
         })
     }
 
-    /// Says what the manifest of the current version is.
+    /// Sets the manifest of the current version.
     pub(super) fn know(&self, manifest: Arc<Manifest>) {
         *self.known.lock() = manifest;
     }
 
-    /// Says that this process has obtained the writer lock.
+    /// Notes that this process has obtained the writer lock.
     pub(super) fn set_lock(&self, lock: &Arc<dyn Lock>) {
         *self.lock.lock() = Some(Arc::downgrade(lock));
     }
@@ -99,21 +101,22 @@ impl Reaper {
         self.lock.lock().as_ref().and_then(Weak::upgrade)
     }
 
-    /// Whether a version of this process still has this file, which the manifest names no more.
+    /// Whether a version of this process still has this file, which the manifest no longer names.
     pub(crate) fn is_pinned(&self, path: &Path) -> bool {
         self.pinned.lock().contains_key(path)
     }
 
-    /// What versions of this process keep. Cost: a look at each file, which is not read.
+    /// The obsolete files that versions of this process still keep. Cost: a look at each file, which is not
+    /// read.
     pub(crate) fn status(&self) -> Status {
         let pinned = self.pinned.lock().clone();
-        // A file that is gone meanwhile takes no space.
+        // A file that was removed meanwhile takes no space.
         let bytes = pinned.keys().filter_map(|path| self.disk.len(path).ok()).sum();
         let oldest = pinned.values().min().map(Instant::elapsed);
         Status { pinned_bytes: bytes, oldest_pinned: oldest, ..Status::default() }
     }
 
-    /// Begins an operation of a writer, which removes what becomes obsolete at its end.
+    /// Begins an operation of a writer. Its end removes the files that have become obsolete.
     pub(crate) fn collect(&self) -> Collector<'_> {
         self.collectors.fetch_add(1, AcqRel);
         Collector(self)
@@ -133,7 +136,7 @@ impl Reaper {
         }
     }
 
-    /// Removes what becomes obsolete meanwhile, too: that starts no thread of its own.
+    /// Removes obsolete files, also files that become obsolete meanwhile: these start no thread of their own.
     fn reap(&self) {
         loop {
             let is_done = self.remove_obsolete().is_some();
@@ -145,13 +148,14 @@ impl Reaper {
         }
     }
 
-    /// `None` if some are left. Best effort: the next holder of the writer lock removes these.
+    /// Removes obsolete files; `None` if some are left. Best effort: the next holder of the writer lock
+    /// removes these.
     fn remove_obsolete(&self) -> Option<()> {
         if self.obsolete.lock().is_empty() { Some(()) } else { self.remove_unnamed() }
     }
 
-    /// Removes files that the manifest does not name; `None` if it names some, or if it is unknown which these
-    /// are. Then a thread that publishes meanwhile does it.
+    /// Removes the obsolete files that the manifest does not name. `None` if it names some of them, or if it
+    /// is unknown which it names. Then a thread that publishes meanwhile removes them.
     fn remove_unnamed(&self) -> Option<()> {
         let known = self.known.lock().clone();
         self.check_in_place(&known)?;

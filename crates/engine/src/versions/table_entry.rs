@@ -1,5 +1,5 @@
-//! Table files: what the manifest says of one table. Immutable, so that a publication writes only those of the
-//! tables that it changes.
+//! Table files: the entry of one table in the manifest, in a file of its own. They are immutable, so that a
+//! publication writes only the files of the tables that it changes.
 
 use super::sealed;
 use crate::disk::{Disk, corrupt, io_error};
@@ -15,10 +15,11 @@ use std::sync::Arc;
 
 const KIND: &str = "table";
 
-/// How long a former retention counts: what is set back within a day shows all rows again.
+/// The time for which a former retention counts: a retention that is set back within a day shows all rows
+/// again.
 const KEPT_MS: u64 = 24 * 3_600_000;
 
-/// What the manifest says of a table file.
+/// The entry of a table file in the manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TableFile {
@@ -41,7 +42,7 @@ pub(crate) struct TableEntry {
     pub(crate) changed: u64,
     /// Retentions that are no longer in force, but still decide which rows compactions drop.
     pub(crate) kept: Vec<KeptRetention>,
-    /// How many replaces of the table there were.
+    /// The number of replaces of the table so far.
     pub(crate) epoch: u64,
     /// A replace that runs.
     pub(crate) fence: Option<Fence>,
@@ -63,7 +64,7 @@ pub(crate) struct TableEntry {
 pub(crate) struct StoredOptions {
     pub(crate) keep: Keep,
     pub(crate) retention: Option<Period>,
-    /// For how long what a replace or an undo takes away can be brought back.
+    /// The time for which rows that a replace or an undo takes away can be brought back.
     pub(crate) undo_for: Option<Period>,
 }
 
@@ -139,7 +140,8 @@ impl TableEntry {
         }
     }
 
-    /// The oldest date that compactions keep at a time: by the longest of the retention and the former ones.
+    /// The oldest date that compactions keep at a time: by the longest of the present and the former
+    /// retentions.
     pub(crate) fn oldest_kept(&self, now: SeenAt) -> SeenAt {
         let former = self.kept.iter().filter(|kept| now.millis() < kept.until);
         let retentions = former.map(|kept| &kept.retention).chain([&self.options.retention]);
@@ -147,13 +149,13 @@ impl TableEntry {
         retentions.map(oldest).min().flatten().unwrap_or(SeenAt::EPOCH)
     }
 
-    /// Forgets the former retentions that count no longer.
+    /// Forgets the former retentions that no longer count.
     pub(super) fn prune_kept(&mut self, now: u64) {
         self.kept.retain(|kept| now < kept.until);
     }
 
-    /// Adds segments of new rows that were made with these tombstones. Segments made with older ones may have
-    /// rows that were erased since; `now` is when that is noted.
+    /// Adds segments of new rows that were made with these tombstones. Segments that were made with older
+    /// tombstones may have rows that were erased since; `now` is noted as the time of that.
     pub(crate) fn add(
         &mut self,
         segments: Vec<SegmentInfo>,
@@ -163,7 +165,7 @@ impl TableEntry {
         self.add_to_epoch(self.epoch, segments, made_with, now);
     }
 
-    /// The same for rows of an epoch.
+    /// Adds segments with rows of an epoch, as [`TableEntry::add`] does.
     pub(crate) fn add_to_epoch(
         &mut self,
         epoch: u64,
@@ -179,8 +181,8 @@ impl TableEntry {
         }));
     }
 
-    /// The files of the segments by epoch. There is more than one only while a replace runs, and compactions
-    /// keep them apart.
+    /// The files of the segments by epoch. There is more than one epoch only while a replace runs, and
+    /// compactions keep them apart.
     pub(crate) fn files_by_epoch(&self) -> BTreeMap<u64, HashSet<&str>> {
         let mut files: BTreeMap<u64, HashSet<&str>> = BTreeMap::new();
         for segment in &self.segments {
@@ -189,7 +191,7 @@ impl TableEntry {
         files
     }
 
-    /// Begins a replace: rows that are published from now on are of a new epoch, and stay.
+    /// Begins a replace: rows that are published from now on belong to a new epoch, and stay.
     pub(crate) fn begin_replace(&mut self, session: Identity) -> Fence {
         self.give_up_replace(None);
         self.epoch += 1;
@@ -197,10 +199,10 @@ impl TableEntry {
         self.fence.insert(fence).clone()
     }
 
-    /// Ends a replace: the segments of earlier epochs go.
+    /// Ends a replace: the segments of earlier epochs are removed.
     ///
     /// # Errors
-    /// `Expired` if another one has begun, or a repair has ended it.
+    /// `Expired` if another replace has begun, or a repair has ended this one.
     pub(crate) fn end_replace(&mut self, fence: &Fence) -> Result<()> {
         if self.fence.take_if(|there| there == fence).is_none() {
             return Err(Error::replace_ended(&self.name));
@@ -209,7 +211,7 @@ impl TableEntry {
         Ok(())
     }
 
-    /// Ends a replace without a change; that of a session, or any.
+    /// Ends a replace without a change: the replace of this session, or any replace.
     pub(crate) fn give_up_replace(&mut self, session: Option<Identity>) {
         let is_it = |fence: &mut Fence| session.is_none_or(|session| fence.session == session);
         if self.fence.take_if(is_it).is_some() {

@@ -20,7 +20,7 @@ use std::sync::Arc;
 pub(crate) struct TableVersion {
     pub(crate) options: TableOptions,
     pub(crate) row_rules: RowRules,
-    /// What the manifest says of it.
+    /// Its entry in the manifest.
     entry: Arc<TableEntry>,
     by_id: Arc<Direction>,
     by_partner_id: Arc<Direction>,
@@ -57,9 +57,9 @@ pub(crate) struct OpenPlace<'a> {
 }
 
 impl TableVersion {
-    /// Opens a table of a manifest. What `before`, the same table, has open is shared, and files that `stored`
-    /// returns. Newly opened segments are added to
-    /// `opened`, also if a later one fails. Memtables are left out.
+    /// Opens a table of a manifest. Shares everything that `before`, the same table, has open, and files that
+    /// `stored` returns. Newly opened segments are added to `opened`, even if a later one fails. Memtables
+    /// are left out.
     pub(super) fn open(
         place: &OpenPlace<'_>,
         manifest: &Manifest,
@@ -120,7 +120,7 @@ impl TableVersion {
         Arc::ptr_eq(&self.entry, entry)
     }
 
-    /// The same with other memtables; itself if they are the same.
+    /// The same table with other memtables; itself if they are the same.
     pub(super) fn with_memtables(self: &Arc<Self>, memtables: Vec<Arc<Memtable>>) -> Arc<Self> {
         let is_same = self.memtables.len() == memtables.len()
             && self.memtables.iter().zip(&memtables).all(|(a, b)| Arc::ptr_eq(a, b));
@@ -138,7 +138,7 @@ impl TableVersion {
         })
     }
 
-    /// Says that the published manifest names the files no more that are not needed.
+    /// Marks the files that are no longer needed: the published manifest does not name them any more.
     pub(super) fn mark_obsolete_files(&self, is_needed: impl Fn(&str) -> bool) {
         let gone = self.files.iter().filter(|(name, _)| !is_needed(name));
         gone.for_each(|(_, file)| file.mark_obsolete());
@@ -154,7 +154,7 @@ impl TableVersion {
         &self.entry.name
     }
 
-    /// What the manifest says of it.
+    /// Its entry in the manifest.
     pub(crate) fn entry(&self) -> &TableEntry {
         &self.entry
     }
@@ -164,7 +164,7 @@ impl TableVersion {
         &self.direction(side).all
     }
 
-    /// Those of them that a hash partition overlaps.
+    /// The segments of this side that a hash partition overlaps.
     pub(crate) fn segments_of(&self, side: Side, partition: HashPartition) -> &[Arc<Segment>] {
         self.direction(side).by_partition.get(usize::from(partition.0)).map_or(&[], Vec::as_slice)
     }
@@ -179,8 +179,8 @@ impl TableVersion {
         &self.memtables
     }
 
-    /// Every segment that may have rows of some keys of a partition, each given with its hash. Memtable rows
-    /// up to a commit are made into further ones.
+    /// Every segment that may have rows of some keys of a partition; each key is given with its hash.
+    /// Memtable rows up to a commit become further segments.
     pub(crate) fn sources_of<'k>(
         &self,
         side: Side,
@@ -196,7 +196,7 @@ impl TableVersion {
         Ok(sources)
     }
 
-    /// The same for all keys of a partition.
+    /// Every segment that may have rows of a partition, as [`TableVersion::sources_of`] for all its keys.
     pub(crate) fn sources_in(
         &self,
         side: Side,
@@ -211,7 +211,7 @@ impl TableVersion {
         Ok(sources)
     }
 
-    /// The tombstones for the rows of a key in a segment; `None` if none of them was erased.
+    /// The tombstones for the rows of a key in a segment; `None` if no row was erased.
     pub(crate) fn tombstones_in(
         &self,
         segment: &Segment,

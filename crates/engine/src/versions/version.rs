@@ -11,7 +11,7 @@ use idmatch_store::Result;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What readers read, for as long as they hold it. Its files stay until then.
+/// A version, which readers hold while they read. Its files stay until then.
 #[derive(Default)]
 pub(crate) struct Version {
     pub(crate) manifest: Arc<Manifest>,
@@ -41,13 +41,13 @@ impl MemtableSet {
 }
 
 impl Version {
-    /// The version of a manifest that names nothing.
+    /// The version of a manifest that names no table.
     pub(crate) fn without_tables(manifest: Arc<Manifest>) -> Version {
         Version { manifest, ..Version::default() }
     }
 
-    /// Opens what a manifest names. Tables that did not change are shared with `before`, whose memtables stay.
-    /// Newly opened segments are added to `opened`, also if a later one fails.
+    /// Opens the tables of a manifest. Tables that did not change are shared with `before`, whose memtables
+    /// stay. Newly opened segments are added to `opened`, even if a later one fails.
     pub(crate) fn open(
         place: &OpenPlace<'_>,
         manifest: Manifest,
@@ -80,7 +80,7 @@ impl Version {
         Ok(version.with_memtables(before.memtables.clone()))
     }
 
-    /// The same with other memtables. Cost: a little for each table.
+    /// The same version with other memtables. Cost: a little for each table.
     pub(crate) fn with_memtables(&self, sets: Vec<MemtableSet>) -> Version {
         let tables = self.tables.iter().map(|(id, table)| {
             let memtables = sets.iter().filter_map(|set| set.tables.get(id).cloned());
@@ -95,7 +95,7 @@ impl Version {
         }
     }
 
-    /// Says which files the published manifest names no more, as `after` shows.
+    /// Marks as obsolete the files that `after`, the published version, no longer has.
     pub(super) fn mark_obsolete_files(&self, after: &Version) {
         for (id, table) in &self.tables {
             let now = after.tables.get(id);
@@ -123,7 +123,7 @@ impl Version {
         self.files.get(name).cloned()
     }
 
-    /// The same, or one of any table. Cost: a little for each table.
+    /// A file of no table, or of any table. Cost: a little for each table.
     fn file_of_any(&self, name: &str) -> Option<Arc<StoredFile>> {
         self.file(name).or_else(|| self.tables.values().find_map(|table| table.file(name)))
     }

@@ -1,9 +1,9 @@
-//! The current version of a store, and what changes it needs: the publish lock, the numbers of new files, and the
-//! last commit that readers see.
+//! The current version of a store, and the means to change it: the publish lock, the numbers of new files,
+//! and the last commit that readers see.
 //!
-//! `publish` writes a manifest and makes its version the current one. `catch_up` takes over what other processes
-//! have published. The set also has what all owners share: the disk, memory limits, metrics and background failures.
-//! Must not know who changes a version, and why.
+//! `publish` writes a manifest and makes its version the current one. `catch_up` takes over what other
+//! processes have published. The set also has the things that all owners share: the disk, memory limits,
+//! metrics and background failures. Must not know who changes a version, and why.
 //!
 //! Invariants: the current version changes only under the publish lock. Readers take no lock: [`VersionSet::point`]
 //! gives them a version and the last commit of one moment. File numbers only grow.
@@ -30,10 +30,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How far each journal file was read or written, by its number.
+/// The position up to which each journal file was read or written, by its number.
 pub(crate) type JournalPositions = BTreeMap<u64, JournalPosition>;
 
-/// A journal file, and how far it was read or written.
+/// The position up to which a journal file was read or written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct JournalPosition {
     pub(crate) id: Identity,
@@ -63,7 +63,7 @@ pub(crate) struct VersionSet {
 }
 
 impl VersionSet {
-    /// A set of which nothing was read from disk yet.
+    /// A set that has read nothing from disk yet.
     pub(crate) fn unopened(disk: Arc<dyn Disk>, root: &Path, limits: MemoryLimits) -> VersionSet {
         VersionSet {
             reaper: Reaper::new(disk.clone(), root),
@@ -158,7 +158,7 @@ impl VersionSet {
         self.reaper.collect()
     }
 
-    /// The empty memtables of a journal file, which goes with the last version that has them.
+    /// The empty memtables of a journal file. The file is removed with the last version that has them.
     pub(crate) fn new_memtable_set(&self, journal: u64, id: Identity) -> MemtableSet {
         let file = StoredFile::new(journal::file(&self.journal(), journal), &self.reaper);
         MemtableSet { journal, id, file, tables: BTreeMap::new() }
@@ -175,7 +175,7 @@ impl VersionSet {
         self.current.store(Arc::new(version));
     }
 
-    /// Opens what a manifest names.
+    /// Opens the version of a manifest.
     pub(crate) fn open_version(
         &self,
         manifest: Manifest,
@@ -186,7 +186,7 @@ impl VersionSet {
         Version::open(&place, manifest, &self.current(), opened)
     }
 
-    /// Whether all that was published is durable, as far as this process knows.
+    /// Whether all publications are durable, as far as this process knows.
     pub(crate) fn is_durable(&self) -> bool {
         !self.manifest_in_doubt.load(Relaxed)
     }
@@ -201,12 +201,12 @@ impl VersionSet {
         make(&names).and_then(publish).inspect_err(|_| self.remove_unpublished(&names.taken()))
     }
 
-    /// Has what is published from now on noted in the file of this lock, as long as it is held.
+    /// Has later publications noted in the file of this lock, as long as it is held.
     pub(crate) fn note_with(&self, lock: &Arc<dyn Lock>) {
         self.reaper.set_lock(lock);
     }
 
-    /// A number above those of all files in the folder of segments.
+    /// A number above the numbers of all files in the folder of segments.
     pub(crate) fn first_unused_number(&self) -> Result<u64> {
         let names = list(&*self.disk, &self.segments())?;
         let numbers = names.iter().filter_map(|name| any_file_number(name));

@@ -36,9 +36,9 @@ pub(crate) struct Flusher {
 #[derive(Default)]
 struct State {
     is_running: bool,
-    /// Why the last one failed.
+    /// The error of the last flush, if it failed.
     error: Option<Error>,
-    /// Whether a thread waits to try it again.
+    /// Whether a thread waits to repeat a failed flush.
     is_repeated: bool,
 }
 
@@ -55,7 +55,7 @@ impl Flusher {
     /// Starts a flush of the memtables of all journal files up to this one, in the background, unless one
     /// runs.
     pub(crate) fn start(self: &Arc<Flusher>, last: u64) {
-        // Kept while the flush runs: the store may be dropped meanwhile.
+        // The guard is kept while the flush runs: the store may be dropped meanwhile.
         let guard = self.lock.held();
         let mut state = self.state.lock();
         if state.is_running {
@@ -64,7 +64,7 @@ impl Flusher {
         let flusher = self.clone();
         let started = sync::spawn("idmatch-flush", move || {
             flusher.compactor.note_flush();
-            // Others wait for the end of it, also after a panic.
+            // Other threads wait for the end of the flush, also after a panic.
             let outcome = flusher.versions.background.run(FLUSH, None, || flusher.flush(last));
             drop(guard);
             let mut state = flusher.state.lock();
@@ -74,7 +74,8 @@ impl Flusher {
             state.is_repeated |= is_to_repeat;
             flusher.ended.notify_all();
             drop(state);
-            // Nobody waits for what follows. The flush itself has low priority only after foreground work.
+            // No thread waits for the work that follows. The flush itself has low priority only after
+            // foreground work.
             cpu::lower_priority();
             if is_to_repeat {
                 flusher.repeat(last);
@@ -116,7 +117,8 @@ impl Flusher {
         self.state.lock().is_repeated = false;
     }
 
-    /// Fails while memtables cannot be written as segments. That is tried first: the cause may be over.
+    /// Fails while memtables cannot be written as segments. It first tries again to write them: the cause may
+    /// be over.
     pub(crate) fn check(self: &Arc<Flusher>, next: u64) -> Result<()> {
         let background = &self.versions.background;
         let Some(failure) = background.failure(FLUSH) else { return Ok(()) };
@@ -144,7 +146,7 @@ impl Flusher {
 
     fn flush(&self, last: u64) -> Result<()> {
         let began = sync::instant();
-        // Journal files go with the version that has their memtables.
+        // Journal files are removed with the version that has their memtables.
         let _collected = self.versions.collect_obsolete();
         let version = self.versions.current();
         let sets: Vec<&MemtableSet> =

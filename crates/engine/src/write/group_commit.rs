@@ -38,7 +38,7 @@ pub(crate) struct Batch {
 }
 
 impl PendingCommit {
-    /// Ends the commit of this batch with an error, whatever comes of the group.
+    /// Ends the commit of this batch with an error, whatever the outcome of its group.
     pub(crate) fn refuse(&self, error: Error) {
         *self.outcome.lock() = Some(Err(error));
     }
@@ -63,8 +63,8 @@ impl GroupCommit {
         GroupCommit { queue, led: Condvar::new() }
     }
 
-    /// Commits a batch together with those of other threads. `lead` commits a group; `give_up` is called
-    /// after it panicked, and says what the other threads of the group are told.
+    /// Commits a batch together with batches of other threads. `lead` commits a group. `give_up` is called
+    /// after `lead` panicked, and returns the error for the other threads of the group.
     pub(crate) fn commit(
         &self,
         batch: Batch,

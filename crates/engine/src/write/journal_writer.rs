@@ -21,7 +21,7 @@ pub(super) struct Writer {
     _guard: Arc<WriterGuard>,
     /// `None` until the next commit begins a file.
     pub(super) journal: Option<JournalWriter>,
-    /// The number of the next file; how long the one before is, durably, and its identity.
+    /// The number of the next file; `before` has the durable length and the identity of the file before it.
     pub(super) next: u64,
     before: (u64, Identity),
     /// The identity of the next file, also where beginning it is tried again.
@@ -73,7 +73,7 @@ impl Writer {
             None => (versions.current().manifest.journal.first, 0),
         };
         // It is unknown how much of an unclosed file is durable. A sync now could succeed without having
-        // written what an earlier one lost, so its rows are flushed to segments.
+        // written the bytes that an earlier sync lost. So its rows are flushed to segments.
         if last.is_some() && versions.current().manifest.journal.closed != last {
             flusher.flush_before(next)?;
         }

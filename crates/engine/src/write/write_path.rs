@@ -83,7 +83,7 @@ impl WritePath {
         call: &Call,
     ) -> Result<()> {
         call.check()?;
-        // A caller that waits for another writer does so before rows are read; others find out with the
+        // A caller that waits for another writer waits before rows are read. Other callers find out with the
         // first batch.
         let waits = !call.writer_wait().is_zero();
         let _guard = if waits { Some(self.lock.acquire_for(call)?) } else { None };
@@ -107,7 +107,7 @@ impl WritePath {
         if batch.count == 0 { Ok(()) } else { self.commit(batch) }
     }
 
-    /// Sees to it that a table exists durably: the publication that made it may be in doubt.
+    /// Makes sure that a table exists durably: the publication that made it may be in doubt.
     fn make_durable(&self, table: Identity) -> Result<()> {
         self.versions.table_of(&self.versions.current(), table)?;
         if self.versions.is_durable() {
@@ -117,7 +117,7 @@ impl WritePath {
         self.versions.publish(|manifest| manifest.table_mut(table).map(drop))
     }
 
-    /// Makes a batch durable and visible, together with those of other threads.
+    /// Makes a batch durable and visible, together with batches of other threads.
     fn commit(self: &Arc<WritePath>, batch: Batch) -> Result<()> {
         self.lock.check_writable()?;
         self.commits.commit(batch, |group| self.commit_group(group), || self.give_up())
@@ -183,7 +183,7 @@ impl WritePath {
         self.flusher.check(writer.current_file())?;
         self.reserve_memtable(writer, bytes * LIST_GROWTH)?;
         self.compactor.slow_down(bytes, &mut writer.stall_debt);
-        // A commit that fails takes its number with it: its record may be whole.
+        // The number of a failed commit is not used again: its record may be whole.
         let commit = writer.next_commit;
         writer.next_commit += 1;
         let mut entries = Vec::with_capacity(bytes);
@@ -238,7 +238,7 @@ impl WritePath {
         memtable
     }
 
-    /// Notes when written records have to be durable, and sees to it.
+    /// Notes when written records have to be durable, and has a thread sync them by then.
     fn sync_within(self: &Arc<WritePath>, writer: &mut Writer, wait: Option<Duration>) {
         let by = wait.map(|wait| sync::instant() + wait);
         writer.sync_by = by.map(|by| writer.sync_by.map_or(by, |other| other.min(by)));
@@ -248,20 +248,20 @@ impl WritePath {
         }
         let writes = self.clone();
         if sync::spawn("idmatch-sync", move || writes.sync_when_due()).is_err() {
-            // Without a thread to do it later, now.
+            // No thread can sync later, so this one syncs now.
             self.is_syncing.store(false, Release);
             writer.sync();
         }
     }
 
-    /// Syncs whenever something is due, until nothing waits.
+    /// Syncs whenever records are due, until none waits.
     fn sync_when_due(self: Arc<WritePath>) {
         let mut slot = self.writer.lock();
         while let Some(writer) = slot.as_mut()
             && let Some(by) = writer.sync_by
         {
             let left = by.saturating_duration_since(sync::instant());
-            // Or the store was dropped without being closed.
+            // If the store was dropped without being closed, it syncs at once.
             if left.is_zero() || self.is_dropped.load(Relaxed) {
                 writer.sync();
                 if let Some(why) = &writer.failed {
@@ -277,7 +277,7 @@ impl WritePath {
 
     /// Waits until this many bytes fit into the memtables.
     fn reserve_memtable(self: &Arc<WritePath>, writer: &mut Writer, bytes: usize) -> Result<()> {
-        // Many lists may grow with one commit, each by more than it was given.
+        // One commit may grow many lists, each by more than the estimate.
         let limit = self.versions.limits.memtable_bytes
             - self.versions.limits.memtable_bytes / RESERVE_SHARE;
         loop {
@@ -315,7 +315,7 @@ impl WritePath {
         Ok(())
     }
 
-    /// Does something while no commit runs, given the newest journal file with rows that are in no segment.
+    /// Runs `work` while no commit runs. It gets the newest journal file with rows that are in no segment.
     /// These rows become segments in the background.
     pub(crate) fn at_rest(
         self: &Arc<WritePath>,
@@ -333,8 +333,8 @@ impl WritePath {
         Ok(())
     }
 
-    /// Ends the journal file, durably; returns the version whose rows are in segments and in ended journal
-    /// files, and the ends of these. Its files stay while it is held.
+    /// Ends the journal file, durably. Returns the version whose rows are in segments and in ended journal
+    /// files, and the ends of these. The version's files stay while it is held.
     pub(crate) fn end_journal(&self) -> (Arc<Version>, JournalPositions) {
         let mut slot = self.writer.lock();
         if let Some(writer) = slot.as_mut() {
@@ -344,7 +344,7 @@ impl WritePath {
         (self.versions.current(), positions.clone())
     }
 
-    /// Ends background work after the store was dropped: what waits to be synced is synced now.
+    /// Ends background work after the store was dropped. Records that wait for a sync are synced now.
     pub(crate) fn store_dropped(&self) {
         self.is_dropped.store(true, Relaxed);
         self.compactor.stop();
@@ -352,7 +352,7 @@ impl WritePath {
             // The writer may be locked by a thread that this fork does not have.
             return;
         }
-        // With the lock: a thread that waits to sync has either seen it or is woken.
+        // Under the lock, a thread that waits to sync has either seen `is_dropped`, or it is woken.
         drop(self.writer.lock());
         self.to_sync.notify_all();
     }
@@ -388,7 +388,7 @@ impl WritePath {
                     let what = format!("the latest upserts of {root} may not be durable: {why}");
                     Err(Error::new(ErrorKind::Io, what))
                 }
-                // A file of this length from now on: less of it would be damage.
+                // The file has this length from now on: a shorter one would be damage.
                 (Some(closed), None) => self.versions.publish(|manifest| {
                     manifest.journal.closed = Some(closed);
                     Ok(())

@@ -1,4 +1,5 @@
-//! Folders of files: a folder for each value of a column, as Hive names them, and files of at most so many rows.
+//! Folders of files: a folder for each value of a column, as Hive names them, and files with a limited number
+//! of rows.
 //!
 //! Rows are divided into spilled batches first, so any number of values and rows takes bounded memory. Then one
 //! file after the other is written.
@@ -28,19 +29,20 @@ const DIVIDED_BYTES: usize = 32 << 20;
 /// Folders of one result: more is likely the wrong column.
 const MAX_VALUES: usize = 10_000;
 
-/// How Hive names the folder of null and of empty text. Text with these letters has the same folder: it reads as
-/// null.
+/// Hive's name for the folder of null and of empty text. The same text as a value has the same folder: it
+/// reads as null.
 const NULL: &str = "__HIVE_DEFAULT_PARTITION__";
-/// What stays as it is in the name of a folder.
+/// The characters that stay as they are in the name of a folder.
 const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b' ');
 
-/// How a result is cut into files.
+/// The division of a result into files.
 pub(crate) struct Cut {
-    /// The column whose values have folders of their own, and are left out of the files; of times, the days.
+    /// The column whose values have folders of their own, and which the files leave out. Times are divided by
+    /// days.
     pub(crate) by: Option<String>,
     /// Most rows of a file.
     pub(crate) max_rows: usize,
-    /// How the names of files end, without the dot.
+    /// The ending of the names of files, without the dot.
     pub(crate) ending: String,
 }
 
@@ -50,12 +52,12 @@ type Part<'a> = (&'a SpilledBatch, Range<usize>);
 /// The batches of each value.
 type Divided = BTreeMap<Option<String>, Vec<SpilledBatch>>;
 
-/// Writes to a folder that exists and is empty what `send` sends.
+/// Writes the rows of `send` to a folder that exists and is empty.
 ///
 /// # Errors
-/// Those of `send`; `Io` where a file cannot be written; `InvalidArgument` for a column to cut by that is not there,
-/// is neither text, a whole number, a date, a time nor a boolean, or has more than 10,000 values; for a time where a
-/// column has the name of its days.
+/// The errors of `send`; `Io` where a file cannot be written; `InvalidArgument` for a column to cut by that
+/// is missing, is neither text, a whole number, a date, a time nor a boolean, or has more than 10,000 values;
+/// for a time where a column has the name of its days.
 pub(crate) fn write_folder(
     folder: &Path,
     format: Format,
@@ -78,10 +80,10 @@ pub(crate) fn write_folder(
     send(&divider)?;
     let mut divided = divider.divided.into_inner().unwrap_or_else(PoisonError::into_inner);
     if at.is_none() {
-        // Also without rows there is a file, which tells the columns.
+        // Even without rows there is one file, which tells the columns.
         divided.entry(None).or_default();
     }
-    // Days have a name of their own beside the column with the time.
+    // Days are a column of another name, so the column with the time stays.
     let left_out = at.filter(|_| !is_day);
     let kept: Vec<usize> = (0..schema.fields().len()).filter(|at| Some(*at) != left_out).collect();
     let schema = Arc::new(schema.project(&kept).map_err(encoding_failed)?);
@@ -121,7 +123,7 @@ fn encoded(text: &str) -> std::borrow::Cow<'_, str> {
 /// A column to cut by.
 struct CutColumn {
     at: usize,
-    /// How folders call it.
+    /// Its name in the names of folders.
     name: String,
     /// Whether it is a time, which is cut by days in UTC.
     is_day: bool,
@@ -155,7 +157,7 @@ fn column_of(name: &str, schema: &SchemaRef) -> Result<CutColumn> {
     ))
 }
 
-/// The rows of each file. There is one at least.
+/// The rows of each file; at least one file.
 fn files_of(batches: &[SpilledBatch], max_rows: usize) -> Vec<Vec<Part<'_>>> {
     let (mut files, mut parts, mut left) = (Vec::new(), Vec::new(), max_rows);
     for batch in batches {
@@ -178,7 +180,7 @@ fn files_of(batches: &[SpilledBatch], max_rows: usize) -> Vec<Vec<Part<'_>>> {
 /// Divides rows by the values of a column.
 struct Divider {
     column: Option<usize>,
-    /// Whether its values are times, of which the day counts.
+    /// Whether its values are times, which are divided by days.
     is_day: bool,
     spilled: SpilledBatches,
     divided: Mutex<Divided>,
@@ -208,7 +210,7 @@ impl Lane<'_> {
         let Some(values) = batch.columns().get(column) else { return Ok(()) };
         let days = match values.data_type() {
             DataType::Timestamp(unit, zone) if self.divider.is_day => {
-                // A cast to days would take those of the column's zone.
+                // A cast to days would take the days of the column's zone.
                 let utc = DataType::Timestamp(*unit, zone.as_ref().map(|_| "UTC".into()));
                 let times = cast(values, &utc).map_err(encoding_failed)?;
                 &cast(&times, &DataType::Date32).map_err(encoding_failed)?
@@ -237,7 +239,7 @@ impl Lane<'_> {
     }
 }
 
-/// The rows of each value, null among them. Empty text is as null, and so is null's name.
+/// The rows of each value, null among them. Empty text counts as null, and so does the text of null's name.
 fn rows_of_values(texts: &StringArray) -> HashMap<Option<&str>, Vec<u32>> {
     let mut rows = HashMap::<Option<&str>, Vec<u32>>::new();
     for (row, value) in (0..).zip(texts.iter()) {

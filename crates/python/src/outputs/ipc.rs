@@ -1,4 +1,4 @@
-//! Arrow IPC: batches as they are, one lane at a time.
+//! Arrow IPC: batches without changes, one lane at a time.
 
 use super::failed::encoding_failed;
 use super::output_file::OutputFile;

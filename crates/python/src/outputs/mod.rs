@@ -1,6 +1,6 @@
 //! Files of rows: Parquet, CSV, JSON lines and Arrow IPC, to a path or a FIFO that exists.
 //!
-//! Each lane encodes and compresses by itself, so all threads work; the file takes what is finished. Must not
+//! Each lane encodes and compresses by itself, so all threads work; the file takes finished bytes. Must not
 //! know where rows come from.
 
 mod failed;

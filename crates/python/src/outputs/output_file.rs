@@ -1,7 +1,7 @@
-//! What an output is written to: a file, standard output, or a FIFO, whose reader may be slow or not there.
+//! The destination of an output: a file, standard output, or a FIFO, whose reader may be slow or missing.
 //!
-//! Invariants: no write waits in the system for a reader, where Ctrl-C would not end it. Standard output is written
-//! where it stands, and stays blocking: other processes have it, too.
+//! Invariants: no write blocks in the system while it waits for a reader: Ctrl-C would not end it. Standard
+//! output is written at its present offset, and stays blocking: other processes have it, too.
 
 use super::failed::file_failed;
 use idmatch_store::{Call, Result};
@@ -21,7 +21,7 @@ const READER_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// The name of standard output.
 const STDOUT: &str = "/dev/stdout";
 
-/// What a pipe that is ready takes without waiting: PIPE_BUF of Linux.
+/// Bytes that a ready pipe takes without waiting: PIPE_BUF of Linux.
 const READY_BYTES: usize = 4_096;
 
 /// A file or a FIFO that is written while its call goes on.

@@ -1,4 +1,5 @@
-//! Parquet. Each lane encodes row groups of its own. The file takes the finished bytes of one at a time.
+//! Parquet. Each lane encodes row groups of its own. The file takes the finished bytes of one row group at a
+//! time.
 
 use super::output_file::OutputFile;
 use crate::requested::cast_exactly;
@@ -16,7 +17,8 @@ use parquet::schema::types::ColumnPath;
 use std::io::BufWriter;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A row group ends with the batch that brings it to this many rows, or bytes of memory. Each lane holds one.
+/// A row group ends with the batch that brings it to this many rows, or bytes of memory. Each lane holds one
+/// group.
 const GROUP_ROWS: usize = 1 << 18;
 const GROUP_BYTES: usize = 64 << 20;
 /// Values encoded per batch; the writer closes a page only between two batches.

@@ -33,7 +33,7 @@ pub(crate) enum Packing {
 }
 
 impl Packing {
-    /// The compression of a name; InvalidArgument for another one.
+    /// The compression of a name; InvalidArgument for an unknown name.
     pub(super) fn of(name: &str) -> Result<Packing> {
         match name {
             "none" => Ok(Packing::None),
@@ -67,7 +67,8 @@ pub(super) struct TextSink {
 }
 
 impl TextSink {
-    /// Writes the header of CSV. A compressed file begins with a block in any case: without one it is no such file.
+    /// Writes the header of CSV. A compressed file always begins with a block: an empty file would not be a
+    /// compressed one.
     pub(super) fn new(
         file: OutputFile,
         text: Text,

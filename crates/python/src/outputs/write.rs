@@ -24,7 +24,7 @@ impl Format {
     /// The format of a name, with a compression.
     ///
     /// # Errors
-    /// `InvalidArgument` for one that does not exist, or has no such compression.
+    /// `InvalidArgument` for a format that does not exist, or has no such compression.
     pub(crate) fn of(name: &str, compression: &str) -> Result<Format> {
         Ok(match name {
             "parquet" => Format::Parquet(parquet_compression(compression)?),
@@ -41,11 +41,11 @@ impl Format {
     }
 }
 
-/// Writes to a file or a FIFO what `send` sends.
+/// Writes the rows of `send` to a file or a FIFO.
 ///
 /// # Errors
-/// Those of `send`; `Io` where the file cannot be written; `InvalidArgument` for columns that the format cannot hold;
-/// `Cancelled` or `Io` where the call ends before that.
+/// The errors of `send`; `Io` where the file cannot be written; `InvalidArgument` for columns that the format
+/// cannot hold; `Cancelled` or `Io` where the call ends before that.
 pub(crate) fn write(
     path: &Path,
     format: Format,

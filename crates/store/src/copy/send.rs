@@ -1,7 +1,7 @@
-//! From a scan into a table: one thread reads, the calling thread loads in batches.
+//! From a scan into a table: one thread reads, and the calling thread loads in batches.
 //!
 //! Invariant: a batch is durable before the next one begins. So a copy that is interrupted leaves whole
-//! batches behind, and memory holds a few record batches and what one load takes.
+//! batches behind. Memory holds a few record batches, and the memory of one load.
 
 use super::sums::{RangeSums, Summation};
 use crate::{
@@ -29,7 +29,7 @@ pub(super) fn send(
         let has_failed = &has_failed;
         let reader = scope.spawn(move || {
             let summation = Summation { forward: Some(sender), ..summation };
-            // Before the sender is dropped, which the loading thread takes for the end.
+            // The failure is noted before the sender is dropped: the loading thread takes that for the end.
             summation.read(scan, parts).inspect_err(|_| has_failed.store(true, Relaxed))
         });
         let mut source = LoadBatches {
@@ -54,7 +54,7 @@ pub(super) fn send(
         drop(source);
         let read = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         match loaded {
-            // It says which rows may be there or not.
+            // This error says which rows may be there or not.
             Err(e) if !is_cut || e.kind() == ErrorKind::UnknownOutcome => Err(e),
             Err(e) => read.and(Err(e)),
             Ok(()) => read,

@@ -21,16 +21,16 @@ use twox_hash::XxHash3_128;
 /// another moment in each table.
 const EXPIRING_SHARE: u64 = 100;
 
-/// The number of some observations and the sum of their hashes: it does not depend on their order.
+/// The number of some observations and the sum of their hashes, which does not depend on their order.
 ///
 /// A copy hashes texts, so that its sums are those of any backend: the XXH3 (128 bits) of two bytes
 /// (little-endian) with the length of the id, the id, the partner_id, and eight bytes (little-endian)
 /// with the milliseconds of seen_at.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sum {
-    /// How many.
+    /// The number of observations.
     pub rows: u64,
-    /// The sum of the hash of each.
+    /// The sum of their hashes.
     pub hash: u128,
 }
 
@@ -50,12 +50,12 @@ impl AddAssign for Sum {
     }
 }
 
-/// The observations of a range.
+/// The sums of the observations of a range.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct RangeSum {
-    /// Those that do not expire during the copy.
+    /// The observations that do not expire during the copy.
     pub(super) stable: Sum,
-    /// Those that may expire during the copy.
+    /// The observations that may expire during the copy.
     pub(super) expiring: Sum,
 }
 
@@ -94,12 +94,12 @@ impl RangeSums {
         self.0.iter().map(|part| part.stable.rows + part.expiring.rows).sum()
     }
 
-    /// How many ranges differ in their stable observations.
+    /// The number of ranges that differ in their stable observations.
     pub(super) fn differing(&self, other: &RangeSums) -> usize {
         self.count(other, |own, theirs| own.stable != theirs.stable)
     }
 
-    /// How many ranges have more rows than the other.
+    /// The number of ranges that have more stable rows than in `other`.
     pub(super) fn parts_with_more_than(&self, other: &RangeSums) -> usize {
         self.count(other, |own, theirs| own.stable.rows > theirs.stable.rows)
     }
@@ -116,19 +116,19 @@ impl RangeSums {
     }
 }
 
-/// Which observations are compared: not expired, not erased meanwhile.
+/// Selects the observations to compare: not expired, and not erased meanwhile.
 #[derive(Clone)]
 pub(super) struct Compared {
     /// Older observations are expired.
     since: SeenAt,
     /// Newer observations do not expire during the copy.
     stable_since: SeenAt,
-    /// What was erased since one of the tables was read.
+    /// The erasures since one of the tables was read.
     erased: Option<(ErasureKey, HashMap<u128, SeenAt>)>,
 }
 
 impl Compared {
-    /// What the retention shows in both tables, whose scans began before this call.
+    /// Selects observations that the retention shows in both tables, whose scans began before this call.
     pub(super) fn new(retention: Option<&Period>) -> Compared {
         let now = crate::now();
         let oldest = |now| retention.map_or(SeenAt::EPOCH, |period| period.before(now));
@@ -138,12 +138,12 @@ impl Compared {
         Compared { since, stable_since, erased: None }
     }
 
-    /// The same, without what was erased meanwhile.
+    /// The same, without observations that were erased meanwhile.
     pub(super) fn without(self, key: ErasureKey, erased: HashMap<u128, SeenAt>) -> Compared {
         Compared { erased: Some((key, erased)), ..self }
     }
 
-    /// Whether all that was stable in an earlier comparison still is.
+    /// Whether all observations that were stable in an earlier comparison are still compared.
     pub(super) fn is_within(&self, earlier: &Compared) -> bool {
         self.since <= earlier.stable_since && self.erased.is_none()
     }
@@ -155,7 +155,7 @@ impl Compared {
     }
 }
 
-/// RangeSums up what a scan reads, and passes it on where that is wanted.
+/// Sums up the rows of a scan, and passes them on where `forward` is set.
 pub(super) struct Summation<'a> {
     /// The table whose ranges divide the ids.
     pub(super) division: &'a dyn TableSnapshot,
@@ -190,7 +190,7 @@ struct Lane<'a> {
     sink: &'a Sink<'a>,
     sums: RangeSums,
     forward: Option<SyncSender<RecordBatch>>,
-    /// The bytes of a row that are hashed.
+    /// A row as the bytes that are hashed.
     row: Vec<u8>,
 }
 
@@ -227,7 +227,7 @@ impl MatchLane for Lane<'_> {
             let (mut last, mut part) = ("", 0);
             for ((id, partner_id), date) in ids.iter().zip(partner_ids).zip(dates.values()) {
                 let (id, partner_id) = (id.unwrap_or_default(), partner_id.unwrap_or_default());
-                // The rows of an id mostly follow one another.
+                // The rows of an id mostly come one after another.
                 if id != last {
                     (last, part) = (id, division.part_of(id));
                 }

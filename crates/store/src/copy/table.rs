@@ -9,17 +9,17 @@ use crate::{
 use idmatch_model::{TableName, TableOptions};
 use std::sync::Arc;
 
-/// Why a destination may have what the source lacks.
+/// Why a destination may have rows that the source lacks.
 const OWN_ROWS: &str = "the destination has rows or newer dates of its own, which a copy does not \
      remove; copy to another name, or ask for a merge, which leaves the rows of both";
-/// Why it may lack what the source has.
+/// Why a destination may lack rows of the source.
 const MISSING: &str = "rows are missing in the destination; if they were erased there they stay hidden, else \
      copy again, which is always safe";
 
-/// How a table is copied.
+/// The options of a copy.
 #[derive(Debug, Clone, Copy)]
 pub struct CopyOptions {
-    /// Rows that one load takes, about: at most these are loaded again after a crash.
+    /// Rows of one load, about. At most this many rows are loaded again after a crash.
     pub batch_rows: u64,
     /// Whether the destination may have observations that the source lacks.
     pub merge: bool,
@@ -33,28 +33,29 @@ impl Default for CopyOptions {
     }
 }
 
-/// What a copy did.
+/// The result of a copy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Copied {
     /// The observations of the source, without those that expire during the copy.
     pub source: Sum,
-    /// The same of the destination, read back.
+    /// The same observations of the destination, read back.
     pub destination: Sum,
     /// Observations that were sent.
     pub sent: u64,
-    /// Tombstones that both have.
+    /// Tombstones that both stores have.
     pub erasures: u64,
     /// Tombstones that the destination cannot use.
     pub lost_erasures: u64,
 }
 
-/// Copies a table to a table of this name, which is created if it does not exist. The source is copied as
-/// it was when the call began; later writes may be left to the next copy.
+/// Copies a table to a table of this name, which is created if it does not exist. The source is copied as it
+/// was when the call began; later writes may wait for the next copy.
 ///
 /// # Errors
 /// `TableExists` for a destination with other options. `Differs` where the destination has observations that
-/// the source lacks, unless merging is asked for; where it cannot take over erasures, unless that is
-/// accepted; and where both are not equal in the end. `Cancelled`. What was sent stays, after any error.
+/// the source lacks, unless merging is asked for; where the destination cannot take over erasures, unless
+/// their loss is accepted; and where the tables are not equal in the end. `Cancelled`. Rows that were sent
+/// stay, after any error.
 pub fn copy_table(
     source: &Table,
     destination: &Arc<dyn Store>,
@@ -82,7 +83,7 @@ pub fn copy_table(
     let copy = Copy { target: &target, wanted, options, call };
     let (from, mut expected, compared, sent) = copy.send_what_differs(source, is_new)?;
 
-    // What was erased while rows were sent hides them in the copy too.
+    // Erasures of the source while rows were sent must hide these rows in the copy, too.
     let later = tombstones.begin()?;
     tombstones.finish(&target, &later)?;
     let erased = later.since(&taken);
@@ -141,7 +142,7 @@ struct Copy<'a> {
     call: &'a Call,
 }
 
-/// The snapshot of the source, its sums, what they are of, and how many rows were sent.
+/// The snapshot of the source, its sums, the rows that were compared for them, and the number of rows sent.
 type SentOff = (Arc<dyn TableSnapshot>, RangeSums, Compared, u64);
 
 impl Copy<'_> {
@@ -196,7 +197,7 @@ impl Copy<'_> {
         })
     }
 
-    /// A part that has more rows there can never be equal.
+    /// Fails where parts of the destination have more rows than the source's: a copy cannot make them equal.
     fn check_begin(&self, (here, there): &(RangeSums, RangeSums)) -> Result<()> {
         if self.options.merge || there.parts_with_more_than(here) == 0 {
             return Ok(());

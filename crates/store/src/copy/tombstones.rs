@@ -1,7 +1,7 @@
 //! Copies tombstones from one table to another.
 //!
 //! Tombstones are hashes keyed with a secret of their store, so only a store with the same secret can use
-//! them. A store without a secret takes that of the source. Must not know rows.
+//! them. A store without a secret takes the secret of the source. Must not know rows.
 
 use crate::{Call, Erasures, Error, ErrorKind, Result, Store, Table, admin};
 use idmatch_model::SeenAt;
@@ -22,7 +22,7 @@ pub(super) struct Tombstones {
 }
 
 impl Tombstones {
-    /// What was erased since an earlier copy of tombstones.
+    /// The tombstones that are new or later than in an earlier copy of tombstones.
     pub(super) fn since(&self, before: &Tombstones) -> HashMap<u128, SeenAt> {
         let known: HashMap<u128, SeenAt> = before.erasures.hashes.iter().copied().collect();
         let is_new = |(hash, at): &(u128, SeenAt)| known.get(hash).is_none_or(|then| then < at);
@@ -40,8 +40,8 @@ impl<'a> TombstoneCopy<'a> {
         TombstoneCopy { source, destination, accept_loss, call }
     }
 
-    /// Gives the destination the secret, if it has none. Must come before the table is created: on
-    /// servers that fixes the secret of a store.
+    /// Gives the destination the secret, if it has none. Must come before the table is created: on servers
+    /// the first table fixes the secret of a store.
     pub(super) fn begin(&self) -> Result<Tombstones> {
         let erasures = self.source.erasures()?;
         let is_usable = match erasures.key {

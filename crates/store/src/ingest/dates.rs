@@ -14,8 +14,8 @@ use idmatch_model::{DateRules, NoDate, SeenAt};
 
 const COLUMN: &str = "seen_at";
 
-/// Reads a date column; a row without a good date is noted in `wrong` and gets 1970.
-/// Timestamps without a zone are local times; those with one are instants already.
+/// Reads a date column; a row without a good date is noted in `wrong` and gets 1970. Timestamps without a
+/// zone are local times; timestamps with a zone are instants already.
 pub(super) fn seen_at(
     array: &ArrayRef,
     (now, rules): (SeenAt, &DateRules),
@@ -92,7 +92,7 @@ impl Judge<'_> {
             .collect()
     }
 
-    /// Whole numbers; `numbers` lacks those that 64 bits do not hold.
+    /// Whole numbers; `numbers` lacks numbers that do not fit in 64 bits.
     fn integers(&mut self, array: &ArrayRef, numbers: &PrimitiveArray<Int64Type>) -> Vec<SeenAt> {
         let dates = numbers.iter().enumerate();
         dates

@@ -32,8 +32,8 @@ impl IdColumn {
     }
 }
 
-/// The bytes of a population's ID column, which may hold anything: what is no identifier
-/// (null, empty, too long) simply matches nothing.
+/// The bytes of a population's ID column. It may have values that are no identifier (null, empty, too long),
+/// which match nothing.
 pub fn population_ids(source: &SourceBatch) -> Result<BinaryViewArray> {
     match (source.batch.schema_ref().fields().first(), source.batch.columns()) {
         (Some(field), [array]) => bytes_of((field, array), field.name()),

@@ -16,7 +16,7 @@ pub struct Ingest<'a> {
     sink: Mutex<&'a mut dyn RejectSink>,
     rows: AtomicU64,
     rejected: AtomicU64,
-    /// Milliseconds since 1970, plus one; 0 where there is none.
+    /// The newest date in milliseconds since 1970, plus one; 0 where there is none.
     newest: AtomicU64,
 }
 
@@ -34,7 +34,7 @@ impl<'a> Ingest<'a> {
         }
     }
 
-    /// The same for a source that writes its dates by these rules.
+    /// The same judge, for a source that writes its dates by these rules.
     pub fn with_dates(self, dates: DateRules) -> Ingest<'a> {
         Ingest { dates, ..self }
     }

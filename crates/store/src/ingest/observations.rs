@@ -1,4 +1,4 @@
-//! Observations: the rows of a batch that obey the rules. Must not know who counts or reports the others.
+//! Observations: the rows of a batch that obey the rules. Must not know who counts or reports the other rows.
 
 use super::dates;
 use super::ids::{self, IdColumn};
@@ -33,7 +33,7 @@ impl Observations {
     }
 }
 
-/// The rows of a batch that is stored already. Only the rules that know no clock count.
+/// The rows of a batch that is stored already. The rules about the clock do not apply to them.
 ///
 /// # Errors
 /// `Corrupt` for the first row that breaks one of them.

@@ -1,4 +1,5 @@
-//! Populations: the rule that one with rows has identifiers, or at least nulls. Must not know any backend.
+//! Populations: the rule that a population with rows has identifiers, or at least nulls. Must not know any
+//! backend.
 
 use super::ids::population_ids;
 use super::source::{BatchSource, SourceBatch};
@@ -6,17 +7,17 @@ use crate::{Error, ErrorFields, ErrorKind, MatchQuery, Result};
 use idmatch_model::check_id;
 use std::sync::Arc;
 
-/// Rows that are looked at together: most populations have an identifier among the first ones.
+/// Rows that are looked at together: most populations have an identifier among their first rows.
 const LOOK_ROWS: usize = 64;
 
-/// A population, passed on as it is, whose end is an error if it has malformed rows and no identifier. A
-/// positional match tells each row's reason instead, so it gets no such error.
+/// Passes a population on. Its end is an error if it has malformed rows and no identifier. A positional match
+/// tells each row's reason instead, so it gets no such error.
 ///
 /// Cost: rows are looked at up to the first identifier.
 pub struct JudgedPopulation<'a> {
     source: &'a mut dyn BatchSource,
     query: MatchQuery,
-    /// What is wrong with the rows so far; `None` where nothing is left to judge.
+    /// The bad rows so far; `None` once nothing is left to judge.
     faults: Option<Faults>,
 }
 
@@ -25,7 +26,7 @@ pub struct JudgedPopulation<'a> {
 struct Faults {
     nulls: u64,
     malformed: u64,
-    /// The first malformed row: its source, its number in there from 1, and the reason.
+    /// The first malformed row: its source, its number in the source from 1, and the reason.
     first: Option<(Arc<str>, u64, String)>,
 }
 
@@ -39,8 +40,8 @@ impl<'a> JudgedPopulation<'a> {
 
 impl BatchSource for JudgedPopulation<'_> {
     /// # Errors
-    /// Those of the source; at its end `BadInput` with the first malformed row, if there is one and no row
-    /// is an identifier; `InvalidArgument` for a column that cannot hold identifiers.
+    /// The errors of the source; at its end `BadInput` with the first malformed row, if there is one and no
+    /// row is an identifier; `InvalidArgument` for a column that cannot hold identifiers.
     fn next_batch(&mut self) -> Result<Option<SourceBatch>> {
         let next = self.source.next_batch()?;
         if let Some(faults) = &mut self.faults {
@@ -55,7 +56,7 @@ impl BatchSource for JudgedPopulation<'_> {
 }
 
 impl Faults {
-    /// Adds the faults of a batch, or tells that it has an identifier.
+    /// Adds the faults of a batch; returns whether the batch has an identifier.
     fn find_identifier(&mut self, source: &SourceBatch) -> Result<bool> {
         let rows = source.batch.num_rows();
         for start in (0..rows).step_by(LOOK_ROWS) {

@@ -14,7 +14,7 @@ pub trait ObservationSource: Sync {
     /// The next rows, or `None` after the last. A batch may be empty.
     ///
     /// # Errors
-    /// Those of the source and of the judging. The rows that come after an error are not all.
+    /// The errors of the source and of the judging. After an error, rows may be missing.
     fn next_batch(&self) -> Result<Option<Observations>>;
 
     /// Whether a bad row is an error, which may come at any time before the end. A load must then publish
@@ -30,7 +30,7 @@ pub trait ObservationSource: Sync {
 }
 
 impl Ingest<'_> {
-    /// The good rows of a source. Bad ones are counted and reported as by [`Ingest::observations`].
+    /// The good rows of a source. Bad rows are counted and reported as by [`Ingest::observations`].
     pub fn judged<'s>(&'s self, source: &'s mut dyn BatchSource) -> impl ObservationSource + 's {
         Pulled {
             source: Mutex::new(source),

@@ -7,13 +7,13 @@ use std::sync::Arc;
 /// A rejected row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reject {
-    /// What the row came from.
+    /// The source of the row.
     pub source: Arc<str>,
-    /// Its number in there, counted from 1.
+    /// Its number in the source, counted from 1.
     pub row: u64,
-    /// The first column that is wrong.
+    /// The first wrong column.
     pub column: &'static str,
-    /// What is wrong with it.
+    /// The fault of its value.
     pub reason: String,
 }
 
@@ -23,7 +23,7 @@ pub trait RejectSink: Send {
     fn reject(&mut self, rejects: Vec<Reject>) -> Result<()>;
 }
 
-/// Where there are no rejected rows: a strict ingest stops at the first one.
+/// For an ingest without rejected rows: a strict ingest stops at the first bad row.
 pub struct NoRejects;
 
 impl RejectSink for NoRejects {
@@ -40,7 +40,7 @@ pub(super) struct BadRows {
 }
 
 impl BadRows {
-    /// Adds a fault of a row, unless it has one.
+    /// Adds a fault of a row, unless the row has one already.
     pub(super) fn add(&mut self, row: usize, column: &'static str, reason: impl ToString) {
         self.rows.entry(row).or_insert_with(|| (column, reason.to_string()));
     }

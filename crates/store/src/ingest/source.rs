@@ -1,4 +1,4 @@
-//! Where rows come from: batches of a source, with the row numbers of that source.
+//! The sources of rows: batches of a source, with the row numbers of that source.
 
 use crate::{Error, ErrorKind, Result};
 use arrow_array::{ArrayRef, RecordBatch, StringArray};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// Rows of one source, in its order.
 #[derive(Debug, Clone)]
 pub struct SourceBatch {
-    /// What the rows come from, as the user knows it: a file name.
+    /// The source of the rows, as the user knows it: a file name.
     pub source: Arc<str>,
     /// The number of the first row in that source, counted from 1.
     pub first_row: u64,
@@ -46,7 +46,7 @@ pub(super) fn column<'a>(source: &'a SourceBatch, name: &str) -> Result<NamedCol
     }
 }
 
-/// A source of one row. It is judged like any other; errors call it "the observation".
+/// A source of one row. It is judged like any other source; errors call it "the observation".
 pub struct OneObservation(Option<SourceBatch>);
 
 impl OneObservation {

@@ -1,4 +1,4 @@
-//! What is to be erased, from batches with the column `id`, `partner_id`, or both.
+//! The targets of an erasure, from batches with the column `id`, `partner_id`, or both.
 
 use super::ids::{bytes_of, check_value};
 use super::judge::Ingest;
@@ -9,8 +9,8 @@ use arrow_array::{Array, BinaryViewArray};
 use idmatch_model::{SeenAt, Target, check_id};
 
 impl Ingest<'_> {
-    /// What is to be erased up to `at`: the good rows of a source. Of two columns, a row may leave one
-    /// empty (null): then it erases an identifier, else a pair. Memory: all of them.
+    /// The targets of an erasure up to `at`: the good rows of a source. A row with both columns erases a
+    /// pair. Where one of its two columns is null, it erases an identifier. Memory: all targets.
     ///
     /// # Errors
     /// As for [`Ingest::observations`]; `InvalidArgument` also where neither column is there, and for a
@@ -39,7 +39,7 @@ impl Ingest<'_> {
             };
             match (text(&ids, "id"), text(&partner_ids, "partner_id")) {
                 (Some(id), Some(partner_id)) => targets.push(Target::Pair { id, partner_id }),
-                // A bad value is no missing one: its row would erase more than was meant.
+                // A bad value is not taken as null: its row would erase more than the caller meant.
                 _ if wrong.rows.contains_key(&row) => {}
                 (Some(id), None) => targets.push(Target::Id(id)),
                 (None, Some(partner_id)) => targets.push(Target::PartnerId(partner_id)),

@@ -1,4 +1,4 @@
-//! Questions, and what they must be answered.
+//! Questions, and the answers that they must get.
 
 use super::compare::{Difference, Expected, Row, compare_answer};
 use super::format::{AnswersQuestion, Item, PairQuestion, Question};
@@ -10,7 +10,7 @@ use super::value::{Date, Scope, Text, window, wrong};
 use idmatch_model::{SeenAt, Side, Window};
 use idmatch_store::{Lookup, Result, Table};
 
-/// Asks and compares. An error is one that no case expects.
+/// Asks a question and compares the answer. Returns only errors that no case expects.
 pub(super) fn ask(
     table: &Table,
     question: &Question,
@@ -73,7 +73,7 @@ fn ask_pair(
     Ok(compare_answer(&expected, &got))
 }
 
-/// What a question should give: exactly one of an answer and an error.
+/// The expected outcome of a question: either an answer or an error.
 fn expected<Written>(
     answer: Option<&[Item<Written>]>,
     error: Option<&String>,

@@ -1,5 +1,5 @@
-//! Chains of tables: what a population gives that goes through one table after another, with what it carries,
-//! and which of its rows do not come through.
+//! Chains of tables: the rows that a population has after one table after another, with its carried columns,
+//! and its unmatched rows.
 
 use super::compare::Difference;
 use super::format::{Cell, ChainQuestion, Hop, How};
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A row of a result: a text for each column, `None` for null.
 type Row = Vec<Option<String>>;
 
-/// Runs a chain at a snapshot, and compares counts, columns, rows and unmatched rows with what is expected.
+/// Runs a chain at a snapshot. Compares counts, columns, rows and unmatched rows with the expected ones.
 pub(super) fn run(
     snapshot: &dyn Snapshot,
     table_name: &dyn Fn(&str) -> Result<TableName>,

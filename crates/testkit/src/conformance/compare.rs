@@ -1,4 +1,4 @@
-//! What was expected beside what was got.
+//! Compares expected with actual results.
 
 use idmatch_model::SeenAt;
 use idmatch_store::{Error, Result};
@@ -29,7 +29,7 @@ pub(super) struct Row {
     pub(super) seen_at: SeenAt,
 }
 
-/// What a question should give: rows, or an error with this code.
+/// The expected outcome of a question: rows, or an error with this code.
 pub(super) type Expected = Result<Vec<Row>, String>;
 
 /// Compares an answer with the one that was expected, order included.
@@ -59,8 +59,8 @@ pub(super) fn compare_rows(expected: &[Row], got: &[Row]) -> Option<Difference> 
     Some(Difference { expected: shown(expected, same), got: shown(got, same) })
 }
 
-/// Compares the rows of a match: the same ones in any order, but every population row's
-/// own in the order in which the case has them.
+/// Compares the rows of a match. They may come in any order, but the rows of each population row must be in
+/// the order of the case.
 pub(super) fn compare_match(expected: &[Row], got: &[Row]) -> Option<Difference> {
     if expected == got {
         return None;
@@ -73,8 +73,8 @@ pub(super) fn compare_match(expected: &[Row], got: &[Row]) -> Option<Difference>
     compare_rows(&sorted(expected), &sorted(got)).or_else(|| compare_order(expected, got))
 }
 
-/// A key that is in the population n times has its rows n times, and those of different
-/// times may mix; but no row may then have come more often than the one before it.
+/// Checks the order of the rows of each key. A key that is in the population n times has its rows n times,
+/// and these n lists may mix. But no row may have come more often than the row before it.
 fn compare_order(expected: &[Row], got: &[Row]) -> Option<Difference> {
     let mut predecessors: HashMap<&Row, Option<&Row>> = HashMap::new();
     let mut last_of_key: HashMap<Option<&String>, &Row> = HashMap::new();
@@ -106,7 +106,7 @@ pub(super) fn shown_error(error: &Error) -> String {
     format!("error {}: {}", error.kind().code(), error.chain())
 }
 
-/// All rows if they are few, else some of them from the first that matters.
+/// All rows if they are few; else some of them, from the row with the number `first` on.
 fn shown(rows: &[Row], first: usize) -> String {
     const FEW: usize = 12;
     let first = if rows.len() <= FEW { 0 } else { first };

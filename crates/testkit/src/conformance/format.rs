@@ -9,13 +9,13 @@ use std::collections::BTreeMap;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CaseFile {
-    /// What the cases have in common, for the reader.
+    /// The common subject of the cases, for the reader.
     #[serde(rename = "theme")]
     pub(super) _theme: String,
     pub(super) cases: Vec<Case>,
 }
 
-/// One table, its loads, and what it must answer after them.
+/// One table, its loads, and the answers that it must give after them.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Case {
@@ -24,12 +24,12 @@ pub(super) struct Case {
     pub(super) retention: Option<Period>,
     #[serde(default)]
     pub(super) loads: Vec<Load>,
-    /// When they come does not matter.
+    /// Erasures, which may come before or after loads.
     #[serde(default)]
     pub(super) erasures: Vec<ErasureRow>,
     #[serde(default)]
     pub(super) questions: Vec<Question>,
-    /// In place of loads, erasures and questions: what comes in this order.
+    /// In place of loads, erasures and questions: steps in this order.
     #[serde(default)]
     pub(super) steps: Vec<Step>,
 }
@@ -113,7 +113,7 @@ impl KeepModes {
     }
 }
 
-/// One call of load. Rows alone mean: none is bad.
+/// One call of load. A plain list of rows has no bad row.
 #[derive(Debug, Deserialize)]
 #[serde(untagged, expecting = "a load is a list of rows or {rows, strict, rejected, error}")]
 pub(super) enum Load {
@@ -186,7 +186,7 @@ pub(super) enum Question {
     Scan(ScanQuestion),
 }
 
-/// Asks what goes with one key.
+/// Asks for the answers of one key.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AnswersQuestion {
@@ -221,7 +221,7 @@ pub(super) struct MatchQuestion {
     /// The code of the error without positions. With them, the match must count `counts`.
     pub(super) error: Option<String>,
     pub(super) rows: Option<Vec<Item<MatchRow>>>,
-    /// Published after the counting and before the reading of the rows; changes neither.
+    /// A load after the counting and before the reading of the rows. It changes neither.
     pub(super) then_load: Option<Load>,
 }
 
@@ -235,7 +235,7 @@ pub(super) struct ScanQuestion {
     pub(super) answer: Vec<Item<ObservedRow>>,
 }
 
-/// Matches a population with one table after another, and says what must come out.
+/// Matches a population with one table after another, and has the expected result.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ChainQuestion {
@@ -258,7 +258,7 @@ pub(super) struct ChainQuestion {
     pub(super) unmatched: Vec<Vec<Option<Cell>>>,
 }
 
-/// A table of a chain, and what it is asked.
+/// A table of a chain, and the question to it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Hop {
@@ -287,7 +287,7 @@ pub(super) enum Cell {
     Text(Text),
 }
 
-/// What a chain must count.
+/// The counts that a chain must have.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ChainCounts {
@@ -299,7 +299,7 @@ pub(super) struct ChainCounts {
     pub(super) hops: Vec<(u64, u64, u64)>,
 }
 
-/// What a match must count.
+/// The counts that a match must have.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Counts {

@@ -64,7 +64,7 @@ impl Batches {
         Ok((Batches::new(columns, cut)?, at.value(scope)?))
     }
 
-    /// The batches of a population, with what it carries.
+    /// The batches of a population, with its carried columns.
     pub(super) fn of_population(
         rows: &[Item<Option<Text>>],
         carried: Vec<(String, ArrayRef)>,

@@ -1,4 +1,4 @@
-//! Loads, and what they must report.
+//! Loads, and the reports that they must give.
 
 use super::compare::{Difference, shown_error};
 use super::format::{ErasureRow, Item, JudgedLoad, Load, ObservationRow};
@@ -120,7 +120,7 @@ fn compare_rejects(expected: &[(u64, String, String)], mut got: Vec<Reject>) -> 
     })
 }
 
-/// Erases what a row says.
+/// Erases the target of a row.
 pub(super) fn erase(table: &Table, row: &ErasureRow, scope: Scope) -> Result<()> {
     let (mut source, at) = Batches::of_erasure(row, scope)?;
     let DateValue::Instant(at) = at else {
@@ -131,7 +131,7 @@ pub(super) fn erase(table: &Table, row: &ErasureRow, scope: Scope) -> Result<()>
     table.erase(&targets, at).map(drop)
 }
 
-/// What keeps every rejected row.
+/// A sink that keeps every rejected row.
 pub(super) fn rejects() -> impl RejectSink {
     Rejects::default()
 }

@@ -1,4 +1,4 @@
-//! What a run of cases came to: how much has run, and where a backend was wrong.
+//! The outcome of a run of cases: how much has run, and where a backend was wrong.
 
 use super::compare::Mismatch;
 use std::fmt;
@@ -10,7 +10,7 @@ pub struct Tally {
     pub files: usize,
     /// Cases run, each in all its ways.
     pub cases: usize,
-    /// Questions asked, those of every way counted.
+    /// Questions asked, counted in every way.
     pub questions: usize,
     /// Cases, each in one way, that ended at a step that the backend does not support.
     pub unsupported: usize,

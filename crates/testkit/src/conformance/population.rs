@@ -1,4 +1,4 @@
-//! Matches of populations, and what they must count and give.
+//! Matches of populations, and the counts and rows that they must have.
 
 use super::compare::{Difference, Row, compare_answer, compare_match};
 use super::format::{Item, MatchQuestion, MatchRow};

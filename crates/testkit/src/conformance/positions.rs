@@ -1,5 +1,5 @@
-//! Positional matches, and what they must give: what the same match without positions gives, told by row
-//! numbers, and each other row with the reason that the population itself tells.
+//! Positional matches. They must give the rows of the same match without positions, with row numbers instead
+//! of identifiers. Each other row must have the reason that follows from the population.
 
 use super::compare::{Difference, Row, compare_rows, shown_error};
 use super::sent::{self, SentRow};
@@ -39,7 +39,7 @@ pub(super) fn compare(
     if hits != got {
         differences.extend(compare_rows(&shown(hits), &shown(got)));
     }
-    // Twice, because it can be read any number of times.
+    // Twice, because they can be read any number of times.
     for _ in 0..2 {
         differences.extend(compare_unmatched(&unmatched, &read_unmatched(matched)?));
     }
@@ -118,7 +118,7 @@ fn compare_unmatched(
     Some(Difference { expected: text(expected), got: text(got) })
 }
 
-/// An error of the receiver must end the reading and be its error.
+/// Checks that an error of the receiver ends the reading, which returns this error.
 fn check_refusal(matched: &dyn Match) -> Option<Difference> {
     let mut calls = 0;
     let outcome = matched.unmatched(&mut |_, _| {

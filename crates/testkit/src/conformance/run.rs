@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 /// Runs all case files of a directory, in some ways, in the stores that `open` opens.
 ///
 /// # Errors
-/// Every mismatch, each with file, case, question, what was expected and what was got.
-/// A file that cannot be read is one, and so is a run in which no question was asked.
+/// Every mismatch, each with file, case, question, the expected and the actual result. A file that cannot be
+/// read is a mismatch, and so is a run in which no question was asked.
 pub fn run(directory: &Path, ways: Ways, open: OpenStore<'_>) -> Result<Tally, Failures> {
     let mut runner = Runner::new(open, ways, 0);
     match case_files(directory) {

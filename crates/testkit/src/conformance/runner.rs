@@ -19,13 +19,13 @@ use std::sync::Arc;
 /// The most tables in one store: each costs a server memory.
 const TABLES_IN_STORE: usize = 40;
 
-/// Opens the store with this number, in which some of the cases run: the same one each time. It
-/// has no tables before its first opening. The runner drops one opening before it asks for the next,
-/// and when it asks for a store it no longer needs the ones before. All may be one; but a case makes a
-/// table, and a store of hundreds may be slow to open.
+/// Opens the store with this number, in which some of the cases run. The same number always means the same
+/// store. A store has no tables before its first opening. The runner drops one opening before it asks for the
+/// next, and needs no earlier store once it asks for another. All numbers may mean one store; but each case
+/// makes a table, and a store with hundreds of tables may be slow to open.
 pub type OpenStore<'a> = &'a dyn Fn(usize) -> Result<Arc<dyn Store>>;
 
-/// Runs cases and collects what goes wrong.
+/// Runs cases and collects the mismatches.
 pub(super) struct Runner<'a> {
     open: OpenStore<'a>,
     ways: Ways,

@@ -1,4 +1,4 @@
-//! Scans of a table, and what they must give: each visible observation once.
+//! Scans of a table, which must give each visible observation once.
 
 use super::compare::{Difference, Row, compare_rows};
 use super::format::{ObservedRow, ScanQuestion};
@@ -25,7 +25,7 @@ const PARTIAL: [Columns; 3] = [
 /// Sends all rows.
 type Scan<'s> = dyn Fn(&dyn MatchSink) -> Result<()> + 's;
 
-/// Scans the table as a whole, range by range and column by column, and compares the rows, whose order is
+/// Scans the table as a whole, range by range and column by column, and compares the rows. Their order is
 /// free.
 pub(super) fn ask(table: &Table, question: &ScanQuestion, scope: Scope) -> Result<Vec<Difference>> {
     let window = window(question.since.as_ref(), question.until.as_ref(), scope)?;

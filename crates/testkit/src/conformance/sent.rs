@@ -1,4 +1,4 @@
-//! The rows that a match or a scan sends, and what it does when the receiver refuses them.
+//! The rows that a match or a scan sends, and how it ends when the receiver refuses them.
 
 use super::compare::Difference;
 use arrow_array::cast::AsArray;
@@ -57,7 +57,7 @@ fn rows_of<Key>(
     keys_of(keys).into_iter().zip(answers).zip(dates).map(row).collect()
 }
 
-/// An error of the sink must stop `send`, which has rows to send, and be its error.
+/// Checks that an error of the sink ends `send`, which has rows to send and must return this error.
 pub(super) fn check_refusal(send: impl FnOnce(&dyn MatchSink) -> Result<()>) -> Option<Difference> {
     let sink = RefusingSink::default();
     let outcome = send(&sink);

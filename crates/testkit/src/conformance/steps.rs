@@ -13,7 +13,7 @@ use idmatch_store::{
 };
 use std::sync::Arc;
 
-/// Rows to expect in a table of a case.
+/// Expected rows of a table of a case.
 const SMALL_ROWS: u64 = 64_000;
 
 /// Where the steps of a case run.
@@ -21,7 +21,7 @@ pub(super) struct Stage<'s> {
     pub(super) store: &'s Arc<dyn Store>,
     /// The names of the case's tables begin with it.
     pub(super) prefix: &'s str,
-    /// Of tables whose step does not say it.
+    /// The `keep` of tables whose step names none.
     pub(super) keep: Keep,
     pub(super) scope: Scope,
     pub(super) cut: Cut,
@@ -33,7 +33,7 @@ impl Stage<'_> {
     /// Does a step; returns what differs, and how many questions it has.
     ///
     /// # Errors
-    /// One that the step does not expect.
+    /// An error that the step does not expect.
     pub(super) fn run(&self, step: &Step) -> Result<(Vec<Difference>, usize)> {
         let call = Call::default();
         let (outcome, error) = match step {

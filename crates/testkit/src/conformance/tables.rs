@@ -40,7 +40,7 @@ pub(super) fn check(store: &Arc<dyn Store>) -> Result<Vec<Difference>> {
     Ok(differences)
 }
 
-/// A retention is at least a day, and one of the same length is the same.
+/// A retention is at least a day, and retentions of the same length are equal.
 fn check_retentions(
     store: &Arc<dyn Store>,
     there: &TableName,

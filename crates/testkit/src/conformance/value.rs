@@ -4,7 +4,7 @@ use idmatch_model::{SeenAt, Window};
 use idmatch_store::{Error, ErrorKind, Result};
 use serde::Deserialize;
 
-/// An identifier, or what stands where one should.
+/// An identifier, or a malformed value in its place.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(
     untagged,
@@ -47,7 +47,7 @@ pub(super) enum Date {
 #[serde(from = "String")]
 pub(super) struct DateText {
     text: String,
-    /// What it stands for at any time; none where it is relative to now, or no date.
+    /// Its instant; `None` where the text is relative to now, or no date.
     fixed: Option<SeenAt>,
 }
 
@@ -67,7 +67,7 @@ impl DateText {
     }
 }
 
-/// What a date stands for.
+/// The meaning of a date in a case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum DateValue {
     Instant(SeenAt),
@@ -84,7 +84,7 @@ pub(super) enum Given {
     Fixed(Vec<u8>),
 }
 
-/// What a value is seen in: the clock of the run and the number of a generated row.
+/// The context of a value: the clock of the run and the number of a generated row.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scope {
     pub(super) now: SeenAt,
@@ -99,7 +99,7 @@ impl Scope {
 }
 
 impl Text {
-    /// The bytes it stands for.
+    /// The bytes of the value.
     pub(super) fn bytes(&self, scope: Scope) -> Result<Vec<u8>> {
         match self {
             Text::Plain(text) => Ok(match scope.number {
@@ -114,7 +114,7 @@ impl Text {
         }
     }
 
-    /// What a column of identifiers holds for it.
+    /// The value as a column of identifiers has it.
     pub(super) fn given(&self, scope: Scope) -> Result<Given> {
         match self {
             Text::Fixed { fixed } => from_hex(fixed).map(Given::Fixed),
@@ -122,14 +122,14 @@ impl Text {
         }
     }
 
-    /// The text it stands for; bytes that are no text are an error in the case.
+    /// The text of the value; bytes that are no text are an error in the case.
     pub(super) fn text(&self, scope: Scope) -> Result<String> {
         String::from_utf8(self.bytes(scope)?).map_err(|_| wrong("this must be UTF-8 here"))
     }
 }
 
 impl Date {
-    /// What it stands for.
+    /// The meaning of the date at this clock.
     pub(super) fn value(&self, scope: Scope) -> Result<DateValue> {
         match self {
             Date::Plain(text) => text.value(scope),
@@ -144,7 +144,7 @@ impl Date {
         }
     }
 
-    /// The instant it stands for; text that is none is an error in the case.
+    /// The instant of the date; a text that is no date is an error in the case.
     pub(super) fn instant(&self, scope: Scope) -> Result<SeenAt> {
         self.value(scope)?.instant()
     }
@@ -159,7 +159,7 @@ impl DateValue {
     }
 }
 
-/// Reads `now`, `now-30d`, `now+1h` or `now-5ms`; `None` for what does not start with `now`.
+/// Reads `now`, `now-30d`, `now+1h` or `now-5ms`; `None` for a text that does not start with `now`.
 fn relative(text: &str, now: SeenAt) -> Result<Option<SeenAt>> {
     let Some(offset) = text.strip_prefix("now") else { return Ok(None) };
     if offset.is_empty() {

@@ -61,7 +61,7 @@ impl fmt::Display for Ways {
 
 const OTHERS: [Way; 4] = [Way::Reversed, Way::Repeated, Way::Upserted, Way::Mixed];
 
-/// A way to run a case. None may change an answer.
+/// A way to run a case. No way may change an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     /// The loads as they are written, and the questions at once.

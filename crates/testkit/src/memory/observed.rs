@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// The dates of every pair, found by its key, then by its answer.
 type Direction = BTreeMap<Arc<str>, BTreeMap<Arc<str>, BTreeSet<SeenAt>>>;
 
-/// What goes with a key, and the date that is shown with it.
+/// An answer of a key, and the date that is shown with it.
 pub(super) type Answer = (Arc<str>, SeenAt);
 
 /// Every observation that a table keeps, in both directions.
@@ -19,7 +19,7 @@ pub(super) struct Observed {
     by_partner_id: Direction,
     /// By the hash of the target.
     erasures: BTreeMap<u128, SeenAt>,
-    /// What they are hashed with; there where there are any.
+    /// The key of these hashes; `None` before the first erasure.
     key: Option<ErasureKey>,
 }
 
@@ -33,7 +33,7 @@ impl Observed {
         add(&mut self.by_partner_id, keep, (partner_id, id), seen_at);
     }
 
-    /// Hides the observations of some targets up to a date each, also those that arrive later.
+    /// Hides the observations of some targets up to a date each, including observations that arrive later.
     pub(super) fn erase(&mut self, key: ErasureKey, hashes: &[(u128, SeenAt)]) -> Erased {
         self.key = Some(key);
         for (hash, at) in hashes {
@@ -53,7 +53,7 @@ impl Observed {
         erased
     }
 
-    /// What is remembered of erasures.
+    /// The hash and the date of each erasure.
     pub(super) fn erasures(&self) -> Vec<(u128, SeenAt)> {
         self.erasures.iter().map(|(hash, at)| (*hash, *at)).collect()
     }
@@ -64,8 +64,8 @@ impl Observed {
         key.any_of(id.as_bytes(), partner_id.as_bytes(), hides)
     }
 
-    /// What goes with a key: each answer that has a visible date, with the newest such
-    /// date; newest first, ties by the bytes of the answer, ascending.
+    /// The answers of a key: each answer that has a visible date, with the newest such date; newest first,
+    /// ties by the bytes of the answer, ascending.
     pub(super) fn answers(
         &self,
         by: Side,

@@ -1,4 +1,4 @@
-//! What sessions of the reference have staged. Must not know what a session does.
+//! The staged parts of sessions of the reference. Must not know what a session does.
 
 use super::table::StagedRow;
 use idmatch_store::{Committed, PartReceipt, WriteKey, WriteKind};

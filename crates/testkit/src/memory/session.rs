@@ -155,7 +155,7 @@ impl WriteSession for MemorySession {
 
 impl Drop for MemorySession {
     fn drop(&mut self) {
-        // A committed one has ended.
+        // A committed session has ended, so its abort changes nothing.
         if !self.is_shared {
             self.abort().ok();
         }

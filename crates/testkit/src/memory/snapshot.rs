@@ -1,4 +1,4 @@
-//! What a reader sees of the store.
+//! A snapshot of the reference, as a reader sees it.
 
 use super::state::State;
 use idmatch_model::{SeenAt, TableId, TableName};

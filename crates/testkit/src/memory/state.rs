@@ -1,4 +1,4 @@
-//! The state of the reference: its tables by name, and what names without a table keep. Must not know
+//! The state of the reference: its tables by name, and the tombstones of names without a table. Must not know
 //! what a session does.
 
 use super::parts::SharedSession;
@@ -8,7 +8,7 @@ use idmatch_store::{Committed, Error, ErrorKind, Result, SessionId, WriteKey, Wr
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The outcomes of keys.
+/// The outcomes of write sessions by their keys.
 type Outcomes = BTreeMap<(TableId, WriteKey), (WriteKind, Committed)>;
 
 #[derive(Clone, Default)]
@@ -17,7 +17,7 @@ pub(super) struct State {
     pub(super) tables: Arc<BTreeMap<TableName, MemoryTable>>,
     /// The tombstones of names that tables have left.
     pub(super) left: BTreeMap<TableName, Vec<(u128, SeenAt)>>,
-    /// What tombstones are hashed with; chosen with the first.
+    /// The key of the tombstones, chosen with the first tombstone.
     pub(super) erasure_key: Option<ErasureKey>,
     /// The writes so far.
     pub(super) commit: u64,
@@ -63,7 +63,7 @@ impl State {
         Ok(())
     }
 
-    /// What tombstones are hashed with.
+    /// The key of the tombstones, which is chosen here if there is none.
     pub(super) fn key(&mut self) -> Result<ErasureKey> {
         let new = ErasureKey::new(random()?);
         Ok(*self.erasure_key.get_or_insert(new))

@@ -15,7 +15,7 @@ use twox_hash::XxHash3_64;
 /// A row as (id, partner_id, seen_at).
 pub(super) type StagedRow = (String, String, SeenAt);
 
-/// A replace that runs: what was written since it began.
+/// A replace that runs: the rows that were written since it began.
 #[derive(Clone)]
 pub(super) struct Replacing {
     pub(super) session: SessionId,
@@ -23,7 +23,7 @@ pub(super) struct Replacing {
 }
 
 impl Replacing {
-    /// Adds a row that is written meanwhile.
+    /// Adds a row that is written during the replace.
     fn add(&mut self, keep: Keep, (id, partner_id, seen_at): &StagedRow) {
         Arc::make_mut(&mut self.since).add(keep, id, partner_id, *seen_at);
     }
