@@ -3,6 +3,7 @@
 import errno
 import os
 import stat
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import idmatch
 import pyarrow as pa
 import pytest
 from conftest import NOON, observations
+from idmatch import _outputs
 
 POPULATION = pa.table({"id": ["a", "b"], "campaign": ["x", "y"]})
 
@@ -82,3 +84,26 @@ def test_a_disk_that_refuses_to_sync_leaves_nothing(
     with pytest.raises(idmatch.IoError, match=f"cannot write .*{name}.*Input/output error"):
         WAYS[name](result, tmp_path / name)
     assert set(tmp_path.iterdir()) == before
+
+
+def test_a_disk_that_refuses_while_a_file_is_written_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system tells such an error once, to the first sync."""
+    refused = threading.Event()
+
+    def refuse(_: int) -> None:
+        refused.set()
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("os.fdatasync", refuse)
+    monkeypatch.setattr(_outputs, "_WRITE_BACK_SECONDS", 0)
+
+    def write() -> None:
+        with _outputs.new_file(tmp_path / "out") as file:
+            Path(file).write_bytes(b"rows")
+            assert refused.wait(60)
+
+    with pytest.raises(idmatch.IoError, match=r"cannot write .*out.*Input/output error"):
+        write()
+    assert list(tmp_path.iterdir()) == []

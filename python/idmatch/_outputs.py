@@ -11,7 +11,8 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from urllib.parse import unquote, urlsplit
 
 from . import _remote_outputs
@@ -26,6 +27,9 @@ STDOUT = "/dev/stdout"
 
 PRIVATE = 0o600
 PUBLIC = 0o666
+
+# Long enough that syncs, each of them a commit of the file system, do not slow the writing down.
+_WRITE_BACK_SECONDS = 0.25
 
 
 def check(
@@ -95,9 +99,10 @@ def new_file(
         return
     beside = _beside(name, mode)
     try:
-        yield beside
-        with _writing(name):
-            _sync(beside)
+        with _written_back(beside, name) as sync:
+            yield beside
+            with _writing(name):
+                sync()
         _give_name(beside, name, overwrite)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -215,6 +220,47 @@ def _sync_folder(path: str) -> None:
         # Ignored if the folder cannot be read, or the file system does not sync folders.
         if error.errno not in (errno.EACCES, errno.EINVAL, errno.EBADF):
             raise
+
+
+@contextlib.contextmanager
+def _written_back(path: str, name: str) -> Iterator[Callable[[], None]]:
+    """Has the disk write a file while the block writes it, and gives the function that syncs it at
+    the end. That sync then has little left to wait for; it raises OSError if the disk has refused
+    anything.
+    """
+    with _writing(name):
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    ended, refused = threading.Event(), list[OSError]()
+
+    def write_back() -> None:
+        while not refused and not ended.wait(_WRITE_BACK_SECONDS):
+            try:
+                os.fdatasync(file)
+            except OSError as error:
+                # The system tells an error only once: the last sync would not get it.
+                refused.append(error)
+
+    thread = threading.Thread(target=write_back, daemon=True)
+
+    def end() -> None:
+        ended.set()
+        if thread.ident is not None:
+            thread.join()
+
+    def sync() -> None:
+        end()
+        for error in refused:
+            raise error
+        os.fsync(file)
+
+    try:
+        # If no thread can be started, the last sync waits for all.
+        with contextlib.suppress(RuntimeError):
+            thread.start()
+        yield sync
+    finally:
+        end()
+        os.close(file)
 
 
 def _sync(path: str) -> None:
