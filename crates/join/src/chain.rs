@@ -1,7 +1,7 @@
 //! Runs a population through one table after another.
 
-use crate::buckets::Buckets;
 use crate::carried::Tee;
+use crate::chunk_matches::ChunkMatches;
 use crate::columns::own_fields;
 use crate::fates::{Fates, MAX_HOPS};
 use crate::gather::HopRows;
@@ -46,9 +46,9 @@ pub fn join(
         let matched = first.table.match_population(&mut judged, first.query(), call)?;
         let level = tee.finish()?;
         counts.push(HopCounts::of(matched.as_ref()));
-        let buckets = Buckets::of(matched.as_ref(), &level, call)?;
+        let matches = ChunkMatches::of(matched.as_ref(), &level, call)?;
         let fates = Fates::of_first(matched.as_ref())?;
-        (HopRows { by: first.by, level, buckets }, fates)
+        (HopRows { by: first.by, level, matches }, fates)
     };
     let carried = rows.level.fields.iter().skip(1).cloned();
     let schema = Arc::new(Schema::new(own.into_iter().chain(carried).collect::<Vec<_>>()));
@@ -63,9 +63,9 @@ pub fn join(
             let matched = hop.table.match_population(&mut tee, hop.query(), call)?;
             let level = tee.finish()?;
             counts.push(HopCounts::of(matched.as_ref()));
-            let buckets = Buckets::of(matched.as_ref(), &level, call)?;
+            let matches = ChunkMatches::of(matched.as_ref(), &level, call)?;
             fates.note_hop(number + 1, matched.as_ref(), &level, call)?;
-            HopRows { by: hop.by, level, buckets }
+            HopRows { by: hop.by, level, matches }
         };
         let before = std::mem::replace(&mut rows, next);
         population.get_or_insert(before.level);

@@ -3,8 +3,8 @@
 //! Must not know the use of the matches. Invariant: the matches of a row keep their order; rows come chunk by
 //! chunk.
 
-use crate::buckets::Buckets;
 use crate::carried::{Level, LoadedChunk};
+use crate::chunk_matches::ChunkMatches;
 use crate::columns::{failed, pick_rows};
 use crate::limits::GATHERED_ROWS;
 use arrow_array::cast::AsArray;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub(crate) struct HopRows {
     pub(crate) by: Side,
     pub(crate) level: Level,
-    pub(crate) buckets: Buckets,
+    pub(crate) matches: ChunkMatches,
 }
 
 /// Some matches of a chunk.
@@ -45,7 +45,7 @@ impl HopRows {
     /// Reads a chunk, unless it has no match; `None` after the last.
     pub(crate) fn chunk(&self, number: usize, call: &Call) -> Result<Option<ChunkReader<'_>>> {
         let Some(chunk) = self.level.chunks.get(number) else { return Ok(None) };
-        let waiting = self.buckets.of_chunk(number);
+        let waiting = self.matches.of_chunk(number);
         let chunk = match waiting {
             [] => LoadedChunk::default(),
             _ => chunk.load(call)?,

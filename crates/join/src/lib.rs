@@ -3,7 +3,8 @@
 //!
 //! 1. [`carried`](self): as a hop pulls its population, the columns beside the identifier are spilled, in chunks
 //!    of consecutive rows.
-//! 2. [`buckets`](self): the positional matches of the hop are spilled, too, divided by the chunk of their row.
+//! 2. [`chunk_matches`](self): the positional matches of the hop are spilled, too, divided by the chunk of their
+//!    row.
 //! 3. [`gather`](self): chunk by chunk, matches are put beside the carried columns of their rows. The result
 //!    is the population of the next hop ([`next_population`](self)), or the output.
 //! 4. [`fates`](self): the fate of each population row, which [`unmatched`](self) tells as a reason.
@@ -14,9 +15,9 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::indexing_slicing))]
 
-mod buckets;
 mod carried;
 mod chain;
+mod chunk_matches;
 mod columns;
 mod fates;
 mod gather;

@@ -19,27 +19,27 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 
 /// An id, a partner_id and a date, as numbers.
-type Row = (u8, u8, u8);
+type TestRow = (u8, u8, u8);
 
-struct Batches(VecDeque<RecordBatch>);
+struct TestBatches(VecDeque<RecordBatch>);
 
-impl BatchSource for Batches {
+impl BatchSource for TestBatches {
     fn next_batch(&mut self) -> Result<Option<SourceBatch>> {
         let next = self.0.pop_front();
         Ok(next.map(|batch| SourceBatch { source: "test".into(), first_row: 1, batch }))
     }
 }
 
-/// A question to a table, and its rows.
+/// A hop to a table, and its rows.
 #[derive(Debug, Clone)]
-struct Question {
-    rows: Vec<Row>,
+struct TestHop {
+    rows: Vec<TestRow>,
     by: Side,
     most: Option<u32>,
     window: (Option<u8>, Option<u8>),
 }
 
-impl Question {
+impl TestHop {
     fn name(side: Side, number: u8) -> String {
         format!("{}{number}", if side == Side::Id { "i" } else { "p" })
     }
@@ -53,7 +53,7 @@ impl Question {
         let options = TableOptions { keep: Keep::All, ..TableOptions::default() };
         let table = store.table_with(&format!("t{number}").parse().unwrap(), &options).unwrap();
         let text = |names: Vec<String>| Arc::new(StringArray::from(names)) as ArrayRef;
-        let names = |side, of: fn(&Row) -> u8| {
+        let names = |side, of: fn(&TestRow) -> u8| {
             text(self.rows.iter().map(|row| Self::name(side, of(row))).collect())
         };
         let dates = self.rows.iter().map(|row| i64::from(row.2));
@@ -65,7 +65,7 @@ impl Question {
         ]);
         let mut no_rejects = NoRejects;
         let ingest = Ingest::new(true, now(), &mut no_rejects);
-        table.load(&ingest.judged(&mut Batches([batch.unwrap()].into()))).unwrap();
+        table.load(&ingest.judged(&mut TestBatches([batch.unwrap()].into()))).unwrap();
         let pick = self.most.map_or(Pick::All, |most| match NonZeroU32::new(most) {
             Some(most) if most.get() > 1 => Pick::Newest(most),
             _ => Pick::Latest,
@@ -93,7 +93,7 @@ impl Question {
     }
 
     fn knows(&self, key: &str) -> bool {
-        !Question { window: (None, None), ..self.clone() }.answers(key).is_empty()
+        !TestHop { window: (None, None), ..self.clone() }.answers(key).is_empty()
     }
 }
 
@@ -101,7 +101,7 @@ impl Question {
 fn population() -> impl Strategy<Value = Vec<Option<String>>> {
     let key = prop_oneof![
         8 => (0u8..6, any::<bool>()).prop_map(|(n, id)| {
-            Some(Question::name(if id { Side::Id } else { Side::PartnerId }, n))
+            Some(TestHop::name(if id { Side::Id } else { Side::PartnerId }, n))
         }),
         1 => Just(None),
         1 => Just(Some(String::new())),
@@ -110,18 +110,17 @@ fn population() -> impl Strategy<Value = Vec<Option<String>>> {
     prop::collection::vec(key, 0..24)
 }
 
-fn questions() -> impl Strategy<Value = Vec<Question>> {
+fn hops() -> impl Strategy<Value = Vec<TestHop>> {
     let rows = prop::collection::vec((0u8..5, 0u8..5, 0u8..8), 0..20);
     let window = (prop::option::of(0u8..4), prop::option::of(4u8..9));
     let by = prop_oneof![Just(Side::Id), Just(Side::PartnerId)];
-    let question = (rows, by, prop::option::of(1u32..4), window);
-    let question =
-        question.prop_map(|(rows, by, most, window)| Question { rows, by, most, window });
-    prop::collection::vec(question, 1..4)
+    let hop = (rows, by, prop::option::of(1u32..4), window);
+    let hop = hop.prop_map(|(rows, by, most, window)| TestHop { rows, by, most, window });
+    prop::collection::vec(hop, 1..4)
 }
 
 /// The population with the number of each row, and a tag, beside the key.
-fn batches(population: &[Option<String>], batch_rows: usize) -> Batches {
+fn batches(population: &[Option<String>], batch_rows: usize) -> TestBatches {
     let batch = |(start, keys): (usize, &[Option<String>])| {
         let first = (start * batch_rows) as u32;
         let numbers = UInt32Array::from_iter_values(first..first + keys.len() as u32);
@@ -139,7 +138,7 @@ fn batches(population: &[Option<String>], batch_rows: usize) -> Batches {
     let mut all: VecDeque<_> = population.chunks(batch_rows).enumerate().map(batch).collect();
     // A source tells its columns even where it has no rows.
     all.push_back(batch((0, &[])));
-    Batches(all)
+    TestBatches(all)
 }
 
 fn tag(key: &str) -> &'static str {
@@ -147,12 +146,12 @@ fn tag(key: &str) -> &'static str {
 }
 
 /// Rows as text, by the names of their columns.
-type Shown = BTreeMap<String, Option<String>>;
+type NamedRow = BTreeMap<String, Option<String>>;
 
-fn read(write: impl FnOnce(&dyn idmatch_store::MatchSink) -> Result<()>) -> Vec<Shown> {
+fn read(write: impl FnOnce(&dyn idmatch_store::MatchSink) -> Result<()>) -> Vec<NamedRow> {
     let rows = Mutex::new(Vec::new());
     let take = |batch: RecordBatch| {
-        let mut shown = vec![Shown::new(); batch.num_rows()];
+        let mut shown = vec![NamedRow::new(); batch.num_rows()];
         for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
             for (at, row) in shown.iter_mut().enumerate() {
                 let value = column.is_valid(at).then(|| match field.data_type() {
@@ -174,13 +173,13 @@ fn read(write: impl FnOnce(&dyn idmatch_store::MatchSink) -> Result<()>) -> Vec<
 type Path = Vec<(String, u8)>;
 
 /// All paths of a key, and how many tables the longest came through.
-fn paths(key: &str, questions: &[Question]) -> (Vec<Path>, usize) {
+fn paths(key: &str, hops: &[TestHop]) -> (Vec<Path>, usize) {
     let (mut paths, mut reached): (Vec<Path>, _) = (vec![Vec::new()], 0);
-    for question in questions {
+    for hop in hops {
         let mut longer = Vec::new();
         for path in paths {
             let from = path.last().map_or(key, |(answer, _)| answer);
-            for answer in question.answers(from) {
+            for answer in hop.answers(from) {
                 longer.push(path.iter().cloned().chain([answer]).collect());
             }
         }
@@ -196,25 +195,25 @@ fn paths(key: &str, questions: &[Question]) -> (Vec<Path>, usize) {
 fn expected_row(
     (key, number): (&Option<String>, usize),
     path: Option<&Path>,
-    questions: &[Question],
+    hops: &[TestHop],
     with_hops: bool,
-) -> Shown {
-    let first = questions[0].by.column();
-    let last = questions.last().unwrap().by.other().column();
+) -> NamedRow {
+    let first = hops[0].by.column();
+    let last = hops.last().unwrap().by.other().column();
     let last = if last == first { format!("{last}_2") } else { last.to_owned() };
-    let mut row = Shown::from([
+    let mut row = NamedRow::from([
         (first.to_owned(), key.clone()),
         ("n".to_owned(), Some(number.to_string())),
         ("tag".to_owned(), key.as_deref().map(|key| tag(key).to_owned())),
     ]);
-    for (at, question) in questions.iter().enumerate() {
+    for (at, hop) in hops.iter().enumerate() {
         let answer = path.map(|path| path[at].0.clone());
         let date = path.map(|path| path[at].1.to_string());
-        if at + 1 == questions.len() {
+        if at + 1 == hops.len() {
             row.insert(last.clone(), answer);
             row.insert("seen_at".to_owned(), date);
         } else if with_hops {
-            let side = question.by.other().column();
+            let side = hop.by.other().column();
             row.insert(format!("hop_{}_{side}", at + 1), answer);
             row.insert(format!("hop_{}_seen_at", at + 1), date);
         }
@@ -222,7 +221,7 @@ fn expected_row(
     row
 }
 
-fn reason(key: Option<&str>, reached: usize, first: &Question) -> String {
+fn reason(key: Option<&str>, reached: usize, first: &TestHop) -> String {
     match key {
         None => "null".to_owned(),
         Some("") => "empty".to_owned(),
@@ -233,9 +232,9 @@ fn reason(key: Option<&str>, reached: usize, first: &Question) -> String {
     }
 }
 
-fn run(population: &mut Batches, questions: &[Question], options: JoinOptions) -> Result<Joined> {
+fn run(population: &mut TestBatches, hops: &[TestHop], options: JoinOptions) -> Result<Joined> {
     let store = MemoryStore::default();
-    let hops = questions.iter().enumerate().map(|(number, q)| q.hop(&store, number)).collect();
+    let hops = hops.iter().enumerate().map(|(number, q)| q.hop(&store, number)).collect();
     join(population, hops, options, &Call::default())
 }
 
@@ -249,11 +248,11 @@ proptest! {
     #[test]
     fn a_chain_gives_what_nested_loops_give(
         population in population(),
-        questions in questions(),
+        hops in hops(),
         (keep_unmatched, with_hops, batch_rows) in (any::<bool>(), any::<bool>(), 1usize..9),
     ) {
         let options = JoinOptions { keep_unmatched, with_hops };
-        let joined = run(&mut batches(&population, batch_rows), &questions, options);
+        let joined = run(&mut batches(&population, batch_rows), &hops, options);
         if is_refused(&population) {
             prop_assert_eq!(joined.err().map(|e| e.kind()), Some(ErrorKind::BadInput));
             return Ok(());
@@ -262,17 +261,17 @@ proptest! {
         let (mut rows, mut lost, mut unmatched) = (Vec::new(), 0, Vec::new());
         for (number, key) in population.iter().enumerate() {
             let is_id = key.as_deref().filter(|key| (1..=1_024).contains(&key.len()));
-            let (found, reached) = is_id.map_or((Vec::new(), 0), |key| paths(key, &questions));
-            let row = |path| expected_row((key, number), path, &questions, with_hops);
+            let (found, reached) = is_id.map_or((Vec::new(), 0), |key| paths(key, &hops));
+            let row = |path| expected_row((key, number), path, &hops, with_hops);
             rows.extend(found.iter().map(|path| row(Some(path))));
             if found.is_empty() {
                 lost += 1;
                 if keep_unmatched {
                     rows.push(row(None));
                 }
-                let reason = reason(key.as_deref(), reached, &questions[0]);
-                let mut told = Shown::from([("reason".to_owned(), Some(reason))]);
-                for column in [questions[0].by.column(), "n", "tag"] {
+                let reason = reason(key.as_deref(), reached, &hops[0]);
+                let mut told = NamedRow::from([("reason".to_owned(), Some(reason))]);
+                for column in [hops[0].by.column(), "n", "tag"] {
                     told.insert(column.to_owned(), row(None)[column].clone());
                 }
                 unmatched.push(told);
@@ -284,7 +283,7 @@ proptest! {
         prop_assert_eq!(counts.matched, population.len() as u64 - lost);
         prop_assert_eq!(counts.rows, written - if keep_unmatched { lost } else { 0 });
         prop_assert_eq!(counts.written, written);
-        prop_assert_eq!(joined.hops().len(), questions.len());
+        prop_assert_eq!(joined.hops().len(), hops.len());
         for two in joined.hops().windows(2) {
             prop_assert_eq!(two[0].rows, two[1].rows_in);
         }
@@ -292,8 +291,8 @@ proptest! {
         // Twice, because it can be read any number of times.
         for _ in 0..2 {
             let mut got = read(|sink| joined.write(sink, &Call::default()));
-            if let [question] = questions.as_slice() {
-                check_order(&got, question)?;
+            if let [hop] = hops.as_slice() {
+                check_order(&got, hop)?;
             }
             got.sort();
             prop_assert_eq!(&got, &rows);
@@ -304,28 +303,28 @@ proptest! {
 }
 
 /// The matches of a population row come newest first.
-fn check_order(rows: &[Shown], question: &Question) -> std::result::Result<(), TestCaseError> {
+fn check_order(rows: &[NamedRow], hop: &TestHop) -> std::result::Result<(), TestCaseError> {
     let mut answers = HashMap::<&str, Vec<&str>>::new();
     for row in rows {
-        if let Some(answer) = &row[question.by.other().column()] {
+        if let Some(answer) = &row[hop.by.other().column()] {
             answers.entry(row["n"].as_deref().unwrap()).or_default().push(answer);
         }
     }
     for row in rows {
-        let key = row[question.by.column()].as_deref().unwrap_or_default();
-        let expected: Vec<String> = question.answers(key).into_iter().map(|(a, _)| a).collect();
+        let key = row[hop.by.column()].as_deref().unwrap_or_default();
+        let expected: Vec<String> = hop.answers(key).into_iter().map(|(a, _)| a).collect();
         let got = answers.get(row["n"].as_deref().unwrap()).cloned().unwrap_or_default();
         prop_assert_eq!(expected, got);
     }
     Ok(())
 }
 
-fn one_table() -> Question {
-    Question { rows: vec![(1, 1, 1)], by: Side::Id, most: None, window: (None, None) }
+fn one_table() -> TestHop {
+    TestHop { rows: vec![(1, 1, 1)], by: Side::Id, most: None, window: (None, None) }
 }
 
-fn error_of(batches: Vec<RecordBatch>, questions: &[Question]) -> Error {
-    run(&mut Batches(batches.into()), questions, JoinOptions::default()).err().unwrap()
+fn error_of(batches: Vec<RecordBatch>, hops: &[TestHop]) -> Error {
+    run(&mut TestBatches(batches.into()), hops, JoinOptions::default()).err().unwrap()
 }
 
 fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
@@ -369,8 +368,8 @@ fn sources_whose_columns_differ_are_an_error_that_names_both_types() {
 #[test]
 fn a_chain_has_at_most_16_tables() {
     let ids: ArrayRef = Arc::new(StringArray::from(vec!["i1"]));
-    for questions in [vec![], vec![one_table(); 17]] {
-        let error = error_of(vec![batch(vec![("key", ids.clone())])], &questions);
+    for hops in [vec![], vec![one_table(); 17]] {
+        let error = error_of(vec![batch(vec![("key", ids.clone())])], &hops);
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
         assert!(error.to_string().contains("1 to 16"), "{error}");
     }

@@ -20,14 +20,14 @@ pub struct DateRules {
 
 #[derive(Debug, Clone)]
 enum DateFormat {
-    Epoch(Unit),
+    Epoch(TimeUnit),
     /// A pattern of strptime.
     Pattern(String),
 }
 
 /// A unit of time since 1970.
 #[derive(Debug, Clone, Copy)]
-struct Unit {
+struct TimeUnit {
     name: &'static str,
     long_name: &'static str,
     /// Units in a millisecond, and milliseconds in a unit; one of them is 1.
@@ -35,11 +35,11 @@ struct Unit {
     millis: i64,
 }
 
-const UNITS: [Unit; 4] = [
-    Unit { name: "s", long_name: "seconds", per_milli: 1, millis: 1_000 },
-    Unit { name: "ms", long_name: "milliseconds", per_milli: 1, millis: 1 },
-    Unit { name: "us", long_name: "microseconds", per_milli: 1_000, millis: 1 },
-    Unit { name: "ns", long_name: "nanoseconds", per_milli: 1_000_000, millis: 1 },
+const TIME_UNITS: [TimeUnit; 4] = [
+    TimeUnit { name: "s", long_name: "seconds", per_milli: 1, millis: 1_000 },
+    TimeUnit { name: "ms", long_name: "milliseconds", per_milli: 1, millis: 1 },
+    TimeUnit { name: "us", long_name: "microseconds", per_milli: 1_000, millis: 1 },
+    TimeUnit { name: "ns", long_name: "nanoseconds", per_milli: 1_000_000, millis: 1 },
 ];
 
 /// Why rules are invalid.
@@ -160,9 +160,9 @@ impl DateRules {
         if fits(number) {
             return checked(number);
         }
-        let unit = UNITS.into_iter().find(|unit| fits(unit.millis_of(number)));
+        let unit = TIME_UNITS.into_iter().find(|unit| fits(unit.millis_of(number)));
         Err(match unit {
-            Some(Unit { name, long_name, .. }) => {
+            Some(TimeUnit { name, long_name, .. }) => {
                 format!("is no date: {number} looks like {long_name}; say --date-format {name}")
             }
             None => format!(
@@ -173,14 +173,14 @@ impl DateRules {
     }
 }
 
-impl Unit {
+impl TimeUnit {
     fn millis_of(self, number: i64) -> i64 {
         number.saturating_mul(self.millis).div_euclid(self.per_milli)
     }
 }
 
 fn parse_format(text: &str) -> Result<DateFormat, DateRulesError> {
-    if let Some(unit) = UNITS.into_iter().find(|unit| unit.name == text) {
+    if let Some(unit) = TIME_UNITS.into_iter().find(|unit| unit.name == text) {
         return Ok(DateFormat::Epoch(unit));
     }
     let wrong = |why: String| DateRulesError::Format(text.to_owned(), why);
@@ -216,7 +216,7 @@ fn as_digits(number: i64) -> Option<civil::Date> {
 }
 
 /// A number since 1970 as text; seconds may have a fraction.
-fn epoch_text(text: &str, unit: Unit) -> Result<SeenAt, NoDate> {
+fn epoch_text(text: &str, unit: TimeUnit) -> Result<SeenAt, NoDate> {
     let wrong = || format!("is no date: {text:?} is no number of {}", unit.long_name);
     let (whole, fraction) = match text.split_once('.') {
         Some((whole, fraction))

@@ -15,18 +15,18 @@ use idmatch_store::{
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The matches of each chunk of a level.
-pub(crate) struct Buckets(Vec<Vec<SpilledBatch>>);
+pub(crate) struct ChunkMatches(Vec<Vec<SpilledBatch>>);
 
-impl Buckets {
+impl ChunkMatches {
     /// Reads a positional match and divides it.
-    pub(crate) fn of(matched: &dyn Match, level: &Level, call: &Call) -> Result<Buckets> {
-        let buckets = level.chunks.iter().map(|_| Mutex::default()).collect();
+    pub(crate) fn of(matched: &dyn Match, level: &Level, call: &Call) -> Result<ChunkMatches> {
+        let matches = level.chunks.iter().map(|_| Mutex::default()).collect();
         let (timings, spilled) = (call.timings(), SpilledBatches::new(MEMORY_BYTES));
-        let divider = Divider { level, call, timings, spilled, buckets };
-        matched.write(&divider)?;
-        let buckets = divider.buckets.into_iter();
-        Ok(Buckets(
-            buckets.map(|b| b.into_inner().unwrap_or_else(PoisonError::into_inner)).collect(),
+        let partitioner = ChunkPartitioner { level, call, timings, spilled, matches };
+        matched.write(&partitioner)?;
+        let matches = partitioner.matches.into_iter();
+        Ok(ChunkMatches(
+            matches.map(|b| b.into_inner().unwrap_or_else(PoisonError::into_inner)).collect(),
         ))
     }
 
@@ -36,35 +36,36 @@ impl Buckets {
     }
 }
 
-struct Divider<'a> {
+/// Divides matches by the chunk of their population row.
+struct ChunkPartitioner<'a> {
     level: &'a Level,
     call: &'a Call,
     timings: Arc<Timings>,
     spilled: SpilledBatches,
-    buckets: Vec<Mutex<Vec<SpilledBatch>>>,
+    matches: Vec<Mutex<Vec<SpilledBatch>>>,
 }
 
-impl MatchSink for Divider<'_> {
+impl MatchSink for ChunkPartitioner<'_> {
     fn lane(&self) -> Result<Box<dyn MatchLane + '_>> {
-        Ok(Box::new(Lane { divider: self, pending: Vec::new(), rows: 0, bytes: 0 }))
+        Ok(Box::new(ChunkLane { partitioner: self, pending: Vec::new(), rows: 0, bytes: 0 }))
     }
 }
 
 /// The batches of one thread, until they are divided.
-struct Lane<'a> {
-    divider: &'a Divider<'a>,
+struct ChunkLane<'a> {
+    partitioner: &'a ChunkPartitioner<'a>,
     pending: Vec<RecordBatch>,
     rows: usize,
     bytes: usize,
 }
 
-impl Lane<'_> {
+impl ChunkLane<'_> {
     fn divide(&mut self) -> Result<()> {
-        let Divider { level, timings, spilled, buckets, .. } = self.divider;
+        let ChunkPartitioner { level, timings, spilled, matches, .. } = self.partitioner;
         let _span = timings.span(Stage::Carrying);
         let pending = std::mem::take(&mut self.pending);
         (self.rows, self.bytes) = (0, 0);
-        let mut places: Vec<Vec<(usize, usize)>> = buckets.iter().map(|_| Vec::new()).collect();
+        let mut places: Vec<Vec<(usize, usize)>> = matches.iter().map(|_| Vec::new()).collect();
         for (number, batch) in pending.iter().enumerate() {
             let Some(rows) = batch.columns().first() else { continue };
             for (at, row) in rows.as_primitive::<UInt32Type>().values().iter().enumerate() {
@@ -74,20 +75,20 @@ impl Lane<'_> {
             }
         }
         let pending: Vec<&RecordBatch> = pending.iter().collect();
-        for (bucket, places) in buckets.iter().zip(places) {
+        for (matches_of_chunk, places) in matches.iter().zip(places) {
             if !places.is_empty() {
                 let batch = interleave_record_batch(&pending, &places).map_err(failed)?;
                 let batch = spilled.push(&batch)?;
-                bucket.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
+                matches_of_chunk.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
             }
         }
         Ok(())
     }
 }
 
-impl MatchLane for Lane<'_> {
+impl MatchLane for ChunkLane<'_> {
     fn push(&mut self, batch: RecordBatch) -> Result<()> {
-        self.divider.call.check()?;
+        self.partitioner.call.check()?;
         self.rows += batch.num_rows();
         self.bytes += batch.get_array_memory_size();
         self.pending.push(batch);
