@@ -117,8 +117,8 @@ pub fn journal(bytes: &[u8]) {
     sealed.extend(journal::record((0, sealed.len() as u64), 0, 1, bytes));
     for bytes in [bytes, &sealed] {
         let memtable = Memtable::new(HashSeed(1));
-        let mut take = |part: journal::Part<'_>| {
-            let journal::Part::Record(_, _, entries) = part else { return Ok(()) };
+        let mut take = |item: journal::JournalItem<'_>| {
+            let journal::JournalItem::Record(_, _, entries) = item else { return Ok(()) };
             for batch in entries.flatten() {
                 memtable.add(1, batch.count, batch.rows);
             }
@@ -171,7 +171,7 @@ pub fn date_page(bytes: &[u8]) {
 }
 
 /// The header of a block.
-pub fn head(bytes: &[u8]) {
+pub fn block_header(bytes: &[u8]) {
     for bytes in [bytes.to_vec(), sealed_page(Region::BlockHeaders, 0, bytes)] {
         let Ok(block) = Block::read(0, &bytes) else { continue };
         for key in (0..block.keys).chain([u32::MAX]) {

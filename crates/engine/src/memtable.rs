@@ -30,8 +30,8 @@ const RECENT_SHARE: usize = 32;
 /// The upserted rows of one table.
 pub(crate) struct Memtable {
     seed: HashSeed,
-    by_id: Direction,
-    by_partner_id: Direction,
+    by_id: MemtableDirection,
+    by_partner_id: MemtableDirection,
     rows: AtomicU64,
     bytes: AtomicUsize,
     /// Oldest and newest date, in milliseconds.
@@ -39,20 +39,20 @@ pub(crate) struct Memtable {
     newest: AtomicU64,
 }
 
-struct Direction {
-    partitions: Vec<RwLock<PartitionRows>>,
+struct MemtableDirection {
+    partitions: Vec<RwLock<MemtablePartition>>,
 }
 
 #[derive(Default)]
-struct PartitionRows {
+struct MemtablePartition {
     rows: Vec<u8>,
-    sorted: Vec<Entry>,
-    recent: Vec<Entry>,
+    sorted: Vec<MemtableEntry>,
+    recent: Vec<MemtableEntry>,
 }
 
 /// A row: the hash of its key, its offset and its commit.
 #[derive(Clone, Copy)]
-struct Entry {
+struct MemtableEntry {
     hash: u64,
     at: u32,
     commit: Commit,
@@ -63,8 +63,8 @@ impl Memtable {
     pub(crate) fn new(seed: HashSeed) -> Memtable {
         Memtable {
             seed,
-            by_id: Direction::new(),
-            by_partner_id: Direction::new(),
+            by_id: MemtableDirection::new(),
+            by_partner_id: MemtableDirection::new(),
             rows: AtomicU64::new(0),
             bytes: AtomicUsize::new(0),
             oldest: AtomicU64::new(u64::MAX),
@@ -169,7 +169,7 @@ impl Memtable {
         }
     }
 
-    fn direction(&self, side: Side) -> &Direction {
+    fn direction(&self, side: Side) -> &MemtableDirection {
         match side {
             Side::Id => &self.by_id,
             Side::PartnerId => &self.by_partner_id,
@@ -191,11 +191,11 @@ fn segment(
     sorted.in_memory(Path::new("(memtable)"))
 }
 
-impl PartitionRows {
+impl MemtablePartition {
     /// Bytes taken, with the capacity for later rows.
     fn memory(&self) -> usize {
         let entries = self.sorted.capacity() + self.recent.capacity();
-        self.rows.capacity() + entries * size_of::<Entry>()
+        self.rows.capacity() + entries * size_of::<MemtableEntry>()
     }
 
     fn copy_key(&self, hash: u64, key: Packed<'_>, last: Commit, out: &mut Vec<u8>) {
@@ -213,14 +213,19 @@ impl PartitionRows {
     }
 }
 
-impl Direction {
-    fn new() -> Direction {
-        Direction { partitions: (0..HashPartition::COUNT).map(|_| RwLock::default()).collect() }
+impl MemtableDirection {
+    fn new() -> MemtableDirection {
+        MemtableDirection {
+            partitions: (0..HashPartition::COUNT).map(|_| RwLock::default()).collect(),
+        }
     }
 
-    fn read(&self, partition: HashPartition) -> RwLockReadGuard<'_, PartitionRows> {
-        static EMPTY: RwLock<PartitionRows> =
-            RwLock::new(PartitionRows { rows: Vec::new(), sorted: Vec::new(), recent: Vec::new() });
+    fn read(&self, partition: HashPartition) -> RwLockReadGuard<'_, MemtablePartition> {
+        static EMPTY: RwLock<MemtablePartition> = RwLock::new(MemtablePartition {
+            rows: Vec::new(),
+            sorted: Vec::new(),
+            recent: Vec::new(),
+        });
         let partition = self.partitions.get(usize::from(partition.0)).unwrap_or(&EMPTY);
         partition.read()
     }
@@ -241,7 +246,7 @@ impl Direction {
         let before = partition.memory();
         let at = partition.rows.len();
         rows::push(&mut partition.rows, seen_at, key, value);
-        partition.recent.push(Entry { hash, at: at as u32, commit });
+        partition.recent.push(MemtableEntry { hash, at: at as u32, commit });
         if partition.recent.len() >= RECENT_ROWS + partition.sorted.len() / RECENT_SHARE {
             partition.recent.sort_unstable_by_key(|entry| entry.hash);
             partition.sorted.append(&mut partition.recent);

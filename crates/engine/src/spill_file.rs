@@ -15,7 +15,7 @@ pub(crate) struct SpillFile {
     /// The path of the file, or the folder of a file that has no name.
     path: PathBuf,
     is_named: bool,
-    writer: Mutex<Option<Writer>>,
+    writer: Mutex<Option<SpillWriter>>,
     /// Dropped with the file, since an open file keeps its disk space.
     reader: Mutex<Option<Arc<dyn OpenFile>>>,
 }
@@ -27,7 +27,7 @@ pub(crate) struct Extent {
     checksum: u64,
 }
 
-struct Writer {
+struct SpillWriter {
     file: Box<dyn NewFile>,
     len: u64,
 }
@@ -51,7 +51,7 @@ impl SpillFile {
             Some(writer) => writer,
             none => {
                 let file = self.create(disk).map_err(fail)?;
-                none.insert(Writer { file, len: 0 })
+                none.insert(SpillWriter { file, len: 0 })
             }
         };
         writer.file.write_all(bytes).map_err(fail)?;

@@ -12,7 +12,7 @@ use crate::memtable::Commit;
 use crate::scan::for_each_observation;
 use crate::segment::Segment;
 use crate::sync::Mutex;
-use crate::versions::{Manifest, TableVersion, Version, VersionSet, list};
+use crate::versions::{Manifest, StoreVersion, TableVersion, VersionSet, list};
 use idmatch_model::{SeenAt, Side};
 use idmatch_store::{Call, ErrorKind, Finding, Result, Sum, Unit};
 use std::path::Path;
@@ -80,7 +80,7 @@ pub(crate) fn log_findings(table: &str, findings: &[Finding]) {
 /// `Io` and `Cancelled`; damage is a finding.
 pub(crate) fn verify_files(
     versions: &VersionSet,
-    version: &Version,
+    version: &StoreVersion,
     call: &Call,
 ) -> Result<Vec<Finding>> {
     let (manifest, folder) = (&version.manifest, versions.segments());

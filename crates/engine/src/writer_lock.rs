@@ -6,7 +6,7 @@
 
 use crate::disk::{Lock, io_error, place};
 use crate::sync::{self, Mutex, Rank, RankedMutex};
-use crate::versions::{LOCK, LockNote, Manifest, Version, VersionSet};
+use crate::versions::{LOCK, LockNote, Manifest, StoreVersion, VersionSet};
 use idmatch_model::SeenAt;
 use idmatch_store::{Call, Error, ErrorFields, ErrorKind, Result};
 use std::io;
@@ -114,7 +114,7 @@ impl WriterLock {
         if !published.is_published() {
             // The identity of the store is durable before any file has it.
             let manifest = Arc::new(Manifest::new()?);
-            versions.install(Version::without_tables(manifest));
+            versions.install(StoreVersion::without_tables(manifest));
             versions.publish_locked(|_| Ok(()), |version| version)?;
         }
         let orphans = versions.orphans(&published)?;

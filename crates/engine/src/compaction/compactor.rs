@@ -22,7 +22,7 @@ use crate::sync::Ordering::{AcqRel, Relaxed, Release};
 use crate::sync::{
     self, AtomicBool, AtomicUsize, Instant, Mutex, Rank, RankedGuard, RankedMutex, millis,
 };
-use crate::versions::{TableEntry, TableVersion, Version, VersionSet};
+use crate::versions::{StoreVersion, TableEntry, TableVersion, VersionSet};
 use crate::writer_lock::WriterLock;
 use idmatch_model::{SeenAt, Side, TableName};
 use idmatch_store::{Call, Error, ErrorKind, Result, now};
@@ -245,7 +245,7 @@ impl Compactor {
 
     fn run_and_publish(
         &self,
-        (id, version): (Identity, &Version),
+        (id, version): (Identity, &StoreVersion),
         side: Side,
         (inputs, prefix_bits): (&[Arc<Segment>], u8),
         call: &Call,

@@ -9,7 +9,7 @@ use crate::identity::{Identity, random};
 use crate::segment::SegmentInfo;
 use crate::sync::{Rank, RankedGuard, RankedMutex};
 use crate::tombstones::{TombstoneFile, TombstoneSet, write};
-use crate::versions::{FileNames, TableEntry, TableVersion, Version, VersionSet};
+use crate::versions::{FileNames, StoreVersion, TableEntry, TableVersion, VersionSet};
 use crate::write::WritePath;
 use crate::writer_lock::WriterLock;
 use idmatch_model::{ErasureKey, SeenAt, TableName, Target, Window};
@@ -124,7 +124,7 @@ impl Eraser {
     /// came after `searched`. The caller holds `running`.
     fn publish_tombstones(
         &self,
-        (table, version): (&TableVersion, &Version),
+        (table, version): (&TableVersion, &StoreVersion),
         searched: &TableVersion,
         key: ErasureKey,
         tombstones: TombstoneSet,
@@ -155,7 +155,7 @@ impl Eraser {
     pub(crate) fn write_added(
         &self,
         names: &FileNames<'_>,
-        (table, version): (&TableVersion, &Version),
+        (table, version): (&TableVersion, &StoreVersion),
         mut tombstones: TombstoneSet,
     ) -> Result<AddedTombstones> {
         let id = table.row_rules.table;

@@ -13,9 +13,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 /// An identifier that owns its bytes.
 type OwnedId = (Kind, Box<[u8]>);
 /// For each key, the values whose rows are erased.
-type Pairs = BTreeMap<OwnedId, HashSet<OwnedId>>;
+type ErasedPairs = BTreeMap<OwnedId, HashSet<OwnedId>>;
 /// A value, and a date it was seen with the key.
-type Row = (OwnedId, SeenAt);
+type DatedValue = (OwnedId, SeenAt);
 
 /// The result of a search.
 pub(crate) struct SearchResult {
@@ -35,7 +35,7 @@ pub(crate) fn search(
 ) -> Result<SearchResult> {
     let search = Search { table, last, at, shown, call };
     let files = Mutex::new(HashSet::new());
-    let pairs = Mutex::new((Pairs::new(), Pairs::new()));
+    let pairs = Mutex::new((ErasedPairs::new(), ErasedPairs::new()));
     cpu::for_each(cpu::count(), targets, |target| {
         call.report("erase", 1, Unit::Rows)?;
         let found = search.pairs_of(target)?;
@@ -46,7 +46,7 @@ pub(crate) fn search(
         }
         Ok(())
     })?;
-    let count = |side, pairs: &Pairs| -> Result<u64> {
+    let count = |side, pairs: &ErasedPairs| -> Result<u64> {
         let erased = Mutex::new(0);
         let pairs: Vec<_> = pairs.iter().collect();
         cpu::for_each(cpu::count(), &pairs, |(key, values)| {
@@ -114,7 +114,7 @@ impl Search<'_> {
         values: &HashSet<OwnedId>,
     ) -> Result<(u64, Vec<String>)> {
         let Search { at, shown, .. } = *self;
-        let (mut rows, mut files): (Vec<Row>, _) = (Vec::new(), Vec::new());
+        let (mut rows, mut files): (Vec<DatedValue>, _) = (Vec::new(), Vec::new());
         let key = Packed { kind: key.0, payload: &key.1 };
         for location in locate(self.table, side, key, self.last)? {
             let before = rows.len();
@@ -137,8 +137,8 @@ impl Search<'_> {
             let counts = |date: &&SeenAt| **date <= at && shown.contains(**date);
             return Ok((newest.values().filter(counts).count() as u64, files));
         }
-        let counts = |(_, date): &Row| *date <= at && shown.contains(*date);
-        let distinct: HashSet<Row> = rows.into_iter().filter(counts).collect();
+        let counts = |(_, date): &DatedValue| *date <= at && shown.contains(*date);
+        let distinct: HashSet<DatedValue> = rows.into_iter().filter(counts).collect();
         Ok((distinct.len() as u64, files))
     }
 }

@@ -13,6 +13,6 @@ mod record;
 mod write;
 
 pub(crate) use file::{file, number_of};
-pub(crate) use read::{Part, Progress, ReadableRecords, check_end, read, scan};
+pub(crate) use read::{JournalItem, ReadOutcome, ReadableRecords, check_end, read, scan};
 pub(crate) use record::{Entries, FileHeader, encode_batch, record};
 pub(crate) use write::{Appended, JournalWriter};

@@ -11,22 +11,22 @@ use std::path::Path;
 
 /// The result of reading a file. A writer may have appended to the file since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub(crate) enum ReadOutcome {
     /// The file was read up to this offset.
     Read { end: usize },
     /// There is no such file.
     Gone,
 }
 
-/// A part of a file.
-pub(crate) enum Part<'a> {
+/// An item of a file.
+pub(crate) enum JournalItem<'a> {
     /// The header: it comes first, where a file is read from its start.
     Header(FileHeader),
     /// A whole record: its offset, its commit and its entries.
     Record(usize, u64, Entries<'a>),
 }
 
-/// Gives the parts of a file from an offset on to `take`, in order.
+/// Gives the items of a file from an offset on to `take`, in order.
 ///
 /// # Errors
 /// `Corrupt`, with file and offset, where a record that was durable is no longer whole; `UnsupportedFormat`
@@ -36,32 +36,32 @@ pub(crate) fn read(
     folder: &Path,
     number: u64,
     from: usize,
-    take: &mut dyn FnMut(Part<'_>) -> Result<()>,
-) -> Result<Progress> {
+    take: &mut dyn FnMut(JournalItem<'_>) -> Result<()>,
+) -> Result<ReadOutcome> {
     let path = file(folder, number);
     let bytes = match disk.read_from(&path, from as u64) {
         Ok(bytes) => bytes,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Progress::Gone),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(ReadOutcome::Gone),
         Err(e) => return Err(io_error("read", &path, e)),
     };
     scan(folder, number, from, &bytes, take)
 }
 
-/// Gives the parts of bytes that were read already.
+/// Gives the items of bytes that were read already.
 pub(crate) fn scan(
     folder: &Path,
     number: u64,
     from: usize,
     bytes: &[u8],
-    take: &mut dyn FnMut(Part<'_>) -> Result<()>,
-) -> Result<Progress> {
+    take: &mut dyn FnMut(JournalItem<'_>) -> Result<()>,
+) -> Result<ReadOutcome> {
     let path = file(folder, number);
     let tail = Tail { number, offset: from, bytes };
     let mut at = from;
     if at == 0 {
         match check_header(bytes, number) {
             Start::Good(header) => {
-                take(Part::Header(header))?;
+                take(JournalItem::Header(header))?;
                 at = HEADER_BYTES;
             }
             Start::OtherFormat(format) => {
@@ -72,13 +72,13 @@ pub(crate) fn scan(
     }
     while at > 0 {
         let Some(Record { commit, entries, next, .. }) = tail.record(at) else { break };
-        take(Part::Record(at, commit, Entries::new(entries)))?;
+        take(JournalItem::Record(at, commit, Entries::new(entries)))?;
         at = next;
     }
     // Later bytes are an interrupted write, unless a later record proves that they had been durable.
     let later = tail.last_record_after(at).map_or(0, |record| record.durable);
     check_end(folder, number, at, later)?;
-    Ok(Progress::Read { end: at })
+    Ok(ReadOutcome::Read { end: at })
 }
 
 /// Refuses a file that ends at `end` but is known to have been durable up to `durable`.

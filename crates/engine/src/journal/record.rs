@@ -17,7 +17,7 @@ use crate::identity::Identity;
 use twox_hash::XxHash3_64;
 
 const MAGIC: [u8; 8] = *b"IDMJRN\r\n";
-const MARK: u32 = 0x524d_4449; // "IDMR"
+const RECORD_MAGIC: u32 = 0x524d_4449; // "IDMR"
 pub(super) const FORMAT: u32 = 2;
 pub(super) const HEADER_BYTES: usize = 88;
 const SUM_AT: usize = 80;
@@ -103,7 +103,7 @@ pub(crate) fn record(
 ) -> Vec<u8> {
     let mut out = Vec::with_capacity(padded(RECORD_HEADER + entries.len()));
     out.extend_from_slice(&[0; 8]);
-    out.extend_from_slice(&MARK.to_le_bytes());
+    out.extend_from_slice(&RECORD_MAGIC.to_le_bytes());
     out.extend_from_slice(&(entries.len() as u32).to_le_bytes());
     out.extend_from_slice(&durable.to_le_bytes());
     out.extend_from_slice(&commit.to_le_bytes());
@@ -146,7 +146,7 @@ impl<'a> Tail<'a> {
     /// The record at an offset of the file, if it is whole.
     pub(super) fn record(&self, offset: usize) -> Option<Record<'a>> {
         let at = offset.checked_sub(self.offset)?;
-        if u32_at(self.bytes, at.checked_add(8)?)? != MARK {
+        if u32_at(self.bytes, at.checked_add(8)?)? != RECORD_MAGIC {
             return None;
         }
         let len = u32_at(self.bytes, at + 12)? as usize;

@@ -3,7 +3,7 @@
 //! Each row ([`crate::encoding::rows`]) is kept twice: in the partition of its id with the id as key, and in
 //! the partition of its partner_id with the partner_id as key. Full buffers go to `spill`.
 
-use super::spill::{Chunk, Spill};
+use super::spill::{Spill, SpillChunk};
 use crate::cpu;
 use crate::encoding::rows;
 use crate::encoding::{HashSeed, Packed, Packer};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// The rows of one partition.
 #[derive(Default)]
 pub(crate) struct PartitionRows {
-    pub(crate) chunks: Vec<Chunk>,
+    pub(crate) chunks: Vec<SpillChunk>,
     pub(crate) rows: u64,
 }
 
@@ -41,7 +41,7 @@ impl Sides {
         &self,
         side: Side,
         partition: HashPartition,
-        chunk: &Chunk,
+        chunk: &SpillChunk,
         rows: &mut Vec<u8>,
     ) -> Result<()> {
         self.spill.read(side, partition, chunk, rows)
@@ -98,7 +98,7 @@ impl Buffers {
     fn finish(mut self) -> Vec<PartitionRows> {
         for (done, open) in self.done.iter_mut().zip(self.open) {
             if !open.is_empty() {
-                done.chunks.push(Chunk::Memory(open));
+                done.chunks.push(SpillChunk::Memory(open));
             }
         }
         self.done
@@ -175,7 +175,7 @@ impl Partitioned {
     /// Bytes of rows that are in memory.
     pub(crate) fn memory_bytes(&self) -> usize {
         let chunks = self.by_id.iter().chain(&self.by_partner_id).flat_map(|rows| &rows.chunks);
-        chunks.filter(|chunk| matches!(chunk, Chunk::Memory(_))).map(Chunk::len).sum()
+        chunks.filter(|chunk| matches!(chunk, SpillChunk::Memory(_))).map(SpillChunk::len).sum()
     }
 
     /// Moves rows in memory to the spill files.
@@ -187,7 +187,7 @@ impl Partitioned {
         for (side, partitions) in sides {
             for (partition, rows) in HashPartition::all().zip(partitions) {
                 for chunk in &mut rows.chunks {
-                    if let Chunk::Memory(bytes) = chunk {
+                    if let SpillChunk::Memory(bytes) = chunk {
                         *chunk = spill.write(side, partition, bytes)?;
                     }
                 }

@@ -83,8 +83,8 @@ impl BulkLoader {
             return Ok(outcome);
         }
         let ready = match self.prepare(write, receipts, call).map_err(|e| write.left(e))? {
-            Prepared::Ready(ready) => ready,
-            Prepared::Committed(outcome) => {
+            PreparedCommit::Ready(ready) => ready,
+            PreparedCommit::Committed(outcome) => {
                 return Ok(*write.outcome.get_or_init(|| outcome));
             }
         };
@@ -103,7 +103,7 @@ impl BulkLoader {
         write: &SharedWrite,
         receipts: &[PartReceipt],
         call: &Call,
-    ) -> Result<Prepared> {
+    ) -> Result<PreparedCommit> {
         self.lock.check_writable()?;
         let (table, session) = (write.note.table, write.folder.id);
         let files = write.lock();
@@ -112,7 +112,7 @@ impl BulkLoader {
             if files.is_ok() {
                 write.folder.remove().ok();
             }
-            return Ok(Prepared::Committed(outcome));
+            return Ok(PreparedCommit::Committed(outcome));
         }
         let files = files?;
         let version = self.versions.current();
@@ -126,7 +126,7 @@ impl BulkLoader {
         let made_of = (self.versions.limits, seed);
         let staged = Arc::new(StagedWrite::new(new, fence, key, (files, None), made_of));
         drop(version);
-        write.gather(&parts, staged, call).map(Prepared::Ready)
+        write.gather(&parts, staged, call).map(PreparedCommit::Ready)
     }
 
     /// Ends a shared session, unless it is committed.
@@ -154,7 +154,7 @@ impl BulkLoader {
 }
 
 /// The result of preparing the commit of a shared session.
-enum Prepared {
+enum PreparedCommit {
     /// This process has all rows, and the lock of the session.
     Ready(Committing),
     /// Another process has committed it.

@@ -15,16 +15,16 @@ use std::sync::Arc;
 const PARTITIONS_PER_FILE: usize = 16;
 
 /// Rows of one partition, in memory or in a spill file.
-pub(crate) enum Chunk {
+pub(crate) enum SpillChunk {
     Memory(Vec<u8>),
     Spilled(Extent),
 }
 
-impl Chunk {
+impl SpillChunk {
     pub(crate) fn len(&self) -> usize {
         match self {
-            Chunk::Memory(rows) => rows.len(),
-            Chunk::Spilled(extent) => extent.len,
+            SpillChunk::Memory(rows) => rows.len(),
+            SpillChunk::Spilled(extent) => extent.len,
         }
     }
 }
@@ -57,10 +57,15 @@ impl Spill {
     }
 
     /// Writes rows of a partition to its file.
-    pub(crate) fn write(&self, side: Side, partition: HashPartition, rows: &[u8]) -> Result<Chunk> {
+    pub(crate) fn write(
+        &self,
+        side: Side,
+        partition: HashPartition,
+        rows: &[u8],
+    ) -> Result<SpillChunk> {
         match self.file(side, partition) {
-            Some((file, _)) => file.write(&*self.disk, rows).map(Chunk::Spilled),
-            None => Ok(Chunk::Memory(rows.to_vec())),
+            Some((file, _)) => file.write(&*self.disk, rows).map(SpillChunk::Spilled),
+            None => Ok(SpillChunk::Memory(rows.to_vec())),
         }
     }
 
@@ -69,16 +74,16 @@ impl Spill {
         &self,
         side: Side,
         partition: HashPartition,
-        chunk: &Chunk,
+        chunk: &SpillChunk,
         rows: &mut Vec<u8>,
     ) -> Result<()> {
         match (chunk, self.file(side, partition)) {
-            (Chunk::Memory(kept), _) => rows.extend_from_slice(kept),
-            (Chunk::Spilled(extent), Some((file, _))) => {
+            (SpillChunk::Memory(kept), _) => rows.extend_from_slice(kept),
+            (SpillChunk::Spilled(extent), Some((file, _))) => {
                 file.open(&*self.disk)?;
                 file.read(extent, rows)?;
             }
-            (Chunk::Spilled(_), None) => {}
+            (SpillChunk::Spilled(_), None) => {}
         }
         Ok(())
     }

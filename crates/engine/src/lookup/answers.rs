@@ -42,7 +42,7 @@ impl KeyLocation {
     pub(crate) fn cursor(&self) -> Result<RowCursor<'_>> {
         let block = self.segment.known_block(self.block)?;
         let cursor = RowCursor::new(&self.segment, block, self.rows.clone());
-        Ok(cursor.visible(self.erased.clone()))
+        Ok(cursor.skipping_hidden(self.erased.clone()))
     }
 }
 

@@ -42,7 +42,7 @@ impl<'s> RowCursor<'s> {
     }
 
     /// Skips the rows that are hidden since the segment was written: erased, or below the watermark.
-    pub(crate) fn visible(mut self, erased: Option<Arc<KeyTombstones>>) -> RowCursor<'s> {
+    pub(crate) fn skipping_hidden(mut self, erased: Option<Arc<KeyTombstones>>) -> RowCursor<'s> {
         self.skips_hidden = self.segment.has_hidden();
         self.erased = erased;
         self
@@ -167,6 +167,6 @@ impl<'s> BlockCache<'s> {
             Some((number, cursor)) if number == block => cursor.moved_to(rows),
             _ => RowCursor::new(segment, segment.known_block(block)?, rows),
         };
-        Ok(&mut last.insert((block, cursor.visible(erased))).1)
+        Ok(&mut last.insert((block, cursor.skipping_hidden(erased))).1)
     }
 }

@@ -35,9 +35,9 @@ pub(super) struct Population {
 /// The identifiers of one partition, ordered by the 32 bits of their hash after those of the partition.
 #[derive(Default)]
 pub(super) struct PopulationPartition {
-    entries: Vec<Entry>,
+    entries: Vec<IdEntry>,
     /// The entries of each thread, until they are sorted.
-    unsorted: Vec<Vec<Entry>>,
+    unsorted: Vec<Vec<IdEntry>>,
     /// The packed identifiers: one arena for each thread. In a positional match the number of the row, a
     /// `u32`, is before each.
     arenas: Vec<Vec<u8>>,
@@ -45,15 +45,15 @@ pub(super) struct PopulationPartition {
 
 /// An identifier.
 #[derive(Clone, Copy)]
-pub(super) struct Entry {
+pub(super) struct IdEntry {
     pub(super) hash: u64,
     arena: u32,
     at: u32,
 }
 
 /// The identifiers that one thread has read.
-struct Reader {
-    partitions: Vec<(Vec<Entry>, Vec<u8>)>,
+struct IdReader {
+    partitions: Vec<(Vec<IdEntry>, Vec<u8>)>,
     rows: u64,
     /// Rows without an identifier, if the match is positional.
     rejected: Vec<(u32, UnmatchedReason)>,
@@ -189,9 +189,9 @@ impl ReadState<'_, '_> {
         Ok(next)
     }
 
-    fn read<const POSITIONS: bool>(&self, thread: u32) -> Result<Reader> {
+    fn read<const POSITIONS: bool>(&self, thread: u32) -> Result<IdReader> {
         let partitions = (0..HashPartition::COUNT).map(|_| (Vec::new(), Vec::new())).collect();
-        let mut reader = Reader { partitions, rows: 0, rejected: Vec::new() };
+        let mut reader = IdReader { partitions, rows: 0, rejected: Vec::new() };
         let mut packer = Packer::default();
         while let Some((first_row, batch)) = self.next_batch()? {
             reader.rows += batch.batch.num_rows() as u64;
@@ -217,9 +217,9 @@ impl ReadState<'_, '_> {
                         arena.extend_from_slice(&(row as u32).to_le_bytes());
                         bytes += size_of::<u32>();
                     }
-                    entries.push(Entry { hash, arena: thread, at: arena.len() as u32 });
+                    entries.push(IdEntry { hash, arena: thread, at: arena.len() as u32 });
                     record::push(arena, id);
-                    bytes += size_of::<Entry>() + 1 + id.payload.len();
+                    bytes += size_of::<IdEntry>() + 1 + id.payload.len();
                 }
             }
             self.bytes_left.fetch_sub(bytes as isize, Relaxed);
@@ -230,7 +230,7 @@ impl ReadState<'_, '_> {
 
 impl PopulationPartition {
     /// The partition as the threads have read it.
-    fn of(read: impl Iterator<Item = (Vec<Entry>, Vec<u8>)>) -> PopulationPartition {
+    fn of(read: impl Iterator<Item = (Vec<IdEntry>, Vec<u8>)>) -> PopulationPartition {
         let (unsorted, arenas) = read.unzip();
         PopulationPartition { entries: Vec::new(), unsorted, arenas }
     }
@@ -240,7 +240,7 @@ impl PopulationPartition {
         let mut unsorted = std::mem::take(&mut self.unsorted).into_iter();
         self.entries = unsorted.next().unwrap_or_default();
         unsorted.for_each(|entries| self.entries.extend_from_slice(&entries));
-        let place = |entry: &Entry| (entry.hash >> (32 - HashPartition::BITS)) as u32;
+        let place = |entry: &IdEntry| (entry.hash >> (32 - HashPartition::BITS)) as u32;
         if self.entries.len() < RADIX_MIN_ENTRIES {
             self.entries.sort_by_key(place);
         } else {
@@ -253,7 +253,7 @@ impl PopulationPartition {
     }
 
     /// All identifiers, in order.
-    pub(super) fn entries(&self) -> &[Entry] {
+    pub(super) fn entries(&self) -> &[IdEntry] {
         &self.entries
     }
 
@@ -264,7 +264,7 @@ impl PopulationPartition {
 
     /// A partition of encoded identifiers, which start at these offsets. Their hashes are not set.
     pub(super) fn of_records(records: Vec<u8>, offsets: &[u32]) -> PopulationPartition {
-        let entries = offsets.iter().map(|at| Entry { hash: 0, arena: 0, at: *at }).collect();
+        let entries = offsets.iter().map(|at| IdEntry { hash: 0, arena: 0, at: *at }).collect();
         PopulationPartition { entries, unsorted: Vec::new(), arenas: vec![records] }
     }
 
@@ -283,7 +283,7 @@ impl PopulationPartition {
 
     /// The identifier of an entry.
     #[inline(always)]
-    pub(super) fn key(&self, entry: &Entry) -> Option<Packed<'_>> {
+    pub(super) fn key(&self, entry: &IdEntry) -> Option<Packed<'_>> {
         let arena = self.arenas.get(entry.arena as usize)?;
         record::read(arena, entry.at as usize).map(|(key, _)| key)
     }

@@ -7,7 +7,7 @@
 use super::context::MatchContext;
 use super::count::count;
 use super::hit::Hit;
-use super::population::{Entry, PopulationPartition};
+use super::population::{IdEntry, PopulationPartition};
 use crate::cpu::prefetch;
 use crate::hash_partition::HashPartition;
 use crate::lookup::BlockCache;
@@ -107,7 +107,7 @@ impl<'a> Prober<'a> {
         number: u32,
         segment: &'a Segment,
         first_entry: u32,
-        chunk: &[Entry],
+        chunk: &[IdEntry],
         hits: &mut Vec<Hit>,
     ) -> Result<()> {
         let keys = segment.region(Region::Keys);
@@ -142,14 +142,14 @@ impl<'a> Prober<'a> {
     fn collect_candidates(
         &mut self,
         segment: &'a Segment,
-        chunk: &[Entry],
+        chunk: &[IdEntry],
         last_block: &mut LastBlock<'a>,
     ) -> Result<()> {
         self.blocks.clear();
         self.candidates.clear();
         let keys = segment.region(Region::Keys);
         self.blocks.extend(last_block.and_then(|(number, block)| Some((number, block?))));
-        for (entry, Entry { hash, .. }) in (0..).zip(chunk) {
+        for (entry, IdEntry { hash, .. }) in (0..).zip(chunk) {
             let number = segment.header.block_of(*hash);
             if last_block.as_ref().is_none_or(|(open, _)| *open != number) {
                 let block = segment.block(number)?;

@@ -25,7 +25,7 @@ pub(super) struct ReadableRows<'t> {
 
 /// The columns of a batch.
 #[derive(Default)]
-struct Columns {
+struct ColumnBuilders {
     ids: BinaryBuilder,
     partner_ids: BinaryBuilder,
     dates: TimestampMillisecondBuilder,
@@ -65,7 +65,7 @@ impl<'t> ReadableRows<'t> {
     }
 
     /// Adds the rows of a block; damage is skipped, a page at a time.
-    fn read_block(&mut self, segment: &Segment, block: Block<'_>, columns: &mut Columns) {
+    fn read_block(&mut self, segment: &Segment, block: Block<'_>, columns: &mut ColumnBuilders) {
         if segment.check_keys(&block).is_err() {
             return;
         }
@@ -95,7 +95,7 @@ impl<'t> ReadableRows<'t> {
 
 impl BatchSource for ReadableRows<'_> {
     fn next_batch(&mut self) -> Result<Option<SourceBatch>> {
-        let mut columns = Columns::default();
+        let mut columns = ColumnBuilders::default();
         while columns.rows < BATCH_ROWS
             && let Some(segment) = self.segments.front().copied()
         {
@@ -113,7 +113,7 @@ impl BatchSource for ReadableRows<'_> {
     }
 }
 
-impl Columns {
+impl ColumnBuilders {
     fn push(&mut self, side: Side, key: Packed<'_>, value: Packed<'_>, seen_at: SeenAt) {
         let (id, partner_id) = match side {
             Side::Id => (key, value),

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 /// The damage that keeps a store from opening.
 #[derive(Default)]
-struct Damage {
+struct StoreDamage {
     findings: Vec<Finding>,
     /// The tables with segments that do not open, and the rows of these segments in each direction.
     tables: BTreeMap<Identity, [u64; 2]>,
@@ -56,7 +56,7 @@ impl Recovery<'_> {
         let noted = self.lock.noted(&guard, &manifest)?;
         let newer = noted.filter(|noted| *noted > manifest.generation);
         let journal = self.read_journal(&manifest)?;
-        let (mut damage, mut lost) = (Damage::default(), Vec::new());
+        let (mut damage, mut lost) = (StoreDamage::default(), Vec::new());
         self.check_segments(&mut manifest, &mut damage)?;
         self.check_journal(&manifest, &journal, &mut damage);
         if let Some(newer) = newer {
@@ -117,7 +117,7 @@ impl Recovery<'_> {
     }
 
     /// Takes the segments that do not open out of a manifest.
-    fn check_segments(&self, manifest: &mut Manifest, damage: &mut Damage) -> Result<()> {
+    fn check_segments(&self, manifest: &mut Manifest, damage: &mut StoreDamage) -> Result<()> {
         let folder = self.versions.segments();
         let there: HashSet<String> = list(&*self.versions.disk, &folder)?.into_iter().collect();
         let seed = manifest.hash_seed();
@@ -170,7 +170,7 @@ impl Recovery<'_> {
         Ok(journal)
     }
 
-    fn check_journal(&self, manifest: &Manifest, journal: &Journal, damage: &mut Damage) {
+    fn check_journal(&self, manifest: &Manifest, journal: &Journal, damage: &mut StoreDamage) {
         let folder = self.versions.journal();
         let mut durable: BTreeMap<u64, u64> = BTreeMap::new();
         let mut note = |number: u64, length: u64| {
@@ -220,7 +220,7 @@ impl Recovery<'_> {
         &self,
         readable: &Manifest,
         journal: &Journal,
-        damage: &Damage,
+        damage: &StoreDamage,
         newer: Option<u64>,
         made: Vec<(Identity, Vec<SegmentInfo>)>,
     ) -> Result<()> {
@@ -285,7 +285,7 @@ fn is_valid_record(manifest: &Manifest, entries: &[u8]) -> bool {
     Entries::new(entries).all(|batch| batch.is_some_and(|batch| known.contains(&batch.table)))
 }
 
-impl Damage {
+impl StoreDamage {
     fn add(&mut self, place: &Path, problem: String) {
         self.findings.push(Finding { place: place.display().to_string(), problem });
     }

@@ -157,6 +157,6 @@ impl<'s> KeyIterator<'s> {
         let erased = self.table.tombstones_in(self.segment, self.segment.header.side, key);
         self.at += 1;
         self.current = None;
-        Ok(Some(of_key.visible(erased)))
+        Ok(Some(of_key.skipping_hidden(erased)))
     }
 }

@@ -18,7 +18,7 @@ const KEYS_BETWEEN_CHECKS: usize = 1 << 14;
 
 /// A row: the hash of its key, and its offset.
 #[derive(Clone, Copy)]
-struct Entry {
+struct SortEntry {
     hash: u64,
     at: u32,
 }
@@ -37,7 +37,7 @@ pub(crate) fn sorted(
 ) -> Result<SegmentBuilder> {
     let mut entries = entries(rows, row_rules.seed)?;
     // The 32 bits after the prefix order all but a few rows; those are ordered one by one below.
-    let sort_key = |entry: &Entry| ((entry.hash << prefix_bits) >> 32) as u32;
+    let sort_key = |entry: &SortEntry| ((entry.hash << prefix_bits) >> 32) as u32;
     radsort::sort_by_key(&mut entries, sort_key);
     let mut segment =
         SegmentBuilder::new((side, row_rules.seed), prefix_bits, prefix, entries.len() as u64);
@@ -81,7 +81,7 @@ pub(crate) fn sorted(
     Ok(segment)
 }
 
-fn entries(rows: &[u8], seed: HashSeed) -> Result<Vec<Entry>> {
+fn entries(rows: &[u8], seed: HashSeed) -> Result<Vec<SortEntry>> {
     if u32::try_from(rows.len()).is_err() {
         let what = "more than 4 GiB of rows cannot be sorted at once";
         return Err(Error::new(ErrorKind::InvalidArgument, what));
@@ -89,14 +89,14 @@ fn entries(rows: &[u8], seed: HashSeed) -> Result<Vec<Entry>> {
     let mut entries = Vec::with_capacity(rows.len() / 32);
     let mut at = 0;
     while at < rows.len() {
-        let (row, next) = row_at(rows, Entry { hash: 0, at: at as u32 })?;
-        entries.push(Entry { hash: row.key.hash(seed), at: at as u32 });
+        let (row, next) = row_at(rows, SortEntry { hash: 0, at: at as u32 })?;
+        entries.push(SortEntry { hash: row.key.hash(seed), at: at as u32 });
         at = next;
     }
     Ok(entries)
 }
 
-fn row_at(bytes: &[u8], entry: Entry) -> Result<(Row<'_>, usize)> {
+fn row_at(bytes: &[u8], entry: SortEntry) -> Result<(Row<'_>, usize)> {
     // The rows were written by this process, or their checksum held.
     let (row, next) = rows::read(bytes, entry.at as usize)
         .ok_or_else(|| Error::new(ErrorKind::Corrupt, "rows changed in memory"))?;

@@ -6,7 +6,7 @@ use crate::identity::Hex64;
 use crate::journal;
 use crate::versions::{
     CopyKind, CopyOf, JOURNAL, JournalPosition, JournalPositions, LOCK, Manifest, SEGMENTS,
-    Version, foreign_file,
+    StoreVersion, foreign_file,
 };
 use idmatch_model::SeenAt;
 use idmatch_store::{Call, Error, ErrorKind, Result, Unit, now};
@@ -130,7 +130,7 @@ impl Owners {
     /// backup.
     fn copy_journal(
         &self,
-        version: &Version,
+        version: &StoreVersion,
         read: &JournalPositions,
         destination: &Path,
         call: &Call,
@@ -157,7 +157,7 @@ impl Owners {
 
     /// Removes the files of a failed backup, best effort, so that the same backup can be tried again. The
     /// manifest is removed first. If it stays, so do the files: half a copy is never a store.
-    fn remove_begun_backup(&self, version: &Version, destination: &Path) {
+    fn remove_begun_backup(&self, version: &StoreVersion, destination: &Path) {
         match self.versions.disk.remove(&Manifest::path(destination)) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => {}
             _ => {

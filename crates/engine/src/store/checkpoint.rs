@@ -12,7 +12,7 @@ use crate::identity::Identity;
 use crate::options::MemoryLimits;
 use crate::versions::{
     CHECKPOINTS, CopyKind, JOURNAL, JournalPosition, JournalPositions, Manifest, SEGMENTS,
-    TableVersion, Version, checkpoint_until, list,
+    StoreVersion, TableVersion, checkpoint_until, list,
 };
 use idmatch_model::{SeenAt, TableName, Target, Window};
 use idmatch_store::{Call, Checkpoint, Error, ErrorKind, Result, now};
@@ -33,7 +33,7 @@ const TARGETS: usize = 1_000;
 
 /// The point that a checkpoint shows: its own generation, which follows the generation of its version, and
 /// the end of its journal.
-type Shown = (u64, Option<(u64, u64)>);
+type CheckpointPoint = (u64, Option<(u64, u64)>);
 
 impl Owners {
     /// Makes a checkpoint of all that is published and committed by now. Returns an existing one of the same
@@ -184,7 +184,7 @@ impl Owners {
             });
         }
         // Checkpoints of one millisecond are ordered by the point that they show, and then by their end.
-        found.sort_by_key(|(shown, one)| (one.at, *shown, one.until));
+        found.sort_by_key(|(point, one)| (one.at, *point, one.until));
         Ok(found.into_iter().map(|(_, one)| one).collect())
     }
 
@@ -206,7 +206,7 @@ impl Owners {
 
     /// The checkpoint in a folder, and the point that it shows; `None` unless it is a checkpoint of this
     /// store.
-    fn describe(&self, path: PathBuf) -> Result<Option<(Shown, Checkpoint)>> {
+    fn describe(&self, path: PathBuf) -> Result<Option<(CheckpointPoint, Checkpoint)>> {
         let current = self.versions.current();
         let Some(manifest) = self.read(&path, &current)? else { return Ok(None) };
         let Some((at, until)) = manifest.checkpoint_times() else { return Ok(None) };
@@ -222,16 +222,21 @@ impl Owners {
         for file in list(disk, &path.join(JOURNAL))? {
             bytes += disk.len(&path.join(JOURNAL).join(file)).unwrap_or_default();
         }
-        let shown = (manifest.generation, manifest.journal.closed);
-        Ok(Some((shown, Checkpoint { path, at, until, bytes })))
+        let point = (manifest.generation, manifest.journal.closed);
+        Ok(Some((point, Checkpoint { path, at, until, bytes })))
     }
 
-    fn read(&self, path: &Path, current: &Version) -> Result<Option<Manifest>> {
+    fn read(&self, path: &Path, current: &StoreVersion) -> Result<Option<Manifest>> {
         Manifest::read(&*self.versions.disk, path, &current.manifest)
     }
 
     /// Whether a checkpoint shows this version.
-    fn is_of(&self, one: &Checkpoint, version: &Version, read: &JournalPositions) -> Result<bool> {
+    fn is_of(
+        &self,
+        one: &Checkpoint,
+        version: &StoreVersion,
+        read: &JournalPositions,
+    ) -> Result<bool> {
         let Some(manifest) = self.read(&one.path, version)? else { return Ok(false) };
         let end = read.last_key_value();
         let closed = end.map(|(at, JournalPosition { end, .. })| (*at, *end as u64));

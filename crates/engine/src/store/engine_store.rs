@@ -1,7 +1,7 @@
 //! The store of a directory: opens it, and delegates to the owners.
 
 use super::handle::StoreHandle;
-use super::logged::{Figures, figures_of, logged, name_of, number_of};
+use super::logged::{ResultSizes, figures_of, logged, name_of, number_of};
 use super::owners::Owners;
 use super::session::{begin, resume};
 use super::snapshot::EngineSnapshot;
@@ -211,7 +211,8 @@ impl Store for EngineStore {
         call: &Call,
     ) -> Result<Erased> {
         let owners = self.writer()?;
-        let rows = |erased: &Erased| Figures { rows: Some(erased.by_id), ..Figures::default() };
+        let rows =
+            |erased: &Erased| ResultSizes { rows: Some(erased.by_id), ..ResultSizes::default() };
         logged("erase", table.as_str(), rows, || {
             let erased = owners.eraser.erase(table, targets, at, call)?;
             let checkpoints = owners.checkpoints_showing(table, targets, at, call)?;
@@ -286,7 +287,7 @@ impl Admin for EngineStore {
 
     fn backup(&self, destination: &Path, call: &Call) -> Result<()> {
         let owners = self.writer()?;
-        let bytes = |bytes: &u64| Figures { bytes: Some(*bytes), ..Figures::default() };
+        let bytes = |bytes: &u64| ResultSizes { bytes: Some(*bytes), ..ResultSizes::default() };
         logged("backup", "", bytes, || owners.backup(destination, Some(CopyKind::Backup), call))?;
         Ok(())
     }

@@ -47,10 +47,10 @@ struct OpenStore {
     lock: Weak<WriterLock>,
 }
 
-/// The place of a store: device and inode of the nearest directory that exists, and the path from there.
-type Place = Option<((u64, u64), PathBuf)>;
+/// The location of a store: device and inode of the nearest directory that exists, and the path from there.
+type StoreLocation = Option<((u64, u64), PathBuf)>;
 
-fn place(disk: &dyn Disk, root: &Path) -> Place {
+fn location(disk: &dyn Disk, root: &Path) -> StoreLocation {
     root.ancestors()
         .find_map(|dir| Some((disk.directory_id(dir)?, root.strip_prefix(dir).ok()?.to_owned())))
 }
@@ -74,10 +74,10 @@ impl OpenStore {
         root: &Path,
         open: &'o [OpenStore],
     ) -> impl Iterator<Item = &'o OpenStore> {
-        let here = if disk.is_shared() { place(disk, root) } else { None };
+        let here = if disk.is_shared() { location(disk, root) } else { None };
         open.iter().filter(move |store| {
             let directory = store.directory.map(|there| (there, PathBuf::new()));
-            here.is_some() && directory.or_else(|| place(disk, &store.root)) == here
+            here.is_some() && directory.or_else(|| location(disk, &store.root)) == here
         })
     }
 }

@@ -9,7 +9,7 @@ use tracing::info;
 
 /// The figures of a result that the log shows. Figures that cost anything to count are left out.
 #[derive(Debug, Default)]
-pub(super) struct Figures {
+pub(super) struct ResultSizes {
     pub(super) rows: Option<u64>,
     pub(super) bytes: Option<u64>,
     pub(super) findings: Option<usize>,
@@ -19,30 +19,30 @@ pub(super) struct Figures {
 pub(super) fn logged<T>(
     operation: &'static str,
     table: &str,
-    figures: impl FnOnce(&T) -> Figures,
+    figures: impl FnOnce(&T) -> ResultSizes,
     run: impl FnOnce() -> Result<T>,
 ) -> Result<T> {
     info!(operation, table, "operation began");
     let began = sync::instant();
     let outcome = run();
     let ended = outcome.as_ref().map_or_else(|e| e.kind().code(), |_| "done");
-    let Figures { rows, bytes, findings } = outcome.as_ref().map(figures).unwrap_or_default();
+    let ResultSizes { rows, bytes, findings } = outcome.as_ref().map(figures).unwrap_or_default();
     let ms = millis(began);
     info!(operation, table, outcome = ended, rows, bytes, findings, ms, "operation ended");
     outcome
 }
 
 /// The number of findings of a check.
-pub(super) fn number_of(findings: &[Finding]) -> Figures {
-    Figures { findings: Some(findings.len()), ..Figures::default() }
+pub(super) fn number_of(findings: &[Finding]) -> ResultSizes {
+    ResultSizes { findings: Some(findings.len()), ..ResultSizes::default() }
 }
 
 /// The rows and the bytes of a table's segments; nothing where it is not there.
-pub(super) fn figures_of(versions: &VersionSet, table: TableId) -> Figures {
+pub(super) fn figures_of(versions: &VersionSet, table: TableId) -> ResultSizes {
     let version = versions.current();
-    let Some(table) = version.tables.get(&table.into()) else { return Figures::default() };
+    let Some(table) = version.tables.get(&table.into()) else { return ResultSizes::default() };
     let by_id = table.segments(Side::Id).iter();
-    Figures {
+    ResultSizes {
         rows: Some(by_id.map(|segment| segment.header.rows).sum()),
         bytes: Some(table.all_segments().map(|segment| segment.header.file_len()).sum()),
         findings: None,

@@ -1,7 +1,7 @@
 //! Write sessions, as callers have them. Must not know what a commit does.
 
 use super::handle::StoreHandle;
-use super::logged::{Figures, logged, name_of};
+use super::logged::{ResultSizes, logged, name_of};
 use crate::identity::Identity;
 use crate::load::{Begun, PartFile, Partitioner, SharedWrite, StagedWrite};
 use idmatch_model::TableId;
@@ -86,7 +86,7 @@ fn commit(
     run: impl FnOnce() -> Result<Committed>,
 ) -> Result<Committed> {
     let name = name_of(&owners.versions, table);
-    let committed = logged("commit", &name, |_| Figures::default(), run)?;
+    let committed = logged("commit", &name, |_| ResultSizes::default(), run)?;
     info!(
         table = name,
         rows = committed.rows,

@@ -6,7 +6,7 @@
 //!   stay.
 
 use super::handle::StoreHandle;
-use super::logged::{Figures, logged};
+use super::logged::{ResultSizes, logged};
 use crate::compaction::pending_bytes;
 use crate::cpu;
 use crate::encoding::Packer;
@@ -30,7 +30,7 @@ const KEYS_BETWEEN_CHECKS: usize = 256;
 #[derive(Clone)]
 pub(super) struct EngineSnapshot {
     owners: Arc<StoreHandle>,
-    version: Arc<crate::versions::Version>,
+    version: Arc<crate::versions::StoreVersion>,
     last: Commit,
     /// The reading of the clock that the retention uses.
     at: SeenAt,
@@ -95,7 +95,7 @@ impl Snapshot for EngineSnapshot {
 
 impl EngineTableSnapshot {
     /// The part of a window that the retention leaves.
-    fn visible(&self, window: Window) -> Window {
+    fn visible_window(&self, window: Window) -> Window {
         self.table.visible_window(window, self.point.at)
     }
 
@@ -139,7 +139,7 @@ impl TableSnapshot for EngineTableSnapshot {
     /// Cost: about a microsecond a key whose pages are cached, and one for every few answers.
     fn lookup_many(&self, keys: &[&str], lookup: Lookup, call: &Call) -> Result<Answers> {
         cpu::note_foreground();
-        let rules = (self.table.row_rules.keep, self.visible(lookup.window));
+        let rules = (self.table.row_rules.keep, self.visible_window(lookup.window));
         let (mut answers, mut packer) = (Answers::new(keys.len()), Packer::default());
         for keys in keys.chunks(KEYS_BETWEEN_CHECKS) {
             call.check()?;
@@ -155,13 +155,13 @@ impl TableSnapshot for EngineTableSnapshot {
 
     fn last_seen(&self, id: &str, partner_id: &str, call: &Call) -> Result<Option<SeenAt>> {
         let (dates, visible) =
-            (self.stored_dates(id, partner_id, call)?, self.visible(Window::ALL));
+            (self.stored_dates(id, partner_id, call)?, self.visible_window(Window::ALL));
         Ok(dates.first().copied().filter(|date| visible.contains(*date)))
     }
 
     fn history(&self, id: &str, partner_id: &str, call: &Call) -> Result<Vec<SeenAt>> {
         let (mut dates, visible) =
-            (self.stored_dates(id, partner_id, call)?, self.visible(Window::ALL));
+            (self.stored_dates(id, partner_id, call)?, self.visible_window(Window::ALL));
         dates.dedup();
         if self.table.row_rules.keep == Keep::Last {
             dates.truncate(1);
@@ -176,10 +176,12 @@ impl TableSnapshot for EngineTableSnapshot {
         query: MatchQuery,
         call: &Call,
     ) -> Result<Box<dyn Match>> {
-        let query = MatchQuery { window: self.visible(query.window), ..query };
+        let query = MatchQuery { window: self.visible_window(query.window), ..query };
         let versions = &self.point.owners.versions;
-        let matches =
-            |found: &EngineMatch| Figures { rows: Some(found.counts().rows), ..Figures::default() };
+        let matches = |found: &EngineMatch| ResultSizes {
+            rows: Some(found.counts().rows),
+            ..ResultSizes::default()
+        };
         let found = logged("match", self.name().as_str(), matches, || {
             EngineMatch::run(
                 &*versions.disk,
@@ -205,7 +207,7 @@ impl TableSnapshot for EngineTableSnapshot {
         sink: &dyn MatchSink,
         call: &Call,
     ) -> Result<()> {
-        let query = ScanQuery { window: self.visible(query.window), ..query };
+        let query = ScanQuery { window: self.visible_window(query.window), ..query };
         scan::export((&self.table, self.point.last), (parts, query), sink, call)
     }
 

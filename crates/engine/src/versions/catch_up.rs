@@ -5,7 +5,7 @@ use super::paths::list;
 use super::{JournalPosition, JournalPositions, Manifest, MemtableSet, OpenSegments, VersionSet};
 use crate::disk::corrupt;
 use crate::identity::Identity;
-use crate::journal::{self, FileHeader, Part, Progress};
+use crate::journal::{self, FileHeader, JournalItem, ReadOutcome};
 use crate::memtable::Memtable;
 use idmatch_store::{Error, Result};
 use std::collections::BTreeSet;
@@ -85,13 +85,13 @@ impl VersionSet {
             let previous =
                 previous.map(|number| (number, read_now.get(&number).copied().unwrap_or_default()));
             let (mut id, mut commit_of_file) = (from.id, from.commit);
-            let mut take = |part: Part<'_>| {
-                let (at, commit, entries) = match part {
-                    Part::Header(header) => {
+            let mut take = |item: JournalItem<'_>| {
+                let (at, commit, entries) = match item {
+                    JournalItem::Header(header) => {
                         id = header.id;
                         return check_header(&folder, manifest.store, header, previous);
                     }
-                    Part::Record(at, commit, entries) => (at, commit, entries),
+                    JournalItem::Record(at, commit, entries) => (at, commit, entries),
                 };
                 let malformed = || malformed(&folder, number, at);
                 // An interrupted recovery leaves a second copy of the records that it could read.
@@ -123,11 +123,11 @@ impl VersionSet {
                 Ok(())
             };
             match journal::read(&*self.disk, &folder, number, from.end, &mut take)? {
-                Progress::Gone => {
+                ReadOutcome::Gone => {
                     let what = "a file of the journal is gone";
                     return Err(corrupt(&journal::file(&folder, number), 0, what));
                 }
-                Progress::Read { end } => {
+                ReadOutcome::Read { end } => {
                     let commit = commit_of_file;
                     read_now.insert(number, JournalPosition { id, end, commit });
                 }

@@ -1,7 +1,7 @@
 //! The publications of a store: the manifest, and the versions that are made of it.
 //!
-//! A [`Version`] is immutable: open segments and memtables. Readers keep the version that they have, and with
-//! it its files. The [`VersionSet`] has the current version; `publish` replaces it, together with the
+//! A [`StoreVersion`] is immutable: open segments and memtables. Readers keep the version that they have, and
+//! its files with it. The [`VersionSet`] has the current version; `publish` replaces it, together with the
 //! manifest on disk. `catch_up` reads what other processes published, also after a crash. Must not know who
 //! writes, and why a version changes.
 
@@ -39,5 +39,5 @@ pub(crate) use publish::same_options;
 pub(crate) use session_folder::{CommitNote, PartName, SessionFolder, SessionNote};
 pub(crate) use table_entry::{Fence, TableEntry};
 pub(crate) use table_version::{OpenSegments, TableVersion};
-pub(crate) use version::{MemtableSet, Version};
+pub(crate) use version::{MemtableSet, StoreVersion};
 pub(crate) use version_set::{JournalPosition, JournalPositions, VersionSet};

@@ -5,7 +5,7 @@
 //! last version that has it.
 
 use super::paths::LOCK;
-use super::{FileNames, LockNote, Manifest, OpenSegments, TableEntry, Version, VersionSet};
+use super::{FileNames, LockNote, Manifest, OpenSegments, StoreVersion, TableEntry, VersionSet};
 use crate::disk::{io_error, place};
 use crate::identity::{Hex64, Identity};
 use crate::sync::Ordering::Relaxed;
@@ -26,7 +26,7 @@ impl VersionSet {
     pub(crate) fn publish_locked(
         &self,
         change: impl FnOnce(&mut Manifest) -> Result<()>,
-        adapt: impl FnOnce(Version) -> Version,
+        adapt: impl FnOnce(StoreVersion) -> StoreVersion,
     ) -> Result<()> {
         let published = self.published()?;
         if self.is_replaced(&published) && !self.manifest_in_doubt.load(Relaxed) {
@@ -65,7 +65,7 @@ impl VersionSet {
         published: &Manifest,
         names: &FileNames<'_>,
         now: u64,
-        adapt: impl FnOnce(Version) -> Version,
+        adapt: impl FnOnce(StoreVersion) -> StoreVersion,
     ) -> Result<()> {
         let folder = self.segments();
         manifest.write_tables(&*self.disk, &folder, published, now, || names.take_for("tab"))?;

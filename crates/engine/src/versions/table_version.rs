@@ -22,8 +22,8 @@ pub(crate) struct TableVersion {
     pub(crate) row_rules: RowRules,
     /// Its entry in the manifest.
     entry: Arc<TableEntry>,
-    by_id: Arc<Direction>,
-    by_partner_id: Arc<Direction>,
+    by_id: Arc<DirectionSegments>,
+    by_partner_id: Arc<DirectionSegments>,
     /// Oldest first.
     memtables: Vec<Arc<Memtable>>,
     /// Its files, by name: they stay as long as this version.
@@ -31,18 +31,18 @@ pub(crate) struct TableVersion {
 }
 
 /// The segments whose keys are of one side.
-struct Direction {
+struct DirectionSegments {
     all: Vec<Arc<Segment>>,
     /// The segments that each hash partition overlaps, so that readers need not look through all.
     by_partition: Vec<Vec<Arc<Segment>>>,
 }
 
-impl Direction {
-    fn new(all: Vec<Arc<Segment>>) -> Direction {
+impl DirectionSegments {
+    fn new(all: Vec<Arc<Segment>>) -> DirectionSegments {
         let of_partition =
             |partition| all.iter().filter(move |s| s.header.overlaps(partition)).cloned().collect();
         let by_partition = HashPartition::all().map(of_partition).collect();
-        Direction { all, by_partition }
+        DirectionSegments { all, by_partition }
     }
 }
 
@@ -108,8 +108,8 @@ impl TableVersion {
                 ..RowRules::new(identity.0, identity.1, entry.options.keep)
             },
             entry: entry.clone(),
-            by_id: Arc::new(Direction::new(by_id)),
-            by_partner_id: Arc::new(Direction::new(by_partner_id)),
+            by_id: Arc::new(DirectionSegments::new(by_id)),
+            by_partner_id: Arc::new(DirectionSegments::new(by_partner_id)),
             memtables: Vec::new(),
             files: Arc::new(files),
         })
@@ -230,7 +230,7 @@ impl TableVersion {
         }
     }
 
-    fn direction(&self, side: Side) -> &Direction {
+    fn direction(&self, side: Side) -> &DirectionSegments {
         match side {
             Side::Id => &self.by_id,
             Side::PartnerId => &self.by_partner_id,

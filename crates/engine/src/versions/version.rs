@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// A version, which readers hold while they read. Its files stay until then.
 #[derive(Default)]
-pub(crate) struct Version {
+pub(crate) struct StoreVersion {
     pub(crate) manifest: Arc<Manifest>,
     pub(crate) tables: BTreeMap<Identity, Arc<TableVersion>>,
     pub(crate) names: Arc<BTreeMap<TableName, Identity>>,
@@ -40,10 +40,10 @@ impl MemtableSet {
     }
 }
 
-impl Version {
+impl StoreVersion {
     /// The version of a manifest that names no table.
-    pub(crate) fn without_tables(manifest: Arc<Manifest>) -> Version {
-        Version { manifest, ..Version::default() }
+    pub(crate) fn without_tables(manifest: Arc<Manifest>) -> StoreVersion {
+        StoreVersion { manifest, ..StoreVersion::default() }
     }
 
     /// Opens the tables of a manifest. Tables that did not change are shared with `before`, whose memtables
@@ -51,9 +51,9 @@ impl Version {
     pub(crate) fn open(
         place: &OpenPlace<'_>,
         manifest: Manifest,
-        before: &Version,
+        before: &StoreVersion,
         opened: &mut OpenSegments,
-    ) -> Result<Version> {
+    ) -> Result<StoreVersion> {
         let mut tables = BTreeMap::new();
         let is_same_store = (manifest.seed, &manifest.erasure_key)
             == (before.manifest.seed, &before.manifest.erasure_key);
@@ -76,17 +76,17 @@ impl Version {
         let files = Arc::new(files.collect());
         let names = manifest.tables.iter().map(|(id, entry)| (entry.name.clone(), *id)).collect();
         let (manifest, memtables) = (Arc::new(manifest), Vec::new());
-        let version = Version { manifest, tables, names: Arc::new(names), memtables, files };
+        let version = StoreVersion { manifest, tables, names: Arc::new(names), memtables, files };
         Ok(version.with_memtables(before.memtables.clone()))
     }
 
     /// The same version with other memtables. Cost: a little for each table.
-    pub(crate) fn with_memtables(&self, sets: Vec<MemtableSet>) -> Version {
+    pub(crate) fn with_memtables(&self, sets: Vec<MemtableSet>) -> StoreVersion {
         let tables = self.tables.iter().map(|(id, table)| {
             let memtables = sets.iter().filter_map(|set| set.tables.get(id).cloned());
             (*id, table.with_memtables(memtables.collect()))
         });
-        Version {
+        StoreVersion {
             tables: tables.collect(),
             manifest: self.manifest.clone(),
             names: self.names.clone(),
@@ -96,7 +96,7 @@ impl Version {
     }
 
     /// Marks as obsolete the files that `after`, the published version, no longer has.
-    pub(super) fn mark_obsolete_files(&self, after: &Version) {
+    pub(super) fn mark_obsolete_files(&self, after: &StoreVersion) {
         for (id, table) in &self.tables {
             let now = after.tables.get(id);
             if now.is_none_or(|now| !Arc::ptr_eq(now, table)) {

@@ -11,7 +11,7 @@
 use super::paths::{JOURNAL, SEGMENTS, list};
 use super::stored_file::{Collector, Reaper, StoredFile};
 use super::table_version::OpenPlace;
-use super::{FileNames, Manifest, MemtableSet, OpenSegments, TableVersion, Version};
+use super::{FileNames, Manifest, MemtableSet, OpenSegments, StoreVersion, TableVersion};
 use crate::background::Background;
 use crate::disk::{Disk, Lock, io_error};
 use crate::file_name::any_file_number;
@@ -49,7 +49,7 @@ pub(crate) struct VersionSet {
     pub(crate) limits: MemoryLimits,
     pub(crate) background: Background,
     pub(crate) metrics: Metrics,
-    current: ArcSwap<Version>,
+    current: ArcSwap<StoreVersion>,
     last_commit: AtomicU64,
     /// Held while the manifest or the current version changes.
     publish_lock: RankedMutex<JournalPositions>,
@@ -72,7 +72,7 @@ impl VersionSet {
             limits,
             background: Background::default(),
             metrics: Metrics::default(),
-            current: ArcSwap::from_pointee(Version::default()),
+            current: ArcSwap::from_pointee(StoreVersion::default()),
             last_commit: AtomicU64::new(0),
             publish_lock: RankedMutex::new(Rank::Publish, JournalPositions::new()),
             next_file: AtomicU64::new(0),
@@ -92,13 +92,13 @@ impl VersionSet {
     }
 
     /// The version that is published, as far as this process knows.
-    pub(crate) fn current(&self) -> Arc<Version> {
+    pub(crate) fn current(&self) -> Arc<StoreVersion> {
         self.current.load_full()
     }
 
     /// The current version, and the last commit that it may be read up to: both of one moment. So a reader sees
     /// no publication without the commits before it. Cost: nanoseconds.
-    pub(crate) fn point(&self) -> (Arc<Version>, Commit) {
+    pub(crate) fn point(&self) -> (Arc<StoreVersion>, Commit) {
         loop {
             let version = self.current();
             let last = self.last_commit();
@@ -124,7 +124,7 @@ impl VersionSet {
     /// `TableNotFound` if it was dropped.
     pub(crate) fn table_of<'v>(
         &self,
-        version: &'v Version,
+        version: &'v StoreVersion,
         id: Identity,
     ) -> Result<&'v Arc<TableVersion>> {
         version.tables.get(&id).ok_or_else(|| {
@@ -139,7 +139,7 @@ impl VersionSet {
     /// `TableNotFound`.
     pub(crate) fn table_named<'v>(
         &self,
-        version: &'v Version,
+        version: &'v StoreVersion,
         name: &TableName,
     ) -> Result<&'v Arc<TableVersion>> {
         version.named(name).ok_or_else(|| {
@@ -170,7 +170,7 @@ impl VersionSet {
     }
 
     /// Makes a version the current one. Only while the publish lock is held.
-    pub(crate) fn install(&self, version: Version) {
+    pub(crate) fn install(&self, version: StoreVersion) {
         self.reaper.know(version.manifest.clone());
         self.current.store(Arc::new(version));
     }
@@ -180,10 +180,10 @@ impl VersionSet {
         &self,
         manifest: Manifest,
         opened: &mut OpenSegments,
-    ) -> Result<Version> {
+    ) -> Result<StoreVersion> {
         let folder = &self.segments();
         let place = OpenPlace { disk: &*self.disk, folder, reaper: &self.reaper };
-        Version::open(&place, manifest, &self.current(), opened)
+        StoreVersion::open(&place, manifest, &self.current(), opened)
     }
 
     /// Whether all publications are durable, as far as this process knows.

@@ -27,14 +27,14 @@ pub(crate) struct Flusher {
     versions: Arc<VersionSet>,
     lock: Arc<WriterLock>,
     compactor: Arc<Compactor>,
-    state: Mutex<State>,
+    state: Mutex<FlushState>,
     /// Signalled when a flush ends.
     ended: Condvar,
 }
 
 /// The flush that runs, or ran last.
 #[derive(Default)]
-struct State {
+struct FlushState {
     is_running: bool,
     /// The error of the last flush, if it failed.
     error: Option<Error>,

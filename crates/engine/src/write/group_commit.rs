@@ -12,13 +12,13 @@ const COMMIT_BYTES: usize = 64 << 20;
 
 /// Batches that wait for a leader.
 pub(crate) struct GroupCommit {
-    queue: RankedMutex<Queue>,
+    queue: RankedMutex<CommitQueue>,
     /// Signalled when a leader is done.
     led: Condvar,
 }
 
 #[derive(Default)]
-struct Queue {
+struct CommitQueue {
     waiting: Vec<Arc<PendingCommit>>,
     is_led: bool,
 }
@@ -44,7 +44,7 @@ impl PendingCommit {
     }
 }
 
-impl Queue {
+impl CommitQueue {
     /// The batches of the next commit, oldest first: one at least.
     fn next_group(&mut self) -> Vec<Arc<PendingCommit>> {
         let mut bytes = 0;
@@ -59,7 +59,7 @@ impl Queue {
 
 impl GroupCommit {
     pub(crate) fn new() -> GroupCommit {
-        let queue = RankedMutex::new(Rank::CommitQueue, Queue::default());
+        let queue = RankedMutex::new(Rank::CommitQueue, CommitQueue::default());
         GroupCommit { queue, led: Condvar::new() }
     }
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 const FLUSH_AT_FILES: usize = 8;
 
 /// The journal as this process writes it.
-pub(super) struct Writer {
+pub(super) struct ActiveJournal {
     _guard: Arc<WriterGuard>,
     /// `None` until the next commit begins a file.
     pub(super) journal: Option<JournalWriter>,
@@ -36,7 +36,7 @@ pub(super) struct Writer {
     pub(super) failed: Option<String>,
 }
 
-impl Writer {
+impl ActiveJournal {
     /// The number of the file that the next commit goes to.
     pub(super) fn current_file(&self) -> u64 {
         self.journal.as_ref().map_or(self.next, JournalWriter::number)
@@ -60,7 +60,7 @@ impl Writer {
         versions: &VersionSet,
         lock: &WriterLock,
         flusher: &Arc<Flusher>,
-    ) -> Result<Writer> {
+    ) -> Result<ActiveJournal> {
         let guard = lock.acquire()?;
         let folder = versions.journal();
         versions.disk.create_dir(&folder).map_err(|e| io_error("make", &folder, e))?;
@@ -79,7 +79,7 @@ impl Writer {
         }
         // So nothing waits to be synced.
         versions.background.succeeded(SYNC, None);
-        Ok(Writer {
+        Ok(ActiveJournal {
             _guard: guard,
             journal: None,
             next,

@@ -7,7 +7,7 @@
 //! A set of memtables belongs to one journal file. When it has taken half of the memory limit, a new file
 //! is begun and the old set is flushed ([`super::Flusher`]).
 
-use super::journal_writer::Writer;
+use super::journal_writer::ActiveJournal;
 use super::{Batch, Flusher, GroupCommit, PendingCommit};
 use crate::background::SYNC;
 use crate::compaction::Compactor;
@@ -18,7 +18,7 @@ use crate::memtable::{Commit, Memtable};
 use crate::metrics::Stall;
 use crate::sync::Ordering::{AcqRel, Relaxed, Release};
 use crate::sync::{self, AtomicBool, Condvar, Rank, RankedMutex};
-use crate::versions::{JournalPositions, MemtableSet, Version, VersionSet};
+use crate::versions::{JournalPositions, MemtableSet, StoreVersion, VersionSet};
 use crate::writer_lock::WriterLock;
 use idmatch_store::{Call, Durability, Error, ErrorKind, ObservationSource, Result, Unit};
 use std::sync::Arc;
@@ -46,7 +46,7 @@ pub(crate) struct WritePath {
     flusher: Arc<Flusher>,
     commits: GroupCommit,
     /// `None` while this process writes no journal.
-    writer: RankedMutex<Option<Writer>>,
+    writer: RankedMutex<Option<ActiveJournal>>,
     /// Whether a thread waits to sync the journal, and how it is woken.
     is_syncing: AtomicBool,
     to_sync: Condvar,
@@ -169,7 +169,7 @@ impl WritePath {
         }
         let writer = match &mut *slot {
             Some(writer) => writer,
-            None => slot.insert(Writer::begin(&self.versions, &self.lock, &self.flusher)?),
+            None => slot.insert(ActiveJournal::begin(&self.versions, &self.lock, &self.flusher)?),
         };
         if let Some(why) = &writer.failed {
             return Err(self.read_only(why));
@@ -181,7 +181,7 @@ impl WritePath {
             })
             .sum();
         self.flusher.check(writer.current_file())?;
-        self.reserve_memtable(writer, bytes * LIST_GROWTH)?;
+        self.make_room(writer, bytes * LIST_GROWTH)?;
         self.compactor.slow_down(bytes, &mut writer.stall_debt);
         // The number of a failed commit is not used again: its record may be whole.
         let commit = writer.next_commit;
@@ -239,7 +239,7 @@ impl WritePath {
     }
 
     /// Notes when written records have to be durable, and has a thread sync them by then.
-    fn sync_within(self: &Arc<WritePath>, writer: &mut Writer, wait: Option<Duration>) {
+    fn sync_within(self: &Arc<WritePath>, writer: &mut ActiveJournal, wait: Option<Duration>) {
         let by = wait.map(|wait| sync::instant() + wait);
         writer.sync_by = by.map(|by| writer.sync_by.map_or(by, |other| other.min(by)));
         self.to_sync.notify_all();
@@ -276,7 +276,7 @@ impl WritePath {
     }
 
     /// Waits until this many bytes fit into the memtables.
-    fn reserve_memtable(self: &Arc<WritePath>, writer: &mut Writer, bytes: usize) -> Result<()> {
+    fn make_room(self: &Arc<WritePath>, writer: &mut ActiveJournal, bytes: usize) -> Result<()> {
         // One commit may grow many lists, each by more than the estimate.
         let limit = self.versions.limits.memtable_bytes
             - self.versions.limits.memtable_bytes / RESERVE_SHARE;
@@ -335,7 +335,7 @@ impl WritePath {
 
     /// Ends the journal file, durably. Returns the version whose rows are in segments and in ended journal
     /// files, and the ends of these. The version's files stay while it is held.
-    pub(crate) fn end_journal(&self) -> (Arc<Version>, JournalPositions) {
+    pub(crate) fn end_journal(&self) -> (Arc<StoreVersion>, JournalPositions) {
         let mut slot = self.writer.lock();
         if let Some(writer) = slot.as_mut() {
             writer.end_file(&self.versions);

@@ -23,7 +23,7 @@ const TARGETS: [Target; 13] = [
     ("segment", fuzzing::segment),
     ("id_page", fuzzing::id_page),
     ("date_page", fuzzing::date_page),
-    ("head", fuzzing::head),
+    ("block_header", fuzzing::block_header),
     ("records", fuzzing::records),
     ("journal", fuzzing::journal),
     ("erasures", fuzzing::erasures),

@@ -7,7 +7,7 @@ use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 
 const STORE: &str = "IDMATCH_TEST_STORE";
 /// The harness prints lines of its own; these are ours.
-const MARK: &str = "child: ";
+const PREFIX: &str = "child: ";
 
 /// A running process. Killed when dropped.
 pub(crate) struct Child {
@@ -32,7 +32,7 @@ pub(crate) struct Role {
 impl Role {
     /// Tells the parent something.
     pub(crate) fn tell(&self, words: &str) {
-        println!("\n{MARK}{words}");
+        println!("\n{PREFIX}{words}");
     }
 
     /// What the parent asks next; `None` when it has no more to ask.
@@ -68,7 +68,7 @@ impl Child {
     /// What the child tells next; `None` when it has ended.
     pub(crate) fn hear(&mut self) -> Option<String> {
         let lines = self.output.by_ref().lines().map_while(Result::ok);
-        lines.filter_map(|line| line.strip_prefix(MARK).map(str::to_owned)).next()
+        lines.filter_map(|line| line.strip_prefix(PREFIX).map(str::to_owned)).next()
     }
 
     /// Tells the child something.

@@ -1,3 +1,0 @@
-//! The header of a block.
-#![no_main]
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| idmatch_engine::fuzzing::head(bytes));
