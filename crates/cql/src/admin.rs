@@ -1,12 +1,12 @@
 //! The maintenance of a store. Only delegates: to `maintain` and `write`.
 
 use crate::context::TableContext;
-use crate::logged::{Figures, logged};
+use crate::logged::{ResultCounts, logged};
 use crate::maintain::dropped::remove_dropped;
 use crate::maintain::purge::purge;
 use crate::maintain::repair::repair;
 use crate::maintain::retention;
-use crate::maintain::verify::{Difference, differences};
+use crate::maintain::verify::{RowDifference, differences};
 use crate::store::CqlStore;
 use crate::write::erase::import;
 use idmatch_model::{ErasureKey, TableId};
@@ -19,7 +19,7 @@ use tracing::warn;
 impl Admin for CqlStore {
     fn compact(&self, table: TableId, call: &Call) -> Result<()> {
         let context = self.0.context(table, call)?;
-        let rows = |rows: &u64| Figures::of_rows(*rows);
+        let rows = |rows: &u64| ResultCounts::of_rows(*rows);
         logged("compact", &context.name(), rows, || {
             self.0.change(call, async {
                 let rows = purge(&context, call).await?;
@@ -35,7 +35,7 @@ impl Admin for CqlStore {
         logged(
             "verify",
             &context.name(),
-            |found: &Vec<_>| Figures::of_findings(found),
+            |found: &Vec<_>| ResultCounts::of_findings(found),
             || {
                 let differences = self.0.read(call, differences(&context, call))?;
                 Ok(findings(&context, &differences))
@@ -45,7 +45,7 @@ impl Admin for CqlStore {
 
     fn repair(&self, table: TableId, _: bool, call: &Call) -> Result<Repaired> {
         let context = self.0.context(table, call)?;
-        let figures = |done: &Repaired| Figures::of_findings(&done.findings);
+        let figures = |done: &Repaired| ResultCounts::of_findings(&done.findings);
         logged("repair", &context.name(), figures, || {
             self.0.change(call, async {
                 let differences = differences(&context, call).await?;
@@ -88,7 +88,7 @@ impl Admin for CqlStore {
 }
 
 /// The findings about a table. Only their number is logged: there may be one for each row.
-fn findings(context: &TableContext, differences: &[Difference]) -> Vec<Finding> {
+fn findings(context: &TableContext, differences: &[RowDifference]) -> Vec<Finding> {
     let differences = differences.iter().map(|difference| difference.finding(context));
     let findings: Vec<Finding> = differences.chain(retention::unfinished(context)).collect();
     if !findings.is_empty() {

@@ -9,7 +9,7 @@ use crate::schema::bucket::{BucketRows, Buckets};
 use crate::schema::hot_keys::shards_for;
 use crate::schema::log::{Log, LogRecord};
 use crate::schema::metadata_cache::{Dates, MetadataCache, TableMetadata};
-use crate::schema::statements::{Direction, Hot, Loads, Statements};
+use crate::schema::statements::{DirectionStatements, HotKeyStatements, Loads, Statements};
 use crate::schema::values::uuid;
 use idmatch_model::{Keep, SeenAt, Side, TableId, TableName};
 use idmatch_store::Result;
@@ -22,7 +22,7 @@ use tokio::try_join;
 use uuid::Uuid;
 
 /// A row of a direction: key, value, date.
-pub(crate) type Row<'r> = (&'r str, &'r str, SeenAt);
+pub(crate) type DirectionRow<'r> = (&'r str, &'r str, SeenAt);
 
 /// A hot key that a read met, with its row count.
 pub(crate) type Detected = (Side, String, u64);
@@ -106,12 +106,12 @@ impl TableContext {
         self.metadata_cache.held().definition.name.clone()
     }
 
-    pub(crate) fn by(&self, by: Side) -> &Direction {
+    pub(crate) fn by(&self, by: Side) -> &DirectionStatements {
         self.statements.by(by)
     }
 
     /// The statements for hot keys.
-    pub(crate) fn hot(&self) -> &Hot {
+    pub(crate) fn hot(&self) -> &HotKeyStatements {
         &self.statements.hot
     }
 
@@ -186,7 +186,7 @@ impl TableContext {
     pub(crate) fn each_row<'p>(
         &self,
         page: &'p Page,
-        mut take: impl FnMut(Row<'p>) -> Result<()>,
+        mut take: impl FnMut(DirectionRow<'p>) -> Result<()>,
     ) -> Result<()> {
         page.each(|(key, value, CqlTimestamp(date)): (&str, &str, CqlTimestamp)| {
             let date = SeenAt::from_millis(date).map_err(|e| unexpected(&self.what(), e))?;

@@ -8,18 +8,18 @@ use tracing::info;
 
 /// The figures of a result that the log shows. They are counted in any case.
 #[derive(Debug, Default)]
-pub(crate) struct Figures {
+pub(crate) struct ResultCounts {
     pub(crate) rows: Option<u64>,
     pub(crate) findings: Option<usize>,
 }
 
-impl Figures {
-    pub(crate) fn of_rows(rows: u64) -> Figures {
-        Figures { rows: Some(rows), ..Figures::default() }
+impl ResultCounts {
+    pub(crate) fn of_rows(rows: u64) -> ResultCounts {
+        ResultCounts { rows: Some(rows), ..ResultCounts::default() }
     }
 
-    pub(crate) fn of_findings(findings: &[Finding]) -> Figures {
-        Figures { findings: Some(findings.len()), ..Figures::default() }
+    pub(crate) fn of_findings(findings: &[Finding]) -> ResultCounts {
+        ResultCounts { findings: Some(findings.len()), ..ResultCounts::default() }
     }
 }
 
@@ -27,14 +27,14 @@ impl Figures {
 pub(crate) fn logged<T>(
     operation: &'static str,
     table: &TableName,
-    figures: impl FnOnce(&T) -> Figures,
+    figures: impl FnOnce(&T) -> ResultCounts,
     run: impl FnOnce() -> Result<T>,
 ) -> Result<T> {
     info!(operation, %table, "operation began");
     let began = Instant::now();
     let outcome = run();
     let ended = outcome.as_ref().map_or_else(|e| e.kind().code(), |_| "done");
-    let Figures { rows, findings } = outcome.as_ref().map(figures).unwrap_or_default();
+    let ResultCounts { rows, findings } = outcome.as_ref().map(figures).unwrap_or_default();
     info!(operation, %table, outcome = ended, rows, findings, ms = millis(began), "operation ended");
     outcome
 }

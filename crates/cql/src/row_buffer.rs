@@ -6,14 +6,14 @@ use twox_hash::XxHash3_128;
 
 /// Rows of id, partner_id and date, with all text in one buffer.
 #[derive(Debug, Default)]
-pub(crate) struct Rows {
+pub(crate) struct RowBuffer {
     text: String,
     /// The end of each id's text, and of its partner_id's.
     ends: Vec<(usize, usize)>,
     seen_at: Vec<SeenAt>,
 }
 
-impl Rows {
+impl RowBuffer {
     /// The number of rows.
     pub(crate) fn len(&self) -> usize {
         self.seen_at.len()
@@ -77,8 +77,8 @@ impl Rows {
     }
 
     /// The rows that `take` selects.
-    pub(crate) fn filtered(&self, mut take: impl FnMut(&str, &str, SeenAt) -> bool) -> Rows {
-        let mut rows = Rows::default();
+    pub(crate) fn filtered(&self, mut take: impl FnMut(&str, &str, SeenAt) -> bool) -> RowBuffer {
+        let mut rows = RowBuffer::default();
         for row in 0..self.len() {
             let ((id, partner_id), seen_at) = (self.pair(row, Side::Id), self.seen_at(row));
             if take(id, partner_id, seen_at) {
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn groups_have_every_row_once_and_keep_their_bounds() {
-        let mut rows = Rows::default();
+        let mut rows = RowBuffer::default();
         for n in 0..500 {
             rows.push(&format!("id{n}"), &format!("p{}", n % 7), SeenAt::EPOCH);
         }

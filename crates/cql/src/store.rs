@@ -1,7 +1,7 @@
 //! The store of a keyspace. Only delegates: to `tables` for tables, to `write` and `maintain`.
 
 use crate::client::NodeAnswers;
-use crate::logged::{Figures, logged};
+use crate::logged::{ResultCounts, logged};
 use crate::maintain::retention;
 use crate::settings::Settings;
 use crate::snapshot::CqlSnapshot;
@@ -66,7 +66,7 @@ impl Store for CqlStore {
         logged(
             "set_retention",
             &context.name(),
-            |()| Figures::default(),
+            |()| ResultCounts::default(),
             || self.0.change(call, retention::set(&context, retention, call)),
         )
     }
@@ -112,7 +112,7 @@ impl Store for CqlStore {
         call: &Call,
     ) -> Result<Erased> {
         let context = self.0.context(self.0.read(call, self.0.resolve(table))?, call)?;
-        let rows = |erased: &Erased| Figures::of_rows(erased.by_id);
+        let rows = |erased: &Erased| ResultCounts::of_rows(erased.by_id);
         logged("erase", table, rows, || self.0.change(call, erase(&context, table, targets, at)))
     }
 

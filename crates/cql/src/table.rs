@@ -2,7 +2,7 @@
 
 use crate::client::Use;
 use crate::context::TableContext;
-use crate::logged::{Figures, logged};
+use crate::logged::{ResultCounts, logged};
 use crate::matching::CqlMatch;
 use crate::read::export::export;
 use crate::read::lookup::{history, last_seen, lookup_many};
@@ -67,7 +67,7 @@ impl TableSnapshot for CqlTable {
         query: MatchQuery,
         call: &Call,
     ) -> Result<Box<dyn Match>> {
-        let matches = |found: &CqlMatch| Figures::of_rows(found.counts().rows);
+        let matches = |found: &CqlMatch| ResultCounts::of_rows(found.counts().rows);
         let found = logged("match", &self.name, matches, || {
             CqlMatch::run(&self.context, population, (query, self.at), call)
         })?;
@@ -86,7 +86,7 @@ impl TableSnapshot for CqlTable {
         call: &Call,
     ) -> Result<()> {
         let metadata = self.read(call, self.context.metadata_cache.refresh())?;
-        let visible = metadata.visible(query.window, self.at);
+        let visible = metadata.visible_range(query.window, self.at);
         export(&self.context, parts, (visible, query.columns), sink, call)
     }
 

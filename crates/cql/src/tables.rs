@@ -5,7 +5,7 @@ use crate::context::TableContext;
 use crate::maintain::dropped::remove_dropped;
 use crate::schema::bucket::{EXPECTED_ROWS, buckets_for};
 use crate::schema::cached::{Cached, Origin};
-use crate::schema::catalog::Catalog;
+use crate::schema::catalog::KeyspaceCatalog;
 use crate::schema::definition::Definition;
 use crate::schema::keyspace::{self, StoreRow};
 use crate::schema::log::Log;
@@ -27,13 +27,13 @@ use uuid::Uuid;
 pub(crate) struct Tables {
     pub(crate) client: Arc<Client>,
     /// `None` while nothing is in the keyspace.
-    store: RwLock<Option<Found>>,
+    store: RwLock<Option<KeyspaceMetadata>>,
     open: Mutex<BTreeMap<TableId, Arc<TableContext>>>,
 }
 
 /// The settings that the keyspace was made with, and the cached names of its tables.
 #[derive(Clone)]
-struct Found {
+struct KeyspaceMetadata {
     row: StoreRow,
     names: Arc<Cached<NamesOrigin>>,
 }
@@ -58,7 +58,7 @@ impl Tables {
     }
 
     /// The store, if it exists by now.
-    async fn find(&self) -> Result<Option<Found>> {
+    async fn find(&self) -> Result<Option<KeyspaceMetadata>> {
         let found = self.store.read().clone();
         if found.is_some() {
             return Ok(found);
@@ -69,10 +69,11 @@ impl Tables {
         }
     }
 
-    async fn set_found(&self, row: StoreRow) -> Result<Found> {
+    async fn set_found(&self, row: StoreRow) -> Result<KeyspaceMetadata> {
         let names = NamesOrigin(Arc::clone(&self.client));
         let failures = self.client.metrics.refresh_failures.clone();
-        let found = Found { row, names: Cached::open(names, row.metadata_ttl, failures).await? };
+        let found =
+            KeyspaceMetadata { row, names: Cached::open(names, row.metadata_ttl, failures).await? };
         Ok(self.store.write().get_or_insert(found).clone())
     }
 
@@ -81,7 +82,7 @@ impl Tables {
         Ok(self.found_or_made(key).await?.row)
     }
 
-    async fn found_or_made(&self, key: Option<ErasureKey>) -> Result<Found> {
+    async fn found_or_made(&self, key: Option<ErasureKey>) -> Result<KeyspaceMetadata> {
         match self.find().await? {
             Some(found) => Ok(found),
             None => self.set_found(keyspace::make(&self.client, key).await?).await,
@@ -111,7 +112,7 @@ impl Tables {
     }
 
     async fn open(&self, id: TableId) -> Result<Arc<TableContext>> {
-        let Some(Found { row, .. }) = self.find().await? else {
+        let Some(KeyspaceMetadata { row, .. }) = self.find().await? else {
             let text = format!("{} has no table yet", self.client.settings().shown());
             return Err(Error::new(ErrorKind::TableNotFound, text));
         };
@@ -154,7 +155,7 @@ impl Tables {
     ) -> Result<TableId> {
         options.check()?;
         let found = self.found_or_made(None).await?;
-        let catalog = Catalog::new(&self.client);
+        let catalog = KeyspaceCatalog::new(&self.client);
         let mut made = None;
         loop {
             let names = Names::settled(&self.client).await?;
@@ -196,7 +197,7 @@ impl Tables {
         id: TableId,
         options: &TableOptions,
     ) -> Result<TableId> {
-        let definition = Catalog::new(&self.client).definition(id).await?;
+        let definition = KeyspaceCatalog::new(&self.client).definition(id).await?;
         let there = definition.ok_or_else(|| not_found(name))?.options();
         match there == *options {
             true => Ok(id),
@@ -251,7 +252,7 @@ impl Tables {
             if !names.change(&self.client, change).await? {
                 return Ok(None);
             }
-            Catalog::new(&self.client).set_dropped(id).await?;
+            KeyspaceCatalog::new(&self.client).set_dropped(id).await?;
             self.open.lock().remove(&id);
             Ok(Some(Vec::new()))
         })
@@ -273,7 +274,7 @@ impl Tables {
             let names = Names::settled(&self.client).await?;
             let Some(renamed) = change(&names, metadata_ttl).await? else { continue };
             for (id, name) in renamed {
-                Catalog::new(&self.client).set_name(id, name).await?;
+                KeyspaceCatalog::new(&self.client).set_name(id, name).await?;
             }
             found.names.refresh().await?;
             tokio::time::sleep(metadata_ttl).await;

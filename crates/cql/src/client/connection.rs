@@ -39,7 +39,7 @@ pub(super) struct Connection(watch::Receiver<Current>);
 struct Current {
     session: Arc<Session>,
     /// Whether it has all nodes.
-    is_whole: bool,
+    has_all_nodes: bool,
 }
 
 impl Connection {
@@ -48,14 +48,14 @@ impl Connection {
         Arc::clone(&self.0.borrow().session)
     }
 
-    pub(super) fn is_whole(&self) -> bool {
-        self.0.borrow().is_whole
+    pub(super) fn has_all_nodes(&self) -> bool {
+        self.0.borrow().has_all_nodes
     }
 
     /// Waits for the session with all nodes.
-    pub(super) async fn whole(&self) -> Arc<Session> {
+    pub(super) async fn full_session(&self) -> Arc<Session> {
         // The sender does not end before it sends that session.
-        let _ = self.0.clone().wait_for(|current| current.is_whole).await;
+        let _ = self.0.clone().wait_for(|current| current.has_all_nodes).await;
         self.session()
     }
 }
@@ -79,28 +79,29 @@ pub(super) async fn connect(settings: &Settings) -> Result<Connection> {
     let all = builder.clone().known_nodes(&settings.nodes);
     let again = all.clone();
     // The driver tries every contact point.
-    let mut whole = Box::pin(async move { all.build().await });
+    let mut all_nodes = Box::pin(async move { all.build().await });
     let connected = async {
-        if let Ok(connected) = tokio::time::timeout(BOOTSTRAP_DELAY, &mut whole).await {
+        if let Ok(connected) = tokio::time::timeout(BOOTSTRAP_DELAY, &mut all_nodes).await {
             return (connected, None);
         }
-        match select(whole, pin!(bootstrap::session(settings, &builder))).await {
+        match select(all_nodes, pin!(bootstrap::session(settings, &builder))).await {
             Either::Left((connected, _)) => (connected, None),
-            Either::Right((Some(session), whole)) => (Ok(session), Some(whole)),
-            Either::Right((None, whole)) => (whole.await, None),
+            Either::Right((Some(session), all_nodes)) => (Ok(session), Some(all_nodes)),
+            Either::Right((None, all_nodes)) => (all_nodes.await, None),
         }
     };
-    let (session, whole) = match tokio::time::timeout(settings.timeout, connected).await {
-        Ok((Ok(session), whole)) => (Arc::new(session), whole),
+    let (session, all_nodes) = match tokio::time::timeout(settings.timeout, connected).await {
+        Ok((Ok(session), all_nodes)) => (Arc::new(session), all_nodes),
         Ok((Err(error), _)) => return Err(super::connect_error::unconnected(settings, error)),
         Err(late) => return Err(super::connect_error::unanswered(settings, late)),
     };
     check_datacenter(settings, &session)?;
-    let (sender, receiver) = watch::channel(Current { session, is_whole: whole.is_none() });
-    if let Some(whole) = whole {
+    let (sender, receiver) =
+        watch::channel(Current { session, has_all_nodes: all_nodes.is_none() });
+    if let Some(all_nodes) = all_nodes {
         info!("a single node is connected to: not all nodes answered in time");
         tokio::spawn(async move {
-            let (mut connected, mut failures) = (whole.await, 0);
+            let (mut connected, mut failures) = (all_nodes.await, 0);
             let session = loop {
                 match connected {
                     Ok(session) if knows_cluster(&session) => break Arc::new(session),
@@ -112,7 +113,7 @@ pub(super) async fn connect(settings: &Settings) -> Result<Connection> {
                 connected = again.build().await;
             };
             info!(failures, "all nodes are connected to");
-            sender.send_replace(Current { session, is_whole: true });
+            sender.send_replace(Current { session, has_all_nodes: true });
         });
     }
     Ok(Connection(receiver))

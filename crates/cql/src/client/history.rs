@@ -3,7 +3,7 @@
 //! The driver itself reports the last attempt only. It may have asked several nodes, one after another
 //! and at once.
 
-use super::metrics::{Metrics, Running};
+use super::metrics::{ClientMetrics, RunningAttempts};
 use crate::error::{attempt_outcome, is_overload, replica_counts};
 use parking_lot::Mutex;
 use scylla::errors::{DbError, RequestAttemptError, RequestError};
@@ -16,9 +16,9 @@ use tracing::debug;
 
 /// The attempts for one request, with its retries.
 #[derive(Debug)]
-pub(super) struct Attempts {
-    metrics: Arc<Metrics>,
-    running: Running,
+pub(super) struct RequestHistory {
+    metrics: Arc<ClientMetrics>,
+    running: RunningAttempts,
     /// Attempts that were sent.
     sent: AtomicU64,
     /// Attempts that were certainly not applied, by their answers.
@@ -29,12 +29,12 @@ pub(super) struct Attempts {
     counted: Mutex<Option<DbError>>,
 }
 
-impl Attempts {
+impl RequestHistory {
     /// Starts an empty record of attempts. They are counted in `metrics`.
-    pub(super) fn new(metrics: &Arc<Metrics>) -> Arc<Attempts> {
-        Arc::new(Attempts {
+    pub(super) fn new(metrics: &Arc<ClientMetrics>) -> Arc<RequestHistory> {
+        Arc::new(RequestHistory {
             metrics: Arc::clone(metrics),
-            running: Running::default(),
+            running: RunningAttempts::default(),
             sent: AtomicU64::default(),
             undone: AtomicU64::default(),
             met_overload: AtomicBool::default(),
@@ -64,13 +64,13 @@ impl Attempts {
     }
 }
 
-impl Drop for Attempts {
+impl Drop for RequestHistory {
     fn drop(&mut self) {
         self.running.given_up(&self.metrics);
     }
 }
 
-impl HistoryListener for Attempts {
+impl HistoryListener for RequestHistory {
     fn log_request_start(&self) -> RequestId {
         RequestId(0)
     }

@@ -50,7 +50,7 @@ struct AdaptiveLimit {
 pub(super) struct LimitEpoch(u64);
 
 /// The right to have one request in flight.
-pub(super) struct Permit<'f> {
+pub(super) struct RequestPermit<'f> {
     limiter: &'f RequestLimiter,
     permit: Option<SemaphorePermit<'f>>,
 }
@@ -70,10 +70,10 @@ impl RequestLimiter {
     }
 
     /// Waits for a permit, and for the rate limit.
-    pub(super) async fn permit(&self) -> Permit<'_> {
+    pub(super) async fn permit(&self) -> RequestPermit<'_> {
         // The semaphore is never closed.
         let permit = self.permits.acquire().await.ok();
-        let permit = Permit { limiter: self, permit };
+        let permit = RequestPermit { limiter: self, permit };
         self.wait_for_rate().await;
         permit
     }
@@ -155,7 +155,7 @@ impl RequestLimiter {
     }
 }
 
-impl Drop for Permit<'_> {
+impl Drop for RequestPermit<'_> {
     fn drop(&mut self) {
         let mut limit = self.limiter.limit();
         if limit.excess > 0

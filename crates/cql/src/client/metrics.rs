@@ -27,7 +27,7 @@ impl From<IpAddr> for OfNode {
 /// Counters of one client. An attempt is one request to one node; a request of the client takes one or more
 /// attempts.
 #[derive(Debug)]
-pub(crate) struct Metrics {
+pub(crate) struct ClientMetrics {
     attempts: Family<OfNode, Histogram, fn() -> Histogram>,
     errors: Family<OfNode, Counter>,
     overloads: Family<OfNode, Counter>,
@@ -38,9 +38,9 @@ pub(crate) struct Metrics {
     pub(crate) refresh_failures: Counter,
 }
 
-impl Default for Metrics {
-    fn default() -> Metrics {
-        Metrics {
+impl Default for ClientMetrics {
+    fn default() -> ClientMetrics {
+        ClientMetrics {
             attempts: Family::new_with_constructor(durations),
             errors: Family::default(),
             overloads: Family::default(),
@@ -52,7 +52,7 @@ impl Default for Metrics {
     }
 }
 
-impl Metrics {
+impl ClientMetrics {
     /// Creates the figures of a node, so that they are 0 before its first event.
     pub(super) fn know(&self, node: IpAddr) {
         drop(self.attempts.get_or_create(&node.into()));
@@ -84,9 +84,9 @@ impl Metrics {
 
 /// The attempts of one request that are under way.
 #[derive(Debug, Default)]
-pub(super) struct Running(Mutex<Vec<Option<(IpAddr, Instant)>>>);
+pub(super) struct RunningAttempts(Mutex<Vec<Option<(IpAddr, Instant)>>>);
 
-impl Running {
+impl RunningAttempts {
     /// Notes that an attempt is sent to a node.
     pub(super) fn begin(&self, node: SocketAddr) -> AttemptId {
         let mut all = self.0.lock();
@@ -95,7 +95,7 @@ impl Running {
     }
 
     /// Notes that a node has answered.
-    pub(super) fn answered(&self, attempt: AttemptId, metrics: &Metrics) {
+    pub(super) fn answered(&self, attempt: AttemptId, metrics: &ClientMetrics) {
         if let Some((node, began)) = self.end(attempt) {
             let took = began.elapsed().as_secs_f64();
             metrics.attempts.get_or_create(&node.into()).observe(took);
@@ -103,7 +103,7 @@ impl Running {
     }
 
     /// Notes that a node has answered with an error, or that the connection broke.
-    pub(super) fn failed(&self, attempt: AttemptId, is_overload: bool, metrics: &Metrics) {
+    pub(super) fn failed(&self, attempt: AttemptId, is_overload: bool, metrics: &ClientMetrics) {
         if let Some((node, _)) = self.end(attempt) {
             metrics.errors.get_or_create(&node.into()).inc();
             if is_overload {
@@ -113,7 +113,7 @@ impl Running {
     }
 
     /// Counts the remaining attempts as unanswered: their request waits no longer.
-    pub(super) fn given_up(&self, metrics: &Metrics) {
+    pub(super) fn given_up(&self, metrics: &ClientMetrics) {
         for (node, _) in self.0.lock().drain(..).flatten() {
             metrics.unanswered.get_or_create(&node.into()).inc();
         }

@@ -43,5 +43,5 @@ mod tls;
 mod wait;
 
 pub use nodes::{NodeAnswers, NodeRow, NodeValue};
-pub(crate) use session::{Client, Permit, Use};
+pub(crate) use session::{Client, Use, WritePermit};
 pub(crate) use statement::Prepared;

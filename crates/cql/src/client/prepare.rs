@@ -78,7 +78,7 @@ impl Client {
         loop {
             let mut statement = Statement::new(cql).with_page_size(PAGE_ROWS);
             statement.set_is_idempotent(true);
-            let (is_whole, session) = (self.connection.is_whole(), self.session());
+            let (has_all_nodes, session) = (self.connection.has_all_nodes(), self.session());
             let preparing = session.prepare(statement);
             // The driver waits for every node, also for one that does not respond.
             match tokio::time::timeout(self.settings.request_timeout, preparing).await {
@@ -87,10 +87,11 @@ impl Client {
                     return Ok(prepared);
                 }
                 // One node may not know a table yet that other nodes know.
-                Ok(Err(_)) if !is_whole && Instant::now() < until => {
+                Ok(Err(_)) if !has_all_nodes && Instant::now() < until => {
                     let left = until.saturating_duration_since(Instant::now());
-                    let whole = tokio::time::timeout(left, self.connection.whole()).await;
-                    if whole.is_err() {
+                    let connected =
+                        tokio::time::timeout(left, self.connection.full_session()).await;
+                    if connected.is_err() {
                         let servers = self.replica_status();
                         warn!(servers, "not all nodes are connected to in time");
                     }

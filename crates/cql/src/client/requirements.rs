@@ -3,7 +3,7 @@
 //! The driver reports the last attempt alone, such as a broken connection. Must not know the content of
 //! requests.
 
-use super::history::Attempts;
+use super::history::RequestHistory;
 use crate::error::replica_counts;
 use crate::settings::{Settings, name_of_consistency};
 use scylla::client::session::Session;
@@ -30,7 +30,7 @@ pub(super) enum RequiredReplicas {
 /// last part is missing where the last error has it already.
 pub(super) fn requirement_status(
     (session, settings, has_all_nodes): (&Session, &Settings, bool),
-    (needs, attempts, last): (RequiredReplicas, &Attempts, &ExecutionError),
+    (needs, attempts, last): (RequiredReplicas, &RequestHistory, &ExecutionError),
 ) -> String {
     let is_last =
         matches!(last, ExecutionError::LastAttemptError(last) if replica_counts(last).is_some());

@@ -11,9 +11,9 @@
 //! the rate limit, or is charged to it afterwards.
 
 use super::connection::Connection;
-use super::history::Attempts;
-use super::limiter::{Permit, RequestLimiter};
-use super::metrics::Metrics;
+use super::history::RequestHistory;
+use super::limiter::{RequestLimiter, RequestPermit};
+use super::metrics::ClientMetrics;
 use super::requirements::{RequiredReplicas, requirement_status};
 use crate::error::{Failure, names_unknown_table, outcome, without_text};
 use crate::settings::Settings;
@@ -44,7 +44,7 @@ pub(super) struct Retries<'c> {
     pub(super) what: &'c str,
     pub(super) connection: &'c Connection,
     pub(super) limiter: &'c RequestLimiter,
-    pub(super) metrics: &'c Metrics,
+    pub(super) metrics: &'c ClientMetrics,
     pub(super) settings: &'c Settings,
 }
 
@@ -54,8 +54,8 @@ impl Retries<'_> {
     /// here, after the wait for a permit.
     pub(super) async fn repeat<T, F>(
         &self,
-        permit: Option<&Permit<'_>>,
-        attempts: &Attempts,
+        permit: Option<&RequestPermit<'_>>,
+        attempts: &RequestHistory,
         retry_policy: RetryPolicy,
         attempt: impl Fn() -> F,
     ) -> std::result::Result<T, Failure>
@@ -87,7 +87,7 @@ impl Retries<'_> {
             };
             let failure = |error| {
                 let servers = requirement_status(
-                    (&self.connection.session(), self.settings, self.connection.is_whole()),
+                    (&self.connection.session(), self.settings, self.connection.has_all_nodes()),
                     (retry_policy.needs, attempts, &error),
                 );
                 Failure { maybe_applied: attempts.maybe_applied(), servers, error }
@@ -100,7 +100,8 @@ impl Retries<'_> {
                 return Err(failure(error));
             }
             if is_unknown_table {
-                let check = async { self.connection.whole().await.check_schema_agreement().await };
+                let check =
+                    async { self.connection.full_session().await.check_schema_agreement().await };
                 let checked = tokio::time::timeout(self.settings.request_timeout, check).await;
                 agreed = matches!(checked, Ok(Ok(Some(_))));
                 if !agreed {

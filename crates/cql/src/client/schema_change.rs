@@ -1,6 +1,6 @@
 //! Changes tables: with a session of all nodes, and through one node at a time.
 
-use super::history::Attempts;
+use super::history::RequestHistory;
 use super::requirements::RequiredReplicas;
 use super::session::Client;
 use crate::error::{without_text, write_error};
@@ -24,7 +24,7 @@ const SCHEMA_TIMEOUT: Duration = Duration::from_secs(60);
 impl Client {
     /// Changes tables, and waits for schema agreement.
     pub(crate) async fn change_schema(&self, cql: &str) -> Result<()> {
-        let attempts = Attempts::new(&self.metrics);
+        let attempts = RequestHistory::new(&self.metrics);
         let mut statement = Statement::new(cql);
         statement.set_request_timeout(Some(SCHEMA_TIMEOUT));
         statement.set_history_listener(Arc::clone(&attempts) as _);
@@ -43,8 +43,8 @@ impl Client {
         };
         let retry_policy = self.unprepared_retry_policy(RequiredReplicas::Node);
         // A session with one node would agree with itself.
-        let whole = tokio::time::timeout(SCHEMA_TIMEOUT, self.connection.whole()).await;
-        whole.map_err(|late| {
+        let connected = tokio::time::timeout(SCHEMA_TIMEOUT, self.connection.full_session()).await;
+        connected.map_err(|late| {
             let text = format!("no tables were changed: {}", self.replica_status());
             Error::with_source(ErrorKind::Unavailable, text, late)
         })?;
@@ -62,7 +62,8 @@ impl Client {
 
     /// Waits for schema agreement of all connected nodes, for at most the total timeout.
     pub(crate) async fn wait_for_agreement(&self) {
-        let agreement = async { self.connection.whole().await.await_schema_agreement().await };
+        let agreement =
+            async { self.connection.full_session().await.await_schema_agreement().await };
         // The next request shows whether they agree.
         match tokio::time::timeout(self.settings.timeout, agreement).await {
             Ok(Ok(_)) => {}

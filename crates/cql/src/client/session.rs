@@ -3,9 +3,9 @@
 //! `retry` repeats attempts. Must not know any table.
 
 use super::connection::Connection;
-use super::history::Attempts;
+use super::history::RequestHistory;
 use super::limiter::RequestLimiter;
-use super::metrics::Metrics;
+use super::metrics::ClientMetrics;
 use super::request_counts;
 use super::requirements::{RequiredReplicas, replica_status};
 use super::retry::{Retries, RetryPolicy};
@@ -33,7 +33,7 @@ pub(crate) struct Client {
     /// `None` only while the client is dropped.
     runtime: Option<Runtime>,
     pub(super) limiter: RequestLimiter,
-    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) metrics: Arc<ClientMetrics>,
     /// The prepared statements of the catalog, by their CQL.
     pub(super) prepared: Mutex<HashMap<String, Prepared>>,
     pub(super) settings: Settings,
@@ -54,9 +54,9 @@ pub(crate) enum Use {
 
 /// The right to send one write about rows. The wait for it may take long, and the values may depend on
 /// the moment: make them after the wait.
-pub(crate) struct Permit<'c> {
+pub(crate) struct WritePermit<'c> {
     client: &'c Client,
-    permit: super::limiter::Permit<'c>,
+    permit: super::limiter::RequestPermit<'c>,
 }
 
 impl Client {
@@ -100,11 +100,11 @@ impl Client {
     }
 
     /// Waits for a permit to send a write about rows.
-    pub(crate) async fn permit(&self) -> Permit<'_> {
-        Permit { client: self, permit: self.limiter.permit().await }
+    pub(crate) async fn permit(&self) -> WritePermit<'_> {
+        WritePermit { client: self, permit: self.limiter.permit().await }
     }
 
-    async fn permit_for(&self, prepared: &Prepared) -> Option<super::limiter::Permit<'_>> {
+    async fn permit_for(&self, prepared: &Prepared) -> Option<super::limiter::RequestPermit<'_>> {
         if prepared.of_catalog { None } else { Some(self.limiter.permit().await) }
     }
 
@@ -197,7 +197,7 @@ impl Client {
 
     async fn write_in(
         &self,
-        permit: Option<&super::limiter::Permit<'_>>,
+        permit: Option<&super::limiter::RequestPermit<'_>>,
         what: &str,
         prepared: &Prepared,
         values: impl SerializeRow,
@@ -211,7 +211,7 @@ impl Client {
 
     async fn write_batch_in<V: SerializeRow>(
         &self,
-        permit: Option<&super::limiter::Permit<'_>>,
+        permit: Option<&super::limiter::RequestPermit<'_>>,
         what: &str,
         prepared: &Prepared,
         values: &[V],
@@ -223,7 +223,7 @@ impl Client {
 
     async fn send_batch<V: SerializeRow>(
         &self,
-        permit: Option<&super::limiter::Permit<'_>>,
+        permit: Option<&super::limiter::RequestPermit<'_>>,
         what: &str,
         (mut batch, of): (Batch, Option<&Prepared>),
         values: &[V],
@@ -232,7 +232,7 @@ impl Client {
         if let Some(consistency) = of.and_then(|prepared| prepared.statement.get_consistency()) {
             batch.set_consistency(consistency);
         }
-        let attempts = Attempts::new(&self.metrics);
+        let attempts = RequestHistory::new(&self.metrics);
         batch.set_history_listener(Arc::clone(&attempts) as _);
         let write = || async { self.session().batch(&batch, values).await };
         let needs = of.map_or(RequiredReplicas::Node, |prepared| prepared.retry_policy().needs);
@@ -243,12 +243,12 @@ impl Client {
 
     /// Describes which nodes are not connected.
     pub(super) fn replica_status(&self) -> String {
-        replica_status(&self.session(), self.connection.is_whole())
+        replica_status(&self.session(), self.connection.has_all_nodes())
     }
 
     /// Reads with a statement that is not prepared.
     pub(crate) async fn ask(&self, what: &str, cql: &str) -> Result<QueryRowsResult> {
-        let attempts = Attempts::new(&self.metrics);
+        let attempts = RequestHistory::new(&self.metrics);
         let mut statement = Statement::new(cql);
         statement.set_is_idempotent(true);
         statement.set_history_listener(Arc::clone(&attempts) as _);
@@ -272,7 +272,7 @@ impl Client {
     }
 }
 
-impl Permit<'_> {
+impl WritePermit<'_> {
     /// Writes with this permit, as [`Client::write`] does.
     pub(crate) async fn write(
         self,

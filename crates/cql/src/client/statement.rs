@@ -1,7 +1,7 @@
 //! A prepared statement, and how long it is retried.
 
-use super::history::Attempts;
-use super::metrics::Metrics;
+use super::history::RequestHistory;
+use super::metrics::ClientMetrics;
 use super::requirements::RequiredReplicas;
 use super::retry::RetryPolicy;
 use scylla::statement::prepared::PreparedStatement;
@@ -30,8 +30,11 @@ impl Prepared {
     }
 
     /// The statement for one request, and the record of its attempts.
-    pub(super) fn watched(&self, metrics: &Arc<Metrics>) -> (PreparedStatement, Arc<Attempts>) {
-        let (mut statement, attempts) = (self.statement.clone(), Attempts::new(metrics));
+    pub(super) fn watched(
+        &self,
+        metrics: &Arc<ClientMetrics>,
+    ) -> (PreparedStatement, Arc<RequestHistory>) {
+        let (mut statement, attempts) = (self.statement.clone(), RequestHistory::new(metrics));
         statement.set_history_listener(Arc::clone(&attempts) as _);
         (statement, attempts)
     }

@@ -3,11 +3,11 @@
 
 use crate::client::Client;
 use crate::error::unexpected;
-use crate::schema::catalog::Catalog;
+use crate::schema::catalog::KeyspaceCatalog;
 use crate::schema::hot_keys::STEPS;
 use crate::schema::keyspace::drop_directions;
 use crate::schema::names::Names;
-use crate::schema::statements::Hot;
+use crate::schema::statements::HotKeyStatements;
 use crate::schema::values::uuid;
 use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{SeenAt, Side, TableId};
@@ -25,7 +25,7 @@ const LAST_TIMESTAMP: i64 = i64::MAX >> 1;
 /// Removes tables a day after their drop, and marks tables as dropped that have had no name for a day. Cost:
 /// reads the catalog; a thousand requests for each hot key of a dropped table.
 pub(crate) async fn remove_dropped(client: &Arc<Client>) -> Result<()> {
-    let catalog = Catalog::new(client);
+    let catalog = KeyspaceCatalog::new(client);
     let is_over = |since: SeenAt| now().millis_i64() - since.millis_i64() > DAY_MS;
     // The tables are read before the names: a table that is just being made has no name yet, but is younger
     // than a day.
@@ -54,7 +54,7 @@ pub(crate) async fn remove_dropped(client: &Arc<Client>) -> Result<()> {
 /// Removes the shards of a dropped table; returns the number of its hot keys.
 async fn remove_shards(client: &Arc<Client>, table: TableId) -> Result<u64> {
     let what = "the hot keys of a dropped table";
-    let (hot, id, mut hot_keys) = (Hot::prepare(client).await?, uuid(table), 0);
+    let (hot, id, mut hot_keys) = (HotKeyStatements::prepare(client).await?, uuid(table), 0);
     for by in Side::BOTH {
         let rows = client.read(what, &hot.keys, (id, by.column())).await?;
         let rows = rows.rows::<(String,)>().map_err(|e| unexpected(what, e))?;

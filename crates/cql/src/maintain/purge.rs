@@ -2,10 +2,10 @@
 //!
 //! Records the hot keys that it meets.
 
-use crate::context::{Row, TableContext};
+use crate::context::{DirectionRow, TableContext};
 use crate::read::scan::{RowVisitor, ScanCall, scan_stored};
 use crate::read::shard_merge::{self, HotKeyReader, RowSelection};
-use crate::row_buffer::Rows;
+use crate::row_buffer::RowBuffer;
 use crate::schema::metadata_cache::TableMetadata;
 use crate::write::delete::{delete_row, delete_shard_row};
 use crate::write::hot_keys::publish_hot_keys;
@@ -60,7 +60,7 @@ impl RowVisitor for Purge {
         removed_at(&self.metadata, self.kept_from, self.by, (key, value, seen_at)).is_some()
     }
 
-    async fn batch(&self, rows: Rows) -> Result<()> {
+    async fn batch(&self, rows: RowBuffer) -> Result<()> {
         let remove = async |row: usize| {
             let ((key, value), seen_at) = (rows.pair(row, Side::Id), rows.seen_at(row));
             let row = (key, value, seen_at);
@@ -81,7 +81,7 @@ fn removed_at(
     metadata: &TableMetadata,
     kept_from: SeenAt,
     by: Side,
-    (key, value, seen_at): Row<'_>,
+    (key, value, seen_at): DirectionRow<'_>,
 ) -> Option<i64> {
     if metadata.erasures.hides(by, key, value, seen_at) {
         return Some(erased_at(seen_at));

@@ -3,8 +3,8 @@
 use crate::context::TableContext;
 use crate::logged::millis;
 use crate::read::scan::{RowVisitor, ScanCall, scan};
-use crate::row_buffer::Rows;
-use crate::schema::catalog::Catalog;
+use crate::row_buffer::RowBuffer;
+use crate::schema::catalog::KeyspaceCatalog;
 use crate::schema::metadata_cache::{TableMetadata, VisibleRange};
 use crate::write::batch::write;
 use idmatch_model::{Period, SeenAt, Side};
@@ -29,7 +29,7 @@ pub(crate) async fn set(
         return Ok(());
     }
     let (new, is_longer) = definition.altered(retention, now());
-    let catalog = Catalog::new(&context.client);
+    let catalog = KeyspaceCatalog::new(&context.client);
     catalog.set_retention(context.id(), &new).await?;
     // Every client filters by the new retention when this returns.
     context.wait_until_known().await?;
@@ -117,12 +117,12 @@ impl RowVisitor for Rewrite {
             && self.metadata.shows(&self.visible, self.by, (key, value, seen_at))
     }
 
-    async fn batch(&self, rows: Rows) -> Result<()> {
+    async fn batch(&self, rows: RowBuffer) -> Result<()> {
         self.rewritten.fetch_add(rows.len() as u64, Relaxed);
         if self.by == Side::Id {
             return write(&self.context, rows).await;
         }
-        let mut turned = Rows::default();
+        let mut turned = RowBuffer::default();
         for row in 0..rows.len() {
             // A scan stores the key of its direction as the id.
             let (id, partner_id) = rows.pair(row, Side::PartnerId);

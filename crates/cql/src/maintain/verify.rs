@@ -8,7 +8,7 @@
 use crate::context::TableContext;
 use crate::read::row::row;
 use crate::read::scan::{RowVisitor, ScanCall, scan};
-use crate::row_buffer::Rows;
+use crate::row_buffer::RowBuffer;
 use crate::schema::bucket::expected_rows;
 use crate::schema::metadata_cache::{TableMetadata, VisibleRange};
 use futures::{StreamExt, TryStreamExt, stream};
@@ -40,14 +40,14 @@ const TRIES: usize = 5;
 
 /// A row on which the directions differ, and its date in each of them.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Difference {
+pub(crate) struct RowDifference {
     pub(crate) id: String,
     pub(crate) partner_id: String,
     by_id: Option<SeenAt>,
     by_partner_id: Option<SeenAt>,
 }
 
-impl Difference {
+impl RowDifference {
     pub(super) fn newest(&self) -> Option<SeenAt> {
         self.by_id.max(self.by_partner_id)
     }
@@ -74,12 +74,12 @@ impl Difference {
 /// Selects the rows to compare. Both scans use one reading of the clock, so a row that expires between them
 /// is no difference.
 #[derive(Clone)]
-struct Shown {
+struct RowFilter {
     metadata: Arc<TableMetadata>,
     visible: VisibleRange,
 }
 
-impl Shown {
+impl RowFilter {
     fn shows(&self, by: Side, row: (&str, &str, SeenAt)) -> bool {
         self.metadata.shows(&self.visible, by, row)
     }
@@ -87,7 +87,7 @@ impl Shown {
 
 type Sums = Arc<Vec<AtomicU64>>;
 /// The date of each row in both directions. With keep="all" each date of a pair is a row.
-type Found = BTreeMap<(Pair, Option<SeenAt>), (Option<SeenAt>, Option<SeenAt>)>;
+type DatesByRow = BTreeMap<(Pair, Option<SeenAt>), (Option<SeenAt>, Option<SeenAt>)>;
 /// An id and a partner_id.
 type Pair = (String, String);
 
@@ -127,13 +127,13 @@ impl Chosen {
 pub(crate) async fn differences(
     context: &Arc<TableContext>,
     call: &Call,
-) -> Result<Vec<Difference>> {
+) -> Result<Vec<RowDifference>> {
     let call = &ScanCall(call.clone(), "verify");
     let metadata = context.metadata_cache.refresh().await?;
-    let shown = Shown { visible: metadata.visible(Window::ALL, now()), metadata };
+    let filter = RowFilter { visible: metadata.visible_range(Window::ALL, now()), metadata };
     let mut chosen = Chosen::all(expected_rows(context.buckets.number));
     for _ in 0..2 {
-        let (cells, rows) = differing(context, &shown, &chosen, call).await?;
+        let (cells, rows) = differing(context, &filter, &chosen, call).await?;
         if cells.is_empty() {
             return Ok(Vec::new());
         }
@@ -143,18 +143,18 @@ pub(crate) async fn differences(
             break;
         }
     }
-    let found = Arc::new(Mutex::new(Found::new()));
+    let found = Arc::new(Mutex::new(DatesByRow::new()));
     for by in Side::BOTH {
-        let (shown, chosen, found) = (shown.clone(), chosen.clone(), Arc::clone(&found));
-        scan(context, by, call.clone(), Collect { shown, by, chosen, found }).await?;
+        let (filter, chosen, found) = (filter.clone(), chosen.clone(), Arc::clone(&found));
+        scan(context, by, call.clone(), Collect { filter, by, chosen, found }).await?;
     }
     let found = std::mem::take(&mut *found.lock());
     // Rows that were erased meanwhile are hidden, even if they are still stored.
     let metadata = context.metadata_cache.refresh().await?;
-    let shown = Shown { metadata, ..shown };
+    let filter = RowFilter { metadata, ..filter };
     let suspects = found.into_iter().filter(|(_, (by_id, by_partner_id))| by_id != by_partner_id);
     let suspects: Vec<_> = suspects.map(|(row, _)| row).collect();
-    let first = ask(context, &shown, suspects).await?;
+    let first = ask(context, &filter, suspects).await?;
     if first.is_empty() {
         return Ok(Vec::new());
     }
@@ -162,8 +162,8 @@ pub(crate) async fn differences(
     // in flight.
     tokio::time::sleep(UNDER_WAY).await;
     let metadata = context.metadata_cache.refresh().await?;
-    let shown = Shown { metadata, ..shown };
-    let again = ask(context, &shown, first.iter().map(|(row, _)| row.clone()).collect()).await?;
+    let filter = RowFilter { metadata, ..filter };
+    let again = ask(context, &filter, first.iter().map(|(row, _)| row.clone()).collect()).await?;
     let before: BTreeMap<_, _> = first.into_iter().collect();
     let lasting = again.into_iter().filter(|(row, now)| before.get(row) == Some(now));
     Ok(lasting.map(|(_, difference)| difference).collect())
@@ -172,12 +172,12 @@ pub(crate) async fn differences(
 /// The cells of the next division that differ, and the number of selected rows in a direction.
 async fn differing(
     context: &Arc<TableContext>,
-    shown: &Shown,
+    filter: &RowFilter,
     chosen: &Chosen,
     call: &ScanCall,
 ) -> Result<(HashSet<usize>, u64)> {
-    let (by_id, rows) = sums(context, (shown, chosen), Side::Id, call).await?;
-    let (by_partner_id, _) = sums(context, (shown, chosen), Side::PartnerId, call).await?;
+    let (by_id, rows) = sums(context, (filter, chosen), Side::Id, call).await?;
+    let (by_partner_id, _) = sums(context, (filter, chosen), Side::PartnerId, call).await?;
     let differs = |(n, (a, b)): (usize, (&AtomicU64, &AtomicU64))| {
         (a.load(Relaxed) != b.load(Relaxed)).then_some(n)
     };
@@ -185,16 +185,16 @@ async fn differing(
 }
 
 /// A row to read again, and how the directions differ.
-type Asked = ((Pair, Option<SeenAt>), Difference);
+type Asked = ((Pair, Option<SeenAt>), RowDifference);
 
 /// Reads rows again; returns the rows that still differ.
 async fn ask(
     context: &Arc<TableContext>,
-    shown: &Shown,
+    filter: &RowFilter,
     rows: Vec<(Pair, Option<SeenAt>)>,
 ) -> Result<Vec<Asked>> {
     stream::iter(rows)
-        .map(async |row| Ok(ask_one(context, shown, &row).await?.map(|found| (row, found))))
+        .map(async |row| Ok(ask_one(context, filter, &row).await?.map(|found| (row, found))))
         .buffered(CONCURRENT_ROW_READS)
         .try_filter_map(async |found| Ok(found))
         .try_collect()
@@ -203,11 +203,11 @@ async fn ask(
 
 async fn ask_one(
     context: &Arc<TableContext>,
-    shown: &Shown,
+    filter: &RowFilter,
     ((id, partner_id), date): &(Pair, Option<SeenAt>),
-) -> Result<Option<Difference>> {
+) -> Result<Option<RowDifference>> {
     let asked = date.unwrap_or(SeenAt::EPOCH);
-    let metadata = &shown.metadata;
+    let metadata = &filter.metadata;
     let read_by_id = || row(context, metadata, Side::Id, (id, partner_id, asked));
     let mut by_id = read_by_id().await?;
     for _ in 0..TRIES {
@@ -220,9 +220,9 @@ async fn ask_one(
         // Otherwise the row was written between the two reads by id.
         if before == by_id {
             let (id, partner_id) = (id.clone(), partner_id.clone());
-            let found = Difference { id, partner_id, by_id, by_partner_id };
+            let found = RowDifference { id, partner_id, by_id, by_partner_id };
             let row = |date| (found.id.as_str(), found.partner_id.as_str(), date);
-            let is_shown = found.newest().is_some_and(|at| shown.shows(Side::Id, row(at)));
+            let is_shown = found.newest().is_some_and(|at| filter.shows(Side::Id, row(at)));
             return Ok(is_shown.then_some(found));
         }
     }
@@ -233,31 +233,31 @@ async fn ask_one(
 /// The sums of the next division's cells, and the number of rows in them.
 async fn sums(
     context: &Arc<TableContext>,
-    (shown, chosen): (&Shown, &Chosen),
+    (filter, chosen): (&RowFilter, &Chosen),
     by: Side,
     call: &ScanCall,
 ) -> Result<(Sums, u64)> {
     let cells: Sums = Arc::new((0..chosen.cells).map(|_| AtomicU64::new(0)).collect());
     let rows = Arc::new(AtomicU64::new(0));
-    let (shown, chosen) = (shown.clone(), chosen.clone());
-    let sum = Sum { shown, by, chosen, cells: Arc::clone(&cells), rows: Arc::clone(&rows) };
+    let (filter, chosen) = (filter.clone(), chosen.clone());
+    let sum = SumVisitor { filter, by, chosen, cells: Arc::clone(&cells), rows: Arc::clone(&rows) };
     scan(context, by, call.clone(), sum).await?;
     let rows = rows.load(Relaxed);
     Ok((cells, rows))
 }
 
-struct Sum {
-    shown: Shown,
+struct SumVisitor {
+    filter: RowFilter,
     by: Side,
     chosen: Chosen,
     cells: Sums,
     rows: Arc<AtomicU64>,
 }
 
-impl RowVisitor for Sum {
+impl RowVisitor for SumVisitor {
     fn row(&self, key: &str, value: &str, seen_at: SeenAt) -> bool {
         let (pair, row) = hashes(self.by, key, value, seen_at);
-        if self.chosen.has(pair) && self.shown.shows(self.by, (key, value, seen_at)) {
+        if self.chosen.has(pair) && self.filter.shows(self.by, (key, value, seen_at)) {
             self.rows.fetch_add(1, Relaxed);
             if let Some(sum) = self.cells.get(self.chosen.cell(pair, self.chosen.divisions.len())) {
                 sum.fetch_add(row, Relaxed);
@@ -266,7 +266,7 @@ impl RowVisitor for Sum {
         false
     }
 
-    async fn batch(&self, _: Rows) -> Result<()> {
+    async fn batch(&self, _: RowBuffer) -> Result<()> {
         Ok(())
     }
 }
@@ -285,20 +285,20 @@ fn hashes(by: Side, key: &str, value: &str, seen_at: SeenAt) -> (u64, u64) {
 
 /// Collects the rows of some cells.
 struct Collect {
-    shown: Shown,
+    filter: RowFilter,
     by: Side,
     chosen: Chosen,
-    found: Arc<Mutex<Found>>,
+    found: Arc<Mutex<DatesByRow>>,
 }
 
 impl RowVisitor for Collect {
     fn row(&self, key: &str, value: &str, seen_at: SeenAt) -> bool {
         self.chosen.has(hashes(self.by, key, value, seen_at).0)
-            && self.shown.shows(self.by, (key, value, seen_at))
+            && self.filter.shows(self.by, (key, value, seen_at))
     }
 
-    async fn batch(&self, rows: Rows) -> Result<()> {
-        let each_date = self.shown.metadata.definition.keep == Keep::All;
+    async fn batch(&self, rows: RowBuffer) -> Result<()> {
+        let each_date = self.filter.metadata.definition.keep == Keep::All;
         let mut found = self.found.lock();
         for row in 0..rows.len() {
             // A scan stores the key of its direction as the id.

@@ -11,10 +11,10 @@
 
 use super::output::{Output, RowBuilder};
 use super::plan::{Plan, Read, ReadCounts};
-use super::population::{BucketRun, Key, Keys};
-use super::question::Question;
+use super::population::{BucketKeys, BucketRun, Key};
+use super::query_context::QueryContext;
 use crate::client::request_counts::RequestCounts;
-use crate::context::Row;
+use crate::context::DirectionRow;
 use crate::read::lookup::KeyRows;
 use idmatch_model::{Keep, SeenAt, newest_first};
 use idmatch_store::{Call, Error, ErrorKind, MatchCounts, Result, RowStates, Unit};
@@ -35,7 +35,7 @@ const HOT_AT_ONCE: usize = 2;
 
 /// A population batch that is being answered.
 pub(super) struct Fetch {
-    question: Question,
+    query_context: QueryContext,
     /// The bucket runs that no task has taken yet.
     bucket_runs: Mutex<Vec<BucketRun>>,
     output: Arc<Output>,
@@ -59,7 +59,7 @@ pub(super) struct Answered {
 
 impl Fetch {
     pub(super) fn new(
-        question: Question,
+        query_context: QueryContext,
         bucket_runs: Vec<BucketRun>,
         (output, states): (Arc<Output>, Option<Arc<RowStates>>),
         call: &Call,
@@ -67,7 +67,7 @@ impl Fetch {
         let (bucket_runs, has_failed) = (Mutex::new(bucket_runs), AtomicBool::new(false));
         let call = call.clone();
         let hot = Semaphore::new(HOT_AT_ONCE);
-        Fetch { question, bucket_runs, output, states, has_failed, call, hot }
+        Fetch { query_context, bucket_runs, output, states, has_failed, call, hot }
     }
 
     /// Answers the whole batch.
@@ -102,7 +102,7 @@ impl Fetch {
         self.bucket_runs.lock()
     }
 
-    fn next_keys(&self) -> Option<Keys> {
+    fn next_keys(&self) -> Option<BucketKeys> {
         let bucket_run = self.bucket_runs().pop()?;
         Some(bucket_run.keys())
     }
@@ -119,8 +119,8 @@ impl Fetch {
         while let Some(all) = next_keys() {
             let before = answers.counts.population;
             for bucket in all.buckets() {
-                let Question { metadata, query, .. } = &self.question;
-                let given = (query.by, metadata.hot.as_ref(), self.question.planner());
+                let QueryContext { metadata, query, .. } = &self.query_context;
+                let given = (query.by, metadata.hot.as_ref(), self.query_context.planner());
                 let plan = Plan::new((&all, bucket), given);
                 for (read, keys) in plan.requests() {
                     if self.has_failed.load(Relaxed) {
@@ -138,10 +138,10 @@ impl Fetch {
 
     async fn answer(
         &self,
-        (read, all, keys): (Read, &Keys, &[Key]),
+        (read, all, keys): (Read, &BucketKeys, &[Key]),
         answers: &mut MatchWriter<'_>,
     ) -> Result<()> {
-        let Question { context, metadata, query, visible, .. } = &self.question;
+        let QueryContext { context, metadata, query, visible, .. } = &self.query_context;
         let Some(first) = keys.first() else { return Ok(()) };
         if read == Read::Hot {
             return self.answer_hot((all, first), answers).await;
@@ -177,10 +177,10 @@ impl Fetch {
     /// Answers a hot key page by page.
     async fn answer_hot(
         &self,
-        (all, key): (&Keys, &Key),
+        (all, key): (&BucketKeys, &Key),
         answers: &mut MatchWriter<'_>,
     ) -> Result<()> {
-        let Question { context, metadata, query, visible, .. } = &self.question;
+        let QueryContext { context, metadata, query, visible, .. } = &self.query_context;
         let _few = self.hot.acquire().await;
         let mut rows = KeyRows::new(context, metadata, (query.by, all.text(key)), *visible).await?;
         let (mut found, most) = (0, query.pick.most());
@@ -215,7 +215,7 @@ impl<'f> MatchWriter<'f> {
     }
 
     /// Counts a key of the population with this many answers.
-    fn count(&mut self, (all, key): (&Keys, &Key), answers: usize) {
+    fn count(&mut self, (all, key): (&BucketKeys, &Key), answers: usize) {
         let times = key.times;
         self.counts.population += times;
         self.counts.matched += if answers > 0 { times } else { 0 };
@@ -226,7 +226,7 @@ impl<'f> MatchWriter<'f> {
     }
 
     /// Writes an answer once for each population row of the key.
-    fn give(&mut self, (all, key): (&Keys, &Key), value: &str, date: SeenAt) -> Result<()> {
+    fn give(&mut self, (all, key): (&BucketKeys, &Key), value: &str, date: SeenAt) -> Result<()> {
         match all.rows(key) {
             Some(rows) => {
                 rows.iter().try_for_each(|row| self.rows.push_position(*row, value, date))
@@ -241,14 +241,14 @@ impl<'f> MatchWriter<'f> {
 
 /// Merges the rows of a request with its keys: both are in the order of keys.
 struct KeyMerger<'m, 'f> {
-    all: &'m Keys,
+    all: &'m BucketKeys,
     /// Keys without an answer yet.
     keys: &'m [Key],
     answers: &'m mut MatchWriter<'f>,
 }
 
 impl KeyMerger<'_, '_> {
-    fn take(&mut self, (key, value, date): Row<'_>) -> Result<()> {
+    fn take(&mut self, (key, value, date): DirectionRow<'_>) -> Result<()> {
         let order = loop {
             let Some(first) = self.keys.first() else { return Ok(()) };
             match self.all.text(first).cmp(key) {
@@ -256,7 +256,7 @@ impl KeyMerger<'_, '_> {
                 order => break order,
             }
         };
-        let Question { metadata, query, visible, .. } = &self.answers.fetch.question;
+        let QueryContext { metadata, query, visible, .. } = &self.answers.fetch.query_context;
         if order == Ordering::Equal && metadata.shows(visible, query.by, (key, value, date)) {
             let start = self.answers.text.len();
             self.answers.text.push_str(value);
@@ -281,7 +281,7 @@ impl KeyMerger<'_, '_> {
         let (text, mut found) =
             (std::mem::take(&mut answers.text), std::mem::take(&mut answers.found));
         let value = |row: &(usize, usize, SeenAt)| text.get(row.0..row.1).unwrap_or_default();
-        let Question { context, metadata, query, .. } = &answers.fetch.question;
+        let QueryContext { context, metadata, query, .. } = &answers.fetch.query_context;
         context.report_rows(query.by, key, found.len() as u64);
         match metadata.definition.keep {
             Keep::Last => found.sort_unstable_by(|a, b| {

@@ -4,7 +4,7 @@
 //!    runs of buckets. Sorts and deduplicates the keys of a run when a task takes it.
 //! 2. [`plan`]: turns each bucket's keys into reads: a single key, an IN query, or a partition
 //!    scan, whichever costs less.
-//! 3. [`fetch`]: sends the reads as [`question`] binds them, within the concurrency limit; merges
+//! 3. [`fetch`]: sends the reads of a [`query_context`], within the concurrency limit; merges
 //!    rows with the sorted keys into answers. A hot key is read by itself, from its bucket and its
 //!    shards.
 //! 4. [`output`]: turns answers into Arrow batches, which wait in memory and then in a temporary file. Tables
@@ -20,7 +20,7 @@ mod fetch;
 mod output;
 mod plan;
 mod population;
-mod question;
+mod query_context;
 mod run;
 
 pub(crate) use run::CqlMatch;

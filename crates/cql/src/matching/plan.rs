@@ -7,7 +7,7 @@
 //! The setting `match_reads` overrides the choice. Must not know how reads are sent. Invariant: each key of a
 //! bucket is in exactly one request.
 
-use super::population::{Key, Keys};
+use super::population::{BucketKeys, Key};
 use crate::schema::bucket::{self, BucketRows};
 use crate::schema::hot_keys::HotKeys;
 use crate::settings::MatchReads;
@@ -96,7 +96,7 @@ pub(super) struct Plan<'k> {
 impl<'k> Plan<'k> {
     /// Plans the keys of a bucket, which are among `all`.
     pub(super) fn new(
-        (all, bucket): (&Keys, &'k [Key]),
+        (all, bucket): (&BucketKeys, &'k [Key]),
         (by, hot, planner): (Side, &HotKeys, ReadPlanner<'_>),
     ) -> Plan<'k> {
         let is_hot = |key: &Key| hot.shards(by, all.text(key)).is_some();

@@ -31,7 +31,7 @@ const USUAL_BYTES: usize = 32;
 
 /// A batch of a population: as much of it as fits in memory.
 #[derive(Debug)]
-pub(super) struct Population {
+pub(super) struct BucketedPopulation {
     /// The bucket runs that have identifiers.
     pub(super) bucket_runs: Vec<BucketRun>,
     /// Rows read.
@@ -44,11 +44,11 @@ pub(super) struct Population {
 
 /// The identifiers of some buckets, in the order of the population.
 #[derive(Debug, Default)]
-pub(super) struct BucketRun(Vec<Block>);
+pub(super) struct BucketRun(Vec<IdBatch>);
 
 /// A block of identifiers.
 #[derive(Debug)]
-struct Block {
+struct IdBatch {
     text: String,
     /// Bucket and length of each identifier.
     each: Vec<(i32, u16)>,
@@ -58,7 +58,7 @@ struct Block {
 
 /// The distinct keys of some buckets, ordered by bucket and then by bytes.
 #[derive(Debug)]
-pub(super) struct Keys {
+pub(super) struct BucketKeys {
     text: String,
     keys: Vec<Key>,
     /// The numbers of the rows of all keys, key by key, if the match is positional.
@@ -75,7 +75,7 @@ pub(super) struct Key {
     pub(super) times: u64,
 }
 
-impl Population {
+impl BucketedPopulation {
     /// Reads a batch, which ends soon after the Arrow batch that makes it larger than `most` bytes;
     /// returns whether it is the last. Its first row has the given number.
     pub(super) fn read(
@@ -83,14 +83,14 @@ impl Population {
         numbered: (MatchQuery, u64),
         (buckets, most): (Buckets, usize),
         call: &Call,
-    ) -> Result<(Population, bool)> {
+    ) -> Result<(BucketedPopulation, bool)> {
         let bytes = AtomicUsize::new(0);
         let (batches, waiting) = sync_channel(BATCHES_WAITING);
         let timings = call.timings();
         thread::scope(|scope| {
             let divided = thread::Builder::new()
                 .spawn_scoped(scope, || {
-                    Population::divide(waiting, numbered, buckets, (&bytes, &timings))
+                    BucketedPopulation::divide(waiting, numbered, buckets, (&bytes, &timings))
                 })
                 .map_err(|e| Error::with_source(ErrorKind::Io, "cannot start a thread", e))?;
             let (mut rows, most_rows) = (0, most.div_ceil(LEAST_BYTES));
@@ -124,7 +124,7 @@ impl Population {
         (query, first_row): (MatchQuery, u64),
         buckets: Buckets,
         (bytes, timings): (&AtomicUsize, &Timings),
-    ) -> Result<Population> {
+    ) -> Result<BucketedPopulation> {
         let count = BUCKET_RUNS.min(usize::try_from(buckets.number).unwrap_or(1).max(1));
         let mut bucket_runs: Vec<BucketRun> = (0..count).map(|_| BucketRun::default()).collect();
         let (mut next_row, mut valid) = (first_row, 0);
@@ -165,15 +165,15 @@ impl Population {
             bytes.fetch_add(taken, Relaxed);
         }
         bucket_runs.retain(|bucket_run| !bucket_run.0.is_empty());
-        Ok(Population { bucket_runs, rows: next_row - first_row, valid, states })
+        Ok(BucketedPopulation { bucket_runs, rows: next_row - first_row, valid, states })
     }
 }
 
 impl BucketRun {
     fn push(&mut self, bucket: i32, key: &str, row: Option<u32>) {
-        let has_room = |block: &Block| block.text.len() + key.len() <= BLOCK_BYTES;
+        let has_room = |block: &IdBatch| block.text.len() + key.len() <= BLOCK_BYTES;
         if !self.0.last().is_some_and(has_room) {
-            self.0.push(Block {
+            self.0.push(IdBatch {
                 text: String::with_capacity(BLOCK_BYTES),
                 each: Vec::with_capacity(BLOCK_BYTES / USUAL_BYTES),
                 rows: Vec::new(),
@@ -188,7 +188,7 @@ impl BucketRun {
     }
 
     /// The keys of the run. Cost: sorts them.
-    pub(super) fn keys(&self) -> Keys {
+    pub(super) fn keys(&self) -> BucketKeys {
         let mut all = Vec::with_capacity(self.0.iter().map(|block| block.each.len()).sum());
         for block in &self.0 {
             let mut rest = block.text.as_str();
@@ -201,7 +201,7 @@ impl BucketRun {
             }
         }
         all.sort_unstable();
-        let mut keys = Keys {
+        let mut keys = BucketKeys {
             text: String::with_capacity(self.0.iter().map(|block| block.text.len()).sum()),
             keys: Vec::with_capacity(all.len()),
             rows: Vec::new(),
@@ -214,7 +214,7 @@ impl BucketRun {
     }
 }
 
-impl Keys {
+impl BucketKeys {
     /// Adds a key that is not before the last one.
     fn push(&mut self, bucket: i32, text: &str) {
         if let Some(last) = self.keys.last_mut()

@@ -4,8 +4,8 @@
 use super::fetch::{Fetch, MATCH_READ_TASKS};
 use super::output::Output;
 use super::plan::ReadCounts;
-use super::population::Population;
-use super::question::Question;
+use super::population::BucketedPopulation;
+use super::query_context::QueryContext;
 use crate::client::Use;
 use crate::client::request_counts::RequestCounts;
 use crate::context::TableContext;
@@ -42,8 +42,8 @@ impl CqlMatch {
         call.check()?;
         let metadata =
             context.client.wait_unless(call, Use::Read, context.metadata_cache.current())?;
-        let visible = metadata.visible(query.window, at);
-        let question = Question { context: Arc::clone(context), metadata, query, visible };
+        let visible = metadata.visible_range(query.window, at);
+        let query_context = QueryContext { context: Arc::clone(context), metadata, query, visible };
         let most = context.client.settings().match_memory;
         let output = Arc::new(Output::new(query, most));
         let (mut counts, mut read_counts) = (MatchCounts::default(), ReadCounts::default());
@@ -54,14 +54,14 @@ impl CqlMatch {
             let buckets = context.buckets;
             let numbered = (query, counts.population);
             let (population, is_last) =
-                Population::read(&mut source, numbered, (buckets, most), call)?;
-            let Population { bucket_runs, rows, valid, states: batch_states } = population;
+                BucketedPopulation::read(&mut source, numbered, (buckets, most), call)?;
+            let BucketedPopulation { bucket_runs, rows, valid, states: batch_states } = population;
             let batch_states = batch_states.map(Arc::new);
             if let (Some(all), Some(states)) = (&mut states, &batch_states) {
                 all.push(Arc::clone(states));
             }
             let output = (Arc::clone(&output), batch_states);
-            let fetch = Fetch::new(question.clone(), bucket_runs, output, call);
+            let fetch = Fetch::new(query_context.clone(), bucket_runs, output, call);
             let (began, (busy_before, _)) = (Instant::now(), context.client.busy());
             let answered = context.client.wait_unless(call, Use::Read, fetch.run(&sent))?;
             let (busy, threads) = context.client.busy();
@@ -89,7 +89,7 @@ impl CqlMatch {
         let output = Arc::into_inner(output).ok_or_else(|| {
             Error::new(ErrorKind::Io, "a request of this match has not ended; match again")
         })?;
-        let plan = read_counts.steps(question.planner());
+        let plan = read_counts.steps(query_context.planner());
         let requests = requests_of(context, &sent)?;
         Ok(CqlMatch { counts, output, plan, requests, timings, states })
     }

@@ -5,7 +5,7 @@ use crate::client::Use;
 use crate::context::TableContext;
 use crate::error::unexpected;
 use crate::read::scan::{RowVisitor, ScanCall, scan_parts};
-use crate::row_buffer::Rows;
+use crate::row_buffer::RowBuffer;
 use crate::schema::metadata_cache::VisibleRange;
 use idmatch_model::{SeenAt, Side};
 use idmatch_store::{Call, Columns, Error, ErrorKind, MatchSink, Parts, Result, RowLane};
@@ -55,7 +55,7 @@ pub(crate) fn export(
 struct Export {
     context: Arc<TableContext>,
     visible: VisibleRange,
-    batches: Sender<Rows>,
+    batches: Sender<RowBuffer>,
 }
 
 impl RowVisitor for Export {
@@ -63,7 +63,7 @@ impl RowVisitor for Export {
         self.visible.contains(seen_at)
     }
 
-    async fn batch(&self, rows: Rows) -> Result<()> {
+    async fn batch(&self, rows: RowBuffer) -> Result<()> {
         // Erasures that were published before the rows were read are known now, however long the
         // scan takes.
         let metadata = self.context.metadata_cache.current().await?;

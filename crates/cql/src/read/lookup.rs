@@ -122,7 +122,7 @@ pub(crate) async fn lookup_many(
     at: SeenAt,
 ) -> Result<Answers> {
     let metadata = context.metadata_cache.current().await?;
-    let visible = metadata.visible(window, at);
+    let visible = metadata.visible_range(window, at);
     let hot = Semaphore::new(CONCURRENT_HOT_KEYS);
     let (metadata, hot) = (&metadata, &hot);
     let mut found = stream::iter(keys)
@@ -180,7 +180,7 @@ async fn dates(
         Side::Id => (id, partner_id),
         Side::PartnerId => (partner_id, id),
     };
-    let visible = metadata.visible(Window::ALL, at);
+    let visible = metadata.visible_range(Window::ALL, at);
     let shows = |date: SeenAt| metadata.shows(&visible, by, (key, value, date));
     if metadata.definition.keep == Keep::Last {
         let date = row(context, &metadata, by, (key, value, SeenAt::EPOCH)).await?;

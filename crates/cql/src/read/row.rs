@@ -1,7 +1,7 @@
 //! Single rows, and the row count of a key.
 
 use super::shard_merge::{HotKeyReader, RowSelection, shard_values};
-use crate::context::{Row, TableContext};
+use crate::context::{DirectionRow, TableContext};
 use crate::schema::hot_keys::ROWS_PER_SHARD;
 use crate::schema::metadata_cache::{Dates, TableMetadata};
 use idmatch_model::{Keep, SeenAt, Side};
@@ -15,7 +15,7 @@ pub(crate) async fn row(
     context: &Arc<TableContext>,
     metadata: &TableMetadata,
     by: Side,
-    (key, value, seen_at): Row<'_>,
+    (key, value, seen_at): DirectionRow<'_>,
 ) -> Result<Option<SeenAt>> {
     let keep = metadata.definition.keep;
     if metadata.hot.shards(by, key).is_some() {

@@ -4,9 +4,9 @@
 //! a token range.
 
 use super::shard_merge::{self, HotKeyReader, RowSelection};
-use crate::context::{Row, TableContext};
+use crate::context::{DirectionRow, TableContext};
 use crate::error::unexpected;
-use crate::row_buffer::Rows;
+use crate::row_buffer::RowBuffer;
 use crate::schema::bucket;
 use crate::schema::metadata_cache::{Dates, TableMetadata};
 use idmatch_model::{SeenAt, Side};
@@ -72,7 +72,7 @@ pub(crate) trait RowVisitor: Send + Sync + 'static {
     fn row(&self, key: &str, value: &str, seen_at: SeenAt) -> bool;
 
     /// Takes a batch of wanted rows, as key and value.
-    fn batch(&self, rows: Rows) -> impl Future<Output = Result<()>> + Send;
+    fn batch(&self, rows: RowBuffer) -> impl Future<Output = Result<()>> + Send;
 }
 
 /// Shows a visitor every current row of a direction: with keep="last" each pair once. Several tasks
@@ -97,16 +97,16 @@ pub(crate) async fn scan_parts(
 ) -> Result<()> {
     let metadata = context.metadata_cache.current().await?;
     let visit = Arc::new(visit);
-    let scanned = Scanned { by, hot: Hot::Leave, call: call.clone() };
+    let scanned = Scanned { by, hot: HotRows::Leave, call: call.clone() };
     let met = scan_buckets(context, &metadata, (scanned, parts), &visit).await?;
     let mut keys = shard_merge::keys(context, &metadata, by).await?;
     keys.retain(|key| parts.contains(key_part(context, key)));
     keys.extend(met.into_keys());
-    let mut batch = Rows::default();
+    let mut batch = RowBuffer::default();
     for key in keys {
         let which = RowSelection::Counting(Dates::ALL);
-        let mut places = HotKeyReader::new(context, &metadata, (by, &key), None, which).await?;
-        while let Some(rows) = places.next().await? {
+        let mut partitions = HotKeyReader::new(context, &metadata, (by, &key), None, which).await?;
+        while let Some(rows) = partitions.next().await? {
             call.report(rows.len())?;
             for (value, seen_at) in rows {
                 if visit.row(&key, &value, seen_at) {
@@ -130,7 +130,7 @@ pub(crate) async fn scan_stored(
     visit: impl RowVisitor,
 ) -> Result<BTreeMap<String, u64>> {
     let metadata = context.metadata_cache.current().await?;
-    let scanned = Scanned { by, hot: Hot::Take, call };
+    let scanned = Scanned { by, hot: HotRows::Take, call };
     scan_buckets(context, &metadata, (scanned, &Parts::all()), &Arc::new(visit)).await
 }
 
@@ -147,13 +147,13 @@ fn bucket_part(bucket: i32) -> usize {
 #[derive(Clone)]
 struct Scanned {
     by: Side,
-    hot: Hot,
+    hot: HotRows,
     call: ScanCall,
 }
 
 /// How a scan of buckets shows the rows of keys that are recorded as hot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Hot {
+enum HotRows {
     /// Shows them like other rows.
     Take,
     /// Leaves them out: they are shown together with the other rows of their key.
@@ -179,7 +179,7 @@ async fn scan_buckets<V: RowVisitor>(
             metadata: Arc::clone(metadata),
             scanned: scanned.clone(),
             visit: Arc::clone(visit),
-            batch: Rows::default(),
+            batch: RowBuffer::default(),
             met: BTreeMap::new(),
             key: String::new(),
             rows: 0,
@@ -212,7 +212,7 @@ struct Task<V> {
     metadata: Arc<TableMetadata>,
     scanned: Scanned,
     visit: Arc<V>,
-    batch: Rows,
+    batch: RowBuffer,
     /// Hot keys, with their row counts.
     met: BTreeMap<String, u64>,
     /// The last key, and the number of its rows so far.
@@ -240,14 +240,14 @@ impl<V: RowVisitor> Task<V> {
         Ok(())
     }
 
-    fn take(&mut self, (key, value, seen_at): Row<'_>) {
+    fn take(&mut self, (key, value, seen_at): DirectionRow<'_>) {
         if key != self.key {
             self.end_key();
             key.clone_into(&mut self.key);
             self.is_hot = self.metadata.hot.shards(self.scanned.by, key).is_some();
         }
         self.rows += 1;
-        if self.scanned.hot == Hot::Leave && self.is_hot {
+        if self.scanned.hot == HotRows::Leave && self.is_hot {
             return;
         }
         if self.visit.row(key, value, seen_at) {
@@ -257,8 +257,8 @@ impl<V: RowVisitor> Task<V> {
 
     fn end_key(&mut self) {
         let wanted = match self.scanned.hot {
-            Hot::Leave => self.rows > 0 && self.is_hot,
-            Hot::Take => self.rows > self.context.client.settings().hot_key_rows,
+            HotRows::Leave => self.rows > 0 && self.is_hot,
+            HotRows::Take => self.rows > self.context.client.settings().hot_key_rows,
         };
         if wanted {
             self.met.insert(std::mem::take(&mut self.key), self.rows);

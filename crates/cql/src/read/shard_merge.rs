@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 /// Rows of the first page of each shard: a caller who wants the newest few has them soon.
 const FIRST_PAGE_ROWS: i32 = 50;
-/// Rows of the next pages of all places together, and of one page at most.
+/// Rows of the next pages of all partitions together, and of one page at most.
 const NEXT_PAGES_ROWS: usize = 200_000;
 const MAX_PAGE_ROWS: usize = 5_000;
 
@@ -34,22 +34,23 @@ pub(crate) enum RowSelection {
 }
 
 /// A value and its date.
-type Row = (String, SeenAt);
+type ShardRow = (String, SeenAt);
 
-/// The rows of one key. Memory: 200,000 rows or a page of 50 of each place, and with keep="last" 32
+/// The rows of one key. Memory: 200,000 rows or a page of 50 of each partition, and with keep="last" 32
 /// bytes for each returned value.
 pub(crate) struct HotKeyReader {
     context: Arc<TableContext>,
-    places: Vec<Place>,
+    partitions: Vec<PartitionReader>,
     /// Rows of each page after the first.
     page_rows: usize,
     /// With keep="last", hashes of the returned values: later rows of the same value are older.
     given: Option<HashSet<u128>>,
 }
 
-struct Place {
+/// Reads the rows of one partition: the bucket or a shard.
+struct PartitionReader {
     pages: Pages,
-    rows: VecDeque<Row>,
+    rows: VecDeque<ShardRow>,
     /// Whether its rows come in the order of values: then all are read before the first is
     /// returned.
     is_by_value: bool,
@@ -78,7 +79,7 @@ impl HotKeyReader {
             }
             _ => context.key_pages(metadata, (by, key), dates),
         };
-        let mut places = vec![Place::new(in_bucket, keep == Keep::Last)];
+        let mut partitions = vec![PartitionReader::new(in_bucket, keep == Keep::Last)];
         let statement = &context.hot().shard;
         for shards in steps(metadata.hot.shards(by, key).unwrap_or_default()) {
             let wanted = match value {
@@ -92,38 +93,39 @@ impl HotKeyReader {
                 let shard = (by, key, shards, shard);
                 let mut pages = context.pages(statement, shard_values(context, shard, dates));
                 pages.set_page_rows(FIRST_PAGE_ROWS);
-                places.push(Place::new(pages, false));
+                partitions.push(PartitionReader::new(pages, false));
             }
         }
         let counts = keep == Keep::Last && matches!(which, RowSelection::Counting(_));
         let page_rows =
-            (NEXT_PAGES_ROWS / places.len()).clamp(FIRST_PAGE_ROWS as usize, MAX_PAGE_ROWS);
+            (NEXT_PAGES_ROWS / partitions.len()).clamp(FIRST_PAGE_ROWS as usize, MAX_PAGE_ROWS);
         let given = counts.then(HashSet::new);
-        Ok(HotKeyReader { context: Arc::clone(context), places, page_rows, given })
+        Ok(HotKeyReader { context: Arc::clone(context), partitions, page_rows, given })
     }
 
     /// The next rows; `None` after the last.
-    pub(crate) async fn next(&mut self) -> Result<Option<Vec<Row>>> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Vec<ShardRow>>> {
         loop {
             self.fill().await?;
-            let unfinished = self.places.iter().filter(|place| place.pages.has_more());
-            let until = unfinished.filter_map(|place| place.rows.back()).min_by(|a, b| order(a, b));
+            let unfinished = self.partitions.iter().filter(|partition| partition.pages.has_more());
+            let until =
+                unfinished.filter_map(|partition| partition.rows.back()).min_by(|a, b| order(a, b));
             let until = until.cloned();
             let mut rows = Vec::new();
-            for place in &mut self.places {
+            for partition in &mut self.partitions {
                 let ready = match &until {
                     Some(until) => {
-                        place.rows.partition_point(|row| order(row, until) != Ordering::Greater)
+                        partition.rows.partition_point(|row| order(row, until) != Ordering::Greater)
                     }
-                    None => place.rows.len(),
+                    None => partition.rows.len(),
                 };
-                rows.extend(place.rows.drain(..ready));
+                rows.extend(partition.rows.drain(..ready));
             }
             if rows.is_empty() {
                 return Ok(None);
             }
             rows.sort_unstable_by(order);
-            // A row may be in several places.
+            // A row may be in several partitions.
             rows.dedup();
             if let Some(given) = &mut self.given {
                 rows.retain(|row| given.insert(XxHash3_128::oneshot(row.0.as_bytes())));
@@ -134,23 +136,25 @@ impl HotKeyReader {
         }
     }
 
-    /// Reads until each place has rows ready, or no more.
+    /// Reads until each partition has rows ready, or no more.
     async fn fill(&mut self) -> Result<()> {
-        let is_short = |place: &Place| place.pages.has_more() && place.rows.is_empty();
-        if !self.places.iter().any(is_short) {
+        let is_short =
+            |partition: &PartitionReader| partition.pages.has_more() && partition.rows.is_empty();
+        if !self.partitions.iter().any(is_short) {
             return Ok(());
         }
-        // Reads places that will soon run out, too: their reads overlap with the others.
+        // Reads partitions that will soon run out, too: their reads overlap with the others.
         let (context, rows) = (&self.context, self.page_rows);
-        let few = self.places.iter_mut().filter(|p| p.pages.has_more() && p.rows.len() < rows / 4);
+        let few =
+            self.partitions.iter_mut().filter(|p| p.pages.has_more() && p.rows.len() < rows / 4);
         // The client bounds the requests in flight.
-        try_join_all(few.map(|place| place.fill(context, rows))).await.map(drop)
+        try_join_all(few.map(|partition| partition.fill(context, rows))).await.map(drop)
     }
 }
 
-impl Place {
-    fn new(pages: Pages, is_by_value: bool) -> Place {
-        Place { pages, rows: VecDeque::new(), is_by_value }
+impl PartitionReader {
+    fn new(pages: Pages, is_by_value: bool) -> PartitionReader {
+        PartitionReader { pages, rows: VecDeque::new(), is_by_value }
     }
 
     async fn fill(&mut self, context: &TableContext, page_rows: usize) -> Result<()> {
@@ -171,7 +175,7 @@ impl Place {
     }
 }
 
-fn order(a: &Row, b: &Row) -> Ordering {
+fn order(a: &ShardRow, b: &ShardRow) -> Ordering {
     newest_first((a.1, a.0.as_bytes()), (b.1, b.0.as_bytes()))
 }
 

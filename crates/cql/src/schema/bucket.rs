@@ -69,10 +69,10 @@ const AVERAGE_OVER_BUCKETS: u64 = 8;
 /// The moving average of the rows in a bucket of one direction. It is [`ROWS`] until a bucket is
 /// counted.
 #[derive(Debug, Default)]
-pub(crate) struct BucketRows(Mutex<Counted>);
+pub(crate) struct BucketRows(Mutex<BucketStats>);
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Counted {
+struct BucketStats {
     /// Decisions between an IN query and a partition scan.
     choices: u64,
     buckets: u64,

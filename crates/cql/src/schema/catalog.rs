@@ -3,7 +3,7 @@
 //! Every change is a conditional write, so that one of two concurrent clients comes first. A client that gets
 //! no answer to its change reads the result.
 
-use super::definition::{Definition, Kept};
+use super::definition::{Definition, FormerRetention};
 use super::values::{table_id, uuid};
 use crate::client::Client;
 use crate::error::unexpected;
@@ -38,14 +38,14 @@ pub(crate) struct CatalogTable {
 }
 
 /// Reads and changes the definitions of one keyspace.
-pub(crate) struct Catalog<'c> {
+pub(crate) struct KeyspaceCatalog<'c> {
     client: &'c Arc<Client>,
     keyspace: &'c str,
 }
 
-impl<'c> Catalog<'c> {
-    pub(crate) fn new(client: &'c Arc<Client>) -> Catalog<'c> {
-        Catalog { client, keyspace: &client.settings().keyspace }
+impl<'c> KeyspaceCatalog<'c> {
+    pub(crate) fn new(client: &'c Arc<Client>) -> KeyspaceCatalog<'c> {
+        KeyspaceCatalog { client, keyspace: &client.settings().keyspace }
     }
 
     /// The definition of a table; `None` if there is no such table.
@@ -218,7 +218,7 @@ fn definition(what: &str, statics: Statics) -> Result<Option<Definition>> {
         keep,
         buckets: buckets.filter(|buckets| *buckets > 0).ok_or_else(|| missing("buckets"))?,
         retention: period(retention)?,
-        kept: kept_until.map(|until| Kept { retention: kept, until }),
+        kept: kept_until.map(|until| FormerRetention { retention: kept, until }),
         hidden_before: date(what, hidden_before)?,
         generation: generation.unwrap_or_default(),
         rewritten: rewritten.unwrap_or_default(),

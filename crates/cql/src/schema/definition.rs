@@ -15,7 +15,7 @@ pub(crate) struct Definition {
     pub(crate) buckets: i32,
     pub(crate) retention: Option<Period>,
     /// A longer retention that was in force within the last day.
-    pub(crate) kept: Option<Kept>,
+    pub(crate) kept: Option<FormerRetention>,
     /// Rows before this date are hidden until all rows are rewritten: some may be left in one direction only.
     pub(crate) hidden_before: Option<SeenAt>,
     /// The number of retention changes. It is part of the rows' timestamps, so a row that is
@@ -28,7 +28,7 @@ pub(crate) struct Definition {
 
 /// A retention whose rows stay on disk, although a shorter one hides them.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Kept {
+pub(crate) struct FormerRetention {
     pub(crate) retention: Option<Period>,
     pub(crate) until: SeenAt,
 }
@@ -86,7 +86,7 @@ impl Definition {
             true => self.hidden_before.max(Some(kept_from)),
             false => self.hidden_before,
         };
-        let kept = stays.then_some(Kept { retention: longest, until });
+        let kept = stays.then_some(FormerRetention { retention: longest, until });
         let generation = self.generation + 1;
         (Definition { retention, kept, hidden_before, generation, ..self.clone() }, is_longer)
     }

@@ -29,9 +29,10 @@ const ERASURES: &str = "erasures";
 const HOT_KEYS: &str = "hot keys";
 
 /// An entry. Entry 0 is the table's creation.
-pub(crate) struct Entry {
+pub(crate) struct LogEntry {
     pub(crate) number: i64,
-    pub(crate) portion: Option<Uuid>,
+    /// Names the records of the entry in `idmatch_hashes`.
+    pub(crate) batch: Option<Uuid>,
     /// Whether the entry is old: every client knows it.
     pub(crate) is_old: bool,
     has_erasures: bool,
@@ -63,7 +64,7 @@ impl<'c> Log<'c> {
     }
 
     /// The entries of a log after this one.
-    pub(crate) async fn entries(&self, log: TableId, after: i64) -> Result<Vec<Entry>> {
+    pub(crate) async fn entries(&self, log: TableId, after: i64) -> Result<Vec<LogEntry>> {
         let what = "the log of a table";
         let cql = format!(
             "SELECT entry, portion, WRITETIME(portion), kind FROM {}.idmatch_tables \
@@ -74,10 +75,10 @@ impl<'c> Log<'c> {
         let mut entries = Vec::new();
         let mut pages = Pages::new(self.client, what, &read, (uuid(log), after));
         while let Some(page) = pages.next().await? {
-            page.each(|(number, portion, written, kind): EntryRow| {
+            page.each(|(number, batch, written, kind): EntryRow| {
                 let (is_old, has_erasures) =
                     (age(written) > OLD, kind.as_deref() == Some(ERASURES));
-                entries.push(Entry { number, portion, is_old, has_erasures });
+                entries.push(LogEntry { number, batch, is_old, has_erasures });
                 Ok(())
             })?;
         }
@@ -105,7 +106,7 @@ impl<'c> Log<'c> {
         records: &[(u128, LogRecord)],
     ) -> Result<i64> {
         let what = "the log of a table";
-        let portion = Uuid::new_v4();
+        let batch = Uuid::new_v4();
         let insert = self.client.prepare_catalog(&self.insert_records()).await?;
         let row = |(hash, record): &(u128, LogRecord)| {
             let (erased_at, shards) = match record {
@@ -113,7 +114,7 @@ impl<'c> Log<'c> {
                 LogRecord::Erased(at) => (Set(CqlTimestamp(at.millis_i64())), Unset),
                 LogRecord::Hot(shards) => (Unset, Set(*shards)),
             };
-            (portion, hash.to_be_bytes().to_vec(), erased_at, shards)
+            (batch, hash.to_be_bytes().to_vec(), erased_at, shards)
         };
         for records in records.chunks(ROWS_AT_ONCE) {
             let rows: Vec<_> = records.iter().map(row).collect();
@@ -125,11 +126,11 @@ impl<'c> Log<'c> {
         };
         let enter = self.client.prepare_catalog(&self.insert_entry()).await?;
         loop {
-            let values = (uuid(log), last.saturating_add(1), portion, kind);
+            let values = (uuid(log), last.saturating_add(1), batch, kind);
             self.client.write(what, &enter, values).await?;
             // The log tells whether this entry or another client's came first.
             let entries = self.entries(log, last).await?;
-            if let Some(entry) = entries.iter().find(|entry| entry.portion == Some(portion)) {
+            if let Some(entry) = entries.iter().find(|entry| entry.batch == Some(batch)) {
                 return Ok(entry.number);
             }
             last = entries.iter().map(|entry| entry.number).max().unwrap_or(last);
@@ -144,14 +145,14 @@ impl<'c> Log<'c> {
         loop {
             let theirs = self.entries(from, -1).await?;
             let ours = self.entries(into, -1).await?;
-            let known: BTreeSet<Uuid> = ours.iter().filter_map(|entry| entry.portion).collect();
+            let known: BTreeSet<Uuid> = ours.iter().filter_map(|entry| entry.batch).collect();
             let last = ours.iter().map(|entry| entry.number).max().unwrap_or_default();
             let missing = theirs.iter().filter(|entry| entry.has_erasures);
-            let missing = missing.filter_map(|entry| entry.portion);
-            let missing = missing.filter(|portion| !known.contains(portion)).take(ENTRIES_AT_ONCE);
+            let missing = missing.filter_map(|entry| entry.batch);
+            let missing = missing.filter(|batch| !known.contains(batch)).take(ENTRIES_AT_ONCE);
             let values: Vec<Box<dyn SerializeRow + Send + Sync>> = missing
                 .zip(last.saturating_add(1)..)
-                .map(|(portion, entry)| Box::new((uuid(into), entry, portion, ERASURES)) as _)
+                .map(|(batch, entry)| Box::new((uuid(into), entry, batch, ERASURES)) as _)
                 .collect();
             if values.is_empty() {
                 return Ok(());
@@ -190,11 +191,11 @@ impl<'c> Log<'c> {
     }
 
     /// The records of an entry.
-    pub(crate) async fn records(&self, portion: Uuid) -> Result<Vec<(u128, LogRecord)>> {
+    pub(crate) async fn records(&self, batch: Uuid) -> Result<Vec<(u128, LogRecord)>> {
         let what = "the log of a table";
         let read = self.client.prepare_catalog(&self.select_records()).await?;
         let mut found = Vec::new();
-        let mut pages = Pages::new(self.client, what, &read, (portion,));
+        let mut pages = Pages::new(self.client, what, &read, (batch,));
         while let Some(page) = pages.next().await? {
             page.each(|(hash, erased_at, shards): LogRecordRow<'_>| {
                 let hash = <[u8; 16]>::try_from(hash).map_err(|e| unexpected(what, e))?;

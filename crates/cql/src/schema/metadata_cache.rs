@@ -6,11 +6,11 @@
 
 use crate::client::Client;
 use crate::schema::cached::{Cached, Origin};
-use crate::schema::catalog::Catalog;
+use crate::schema::catalog::KeyspaceCatalog;
 use crate::schema::definition::Definition;
 use crate::schema::hot_keys::HotKeys;
 use crate::schema::log::{Log, LogRecord};
-use crate::schema::tombstones::Erasures;
+use crate::schema::tombstones::TombstoneMap;
 use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{ErasureKey, SeenAt, Side, TableId, Window};
 use idmatch_store::{Error, ErrorKind, Result};
@@ -26,21 +26,21 @@ const CONCURRENT_LOG_READS: usize = 32;
 #[derive(Debug, Clone)]
 pub(crate) struct TableMetadata {
     pub(crate) definition: Definition,
-    pub(crate) erasures: Arc<Erasures>,
+    pub(crate) erasures: Arc<TombstoneMap>,
     pub(crate) hot: Arc<HotKeys>,
     pub(crate) last_entry: i64,
 }
 
 impl TableMetadata {
     /// The dates that a question about a window covers, by this reading of the clock.
-    pub(crate) fn visible(&self, window: Window, at: SeenAt) -> VisibleRange {
+    pub(crate) fn visible_range(&self, window: Window, at: SeenAt) -> VisibleRange {
         let window = window.within_retention(self.definition.retention.as_ref(), at);
         VisibleRange { window, hidden_before: self.definition.hidden_before }
     }
 
     /// The dates that the retention shows, including dates that are hidden until all rows are rewritten.
     pub(crate) fn retained(&self, at: SeenAt) -> VisibleRange {
-        VisibleRange { hidden_before: None, ..self.visible(Window::ALL, at) }
+        VisibleRange { hidden_before: None, ..self.visible_range(Window::ALL, at) }
     }
 
     /// Whether a row is visible.
@@ -114,7 +114,7 @@ impl Origin for Metadata {
     /// # Errors
     /// `TableNotFound` for a table that is not there, or was dropped.
     async fn read(&self, before: Option<&TableMetadata>) -> Result<TableMetadata> {
-        let definition = Catalog::new(&self.client).definition(self.id).await?;
+        let definition = KeyspaceCatalog::new(&self.client).definition(self.id).await?;
         let definition = match definition {
             Some(definition) if !definition.is_dropped => definition,
             Some(dropped) => {
@@ -132,7 +132,7 @@ impl Origin for Metadata {
             }
             None => {
                 let (erasures, hot) =
-                    (Erasures::new(self.erasure_key), HotKeys::new(self.erasure_key));
+                    (TombstoneMap::new(self.erasure_key), HotKeys::new(self.erasure_key));
                 (Arc::new(erasures), Arc::new(hot), 0)
             }
         };
@@ -140,11 +140,10 @@ impl Origin for Metadata {
         let entries = log.entries(self.id, last_entry).await?;
         let newest = entries.iter().map(|entry| entry.number).max().unwrap_or(last_entry);
         let named: Vec<(Uuid, bool)> =
-            entries.iter().filter_map(|entry| Some((entry.portion?, entry.is_old))).collect();
-        let records =
-            async |(portion, is_old)| Ok::<_, Error>((log.records(portion).await?, is_old));
-        let mut portions = stream::iter(named).map(records).buffer_unordered(CONCURRENT_LOG_READS);
-        while let Some((records, is_old)) = portions.try_next().await? {
+            entries.iter().filter_map(|entry| Some((entry.batch?, entry.is_old))).collect();
+        let records = async |(batch, is_old)| Ok::<_, Error>((log.records(batch).await?, is_old));
+        let mut batches = stream::iter(named).map(records).buffer_unordered(CONCURRENT_LOG_READS);
+        while let Some((records, is_old)) = batches.try_next().await? {
             // This moment is not before the publication of the entry.
             let since = (!is_old).then(Instant::now);
             for (hash, record) in records {
@@ -154,7 +153,7 @@ impl Origin for Metadata {
                 }
             }
         }
-        drop(portions);
+        drop(batches);
         Ok(TableMetadata { definition, erasures, hot, last_entry: newest })
     }
 }

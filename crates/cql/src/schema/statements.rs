@@ -11,7 +11,7 @@ use tokio::try_join;
 const BETWEEN: &str = " AND seen_at >= ? AND seen_at < ?";
 
 /// The statements of one direction. Reads return key, value and seen_at.
-pub(crate) struct Direction {
+pub(crate) struct DirectionStatements {
     /// Adds a row: bucket, key, value, seen_at, timestamp, TTL in seconds.
     pub(crate) insert: Prepared,
     /// The rows of a key: bucket, key, and with keep="all" the first date and the date that ends
@@ -33,7 +33,7 @@ pub(crate) struct Direction {
 
 /// The statements for hot keys. A shard is named by table, side, key, number of shards, and its own
 /// number.
-pub(crate) struct Hot {
+pub(crate) struct HotKeyStatements {
     /// Adds a row: its shard, value, seen_at, timestamp, TTL in seconds.
     pub(crate) insert: Prepared,
     /// The rows of a shard, newest first: its name, the first date, and the date that ends the
@@ -63,9 +63,9 @@ pub(crate) struct Loads {
 
 /// All statements of a table.
 pub(crate) struct Statements {
-    by_id: Direction,
-    by_partner_id: Direction,
-    pub(crate) hot: Hot,
+    by_id: DirectionStatements,
+    by_partner_id: DirectionStatements,
+    pub(crate) hot: HotKeyStatements,
     pub(crate) loads: Loads,
 }
 
@@ -78,15 +78,15 @@ impl Statements {
         let (id, partner_id) = (by(Side::Id), by(Side::PartnerId));
         let loads = format!("{keyspace}.idmatch_loads");
         let (by_id, by_partner_id, hot, loads) = try_join!(
-            Direction::prepare(client, &id, keep),
-            Direction::prepare(client, &partner_id, keep),
-            Hot::prepare(client),
+            DirectionStatements::prepare(client, &id, keep),
+            DirectionStatements::prepare(client, &partner_id, keep),
+            HotKeyStatements::prepare(client),
             Loads::prepare(client, &loads),
         )?;
         Ok(Statements { by_id, by_partner_id, hot, loads })
     }
 
-    pub(crate) fn by(&self, by: Side) -> &Direction {
+    pub(crate) fn by(&self, by: Side) -> &DirectionStatements {
         match by {
             Side::Id => &self.by_id,
             Side::PartnerId => &self.by_partner_id,
@@ -94,8 +94,8 @@ impl Statements {
     }
 }
 
-impl Direction {
-    async fn prepare(client: &Client, table: &str, keep: Keep) -> Result<Direction> {
+impl DirectionStatements {
+    async fn prepare(client: &Client, table: &str, keep: Keep) -> Result<DirectionStatements> {
         let select = format!("SELECT key, value, seen_at FROM {table}");
         let delete = format!("DELETE FROM {table} USING TIMESTAMP ?");
         let (exactly, dates) = match keep {
@@ -123,12 +123,12 @@ impl Direction {
             client.prepare(&delete_key, Use::Write),
             client.prepare(&delete_row, Use::Write),
         )?;
-        Ok(Direction { insert, key, row, keys, bucket, range, delete_key, delete_row })
+        Ok(DirectionStatements { insert, key, row, keys, bucket, range, delete_key, delete_row })
     }
 }
 
-impl Hot {
-    pub(crate) async fn prepare(client: &Client) -> Result<Hot> {
+impl HotKeyStatements {
+    pub(crate) async fn prepare(client: &Client) -> Result<HotKeyStatements> {
         let keyspace = &client.settings().keyspace;
         let (table, listed) =
             (format!("{keyspace}.idmatch_hot"), format!("{keyspace}.idmatch_hot_keys"));
@@ -156,7 +156,15 @@ impl Hot {
             client.prepare(&delete_shard, Use::Write),
             client.prepare(&delete_row, Use::Write),
         )?;
-        Ok(Hot { insert, shard, keys, insert_key, delete_key, delete_shard, delete_row })
+        Ok(HotKeyStatements {
+            insert,
+            shard,
+            keys,
+            insert_key,
+            delete_key,
+            delete_shard,
+            delete_row,
+        })
     }
 }
 

@@ -9,16 +9,16 @@ use std::collections::HashMap;
 
 /// Tombstones by the keyed hash of their target.
 #[derive(Debug, Clone)]
-pub(crate) struct Erasures {
+pub(crate) struct TombstoneMap {
     key: ErasureKey,
     at: HashMap<u128, SeenAt>,
     /// The latest date of all tombstones.
     newest: SeenAt,
 }
 
-impl Erasures {
-    pub(crate) fn new(key: ErasureKey) -> Erasures {
-        Erasures { key, at: HashMap::new(), newest: SeenAt::EPOCH }
+impl TombstoneMap {
+    pub(crate) fn new(key: ErasureKey) -> TombstoneMap {
+        TombstoneMap { key, at: HashMap::new(), newest: SeenAt::EPOCH }
     }
 
     /// The key of the hashes.

@@ -5,9 +5,9 @@
 
 use super::hot_keys::{count_sample, hot_candidates as hot_among, try_publish_hot_keys};
 use super::timestamp::{time_to_live, written_at};
-use crate::client::{Permit, Prepared};
+use crate::client::{Prepared, WritePermit};
 use crate::context::TableContext;
-use crate::row_buffer::Rows;
+use crate::row_buffer::RowBuffer;
 use crate::schema::metadata_cache::TableMetadata;
 use idmatch_model::Side;
 use idmatch_store::{Error, ErrorKind, Result};
@@ -28,7 +28,7 @@ const MOST_BYTES: usize = 48 << 10;
 /// # Errors
 /// Says how many rows were not acknowledged by both directions. `UnknownOutcome` where a direction may have
 /// any of the rows.
-pub(crate) async fn write(context: &Arc<TableContext>, rows: Rows) -> Result<()> {
+pub(crate) async fn write(context: &Arc<TableContext>, rows: RowBuffer) -> Result<()> {
     let metadata = context.metadata_cache.current().await?;
     let rows = match metadata.erasures.len() {
         0 => rows,
@@ -72,12 +72,13 @@ pub(crate) async fn write(context: &Arc<TableContext>, rows: Rows) -> Result<()>
 
 /// Rows for one partition.
 struct Group {
-    place: Place,
+    partition: RowPartition,
     rows: Vec<usize>,
 }
 
+/// The partition that a row is written to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
+enum RowPartition {
     Bucket(i32),
     /// A shard of a hot key: the number of shards, the shard, and a row with the key.
     Shard {
@@ -88,7 +89,7 @@ enum Place {
 }
 
 /// Publishes the keys that these rows make hot. If that fails, their rows go to their bucket.
-async fn publish_hot_candidates(context: &Arc<TableContext>, rows: &Rows) {
+async fn publish_hot_candidates(context: &Arc<TableContext>, rows: &RowBuffer) {
     let hot_rows = context.client.settings().hot_key_rows;
     if rows.len() as u64 <= hot_rows {
         return;
@@ -102,28 +103,33 @@ async fn publish_hot_candidates(context: &Arc<TableContext>, rows: &Rows) {
 }
 
 /// The partition of each row of one direction.
-fn groups(context: &TableContext, metadata: &TableMetadata, rows: &Rows, by: Side) -> Vec<Group> {
+fn groups(
+    context: &TableContext,
+    metadata: &TableMetadata,
+    rows: &RowBuffer,
+    by: Side,
+) -> Vec<Group> {
     let (buckets, metadata_ttl) = (context.buckets, context.metadata_cache.ttl());
     let mut keys: HashMap<&str, usize> = HashMap::new();
-    let place = |row: usize| {
+    let partition = |row: usize| {
         let (key, value) = rows.pair(row, by);
         match metadata.hot.shards_to_write(by, key, metadata_ttl) {
-            None => Place::Bucket(buckets.of(key)),
+            None => RowPartition::Bucket(buckets.of(key)),
             Some(shards) => {
                 let shard = buckets.shard(value, shards);
-                Place::Shard { key: *keys.entry(key).or_insert(row), shards, shard }
+                RowPartition::Shard { key: *keys.entry(key).or_insert(row), shards, shard }
             }
         }
     };
-    let groups = rows.grouped(place, (MOST_ROWS, MOST_BYTES));
-    groups.into_iter().map(|(place, rows)| Group { place, rows }).collect()
+    let groups = rows.grouped(partition, (MOST_ROWS, MOST_BYTES));
+    groups.into_iter().map(|(partition, rows)| Group { partition, rows }).collect()
 }
 
 /// The newest row of each hot key.
-fn newest_of_hot_keys(groups: &[Group], rows: &Rows) -> HashMap<usize, usize> {
+fn newest_of_hot_keys(groups: &[Group], rows: &RowBuffer) -> HashMap<usize, usize> {
     let mut newest = HashMap::new();
     for group in groups {
-        let Place::Shard { key, .. } = group.place else { continue };
+        let RowPartition::Shard { key, .. } = group.partition else { continue };
         for row in &group.rows {
             let found = newest.entry(key).or_insert(*row);
             if rows.seen_at(*row) > rows.seen_at(*found) {
@@ -138,7 +144,7 @@ fn newest_of_hot_keys(groups: &[Group], rows: &Rows) -> HashMap<usize, usize> {
 /// time to live of the row: an erasure that removes all rows of the key removes it too.
 async fn note_hot_key(
     context: &TableContext,
-    rows: &Rows,
+    rows: &RowBuffer,
     by: Side,
     row: usize,
 ) -> Result<Vec<usize>> {
@@ -156,7 +162,7 @@ async fn note_hot_key(
 /// The keys that these rows make hot. Only a bucket with many of the rows can have such a key.
 fn hot_candidates(
     context: &TableContext,
-    rows: &Rows,
+    rows: &RowBuffer,
     by: Side,
     hot_rows: u64,
 ) -> HashMap<String, u64> {
@@ -173,13 +179,13 @@ fn hot_candidates(
 
 async fn write_group(
     context: &Arc<TableContext>,
-    rows: &Rows,
+    rows: &RowBuffer,
     by: Side,
     group: &Group,
 ) -> Result<()> {
-    let insert = match group.place {
-        Place::Bucket(_) => &context.by(by).insert,
-        Place::Shard { .. } => &context.hot().insert,
+    let insert = match group.partition {
+        RowPartition::Bucket(_) => &context.by(by).insert,
+        RowPartition::Shard { .. } => &context.hot().insert,
     };
     let permit = context.client.permit().await;
     // The retention may have changed since the first rows of this write were sent.
@@ -191,12 +197,12 @@ async fn write_group(
         Some((rows.pair(*row, by), date, written_at(&metadata, seen_at), ttl))
     });
     let (what, id, side) = (context.what(), context.uuid(), by.column());
-    match group.place {
-        Place::Bucket(bucket) => {
+    match group.partition {
+        RowPartition::Bucket(bucket) => {
             let row = |((key, value), date, at, ttl)| (bucket, key, value, date, at, ttl);
             write_rows(permit, &what, insert, &replica_status.map(row).collect::<Vec<_>>()).await?;
         }
-        Place::Shard { shards, shard, .. } => {
+        RowPartition::Shard { shards, shard, .. } => {
             let row = |((key, value), date, at, ttl)| {
                 (id, side, key, shards, shard, value, date, at, ttl)
             };
@@ -208,7 +214,7 @@ async fn write_group(
 }
 
 async fn write_rows<V: SerializeRow>(
-    permit: Permit<'_>,
+    permit: WritePermit<'_>,
     what: &str,
     insert: &Prepared,
     values: &[V],

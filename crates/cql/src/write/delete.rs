@@ -1,6 +1,6 @@
 //! Deletes rows and keys in one direction, in their bucket and in the shards of a hot key.
 
-use crate::context::{Row, TableContext};
+use crate::context::{DirectionRow, TableContext};
 use crate::schema::hot_keys::steps;
 use crate::schema::metadata_cache::TableMetadata;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -16,7 +16,7 @@ pub(crate) async fn delete_row(
     context: &TableContext,
     metadata: &TableMetadata,
     by: Side,
-    (key, value, seen_at): Row<'_>,
+    (key, value, seen_at): DirectionRow<'_>,
     at: i64,
 ) -> Result<()> {
     if let Some(shards) = metadata.hot.shards(by, key) {

@@ -22,7 +22,7 @@ use std::sync::Arc;
 const CONCURRENT_TARGETS: usize = 32;
 
 /// A row of one direction: key, value, date.
-type Row = (String, String, SeenAt);
+type OwnedRow = (String, String, SeenAt);
 
 /// Imports the tombstones of another table; returns when every client knows them. Hidden rows stay
 /// on disk until a compaction. Cost: a metadata TTL, and a few requests for each 10,000 new
@@ -80,7 +80,7 @@ pub(crate) async fn erase(
     publish(context, Some(name), &before, &records).await?;
     // A row that several targets hide counts once.
     let targets: BTreeSet<&Target> = targets.iter().collect();
-    let rows: Vec<[BTreeSet<Row>; 2]> = stream::iter(targets)
+    let rows: Vec<[BTreeSet<OwnedRow>; 2]> = stream::iter(targets)
         .map(|target| remove(context, &before, target, at))
         .buffer_unordered(CONCURRENT_TARGETS)
         .try_collect()
@@ -94,7 +94,8 @@ pub(crate) async fn erase(
             Error::because(text, e)
         })?;
     let count = |side: usize| {
-        let all: BTreeSet<&Row> = rows.iter().filter_map(|rows| rows.get(side)).flatten().collect();
+        let all: BTreeSet<&OwnedRow> =
+            rows.iter().filter_map(|rows| rows.get(side)).flatten().collect();
         all.len() as u64
     };
     Ok(Erased { by_id: count(0), by_partner_id: count(1), checkpoints: Vec::new() })
@@ -106,7 +107,7 @@ async fn remove(
     before: &TableMetadata,
     target: &Target,
     at: SeenAt,
-) -> Result<[BTreeSet<Row>; 2]> {
+) -> Result<[BTreeSet<OwnedRow>; 2]> {
     let (by, key, value) = match target {
         Target::Id(id) => (Side::Id, id, None),
         Target::PartnerId(partner_id) => (Side::PartnerId, partner_id, None),
@@ -114,16 +115,16 @@ async fn remove(
     };
     let is_pair = value.is_some();
     let mut stored = rows_of(context, before, (by, key), value.map(String::as_str)).await?;
-    let is_hidden = |row: &Row| row.2 <= at;
+    let is_hidden = |row: &OwnedRow| row.2 <= at;
     // A pair that was seen later is not erased, even if an older row of it is still stored.
     let (keep, mut given) = (before.definition.keep, HashSet::new());
     let newest = stored.iter().filter(|row| keep == Keep::All || given.insert(&row.1));
-    let here: Vec<Row> = newest.filter(|row| is_hidden(row)).cloned().collect();
+    let here: Vec<OwnedRow> = newest.filter(|row| is_hidden(row)).cloned().collect();
     stored.retain(is_hidden);
     if value.is_none() {
         delete_key(context, before, by, key, erased_at(at)).await?;
     }
-    let remove_row = |row: &Row| {
+    let remove_row = |row: &OwnedRow| {
         let row = row.clone();
         async move {
             // The other direction is read as well: its rows may differ.
@@ -145,15 +146,15 @@ async fn remove(
             Ok::<_, Error>(date.map(|date| (value.clone(), key.clone(), date)))
         }
     };
-    let there: Vec<Option<Row>> = stream::iter(&stored)
+    let there: Vec<Option<OwnedRow>> = stream::iter(&stored)
         .map(remove_row)
         .buffer_unordered(CONCURRENT_TARGETS)
         .try_collect()
         .await?;
     let there = there.into_iter().flatten().collect();
-    let visible = before.visible(Window::ALL, now());
-    let shown = |by: Side, rows: Vec<Row>| -> BTreeSet<Row> {
-        let shows = |row: &Row| before.shows(&visible, by, (&row.0, &row.1, row.2));
+    let visible = before.visible_range(Window::ALL, now());
+    let shown = |by: Side, rows: Vec<OwnedRow>| -> BTreeSet<OwnedRow> {
+        let shows = |row: &OwnedRow| before.shows(&visible, by, (&row.0, &row.1, row.2));
         rows.into_iter().filter(shows).collect()
     };
     let (here, there) = (shown(by, here), shown(by.other(), there));
@@ -169,7 +170,7 @@ async fn rows_of(
     metadata: &TableMetadata,
     (by, key): (Side, &str),
     value: Option<&str>,
-) -> Result<Vec<Row>> {
+) -> Result<Vec<OwnedRow>> {
     let mut rows =
         HotKeyReader::new(context, metadata, (by, key), value, RowSelection::Stored).await?;
     let mut found = Vec::new();

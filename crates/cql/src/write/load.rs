@@ -6,10 +6,10 @@
 
 use crate::client::Use;
 use crate::context::TableContext;
-use crate::row_buffer::Rows;
+use crate::row_buffer::RowBuffer;
 use crate::schema::bucket;
 use crate::write::batch::write;
-use crate::write::load_progress::{ChunkRecord, Progress};
+use crate::write::load_progress::{ChunkRecord, LoadProgress};
 use idmatch_store::{
     Call, Error, ErrorFields, ErrorKind, ObservationSource, Result, RowNumbers, Unit,
 };
@@ -43,7 +43,7 @@ pub(crate) fn load(
     }
     let wanted = context.buckets.number.unsigned_abs() as usize * ROWS_PER_BUCKET;
     let most_rows = wanted.clamp(*LOAD_ROWS.start(), *LOAD_ROWS.end());
-    chunks.progress = Some(chunks.wait(Use::Read, Progress::read(context))?);
+    chunks.progress = Some(chunks.wait(Use::Read, LoadProgress::read(context))?);
     chunks.run(source, (most_rows, LOAD_BYTES))?;
     if let Some(progress) = chunks.progress.take() {
         let ended = async {
@@ -72,7 +72,7 @@ struct Chunks<'c> {
     context: &'c Arc<TableContext>,
     call: &'c Call,
     stage: &'static str,
-    progress: Option<Progress>,
+    progress: Option<LoadProgress>,
     writing: Option<JoinHandle<Result<()>>>,
     /// The rows that were taken from the source and are not acknowledged. The first `sent` of them were sent
     /// or found to be written.
@@ -101,8 +101,8 @@ impl<'c> Chunks<'c> {
     }
 
     /// Writes each chunk once the one before is written; returns the remaining rows at the end.
-    fn read(&mut self, source: &dyn ObservationSource, most: (usize, usize)) -> Result<Rows> {
-        let mut rows = Rows::default();
+    fn read(&mut self, source: &dyn ObservationSource, most: (usize, usize)) -> Result<RowBuffer> {
+        let mut rows = RowBuffer::default();
         loop {
             self.call.check()?;
             let Some(batch) = source.next_batch()? else { return Ok(rows) };
@@ -116,7 +116,7 @@ impl<'c> Chunks<'c> {
     }
 
     /// Begins to write a chunk, unless an earlier load has written it.
-    fn send(&mut self, chunk: Rows) -> Result<()> {
+    fn send(&mut self, chunk: RowBuffer) -> Result<()> {
         let (context, client) = (self.context, &self.context.client);
         let record = match &mut self.progress {
             Some(progress) => {
@@ -174,7 +174,7 @@ impl<'c> Chunks<'c> {
 
 async fn write_chunk(
     table: Arc<TableContext>,
-    chunk: Rows,
+    chunk: RowBuffer,
     record: Option<ChunkRecord>,
 ) -> Result<()> {
     write(&table, chunk).await?;

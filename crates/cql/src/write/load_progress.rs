@@ -10,7 +10,7 @@
 use crate::context::TableContext;
 use crate::error::unexpected;
 use crate::read::row::row as read_row;
-use crate::row_buffer::Rows;
+use crate::row_buffer::RowBuffer;
 use crate::schema::metadata_cache::TableMetadata;
 use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{Side, Window};
@@ -26,38 +26,38 @@ const CONCURRENT_CHECKS: usize = 16;
 const LOOKED_FOR: usize = 16;
 
 /// The chunks of a load, by hash.
-pub(crate) struct Progress {
+pub(crate) struct LoadProgress {
     /// Chunks that an unfinished load has written.
-    metadata: HashSet<u128>,
+    written: HashSet<u128>,
     /// Chunks of this load.
     met: Vec<u128>,
 }
 
-impl Progress {
+impl LoadProgress {
     /// Reads the records. Cost: a request.
-    pub(crate) async fn read(context: &Arc<TableContext>) -> Result<Progress> {
+    pub(crate) async fn read(context: &Arc<TableContext>) -> Result<LoadProgress> {
         let what = context.what();
         let mut pages = context.pages(&context.loads().chunks, (context.uuid(),));
-        let mut metadata = HashSet::new();
+        let mut written = HashSet::new();
         while let Some(page) = pages.next().await? {
             page.each(|(chunk,): (&[u8],)| {
                 let chunk = <[u8; 16]>::try_from(chunk).map_err(|e| unexpected(&what, e))?;
-                metadata.insert(u128::from_be_bytes(chunk));
+                written.insert(u128::from_be_bytes(chunk));
                 Ok(())
             })?;
         }
-        Ok(Progress { metadata, met: Vec::new() })
+        Ok(LoadProgress { written, met: Vec::new() })
     }
 
     /// The record to write once the chunk is written; `None` if it is already written.
     pub(crate) async fn meet(
         &mut self,
         context: &Arc<TableContext>,
-        rows: &Rows,
+        rows: &RowBuffer,
     ) -> Result<Option<ChunkRecord>> {
         let chunk = rows.hash();
         self.met.push(chunk);
-        if self.metadata.contains(&chunk) && is_there(context, rows).await? {
+        if self.written.contains(&chunk) && is_there(context, rows).await? {
             return Ok(None);
         }
         Ok(Some(ChunkRecord(chunk)))
@@ -95,9 +95,9 @@ impl ChunkRecord {
 }
 
 /// Whether some rows of a chunk are stored. Rows that are not visible count as stored.
-async fn is_there(context: &Arc<TableContext>, rows: &Rows) -> Result<bool> {
+async fn is_there(context: &Arc<TableContext>, rows: &RowBuffer) -> Result<bool> {
     let metadata: &TableMetadata = &*context.metadata_cache.current().await?;
-    let visible = metadata.visible(Window::ALL, now());
+    let visible = metadata.visible_range(Window::ALL, now());
     let asked =
         (0..LOOKED_FOR).flat_map(|n| Side::BOTH.map(|by| (n * rows.len() / LOOKED_FOR, by)));
     let found: Vec<bool> = stream::iter(asked)

@@ -3,7 +3,7 @@
 
 use crate::client::Use;
 use crate::context::TableContext;
-use crate::logged::{Figures, logged};
+use crate::logged::{ResultCounts, logged};
 use crate::schema::keyspace::random;
 use crate::write::keys;
 use crate::write::load::{load, upsert};
@@ -23,11 +23,11 @@ struct CqlSession {
     key: Option<WriteKey>,
     /// Whether a commit accepts the receipts of parts that other processes wrote.
     is_shared: bool,
-    parts: Arc<Mutex<Parts>>,
+    state: Arc<Mutex<SessionState>>,
 }
 
 #[derive(Default)]
-struct Parts {
+struct SessionState {
     /// The finished parts.
     written: BTreeSet<u128>,
     outcome: Option<Committed>,
@@ -38,7 +38,7 @@ struct CqlPart {
     context: Arc<TableContext>,
     number: Option<u32>,
     rows: u64,
-    parts: Arc<Mutex<Parts>>,
+    state: Arc<Mutex<SessionState>>,
 }
 
 /// Begins a session of a table.
@@ -61,40 +61,40 @@ pub(crate) fn begin(
         None => None,
     };
     let id = SessionId(u128::from_be_bytes(random()?));
-    let parts = Parts { outcome, has_ended: outcome.is_some(), ..Parts::default() };
-    let (key, parts) = (write.key.clone(), Arc::new(Mutex::new(parts)));
+    let state = SessionState { outcome, has_ended: outcome.is_some(), ..SessionState::default() };
+    let (key, state) = (write.key.clone(), Arc::new(Mutex::new(state)));
     let is_shared = write.sharing == Sharing::Shared;
-    Ok(Box::new(CqlSession { context, id, key, is_shared, parts }))
+    Ok(Box::new(CqlSession { context, id, key, is_shared, state }))
 }
 
 /// A session that another process has begun. Servers know nothing of it: its parts are there already, and the
 /// process that began it notes the outcome of its key.
 pub(crate) fn resume(context: Arc<TableContext>, id: SessionId) -> Box<dyn WriteSession> {
-    Box::new(CqlSession { context, id, key: None, is_shared: true, parts: Arc::default() })
+    Box::new(CqlSession { context, id, key: None, is_shared: true, state: Arc::default() })
 }
 
 impl CqlSession {
     fn check_staging(&self) -> Result<()> {
-        match lock(&self.parts).has_ended {
+        match lock(&self.state).has_ended {
             true => Err(Error::session_ended()),
             false => Ok(()),
         }
     }
 }
 
-fn lock(parts: &Mutex<Parts>) -> MutexGuard<'_, Parts> {
-    parts.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(state: &Mutex<SessionState>) -> MutexGuard<'_, SessionState> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Notes a part that is written.
 fn finish(
-    parts: &Mutex<Parts>,
+    state: &Mutex<SessionState>,
     number: Option<u32>,
     rows: u64,
     rejected: u64,
 ) -> Result<PartReceipt> {
     let id = u128::from_be_bytes(random()?);
-    lock(parts).written.insert(id);
+    lock(state).written.insert(id);
     Ok(PartReceipt { id, number, rows, rejected })
 }
 
@@ -104,13 +104,13 @@ impl WriteSession for CqlSession {
     }
 
     fn outcome(&self) -> Option<Committed> {
-        lock(&self.parts).outcome
+        lock(&self.state).outcome
     }
 
     fn part(&self, number: Option<u32>) -> Result<Box<dyn PartWriter>> {
         self.check_staging()?;
-        let (context, parts) = (self.context.clone(), self.parts.clone());
-        Ok(Box::new(CqlPart { context, number, rows: 0, parts }))
+        let (context, state) = (self.context.clone(), self.state.clone());
+        Ok(Box::new(CqlPart { context, number, rows: 0, state }))
     }
 
     fn stage(
@@ -120,24 +120,24 @@ impl WriteSession for CqlSession {
         call: &Call,
     ) -> Result<PartReceipt> {
         self.check_staging()?;
-        let counted = Counted { source: rows, rows: AtomicU64::new(0) };
-        let loaded = |_: &()| Figures::of_rows(counted.rows.load(Relaxed));
+        let counted = CountingSource { source: rows, rows: AtomicU64::new(0) };
+        let loaded = |_: &()| ResultCounts::of_rows(counted.rows.load(Relaxed));
         logged("load", &self.context.name(), loaded, || load(&self.context, &counted, call))?;
-        finish(&self.parts, number, counted.rows.into_inner(), rows.rejected())
+        finish(&self.state, number, counted.rows.into_inner(), rows.rejected())
     }
 
     /// # Errors
     /// `TableNotFound` where the table was dropped meanwhile: the rows are gone with it.
     fn commit(&self, receipts: &[PartReceipt], call: &Call) -> Result<Committed> {
         let chosen = {
-            let parts = lock(&self.parts);
-            if let Some(outcome) = parts.outcome {
+            let state = lock(&self.state);
+            if let Some(outcome) = state.outcome {
                 return Ok(outcome);
             }
-            if parts.has_ended {
+            if state.has_ended {
                 return Err(Error::session_ended());
             }
-            PartReceipt::chosen(receipts, |id| self.is_shared || parts.written.contains(&id))?
+            PartReceipt::chosen(receipts, |id| self.is_shared || state.written.contains(&id))?
         };
         let outcome = Committed::of(self.id, &chosen);
         let committed = async {
@@ -148,24 +148,24 @@ impl WriteSession for CqlSession {
             }
         };
         let outcome = self.context.client.wait_unless(call, Use::Write, committed)?;
-        let mut parts = lock(&self.parts);
-        (parts.outcome, parts.has_ended) = (Some(outcome), true);
+        let mut state = lock(&self.state);
+        (state.outcome, state.has_ended) = (Some(outcome), true);
         Ok(outcome)
     }
 
     fn abort(&self) -> Result<()> {
-        let mut parts = lock(&self.parts);
-        if parts.outcome.is_some() {
+        let mut state = lock(&self.state);
+        if state.outcome.is_some() {
             return Err(Error::session_committed());
         }
-        parts.has_ended = true;
+        state.has_ended = true;
         Ok(())
     }
 }
 
 impl PartWriter for CqlPart {
     fn add(&mut self, rows: &Observations) -> Result<()> {
-        if lock(&self.parts).has_ended {
+        if lock(&self.state).has_ended {
             return Err(Error::session_ended());
         }
         self.rows += rows.len() as u64;
@@ -174,17 +174,17 @@ impl PartWriter for CqlPart {
     }
 
     fn finish(self: Box<Self>, rejected: u64) -> Result<PartReceipt> {
-        finish(&self.parts, self.number, self.rows, rejected)
+        finish(&self.state, self.number, self.rows, rejected)
     }
 }
 
 /// A source that counts its rows.
-struct Counted<'s> {
+struct CountingSource<'s> {
     source: &'s dyn ObservationSource,
     rows: AtomicU64,
 }
 
-impl ObservationSource for Counted<'_> {
+impl ObservationSource for CountingSource<'_> {
     fn next_batch(&self) -> Result<Option<Observations>> {
         let batch = self.source.next_batch()?;
         self.rows.fetch_add(batch.as_ref().map_or(0, |batch| batch.len() as u64), Relaxed);

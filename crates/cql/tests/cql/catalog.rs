@@ -1,7 +1,7 @@
 //! The catalog's conditional writes, whose answers are lost or forged: what they decide is decided once,
 //! and whoever cannot know how is told so.
 
-use crate::common::{answers, copies, fresh, open, try_erase, upsert};
+use crate::common::{answers, fresh, open, replicas, try_erase, upsert};
 use crate::proxy::{Between, naming};
 use idmatch_cql::CqlStore;
 use idmatch_model::{Period, Side, TableOptions, Target};
@@ -68,7 +68,7 @@ fn a_table_whose_making_is_not_answered_is_made_once() {
     {
         let lost = lose_one(&mut between, reaction);
         let table = make(&store, name).unwrap();
-        assert!((1..=copies()).contains(&lost.len()), "{name}");
+        assert!((1..=replicas()).contains(&lost.len()), "{name}");
         between.rules(vec![], vec![]);
         upsert(&table, &rows(&["a"]));
     }
@@ -94,7 +94,7 @@ fn an_erasure_whose_note_is_not_answered_is_entered_once() {
     let lost = lose_one(&mut between, ResponseReaction::drop_frame());
     let expected = Erased { by_id: 1, by_partner_id: 1, checkpoints: Vec::new() };
     assert_eq!(erase(&table, "a").unwrap(), expected);
-    assert!((1..=copies()).contains(&lost.len()));
+    assert!((1..=replicas()).contains(&lost.len()));
     assert_eq!(entries(), 2);
     let lost = lose_one(&mut between, ResponseReaction::drop_frame());
     let error = erase(&brief, "b").unwrap_err();
@@ -118,7 +118,7 @@ fn a_retention_whose_change_is_not_answered_is_changed_once() {
         let retention = retention.map(|text| Period::parse(text).unwrap());
         let lost = lose_one(&mut between, ResponseReaction::drop_frame());
         table.set_retention(retention.clone()).unwrap();
-        assert!((1..=copies()).contains(&lost.len()));
+        assert!((1..=replicas()).contains(&lost.len()));
         between.rules(vec![], vec![]);
         let there = open("changing").table(&"t".parse().unwrap()).unwrap();
         assert_eq!(there.options().unwrap().retention, retention);

@@ -29,8 +29,8 @@ pub(crate) fn contact_points() -> String {
     }
 }
 
-/// As many copies as the cluster has nodes.
-pub(crate) fn copies() -> usize {
+/// As many replicas as the cluster has nodes.
+pub(crate) fn replicas() -> usize {
     contact_points().split(',').count()
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn settings_of(points: &str, keyspace: &str, options: &str) -> Settin
 
 /// The same; the keyspace is made if it is missing, and each node has all rows.
 pub(crate) fn settings_with_copies(points: &str, keyspace: &str, options: &str) -> Settings {
-    settings_of(points, keyspace, &format!("&replication={}{options}", copies()))
+    settings_of(points, keyspace, &format!("&replication={}{options}", replicas()))
 }
 
 /// A store in a keyspace of this name. Erasures wait 50 ms.

@@ -9,10 +9,10 @@ use scylla_proxy::{RequestReaction, RequestRule};
 
 const THEN: i64 = 1_750_000_000_000;
 /// Is in every identifier here, and in nothing else.
-const MARK: &str = "xq7marked";
+const MARKER: &str = "xq7marked";
 
 fn row(n: usize) -> (String, String, i64) {
-    (format!("{MARK}-id-{n}"), format!("{MARK}-partner-{n}"), THEN)
+    (format!("{MARKER}-id-{n}"), format!("{MARKER}-partner-{n}"), THEN)
 }
 
 /// Every operation of a table on marked identifiers.
@@ -56,11 +56,11 @@ fn errors_name_no_identifier() {
     let table = between.open("privacy", brief).table(&name).unwrap();
     let mut fails = |error, work: &dyn Fn() -> Vec<(&'static str, Result<(), Error>)>| {
         let reaction = RequestReaction::forge_with_error(error);
-        between.rules(vec![RequestRule(naming(MARK), reaction)], vec![]);
+        between.rules(vec![RequestRule(naming(MARKER), reaction)], vec![]);
         for (what, result) in work() {
             let error = result.expect_err(what);
             let text = format!("{} {error:?}", error.chain());
-            assert!(!text.contains(MARK), "{what}: {text}");
+            assert!(!text.contains(MARKER), "{what}: {text}");
         }
     };
     fails(DbError::Unauthorized, &|| operations(&table));
@@ -83,6 +83,6 @@ fn findings_name_no_identifier() {
     assert_eq!(findings.len(), 50);
     let repaired = table.repair(false).unwrap();
     assert_eq!(repaired.findings, findings);
-    assert!(!format!("{findings:?}").contains(MARK), "{findings:?}");
+    assert!(!format!("{findings:?}").contains(MARKER), "{findings:?}");
     assert_eq!(table.verify().unwrap(), []);
 }

@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 /// The query, and the metadata that answers it.
 #[derive(Clone)]
-pub(super) struct Question {
+pub(super) struct QueryContext {
     pub(super) context: Arc<TableContext>,
     pub(super) metadata: Arc<TableMetadata>,
     pub(super) query: MatchQuery,
     pub(super) visible: VisibleRange,
 }
 
-impl Question {
+impl QueryContext {
     pub(super) fn planner(&self) -> ReadPlanner<'_> {
         let (reads, rows) =
             (self.context.client.settings().match_reads, self.context.bucket_rows(self.query.by));
