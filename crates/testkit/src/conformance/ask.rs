@@ -1,9 +1,9 @@
 //! Questions, and the answers that they must get.
 
-use super::compare::{Difference, Expected, Row, compare_answer};
+use super::compare::{Difference, Expected, ResultRow, compare_answer};
 use super::format::{AnswersQuestion, Item, PairQuestion, Question};
 use super::generate::expand;
-use super::input::Cut;
+use super::input::Batching;
 use super::population;
 use super::scan;
 use super::value::{Date, Scope, Text, window, wrong};
@@ -15,7 +15,7 @@ pub(super) fn ask(
     table: &Table,
     question: &Question,
     scope: Scope,
-    cut: Cut,
+    batching: Batching,
 ) -> Result<Vec<Difference>> {
     let difference = match question {
         Question::PartnerIds(question) => ask_answers(table, Side::Id, question, scope)?,
@@ -26,7 +26,7 @@ pub(super) fn ask(
         Question::History(question) => {
             ask_pair(question, scope, |id, partner_id| table.history(id, partner_id))?
         }
-        Question::Match(question) => return population::ask(table, question, scope, cut),
+        Question::Match(question) => return population::ask(table, question, scope, batching),
         Question::Scan(question) => return scan::ask(table, question, scope),
     };
     Ok(difference.into_iter().collect())
@@ -39,7 +39,7 @@ fn ask_answers(
     scope: Scope,
 ) -> Result<Option<Difference>> {
     let row = |(answer, seen_at): &(Text, Date), scope| {
-        Ok(Row { ids: vec![answer.text(scope)?], seen_at: seen_at.instant(scope)? })
+        Ok(ResultRow { ids: vec![answer.text(scope)?], seen_at: seen_at.instant(scope)? })
     };
     let expected = expected(question.answer.as_deref(), question.error.as_ref(), scope, row)?;
     let key = question.of.text(scope)?;
@@ -54,9 +54,10 @@ fn read_answers(
     key: &str,
     window: Window,
     limit: usize,
-) -> Result<Vec<Row>> {
+) -> Result<Vec<ResultRow>> {
     let answers = table.lookup_many(&[key], Lookup { by, window, limit })?;
-    let row = |(answer, seen_at): (&str, SeenAt)| Row { ids: vec![answer.to_owned()], seen_at };
+    let row =
+        |(answer, seen_at): (&str, SeenAt)| ResultRow { ids: vec![answer.to_owned()], seen_at };
     Ok(answers.of(0).map(row).collect())
 }
 
@@ -65,11 +66,12 @@ fn ask_pair(
     scope: Scope,
     dates_of: impl Fn(&str, &str) -> Result<Vec<SeenAt>>,
 ) -> Result<Option<Difference>> {
-    let row = |date: &Date, scope| Ok(Row { ids: Vec::new(), seen_at: date.instant(scope)? });
+    let row = |date: &Date, scope| Ok(ResultRow { ids: Vec::new(), seen_at: date.instant(scope)? });
     let expected = expected(question.answer.as_deref(), question.error.as_ref(), scope, row)?;
     let dates = dates_of(&question.id.text(scope)?, &question.partner_id.text(scope)?);
-    let got = dates
-        .map(|dates| dates.into_iter().map(|seen_at| Row { ids: Vec::new(), seen_at }).collect());
+    let got = dates.map(|dates| {
+        dates.into_iter().map(|seen_at| ResultRow { ids: Vec::new(), seen_at }).collect()
+    });
     Ok(compare_answer(&expected, &got))
 }
 
@@ -78,7 +80,7 @@ fn expected<Written>(
     answer: Option<&[Item<Written>]>,
     error: Option<&String>,
     scope: Scope,
-    row_of: impl Fn(&Written, Scope) -> Result<Row>,
+    row_of: impl Fn(&Written, Scope) -> Result<ResultRow>,
 ) -> Result<Expected> {
     match (answer, error) {
         (Some(items), None) => Ok(Ok(expand(items, scope, row_of)?)),

@@ -2,8 +2,8 @@
 //! and its unmatched rows.
 
 use super::compare::Difference;
-use super::format::{Cell, ChainQuestion, Hop, How};
-use super::input::{Batches, Cut};
+use super::format::{Cell, ChainQuestion, HopQuestion, How};
+use super::input::{Batches, Batching};
 use super::value::{Date, Scope, Text, window};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, TimestampMillisecondType};
@@ -16,17 +16,17 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A row of a result: a text for each column, `None` for null.
-type Row = Vec<Option<String>>;
+type ChainRow = Vec<Option<String>>;
 
 /// Runs a chain at a snapshot. Compares counts, columns, rows and unmatched rows with the expected ones.
 pub(super) fn run(
     snapshot: &dyn Snapshot,
     table_name: &dyn Fn(&str) -> Result<TableName>,
     question: &ChainQuestion,
-    (scope, cut): (Scope, Cut),
+    (scope, batching): (Scope, Batching),
 ) -> Result<Vec<Difference>> {
     let call = Call::default();
-    let hop = |Hop { table, by, pick, since, until }: &Hop| {
+    let hop = |HopQuestion { table, by, pick, since, until }: &HopQuestion| {
         Ok(idmatch_join::Hop {
             table: snapshot.table_named(&table_name(table)?, &call)?,
             by: *by,
@@ -41,7 +41,7 @@ pub(super) fn run(
     };
     let carried = |(name, cells): (&'_ String, &Vec<_>)| Ok((name.clone(), column(cells, scope)?));
     let carried = question.carry.iter().map(carried).collect::<Result<_>>()?;
-    let mut population = Batches::of_population(&question.population, carried, scope, cut)?;
+    let mut population = Batches::of_population(&question.population, carried, scope, batching)?;
     let joined = join(&mut population, hops, options, &call)?;
     let mut differences: Vec<_> = counts(&joined, question).into_iter().collect();
     let schema = joined.schema();
@@ -95,7 +95,7 @@ fn column(cells: &[Option<Cell>], scope: Scope) -> Result<ArrayRef> {
 }
 
 /// The rows of a case as [`read`] shows them.
-fn wanted(rows: &[Vec<Option<Cell>>], schema: &SchemaRef, scope: Scope) -> Result<Vec<Row>> {
+fn wanted(rows: &[Vec<Option<Cell>>], schema: &SchemaRef, scope: Scope) -> Result<Vec<ChainRow>> {
     let cell = |(at, cell): (usize, &Option<Cell>)| {
         let is_date = schema
             .fields()
@@ -115,7 +115,7 @@ fn wanted(rows: &[Vec<Option<Cell>>], schema: &SchemaRef, scope: Scope) -> Resul
     rows.iter().map(|row| row.iter().enumerate().map(cell).collect()).collect()
 }
 
-fn read(write: &dyn Fn(&dyn MatchSink) -> Result<()>) -> Result<Vec<Row>> {
+fn read(write: &dyn Fn(&dyn MatchSink) -> Result<()>) -> Result<Vec<ChainRow>> {
     let rows = Mutex::new(Vec::new());
     let take = |batch: RecordBatch| {
         let columns: Vec<Vec<Option<String>>> =

@@ -24,16 +24,19 @@ pub(super) struct Difference {
 
 /// One row of any answer: identifiers, then a date.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Row {
+pub(super) struct ResultRow {
     pub(super) ids: Vec<String>,
     pub(super) seen_at: SeenAt,
 }
 
 /// The expected outcome of a question: rows, or an error with this code.
-pub(super) type Expected = Result<Vec<Row>, String>;
+pub(super) type Expected = Result<Vec<ResultRow>, String>;
 
 /// Compares an answer with the one that was expected, order included.
-pub(super) fn compare_answer(expected: &Expected, got: &Result<Vec<Row>>) -> Option<Difference> {
+pub(super) fn compare_answer(
+    expected: &Expected,
+    got: &Result<Vec<ResultRow>>,
+) -> Option<Difference> {
     match (expected, got) {
         (Ok(expected), Ok(got)) => compare_rows(expected, got),
         (Err(code), Err(error)) if code == error.kind().code() => None,
@@ -51,7 +54,7 @@ pub(super) fn compare_answer(expected: &Expected, got: &Result<Vec<Row>>) -> Opt
 }
 
 /// Compares rows in order.
-pub(super) fn compare_rows(expected: &[Row], got: &[Row]) -> Option<Difference> {
+pub(super) fn compare_rows(expected: &[ResultRow], got: &[ResultRow]) -> Option<Difference> {
     if expected == got {
         return None;
     }
@@ -61,11 +64,11 @@ pub(super) fn compare_rows(expected: &[Row], got: &[Row]) -> Option<Difference> 
 
 /// Compares the rows of a match. They may come in any order, but the rows of each population row must be in
 /// the order of the case.
-pub(super) fn compare_match(expected: &[Row], got: &[Row]) -> Option<Difference> {
+pub(super) fn compare_match(expected: &[ResultRow], got: &[ResultRow]) -> Option<Difference> {
     if expected == got {
         return None;
     }
-    let sorted = |rows: &[Row]| {
+    let sorted = |rows: &[ResultRow]| {
         let mut rows = rows.to_vec();
         rows.sort_unstable();
         rows
@@ -75,14 +78,14 @@ pub(super) fn compare_match(expected: &[Row], got: &[Row]) -> Option<Difference>
 
 /// Checks the order of the rows of each key. A key that is in the population n times has its rows n times,
 /// and these n lists may mix. But no row may have come more often than the row before it.
-fn compare_order(expected: &[Row], got: &[Row]) -> Option<Difference> {
-    let mut predecessors: HashMap<&Row, Option<&Row>> = HashMap::new();
-    let mut last_of_key: HashMap<Option<&String>, &Row> = HashMap::new();
+fn compare_order(expected: &[ResultRow], got: &[ResultRow]) -> Option<Difference> {
+    let mut predecessors: HashMap<&ResultRow, Option<&ResultRow>> = HashMap::new();
+    let mut last_of_key: HashMap<Option<&String>, &ResultRow> = HashMap::new();
     for row in expected {
         let key = row.ids.first();
         predecessors.entry(row).or_insert_with(|| last_of_key.insert(key, row));
     }
-    let mut times: HashMap<&Row, usize> = HashMap::new();
+    let mut times: HashMap<&ResultRow, usize> = HashMap::new();
     for row in got {
         let times_before = predecessors
             .get(row)
@@ -107,10 +110,10 @@ pub(super) fn shown_error(error: &Error) -> String {
 }
 
 /// All rows if they are few; else some of them, from the row with the number `first` on.
-fn shown(rows: &[Row], first: usize) -> String {
+fn shown(rows: &[ResultRow], first: usize) -> String {
     const FEW: usize = 12;
     let first = if rows.len() <= FEW { 0 } else { first };
-    let some: Vec<String> = rows.iter().skip(first).take(FEW).map(Row::to_string).collect();
+    let some: Vec<String> = rows.iter().skip(first).take(FEW).map(ResultRow::to_string).collect();
     let cut = match first {
         0 if rows.len() <= FEW => String::new(),
         _ => format!("{} rows, from the {}th: ", rows.len(), first + 1),
@@ -118,7 +121,7 @@ fn shown(rows: &[Row], first: usize) -> String {
     format!("{cut}[{}]", some.join(", "))
 }
 
-impl fmt::Display for Row {
+impl fmt::Display for ResultRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("[")?;
         self.ids.iter().try_for_each(|id| write!(f, "{id:?}, "))?;
@@ -137,8 +140,8 @@ impl fmt::Display for Mismatch {
 mod tests {
     use super::*;
 
-    fn rows(text: &str) -> Vec<Row> {
-        let row = |pair: &str| Row {
+    fn rows(text: &str) -> Vec<ResultRow> {
+        let row = |pair: &str| ResultRow {
             ids: pair.chars().map(String::from).collect(),
             seen_at: SeenAt::EPOCH,
         };

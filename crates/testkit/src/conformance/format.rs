@@ -243,7 +243,7 @@ pub(super) struct ChainQuestion {
     /// Columns that the population carries, by name: all text, or all numbers.
     #[serde(default)]
     pub(super) carry: BTreeMap<String, Vec<Option<Cell>>>,
-    pub(super) hops: Vec<Hop>,
+    pub(super) hops: Vec<HopQuestion>,
     #[serde(default)]
     pub(super) how: How,
     #[serde(default)]
@@ -261,7 +261,7 @@ pub(super) struct ChainQuestion {
 /// A table of a chain, and the question to it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Hop {
+pub(super) struct HopQuestion {
     pub(super) table: String,
     pub(super) by: Side,
     #[serde(default)]

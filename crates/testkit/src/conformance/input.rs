@@ -10,9 +10,9 @@ use arrow_array::{
 use idmatch_store::{BatchSource, Error, ErrorKind, Result, SourceBatch};
 use std::sync::Arc;
 
-/// How rows are cut into batches.
+/// How rows are divided into batches.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Cut {
+pub(super) struct Batching {
     /// Rows of a batch; the last may have fewer.
     pub(super) batch_rows: usize,
     /// Whether a batch without rows comes last.
@@ -20,12 +20,12 @@ pub(super) struct Cut {
 }
 
 /// An identifier that may be missing or malformed.
-type Cell = Option<Given>;
+type NullableId = Option<Given>;
 
 /// The rows of a load or a population, batch by batch.
 pub(super) struct Batches {
     rows: RecordBatch,
-    cut: Cut,
+    batching: Batching,
     next_row: usize,
     is_done: bool,
 }
@@ -36,7 +36,7 @@ impl Batches {
         rows: &[Item<ObservationRow>],
         is_reversed: bool,
         scope: Scope,
-        cut: Cut,
+        batching: Batching,
     ) -> Result<Batches> {
         let mut rows = expand(rows, scope, |(id, partner_id, seen_at), scope| {
             let seen_at = seen_at.as_ref().map(|date| date.value(scope)).transpose()?;
@@ -49,7 +49,7 @@ impl Batches {
         let partner_ids =
             id_column(rows.iter().map(|(_, partner_id, _)| partner_id.as_ref()).collect())?;
         let seen_at = date_column(rows.iter().map(|(_, _, seen_at)| seen_at.as_ref()).collect());
-        Batches::new(vec![("id", ids), ("partner_id", partner_ids), ("seen_at", seen_at)], cut)
+        Batches::new(vec![("id", ids), ("partner_id", partner_ids), ("seen_at", seen_at)], batching)
     }
 
     /// One row of an erasure.
@@ -60,8 +60,8 @@ impl Batches {
             ("id", id_column(vec![id.as_ref()])?),
             ("partner_id", id_column(vec![partner_id.as_ref()])?),
         ];
-        let cut = Cut { batch_rows: 1, ends_empty: false };
-        Ok((Batches::new(columns, cut)?, at.value(scope)?))
+        let batching = Batching { batch_rows: 1, ends_empty: false };
+        Ok((Batches::new(columns, batching)?, at.value(scope)?))
     }
 
     /// The batches of a population, with its carried columns.
@@ -69,19 +69,19 @@ impl Batches {
         rows: &[Item<Option<Text>>],
         carried: Vec<(String, ArrayRef)>,
         scope: Scope,
-        cut: Cut,
+        batching: Batching,
     ) -> Result<Batches> {
         let cells = expand(rows, scope, |row, scope| cell(row.as_ref(), scope))?;
         let population = id_column(cells.iter().map(Option::as_ref).collect())?;
         let carried = carried.iter().map(|(name, column)| (name.as_str(), Arc::clone(column)));
-        Batches::new([("population", population)].into_iter().chain(carried).collect(), cut)
+        Batches::new([("population", population)].into_iter().chain(carried).collect(), batching)
     }
 
-    fn new(columns: Vec<(&str, ArrayRef)>, cut: Cut) -> Result<Batches> {
+    fn new(columns: Vec<(&str, ArrayRef)>, batching: Batching) -> Result<Batches> {
         let columns = columns.into_iter().map(|(name, array)| (name, array, true));
         let rows = RecordBatch::try_from_iter_with_nullable(columns)
             .map_err(|e| Error::with_source(ErrorKind::Source, "cannot build a batch", e))?;
-        Ok(Batches { rows, cut, next_row: 0, is_done: false })
+        Ok(Batches { rows, batching, next_row: 0, is_done: false })
     }
 
     /// The rows of all batches.
@@ -92,8 +92,8 @@ impl Batches {
 
 impl BatchSource for Batches {
     fn next_batch(&mut self) -> Result<Option<SourceBatch>> {
-        let rows = self.cut.batch_rows.min(self.rows.num_rows() - self.next_row);
-        if rows == 0 && (self.is_done || !self.cut.ends_empty) {
+        let rows = self.batching.batch_rows.min(self.rows.num_rows() - self.next_row);
+        if rows == 0 && (self.is_done || !self.batching.ends_empty) {
             return Ok(None);
         }
         self.is_done = rows == 0;
@@ -104,7 +104,7 @@ impl BatchSource for Batches {
     }
 }
 
-fn cell(text: Option<&Text>, scope: Scope) -> Result<Cell> {
+fn cell(text: Option<&Text>, scope: Scope) -> Result<NullableId> {
     text.map(|text| text.given(scope)).transpose()
 }
 

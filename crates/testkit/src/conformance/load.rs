@@ -2,7 +2,7 @@
 
 use super::compare::{Difference, shown_error};
 use super::format::{ErasureRow, Item, JudgedLoad, Load, ObservationRow};
-use super::input::{Batches, Cut};
+use super::input::{Batches, Batching};
 use super::value::{DateValue, Scope};
 use idmatch_store::{
     Call, Error, ErrorKind, Ingest, NewWrite, ObservationSource, Reject, RejectSink, Result,
@@ -39,21 +39,21 @@ pub(super) fn load(
     load: &Load,
     how: Loading,
     scope: Scope,
-    cut: Cut,
+    batching: Batching,
 ) -> Result<Vec<Difference>> {
     let (strict, rejected, error) = match load {
         Load::Plain(_) => (false, &[][..], None),
         Load::Judged(judged) => (judged.strict, &judged.rejected[..], judged.error.as_deref()),
     };
     let is_reversed = how.is_reversed && rejected.is_empty();
-    let mut source = Batches::of_load(load.rows(), is_reversed, scope, cut)?;
+    let mut source = Batches::of_load(load.rows(), is_reversed, scope, batching)?;
     let rows = source.rows() as u64;
     let mut rejects = Rejects::default();
     let ingest = Ingest::new(strict, scope.now, &mut rejects);
     let outcome = if how.is_upsert {
         table.upsert(&ingest.judged(&mut source), None)
     } else if how.is_shared {
-        let mut again = Batches::of_load(load.rows(), is_reversed, scope, cut)?;
+        let mut again = Batches::of_load(load.rows(), is_reversed, scope, batching)?;
         let mut ignored = Rejects::default();
         let repeated = Ingest::new(strict, scope.now, &mut ignored);
         let twice =

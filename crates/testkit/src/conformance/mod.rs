@@ -39,5 +39,5 @@ mod ways;
 
 pub use outcome::{Failures, Tally};
 pub use run::{case_files, run, run_file, run_table_rules};
-pub use runner::OpenStore;
+pub use runner::StoreFactory;
 pub use ways::Ways;

@@ -1,9 +1,9 @@
 //! Matches of populations, and the counts and rows that they must have.
 
-use super::compare::{Difference, Row, compare_answer, compare_match};
+use super::compare::{Difference, ResultRow, compare_answer, compare_match};
 use super::format::{Item, MatchQuestion, MatchRow};
 use super::generate::expand;
-use super::input::{Batches, Cut};
+use super::input::{Batches, Batching};
 use super::load::{Loading, load};
 use super::positions;
 use super::sent;
@@ -15,14 +15,14 @@ pub(super) fn ask(
     table: &Table,
     question: &MatchQuestion,
     scope: Scope,
-    cut: Cut,
+    batching: Batching,
 ) -> Result<Vec<Difference>> {
     let window = window(question.since.as_ref(), question.until.as_ref(), scope)?;
     let query = MatchQuery { by: question.by, pick: question.pick, window, positions: false };
     let positional = MatchQuery { positions: true, ..query };
-    let mut population = Batches::of_population(&question.population, Vec::new(), scope, cut)?;
+    let mut population = Batches::of_population(&question.population, Vec::new(), scope, batching)?;
     let plain = table.match_population(&mut population, query);
-    let mut population = Batches::of_population(&question.population, Vec::new(), scope, cut)?;
+    let mut population = Batches::of_population(&question.population, Vec::new(), scope, batching)?;
     let numbered = table.match_population(&mut population, positional)?;
     let mut differences = Vec::new();
     let expected = MatchCounts {
@@ -32,7 +32,7 @@ pub(super) fn ask(
     };
     differences.extend(compare_counts(expected, numbered.counts()));
     if let Some(later) = &question.then_load {
-        differences.extend(load(table, later, Loading::default(), scope, cut)?);
+        differences.extend(load(table, later, Loading::default(), scope, batching)?);
     }
     let mut got = Vec::new();
     match (&question.error, plain) {
@@ -60,12 +60,12 @@ fn check_plain(
     (expected, rows): (MatchCounts, Option<&[Item<MatchRow>]>),
     scope: Scope,
     differences: &mut Vec<Difference>,
-) -> Result<Vec<Row>> {
+) -> Result<Vec<ResultRow>> {
     differences.extend(compare_counts(expected, result.counts()));
     differences.extend(positions::check_plain(result));
     let row = |(key, answer, seen_at): &MatchRow, scope| {
         let ids = vec![key.text(scope)?, answer.text(scope)?];
-        Ok(Row { ids, seen_at: seen_at.instant(scope)? })
+        Ok(ResultRow { ids, seen_at: seen_at.instant(scope)? })
     };
     let rows = rows.map(|rows| expand(rows, scope, row)).transpose()?;
     // Twice, because a match can be read any number of times.
@@ -90,7 +90,7 @@ fn compare_counts(expected: MatchCounts, got: MatchCounts) -> Option<Difference>
     (expected != got).then(|| Difference { expected: shown(expected), got: shown(got) })
 }
 
-fn read(matched: &dyn Match, query: &MatchQuery) -> Result<Vec<Row>> {
+fn read(matched: &dyn Match, query: &MatchQuery) -> Result<Vec<ResultRow>> {
     let rows = sent::read(&query.schema(), sent::texts, |sink| matched.write(sink))?.into_iter();
-    Ok(rows.map(|(key, answer, seen_at)| Row { ids: vec![key, answer], seen_at }).collect())
+    Ok(rows.map(|(key, answer, seen_at)| ResultRow { ids: vec![key, answer], seen_at }).collect())
 }

@@ -1,7 +1,7 @@
 //! Positional matches. They must give the rows of the same match without positions, with row numbers instead
 //! of identifiers. Each other row must have the reason that follows from the population.
 
-use super::compare::{Difference, Row, compare_rows, shown_error};
+use super::compare::{Difference, ResultRow, compare_rows, shown_error};
 use super::sent::{self, SentRow};
 use arrow_array::ArrayRef;
 use arrow_array::cast::AsArray;
@@ -15,7 +15,7 @@ pub(super) fn compare(
     matched: &dyn Match,
     query: &MatchQuery,
     population: &[Option<Vec<u8>>],
-    plain: &[Row],
+    plain: &[ResultRow],
 ) -> Result<Vec<Difference>> {
     let answers = answers_by_key(plain);
     let (mut hits, mut unmatched) = (Vec::new(), Vec::new());
@@ -60,8 +60,8 @@ pub(super) fn check_plain(matched: &dyn Match) -> Option<Difference> {
 }
 
 /// Hits as a difference shows them.
-fn shown(hits: Vec<SentRow<u32>>) -> Vec<Row> {
-    let row = |(number, answer, seen_at): SentRow<u32>| Row {
+fn shown(hits: Vec<SentRow<u32>>) -> Vec<ResultRow> {
+    let row = |(number, answer, seen_at): SentRow<u32>| ResultRow {
         ids: vec![number.to_string(), answer],
         seen_at,
     };
@@ -70,7 +70,7 @@ fn shown(hits: Vec<SentRow<u32>>) -> Vec<Row> {
 
 /// The answers of each key, each once, in the order of their first occurrence. The rows of a key that is in
 /// the population several times may mix, but none comes before its predecessor.
-fn answers_by_key(plain: &[Row]) -> HashMap<&str, Vec<(&String, SeenAt)>> {
+fn answers_by_key(plain: &[ResultRow]) -> HashMap<&str, Vec<(&String, SeenAt)>> {
     let (mut seen, mut answers) = (HashSet::new(), HashMap::<&str, Vec<_>>::new());
     for row in plain {
         if let [key, answer] = row.ids.as_slice()
@@ -148,12 +148,12 @@ mod tests {
 
     /// A match that tells these rows, which may be wrong.
     #[derive(Clone)]
-    struct Told {
+    struct FakeMatch {
         hits: Vec<(u32, &'static str)>,
         unmatched: Vec<(u32, UnmatchedReason)>,
     }
 
-    impl Match for Told {
+    impl Match for FakeMatch {
         fn counts(&self) -> MatchCounts {
             MatchCounts::default()
         }
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn what_a_positional_match_tells_is_checked_row_by_row() {
-        let row = |key: &str, answer: &str| Row {
+        let row = |key: &str, answer: &str| ResultRow {
             ids: vec![key.to_owned(), answer.to_owned()],
             seen_at: SeenAt::EPOCH,
         };
@@ -195,10 +195,10 @@ mod tests {
             [Some("b"), None, Some("a"), Some(""), Some("c"), Some("a")]
                 .map(|cell| cell.map(|text| text.as_bytes().to_vec()))
                 .to_vec();
-        let differs = |told: &Told| {
+        let differs = |told: &FakeMatch| {
             compare(told, &QUERY, &population, &plain).map(|differences| !differences.is_empty())
         };
-        let right = Told {
+        let right = FakeMatch {
             hits: vec![(2, "1"), (5, "1"), (0, "3"), (5, "2"), (2, "2")],
             unmatched: vec![(1, Null), (3, Malformed), (4, NotFound)],
         };
@@ -211,7 +211,7 @@ mod tests {
             vec![(2, "1"), (5, "1"), (0, "4"), (5, "2"), (2, "2")],
             vec![(2, "2"), (5, "1"), (0, "3"), (5, "2"), (2, "1")],
         ] {
-            assert_eq!(differs(&Told { hits, ..right.clone() }).ok(), Some(true));
+            assert_eq!(differs(&FakeMatch { hits, ..right.clone() }).ok(), Some(true));
         }
         for unmatched in [
             vec![(1, Null), (3, Malformed)],
@@ -220,7 +220,7 @@ mod tests {
             vec![(3, Malformed), (1, Null), (4, NotFound)],
             vec![(0, NotFound), (1, Null), (3, Malformed), (4, NotFound)],
         ] {
-            assert_eq!(differs(&Told { unmatched, ..right.clone() }).ok(), Some(true));
+            assert_eq!(differs(&FakeMatch { unmatched, ..right.clone() }).ok(), Some(true));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::format::CaseFile;
 use super::outcome::{Failures, Tally};
-use super::runner::{OpenStore, Runner};
+use super::runner::{Runner, StoreFactory};
 use super::ways::Ways;
 use idmatch_store::{Error, ErrorKind, Result};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// Every mismatch, each with file, case, question, the expected and the actual result. A file that cannot be
 /// read is a mismatch, and so is a run in which no question was asked.
-pub fn run(directory: &Path, ways: Ways, open: OpenStore<'_>) -> Result<Tally, Failures> {
+pub fn run(directory: &Path, ways: Ways, open: StoreFactory<'_>) -> Result<Tally, Failures> {
     let mut runner = Runner::new(open, ways, 0);
     match case_files(directory) {
         Ok(paths) => {
@@ -35,7 +35,7 @@ pub fn run_file(
     path: &Path,
     ways: Ways,
     repeats: usize,
-    open: OpenStore<'_>,
+    open: StoreFactory<'_>,
 ) -> Result<Tally, Failures> {
     let mut runner = Runner::new(open, ways, repeats);
     runner.run_file(&file_name(path), read_cases(path));
@@ -46,7 +46,7 @@ pub fn run_file(
 ///
 /// # Errors
 /// As for [`run`].
-pub fn run_table_rules(open: OpenStore<'_>) -> Result<(), Failures> {
+pub fn run_table_rules(open: StoreFactory<'_>) -> Result<(), Failures> {
     let mut runner = Runner::new(open, Ways::ALL, 0);
     runner.run_table_rules();
     let (tally, mismatches) = runner.finish();

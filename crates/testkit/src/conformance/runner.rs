@@ -5,7 +5,7 @@ use super::compare::{Difference, Mismatch, shown_error};
 use super::format::{Case, CaseFile};
 use super::load::{Loading, erase, load};
 use super::outcome::Tally;
-use super::steps::Stage;
+use super::steps::CaseContext;
 use super::tables;
 use super::value::Scope;
 use super::ways::{Way, Ways};
@@ -23,11 +23,11 @@ const TABLES_IN_STORE: usize = 40;
 /// store. A store has no tables before its first opening. The runner drops one opening before it asks for the
 /// next, and needs no earlier store once it asks for another. All numbers may mean one store; but each case
 /// makes a table, and a store with hundreds of tables may be slow to open.
-pub type OpenStore<'a> = &'a dyn Fn(usize) -> Result<Arc<dyn Store>>;
+pub type StoreFactory<'a> = &'a dyn Fn(usize) -> Result<Arc<dyn Store>>;
 
 /// Runs cases and collects the mismatches.
 pub(super) struct Runner<'a> {
-    open: OpenStore<'a>,
+    open: StoreFactory<'a>,
     ways: Ways,
     /// How often a change of unknown outcome is repeated.
     repeats: usize,
@@ -39,7 +39,7 @@ pub(super) struct Runner<'a> {
 }
 
 impl<'a> Runner<'a> {
-    pub(super) fn new(open: OpenStore<'a>, ways: Ways, repeats: usize) -> Runner<'a> {
+    pub(super) fn new(open: StoreFactory<'a>, ways: Ways, repeats: usize) -> Runner<'a> {
         let place = (String::new(), String::new());
         Runner {
             open,
@@ -115,7 +115,7 @@ impl<'a> Runner<'a> {
                 is_upsert: way.upserts(at),
                 is_shared: way == Way::Repeated,
             };
-            let differences = load(&table, rows, how, scope, way.cut());
+            let differences = load(&table, rows, how, scope, way.batching());
             self.take_all(&format!("keep {keep:?}, {way:?}, load {}", at + 1), differences);
             erase_at(at + 1)?;
         }
@@ -129,11 +129,11 @@ impl<'a> Runner<'a> {
         let copy = (way == Way::AsWritten).then(|| copied(&table, &reference)).transpose()?;
         for (at, question) in case.questions.iter().enumerate() {
             self.tally.questions += 1;
-            let differences = ask(&table, question, scope, way.cut());
+            let differences = ask(&table, question, scope, way.batching());
             let step = format!("keep {keep:?}, {way:?}, question {}", at + 1);
             self.take_all(&step, differences);
             if let Some(copy) = &copy {
-                let differences = ask(copy, question, scope, way.cut());
+                let differences = ask(copy, question, scope, way.batching());
                 self.take_all(&format!("{step} to the copy"), differences);
             }
         }
@@ -147,7 +147,7 @@ impl<'a> Runner<'a> {
             let text = "a case has either steps, or loads, erasures and questions";
             return Err(Error::new(ErrorKind::Source, text));
         }
-        let (scope, cut) = (Scope::new(idmatch_store::now()), Way::AsWritten.cut());
+        let (scope, batching) = (Scope::new(idmatch_store::now()), Way::AsWritten.batching());
         self.tables += 1;
         let prefix = format!("case-{}", self.tables);
         let mut store = self.open()?;
@@ -158,7 +158,8 @@ impl<'a> Runner<'a> {
             }
             let repeats = self.repeats;
             let done =
-                Stage { store: &store, prefix: &prefix, keep, scope, cut, repeats }.run(step);
+                CaseContext { store: &store, prefix: &prefix, keep, scope, batching, repeats }
+                    .run(step);
             if done.as_ref().is_err_and(|e| e.kind() == ErrorKind::Unsupported) {
                 self.tally.unsupported += 1;
                 return Ok(());

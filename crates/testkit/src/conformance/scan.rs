@@ -1,6 +1,6 @@
 //! Scans of a table, which must give each visible observation once.
 
-use super::compare::{Difference, Row, compare_rows};
+use super::compare::{Difference, ResultRow, compare_rows};
 use super::format::{ObservedRow, ScanQuestion};
 use super::generate::expand;
 use super::sent;
@@ -23,7 +23,7 @@ const PARTIAL: [Columns; 3] = [
 ];
 
 /// Sends all rows.
-type Scan<'s> = dyn Fn(&dyn MatchSink) -> Result<()> + 's;
+type ScanFn<'s> = dyn Fn(&dyn MatchSink) -> Result<()> + 's;
 
 /// Scans the table as a whole, range by range and column by column, and compares the rows. Their order is
 /// free.
@@ -31,7 +31,7 @@ pub(super) fn ask(table: &Table, question: &ScanQuestion, scope: Scope) -> Resul
     let window = window(question.since.as_ref(), question.until.as_ref(), scope)?;
     let row = |(id, partner_id, seen_at): &ObservedRow, scope| {
         let ids = vec![id.text(scope)?, partner_id.text(scope)?];
-        Ok(Row { ids, seen_at: seen_at.instant(scope)? })
+        Ok(ResultRow { ids, seen_at: seen_at.instant(scope)? })
     };
     let expected = sorted(expand(&question.answer, scope, row)?);
     let (snapshot, call) = (table.snapshot()?, Call::default());
@@ -40,7 +40,7 @@ pub(super) fn ask(table: &Table, question: &ScanQuestion, scope: Scope) -> Resul
     let by_range = |sink: &dyn MatchSink| {
         ranges.iter().try_for_each(|range| snapshot.scan_range(range, window.into(), sink, &call))
     };
-    let ways: [(&str, &Scan<'_>); 2] = [("as a whole", &whole), ("by ranges", &by_range)];
+    let ways: [(&str, &ScanFn<'_>); 2] = [("as a whole", &whole), ("by ranges", &by_range)];
     let mut differences = Vec::new();
     for (way, send) in ways {
         let mut found = compare_rows(&expected, &sorted(read(send)?));
@@ -55,8 +55,8 @@ pub(super) fn ask(table: &Table, question: &ScanQuestion, scope: Scope) -> Resul
     }
     for columns in PARTIAL {
         let query = ScanQuery { window, columns };
-        let got = read_part(columns, |sink| snapshot.scan(&Parts::all(), query, sink, &call))?;
-        let expected = parts_of(&expected, columns);
+        let got = read_projected(columns, |sink| snapshot.scan(&Parts::all(), query, sink, &call))?;
+        let expected = projected(&expected, columns);
         if expected != got {
             let (expected, got) = (format!("{expected:?} of {columns:?}"), format!("{got:?}"));
             differences.push(Difference { expected, got });
@@ -66,49 +66,51 @@ pub(super) fn ask(table: &Table, question: &ScanQuestion, scope: Scope) -> Resul
 }
 
 /// The wanted values of a row.
-type Part = (Vec<String>, Option<i64>);
+type ProjectedRow = (Vec<String>, Option<i64>);
 
-fn parts_of(rows: &[Row], columns: Columns) -> Vec<Part> {
-    let part = |row: &Row| {
+fn projected(rows: &[ResultRow], columns: Columns) -> Vec<ProjectedRow> {
+    let row_of = |row: &ResultRow| {
         let ids = row.ids.iter().zip([columns.key, columns.value]).filter(|(_, wanted)| *wanted);
         let date = columns.seen_at.then_some(row.seen_at.millis_i64());
         (ids.map(|(id, _)| id.clone()).collect(), date)
     };
-    let mut parts: Vec<Part> = rows.iter().map(part).collect();
-    parts.sort_unstable();
-    parts
+    let mut rows: Vec<ProjectedRow> = rows.iter().map(row_of).collect();
+    rows.sort_unstable();
+    rows
 }
 
-fn read_part(
+fn read_projected(
     columns: Columns,
     send: impl FnOnce(&dyn MatchSink) -> Result<()>,
-) -> Result<Vec<Part>> {
-    let parts = Mutex::new(Vec::new());
+) -> Result<Vec<ProjectedRow>> {
+    let rows = Mutex::new(Vec::new());
     send(&|batch: RecordBatch| {
         assert_eq!(*batch.schema_ref(), columns.schema(Side::Id));
         let text = |name| batch.column_by_name(name).map(|column| column.as_string::<i32>());
         let texts = [text("id"), text("partner_id")];
         let dates = batch.column_by_name("seen_at");
         let dates = dates.map(|column| column.as_primitive::<TimestampMillisecondType>());
-        let part = |row| {
+        let row_of = |row| {
             let ids = texts.iter().flatten().map(|text| text.value(row).to_owned()).collect();
             (ids, dates.map(|dates| dates.value(row)))
         };
-        let rows = (0..batch.num_rows()).map(part);
-        parts.lock().unwrap_or_else(PoisonError::into_inner).extend(rows);
+        let read = (0..batch.num_rows()).map(row_of);
+        rows.lock().unwrap_or_else(PoisonError::into_inner).extend(read);
         Ok(())
     })?;
-    let mut parts = parts.into_inner().unwrap_or_else(PoisonError::into_inner);
-    parts.sort_unstable();
-    Ok(parts)
+    let mut rows = rows.into_inner().unwrap_or_else(PoisonError::into_inner);
+    rows.sort_unstable();
+    Ok(rows)
 }
 
-fn read(send: impl FnOnce(&dyn MatchSink) -> Result<()>) -> Result<Vec<Row>> {
+fn read(send: impl FnOnce(&dyn MatchSink) -> Result<()>) -> Result<Vec<ResultRow>> {
     let rows = sent::read(&match_schema(Side::Id), sent::texts, send)?.into_iter();
-    Ok(rows.map(|(id, partner_id, seen_at)| Row { ids: vec![id, partner_id], seen_at }).collect())
+    Ok(rows
+        .map(|(id, partner_id, seen_at)| ResultRow { ids: vec![id, partner_id], seen_at })
+        .collect())
 }
 
-fn sorted(mut rows: Vec<Row>) -> Vec<Row> {
+fn sorted(mut rows: Vec<ResultRow>) -> Vec<ResultRow> {
     rows.sort_unstable();
     rows
 }

@@ -4,7 +4,7 @@ use super::ask::ask;
 use super::chain;
 use super::compare::Difference;
 use super::format::{Load, Question, Step};
-use super::input::{Batches, Cut};
+use super::input::{Batches, Batching};
 use super::load::{Loading, compare_failure, erase, load, rejects};
 use super::value::Scope;
 use idmatch_model::{Keep, Period, TableName, TableOptions};
@@ -17,19 +17,19 @@ use std::sync::Arc;
 const SMALL_ROWS: u64 = 64_000;
 
 /// Where the steps of a case run.
-pub(super) struct Stage<'s> {
+pub(super) struct CaseContext<'s> {
     pub(super) store: &'s Arc<dyn Store>,
     /// The names of the case's tables begin with it.
     pub(super) prefix: &'s str,
     /// The `keep` of tables whose step names none.
     pub(super) keep: Keep,
     pub(super) scope: Scope,
-    pub(super) cut: Cut,
+    pub(super) batching: Batching,
     /// How often a change of unknown outcome is repeated.
     pub(super) repeats: usize,
 }
 
-impl Stage<'_> {
+impl CaseContext<'_> {
     /// Does a step; returns what differs, and how many questions it has.
     ///
     /// # Errors
@@ -70,7 +70,7 @@ impl Stage<'_> {
             Step::Chain(question) => {
                 let snapshot = self.store.snapshot(&call)?;
                 let name = |table: &str| self.name(table);
-                let at = (self.scope, self.cut);
+                let at = (self.scope, self.batching);
                 return Ok((chain::run(&*snapshot, &name, question, at)?, 1));
             }
             Step::Missing { table } => {
@@ -107,14 +107,14 @@ impl Stage<'_> {
 
     fn load(&self, table: &str, rows: &Load, is_upsert: bool) -> Result<(Vec<Difference>, usize)> {
         let how = Loading { is_upsert, ..Loading::default() };
-        Ok((load(&self.table(table)?, rows, how, self.scope, self.cut)?, 0))
+        Ok((load(&self.table(table)?, rows, how, self.scope, self.batching)?, 0))
     }
 
     fn ask(&self, table: &str, questions: &[Question]) -> Result<(Vec<Difference>, usize)> {
         let table = self.table(table)?;
         let mut differences = Vec::new();
         for question in questions {
-            differences.extend(ask(&table, question, self.scope, self.cut)?);
+            differences.extend(ask(&table, question, self.scope, self.batching)?);
         }
         Ok((differences, questions.len()))
     }
@@ -128,7 +128,7 @@ impl Stage<'_> {
         let (table, call) = (self.table(table)?, Call::default());
         let write = NewWrite { kind: WriteKind::Replace, ..NewWrite::load(table.snapshot()?.id()) };
         let session: Box<dyn WriteSession> = table.begin(write)?;
-        let mut source = Batches::of_load(rows.rows(), false, self.scope, self.cut)?;
+        let mut source = Batches::of_load(rows.rows(), false, self.scope, self.batching)?;
         let mut taken = rejects();
         let ingest = Ingest::new(true, self.scope.now, &mut taken);
         let part = session.stage(None, &ingest.judged(&mut source), &call)?;

@@ -1,7 +1,7 @@
 //! The ways in which a case runs, and the choice of a short form.
 
 use super::format::{Case, Load};
-use super::input::Cut;
+use super::input::Batching;
 use std::fmt;
 use std::str::FromStr;
 
@@ -103,12 +103,12 @@ impl Way {
         }
     }
 
-    /// How rows are cut into batches.
-    pub(super) fn cut(self) -> Cut {
+    /// How rows are divided into batches.
+    pub(super) fn batching(self) -> Batching {
         match self {
-            Way::AsWritten | Way::Mixed => Cut { batch_rows: 65_536, ends_empty: false },
-            Way::Reversed => Cut { batch_rows: 1, ends_empty: false },
-            Way::Repeated | Way::Upserted => Cut { batch_rows: 2, ends_empty: true },
+            Way::AsWritten | Way::Mixed => Batching { batch_rows: 65_536, ends_empty: false },
+            Way::Reversed => Batching { batch_rows: 1, ends_empty: false },
+            Way::Repeated | Way::Upserted => Batching { batch_rows: 2, ends_empty: true },
         }
     }
 

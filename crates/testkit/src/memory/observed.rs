@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The dates of every pair, found by its key, then by its answer.
-type Direction = BTreeMap<Arc<str>, BTreeMap<Arc<str>, BTreeSet<SeenAt>>>;
+type DatesByKey = BTreeMap<Arc<str>, BTreeMap<Arc<str>, BTreeSet<SeenAt>>>;
 
 /// An answer of a key, and the date that is shown with it.
 pub(super) type Answer = (Arc<str>, SeenAt);
@@ -15,8 +15,8 @@ pub(super) type Answer = (Arc<str>, SeenAt);
 /// Every observation that a table keeps, in both directions.
 #[derive(Clone, Default)]
 pub(super) struct Observed {
-    by_id: Direction,
-    by_partner_id: Direction,
+    by_id: DatesByKey,
+    by_partner_id: DatesByKey,
     /// By the hash of the target.
     erasures: BTreeMap<u128, SeenAt>,
     /// The key of these hashes; `None` before the first erasure.
@@ -111,7 +111,7 @@ impl Observed {
     }
 }
 
-fn add(direction: &mut Direction, keep: Keep, (key, answer): (&str, &str), seen_at: SeenAt) {
+fn add(direction: &mut DatesByKey, keep: Keep, (key, answer): (&str, &str), seen_at: SeenAt) {
     let dates = direction.entry(key.into()).or_default().entry(answer.into()).or_default();
     dates.insert(seen_at);
     if keep == Keep::Last {
@@ -122,7 +122,7 @@ fn add(direction: &mut Direction, keep: Keep, (key, answer): (&str, &str), seen_
 }
 
 /// Removes observations; returns how many there were of them.
-fn remove(direction: &mut Direction, is_erased: impl Fn(&str, &str, SeenAt) -> bool) -> u64 {
+fn remove(direction: &mut DatesByKey, is_erased: impl Fn(&str, &str, SeenAt) -> bool) -> u64 {
     let mut removed = 0;
     for (key, answers) in direction.iter_mut() {
         for (answer, dates) in answers.iter_mut() {
@@ -136,7 +136,7 @@ fn remove(direction: &mut Direction, is_erased: impl Fn(&str, &str, SeenAt) -> b
     removed
 }
 
-fn flat(direction: &Direction) -> impl Iterator<Item = (&str, &str, SeenAt)> {
+fn flat(direction: &DatesByKey) -> impl Iterator<Item = (&str, &str, SeenAt)> {
     direction.iter().flat_map(|(key, answers)| {
         answers.iter().flat_map(move |(answer, dates)| {
             dates.iter().map(move |date| (&**key, &**answer, *date))

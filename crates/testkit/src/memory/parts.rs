@@ -7,21 +7,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A session that any handle may go on with.
 #[derive(Clone)]
-pub(super) struct SharedSession {
+pub(super) struct MemorySharedSession {
     pub(super) kind: WriteKind,
     pub(super) key: Option<WriteKey>,
-    pub(super) parts: Arc<Mutex<Parts>>,
+    pub(super) parts: Arc<Mutex<StagedParts>>,
 }
 
 /// The parts of a session.
 #[derive(Default)]
-pub(super) struct Parts {
+pub(super) struct StagedParts {
     pub(super) staged: BTreeMap<u128, (PartReceipt, Vec<StagedRow>)>,
     pub(super) outcome: Option<Committed>,
     pub(super) has_ended: bool,
 }
 
 /// Locks the parts of a session.
-pub(super) fn lock(parts: &Mutex<Parts>) -> MutexGuard<'_, Parts> {
+pub(super) fn lock(parts: &Mutex<StagedParts>) -> MutexGuard<'_, StagedParts> {
     parts.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,7 @@
 //! Write sessions of the reference: parts are lists of rows until the commit.
 
-use super::parts::{Parts, SharedSession, lock};
-use super::state::{self, State, random};
+use super::parts::{MemorySharedSession, StagedParts, lock};
+use super::state::{self, MemoryState, random};
 use super::table::{Replacing, StagedRow};
 use idmatch_model::{SeenAt, TableId, check_id};
 use idmatch_store::{
@@ -12,19 +12,19 @@ use std::sync::{Arc, Mutex};
 
 /// A session.
 struct MemorySession {
-    store: Arc<Mutex<State>>,
+    store: Arc<Mutex<MemoryState>>,
     id: SessionId,
     table: TableId,
     kind: WriteKind,
     key: Option<WriteKey>,
     is_shared: bool,
-    parts: Arc<Mutex<Parts>>,
+    parts: Arc<Mutex<StagedParts>>,
 }
 
 struct MemoryPart {
     number: Option<u32>,
     rows: Vec<StagedRow>,
-    parts: Arc<Mutex<Parts>>,
+    parts: Arc<Mutex<StagedParts>>,
 }
 
 /// The rows of a batch.
@@ -37,17 +37,20 @@ pub(super) fn rows_of(batch: &Observations) -> Result<Vec<StagedRow>> {
 }
 
 /// Begins a session.
-pub(super) fn begin(store: &Arc<Mutex<State>>, write: NewWrite) -> Result<Box<dyn WriteSession>> {
+pub(super) fn begin(
+    store: &Arc<Mutex<MemoryState>>,
+    write: NewWrite,
+) -> Result<Box<dyn WriteSession>> {
     let id = SessionId(u128::from_be_bytes(random()?));
     let mut state = state::lock(store);
     state.table(write.table)?;
-    let mut parts = Parts::default();
+    let mut parts = StagedParts::default();
     let key = write.key.clone().map(|key| (write.table, key));
     if let Some((kind, outcome)) = key.and_then(|key| state.outcomes.get(&key)) {
         if *kind != write.kind {
             return Err(Error::key_of_another_kind());
         }
-        parts = Parts { outcome: Some(*outcome), has_ended: true, ..parts };
+        parts = StagedParts { outcome: Some(*outcome), has_ended: true, ..parts };
     } else if write.kind == WriteKind::Replace {
         let table = state.change(write.table)?;
         if table.replacing.is_some() {
@@ -59,7 +62,7 @@ pub(super) fn begin(store: &Arc<Mutex<State>>, write: NewWrite) -> Result<Box<dy
     let NewWrite { table, kind, key, sharing, .. } = write;
     let is_shared = sharing == Sharing::Shared;
     if is_shared {
-        let shared = SharedSession { kind, key: key.clone(), parts: parts.clone() };
+        let shared = MemorySharedSession { kind, key: key.clone(), parts: parts.clone() };
         state.shared.insert((table, id), shared);
     }
     Ok(Box::new(MemorySession { store, id, table, kind, key, is_shared, parts }))
@@ -67,11 +70,11 @@ pub(super) fn begin(store: &Arc<Mutex<State>>, write: NewWrite) -> Result<Box<dy
 
 /// Opens a session that is shared.
 pub(super) fn resume(
-    store: &Arc<Mutex<State>>,
+    store: &Arc<Mutex<MemoryState>>,
     SessionAddress { table, session: id }: SessionAddress,
 ) -> Result<Box<dyn WriteSession>> {
     let found = state::lock(store).shared.get(&(table, id)).cloned();
-    let SharedSession { kind, key, parts } = found.ok_or_else(Error::session_ended)?;
+    let MemorySharedSession { kind, key, parts } = found.ok_or_else(Error::session_ended)?;
     if lock(&parts).has_ended && lock(&parts).outcome.is_none() {
         return Err(Error::session_ended());
     }

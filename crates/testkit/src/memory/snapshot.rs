@@ -1,19 +1,19 @@
 //! A snapshot of the reference, as a reader sees it.
 
-use super::state::State;
+use super::state::MemoryState;
 use idmatch_model::{SeenAt, TableId, TableName};
 use idmatch_store::{Call, Result, Snapshot, TableSnapshot, Version};
 use std::sync::Arc;
 
 /// A copy of all tables.
 pub(super) struct MemorySnapshot {
-    pub(super) state: State,
+    pub(super) state: MemoryState,
     pub(super) at: SeenAt,
 }
 
 impl Snapshot for MemorySnapshot {
     fn version(&self) -> Option<Version> {
-        let State { id, commit, .. } = self.state;
+        let MemoryState { id, commit, .. } = self.state;
         Some(Version { store: id, publication: 0, journal: 0, commit })
     }
 

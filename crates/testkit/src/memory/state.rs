@@ -1,7 +1,7 @@
 //! The state of the reference: its tables by name, and the tombstones of names without a table. Must not know
 //! what a session does.
 
-use super::parts::SharedSession;
+use super::parts::MemorySharedSession;
 use super::table::MemoryTable;
 use idmatch_model::{ErasureKey, SeenAt, TableId, TableName};
 use idmatch_store::{Committed, Error, ErrorKind, Result, SessionId, WriteKey, WriteKind};
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 type Outcomes = BTreeMap<(TableId, WriteKey), (WriteKind, Committed)>;
 
 #[derive(Clone, Default)]
-pub(super) struct State {
+pub(super) struct MemoryState {
     /// Shared with the snapshots that show no other tables.
     pub(super) tables: Arc<BTreeMap<TableName, MemoryTable>>,
     /// The tombstones of names that tables have left.
@@ -25,10 +25,10 @@ pub(super) struct State {
     pub(super) id: u128,
     pub(super) outcomes: Outcomes,
     /// The sessions that any handle may go on with.
-    pub(super) shared: BTreeMap<(TableId, SessionId), SharedSession>,
+    pub(super) shared: BTreeMap<(TableId, SessionId), MemorySharedSession>,
 }
 
-impl State {
+impl MemoryState {
     pub(super) fn table(&self, id: TableId) -> Result<&MemoryTable> {
         self.tables.values().find(|table| table.id == id).ok_or_else(|| missing(id))
     }
@@ -71,7 +71,7 @@ impl State {
 }
 
 /// Locks a state.
-pub(super) fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+pub(super) fn lock(state: &Mutex<MemoryState>) -> MutexGuard<'_, MemoryState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -2,7 +2,7 @@
 
 use super::session::{begin, resume, rows_of};
 use super::snapshot::MemorySnapshot;
-use super::state::{self, State, random};
+use super::state::{self, MemoryState, random};
 use super::table::MemoryTable;
 use idmatch_model::{ErasureKey, Period, SeenAt, TableId, TableName, TableOptions, Target};
 use idmatch_store::{
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A store that is gone when its last clone is dropped.
 #[derive(Clone, Default)]
-pub struct MemoryStore(Arc<Mutex<State>>);
+pub struct MemoryStore(Arc<Mutex<MemoryState>>);
 
 impl MemoryStore {
     /// A store without tables.
@@ -22,7 +22,7 @@ impl MemoryStore {
         MemoryStore::default()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, MemoryState> {
         state::lock(&self.0)
     }
 
