@@ -43,10 +43,10 @@ const MOST_OF_DRIVER: u8 = 3;
 
 /// The queue in which events wait; null until Python wants events. It is never freed: a thread may be about
 /// to use it.
-static QUEUE: AtomicPtr<Queue> = AtomicPtr::new(std::ptr::null_mut());
+static QUEUE: AtomicPtr<EventQueue> = AtomicPtr::new(std::ptr::null_mut());
 
 /// An event, as Python takes it: seconds since 1970, level, logger, text, and the fields' names and values.
-type Told = (f64, u8, &'static str, String, Vec<(&'static str, Value)>);
+type EventTuple = (f64, u8, &'static str, String, Vec<(&'static str, Value)>);
 
 #[derive(IntoPyObject)]
 enum Value {
@@ -58,7 +58,7 @@ enum Value {
 }
 
 /// Events of one process: a fork has a queue of its own.
-struct Queue {
+struct EventQueue {
     process: Process,
     /// Takes a list of events, and the number of dropped events.
     tell: Py<PyAny>,
@@ -69,7 +69,7 @@ struct Queue {
 
 #[derive(Default)]
 struct Waiting {
-    events: VecDeque<Told>,
+    events: VecDeque<EventTuple>,
     dropped: u64,
     /// Whether the thread of the queue runs.
     is_served: bool,
@@ -77,8 +77,8 @@ struct Waiting {
     is_telling: bool,
 }
 
-impl Queue {
-    fn push(&'static self, told: Told) {
+impl EventQueue {
+    fn push(&'static self, told: EventTuple) {
         let mut waiting = self.lock();
         if waiting.events.len() < MOST_WAITING {
             waiting.events.push_back(told);
@@ -103,7 +103,7 @@ impl Queue {
                 waiting.is_served = false;
                 return;
             }
-            let events: Vec<Told> = waiting.events.drain(..).collect();
+            let events: Vec<EventTuple> = waiting.events.drain(..).collect();
             let dropped = std::mem::take(&mut waiting.dropped);
             drop(waiting);
             // An exception of a handler is not ours, and must not end the log.
@@ -119,7 +119,7 @@ impl Queue {
 }
 
 /// The queue of this process.
-fn queue() -> Option<&'static Queue> {
+fn queue() -> Option<&'static EventQueue> {
     let queue = QUEUE.load(Acquire);
     #[allow(unsafe_code, reason = "it is null or a queue that is never freed")]
     let queue = unsafe { queue.as_ref() };
@@ -134,7 +134,7 @@ pub(crate) fn log_to(tell: Py<PyAny>, engine: u8, cql: u8, driver: u8) {
     static INSTALLED: Once = Once::new();
     if queue().is_none() {
         let (waiting, changed) = (Mutex::default(), Condvar::new());
-        let made = Box::new(Queue { process: Process::this(), tell, waiting, changed });
+        let made = Box::new(EventQueue { process: Process::this(), tell, waiting, changed });
         QUEUE.store(Box::into_raw(made), Release);
     }
     let levels = [engine, cql, driver.min(MOST_OF_DRIVER)];
@@ -200,13 +200,13 @@ impl Subscriber for Bridge {
         let metadata = event.metadata();
         let (Some(queue), Some((logger, _))) = (queue(), source(metadata.target())) else { return };
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let mut parts = Parts::default();
-        event.record(&mut parts);
+        let mut visitor = EventVisitor::default();
+        event.record(&mut visitor);
         if logger == DRIVER {
-            parts.fields.clear();
+            visitor.fields.clear();
         }
         let seconds = now.map_or(0.0, |now| now.as_secs_f64());
-        queue.push((seconds, rank(metadata.level()), logger, parts.text, parts.fields));
+        queue.push((seconds, rank(metadata.level()), logger, visitor.text, visitor.fields));
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
@@ -224,18 +224,18 @@ impl Subscriber for Bridge {
 
 /// The text of an event, and its fields.
 #[derive(Default)]
-struct Parts {
+struct EventVisitor {
     text: String,
     fields: Vec<(&'static str, Value)>,
 }
 
-impl Parts {
+impl EventVisitor {
     fn add(&mut self, field: &Field, value: Value) {
         self.fields.push((field.name(), value));
     }
 }
 
-impl Visit for Parts {
+impl Visit for EventVisitor {
     fn record_bool(&mut self, field: &Field, value: bool) {
         self.add(field, Value::Bool(value));
     }

@@ -4,9 +4,9 @@ use crate::errors::{OrRaise, raise};
 use crate::interrupt::{interruptible, uninterrupted};
 use crate::process::Own;
 use crate::raised::Raised;
-use crate::reader::Reader;
 use crate::rows::{RowSource, Rows};
 use crate::sources::{PySource, finish};
+use crate::table_reader::TableReader;
 use crate::tables::Table;
 use crate::values::{pick, side, window};
 use arrow_schema::SchemaRef;
@@ -24,7 +24,7 @@ use std::sync::atomic::AtomicBool;
 const SHORT_ROWS: u64 = 10_000;
 
 /// A step of a plan: how, requests, keys, why.
-type Step = (&'static str, u64, u64, String);
+type PlanRow = (&'static str, u64, u64, String);
 
 /// The requests to servers: pages requested, answered, repeated; partitions requested, answered; the most in
 /// flight, and whether their rate is limited.
@@ -42,18 +42,18 @@ pub(crate) struct Match {
 }
 
 enum Matched {
-    Pairs(Pairs),
+    Pairs(MatchedPairs),
     Joined(Arc<Joined>),
 }
 
 /// A match of pairs alone.
 #[derive(Clone)]
-struct Pairs {
+struct MatchedPairs {
     matched: Arc<dyn idmatch_store::Match>,
     by: Side,
 }
 
-impl RowSource for Pairs {
+impl RowSource for MatchedPairs {
     fn schema(&self) -> SchemaRef {
         match_schema(self.by)
     }
@@ -145,7 +145,7 @@ impl Match {
 
     /// The steps that read the population of each table.
     #[getter]
-    fn plan(&self, py: Python<'_>) -> PyResult<Vec<Step>> {
+    fn plan(&self, py: Python<'_>) -> PyResult<Vec<PlanRow>> {
         let steps: Vec<PlanStep> = match self.matched.get(py)?.as_ref() {
             Matched::Pairs(pairs) => pairs.matched.plan(),
             Matched::Joined(joined) => {
@@ -234,7 +234,7 @@ pub(crate) fn match_population(
         positions: false,
     };
     let (iterator, raised) = (sources.try_iter()?.unbind(), Raised::default());
-    let (timings, calls) = (Arc::new(Timings::new(!short)), Arc::clone(&table.place().calls));
+    let (timings, calls) = (Arc::new(Timings::new(!short)), Arc::clone(&table.context().calls));
     let run = |call: &Call, stop: &AtomicBool| {
         let mut source = PySource::new(iterator, raised.clone(), stop);
         let call = &call.clone().timed(&timings);
@@ -242,13 +242,13 @@ pub(crate) fn match_population(
         calls.measure(CallKind::Match, || timings.run(find))
     };
     // A match that waits for servers may take long for any population.
-    let matched = if short && !table.place().is_remote {
+    let matched = if short && !table.context().is_remote {
         uninterrupted(py, || run(&Call::default(), &AtomicBool::new(false)))?
     } else {
         interruptible(py, |watch| run(&watch.call(), watch.stop()))?
     };
     let matched = finish(py, matched, &raised)?.into();
-    let pairs = Pairs { matched, by: query.by };
+    let pairs = MatchedPairs { matched, by: query.by };
     Ok(Match { matched: Own::new(Matched::Pairs(pairs)), calls, timings })
 }
 
@@ -270,7 +270,7 @@ pub(crate) fn match_chain(
     }
     let options = JoinOptions { keep_unmatched, with_hops };
     let (iterator, raised) = (sources.try_iter()?.unbind(), Raised::default());
-    let (timings, calls) = (Arc::new(Timings::new(true)), Arc::clone(&table.place().calls));
+    let (timings, calls) = (Arc::new(Timings::new(true)), Arc::clone(&table.context().calls));
     let joined = interruptible(py, |watch| {
         let call = watch.call().timed(&timings);
         let find = || {
@@ -288,7 +288,7 @@ type HopQuery = (Side, idmatch_model::Pick, idmatch_model::Window);
 
 /// The tables of a chain, at one snapshot.
 fn open_all(
-    reader: Reader<'_>,
+    reader: TableReader<'_>,
     queries: Vec<(Option<TableName>, HopQuery)>,
     call: &Call,
 ) -> Result<Vec<Hop>> {

@@ -13,7 +13,7 @@ use pyo3::types::PyDict;
 pub(crate) struct Nodes(Own<CqlStore>);
 
 /// Address and datacenter of a node, and for each question its rows; `None` where it has not answered.
-type Answers<'py> = (String, Option<String>, Vec<Option<Vec<Bound<'py, PyDict>>>>);
+type NodeReply<'py> = (String, Option<String>, Vec<Option<Vec<Bound<'py, PyDict>>>>);
 
 #[pymethods]
 impl Nodes {
@@ -25,7 +25,7 @@ impl Nodes {
     }
 
     /// Asks each node.
-    fn ask<'py>(&self, py: Python<'py>, questions: Vec<String>) -> PyResult<Vec<Answers<'py>>> {
+    fn ask<'py>(&self, py: Python<'py>, questions: Vec<String>) -> PyResult<Vec<NodeReply<'py>>> {
         let store = self.0.get(py)?;
         let answers = uninterrupted(py, || store.ask_nodes(&questions))?;
         let told = answers.into_iter().map(|of_node| {

@@ -5,7 +5,7 @@
 
 use crate::errors::OrRaise;
 use crate::interrupt::{StoppingSink, Watch, interruptible, uninterrupted};
-use crate::outputs::{self, Cut};
+use crate::outputs::{self, FolderOptions};
 use crate::process::Own;
 use crate::requested::Requested;
 use crate::stream::{BatchStream, Send as SendBatch};
@@ -183,11 +183,11 @@ impl Rows {
     ) -> PyResult<u64> {
         let rows = self.0.get(py)?;
         let format = outputs::Format::of(format, compression).or_raise(py)?;
-        let cut = Cut { by, max_rows: max_rows.unwrap_or(usize::MAX), ending };
+        let options = FolderOptions { by, max_rows: max_rows.unwrap_or(usize::MAX), ending };
         let schema = rows.source.schema();
         interruptible(py, |watch| {
             rows.write(watch, |call, send| {
-                outputs::write_folder(&path, format, &cut, &schema, call, send)
+                outputs::write_folder(&path, format, &options, &schema, call, send)
             })
         })?
         .or_raise(py)

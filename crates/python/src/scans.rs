@@ -19,14 +19,14 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 /// The rows of a table with a date in a window.
-struct Scan {
+struct TableScan {
     table: Arc<dyn TableSnapshot>,
     /// The range to scan; `None` for all of the table.
     range: Option<ScanRange>,
     query: ScanQuery,
 }
 
-impl RowSource for Scan {
+impl RowSource for TableScan {
     fn schema(&self) -> SchemaRef {
         self.query.columns.schema(Side::Id)
     }
@@ -47,7 +47,7 @@ impl RowSource for Scan {
 #[pyfunction]
 pub(crate) fn scan_ranges(py: Python<'_>, table: &Table, count: usize) -> PyResult<Vec<String>> {
     let reader = table.reader(py)?;
-    let table = short(py, table.place().is_remote, |call| reader.open(call))?.or_raise(py)?;
+    let table = short(py, table.context().is_remote, |call| reader.open(call))?.or_raise(py)?;
     Ok(table.scan_ranges(count).iter().map(ToString::to_string).collect())
 }
 
@@ -65,17 +65,17 @@ pub(crate) fn scan(
 ) -> PyResult<Rows> {
     let (reader, window) = (table.reader(py)?, window(py, since, until)?);
     let range = range.map(ScanRange::from_str).transpose().or_raise(py)?;
-    let found = short(py, table.place().is_remote, |call| reader.open(call))?.or_raise(py)?;
+    let found = short(py, table.context().is_remote, |call| reader.open(call))?.or_raise(py)?;
     let (key, value, seen_at) = columns;
     let query = ScanQuery { window, columns: Columns { key, value, seen_at } };
-    Ok(Rows::new(Scan { table: found, range, query }, &table.place().calls))
+    Ok(Rows::new(TableScan { table: found, range, query }, &table.context().calls))
 }
 
 /// The part of each identifier, and null for null: an Arrow array, as `__arrow_c_array__` gives it.
 #[pyfunction]
 pub(crate) fn partition_of(py: Python<'_>, table: &Table, ids: PyArray) -> PyResult<PyArray> {
     let reader = table.reader(py)?;
-    let table = short(py, table.place().is_remote, |call| reader.open(call))?.or_raise(py)?;
+    let table = short(py, table.context().is_remote, |call| reader.open(call))?.or_raise(py)?;
     let parts = uninterrupted(py, || {
         let texts = cast(ids.array(), &DataType::Utf8View)
             .map_err(|e| Error::with_source(ErrorKind::InvalidArgument, "ids are no text", e))?;

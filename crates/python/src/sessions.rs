@@ -2,10 +2,10 @@
 
 use crate::errors::{OrRaise, raise};
 use crate::interrupt::{interruptible, uninterrupted};
-use crate::place::Place;
 use crate::process::{Own, attached};
 use crate::raised::Raised;
 use crate::sources::{GivenDates, PyRejects, PySource, date_rules, finish};
+use crate::store_context::StoreContext;
 use crate::tables::Table;
 use idmatch_model::{SeenAt, TableId};
 use idmatch_store::{
@@ -25,7 +25,7 @@ pub(crate) struct Session {
     parts: Mutex<Vec<PartReceipt>>,
     /// Counts the session as open until it is committed or aborted.
     opened: Mutex<Option<Opened>>,
-    place: Place,
+    context: StoreContext,
 }
 
 /// Begins a session of a table. `sharing` says what other processes may write before its end: "locked"
@@ -39,7 +39,7 @@ pub(crate) fn begin(
     sources: Vec<String>,
     sharing: &str,
 ) -> PyResult<Session> {
-    let (place, table) = (table.place().clone(), table.written(py)?);
+    let (context, table) = (table.context().clone(), table.written(py)?);
     let key = key.map(WriteKey::new).transpose().or_raise(py)?;
     let sharing = match sharing {
         "locked" => Sharing::Locked,
@@ -49,16 +49,16 @@ pub(crate) fn begin(
     let kind = if replace { WriteKind::Replace } else { WriteKind::Add };
     let session = interruptible(py, |watch| {
         let write = NewWrite { table: TableId(0), kind, key, sources, sharing };
-        table.with_call(place.call(watch)).begin(write)
+        table.with_call(context.call(watch)).begin(write)
     })?;
-    Ok(Session::new(session.or_raise(py)?, place))
+    Ok(Session::new(session.or_raise(py)?, context))
 }
 
 impl Session {
-    pub(crate) fn new(session: Box<dyn WriteSession>, place: Place) -> Session {
+    pub(crate) fn new(session: Box<dyn WriteSession>, context: StoreContext) -> Session {
         let session = Own::new(Mutex::new(Some(session.into())));
-        let opened = Mutex::new(Some(place.calls.opened_session()));
-        Session { session, parts: Mutex::default(), opened, place }
+        let opened = Mutex::new(Some(context.calls.opened_session()));
+        Session { session, parts: Mutex::default(), opened, context }
     }
 
     fn ended(&self) {
@@ -66,7 +66,7 @@ impl Session {
     }
 
     fn open(&self, py: Python<'_>) -> PyResult<Arc<dyn WriteSession>> {
-        self.place.check_open(py)?;
+        self.context.check_open(py)?;
         let session = self.session.get(py)?.lock().unwrap_or_else(PoisonError::into_inner);
         session.clone().ok_or_else(|| raise(py, &Error::session_ended()))
     }
@@ -109,7 +109,7 @@ impl Session {
             let judged = ingest.judged(&mut source);
             let source = WithMalformed { judged, malformed };
             let stage = || session.stage(number, &source, &call);
-            let part = self.place.calls.measure(CallKind::Stage, stage)?;
+            let part = self.context.calls.measure(CallKind::Stage, stage)?;
             Ok((part, ingest.rows(), ingest.rejected(), ingest.newest()))
         })?;
         let (part, rows, rejected, newest) = finish(py, staged, &raised)?;
@@ -137,9 +137,9 @@ impl Session {
             None => self.parts.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         };
         let commit = |call: Call| {
-            self.place.calls.measure(CallKind::Commit, || session.commit(&parts, &call))
+            self.context.calls.measure(CallKind::Commit, || session.commit(&parts, &call))
         };
-        let done = interruptible(py, |watch| commit(self.place.call(watch)))?;
+        let done = interruptible(py, |watch| commit(self.context.call(watch)))?;
         let outcome = done.or_raise(py)?;
         self.ended();
         Ok((outcome.rows, outcome.rejected))

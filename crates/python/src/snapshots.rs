@@ -2,8 +2,8 @@
 
 use crate::errors::OrRaise;
 use crate::interrupt::{short, uninterrupted};
-use crate::place::{Frozen, Place, open};
 use crate::process::Own;
+use crate::store_context::{Frozen, StoreContext, open};
 use crate::tables::Table;
 use idmatch_model::TableName;
 use idmatch_store::{Call, Opened};
@@ -17,22 +17,22 @@ pub(crate) struct Snapshot {
     slot: Own<RwLock<Option<Arc<dyn idmatch_store::Snapshot>>>>,
     /// Counts the snapshot as open until it is closed.
     opened: Mutex<Option<Opened>>,
-    place: Place,
+    context: StoreContext,
 }
 
 impl Snapshot {
     pub(crate) fn new(
         store: Arc<dyn idmatch_store::Store>,
         snapshot: Arc<dyn idmatch_store::Snapshot>,
-        place: Place,
+        context: StoreContext,
     ) -> Snapshot {
         let (store, slot) = (Own::of(store), Own::new(RwLock::new(Some(snapshot))));
-        let opened = Mutex::new(Some(place.calls.opened_snapshot()));
-        Snapshot { store, slot, opened, place }
+        let opened = Mutex::new(Some(context.calls.opened_snapshot()));
+        Snapshot { store, slot, opened, context }
     }
 
     fn open(&self, py: Python<'_>) -> PyResult<Arc<dyn idmatch_store::Snapshot>> {
-        self.place.check_open(py)?;
+        self.context.check_open(py)?;
         open(self.slot.get(py)?).or_raise(py)
     }
 }
@@ -49,7 +49,8 @@ impl Snapshot {
     /// The names of all tables, ascending.
     fn tables(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let snapshot = self.open(py)?;
-        let names = short(py, self.place.is_remote, |call| snapshot.tables(call))?.or_raise(py)?;
+        let names =
+            short(py, self.context.is_remote, |call| snapshot.tables(call))?.or_raise(py)?;
         Ok(names.into_iter().map(String::from).collect())
     }
 
@@ -58,10 +59,10 @@ impl Snapshot {
         let snapshot = self.open(py)?;
         let name: TableName = name.parse().or_raise(py)?;
         let resolve = |call: &Call| snapshot.resolve(&name, call);
-        let id = short(py, self.place.is_remote, resolve)?.or_raise(py)?;
+        let id = short(py, self.context.is_remote, resolve)?.or_raise(py)?;
         let frozen = Frozen { slot: Arc::clone(self.slot.get(py)?), id };
         let table = idmatch_store::Table::named(self.store.get(py)?, &name);
-        Ok(Table::new(table, Some(frozen), self.place.clone()))
+        Ok(Table::new(table, Some(frozen), self.context.clone()))
     }
 
     /// Releases the files that only this snapshot needs.

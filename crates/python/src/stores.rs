@@ -3,10 +3,10 @@
 use crate::checkpoints::{self, CheckpointTold};
 use crate::errors::{OrRaise, closed, raise};
 use crate::interrupt::{Watch, interruptible, short, uninterrupted};
-use crate::place::Place;
 use crate::process::Own;
 use crate::sessions::Session;
 use crate::snapshots::Snapshot;
+use crate::store_context::StoreContext;
 use crate::tables::Table;
 use idmatch_cql::{CqlStore, Settings};
 use idmatch_engine::disk::OsDisk;
@@ -32,7 +32,7 @@ pub(crate) struct Store {
     #[pyo3(get)]
     path: String,
     store: Own<RwLock<Option<Arc<dyn idmatch_store::Store>>>>,
-    place: Place,
+    context: StoreContext,
 }
 
 /// Opens the store in a folder.
@@ -54,8 +54,8 @@ pub(crate) fn open_store(
     if let Some(millis) = interval_millis {
         store.set_durability(Durability::Interval(Duration::from_millis(millis)));
     }
-    let place = Place::new(path, false, Duration::from_millis(writer_wait_millis));
-    Ok(Store::new(place.showing(progress), shared(store, read_only)))
+    let context = StoreContext::new(path, false, Duration::from_millis(writer_wait_millis));
+    Ok(Store::new(context.showing(progress), shared(store, read_only)))
 }
 
 fn shared(
@@ -77,8 +77,8 @@ pub(crate) fn open_servers(
     let settings = settings(address).or_raise(py)?;
     let path = settings.shown();
     let store = uninterrupted(py, || CqlStore::open(settings))?.or_raise(py)?;
-    let place = Place::new(path, true, Duration::ZERO).showing(progress);
-    Ok(Store::new(place, shared(store, read_only)))
+    let context = StoreContext::new(path, true, Duration::ZERO).showing(progress);
+    Ok(Store::new(context, shared(store, read_only)))
 }
 
 /// The effective settings of an address, as (name, value, description).
@@ -171,8 +171,8 @@ fn named_options(
 }
 
 impl Store {
-    fn new(place: Place, store: Arc<dyn idmatch_store::Store>) -> Store {
-        Store { path: place.path.clone(), store: Own::new(RwLock::new(Some(store))), place }
+    fn new(context: StoreContext, store: Arc<dyn idmatch_store::Store>) -> Store {
+        Store { path: context.path.clone(), store: Own::new(RwLock::new(Some(store))), context }
     }
 
     /// The store; InvalidArgument after it was closed.
@@ -188,11 +188,11 @@ impl Store {
         work: impl FnOnce(&dyn idmatch_store::Store, &Call) -> Result<()> + Send,
     ) -> PyResult<()> {
         let store = self.open(py)?;
-        interruptible(py, |watch| work(store.as_ref(), &self.place.call(watch)))?.or_raise(py)
+        interruptible(py, |watch| work(store.as_ref(), &self.context.call(watch)))?.or_raise(py)
     }
 
     fn table_of(&self, table: idmatch_store::Table) -> Table {
-        Table::new(table, None, self.place.clone())
+        Table::new(table, None, self.context.clone())
     }
 }
 
@@ -200,13 +200,13 @@ impl Store {
 impl Store {
     #[getter]
     fn is_closed(&self) -> bool {
-        self.place.is_closed.load(Relaxed)
+        self.context.is_closed.load(Relaxed)
     }
 
     /// Whether progress is shown; `None` where that depends on where Python runs.
     #[getter]
     fn progress(&self) -> Option<bool> {
-        self.place.progress
+        self.context.progress
     }
 
     /// Creates a table, or returns an existing one with the same options.
@@ -250,7 +250,7 @@ impl Store {
         let name = self::name(py, name)?;
         let store = self.open(py)?;
         let resolve = |call: &Call| store.snapshot(call)?.resolve(&name, call);
-        short(py, self.place.is_remote, resolve)?.or_raise(py)?;
+        short(py, self.context.is_remote, resolve)?.or_raise(py)?;
         Ok(self.table_of(idmatch_store::Table::named(&store, &name)))
     }
 
@@ -258,7 +258,7 @@ impl Store {
     fn tables(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let store = self.open(py)?;
         let all = |call: &Call| store.snapshot(call)?.tables(call);
-        let names = short(py, self.place.is_remote, all)?.or_raise(py)?;
+        let names = short(py, self.context.is_remote, all)?.or_raise(py)?;
         Ok(names.into_iter().map(String::from).collect())
     }
 
@@ -267,14 +267,14 @@ impl Store {
         let store = self.open(py)?;
         let address: SessionAddress = id.parse().or_raise(py)?;
         let (session, name) = interruptible(py, |watch| {
-            let call = self.place.call(watch);
+            let call = self.context.call(watch);
             store.refresh(&call)?;
             let table = store.snapshot(&call)?.table(address.table, &call)?;
             Ok((store.resume(address, &call)?, table.name().clone()))
         })?
         .or_raise(py)?;
         let table = self.table_of(idmatch_store::Table::named(&store, &name));
-        Ok((Session::new(session, self.place.clone()), table))
+        Ok((Session::new(session, self.context.clone()), table))
     }
 
     /// Makes changes that other processes published visible to this store and its tables.
@@ -286,8 +286,8 @@ impl Store {
     fn snapshot(&self, py: Python<'_>) -> PyResult<Snapshot> {
         let store = self.open(py)?;
         let snapshot =
-            short(py, self.place.is_remote, |call| store.snapshot(call))?.or_raise(py)?;
-        Ok(Snapshot::new(store, snapshot, self.place.clone()))
+            short(py, self.context.is_remote, |call| store.snapshot(call))?.or_raise(py)?;
+        Ok(Snapshot::new(store, snapshot, self.context.clone()))
     }
 
     /// Bytes that only old versions need, the age of the oldest in seconds, whether it is a checkpoint,
@@ -310,7 +310,7 @@ impl Store {
         let store = self.open(py)?;
         uninterrupted(py, || {
             let mut registry = registry();
-            self.place.calls.register(&mut registry);
+            self.context.calls.register(&mut registry);
             store.metrics(&mut registry);
             exposition(&registry)
         })
@@ -318,7 +318,7 @@ impl Store {
 
     /// Copies a consistent snapshot of the whole store to a new place.
     fn backup(&self, py: Python<'_>, destination: PathBuf) -> PyResult<()> {
-        let calls = &self.place.calls;
+        let calls = &self.context.calls;
         self.run(py, |store, call| {
             calls.measure(CallKind::Backup, || admin(store)?.backup(&destination, call))
         })
@@ -334,7 +334,11 @@ impl Store {
     ) -> PyResult<CheckpointTold> {
         let (store, keep) = (self.open(py)?, Duration::from_millis(keep_millis));
         let made = interruptible(py, |stop| {
-            admin(store.as_ref())?.checkpoint(destination.as_deref(), keep, &self.place.call(stop))
+            admin(store.as_ref())?.checkpoint(
+                destination.as_deref(),
+                keep,
+                &self.context.call(stop),
+            )
         })?;
         Ok(checkpoints::told(made.or_raise(py)?))
     }
@@ -351,7 +355,7 @@ impl Store {
 
     /// Closes the store and its tables, and ends its writes.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        self.place.is_closed.store(true, Relaxed);
+        self.context.is_closed.store(true, Relaxed);
         // A fork does not close the store of its parent.
         let Some(store) = self.store.here() else { return Ok(()) };
         let store = store.write().unwrap_or_else(PoisonError::into_inner).take();

@@ -5,11 +5,11 @@ use crate::checkpoints::{self, CheckpointTold};
 use crate::errors::{OrRaise, raise};
 use crate::interrupt::{Watch, interruptible, short, uninterrupted};
 use crate::panics::caught;
-use crate::place::{Frozen, Place};
 use crate::process::Own;
 use crate::raised::Raised;
-use crate::reader::{Inner, Reader};
 use crate::sources::{GivenDates, PyRejects, PySource, ReadSource, date_rules, finish};
+use crate::store_context::{Frozen, StoreContext};
+use crate::table_reader::{Inner, TableReader};
 use crate::values::lookup;
 use arrow_array::{ArrayRef, StringArray, TimestampMillisecondArray};
 use idmatch_model::{Keep, Period, SeenAt, TableName};
@@ -28,7 +28,7 @@ const SHORT_LOOKUP_KEYS: usize = 10_000;
 
 /// A date from Python, which is validated with the rest of its row.
 #[derive(FromPyObject)]
-enum Date {
+enum DateArg {
     Millis(i64),
     Text(String),
 }
@@ -41,18 +41,22 @@ type Stats<'py> = (Bound<'py, PyAny>, Option<i64>, Option<i64>);
 pub(crate) struct Table {
     name: TableName,
     inner: Own<Inner>,
-    place: Place,
+    context: StoreContext,
 }
 
 impl Table {
-    pub(crate) fn new(table: idmatch_store::Table, frozen: Option<Frozen>, place: Place) -> Table {
+    pub(crate) fn new(
+        table: idmatch_store::Table,
+        frozen: Option<Frozen>,
+        context: StoreContext,
+    ) -> Table {
         let name = table.name().clone();
-        Table { name, inner: Own::new(Inner { table, frozen }), place }
+        Table { name, inner: Own::new(Inner { table, frozen }), context }
     }
 
     /// The table, to be written or maintained; InvalidArgument after its store was closed.
     pub(crate) fn written(&self, py: Python<'_>) -> PyResult<&idmatch_store::Table> {
-        self.place.check_open(py)?;
+        self.context.check_open(py)?;
         let inner = self.inner.get(py)?;
         if inner.frozen.is_none() {
             return Ok(&inner.table);
@@ -68,12 +72,12 @@ impl Table {
         table: &idmatch_store::Table,
         work: impl FnOnce(&idmatch_store::Table, &AtomicBool) -> Result<T> + Send,
     ) -> PyResult<Result<T>> {
-        let run = |watch: &Watch| work(&table.with_call(self.place.call(watch)), watch.stop());
+        let run = |watch: &Watch| work(&table.with_call(self.context.call(watch)), watch.stop());
         interruptible(py, run)
     }
 
     fn measure<T>(&self, kind: CallKind, call: impl FnOnce() -> Result<T>) -> Result<T> {
-        self.place.calls.measure(kind, call)
+        self.context.calls.measure(kind, call)
     }
 
     /// Runs and measures a short call.
@@ -83,18 +87,18 @@ impl Table {
         kind: CallKind,
         call: impl Fn(&Call) -> Result<T> + Sync,
     ) -> PyResult<Result<T>> {
-        short(py, self.place.is_remote, |asked| self.measure(kind, || call(asked)))
+        short(py, self.context.is_remote, |asked| self.measure(kind, || call(asked)))
     }
 
-    /// The place of the table.
-    pub(crate) fn place(&self) -> &Place {
-        &self.place
+    /// The context of its store.
+    pub(crate) fn context(&self) -> &StoreContext {
+        &self.context
     }
 
     /// A reader of the table; InvalidArgument after its store or snapshot was closed.
-    pub(crate) fn reader(&self, py: Python<'_>) -> PyResult<Reader<'_>> {
-        self.place.check_open(py)?;
-        Ok(Reader::of(self.inner.get(py)?))
+    pub(crate) fn reader(&self, py: Python<'_>) -> PyResult<TableReader<'_>> {
+        self.context.check_open(py)?;
+        Ok(TableReader::of(self.inner.get(py)?))
     }
 }
 
@@ -108,25 +112,25 @@ impl Table {
     /// The path or the address of the store, without secrets.
     #[getter]
     fn store_path(&self) -> &str {
-        &self.place.path
+        &self.context.path
     }
 
     /// Whether the store is on servers.
     #[getter]
     fn is_remote(&self) -> bool {
-        self.place.is_remote
+        self.context.is_remote
     }
 
     /// Whether progress is shown; `None` where that depends on where Python runs.
     #[getter]
     fn progress(&self) -> Option<bool> {
-        self.place.progress
+        self.context.progress
     }
 
     /// About how many rows and bytes there are, without reading any; `None` on servers.
     #[getter]
     fn size(&self, py: Python<'_>) -> PyResult<Option<(u64, u64)>> {
-        if self.place.is_remote {
+        if self.context.is_remote {
             return Ok(None);
         }
         let reader = self.reader(py)?;
@@ -138,17 +142,21 @@ impl Table {
 
     #[getter]
     fn keep(&self, py: Python<'_>) -> PyResult<&'static str> {
-        let reader = Reader::of(self.inner.get(py)?);
-        Ok(match short(py, self.place.is_remote, |call| reader.options(call))?.or_raise(py)?.keep {
-            Keep::Last => "last",
-            Keep::All => "all",
-        })
+        let reader = TableReader::of(self.inner.get(py)?);
+        Ok(
+            match short(py, self.context.is_remote, |call| reader.options(call))?.or_raise(py)?.keep
+            {
+                Keep::Last => "last",
+                Keep::All => "all",
+            },
+        )
     }
 
     #[getter]
     fn retention(&self, py: Python<'_>) -> PyResult<Option<String>> {
-        let reader = Reader::of(self.inner.get(py)?);
-        let options = short(py, self.place.is_remote, |call| reader.options(call))?.or_raise(py)?;
+        let reader = TableReader::of(self.inner.get(py)?);
+        let options =
+            short(py, self.context.is_remote, |call| reader.options(call))?.or_raise(py)?;
         Ok(options.retention.as_ref().map(ToString::to_string))
     }
 
@@ -181,7 +189,7 @@ impl Table {
             self.measure(CallKind::Upsert, upsert)?;
             Ok((ingest.rows(), ingest.rejected(), ingest.newest().map(SeenAt::millis_i64)))
         };
-        let upserted = if short && self.place.writer_wait.is_zero() {
+        let upserted = if short && self.context.writer_wait.is_zero() {
             // The batches are read with the GIL: among many threads, it is then released and awaited only
             // once.
             let never = AtomicBool::new(false);
@@ -206,7 +214,7 @@ impl Table {
         py: Python<'_>,
         id: &str,
         partner_id: &str,
-        seen_at: Option<Date>,
+        seen_at: Option<DateArg>,
         always: bool,
     ) -> PyResult<()> {
         let table = self.written(py)?;
@@ -214,8 +222,8 @@ impl Table {
         let of_millis = |millis| Arc::new(TimestampMillisecondArray::from_value(millis, 1));
         let seen_at: ArrayRef = match seen_at {
             None => of_millis(now.millis_i64()),
-            Some(Date::Millis(millis)) => of_millis(millis),
-            Some(Date::Text(text)) => Arc::new(StringArray::from(vec![text])),
+            Some(DateArg::Millis(millis)) => of_millis(millis),
+            Some(DateArg::Text(text)) => Arc::new(StringArray::from(vec![text])),
         };
         let upsert = |table: &idmatch_store::Table| {
             let mut no_rejects = NoRejects;
@@ -224,7 +232,7 @@ impl Table {
             let durability = always.then_some(Durability::Always);
             self.measure(CallKind::Upsert, || table.upsert(&ingest.judged(&mut source), durability))
         };
-        if self.place.writer_wait.is_zero() {
+        if self.context.writer_wait.is_zero() {
             return uninterrupted(py, || upsert(table))?.or_raise(py);
         }
         self.stoppable(py, table, |table, _| upsert(table))?.or_raise(py)
@@ -291,7 +299,7 @@ impl Table {
         let find = |call: &Call| {
             self.measure(CallKind::Lookup, || reader.open(call)?.lookup_many(&keys, lookup, call))
         };
-        let found = if keys.len() < SHORT_LOOKUP_KEYS && !self.place.is_remote {
+        let found = if keys.len() < SHORT_LOOKUP_KEYS && !self.context.is_remote {
             uninterrupted(py, || find(&Call::default()))?
         } else {
             interruptible(py, |watch| find(&watch.call()))?
@@ -380,7 +388,7 @@ impl Table {
         let reader = self.reader(py)?;
         let figures = |call: &Call| reader.open(call)?.stats(counting, call);
         // An exporter asks for the figures of thousands of tables: none of these calls is worth a thread.
-        let stats = if counting == Counting::Metadata && !self.place.is_remote {
+        let stats = if counting == Counting::Metadata && !self.context.is_remote {
             uninterrupted(py, || figures(&Call::default()))?
         } else {
             interruptible(py, |watch| figures(&watch.call()))?

@@ -36,7 +36,7 @@ const NULL: &str = "__HIVE_DEFAULT_PARTITION__";
 const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b' ');
 
 /// The division of a result into files.
-pub(crate) struct Cut {
+pub(crate) struct FolderOptions {
     /// The column whose values have folders of their own, and which the files leave out. Times are divided by
     /// days.
     pub(crate) by: Option<String>,
@@ -47,7 +47,7 @@ pub(crate) struct Cut {
 }
 
 /// Some rows of a batch.
-type Part<'a> = (&'a SpilledBatch, Range<usize>);
+type BatchSlice<'a> = (&'a SpilledBatch, Range<usize>);
 
 /// The batches of each value.
 type Divided = BTreeMap<Option<String>, Vec<SpilledBatch>>;
@@ -61,24 +61,24 @@ type Divided = BTreeMap<Option<String>, Vec<SpilledBatch>>;
 pub(crate) fn write_folder(
     folder: &Path,
     format: Format,
-    cut: &Cut,
+    options: &FolderOptions,
     schema: &SchemaRef,
     call: &Call,
     send: impl FnOnce(&dyn MatchSink) -> Result<()>,
 ) -> Result<()> {
-    let column = cut.by.as_deref().map(|by| column_of(by, schema)).transpose()?;
+    let column = options.by.as_deref().map(|by| column_of(by, schema)).transpose()?;
     let (at, name, is_day) = match column {
         Some(column) => (Some(column.at), column.name, column.is_day),
         None => (None, String::new(), false),
     };
-    let divider = Divider {
+    let partitioner = ValuePartitioner {
         column: at,
         is_day,
         spilled: SpilledBatches::new(MEMORY_BYTES),
         divided: Mutex::default(),
     };
-    send(&divider)?;
-    let mut divided = divider.divided.into_inner().unwrap_or_else(PoisonError::into_inner);
+    send(&partitioner)?;
+    let mut divided = partitioner.divided.into_inner().unwrap_or_else(PoisonError::into_inner);
     if at.is_none() {
         // Even without rows there is one file, which tells the columns.
         divided.entry(None).or_default();
@@ -98,12 +98,12 @@ pub(crate) fn write_folder(
             create_dir(below).map_err(file_failed)?;
         }
         let folder = below.as_deref().unwrap_or(folder);
-        for (number, parts) in (1..).zip(files_of(batches, cut.max_rows)) {
-            let path = folder.join(format!("part-{number:05}.{}", cut.ending));
+        for (number, slices) in (1..).zip(files_of(batches, options.max_rows)) {
+            let path = folder.join(format!("part-{number:05}.{}", options.ending));
             File::create_new(&path).map_err(file_failed)?;
             let send = |sink: &dyn MatchSink| {
                 let mut lane = sink.lane()?;
-                for (batch, rows) in &parts {
+                for (batch, rows) in &slices {
                     call.check()?;
                     let batch = batch.read()?.slice(rows.start, rows.len());
                     lane.push(batch.project(&kept).map_err(encoding_failed)?)?;
@@ -120,16 +120,16 @@ fn encoded(text: &str) -> std::borrow::Cow<'_, str> {
     utf8_percent_encode(text, KEPT).into()
 }
 
-/// A column to cut by.
-struct CutColumn {
+/// A column whose values have folders of their own.
+struct PartitionColumn {
     at: usize,
     /// Its name in the names of folders.
     name: String,
-    /// Whether it is a time, which is cut by days in UTC.
+    /// Whether it is a time, which is divided by days in UTC.
     is_day: bool,
 }
 
-fn column_of(name: &str, schema: &SchemaRef) -> Result<CutColumn> {
+fn column_of(name: &str, schema: &SchemaRef) -> Result<PartitionColumn> {
     let wrong = |text| Err(Error::new(ErrorKind::InvalidArgument, text));
     let Ok(at) = schema.index_of(name) else {
         let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
@@ -141,7 +141,7 @@ fn column_of(name: &str, schema: &SchemaRef) -> Result<CutColumn> {
     let kind = schema.field(at).data_type();
     let is_text = matches!(kind, DataType::Utf8 | DataType::LargeUtf8);
     if is_text || kind.is_integer() || matches!(kind, DataType::Date32 | DataType::Boolean) {
-        return Ok(CutColumn { at, name: name.to_owned(), is_day: false });
+        return Ok(PartitionColumn { at, name: name.to_owned(), is_day: false });
     }
     if let DataType::Timestamp(..) = kind {
         let day = format!("{name}_day");
@@ -150,7 +150,7 @@ fn column_of(name: &str, schema: &SchemaRef) -> Result<CutColumn> {
                 "the folders of {name:?} have the name {day:?}, which is a column; give that another name"
             ));
         }
-        return Ok(CutColumn { at, name: day, is_day: true });
+        return Ok(PartitionColumn { at, name: day, is_day: true });
     }
     wrong(format!(
         "column {name:?} is {kind}; cut by text, whole numbers, dates, times or booleans"
@@ -158,27 +158,27 @@ fn column_of(name: &str, schema: &SchemaRef) -> Result<CutColumn> {
 }
 
 /// The rows of each file; at least one file.
-fn files_of(batches: &[SpilledBatch], max_rows: usize) -> Vec<Vec<Part<'_>>> {
-    let (mut files, mut parts, mut left) = (Vec::new(), Vec::new(), max_rows);
+fn files_of(batches: &[SpilledBatch], max_rows: usize) -> Vec<Vec<BatchSlice<'_>>> {
+    let (mut files, mut slices, mut left) = (Vec::new(), Vec::new(), max_rows);
     for batch in batches {
         let mut start = 0;
         while start < batch.rows() {
             if left == 0 {
-                files.push(std::mem::take(&mut parts));
+                files.push(std::mem::take(&mut slices));
                 left = max_rows;
             }
             let end = batch.rows().min(start.saturating_add(left));
-            parts.push((batch, start..end));
+            slices.push((batch, start..end));
             left -= end - start;
             start = end;
         }
     }
-    files.push(parts);
+    files.push(slices);
     files
 }
 
 /// Divides rows by the values of a column.
-struct Divider {
+struct ValuePartitioner {
     column: Option<usize>,
     /// Whether its values are times, which are divided by days.
     is_day: bool,
@@ -186,30 +186,30 @@ struct Divider {
     divided: Mutex<Divided>,
 }
 
-impl MatchSink for Divider {
+impl MatchSink for ValuePartitioner {
     fn lane(&self) -> Result<Box<dyn MatchLane + '_>> {
-        Ok(Box::new(Lane { divider: self, pending: Vec::new(), rows: 0, bytes: 0 }))
+        Ok(Box::new(FolderLane { partitioner: self, pending: Vec::new(), rows: 0, bytes: 0 }))
     }
 }
 
-struct Lane<'a> {
-    divider: &'a Divider,
+struct FolderLane<'a> {
+    partitioner: &'a ValuePartitioner,
     pending: Vec<RecordBatch>,
     rows: usize,
     bytes: usize,
 }
 
-impl Lane<'_> {
+impl FolderLane<'_> {
     fn divide(&mut self) -> Result<()> {
         let pending = std::mem::take(&mut self.pending);
         (self.rows, self.bytes) = (0, 0);
         let Some(first) = pending.first() else { return Ok(()) };
         let batch = arrow_select::concat::concat_batches(first.schema_ref(), &pending)
             .map_err(encoding_failed)?;
-        let Some(column) = self.divider.column else { return self.keep(None, &batch) };
+        let Some(column) = self.partitioner.column else { return self.keep(None, &batch) };
         let Some(values) = batch.columns().get(column) else { return Ok(()) };
         let days = match values.data_type() {
-            DataType::Timestamp(unit, zone) if self.divider.is_day => {
+            DataType::Timestamp(unit, zone) if self.partitioner.is_day => {
                 // A cast to days would take the days of the column's zone.
                 let utc = DataType::Timestamp(*unit, zone.as_ref().map(|_| "UTC".into()));
                 let times = cast(values, &utc).map_err(encoding_failed)?;
@@ -227,8 +227,8 @@ impl Lane<'_> {
     }
 
     fn keep(&self, value: Option<String>, rows: &RecordBatch) -> Result<()> {
-        let rows = self.divider.spilled.push(rows)?;
-        let mut divided = self.divider.divided.lock().unwrap_or_else(PoisonError::into_inner);
+        let rows = self.partitioner.spilled.push(rows)?;
+        let mut divided = self.partitioner.divided.lock().unwrap_or_else(PoisonError::into_inner);
         divided.entry(value).or_default().push(rows);
         if divided.len() > MAX_VALUES {
             let text =
@@ -249,7 +249,7 @@ fn rows_of_values(texts: &StringArray) -> HashMap<Option<&str>, Vec<u32>> {
     rows
 }
 
-impl MatchLane for Lane<'_> {
+impl MatchLane for FolderLane<'_> {
     fn push(&mut self, batch: RecordBatch) -> Result<()> {
         self.rows += batch.num_rows();
         // A batch may be a slice of a large one.

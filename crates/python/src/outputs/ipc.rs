@@ -10,9 +10,9 @@ use std::io::BufWriter;
 use std::sync::{Mutex, PoisonError};
 
 /// A file that takes one batch at a time.
-pub(super) struct IpcSink(Mutex<Writer>);
+pub(super) struct IpcSink(Mutex<IpcWriter>);
 
-enum Writer {
+enum IpcWriter {
     File(FileWriter<BufWriter<OutputFile>>),
     Stream(StreamWriter<BufWriter<OutputFile>>),
 }
@@ -21,17 +21,17 @@ impl IpcSink {
     /// A file, or else a stream.
     pub(super) fn new(file: OutputFile, schema: &SchemaRef, is_file: bool) -> Result<IpcSink> {
         let writer = if is_file {
-            FileWriter::try_new_buffered(file, schema).map(Writer::File)
+            FileWriter::try_new_buffered(file, schema).map(IpcWriter::File)
         } else {
-            StreamWriter::try_new_buffered(file, schema).map(Writer::Stream)
+            StreamWriter::try_new_buffered(file, schema).map(IpcWriter::Stream)
         };
         Ok(IpcSink(Mutex::new(writer.map_err(encoding_failed)?)))
     }
 
     pub(super) fn finish(self) -> Result<()> {
         let flushed = match self.0.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            Writer::File(mut writer) => writer.finish().and_then(|()| writer.flush()),
-            Writer::Stream(mut writer) => writer.finish().and_then(|()| writer.flush()),
+            IpcWriter::File(mut writer) => writer.finish().and_then(|()| writer.flush()),
+            IpcWriter::Stream(mut writer) => writer.finish().and_then(|()| writer.flush()),
         };
         flushed.map_err(encoding_failed)
     }
@@ -39,18 +39,18 @@ impl IpcSink {
 
 impl MatchSink for IpcSink {
     fn lane(&self) -> Result<Box<dyn MatchLane + '_>> {
-        Ok(Box::new(Lane(&self.0)))
+        Ok(Box::new(IpcLane(&self.0)))
     }
 }
 
-struct Lane<'a>(&'a Mutex<Writer>);
+struct IpcLane<'a>(&'a Mutex<IpcWriter>);
 
-impl MatchLane for Lane<'_> {
+impl MatchLane for IpcLane<'_> {
     fn push(&mut self, batch: RecordBatch) -> Result<()> {
         let mut writer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let written = match &mut *writer {
-            Writer::File(writer) => writer.write(&batch),
-            Writer::Stream(writer) => writer.write(&batch),
+            IpcWriter::File(writer) => writer.write(&batch),
+            IpcWriter::Stream(writer) => writer.write(&batch),
         };
         written.map_err(encoding_failed)
     }

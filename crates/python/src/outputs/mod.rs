@@ -11,5 +11,5 @@ mod parquet;
 mod text;
 mod write;
 
-pub(crate) use self::folder::{Cut, write_folder};
+pub(crate) use self::folder::{FolderOptions, write_folder};
 pub(crate) use self::write::{Format, write};

@@ -19,7 +19,7 @@ const BLOCK_BYTES: usize = 4 << 20;
 
 /// Kinds of text.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Text {
+pub(crate) enum TextFormat {
     Csv,
     JsonLines,
 }
@@ -61,7 +61,7 @@ impl Packing {
 
 /// A file that takes one block at a time.
 pub(super) struct TextSink {
-    text: Text,
+    format: TextFormat,
     packing: Packing,
     file: Mutex<OutputFile>,
 }
@@ -71,13 +71,13 @@ impl TextSink {
     /// compressed one.
     pub(super) fn new(
         file: OutputFile,
-        text: Text,
+        format: TextFormat,
         packing: Packing,
         schema: &SchemaRef,
     ) -> Result<TextSink> {
-        let sink = TextSink { text, packing, file: Mutex::new(file) };
+        let sink = TextSink { format, packing, file: Mutex::new(file) };
         let mut header = Vec::new();
-        if let Text::Csv = text {
+        if let TextFormat::Csv = format {
             let mut writer = CsvBuilder::new().with_header(true).build(&mut header);
             writer.write(&RecordBatch::new_empty(schema.clone())).map_err(encoding_failed)?;
         }
@@ -99,16 +99,16 @@ impl TextSink {
 
 impl MatchSink for TextSink {
     fn lane(&self) -> Result<Box<dyn MatchLane + '_>> {
-        Ok(Box::new(Lane { sink: self, block: Vec::new() }))
+        Ok(Box::new(TextLane { sink: self, block: Vec::new() }))
     }
 }
 
-struct Lane<'a> {
+struct TextLane<'a> {
     sink: &'a TextSink,
     block: Vec<u8>,
 }
 
-impl Lane<'_> {
+impl TextLane<'_> {
     fn write(&mut self) -> Result<()> {
         if self.block.is_empty() {
             return Ok(());
@@ -119,14 +119,14 @@ impl Lane<'_> {
     }
 }
 
-impl MatchLane for Lane<'_> {
+impl MatchLane for TextLane<'_> {
     fn push(&mut self, batch: RecordBatch) -> Result<()> {
-        match self.sink.text {
-            Text::Csv => {
+        match self.sink.format {
+            TextFormat::Csv => {
                 let mut writer = CsvBuilder::new().with_header(false).build(&mut self.block);
                 writer.write(&batch).map_err(encoding_failed)?;
             }
-            Text::JsonLines => {
+            TextFormat::JsonLines => {
                 // Each object has all columns: readers take the first for a schema.
                 let builder = JsonBuilder::new().with_explicit_nulls(true);
                 let mut writer = builder.build::<_, LineDelimited>(&mut self.block);

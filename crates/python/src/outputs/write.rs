@@ -3,7 +3,7 @@
 use super::ipc::IpcSink;
 use super::output_file::OutputFile;
 use super::parquet::{ParquetSink, compression as parquet_compression};
-use super::text::{Packing, Text, TextSink};
+use super::text::{Packing, TextFormat, TextSink};
 use arrow_schema::SchemaRef;
 use idmatch_store::{Call, Error, ErrorKind, MatchSink, Result};
 use parquet::basic;
@@ -13,7 +13,7 @@ use std::path::Path;
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Format {
     Parquet(basic::Compression),
-    Text(Text, Packing),
+    Text(TextFormat, Packing),
     /// Arrow IPC: a file, whose batches can be read in any order.
     ArrowFile,
     /// Arrow IPC: a stream.
@@ -28,8 +28,8 @@ impl Format {
     pub(crate) fn of(name: &str, compression: &str) -> Result<Format> {
         Ok(match name {
             "parquet" => Format::Parquet(parquet_compression(compression)?),
-            "csv" => Format::Text(Text::Csv, Packing::of(compression)?),
-            "jsonl" => Format::Text(Text::JsonLines, Packing::of(compression)?),
+            "csv" => Format::Text(TextFormat::Csv, Packing::of(compression)?),
+            "jsonl" => Format::Text(TextFormat::JsonLines, Packing::of(compression)?),
             "arrow" => Format::ArrowFile,
             "arrow stream" => Format::ArrowStream,
             _ => {

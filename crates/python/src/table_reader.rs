@@ -1,7 +1,7 @@
 //! Finds the table that a call of Python reads: as it is now, or as a snapshot shows it. Must not know what a
 //! call reads.
 
-use crate::place::{self, Frozen};
+use crate::store_context::{self, Frozen};
 use idmatch_model::TableOptions;
 use idmatch_store::{Call, Result, Snapshot, TableSnapshot};
 use std::sync::Arc;
@@ -14,17 +14,17 @@ pub(crate) struct Inner {
 
 /// Finds the table at each call.
 #[derive(Clone, Copy)]
-pub(crate) struct Reader<'t>(&'t Inner);
+pub(crate) struct TableReader<'t>(&'t Inner);
 
-impl<'t> Reader<'t> {
-    pub(crate) fn of(inner: &'t Inner) -> Reader<'t> {
-        Reader(inner)
+impl<'t> TableReader<'t> {
+    pub(crate) fn of(inner: &'t Inner) -> TableReader<'t> {
+        TableReader(inner)
     }
 
     /// All tables of its store, as they are or as its snapshot shows them.
     pub(crate) fn snapshot(self, call: &Call) -> Result<Arc<dyn Snapshot>> {
         match &self.0.frozen {
-            Some(frozen) => place::open(&frozen.slot),
+            Some(frozen) => store_context::open(&frozen.slot),
             None => self.0.table.store().snapshot(call),
         }
     }

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// The state of a store that its tables and snapshots share.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct StoreContext {
     pub(crate) path: String,
     /// Whether the store is closed.
     pub(crate) is_closed: Arc<AtomicBool>,
@@ -30,15 +30,15 @@ pub(crate) struct Place {
     pub(crate) calls: Arc<Calls>,
 }
 
-impl Place {
-    pub(crate) fn new(path: String, is_remote: bool, writer_wait: Duration) -> Place {
+impl StoreContext {
+    pub(crate) fn new(path: String, is_remote: bool, writer_wait: Duration) -> StoreContext {
         let (is_closed, calls) = (Arc::default(), Arc::default());
-        Place { path, is_closed, is_remote, writer_wait, progress: None, calls }
+        StoreContext { path, is_closed, is_remote, writer_wait, progress: None, calls }
     }
 
     /// The same, which shows progress or not.
-    pub(crate) fn showing(self, progress: Option<bool>) -> Place {
-        Place { progress, ..self }
+    pub(crate) fn showing(self, progress: Option<bool>) -> StoreContext {
+        StoreContext { progress, ..self }
     }
 
     /// A call that Ctrl-C can stop.
