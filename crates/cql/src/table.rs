@@ -6,13 +6,13 @@ use crate::logged::{ResultCounts, logged};
 use crate::matching::CqlMatch;
 use crate::read::export::export;
 use crate::read::lookup::{history, last_seen, lookup_many};
-use crate::read::scan::key_part;
+use crate::read::scan::scan_range_of_key;
 use crate::read::statistics::{is_exact, sample};
 use crate::schema::bucket::expected_rows;
 use idmatch_model::{SeenAt, Side, TableId, TableName, TableOptions, check_id};
 use idmatch_store::{
-    Answers, BatchSource, Call, Counting, Distinct, Lookup, Match, MatchQuery, MatchSink, Parts,
-    Result, ScanQuery, TableSnapshot, TableStats, Version,
+    Answers, BatchSource, Call, Counting, Distinct, Lookup, Match, MatchQuery, MatchSink, Result,
+    ScanQuery, ScanRanges, TableSnapshot, TableStats, Version,
 };
 use std::future::Future;
 use std::sync::Arc;
@@ -74,20 +74,20 @@ impl TableSnapshot for CqlTable {
         Ok(Box::new(found))
     }
 
-    fn part_of(&self, id: &str) -> usize {
-        key_part(&self.context, id)
+    fn scan_range_of(&self, id: &str) -> usize {
+        scan_range_of_key(&self.context, id)
     }
 
     fn scan(
         &self,
-        parts: &Parts,
+        ranges: &ScanRanges,
         query: ScanQuery,
         sink: &dyn MatchSink,
         call: &Call,
     ) -> Result<()> {
         let metadata = self.read(call, self.context.metadata_cache.refresh())?;
         let visible = metadata.visible_range(query.window, self.at);
-        export(&self.context, parts, (visible, query.columns), sink, call)
+        export(&self.context, ranges, (visible, query.columns), sink, call)
     }
 
     fn stats(&self, counting: Counting, call: &Call) -> Result<TableStats> {

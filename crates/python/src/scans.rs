@@ -11,7 +11,8 @@ use arrow_cast::cast;
 use arrow_schema::{DataType, SchemaRef};
 use idmatch_model::Side;
 use idmatch_store::{
-    Call, Columns, Error, ErrorKind, MatchSink, Parts, Result, ScanQuery, ScanRange, TableSnapshot,
+    Call, Columns, Error, ErrorKind, MatchSink, Result, ScanQuery, ScanRanges, ScanSplit,
+    TableSnapshot,
 };
 use pyo3::prelude::*;
 use pyo3_arrow::PyArray;
@@ -22,7 +23,7 @@ use std::sync::Arc;
 struct TableScan {
     table: Arc<dyn TableSnapshot>,
     /// The range to scan; `None` for all of the table.
-    range: Option<ScanRange>,
+    range: Option<ScanSplit>,
     query: ScanQuery,
 }
 
@@ -37,8 +38,8 @@ impl RowSource for TableScan {
 
     fn write(&self, sink: &dyn MatchSink, call: &Call) -> Result<()> {
         match &self.range {
-            None => self.table.scan(&Parts::all(), self.query, sink, call),
-            Some(range) => self.table.scan_range(range, self.query, sink, call),
+            None => self.table.scan(&ScanRanges::all(), self.query, sink, call),
+            Some(range) => self.table.scan_split(range, self.query, sink, call),
         }
     }
 }
@@ -48,7 +49,7 @@ impl RowSource for TableScan {
 pub(crate) fn scan_ranges(py: Python<'_>, table: &Table, count: usize) -> PyResult<Vec<String>> {
     let reader = table.reader(py)?;
     let table = short(py, table.context().is_remote, |call| reader.open(call))?.or_raise(py)?;
-    Ok(table.scan_ranges(count).iter().map(ToString::to_string).collect())
+    Ok(table.splits(count).iter().map(ToString::to_string).collect())
 }
 
 /// All visible observations with a date in the window, or only the observations of a range, with some of
@@ -64,25 +65,25 @@ pub(crate) fn scan(
     columns: (bool, bool, bool),
 ) -> PyResult<Rows> {
     let (reader, window) = (table.reader(py)?, window(py, since, until)?);
-    let range = range.map(ScanRange::from_str).transpose().or_raise(py)?;
+    let range = range.map(ScanSplit::from_str).transpose().or_raise(py)?;
     let found = short(py, table.context().is_remote, |call| reader.open(call))?.or_raise(py)?;
     let (key, value, seen_at) = columns;
     let query = ScanQuery { window, columns: Columns { key, value, seen_at } };
     Ok(Rows::new(TableScan { table: found, range, query }, &table.context().calls))
 }
 
-/// The part of each identifier, and null for null: an Arrow array, as `__arrow_c_array__` gives it.
+/// The scan range of each identifier, and null for null: an Arrow array, as `__arrow_c_array__` gives it.
 #[pyfunction]
 pub(crate) fn partition_of(py: Python<'_>, table: &Table, ids: PyArray) -> PyResult<PyArray> {
     let reader = table.reader(py)?;
     let table = short(py, table.context().is_remote, |call| reader.open(call))?.or_raise(py)?;
-    let parts = uninterrupted(py, || {
+    let ranges = uninterrupted(py, || {
         let texts = cast(ids.array(), &DataType::Utf8View)
             .map_err(|e| Error::with_source(ErrorKind::InvalidArgument, "ids are no text", e))?;
         // Lossless: there are 4,096.
-        let part = |id: Option<&str>| id.map(|id| table.part_of(id) as i32);
-        Ok::<Int32Array, Error>(texts.as_string_view().iter().map(part).collect())
+        let range_of = |id: Option<&str>| id.map(|id| table.scan_range_of(id) as i32);
+        Ok::<Int32Array, Error>(texts.as_string_view().iter().map(range_of).collect())
     })?;
-    let parts = parts.or_raise(py)?;
-    Ok(PyArray::from_array_ref(Arc::new(parts)))
+    let ranges = ranges.or_raise(py)?;
+    Ok(PyArray::from_array_ref(Arc::new(ranges)))
 }

@@ -1,6 +1,6 @@
 //! Exact numbers of observations, which take a read of the table.
 
-use crate::{Call, Columns, Parts, Result, ScanQuery, TableSnapshot};
+use crate::{Call, Columns, Result, ScanQuery, ScanRanges, TableSnapshot};
 use arrow_array::RecordBatch;
 use idmatch_model::{Period, Window};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -28,6 +28,6 @@ pub fn count(table: &dyn TableSnapshot, hidden_by: Option<&Period>, call: &Call)
         rows.fetch_add(batch.num_rows() as u64, Relaxed);
         Ok(())
     };
-    table.scan(&Parts::all(), ScanQuery { window, columns }, &sink, call)?;
+    table.scan(&ScanRanges::all(), ScanQuery { window, columns }, &sink, call)?;
     Ok(rows.into_inner())
 }

@@ -54,7 +54,7 @@ pub use metrics::{CallKind, Calls, Opened, durations, exposition, registry};
 pub use read_only::ReadOnly;
 pub use row_numbers::{RowNumbers, RowRun};
 pub use row_states::RowStates;
-pub use scan::{Columns, PARTS, Parts, RowBatch, RowLane, ScanQuery};
+pub use scan::{Columns, RowBatch, RowLane, SCAN_RANGES, ScanQuery, ScanRanges};
 pub use session::{
     Committed, NewWrite, PartReceipt, PartWriter, SessionAddress, SessionId, Sharing, WriteKey,
     WriteKind, WriteSession,
@@ -63,4 +63,4 @@ pub use spilled_batches::{SpilledBatch, SpilledBatches};
 pub use table::{OpenTables, Table, admin};
 pub use timings::{Span, Stage, Timings};
 pub use traits::{Snapshot, Store, TableSnapshot};
-pub use version::{ScanRange, Version};
+pub use version::{ScanSplit, Version};

@@ -180,13 +180,14 @@ pub trait MatchLane {
 /// A function that is called with each batch, by several threads at once.
 impl<F: Fn(RecordBatch) -> Result<()> + Sync> MatchSink for F {
     fn lane(&self) -> Result<Box<dyn MatchLane + '_>> {
-        Ok(Box::new(Call(self)))
+        Ok(Box::new(FnLane(self)))
     }
 }
 
-struct Call<'a, F>(&'a F);
+/// A lane that calls a function with each batch.
+struct FnLane<'a, F>(&'a F);
 
-impl<F: Fn(RecordBatch) -> Result<()>> MatchLane for Call<'_, F> {
+impl<F: Fn(RecordBatch) -> Result<()>> MatchLane for FnLane<'_, F> {
     fn push(&mut self, batch: RecordBatch) -> Result<()> {
         (self.0)(batch)
     }

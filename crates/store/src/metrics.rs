@@ -159,12 +159,12 @@ fn opened(gauge: &Gauge) -> Opened {
 }
 
 /// A call that runs.
-struct Running<'c> {
+struct RunningCall<'c> {
     of_kind: Option<&'c (Histogram, Gauge)>,
     began: Instant,
 }
 
-impl Drop for Running<'_> {
+impl Drop for RunningCall<'_> {
     /// Runs also after a panic.
     fn drop(&mut self) {
         if let Some((duration, in_flight)) = self.of_kind {
@@ -184,7 +184,7 @@ impl Calls {
         if let Some((_, in_flight)) = of_kind {
             in_flight.inc();
         }
-        let running = Running { of_kind, began: instant() };
+        let running = RunningCall { of_kind, began: instant() };
         let outcome = call();
         drop(running);
         if let Err(error) = &outcome {

@@ -23,31 +23,31 @@ impl Store for ReadOnly {
         _: Option<u64>,
         _: &Call,
     ) -> Result<TableId> {
-        refused()
+        read_only_error()
     }
 
     fn set_retention(&self, _: TableId, _: Option<Period>, _: &Call) -> Result<()> {
-        refused()
+        read_only_error()
     }
 
     fn rename_table(&self, _: &TableName, _: &TableName, _: &Call) -> Result<()> {
-        refused()
+        read_only_error()
     }
 
     fn swap_tables(&self, _: &TableName, _: &TableName, _: &Call) -> Result<()> {
-        refused()
+        read_only_error()
     }
 
     fn drop_table(&self, _: &TableName, _: &Call) -> Result<()> {
-        refused()
+        read_only_error()
     }
 
     fn begin(&self, _: NewWrite, _: &Call) -> Result<Box<dyn WriteSession>> {
-        refused()
+        read_only_error()
     }
 
     fn resume(&self, _: SessionAddress, _: &Call) -> Result<Box<dyn WriteSession>> {
-        refused()
+        read_only_error()
     }
 
     fn upsert(
@@ -57,11 +57,11 @@ impl Store for ReadOnly {
         _: Option<Durability>,
         _: &Call,
     ) -> Result<()> {
-        refused()
+        read_only_error()
     }
 
     fn erase(&self, _: &TableName, _: &[Target], _: SeenAt, _: &Call) -> Result<Erased> {
-        refused()
+        read_only_error()
     }
 
     fn refresh(&self, call: &Call) -> Result<()> {
@@ -89,7 +89,7 @@ impl Store for ReadOnly {
     }
 }
 
-fn refused<T>() -> Result<T> {
+fn read_only_error<T>() -> Result<T> {
     let instead = "open the store without read_only".to_owned();
     Err(Error::new(
         ErrorKind::Unsupported,

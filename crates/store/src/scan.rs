@@ -1,8 +1,8 @@
 //! Reading all of a table: each visible observation, once.
 //!
-//! A table divides its ids into [`PARTS`] parts in a way of its own, which never changes: a scan meets the
-//! parts about one after another. So two readings, or two tables, can be compared part by part, and a
-//! repeated copy skips the parts that are equal. Must not know the use of the rows.
+//! A table divides its ids into [`SCAN_RANGES`] scan ranges in a way of its own, which never changes. A scan
+//! meets the ranges about one after another. So two readings, or two tables, can be compared range by range,
+//! and a repeated copy skips the ranges that are equal. Must not know the use of the rows.
 
 use crate::{Error, ErrorKind, MatchLane, MatchQuery, Result, match_schema};
 use arrow_array::{
@@ -13,40 +13,40 @@ use arrow_schema::{ArrowError, Schema, SchemaRef};
 use idmatch_model::{SeenAt, Side, Window};
 use std::sync::Arc;
 
-/// The number of parts that the ids of every table are divided into.
-pub const PARTS: usize = 1 << 12;
+/// The number of scan ranges that the ids of every table are divided into.
+pub const SCAN_RANGES: usize = 1 << 12;
 
 /// A batch is sent when it has this many rows, or bytes of identifiers.
 const BATCH_ROWS: usize = 8_192;
 const BATCH_BYTES: usize = 1 << 20;
 
-/// Some of the parts.
+/// A set of scan ranges.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Parts(Vec<bool>);
+pub struct ScanRanges(Vec<bool>);
 
-impl Parts {
-    /// All parts.
-    pub fn all() -> Parts {
-        Parts(vec![true; PARTS])
+impl ScanRanges {
+    /// All scan ranges.
+    pub fn all() -> ScanRanges {
+        ScanRanges(vec![true; SCAN_RANGES])
     }
 
-    /// The parts for which `is_in` is true.
-    pub fn of(is_in: impl Fn(usize) -> bool) -> Parts {
-        Parts((0..PARTS).map(is_in).collect())
+    /// The scan ranges for which `is_in` is true.
+    pub fn of(is_in: impl Fn(usize) -> bool) -> ScanRanges {
+        ScanRanges((0..SCAN_RANGES).map(is_in).collect())
     }
 
-    /// Whether a part is among them.
+    /// Whether a scan range is among them.
     #[inline]
-    pub fn contains(&self, part: usize) -> bool {
-        self.0.get(part).copied().unwrap_or_default()
+    pub fn contains(&self, range: usize) -> bool {
+        self.0.get(range).copied().unwrap_or_default()
     }
 
-    /// The number of parts.
+    /// The number of scan ranges.
     pub fn len(&self) -> usize {
         self.0.iter().filter(|is_in| **is_in).count()
     }
 
-    /// Whether there are no parts.
+    /// Whether there are no scan ranges.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -98,7 +98,7 @@ impl Columns {
 /// Rows on their way into a batch of some columns of [`match_schema`], or of a positional match.
 pub struct RowBatch {
     schema: SchemaRef,
-    keys: Keys,
+    keys: KeyColumn,
     values: Option<TextColumn>,
     dates: Option<Vec<i64>>,
     rows: usize,
@@ -107,7 +107,7 @@ pub struct RowBatch {
 }
 
 /// The first column.
-enum Keys {
+enum KeyColumn {
     Text(TextColumn),
     /// The numbers of population rows.
     Positions(Vec<u32>),
@@ -131,7 +131,11 @@ impl RowBatch {
     pub fn with_limits((by, columns): (Side, Columns), rows: usize, bytes: usize) -> RowBatch {
         RowBatch {
             schema: columns.schema(by),
-            keys: if columns.key { Keys::Text(TextColumn::default()) } else { Keys::Unwanted },
+            keys: if columns.key {
+                KeyColumn::Text(TextColumn::default())
+            } else {
+                KeyColumn::Unwanted
+            },
             values: columns.value.then(TextColumn::default),
             dates: columns.seen_at.then(Vec::new),
             rows: 0,
@@ -143,7 +147,9 @@ impl RowBatch {
     pub fn of_query(query: &MatchQuery, rows: usize, bytes: usize) -> RowBatch {
         let batch = RowBatch::with_limits((query.by, Columns::ALL), rows, bytes);
         match query.positions {
-            true => RowBatch { schema: query.schema(), keys: Keys::Positions(Vec::new()), ..batch },
+            true => {
+                RowBatch { schema: query.schema(), keys: KeyColumn::Positions(Vec::new()), ..batch }
+            }
             false => batch,
         }
     }
@@ -168,7 +174,7 @@ impl RowBatch {
         seen_at: SeenAt,
     ) -> bool {
         let mut bytes = 0;
-        if let Keys::Text(keys) = &mut self.keys {
+        if let KeyColumn::Text(keys) = &mut self.keys {
             bytes = keys.push(key);
         }
         self.push_value(value, seen_at, bytes)
@@ -183,7 +189,7 @@ impl RowBatch {
         value: impl FnOnce(&mut Vec<u8>),
         seen_at: SeenAt,
     ) -> bool {
-        if let Keys::Positions(rows) = &mut self.keys {
+        if let KeyColumn::Positions(rows) = &mut self.keys {
             rows.push(row);
         }
         self.push_value(value, seen_at, 0)
@@ -219,11 +225,11 @@ impl RowBatch {
         let mut columns = || -> Result<RecordBatch, ArrowError> {
             let mut columns: Vec<ArrayRef> = Vec::new();
             match &mut self.keys {
-                Keys::Text(keys) => columns.push(Arc::new(keys.take()?)),
-                Keys::Positions(numbers) => {
+                KeyColumn::Text(keys) => columns.push(Arc::new(keys.take()?)),
+                KeyColumn::Positions(numbers) => {
                     columns.push(Arc::new(UInt32Array::from(taken(numbers))))
                 }
-                Keys::Unwanted => {}
+                KeyColumn::Unwanted => {}
             }
             if let Some(values) = &mut self.values {
                 columns.push(Arc::new(values.take()?));

@@ -18,14 +18,15 @@ use twox_hash::XxHash3_64;
 pub struct SpilledBatches {
     /// Bytes that stay in memory.
     most: usize,
-    kept: Mutex<Kept>,
+    buffered: Mutex<SpillBuffer>,
     /// Buffers of earlier pushes, for reuse: new memory would cost more than the bytes that are written to
     /// it.
     buffers: Mutex<Vec<Vec<u8>>>,
 }
 
+/// How much is in memory, and the file for the rest.
 #[derive(Debug, Default)]
-struct Kept {
+struct SpillBuffer {
     bytes_in_memory: usize,
     /// The file and its length; `None` before it is needed.
     file: Option<(Arc<File>, u64)>,
@@ -35,11 +36,12 @@ struct Kept {
 #[derive(Debug, Clone)]
 pub struct SpilledBatch {
     rows: usize,
-    place: Place,
+    location: SpillLocation,
 }
 
+/// Where a batch is stored.
 #[derive(Debug, Clone)]
-enum Place {
+enum SpillLocation {
     /// A copy, so that the caller's memory is not kept.
     Memory(Buffer),
     File {
@@ -61,9 +63,9 @@ impl SpilledBatch {
     /// # Errors
     /// `Io`; `Corrupt` if the file changed.
     pub fn read(&self) -> Result<RecordBatch> {
-        let mut bytes = match &self.place {
-            Place::Memory(bytes) => bytes.clone(),
-            Place::File { file, offset, len, checksum } => {
+        let mut bytes = match &self.location {
+            SpillLocation::Memory(bytes) => bytes.clone(),
+            SpillLocation::File { file, offset, len, checksum } => {
                 let mut bytes = vec![0; *len];
                 file.read_exact_at(&mut bytes, *offset).map_err(failed)?;
                 if XxHash3_64::oneshot(&bytes) != *checksum {
@@ -104,13 +106,13 @@ impl SpilledBatches {
 
     fn keep(&self, rows: usize, bytes: &[u8]) -> Result<SpilledBatch> {
         let (file, offset) = {
-            let mut kept = self.lock();
-            if kept.file.is_none() && kept.bytes_in_memory + bytes.len() <= self.most {
-                kept.bytes_in_memory += bytes.len();
+            let mut buffered = self.lock();
+            if buffered.file.is_none() && buffered.bytes_in_memory + bytes.len() <= self.most {
+                buffered.bytes_in_memory += bytes.len();
                 let bytes = Buffer::from(bytes);
-                return Ok(SpilledBatch { rows, place: Place::Memory(bytes) });
+                return Ok(SpilledBatch { rows, location: SpillLocation::Memory(bytes) });
             }
-            let (file, end) = match &mut kept.file {
+            let (file, end) = match &mut buffered.file {
                 Some(file) => file,
                 none => none.insert((Arc::new(tempfile::tempfile().map_err(failed)?), 0)),
             };
@@ -120,15 +122,15 @@ impl SpilledBatches {
         };
         file.write_all_at(bytes, offset).map_err(failed)?;
         let (len, checksum) = (bytes.len(), XxHash3_64::oneshot(bytes));
-        Ok(SpilledBatch { rows, place: Place::File { file, offset, len, checksum } })
+        Ok(SpilledBatch { rows, location: SpillLocation::File { file, offset, len, checksum } })
     }
 
     fn lock_buffers(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
         self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, SpillBuffer> {
+        self.buffered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

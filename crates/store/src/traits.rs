@@ -6,8 +6,8 @@
 
 use crate::{
     Admin, Answers, BatchSource, Call, Checkpoint, Committed, Counting, Durability, Erased, Error,
-    ErrorKind, Lookup, Match, MatchQuery, MatchSink, NewWrite, ObservationSource, Parts, Result,
-    ScanQuery, ScanRange, SessionAddress, Status, TableStats, Version, WriteSession,
+    ErrorKind, Lookup, Match, MatchQuery, MatchSink, NewWrite, ObservationSource, Result,
+    ScanQuery, ScanRanges, ScanSplit, SessionAddress, Status, TableStats, Version, WriteSession,
 };
 use idmatch_model::{Period, SeenAt, TableId, TableName, TableOptions, Target};
 use prometheus_client::registry::Registry;
@@ -203,44 +203,45 @@ pub trait TableSnapshot: Send + Sync {
         call: &Call,
     ) -> Result<Box<dyn Match>>;
 
-    /// The part that an id is in: less than [`crate::PARTS`], and the same for every snapshot of the table.
-    fn part_of(&self, id: &str) -> usize;
+    /// The scan range that an id is in: less than [`crate::SCAN_RANGES`], and the same for every snapshot of
+    /// the table.
+    fn scan_range_of(&self, id: &str) -> usize;
 
-    /// Sends the observations of some parts as batches of the query's columns by id, in no particular order.
-    /// It sends each observation once, with `keep="last"` the newest of each pair. Memory stays bounded.
+    /// Sends the observations of some scan ranges as batches of the query's columns by id, in no particular
+    /// order. It sends each observation once, with `keep="last"` the newest of each pair. Memory stays bounded.
     fn scan(
         &self,
-        parts: &Parts,
+        ranges: &ScanRanges,
         query: ScanQuery,
         sink: &dyn MatchSink,
         call: &Call,
     ) -> Result<()>;
 
-    /// Divides the table into `count` ranges, at most [`crate::PARTS`].
-    fn scan_ranges(&self, count: usize) -> Vec<ScanRange> {
+    /// Divides the table into `count` splits, at most [`crate::SCAN_RANGES`].
+    fn splits(&self, count: usize) -> Vec<ScanSplit> {
         let (version, at) = self.version();
-        ScanRange::divide(count, self.id(), version, at)
+        ScanSplit::divide(count, self.id(), version, at)
     }
 
-    /// Scans one of the [`TableSnapshot::scan_ranges`] of this version.
+    /// Scans one of the [`TableSnapshot::splits`] of this version.
     ///
     /// # Errors
-    /// `Expired` for a range of another version.
-    fn scan_range(
+    /// `Expired` for a split of another version.
+    fn scan_split(
         &self,
-        range: &ScanRange,
+        split: &ScanSplit,
         query: ScanQuery,
         sink: &dyn MatchSink,
         call: &Call,
     ) -> Result<()> {
-        if (range.table, range.version) != (self.id(), self.version().0) {
+        if (split.table, split.version) != (self.id(), self.version().0) {
             let text = format!(
                 "the range is of another version of table {}; take the ranges of this snapshot",
                 self.name()
             );
             return Err(Error::new(ErrorKind::Expired, text));
         }
-        self.scan(&range.parts(), query, sink, call)
+        self.scan(&split.scan_ranges(), query, sink, call)
     }
 
     /// Figures about the table. Rows in memory are counted as of now, even rows that are newer than the

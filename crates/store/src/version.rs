@@ -2,7 +2,7 @@
 //!
 //! Must not know what a token is made of in any backend.
 
-use crate::{Error, ErrorKind, PARTS, Parts, Result};
+use crate::{Error, ErrorKind, Result, SCAN_RANGES, ScanRanges};
 use idmatch_model::{SeenAt, TableId};
 use std::fmt;
 use std::ops::Range;
@@ -29,54 +29,54 @@ impl fmt::Display for Version {
     }
 }
 
-/// A share of a table: a run of its parts at one version. It goes to other workers as text.
+/// A share of a table: consecutive scan ranges at one version. It goes to other workers as text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ScanRange {
+pub struct ScanSplit {
     /// The table.
     pub table: TableId,
     /// The version to be read; `None` on servers, whose rows are read as they are at the time.
     pub version: Option<Version>,
     /// The clock reading that the retention uses.
     pub at: SeenAt,
-    /// The parts.
-    pub parts: Range<usize>,
+    /// The scan ranges.
+    pub ranges: Range<usize>,
 }
 
-impl ScanRange {
-    /// Divides the table into `count` ranges, or into [`PARTS`] if these are fewer.
+impl ScanSplit {
+    /// Divides the table into `count` splits, or into [`SCAN_RANGES`] if these are fewer.
     pub fn divide(
         count: usize,
         table: TableId,
         version: Option<Version>,
         at: SeenAt,
-    ) -> Vec<ScanRange> {
-        let count = count.clamp(1, PARTS);
-        let parts = |n: usize| n * PARTS / count..(n + 1) * PARTS / count;
-        (0..count).map(|n| ScanRange { table, version, at, parts: parts(n) }).collect()
+    ) -> Vec<ScanSplit> {
+        let count = count.clamp(1, SCAN_RANGES);
+        let ranges = |n: usize| n * SCAN_RANGES / count..(n + 1) * SCAN_RANGES / count;
+        (0..count).map(|n| ScanSplit { table, version, at, ranges: ranges(n) }).collect()
     }
 
-    /// The parts as a set.
-    pub fn parts(&self) -> Parts {
-        Parts::of(|part| self.parts.contains(&part))
+    /// The scan ranges as a set.
+    pub fn scan_ranges(&self) -> ScanRanges {
+        ScanRanges::of(|range| self.ranges.contains(&range))
     }
 }
 
 /// `TABLE:VERSION:AT:FIRST-END`, all in hex digits; `VERSION` is `-` where there is none.
-impl fmt::Display for ScanRange {
+impl fmt::Display for ScanSplit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:", self.table)?;
         match self.version {
             Some(version) => write!(f, "{version}")?,
             None => f.write_str("-")?,
         }
-        write!(f, ":{:x}:{:x}-{:x}", self.at.millis(), self.parts.start, self.parts.end)
+        write!(f, ":{:x}:{:x}-{:x}", self.at.millis(), self.ranges.start, self.ranges.end)
     }
 }
 
-impl FromStr for ScanRange {
+impl FromStr for ScanSplit {
     type Err = Error;
 
-    fn from_str(text: &str) -> Result<ScanRange> {
+    fn from_str(text: &str) -> Result<ScanSplit> {
         read(text).ok_or_else(|| {
             let what = "the text is no range of a scan; take one of scan_ranges";
             Error::new(ErrorKind::InvalidArgument, what)
@@ -84,13 +84,14 @@ impl FromStr for ScanRange {
     }
 }
 
-fn read(text: &str) -> Option<ScanRange> {
+fn read(text: &str) -> Option<ScanSplit> {
     let mut fields = text.split(':');
     let (table, version) = (wide(fields.next()?)?, fields.next()?);
-    let (at, parts) = (narrow(fields.next()?)?, fields.next()?);
-    let (first, end) = parts.split_once('-')?;
-    let parts = usize::try_from(narrow(first)?).ok()?..usize::try_from(narrow(end)?).ok()?;
-    let is_whole = fields.next().is_none() && parts.start < parts.end && parts.end <= PARTS;
+    let (at, ranges) = (narrow(fields.next()?)?, fields.next()?);
+    let (first, end) = ranges.split_once('-')?;
+    let ranges = usize::try_from(narrow(first)?).ok()?..usize::try_from(narrow(end)?).ok()?;
+    let is_valid =
+        fields.next().is_none() && ranges.start < ranges.end && ranges.end <= SCAN_RANGES;
     let version = match version {
         "-" => None,
         version => {
@@ -105,7 +106,7 @@ fn read(text: &str) -> Option<ScanRange> {
         }
     };
     let at = SeenAt::from_millis(i64::try_from(at).ok()?).ok()?;
-    is_whole.then_some(ScanRange { table: TableId(table), version, at, parts })
+    is_valid.then_some(ScanSplit { table: TableId(table), version, at, ranges })
 }
 
 fn wide(text: &str) -> Option<u128> {

@@ -2,7 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "a deadline is an instant")]
 
 use idmatch_model::{SeenAt, TableId};
-use idmatch_store::{Call, ErrorKind, PARTS, Progress, ScanRange, Unit, Version};
+use idmatch_store::{Call, ErrorKind, Progress, SCAN_RANGES, ScanSplit, Unit, Version};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -31,9 +31,9 @@ fn a_call_ends_by_its_flag_or_its_deadline_and_reports() {
     assert_eq!(*seen.lock().unwrap(), [expected]);
 }
 
-fn divided(count: usize, version: Option<Version>) -> Vec<ScanRange> {
+fn divided(count: usize, version: Option<Version>) -> Vec<ScanSplit> {
     let at = SeenAt::from_millis(1_750).unwrap();
-    ScanRange::divide(count, TableId(7), version, at)
+    ScanSplit::divide(count, TableId(7), version, at)
 }
 
 #[test]
@@ -41,30 +41,30 @@ fn ranges_are_the_whole_table_and_come_back_from_text() {
     let version = Version { store: u128::MAX, publication: 3, journal: 5, commit: u64::MAX };
     for count in [0, 1, 2, 3, 7, 256, 4_095, 4_096, 1 << 20] {
         let mut next = 0;
-        let ranges = divided(count, Some(version));
-        assert_eq!(ranges.len(), count.clamp(1, PARTS));
-        for range in ranges {
-            assert_eq!(range.parts.start, next);
-            next = range.parts.end;
-            assert_eq!(range.to_string().parse::<ScanRange>().unwrap(), range);
-            assert_eq!(range.parts().len(), range.parts.len());
+        let splits = divided(count, Some(version));
+        assert_eq!(splits.len(), count.clamp(1, SCAN_RANGES));
+        for split in splits {
+            assert_eq!(split.ranges.start, next);
+            next = split.ranges.end;
+            assert_eq!(split.to_string().parse::<ScanSplit>().unwrap(), split);
+            assert_eq!(split.scan_ranges().len(), split.ranges.len());
         }
-        assert_eq!(next, PARTS);
+        assert_eq!(next, SCAN_RANGES);
     }
     let bare = divided(1, None).remove(0);
-    assert_eq!(bare.to_string().parse::<ScanRange>().unwrap(), bare);
+    assert_eq!(bare.to_string().parse::<ScanSplit>().unwrap(), bare);
 }
 
 #[test]
 fn other_texts_are_refused() {
     let good = divided(1, None).remove(0).to_string();
     for bad in ["", ":", "7:-:1", "7:-:1:0-0", "7:-:1:1-0", "7:-:1:0-1001", "7:1.2.3:1:0-1"] {
-        assert!(bad.parse::<ScanRange>().is_err(), "{bad}");
+        assert!(bad.parse::<ScanSplit>().is_err(), "{bad}");
     }
     for end in 0..good.len() - 1 {
         let cut = &good[..end];
         // Fewer digits are another number.
-        assert!(cut.parse::<ScanRange>().is_err() || cut.contains('-'), "{cut}");
+        assert!(cut.parse::<ScanSplit>().is_err() || cut.contains('-'), "{cut}");
     }
-    assert!(format!("{good}:").parse::<ScanRange>().is_err());
+    assert!(format!("{good}:").parse::<ScanSplit>().is_err());
 }

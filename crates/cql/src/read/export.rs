@@ -1,35 +1,35 @@
-//! All observations of a table, or of some parts. Must not know how a direction is scanned, nor the
+//! All observations of a table, or of some scan ranges. Must not know how a direction is scanned, nor the
 //! use of its rows.
 
 use crate::client::Use;
 use crate::context::TableContext;
 use crate::error::unexpected;
-use crate::read::scan::{RowVisitor, ScanCall, scan_parts};
+use crate::read::scan::{RowVisitor, ScanCall, scan_ranges};
 use crate::row_buffer::RowBuffer;
 use crate::schema::metadata_cache::VisibleRange;
 use idmatch_model::{SeenAt, Side};
-use idmatch_store::{Call, Columns, Error, ErrorKind, MatchSink, Parts, Result, RowLane};
+use idmatch_store::{Call, Columns, Error, ErrorKind, MatchSink, Result, RowLane, ScanRanges};
 use std::sync::Arc;
 use tokio::sync::mpsc::{Sender, channel};
 
 /// Batches of rows that may wait for the receiver.
 const QUEUED_BATCHES: usize = 2;
 
-/// Sends the visible rows of some parts. Cost: reads these parts of the direction by id.
+/// Sends the visible rows of some scan ranges. Cost: reads these scan ranges of the direction by id.
 pub(crate) fn export(
     context: &Arc<TableContext>,
-    parts: &Parts,
+    ranges: &ScanRanges,
     (visible, columns): (VisibleRange, Columns),
     sink: &dyn MatchSink,
     call: &Call,
 ) -> Result<()> {
     let client = &context.client;
     let (batches, mut received) = channel(QUEUED_BATCHES);
-    let (table, parts) = (Arc::clone(context), parts.clone());
+    let (table, ranges) = (Arc::clone(context), ranges.clone());
     let visitor = Export { context: Arc::clone(context), visible, batches };
     let scan_call = ScanCall(call.clone(), "scan");
     let scanning = client
-        .start(async move { scan_parts(&table, (Side::Id, &parts), scan_call, visitor).await });
+        .start(async move { scan_ranges(&table, (Side::Id, &ranges), scan_call, visitor).await });
     let mut lane = RowLane::new(sink.lane()?, columns);
     let mut take = || {
         while let Some(rows) =

@@ -1,7 +1,7 @@
-//! Scans a direction of a table, or some parts of it, by token ranges.
+//! Scans a direction of a table, or some scan ranges of it, by token ranges.
 //!
-//! The token of a key's bucket decides its part: the highest bits of that token. So a run of parts is
-//! a token range.
+//! The token of a key's bucket decides its scan range: the highest bits of that token. So consecutive scan
+//! ranges are a token range.
 
 use super::shard_merge::{self, HotKeyReader, RowSelection};
 use crate::context::{DirectionRow, TableContext};
@@ -10,7 +10,7 @@ use crate::row_buffer::RowBuffer;
 use crate::schema::bucket;
 use crate::schema::metadata_cache::{Dates, TableMetadata};
 use idmatch_model::{SeenAt, Side};
-use idmatch_store::{Call, PARTS, Parts, Result, Unit};
+use idmatch_store::{Call, Result, SCAN_RANGES, ScanRanges, Unit};
 use parking_lot::Mutex;
 use scylla::routing::partitioner::{Murmur3Partitioner, Partitioner};
 use std::collections::BTreeMap;
@@ -26,29 +26,33 @@ const CONCURRENT_RANGES: usize = 8;
 /// Wanted rows of one batch, which may be larger by a page.
 const BATCH_ROWS: usize = 10_000;
 
-/// Tokens of a part: 2 to the power of this.
-const PART_TOKENS_BITS: u32 = u64::BITS - PARTS.trailing_zeros();
+/// Tokens of a scan range: 2 to the power of this.
+const SCAN_RANGE_TOKENS_BITS: u32 = u64::BITS - SCAN_RANGES.trailing_zeros();
 
-/// The part of a token: its highest bits.
-pub(super) fn part_of(token: i64) -> usize {
-    // Tokens are signed; part 0 begins at the least token.
+/// The scan range of a token: its highest bits.
+pub(super) fn scan_range_of_token(token: i64) -> usize {
+    // Tokens are signed; scan range 0 begins at the least token.
     let from_least = token.cast_unsigned() ^ (1 << (u64::BITS - 1));
-    (from_least >> PART_TOKENS_BITS) as usize
+    (from_least >> SCAN_RANGE_TOKENS_BITS) as usize
 }
 
-/// The token ranges of some parts, each an exclusive start and an inclusive end. They are as wide as if the
-/// whole ring had `ranges_of_ring`. Each run of parts has at least one range.
-fn token_ranges(parts: &Parts, ranges_of_ring: usize) -> impl Iterator<Item = (i64, i64)> + use<> {
-    let wanted: Vec<usize> = (0..PARTS).filter(|part| parts.contains(*part)).collect();
+/// The token ranges of some scan ranges, each an exclusive start and an inclusive end. They are as wide as if
+/// the whole ring had `ranges_of_ring`. Consecutive scan ranges have at least one token range.
+fn token_ranges(
+    scan_ranges: &ScanRanges,
+    ranges_of_ring: usize,
+) -> impl Iterator<Item = (i64, i64)> + use<> {
+    let wanted: Vec<usize> =
+        (0..SCAN_RANGES).filter(|scan_range| scan_ranges.contains(*scan_range)).collect();
     let runs = wanted.chunk_by(|a, b| a + 1 == *b);
     let runs: Vec<(usize, usize)> =
         runs.filter_map(|run| Some((*run.first()?, run.len()))).collect();
     runs.into_iter().flat_map(move |(first, length)| {
-        let ranges = (ranges_of_ring * length).div_ceil(PARTS).max(1);
+        let ranges = (ranges_of_ring * length).div_ceil(SCAN_RANGES).max(1);
         let edge = move |range: usize| {
-            let tokens = (length as i128) << PART_TOKENS_BITS;
-            let before =
-                ((first as i128) << PART_TOKENS_BITS) + tokens * range as i128 / ranges as i128;
+            let tokens = (length as i128) << SCAN_RANGE_TOKENS_BITS;
+            let before = ((first as i128) << SCAN_RANGE_TOKENS_BITS)
+                + tokens * range as i128 / ranges as i128;
             // No key has the least token; the servers reserve it.
             i64::try_from(i128::from(i64::MIN) + before - 1).unwrap_or(i64::MIN)
         };
@@ -84,23 +88,23 @@ pub(crate) async fn scan(
     call: ScanCall,
     visit: impl RowVisitor,
 ) -> Result<()> {
-    scan_parts(context, (by, &Parts::all()), call, visit).await
+    scan_ranges(context, (by, &ScanRanges::all()), call, visit).await
 }
 
-/// Scans the keys of some parts, as `scan` does. Cost: reads these parts of the direction, and the list of
-/// hot keys.
-pub(crate) async fn scan_parts(
+/// Scans the keys of some scan ranges, as `scan` does. Cost: reads these ranges of the direction, and the
+/// list of hot keys.
+pub(crate) async fn scan_ranges(
     context: &Arc<TableContext>,
-    (by, parts): (Side, &Parts),
+    (by, scan_ranges): (Side, &ScanRanges),
     call: ScanCall,
     visit: impl RowVisitor,
 ) -> Result<()> {
     let metadata = context.metadata_cache.current().await?;
     let visit = Arc::new(visit);
     let scanned = Scanned { by, hot: HotRows::Leave, call: call.clone() };
-    let met = scan_buckets(context, &metadata, (scanned, parts), &visit).await?;
+    let met = scan_buckets(context, &metadata, (scanned, scan_ranges), &visit).await?;
     let mut keys = shard_merge::keys(context, &metadata, by).await?;
-    keys.retain(|key| parts.contains(key_part(context, key)));
+    keys.retain(|key| scan_ranges.contains(scan_range_of_key(context, key)));
     keys.extend(met.into_keys());
     let mut batch = RowBuffer::default();
     for key in keys {
@@ -131,16 +135,16 @@ pub(crate) async fn scan_stored(
 ) -> Result<BTreeMap<String, u64>> {
     let metadata = context.metadata_cache.current().await?;
     let scanned = Scanned { by, hot: HotRows::Take, call };
-    scan_buckets(context, &metadata, (scanned, &Parts::all()), &Arc::new(visit)).await
+    scan_buckets(context, &metadata, (scanned, &ScanRanges::all()), &Arc::new(visit)).await
 }
 
-/// The part of a key.
-pub(crate) fn key_part(context: &TableContext, key: &str) -> usize {
-    bucket_part(context.buckets.of(key))
+/// The scan range of a key.
+pub(crate) fn scan_range_of_key(context: &TableContext, key: &str) -> usize {
+    scan_range_of_bucket(context.buckets.of(key))
 }
 
-fn bucket_part(bucket: i32) -> usize {
-    part_of(Murmur3Partitioner.hash_one(&bucket.to_be_bytes()).value())
+fn scan_range_of_bucket(bucket: i32) -> usize {
+    scan_range_of_token(Murmur3Partitioner.hash_one(&bucket.to_be_bytes()).value())
 }
 
 /// The arguments that the tasks of a scan share.
@@ -165,12 +169,12 @@ enum HotRows {
 async fn scan_buckets<V: RowVisitor>(
     context: &Arc<TableContext>,
     metadata: &Arc<TableMetadata>,
-    (scanned, parts): (Scanned, &Parts),
+    (scanned, scan_ranges): (Scanned, &ScanRanges),
     visit: &Arc<V>,
 ) -> Result<BTreeMap<String, u64>> {
     let buckets = context.buckets.number.unsigned_abs() as usize;
     let ranges = buckets.div_ceil(BUCKETS_PER_RANGE).max(CONCURRENT_RANGES);
-    let ranges = Arc::new(Mutex::new(token_ranges(parts, ranges)));
+    let ranges = Arc::new(Mutex::new(token_ranges(scan_ranges, ranges)));
     let mut tasks = JoinSet::new();
     for _ in 0..CONCURRENT_RANGES {
         let ranges = Arc::clone(&ranges);
@@ -271,14 +275,14 @@ impl<V: RowVisitor> Task<V> {
 mod tests {
     use super::*;
 
-    fn ranges(parts: &Parts, ranges: usize) -> Vec<(i64, i64)> {
-        token_ranges(parts, ranges).collect()
+    fn ranges(scan_ranges: &ScanRanges, ranges: usize) -> Vec<(i64, i64)> {
+        token_ranges(scan_ranges, ranges).collect()
     }
 
     #[test]
     fn the_ranges_are_the_whole_ring() {
         for count in [1, 16, 1_000, 1_024] {
-            let ranges = ranges(&Parts::all(), count);
+            let ranges = ranges(&ScanRanges::all(), count);
             assert_eq!(ranges.len(), count);
             assert_eq!((ranges[0].0, ranges[count - 1].1), (i64::MIN, i64::MAX));
             assert!(ranges.windows(2).all(|pair| pair[0].1 == pair[1].0));
@@ -286,32 +290,39 @@ mod tests {
     }
 
     #[test]
-    fn the_ranges_of_parts_are_their_tokens() {
-        assert_eq!(ranges(&Parts::of(|_| false), 16), []);
-        let parts = Parts::of(|part| part < 512 || (1_000..1_002).contains(&part) || part == 4_095);
+    fn the_token_ranges_of_scan_ranges_are_their_tokens() {
+        assert_eq!(ranges(&ScanRanges::of(|_| false), 16), []);
+        let scan_ranges = ScanRanges::of(|scan_range| {
+            scan_range < 512 || (1_000..1_002).contains(&scan_range) || scan_range == 4_095
+        });
         for (count, least) in [(1, 3), (16, 4), (100_000, 12_574)] {
-            let ranges = ranges(&parts, count);
+            let ranges = ranges(&scan_ranges, count);
             assert_eq!(ranges.len(), least, "{count}");
             for (start, end) in &ranges {
                 assert!(start < end);
                 // The first token is after the start.
-                assert!([start + 1, *end].map(part_of).iter().all(|part| parts.contains(*part)));
+                assert!(
+                    [start + 1, *end]
+                        .map(scan_range_of_token)
+                        .iter()
+                        .all(|scan_range| scan_ranges.contains(*scan_range))
+                );
             }
-            // 515 of 4,096 parts, without the least token.
+            // 515 of 4,096 scan ranges, without the least token.
             let tokens = |(start, end): &(i64, i64)| i128::from(*end) - i128::from(*start);
             assert_eq!(ranges.iter().map(tokens).sum::<i128>(), (515 << 52) - 1);
         }
     }
 
     #[test]
-    fn a_part_is_the_share_of_the_ring_that_its_token_is_in() {
+    fn a_scan_range_is_the_share_of_the_ring_that_its_token_is_in() {
         // Murmur3 tokens of the ints 0 and 1, as Cassandra's token() returns them.
         let token = |bucket: i32| Murmur3Partitioner.hash_one(&bucket.to_be_bytes()).value();
         assert_eq!(token(0), -3_485_513_579_396_041_028);
         assert_eq!(token(1), -4_069_959_284_402_364_209);
-        // One bucket: all keys are in the part of token(0), which is 5,737,858,457,458,734,780 above
+        // One bucket: all keys are in the scan range of token(0), which is 5,737,858,457,458,734,780 above
         // the least.
-        assert_eq!(bucket_part(0), (5_737_858_457_458_734_780_u64 >> 52) as usize);
-        assert!((0..1_000).all(|n| bucket_part(n) < PARTS));
+        assert_eq!(scan_range_of_bucket(0), (5_737_858_457_458_734_780_u64 >> 52) as usize);
+        assert!((0..1_000).all(|n| scan_range_of_bucket(n) < SCAN_RANGES));
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::common::{Rows, erase, fresh, load, open, open_with, rows_of, upsert};
 use idmatch_model::{Keep, SeenAt, TableOptions, Target, Window};
-use idmatch_store::{Call, OpenTables, Parts, ScanRange, Store, Table};
+use idmatch_store::{Call, OpenTables, ScanRanges, ScanSplit, Store, Table};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -16,24 +16,27 @@ fn rows(crowd: usize) -> Rows {
     (0..ROWS).map(row).chain(crowd).collect()
 }
 
-/// The rows of each range, as another client reads them that got the ranges as texts.
-fn ranges_of(table: &Table, keyspace: &str, count: usize, call: &Call) -> Vec<Rows> {
+/// The rows of each split, as another client reads them that got the splits as texts.
+fn rows_of_splits(table: &Table, keyspace: &str, count: usize, call: &Call) -> Vec<Rows> {
     let here = table.snapshot().unwrap();
     let other = open(keyspace);
-    let ranges = here.scan_ranges(count).into_iter().map(|range| range.to_string());
+    let splits = here.splits(count).into_iter().map(|split| split.to_string());
     let read = |text: String| {
-        let range: ScanRange = text.parse().unwrap();
+        let split: ScanSplit = text.parse().unwrap();
         let snapshot = other.snapshot(call).unwrap();
-        let there = snapshot.table(range.table, call).unwrap();
-        let rows = rows_of(|sink| there.scan_range(&range, Window::ALL.into(), sink, call));
-        assert!(rows.iter().all(|row| range.parts.contains(&here.part_of(&row.0))), "{text}");
+        let there = snapshot.table(split.table, call).unwrap();
+        let rows = rows_of(|sink| there.scan_split(&split, Window::ALL.into(), sink, call));
+        assert!(
+            rows.iter().all(|row| split.ranges.contains(&here.scan_range_of(&row.0))),
+            "{text}"
+        );
         rows
     };
-    ranges.map(read).collect()
+    splits.map(read).collect()
 }
 
 #[test]
-fn ranges_are_the_table_and_read_no_row_twice() {
+fn splits_are_the_table_and_read_no_row_twice() {
     let _beside = fresh("ranges");
     let table = open("ranges").table_with(&"t".parse().unwrap(), &TableOptions::default()).unwrap();
     load(&table, &rows(0));
@@ -46,7 +49,7 @@ fn ranges_are_the_table_and_read_no_row_twice() {
         counted.fetch_add(progress.done, Relaxed);
     }));
     for count in [1, 7, 64] {
-        let ranges = ranges_of(&table, "ranges", count, &call);
+        let ranges = rows_of_splits(&table, "ranges", count, &call);
         assert_eq!(ranges.len(), count);
         let mut together: Rows = ranges.concat();
         together.sort_unstable();
@@ -55,7 +58,7 @@ fn ranges_are_the_table_and_read_no_row_twice() {
         assert_eq!(read.swap(0, Relaxed), ROWS as u64, "{count}");
     }
     let snapshot = table.snapshot().unwrap();
-    let none = Parts::of(|_| false);
+    let none = ScanRanges::of(|_| false);
     assert_eq!(rows_of(|sink| snapshot.scan(&none, Window::ALL.into(), sink, &call)), []);
     assert_eq!(read.load(Relaxed), 0);
 }
@@ -70,7 +73,7 @@ fn ranges_have_hot_keys_once() {
         let table = store.table_with(&"t".parse().unwrap(), &options).unwrap();
         load(&table, &rows(2_000));
         assert_eq!(beside.hot_rows(&keyspace), 2_000);
-        let mut together: Rows = ranges_of(&table, &keyspace, 7, &Call::default()).concat();
+        let mut together: Rows = rows_of_splits(&table, &keyspace, 7, &Call::default()).concat();
         let mut all = rows(2_000);
         together.sort_unstable();
         all.sort_unstable();
@@ -78,8 +81,9 @@ fn ranges_have_hot_keys_once() {
         let [since, until] = [500, 1_500].map(|n| SeenAt::from_millis(THEN + n).unwrap());
         let window = Window::new(Some(since), Some(until)).unwrap();
         let snapshot = table.snapshot().unwrap();
-        let mut found =
-            rows_of(|sink| snapshot.scan(&Parts::all(), window.into(), sink, &Call::default()));
+        let mut found = rows_of(|sink| {
+            snapshot.scan(&ScanRanges::all(), window.into(), sink, &Call::default())
+        });
         all.retain(|row| (THEN + 500..THEN + 1_500).contains(&row.2));
         found.sort_unstable();
         assert!(found == all, "{keep:?}: {} rows of {}", found.len(), all.len());
@@ -90,7 +94,7 @@ fn ranges_have_hot_keys_once() {
         assert_eq!((noted(), beside.hot_rows(&keyspace)), (0, 0));
         upsert(&table, &[("crowd".to_owned(), "later".to_owned(), THEN + 2_000)]);
         assert_eq!((noted(), beside.hot_rows(&keyspace)), (1, 1));
-        let scanned = ranges_of(&table, &keyspace, 7, &Call::default()).concat();
+        let scanned = rows_of_splits(&table, &keyspace, 7, &Call::default()).concat();
         assert_eq!(scanned.iter().filter(|row| row.0 == "crowd").count(), 1);
     }
 }

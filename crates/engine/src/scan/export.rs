@@ -11,10 +11,10 @@ use crate::matching::BatchBuilder;
 use crate::memtable::Commit;
 use crate::versions::TableVersion;
 use idmatch_model::Side;
-use idmatch_store::{Call, MatchSink, PARTS, Parts, Result, ScanQuery};
+use idmatch_store::{Call, MatchSink, Result, SCAN_RANGES, ScanQuery, ScanRanges};
 
 /// Scan ranges in each hash partition.
-const RANGES_PER_PARTITION: usize = PARTS / HashPartition::COUNT;
+const RANGES_PER_PARTITION: usize = SCAN_RANGES / HashPartition::COUNT;
 
 /// Sends the observations of some ranges that are in a window. Cost: the hash partitions with one of the
 /// ranges are read once.
@@ -23,7 +23,7 @@ const RANGES_PER_PARTITION: usize = PARTS / HashPartition::COUNT;
 /// `Corrupt`; the errors of the sink; `Cancelled`.
 pub(crate) fn export(
     (table, last): (&TableVersion, Commit),
-    (ranges, query): (&Parts, ScanQuery),
+    (ranges, query): (&ScanRanges, ScanQuery),
     sink: &dyn MatchSink,
     call: &Call,
 ) -> Result<()> {
@@ -61,5 +61,5 @@ pub(crate) fn range_of_id(id: &str, seed: HashSeed) -> usize {
 }
 
 fn range_of(hash: u64) -> usize {
-    (hash >> (u64::BITS - PARTS.trailing_zeros())) as usize
+    (hash >> (u64::BITS - SCAN_RANGES.trailing_zeros())) as usize
 }

@@ -18,8 +18,8 @@ use crate::scan;
 use crate::versions::TableVersion;
 use idmatch_model::{Keep, SeenAt, Side, TableId, TableName, TableOptions, Window, check_id};
 use idmatch_store::{
-    Answers, BatchSource, Call, Counting, Lookup, Match, MatchQuery, MatchSink, Parts, Result,
-    ScanQuery, Snapshot, TableSnapshot, TableStats, Version, now,
+    Answers, BatchSource, Call, Counting, Lookup, Match, MatchQuery, MatchSink, Result, ScanQuery,
+    ScanRanges, Snapshot, TableSnapshot, TableStats, Version, now,
 };
 use std::sync::Arc;
 
@@ -195,20 +195,20 @@ impl TableSnapshot for EngineTableSnapshot {
         Ok(Box::new(found))
     }
 
-    fn part_of(&self, id: &str) -> usize {
+    fn scan_range_of(&self, id: &str) -> usize {
         scan::range_of_id(id, self.table.row_rules.seed)
     }
 
-    /// Cost: the hash partitions (1/256 of the table each) that have one of the parts are read once.
+    /// Cost: the hash partitions (1/256 of the table each) that have one of the scan ranges are read once.
     fn scan(
         &self,
-        parts: &Parts,
+        ranges: &ScanRanges,
         query: ScanQuery,
         sink: &dyn MatchSink,
         call: &Call,
     ) -> Result<()> {
         let query = ScanQuery { window: self.visible_window(query.window), ..query };
-        scan::export((&self.table, self.point.last), (parts, query), sink, call)
+        scan::export((&self.table, self.point.last), (ranges, query), sink, call)
     }
 
     fn stats(&self, counting: Counting, call: &Call) -> Result<TableStats> {

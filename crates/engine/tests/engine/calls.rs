@@ -9,8 +9,8 @@ use arrow_array::RecordBatch;
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Pick, Side, Target, Window};
 use idmatch_store::{
-    Admin, BatchSource, Call, Counting, Distinct, Lookup, MatchQuery, OpenTables, Parts, Progress,
-    Result, SourceBatch, Store, Table, Unit, Version,
+    Admin, BatchSource, Call, Counting, Distinct, Lookup, MatchQuery, OpenTables, Progress, Result,
+    ScanRanges, SourceBatch, Store, Table, Unit, Version,
 };
 use std::collections::BTreeMap;
 use std::fs;
@@ -249,7 +249,7 @@ fn reads_that_are_given_up_end_in_the_middle() {
         Ok(())
     };
     let call = cancelled_by(&cancelled);
-    assert_cancelled(snapshot.scan(&Parts::all(), Window::ALL.into(), &sink, &call), "a scan");
+    assert_cancelled(snapshot.scan(&ScanRanges::all(), Window::ALL.into(), &sink, &call), "a scan");
     // The others do not: they are given up when they read the first page.
     let soon = || {
         let cancelled = flag();
@@ -292,7 +292,7 @@ fn a_call_whose_time_is_over_does_nothing() {
     assert_cancelled(store.backup(&dir.path().join("copy"), &over), "backup");
     let mut population = Batches::of_population(&keys);
     assert_cancelled(snapshot.match_population(&mut population, QUERY, &over), "match");
-    assert_cancelled(snapshot.scan(&Parts::all(), Window::ALL.into(), &sink, &over), "scan");
+    assert_cancelled(snapshot.scan(&ScanRanges::all(), Window::ALL.into(), &sink, &over), "scan");
     assert_cancelled(snapshot.stats(Counting::All, &over), "distinct");
     assert_cancelled(snapshot.lookup_many(&["a"], Lookup::by(Side::Id), &over), "lookup_many");
     assert_eq!(version(&store), before);

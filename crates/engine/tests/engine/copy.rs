@@ -7,7 +7,7 @@ use crate::common::{
 use idmatch_engine::EngineStore;
 use idmatch_model::{Keep, Period, TableOptions, Target, Window};
 use idmatch_store::{
-    Call, Copied, CopyOptions, ErrorKind, OpenTables, PARTS, Progress, Result, Store, Table,
+    Call, Copied, CopyOptions, ErrorKind, OpenTables, Progress, Result, SCAN_RANGES, Store, Table,
     copy_table, now,
 };
 use idmatch_testkit::MemoryStore;
@@ -80,7 +80,7 @@ fn a_copy_answers_as_its_source_whatever_keeps_them() {
     }
 }
 
-/// Ids whose rows are spread over all parts.
+/// Ids whose rows are spread over all scan ranges.
 fn many(count: usize) -> Vec<Row> {
     (0..count).map(|n| (format!("id-{n}"), format!("{}", n % 1_000), n as i64)).collect()
 }
@@ -115,7 +115,7 @@ fn a_copy_that_ended_early_goes_on_where_it_was() {
 
     let copied = to_copy(Call::default()).unwrap();
     assert_eq!((copied.source.rows, copied.destination), (ROWS, copied.source));
-    // Beside those that were not sent, a few parts at the ends of what each thread had sent.
+    // Beside those that were not sent, a few scan ranges at the ends of what each thread had sent.
     let missing = ROWS - there;
     assert!(copied.sent >= missing, "{} of {missing} missing rows were sent", copied.sent);
     assert!(copied.sent < missing + ROWS / 4, "{} were sent for {missing} missing", copied.sent);
@@ -228,8 +228,8 @@ fn parts_divide_ids_evenly() {
     let root = tempfile::tempdir().unwrap();
     let table = create(&open(root.path(), "store"), "t", Keep::Last).unwrap();
     let snapshot = table.snapshot().unwrap();
-    let mut counts = vec![0; PARTS];
-    (0..PARTS * 32).for_each(|n| counts[snapshot.part_of(&format!("id-{n}"))] += 1);
+    let mut counts = vec![0; SCAN_RANGES];
+    (0..SCAN_RANGES * 32).for_each(|n| counts[snapshot.scan_range_of(&format!("id-{n}"))] += 1);
     // 32 on average: by Poisson, none below 4 or above 80 in 10 billion.
     assert!(counts.iter().all(|count| (4..80).contains(count)));
 }

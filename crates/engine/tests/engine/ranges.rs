@@ -8,7 +8,7 @@ use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, SeenAt, Side, Target, Window};
 use idmatch_store::{
-    Call, ErrorKind, Lookup, OpenTables, PARTS, Parts, ScanRange, Table, TableSnapshot,
+    Call, ErrorKind, Lookup, OpenTables, SCAN_RANGES, ScanRanges, ScanSplit, Table, TableSnapshot,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -41,88 +41,89 @@ fn ids_of(rows: &[Row]) -> BTreeSet<String> {
     rows.iter().map(|row| row.0.clone()).collect()
 }
 
-/// The rows of a range, sorted.
-fn scanned_range(table: &dyn TableSnapshot, range: &ScanRange, window: Window) -> Vec<Row> {
+/// The rows of a split, sorted.
+fn scanned_split(table: &dyn TableSnapshot, split: &ScanSplit, window: Window) -> Vec<Row> {
     let rows = Mutex::new(Vec::new());
     let take = |batch: RecordBatch| {
         rows.lock().unwrap().extend(rows_of(&batch));
         Ok(())
     };
-    table.scan_range(range, window.into(), &take, &Call::default()).unwrap();
+    table.scan_split(split, window.into(), &take, &Call::default()).unwrap();
     let mut rows = rows.into_inner().unwrap();
     rows.sort();
     rows
 }
 
 #[test]
-fn ranges_together_are_the_table_and_no_row_is_in_two() {
+fn splits_together_are_the_table_and_no_row_is_in_two() {
     let dir = tempfile::tempdir().unwrap();
     let (_store, table) = filled(dir.path());
     let table = table.snapshot().unwrap();
     let window = Window::new(None, SeenAt::from_millis(1_700_000_000_000).ok()).unwrap();
-    let all = scanned(&*table, &Parts::all(), Window::ALL);
+    let all = scanned(&*table, &ScanRanges::all(), Window::ALL);
     // 2,571 of 3,000 numbered ids have another partner_id than "p3"; "i5" is erased.
     assert_eq!(all.iter().filter(|row| row.1.starts_with('p') && row.1.len() == 2).count(), 2_570);
-    for (window, rows) in [(Window::ALL, &all), (window, &scanned(&*table, &Parts::all(), window))]
+    for (window, rows) in
+        [(Window::ALL, &all), (window, &scanned(&*table, &ScanRanges::all(), window))]
     {
-        for count in [1, 2, 7, 256, PARTS, 2 * PARTS] {
-            let ranges = table.scan_ranges(count);
-            assert_eq!(ranges.len(), count.min(PARTS));
+        for count in [1, 2, 7, 256, SCAN_RANGES, 2 * SCAN_RANGES] {
+            let splits = table.splits(count);
+            assert_eq!(splits.len(), count.min(SCAN_RANGES));
             let (mut union, mut ids): (Vec<Row>, BTreeSet<String>) = Default::default();
-            let mut next_part = 0;
-            for range in &ranges {
-                assert_eq!(range.parts.start, next_part, "{count} ranges");
-                next_part = range.parts.end;
+            let mut next_range = 0;
+            for split in &splits {
+                assert_eq!(split.ranges.start, next_range, "{count} splits");
+                next_range = split.ranges.end;
                 // Another worker has it as text.
-                let text = range.to_string();
-                let read: ScanRange = text.parse().unwrap();
-                assert_eq!(read, *range, "{text}");
-                let rows = scanned_range(&*table, &read, window);
-                let of_range = ids_of(&rows);
-                assert!(ids.is_disjoint(&of_range), "{count} ranges: an id is in two of them");
-                let is_in = |id: &String| range.parts.contains(&table.part_of(id));
-                assert!(of_range.iter().all(is_in), "{count} ranges: an id of another part");
-                ids.extend(of_range);
+                let text = split.to_string();
+                let read: ScanSplit = text.parse().unwrap();
+                assert_eq!(read, *split, "{text}");
+                let rows = scanned_split(&*table, &read, window);
+                let of_split = ids_of(&rows);
+                assert!(ids.is_disjoint(&of_split), "{count} splits: an id is in two of them");
+                let is_in = |id: &String| split.ranges.contains(&table.scan_range_of(id));
+                assert!(of_split.iter().all(is_in), "{count} splits: an id of another scan range");
+                ids.extend(of_split);
                 union.extend(rows);
             }
-            assert_eq!(next_part, PARTS);
+            assert_eq!(next_range, SCAN_RANGES);
             union.sort();
-            assert!(union == *rows, "{count} ranges: {} of {} rows", union.len(), rows.len());
+            assert!(union == *rows, "{count} splits: {} of {} rows", union.len(), rows.len());
         }
     }
-    assert_eq!(table.scan_ranges(0).len(), 1);
+    assert_eq!(table.splits(0).len(), 1);
 }
 
 #[test]
-fn a_range_of_another_version_or_table_has_expired() {
+fn a_split_of_another_version_or_table_has_expired() {
     let dir = tempfile::tempdir().unwrap();
     let (store, table) = filled(dir.path());
     let before = table.snapshot().unwrap();
-    let ranges = before.scan_ranges(3);
+    let splits = before.splits(3);
     let expired = |table: &dyn TableSnapshot| {
         let take = |_| panic!("a batch");
-        let outcome = table.scan_range(&ranges[1], Window::ALL.into(), &take, &Call::default());
+        let outcome = table.scan_split(&splits[1], Window::ALL.into(), &take, &Call::default());
         let error = outcome.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Expired, "{error}");
         assert!(error.to_string().contains("another version"), "{error}");
     };
     // The same version, taken again, reads it.
     let again = table.snapshot().unwrap();
-    assert!(!scanned_range(&*again, &ranges[1], Window::ALL).is_empty());
+    assert!(!scanned_split(&*again, &splits[1], Window::ALL).is_empty());
     let other = create(&store, "other", Keep::All).unwrap();
     expired(&*other.snapshot().unwrap());
     upsert(&table, &mut Batches::of_rows(&rows_of_all_kinds(1), 1)).unwrap();
     expired(&*table.snapshot().unwrap());
-    let whole = scanned(&*before, &Parts::all(), Window::ALL);
+    let whole = scanned(&*before, &ScanRanges::all(), Window::ALL);
     table.compact().unwrap();
     let mut rows: Vec<Row> =
-        ranges.iter().flat_map(|range| scanned_range(&*before, range, Window::ALL)).collect();
+        splits.iter().flat_map(|split| scanned_split(&*before, split, Window::ALL)).collect();
     rows.sort();
-    assert_eq!(rows, whole, "the version that the ranges are of still reads them");
+    assert_eq!(rows, whole, "the version that the splits are of still reads them");
     for text in
-        ["", "x", &format!("{}:", ranges[0]), &ranges[0].to_string().replace(":0-555", ":555-0")]
+        ["", "x", &format!("{}:", splits[0]), &splits[0].to_string().replace(":0-555", ":555-0")]
     {
-        let error = text.parse::<ScanRange>().unwrap_err();
+        let error = text.parse::<ScanSplit>().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{text:?}");
     }
     assert_eq!(store.table(&name("t")).unwrap().verify().unwrap(), []);
@@ -150,7 +151,7 @@ fn many_keys_are_answered_by_position() {
     let dir = tempfile::tempdir().unwrap();
     let (_store, table) = filled(dir.path());
     let table = table.snapshot().unwrap();
-    let rows = scanned(&*table, &Parts::all(), Window::ALL);
+    let rows = scanned(&*table, &ScanRanges::all(), Window::ALL);
     let at = |millis| SeenAt::from_millis(millis).unwrap();
     let windows = [Window::ALL, Window::new(Some(at(700)), Some(at(1_700_000_000_000))).unwrap()];
     for by in Side::BOTH {

@@ -5,7 +5,8 @@
 
 use super::sums::{RangeSums, Summation};
 use crate::{
-    BatchSource, Error, ErrorKind, Parts, Result, SourceBatch, Table, TableSnapshot, stored_rows,
+    BatchSource, Error, ErrorKind, Result, ScanRanges, SourceBatch, Table, TableSnapshot,
+    stored_rows,
 };
 use arrow_array::RecordBatch;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ const WAITING: usize = 4;
 /// Loads some ranges of a scan into a table, about `batch_rows` at once; returns the sums of the rows sent.
 pub(super) fn send(
     scan: &dyn TableSnapshot,
-    parts: &Parts,
+    ranges: &ScanRanges,
     summation: Summation<'_>,
     table: &Table,
     batch_rows: u64,
@@ -30,7 +31,7 @@ pub(super) fn send(
         let reader = scope.spawn(move || {
             let summation = Summation { forward: Some(sender), ..summation };
             // The failure is noted before the sender is dropped: the loading thread takes that for the end.
-            summation.read(scan, parts).inspect_err(|_| has_failed.store(true, Relaxed))
+            summation.read(scan, ranges).inspect_err(|_| has_failed.store(true, Relaxed))
         });
         let mut source = LoadBatches {
             batches,

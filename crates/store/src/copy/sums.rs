@@ -5,7 +5,8 @@
 //! same sums in any backend, because only texts and dates are hashed.
 
 use crate::{
-    Call, Error, ErrorKind, MatchLane, MatchSink, PARTS, Parts, Result, TableSnapshot, Unit,
+    Call, Error, ErrorKind, MatchLane, MatchSink, Result, SCAN_RANGES, ScanRanges, TableSnapshot,
+    Unit,
 };
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
@@ -65,18 +66,18 @@ pub(super) struct RangeSums(Vec<RangeSum>);
 
 impl RangeSums {
     pub(super) fn none() -> RangeSums {
-        RangeSums(vec![RangeSum::default(); PARTS])
+        RangeSums(vec![RangeSum::default(); SCAN_RANGES])
     }
 
-    pub(super) fn part(&self, part: usize) -> RangeSum {
-        self.0.get(part).copied().unwrap_or_default()
+    pub(super) fn range(&self, range: usize) -> RangeSum {
+        self.0.get(range).copied().unwrap_or_default()
     }
 
     /// The same, with the sums of some ranges replaced.
-    pub(super) fn with(mut self, parts: &Parts, others: &RangeSums) -> RangeSums {
-        for (part, sum) in self.0.iter_mut().enumerate() {
-            if parts.contains(part) {
-                *sum = others.part(part);
+    pub(super) fn with(mut self, ranges: &ScanRanges, others: &RangeSums) -> RangeSums {
+        for (range, sum) in self.0.iter_mut().enumerate() {
+            if ranges.contains(range) {
+                *sum = others.range(range);
             }
         }
         self
@@ -85,13 +86,13 @@ impl RangeSums {
     /// The sum of all stable observations.
     pub(super) fn stable(&self) -> Sum {
         let mut all = Sum::default();
-        self.0.iter().for_each(|part| all += part.stable);
+        self.0.iter().for_each(|range| all += range.stable);
         all
     }
 
     /// The number of all observations.
     pub(super) fn all_rows(&self) -> u64 {
-        self.0.iter().map(|part| part.stable.rows + part.expiring.rows).sum()
+        self.0.iter().map(|range| range.stable.rows + range.expiring.rows).sum()
     }
 
     /// The number of ranges that differ in their stable observations.
@@ -100,7 +101,7 @@ impl RangeSums {
     }
 
     /// The number of ranges that have more stable rows than in `other`.
-    pub(super) fn parts_with_more_than(&self, other: &RangeSums) -> usize {
+    pub(super) fn ranges_with_more_than(&self, other: &RangeSums) -> usize {
         self.count(other, |own, theirs| own.stable.rows > theirs.stable.rows)
     }
 
@@ -109,9 +110,9 @@ impl RangeSums {
     }
 
     fn add(&mut self, other: &RangeSums) {
-        for (part, more) in self.0.iter_mut().zip(&other.0) {
-            part.stable += more.stable;
-            part.expiring += more.expiring;
+        for (range, more) in self.0.iter_mut().zip(&other.0) {
+            range.stable += more.stable;
+            range.expiring += more.expiring;
         }
     }
 }
@@ -166,36 +167,41 @@ pub(super) struct Summation<'a> {
 
 impl Summation<'_> {
     /// Reads some ranges of a table.
-    pub(super) fn read(&self, table: &dyn TableSnapshot, parts: &Parts) -> Result<RangeSums> {
+    pub(super) fn read(&self, table: &dyn TableSnapshot, ranges: &ScanRanges) -> Result<RangeSums> {
         let total = Mutex::new(RangeSums::none());
-        let sink = Sink { summation: self, total: &total };
-        table.scan(parts, Window::ALL.into(), &sink, self.call)?;
+        let sink = SummationSink { summation: self, total: &total };
+        table.scan(ranges, Window::ALL.into(), &sink, self.call)?;
         Ok(total.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-struct Sink<'a> {
+struct SummationSink<'a> {
     summation: &'a Summation<'a>,
     total: &'a Mutex<RangeSums>,
 }
 
-impl MatchSink for Sink<'_> {
+impl MatchSink for SummationSink<'_> {
     fn lane(&self) -> Result<Box<dyn MatchLane + '_>> {
         let forward = self.summation.forward.clone();
-        Ok(Box::new(Lane { sink: self, sums: RangeSums::none(), forward, row: Vec::new() }))
+        Ok(Box::new(SummationLane {
+            sink: self,
+            sums: RangeSums::none(),
+            forward,
+            row: Vec::new(),
+        }))
     }
 }
 
-struct Lane<'a> {
-    sink: &'a Sink<'a>,
+struct SummationLane<'a> {
+    sink: &'a SummationSink<'a>,
     sums: RangeSums,
     forward: Option<SyncSender<RecordBatch>>,
     /// A row as the bytes that are hashed.
     row: Vec<u8>,
 }
 
-impl Lane<'_> {
-    fn add(&mut self, part: usize, id: &str, partner_id: &str, seen_at: SeenAt) {
+impl SummationLane<'_> {
+    fn add(&mut self, range: usize, id: &str, partner_id: &str, seen_at: SeenAt) {
         let compared = self.sink.summation.compared;
         if seen_at < compared.since || compared.is_erased(id, partner_id, seen_at) {
             return;
@@ -206,7 +212,7 @@ impl Lane<'_> {
         self.row.extend_from_slice(partner_id.as_bytes());
         self.row.extend_from_slice(&seen_at.millis().to_le_bytes());
         let hash = XxHash3_128::oneshot(&self.row);
-        if let Some(sum) = self.sums.0.get_mut(part) {
+        if let Some(sum) = self.sums.0.get_mut(range) {
             match seen_at < compared.stable_since {
                 true => sum.expiring.add(hash),
                 false => sum.stable.add(hash),
@@ -215,7 +221,7 @@ impl Lane<'_> {
     }
 }
 
-impl MatchLane for Lane<'_> {
+impl MatchLane for SummationLane<'_> {
     fn push(&mut self, batch: RecordBatch) -> Result<()> {
         let Summation { division, call, .. } = self.sink.summation;
         let stage = if self.forward.is_some() { "copy" } else { "compare" };
@@ -224,14 +230,14 @@ impl MatchLane for Lane<'_> {
             let columns = columns(&batch);
             let (ids, partner_ids, dates) =
                 columns.ok_or_else(|| unexpected("a scan gave other columns than it should"))?;
-            let (mut last, mut part) = ("", 0);
+            let (mut last, mut range) = ("", 0);
             for ((id, partner_id), date) in ids.iter().zip(partner_ids).zip(dates.values()) {
                 let (id, partner_id) = (id.unwrap_or_default(), partner_id.unwrap_or_default());
                 // The rows of an id mostly come one after another.
                 if id != last {
-                    (last, part) = (id, division.part_of(id));
+                    (last, range) = (id, division.scan_range_of(id));
                 }
-                self.add(part, id, partner_id, SeenAt::from_millis(*date)?);
+                self.add(range, id, partner_id, SeenAt::from_millis(*date)?);
             }
         }
         match &self.forward {
@@ -246,13 +252,13 @@ impl MatchLane for Lane<'_> {
     }
 }
 
-type Columns<'b> = (
+type ScanArrays<'b> = (
     &'b arrow_array::StringArray,
     &'b arrow_array::StringArray,
     &'b arrow_array::PrimitiveArray<TimestampMillisecondType>,
 );
 
-fn columns(batch: &RecordBatch) -> Option<Columns<'_>> {
+fn columns(batch: &RecordBatch) -> Option<ScanArrays<'_>> {
     match batch.columns() {
         [ids, partner_ids, dates] => Some((
             ids.as_string_opt()?,

@@ -4,7 +4,8 @@ use super::send::send;
 use super::sums::{Compared, RangeSums, Sum, Summation};
 use super::tombstones::TombstoneCopy;
 use crate::{
-    Call, Error, ErrorKind, OpenTables, PARTS, Parts, Result, Store, Table, TableSnapshot,
+    Call, Error, ErrorKind, OpenTables, Result, SCAN_RANGES, ScanRanges, Store, Table,
+    TableSnapshot,
 };
 use idmatch_model::{TableName, TableOptions};
 use std::sync::Arc;
@@ -148,7 +149,7 @@ type SentOff = (Arc<dyn TableSnapshot>, RangeSums, Compared, u64);
 impl Copy<'_> {
     fn send_what_differs(&self, source: &Table, is_new: bool) -> Result<SentOff> {
         let from = source.snapshot()?;
-        let (mut before, mut parts) = (RangeSums::none(), Parts::all());
+        let (mut before, mut ranges) = (RangeSums::none(), ScanRanges::all());
         let compared = if is_new {
             Compared::new(self.wanted.retention.as_ref())
         } else {
@@ -156,22 +157,22 @@ impl Copy<'_> {
             let compared = Compared::new(self.wanted.retention.as_ref());
             let both = self.both(from.as_ref(), to.as_ref(), &compared)?;
             self.check_begin(&both)?;
-            parts = Parts::of(|part| both.0.part(part) != both.1.part(part));
+            ranges = ScanRanges::of(|range| both.0.range(range) != both.1.range(range));
             before = both.0;
             compared
         };
-        if parts.is_empty() {
+        if ranges.is_empty() {
             return Ok((from, before, compared, 0));
         }
         let division = from.as_ref();
         let summation = Summation { division, compared: &compared, call: self.call, forward: None };
         let batch_rows = self.options.batch_rows;
-        let sent = send(division, &parts, summation, self.target, batch_rows)?;
+        let sent = send(division, &ranges, summation, self.target, batch_rows)?;
         let rows = sent.all_rows();
-        Ok((from, before.with(&parts, &sent), compared, rows))
+        Ok((from, before.with(&ranges, &sent), compared, rows))
     }
 
-    /// The sums of a table, in the parts of the source.
+    /// The sums of a table, in the ranges of the source.
     fn sums(
         &self,
         from: &dyn TableSnapshot,
@@ -179,7 +180,7 @@ impl Copy<'_> {
         compared: &Compared,
     ) -> Result<RangeSums> {
         let summation = Summation { division: from, compared, call: self.call, forward: None };
-        summation.read(of, &Parts::all())
+        summation.read(of, &ScanRanges::all())
     }
 
     /// The sums of the source and the destination, which are read at the same time.
@@ -197,16 +198,16 @@ impl Copy<'_> {
         })
     }
 
-    /// Fails where parts of the destination have more rows than the source's: a copy cannot make them equal.
+    /// Fails where ranges of the destination have more rows than the source's: a copy cannot make them equal.
     fn check_begin(&self, (here, there): &(RangeSums, RangeSums)) -> Result<()> {
-        if self.options.merge || there.parts_with_more_than(here) == 0 {
+        if self.options.merge || there.ranges_with_more_than(here) == 0 {
             return Ok(());
         }
         Err(self.differ(here, there, &format!("{OWN_ROWS}. Nothing was copied")))
     }
 
     fn check_end(&self, here: &RangeSums, there: &RangeSums) -> Result<()> {
-        let is_missing = here.parts_with_more_than(there) > 0;
+        let is_missing = here.ranges_with_more_than(there) > 0;
         match (here.differing(there), is_missing, self.options.merge) {
             (0, ..) | (_, false, true) => Ok(()),
             (_, true, _) => Err(self.differ(here, there, MISSING)),
@@ -221,7 +222,7 @@ impl Copy<'_> {
             ErrorKind::Differs,
             format!(
                 "table {name} of the destination has {} rows (checksum {:032x}), the source has {} \
-                 ({:032x}); {} of {PARTS} parts differ: {why}",
+                 ({:032x}); {} of {SCAN_RANGES} parts differ: {why}",
                 destination.rows,
                 destination.hash,
                 source.rows,

@@ -16,14 +16,14 @@ pub(super) struct TombstoneCopy<'a> {
 }
 
 /// The tombstones of the source, and whether the destination can use them.
-pub(super) struct Tombstones {
+pub(super) struct SourceTombstones {
     pub(super) erasures: Erasures,
     pub(super) is_usable: bool,
 }
 
-impl Tombstones {
+impl SourceTombstones {
     /// The tombstones that are new or later than in an earlier copy of tombstones.
-    pub(super) fn since(&self, before: &Tombstones) -> HashMap<u128, SeenAt> {
+    pub(super) fn since(&self, before: &SourceTombstones) -> HashMap<u128, SeenAt> {
         let known: HashMap<u128, SeenAt> = before.erasures.hashes.iter().copied().collect();
         let is_new = |(hash, at): &(u128, SeenAt)| known.get(hash).is_none_or(|then| then < at);
         self.erasures.hashes.iter().copied().filter(is_new).collect()
@@ -42,7 +42,7 @@ impl<'a> TombstoneCopy<'a> {
 
     /// Gives the destination the secret, if it has none. Must come before the table is created: on servers
     /// the first table fixes the secret of a store.
-    pub(super) fn begin(&self) -> Result<Tombstones> {
+    pub(super) fn begin(&self) -> Result<SourceTombstones> {
         let erasures = self.source.erasures()?;
         let is_usable = match erasures.key {
             Some(key) => admin(self.destination)?.adopt_erasure_key(key, self.call)? == key,
@@ -50,7 +50,7 @@ impl<'a> TombstoneCopy<'a> {
         };
         let count = erasures.hashes.len();
         if is_usable || count == 0 || self.accept_loss {
-            return Ok(Tombstones { erasures, is_usable: is_usable || count == 0 });
+            return Ok(SourceTombstones { erasures, is_usable: is_usable || count == 0 });
         }
         Err(Error::new(
             ErrorKind::Differs,
@@ -65,7 +65,7 @@ impl<'a> TombstoneCopy<'a> {
     }
 
     /// Adds the tombstones to the copy.
-    pub(super) fn finish(&self, target: &Table, taken: &Tombstones) -> Result<()> {
+    pub(super) fn finish(&self, target: &Table, taken: &SourceTombstones) -> Result<()> {
         match taken.is_usable && !taken.erasures.hashes.is_empty() {
             true => target.add_erasures(&taken.erasures),
             false => Ok(()),

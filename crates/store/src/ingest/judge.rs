@@ -1,6 +1,6 @@
 //! Judges the rows of a load or an upsert, and counts and reports the bad ones.
 
-use super::observations::{Columns, Observations, numbers};
+use super::observations::{ObservationColumns, Observations, numbers};
 use super::rejects::{BadRows, Reject, RejectSink};
 use super::source::SourceBatch;
 use crate::{Error, ErrorFields, ErrorKind, Result};
@@ -66,7 +66,7 @@ impl<'a> Ingest<'a> {
     /// `InvalidArgument` for a column that is missing or of a type that cannot be read;
     /// `BadInput` for the first bad row when strict; whatever the sink returns.
     pub fn observations(&self, source: &SourceBatch) -> Result<Observations> {
-        let (columns, wrong) = Columns::read(source, (self.now, &self.dates))?;
+        let (columns, wrong) = ObservationColumns::read(source, (self.now, &self.dates))?;
         self.count(source.batch.num_rows());
         let rows = numbers(source, &wrong);
         let observations = if wrong.rows.is_empty() {

@@ -38,7 +38,7 @@ impl Observations {
 /// # Errors
 /// `Corrupt` for the first row that breaks one of them.
 pub(super) fn stored(source: &SourceBatch) -> Result<Observations> {
-    let (columns, wrong) = Columns::read(source, (SeenAt::MAX, &DateRules::default()))?;
+    let (columns, wrong) = ObservationColumns::read(source, (SeenAt::MAX, &DateRules::default()))?;
     let Some((row, (column, reason))) = wrong.rows.first_key_value() else {
         return Ok(columns.all(numbers(source, &wrong)));
     };
@@ -60,25 +60,25 @@ pub(super) fn numbers(batch: &SourceBatch, wrong: &BadRows) -> RowNumbers {
 }
 
 /// The columns of a batch, bad rows included.
-pub(super) struct Columns {
+pub(super) struct ObservationColumns {
     ids: BinaryViewArray,
     partner_ids: BinaryViewArray,
     seen_at: Vec<SeenAt>,
 }
 
-impl Columns {
+impl ObservationColumns {
     /// Reads a batch, and finds its bad rows.
     pub(super) fn read(
         source: &SourceBatch,
         dates: (SeenAt, &DateRules),
-    ) -> Result<(Columns, BadRows)> {
+    ) -> Result<(ObservationColumns, BadRows)> {
         let mut wrong = BadRows::default();
         let ids = ids::bytes_of(column(source, "id")?, "id")?;
         let partner_ids = ids::bytes_of(column(source, "partner_id")?, "partner_id")?;
         ids::check(&ids, "id", &mut wrong);
         ids::check(&partner_ids, "partner_id", &mut wrong);
         let seen_at = dates::seen_at(column(source, "seen_at")?.1, dates, &mut wrong)?;
-        Ok((Columns { ids, partner_ids, seen_at }, wrong))
+        Ok((ObservationColumns { ids, partner_ids, seen_at }, wrong))
     }
 
     /// All rows, where none is bad.

@@ -9,11 +9,11 @@ use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMillisecondType;
 use idmatch_model::Side;
-use idmatch_store::{Call, Columns, MatchSink, Parts, Result, ScanQuery, Table, match_schema};
+use idmatch_store::{Call, Columns, MatchSink, Result, ScanQuery, ScanRanges, Table, match_schema};
 use std::sync::{Mutex, PoisonError};
 
 /// How many ranges a table is scanned in.
-const RANGES: usize = 3;
+const SPLITS: usize = 3;
 
 /// Some columns, and none.
 const PARTIAL: [Columns; 3] = [
@@ -35,10 +35,11 @@ pub(super) fn ask(table: &Table, question: &ScanQuestion, scope: Scope) -> Resul
     };
     let expected = sorted(expand(&question.answer, scope, row)?);
     let (snapshot, call) = (table.snapshot()?, Call::default());
-    let whole = |sink: &dyn MatchSink| snapshot.scan(&Parts::all(), window.into(), sink, &call);
-    let ranges = snapshot.scan_ranges(RANGES);
+    let whole =
+        |sink: &dyn MatchSink| snapshot.scan(&ScanRanges::all(), window.into(), sink, &call);
+    let splits = snapshot.splits(SPLITS);
     let by_range = |sink: &dyn MatchSink| {
-        ranges.iter().try_for_each(|range| snapshot.scan_range(range, window.into(), sink, &call))
+        splits.iter().try_for_each(|split| snapshot.scan_split(split, window.into(), sink, &call))
     };
     let ways: [(&str, &ScanFn<'_>); 2] = [("as a whole", &whole), ("by ranges", &by_range)];
     let mut differences = Vec::new();
@@ -55,7 +56,8 @@ pub(super) fn ask(table: &Table, question: &ScanQuestion, scope: Scope) -> Resul
     }
     for columns in PARTIAL {
         let query = ScanQuery { window, columns };
-        let got = read_projected(columns, |sink| snapshot.scan(&Parts::all(), query, sink, &call))?;
+        let got =
+            read_projected(columns, |sink| snapshot.scan(&ScanRanges::all(), query, sink, &call))?;
         let expected = projected(&expected, columns);
         if expected != got {
             let (expected, got) = (format!("{expected:?} of {columns:?}"), format!("{got:?}"));

@@ -5,8 +5,8 @@ use super::observed::Observed;
 use idmatch_model::{Keep, SeenAt, TableId, TableName, TableOptions, Window, check_id};
 use idmatch_store::{
     Answers, BatchSource, Call, Counting, Distinct, JudgedPopulation, Lookup, Match, MatchQuery,
-    MatchSink, PARTS, Parts, Result, RowLane, ScanQuery, SessionId, TableSnapshot, TableStats,
-    UnmatchedReason, Version,
+    MatchSink, Result, RowLane, SCAN_RANGES, ScanQuery, ScanRanges, SessionId, TableSnapshot,
+    TableStats, UnmatchedReason, Version,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -143,13 +143,13 @@ impl TableSnapshot for MemoryTableSnapshot {
         Ok(Box::new(matched))
     }
 
-    fn part_of(&self, id: &str) -> usize {
-        XxHash3_64::oneshot(id.as_bytes()) as usize % PARTS
+    fn scan_range_of(&self, id: &str) -> usize {
+        XxHash3_64::oneshot(id.as_bytes()) as usize % SCAN_RANGES
     }
 
     fn scan(
         &self,
-        parts: &Parts,
+        ranges: &ScanRanges,
         query: ScanQuery,
         sink: &dyn MatchSink,
         call: &Call,
@@ -158,7 +158,7 @@ impl TableSnapshot for MemoryTableSnapshot {
         let mut lane = RowLane::new(sink.lane()?, query.columns);
         for (id, partner_id, seen_at) in self.table.observed.iter() {
             call.check()?;
-            if parts.contains(self.part_of(id)) && is_visible(seen_at) {
+            if ranges.contains(self.scan_range_of(id)) && is_visible(seen_at) {
                 lane.push(id, partner_id, seen_at)?;
             }
         }

@@ -5,7 +5,7 @@ use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{TimestampMillisecondType, UInt32Type};
 use idmatch_model::{Pick, Side, Window};
-use idmatch_store::{Call, Lookup, Match, MatchQuery, Parts, TableSnapshot};
+use idmatch_store::{Call, Lookup, Match, MatchQuery, ScanRanges, TableSnapshot};
 use std::sync::Mutex;
 
 /// A question, and its answer as rows.
@@ -34,7 +34,7 @@ pub(crate) fn whole(
                 answers.push((format!("{query:?}"), match_rows(&*matched, query)));
             }
         }
-        answers.push((format!("scan {window:?}"), scanned(table, &Parts::all(), *window)));
+        answers.push((format!("scan {window:?}"), scanned(table, &ScanRanges::all(), *window)));
     }
     let mut dates = Vec::new();
     for (id, partner_id) in keys[0].iter().flat_map(|id| keys[1].iter().map(move |p| (id, p))) {
@@ -71,14 +71,14 @@ pub(crate) fn looked_up(table: &dyn TableSnapshot, keys: &[String], lookup: Look
     keys.iter().enumerate().flat_map(of_key).collect()
 }
 
-/// The rows of some parts, sorted.
-pub(crate) fn scanned(table: &dyn TableSnapshot, parts: &Parts, window: Window) -> Vec<Row> {
+/// The rows of some scan ranges, sorted.
+pub(crate) fn scanned(table: &dyn TableSnapshot, ranges: &ScanRanges, window: Window) -> Vec<Row> {
     let rows = Mutex::new(Vec::new());
     let take = |batch: RecordBatch| {
         rows.lock().unwrap().extend(rows_of(&batch));
         Ok(())
     };
-    table.scan(parts, window.into(), &take, &Call::default()).unwrap();
+    table.scan(ranges, window.into(), &take, &Call::default()).unwrap();
     sorted(rows)
 }
 
