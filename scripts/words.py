@@ -1,14 +1,25 @@
-"""Checks that no definition and no file is named by a private word of scripts/words.txt alone."""
+"""Checks that each Rust type has a name of its own, and that nothing has a private word for a name.
+
+scripts/words.txt has these words: no definition and no file may be named by one alone.
+"""
 
 import re
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
 WORDS = Path("scripts/words.txt")
+# In crates/python the classes of Python, which wrap the types of these names.
+WRAPPERS = {"Match", "Snapshot", "Store", "Table"}
 _RUST = re.compile(
     r"^\s*(?:pub(?:\([^)]*\))? )?(?:const |async |unsafe )*"
     r"(?:fn|struct|enum|trait|mod|type|const|static) (\w+)",
+    re.MULTILINE,
+)
+_TYPE = re.compile(
+    r"^\s*(?:pub(?:\([^)]*\))? )?(?:unsafe )?(?:struct|enum|trait|union) (\w+)"
+    r"|^(?:pub(?:\([^)]*\))? )?type (\w+)",
     re.MULTILINE,
 )
 _PYTHON = re.compile(r"^\s*(?:async )?(?:def|class) (\w+)|^(\w+)(?:: [^=\n]+)? = ", re.MULTILINE)
@@ -22,9 +33,22 @@ def definitions(file: Path) -> Iterator[str]:
         yield next(filter(None, found.groups()))
 
 
+def repeated_types() -> Iterator[str]:
+    """The names of Rust types that several definitions have."""
+    files_of = defaultdict[str, list[Path]](list)
+    for file in sorted(Path("crates").glob("*/src/**/*.rs")):
+        for found in _TYPE.finditer(file.read_text(encoding="utf-8")):
+            name = next(filter(None, found.groups()))
+            if name not in WRAPPERS or file.parts[1] != "python":
+                files_of[name].append(file)
+    for name, files in files_of.items():
+        if len(files) > 1:
+            yield f"{files[-1]}: the type {name} is defined elsewhere too: {files[0]}"
+
+
 def main() -> int:
-    """Prints each name that is such a word; 1 when there is one."""
-    wrong = []
+    """Prints each name that breaks a rule; 1 when there is one."""
+    wrong = list(repeated_types())
     for line in WORDS.read_text(encoding="utf-8").splitlines():
         if not line or line.startswith("#"):
             continue
