@@ -1,4 +1,4 @@
-"""Shares of a table (`scan_ranges`, `scan_range`) and the parts of identifiers (`partition_of`)."""
+"""Splits of a table (`scan_ranges`, `scan_range`) and identifiers' scan ranges (`partition_of`)."""
 
 from datetime import timedelta
 
@@ -17,7 +17,7 @@ def ids_of(rows: idmatch.Rows) -> list[str]:
 
 @pytest.mark.parametrize("count", [1, 3, 16, 4096, 10_000])
 def test_ranges_together_are_the_table(store: idmatch.Store, count: int) -> None:
-    """Each row is in one of them, and those of one part are in the same."""
+    """Each row is in one of them, and those of one scan range are in the same."""
     table = store.create_table("t")
     table.load(observations(*((f"i{n}", "x", NOON) for n in range(ROWS))))
     table.upsert_one("live", "x", NOON)
@@ -28,8 +28,8 @@ def test_ranges_together_are_the_table(store: idmatch.Store, count: int) -> None
         shares = [ids_of(frozen.scan_range(one)) for one in ranges]
         ids = sorted(id for share in shares for id in share)
         assert ids == sorted([*(f"i{n}" for n in range(ROWS)), "live"])
-        parts = [set(table.partition_of(share).to_pylist()) for share in shares]
-        assert sum(map(len, parts)) == len(set[int | None]().union(*parts))
+        numbers = [set(table.partition_of(share).to_pylist()) for share in shares]
+        assert sum(map(len, numbers)) == len(set[int | None]().union(*numbers))
         ended = frozen.scan_range(ranges[0], until=NOON - timedelta(days=1))
         assert ids_of(ended) == []
 
@@ -78,15 +78,15 @@ def test_what_is_no_range_is_refused(store: idmatch.Store) -> None:
         other.scan_range(old).to_arrow()
 
 
-def test_parts_are_the_same_for_all_forms_of_text(store: idmatch.Store) -> None:
+def test_scan_ranges_are_the_same_for_all_forms_of_text(store: idmatch.Store) -> None:
     table = store.create_table("t")
     texts = ["a", None, "ü", "b" * 500]
-    parts = table.partition_of(texts)
-    assert parts.type == pa.int32()
-    assert parts[1].as_py() is None
-    assert all(0 <= part < 4096 for part in parts.to_pylist() if part is not None)
+    numbers = table.partition_of(texts)
+    assert numbers.type == pa.int32()
+    assert numbers[1].as_py() is None
+    assert all(0 <= number < 4096 for number in numbers.to_pylist() if number is not None)
     given = pa.array(texts, pa.string())
     for array in (given, given.cast(pa.large_string()), given.dictionary_encode()):
-        assert table.partition_of(array).equals(parts)
+        assert table.partition_of(array).equals(numbers)
     with pytest.raises(idmatch.InvalidArgument, match="no text"):
         table.partition_of(pa.array([{"a": 1}]))

@@ -267,8 +267,8 @@ class TableReads:
         from . import _sources
 
         texts = _sources.array(ids if isinstance(ids, ArrowArray) else pa.array(ids, pa.string()))
-        parts: pa.Int32Array = pa.array(_core.partition_of(self._core, texts))  # type: ignore[call-overload]
-        return parts
+        numbers: pa.Int32Array = pa.array(_core.partition_of(self._core, texts))  # type: ignore[call-overload]
+        return numbers
 
     def stats(self, *, count: bool = False) -> TableStats:
         """Figures about the table.
