@@ -2,6 +2,7 @@
 
     python bench/outputs.py                100 M rows, a population of 10 M; about 15 GB of disk
     python bench/outputs.py --rows 1M      the same, small: a minute
+    python bench/outputs.py --cold         the same, each with an empty page cache; root
 
 Each match runs in a process of its own, which writes the result as Parquet without compression:
 
@@ -10,8 +11,9 @@ Each match runs in a process of its own, which writes the result as Parquet with
     chain      by id, and with the partner IDs back to ids
     by hand    the same as two matches, with a file of Parquet between
 
-The population is a tenth of the rows, at most 10 M. The matches run in turn; the first round counts
-for memory, and not for seconds. The exit code is 1 where rows are missing, where `carried` takes
+The population is a tenth of the rows, at most 10 M. The matches run in turn, in each second round
+backwards: each finds in the page cache what the one before it read. The first round counts for
+memory, and not for seconds. The exit code is 1 where rows are missing, where `carried` takes
 more than 2 GB, or where `chain` takes more than 1.3 times what `by hand` takes.
 """
 
@@ -31,6 +33,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import heat
 import idmatch
 import machine
 import pyarrow.parquet as pq
@@ -46,8 +49,9 @@ MOST_CARRIED_BYTES = 2_000_000_000
 # What a chain may take of the two matches by hand.
 MOST_CHAIN_RATIO = 1.3
 _SAMPLE_SECONDS = 0.005
-# The store, and what a load and a match write beside it.
+# The store, and what a load writes beside it; the results of a match.
 _DISK_BYTES_PER_ROW = 90
+_DISK_BYTES_OF_RESULTS = 4_000_000_000
 _QUESTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
     "carried": {"carry": "all"},
@@ -83,13 +87,19 @@ def main() -> int:
     work.mkdir(parents=True)
     people = min(POPULATION_ROWS, options.rows // 10)
     data = prepare(options.dir, options.rows, options.seed, population_rows=people)
-    if not machine.has_disk(work, options.rows * _DISK_BYTES_PER_ROW):
+    store = options.store or work / "store"
+    loaded = store.exists()
+    needed = 0 if loaded else options.rows * _DISK_BYTES_PER_ROW
+    if not machine.has_disk(work, needed + min(_DISK_BYTES_OF_RESULTS, options.rows * 100)):
+        return 2
+    if options.cold and not heat.can_drop_page_cache():
+        log("--cold empties the page cache, for which it needs root")
         return 2
     try:
-        store = options.store or work / "store"
         prepare_store(store, data)
         population = _with_columns(data.population, work / "population.parquet")
-        taken = _measured(store, population, work / "result.parquet", options.runs)
+        files = (store, population, work / "result.parquet")
+        taken = _measured(files, options.runs, cold=options.cold)
     finally:
         shutil.rmtree(work)
     figures = {name: one.figures() for name, one in taken.items()}
@@ -101,10 +111,13 @@ def main() -> int:
             "idmatch": idmatch.__version__,
         },
         "rows": options.rows,
+        "cold": options.cold,
         "population": people,
         "chain_ratio": _chain_ratio(taken),
+        "chain_ratios": sorted(_chain_ratios(taken)),
     } | figures
-    path = options.dir / f"results-outputs-{show_count(options.rows)}.json"
+    cold = "-cold" if options.cold else ""
+    path = options.dir / f"results-outputs-{show_count(options.rows)}{cold}.json"
     path.write_text(json.dumps(document, indent=2) + "\n")
     for name, one in figures.items():
         print(
@@ -118,9 +131,13 @@ def main() -> int:
 
 def _chain_ratio(taken: dict[str, Taken]) -> float:
     """The median, over the rounds, of what a chain took of the two matches by hand."""
+    return statistics.median(_chain_ratios(taken))
+
+
+def _chain_ratios(taken: dict[str, Taken]) -> list[float]:
     chain, by_hand = taken["chain"], taken["by hand"]
     rounds = zip(chain.match, chain.write, by_hand.match, by_hand.write, strict=True)
-    return statistics.median((a + b) / (c + d) for a, b, c, d in rounds)
+    return [(a + b) / (c + d) for a, b, c, d in rounds]
 
 
 def _faults(taken: dict[str, Taken], people: int) -> list[str]:
@@ -166,11 +183,16 @@ def _with_columns(ids: Path, path: Path) -> Path:
     return path
 
 
-def _measured(store: Path, population: Path, out: Path, runs: int) -> dict[str, Taken]:
+def _measured(files: tuple[Path, Path, Path], runs: int, *, cold: bool) -> dict[str, Taken]:
+    """Runs all matches once for memory, and `runs` times for seconds."""
     taken = {name: Taken() for name in _QUESTIONS}
+    out = files[2]
     for run in range(runs + 1):
-        for name, one in taken.items():
-            seconds, counts = _watched(name, (store, population, out), one.bytes)
+        for name in list(taken)[:: -1 if run % 2 else 1]:
+            one = taken[name]
+            if cold:
+                heat.drop_page_cache()
+            seconds, counts = _watched(name, files, one.bytes)
             one.counts.add((*counts, pq.read_metadata(out).num_rows))
             out.unlink()
             if run:
@@ -231,6 +253,7 @@ def _options() -> argparse.Namespace:
     add = parser.add_argument
     add("--rows", type=parse_count, default=DEFAULT_ROWS, help="rows of the table (default: 100M)")
     add("--runs", type=int, default=3, help="rounds that count for seconds (default: 3)")
+    add("--cold", action="store_true", help="empty the page cache before each match; root")
     add("--seed", type=int, default=DEFAULT_SEED)
     add("--store", type=Path, help="a store that is kept; filled if it is empty")
     add("--dir", type=Path, default=DEFAULT_DIRECTORY, help="data, store and results")
