@@ -16,7 +16,6 @@ use idmatch_store::{Call, Result, now};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use twox_hash::XxHash3_128;
 
 /// Concurrent deletes of one task: they share the servers with lookups and writes.
 const CONCURRENT_DELETES: usize = 16;
@@ -102,8 +101,8 @@ async fn purge_hot(
         HotKeyReader::new(context, metadata, (by, key), None, RowSelection::Stored).await?;
     while let Some(rows) = places.next().await? {
         let removals = rows.iter().filter_map(|(value, seen_at)| {
-            let is_newest = metadata.definition.keep == Keep::All
-                || given.insert(XxHash3_128::oneshot(value.as_bytes()));
+            let is_newest =
+                metadata.definition.keep == Keep::All || given.insert(context.buckets.hash(value));
             let at = removed_at(metadata, kept_from, by, (key, value, *seen_at));
             (!is_newest || at.is_some()).then_some((value.as_str(), *seen_at, at))
         });

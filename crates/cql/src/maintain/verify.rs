@@ -9,7 +9,7 @@ use crate::context::TableContext;
 use crate::read::row::row;
 use crate::read::scan::{RowVisitor, ScanCall, scan};
 use crate::row_buffer::RowBuffer;
-use crate::schema::bucket::expected_rows;
+use crate::schema::bucket::{Buckets, expected_rows};
 use crate::schema::metadata_cache::{TableMetadata, VisibleRange};
 use futures::{StreamExt, TryStreamExt, stream};
 use idmatch_model::{Keep, SeenAt, Side, Window};
@@ -19,7 +19,6 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
-use twox_hash::XxHash3_64;
 
 /// Most cells of the comparison. A table with one difference is scanned again, but keeps one row in
 /// this many.
@@ -95,16 +94,26 @@ type Pair = (String, String);
 /// rows.
 #[derive(Clone)]
 struct Chosen {
+    buckets: Buckets,
     /// Cells of each division: a power of two.
     cells: u64,
     divisions: Vec<Arc<HashSet<usize>>>,
 }
 
 impl Chosen {
-    /// Selects all rows of a table that was made for this number of rows.
-    fn all(expected_rows: u64) -> Chosen {
-        let cells = (expected_rows / CELL_ROWS).clamp(1, MOST_CELLS).next_power_of_two();
-        Chosen { cells, divisions: Vec::new() }
+    /// Selects all rows of a table with these buckets.
+    fn all(buckets: Buckets) -> Chosen {
+        let cells = expected_rows(buckets.number) / CELL_ROWS;
+        let cells = cells.clamp(1, MOST_CELLS).next_power_of_two();
+        Chosen { buckets, cells, divisions: Vec::new() }
+    }
+
+    /// The hashes of a pair and of its row, alike in both directions.
+    fn hashes(&self, by: Side, (key, value): (&str, &str), seen_at: SeenAt) -> (u64, u64) {
+        match by {
+            Side::Id => self.buckets.row_hashes((key, value), seen_at),
+            Side::PartnerId => self.buckets.row_hashes((value, key), seen_at),
+        }
     }
 
     fn has(&self, pair: u64) -> bool {
@@ -131,7 +140,7 @@ pub(crate) async fn differences(
     let call = &ScanCall(call.clone(), "verify");
     let metadata = context.metadata_cache.refresh().await?;
     let filter = RowFilter { visible: metadata.visible_range(Window::ALL, now()), metadata };
-    let mut chosen = Chosen::all(expected_rows(context.buckets.number));
+    let mut chosen = Chosen::all(context.buckets);
     for _ in 0..2 {
         let (cells, rows) = differing(context, &filter, &chosen, call).await?;
         if cells.is_empty() {
@@ -256,7 +265,7 @@ struct SumVisitor {
 
 impl RowVisitor for SumVisitor {
     fn row(&self, key: &str, value: &str, seen_at: SeenAt) -> bool {
-        let (pair, row) = hashes(self.by, key, value, seen_at);
+        let (pair, row) = self.chosen.hashes(self.by, (key, value), seen_at);
         if self.chosen.has(pair) && self.filter.shows(self.by, (key, value, seen_at)) {
             self.rows.fetch_add(1, Relaxed);
             if let Some(sum) = self.cells.get(self.chosen.cell(pair, self.chosen.divisions.len())) {
@@ -271,18 +280,6 @@ impl RowVisitor for SumVisitor {
     }
 }
 
-/// The hashes of a pair and of its row.
-fn hashes(by: Side, key: &str, value: &str, seen_at: SeenAt) -> (u64, u64) {
-    let (id, partner_id) = match by {
-        Side::Id => (key, value),
-        Side::PartnerId => (value, key),
-    };
-    // The seed keeps (ab, c) and (a, bc) apart.
-    let first = XxHash3_64::oneshot(id.as_bytes());
-    let pair = XxHash3_64::oneshot_with_seed(first, partner_id.as_bytes());
-    (pair, XxHash3_64::oneshot_with_seed(pair, &seen_at.millis().to_le_bytes()))
-}
-
 /// Collects the rows of some cells.
 struct Collect {
     filter: RowFilter,
@@ -293,7 +290,7 @@ struct Collect {
 
 impl RowVisitor for Collect {
     fn row(&self, key: &str, value: &str, seen_at: SeenAt) -> bool {
-        self.chosen.has(hashes(self.by, key, value, seen_at).0)
+        self.chosen.has(self.chosen.hashes(self.by, (key, value), seen_at).0)
             && self.filter.shows(self.by, (key, value, seen_at))
     }
 

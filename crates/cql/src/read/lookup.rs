@@ -14,7 +14,6 @@ use idmatch_store::{Answers, Lookup, Result};
 use std::collections::HashSet;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
-use twox_hash::XxHash3_128;
 
 /// Keys of a lookup that are read concurrently.
 const CONCURRENT_KEYS: usize = 64;
@@ -88,7 +87,7 @@ impl KeyRows {
         };
         self.context.report_rows(self.by, &self.key, self.read);
         if let Some(given) = &mut self.given {
-            page.retain(|(value, _)| given.insert(XxHash3_128::oneshot(value.as_bytes())));
+            page.retain(|(value, _)| given.insert(self.context.buckets.hash(value)));
         }
         Ok(Some(page))
     }

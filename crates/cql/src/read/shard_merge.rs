@@ -14,7 +14,6 @@ use scylla::value::CqlTimestamp;
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
-use twox_hash::XxHash3_128;
 use uuid::Uuid;
 
 /// Rows of the first page of each shard: a caller who wants the newest few has them soon.
@@ -128,7 +127,7 @@ impl HotKeyReader {
             // A row may be in several partitions.
             rows.dedup();
             if let Some(given) = &mut self.given {
-                rows.retain(|row| given.insert(XxHash3_128::oneshot(row.0.as_bytes())));
+                rows.retain(|row| given.insert(self.context.buckets.hash(&row.0)));
             }
             if !rows.is_empty() {
                 return Ok(Some(rows));

@@ -2,13 +2,15 @@
 //!
 //! [`Buckets`] puts a key into its bucket, and a value of a hot key into its shard. [`buckets_for`] says how many
 //! buckets a new table gets. [`BucketRows`] is a moving average of the rows that scanned buckets had: a match counts
-//! them, and its planner (`matching::plan`) compares the average with the cost of an IN query.
+//! them, and its planner (`matching::plan`) compares the average with the cost of an IN query. Hashes that tell rows
+//! apart use the store's seed, too.
 //!
 //! Must not know statements. Invariant: a key stays in its bucket for the life of the table, because neither the
 //! number of buckets nor the seed changes.
 
+use idmatch_model::SeenAt;
 use parking_lot::Mutex;
-use twox_hash::XxHash3_64;
+use twox_hash::{XxHash3_64, XxHash3_128};
 
 /// Rows of a bucket when a table has its expected number of rows.
 pub(crate) const ROWS: usize = 4_000;
@@ -29,6 +31,19 @@ pub(crate) struct Buckets {
 impl Buckets {
     pub(crate) fn new(number: i32, seed: u64) -> Buckets {
         Buckets { number, seed }
+    }
+
+    /// The seeded XXH3 (128 bits) of a text: no one can choose two texts that share it.
+    pub(crate) fn hash(self, text: &str) -> u128 {
+        XxHash3_128::oneshot_with_seed(self.seed, text.as_bytes())
+    }
+
+    /// The seeded XXH3 (64 bits) of a row: of its pair, and of the whole.
+    pub(crate) fn row_hashes(self, (id, partner_id): (&str, &str), seen_at: SeenAt) -> (u64, u64) {
+        // The seed keeps (ab, c) and (a, bc) apart.
+        let first = XxHash3_64::oneshot_with_seed(self.seed, id.as_bytes());
+        let pair = XxHash3_64::oneshot_with_seed(first, partner_id.as_bytes());
+        (pair, XxHash3_64::oneshot_with_seed(pair, &seen_at.millis().to_le_bytes()))
     }
 
     /// The bucket of a key: the seeded XXH3 (64 bits) of its bytes, modulo the number of buckets.
@@ -125,6 +140,20 @@ mod tests {
         let places =
             |seed| [0, 1, 2, 3].map(|n: i32| Buckets::new(i32::MAX, seed).of(&n.to_string()));
         assert_ne!(places(1), places(2));
+    }
+
+    #[test]
+    fn hashes_depend_on_the_seed_and_on_where_a_text_ends() {
+        let hashes = |seed| {
+            let buckets = Buckets::new(16, seed);
+            let rows =
+                [("ab", "c"), ("a", "bc")].map(|pair| buckets.row_hashes(pair, SeenAt::EPOCH));
+            (buckets.hash("a"), rows)
+        };
+        let ((text, rows), (other_text, other_rows)) = (hashes(1), hashes(2));
+        assert_ne!(text, other_text);
+        assert!(rows[0].0 != rows[1].0 && rows[0].1 != rows[1].1);
+        assert!(rows[0].0 != other_rows[0].0 && rows[0].1 != other_rows[0].1);
     }
 
     #[test]
