@@ -4,32 +4,26 @@ use crate::encoding::Packed;
 use crate::lookup::RowCursor;
 use crate::segment::{Block, PAGE_ROWS, Segment};
 use crate::versions::TableVersion;
-use arrow_array::builder::{BinaryBuilder, TimestampMillisecondBuilder};
-use arrow_array::{ArrayRef, RecordBatch};
+use arrow_array::RecordBatch;
 use idmatch_model::{SeenAt, Side};
-use idmatch_store::{BatchSource, Error, ErrorKind, Result, SourceBatch};
+use idmatch_store::{BatchSource, Columns, Result, RowBatch, SourceBatch};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Rows of a batch, about.
+/// A batch has at most this many rows, and about this many bytes of identifiers.
 const BATCH_ROWS: usize = 64 << 10;
+const BATCH_BYTES: usize = 8 << 20;
 
 /// All rows that can be read, of both directions.
 pub(super) struct ReadableRows<'t> {
     segments: VecDeque<&'t Arc<Segment>>,
     /// The next block of the first segment.
     block: u32,
+    rows: RowBatch,
+    /// Full batches that are not taken yet: one block may fill many.
+    full: VecDeque<RecordBatch>,
     stored: [u64; 2],
     read: [u64; 2],
-}
-
-/// The columns of a batch.
-#[derive(Default)]
-struct ColumnBuilders {
-    ids: BinaryBuilder,
-    partner_ids: BinaryBuilder,
-    dates: TimestampMillisecondBuilder,
-    rows: usize,
 }
 
 impl<'t> ReadableRows<'t> {
@@ -41,6 +35,8 @@ impl<'t> ReadableRows<'t> {
         ReadableRows {
             segments: table.all_segments().collect(),
             block: 0,
+            rows: RowBatch::with_limits((Side::Id, Columns::ALL), BATCH_ROWS, BATCH_BYTES),
+            full: VecDeque::new(),
             stored: [rows(Side::Id) + by_id, rows(Side::PartnerId) + by_partner_id],
             read: [0, 0],
         }
@@ -65,13 +61,13 @@ impl<'t> ReadableRows<'t> {
     }
 
     /// Adds the rows of a block; damage is skipped, a page at a time.
-    fn read_block(&mut self, segment: &Segment, block: Block<'_>, columns: &mut ColumnBuilders) {
+    fn read_block(&mut self, segment: &Segment, block: Block<'_>) -> Result<()> {
         if segment.check_keys(&block).is_err() {
-            return;
+            return Ok(());
         }
         let side = segment.header.side;
         for at in 0..block.keys {
-            let Ok(key) = segment.key(&block, at) else { return };
+            let Ok(key) = segment.key(&block, at) else { return Ok(()) };
             let mut rest = block.rows_of(at);
             while !rest.is_empty() {
                 let mut rows = RowCursor::new(segment, block, rest.clone());
@@ -79,7 +75,7 @@ impl<'t> ReadableRows<'t> {
                     && let Ok(value) = rows.value()
                 {
                     if !segment.is_below_watermark(seen_at) {
-                        columns.push(side, key, value, seen_at);
+                        self.push(side, key, value, seen_at)?;
                     }
                     if let Some(read) = self.read.get_mut(usize::from(side == Side::PartnerId)) {
                         *read += 1;
@@ -90,13 +86,29 @@ impl<'t> ReadableRows<'t> {
                 rest = next_page.min(rest.end)..rest.end;
             }
         }
+        Ok(())
+    }
+
+    fn push(&mut self, side: Side, key: Packed<'_>, value: Packed<'_>, date: SeenAt) -> Result<()> {
+        let (id, partner_id) = match side {
+            Side::Id => (key, value),
+            Side::PartnerId => (value, key),
+        };
+        let is_full = self.rows.push_with(
+            |text| id.unpack_into(text),
+            |text| partner_id.unpack_into(text),
+            date,
+        );
+        if is_full {
+            self.full.extend(self.rows.take()?);
+        }
+        Ok(())
     }
 }
 
 impl BatchSource for ReadableRows<'_> {
     fn next_batch(&mut self) -> Result<Option<SourceBatch>> {
-        let mut columns = ColumnBuilders::default();
-        while columns.rows < BATCH_ROWS
+        while self.full.is_empty()
             && let Some(segment) = self.segments.front().copied()
         {
             if self.block >= 1 << segment.header.block_bits {
@@ -105,39 +117,18 @@ impl BatchSource for ReadableRows<'_> {
                 continue;
             }
             if let Ok(Some(block)) = segment.block(self.block) {
-                self.read_block(segment, block, &mut columns);
+                self.read_block(segment, block)?;
             }
             self.block += 1;
         }
-        if columns.rows == 0 { Ok(None) } else { columns.finish().map(Some) }
-    }
-}
-
-impl ColumnBuilders {
-    fn push(&mut self, side: Side, key: Packed<'_>, value: Packed<'_>, seen_at: SeenAt) {
-        let (id, partner_id) = match side {
-            Side::Id => (key, value),
-            Side::PartnerId => (value, key),
+        let batch = match self.full.pop_front() {
+            Some(batch) => Some(batch),
+            None => self.rows.take()?,
         };
-        let mut text = Vec::new();
-        for (id, column) in [(id, &mut self.ids), (partner_id, &mut self.partner_ids)] {
-            text.clear();
-            id.unpack_into(&mut text);
-            column.append_value(&text);
-        }
-        self.dates.append_value(seen_at.millis_i64());
-        self.rows += 1;
-    }
-
-    fn finish(mut self) -> Result<SourceBatch> {
-        let dates = self.dates.finish().with_timezone("UTC");
-        let batch = RecordBatch::try_from_iter([
-            ("id", Arc::new(self.ids.finish()) as ArrayRef),
-            ("partner_id", Arc::new(self.partner_ids.finish())),
-            ("seen_at", Arc::new(dates)),
-        ]);
-        let batch =
-            batch.map_err(|e| Error::with_source(ErrorKind::Corrupt, "rows make no batch", e))?;
-        Ok(SourceBatch { source: "the table itself".into(), first_row: 1, batch })
+        Ok(batch.map(|batch| SourceBatch {
+            source: "the table itself".into(),
+            first_row: 1,
+            batch,
+        }))
     }
 }
