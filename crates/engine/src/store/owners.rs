@@ -22,7 +22,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
-use tracing::debug;
+use tracing::{debug, warn};
 
 /// The six owners of a store's state.
 pub(crate) struct Owners {
@@ -64,6 +64,12 @@ impl Owners {
         let version = versions.current();
         let segments: usize = version.tables.values().map(|t| t.all_segments().count()).sum();
         debug!(tables = version.tables.len(), segments, ms = millis(began), "store was opened");
+        if let Ok(Some(kind)) = versions.disk.network_file_system(root) {
+            warn!(
+                kind,
+                "store is on a network file system: readers may see an older state for a while"
+            );
+        }
         Ok(Owners { versions, lock, writes, compactor, eraser, loader })
     }
 }
