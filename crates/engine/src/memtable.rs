@@ -110,25 +110,25 @@ impl Memtable {
         Some((date(&self.oldest)?, date(&self.newest)?)).filter(|_| self.rows() > 0)
     }
 
-    /// The rows of some keys of a partition, each given with its hash, up to a commit; `None` if there are
-    /// none.
-    pub(crate) fn rows_of<'k>(
+    /// The rows of the keys of a partition with some hashes, which come sorted, up to a commit; `None` if
+    /// there are none.
+    pub(crate) fn rows_of(
         &self,
         side: Side,
         partition: HashPartition,
-        keys: impl Iterator<Item = (u64, Packed<'k>)>,
+        hashes: impl Iterator<Item = u64>,
         (row_rules, last): (&RowRules, Commit),
     ) -> Result<Option<Segment>> {
         let mut found = Vec::new();
         {
             let rows = self.direction(side).read(partition);
             let mut before = None;
-            for (hash, key) in keys {
-                // Repeated keys are neighbours, as keys come in the order of their hashes.
-                if before != Some(key) {
-                    rows.copy_key(hash, key, last, &mut found);
+            for hash in hashes {
+                // Keys that share a hash are copied together, so that each row is copied once.
+                if before != Some(hash) {
+                    rows.copy_hash(hash, last, &mut found);
                 }
-                before = Some(key);
+                before = Some(hash);
             }
         }
         segment(side, partition, &found, row_rules)
@@ -198,14 +198,13 @@ impl MemtablePartition {
         self.rows.capacity() + entries * size_of::<MemtableEntry>()
     }
 
-    fn copy_key(&self, hash: u64, key: Packed<'_>, last: Commit, out: &mut Vec<u8>) {
+    fn copy_hash(&self, hash: u64, last: Commit, out: &mut Vec<u8>) {
         let first = self.sorted.partition_point(|entry| entry.hash < hash);
         let sorted = self.sorted.get(first..).unwrap_or_default();
         let same = sorted.iter().take_while(|entry| entry.hash == hash);
         for entry in same.chain(self.recent.iter().filter(|entry| entry.hash == hash)) {
             if entry.commit <= last
-                && let Some((row, next)) = rows::read(&self.rows, entry.at as usize)
-                && row.key == key
+                && let Some((_, next)) = rows::read(&self.rows, entry.at as usize)
             {
                 out.extend_from_slice(self.rows.get(entry.at as usize..next).unwrap_or_default());
             }

@@ -55,8 +55,7 @@ pub(crate) fn locate(
 ) -> Result<Vec<KeyLocation>> {
     let hash = key.hash(table.row_rules.seed);
     let mut locations = Vec::new();
-    let of_key = std::iter::once((hash, key));
-    for segment in table.sources_of(by, HashPartition::of(hash), of_key, last)? {
+    for segment in table.sources_of(by, HashPartition::of(hash), std::iter::once(hash), last)? {
         if let Some((block, at)) = segment.find(hash, key)? {
             let rows = segment.known_block(block)?.rows_of(at);
             let erased = table.tombstones_in(&segment, by, key);

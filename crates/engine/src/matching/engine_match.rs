@@ -119,7 +119,8 @@ impl EngineMatch {
         }
         let by = self.query.by;
         let made = if few {
-            self.table.sources_of(by, partition, population.keys(), self.last_commit)?
+            let hashes = population.entries().iter().map(|entry| entry.hash);
+            self.table.sources_of(by, partition, hashes, self.last_commit)?
         } else {
             self.table.sources_in(by, partition, self.last_commit)?
         };

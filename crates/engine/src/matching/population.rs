@@ -257,11 +257,6 @@ impl PopulationPartition {
         &self.entries
     }
 
-    /// The identifiers with their hashes.
-    pub(super) fn keys(&self) -> impl Iterator<Item = (u64, Packed<'_>)> + Clone {
-        self.entries.iter().filter_map(|entry| Some((entry.hash, self.key(entry)?)))
-    }
-
     /// A partition of encoded identifiers, which start at these offsets. Their hashes are not set.
     pub(super) fn of_records(records: Vec<u8>, offsets: &[u32]) -> PopulationPartition {
         let entries = offsets.iter().map(|at| IdEntry { hash: 0, arena: 0, at: *at }).collect();

@@ -46,7 +46,8 @@ pub(super) fn probe(
     let sparse = segments
         .iter()
         .any(|segment| population.entries().len() < segment.blocks_of(partition).len());
-    let mut prober = Prober { population, blocks: Vec::new(), candidates: Vec::new() };
+    let checked = vec![None; segments.len()];
+    let mut prober = Prober { population, blocks: Vec::new(), candidates: Vec::new(), checked };
     let mut last_blocks: Vec<LastBlock<'_>> = segments.iter().map(|_| None).collect();
     let mut cache = BlockCache::new(segments);
     let mut hits = Vec::new();
@@ -98,12 +99,14 @@ struct Prober<'a> {
     population: &'a PopulationPartition,
     blocks: Vec<(u32, Block<'a>)>,
     candidates: Vec<Candidate>,
+    /// The block of each segment whose keys were verified last.
+    checked: Vec<Option<u32>>,
 }
 
 impl<'a> Prober<'a> {
     /// Second step: compares the whole keys.
     fn compare_keys(
-        &self,
+        &mut self,
         number: u32,
         segment: &'a Segment,
         first_entry: u32,
@@ -131,8 +134,15 @@ impl<'a> Prober<'a> {
                     let rows = block.rows_of(candidate.key);
                     hits.push(Hit::new(first_entry + entry, number, *block_number, rows));
                 }
-                // Another key with these 16 bits, or damage.
-                None => segment.check_keys(block)?,
+                // Another key with these 16 bits, or damage. Many such keys of a block verify it once.
+                None => {
+                    if let Some(checked) = self.checked.get_mut(number as usize)
+                        && *checked != Some(*block_number)
+                    {
+                        segment.check_keys(block)?;
+                        *checked = Some(*block_number);
+                    }
+                }
             }
         }
         Ok(())

@@ -115,12 +115,12 @@ impl<'a> Block<'a> {
     pub(crate) fn find(&self, fingerprint: u16) -> Range<u32> {
         let (fingerprints, _) = self.fingerprints.as_chunks::<2>();
         let start = lower_bound(fingerprints, fingerprint);
-        let same = fingerprints
-            .get(start..)
-            .unwrap_or_default()
-            .iter()
-            .take_while(|r| u16::from_le_bytes(**r) == fingerprint)
-            .count();
+        let rest = fingerprints.get(start..).unwrap_or_default();
+        let is_same = |r: &[u8; 2]| u16::from_le_bytes(*r) == fingerprint;
+        let mut same = rest.iter().take(WINDOW).take_while(|r| is_same(r)).count();
+        if same == WINDOW {
+            same = rest.partition_point(is_same);
+        }
         start as u32..(start + same) as u32
     }
 
@@ -197,16 +197,29 @@ mod tests {
         fn a_guess_finds_what_a_search_finds(
             mut fingerprints in prop::collection::vec(any::<u16>(), 0..400),
             clustered in any::<bool>(),
+            distinct in 1..64u16,
             wanted in any::<u16>(),
         ) {
             if clustered {
-                fingerprints.iter_mut().for_each(|r| *r %= 64);
+                fingerprints.iter_mut().for_each(|r| *r %= distinct);
             }
             fingerprints.sort_unstable();
             let bytes: Vec<[u8; 2]> = fingerprints.iter().map(|r| r.to_le_bytes()).collect();
+            let block = Block {
+                keys: bytes.len() as u32,
+                rows: bytes.len() as u32,
+                key_page: (0, 0),
+                kind: 0,
+                width: 0,
+                pages: &[],
+                fingerprints: bytes.as_flattened(),
+                row_count_delta: &[],
+            };
             for wanted in fingerprints.iter().copied().chain([wanted, 0, 63, 64, u16::MAX]) {
                 let expected = fingerprints.partition_point(|r| *r < wanted);
                 prop_assert_eq!(lower_bound(&bytes, wanted), expected);
+                let end = fingerprints.partition_point(|r| *r <= wanted);
+                prop_assert_eq!(block.find(wanted), expected as u32..end as u32);
             }
         }
     }

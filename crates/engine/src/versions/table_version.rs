@@ -179,18 +179,19 @@ impl TableVersion {
         &self.memtables
     }
 
-    /// Every segment that may have rows of some keys of a partition; each key is given with its hash.
+    /// Every segment that may have rows of the keys of a partition with some hashes, which come sorted.
     /// Memtable rows up to a commit become further segments.
-    pub(crate) fn sources_of<'k>(
+    pub(crate) fn sources_of(
         &self,
         side: Side,
         partition: HashPartition,
-        keys: impl Iterator<Item = (u64, Packed<'k>)> + Clone,
+        hashes: impl Iterator<Item = u64> + Clone,
         last: Commit,
     ) -> Result<Vec<Arc<Segment>>> {
         let mut sources = self.segments_of(side, partition).to_vec();
         for memtable in &self.memtables {
-            let rows = memtable.rows_of(side, partition, keys.clone(), (&self.row_rules, last))?;
+            let rows =
+                memtable.rows_of(side, partition, hashes.clone(), (&self.row_rules, last))?;
             sources.extend(rows.map(Arc::new));
         }
         Ok(sources)
