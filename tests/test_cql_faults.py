@@ -1,5 +1,6 @@
 """What a caller sees when nodes fail: three real nodes, three copies of each row."""
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 import idmatch
 import pyarrow as pa
 import pytest
+from idmatch import _core
 from idmatch._lab import Lab
 from kept_log import Kept
 from twins import Twins
@@ -22,6 +24,9 @@ THEN = datetime(2026, 1, 1, tzinfo=UTC)
 # Longer than nodes keep hints in memory, and than they take to see that a node is back.
 HINTS_ARE_WRITTEN = 12.0
 TIMEOUT_SECONDS = 180.0
+
+# Those of `rows`.
+IDENTIFIER = re.compile(r"\b(id|p)\d+\b")
 
 # Who waits for a node that hangs has no time left to ask another.
 IMPATIENT = "request_timeout=5s&timeout=5s"
@@ -72,6 +77,16 @@ def cluster(nodes: Cluster) -> Iterator[Cluster]:
     nodes.whole()
     yield nodes
     nodes.whole()
+
+
+@pytest.fixture(autouse=True)
+def no_identifier_is_logged(kept: Kept) -> Iterator[None]:
+    """What is logged of failures, and of attempts after them, has no identifier of `rows`."""
+    yield
+    _core.flush_logs()
+    events = [str(vars(record)) for record in kept.records]
+    assert events != []
+    assert [event for event in events if IDENTIFIER.search(event)] == []
 
 
 def rows(first: int, count: int) -> pa.Table:
