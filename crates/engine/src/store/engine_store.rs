@@ -321,3 +321,6 @@ impl Admin for EngineStore {
         self.writer()?.eraser.adopt_key(key, call)
     }
 }
+
+#[cfg(test)]
+mod tests;
