@@ -1,12 +1,15 @@
-//! A process that does everything at once is killed at many moments: what was acknowledged is there,
-//! whole and in both directions, so is what each finished backup had to have, and what was erased
-//! stays away.
+//! A process that does everything at once, in several tables, is killed at many moments: what was acknowledged
+//! is there in its table, whole and in both directions. So is what each finished backup had to have. What was
+//! erased from a table stays away from it, and stays in the other tables.
+
+mod catalog;
 
 use crate::common::{
-    Batches, Child, Counts, Progress, Question, Random, Row, ask, assert_nothing_leaks_for_long,
-    create, erase, is_between, is_long, load, marked, marked_in, name, report, role, runs, seed,
-    upsert,
+    Batches, Child, Counts, Progress, Question, Random, Role, Row, ask,
+    assert_nothing_leaks_for_long, count_rows, create, erase, is_between, is_long, listed, load,
+    marked, marked_in, name, report, role, runs, seed, upsert,
 };
+use catalog::{Catalog, Change};
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Side, Target, Window};
@@ -15,7 +18,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-const TABLE: &str = "t";
+/// All threads write to all of them.
+const TABLES: [&str; 3] = ["t", "u", "v"];
 /// A store is used for so many kills, so that processes also find what killed ones left.
 const KILLS_A_STORE: u64 = 8;
 
@@ -24,14 +28,16 @@ const KILLS_A_STORE: u64 = 8;
 enum Action {
     Upsert,
     Load,
-    /// Writes something and erases it.
+    /// Writes something to two tables and erases it from one.
     Erase,
     Compact,
     Backup,
+    /// Makes tables, fills them, renames them and drops some.
+    Catalog,
 }
 
 /// The threads. Those that write do so as the writer of their number here.
-const THREADS: [Action; 7] = [
+const THREADS: [Action; 8] = [
     Action::Upsert,
     Action::Upsert,
     Action::Upsert,
@@ -39,10 +45,12 @@ const THREADS: [Action; 7] = [
     Action::Erase,
     Action::Compact,
     Action::Backup,
+    Action::Catalog,
 ];
+/// Threads that write batches or begin to: each has a count of its own in each table.
 const WRITERS: usize = 4;
 /// What a process tells at least once before it is killed, however slow the machine is: one of these.
-const AWAITED: [&str; 5] = ["ready", "wrote", "erased", "compacts", "copied"];
+const AWAITED: [&str; 6] = ["ready", "wrote", "erased", "compacts", "copied", "changed"];
 const DOOMED_ROWS: i64 = 4;
 const DOOMED_UNTIL: i64 = 100;
 
@@ -64,34 +72,28 @@ fn open(root: &Path) -> EngineStore {
 fn worker() {
     let role = role();
     let store = open(&role.store);
-    let table = create(&store, TABLE, Keep::Last).unwrap();
-    let there = marked_in(&table, WRITERS).unwrap();
-    role.tell("ready");
+    let tables = TABLES.map(|table| create(&store, table, Keep::Last).unwrap());
+    let there = tables.each_ref().map(|table| marked_in(table, WRITERS).unwrap());
+    role.tell(&format!("ready {}", std::process::id()));
     std::thread::scope(|scope| {
         for (thread, action) in THREADS.into_iter().enumerate() {
-            let (role, store, table, there) = (&role, &store, &table, &there);
+            let (role, store, tables, there) = (&role, &store, &tables, &there);
             scope.spawn(move || {
-                for turn in 0u64.. {
+                for turn in 0.. {
+                    // The threads take turns at the tables.
+                    let at = (turn + thread) % TABLES.len();
+                    let table = &tables[at];
                     match action {
                         Action::Upsert | Action::Load => {
-                            let number = there[thread] + turn;
+                            let number = there[at][thread] + (turn / TABLES.len()) as u64;
                             let mut rows = Batches::of_rows(&marked(thread, number), 4);
                             match action {
                                 Action::Load => load(table, &mut rows).unwrap(),
                                 _ => upsert(table, &mut rows).unwrap(),
                             }
-                            role.tell(&format!("wrote {thread} {number}"));
+                            role.tell(&format!("wrote {} {number}", at * WRITERS + thread));
                         }
-                        Action::Erase => {
-                            let doomed = format!("doomed-{}-{turn}", std::process::id());
-                            upsert(table, &mut Batches::of_rows(&doomed_rows(&doomed), 4)).unwrap();
-                            let target = [Target::PartnerId(doomed.clone())];
-                            let erased = erase(table, &target, DOOMED_UNTIL).unwrap();
-                            assert_eq!(erased.by_id, erased.by_partner_id);
-                            role.tell(&format!("erased {doomed}"));
-                            // Late, and hidden all the same.
-                            upsert(table, &mut Batches::of_rows(&doomed_rows(&doomed), 4)).unwrap();
-                        }
+                        Action::Erase => erase_something(role, tables, (at, turn)),
                         Action::Compact => {
                             role.tell("compacts");
                             table.compact().unwrap();
@@ -104,6 +106,10 @@ fn worker() {
                                 .unwrap();
                             role.tell(&format!("copied {copy}"));
                         }
+                        Action::Catalog => {
+                            Change::new(std::process::id(), turn).apply(store);
+                            role.tell("changed");
+                        }
                     }
                 }
             });
@@ -111,35 +117,80 @@ fn worker() {
     });
 }
 
+fn erase_something(role: &Role, tables: &[Table], (at, turn): (usize, usize)) {
+    let doomed = format!("doomed-{}-{turn}", std::process::id());
+    let rows = || Batches::of_rows(&doomed_rows(&doomed), 4);
+    let table = &tables[at];
+    upsert(&tables[(at + 1) % TABLES.len()], &mut rows()).unwrap();
+    upsert(table, &mut rows()).unwrap();
+    let erased = erase(table, &[Target::PartnerId(doomed.clone())], DOOMED_UNTIL).unwrap();
+    assert_eq!(erased.by_id, erased.by_partner_id);
+    role.tell(&format!("erased {at} {doomed}"));
+    // Late, and hidden all the same.
+    upsert(table, &mut rows()).unwrap();
+}
+
+/// Something erased: the table that it was erased from, and its name. The next table still has it.
+type Erased = (usize, String);
+
 /// What the process told before it was killed.
 struct Told {
+    /// Its number, if it came so far.
+    process: Option<u32>,
     acknowledged: Counts,
     /// What was erased, each before the copies that have as many.
-    erased: Vec<String>,
+    erased: Vec<Erased>,
+    /// Changes of the catalog.
+    changes: usize,
     /// Begun; most are not done before the end.
     compactions: u64,
-    /// The folders of backups, and what was acknowledged, and erased, before each was begun.
-    copies: Vec<(String, Counts, usize)>,
+    copies: Vec<Copy>,
+}
+
+/// What was told when a backup began, which it must have.
+#[derive(Clone)]
+struct Copy {
+    folder: String,
+    acknowledged: Counts,
+    erased: usize,
+    changes: usize,
 }
 
 /// `heard` are the lines that were read before it was killed.
 fn listen(child: &mut Child, known: &Progress, heard: Vec<String>) -> Told {
-    let mut told =
-        Told { acknowledged: known.sure(), erased: Vec::new(), compactions: 0, copies: Vec::new() };
-    let mut before = (told.acknowledged.clone(), 0);
+    let mut told = Told {
+        process: None,
+        acknowledged: known.sure(),
+        erased: Vec::new(),
+        changes: 0,
+        compactions: 0,
+        copies: Vec::new(),
+    };
+    let mut begun = None;
     for line in heard.into_iter().chain(std::iter::from_fn(|| child.hear())) {
         let words: Vec<&str> = line.split(' ').collect();
         match words[..] {
-            ["wrote", writer, number] => {
+            ["ready", process] => told.process = process.parse().ok(),
+            ["wrote", count, number] => {
                 // Threads tell of themselves in order.
-                told.acknowledged[writer.parse::<usize>().unwrap()] =
+                told.acknowledged[count.parse::<usize>().unwrap()] =
                     number.parse::<u64>().unwrap() + 1;
             }
-            ["erased", doomed] => told.erased.push(doomed.to_owned()),
-            ["begins-copy"] => before = (told.acknowledged.clone(), told.erased.len()),
-            ["copied", copy] => told.copies.push((copy.to_owned(), before.0.clone(), before.1)),
+            ["erased", table, doomed] => {
+                told.erased.push((table.parse().unwrap(), doomed.to_owned()));
+            }
+            ["changed"] => told.changes += 1,
+            ["begins-copy"] => {
+                let Told { acknowledged, erased, changes, .. } = &told;
+                let (acknowledged, erased) = (acknowledged.clone(), erased.len());
+                let folder = String::new();
+                begun = Some(Copy { folder, acknowledged, erased, changes: *changes });
+            }
+            ["copied", folder] => {
+                told.copies.push(Copy { folder: folder.to_owned(), ..begun.take().unwrap() });
+            }
             ["compacts"] => told.compactions += 1,
-            _ => {}
+            _ => panic!("{line}"),
         }
     }
     told
@@ -150,35 +201,77 @@ fn doomed_rows(doomed: &str) -> Vec<Row> {
     (0..DOOMED_ROWS).map(|row| (format!("id-{row}-{doomed}"), doomed.to_owned(), row)).collect()
 }
 
-/// How many batches a store has, as a new process finds it, in which all of `erased` is hidden.
-fn inspect(root: &Path, place: &str, erased: &[String]) -> Counts {
+/// What a store has, as a new process finds it.
+struct Found {
+    /// How many batches of each writer each table has.
+    batches: Counts,
+    catalog: Catalog,
+}
+
+/// What a store has, in which all of `erased` is hidden from its table and there in the next one.
+fn inspect(root: &Path, place: &str, erased: &[Erased]) -> Found {
     let store = open(root);
-    let Ok(table) = store.table(&name(TABLE)) else { return vec![0; WRITERS] };
-    assert_eq!(table.verify().unwrap(), [], "{place}");
-    let answers = |side, key: &str| {
-        ask(&table, &Question::Answers(side, key.to_owned(), Window::ALL)).unwrap()
-    };
-    for doomed in erased {
-        assert_eq!(answers(Side::PartnerId, doomed), [], "{place}: {doomed} is back");
-        for (id, _, _) in doomed_rows(doomed) {
-            assert_eq!(answers(Side::Id, &id), [], "{place}: {doomed} is back by id");
+    let mut batches = Vec::new();
+    for (at, table_name) in TABLES.into_iter().enumerate() {
+        let place = format!("{place}, table {table_name}");
+        let Ok(table) = store.table(&name(table_name)) else {
+            batches.extend([0; WRITERS]);
+            continue;
+        };
+        assert_eq!(table.verify().unwrap(), [], "{place}");
+        for (from, doomed) in erased {
+            let rows = doomed_rows(doomed);
+            if *from == at {
+                assert_eq!(count_rows(&table, &rows), 0, "{place}: {doomed} is back");
+            } else if (from + 1) % TABLES.len() == at {
+                assert!(has_doomed(&table, &rows), "{place}: {doomed} is gone, too");
+            }
         }
+        let counts = marked_in(&table, WRITERS);
+        batches.extend(counts.unwrap_or_else(|wrong| panic!("{place}: {wrong}")));
     }
-    marked_in(&table as &Table, WRITERS).unwrap_or_else(|wrong| panic!("{place}: {wrong}"))
+    Found { batches, catalog: catalog::found(&store, &TABLES, place) }
+}
+
+/// Whether a table has all of these rows, whose partner_id is the same, in both directions.
+fn has_doomed(table: &Table, rows: &[Row]) -> bool {
+    let answers = |side, key: &str| {
+        ask(table, &Question::Answers(side, key.to_owned(), Window::ALL)).unwrap()
+    };
+    let all = answers(Side::PartnerId, &rows[0].1);
+    all.len() == rows.len() && rows.iter().all(|row| answers(Side::Id, &row.0) == [row.clone()])
+}
+
+/// Asserts that a store has between so much and so much, and the catalog after so many changes.
+fn assert_between(found: &Found, batches: (&[u64], &[u64]), catalogs: &[Catalog], place: &str) {
+    let (least, most) = batches;
+    assert!(
+        is_between(&found.batches, least, most),
+        "{place}: {:?} are there, not {least:?} to {most:?}",
+        found.batches
+    );
+    assert!(
+        catalogs.contains(&found.catalog),
+        "{place}: {:?} is not between {:?} and {:?}",
+        found.catalog,
+        catalogs.first(),
+        catalogs.last()
+    );
 }
 
 #[test]
 fn a_process_that_does_everything_is_killed() {
     let (kills, seed) = (runs(2), seed());
     let (mut written, mut copies, mut compactions) = (0, 0, 0);
-    let (mut erased, mut erasures) = (Vec::new(), 0);
+    let (mut erased, mut erasures, mut changes) = (Vec::new(), 0, 0);
     let mut random = Random::new(seed, 0);
     let mut dir = tempfile::tempdir().unwrap();
-    let mut known = Progress::new(WRITERS);
+    let new = || (Progress::new(TABLES.len() * WRITERS), Catalog::new());
+    let (mut known, mut known_catalog) = new();
     for kill in 0..kills {
         if kill % KILLS_A_STORE == 0 {
             dir = tempfile::tempdir().unwrap();
-            known = Progress::new(WRITERS);
+            (known, known_catalog) = new();
             erased.clear();
         }
         let place = format!("kill {kill}, seed {seed}");
@@ -192,7 +285,7 @@ fn a_process_that_does_everything_is_killed() {
             while !heard.last().is_some_and(|line: &String| line.starts_with(awaited)) {
                 heard.push(child.hear().unwrap_or_else(|| panic!("{place}: it ended by itself")));
             }
-            assert_eq!(heard[0], "ready", "{place}");
+            assert!(heard[0].starts_with("ready"), "{place}");
         }
         std::thread::sleep(Duration::from_micros(random.below(250_000) as u64));
         child.kill();
@@ -201,46 +294,65 @@ fn a_process_that_does_everything_is_killed() {
         erasures += told.erased.len();
         erased.extend(told.erased);
         let there = inspect(&root, &place, &erased);
-        // Of each writer one batch may have been written that it could not tell of.
+        // Of each writer one batch may have been written that it could not tell of, in one of the tables.
         let most: Counts = told.acknowledged.iter().map(|count| count + 1).collect();
-        assert!(
-            is_between(&there, &told.acknowledged, &most),
-            "{place}: {there:?} are there, {:?} were acknowledged",
-            told.acknowledged
-        );
-        assert_nothing_leaks_for_long(&root);
-        for (copy, least, erased_before) in &told.copies {
-            let erased = &erased[..of_earlier + erased_before];
-            let found = inspect(&dir.path().join(copy), &format!("{place}, {copy}"), erased);
-            assert!(is_between(&found, least, &there), "{place}, {copy}: {found:?}, {least:?}");
+        let catalogs: Vec<Catalog> = match told.process {
+            Some(process) => (0..=told.changes + 1)
+                .map(|changes| catalog::after(&known_catalog, process, changes))
+                .collect(),
+            None => vec![known_catalog.clone()],
+        };
+        let of_now = &catalogs[told.changes.min(catalogs.len() - 1)..];
+        assert_between(&there, (&told.acknowledged, &most), of_now, &place);
+        for writer in 0..WRITERS {
+            let sum = |counts: &[u64]| counts.iter().skip(writer).step_by(WRITERS).sum::<u64>();
+            assert!(sum(&there.batches) <= sum(&told.acknowledged) + 1, "{place}");
         }
-        remove_copies(dir.path(), &there, &place);
-        written += there.iter().sum::<u64>() - before.iter().sum::<u64>();
+        assert_nothing_leaks_for_long(&root);
+        for Copy { folder, acknowledged, erased: count, changes } in &told.copies {
+            let place = format!("{place}, {folder}");
+            let found = inspect(&dir.path().join(folder), &place, &erased[..of_earlier + count]);
+            assert_between(&found, (acknowledged, &there.batches), &catalogs[*changes..], &place);
+        }
+        remove_copies(dir.path(), &told.copies, &there, &catalogs, &place);
+        written += there.batches.iter().sum::<u64>() - before.iter().sum::<u64>();
         copies += told.copies.len();
         compactions += told.compactions;
-        known.raise(&there);
+        changes += told.changes;
+        known.raise(&there.batches);
+        known_catalog = there.catalog;
     }
     report(&format!(
-        "kills: {kills} while {WRITERS} threads wrote {written} batches, began {compactions} \
-         compactions and made {copies} backups, and 1 made {erasures} erasures; 0 acknowledged batches \
-         lost, 0 erased rows back, 0 findings, seed {seed}"
+        "kills: {kills} while {WRITERS} threads wrote {written} batches to {} tables, began \
+         {compactions} compactions and made {copies} backups, and 1 made {erasures} erasures, and 1 \
+         made {changes} changes of the catalog; 0 acknowledged batches lost, 0 erased rows back, 0 \
+         findings, seed {seed}",
+        TABLES.len()
     ));
     if is_long() {
-        // Each was awaited before a sixth of the kills.
+        // Each was awaited before a seventh of the kills.
         let least = kills / 10;
         assert!(written > least && compactions > least && copies as u64 > least);
-        assert!(erasures as u64 > least);
+        assert!(erasures as u64 > least && changes as u64 > least);
     }
 }
 
 /// A backup that was not finished is no store, or has what one has.
-fn remove_copies(folder: &Path, most: &[u64], place: &str) {
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.file_name().unwrap().to_str().unwrap().starts_with("copy-") {
-            if path.join("MANIFEST").exists() {
+fn remove_copies(
+    folder: &Path,
+    finished: &[Copy],
+    most: &Found,
+    catalogs: &[Catalog],
+    place: &str,
+) {
+    for name in listed(folder) {
+        let path = folder.join(&name);
+        if name.starts_with("copy-") {
+            let is_known = finished.iter().any(|copy| copy.folder == name);
+            if !is_known && path.join("MANIFEST").exists() {
                 let found = inspect(&path, place, &[]);
-                assert!(is_between(&found, &[0; WRITERS], most), "{place}: {found:?}");
+                let none = vec![0; most.batches.len()];
+                assert_between(&found, (&none, &most.batches), catalogs, place);
             }
             std::fs::remove_dir_all(&path).unwrap();
         }
