@@ -8,7 +8,7 @@
 # Each prints a line with its figures. A test that cannot be done here (see full_disk.rs) fails.
 
 # How often each is done, or for how many seconds.
-RELIABILITY_RUNS    := orders=1000 full_disk=100 kill=1000 kill_all=1000 power=20 faults=10 corruption=20000 properties=2000 \
+RELIABILITY_RUNS    := orders=1000 full_disk=100 kill=1000 kill_all=1000 power=20 power_tables=20 faults=10 corruption=20000 properties=2000 \
 	upserts=1 recover=1 sessions_faults=4 shared_sessions=1 checkpoints=1
 RELIABILITY_SECONDS := history=600 soak=1800
 FUZZ_SECONDS        ?= 600

@@ -33,6 +33,7 @@ mod network;
 mod orders;
 mod positions;
 mod power;
+mod power_tables;
 mod properties;
 mod ranges;
 mod readers;
