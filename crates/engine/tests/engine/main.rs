@@ -29,6 +29,7 @@ mod history;
 mod identities;
 mod kill;
 mod kill_all;
+mod later_formats;
 mod network;
 mod orders;
 mod positions;

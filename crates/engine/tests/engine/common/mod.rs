@@ -8,6 +8,7 @@ mod gated_disk;
 mod harmed_disk;
 mod hooked_disk;
 mod later;
+mod later_format;
 mod layout;
 mod marked;
 mod power_disk;
@@ -28,6 +29,9 @@ pub(crate) use gated_disk::{Gate, GatedDisk};
 pub(crate) use harmed_disk::HarmedDisk;
 pub(crate) use hooked_disk::{HookedDisk, Hooks};
 pub(crate) use later::hours_later;
+pub(crate) use later_format::{
+    LATER_FORMATS, assert_later, assert_unchanged, put_later, tree, with_format, without_magic,
+};
 pub(crate) use layout::{KeyTable, Layout, number};
 pub(crate) use marked::{
     Counts, Hub, Progress, WhenDropped, hub_numbers, is_between, marked, marked_in,
