@@ -105,8 +105,9 @@ pub fn part(bytes: &[u8]) {
 pub fn lock_note(bytes: &[u8]) {
     let mut sealed = format!("idmatch-lock 2 {:016x}\n", XxHash3_64::oneshot(bytes)).into_bytes();
     sealed.extend_from_slice(bytes);
-    for note in [LockNote::decode(bytes), LockNote::decode(&sealed)].into_iter().flatten() {
-        let back = note.encode().ok().and_then(|bytes| LockNote::decode(&bytes));
+    let decode = |bytes: &[u8]| LockNote::decode(Path::new("LOCK"), bytes).ok().flatten();
+    for note in [decode(bytes), decode(&sealed)].into_iter().flatten() {
+        let back = note.encode().ok().and_then(|bytes| decode(&bytes));
         assert_eq!(back, Some(note), "a note does not come back");
     }
 }

@@ -31,7 +31,7 @@ pub(crate) fn verify_table(
     call: &Call,
 ) -> Result<Vec<Finding>> {
     let mut findings = verify_content(versions, id, call)?;
-    // A damaged manifest was found.
+    // A damaged manifest was found. Of files that a later version keeps, only that version can tell.
     match versions.kept_files() {
         Err(e) if matches!(e.kind(), ErrorKind::Corrupt | ErrorKind::UnsupportedFormat) => {}
         kept => {

@@ -187,16 +187,20 @@ impl WriterLock {
 
     /// The note in LOCK, whoever holds the lock; `None` if it cannot be read.
     pub(crate) fn note(&self) -> Option<LockNote> {
-        let bytes = self.versions.disk.read(&self.versions.root.join(LOCK)).ok()?;
-        LockNote::decode(&bytes)
+        let path = self.versions.root.join(LOCK);
+        let bytes = self.versions.disk.read(&path).ok()?;
+        LockNote::decode(&path, &bytes).ok().flatten()
     }
 
     /// The generation that LOCK names as the last published one of this store; `None` without such a note.
     /// Without one, files that no manifest names now will not be removed.
+    ///
+    /// # Errors
+    /// `UnsupportedFormat` for the note of a later version, which stays; `Io`.
     pub(crate) fn noted(&self, guard: &WriterGuard, published: &Manifest) -> Result<Option<u64>> {
         let path = self.versions.root.join(LOCK);
         let bytes = guard.lock.read().map_err(|e| io_error("read", &path, e))?;
-        let note = LockNote::decode(&bytes).filter(|note| note.store == published.store);
+        let note = LockNote::decode(&path, &bytes)?.filter(|note| note.store == published.store);
         self.versions.keep_unnamed(note.as_ref(), published)?;
         Ok(note.map(|note| note.generation))
     }

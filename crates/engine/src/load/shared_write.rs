@@ -142,7 +142,13 @@ impl SharedWrite {
         let named = |id: u128| names.iter().find(|name| u128::from_be_bytes(name.id.0) == id);
         let chosen = PartReceipt::chosen(receipts, |id| named(id).is_some())?;
         match self.folder.commit_note()? {
-            None => self.folder.begin_commit(&chosen)?,
+            None => {
+                // A part that is not readable is refused while others may still be added.
+                for name in chosen.iter().filter_map(|part| named(part.id)) {
+                    self.open(name)?;
+                }
+                self.folder.begin_commit(&chosen)?;
+            }
             Some(begun) if begun.has(&chosen) => {}
             Some(_) => {
                 let text = "the commit of the session has begun with other parts; commit the parts that \

@@ -5,7 +5,7 @@
 
 use super::{Manifest, sealed};
 use crate::identity::Identity;
-use idmatch_store::{Result, now};
+use idmatch_store::{ErrorKind, Result, now};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::OnceLock;
@@ -68,9 +68,16 @@ impl LockNote {
         LockNote { store, pid: std::process::id(), program, since, generation, kept_before }
     }
 
-    /// Reads a note; `None` for one that cannot be read.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<LockNote> {
-        sealed::unseal(KIND, Path::new("LOCK"), bytes).ok().map(|(note, _)| note)
+    /// Reads a note; `None` for one that is damaged, or not there.
+    ///
+    /// # Errors
+    /// `UnsupportedFormat`: a later version decides which files stay.
+    pub(crate) fn decode(path: &Path, bytes: &[u8]) -> Result<Option<LockNote>> {
+        match sealed::unseal(KIND, path, bytes) {
+            Ok((note, _)) => Ok(Some(note)),
+            Err(e) if e.kind() == ErrorKind::UnsupportedFormat => Err(e),
+            Err(_) => Ok(None),
+        }
     }
 
     pub(crate) fn encode(&self) -> Result<Vec<u8>> {

@@ -121,8 +121,9 @@ impl VersionSet {
 
     /// Unnamed files that stay, as the note in LOCK says.
     pub(crate) fn kept_files(&self) -> Result<Vec<PathBuf>> {
-        let bytes = read_if_there(&*self.disk, &self.root.join(LOCK))?;
-        let note = bytes.and_then(|bytes| LockNote::decode(&bytes));
+        let path = self.root.join(LOCK);
+        let bytes = read_if_there(&*self.disk, &path)?.unwrap_or_default();
+        let note = LockNote::decode(&path, &bytes)?;
         let manifest = self.published()?;
         let note = note.filter(|note| note.store == manifest.store);
         let kept_before = note.map_or(u64::MAX, |note| note.kept_before);

@@ -11,7 +11,7 @@ use super::paths::{STAGING, list, staging_lock};
 use super::{VersionSet, sealed};
 use crate::disk::{Disk, Lock, create_anew, io_error, read_if_there};
 use crate::identity::Identity;
-use idmatch_store::{NewWrite, PartReceipt, Result, Sharing, now};
+use idmatch_store::{ErrorKind, NewWrite, PartReceipt, Result, Sharing, now};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -269,6 +269,8 @@ impl SessionFolder {
         let begun = match self.note() {
             Ok(Some(note)) => note.at,
             Ok(None) => return Ok(0),
+            // A later version decides about its sessions.
+            Err(e) if e.kind() == ErrorKind::UnsupportedFormat => return Err(e),
             // The note cannot be read. The parts stay for their time, so that a person can look at them.
             Err(_) => 0,
         };

@@ -30,6 +30,7 @@ mod identities;
 mod kill;
 mod kill_all;
 mod later_formats;
+mod later_formats_of_writes;
 mod network;
 mod orders;
 mod positions;
