@@ -225,3 +225,12 @@ def test_another_java_is_named(
     assert ran.code == 1
     assert "runs on Java 11 or 17" in ran.err
     assert "is 21" in ran.err
+
+
+def test_a_missing_program_is_told_before_anything_starts(cli: Cli, lab: LabCli) -> None:
+    cli.program = f"import sys; sys.modules['pyspark'] = None; {cli.program}"
+    ran = lab("up", "--with", "hdfs,spark", "--network", NETWORK)
+    assert ran.code == 1
+    assert "pip install 'idmatch[spark]'" in ran.err
+    assert "starting" not in ran.err
+    assert lab("status").out.startswith("no lab in")

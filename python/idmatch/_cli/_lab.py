@@ -41,6 +41,9 @@ def lab(options: Namespace) -> int:
 def _up(cluster: "_lab.Lab", options: Namespace) -> None:
     names = _lab.in_order(name for name in options.services.split(",") if name)
     found = [_lab.service(name, cluster.folder, note, options.network) for name in names]
+    # Before servers start, which takes minutes.
+    for each in found:
+        each.check()
     # A lab may have services alone.
     if options.nodes or not found:
         cluster.up(options.nodes, options.heap, options.network)

@@ -44,15 +44,15 @@ class Prometheus(Service):
         """The address of its page."""
         return f"http://{self._network}.1:{_PORT}"
 
+    def check(self) -> None:
+        """See `Service`: Prometheus itself."""
+        _program()
+
     def start(self) -> None:
-        """See `Service`. Raises Error where there is no Prometheus."""
+        """See `Service`. Raises the error of `check`."""
         host = f"{self._network}.1"
         if self.server.process is None:
-            program = shutil.which("prometheus")
-            if program is None:
-                raise Error(
-                    "monitoring needs prometheus on the PATH; on Debian: apt-get install prometheus"
-                )
+            program = _program()
             check_free(host, _PORT)
             self.folder.mkdir(parents=True, exist_ok=True)
             self._keep_network()
@@ -101,3 +101,13 @@ class Prometheus(Service):
             place = self.folder / name
             if not place.exists():
                 place.write_text(ours.joinpath(name).read_text())
+
+
+def _program() -> str:
+    """The path of Prometheus. Raises Error where there is none."""
+    found = shutil.which("prometheus")
+    if found is None:
+        raise Error(
+            "monitoring needs prometheus on the PATH; on Debian: apt-get install prometheus"
+        )
+    return found

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
+from . import _jars
 from ._daemon import Daemon
 
 Tell: TypeAlias = Callable[[str], object]
@@ -39,6 +40,10 @@ class Service(ABC):
     def environment(self) -> Mapping[str, str]:
         """Variables that its users set."""
         return {}
+
+    def check(self) -> None:
+        """Raises Error if a program that it needs is missing; starts nothing."""
+        _jars.java()
 
     @abstractmethod
     def start(self) -> None:

@@ -59,8 +59,13 @@ class Spark(Service):
         """The Python of tasks: the one that has idmatch."""
         return {"PYSPARK_PYTHON": sys.executable}
 
+    def check(self) -> None:
+        """See `Service`: PySpark, its jars and their Java."""
+        _core_jar()
+        _jars.java("Spark 4", _JAVA_VERSIONS)
+
     def start(self) -> None:
-        """See `Service`. Raises Error without PySpark, its jars or their Java."""
+        """See `Service`. Raises the errors of `check`."""
         core = _core_jar()
         java = _jars.java("Spark 4", _JAVA_VERSIONS)
         self.folder.mkdir(parents=True, exist_ok=True)
