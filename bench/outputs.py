@@ -88,8 +88,8 @@ def main() -> int:
     people = min(POPULATION_ROWS, options.rows // 10)
     data = prepare(options.dir, options.rows, options.seed, population_rows=people)
     store = options.store or work / "store"
-    loaded = store.exists()
-    needed = 0 if loaded else options.rows * _DISK_BYTES_PER_ROW
+    is_loaded = (store / "MANIFEST").exists()
+    needed = 0 if is_loaded else options.rows * _DISK_BYTES_PER_ROW
     if not machine.has_disk(work, needed + min(_DISK_BYTES_OF_RESULTS, options.rows * 100)):
         return 2
     if options.cold and not heat.can_drop_page_cache():
