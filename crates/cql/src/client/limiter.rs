@@ -204,6 +204,7 @@ impl RateLimit {
 mod tests {
     use super::*;
     use futures::FutureExt;
+    use idmatch_testkit::LogCapture;
 
     /// The permits that are free without waiting.
     fn free(limiter: &RequestLimiter) -> usize {
@@ -216,7 +217,7 @@ mod tests {
 
     #[test]
     fn overload_halves_the_limit_and_answers_restore_it() {
-        let limiter = RequestLimiter::new(8, None);
+        let (limiter, log) = (RequestLimiter::new(8, None), LogCapture::new());
         assert_eq!(free(&limiter), 8);
         for left in [4, 2, 1, 1, 1] {
             limiter.overloaded(limiter.epoch());
@@ -228,6 +229,20 @@ mod tests {
             (0..answers).for_each(|_| limiter.answered());
             assert_eq!(free(&limiter), permits);
         }
+        // Each lowest limit is a warning.
+        let [lower, still] = [
+            "WARN servers are overloaded: fewer requests in flight",
+            "DEBUG servers are still overloaded: fewer requests in flight",
+        ];
+        let expected = [
+            format!("{lower} limit=4"),
+            format!("{lower} limit=2"),
+            format!("{lower} limit=1"),
+            format!("{still} limit=1"),
+            format!("{still} limit=1"),
+            "INFO servers are no longer overloaded: full limit again limit=8".to_owned(),
+        ];
+        assert_eq!(log.take("overloaded"), expected);
     }
 
     #[test]

@@ -129,6 +129,7 @@ impl<O: Origin> Cached<O> {
 mod tests {
     use super::*;
     use idmatch_store::{Error, ErrorKind};
+    use idmatch_testkit::LogCapture;
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
     const TTL: Duration = Duration::from_secs(3600);
@@ -153,7 +154,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_refresh_that_fails_is_told_until_one_succeeds() {
-        let failures = Counter::default();
+        let (failures, log) = (Counter::default(), LogCapture::new());
         let cached = Cached::open(Numbers::default(), TTL, failures.clone()).await.unwrap();
         let grow_old = |age| cached.held.write().1 = Instant::now() - age;
         cached.origin().fails.store(true, Relaxed);
@@ -173,6 +174,7 @@ mod tests {
         let failing = cached.failing().unwrap();
         assert_eq!((failing.work, failing.failures, failures.get()), (REFRESH, 1, 1));
         assert!(failing.error.contains("injected failure"), "{failing:?}");
+        assert_eq!(log.take("metadata"), ["WARN metadata is not refreshed error=injected failure"]);
         // Too old to be served.
         grow_old(TTL * 2);
         assert_eq!(cached.current().await.unwrap_err().kind(), ErrorKind::Unavailable);

@@ -4,11 +4,8 @@ use crate::common::{Batches, HookedDisk, Hooks, create, load, name, rows_of_all_
 use idmatch_engine::EngineStore;
 use idmatch_model::Keep;
 use idmatch_store::{Call, Error, ErrorFields, ErrorKind, OpenTables};
+use idmatch_testkit::LogCapture;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Level, Metadata, Subscriber};
 
 /// Says that files are on NFS.
 #[derive(Debug)]
@@ -56,51 +53,14 @@ fn a_store_on_a_network_file_system_can_be_read_and_not_written() {
     assert!(!new.exists());
 }
 
-/// Counts the warnings that name the kind of file system.
-#[derive(Default)]
-struct Warnings(Arc<AtomicUsize>);
-
-impl Visit for &Warnings {
-    fn record_str(&mut self, field: &Field, value: &str) {
-        if (field.name(), value) == ("kind", "NFS") {
-            self.0.fetch_add(1, Relaxed);
-        }
-    }
-
-    fn record_debug(&mut self, _: &Field, _: &dyn std::fmt::Debug) {}
-}
-
-impl Subscriber for Warnings {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() == Level::WARN
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        event.record(&mut &*self);
-    }
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-}
-
 #[test]
 fn a_store_on_a_network_file_system_is_warned_about() {
     let dir = tempfile::tempdir().unwrap();
     create(&EngineStore::open(dir.path()).unwrap(), "t", Keep::Last).unwrap();
-    let warnings = Arc::new(AtomicUsize::new(0));
-    tracing::subscriber::with_default(Warnings(Arc::clone(&warnings)), || {
-        EngineStore::open(dir.path()).unwrap();
-        assert_eq!(warnings.load(Relaxed), 0, "a local disk is warned about");
-        EngineStore::open_on(Arc::new(HookedDisk(OnNetwork)), dir.path()).unwrap();
-        assert_eq!(warnings.load(Relaxed), 1);
-    });
+    let log = LogCapture::new();
+    EngineStore::open(dir.path()).unwrap();
+    assert_eq!(log.take("WARN"), <[String; 0]>::default(), "a local disk is warned about");
+    EngineStore::open_on(Arc::new(HookedDisk(OnNetwork)), dir.path()).unwrap();
+    let warnings = log.take("WARN");
+    assert!(matches!(&warnings[..], [one] if one.contains("kind=NFS")), "{warnings:?}");
 }
