@@ -67,6 +67,8 @@ impl Recovery<'_> {
             damage.add(&Manifest::path(&self.versions.root), error.to_string());
         }
         if damage.findings.is_empty() {
+            // What cannot be recovered, such as damaged tombstones, is an error of the open.
+            self.versions.open_version(manifest, &mut OpenSegments::new())?;
             return Ok(Vec::new());
         }
         // The findings are logged even where nothing may be lost.

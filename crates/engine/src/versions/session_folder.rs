@@ -274,6 +274,10 @@ impl SessionFolder {
             // The note cannot be read. The parts stay for their time, so that a person can look at them.
             Err(_) => 0,
         };
+        match self.commit_note() {
+            Err(e) if e.kind() == ErrorKind::UnsupportedFormat => return Err(e),
+            _ => {}
+        }
         let newest = self.parts()?.last().map_or(begun, |part| part.at.max(begun));
         Ok(newest.saturating_add(KEEP_MS))
     }

@@ -1,16 +1,16 @@
 //! A file of a later format that only some calls read: these are refused by name, and change nothing.
 
 use crate::common::{
-    Batches, LATER_FORMATS, Row, assert_later, assert_unchanged, count_rows, create, damaged_place,
-    erase, listed, load, manifest, name, observations, open_apart, tree, upsert, with_format,
-    without_magic,
+    Batches, Child, LATER_FORMATS, Row, assert_later, assert_unchanged, count_rows, create,
+    damaged_place, erase, hours_later, listed, load, manifest, name, observations, open_apart,
+    tree, upsert, with_format, without_magic,
 };
 use idmatch_engine::EngineStore;
 use idmatch_engine::disk::OsDisk;
 use idmatch_model::{Keep, Target};
 use idmatch_store::{
-    Call, Error, ErrorKind, NewWrite, OpenTables, PartReceipt, Result, Sharing, Store, Table,
-    WriteKey, WriteKind, WriteSession,
+    Call, Error, ErrorKind, NewWrite, OpenTables, PartReceipt, Result, SessionAddress, Sharing,
+    Store, Table, WriteKey, WriteKind, WriteSession,
 };
 use std::fs;
 use std::ops::Range;
@@ -205,17 +205,22 @@ fn erasures_of_a_later_format_stop_a_table_that_takes_them() {
     assert_eq!(count_rows(&table, &rows(0..20)), 19);
 }
 
+/// A store that has a session whose note is of a later format; returns the note's file and its bytes before.
+fn later_session(root: &Path, kind: WriteKind) -> (SessionAddress, PathBuf, Vec<u8>) {
+    let (store, table) = begun(root);
+    let address = begin(&table, kind, Sharing::Shared).unwrap().address();
+    let file = staged(root, "SESSION");
+    store.end_writing().unwrap();
+    let bytes = make_later(&file);
+    (address, file, bytes)
+}
+
 /// No writer removes it, though its age is unknown and it has no part yet.
 #[test]
 fn a_session_of_a_later_format_is_left_to_its_own_version() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("store");
-    let (store, table) = begun(&root);
-    let address = begin(&table, WriteKind::Add, Sharing::Shared).unwrap().address();
-    let file = staged(&root, "SESSION");
-    store.end_writing().unwrap();
-    drop((table, store));
-    let bytes = make_later(&file);
+    let (address, file, bytes) = later_session(&root, WriteKind::Add);
     let (store, call) = (EngineStore::open(&root).unwrap(), Call::default());
     let table = store.table(&name("t")).unwrap();
     assert_all_refused(
@@ -247,12 +252,7 @@ fn a_session_of_a_later_format_is_left_to_its_own_version() {
 fn a_replace_of_a_later_format_stops_writers() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("store");
-    let (store, table) = begun(&root);
-    let address = begin(&table, WriteKind::Replace, Sharing::Shared).unwrap().address();
-    let file = staged(&root, "SESSION");
-    store.end_writing().unwrap();
-    drop((table, store));
-    let bytes = make_later(&file);
+    let (address, file, bytes) = later_session(&root, WriteKind::Replace);
     let (store, call) = (EngineStore::open(&root).unwrap(), Call::default());
     let table = store.table(&name("t")).unwrap();
     assert_all_refused(
@@ -308,7 +308,7 @@ fn a_part_of_a_later_format_stops_the_commit_before_it_begins() {
 fn a_commit_of_a_later_format_is_left_to_its_own_version() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("store");
-    let (_store, table) = begun(&root);
+    let (store, table) = begun(&root);
     let (session, call) =
         (begin(&table, WriteKind::Add, Sharing::Shared).unwrap(), Call::default());
     let receipt = stage(&*session, 200..210);
@@ -332,6 +332,15 @@ fn a_commit_of_a_later_format_is_left_to_its_own_version() {
     let before = tree(&root.join("staging"));
     upsert(&table, &mut batches(210..220)).unwrap();
     assert_unchanged(&root.join("staging"), &before, "another write");
+    // Nor is its time over for an older version.
+    store.end_writing().unwrap();
+    let tools = tempfile::tempdir().unwrap();
+    let later = hours_later(tools.path(), 25);
+    let later = [later[0].as_str(), &later[1]];
+    let mut child = Child::start_within(&later, "shared_sessions::later_writer", &root);
+    assert_eq!(child.hear().unwrap(), "done");
+    child.finish();
+    assert_unchanged(&root.join("staging"), &before, "a write on the next day");
     for harmed in without_magic(&bytes) {
         fs::write(&file, harmed).unwrap();
         assert_damaged(&session.commit(&[receipt], &call).unwrap_err(), &file);

@@ -276,10 +276,15 @@ fn what_exists_once_needs_a_backup() {
     for file in [whole.join("MANIFEST"), erasures] {
         let (root, harmed) = copied(&whole, &file);
         flip(&harmed, 40);
-        std::fs::remove_file(&ending(&root, "seg")[0]).unwrap();
-        let before = contents(&root);
-        assert_eq!(recover(&root, true).unwrap_err().kind(), ErrorKind::Corrupt, "{file:?}");
-        assert!(contents(&root) == before, "{file:?}");
+        // Also where nothing else is damaged.
+        for is_segment_gone in [false, true] {
+            if is_segment_gone {
+                std::fs::remove_file(&ending(&root, "seg")[0]).unwrap();
+            }
+            let before = contents(&root);
+            assert_eq!(recover(&root, true).unwrap_err().kind(), ErrorKind::Corrupt, "{file:?}");
+            assert!(contents(&root) == before, "{file:?}");
+        }
     }
 }
 
