@@ -40,7 +40,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Compacts the tables of a store, one compaction at a time.
 pub(crate) struct Compactor {
     pub(super) versions: Arc<VersionSet>,
-    writer_lock: Arc<WriterLock>,
+    pub(super) writer_lock: Arc<WriterLock>,
     /// Held while a compaction runs.
     pub(super) running: RankedMutex<()>,
     /// The number of segments that the worst range has above the slowdown limit.

@@ -2,9 +2,8 @@
 //!
 //! Without a bound, lookups get slower for as long as rows come faster than they are compacted. The stall
 //! level is the number of segments that the worst range has above 64. Each commit is slowed down in
-//! proportion to its bytes and this level. Above 256 segments of a range, an upsert that needs new memtables
-//! first runs compactions, or waits for running ones. Loads are not slowed down: after their commit they
-//! compact some of the backlog.
+//! proportion to its bytes and this level. Above 256 segments of a range, an upsert first runs compactions, or
+//! waits for running ones. Loads are not slowed down: after their commit they compact some of the backlog.
 //! One more stall is not decided here: `write_path` waits for flushes while all memtables are full. The
 //! metrics count the three separately (`metrics::Stall`). Must not know rows or the journal. Invariant: only
 //! ranges that a compaction would help count, so no write waits in vain.
@@ -19,7 +18,7 @@ use crate::sync;
 use crate::sync::Ordering::Relaxed;
 use crate::versions::{Clock, TableVersion};
 use idmatch_model::Side;
-use idmatch_store::{Call, now};
+use idmatch_store::{Call, Result, now};
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 use tracing::{info, warn};
@@ -79,27 +78,41 @@ impl Compactor {
         }
     }
 
-    /// Waits until no range stops upserts, or no compaction would help. Holds no lock that a compaction
-    /// needs.
-    pub(crate) fn wait_for_compactions(&self) {
+    /// Waits until no range stops upserts, or no compaction would help. The caller holds no lock that a
+    /// compaction needs.
+    ///
+    /// # Errors
+    /// `Cancelled`.
+    pub(crate) fn wait_for_compactions(&self, call: &Call) -> Result<()> {
+        if self.stall_level() <= STOP_SEGMENTS - SLOWDOWN_SEGMENTS {
+            return Ok(());
+        }
+        // Only a process that writes compacts. It may begin to write with this upsert.
+        let Some(_guard) = self.writer_lock.held() else { return Ok(()) };
+        self.versions.metrics.stall(Stall::Stop, || self.catch_up(call))
+    }
+
+    fn catch_up(&self, call: &Call) -> Result<()> {
         while !self.is_stopped()
             && let Some(id) = self.stalled_tables(STOP_SEGMENTS).first()
         {
+            call.check()?;
             if !self.is_told.swap(true, Relaxed) {
                 let table = self.versions.current().tables.get(id).map(|t| t.name().to_string());
                 warn!(table, limit = STOP_SEGMENTS, "compactions are far behind: upserts wait");
             }
             match self.running.try_lock() {
-                Some(_running) if !self.compact_some(*id, |_| true, &Call::default()) => return,
+                Some(_running) if !self.compact_some(*id, |_| true, call) => break,
                 Some(_running) => {}
                 None => sync::sleep(PAUSE),
             }
         }
+        call.check()
     }
 
     /// Compacts ranges beyond the slowdown limit, unless a compaction runs already or the caller gives up.
     pub(crate) fn compact_backlog(&self, call: &Call) {
-        let Some(_running) = self.running.try_lock() else { return };
+        let Some(_running) = self.running.try_lock() else { return self.note_stall_level() };
         while !self.is_stopped()
             && let Some(id) = self.slowed_tables().first()
             && self.compact_some(*id, |_| true, call)

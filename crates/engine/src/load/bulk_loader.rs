@@ -72,12 +72,12 @@ impl BulkLoader {
             self.end_earlier(table, key)?;
         }
         if write.sharing == Sharing::Shared {
-            return Ok(Begun::Shared(Box::new(self.begin_shared(write, key)?)));
+            return Ok(Begun::Shared(Box::new(self.begin_shared(write, key, call)?)));
         }
         let files = StagingFiles::new(versions)?;
         let fence = match write.kind {
             WriteKind::Add => None,
-            WriteKind::Replace => Some(self.begin_replace(table, files.id)?),
+            WriteKind::Replace => Some(self.begin_replace(table, files.id, call)?),
         };
         let guard = (write.sharing == Sharing::Locked).then_some(guard);
         let limits = versions.limits;
@@ -86,8 +86,13 @@ impl BulkLoader {
     }
 
     /// Fences the rows that a replace will remove: the rows that are in segments now.
-    pub(super) fn begin_replace(&self, table: Identity, session: Identity) -> Result<Fence> {
-        self.writes.flush_all()?;
+    pub(super) fn begin_replace(
+        &self,
+        table: Identity,
+        session: Identity,
+        call: &Call,
+    ) -> Result<Fence> {
+        self.writes.flush_all(call)?;
         let mut begun = None;
         self.versions.publish(|manifest| {
             let entry = manifest.table_mut(table)?;

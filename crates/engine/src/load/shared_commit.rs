@@ -16,11 +16,12 @@ impl BulkLoader {
         &self,
         write: NewWrite,
         key: Option<Identity>,
+        call: &Call,
     ) -> Result<SharedWrite> {
         let (table, kind) = (write.table.into(), write.kind);
         let shared = SharedWrite::make(&self.versions, write, key)?;
         if kind == WriteKind::Replace
-            && let Err(e) = self.begin_replace(table, shared.folder.id)
+            && let Err(e) = self.begin_replace(table, shared.folder.id, call)
         {
             shared.folder.remove().ok();
             return Err(e);

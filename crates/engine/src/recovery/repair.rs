@@ -30,7 +30,7 @@ impl Repair<'_> {
     pub(crate) fn table(&self, id: Identity, accept_loss: bool, call: &Call) -> Result<Repaired> {
         let _sorting = self.loader.lock_sorting(call)?;
         let _guard = self.lock.acquire_for(call)?;
-        self.writes.flush_all()?;
+        self.writes.flush_all(call)?;
         let _paused = self.compactor.pause(call)?;
         let versions = self.versions;
         let _collected = versions.collect_obsolete();

@@ -220,7 +220,8 @@ impl Store for EngineStore {
         })
     }
 
-    fn refresh(&self, _: &Call) -> Result<()> {
+    fn refresh(&self, call: &Call) -> Result<()> {
+        call.check()?;
         self.owners.lock.refresh()
     }
 
@@ -257,7 +258,7 @@ impl Admin for EngineStore {
         let _guard = owners.lock.acquire_for(call)?;
         let after = |_: &()| figures_of(&owners.versions, table);
         logged("compact", &name_of(&owners.versions, table), after, || {
-            owners.writes.flush_all()?;
+            owners.writes.flush_all(call)?;
             owners.compactor.compact(table.into(), call)
         })
     }

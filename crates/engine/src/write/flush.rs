@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::debug;
 
-/// How often a thread that waits to flush again looks whether it still should.
+/// How often a thread that waits looks whether it still should.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Writes memtables as segments, in the background of upserts.
@@ -93,10 +93,13 @@ impl Flusher {
     }
 
     /// Waits until the memtables of all journal files before this one are segments.
-    pub(crate) fn flush_before(self: &Arc<Flusher>, number: u64) -> Result<()> {
+    ///
+    /// # Errors
+    /// The error of the flush; `Cancelled`, and the flush goes on.
+    pub(crate) fn flush_before(self: &Arc<Flusher>, number: u64, call: &Call) -> Result<()> {
         let Some(last) = number.checked_sub(1) else { return Ok(()) };
         self.start(last);
-        self.wait();
+        self.wait(call)?;
         self.state.lock().error.as_ref().map(Error::copied).map_or(Ok(()), Err)
     }
 
@@ -110,7 +113,7 @@ impl Flusher {
         {
             if background.is_due(FLUSH, None) {
                 self.start(last);
-                self.wait();
+                self.wait(&Call::default()).ok();
             }
             sync::sleep(LOOK);
         }
@@ -122,7 +125,7 @@ impl Flusher {
     pub(crate) fn check(self: &Arc<Flusher>, next: u64) -> Result<()> {
         let background = &self.versions.background;
         let Some(failure) = background.failure(FLUSH) else { return Ok(()) };
-        if self.flush_before(next).is_ok() {
+        if self.flush_before(next, &Call::default()).is_ok() {
             return Ok(());
         }
         let text = format!(
@@ -137,11 +140,16 @@ impl Flusher {
     }
 
     /// Waits until no flush runs.
-    pub(crate) fn wait(&self) {
+    ///
+    /// # Errors
+    /// `Cancelled`, and the flush goes on.
+    pub(crate) fn wait(&self, call: &Call) -> Result<()> {
         let mut state = self.state.lock();
         while state.is_running {
-            self.ended.wait(&mut state);
+            call.check()?;
+            self.ended.wait_for(&mut state, LOOK);
         }
+        Ok(())
     }
 
     fn flush(&self, last: u64) -> Result<()> {

@@ -9,7 +9,7 @@ use crate::memtable::Commit;
 use crate::sync::Instant;
 use crate::versions::{JournalPosition, JournalPositions, VersionSet};
 use crate::writer_lock::{WriterGuard, WriterLock};
-use idmatch_store::{Error, ErrorKind, Result};
+use idmatch_store::{Call, Error, ErrorKind, Result};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ impl ActiveJournal {
         // It is unknown how much of an unclosed file is durable. A sync now could succeed without having
         // written the bytes that an earlier sync lost. So its rows are flushed to segments.
         if last.is_some() && versions.current().manifest.journal.closed != last {
-            flusher.flush_before(next)?;
+            flusher.flush_before(next, &Call::default())?;
         }
         // So nothing waits to be synced.
         versions.background.succeeded(SYNC, None);

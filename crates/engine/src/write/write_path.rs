@@ -1,8 +1,8 @@
 //! The write path: how a batch becomes durable, then visible.
 //!
-//! A group of batches ([`super::GroupCommit`]) is one record of the journal. It waits first while compactions are
-//! behind (`compaction::stall`), and here while all memtables are full. When the record is durable, its rows go
-//! into the memtables, and then readers see all of them at once.
+//! A batch waits first while compactions are far behind (`compaction::stall`). A group of batches
+//! ([`super::GroupCommit`]) is one record of the journal; it waits here while all memtables are full. When the
+//! record is durable, its rows go into the memtables, and then readers see all of them at once.
 //!
 //! A set of memtables belongs to one journal file. When it has taken half of the memory limit, a new file
 //! is begun and the old set is flushed ([`super::Flusher`]).
@@ -100,11 +100,11 @@ impl WritePath {
                 rows::push(&mut batch.rows, *seen_at, id, partner_id);
                 batch.count += 1;
                 if batch.count >= BATCH_ROWS || batch.rows.len() >= BATCH_BYTES {
-                    self.commit(std::mem::replace(&mut batch, empty()))?;
+                    self.commit(std::mem::replace(&mut batch, empty()), call)?;
                 }
             }
         }
-        if batch.count == 0 { Ok(()) } else { self.commit(batch) }
+        if batch.count == 0 { Ok(()) } else { self.commit(batch, call) }
     }
 
     /// Makes sure that a table exists durably: the publication that made it may be in doubt.
@@ -118,8 +118,9 @@ impl WritePath {
     }
 
     /// Makes a batch durable and visible, together with batches of other threads.
-    fn commit(self: &Arc<WritePath>, batch: Batch) -> Result<()> {
+    fn commit(self: &Arc<WritePath>, batch: Batch, call: &Call) -> Result<()> {
         self.lock.check_writable()?;
+        self.compactor.wait_for_compactions(call)?;
         self.commits.commit(batch, |group| self.commit_group(group), || self.give_up())
     }
 
@@ -287,8 +288,6 @@ impl WritePath {
                 None => 0,
             };
             if active > 0 && active + bytes > (limit / 2).min(MAX_SET_BYTES) {
-                let metrics = &self.versions.metrics;
-                metrics.stall(Stall::Stop, || self.compactor.wait_for_compactions());
                 if let Some((ended, _)) = writer.end_file(&self.versions) {
                     self.flusher.start(ended);
                 }
@@ -297,20 +296,20 @@ impl WritePath {
             if version.memtable_bytes() + bytes <= limit || version.memtable_bytes() == active {
                 return Ok(());
             }
-            let flush = || self.flusher.flush_before(writer.current_file());
+            let flush = || self.flusher.flush_before(writer.current_file(), &Call::default());
             self.versions.metrics.stall(Stall::Memtable, flush)?;
         }
     }
 
     /// Writes all that was upserted before this call as segments. Upserts go on meanwhile.
-    pub(crate) fn flush_all(&self) -> Result<()> {
+    pub(crate) fn flush_all(&self, call: &Call) -> Result<()> {
         let (version, _) = self.end_journal();
         let last = version.memtables.last().map(|set| set.journal);
         drop(version);
         let Some(last) = last else { return Ok(()) };
         // An earlier flush may be about fewer memtables.
         while self.versions.current().memtables.first().is_some_and(|set| set.journal <= last) {
-            self.flusher.flush_before(last + 1)?;
+            self.flusher.flush_before(last + 1, call)?;
         }
         Ok(())
     }
@@ -373,7 +372,7 @@ impl WritePath {
         let mut slot = self.writer.lock();
         let Some(mut writer) = slot.take() else { return Ok(()) };
         self.to_sync.notify_all();
-        self.flusher.wait();
+        self.flusher.wait(&Call::default())?;
         self.compactor.without_compacting(move || {
             let could_write = writer.failed.is_none();
             writer.end_file(&self.versions);

@@ -9,13 +9,13 @@ use arrow_array::RecordBatch;
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Pick, Side, Target, Window};
 use idmatch_store::{
-    Admin, BatchSource, Call, Counting, Distinct, Lookup, MatchQuery, OpenTables, Progress, Result,
-    ScanRanges, SourceBatch, Store, Table, Unit, Version,
+    Admin, BatchSource, Call, Counting, Distinct, Lookup, MatchQuery, NewWrite, OpenTables,
+    Progress, Result, ScanRanges, Sharing, SourceBatch, Store, Table, Unit, Version, WriteKind,
 };
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -125,6 +125,36 @@ fn a_load_that_is_given_up_publishes_nothing() {
     load(&table, &mut Batches::of_rows(&rows, 50)).unwrap();
     assert_eq!(batches_in(&table, 400), [0, 1, 2, 3]);
     assert_eq!(table.verify().unwrap(), []);
+}
+
+/// Compactions, repairs and replaces begin with a flush. Who gives up does not wait for its end.
+#[test]
+fn a_wait_for_a_flush_can_be_given_up() {
+    let (dir, disk) = (tempfile::tempdir().unwrap(), GatedDisk::new());
+    let (_store, table) = filled(disk.clone(), dir.path());
+    std::thread::scope(|scope| {
+        let gate = disk.close_for(".seg");
+        let compaction = scope.spawn(|| table.compact());
+        gate.reached.recv_timeout(EVENT_TIMEOUT).unwrap();
+        // The first look is at the begin of the call.
+        let given_up = || {
+            let looks = AtomicUsize::new(0);
+            let is_over = move || looks.fetch_add(1, Relaxed) > 4;
+            table.with_call(Call::default().ended_by(Arc::new(is_over)))
+        };
+        assert_cancelled(given_up().compact(), "the compaction");
+        assert_cancelled(given_up().repair(false), "the repair");
+        let id = table.snapshot().unwrap().id();
+        for sharing in [Sharing::Local, Sharing::Shared] {
+            let kind = WriteKind::Replace;
+            let write = NewWrite { kind, sharing, ..NewWrite::load(id) };
+            assert_cancelled(given_up().begin(write).map(drop), "the replace");
+        }
+        gate.open.send(()).unwrap();
+        compaction.join().unwrap().unwrap();
+    });
+    assert_eq!(batches_in(&table, 400), [0, 1, 2]);
+    assert_nothing_leaked(dir.path());
 }
 
 #[test]

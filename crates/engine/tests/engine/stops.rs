@@ -2,8 +2,8 @@
 //! the call can be repeated.
 
 use crate::common::{
-    Batches, NumberedRows, assert_cancelled, assert_nothing_leaked, create, erase, load, name,
-    upsert,
+    Batches, EVENT_TIMEOUT, GatedDisk, NumberedRows, assert_cancelled, assert_nothing_leaked,
+    create, erase, load, name, upsert,
 };
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
@@ -11,6 +11,7 @@ use idmatch_model::{Keep, Target};
 use idmatch_store::{
     Admin, Call, CopyOptions, OpenTables, Progress, Result, Store, Table, copy_table,
 };
+use idmatch_testkit::LogCapture;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -144,4 +145,38 @@ fn a_recovery_ends_in_the_middle() {
     let store = EngineStore::open(dir.path()).unwrap();
     assert_eq!(batches_in(&store.table(&name("t")).unwrap()), [0, 1]);
     assert_nothing_leaked(dir.path());
+}
+
+/// An upsert that waits for a compaction ends when its caller gives up, and none of its rows is taken.
+#[test]
+fn a_write_stall_ends_with_its_call() {
+    let (dir, disk, log) = (tempfile::tempdir().unwrap(), GatedDisk::new(), LogCapture::new());
+    let store = EngineStore::open_on(disk.clone(), dir.path()).unwrap();
+    let table = create(&store, "t", Keep::All).unwrap();
+    let rows = |number: usize| NumberedRows(2).batch(number);
+    for number in 0..2 {
+        load(&table, &mut Batches::of_rows(&rows(number), 2)).unwrap();
+    }
+    std::thread::scope(|threads| {
+        let gate = disk.close_for(".seg");
+        let compaction = threads.spawn(|| table.compact());
+        gate.reached.recv_timeout(EVENT_TIMEOUT).unwrap();
+        // Loads are not slowed down, and no other compaction runs.
+        for number in 2..259 {
+            load(&table, &mut Batches::of_rows(&rows(number), 2)).unwrap();
+        }
+        // An upsert that does not wait looks three times whether it is to end.
+        let looks = AtomicU64::new(0);
+        let call = Call::default().ended_by(Arc::new(move || looks.fetch_add(1, Relaxed) > 10));
+        let stalled = upsert(&table.with_call(call), &mut Batches::of_rows(&rows(259), 2));
+        assert_cancelled(stalled, "an upsert during a write stall");
+        assert_eq!(log.take("WARN compactions are far behind: upserts wait").len(), 1);
+        gate.open.send(()).unwrap();
+        compaction.join().unwrap().unwrap();
+    });
+    assert!(!NumberedRows(2).are_in(&table, 259));
+    upsert(&table, &mut Batches::of_rows(&rows(260), 2)).unwrap();
+    for number in (0..259).chain([260]) {
+        assert!(NumberedRows(2).are_in(&table, number), "batch {number}");
+    }
 }

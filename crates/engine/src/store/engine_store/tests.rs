@@ -71,11 +71,11 @@ fn a_publication_shares_the_state_of_the_tables_that_it_does_not_change() {
     let (table, id) = (&tables[7], tables[7].snapshot().unwrap().id().0);
     // The first erasure of a store makes its key, which all tables get.
     erase(table, "first");
-    store.owners.writes.flush_all().unwrap();
+    store.owners.writes.flush_all(&Call::default()).unwrap();
     let begin = |kind| table.begin(NewWrite { kind, ..NewWrite::load(table.snapshot()?.id()) });
     let changes: [(&str, &dyn Fn()); 9] = [
         ("an upsert", &|| upsert(table, "second")),
-        ("a flush", &|| store.owners.writes.flush_all().unwrap()),
+        ("a flush", &|| store.owners.writes.flush_all(&Call::default()).unwrap()),
         ("a load", &|| load(table, "third")),
         ("an erasure", &|| erase(table, "second")),
         ("a load and a compaction", &|| {
@@ -111,7 +111,7 @@ fn a_refresh_shares_the_state_of_the_tables_that_did_not_change() {
     let create = |number| store.table_with(&name(number), &TableOptions::default()).unwrap();
     let tables: Vec<Table> = (0..TABLES).map(create).collect();
     tables.iter().for_each(|table| upsert(table, "first"));
-    store.owners.writes.flush_all().unwrap();
+    store.owners.writes.flush_all(&Call::default()).unwrap();
     store.end_writing().unwrap();
     let limits = MemoryLimits::default();
     let reader = Owners::open(Arc::new(OsDisk), dir.path(), limits).unwrap();
