@@ -56,7 +56,7 @@ HOPS = st.builds(
 
 
 @given(POPULATION, st.lists(HOPS, min_size=1, max_size=3), st.sampled_from(HOWS))
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_a_chain_gives_what_sql_joins_give(
     keys: list[str | None], hops: list[Hop], how: How
 ) -> None:
@@ -213,13 +213,15 @@ def test_many_rows_and_wide_columns_stay_beside_their_matches(tmp_path: Any) -> 
         result = table.match(population, column="key", carry="all", how="left")
         assert len(result) == rows
         got = result.to_arrow().sort_by("n")
-        assert got.column("n").to_pylist() == list(range(rows))
-        assert got.column("id").to_pylist() == ids.to_pylist()
-        assert got.column("wide").to_pylist() == population.column("wide").to_pylist()
-        assert got.column("tags").to_pylist() == population.column("tags").to_pylist()
-        expected = [f"id{n % 500_000}" if n % 500_000 % 3 == 0 else None for n in range(rows)]
-        assert got.column("partner_id").to_pylist() == expected
-        assert result.unmatched().to_arrow().num_rows == expected.count(None)
+        expected = pa.array(
+            [f"id{n % 500_000}" if n % 500_000 % 3 == 0 else None for n in range(rows)]
+        )
+        carried = population.select(["n", "wide", "tags"])
+        assert got.select(carried.column_names).equals(carried)
+        assert got.select(["id", "partner_id"]).equals(
+            pa.table({"id": ids, "partner_id": expected})
+        )
+        assert result.unmatched().to_arrow().num_rows == expected.null_count
 
 
 def test_a_stream_that_is_not_read_on_hinders_no_other(store: idmatch.Store) -> None:

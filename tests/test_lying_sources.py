@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
+from chosen import one_of
 from conftest import SMALL, Cli
 from idmatch._sources import _columnar
 from idmatch._types import Source
@@ -50,7 +51,7 @@ def test_a_parquet_file_that_is_truncated_while_it_is_loaded(
     assert table.stats().rows == 0
 
 
-@pytest.mark.parametrize("name", ["rows.parquet", "rows.orc"])
+@pytest.mark.parametrize("name", one_of(["rows.parquet", "rows.orc"]))
 def test_fewer_rows_than_the_footer_says(
     store: idmatch.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -190,7 +191,9 @@ print("done", read, failed, file=sys.stderr)
 
 @pytest.mark.parametrize(
     "kind",
-    [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())],
+    one_of(
+        [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())]
+    ),
 )
 def test_arrow_streams_with_wrong_bytes(cli: Cli, kind: pa.DataType) -> None:
     """A process that reads them does not crash, and counts each row that it reads."""

@@ -12,6 +12,7 @@ import pyarrow.fs as fs
 import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
+from chosen import one_of
 from conftest import NOON
 from idmatch._sources._filesystems import filesystem_of
 from s3 import BUCKET, S3, Request
@@ -75,7 +76,7 @@ _FAULTS = [
 ]
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", one_of(list(FORMATS)))
 @pytest.mark.parametrize("fault", _FAULTS)
 def test_requests_are_repeated(s3: S3, store: idmatch.Store, format: str, fault: str) -> None:
     """The first of each, those of the list of files too."""

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet as pq
 import pytest
+from chosen import one_of
 from conftest import NOON, SMALL, Cli
 from s3 import BUCKET, KEY, S3, SECRET, Request
 
@@ -157,7 +158,7 @@ def test_an_object_that_appears_meanwhile_stays(s3: S3, table: idmatch.Table, ho
     assert (s3.get("small.csv"), s3.get("large.csv"), s3.uploads()) == (b"theirs", b"theirs", [])
 
 
-@pytest.mark.parametrize("fault", ["slow down", "cut", "lost answer"])
+@pytest.mark.parametrize("fault", one_of(["slow down", "cut", "lost answer"]))
 def test_requests_are_repeated(s3: S3, home: Path, fault: str) -> None:
     seen: set[Request] = set()
     lock = threading.Lock()

@@ -49,7 +49,7 @@ def _table(rows: list[tuple[str, str, int]]) -> pa.Table:
 
 
 @given(data=st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_idmatch_answers_as_sql_does(data: st.DataObject) -> None:
     keep = data.draw(st.sampled_from(KEEPS))
     rows = _rows(data.draw)

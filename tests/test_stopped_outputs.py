@@ -8,6 +8,7 @@ from pathlib import Path
 import idmatch
 import pyarrow as pa
 import pytest
+from chosen import one_of
 from conftest import NOON
 
 ROWS = 200_000
@@ -68,7 +69,7 @@ def stopped(home: Path, command: list[str], by: signal.Signals) -> tuple[int, st
         return process.wait(), process.stderr.read()
 
 
-@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("by", one_of([signal.SIGINT, signal.SIGTERM, signal.SIGKILL]))
 @pytest.mark.parametrize(
     "output",
     [

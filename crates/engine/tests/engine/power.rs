@@ -3,8 +3,8 @@
 //! something that is there, and what was erased stays away.
 
 use crate::common::{
-    Batches, NoRejects, PowerDisk, Question, Row, Unsynced, ask, create, erase, load, name, places,
-    report, runs, stride,
+    Batches, NoRejects, PowerDisk, Question, Row, Unsynced, ask, create, erase, few_places,
+    few_stride, load, name, report, runs,
 };
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Side, Target, Window};
@@ -143,7 +143,7 @@ fn the_power_fails_while_upserts_can_wait() {
 
 fn fail_everywhere(durability: Durability) {
     let mut points = 0;
-    for at in places() {
+    for at in few_places() {
         let disk = PowerDisk::new(Path::new("/disk"));
         disk.fail_in(at);
         let (durable, acknowledged) = run(&disk, 0, durability);
@@ -170,5 +170,5 @@ fn fail_everywhere(durability: Durability) {
         }
     }
     report(&format!("power: failed at {points} points, 0 acknowledged batches lost"));
-    assert!(points * stride() > 2_000, "only {points} points were tried");
+    assert!(points * few_stride() > 2_000, "only {points} points were tried");
 }

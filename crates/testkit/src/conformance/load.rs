@@ -1,7 +1,7 @@
 //! Loads, and the reports that they must give.
 
 use super::compare::{Difference, shown_error};
-use super::format::{ErasureRow, Item, JudgedLoad, Load, ObservationRow};
+use super::format::{Case, ErasureRow, Item, JudgedLoad, Load, ObservationRow};
 use super::input::{Batches, Batching};
 use super::value::{DateValue, Scope};
 use idmatch_store::{
@@ -17,8 +17,15 @@ impl Load {
     }
 
     /// Whether some rows are made from a pattern.
-    pub(super) fn is_generated(&self) -> bool {
+    fn is_generated(&self) -> bool {
         self.rows().iter().any(|item| matches!(item, Item::Many(_)))
+    }
+}
+
+impl Case {
+    /// Whether its rows are too many to run it in every way.
+    pub(super) fn is_large(&self) -> bool {
+        self.loads.iter().any(Load::is_generated)
     }
 }
 

@@ -66,15 +66,20 @@ impl<'a> Runner<'a> {
         for case in &file.cases {
             self.tally.cases += 1;
             case.name.clone_into(&mut self.place.1);
-            for keep in case.keep.each() {
-                if !case.steps.is_empty() {
-                    for reopens in [false, true] {
+            let ways = self.ways;
+            let [as_written, otherwise] = ways.keeps(case);
+            if !case.steps.is_empty() {
+                for (keeps, reopens) in [(as_written, false), (otherwise, true)] {
+                    for keep in keeps {
                         let outcome = self.run_steps(case, *keep, reopens);
                         self.take(&format!("keep {keep:?}, reopened: {reopens}"), outcome);
                     }
-                    continue;
                 }
-                for way in self.ways.of(case) {
+                continue;
+            }
+            let others = ways.others(case).iter().map(|way| (otherwise, *way));
+            for (keeps, way) in [(as_written, Way::AsWritten)].into_iter().chain(others) {
+                for keep in keeps {
                     let outcome = self.run_case(case, *keep, way);
                     self.take(&format!("keep {keep:?}, {way:?}"), outcome);
                 }
@@ -126,7 +131,8 @@ impl<'a> Runner<'a> {
             table = store.table(&name)?;
         }
         let reference: Arc<dyn Store> = Arc::new(MemoryStore::new());
-        let copy = (way == Way::AsWritten).then(|| copied(&table, &reference)).transpose()?;
+        let is_copied = way == Way::AsWritten && !case.is_large();
+        let copy = is_copied.then(|| copied(&table, &reference)).transpose()?;
         for (at, question) in case.questions.iter().enumerate() {
             self.tally.questions += 1;
             let differences = ask(&table, question, scope, way.batching());

@@ -2,6 +2,7 @@
 
 use super::format::{Case, Load};
 use super::input::Batching;
+use idmatch_model::Keep;
 use std::fmt;
 use std::str::FromStr;
 
@@ -23,14 +24,25 @@ impl Ways {
         std::env::var("IDMATCH_TEST_WAYS").map_or(Ways::ALL, parsed)
     }
 
-    /// The ways of a case. Generated rows are too many to run them in every way.
-    pub(super) fn of(self, case: &Case) -> Vec<Way> {
-        let others: &[Way] = match &self.0 {
-            _ if case.loads.iter().any(Load::is_generated) => &[],
+    /// The modes in which a case runs as written, and those in which it runs in the other ways. In the short form
+    /// a case for both modes has one of them each.
+    pub(super) fn keeps(self, case: &Case) -> [&'static [Keep]; 2] {
+        let keeps = case.keep.each();
+        let ([last, all], Some(way)) = (keeps, self.0) else { return [keeps, keeps] };
+        let [last, all] = [last, all].map(std::slice::from_ref);
+        match way {
+            Way::Reversed | Way::Upserted => [last, all],
+            _ => [all, last],
+        }
+    }
+
+    /// The ways besides as written. Cases of many rows have none.
+    pub(super) fn others(&self, case: &Case) -> &[Way] {
+        match &self.0 {
+            _ if case.is_large() => &[],
             Some(way) => std::slice::from_ref(way),
             None => &OTHERS,
-        };
-        [Way::AsWritten].into_iter().chain(others.iter().copied()).collect()
+        }
     }
 }
 

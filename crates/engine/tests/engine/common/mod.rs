@@ -43,7 +43,8 @@ pub(crate) use rows::{
     observations, rows_of_all_kinds, upsert,
 };
 pub(crate) use scale::{
-    EVENT_TIMEOUT, Random, few_places, is_long, places, report, runs, seconds, seed, skip, stride,
+    EVENT_TIMEOUT, Random, few_places, few_stride, is_long, places, report, runs, seconds, seed,
+    skip, stride,
 };
 pub(crate) use stored::{journal_row, sealed_json, unpacked};
 pub(crate) use watched_disk::WatchedDisk;

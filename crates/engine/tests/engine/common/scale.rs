@@ -44,7 +44,12 @@ pub(crate) fn places() -> impl Iterator<Item = u64> {
 
 /// A third of them, for tests whose places take long; in a long run all there are.
 pub(crate) fn few_places() -> impl Iterator<Item = u64> {
-    places_by(if stride() == 1 { 1 } else { 3 * stride() })
+    places_by(few_stride())
+}
+
+/// Of how many places [`few_places`] has one.
+pub(crate) fn few_stride() -> usize {
+    if stride() == 1 { 1 } else { 3 * stride() }
 }
 
 fn places_by(stride: usize) -> impl Iterator<Item = u64> {
