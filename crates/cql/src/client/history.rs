@@ -119,3 +119,24 @@ impl HistoryListener for RequestHistory {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use idmatch_testkit::LogCapture;
+
+    #[test]
+    fn a_speculative_attempt_is_counted_and_logged() {
+        let (metrics, log) = (Arc::new(ClientMetrics::default()), LogCapture::new());
+        let history = RequestHistory::new(&metrics);
+        let node = SocketAddr::from(([127, 0, 0, 1], 9042));
+        for speculative in [None, Some(SpeculativeId(0))] {
+            history.log_attempt_start(RequestId(0), speculative, node);
+        }
+        assert_eq!((history.sent(), metrics.speculative.get()), (2, 1));
+        assert_eq!(
+            log.take("speculative"),
+            ["DEBUG speculative attempt is sent node=127.0.0.1:9042"]
+        );
+    }
+}

@@ -148,3 +148,32 @@ impl RetryLog<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use idmatch_testkit::LogCapture;
+
+    #[test]
+    fn a_request_that_is_repeated_for_long_is_one_warning() {
+        let log = LogCapture::new();
+        let (start, pause) = (Instant::now() - WARN_AFTER * 2, Duration::from_millis(20));
+        let mut late = RetryLog { what: "a lookup", start, attempt: 0, has_warned: false };
+        let mut early = RetryLog { start: Instant::now(), ..late };
+        for _ in 0..2 {
+            late.retry(pause, &ExecutionError::EmptyPlan);
+            early.retry(pause, &ExecutionError::EmptyPlan);
+        }
+        let lines = log.take("repeated");
+        let begins = [
+            "WARN request is still repeated what=a lookup attempt=1 pause_ms=20 waited_s=10 error=",
+            "DEBUG request is repeated what=a lookup attempt=1 pause_ms=20 error=",
+            "DEBUG request is repeated what=a lookup attempt=2 pause_ms=20 error=",
+            "DEBUG request is repeated what=a lookup attempt=2 pause_ms=20 error=",
+        ];
+        assert_eq!(lines.len(), begins.len(), "{lines:?}");
+        for (line, begin) in lines.iter().zip(begins) {
+            assert!(line.starts_with(begin), "{line}");
+        }
+    }
+}

@@ -6,6 +6,7 @@ use crate::proxy::Between;
 use idmatch_cql::CqlStore;
 use idmatch_model::{Side, TableName, TableOptions, Target};
 use idmatch_store::{Call, ErrorKind, OpenTables, Store, Table};
+use idmatch_testkit::LogCapture;
 use scylla_proxy::{Reaction, ResponseReaction};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -125,9 +126,14 @@ fn a_dropped_table_leaves_the_servers_a_day_later() {
     store.drop_table(&name("a"), &call).unwrap();
     assert_eq!((beside.directions("dropped").len(), beside.hot_rows("dropped")), (4, 2_000));
     age(&beside, "dropped", "dropped_at", id);
-    let stays = store.table(&name("stays")).unwrap();
+    let (stays, log) = (store.table(&name("stays")).unwrap(), LogCapture::new());
     stays.compact().unwrap();
     assert_eq!((beside.directions("dropped").len(), beside.hot_rows("dropped")), (2, 0));
+    let told = log.take("dropped table");
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told[0].starts_with("INFO dropped table is removed table_id="), "{told:?}");
+    assert!(told[1].starts_with("INFO dropped table was removed table_id="), "{told:?}");
+    assert!(told[1].ends_with("hot_keys=1"), "{told:?}");
     assert_eq!(beside.count("dropped.idmatch_hot_keys"), 0);
     // Nothing of it is in the next table of the name.
     let next = make(&store, "a");
@@ -144,11 +150,13 @@ fn what_a_maker_has_left_without_a_name_goes() {
     // As if its maker had ended before it gave the table a name.
     beside.run("DELETE FROM orphans.idmatch_names WHERE part = 'names' AND name = 'a'");
     make(&store, "b");
+    let log = LogCapture::new();
     for (column, left) in [("made_at", 4), ("dropped_at", 2)] {
         age(&beside, "orphans", column, id);
         store.table(&name("b")).unwrap().compact().unwrap();
         assert_eq!(beside.directions("orphans").len(), left, "{column}");
     }
+    assert_eq!(log.take("INFO table that was never named is marked as dropped").len(), 1);
     assert_eq!(beside.count("orphans.idmatch_tables"), 1);
     assert_eq!(try_upsert(&table, &[row("i", "p")]).unwrap_err().kind(), ErrorKind::TableNotFound);
 }
