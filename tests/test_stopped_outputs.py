@@ -15,7 +15,7 @@ ROWS = 200_000
 # Runs a command. Once a part of its output is on disk, it says so and waits, before the output gets
 # its name.
 _WAITS = """
-import os, sys, time
+import os, select, sys, time
 from idmatch import _core
 from idmatch._cli import run
 
@@ -33,7 +33,9 @@ def wait(stage, done, unit):
     while not written():
         time.sleep(0.01)
     print("writing", flush=True)
-    sys.stdin.read()
+    # A read would not see a signal that comes just before it.
+    while not select.select([sys.stdin], [], [], 0.02)[0]:
+        pass
 
 _core.report_to(wait)
 run()
