@@ -45,6 +45,9 @@ pub(crate) struct Compactor {
     pub(super) running: RankedMutex<()>,
     /// The number of segments that the worst range has above the slowdown limit.
     pub(super) stall_level: AtomicUsize,
+    /// Whether upserts wait for compactions, and whether a thread runs these.
+    pub(super) is_far_behind: AtomicBool,
+    pub(super) is_catching_up: AtomicBool,
     /// Whether the log already says that upserts wait.
     pub(super) is_told: AtomicBool,
     /// Whether a thread waits for a time without flushes.
@@ -71,6 +74,8 @@ impl Compactor {
             writer_lock,
             running: RankedMutex::new(Rank::Compaction, ()),
             stall_level: AtomicUsize::new(0),
+            is_far_behind: AtomicBool::new(false),
+            is_catching_up: AtomicBool::new(false),
             is_told: AtomicBool::new(false),
             is_waiting_for_idle: AtomicBool::new(false),
             flushed_at: Mutex::new(sync::instant()),

@@ -2,8 +2,8 @@
 //!
 //! Without a bound, lookups get slower for as long as rows come faster than they are compacted. The stall
 //! level is the number of segments that the worst range has above 64. Each commit is slowed down in
-//! proportion to its bytes and this level. Above 256 segments of a range, an upsert first runs compactions, or
-//! waits for running ones. Loads are not slowed down: after their commit they compact some of the backlog.
+//! proportion to its bytes and this level. Above 256 segments of a range, upserts wait for compactions, which run
+//! in a thread of their own. Loads are not slowed down: after their commit they compact some of the backlog.
 //! One more stall is not decided here: `write_path` waits for flushes while all memtables are full. The
 //! metrics count the three separately (`metrics::Stall`). Must not know rows or the journal. Invariant: only
 //! ranges that a compaction would help count, so no write waits in vain.
@@ -15,11 +15,13 @@ use crate::background::COMPACTION;
 use crate::identity::Identity;
 use crate::metrics::Stall;
 use crate::sync;
-use crate::sync::Ordering::Relaxed;
+use crate::sync::Ordering::{AcqRel, Relaxed, Release};
 use crate::versions::{Clock, TableVersion};
+use crate::writer_lock::WriterGuard;
 use idmatch_model::Side;
 use idmatch_store::{Call, Result, now};
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 use tracing::{info, warn};
 
@@ -37,7 +39,7 @@ const SLOWDOWN_NS_PER_BYTE: f64 = 0.25;
 /// Shorter delays are summed up, because a sleep cannot be that short.
 const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
 
-/// The time for which a stopped upsert sleeps before it looks again.
+/// The pause between two looks of an upsert that waits, and of compactions that wait for another one.
 const PAUSE: Duration = Duration::from_millis(10);
 
 impl Compactor {
@@ -50,8 +52,13 @@ impl Compactor {
             .map(|table| (self.max_overlap(table, &version.manifest.clock), table.name()))
             .max();
         let (segments, table) = worst.map_or((0, ""), |(most, name)| (most, name.as_str()));
+        let is_far = segments > STOP_SEGMENTS && !self.stalled_tables(STOP_SEGMENTS).is_empty();
+        self.is_far_behind.store(is_far, Relaxed);
         if segments <= STOP_SEGMENTS {
             self.is_told.store(false, Relaxed);
+        } else if is_far && !self.is_told.swap(true, Relaxed) {
+            let limit = STOP_SEGMENTS;
+            warn!(table, segments, limit, "compactions are far behind: upserts wait");
         }
         let level = segments.saturating_sub(SLOWDOWN_SEGMENTS);
         let former = self.stall_level.swap(level, Relaxed);
@@ -78,36 +85,54 @@ impl Compactor {
         }
     }
 
-    /// Waits until no range stops upserts, or no compaction would help. The caller holds no lock that a
-    /// compaction needs.
+    /// Waits while compactions are far behind. The caller holds no lock that a compaction needs.
     ///
     /// # Errors
-    /// `Cancelled`.
-    pub(crate) fn wait_for_compactions(&self, call: &Call) -> Result<()> {
-        if self.stall_level() <= STOP_SEGMENTS - SLOWDOWN_SEGMENTS {
+    /// `Cancelled`, and the compactions go on.
+    pub(crate) fn wait_for_compactions(self: &Arc<Compactor>, call: &Call) -> Result<()> {
+        if !self.is_far_behind.load(Relaxed) {
             return Ok(());
         }
         // Only a process that writes compacts. It may begin to write with this upsert.
-        let Some(_guard) = self.writer_lock.held() else { return Ok(()) };
-        self.versions.metrics.stall(Stall::Stop, || self.catch_up(call))
+        let Some(guard) = self.writer_lock.held() else { return Ok(()) };
+        self.versions.metrics.stall(Stall::Stop, || {
+            while self.is_far_behind.load(Relaxed) {
+                call.check()?;
+                self.start_catching_up(&guard);
+                sync::sleep(PAUSE);
+            }
+            Ok(())
+        })
     }
 
-    fn catch_up(&self, call: &Call) -> Result<()> {
+    /// Has another thread catch up, unless one does already: it goes on when an upsert is given up.
+    fn start_catching_up(self: &Arc<Compactor>, guard: &Arc<WriterGuard>) {
+        if self.is_catching_up.swap(true, AcqRel) {
+            return;
+        }
+        let (compactor, guard) = (self.clone(), guard.clone());
+        let started = sync::spawn("idmatch-compact", move || {
+            compactor.catch_up();
+            drop(guard);
+        });
+        if started.is_err() {
+            self.catch_up();
+        }
+    }
+
+    /// Compacts until no range stops upserts, or no compaction helps. Upserts go on then.
+    fn catch_up(&self) {
         while !self.is_stopped()
             && let Some(id) = self.stalled_tables(STOP_SEGMENTS).first()
         {
-            call.check()?;
-            if !self.is_told.swap(true, Relaxed) {
-                let table = self.versions.current().tables.get(id).map(|t| t.name().to_string());
-                warn!(table, limit = STOP_SEGMENTS, "compactions are far behind: upserts wait");
-            }
             match self.running.try_lock() {
-                Some(_running) if !self.compact_some(*id, |_| true, call) => break,
+                Some(_running) if !self.compact_some(*id, |_| true, &Call::default()) => break,
                 Some(_running) => {}
                 None => sync::sleep(PAUSE),
             }
         }
-        call.check()
+        self.is_far_behind.store(false, Relaxed);
+        self.is_catching_up.store(false, Release);
     }
 
     /// Compacts ranges beyond the slowdown limit, unless a compaction runs already or the caller gives up.

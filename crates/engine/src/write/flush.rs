@@ -144,12 +144,14 @@ impl Flusher {
     /// # Errors
     /// `Cancelled`, and the flush goes on.
     pub(crate) fn wait(&self, call: &Call) -> Result<()> {
-        let mut state = self.state.lock();
-        while state.is_running {
+        loop {
             call.check()?;
+            let mut state = self.state.lock();
+            if !state.is_running {
+                return Ok(());
+            }
             self.ended.wait_for(&mut state, LOOK);
         }
-        Ok(())
     }
 
     fn flush(&self, last: u64) -> Result<()> {
